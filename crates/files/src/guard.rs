@@ -6,11 +6,16 @@
 //! holds, which is why the guard lies there and not in a file that they copy. The processes of a run do not see it (`readdir` in libforebay.so), if it is of
 //! the run's own pool: of that nothing is left, since a run recovers its pool first.
 //!
+//! Each run lays one of its own, since two may have one data directory: while the first run of a server that is started again drains, the second begins.
+//!
 //! Laying, before the run absorbs its first file there: (1) a directory `NAME.tmp`, which PostgreSQL removes if it finds it, with `state` in it, synced; (2) renamed to `NAME`;
 //! (3) closed to all, `pg_replslot` synced. Lifting: (1) opened to its owner, renamed back; (2) `pg_replslot` synced; (3) removed. So a power cut leaves the guard whole or not
 //! at all.
 //!
-//! It is lifted by the end of its run that left nothing, by the recovery of its run's lane where the lane names files beside it, and by [`lift`].
+//! It is lifted by the end of its run that left nothing, by the recovery of its run's lane where the lane names files beside it, by a later run of the pool, which lays its own
+//! before, and by [`lift`].
+//!
+//! Root does this in other users' directories: no link is followed, and a guard is held while it is looked into or taken away.
 
 pub(crate) mod name;
 
@@ -18,7 +23,7 @@ pub use name::name;
 
 use crate::{directories::each_directory, identity, sys};
 use forebay_pool::Pool;
-use name::is_one;
+use name::{is_one, of_run};
 use rustix::{
     fs::{AtFlags, Gid, Mode, OFlags, Uid},
     io::Errno,
@@ -26,10 +31,13 @@ use rustix::{
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
-    ffi::OsStr,
+    ffi::{OsStr, OsString},
     fs::File,
     io::{Read, Write},
-    os::{fd::AsFd, unix::ffi::OsStrExt},
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStrExt,
+    },
     path::{Path, PathBuf},
 };
 use uuid::Uuid;
@@ -89,24 +97,30 @@ fn open_directory(at: impl AsFd, name: impl rustix::path::Arg) -> Result<File, E
     Ok(rustix::fs::openat(at, name, flags, Mode::empty())?.into())
 }
 
-/// Lets only its owner into a guard.
-fn unlock(directory: &File, name: &OsStr) -> Result<(), Errno> {
-    rustix::fs::chmodat(directory, name, Mode::RWXU, AtFlags::empty())
+/// Holds the guard of this name: whatever its name leads to later, this one it is.
+fn hold(directory: &File, name: &OsStr) -> Result<OwnedFd, Errno> {
+    let flags = OFlags::PATH | OFlags::CLOEXEC | OFlags::DIRECTORY | OFlags::NOFOLLOW;
+    rustix::fs::openat(directory, name, flags, Mode::empty())
+}
+
+/// Says who may open a guard: with `RWXU` its owner.
+fn permit(held: &OwnedFd, mode: Mode) -> Result<(), Errno> {
+    rustix::fs::chmod(sys::link_of(held.as_fd()), mode)
 }
 
 /// What the guard of this name says, if it is there.
 fn read(directory: &File, name: &OsStr) -> Result<Vec<u8>, Errno> {
-    let guard = match open_directory(directory, name) {
+    let held = hold(directory, name)?;
+    let text = || read_in(&open_directory(&held, ".")?);
+    match open_directory(&held, ".") {
         Err(Errno::ACCESS) => {
-            unlock(directory, name)?;
-            let guard = open_directory(directory, name)?;
-            let text = read_in(&guard);
-            rustix::fs::fchmod(&guard, Mode::empty())?;
-            return text;
+            permit(&held, Mode::RWXU)?;
+            let text = text();
+            permit(&held, Mode::empty())?;
+            text
         }
-        guard => guard?,
-    };
-    read_in(&guard)
+        _ => text(),
+    }
 }
 
 fn read_in(guard: &File) -> Result<Vec<u8>, Errno> {
@@ -119,23 +133,51 @@ fn read_in(guard: &File) -> Result<Vec<u8>, Errno> {
 }
 
 /// What a directory has before it is renamed.
-fn aside(name: &OsStr) -> std::ffi::OsString {
+fn aside(name: &OsStr) -> OsString {
     let mut aside = name.to_owned();
     aside.push(".tmp");
     aside
 }
 
-/// Lays a guard in the directory. One of another run of the pool stays, if that has its lane still.
-pub(crate) fn lay(directory: &File, pool: &Pool, run: Uuid) -> Result<(), Errno> {
-    let name = name(pool.uuid());
-    let name = OsStr::new(&name);
-    match read(directory, name) {
-        Ok(text) if Text::decode(&text).is_some_and(|text| has_lane(pool, text.run)) => {
-            return Ok(());
+/// The names of all guards of a pool in the directory.
+fn names(directory: &File, pool: Uuid) -> Result<Vec<OsString>, Errno> {
+    let leads = name(pool);
+    let mut names = Vec::new();
+    for entry in rustix::fs::Dir::read_from(directory)? {
+        let entry = entry?;
+        let name = OsStr::from_bytes(entry.file_name().to_bytes());
+        if is_one(name) && name.as_bytes().starts_with(leads.as_bytes()) {
+            names.push(name.to_owned());
         }
-        Err(Errno::NOENT) => {}
-        _ => take(directory, name)?,
     }
+    Ok(names)
+}
+
+/// The run that laid the guard of this name, if it says that.
+fn run_of(directory: &File, name: &OsStr) -> Option<Uuid> {
+    let text = read(directory, name).ok()?;
+    Some(Text::decode(&text)?.run)
+}
+
+/// Lays the guard of a run in the directory, then takes those away of runs of the pool that have no lane any more.
+pub(crate) fn lay(directory: &File, pool: &Pool, run: Uuid) -> Result<(), Errno> {
+    let own = of_run(pool.uuid(), run);
+    let own = OsStr::new(&own);
+    if run_of(directory, own) != Some(run) {
+        make(directory, own, pool, run)?;
+    }
+    for other in names(directory, pool.uuid())? {
+        let is_needed = || run_of(directory, &other).is_some_and(|run| has_lane(pool, run));
+        if other != own && !is_needed() {
+            // One that cannot be taken away by this process can be by a recovery.
+            let _ = take(directory, &other);
+        }
+    }
+    Ok(())
+}
+
+/// Makes the guard of a run.
+fn make(directory: &File, name: &OsStr, pool: &Pool, run: Uuid) -> Result<(), Errno> {
     let aside = aside(name);
     remove(directory, &aside)?;
     let mode = Mode::RWXU;
@@ -172,20 +214,24 @@ pub(crate) fn lay(directory: &File, pool: &Pool, run: Uuid) -> Result<(), Errno>
 fn take(directory: &File, name: &OsStr) -> Result<(), Errno> {
     let aside = aside(name);
     remove(directory, &aside)?;
-    unlock(directory, name)?;
+    let held = hold(directory, name)?;
+    permit(&held, Mode::RWXU)?;
     rustix::fs::renameat(directory, name, directory, &aside)?;
     rustix::fs::fsync(directory)?;
-    remove(directory, &aside)
+    remove_held(directory, &aside, &held)
 }
 
 /// Removes what is not, or no longer, a guard.
 fn remove(directory: &File, aside: &OsStr) -> Result<(), Errno> {
-    let guard = match open_directory(directory, aside) {
-        Ok(guard) => guard,
-        Err(Errno::NOENT) => return Ok(()),
-        Err(errno) => return Err(errno),
-    };
-    match rustix::fs::unlinkat(guard, STATE, AtFlags::empty()) {
+    match hold(directory, aside) {
+        Ok(held) => remove_held(directory, aside, &held),
+        Err(Errno::NOENT) => Ok(()),
+        Err(errno) => Err(errno),
+    }
+}
+
+fn remove_held(directory: &File, aside: &OsStr, held: &OwnedFd) -> Result<(), Errno> {
+    match rustix::fs::unlinkat(held, STATE, AtFlags::empty()) {
         Ok(()) | Err(Errno::NOENT) => {}
         Err(errno) => return Err(errno),
     }
@@ -251,17 +297,11 @@ fn tell(at: &Path, errno: Errno) {
     ));
 }
 
-/// Takes the guard of a run away, if it is there.
+/// Takes the guard of a run away, if it is there; also one that an earlier version laid, of which a pool had one.
 fn lift_of(directory: &File, pool: Uuid, run: Uuid) -> Result<(), Errno> {
-    let name = name(pool);
-    let text = match read(directory, OsStr::new(&name)) {
-        Err(Errno::NOENT) => return Ok(()),
-        text => text?,
-    };
-    match Text::decode(&text) {
-        Some(text) if text.run == run => take(directory, OsStr::new(&name)),
-        _ => Ok(()),
-    }
+    let names = names(directory, pool)?;
+    let own = (names.iter()).filter(|name| run_of(directory, name) == Some(run));
+    own.map(|name| take(directory, name)).collect()
 }
 
 /// Takes away the guards of a run whose lane is recovered, beside the directories that had its files.
@@ -313,8 +353,10 @@ pub fn below(data: &Path) -> std::io::Result<Vec<Guard>> {
             return Ok(());
         }
         for entry in std::fs::read_dir(path)? {
-            let name = entry?.file_name();
-            let Some(shown) = name.to_str().filter(|_| is_one(&name)) else {
+            let entry = entry?;
+            let name = entry.file_name();
+            let is_guard = is_one(&name) && entry.file_type()?.is_dir();
+            let Some(shown) = name.to_str().filter(|_| is_guard) else {
                 continue;
             };
             let text = read(directory, &name).unwrap_or_default();

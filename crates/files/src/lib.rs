@@ -50,7 +50,7 @@ pub const ENV_ABSORB: &str = "FOREBAY_ABSORB";
 pub const ENV_IO_URING: &str = "FOREBAY_IO_URING";
 /// See [`ENV_IO_URING`].
 pub const IO_URING_REFUSED: &str = "refuse";
-/// Environment of the database: the name of the [`guard`] that it does not see. May be absent.
+/// Environment of the database: how the names of the [`guard`]s begin that it does not see. May be absent.
 pub const ENV_GUARD: &str = "FOREBAY_GUARD";
 
 /// Writes a path for a reader: what of it is no text stands as U+FFFD. JSON has no other way, and a name of a file must not silence a status.

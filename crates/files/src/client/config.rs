@@ -10,7 +10,7 @@ pub(super) struct Config {
     pub(super) patterns: Vec<CString>,
     /// Making an `io_uring` fails.
     pub(super) refuse_io_uring: bool,
-    /// The name of a guard of the run's pool, which this process does not see.
+    /// How the names of guards of the run's pool begin, which this process does not see.
     pub(super) guard: Option<CString>,
     /// What the run absorbs. Without it, this process is as one outside the run to the others.
     pub(super) table: Option<View>,

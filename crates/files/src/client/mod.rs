@@ -58,13 +58,14 @@ pub use times::{touching, touching_path};
 pub use write::{at_position, sync, write};
 
 use crate::{
-    ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED, sys,
+    ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED,
+    guard::name::is_one, sys,
 };
 use address::Address;
 use config::{CONFIG, Config};
 use depth::{DEPTH, OUTERMOST};
 use std::{
-    ffi::{CStr, CString, c_int},
+    ffi::{CStr, CString, OsStr, c_int},
     os::unix::ffi::{OsStrExt, OsStringExt},
     path::PathBuf,
 };
@@ -134,17 +135,19 @@ pub fn refuses_io_uring() -> bool {
     CONFIG.get().is_some_and(|config| config.refuse_io_uring)
 }
 
-/// True if directories are to be read without the [guard](crate::guard)'s name.
+/// True if directories are to be read without the names of [guards](crate::guard).
 #[must_use]
 pub fn hides_names() -> bool {
     CONFIG.get().is_some_and(|config| config.guard.is_some())
 }
 
-/// True if this is it. Neither allocates nor locks.
+/// True if this is one of them. Neither allocates nor locks.
 #[must_use]
 pub fn hides(name: &CStr) -> bool {
-    let guard = CONFIG.get().and_then(|config| config.guard.as_deref());
-    guard == Some(name)
+    let guards = CONFIG.get().and_then(|config| config.guard.as_deref());
+    let name = name.to_bytes();
+    guards
+        .is_some_and(|leads| name.starts_with(leads.to_bytes()) && is_one(OsStr::from_bytes(name)))
 }
 
 /// True between `vfork` and `exec`: the memory is the parent's, the descriptors are not.

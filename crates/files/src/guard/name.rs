@@ -1,4 +1,4 @@
-//! What guards are called.
+//! What guards are called: `held-by-forebay-pool-POOL-RUN.first-run.forebay-recover--for-this-data-directory`, eight digits of each.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 use uuid::Uuid;
@@ -6,12 +6,21 @@ use uuid::Uuid;
 const BEGIN: &str = "held-by-forebay-pool-";
 const END: &str = ".first-run.forebay-recover--for-this-data-directory";
 
-/// The name of guards of this pool.
+/// How the names of all guards of this pool begin. Before each run had a guard of its own, the end followed.
 #[must_use]
 pub fn name(pool: Uuid) -> String {
-    let mut number = pool.simple().to_string();
-    number.truncate(8);
-    format!("{BEGIN}{number}{END}")
+    format!("{BEGIN}{}", digits(pool))
+}
+
+/// The name of the guard of a run of this pool.
+pub(super) fn of_run(pool: Uuid, run: Uuid) -> String {
+    format!("{}-{}{END}", name(pool), digits(run))
+}
+
+fn digits(number: Uuid) -> String {
+    let mut digits = number.simple().to_string();
+    digits.truncate(8);
+    digits
 }
 
 /// True if a directory has the name of a guard.

@@ -1,6 +1,9 @@
 use super::*;
 use forebay_pool::{ClaimOptions, PoolOptions};
-use std::fs;
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{MetadataExt, PermissionsExt, symlink},
+};
 
 /// A data directory, and a pool.
 fn place() -> (tempfile::TempDir, File, Pool) {
@@ -15,7 +18,7 @@ fn place() -> (tempfile::TempDir, File, Pool) {
     (dir, directory, pool)
 }
 
-fn names(dir: &tempfile::TempDir) -> Vec<String> {
+fn all_names(dir: &tempfile::TempDir) -> Vec<String> {
     let entries = fs::read_dir(dir.path().join("pg_replslot")).unwrap();
     entries
         .map(|entry| entry.unwrap().file_name().into_string().unwrap())
@@ -34,54 +37,96 @@ fn a_guard_says_its_pool_and_is_taken_away_by_its_own_run_only() {
     assert!(found[0].is_its_own && !found[0].is_needed(&pool));
     lift_of(&directory, pool.uuid(), Uuid::new_v4()).unwrap();
     lift_beside(&[dir.path().join("pg_wal")].into(), Uuid::new_v4(), run);
-    assert_eq!(names(&dir).len(), 1);
+    assert_eq!(all_names(&dir).len(), 1);
     lift_beside(&[dir.path().join("pg_wal")].into(), pool.uuid(), run);
-    assert_eq!(names(&dir), [""; 0]);
+    assert_eq!(all_names(&dir), [""; 0]);
 }
 
 #[test]
-fn a_guard_is_laid_anew_unless_its_run_has_its_lane_still() {
+fn a_guard_goes_with_its_own_run_or_when_that_has_no_lane_and_another_lays_its_own() {
     let (dir, directory, pool) = place();
     let (first, second) = (Uuid::new_v4(), Uuid::new_v4());
+    let runs = || -> Vec<_> {
+        let found = below(dir.path()).unwrap();
+        found.iter().map(|guard| guard.run.unwrap()).collect()
+    };
     lay(&directory, &pool, first).unwrap();
     lay(&directory, &pool, second).unwrap();
-    let run = || below(dir.path()).unwrap()[0].run;
-    assert_eq!(run(), Some(second));
-    let (lane, _) = pool.claim(second, &ClaimOptions::new()).unwrap();
-    lay(&directory, &pool, first).unwrap();
-    assert_eq!(run(), Some(second));
-    assert!(below(dir.path()).unwrap()[0].is_needed(&pool));
-    drop(lane);
+    assert_eq!(runs(), [second]);
+    let lanes = [first, second].map(|run| pool.claim(run, &ClaimOptions::new()).unwrap());
+    for (ends, stays) in [(second, first), (first, second)] {
+        for run in [ends, stays, ends] {
+            lay(&directory, &pool, run).unwrap();
+        }
+        assert_eq!(runs().len(), 2);
+        lift_of(&directory, pool.uuid(), ends).unwrap();
+        assert_eq!(runs(), [stays]);
+        assert!(below(dir.path()).unwrap()[0].is_needed(&pool));
+    }
+    drop(lanes);
+}
+
+#[test]
+fn a_guard_that_an_earlier_version_laid_is_lifted_with_its_run() {
+    let (dir, directory, pool) = place();
+    let run = Uuid::new_v4();
+    let earlier = format!(
+        "{}.first-run.forebay-recover--for-this-data-directory",
+        name(pool.uuid())
+    );
+    make(&directory, OsStr::new(&earlier), &pool, run).unwrap();
+    assert_eq!(below(dir.path()).unwrap()[0].run, Some(run));
+    lift_of(&directory, pool.uuid(), run).unwrap();
+    assert_eq!(all_names(&dir), [""; 0]);
+}
+
+#[test]
+fn a_link_with_the_name_of_a_guard_is_not_followed() {
+    let (dir, directory, pool) = place();
+    let (run, elsewhere) = (Uuid::new_v4(), dir.path().join("elsewhere"));
+    fs::create_dir(&elsewhere).unwrap();
+    fs::set_permissions(&elsewhere, Permissions::from_mode(0o755)).unwrap();
+    lay(&directory, &pool, run).unwrap();
+    let found = below(dir.path()).unwrap().remove(0);
+    // As its owner may do between the look and what follows from it.
+    let at = found.directory.join(&found.name);
+    fs::rename(&at, dir.path().join("aside")).unwrap();
+    symlink(&elsewhere, &at).unwrap();
+    assert!(below(dir.path()).unwrap().is_empty());
+    assert!(lift(&found).is_err() && read(&directory, OsStr::new(&found.name)).is_err());
+    let mode = fs::metadata(&elsewhere).unwrap().mode();
+    assert_eq!(mode & 0o777, 0o755);
+    assert!(fs::symlink_metadata(&at).unwrap().is_symlink());
 }
 
 #[test]
 fn what_a_power_cut_left_of_laying_or_lifting_is_in_nobodys_way() {
     let (dir, directory, pool) = place();
-    let half = dir
-        .path()
-        .join("pg_replslot")
-        .join(name(pool.uuid()) + ".tmp");
     for has_state in [false, true] {
+        let run = Uuid::new_v4();
+        let own = of_run(pool.uuid(), run);
+        let half = dir.path().join("pg_replslot").join(own.clone() + ".tmp");
         fs::create_dir(&half).unwrap();
         if has_state {
             fs::write(half.join(STATE), "x").unwrap();
         }
         assert!(below(dir.path()).unwrap().is_empty());
-        let run = Uuid::new_v4();
         lay(&directory, &pool, run).unwrap();
-        assert_eq!(names(&dir), [name(pool.uuid())]);
+        assert_eq!(all_names(&dir), [own]);
         fs::create_dir(&half).unwrap();
         lift_of(&directory, pool.uuid(), run).unwrap();
-        assert_eq!(names(&dir), [""; 0]);
+        assert_eq!(all_names(&dir), [""; 0]);
     }
 }
 
 #[test]
 fn a_guard_that_came_with_a_copy_is_known_and_damage_is_no_licence() {
     let (dir, directory, pool) = place();
-    lay(&directory, &pool, Uuid::new_v4()).unwrap();
+    let run = Uuid::new_v4();
+    lay(&directory, &pool, run).unwrap();
     let copy = dir.path().join("copy");
-    let state = Path::new("pg_replslot").join(name(pool.uuid())).join(STATE);
+    let guard = Path::new("pg_replslot").join(of_run(pool.uuid(), run));
+    let state = guard.join(STATE);
     fs::create_dir_all(copy.join(&state).parent().unwrap()).unwrap();
     fs::copy(dir.path().join(&state), copy.join(&state)).unwrap();
     let found = below(&copy).unwrap();
