@@ -300,8 +300,8 @@ fn tell(at: &Path, errno: Errno) {
 /// Takes the guard of a run away, if it is there; also one that an earlier version laid, of which a pool had one.
 fn lift_of(directory: &File, pool: Uuid, run: Uuid) -> Result<(), Errno> {
     let names = names(directory, pool)?;
-    let own = (names.iter()).filter(|name| run_of(directory, name) == Some(run));
-    own.map(|name| take(directory, name)).collect()
+    let mut own = (names.iter()).filter(|name| run_of(directory, name) == Some(run));
+    own.try_for_each(|name| take(directory, name))
 }
 
 /// Takes away the guards of a run whose lane is recovered, beside the directories that had its files.
