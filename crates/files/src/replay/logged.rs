@@ -160,13 +160,13 @@ pub(super) fn read<'a>(
                     ..
                 },
             ) => {
-                let known = known.filter(|at| files[*at].identity == identity);
-                let at = known.unwrap_or_else(|| {
-                    files.push(Logged {
+                let named = known.filter(|at| files[*at].identity == identity);
+                let at = named.unwrap_or_else(|| {
+                    let begun = Logged {
                         had,
                         ..Logged::new(identity, boot)
-                    });
-                    files.len() - 1
+                    };
+                    begin(&mut files, &mut numbers, begun)
                 });
                 numbers.insert(head.file, at);
                 at
@@ -186,6 +186,23 @@ pub(super) fn read<'a>(
         files[at].add(head, change);
     }
     Ok(files)
+}
+
+/// Adds a file that got a number: where it is. If it had one before, it was let go of in between, so that all that the lane had of it was drained, and came
+/// back with an older beginning of the lane: that is older than what the file got since.
+fn begin<'a>(
+    files: &mut Vec<Logged<'a>>,
+    numbers: &mut BTreeMap<u32, usize>,
+    file: Logged<'a>,
+) -> usize {
+    let is_it = |known: &Logged<'_>| known.identity == file.identity;
+    let Some(at) = files.iter().position(is_it) else {
+        files.push(file);
+        return files.len() - 1;
+    };
+    numbers.retain(|_, known| *known != at);
+    files[at] = file;
+    at
 }
 
 #[cfg(test)]

@@ -3,7 +3,7 @@
 use super::*;
 use crate::identity;
 use crate::record::{Head, KIND_GONE, KIND_TRUNCATE, KIND_WRITE, encode_file};
-use forebay_pool::PoolOptions;
+use forebay_pool::{Lane, PoolOptions};
 use rustix::fs::{Mode, OFlags};
 use std::{
     fs::{self, File},
@@ -51,9 +51,23 @@ impl Place {
         let owner = Uuid::new_v4();
         let claim = ClaimOptions::new().label(label(Mark::None, "forger 1"));
         let (lane, _) = self.pool.claim(owner, &claim).unwrap();
+        self.append(&lane, 0, identity, path, boot, bytes);
+        owner
+    }
+
+    /// The same in a lane, where the file gets a number.
+    fn append(
+        &self,
+        lane: &Lane,
+        number: u32,
+        identity: &[u8],
+        path: &Path,
+        boot: Uuid,
+        bytes: &[u8],
+    ) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
         let head = Head {
-            file: 0,
+            file: number,
             at: 0,
             time: u64::try_from(now.as_nanos()).unwrap(),
         };
@@ -67,7 +81,6 @@ impl Place {
         let write = [&head.encode()[..], bytes].concat();
         let last = lane.append(KIND_WRITE, &[IoSlice::new(&write)]).unwrap();
         lane.commit(last + 1).unwrap();
-        owner
     }
 }
 
@@ -85,6 +98,22 @@ fn a_file_that_was_named_without_a_handle_is_found_by_a_recovery_that_has_handle
         assert_eq!(report.outcome, Outcome::Replayed, "{report:?}");
         assert_eq!(fs::read(&path).unwrap(), b"acknowledged");
     }
+}
+
+#[test]
+fn of_a_file_that_was_let_go_of_and_absorbed_again_the_newer_records_count() {
+    let place = Place::new();
+    let (path, file) = place.file("a");
+    fs::write(&path, b"newer").unwrap();
+    let (identity, boot) = (identity::of(file.as_fd()).unwrap(), boot::id().unwrap());
+    let owner = place.lane(&identity, &path, boot, b"older");
+    let (lane, recovered) = place.pool.claim(owner, &ClaimOptions::new()).unwrap();
+    drop(recovered);
+    place.append(&lane, 1, &identity, &path, boot, b"newer");
+    drop(lane);
+    let report = recover_lane(&place.pool, owner, &RecoverOptions::default()).unwrap();
+    assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
+    assert_eq!(fs::read(&path).unwrap(), b"newer");
 }
 
 #[test]
