@@ -82,6 +82,8 @@ pub(super) struct Target {
     pub(super) is_readable: bool,
     pub(super) accessed: (i64, i64),
     pub(super) modified: Duration,
+    /// A replay that was cut changed it and did not finish.
+    pub(super) is_ours: bool,
     /// When the inode was changed last: no program sets that.
     changed: Duration,
 }
@@ -117,6 +119,7 @@ impl Target {
             is_readable,
             accessed: (meta.atime(), meta.atime_nsec()),
             modified,
+            is_ours: false,
             changed,
         })
     }
@@ -135,10 +138,18 @@ impl Situation<'_> {
         };
         let mount = identity::mount(seen.as_fd());
         let target = match Target::open(seen) {
-            Ok(target) => target,
+            Ok(target) => Target {
+                is_ours: self.mark.made(target.modified),
+                ..target
+            },
             Err(errno) => return Ok(self.unopened(file, mount, errno)),
         };
         let path = file.path().display();
+        if self.takes_over && target.is_ours {
+            return Ok(Plan::Refuse(format!(
+                "{path} was being recovered when that was cut: end the program, then `forebay recover` goes on with it"
+            )));
+        }
         let is_in = target.is_readable
             && Image::of(&file.changes)
                 .is_in(&target.file)
@@ -171,7 +182,7 @@ impl Situation<'_> {
         if !self.pool_is_whole || lost_with_it {
             return Plan::Refuse(self.may_be_older(file));
         }
-        let is_ours = self.mark.made(target.modified);
+        let is_ours = target.is_ours;
         let later = file
             .changed_later(target.modified, slack(self.on_disk))
             .filter(|_| !is_ours);
@@ -179,7 +190,7 @@ impl Situation<'_> {
         if self.takes_over {
             // A member had written what it did not come to log, or a process has gone on past the lane: the file is the truth, or, where the kernel does not say
             // that it was there all the time, what was acknowledged is in the lane, and may be written if no process has it open.
-            let may_decide = !self.mark.failed() && !is_ours && target.is_readable;
+            let may_decide = !self.mark.failed() && target.is_readable;
             return match may_decide.then_some(()) {
                 Some(()) if was_there => Plan::Sync(target, Again::No),
                 Some(()) if file.mount.is_none() && self.same_boot && later.is_none() => {

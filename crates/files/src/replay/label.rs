@@ -2,10 +2,17 @@
 //!
 //! ```text
 //!  0  leads    8   eight bytes, so that it changes at once
-//!  8  begun   10   seconds since 1970 when a replay began, 0 if none did
-//! 18  elapsed 14   only while it is being replayed: "+" and the seconds since then, the last eight digits in one word
+//!  8  begun   10   0
+//!     " " and whose lane it is
+//!
+//!     Of one that is being replayed, or was:
+//!  8  begun   13   seconds since 1970 when the last attempt began, to the hundredth
+//! 21  lasts   11   "+" and after how many hundredths it changed files no more, the last eight digits in one word
 //!     " " and whose lane it is
 //! ```
+//!
+//! Before, *begun* was in whole seconds and when the first attempt began, and *lasts* (not in the very first versions) in seconds up to when the last one had last
+//! said that it went on.
 
 use std::time::Duration;
 
@@ -23,6 +30,10 @@ const LABEL_DENIED: &str = "denied: ";
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 /// A replay that was cut changed files for no longer than this after it last said that it goes on.
 const BEAT_MAX: Duration = Duration::from_secs(5);
+/// In which times are said; longer than the tick of the clock that files get their times from.
+const HUNDREDTH: Duration = Duration::from_millis(10);
+/// The modification time of a file that an attempt changed and did not finish, from when the next one begins: which time is its own then is said anew. No program sets it.
+pub(super) const UNFINISHED: Duration = Duration::from_secs(0x466F_7265);
 
 /// What a lane's label says to a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -40,10 +51,10 @@ pub(crate) enum Mark {
 /// How far a replay came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Replaying {
-    /// When the first of its attempts began, since 1970.
+    /// When its last attempt began, since 1970; zero if that has changed no file.
     pub(crate) begun: Duration,
-    /// How long after that it last said that it goes on.
-    pub(crate) elapsed: Duration,
+    /// After how long that changed files no more.
+    pub(crate) lasts: Duration,
     /// A sync had failed before.
     pub(crate) failed: bool,
 }
@@ -71,26 +82,54 @@ impl Mark {
 
     /// True if a replay that was cut may have given a file this modification time.
     pub(super) fn made(self, time: Duration) -> bool {
-        let Self::Replay(replay) = self else {
+        let Self::Replay(Replaying { begun, lasts, .. }) = self else {
             return false;
         };
-        (replay.begun..=replay.begun + replay.elapsed + BEAT_MAX).contains(&time)
+        time == UNFINISHED || begun > Duration::ZERO && (begun..=begun + lasts).contains(&time)
     }
 
-    /// The mark of a replay that goes on `now`: it began when the first did that was cut.
+    /// The same, where all files that a replay changed and did not finish have the time that says so.
+    pub(super) fn apart(self) -> Self {
+        match self {
+            Self::Replay(replay) => Self::Replay(Replaying {
+                begun: Duration::ZERO,
+                lasts: Duration::ZERO,
+                ..replay
+            }),
+            mark => mark,
+        }
+    }
+
+    /// The mark of a replay that goes on `now`.
     pub(super) fn replaying(self, now: Duration) -> Self {
+        self.lasting(now, BEAT_MAX)
+    }
+
+    /// The mark of one that went on, and ends `now`.
+    pub(super) fn ended(self, now: Duration) -> Self {
+        self.lasting(now, HUNDREDTH)
+    }
+
+    fn lasting(self, now: Duration, longer: Duration) -> Self {
         let begun = match self {
             Self::Replay(replay) if replay.begun <= now && replay.begun > Duration::ZERO => {
                 replay.begun
             }
-            _ => Duration::from_secs(now.as_secs()),
+            _ => {
+                now - Duration::from_nanos(u64::from(now.subsec_nanos() % HUNDREDTH.subsec_nanos()))
+            }
         };
         Self::Replay(Replaying {
             begun,
-            elapsed: Duration::from_secs((now - begun).as_secs()),
+            lasts: HUNDREDTH * (hundredths(now - begun) + 1) + longer,
             failed: self.failed(),
         })
     }
+}
+
+/// How many whole hundredths of a second this is.
+fn hundredths(time: Duration) -> u32 {
+    u32::try_from(time.as_millis() / HUNDREDTH.as_millis()).unwrap_or(u32::MAX)
 }
 
 /// The label of a client's lane; `whose` says which program's, and its process.
@@ -104,8 +143,9 @@ pub(crate) fn label(mark: Mark, whose: &str) -> String {
                 true => LABEL_REPLAY_FAILED,
                 false => LABEL_REPLAY,
             };
-            let (begun, elapsed) = (replay.begun.as_secs(), replay.elapsed.as_secs());
-            format!("{leads}{begun:010}+{elapsed:013} {whose}")
+            let (seconds, part) = (replay.begun.as_secs(), replay.begun.subsec_millis() / 10);
+            let lasts = hundredths(replay.lasts);
+            format!("{leads}{seconds:010}.{part:02}+{lasts:010} {whose}")
         }
     }
 }
@@ -133,31 +173,48 @@ pub(super) fn parse(label: &str) -> Option<(Mark, &str)> {
         .into_iter()
         .find_map(|leads| Some((leads, label.strip_prefix(leads)?)))?;
     let (times, whose) = rest.split_once(' ').unwrap_or((rest, ""));
-    // Before version 3 there was the first only.
-    let (begun, elapsed) = times.split_once('+').unwrap_or((times, ""));
-    // More digits than a clock has are no time.
-    let seconds = |text: &str| Duration::from_secs(text.parse::<u32>().unwrap_or(0).into());
     let mark = match leads {
         LABEL => Mark::None,
         LABEL_FAILED => Mark::Failed,
         LABEL_DENIED => Mark::Denied,
-        _ => Mark::Replay(Replaying {
-            begun: seconds(begun),
-            elapsed: seconds(elapsed),
-            failed: leads == LABEL_REPLAY_FAILED,
-        }),
+        _ => {
+            let (begun, lasts) = parse_times(times);
+            let failed = leads == LABEL_REPLAY_FAILED;
+            Mark::Replay(Replaying {
+                begun,
+                lasts,
+                failed,
+            })
+        }
     };
     Some((mark, whose))
+}
+
+/// When a replay began, and how long it lasted.
+fn parse_times(text: &str) -> (Duration, Duration) {
+    let (begun, lasts) = text.split_once('+').unwrap_or((text, ""));
+    // More digits than a clock has are no time.
+    let number = |text: &str| text.parse::<u32>().unwrap_or(0);
+    let seconds = |text: &str| Duration::from_secs(number(text).into());
+    match begun.split_once('.') {
+        Some((whole, part)) => (
+            seconds(whole) + HUNDREDTH * number(part),
+            HUNDREDTH * number(lasts),
+        ),
+        None => (seconds(begun), seconds(lasts) + BEAT_MAX),
+    }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const BEGUN: Duration = Duration::from_millis(1_763_700_000_640);
+
     fn replaying(failed: bool) -> Mark {
         Mark::Replay(Replaying {
-            begun: Duration::from_secs(1_763_700_000),
-            elapsed: Duration::from_secs(77),
+            begun: BEGUN,
+            lasts: Duration::from_secs(77),
             failed,
         })
     }
@@ -180,35 +237,58 @@ mod tests {
             }
         }
         assert_eq!(parse("store /data"), None);
-        // As an earlier version wrote it.
-        let Some((Mark::Replay(earlier), "redis 1")) = parse("replay: 1763700000 redis 1") else {
-            panic!("an earlier version's label is not understood");
-        };
-        assert_eq!(earlier.elapsed, Duration::ZERO);
+        // As earlier versions wrote it.
+        for (times, lasted) in [("1763700000", 0), ("1763700000+0000000000077", 77)] {
+            let label = format!("replay: {times} redis 1");
+            let Some((Mark::Replay(earlier), "redis 1")) = parse(&label) else {
+                panic!("an earlier version's label is not understood");
+            };
+            assert_eq!(earlier.begun, Duration::from_secs(1_763_700_000));
+            assert_eq!(earlier.lasts, Duration::from_secs(lasted) + BEAT_MAX);
+        }
     }
 
     #[test]
-    fn a_replay_that_takes_long_knows_its_own_changes_and_no_later_ones() {
-        let begun = Duration::from_secs(1_763_700_000);
+    fn a_replay_that_takes_long_knows_its_own_changes_and_no_others() {
+        let after = |seconds: f64| BEGUN + Duration::from_secs_f64(seconds);
+        let cut = Mark::None.replaying(after(0.003)).replaying(after(77.0));
+        for own in [0.003, 0.01, 40.0, 77.0, 81.0] {
+            assert!(cut.made(after(own)), "{own}");
+        }
+        assert!(!cut.made(after(83.0)));
+        for before in [1, 10, 600] {
+            assert!(!cut.made(BEGUN - Duration::from_millis(before)), "{before}");
+        }
+        let ended = cut.ended(after(80.0));
+        assert!(ended.made(after(80.005)) && !ended.made(after(80.1)));
+        assert!(!Mark::Failed.made(BEGUN));
+        assert!(Mark::Failed.replaying(BEGUN).failed());
+    }
+
+    #[test]
+    fn what_a_replay_did_not_finish_the_next_ones_know_and_not_what_lies_between() {
         let cut = replaying(false);
-        assert!(cut.made(begun + Duration::from_secs(40)));
-        assert!(!cut.made(begun + Duration::from_secs(77) + 2 * BEAT_MAX));
-        assert!(!cut.made(begun - Duration::from_secs(1)));
-        // The next attempt goes on with the first one's beginning.
-        let again = cut.replaying(begun + Duration::from_secs(500));
-        assert!(again.made(begun + Duration::from_secs(40)));
-        assert!(again.made(begun + Duration::from_secs(501)));
-        assert!(!Mark::Failed.made(begun));
-        assert!(Mark::Failed.replaying(begun).failed());
+        let next = cut.apart().replaying(BEGUN + Duration::from_secs(500));
+        for mark in [cut, cut.apart(), next] {
+            assert!(mark.made(UNFINISHED), "{mark:?}");
+        }
+        assert!(!Mark::None.made(UNFINISHED) && !Mark::Failed.made(UNFINISHED));
+        for time in [0, 40, 499] {
+            assert!(!next.made(BEGUN + Duration::from_secs(time)), "{time}");
+        }
+        assert!(next.made(BEGUN + Duration::from_secs(501)));
+        assert!(!cut.apart().made(Duration::ZERO));
+        assert_eq!(Mark::None.apart(), Mark::None);
     }
 
     #[test]
     fn while_a_replay_goes_on_one_word_of_its_label_changes() {
         let at = |seconds: u64| {
-            let mark = replaying(false).replaying(Duration::from_secs(1_763_700_000 + seconds));
+            let mark = replaying(false).replaying(BEGUN + Duration::from_secs(seconds));
             label(mark, "redis 1")
         };
         let (one, other) = (at(9), at(99_999));
+        assert_eq!(one.len(), other.len());
         let differs: Vec<usize> = (0..one.len())
             .filter(|at| one.as_bytes()[*at] != other.as_bytes()[*at])
             .collect();

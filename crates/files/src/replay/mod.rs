@@ -5,9 +5,10 @@
 //! 2. Find each file by its identity, with the rights of the lane's owner (`find`, `rights`).
 //! 3. Compare it with what the lane says, and decide (`decide`, `image`). If one cannot be recovered, refuse the lane and change nothing. If one says
 //!    that the lane is void (`void`), there is nothing to do.
-//! 4. Mark the lane (`label`), write and sync (`write`).
+//! 4. Mark the lane (`label`, `attempt`), write and sync (`write`).
 //! 5. Give the lane back. Every step may be cut and repeated.
 
+mod attempt;
 mod decide;
 mod find;
 mod image;
@@ -16,6 +17,7 @@ mod logged;
 mod options;
 mod rights;
 mod rivals;
+mod said;
 #[cfg(test)]
 mod tests;
 mod write;
@@ -28,15 +30,18 @@ pub(crate) use label::{Mark, is_files, label};
 pub(crate) use write::write_at;
 
 use crate::{FilesError, boot, guard, identity, sys, void};
+use attempt::Attempt;
 use decide::{Plan, Situation};
 use find::{ByHandle, Found, Way, find};
 use forebay_pool::{ClaimOptions, LaneStatus, Pool, media::Durability};
 use logged::{Logged, read};
 use rights::Rights;
-use rustix::io::Errno;
+use rustix::fs::OFlags;
+use said::{Said, newer, said_in, untold};
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
+    os::fd::AsFd,
     path::{Path, PathBuf},
     time::Duration,
 };
@@ -197,7 +202,7 @@ fn recover_locked(
                 Rights::Own => None,
                 Rights::Of(_) => Some(files.iter().map(|f| ByHandle::of(f).way()).collect()),
             },
-            work: Work::new(&lane, &label, mark, options.force, takes_over),
+            work: Work::new(Attempt::new(&lane, &label, mark), options.force, takes_over),
         };
         (report.outcome, report.files) = rights.exercise(|| recovery.run())?;
         if report.outcome == Outcome::Refused {
@@ -252,7 +257,9 @@ impl Recovery<'_> {
             return (outcome, reports);
         }
         let found: Vec<Found> = (0..files.len()).map(|at| self.find(at)).collect();
-        let said: Vec<_> = found.iter().map(|found| self.said_in(found)).collect();
+        let said: Vec<_> = (found.iter())
+            .map(|found| said_in(found, self.owner, &self.situation))
+            .collect();
         // All of them were synced before the first one was marked.
         if said.iter().any(|said| matches!(said, Ok(Said::Void))) {
             for report in &mut reports {
@@ -278,46 +285,53 @@ impl Recovery<'_> {
         if is_refused(&reports) && !discard {
             return (Outcome::Refused, reports);
         }
+        let outcome = self.carry_out(plans, &mut reports);
+        let is_given_up = discard && outcome != Outcome::Refused && is_refused(&reports);
+        match is_given_up {
+            true => (Outcome::Discarded, reports),
+            false => (outcome, reports),
+        }
+    }
+
+    /// Does what is planned. What fails then stays in the pool, also if what is refused is to be given up: that the user could know of.
+    fn carry_out(&mut self, plans: Vec<Plan>, reports: &mut [FileReport]) -> Outcome {
+        let (files, discard) = (self.files, self.situation.options.discard);
+        if !self.situation.takes_over
+            && let Err((at, why)) = self.work.begin(files, &plans)
+        {
+            return self.stop(at, why, reports);
+        }
         let mut outcome = Outcome::Synced;
-        for ((file, plan), report) in files.iter().zip(plans).zip(&mut reports) {
+        for (at, (file, plan)) in files.iter().zip(plans).enumerate() {
             match self.work.carry_out(file, plan) {
                 Done::Synced => {}
                 Done::Written => outcome = Outcome::Replayed,
-                Done::Refused(why) => {
-                    report.refused = Some(why);
-                    if !discard {
-                        outcome = Outcome::Refused;
-                        break;
-                    }
-                }
+                Done::Refused(why) if discard => reports[at].refused = Some(why),
+                Done::Refused(why) | Done::Stopped(why) => return self.stop(at, why, reports),
             }
         }
-        if discard && is_refused(&reports) {
-            outcome = Outcome::Discarded;
+        outcome
+    }
+
+    /// The lane is refused because of one file, after others may have been changed.
+    fn stop(&mut self, at: usize, mut why: String, reports: &mut [FileReport]) -> Outcome {
+        if let Err((error, is_needed)) = self.work.end()
+            && is_needed
+        {
+            why = format!("{why}. The pool cannot be told so: {error}");
+            if let Found::Here(seen) = self.find(at) {
+                // If that is not taken either, there is nothing left to say it by.
+                let open = identity::reopen(seen.as_fd(), OFlags::RDONLY);
+                let _ = open.and_then(|file| void::mark_failed(file.as_fd(), self.owner));
+            }
         }
-        (outcome, reports)
+        reports[at].refused = Some(why);
+        Outcome::Refused
     }
 
     fn find(&self, at: usize) -> Found {
         let ways = self.ways.as_ref();
         find(&self.files[at], ways.and_then(|ways| ways.get(at)))
-    }
-
-    /// What is said of the lane's records in a file.
-    fn said_in(&self, found: &Found) -> Result<Said, Errno> {
-        let Found::Here(seen) = found else {
-            return Ok(Said::Nothing);
-        };
-        let read = || match () {
-            () if void::is_marked(seen, self.owner)? => Ok(Said::Void),
-            () if void::is_failed(seen, self.owner)? => Ok(Said::Failed),
-            () => Ok(Said::Nothing),
-        };
-        match read() {
-            // A pool that is memory takes what is to be said, but for one that is damaged.
-            Err(_) if !self.situation.on_disk || self.situation.options.force => Ok(Said::Nothing),
-            said => said,
-        }
     }
 
     /// What is to become of a file, of which a sync `failed` that the lane does not know of.
@@ -346,33 +360,6 @@ impl Recovery<'_> {
                 .to_owned()
         })
     }
-}
-
-/// What is said of the lane's records in a file, where the pool took nothing any more.
-#[derive(Clone, Copy, PartialEq, Eq)]
-enum Said {
-    Nothing,
-    /// None is needed.
-    Void,
-    /// A sync of the file failed.
-    Failed,
-}
-
-/// In words: why nothing is done with a file.
-fn untold(path: &Path, errno: Errno) -> String {
-    format!(
-        "whether the pool's disk failed while {} was in use cannot be told: reading its extended attributes: {errno}. Remedy that (as a user who may \
-         read it), then recover again; `forebay recover --force` writes what the pool has without knowing it",
-        path.display()
-    )
-}
-
-/// In words: why a file gets nothing of what the lane has of it.
-fn newer(path: &Path) -> String {
-    format!(
-        "{} was synced when the pool's disk had failed, and the program went on without the pool: what that has of it is older, and is dropped",
-        path.display()
-    )
 }
 
 fn report(file: &Logged<'_>) -> FileReport {

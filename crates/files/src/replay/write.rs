@@ -1,6 +1,6 @@
 //! Doing what was decided: syncing, writing the same bytes again, writing the lane's records.
 //!
-//! 1. Mark the lane: from here on, changes of its files that fall in this time are the recovery's own.
+//! 1. Mark the lane (`attempt`): from here on, changes of its files that fall in this time are the recovery's own.
 //! 2. Write a file, and sync it.
 //! 3. Set its times to what the program left, and sync those: it is as if the recovery had never written to it.
 //! 4. Sync the directories that have its names.
@@ -8,9 +8,9 @@
 //! A cut anywhere leaves the lane as it was, and files that the next recovery knows as its own doing (1) or as the program's (3).
 
 use super::{
+    attempt::Attempt,
     decide::{Again, Plan, Target, directory, failed},
     image::Image,
-    label::{BEAT, Mark, relabelled},
     logged::Logged,
 };
 use crate::{
@@ -18,7 +18,7 @@ use crate::{
     record::{Change, Head},
     sys,
 };
-use forebay_pool::Lane;
+use forebay_pool::PoolError;
 use rustix::{
     fs::{OFlags, Timespec, Timestamps},
     io::Errno,
@@ -30,7 +30,7 @@ use std::{
         OnceLock,
         atomic::{AtomicU64, Ordering::Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How a file's recovery ended.
@@ -41,22 +41,22 @@ pub(super) enum Done {
     Written,
     /// Why it could not be, and what to do.
     Refused(String),
+    /// The same: something failed.
+    Stopped(String),
 }
 
 /// The work on one lane's files.
 pub(super) struct Work<'a> {
-    lane: &'a Lane,
-    label: &'a str,
-    mark: Mark,
-    beat: Option<Instant>,
+    attempt: Attempt<'a>,
     force: bool,
     /// Others may change the files meanwhile, and no later recovery is to take a change of theirs for one of this: no time is set, and the lane does not say that it goes on.
     takes_over: bool,
 }
 
-/// A failure: of a sync, after which the files' content is not taken for durable because a later one succeeds, or of anything else.
-enum Failed {
+/// A failure: of a sync, after which the files' content is not taken for durable because a later one succeeds; of the pool, to say what is being done; or of anything else.
+pub(super) enum Failed {
     Sync(Errno),
+    Lane(String),
     Other(Errno),
 }
 
@@ -67,21 +67,38 @@ impl From<Errno> for Failed {
 }
 
 impl<'a> Work<'a> {
-    pub(super) fn new(
-        lane: &'a Lane,
-        label: &'a str,
-        mark: Mark,
-        force: bool,
-        takes_over: bool,
-    ) -> Self {
+    pub(super) fn new(attempt: Attempt<'a>, force: bool, takes_over: bool) -> Self {
         Self {
-            takes_over,
-            lane,
-            label,
-            mark,
-            beat: None,
+            attempt,
             force,
+            takes_over,
         }
+    }
+
+    /// Before anything is changed: sets apart what earlier attempts did not finish. If that fails, of which file, and why.
+    pub(super) fn begin(
+        &mut self,
+        files: &[Logged<'_>],
+        plans: &[Plan],
+    ) -> Result<(), (usize, String)> {
+        let mut are_apart = true;
+        for (at, (file, plan)) in files.iter().zip(plans).enumerate() {
+            if let Plan::Sync(target, _) | Plan::Write(target) = plan
+                && target.is_ours
+            {
+                let is_apart = Attempt::set_apart(file, target);
+                are_apart &= is_apart.map_err(|failed| (at, self.stopped(file, &failed)))?;
+            }
+        }
+        if are_apart {
+            self.attempt.begin();
+        }
+        Ok(())
+    }
+
+    /// Something was refused: says in the lane what has become of it. As [`Attempt::end`].
+    pub(super) fn end(&mut self) -> Result<(), (PoolError, bool)> {
+        self.attempt.end()
     }
 
     /// Does what is planned with a file.
@@ -93,17 +110,7 @@ impl<'a> Work<'a> {
                 sys::sync_file_system(&directory).map_err(Failed::Sync),
                 Done::Synced,
             ),
-            Plan::Sync(target, Again::No) if self.takes_over => {
-                (sync(file, &target.file), Done::Synced)
-            }
-            Plan::Sync(target, Again::No) => {
-                let left = self.left(file, target.modified);
-                let synced = match left == target.modified {
-                    true => sync(file, &target.file),
-                    false => self.settle(file, &target.file, target.accessed, left),
-                };
-                (synced, Done::Synced)
-            }
+            Plan::Sync(target, Again::No) => (sync(file, &target.file), Done::Synced),
             Plan::Sync(target, again) => match self.write_again(file, target, again) {
                 Ok(None) => (Ok(()), Done::Synced),
                 Ok(Some(refused)) => return Done::Refused(refused),
@@ -113,25 +120,23 @@ impl<'a> Work<'a> {
         };
         match done {
             Ok(()) => otherwise,
-            Err(failed) => Done::Refused(self.stopped(file, &failed)),
+            Err(failed) => Done::Stopped(self.stopped(file, &failed)),
         }
     }
 
-    /// In words: why the recovery of a file stopped. After a failed sync the lane says so.
+    /// In words: why the recovery of a file stopped. After a failed sync the lane is to say so.
     fn stopped(&mut self, file: &Logged<'_>, failed: &Failed) -> String {
         let path = file.path().display();
         match failed {
             Failed::Sync(errno) => {
-                self.mark = self.mark.and_failed();
-                let said = self.lane.relabel(&relabelled(self.label, self.mark));
-                let unsaid = said.map_or_else(
-                    |e| format!(" (which the lane cannot be told: {e})"),
-                    |()| String::new(),
-                );
+                self.attempt.failed();
                 format!(
-                    "{path} cannot be synced: {errno}{unsaid}. Remedy that, then recover again: its writes are kept in the pool until then"
+                    "{path} cannot be synced: {errno}. Remedy that, then recover again: its writes are kept in the pool until then"
                 )
             }
+            Failed::Lane(error) => format!(
+                "{path} is not written to, since the pool cannot be told so: {error}. Remedy that, then recover again: its writes are kept in the pool until then"
+            ),
             Failed::Other(errno) => format!(
                 "{path} cannot be written to: {errno}. Remedy that (free space, chmod u+w, chattr -i), or run the recovery as a user who may, \
                  then recover again: its writes are kept in the pool until then"
@@ -139,30 +144,12 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// The modification time that the program left, of a file that has this one: a replay that was cut before may have moved it.
-    fn left(&self, file: &Logged<'_>, modified: Duration) -> Duration {
-        match self.mark.made(modified) {
-            true => file.left.unwrap_or(modified).min(modified),
-            false => modified,
-        }
-    }
-
-    /// Says, at most once a [`BEAT`], that the replay goes on.
-    ///
-    /// # Errors
-    /// The pool does not take it.
+    /// Says, at most once a [`BEAT`](super::label::BEAT), that the replay goes on.
     fn beat(&mut self) -> Result<(), Failed> {
-        if self.takes_over || self.beat.is_some_and(|last| last.elapsed() < BEAT) {
-            return Ok(());
+        match self.takes_over {
+            true => Ok(()),
+            false => self.attempt.beat(),
         }
-        self.mark = self
-            .mark
-            .replaying(Duration::from_nanos(sys::file_time_now()));
-        let said = self.lane.relabel(&relabelled(self.label, self.mark));
-        said.map_err(|_| Failed::Other(Errno::IO))?;
-        self.beat = Some(Instant::now());
-        step();
-        Ok(())
     }
 
     /// Writes what the file holds already, and syncs it. In words why that had to be and could not.
@@ -172,7 +159,9 @@ impl<'a> Work<'a> {
         target: Target,
         again: Again,
     ) -> Result<Option<String>, Failed> {
-        let (accessed, modified) = (target.accessed, target.modified);
+        let accessed = target.accessed;
+        // A replay that was cut before may have moved it.
+        let left = (file.left.filter(|_| target.is_ours)).unwrap_or(target.modified);
         if self.takes_over {
             // First: so what a power cut in the middle of the writing leaves is what the lane says, unless a sync had failed.
             sync(file, &target.file)?;
@@ -183,10 +172,12 @@ impl<'a> Work<'a> {
         };
         let Ok(open) = identity::reopen(target.seen.as_fd(), OFlags::RDWR) else {
             let why = "it cannot be opened for writing: permit that (chmod u+w, chattr -a -i) and recover again. If what the file holds is right";
-            if let Some(refused) = refused(why) {
-                return Ok(Some(refused));
-            }
-            return sync(file, &target.file).map(|()| None);
+            return match refused(why) {
+                Some(refused) => Ok(Some(refused)),
+                None => self
+                    .settle(file, &target.file, accessed, left)
+                    .map(|()| None),
+            };
         };
         let Target {
             seen,
@@ -200,7 +191,7 @@ impl<'a> Work<'a> {
         if !sys::take_lease(open.as_fd()) {
             return match refused {
                 Some(refused) => Ok(Some(refused)),
-                None => sync(file, &open).map(|()| None),
+                None => self.settle(file, &open, accessed, left).map(|()| None),
             };
         }
         let image = Image::of(&file.changes);
@@ -213,7 +204,6 @@ impl<'a> Work<'a> {
             }
         }
         sys::give_lease(open.as_fd());
-        let left = self.left(file, modified);
         self.settle(file, &open, accessed, left)?;
         Ok(refused.filter(|_| !is_in))
     }
@@ -290,25 +280,35 @@ impl<'a> Work<'a> {
         if self.takes_over {
             return sync(file, open);
         }
-        let times = Timestamps {
-            last_access: Timespec {
-                tv_sec: accessed.0,
-                tv_nsec: accessed.1,
-            },
-            last_modification: Timespec {
-                tv_sec: i64::try_from(modified.as_secs()).unwrap_or(0),
-                tv_nsec: i64::from(modified.subsec_nanos()),
-            },
-        };
-        match rustix::fs::futimens(open, &times) {
-            // A file of another user that this one may write to has the time at which it was.
-            Ok(()) | Err(Errno::PERM | Errno::ACCESS) => {}
-            Err(errno) => return Err(errno.into()),
-        }
+        // A file of another user that this one may write to has the time at which it was.
+        set_times(open, accessed, modified)?;
         step();
         sync(file, open)?;
         step();
         Ok(())
+    }
+}
+
+/// Sets a file's times. False if this process may not.
+pub(super) fn set_times(
+    open: &File,
+    accessed: (i64, i64),
+    modified: Duration,
+) -> Result<bool, Errno> {
+    let times = Timestamps {
+        last_access: Timespec {
+            tv_sec: accessed.0,
+            tv_nsec: accessed.1,
+        },
+        last_modification: Timespec {
+            tv_sec: i64::try_from(modified.as_secs()).unwrap_or(0),
+            tv_nsec: i64::from(modified.subsec_nanos()),
+        },
+    };
+    match rustix::fs::futimens(open, &times) {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::ACCESS | Errno::ROFS) => Ok(false),
+        Err(errno) => Err(errno),
     }
 }
 
@@ -320,6 +320,12 @@ fn errno_of(error: std::io::Error) -> Errno {
 fn sync(file: &Logged<'_>, open: &File) -> Result<(), Failed> {
     fsync(open)?;
     sync_parents(file)?;
+    sys::confirm_sync(open).map_err(Failed::Sync)
+}
+
+/// Syncs a file, not the directories that have its names.
+pub(super) fn confirmed(open: &File) -> Result<(), Failed> {
+    fsync(open)?;
     sys::confirm_sync(open).map_err(Failed::Sync)
 }
 
@@ -365,7 +371,7 @@ pub(crate) fn write_at(fd: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Res
 
 /// In tests: dies in the middle of a recovery, after as many steps as the environment says (`7`), or waits there for so many milliseconds (`7:500`);
 /// several of these, apart by commas.
-fn step() {
+pub(super) fn step() {
     static STEPS: AtomicU64 = AtomicU64::new(0);
     static CUTS: OnceLock<Vec<(u64, Option<Duration>)>> = OnceLock::new();
     let cuts = CUTS.get_or_init(|| {

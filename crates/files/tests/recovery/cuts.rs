@@ -3,9 +3,35 @@
 use crate::{
     APPEND, LATER, OTHER_BOOT, RDWR,
     common::{Lab, content},
-    modified, same_time, set_modified,
+    modified, same_time, set_modified, succeed,
 };
-use std::{fs, thread};
+use forebay_pool::{ClaimOptions, PoolOptions};
+use std::{
+    fs,
+    path::PathBuf,
+    process::Command,
+    thread,
+    time::{Duration, SystemTime, UNIX_EPOCH},
+};
+
+/// Two files that were written to by a run that was killed.
+fn two_files(lab: &Lab) -> [PathBuf; 2] {
+    let mut run = lab.run();
+    let paths = [lab.data("a.log"), lab.data("b.log")];
+    for (name, path) in ["a", "b"].iter().zip(&paths) {
+        run.open(name, path, APPEND);
+        for i in 0..4 {
+            run.call(format!("write {name} {i} 700")).unwrap();
+        }
+    }
+    run.kill_both();
+    paths
+}
+
+/// What both of them are to hold.
+fn acknowledged() -> Vec<u8> {
+    (0..4).flat_map(|i| content(i, 700)).collect()
+}
 
 #[test]
 fn a_recovery_in_the_same_boot_may_be_cut_anywhere_and_the_power_with_it() {
@@ -50,15 +76,7 @@ fn a_recovery_in_the_same_boot_may_be_cut_anywhere_and_the_power_with_it() {
 #[test]
 fn a_replay_that_took_long_and_was_cut_knows_its_own_changes() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let paths = [lab.data("a.log"), lab.data("b.log")];
-    for (name, path) in ["a", "b"].iter().zip(&paths) {
-        run.open(name, path, APPEND);
-        for i in 0..4 {
-            run.call(format!("write {name} {i} 700")).unwrap();
-        }
-    }
-    run.kill_both();
+    let paths = two_files(&lab);
     lab.power_cut();
     thread::sleep(LATER);
     // It hangs for so long in the first file, and is cut in the second.
@@ -71,8 +89,101 @@ fn a_replay_that_took_long_and_was_cut_knows_its_own_changes() {
     assert!(!fs::read(&paths[1]).unwrap().is_empty(), "cut too early");
     let reports = lab.recover(Some(OTHER_BOOT), &[]);
     assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
-    let expected: Vec<u8> = (0..4).flat_map(|i| content(i, 700)).collect();
     for path in &paths {
-        assert!(fs::read(path).unwrap() == expected);
+        assert!(fs::read(path).unwrap() == acknowledged());
+    }
+}
+
+/// The lane says that a recovery of it was cut an hour ago: when that began.
+fn cut_an_hour_ago(lab: &Lab) -> SystemTime {
+    let pool = PoolOptions::new().open(lab.pool()).unwrap();
+    let owner = pool.lanes()[0].owner;
+    let (lane, _) = pool.claim(owner, &ClaimOptions::new()).unwrap();
+    let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
+    let begun = now.as_secs() - 3600;
+    let label = format!("replay: {begun:010}.00+{:010} lab 1", 500);
+    lane.relabel(&label).unwrap();
+    UNIX_EPOCH + Duration::from_secs(begun)
+}
+
+#[test]
+fn what_was_written_between_two_attempts_is_not_taken_for_theirs() {
+    for is_cut_again in [false, true] {
+        let lab = Lab::new();
+        let [a, b] = two_files(&lab);
+        let then = modified(&a);
+        thread::sleep(LATER);
+        let begun = cut_an_hour_ago(&lab);
+        set_modified(&a, begun + Duration::from_secs(2));
+        fs::write(&b, "newer").unwrap();
+        let written = modified(&b);
+        if is_cut_again {
+            assert!(lab.cut(None, 3));
+            assert!(lab.label().starts_with("replay: "));
+        }
+        let reports = lab.recover(None, &[]);
+        assert_eq!(reports[0]["outcome"], "synced", "{reports:?}");
+        assert_eq!(fs::read(&b).unwrap(), b"newer");
+        assert_eq!(modified(&b), written);
+        assert!(fs::read(&a).unwrap() == acknowledged());
+        same_time(&a, then);
+        assert_eq!(lab.lanes(), 0);
+    }
+}
+
+#[test]
+fn what_was_written_after_a_refused_recovery_is_not_taken_for_its_own() {
+    let lab = Lab::new();
+    let [a, b] = two_files(&lab);
+    lab.power_cut();
+    let then = modified(&a);
+    let change = |how: &str| succeed(Command::new("chattr").arg(how).arg(&b));
+    if let Err(e) = change("+i") {
+        println!("skipped: no immutable files here: {e}");
+        return;
+    }
+    let reports = lab.recover(None, &[]);
+    change("-i").unwrap();
+    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    assert!(fs::read(&a).unwrap() == acknowledged());
+    same_time(&a, then);
+    thread::sleep(LATER);
+    fs::write(&a, "newer").unwrap();
+    let reports = lab.recover(None, &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert_eq!(fs::read(&a).unwrap(), b"newer");
+    assert!(fs::read(&b).unwrap() == acknowledged());
+}
+
+#[test]
+fn a_recovery_that_is_cut_twice_knows_what_neither_attempt_finished() {
+    let lab = Lab::new();
+    let paths = two_files(&lab);
+    let then = paths.each_ref().map(|path| modified(path));
+    lab.power_cut();
+    let pool = lab.home.path().join("pool.before");
+    fs::copy(lab.pool(), &pool).unwrap();
+    // Later than any slack: only the mark tells whose changes these are.
+    thread::sleep(LATER);
+    let cuts = (1..20).flat_map(|first| [1, 2, 3, 4, 7].map(|second| (first, second)));
+    for (boot, (first, second)) in [None, Some(OTHER_BOOT)]
+        .into_iter()
+        .flat_map(|boot| cuts.clone().map(move |cut| (boot, cut)))
+    {
+        fs::copy(&pool, lab.pool()).unwrap();
+        for (path, then) in paths.iter().zip(then) {
+            fs::write(path, "").unwrap();
+            set_modified(path, then);
+        }
+        if lab.cut(boot, first) && lab.cut(boot, second) {
+            let reports = lab.recover(boot, &[]);
+            assert_ne!(reports[0]["outcome"], "refused", "{reports:?}");
+        }
+        for (path, then) in paths.iter().zip(then) {
+            let is_whole = fs::read(path).unwrap() == acknowledged();
+            assert!(is_whole, "{boot:?} {first} {second}");
+            same_time(path, then);
+        }
+        assert_eq!(lab.lanes(), 0);
     }
 }

@@ -8,6 +8,7 @@ mod cuts;
 mod names;
 mod rights;
 mod times;
+mod told;
 
 use common::{Lab, Running};
 use serde_json::Value;

@@ -1,0 +1,87 @@
+//! What a lane says of the attempts to replay it: which changes of its files are theirs.
+//!
+//! 1. A file that an earlier attempt changed and did not finish gets a time that says so ([`UNFINISHED`]), and is synced. So nothing depends any more on when that attempt
+//!    was; what another program changed between the two stays known as that.
+//! 2. Before the first change the lane's label says when this attempt begins, and then that it goes on. Where that cannot be said nothing is changed.
+//! 3. If something is refused in the end, the label says when that was.
+
+use super::{
+    decide::Target,
+    label::{BEAT, Mark, UNFINISHED, relabelled},
+    logged::Logged,
+    write::{Failed, confirmed, set_times, step},
+};
+use crate::sys;
+use forebay_pool::{Lane, PoolError};
+use std::time::{Duration, Instant};
+
+/// One attempt to replay a lane.
+pub(super) struct Attempt<'a> {
+    lane: &'a Lane,
+    label: &'a str,
+    mark: Mark,
+    beat: Option<Instant>,
+}
+
+impl<'a> Attempt<'a> {
+    pub(super) fn new(lane: &'a Lane, label: &'a str, mark: Mark) -> Self {
+        Self {
+            lane,
+            label,
+            mark,
+            beat: None,
+        }
+    }
+
+    /// 1., for one file. False if it cannot get one (another user's file, say); then its time has to go on telling.
+    pub(super) fn set_apart(file: &Logged<'_>, target: &Target) -> Result<bool, Failed> {
+        // Later it gets the time that the program left, which has to be known.
+        if file.left.is_none() || !set_times(&target.file, target.accessed, UNFINISHED)? {
+            return Ok(false);
+        }
+        confirmed(&target.file)?;
+        step();
+        Ok(true)
+    }
+
+    /// All that earlier attempts did not finish is set apart.
+    pub(super) fn begin(&mut self) {
+        self.mark = self.mark.apart();
+    }
+
+    /// Says, at most once a [`BEAT`], that the replay goes on.
+    pub(super) fn beat(&mut self) -> Result<(), Failed> {
+        if self.beat.is_some_and(|last| last.elapsed() < BEAT) {
+            return Ok(());
+        }
+        self.mark = self.mark.replaying(now());
+        self.say().map_err(|e| Failed::Lane(e.to_string()))?;
+        self.beat = Some(Instant::now());
+        step();
+        Ok(())
+    }
+
+    /// A sync failed: what the kernel has may never reach the disk.
+    pub(super) fn failed(&mut self) {
+        self.mark = self.mark.and_failed();
+    }
+
+    /// It ends, with something refused.
+    ///
+    /// # Errors
+    /// The pool cannot be told. True if it has to be, because a sync failed.
+    pub(super) fn end(&mut self) -> Result<(), (PoolError, bool)> {
+        if self.beat.is_some() {
+            self.mark = self.mark.ended(now());
+        }
+        self.say().map_err(|error| (error, self.mark.failed()))
+    }
+
+    fn say(&self) -> Result<(), PoolError> {
+        self.lane.relabel(&relabelled(self.label, self.mark))
+    }
+}
+
+fn now() -> Duration {
+    Duration::from_nanos(sys::file_time_now())
+}

@@ -1,0 +1,58 @@
+//! What a file itself says of the records that a lane has of it, where the pool took nothing any more ([`void`]).
+
+use super::{decide::Situation, find::Found};
+use crate::void;
+use rustix::io::Errno;
+use std::path::Path;
+use uuid::Uuid;
+
+/// What is said of the lane's records in a file.
+#[derive(Clone, Copy, PartialEq, Eq)]
+pub(super) enum Said {
+    Nothing,
+    /// None is needed.
+    Void,
+    /// A sync of the file failed.
+    Failed,
+}
+
+/// What is said in a file of the records that the lane of `owner` has of it.
+///
+/// # Errors
+/// Its attributes cannot be read, though there may be some that are heeded.
+pub(super) fn said_in(
+    found: &Found,
+    owner: Uuid,
+    situation: &Situation<'_>,
+) -> Result<Said, Errno> {
+    let Found::Here(seen) = found else {
+        return Ok(Said::Nothing);
+    };
+    let read = || match () {
+        () if void::is_marked(seen, owner)? => Ok(Said::Void),
+        () if void::is_failed(seen, owner)? => Ok(Said::Failed),
+        () => Ok(Said::Nothing),
+    };
+    match read() {
+        // A pool that is memory takes what is to be said, but for one that is damaged.
+        Err(_) if !situation.on_disk || situation.options.force => Ok(Said::Nothing),
+        said => said,
+    }
+}
+
+/// In words: why nothing is done with a file.
+pub(super) fn untold(path: &Path, errno: Errno) -> String {
+    format!(
+        "whether the pool's disk failed while {} was in use cannot be told: reading its extended attributes: {errno}. Remedy that (as a user who may \
+         read it), then recover again; `forebay recover --force` writes what the pool has without knowing it",
+        path.display()
+    )
+}
+
+/// In words: why a file gets nothing of what the lane has of it.
+pub(super) fn newer(path: &Path) -> String {
+    format!(
+        "{} was synced when the pool's disk had failed, and the program went on without the pool: what that has of it is older, and is dropped",
+        path.display()
+    )
+}
