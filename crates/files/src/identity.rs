@@ -6,6 +6,9 @@
 //! Not every file system makes handles that stay one file's. FUSE's have a number in them that its server gives a file when it is looked at first, another one at each
 //! mount: there they say nothing. Btrfs counts inodes and generations from the same numbers on, so the first logs of two such file systems have the same handle: there
 //! the file system belongs to the identity.
+//!
+//! Where neither lasts there is no identity, and a file stays plain: FAT and exFAT number a file anew whenever the kernel reads its directory entry. Nor has a network's file
+//! system one, though it may have handles and grant a lease: other machines write there, which no run sees.
 
 use crate::sys;
 use rustix::{
@@ -29,16 +32,29 @@ const HANDLE_ON: u8 = 3;
 /// `f_type` of file systems.
 const FUSE: i64 = 0x6573_5546;
 const BTRFS: i64 = 0x9123_683E;
+const FAT: i64 = 0x4D44;
+const EXFAT: i64 = 0x2011_BAB0;
+const NFS: i64 = 0x6969;
+const CIFS: i64 = 0xFF53_4D42;
+const SMB2: i64 = 0xFE53_4D42;
 
 /// The identity of an open file.
 ///
 /// # Errors
-/// `EOPNOTSUPP` where the file system knows neither handles nor birth times.
+/// `EOPNOTSUPP` where the file system knows neither handles nor birth times, or none that tell which file it is after a reboot.
 pub fn of(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
+    if sys::kind_of_file_system(fd).is_ok_and(knows_no_file) {
+        return Err(Errno::OPNOTSUPP);
+    }
     match by_handle(fd) {
         Err(Errno::OPNOTSUPP | Errno::OVERFLOW | Errno::NOSYS | Errno::PERM) => by_birth(fd),
         done => done,
     }
+}
+
+/// True for a kind of file system on which no file has an identity.
+fn knows_no_file(kind: i64) -> bool {
+    [FAT, EXFAT, NFS, CIFS, SMB2].contains(&kind)
 }
 
 fn by_handle(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
@@ -259,6 +275,17 @@ mod tests {
         });
         if let [Some(one), Some(other)] = identities {
             assert_ne!(one, other);
+        }
+    }
+
+    #[test]
+    fn files_on_fat_exfat_and_a_networks_file_systems_have_no_identity() {
+        // As linux/magic.h has them; ext4, XFS, tmpfs.
+        for kind in [0x4D44, 0x2011_BAB0, 0x6969, 0xFF53_4D42, 0xFE53_4D42] {
+            assert!(knows_no_file(kind), "{kind:#x}");
+        }
+        for kind in [0xEF53, 0x5846_5342, BTRFS, 0x0102_1994] {
+            assert!(!knows_no_file(kind), "{kind:#x}");
         }
     }
 
