@@ -1,7 +1,7 @@
 //! The drain: syncs the files of the lane's complete segments, and releases them.
 //!
 //! 1. Look which segments are complete. However many there are, they are drained together.
-//! 2. Sync every file that they have records of (of one that was unlinked, its directory). A file is *clean* up to the segment that was open
+//! 2. Sync every file that they have records of (of one that was unlinked, the directory that had it, if that can be told). A file is *clean* up to the segment that was open
 //!    when its last sync began: what is in segments before that one the kernel had.
 //! 3. Ask each file system whether it shut itself down meanwhile: then it may have taken a sync for done.
 //! 4. If a sync fails, say so on the shared page, and release nothing: what the lane has of the file is written to it again, by a descriptor of
@@ -366,7 +366,8 @@ impl Run {
     }
 }
 
-fn key_of(file: &File) -> Option<Key> {
+/// Which file or directory it is.
+pub(super) fn key_of(file: &File) -> Option<Key> {
     let stat = rustix::fs::fstat(file).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }

@@ -2,6 +2,7 @@
 
 use super::{
     Shared,
+    drain::key_of,
     run::{Forgotten, Known, Run, SUPERVISOR},
     watch::Watched,
 };
@@ -79,14 +80,17 @@ impl Run {
         }
     }
 
-    /// Gives up the descriptor of a file that has no name and is open in no process: its space is free then. False if it is not such a file yet.
+    /// Gives up the descriptor of a file that has no name and is open in no process: its space is free then. False if it is not such a file yet; nor is one without a
+    /// directory to be synced instead, as long as the lane has something of it: after a power cut it may have its name again.
     pub(super) fn release(&self, shared: &Shared, number: usize) -> bool {
+        let is_drained = self.page.files[number].end.load(Relaxed) <= self.lane.usage().head;
         let mut files = self.files.lock();
         let Some(Some(known)) = files.get_mut(number) else {
             return true;
         };
         let Some(open) = &known.file else { return true };
-        let is_needless = rustix::fs::fstat(open).is_ok_and(|stat| stat.st_nlink == 0)
+        let is_needless = (is_drained || known.unlinked_from.is_some())
+            && rustix::fs::fstat(open).is_ok_and(|stat| stat.st_nlink == 0)
             && sys::alone(open.as_fd()) == Ok(true);
         if !is_needless {
             return false;
@@ -105,7 +109,8 @@ impl Run {
         true
     }
 
-    /// From now on the directory that had the file's last name is synced instead of it, if that can be.
+    /// From now on the directory that had the file's last name is synced instead of it, if that can be. It was found by its path, where another one may be by now: so it is to
+    /// be the one in which the file was registered, or one that has its inode, whose sync makes durable as well that the first is gone.
     pub(super) fn unlinked(&self, number: usize, directory: Option<File>) {
         let mut files = self.files.lock();
         let Some(Some(known)) = files.get_mut(number) else {
@@ -116,7 +121,9 @@ impl Run {
             .file
             .as_ref()
             .is_some_and(|open| rustix::fs::fstat(open).is_ok_and(|stat| stat.st_nlink == 0));
-        if let Some(directory) = directory.filter(|_| is_nameless) {
+        let parent = known.parent;
+        let is_its = |directory: &File| parent.is_some() && key_of(directory) == parent;
+        if let Some(directory) = directory.filter(is_its).filter(|_| is_nameless) {
             *known = Arc::new(Known {
                 unlinked_from: Some(Arc::new(directory)),
                 ..(**known).clone()

@@ -2,6 +2,7 @@
 
 use super::{
     Shared,
+    drain::key_of,
     elsewhere::{self, Elsewhere},
     let_go::{UNCOUNTED, outlast},
     other_pools::{self, Wanted},
@@ -66,6 +67,8 @@ struct Candidate<'a> {
     stat: Stat,
     born: u64,
     identity: Vec<u8>,
+    /// The directory that its path leads to.
+    parent: Option<Key>,
 }
 
 impl Candidate<'_> {
@@ -85,6 +88,7 @@ impl Candidate<'_> {
     fn known(&self, file: Option<Arc<File>>, watched: Watched) -> Known {
         Known {
             path: self.path.to_owned(),
+            parent: self.parent,
             key: Some(self.key()),
             identity: self.identity.clone(),
             stat: self.stat,
@@ -174,6 +178,9 @@ impl Run {
             born: sys::born(theirs.as_fd()),
             identity: identity::of(theirs.as_fd())
                 .map_err(|e| format!("the file system does not say what it is: {e}"))?,
+            parent: (path.parent())
+                .and_then(|parent| rustix::fs::stat(parent).ok())
+                .map(|stat| (stat.st_dev, stat.st_ino)),
         };
         candidate.check_gains(shared)?;
         if let Some((number, stamp, _)) = self.find(candidate.key()) {
@@ -377,7 +384,8 @@ fn sync_first(shared: &Shared, known: &Known) -> Result<(), String> {
             let directory =
                 open_directory(parent).map_err(|e| format!("opening its directory: {e}"))?;
             let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
-            if found.map(|stat| Some((stat.st_dev, stat.st_ino))) != Ok(known.key) {
+            let found = found.map(|stat| Some((stat.st_dev, stat.st_ino)));
+            if found != Ok(known.key) || key_of(&directory) != known.parent {
                 return Err("its name is not in the directory where it was".to_owned());
             }
             shared.marks.note(parent, &directory, shared.pool.path());

@@ -41,6 +41,8 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 pub(super) struct Known {
     /// As it was registered.
     pub(super) path: PathBuf,
+    /// The directory that had its name then.
+    pub(super) parent: Option<Key>,
     /// Device and inode; none for a file that is released, whose inode may be another's.
     pub(super) key: Option<Key>,
     /// What records may name it by.

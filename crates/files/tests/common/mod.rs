@@ -9,7 +9,7 @@ use forebay_measure::processes::{Watched, kill_group};
 use forebay_pool::PoolOptions;
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
-    process::{Pid, Signal, kill_process},
+    process::{Pid, Signal, WaitOptions, kill_process, waitpid},
 };
 use serde_json::Value;
 use std::{
@@ -18,7 +18,7 @@ use std::{
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Child, ChildStdin, ChildStdout, Command, Output, Stdio},
-    time::{Duration, SystemTime, UNIX_EPOCH},
+    time::{Duration, UNIX_EPOCH},
 };
 
 pub const SEGMENT: u64 = 64 << 10;
@@ -302,6 +302,7 @@ impl Running {
     pub fn stop_supervisor(&self) {
         let pid = Pid::from_child(&self.supervisor);
         kill_process(pid, Signal::STOP).unwrap();
+        waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
     }
 
     pub fn open(&mut self, handle: &str, path: &Path, flags: i32) -> usize {
@@ -379,9 +380,8 @@ impl Rng {
 }
 
 pub fn seed() -> u64 {
-    let now = || SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
     let seed = std::env::var("FOREBAY_SEED").map_or_else(
-        |_| u64::from(now().subsec_nanos()),
+        |_| u64::from(UNIX_EPOCH.elapsed().unwrap().subsec_nanos()),
         |seed| seed.parse().unwrap(),
     );
     println!("FOREBAY_SEED={seed}");
