@@ -3,11 +3,20 @@
 
 mod common;
 
-use common::{Ran, Sandbox, databases::small_pool};
-use std::{fs, path::Path};
+use common::{
+    Ran, Sandbox,
+    databases::{PATIENCE, small_pool},
+};
+use forebay_bench::processes::Watched;
+use rustix::process::Signal;
+use std::{
+    fs,
+    path::Path,
+    process::{Command, Stdio},
+};
 
-/// Runs `python3 -c script` in a directory `data` with `*.log` absorbed into `pool`.
-fn python(sandbox: &Sandbox, pool: &Path, script: &str) -> Ran {
+/// `python3 -c script` in a directory `data` with `*.log` absorbed into `pool`.
+fn python_command(sandbox: &Sandbox, pool: &Path, script: &str) -> Command {
     let mut command = sandbox.command("run --absorb *.log --pool");
     let script = format!(
         "import os, signal\nos.makedirs('data/below', exist_ok=True)\n\
@@ -15,7 +24,12 @@ fn python(sandbox: &Sandbox, pool: &Path, script: &str) -> Ran {
     );
     command.arg(pool).args(["--", "python3", "-c", &script]);
     command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
-    Ran::of(command.output().unwrap())
+    command
+}
+
+/// Runs it.
+fn python(sandbox: &Sandbox, pool: &Path, script: &str) -> Ran {
+    Ran::of(python_command(sandbox, pool, script).output().unwrap())
 }
 
 const KILL_BOTH: &str =
@@ -69,4 +83,108 @@ fn a_pool_that_is_gone_is_told_too() {
     let ran = sandbox.run("doctor data");
     assert_eq!(ran.code, Some(1), "{}", ran.stderr);
     assert!(ran.text().contains("--lift"), "{}", ran.text());
+}
+
+/// `forebay recover --for data`.
+fn recover_for_data(sandbox: &Sandbox) -> Ran {
+    sandbox.run("recover --for data")
+}
+
+#[test]
+fn a_directory_that_is_made_anew_during_a_run_is_marked_as_the_first_was() {
+    for made_anew in [
+        "import shutil; shutil.rmtree('data/below')",
+        "os.rename('data/below', 'data/before')",
+    ] {
+        let sandbox = Sandbox::new();
+        let pool = small_pool();
+        let again = format!(
+            "os.close(fd)\n{made_anew}\nos.mkdir('data/below')\n\
+             fd = os.open('data/below/b.log', os.O_RDWR | os.O_CREAT, 0o600); os.write(fd, b'b' * 100); os.fsync(fd)\n{KILL_BOTH}"
+        );
+        python(&sandbox, pool.path(), &again);
+        let report = sandbox.run("doctor --json data/below").json();
+        assert_eq!(report["is_harmless"], false, "{made_anew}: {report}");
+        assert_eq!(report["pools"][0]["state"], "holds");
+        let ran = sandbox.run("recover --json --for data/below").ok().json();
+        let shown = pool.path().display().to_string();
+        assert_eq!(ran["pools"][0]["pool"], shown, "{made_anew}: {ran}");
+        sandbox.run("doctor data").ok();
+    }
+}
+
+#[test]
+fn a_directory_that_cannot_be_marked_is_complained_of_once() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let below = sandbox.file("data/below");
+    fs::create_dir_all(&below).unwrap();
+    // Pools that were in memory, and are gone: as many as there is room for.
+    let line = "/dev/shm/forebay-gone";
+    let fits = |lines: usize| {
+        let text = vec![line; lines].join("\n");
+        let flags = rustix::fs::XattrFlags::empty();
+        rustix::fs::setxattr(&below, "user.forebay.pools", text.as_bytes(), flags).is_ok()
+    };
+    let lines_max = (1 << 14) / (line.len() + 1);
+    assert!((1..=lines_max).rev().any(fits));
+    let again = "fd = os.open('data/below/b.log', os.O_RDWR | os.O_CREAT, 0o600); os.write(fd, b'b'); os.fsync(fd)";
+    let said = python(&sandbox, pool.path(), again).ok().stderr;
+    assert_eq!(said.matches("cannot be marked").count(), 1, "{said}");
+    let shown = pool.path().display().to_string();
+    for words in ["data/below", "user.forebay.pools", "--lift", &shown] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+/// A program of a run with a log in `data` which is stopped, and whose supervisor is dead. It is killed in the end.
+struct Stopped(Watched);
+
+impl Stopped {
+    fn with(sandbox: &Sandbox, pool: &Path) -> Self {
+        let pid = sandbox.file("pid");
+        let stop = format!(
+            "open({pid:?}, 'w').write(str(os.getpid()))\nos.kill(os.getppid(), signal.SIGKILL); os.kill(os.getpid(), signal.SIGSTOP)"
+        );
+        let mut command = python_command(sandbox, pool, &stop);
+        // It has them still when its supervisor is dead.
+        command.stdout(Stdio::null()).stderr(Stdio::null());
+        assert!(!command.status().unwrap().success());
+        let pid = fs::read_to_string(pid).unwrap().parse().unwrap();
+        Self(Watched::of(pid).unwrap())
+    }
+}
+
+impl Drop for Stopped {
+    fn drop(&mut self) {
+        self.0.signal(Signal::KILL);
+        assert!(self.0.wait_gone(PATIENCE));
+    }
+}
+
+#[test]
+fn as_long_as_what_is_left_of_a_run_uses_a_pool_its_directory_is_not_recovered() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let stopped = Stopped::with(&sandbox, pool.path());
+    let ran = recover_for_data(&sandbox);
+    assert_eq!(ran.code, Some(1), "{}", ran.text());
+    let shown = pool.path().display().to_string();
+    for words in [&*shown, "is used by python3"] {
+        assert!(ran.text().contains(words), "{words}: {}", ran.text());
+    }
+    drop(stopped);
+    recover_for_data(&sandbox).ok();
+}
+
+#[test]
+fn a_pool_that_another_database_uses_has_nothing_left_for_the_files_of_one_that_was_recovered() {
+    let sandbox = Sandbox::new();
+    let other = Sandbox::new();
+    let pool = small_pool();
+    python(&sandbox, pool.path(), KILL_BOTH);
+    let _other = Stopped::with(&other, pool.path());
+    let ran = recover_for_data(&sandbox).ok();
+    assert!(ran.text().contains("in use"), "{}", ran.text());
+    assert_eq!(recover_for_data(&other).code, Some(1));
 }

@@ -9,7 +9,7 @@ mod lane;
 mod sweep;
 
 pub(crate) use lane::LanePlace;
-pub(crate) use sweep::{clean_up, give_up};
+pub(crate) use sweep::{clean_up, give_up, of_lane};
 
 use crate::sys;
 use forebay_pool::media::Mapped;

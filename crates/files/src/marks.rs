@@ -5,8 +5,12 @@
 //! ([`standing`]), and a run with another pool leaves a file plain of which records may wait in this one. It is a hint: a file system without extended attributes
 //! has none, and what a mark says is looked for in the pool itself.
 
-use crate::{absorbed, directories::each_directory, replay, void};
-use forebay_pool::{LaneCheck, PoolOptions};
+mod users;
+
+pub use users::may_absorb;
+
+use crate::{absorbed, directories::each_directory, replay, sys, void};
+use forebay_pool::{LaneCheck, Pool, PoolOptions};
 use parking_lot::Mutex;
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, XattrFlags},
@@ -14,6 +18,7 @@ use rustix::{
 };
 use serde::Serialize;
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fs::File,
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -24,31 +29,47 @@ use std::{
 use uuid::Uuid;
 
 const NAME: &str = "user.forebay.pools";
-/// Longer lists are taken for none.
+/// Longer lists are not read.
 const BYTES_MAX: usize = 1 << 14;
 
-/// The directories that a run has marked.
+/// The directories that a run has marked, by the paths at which they were.
 #[derive(Default)]
-pub(crate) struct Marks(Mutex<Vec<PathBuf>>);
+pub(crate) struct Marks(Mutex<BTreeSet<PathBuf>>);
 
 impl Marks {
-    /// Marks a directory, the first time that it is named. Its sync makes that durable.
+    /// Marks a directory, unless it is marked: whenever a file of it is registered, since another directory may be at its path by now. Its sync makes that durable. Says so
+    /// once if it cannot be marked, though its file system has extended attributes.
     pub(crate) fn note(&self, path: &Path, directory: &File, pool: &Path) {
-        let mut marked = self.0.lock();
-        if !marked.iter().any(|known| known == path) {
-            change(directory, pool, true);
-            marked.push(path.to_owned());
+        let is_first = self.0.lock().insert(path.to_owned());
+        match change(directory, pool, true) {
+            Ok(()) | Err(Errno::OPNOTSUPP) => {}
+            Err(errno) if is_first => tell(path, pool, errno),
+            Err(_) => {}
         }
     }
 
-    /// Takes all marks away.
-    pub(crate) fn take_back(&self, pool: &Path) {
-        for path in self.0.lock().drain(..) {
-            if let Ok(directory) = File::open(path) {
-                change(&directory, pool, false);
+    /// Takes the marks away of those of whose files nothing is left in the pool.
+    pub(crate) fn take_back(&self, pool: &Pool) {
+        for path in std::mem::take(&mut *self.0.lock()) {
+            // One that is gone needs none.
+            let Ok(directory) = File::open(&path) else {
+                continue;
+            };
+            let is_empty = || state_in(pool, &path) == State::Empty;
+            if let Err(errno) = take_out(&directory, pool.path(), is_empty) {
+                tell(&path, pool.path(), errno);
             }
         }
     }
+}
+
+fn tell(directory: &Path, pool: &Path, errno: Errno) {
+    sys::complain(&format!(
+        "{0} cannot be marked with the pool {1} (the extended attribute {NAME}: {errno}): after a crash, forebay doctor and forebay recover --for will not find the pool by \
+         it, but forebay recover --pool {1} will bring to the files what it holds. If marks of pools that are gone leave no room: forebay recover --for {0} --lift",
+        directory.display(),
+        pool.display()
+    ));
 }
 
 /// The other pools that a directory is marked with: none if that cannot be read.
@@ -62,19 +83,50 @@ pub(crate) fn others(directory: &Path, own: &Path) -> Vec<PathBuf> {
     pools
 }
 
-/// Adds a pool to a directory's mark, or takes it out. What the file system refuses is left as it is.
-fn change(directory: &File, pool: &Path, is_added: bool) {
+/// Takes a pool out of a directory's mark, if nothing of a run is in it. What the file system refuses to take is left as it is, and harmless.
+///
+/// # Errors
+/// It is needed again, and cannot be put back.
+fn take_out(directory: &File, pool: &Path, is_empty: impl Fn() -> bool) -> Result<(), Errno> {
+    if !is_empty() {
+        return Ok(());
+    }
+    let _ = change(directory, pool, false);
+    // A run that began meanwhile has its lane before it marks, and may have found the mark there.
+    if !is_empty() {
+        change(directory, pool, true)?;
+        rustix::fs::fsync(directory)?;
+    }
+    Ok(())
+}
+
+/// Adds a pool to a directory's mark, or takes it out.
+///
+/// # Errors
+/// What the file system says; `EINVAL` for a path that a mark cannot have, `ENOSPC` where there is no room for it.
+fn change(directory: &File, pool: &Path, is_added: bool) -> Result<(), Errno> {
     let pool = match pool.canonicalize() {
         Ok(pool) => pool,
         // It is gone, and was marked by its whole path.
         Err(_) if !is_added => pool.to_owned(),
-        Err(_) => return,
+        Err(_) => return Ok(()),
     };
+    // Without the lock, which a program may have: there is nothing to write.
+    if of_directory(directory)?.contains(&pool) == is_added {
+        return Ok(());
+    }
     let locked = lock(directory);
-    let before = of_directory(directory).unwrap_or_default();
-    let mut pools = before.clone();
+    let done = rewrite(directory, pool, is_added);
+    if locked {
+        let _ = rustix::fs::flock(directory, FlockOperation::Unlock);
+    }
+    done
+}
+
+fn rewrite(directory: &File, pool: PathBuf, is_added: bool) -> Result<(), Errno> {
+    let mut pools = of_directory(directory)?;
     pools.retain(|known| *known != pool);
-    if is_added && !pool.as_os_str().as_bytes().contains(&b'\n') {
+    if is_added {
         pools.push(pool);
     }
     let lines: Vec<&[u8]> = pools
@@ -82,14 +134,11 @@ fn change(directory: &File, pool: &Path, is_added: bool) {
         .map(|pool| pool.as_os_str().as_bytes())
         .collect();
     let text = lines.join(&b'\n');
-    let _ = match () {
-        () if pools == before => Ok(()),
-        () if pools.is_empty() => rustix::fs::fremovexattr(directory, NAME),
+    match () {
+        () if lines.iter().any(|line| line.contains(&b'\n')) => Err(Errno::INVAL),
         () if text.len() > BYTES_MAX => Err(Errno::NOSPC),
+        () if text.is_empty() => rustix::fs::fremovexattr(directory, NAME),
         () => rustix::fs::fsetxattr(directory, NAME, &text, XattrFlags::empty()),
-    };
-    if locked {
-        let _ = rustix::fs::flock(directory, FlockOperation::Unlock);
     }
 }
 
@@ -190,13 +239,7 @@ pub fn standing(directory: &Path) -> std::io::Result<Vec<Standing>> {
 /// I/O errors.
 pub fn clear(directory: &Path, pool: &Path) -> std::io::Result<()> {
     let open = File::open(directory)?;
-    if state(pool, directory) == State::Empty {
-        change(&open, pool, false);
-        // A run that began meanwhile has its lane before it marks.
-        if state(pool, directory) != State::Empty {
-            change(&open, pool, true);
-        }
-    }
+    take_out(&open, pool, || state(pool, directory) == State::Empty)?;
     Ok(())
 }
 
@@ -205,17 +248,20 @@ pub fn clear(directory: &Path, pool: &Path) -> std::io::Result<()> {
 /// # Errors
 /// I/O errors.
 pub fn give_up(directory: &Path, pool: &Path) -> std::io::Result<()> {
-    change(&File::open(directory)?, pool, false);
+    let _ = change(&File::open(directory)?, pool, false);
     absorbed::give_up(pool);
     Ok(())
 }
 
 fn state(pool: &Path, directory: &Path) -> State {
     // It is only looked at: where it lies now is no matter.
-    let pool = match PoolOptions::new().emulated(true).open(pool) {
-        Ok(pool) => pool,
-        Err(e) => return State::Unknown { why: e.to_string() },
-    };
+    match PoolOptions::new().emulated(true).open(pool) {
+        Ok(pool) => state_in(&pool, directory),
+        Err(e) => State::Unknown { why: e.to_string() },
+    }
+}
+
+fn state_in(pool: &Pool, directory: &Path) -> State {
     let [mut records, mut older] = [0; 2];
     for lane in pool
         .lanes()
@@ -251,3 +297,6 @@ fn is_void(directory: &Path, owner: Uuid) -> bool {
             .is_ok_and(|is_void| is_void)
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -5,7 +5,7 @@ use crate::{failure::Failure, output, run};
 use forebay_files::{
     guard::{self, Guard},
     marks::{self, Standing},
-    replay::{self, LaneReport, RecoverOptions, last_record},
+    replay::{self, LaneReport, Outcome, RecoverOptions, last_record},
 };
 use forebay_pool::{Pool, PoolOptions};
 use serde::Serialize;
@@ -30,14 +30,16 @@ struct Recovered {
 }
 
 /// What was found in the directories.
-struct Found {
+struct Found<'a> {
+    directories: &'a [PathBuf],
     marks: Vec<Standing>,
     guards: Vec<Guard>,
 }
 
-impl Found {
-    fn in_all(directories: &[PathBuf]) -> Result<Self, Failure> {
+impl<'a> Found<'a> {
+    fn in_all(directories: &'a [PathBuf]) -> Result<Self, Failure> {
         let mut found = Self {
+            directories,
             marks: Vec::new(),
             guards: Vec::new(),
         };
@@ -115,7 +117,7 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
 fn recover_pool(
     pool: &Pool,
     path: &Path,
-    found: &Found,
+    found: &Found<'_>,
     report: &mut Report,
 ) -> Result<(), Failure> {
     let lanes = match replay::recover(pool, &RecoverOptions::default()) {
@@ -126,6 +128,7 @@ fn recover_pool(
         }
     };
     let is_refused = lanes.iter().any(run::is_refused);
+    report.left.extend(in_use(pool, &lanes, found)?);
     report.pools.push(Recovered {
         pool: path.to_owned(),
         lanes,
@@ -155,7 +158,24 @@ fn recover_pool(
     Ok(())
 }
 
-fn give_up(pool: &Path, found: &Found) -> Result<(), Failure> {
+/// The runs that use the pool, and whose files may be there, in words. Other databases may share it.
+fn in_use(pool: &Pool, lanes: &[LaneReport], found: &Found<'_>) -> Result<Vec<String>, Failure> {
+    let mut left = Vec::new();
+    let used = lanes.iter().filter(|lane| lane.outcome == Outcome::InUse);
+    for lane in used {
+        let is_there = marks::may_absorb(pool, lane.lane, found.directories);
+        if is_there.map_err(Failure::io("looking below", "the directories"))? {
+            left.push(format!(
+                "the pool {} is used by {}, which may have files there: a program is running on them under Forebay, or what is left of it. End it, and repeat this",
+                pool.path().display(),
+                lane.owner
+            ));
+        }
+    }
+    Ok(left)
+}
+
+fn give_up(pool: &Path, found: &Found<'_>) -> Result<(), Failure> {
     for directory in found.marks_of(pool) {
         marks::give_up(directory, pool).map_err(Failure::io("changing", directory.display()))?;
     }

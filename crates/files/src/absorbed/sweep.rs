@@ -31,10 +31,25 @@ pub(crate) fn give_up(pool: &Path) {
     }
 }
 
-/// This user's tables of a directory. One that is being made has no magic yet, and is none.
+/// The table of the run that has this lane, in a pool of this user's: none if it is not where all can see it. Any other user's but root's may say what it likes.
+pub(crate) fn of_lane(owner: Uuid, user: u32) -> Option<View> {
+    const ROOT: u32 = 0;
+    let boot = boot::id().ok()?;
+    let mut tables = of_users(Path::new(SHARED_DIR), &[user, ROOT]).into_iter();
+    tables.find_map(|(_, table)| {
+        let is_its = (table.lane.place()).is_some_and(|place| place.owner == owner);
+        (is_its && table.is_of(boot)).then_some(table)
+    })
+}
+
+/// This user's tables of a directory.
 fn own(directory: &Path) -> Vec<(PathBuf, View)> {
-    let us = rustix::process::geteuid().as_raw();
-    let ours = |fd: &OwnedFd| sys::stat_of(fd).is_ok_and(|stat| stat.st_uid == us);
+    of_users(directory, &[rustix::process::geteuid().as_raw()])
+}
+
+/// These users' tables of a directory. One that is being made has no magic yet, and is none.
+fn of_users(directory: &Path, users: &[u32]) -> Vec<(PathBuf, View)> {
+    let ours = |fd: &OwnedFd| sys::stat_of(fd).is_ok_and(|stat| users.contains(&stat.st_uid));
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
     let found = named.filter_map(|entry| {

@@ -247,10 +247,7 @@ impl Supervisor {
                 shared.pool.path().display()
             ))),
             None => {
-                // Of another run there may be something.
-                if shared.pool.lanes().is_empty() {
-                    shared.marks.take_back(shared.pool.path());
-                }
+                shared.marks.take_back(&shared.pool);
                 Ok(shared.status())
             }
         }

@@ -1,0 +1,38 @@
+//! Whether a run that uses a pool has files of a directory, which its table says (`absorbed`): databases may share a pool.
+
+use crate::{absorbed, directories::each_directory};
+use forebay_pool::Pool;
+use rustix::fs::{AtFlags, FileType};
+use std::path::PathBuf;
+
+/// False if the lane's run is known to absorb no file of these directories and those below them. As far as is known it may: its table is where no process looks from
+/// here, or another user's.
+///
+/// # Errors
+/// I/O errors: a directory cannot be read.
+pub fn may_absorb(pool: &Pool, lane: u32, directories: &[PathBuf]) -> std::io::Result<bool> {
+    let owner = pool.lanes().into_iter().find(|known| known.lane == lane);
+    let user = pool.descriptor().and_then(|it| rustix::fs::fstat(it).ok());
+    let table = owner
+        .zip(user)
+        .and_then(|(lane, pool)| absorbed::of_lane(lane.owner, pool.st_uid));
+    let Some(table) = table else {
+        return Ok(true);
+    };
+    let mut is_found = false;
+    for directory in directories {
+        each_directory(directory, |directory, path| {
+            for entry in std::fs::read_dir(path)? {
+                let name = entry?.file_name();
+                // One that is gone meanwhile is none.
+                let stat = rustix::fs::statat(directory, &name, AtFlags::SYMLINK_NOFOLLOW);
+                is_found |= stat.is_ok_and(|stat| {
+                    FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile
+                        && table.has((stat.st_dev, stat.st_ino))
+                });
+            }
+            Ok(())
+        })?;
+    }
+    Ok(is_found)
+}
