@@ -8,7 +8,11 @@ use common::{
     databases::{PATIENCE, small_pool},
 };
 use forebay_bench::processes::Watched;
-use rustix::process::Signal;
+use rustix::{
+    fs::{XattrFlags, inotify},
+    io::Errno,
+    process::Signal,
+};
 use std::{
     fs,
     path::Path,
@@ -32,6 +36,7 @@ fn python(sandbox: &Sandbox, pool: &Path, script: &str) -> Ran {
     Ran::of(python_command(sandbox, pool, script).output().unwrap())
 }
 
+const MARK: &str = "user.forebay.pools";
 const KILL_BOTH: &str =
     "os.kill(os.getppid(), signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)";
 
@@ -123,8 +128,7 @@ fn a_directory_that_cannot_be_marked_is_complained_of_once() {
     let line = "/dev/shm/forebay-gone";
     let fits = |lines: usize| {
         let text = vec![line; lines].join("\n");
-        let flags = rustix::fs::XattrFlags::empty();
-        rustix::fs::setxattr(&below, "user.forebay.pools", text.as_bytes(), flags).is_ok()
+        rustix::fs::setxattr(&below, MARK, text.as_bytes(), XattrFlags::empty()).is_ok()
     };
     let lines_max = (1 << 14) / (line.len() + 1);
     assert!((1..=lines_max).rev().any(fits));
@@ -132,7 +136,7 @@ fn a_directory_that_cannot_be_marked_is_complained_of_once() {
     let said = python(&sandbox, pool.path(), again).ok().stderr;
     assert_eq!(said.matches("cannot be marked").count(), 1, "{said}");
     let shown = pool.path().display().to_string();
-    for words in ["data/below", "user.forebay.pools", "--lift", &shown] {
+    for words in ["data/below", MARK, "--lift", &shown] {
         assert!(said.contains(words), "{words}: {said}");
     }
 }
@@ -187,4 +191,26 @@ fn a_pool_that_another_database_uses_has_nothing_left_for_the_files_of_one_that_
     let ran = recover_for_data(&sandbox).ok();
     assert!(ran.text().contains("in use"), "{}", ran.text());
     assert_eq!(recover_for_data(&other).code, Some(1));
+}
+
+#[test]
+fn what_a_mark_names_and_is_no_pool_is_not_even_opened() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.file("data");
+    fs::create_dir(&data).unwrap();
+    let named = sandbox.file("fifo");
+    let made = Command::new("mkfifo").arg(&named).status().unwrap();
+    assert!(made.success());
+    let mark = named.as_os_str().as_encoded_bytes();
+    rustix::fs::setxattr(&data, MARK, mark, XattrFlags::empty()).unwrap();
+    let watch = inotify::init(inotify::CreateFlags::NONBLOCK).unwrap();
+    inotify::add_watch(&watch, &named, inotify::WatchFlags::OPEN).unwrap();
+    for command in ["doctor data", "recover --for data"] {
+        let ran = sandbox.run(command);
+        assert_eq!(ran.code, Some(1), "{}", ran.stderr);
+        assert!(ran.text().contains("it is no pool"), "{}", ran.text());
+        let mut events = [0; 256];
+        let opened = rustix::io::read(&watch, &mut events);
+        assert_eq!(opened, Err(Errno::AGAIN), "{command}");
+    }
 }

@@ -7,10 +7,11 @@
 
 mod users;
 
+pub use crate::waiting::open_with;
 pub use users::may_absorb;
 
-use crate::{absorbed, directories::each_directory, replay, sys, void};
-use forebay_pool::{LaneCheck, Pool, PoolOptions};
+use crate::{absorbed, directories::each_directory, replay, sys, void, waiting};
+use forebay_pool::{LaneCheck, Pool};
 use parking_lot::Mutex;
 use rustix::{
     fs::{FlockOperation, Mode, OFlags, XattrFlags},
@@ -254,10 +255,9 @@ pub fn give_up(directory: &Path, pool: &Path) -> std::io::Result<()> {
 }
 
 fn state(pool: &Path, directory: &Path) -> State {
-    // It is only looked at: where it lies now is no matter.
-    match PoolOptions::new().emulated(true).open(pool) {
+    match waiting::open(pool) {
         Ok(pool) => state_in(&pool, directory),
-        Err(e) => State::Unknown { why: e.to_string() },
+        Err(why) => State::Unknown { why },
     }
 }
 

@@ -2,10 +2,10 @@
 //!
 //! Lanes are only looked at, and nothing is claimed. A lane that a process has is not looked into.
 
-use crate::{absorbed::LanePlace, record, replay};
+use crate::{absorbed::LanePlace, record, replay, sys};
 use forebay_pool::{LaneCheck, LaneStatus, Pool, PoolOptions};
-use rustix::fs::FileType;
-use std::{collections::HashMap, path::Path, thread, time::Duration};
+use rustix::fs::{Dev, FileType, Mode, OFlags};
+use std::{collections::HashMap, fs::File, os::fd::AsFd, path::Path, thread, time::Duration};
 
 /// Who only looks into a lane has it for a moment: so often, and so long, it is waited for.
 const LOOKS: u32 = 5;
@@ -51,19 +51,46 @@ pub(crate) fn lanes(pool: &Pool) -> impl Iterator<Item = LaneStatus> {
     all.filter(|lane| replay::is_files(&lane.label))
 }
 
-/// Opens a pool at a path that a mark or a table says, to look at it. What is no pool may be a FIFO, which would be waited for.
+/// Opens a pool at a path that a mark or a table says, to look at it: as [`open_with`], wherever it lies.
 ///
 /// # Errors
 /// In words.
 pub(crate) fn open(path: &Path) -> Result<Pool, String> {
+    open_with(&PoolOptions::new().emulated(true), path)
+}
+
+/// Opens a pool at a path that was found somewhere, perhaps another user's words. What can be no pool is not opened: of many a device (a watchdog, a tape) that alone does
+/// something, and for the other end of a FIFO it waits.
+///
+/// # Errors
+/// In words.
+pub fn open_with(options: &PoolOptions, path: &Path) -> Result<Pool, String> {
     let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
-    let stat = rustix::fs::stat(path).map_err(|e| failed(&e))?;
-    match FileType::from_raw_mode(stat.st_mode) {
-        FileType::RegularFile | FileType::BlockDevice | FileType::CharacterDevice => {}
-        _ => return Err(failed(&"it is no pool")),
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let seen = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| failed(&e))?;
+    let stat = rustix::fs::fstat(&seen).map_err(|e| failed(&e))?;
+    let may_be_one = match FileType::from_raw_mode(stat.st_mode) {
+        FileType::RegularFile | FileType::BlockDevice => true,
+        FileType::CharacterDevice => is_memory(stat.st_rdev),
+        _ => false,
+    };
+    if !may_be_one {
+        return Err(failed(&"it is no pool"));
     }
-    let opened = PoolOptions::new().emulated(true).open(path);
+    let mut access = File::options();
+    let file = access
+        .read(true)
+        .write(true)
+        .open(sys::link_of(seen.as_fd()));
+    let opened = options.open_file(path, file.map_err(|e| failed(&e))?);
     opened.map_err(|e| e.to_string())
+}
+
+/// True if a character device is persistent memory.
+fn is_memory(device: Dev) -> bool {
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let subsystem = std::fs::read_link(format!("/sys/dev/char/{major}:{minor}/subsystem"));
+    subsystem.is_ok_and(|subsystem| subsystem.ends_with("dax"))
 }
 
 /// Looks for records of the file in a lane.

@@ -82,7 +82,7 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
         left: Vec::new(),
     };
     let opened = found.pools().into_iter().map(|path| {
-        let pool = PoolOptions::new().open(&path);
+        let pool = marks::open_with(&PoolOptions::new(), &path);
         (path, pool)
     });
     let mut pools: Vec<_> = opened.collect();

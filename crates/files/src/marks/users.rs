@@ -11,11 +11,12 @@ use std::path::PathBuf;
 /// # Errors
 /// I/O errors: a directory cannot be read.
 pub fn may_absorb(pool: &Pool, lane: u32, directories: &[PathBuf]) -> std::io::Result<bool> {
-    let owner = pool.lanes().into_iter().find(|known| known.lane == lane);
+    let Some(lane) = pool.lanes().into_iter().find(|known| known.lane == lane) else {
+        // It has ended meanwhile, and left nothing.
+        return Ok(false);
+    };
     let user = pool.descriptor().and_then(|it| rustix::fs::fstat(it).ok());
-    let table = owner
-        .zip(user)
-        .and_then(|(lane, pool)| absorbed::of_lane(lane.owner, pool.st_uid));
+    let table = user.and_then(|pool| absorbed::of_lane(lane.owner, pool.st_uid));
     let Some(table) = table else {
         return Ok(true);
     };
