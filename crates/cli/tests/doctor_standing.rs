@@ -182,7 +182,7 @@ fn as_long_as_what_is_left_of_a_run_uses_a_pool_its_directory_is_not_recovered()
 }
 
 #[test]
-fn a_pool_that_another_database_uses_has_nothing_left_for_the_files_of_one_that_was_recovered() {
+fn a_pool_that_another_database_uses_keeps_none_that_was_recovered_from_starting() {
     let sandbox = Sandbox::new();
     let other = Sandbox::new();
     let pool = small_pool();
