@@ -85,7 +85,10 @@ fn the_map_says_what_a_plain_map_says() {
             }
             _ if map.used() < 13 => {
                 let flags = below(2) as u8;
-                let entry = PageEntry { file, ..entry(page, crc, flags) };
+                let entry = PageEntry {
+                    file,
+                    ..entry(page, crc, flags)
+                };
                 plain.insert((file, page), (map.push(entry), flags));
             }
             _ => {}
