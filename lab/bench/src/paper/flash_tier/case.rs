@@ -2,7 +2,7 @@
 
 use crate::paper::{catalogue, size::Size};
 use serde::Deserialize;
-use std::{fmt, iter, sync::LazyLock};
+use std::{fmt, ptr, sync::LazyLock};
 
 /// What the pages go through, and where the redo log is.
 #[derive(Debug, Deserialize)]
@@ -36,8 +36,9 @@ pub(super) struct Ground {
     pub data: String,
     /// The place of its rows.
     pub flash: String,
-    /// How often its rows take turns, each time a server of their own: between rows that follow each other a disk that others use too may change.
-    pub turns: usize,
+    /// Rounds in which its rows take turns: between rows that follow each other a disk that others use too may change.
+    #[serde(default)]
+    pub rounds: Option<usize>,
     /// Variants at toy size.
     #[serde(default)]
     toy: Vec<String>,
@@ -90,18 +91,22 @@ impl Case {
         found.unwrap_or_else(|| unreachable!("P2 has no {variant} on {ground}"))
     }
 
-    /// What is measured, in this order.
-    pub fn all(size: Size) -> Vec<Self> {
-        let is_toy = size == Size::Toy;
-        let is_measured = |of: &Self| !is_toy || of.ground.toy.contains(&of.variant.name);
+    /// What is measured, in this order: rows that take turns together.
+    pub fn groups(size: Size) -> Vec<Vec<Self>> {
+        let takes_turns = |case: &Self| case.ground.rounds.is_some();
+        let is_one = |a: &Self, b: &Self| takes_turns(a) && ptr::eq(a.ground, b.ground);
+        let all = Self::all(size);
+        all.chunk_by(is_one).map(<[Self]>::to_vec).collect()
+    }
+
+    fn all(size: Size) -> Vec<Self> {
+        let is_measured = |of: &Self| size != Size::Toy || of.ground.toy.contains(&of.variant.name);
         let of = |ground: &'static Ground| {
-            let turn = TABLE.variants.iter().map(move |variant| Self {
+            TABLE.variants.iter().map(move |variant| Self {
                 variant,
                 ground,
                 percent: PERCENT,
-            });
-            let turns = if is_toy { 1 } else { ground.turns };
-            iter::repeat_n(turn, turns).flatten()
+            })
         };
         let all = TABLE.grounds.iter().flat_map(of);
         all.filter(is_measured).collect()

@@ -26,10 +26,6 @@ pub(super) trait Row {
     fn address(&self) -> Address;
     /// What it has counted.
     fn counts(&self) -> Result<Counts, BenchError>;
-    /// How often its like are measured, so its rounds are fewer.
-    fn turns(&self) -> usize {
-        1
-    }
 }
 
 /// What a row has counted since its server started.
@@ -58,10 +54,6 @@ impl Row for Standing {
             flash: self.flash(),
             guest: None,
         })
-    }
-
-    fn turns(&self) -> usize {
-        self.case.ground.turns
     }
 }
 
@@ -125,14 +117,54 @@ pub(super) struct Steady {
     pub told: String,
 }
 
+/// A row that is in its steady state.
+struct Settled<'a> {
+    row: &'a dyn Row,
+    /// Seconds until it was.
+    after_s: f64,
+    /// What it had counted then.
+    before: Counts,
+    rounds: Vec<Done>,
+    /// Seconds that they took.
+    seconds: f64,
+}
+
 impl Tpcc<'_> {
     /// Has a row work until its queue has turned, and measures it.
     ///
     /// # Errors
     /// Those of the workload; [`BenchError::Child`] if no page came into its flash cache.
     pub fn measure(&self, row: &dyn Row) -> Result<Steady, BenchError> {
-        let name = row.name();
-        let ([slice, least, most, round_s], rounds) = self.pace;
+        self.measure_in_turns(&[row], None)
+            .map(|mut one| one.remove(0))
+    }
+
+    /// The same of several, which take turns once the queues of all have turned: in each round another one begins.
+    ///
+    /// # Errors
+    /// As [`measure`](Self::measure).
+    pub fn measure_in_turns(
+        &self,
+        rows: &[&dyn Row],
+        rounds: Option<usize>,
+    ) -> Result<Vec<Steady>, BenchError> {
+        let ([.., round_s], of_one) = self.pace;
+        let settled = rows.iter().map(|row| self.settle(*row));
+        let mut settled = settled.collect::<Result<Vec<_>, _>>()?;
+        for _ in 0..rounds.unwrap_or(of_one) {
+            for row in &mut settled {
+                let begun = Instant::now();
+                row.rounds.push(self.work(row.row, round_s)?);
+                row.seconds += begun.elapsed().as_secs_f64();
+            }
+            settled.rotate_left(1);
+        }
+        settled.rotate_right(rounds.unwrap_or(of_one) % rows.len().max(1));
+        settled.into_iter().map(|row| self.steady(row)).collect()
+    }
+
+    fn settle<'a>(&self, row: &'a dyn Row) -> Result<Settled<'a>, BenchError> {
+        let ([slice, least, most, _], _) = self.pace;
         let begun = Instant::now();
         let before = loop {
             self.work(row, slice)?;
@@ -142,20 +174,26 @@ impl Tpcc<'_> {
                 break counts;
             }
         };
-        let settling_s = begun.elapsed().as_secs_f64();
         let is_unused = |flash: &Status| turns_of(flash) == 0.0;
         if before.flash.as_ref().is_some_and(is_unused) {
             let what =
                 "no page came into the flash cache: does the file system say when a file was born?";
-            return Err(BenchError::Child(format!("({name}) {what}")));
+            return Err(BenchError::Child(format!("({}) {what}", row.name())));
         }
-        let work = |_| self.work(row, round_s);
-        let begun = Instant::now();
-        let rounds = 0..rounds.div_ceil(row.turns());
-        let done = rounds.map(work).collect::<Result<Vec<_>, _>>()?;
-        let counts = (before, row.counts()?);
-        let mut steady = Steady::of(&done, begun.elapsed().as_secs_f64(), counts)?;
-        steady.told = format!("after {settling_s:.0} s: {}", steady.told);
+        Ok(Settled {
+            row,
+            after_s: begun.elapsed().as_secs_f64(),
+            before,
+            rounds: Vec::new(),
+            seconds: 0.0,
+        })
+    }
+
+    fn steady(&self, of: Settled<'_>) -> Result<Steady, BenchError> {
+        let counts = (of.before, of.row.counts()?);
+        let mut steady = Steady::of(&of.rounds, of.seconds, counts)?;
+        steady.told = format!("after {:.0} s: {}", of.after_s, steady.told);
+        let name = of.row.name();
         self.stage.lab.note(&format!("{name}: {}", steady.told));
         Ok(steady)
     }
