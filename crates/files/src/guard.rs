@@ -111,15 +111,14 @@ fn permit(held: &OwnedFd, mode: Mode) -> Result<(), Errno> {
 /// What the guard of this name says, if it is there.
 fn read(directory: &File, name: &OsStr) -> Result<Vec<u8>, Errno> {
     let held = hold(directory, name)?;
-    let text = || read_in(&open_directory(&held, ".")?);
     match open_directory(&held, ".") {
         Err(Errno::ACCESS) => {
             permit(&held, Mode::RWXU)?;
-            let text = text();
+            let text = open_directory(&held, ".").and_then(|guard| read_in(&guard));
             permit(&held, Mode::empty())?;
             text
         }
-        _ => text(),
+        guard => read_in(&guard?),
     }
 }
 

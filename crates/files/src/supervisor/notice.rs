@@ -135,13 +135,9 @@ fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
             open.map(|(fd, key)| (*pid, fd, key))
         })
         .collect();
-    let Ok(processes) = fs::read_dir("/proc") else {
-        return Vec::new();
-    };
-    let pids = processes.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
     let us = std::process::id();
     let mut found = Vec::new();
-    for pid in pids.filter(|pid: &u32| *pid != us && !members.contains(pid)) {
+    for pid in processes::all().filter(|pid| *pid != us && !members.contains(pid)) {
         for (fd, key) in open_for_writing(pid, &keys) {
             // A child's copy: it becomes a member before it writes. Where copies cannot be told, so does any process of the run.
             let inherited = own.iter().any(|(member, theirs, its)| {

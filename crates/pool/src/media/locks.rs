@@ -17,7 +17,7 @@ use super::{Sharing, held::HeldLocks};
 use std::{
     fs::File,
     io,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, IntoRawFd, OwnedFd, RawFd},
     sync::{
         OnceLock,
         atomic::{
@@ -102,7 +102,6 @@ impl LockedFile {
     }
 
     fn holder(&self, lock: u32) -> (BorrowedFd<'_>, Holder) {
-        use std::os::fd::AsFd;
         let is_momentary = matches!(lock, POOL_LOCK | TABLES_LOCK);
         match self.momentary.get().filter(|_| is_momentary) {
             Some(Momentary::OwnFile(file)) => (file.as_fd(), Holder::OpenFile),

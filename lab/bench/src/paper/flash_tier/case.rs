@@ -37,7 +37,6 @@ pub(super) struct Ground {
     /// The place of its rows.
     pub flash: String,
     /// Rounds in which its rows take turns: between rows that follow each other a disk that others use too may change.
-    #[serde(default)]
     pub rounds: Option<usize>,
     /// Variants at toy size.
     #[serde(default)]

@@ -149,17 +149,17 @@ impl Tpcc<'_> {
         rounds: Option<usize>,
     ) -> Result<Vec<Steady>, BenchError> {
         let ([.., round_s], of_one) = self.pace;
+        let rounds = rounds.unwrap_or(of_one);
         let settled = rows.iter().map(|row| self.settle(*row));
         let mut settled = settled.collect::<Result<Vec<_>, _>>()?;
-        for _ in 0..rounds.unwrap_or(of_one) {
-            for row in &mut settled {
+        for round in 0..rounds {
+            for at in 0..rows.len() {
+                let row = &mut settled[(round + at) % rows.len()];
                 let begun = Instant::now();
                 row.rounds.push(self.work(row.row, round_s)?);
                 row.seconds += begun.elapsed().as_secs_f64();
             }
-            settled.rotate_left(1);
         }
-        settled.rotate_right(rounds.unwrap_or(of_one) % rows.len().max(1));
         settled.into_iter().map(|row| self.steady(row)).collect()
     }
 
