@@ -2,18 +2,22 @@
 //!
 //! 1. A file that an earlier attempt changed and did not finish gets a time that says so ([`UNFINISHED`]), and is synced. So nothing depends any more on when that attempt
 //!    was; what another program changed between the two stays known as that.
-//! 2. Before the first change the lane's label says when this attempt begins, and then that it goes on. Where that cannot be said nothing is changed.
+//! 2. Before the first change the lane's label says when this attempt begins, and then that it goes on. Where that cannot be said nothing is changed. The label says it
+//!    to the hundredth of a second: an attempt does not begin in the one in which another program changed a file of the lane.
 //! 3. If something is refused in the end, the label says when that was.
 
 use super::{
     decide::Target,
-    label::{BEAT, Mark, UNFINISHED, relabelled},
+    label::{APART, BEAT, Mark, UNFINISHED, is_told_apart, relabelled},
     logged::Logged,
     write::{Failed, confirmed, set_times, step},
 };
 use crate::sys;
 use forebay_pool::{Lane, PoolError};
-use std::time::{Duration, Instant};
+use std::{
+    thread,
+    time::{Duration, Instant},
+};
 
 /// One attempt to replay a lane.
 pub(super) struct Attempt<'a> {
@@ -44,9 +48,12 @@ impl<'a> Attempt<'a> {
         Ok(true)
     }
 
-    /// All that earlier attempts did not finish is set apart.
-    pub(super) fn begin(&mut self) {
+    /// All that earlier attempts did not finish is set apart. Returns once this one is told apart from what other programs `changed` last.
+    pub(super) fn begin(&mut self, changed: Duration) {
         self.mark = self.mark.apart();
+        if !is_told_apart(changed, now()) {
+            thread::sleep(APART);
+        }
     }
 
     /// Says, at most once a [`BEAT`], that the replay goes on.

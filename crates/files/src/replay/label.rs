@@ -32,6 +32,8 @@ pub(super) const BEAT: Duration = Duration::from_secs(1);
 const BEAT_MAX: Duration = Duration::from_secs(5);
 /// In which times are said; longer than the tick of the clock that files get their times from.
 const HUNDREDTH: Duration = Duration::from_millis(10);
+/// How long a replay waits to be told apart: past the hundredth of a file's time, with the clock a tick behind.
+pub(super) const APART: Duration = Duration::from_millis(30);
 /// The modification time of a file that an attempt changed and did not finish, from when the next one begins: which time is its own then is said anew. No program sets it.
 pub(super) const UNFINISHED: Duration = Duration::from_secs(0x466F_7265);
 
@@ -115,9 +117,7 @@ impl Mark {
             Self::Replay(replay) if replay.begun <= now && replay.begun > Duration::ZERO => {
                 replay.begun
             }
-            _ => {
-                now - Duration::from_nanos(u64::from(now.subsec_nanos() % HUNDREDTH.subsec_nanos()))
-            }
+            _ => now - within_hundredth(now),
         };
         Self::Replay(Replaying {
             begun,
@@ -125,6 +125,18 @@ impl Mark {
             failed: self.failed(),
         })
     }
+}
+
+/// True if a replay that begins `now` does not take for its own what was `changed` then. Otherwise one that begins [`APART`] later does not.
+pub(super) fn is_told_apart(changed: Duration, now: Duration) -> bool {
+    let begins = now - within_hundredth(now);
+    // The clock that is asked may be a tick behind the file's time.
+    !(begins..=now + HUNDREDTH).contains(&changed)
+}
+
+/// How much of a hundredth of a second has passed.
+fn within_hundredth(time: Duration) -> Duration {
+    Duration::from_nanos(u64::from(time.subsec_nanos() % HUNDREDTH.subsec_nanos()))
 }
 
 /// How many whole hundredths of a second this is.
@@ -279,6 +291,26 @@ mod tests {
         assert!(next.made(BEGUN + Duration::from_secs(501)));
         assert!(!cut.apart().made(Duration::ZERO));
         assert_eq!(Mark::None.apart(), Mark::None);
+    }
+
+    #[test]
+    fn a_replay_begins_after_the_hundredth_in_which_a_file_was_changed() {
+        let after = |milliseconds: u64| BEGUN + Duration::from_millis(milliseconds);
+        for changed in 0..60 {
+            for now in 0..60 {
+                // The clock that a replay asks may be a tick of 4 ms behind; one that was set back is not waited for.
+                let is_apart = is_told_apart(after(changed), after(now));
+                let begins = match is_apart {
+                    true => now,
+                    false => now + 26,
+                };
+                if changed <= now + 10 {
+                    let mark = Mark::None.replaying(after(begins));
+                    assert!(!mark.made(after(changed)), "{changed} {now}");
+                }
+                assert_eq!(is_apart, changed < now / 10 * 10 || changed > now + 10);
+            }
+        }
     }
 
     #[test]

@@ -81,17 +81,21 @@ impl<'a> Work<'a> {
         files: &[Logged<'_>],
         plans: &[Plan],
     ) -> Result<(), (usize, String)> {
-        let mut are_apart = true;
+        let (mut are_apart, mut changed) = (true, Duration::ZERO);
         for (at, (file, plan)) in files.iter().zip(plans).enumerate() {
-            if let Plan::Sync(target, _) | Plan::Write(target) = plan
-                && target.is_ours
-            {
-                let is_apart = Attempt::set_apart(file, target);
-                are_apart &= is_apart.map_err(|failed| (at, self.stopped(file, &failed)))?;
+            match plan {
+                Plan::Sync(target, _) | Plan::Write(target) if target.is_ours => {
+                    let is_apart = Attempt::set_apart(file, target);
+                    are_apart &= is_apart.map_err(|failed| (at, self.stopped(file, &failed)))?;
+                }
+                Plan::Sync(target, _) | Plan::Write(target) => {
+                    changed = changed.max(target.modified);
+                }
+                _ => {}
             }
         }
         if are_apart {
-            self.attempt.begin();
+            self.attempt.begin(changed);
         }
         Ok(())
     }
