@@ -36,7 +36,7 @@ pub(super) struct Ground {
     pub data: String,
     /// The place of its rows.
     pub flash: String,
-    /// Rounds in which its rows take turns: between rows that follow each other a disk that others use too may change.
+    /// Rounds in which its rows take turns: between rows that follow each other a disk, or processors, that others use too may change.
     pub rounds: Option<usize>,
     /// Variants at toy size.
     #[serde(default)]

@@ -2,7 +2,7 @@
 //!
 //! [`run`] is TPC-C, as in the paper; [`loads`] is what a cache must not make slower; [`guest`] is TPC-C beside Linux's own cache; [`restart`] is
 //! what it does after a kill. Each row has a server of its own on a copy of one data
-//! directory, which works until the queue on flash has turned twice, and is measured then. On a disk that others use, too, the rows take turns from then on.
+//! directory, which works until the queue on flash has turned twice, and is measured then. Where something that others use, too, is the bound, the rows take turns from then on.
 //! The database of each row is checked in the end, by a server without emulated devices.
 
 mod case;
