@@ -16,7 +16,7 @@ pub enum Failure {
     Failed(String),
     /// The program to be run could not be: its message, and the status that shells give for it (126, 127).
     NotRun(u8, String),
-    /// The report on standard output says it all. Status 1.
+    /// The report on standard output says it all, if it was read. Status 1.
     Reported,
     /// The program that was run ended with this status, and this one does too.
     Passed(u8),

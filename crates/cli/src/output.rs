@@ -77,6 +77,19 @@ pub fn report<R: Serialize>(
 
 /// Lines of `name: value`, aligned.
 pub fn fields(fields: &[(&str, String)]) -> String {
+/// Prints a report as [`report`] does, and fails if not all is well. That its reader has gone away makes nothing well.
+pub fn verdict<R: Serialize>(
+    json: bool,
+    report: &R,
+    is_well: bool,
+    human: impl FnOnce(&R) -> String,
+) -> Result<(), Failure> {
+    match self::report(json, report, human) {
+        Ok(()) | Err(Failure::OutputClosed) if !is_well => Err(Failure::Reported),
+        printed => printed,
+    }
+}
+
     let width = fields
         .iter()
         .map(|(name, _)| name.chars().count())

@@ -78,12 +78,7 @@ impl Recover {
             done: !lanes.iter().any(run::is_refused),
             lanes,
         };
-        output::report(self.json, &report, human)?;
-        if report.done {
-            Ok(())
-        } else {
-            Err(Failure::Reported)
-        }
+        output::verdict(self.json, &report, report.done, human)
     }
 }
 

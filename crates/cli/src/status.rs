@@ -7,6 +7,7 @@ use crate::{
 };
 use clap::Args;
 use forebay_files::supervisor::{self, Status as Running};
+use forebay_pages::Status as Flash;
 use std::{path::Path, thread, time::Duration};
 
 /// Say what runs under forebay, and what was absorbed
@@ -31,11 +32,13 @@ impl Status {
         let dir = run::run_dir()?;
         if !self.watch {
             let running = supervisor::status_of_running(&dir)?;
-            output::report(self.json, &running, |running| human(running, &dir))?;
-            return match running.iter().all(run::is_well) {
-                true => Ok(()),
-                false => Err(Failure::Reported),
-            };
+            let flash = run::running_flash(&dir);
+            // JSON has nothing of flash caches, and no verdict on them.
+            let is_well =
+                running.iter().all(run::is_well) && (self.json || flash.iter().all(Flash::is_well));
+            return output::verdict(self.json, &running, is_well, |running| {
+                human(running, &flash)
+            });
         }
         loop {
             self.show(&dir)?;
@@ -53,14 +56,13 @@ impl Status {
             output.json(&running)?;
         } else {
             output.text(CLEAR)?;
-            output.text(&human(&running, dir))?;
+            output.text(&human(&running, &run::running_flash(dir)))?;
         }
         output.finish()
     }
 }
 
-fn human(running: &[Running], dir: &Path) -> String {
-    let flash = run::running_flash(dir);
+fn human(running: &[Running], flash: &[Flash]) -> String {
     if running.is_empty() && flash.is_empty() {
         return "nothing runs under forebay (for this user)\n".to_owned();
     }

@@ -199,6 +199,12 @@ impl Status {
         Ok(serde_json::from_slice(&std::fs::read(path)?)?)
     }
 
+    /// True if flash fails in nothing, and no page is lost.
+    #[must_use]
+    pub fn is_well(&self) -> bool {
+        self.trouble.is_none() && self.lost_pages == 0
+    }
+
     /// In words, a line each.
     #[must_use]
     pub fn lines(&self) -> Vec<String> {

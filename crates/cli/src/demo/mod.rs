@@ -75,7 +75,7 @@ impl Demo {
             redis,
             redis_missing,
         };
-        output::report(self.json, &shown, |shown| {
+        output::verdict(self.json, &shown, lossless, |shown| {
             match (&shown.redis, &shown.redis_missing) {
                 (Some(redis), _) => redis.human(),
                 (None, why) => format!(
@@ -83,12 +83,7 @@ impl Demo {
                     why.as_deref().unwrap_or_default()
                 ),
             }
-        })?;
-        if lossless {
-            Ok(())
-        } else {
-            Err(Failure::Reported)
-        }
+        })
     }
 
     /// Says something to people.

@@ -60,11 +60,7 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
         guards,
         flash,
     };
-    output::report(json, &report, human)?;
-    match report.is_harmless {
-        true => Ok(()),
-        false => Err(Failure::Reported),
-    }
+    output::verdict(json, &report, report.is_harmless, human)
 }
 
 fn human(report: &Report) -> String {

@@ -21,12 +21,8 @@ pub struct Status {
 impl Status {
     pub fn run(self) -> Result<(), Failure> {
         let running = run::running_flash(&run::run_dir()?);
-        output::report(self.json, &running, |running| human(running))?;
-        let is_well = |status: &Running| status.trouble.is_none() && status.lost_pages == 0;
-        match running.iter().all(is_well) {
-            true => Ok(()),
-            false => Err(Failure::Reported),
-        }
+        let is_well = running.iter().all(Running::is_well);
+        output::verdict(self.json, &running, is_well, |running| human(running))
     }
 }
 

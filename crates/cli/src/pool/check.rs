@@ -61,12 +61,7 @@ impl Check {
             repaired: pool.repaired().to_vec(),
             damage,
         };
-        output::report(self.json, &report, human)?;
-        if report.whole {
-            Ok(())
-        } else {
-            Err(Failure::Reported)
-        }
+        output::verdict(self.json, &report, report.whole, human)
     }
 }
 

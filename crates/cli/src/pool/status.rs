@@ -32,12 +32,12 @@ impl Status {
                 .emulated(self.emulated)
                 .open(&self.path)?,
         );
-        output::report(self.json, &report, PoolReport::human)?;
-        if report.damage.is_empty() {
-            Ok(())
-        } else {
-            Err(Failure::Reported)
-        }
+        output::verdict(
+            self.json,
+            &report,
+            report.damage.is_empty(),
+            PoolReport::human,
+        )
     }
 }
 

@@ -106,11 +106,7 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
         }
     }
     report.done = report.left.is_empty();
-    output::report(json, &report, human)?;
-    match report.done {
-        true => Ok(()),
-        false => Err(Failure::Reported),
-    }
+    output::verdict(json, &report, report.done, human)
 }
 
 /// Recovers a pool, then takes the marks and guards away that are needed no longer.

@@ -25,7 +25,7 @@ impl Gc {
         let opened = self.opening.open(Absent::Refuse)?;
         let report = opened.store.gc()?;
         opened.store.close()?;
-        output::report(self.json, &report, |r| {
+        output::verdict(self.json, &report, report.set_aside.is_empty(), |r| {
             let mut text = format!(
                 "collected {} files and {} large values: {} given back, {} live records ({}) written again\n",
                 r.files,
@@ -41,10 +41,6 @@ impl Gc {
                 ));
             }
             text
-        })?;
-        match report.set_aside.is_empty() {
-            true => Ok(()),
-            false => Err(Failure::Reported),
-        }
+        })
     }
 }

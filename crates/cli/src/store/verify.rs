@@ -24,7 +24,8 @@ impl Verify {
         let opened = self.opening.open(Absent::Refuse)?;
         let report = opened.store.verify()?;
         opened.store.close()?;
-        output::report(self.json, &report, |r| {
+        let is_well = report.problems.is_empty();
+        output::verdict(self.json, &report, is_well, |r| {
             let mut text = format!(
                 "checked {} keys with {} of values, and {} records of the value log\n",
                 r.keys,
@@ -37,17 +38,12 @@ impl Verify {
             for file in &r.not_collectable {
                 text.push_str(&format!("NOT COLLECTABLE: {file}\n"));
             }
-            text.push_str(if r.problems.is_empty() {
+            text.push_str(if is_well {
                 "no damage found\n"
             } else {
                 "damaged\n"
             });
             text
-        })?;
-        if report.problems.is_empty() {
-            Ok(())
-        } else {
-            Err(Failure::Reported)
-        }
+        })
     }
 }

@@ -1,0 +1,127 @@
+//! What a command says on standard output, to a reader that may have gone away, and its exit status.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{Ran, Sandbox, databases::boot_anew};
+use forebay_pool::{ClaimOptions, PoolOptions};
+use rustix::fs::XattrFlags;
+use std::{
+    ffi::OsStr,
+    fs,
+    io::pipe,
+    os::unix::ffi::OsStrExt,
+    path::Path,
+    process::{Command, Stdio},
+};
+use uuid::Uuid;
+
+/// A directory `data` whose mark names a pool that is not there.
+fn marked(sandbox: &Sandbox) {
+    let data = sandbox.file("data");
+    fs::create_dir(&data).unwrap();
+    let gone = sandbox.file("gone.pool");
+    mark(&data, gone.as_os_str());
+}
+
+fn mark(directory: &Path, pool: &OsStr) {
+    let name = "user.forebay.pools";
+    rustix::fs::setxattr(directory, name, pool.as_bytes(), XattrFlags::empty()).unwrap();
+}
+
+/// A pool `p` with records of a file that is gone, and one whose first lane has no state any more, `damaged`.
+fn pools(sandbox: &Sandbox) {
+    sandbox.pool();
+    let mut run = sandbox.command("run --absorb *.log --pool p -- python3 -c");
+    run.arg(
+        "import os, signal; fd = os.open('a.log', os.O_WRONLY | os.O_CREAT); os.write(fd, b'a'); os.fsync(fd)\n\
+         os.kill(os.getppid(), signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)",
+    );
+    run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    assert!(!run.output().unwrap().status.success());
+    fs::remove_file(sandbox.file("a.log")).unwrap();
+    sandbox
+        .run("pool create damaged --emulated --size 6MiB --segment-size 1MiB")
+        .ok();
+    let pool = PoolOptions::new().open(sandbox.file("damaged")).unwrap();
+    drop(pool.claim(Uuid::new_v4(), &ClaimOptions::new()).unwrap());
+    drop(pool);
+    sandbox.edit("damaged", |bytes| {
+        for at in [8192 + 20, 8192 + 64 + 20] {
+            bytes[at] ^= 1;
+        }
+    });
+}
+
+/// A store `s` with a damaged value.
+fn store(sandbox: &Sandbox) {
+    sandbox
+        .feed("store import --dir s --format tsv", b"key\tthe value\n")
+        .ok();
+    let file = fs::read_dir(sandbox.file("s/vlog"))
+        .unwrap()
+        .next()
+        .unwrap();
+    let name = format!("s/vlog/{}", file.unwrap().file_name().display());
+    sandbox.edit(&name, |bytes| {
+        let at = bytes.windows(9).position(|found| found == b"the value");
+        bytes[at.unwrap()] ^= 1;
+    });
+}
+
+/// A flash cache whose device fails, of a run that goes on: this process.
+fn failing_flash(sandbox: &Sandbox) {
+    let (run, flash) = (sandbox.file("run"), sandbox.file("flash"));
+    fs::create_dir_all(&run).unwrap();
+    let note = run.join(format!("{}.flash", std::process::id()));
+    fs::write(note, flash.as_os_str().as_bytes()).unwrap();
+    fs::write(
+        sandbox.file("flash.status"),
+        r#"{"trouble": "it is worn out"}"#,
+    )
+    .unwrap();
+}
+
+/// A command in a sandbox in which nothing is well, after a reboot.
+fn unwell(sandbox: &Sandbox, line: &str) -> Command {
+    let mut environment = vec![("FOREBAY_RUN_DIR".into(), sandbox.file("run").into())];
+    boot_anew(&mut environment, 1);
+    let mut command = sandbox.command(line);
+    command.envs(environment);
+    command
+}
+
+#[test]
+fn a_reader_that_went_away_makes_nothing_well() {
+    let sandbox = Sandbox::new();
+    marked(&sandbox);
+    pools(&sandbox);
+    store(&sandbox);
+    failing_flash(&sandbox);
+    for line in [
+        "doctor data",
+        "recover --for data",
+        "recover --pool p",
+        "pool check damaged",
+        "pool status damaged",
+        "store verify --dir s",
+        "status",
+        "flash status",
+    ] {
+        let said = Ran::of(unwell(&sandbox, line).output().unwrap());
+        assert_eq!(said.code, Some(1), "{line}: {}", said.stderr);
+        assert!(!said.stdout.is_empty(), "{line}: {}", said.stderr);
+        let (reader, writer) = pipe().unwrap();
+        drop(reader);
+        let status = unwell(&sandbox, line)
+            .stdout(writer)
+            .stderr(Stdio::null())
+            .status();
+        assert_eq!(status.unwrap().code(), Some(1), "{line}");
+    }
+    // And nothing unwell.
+    let (reader, writer) = pipe().unwrap();
+    drop(reader);
+    let status = sandbox.command("pool status p").stdout(writer).status();
+    assert_eq!(status.unwrap().code(), Some(0));
+}
