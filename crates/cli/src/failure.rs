@@ -1,6 +1,6 @@
 //! How a command fails: its message and its exit status.
 
-use crate::output::complain;
+use crate::output::{self, complain};
 use forebay_files::{FilesError, policy::PolicyError};
 use forebay_measure::MeasureError;
 use forebay_pool::PoolError;
@@ -25,25 +25,24 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Says it on standard error, and gives the status.
-    pub fn report(self) -> ExitCode {
-        match self {
-            Self::Usage(message) => {
-                complain!("error: {message}");
-                ExitCode::from(2)
+    /// Says it on standard error, and, if a report was to be `json`, on standard output as well: `{"error": …}`. Gives the status.
+    pub fn report(self, json: bool) -> ExitCode {
+        let (status, message) = match self {
+            Self::Usage(message) => (2, Some(message)),
+            Self::Failed(message) => (1, Some(message)),
+            Self::NotRun(status, message) => (status, Some(message)),
+            Self::Reported => (1, None),
+            Self::Passed(status) => (status, None),
+            Self::OutputClosed => (0, None),
+        };
+        if let Some(message) = message {
+            complain!("error: {message}");
+            if json {
+                // If that cannot be written, it has been said.
+                let _ = output::error(&message);
             }
-            Self::Failed(message) => {
-                complain!("error: {message}");
-                ExitCode::FAILURE
-            }
-            Self::NotRun(status, message) => {
-                complain!("error: {message}");
-                ExitCode::from(status)
-            }
-            Self::Reported => ExitCode::FAILURE,
-            Self::Passed(status) => ExitCode::from(status),
-            Self::OutputClosed => ExitCode::SUCCESS,
         }
+        ExitCode::from(status)
     }
 
     /// For `map_err`: an I/O error while `doing` something to `what`.

@@ -47,13 +47,13 @@ pub struct Flush {
 
 #[derive(Serialize)]
 struct Report {
-    flash: Option<PathBuf>,
+    flash: Option<String>,
     /// Pages written to the files.
     pages: u64,
     /// Pages that a crash may have torn, and whose files were not found.
     not_found: u64,
     /// System tablespaces whose guard was taken away.
-    lifted: Vec<PathBuf>,
+    lifted: Vec<String>,
 }
 
 impl Flush {
@@ -64,10 +64,11 @@ impl Flush {
             None => forebay_pages::give_up(&data)?,
         };
         let report = Report {
-            flash: self.flash,
+            flash: self.flash.as_ref().map(shown),
             pages: flushed.pages,
+        let shown = |path: &PathBuf| path.display().to_string();
             not_found: flushed.not_found,
-            lifted: flushed.lifted,
+            lifted: flushed.lifted.iter().map(shown).collect(),
         };
         output::report(self.json, &report, human)
     }
@@ -97,8 +98,7 @@ pub fn progress() -> impl FnMut(Progress) -> ControlFlow<()> {
 fn human(report: &Report) -> String {
     let mut text = match &report.flash {
         Some(flash) => format!(
-            "{}: {} pages were written to the files, and the cache is empty\n",
-            flash.display(),
+            "{flash}: {} pages were written to the files, and the cache is empty\n",
             report.pages
         ),
         None if report.pages > 0 => format!(
@@ -116,8 +116,7 @@ fn human(report: &Report) -> String {
     }
     for path in &report.lifted {
         text.push_str(&format!(
-            "{}: the server may be started without Forebay\n",
-            path.display()
+            "{path}: the server may be started without Forebay\n"
         ));
     }
     text

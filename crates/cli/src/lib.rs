@@ -29,10 +29,9 @@ mod store;
 pub use run::{Layer, Library, Run};
 
 use clap::{
-    CommandFactory, FromArgMatches, Parser, Subcommand,
+    ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand,
     error::{ContextKind, ContextValue, ErrorKind},
 };
-use failure::Failure;
 use std::{ffi::OsString, process::ExitCode};
 
 /// Persistent memory in front of the disk: durable writes at memory speed
@@ -56,7 +55,7 @@ use std::{ffi::OsString, process::ExitCode};
         forebay store put --dir s --pool /dev/shm/try.pool greeting hello\n  \
         forebay store get --dir s --pool /dev/shm/try.pool greeting\n\n\
         Exit status: 0 done; 1 it failed, or damage was found, or a key is absent; 2 the command line is wrong. \
-        forebay run has its own: see its help."
+        forebay run has its own: see its help. With --json a command that cannot report prints {\"error\": \"…\"}."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -93,7 +92,7 @@ enum Command {
 /// Does what the command line says. The status of the process.
 #[must_use]
 pub fn main() -> ExitCode {
-    let cli = parse(std::env::args_os()).unwrap_or_else(|error| with_tip(error).exit());
+    let (cli, json) = parse(std::env::args_os()).unwrap_or_else(|error| with_tip(error).exit());
     let done = match cli.command {
         Command::Run(run) => run.run(),
         Command::Recover(recover) => recover.run(),
@@ -109,13 +108,25 @@ pub fn main() -> ExitCode {
         Command::Man(man) => man.run(Cli::command()),
         Command::Internal(command) => command.run(),
     };
-    done.err().map_or(ExitCode::SUCCESS, Failure::report)
+    done.err()
+        .map_or(ExitCode::SUCCESS, |failure| failure.report(json))
 }
 
-fn parse(line: impl IntoIterator<Item = OsString>) -> Result<Cli, clap::Error> {
+/// The command, and whether its report is to be JSON.
+fn parse(line: impl IntoIterator<Item = OsString>) -> Result<(Cli, bool), clap::Error> {
     let mut command = help::short(Cli::command());
     let mut matches = command.try_get_matches_from_mut(line)?;
-    Cli::from_arg_matches_mut(&mut matches).map_err(|error| error.format(&mut command))
+    let json = is_json(&matches);
+    let cli = Cli::from_arg_matches_mut(&mut matches);
+    Ok((cli.map_err(|error| error.format(&mut command))?, json))
+}
+
+/// True if the subcommand has an option `--json`, and was given it.
+fn is_json(matches: &ArgMatches) -> bool {
+    match matches.subcommand() {
+        Some((_, below)) => is_json(below),
+        None => matches!(matches.try_get_one::<bool>("json"), Ok(Some(true))),
+    }
 }
 
 /// Says where the emulation of devices is to who looks for it in `forebay run`.

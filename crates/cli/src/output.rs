@@ -42,9 +42,11 @@ impl Output {
 
     /// Writes one line of JSON.
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
-        // Errors of serialising come as I/O errors too; only those of writing can occur here.
-        serde_json::to_writer(&mut self.0, value).map_err(|e| Failure::output(e.into()))?;
-        self.text("\n")
+        // First all of it: a reader gets a whole object, or none.
+        let mut line = serde_json::to_vec(value)
+            .map_err(|e| Failure::Failed(format!("what was to be reported is no JSON: {e}")))?;
+        line.push(b'\n');
+        self.bytes(&line)
     }
 
     /// Writes what is buffered.
@@ -75,8 +77,13 @@ pub fn report<R: Serialize>(
     output.finish()
 }
 
-/// Lines of `name: value`, aligned.
-pub fn fields(fields: &[(&str, String)]) -> String {
+/// Prints as JSON why there is no report.
+pub(crate) fn error(why: &str) -> Result<(), Failure> {
+    let mut output = Output::new();
+    output.json(&serde_json::json!({ "error": why }))?;
+    output.finish()
+}
+
 /// Prints a report as [`report`] does, and fails if not all is well. That its reader has gone away makes nothing well.
 pub fn verdict<R: Serialize>(
     json: bool,
@@ -90,6 +97,8 @@ pub fn verdict<R: Serialize>(
     }
 }
 
+/// Lines of `name: value`, aligned.
+pub fn fields(fields: &[(&str, String)]) -> String {
     let width = fields
         .iter()
         .map(|(name, _)| name.chars().count())

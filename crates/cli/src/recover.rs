@@ -53,6 +53,7 @@ pub struct Recover {
 
 #[derive(Serialize)]
 struct Report {
+    #[serde(serialize_with = "forebay_files::readable")]
     pool: PathBuf,
     /// True if nothing is left in the pool that would be lost with it.
     done: bool,

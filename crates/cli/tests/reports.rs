@@ -1,4 +1,4 @@
-//! What a command says on standard output, to a reader that may have gone away, and its exit status.
+//! What a command says on standard output, to a reader that may have gone away, and as JSON; and its exit status.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -124,4 +124,81 @@ fn a_reader_that_went_away_makes_nothing_well() {
     drop(reader);
     let status = sandbox.command("pool status p").stdout(writer).status();
     assert_eq!(status.unwrap().code(), Some(0));
+}
+
+#[test]
+fn a_path_that_is_no_text_is_reported_as_json_all_the_same() {
+    let sandbox = Sandbox::on_disk();
+    let path = |name: &[u8]| sandbox.path().join(OsStr::from_bytes(name));
+    let (pool, data) = (path(b"p\xff"), path(b"data\xff"));
+    fs::create_dir(&data).unwrap();
+    let json = |line: &str, path: &Path| {
+        let mut command = sandbox.command(line);
+        Ran::of(command.arg(path).output().unwrap()).ok().json()
+    };
+    json(
+        "pool create --emulated --size 6MiB --segment-size 1MiB --json",
+        &pool,
+    );
+    let shown = pool.display().to_string();
+    assert!(shown.ends_with("p\u{fffd}"));
+    mark(&data, pool.as_os_str());
+    for (line, at, pointer) in [
+        ("pool status --json", &pool, "/path"),
+        ("pool check --json", &pool, "/path"),
+        ("recover --json --pool", &pool, "/pool"),
+        ("doctor --json", &data, "/pools/0/pool"),
+        ("recover --json --for", &data, "/pools/0/pool"),
+    ] {
+        let report = json(line, at);
+        assert_eq!(
+            report.pointer(pointer).unwrap(),
+            &*shown,
+            "{line}: {report}"
+        );
+    }
+    let flash = path(b"flash\xff");
+    forebay_pages::create(&flash, 8 << 20).unwrap();
+    for line in [
+        "flash set --policy through --json --flash",
+        "flash resize 9MiB --json --flash",
+        "flush --json --flash",
+    ] {
+        let report = json(line, &flash);
+        assert_eq!(report["flash"], flash.display().to_string(), "{line}");
+    }
+}
+
+#[test]
+fn why_there_is_no_report_is_json_where_that_was_asked_for() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    sandbox
+        .feed("store import --dir s --format tsv", b"key\tvalue\n")
+        .ok();
+    for (line, status, words) in [
+        ("doctor --json nowhere", 1, "nowhere"),
+        ("recover --json --pool nowhere", 1, "nowhere"),
+        ("pool status nowhere --json", 1, "nowhere"),
+        ("store get --dir s --json absent", 1, "no key"),
+        (
+            "flash set --flash nowhere --json",
+            2,
+            "nothing is to be set",
+        ),
+    ] {
+        let ran = sandbox.run(line).fails(status, &["error: ", words]);
+        let said = ran.json();
+        assert!(
+            said["error"].as_str().unwrap().contains(words),
+            "{line}: {said}"
+        );
+    }
+    // Without it, and where it is the program's.
+    for line in [
+        "doctor nowhere",
+        "run --absorb x --pool nowhere -- cat --json",
+    ] {
+        assert_eq!(sandbox.run(line).fails(1, &["nowhere"]).text(), "");
+    }
 }

@@ -322,15 +322,24 @@ pub(crate) fn lift_beside(parents: &BTreeSet<PathBuf>, pool: Uuid, run: Uuid) {
 #[derive(Clone, Debug, Serialize)]
 pub struct Guard {
     /// The directory that it lies in.
+    #[serde(serialize_with = "crate::readable")]
     pub directory: PathBuf,
     /// Its name there.
     pub name: String,
     /// The pool; none if it does not say that.
+    #[serde(serialize_with = "readable_if_any")]
     pub pool: Option<PathBuf>,
     /// False if it came with a copy of the data directory: of what it is without is in the pool, nothing is for the copy.
     pub is_its_own: bool,
     #[serde(skip)]
     run: Option<Uuid>,
+}
+
+fn readable_if_any<S: serde::Serializer>(path: &Option<PathBuf>, to: S) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => crate::readable(path, to),
+        None => to.serialize_none(),
+    }
 }
 
 impl Guard {

@@ -53,7 +53,10 @@ pub const IO_URING_REFUSED: &str = "refuse";
 /// Environment of the database: how the names of the [`guard`]s begin that it does not see. May be absent.
 pub const ENV_GUARD: &str = "FOREBAY_GUARD";
 
-/// Writes a path for a reader: what of it is no text stands as U+FFFD. JSON has no other way, and a name of a file must not silence a status.
-fn readable<S: serde::Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {
+/// Writes a path for a reader: what of it is no text stands as U+FFFD. JSON has no other way, and a name of a file must not silence a report.
+///
+/// # Errors
+/// The serialiser's.
+pub fn readable<S: serde::Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&path.to_string_lossy())
 }

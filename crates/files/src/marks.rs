@@ -198,8 +198,10 @@ pub enum State {
 #[derive(Clone, Debug, Serialize)]
 pub struct Standing {
     /// The directory.
+    #[serde(serialize_with = "crate::readable")]
     pub directory: PathBuf,
     /// The pool.
+    #[serde(serialize_with = "crate::readable")]
     pub pool: PathBuf,
     /// What it comes to.
     #[serde(flatten)]

@@ -270,7 +270,7 @@ impl Session {
     pub(crate) fn write_status(&self, windows: Vec<Window>) {
         let Some(path) = &self.status else { return };
         let mut status = Status::of(&self.cache.stats(), windows);
-        status.flash = self.place.flash().to_owned();
+        status.flash = self.place.flash().display().to_string();
         status.cache = self.cache.owner();
         status.trouble = self.cache.flash_trouble();
         status.flash_pays = self.cache.flash_pays();

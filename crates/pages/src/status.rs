@@ -15,8 +15,8 @@ use uuid::Uuid;
 pub struct Status {
     /// The process that has it.
     pub pid: u32,
-    /// The flash file.
-    pub flash: std::path::PathBuf,
+    /// The flash file's path, for a reader: what of it is no text stands as U+FFFD.
+    pub flash: String,
     /// The cache.
     pub cache: Uuid,
     /// Slots, and those in use by any version.
@@ -227,7 +227,7 @@ impl Status {
         let mut lines = vec![
             format!(
                 "flash cache {}: {} pages, of them {} newer than in the files; {} of its {} slots used, {} versions a page",
-                self.flash.display(),
+                self.flash,
                 self.pages,
                 self.dirty_pages,
                 self.slots_used,

@@ -4,18 +4,19 @@
 
 mod support;
 
-use forebay_pages::PAGE_BYTES;
+use forebay_pages::{PAGE_BYTES, Status};
 use rustix::{
     fd::{AsFd, AsRawFd},
     fs::CWD,
     io::Errno,
 };
 use std::{
-    ffi::CString,
+    ffi::{CString, OsStr},
     fs::{self, OpenOptions},
     os::unix::{ffi::OsStrExt, fs::FileExt, fs::OpenOptionsExt},
+    time::{Duration, Instant},
 };
-use support::{World, page};
+use support::{STATUS, World, page};
 
 #[test]
 fn a_truncation_that_the_kernel_refuses_leaves_every_page_as_it_was() {
@@ -100,6 +101,25 @@ fn a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill() {
         let written = forebay_pages::write(file.as_fd(), &page(50), at, &mut |_, _| Ok(PAGE_BYTES));
         assert_eq!(written, Ok(PAGE_BYTES));
         forebay_pages::sync(file.as_raw_fd(), &mut || Ok(())).unwrap();
+    });
+    let Some(world) = after else { return };
+    world.flush();
+}
+
+#[test]
+fn a_cache_whose_path_is_no_text_says_how_it_is_too() {
+    let name = "a_cache_whose_path_is_no_text_says_how_it_is_too";
+    let flash = OsStr::from_bytes(b"flash\xff").to_owned();
+    let after = World::after_with(flash, name, "{}", |server| {
+        let until = Instant::now() + Duration::from_secs(60);
+        let status = loop {
+            match Status::read(&server.dir.join(STATUS)) {
+                Ok(status) => break status,
+                Err(e) => assert!(Instant::now() < until, "{e}"),
+            }
+            std::thread::sleep(Duration::from_millis(10));
+        };
+        assert!(status.flash.ends_with("/flash\u{fffd}"), "{status:?}");
     });
     let Some(world) = after else { return };
     world.flush();

@@ -64,7 +64,7 @@ enum Command {
 fn main() -> ExitCode {
     dispatch(Cli::parse().command)
         .err()
-        .map_or(ExitCode::SUCCESS, Failure::report)
+        .map_or(ExitCode::SUCCESS, |failure| failure.report(false))
 }
 
 fn dispatch(command: Command) -> Result<(), Failure> {

@@ -48,6 +48,7 @@ pub struct Pool {
 #[derive(Serialize)]
 struct Report {
     bench: &'static str,
+    #[serde(serialize_with = "forebay_files::readable")]
     dir: PathBuf,
     device: Speed,
     rounds: usize,

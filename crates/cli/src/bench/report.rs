@@ -17,6 +17,7 @@ use std::{collections::BTreeMap, path::PathBuf};
 pub struct Report {
     bench: &'static str,
     load: String,
+    #[serde(serialize_with = "forebay_files::readable")]
     dir: PathBuf,
     device: Speed,
     rounds: usize,

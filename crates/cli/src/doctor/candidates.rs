@@ -39,6 +39,7 @@ pub struct Found {
 #[derive(Debug, Serialize)]
 pub struct Place {
     /// A directory.
+    #[serde(serialize_with = "forebay_files::readable")]
     pub directory: PathBuf,
     /// The device that is mounted there.
     pub device: String,

@@ -22,6 +22,7 @@ pub struct Found {
 #[derive(Debug, Serialize)]
 pub struct Device {
     /// Its path, or name on the bus.
+    #[serde(serialize_with = "forebay_files::readable")]
     pub path: PathBuf,
     /// Its size.
     pub bytes: Option<u64>,

@@ -28,6 +28,7 @@ pub struct Instructions {
 
 #[derive(Serialize)]
 pub struct Directory {
+    #[serde(serialize_with = "forebay_files::readable")]
     pub path: PathBuf,
     pub file_system: Option<FileSystem>,
     pub dax: bool,

@@ -10,6 +10,7 @@ use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
 struct Report {
+    #[serde(serialize_with = "forebay_files::readable")]
     directory: PathBuf,
     /// True if no pool holds, or may hold, what belongs into the files below it, and no flash cache does.
     is_harmless: bool,
@@ -22,8 +23,12 @@ struct Report {
 /// A flash cache whose guard lies in the directory.
 #[derive(Serialize)]
 struct Flash {
-    #[serde(flatten)]
-    guard: forebay_pages::Standing,
+    /// The flash file.
+    #[serde(serialize_with = "forebay_files::readable")]
+    flash: PathBuf,
+    cache: String,
+    /// False if the guard came with a copy of the directory.
+    is_its_own: bool,
     /// Pages that are newer there than in the files, or why that is not known.
     dirty_pages: Option<u64>,
     unknown: Option<String>,
@@ -38,7 +43,9 @@ fn flash(directory: &Path) -> Result<Option<Flash>, Failure> {
             Err(error) => (None, Some(error.to_string())),
         };
         Flash {
-            guard,
+            flash: guard.flash,
+            cache: guard.cache.to_string(),
+            is_its_own: guard.is_its_own,
             dirty_pages,
             unknown,
         }
@@ -94,8 +101,8 @@ fn human(report: &Report) -> String {
 }
 
 fn in_flash(directory: &Path, flash: &Flash) -> String {
-    let (directory, cache) = (directory.display(), flash.guard.flash.display());
-    if !flash.guard.is_its_own {
+    let (directory, cache) = (directory.display(), flash.flash.display());
+    if !flash.is_its_own {
         return format!(
             "{directory}: a copy that was made while newer pages were in the flash cache {cache}. No server comes up on it; copy the data directory after forebay flush\n"
         );

@@ -44,6 +44,7 @@ pub struct Resize {
 
 #[derive(Serialize)]
 struct Report {
+    #[serde(serialize_with = "forebay_files::readable")]
     flash: PathBuf,
     /// Pages written to the files, because they have no room any more.
     pages: u64,

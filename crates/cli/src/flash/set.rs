@@ -56,6 +56,7 @@ pub struct Set {
 
 #[derive(Serialize)]
 struct Report {
+    #[serde(serialize_with = "forebay_files::readable")]
     flash: PathBuf,
     /// What is kept from now on.
     settings: Settings,

@@ -26,6 +26,7 @@ pub struct Check {
 
 #[derive(Serialize)]
 struct Report {
+    #[serde(serialize_with = "forebay_files::readable")]
     path: PathBuf,
     whole: bool,
     lanes: Vec<Lane>,

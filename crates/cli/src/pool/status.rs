@@ -44,6 +44,7 @@ impl Status {
 /// A pool in figures and words.
 #[derive(Serialize)]
 pub struct PoolReport {
+    #[serde(serialize_with = "forebay_files::readable")]
     path: PathBuf,
     uuid: String,
     format_version: u32,

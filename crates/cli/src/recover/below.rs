@@ -27,6 +27,7 @@ struct Report {
 struct Recovered {
     pool: PathBuf,
     lanes: Vec<LaneReport>,
+    #[serde(serialize_with = "forebay_files::readable")]
 }
 
 /// What was found in the directories.

@@ -3,7 +3,6 @@
 use super::{GUARD_FILE, State, has_text, read_header};
 use crate::{PAGE_BYTES, identity};
 use rustix::fs::{Mode, OFlags};
-use serde::Serialize;
 use std::{
     fs::File,
     io,
@@ -12,7 +11,7 @@ use std::{
 use uuid::Uuid;
 
 /// What guards a data directory.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug)]
 pub struct Standing {
     /// The flash file whose cache may have newer pages.
     pub flash: PathBuf,

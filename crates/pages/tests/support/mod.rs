@@ -1,13 +1,13 @@
 //! A server's process that uses page files by way of a cache, and is killed at its end.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use forebay_pages::{ENV_FLASH, ENV_FLASH_SETTINGS, PAGE_BYTES};
+use forebay_pages::{ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, PAGE_BYTES};
 use rustix::{
     fd::{AsFd, AsRawFd},
     io::Errno,
 };
 use std::{
-    ffi::CString,
+    ffi::{CString, OsString},
     fs::{self, File, OpenOptions},
     os::unix::{ffi::OsStrExt, fs::FileExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
@@ -18,10 +18,14 @@ use tempfile::TempDir;
 /// Names the directory to the process that is a server.
 const ENV_DIR: &str = "FOREBAY_TEST_PAGES_DIR";
 pub const PAGES: usize = 16;
+/// Where the server says how its cache is.
+pub const STATUS: &str = "status";
 
 /// A data directory with a table, and a flash cache beside it.
 pub struct World {
     pub dir: TempDir,
+    /// The cache's name in it.
+    flash: OsString,
 }
 
 /// A server's process that has opened its page files.
@@ -47,6 +51,16 @@ pub fn page(byte: u8) -> Vec<u8> {
 impl World {
     /// Runs `server` as the test `name` in a process that knows the cache, and kills it: what is left behind. None in that process itself.
     pub fn after(name: &str, settings: &str, server: fn(Server)) -> Option<Self> {
+        Self::after_with("flash".into(), name, settings, server)
+    }
+
+    /// The same with a cache that is called `flash`.
+    pub fn after_with(
+        flash: OsString,
+        name: &str,
+        settings: &str,
+        server: fn(Server),
+    ) -> Option<Self> {
         if let Some(dir) = std::env::var_os(ENV_DIR) {
             forebay_pages::start();
             server(Server::start(Path::new(&dir)));
@@ -56,6 +70,7 @@ impl World {
         }
         let world = Self {
             dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
+            flash,
         };
         let data = world.dir.path().join("data");
         fs::create_dir(&data).unwrap();
@@ -71,6 +86,7 @@ impl World {
             .env(ENV_DIR, world.dir.path())
             .env(ENV_FLASH, world.flash())
             .env(ENV_FLASH_SETTINGS, settings)
+            .env(ENV_FLASH_STATUS, world.dir.path().join(STATUS))
             .output()
             .unwrap();
         use std::os::unix::process::ExitStatusExt;
@@ -80,7 +96,7 @@ impl World {
     }
 
     pub fn flash(&self) -> PathBuf {
-        self.dir.path().join("flash")
+        self.dir.path().join(&self.flash)
     }
 
     pub fn flush(&self) {
