@@ -194,6 +194,38 @@ fn a_pool_that_another_database_uses_keeps_none_that_was_recovered_from_starting
 }
 
 #[test]
+fn only_a_pool_that_is_gone_is_given_up_and_that_is_said() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.file("data");
+    fs::create_dir(&data).unwrap();
+    let [gone, damaged] = ["gone.pool", "damaged.pool"].map(|name| sandbox.file(name));
+    fs::write(&damaged, "no pool any more").unwrap();
+    let mark = format!("{}\n{}", gone.display(), damaged.display());
+    rustix::fs::setxattr(&data, MARK, mark.as_bytes(), XattrFlags::empty()).unwrap();
+    let lift = "recover --lift --json --for data";
+    let report = sandbox.run(lift).fails(1, &[]).json();
+    for (list, pool) in [("given_up", "gone.pool"), ("left", "damaged.pool")] {
+        let said = report[list].as_array().unwrap();
+        assert!(
+            said.len() == 1 && said[0].to_string().contains(pool),
+            "{report}"
+        );
+    }
+    let report = sandbox.run("doctor --json data").fails(1, &[]).json();
+    let left = report["pools"].as_array().unwrap();
+    assert_eq!(left.len(), 1, "{report}");
+    assert_eq!(left[0]["pool"], damaged.display().to_string());
+    // As it says.
+    fs::rename(&damaged, sandbox.file("aside")).unwrap();
+    let said = sandbox.run("recover --lift --for data").ok().text();
+    assert!(
+        said.contains("given up") && said.contains("damaged.pool"),
+        "{said}"
+    );
+    sandbox.run("doctor data").ok();
+}
+
+#[test]
 fn what_a_mark_names_and_is_no_pool_is_not_even_opened() {
     let sandbox = Sandbox::new();
     let data = sandbox.file("data");

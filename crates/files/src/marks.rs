@@ -7,7 +7,7 @@
 
 mod users;
 
-pub use crate::waiting::open_with;
+pub use crate::waiting::{Unopened, open_with};
 pub use users::may_absorb;
 
 use crate::{absorbed, directories::each_directory, replay, sys, void, waiting};

@@ -4,7 +4,10 @@
 
 use crate::{absorbed::LanePlace, record, replay, sys};
 use forebay_pool::{LaneCheck, LaneStatus, Pool, PoolOptions};
-use rustix::fs::{Dev, FileType, Mode, OFlags};
+use rustix::{
+    fs::{Dev, FileType, Mode, OFlags},
+    io::Errno,
+};
 use std::{collections::HashMap, fs::File, os::fd::AsFd, path::Path, thread, time::Duration};
 
 /// Who only looks into a lane has it for a moment: so often, and so long, it is waited for.
@@ -56,34 +59,54 @@ pub(crate) fn lanes(pool: &Pool) -> impl Iterator<Item = LaneStatus> {
 /// # Errors
 /// In words.
 pub(crate) fn open(path: &Path) -> Result<Pool, String> {
-    open_with(&PoolOptions::new().emulated(true), path)
+    let opened = open_with(&PoolOptions::new().emulated(true), path);
+    opened.map_err(|unopened| unopened.why)
+}
+
+/// A pool that was not opened.
+#[derive(Debug)]
+pub struct Unopened {
+    /// In words.
+    pub why: String,
+    /// True if there is no pool at that path, whatever else may be; false if one may be, which cannot be read now.
+    pub is_gone: bool,
 }
 
 /// Opens a pool at a path that was found somewhere, perhaps another user's words. What can be no pool is not opened: of many a device (a watchdog, a tape) that alone does
 /// something, and for the other end of a FIFO it waits.
 ///
 /// # Errors
-/// In words.
-pub fn open_with(options: &PoolOptions, path: &Path) -> Result<Pool, String> {
-    let failed = |e: &dyn std::fmt::Display| format!("{}: {e}", path.display());
+/// Why not.
+pub fn open_with(options: &PoolOptions, path: &Path) -> Result<Pool, Unopened> {
+    let unopened = |is_gone, why: &dyn std::fmt::Display| Unopened {
+        why: format!("{}: {why}", path.display()),
+        is_gone,
+    };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let seen = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| failed(&e))?;
-    let stat = rustix::fs::fstat(&seen).map_err(|e| failed(&e))?;
-    let may_be_one = match FileType::from_raw_mode(stat.st_mode) {
+    let seen = rustix::fs::open(path, flags, Mode::empty())
+        .map_err(|e| unopened(matches!(e, Errno::NOENT | Errno::NOTDIR), &e))?;
+    let stat = rustix::fs::fstat(&seen).map_err(|e| unopened(false, &e))?;
+    let kind = FileType::from_raw_mode(stat.st_mode);
+    let may_be_one = match kind {
         FileType::RegularFile | FileType::BlockDevice => true,
         FileType::CharacterDevice => is_memory(stat.st_rdev),
         _ => false,
     };
     if !may_be_one {
-        return Err(failed(&"it is no pool"));
+        // What a device is cannot be told without /sys.
+        let is_gone = kind != FileType::CharacterDevice;
+        return Err(unopened(is_gone, &"it is no pool"));
     }
     let mut access = File::options();
     let file = access
         .read(true)
         .write(true)
         .open(sys::link_of(seen.as_fd()));
-    let opened = options.open_file(path, file.map_err(|e| failed(&e))?);
-    opened.map_err(|e| e.to_string())
+    let opened = options.open_file(path, file.map_err(|e| unopened(false, &e))?);
+    opened.map_err(|e| Unopened {
+        why: e.to_string(),
+        is_gone: false,
+    })
 }
 
 /// True if a character device is persistent memory.

@@ -4,7 +4,7 @@ use super::copied;
 use crate::{failure::Failure, output, run};
 use forebay_files::{
     guard::{self, Guard},
-    marks::{self, Standing},
+    marks::{self, Standing, Unopened},
     replay::{self, LaneReport, Outcome, RecoverOptions, last_record},
 };
 use forebay_pool::{Pool, PoolOptions};
@@ -19,15 +19,17 @@ struct Report {
     /// True if nothing is left in a pool for the files there, and a database may be started without Forebay.
     done: bool,
     pools: Vec<Recovered>,
+    /// What was given up with --lift, in words.
+    given_up: Vec<String>,
     /// What stands in the way of that, in words.
     left: Vec<String>,
 }
 
 #[derive(Serialize)]
 struct Recovered {
+    #[serde(serialize_with = "forebay_files::readable")]
     pool: PathBuf,
     lanes: Vec<LaneReport>,
-    #[serde(serialize_with = "forebay_files::readable")]
 }
 
 /// What was found in the directories.
@@ -80,6 +82,7 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
     let mut report = Report {
         done: false,
         pools: Vec::new(),
+        given_up: Vec::new(),
         left: Vec::new(),
     };
     let opened = found.pools().into_iter().map(|path| {
@@ -92,22 +95,44 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
     for (path, pool) in pools {
         match pool {
             Ok(pool) => recover_pool(&pool, &path, &found, &mut report)?,
-            Err(_) if lift => give_up(&path, &found)?,
-            Err(error) => report.left.push(format!(
-                "the pool {} may hold acknowledged writes for the files there, and cannot be looked at: {error}. Bring it back; if it is gone for good, \
-                 --lift. ACKNOWLEDGED WRITES ARE LOST then",
-                path.display()
-            )),
+            Err(Unopened { is_gone: true, .. }) if lift => {
+                give_up(&path, &found)?;
+                let gone = format!("the pool {}, which is gone", path.display());
+                report.given_up.push(gone);
+            }
+            Err(unopened) => report.left.push(advice(&path, &unopened)),
         }
     }
     for guard in found.guards.iter().filter(|guard| !guard.is_its_own) {
         match lift {
-            true => lift_guard(guard)?,
+            true => {
+                lift_guard(guard)?;
+                let copied = format!(
+                    "the guard in {}, which came with a copy",
+                    guard.directory.display()
+                );
+                report.given_up.push(copied);
+            }
             false => report.left.push(copied::advice(guard)),
         }
     }
     report.done = report.left.is_empty();
     output::verdict(json, &report, report.done, human)
+}
+
+/// What is to be done with a pool that was not opened.
+fn advice(pool: &Path, unopened: &Unopened) -> String {
+    let remedy = match unopened.is_gone {
+        true => "Bring it back; if it is gone for good, --lift",
+        false => {
+            "Mend that, and repeat this; or, to give up what it holds, move it away, and then --lift"
+        }
+    };
+    format!(
+        "the pool {} may hold acknowledged writes for the files there, and cannot be looked at: {}. {remedy}. ACKNOWLEDGED WRITES ARE LOST then",
+        pool.display(),
+        unopened.why
+    )
 }
 
 /// Recovers a pool, then takes the marks and guards away that are needed no longer.
@@ -191,7 +216,10 @@ fn lift_guard(guard: &Guard) -> Result<(), Failure> {
 
 fn human(report: &Report) -> String {
     let recovered = report.pools.iter().flat_map(|one| run::lanes(&one.lanes));
+    let given_up = (report.given_up.iter())
+        .map(|what| format!("given up: {what}. ACKNOWLEDGED WRITES MAY BE MISSING"));
     let mut text: String = recovered
+        .chain(given_up)
         .chain(report.left.iter().cloned())
         .map(|line| line + "\n")
         .collect();
