@@ -190,7 +190,17 @@ fn a_pool_that_another_database_uses_keeps_none_that_was_recovered_from_starting
     let _other = Stopped::with(&other, pool.path());
     let ran = recover_for_data(&sandbox).ok();
     assert!(ran.text().contains("in use"), "{}", ran.text());
+    let is_unmarked = || {
+        let report = sandbox.run("doctor --json data").ok().json();
+        assert_eq!(report["pools"], serde_json::json!([]));
+    };
+    is_unmarked();
+    // So it is at the end of a run of its own.
+    python(&sandbox, pool.path(), "").ok();
+    is_unmarked();
     assert_eq!(recover_for_data(&other).code, Some(1));
+    let said = other.run("doctor data").fails(1, &[]).text();
+    assert!(said.contains("is running"), "{said}");
 }
 
 #[test]

@@ -84,7 +84,7 @@ pub(crate) fn others(directory: &Path, own: &Path) -> Vec<PathBuf> {
     pools
 }
 
-/// Takes a pool out of a directory's mark, if nothing of a run is in it. What the file system refuses to take is left as it is, and harmless.
+/// Takes a pool out of a directory's mark, if it has nothing for the files there. What the file system refuses to take is left as it is, and harmless.
 ///
 /// # Errors
 /// It is needed again, and cannot be put back.
@@ -93,7 +93,7 @@ fn take_out(directory: &File, pool: &Path, is_empty: impl Fn() -> bool) -> Resul
         return Ok(());
     }
     let _ = change(directory, pool, false);
-    // A run that began meanwhile has its lane before it marks, and may have found the mark there.
+    // A run that begins with a file there meanwhile has its lane, and the file in its table, before it marks, and may have found the mark there.
     if !is_empty() {
         change(directory, pool, true)?;
         rustix::fs::fsync(directory)?;
@@ -173,9 +173,9 @@ fn of_directory(directory: &File) -> Result<Vec<PathBuf>, Errno> {
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
 pub enum State {
-    /// The pool holds nothing of a run.
+    /// The pool holds nothing of a run that may have files there.
     Empty,
-    /// A run is using it.
+    /// A run is using it that may have files there.
     InUse,
     /// A run that ended left so many records in it.
     Holds {
@@ -236,7 +236,7 @@ pub fn standing(directory: &Path) -> std::io::Result<Vec<Standing>> {
     Ok(found)
 }
 
-/// Takes a pool out of a directory's mark, if the pool holds nothing of a run.
+/// Takes a pool out of a directory's mark, if the pool holds nothing for the files there.
 ///
 /// # Errors
 /// I/O errors.
@@ -271,7 +271,12 @@ fn state_in(pool: &Pool, directory: &Path) -> State {
         .filter(|lane| replay::is_files(&lane.label))
     {
         match pool.check_lane(lane.lane) {
-            LaneCheck::InUse => return State::InUse,
+            // Perhaps by another database that shares the pool.
+            LaneCheck::InUse => match may_absorb(pool, lane.lane, &[directory]) {
+                Ok(true) => return State::InUse,
+                Ok(false) => {}
+                Err(e) => return State::Unknown { why: e.to_string() },
+            },
             LaneCheck::Whole { records: 0, .. } => {}
             LaneCheck::Whole { records: more, .. } if is_void(directory, lane.owner) => {
                 older += more

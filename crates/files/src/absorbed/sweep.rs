@@ -31,14 +31,15 @@ pub(crate) fn give_up(pool: &Path) {
     }
 }
 
-/// The table of the run that has this lane, in a pool of this user's: none if it is not where all can see it. Any other user's but root's may say what it likes.
+/// The table of the run that has this lane, in a pool of this user's: none if it is not where all can see it. Any other user's but root's may say what it likes. None either if that
+/// run is over: what has the lane then recovers it, or looks into it, and it may hold records of files that are gone.
 pub(crate) fn of_lane(owner: Uuid, user: u32) -> Option<View> {
     const ROOT: u32 = 0;
     let boot = boot::id().ok()?;
     let mut tables = of_users(Path::new(SHARED_DIR), &[user, ROOT]).into_iter();
     tables.find_map(|(_, table)| {
         let is_its = (table.lane.place()).is_some_and(|place| place.owner == owner);
-        (is_its && table.is_of(boot)).then_some(table)
+        (is_its && table.is_of(boot) && !is_over(&table)).then_some(table)
     })
 }
 

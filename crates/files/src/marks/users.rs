@@ -3,14 +3,18 @@
 use crate::{absorbed, directories::each_directory};
 use forebay_pool::Pool;
 use rustix::fs::{AtFlags, FileType};
-use std::path::PathBuf;
+use std::path::Path;
 
 /// False if the lane's run is known to absorb no file of these directories and those below them. As far as is known it may: its table is where no process looks from
 /// here, or another user's.
 ///
 /// # Errors
 /// I/O errors: a directory cannot be read.
-pub fn may_absorb(pool: &Pool, lane: u32, directories: &[PathBuf]) -> std::io::Result<bool> {
+pub fn may_absorb(
+    pool: &Pool,
+    lane: u32,
+    directories: &[impl AsRef<Path>],
+) -> std::io::Result<bool> {
     let Some(lane) = pool.lanes().into_iter().find(|known| known.lane == lane) else {
         // It has ended meanwhile, and left nothing.
         return Ok(false);
@@ -22,7 +26,7 @@ pub fn may_absorb(pool: &Pool, lane: u32, directories: &[PathBuf]) -> std::io::R
     };
     let mut is_found = false;
     for directory in directories {
-        each_directory(directory, |directory, path| {
+        each_directory(directory.as_ref(), |directory, path| {
             for entry in std::fs::read_dir(path)? {
                 let name = entry?.file_name();
                 // One that is gone meanwhile is none.
