@@ -31,7 +31,7 @@ mod waiting;
 mod wire;
 
 pub use error::FilesError;
-pub use sys::ignore_signals;
+pub use sys::{hear_of_children, ignore_signals};
 pub use wire::VERSION as WIRE_VERSION;
 
 /// Files that a run absorbs at a time, at most. More stay plain.

@@ -28,8 +28,8 @@ pub(crate) use process::{
     own_descriptors,
 };
 pub(crate) use rights::{groups_of, may_write, take_rights};
-pub use signals::ignore_signals;
 pub(crate) use signals::mask;
+pub use signals::{hear_of_children, ignore_signals};
 pub(crate) use stat::{kind_of_file_system, stat_at, stat_of};
 pub(crate) use truncate::truncate_open;
 

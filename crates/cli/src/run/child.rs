@@ -47,8 +47,10 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes them over, for this thread and those that it starts.
+    /// Takes them over, for this thread and those that it starts. A caller's ignoring SIGCHLD ends here, for the program too: whether `execve` hands that on, POSIX leaves
+    /// open.
     pub fn block() -> Result<Self, Failure> {
+        forebay_files::hear_of_children();
         let mut set: SigSet = PASSED.into_iter().collect();
         set.add(Signal::SIGCHLD);
         set.add(Signal::SIGTSTP);

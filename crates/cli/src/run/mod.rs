@@ -226,10 +226,11 @@ impl Run {
         let mut environment = supervisor.environment(&library);
         environment.extend(beside);
         environment.extend(sanitizer::environment(program));
-        let status = child::run(program, environment, &mut signals)?;
+        let ended = child::run(program, environment, &mut signals);
+        // Whatever is known of the program's end: what it left in the pool goes to its files.
         let absorbed = supervisor.finish();
         self.report(&policy, absorbed)?;
-        Ok(status)
+        ended
     }
 
     /// What became of it all. An error only if acknowledged bytes are not in their files, whatever the program's status.

@@ -77,6 +77,21 @@ fn the_program_starts_with_the_signals_of_its_caller() {
 }
 
 #[test]
+fn the_end_of_a_program_is_noticed_though_the_caller_ignores_the_signal_of_it() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    for with in [&["--pool", "p", "--absorb", "x"][..], &["--no-pool"]] {
+        let mut command = Command::new("env");
+        command
+            .args(["--ignore-signal=CHLD", FOREBAY, "run"])
+            .args(with);
+        command.args(["--", "sh", "-c", "exit 3"]);
+        let mut process = Process::spawn(command.current_dir(sandbox.path())).unwrap();
+        assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(3), "{with:?}");
+    }
+}
+
+#[test]
 fn a_stop_stops_both_and_a_continue_continues_both() {
     let sandbox = Sandbox::new();
     sandbox.pool();

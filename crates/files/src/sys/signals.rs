@@ -37,6 +37,12 @@ impl Drop for Masked {
     }
 }
 
+/// Lets this process wait for its children, also if its caller ignored the signal of their end, which is inherited: the kernel says nothing then, and keeps no status.
+pub fn hear_of_children() {
+    // SAFETY: it installs no handler.
+    unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
+}
+
 /// In a process of Forebay's own: ignores the signal by which the kernel says that a process waits for a lease, which is given up soon anyway, and the one by which
 /// it ends who writes beyond the limit on the size of files: the write fails, and that is said.
 pub fn ignore_signals() {
