@@ -6,7 +6,7 @@
 //! The program stays in our process group: what the terminal sends (`^C`, `^Z`, a changed window size) reaches it without us, and is
 //! not sent again. A signal that is sent to this process only is passed on.
 
-use super::{limit, program::Program};
+use super::{inherited, limit, program::Program};
 use crate::{failure::Failure, output::complain};
 use forebay_files::activation;
 use nix::{
@@ -161,10 +161,7 @@ fn start(
         PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
     )?;
     attributes.set_sigmask(blocked)?;
-    // This process ignores them: any Rust program the first, the supervisor the others.
-    let mut ignored = SigSet::from_iter([Signal::SIGPIPE, Signal::SIGIO]);
-    ignored.extend(limit::ignored_here());
-    attributes.set_sigdefault(&ignored)?;
+    attributes.set_sigdefault(&inherited::ignored_here())?;
     posix_spawn(
         program.path(),
         &PosixSpawnFileActions::init()?,

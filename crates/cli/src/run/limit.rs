@@ -1,29 +1,9 @@
 //! Limits that hold for what Forebay makes, too: on the size of files (`ulimit -f`, `LimitFSIZE=`), and on how many are open.
 
 use crate::{failure::Failure, size};
-use nix::sys::signal::Signal;
-use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
 
 /// The largest of what a run makes for itself beside the pool's memory: the table of absorbed files, the page that its processes share.
 const OWN_BYTES: u64 = 8 << 20;
-
-/// This process ignores the signal, and was not started so.
-static IGNORED_HERE: AtomicBool = AtomicBool::new(false);
-
-/// Ignores the signal by which the kernel ends who goes beyond the limit, and notes whether it was so before.
-pub(super) fn ignore_signal() {
-    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
-    let ignored = status.lines().find_map(|line| line.strip_prefix("SigIgn:"));
-    let ignored = ignored.and_then(|set| u64::from_str_radix(set.trim(), 16).ok());
-    let bit = 1 << (Signal::SIGXFSZ as u32 - 1);
-    IGNORED_HERE.store(ignored.is_none_or(|set| set & bit == 0), Relaxed);
-    forebay_files::ignore_signals();
-}
-
-/// The signals that a program is to have as they were before, if this process has ignored them.
-pub(super) fn ignored_here() -> Option<Signal> {
-    (IGNORED_HERE.load(Relaxed)).then_some(Signal::SIGXFSZ)
-}
 
 /// Refuses a limit under which the run's own files cannot be made.
 pub(super) fn check() -> Result<(), Failure> {

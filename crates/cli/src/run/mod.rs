@@ -7,6 +7,7 @@
 mod child;
 mod explain;
 mod flash;
+mod inherited;
 mod layer;
 mod library;
 mod limit;
@@ -188,7 +189,8 @@ impl Run {
         })?;
         program.check()?;
         let library = layer.library.find()?;
-        limit::ignore_signal();
+        // A limit on the size of files ends no process of Forebay's.
+        forebay_files::ignore_signals();
         limit::check()?;
         let pool = source.open().map_err(limit::beside)?;
         recover_first(&pool)?;

@@ -65,15 +65,24 @@ fn the_program_starts_with_the_signals_of_its_caller() {
             .to_owned();
         (line, ignored)
     };
-    let plain = Ran::of(
-        Command::new("cat")
-            .arg("/proc/self/status")
-            .output()
-            .unwrap(),
-    );
     sandbox.pool();
-    let under = sandbox.run("run --pool p --absorb x -- cat /proc/self/status");
-    assert_eq!(blocked(under), blocked(plain));
+    // A service manager ignores SIGPIPE for its services.
+    for caller in [
+        "--default-signal=PIPE,XFSZ",
+        "--ignore-signal=PIPE",
+        "--ignore-signal=XFSZ",
+    ] {
+        let of_program = |before: &[&str]| {
+            let mut command = Command::new("env");
+            command
+                .arg(caller)
+                .args(before)
+                .args(["cat", "/proc/self/status"]);
+            Ran::of(command.current_dir(sandbox.path()).output().unwrap())
+        };
+        let under = of_program(&[FOREBAY, "run", "--pool", "p", "--absorb", "x", "--"]);
+        assert_eq!(blocked(under), blocked(of_program(&[])), "{caller}");
+    }
 }
 
 #[test]
