@@ -9,7 +9,7 @@ use forebay_pages::Progress;
 use serde::Serialize;
 use std::{
     ops::ControlFlow,
-    path::PathBuf,
+    path::{Path, PathBuf},
     time::{Duration, Instant},
 };
 
@@ -59,14 +59,17 @@ struct Report {
 impl Flush {
     pub fn run(self) -> Result<(), Failure> {
         let data = directories(&self.data)?;
+        let given_up: Vec<PathBuf> = (self.give_up.iter())
+            .map(|file| whole(file))
+            .collect::<Result<_, _>>()?;
         let flushed = match &self.flash {
-            Some(flash) => forebay_pages::flush(flash, &data, &self.give_up, progress())?,
+            Some(flash) => forebay_pages::flush(flash, &data, &given_up, progress())?,
             None => forebay_pages::give_up(&data)?,
         };
+        let shown = |path: &PathBuf| path.display().to_string();
         let report = Report {
             flash: self.flash.as_ref().map(shown),
             pages: flushed.pages,
-        let shown = |path: &PathBuf| path.display().to_string();
             not_found: flushed.not_found,
             lifted: flushed.lifted.iter().map(shown).collect(),
         };
@@ -80,6 +83,19 @@ pub fn directories(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
         (dir.canonicalize()).map_err(Failure::io("looking for files in", dir.display()))
     });
     each.collect()
+}
+
+/// A file of `--give-up` by its whole name, as the cache knows it. It may be gone; where it is not said from the root, its directory is not.
+fn whole(file: &Path) -> Result<PathBuf, Failure> {
+    let beside = Path::new(".").join(file);
+    match (beside.parent(), beside.file_name()) {
+        (Some(dir), Some(name)) if file.is_relative() => {
+            let dir = dir.canonicalize();
+            let dir = dir.map_err(Failure::io("looking for the directory of", file.display()))?;
+            Ok(dir.join(name))
+        }
+        _ => Ok(file.to_owned()),
+    }
 }
 
 /// Says every second how far it is.
@@ -120,4 +136,23 @@ fn human(report: &Report) -> String {
         ));
     }
     text
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_file_that_is_given_up_is_known_by_its_whole_name_though_it_is_gone() {
+        let here = std::env::current_dir().unwrap().canonicalize().unwrap();
+        for (given, known) in [
+            ("t.ibd", here.join("t.ibd")),
+            ("./src/t.ibd", here.join("src/t.ibd")),
+            ("src/../t.ibd", here.join("t.ibd")),
+            ("/srv/mysql/t.ibd", PathBuf::from("/srv/mysql/t.ibd")),
+        ] {
+            assert_eq!(whole(Path::new(given)).unwrap(), known);
+        }
+        assert!(whole(Path::new("no/such/directory/t.ibd")).is_err());
+    }
 }
