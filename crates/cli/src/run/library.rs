@@ -3,6 +3,7 @@
 use crate::failure::Failure;
 use std::{
     env, fs,
+    os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
 };
 
@@ -27,8 +28,27 @@ impl Default for Library {
 }
 
 impl Library {
-    /// Beside this program: in its directory, in `deps/` of it (cargo), in `../lib` (installed); or where its variable says.
+    /// Where it is, by a path that `LD_PRELOAD` can have.
     pub(super) fn find(&self) -> Result<PathBuf, Failure> {
+        let path = self.look_for()?;
+        match path
+            .as_os_str()
+            .as_bytes()
+            .iter()
+            .any(|b| b" :".contains(b))
+        {
+            false => Ok(path),
+            true => Err(Failure::Failed(format!(
+                "{} has a space or a colon in its path, at which the dynamic linker ends a library's name: the program would run without it. Copy it to another place, and \
+                 say that in the environment variable {}",
+                path.display(),
+                self.variable
+            ))),
+        }
+    }
+
+    /// Beside this program: in its directory, in `deps/` of it (cargo), in `../lib` (installed); or where its variable says.
+    fn look_for(&self) -> Result<PathBuf, Failure> {
         let (name, variable) = (self.name, self.variable);
         if let Some(path) = env::var_os(variable).map(PathBuf::from) {
             return match path.is_file() {

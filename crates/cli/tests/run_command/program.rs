@@ -63,6 +63,19 @@ fn sockets_that_a_service_manager_gives_to_the_supervisor_are_the_programs() {
 }
 
 #[test]
+fn a_library_at_whose_path_the_dynamic_linker_would_stumble_is_refused() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    for name in ["lib forebay.so", "lib:forebay.so"] {
+        fs::write(sandbox.file(name), "").unwrap();
+        let mut command = sandbox.command("run --pool p --absorb x -- true");
+        command.env("FOREBAY_LIBRARY", sandbox.file(name));
+        let ran = Ran::of(command.output().unwrap());
+        ran.fails(1, &[name, "a space or a colon", "FOREBAY_LIBRARY"]);
+    }
+}
+
+#[test]
 fn a_static_program_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.pool();
