@@ -191,23 +191,25 @@ fn not_own(path: &Path) -> Failure {
     ))
 }
 
-/// Makes it aside and links it into place, so that no process sees half of it, and of several that make it at once one wins.
+/// Makes it aside and links it into place, so that no process sees half of it, and of several that make it at once one wins. What one leaves that is killed is in no other's
+/// way.
 fn make_emulated(path: &Path, bytes: u64) -> Result<(), Failure> {
     let segment_bytes = (bytes / SEGMENTS)
         .next_power_of_two()
         .clamp(SEGMENT_MIN, SEGMENT_MAX);
-    let aside = path.with_extension(format!("{}.new", std::process::id()));
+    let failed = || Failure::io("making", path.display());
+    let aside = tempfile::Builder::new()
+        .prefix("forebay-new-")
+        .tempdir_in(path.parent().unwrap_or(Path::new("/")))
+        .map_err(failed())?;
+    let made = aside.path().join("pool");
     PoolOptions::new()
         .size(bytes)
         .segment_size(segment_bytes)
         .emulated(true)
-        .create(&aside)?;
-    let linked = fs::hard_link(&aside, path);
-    fs::remove_file(&aside).map_err(Failure::io("removing", aside.display()))?;
-    match linked {
-        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => {
-            Err(Failure::io("making", path.display())(error))
-        }
+        .create(&made)?;
+    match fs::hard_link(&made, path) {
+        Err(error) if error.kind() != io::ErrorKind::AlreadyExists => Err(failed()(error)),
         _ => Ok(()),
     }
 }
@@ -230,6 +232,15 @@ mod tests {
             panic!("a pool of another size was taken");
         };
         assert!(message.contains("2 MiB, not 4 MiB"), "{message}");
+    }
+
+    #[test]
+    fn what_a_killed_process_of_the_same_number_left_of_a_pool_is_passed_over() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("emulated.pool");
+        let left = path.with_extension(format!("{}.new", std::process::id()));
+        fs::write(left, "half a pool").unwrap();
+        open_emulated(&path, 2 << 20).unwrap();
     }
 
     #[test]
