@@ -44,6 +44,7 @@ pub struct Signals {
     fd: SignalFd,
     /// What was blocked before: the program starts with that.
     before: SigSet,
+    stop: Stop,
 }
 
 impl Signals {
@@ -60,6 +61,7 @@ impl Signals {
         Ok(Self {
             fd: SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).map_err(failed)?,
             before,
+            stop: Stop::default(),
         })
     }
 }
@@ -86,8 +88,10 @@ pub fn run(
     })?;
     limit::raise_open_files();
     loop {
+        signals.stop.follow()?;
         match reap()? {
-            Some((ended, status)) if ended == leader => match (status, oldest_child()) {
+            Some((child, News::Ended(status))) if child == leader => match (status, oldest_child())
+            {
                 (0, Some(next)) => {
                     complain!(
                         "forebay: {} went into the background as process {next}; forebay stays until that ends",
@@ -97,6 +101,9 @@ pub fn run(
                 }
                 (status, _) => return Ok(status),
             },
+            Some((child, News::Stopped(is_stopped))) if child == leader => {
+                signals.stop.is_done = is_stopped;
+            }
             // An orphan that is not waited for.
             Some(_) => {}
             None => pass_one(leader, signals)?,
@@ -104,21 +111,59 @@ pub fn run(
     }
 }
 
-/// A child of this thread that ended, and its status as a shell gives it. Children of the supervisor's threads are theirs.
-fn reap() -> Result<Option<(Pid, u8)>, Failure> {
-    let flags = WaitPidFlag::WNOHANG | WaitPidFlag::__WNOTHREAD;
+/// What became of a child.
+enum News {
+    /// It ended, with a status as a shell gives it.
+    Ended(u8),
+    /// It was stopped: true if by SIGTSTP. Or it goes on.
+    Stopped(bool),
+}
+
+/// What became of a child of this thread. Children of the supervisor's threads are theirs.
+fn reap() -> Result<Option<(Pid, News)>, Failure> {
+    let flags = WaitPidFlag::WNOHANG
+        | WaitPidFlag::WUNTRACED
+        | WaitPidFlag::WCONTINUED
+        | WaitPidFlag::__WNOTHREAD;
+    let ended = |status: i32| News::Ended(u8::try_from(status).unwrap_or(1));
     loop {
         return match waitpid(None, Some(flags)) {
-            Ok(WaitStatus::Exited(pid, status)) => {
-                Ok(Some((pid, u8::try_from(status & 0xff).unwrap_or(1))))
+            Ok(WaitStatus::Exited(pid, status)) => Ok(Some((pid, ended(status & 0xff)))),
+            Ok(WaitStatus::Signaled(pid, signal, _)) => Ok(Some((pid, ended(128 + signal as i32)))),
+            Ok(WaitStatus::Stopped(pid, by)) => {
+                Ok(Some((pid, News::Stopped(by == Signal::SIGTSTP))))
             }
-            Ok(WaitStatus::Signaled(pid, signal, _)) => {
-                Ok(Some((pid, u8::try_from(128 + signal as i32).unwrap_or(1))))
-            }
+            Ok(WaitStatus::Continued(pid)) => Ok(Some((pid, News::Stopped(false)))),
             Ok(WaitStatus::StillAlive) => Ok(None),
             Ok(_) | Err(Errno::EINTR) => continue,
             Err(error) => Err(Failure::Failed(format!("waiting for the program: {error}"))),
         };
+    }
+}
+
+/// A stop that the terminal or another process asks for (SIGTSTP). The program decides about it: if this process stopped alone, nothing would empty the lane. Nor does it follow
+/// a stop of another kind, which the program alone is continued from.
+#[derive(Default)]
+struct Stop {
+    is_asked_for: bool,
+    /// The program has stopped.
+    is_done: bool,
+}
+
+impl Stop {
+    /// Stops this process, too, once the program has, if that was asked for.
+    fn follow(&mut self) -> Result<(), Failure> {
+        if !self.is_asked_for || !self.is_done {
+            return Ok(());
+        }
+        *self = Self::default();
+        // The shell waits for us to stop; SIGCONT to the job wakes us both. By the same signal, which stops no process in an orphaned process group, which
+        // no shell would continue.
+        let stop = SigSet::from_iter([Signal::SIGTSTP]);
+        raise(Signal::SIGTSTP)
+            .and_then(|()| stop.thread_unblock())
+            .and_then(|()| stop.thread_block())
+            .map_err(|e| Failure::Failed(format!("stopping: {e}")))
     }
 }
 
@@ -202,14 +247,10 @@ fn pass_one(child: Pid, signals: &mut Signals) -> Result<(), Failure> {
             Err(error) => complain!("forebay: passing {signal} on: {error}"),
         }
     }
-    if signal == Signal::SIGTSTP {
-        // The shell waits for us to stop; SIGCONT to the job wakes us both. By the same signal, so that the kernel stops either both or,
-        // in an orphaned process group, which no shell would continue, neither.
-        let stop = SigSet::from_iter([signal]);
-        raise(signal)
-            .and_then(|()| stop.thread_unblock())
-            .and_then(|()| stop.thread_block())
-            .map_err(|e| Failure::Failed(format!("stopping: {e}")))?;
+    match signal {
+        Signal::SIGTSTP => signals.stop.is_asked_for = true,
+        Signal::SIGCONT => signals.stop = Stop::default(),
+        _ => {}
     }
     Ok(())
 }

@@ -101,6 +101,44 @@ fn the_end_of_a_program_is_noticed_though_the_caller_ignores_the_signal_of_it() 
 }
 
 #[test]
+fn a_stop_that_the_program_ignores_stops_not_forebay_either() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    // It ends by itself if nothing is passed on.
+    let script =
+        "trap '' TSTP; trap 'exit 3' USR1; echo ready; for i in $(seq 600); do sleep 0.1; done";
+    let mut process = Process::spawn(
+        Command::new(FOREBAY)
+            .args([
+                "run", "--pool", "p", "--absorb", "x", "--", "sh", "-c", script,
+            ])
+            .process_group(0)
+            .current_dir(sandbox.path())
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped()),
+    )
+    .unwrap();
+    let mut said = BufReader::new(process.child().stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    process.handle().signal(Signal::TSTP);
+    // Once it is read what follows from it comes first.
+    let status = format!("/proc/{}/status", process.handle().pid());
+    let is_pending = || {
+        let status = fs::read_to_string(&status).unwrap();
+        let pending = status.lines().find_map(|line| line.strip_prefix("ShdPnd:"));
+        let pending = u64::from_str_radix(pending.unwrap().trim(), 16).unwrap();
+        pending & 1 << (Signal::TSTP.as_raw() - 1) != 0
+    };
+    let until = Instant::now() + PATIENCE;
+    while is_pending() {
+        assert!(Instant::now() < until);
+        thread::sleep(Duration::from_millis(5));
+    }
+    process.handle().signal(Signal::USR1);
+    assert_eq!(process.wait(PATIENCE).unwrap().code(), Some(3));
+}
+
+#[test]
 fn a_stop_stops_both_and_a_continue_continues_both() {
     let sandbox = Sandbox::new();
     sandbox.pool();
