@@ -17,6 +17,15 @@ use support::{
 /// Until a thread waits that was just started.
 const A_WHILE: Duration = Duration::from_millis(200);
 
+/// Pages leave at each step, and none has a second chance.
+fn leaving() -> Options {
+    Options {
+        second_chances_max: 0,
+        watermarks: Watermarks { low: 0, high: 0 },
+        ..options()
+    }
+}
+
 /// Does `other` in a thread of its own while a resize has everything durable, and its new checkpoint is not: it waits for the resize.
 fn beside_a_resize(
     machine: &Machine,
@@ -87,12 +96,7 @@ fn a_file_with_a_page_that_cannot_be_read_is_not_let_go_of() {
 
 #[test]
 fn an_older_page_that_leaves_flash_does_not_go_over_a_newer_one_that_went_around_it() {
-    let options = Options {
-        second_chances_max: 0,
-        watermarks: Watermarks { low: 0, high: 0 },
-        ..options()
-    };
-    let (machine, flash, home) = Machine::held(60, &options);
+    let (machine, flash, home) = Machine::held(60, &leaving());
     for page in 0..GROUP {
         machine.write(page, u64::from(page) + 1);
     }
@@ -117,7 +121,7 @@ fn an_older_page_that_leaves_flash_does_not_go_over_a_newer_one_that_went_around
         .filter_map(of_page_2)
         .collect();
     assert!(writes.is_sorted() && writes.contains(&101), "{writes:?}");
-    let found = Machine::open(World::new(machine.world.live()), &options);
+    let found = Machine::open(World::new(machine.world.live()), &leaving());
     assert_eq!(found.read(2), 101);
 }
 
@@ -152,6 +156,104 @@ fn a_checkpoint_that_another_thread_s_failed_sync_took_is_not_taken_for_one() {
             let found = Machine::open(World::new(found), &options());
             for version in 74..=80u32 {
                 assert_eq!(found.read(version % 7), u64::from(version));
+            }
+        });
+    }
+}
+
+/// Brings pages home.
+type GoHome = fn(&Cache) -> Result<(), FlashError>;
+/// Syncs a home.
+type SyncHome = fn(&Machine) -> Result<(), FlashError>;
+
+/// Does `go_home` in a thread of its own, and when a group is written home and not synced `sync`, which fails.
+fn beside_a_sync_that_fails(go_home: GoHome, sync: SyncHome, policy: WritePolicy) -> Machine {
+    let (machine, _, home) = Machine::held(60, &leaving());
+    machine.cache.set_policy(policy);
+    for page in 0..GROUP {
+        machine.write(page, u64::from(page) + 1);
+    }
+    if policy == WritePolicy::Back {
+        machine.cache.sync_pages().unwrap();
+    }
+    let went = thread::scope(|scope| {
+        home.syncs.shut();
+        let going = scope.spawn(|| go_home(&machine.cache));
+        home.syncs.wait();
+        let world = &machine.world;
+        let next = world.operations.load(SeqCst) + 1;
+        world.fail_at.store(next, SeqCst);
+        sync(&machine).unwrap_err();
+        home.syncs.open();
+        going.join().unwrap()
+    });
+    let e = went.expect_err("the sync that failed was theirs, too");
+    assert!(matches!(e, FlashError::Home { .. }), "{e}");
+    machine
+}
+
+#[test]
+fn pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there() {
+    let steps = |cache: &Cache| cache.step().map(drop);
+    let flushes = |cache: &Cache| cache.flush(|_| ControlFlow::Continue(())).map(drop);
+    let settles = |machine: &Machine| machine.cache.sync(&machine.file);
+    let asks = |machine: &Machine| machine.cache.durable_bytes(&machine.file).map(drop);
+    let ways: [(GoHome, SyncHome); 3] = [(steps, settles), (flushes, settles), (steps, asks)];
+    for (go_home, sync) in ways {
+        let machine = beside_a_sync_that_fails(go_home, sync, WritePolicy::Back);
+        let failed = machine.world.points() - 1;
+        // What goes on is tried again.
+        go_home(&machine.cache).unwrap();
+        let points: Vec<usize> = (failed..machine.world.points()).collect();
+        for seed in 0..5 {
+            machine.world.cut(&points, &mut Rng(seed), |found, _, _| {
+                let found = Machine::open(World::new(found), &options());
+                for page in 0..GROUP {
+                    assert_eq!(found.read(page), u64::from(page) + 1);
+                }
+            });
+        }
+    }
+}
+
+#[test]
+fn a_sync_around_flash_is_none_if_another_thread_failed_to_sync_the_home_meanwhile() {
+    let asks = |machine: &Machine| machine.cache.durable_bytes(&machine.file).map(drop);
+    let machine = beside_a_sync_that_fails(Cache::sync_pages, asks, WritePolicy::Around);
+    machine.cache.sync_pages().unwrap();
+    let last = [machine.world.points() - 1];
+    machine.world.cut(&last, &mut Rng(1), |found, _, _| {
+        let found = Machine::open(World::new(found), &options());
+        for page in 0..GROUP {
+            assert_eq!(found.read(page), u64::from(page) + 1);
+        }
+    });
+}
+
+#[test]
+fn a_group_that_was_written_before_a_change_of_length_failed_is_written_again() {
+    let machine = Machine::new(60, &options());
+    for page in 0..GROUP {
+        machine.write(page, u64::from(page) + 1);
+    }
+    let world = &machine.world;
+    world
+        .fail_at
+        .store(world.operations.load(SeqCst) + 1, SeqCst);
+    let go = |_| ControlFlow::Continue(());
+    let e = machine.cache.resize(bytes_for(200), go).unwrap_err();
+    assert!(matches!(e, FlashError::Flash { .. }), "{e}");
+    assert_eq!(machine.cache.flash_trouble(), None, "it takes pages");
+    machine.cache.sync_pages().unwrap();
+    let synced = world.points() - 1;
+    machine.write(20, 21);
+    machine.cache.sync_pages().unwrap();
+    let points: Vec<usize> = (synced..world.points()).collect();
+    for seed in 0..5 {
+        world.cut(&points, &mut Rng(seed), |found, _, _| {
+            let found = Machine::open(World::new(found), &options());
+            for page in 0..GROUP {
+                assert_eq!(found.read(page), u64::from(page) + 1);
             }
         });
     }

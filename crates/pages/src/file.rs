@@ -240,7 +240,9 @@ impl PageFile {
         {
             let _one_at_a_time = self.syncing.lock();
             if self.changed.swap(false, AcqRel) {
-                real().inspect_err(|_| self.changed.store(true, Release))?;
+                // What the kernel says of it once it does not say of the home's descriptor.
+                let synced = session.cache.syncing_home(real);
+                synced.inspect_err(|_| self.changed.store(true, Release))?;
             }
         }
         session.cache.sync(file).map_err(|e| said(&e))

@@ -78,6 +78,29 @@ fn a_file_that_was_to_be_truncated_and_could_not_be_opened_keeps_its_pages() {
 }
 
 #[test]
+fn a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home() {
+    let name = "a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home";
+    World::after(name, "{}", |server| {
+        server.write(5, 50);
+        let description = CString::new(server.dir.join("data/t.cfg").as_os_str().as_bytes());
+        let description = description.unwrap();
+        let exported = std::thread::scope(|threads| {
+            let mut export = None;
+            let synced = forebay_pages::sync(server.table.as_raw_fd(), &mut || {
+                let exporting = || forebay_pages::exporting(CWD, &description);
+                export = Some(threads.spawn(exporting));
+                server.until_home_has(5, 50);
+                Err(Errno::IO)
+            });
+            assert_eq!(synced, Err(Errno::IO));
+            export.unwrap().join().unwrap()
+        });
+        assert_eq!(exported, Err(Errno::IO));
+        forebay_pages::exporting(CWD, &description).unwrap();
+    });
+}
+
+#[test]
 fn a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill() {
     let name = "a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill";
     let after = World::after(name, "{}", |server| {

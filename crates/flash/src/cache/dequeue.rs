@@ -5,7 +5,7 @@
 //! 2. *Read* them from flash by one read; verify.
 //! 3. *Second chances*, unless a newer version came meanwhile.
 //! 4. *Commit*, if something dirty at the front is only superseded by what is not durable yet.
-//! 5. *Home*: written sorted, then synced. Until this returned, flash keeps what may be torn.
+//! 5. *Home* (`home`): written sorted, then synced. Until this returned, flash keeps what may be torn.
 //! 6. *Front*: its record, and only then the slots are free.
 
 use super::{
@@ -14,18 +14,12 @@ use super::{
 };
 use crate::{
     error::FlashError,
-    file::{CachedFile, FileId},
-    io::HomePage,
     map::Version,
     options::WritePolicy,
     record::{DIRTY, FRONT, LOST, VOID},
     stats::add,
 };
-use std::{
-    io::IoSlice,
-    sync::{Arc, atomic::Ordering::Relaxed},
-    time::Instant,
-};
+use std::{io::IoSlice, sync::atomic::Ordering::Relaxed, time::Instant};
 
 /// Slots without anything that leave at a time, beside a group that has nothing either.
 const VOID_AT_ONCE: u64 = 1 << 16;
@@ -250,113 +244,6 @@ impl Cache {
         let end = leaving.end;
         leaving.home.retain(|version| version.position < end);
         Ok(())
-    }
-
-    /// Step 5: `pages`, whose bytes are in `bytes` at the page that `place` says, sorted, and then each file synced.
-    pub(super) fn write_home(
-        &self,
-        pages: &[Version],
-        bytes: &[u8],
-        place: impl Fn(&Version) -> u64,
-    ) -> Result<(), FlashError> {
-        let batch = self.batch(pages, bytes, place);
-        self.write_batch(&batch)
-    }
-
-    /// Pages on their way home, sorted.
-    pub(super) fn batch<'a>(
-        &self,
-        pages: &[Version],
-        bytes: &'a [u8],
-        place: impl Fn(&Version) -> u64,
-    ) -> Vec<HomePage<'a>> {
-        let size = self.page_bytes();
-        self.batch_of(pages, |version| {
-            let at = place(version) as usize * size;
-            &bytes[at..at + size]
-        })
-    }
-
-    /// The same of pages whose bytes `bytes_of` gives.
-    pub(super) fn batch_of<'a>(
-        &self,
-        pages: &[Version],
-        bytes_of: impl Fn(&Version) -> &'a [u8],
-    ) -> Vec<HomePage<'a>> {
-        let mut batch = Vec::with_capacity(pages.len());
-        {
-            let files = self.files.read();
-            for version in pages {
-                let Some(file) = files.get(version.entry.file) else {
-                    continue;
-                };
-                batch.push(HomePage {
-                    file: file.id(),
-                    offset: self.home_offset(version.entry.page),
-                    bytes: bytes_of(version),
-                });
-            }
-        }
-        batch.sort_unstable_by_key(|page| (page.file.number, page.offset));
-        batch
-    }
-
-    /// Writes pages home, and syncs each file.
-    pub(super) fn write_batch(&self, batch: &[HomePage<'_>]) -> Result<(), FlashError> {
-        if batch.is_empty() {
-            return Ok(());
-        }
-        forebay_pool::failpoint!("flash:home");
-        self.home
-            .write(batch)
-            .map_err(|(file, e)| self.home_error(file, "writing pages home", e))?;
-        forebay_pool::failpoint!("flash:home-written");
-        add(&self.counters.home_batches, 1);
-        add(&self.counters.home_pages, batch.len() as u64);
-        let bytes: usize = batch.iter().map(|page| page.bytes.len()).sum();
-        add(&self.counters.home_bytes, bytes as u64);
-        self.home_limit.spend(bytes as u64);
-        if !forebay_pool::fault_enabled!("flash-no-home-sync") {
-            self.sync_homes(batch)?;
-        }
-        forebay_pool::failpoint!("flash:home-synced");
-        Ok(())
-    }
-
-    /// Syncs each file of a sorted batch, all at the same time: the first error, after all have ended.
-    fn sync_homes(&self, batch: &[HomePage<'_>]) -> Result<(), FlashError> {
-        let files: Vec<Arc<CachedFile>> = {
-            let known = self.files.read();
-            let different = batch.chunk_by(|a, b| a.file == b.file);
-            let numbers = different.map(|pages| pages[0].file.number);
-            numbers
-                .filter_map(|file| known.get(file).cloned())
-                .collect()
-        };
-        let ids: Vec<FileId> = files.iter().map(|file| file.id()).collect();
-        let synced = self.home.sync_files(&ids);
-        add(&self.counters.home_syncs, ids.len() as u64);
-        let mut all = Ok(());
-        for (file, synced) in files.iter().zip(synced) {
-            if let Err(source) = synced {
-                let failed = Self::sync_failed(file, source);
-                all = all.and(Err(failed));
-            }
-        }
-        all
-    }
-
-    pub(super) fn home_error(
-        &self,
-        file: FileId,
-        doing: &'static str,
-        source: std::io::Error,
-    ) -> FlashError {
-        FlashError::Home {
-            file: self.name(file.number, 0).file,
-            doing,
-            source,
-        }
     }
 
     /// Step 6.

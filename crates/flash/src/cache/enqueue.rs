@@ -11,7 +11,7 @@ use crate::{
     record::DIRTY,
     stats::add,
 };
-use std::{io, sync::atomic::Ordering::Relaxed};
+use std::sync::atomic::Ordering::Relaxed;
 
 /// Where a written page went.
 #[must_use]
@@ -121,21 +121,6 @@ impl Cache {
         }
     }
 
-    /// Syncs a home file.
-    pub(super) fn sync_home(&self, file: &CachedFile) -> Result<(), FlashError> {
-        (self.home.sync(file.id())).map_err(|source| Self::sync_failed(file, source))
-    }
-
-    /// A sync of a home file failed.
-    pub(super) fn sync_failed(file: &CachedFile, source: io::Error) -> FlashError {
-        file.sync_failed();
-        FlashError::Home {
-            file: file.name().to_string(),
-            doing: "syncing it",
-            source,
-        }
-    }
-
     fn come_in(&self, incoming: &Incoming<'_>) -> Result<Appended, FlashError> {
         loop {
             let unsynced = {
@@ -181,23 +166,6 @@ impl Cache {
             return Ok(true);
         }
         Ok(end <= self.durable_bytes(file)?)
-    }
-
-    /// How long the file is at home, durably: it is asked for anew. After it was cut off, for example, so that it may grow to what it was at once.
-    ///
-    /// # Errors
-    /// What the home says. It may have been a sync that failed: then what was written to the file past the cache may be lost, and no later sync succeeds.
-    pub fn durable_bytes(&self, file: &CachedFile) -> Result<u64, FlashError> {
-        let bytes = self.home.durable_bytes(file.id()).map_err(|source| {
-            file.sync_failed();
-            FlashError::Home {
-                file: file.name().to_string(),
-                doing: "finding out how long it is, durably",
-                source,
-            }
-        })?;
-        file.set_durable_bytes(bytes);
-        Ok(bytes)
     }
 
     /// The cache forgets a clean page before it is written at home, durably: or a crash would bring it back.

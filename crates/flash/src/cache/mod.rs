@@ -3,7 +3,7 @@
 //! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash synced, metadata durable;
 //! * `around`: the same at home, when flash fails or the policy says so;
 //! * `read`: how they are found, with `ahead` (of a scan, at home); `files`: registering, tombstones;
-//! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home, with `newer` (what is dirty);
+//! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home, with `newer` (what is dirty); `home`: how they get there;
 //! * `worth`: whether flash pays, by what reads take;
 //! * `resize`: another size, with what is in it;
 //! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and `rebuild` (recovery).
@@ -19,6 +19,7 @@
 //! | `tail` | copying one page, 16 KiB in about 2 µs | the open group |
 //! | `checkpointer` | a checkpoint | the two regions |
 //! | `flash_sync` | a sync of flash | whether one failed |
+//! | `home_sync` | shared: a sync of a home; alone: a moment after those of a batch | whether one failed |
 //! | `log` | one record, and applying it to the map | the order of records; flags of slots below `recorded`, `recorded`, `front` |
 //! | a block of `ahead` | one read of home, for those who want its pages | what a scan is given |
 //! | `state` | a look-up or an insertion: tens of nanoseconds | the map |
@@ -35,6 +36,7 @@ mod enqueue;
 mod files;
 mod flush;
 mod group;
+mod home;
 mod intact;
 mod log;
 mod newer;
@@ -106,6 +108,9 @@ pub struct Cache {
     flash_sync: Mutex<()>,
     /// Syncs of flash that failed: what was written before is written again.
     flash_failures: AtomicU64,
+    home_sync: RwLock<()>,
+    /// Syncs of homes that failed: what was on its way home is written there again.
+    home_failures: AtomicU64,
     /// Flash failed to take something, and has taken no group since.
     flash_failing: AtomicBool,
     /// Positions below `recorded` that the lane does not know of. Under `log`.
@@ -324,12 +329,16 @@ impl Cache {
     }
 
     fn sync_flash(&self) -> Result<(), FlashError> {
-        let _one_at_a_time = self.flash_sync.lock();
         add(&self.counters.flash_syncs, 1);
-        let Err(e) = self.flash.sync() else {
-            return Ok(());
-        };
-        self.flash_failures.fetch_add(1, Relaxed);
-        Err(self.flash_failed("syncing it", e))
+        self.syncing_flash(|| self.flash.sync())
+            .map_err(|e| self.flash_failed("syncing it", e))
+    }
+
+    /// Runs `sync`, which syncs flash. If it fails, what is in memory is written to flash again.
+    fn syncing_flash(&self, sync: impl FnOnce() -> io::Result<()>) -> io::Result<()> {
+        let _one_at_a_time = self.flash_sync.lock();
+        sync().inspect_err(|_| {
+            self.flash_failures.fetch_add(1, Relaxed);
+        })
     }
 }

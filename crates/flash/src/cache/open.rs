@@ -206,6 +206,8 @@ impl Cache {
             checkpointer: Mutex::new(checkpoint),
             flash_sync: Mutex::new(()),
             flash_failures: AtomicU64::new(0),
+            home_sync: RwLock::new(()),
+            home_failures: AtomicU64::new(0),
             flash_failing: AtomicBool::new(false),
             skipped: AtomicBool::new(false),
             half_resized: AtomicBool::new(false),

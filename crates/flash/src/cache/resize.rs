@@ -73,7 +73,6 @@ impl Cache {
         let _one_at_a_time = self.resizing.lock();
         // Flash may be the length of either layout only as long as it has all of both.
         self.check_resized()?;
-        let length = |e| self.flash_error("changing its length", e);
         let there = Device(&*self.flash).bytes()?;
         let mut resized = Resized {
             complete: true,
@@ -83,7 +82,7 @@ impl Cache {
         if let Some(geometry) = self.geometry().resized(bytes, group)? {
             check_options(&geometry, &self.options)?;
             if bytes > there {
-                self.flash.set_bytes(bytes).map_err(length)?;
+                self.set_flash_bytes(bytes)?;
             }
             forebay_pool::failpoint!("flash:lengthened");
             if !self.clear_slots(&geometry, &mut progress, &mut resized)? {
@@ -94,11 +93,17 @@ impl Cache {
         }
         // Also what an earlier one was cut before.
         if bytes != Device(&*self.flash).bytes()? {
-            self.flash.set_bytes(bytes).map_err(length)?;
+            self.set_flash_bytes(bytes)?;
         }
         forebay_pool::failpoint!("flash:resized");
         resized.slots = self.slots();
         Ok(resized)
+    }
+
+    /// Makes flash so long, durably: a sync of what other threads have written to it as well. Where it only has no room it goes on taking pages.
+    fn set_flash_bytes(&self, bytes: u64) -> Result<(), FlashError> {
+        self.syncing_flash(|| self.flash.set_bytes(bytes))
+            .map_err(|e| self.flash_error("changing its length", e))
     }
 
     /// True if a resize to `bytes` bytes changes nothing.

@@ -330,6 +330,8 @@ impl Flash for SimFlash {
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
         if self.0.flash_fails() {
+            // It ends with a sync.
+            self.0.note(Event::FlashSyncFailed);
             return Err(eio());
         }
         self.0.note(Event::FlashLength(bytes as usize));

@@ -105,6 +105,8 @@ pub struct HeldHome {
     home: SimHome,
     /// After copies were kept, before the pages are written.
     pub writes: Gate,
+    /// After they were written, before they are synced.
+    pub syncs: Gate,
 }
 
 impl HeldHome {
@@ -112,6 +114,7 @@ impl HeldHome {
         Self {
             home: SimHome(Arc::clone(world)),
             writes: Gate::default(),
+            syncs: Gate::default(),
         }
     }
 }
@@ -123,7 +126,9 @@ impl Home for HeldHome {
 
     fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
         self.writes.pass();
-        self.home.write(pages)
+        let written = self.home.write(pages);
+        self.syncs.pass();
+        written
     }
 
     fn protect(&self, first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {

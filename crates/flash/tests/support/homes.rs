@@ -21,10 +21,7 @@ pub struct SimHome(pub Arc<World>);
 
 impl Home for SimHome {
     fn durable_bytes(&self, file: FileId) -> io::Result<u64> {
-        if self.0.home_fails() {
-            return Err(eio());
-        }
-        self.0.note(Event::HomeSync(key(file)));
+        self.sync(file)?;
         Ok(self.0.home_bytes(key(file)) as u64)
     }
 

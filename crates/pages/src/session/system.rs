@@ -165,8 +165,9 @@ impl Session {
         let enter = |epochs| self.cache.set_epochs(epochs).map_err(|e| e.to_string());
         let turned = enter(Epochs::about_to_begin(next, noted))
             .and_then(|()| {
-                let begun = self.homes.begin_epoch(next, self.place.flash());
-                begun.map_err(|e| e.to_string())
+                // The guard file is a home, too.
+                let begin = || self.homes.begin_epoch(next, self.place.flash());
+                self.cache.syncing_home(begin).map_err(|e| e.to_string())
             })
             .and_then(|()| enter(Epochs::begun(next)));
         if let Err(why) = turned {

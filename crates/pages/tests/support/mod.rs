@@ -12,6 +12,7 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::FileExt, fs::OpenOptionsExt},
     path::{Path, PathBuf},
     process::Command,
+    time::{Duration, Instant},
 };
 use tempfile::TempDir;
 
@@ -155,6 +156,20 @@ impl Server {
         assert_eq!(read, Ok(PAGE_BYTES));
         assert!(to.iter().all(|byte| *byte == to[0]), "a torn page");
         to[0]
+    }
+
+    /// Waits until the table's file itself has this page.
+    pub fn until_home_has(&self, number: usize, byte: u8) {
+        const PATIENCE: Duration = Duration::from_secs(60);
+        let (begun, mut found) = (Instant::now(), page(0));
+        while found != page(byte) {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "page {number} is not written home"
+            );
+            let at = (number * PAGE_BYTES) as u64;
+            self.table.read_exact_at(&mut found, at).unwrap();
+        }
     }
 
     pub fn path(&self) -> CString {
