@@ -18,6 +18,8 @@ macro_rules! counters {
             pub slots: u64,
             /// Slots in use, by any version.
             pub slots_used: u64,
+            /// Full groups in memory that are not durable yet.
+            pub groups_unsynced: u64,
             /// Pages in the cache. `slots_used / pages` are the versions of a page.
             pub pages: u64,
             /// Pages that are newer than at home.

@@ -347,3 +347,30 @@ fn what_is_above_the_limit_towards_flash_goes_around_it() {
         assert_eq!(machine.read(n), u64::from(n) + 1);
     }
 }
+
+#[test]
+fn second_chances_of_clean_pages_take_no_more_memory_than_written_ones() {
+    let options = Options {
+        groups_unsynced_max: 2,
+        ..options()
+    };
+    let machine = Machine::new(200, &options);
+    for page in 0..160 {
+        machine.write(page, u64::from(page) + 1);
+    }
+    machine.sync();
+    let _ = machine.cache.flush(|_| ControlFlow::Continue(())).unwrap();
+    assert!((0..160).all(|page| machine.hits(page)));
+    machine
+        .cache
+        .set_watermarks(Watermarks { low: 10, high: 20 });
+    let mut steps = 0;
+    while machine.cache.step().unwrap().more {
+        steps += 1;
+        assert!(steps < 200, "the queue turns for ever");
+        let unsynced = machine.cache.stats().groups_unsynced;
+        assert!(unsynced <= 2, "{unsynced} groups are in memory");
+    }
+    assert!(machine.cache.stats().second_chances >= 80);
+    assert_eq!(machine.cache.stats().home_pages, 160, "only by the flush");
+}

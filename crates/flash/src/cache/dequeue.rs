@@ -4,7 +4,7 @@
 //!    gets a second chance at the rear.
 //! 2. *Read* them from flash by one read; verify.
 //! 3. *Second chances*, unless a newer version came meanwhile.
-//! 4. *Commit*, if something dirty at the front is only superseded by what is not durable yet.
+//! 4. *Commit*, if something dirty at the front is only superseded by what is not durable yet, or too much is in memory.
 //! 5. *Home* (`home`): written sorted, then synced. Until this returned, flash keeps what may be torn.
 //! 6. *Front*: its record, and only then the slots are free.
 
@@ -203,7 +203,8 @@ impl Cache {
         Ok(leaving)
     }
 
-    /// Step 3. Where no slot is free, a dirty page goes home instead; a lost one ends the group before it.
+    /// Step 3. Where no slot is free but the last one, which is kept for lost pages, a dirty page goes home instead; a lost one that finds none ends the
+    /// group before it.
     fn keep(&self, leaving: &mut Leaving, homing: &Homing) -> Result<(), FlashError> {
         let size = self.page_bytes();
         for version in std::mem::take(&mut leaving.again) {
@@ -221,7 +222,7 @@ impl Cache {
                 bytes: &homing.bytes[at..at + size],
                 on: Condition::Newest(version.position),
             };
-            match self.append_page(&incoming, 0)? {
+            match self.append_page(&incoming, u64::from(!version.is(LOST)))? {
                 Appended::Full if version.is(LOST) => {
                     if version.position == leaving.front {
                         return Err(self.damaged(version.entry.file, version.entry.page));
@@ -243,6 +244,11 @@ impl Cache {
         }
         let end = leaving.end;
         leaving.home.retain(|version| version.position < end);
+        let state = self.state.lock();
+        if self.is_full_of_groups(&state) {
+            // Clean ones need no sync for their own sake, but memory.
+            leaving.needed = state.map.rear;
+        }
         Ok(())
     }
 

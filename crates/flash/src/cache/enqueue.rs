@@ -125,8 +125,7 @@ impl Cache {
         loop {
             let unsynced = {
                 let state = self.state.lock();
-                let groups = state.pending.len();
-                (groups >= self.options.groups_unsynced_max as usize).then_some(state.map.rear)
+                self.is_full_of_groups(&state).then_some(state.map.rear)
             };
             if let Some(rear) = unsynced {
                 self.make_durable(rear)?;

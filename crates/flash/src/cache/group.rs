@@ -1,7 +1,7 @@
 //! Groups: pages on their way to flash. They stay in memory until they are durable, so a failed write or sync is simply repeated, and
 //! what just came in is read without the device.
 
-use super::Cache;
+use super::{Cache, State};
 use crate::{
     buffer::Buffer,
     error::FlashError,
@@ -183,6 +183,11 @@ impl Cache {
         state = self.state.lock();
         state.open = Some(Arc::clone(&group));
         Some(group)
+    }
+
+    /// True if no more full groups are to be in memory: these are made durable first.
+    pub(super) fn is_full_of_groups(&self, state: &State) -> bool {
+        state.pending.len() >= self.options.groups_unsynced_max as usize
     }
 
     /// Ends the open group, if it has a page: it will be written as it is.

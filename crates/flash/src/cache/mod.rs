@@ -246,6 +246,7 @@ impl Cache {
         Stats {
             slots: state.map.slots(),
             slots_used: state.map.used(),
+            groups_unsynced: state.pending.len() as u64,
             pages: state.map.pages,
             dirty_pages: state.map.dirty,
             lost_pages: state.map.lost,
@@ -257,9 +258,9 @@ impl Cache {
         u64::from(self.geometry().slots)
     }
 
-    /// Slots that are kept for second chances, and one at least for lost pages, when pages come in.
+    /// Slots that are kept for second chances, and one for lost pages, when pages come in.
     fn spare_slots(&self) -> u64 {
-        u64::from(self.options.second_chances_max.max(1))
+        u64::from(self.options.second_chances_max) + 1
     }
 
     /// Slots that leave at a time: whole groups.

@@ -8,6 +8,7 @@ use crate::{
     },
     write,
 };
+use forebay_flash::Watermarks;
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 
 #[test]
@@ -79,4 +80,36 @@ fn a_page_that_was_torn_at_home_is_repaired_from_flash() {
     assert_eq!(read(&world, &cache, &file, 0).unwrap(), 10);
     let _ = cache.flush(|_| ControlFlow::Continue(())).unwrap();
     assert_eq!(version_of(&world.home((0, 1), 0, PAGE)), Some(10));
+}
+
+#[test]
+fn a_page_that_is_lost_while_homes_fail_finds_the_slot_that_is_kept_for_it() {
+    let (world, cache, file) = machine();
+    let kept = u64::from(options().second_chances_max) + 1;
+    let pages = (cache.stats().slots - kept) as u32;
+    for page in 0..pages {
+        write(&cache, &file, page, u64::from(page) + 1).unwrap();
+    }
+    cache.sync(&file).unwrap();
+    cache.set_watermarks(Watermarks { low: 0, high: 0 });
+    let is_whole = |page| {
+        let found = read(&world, &cache, &file, page).unwrap();
+        assert_eq!(found, u64::from(page) + 1);
+    };
+    // Of the pages at the front the first one is to go home, and the others are to have second chances, as often as it is tried.
+    world.home_gone.store(true, SeqCst);
+    for read in [&[1, 2][..], &[3]] {
+        read.iter().for_each(|&page| is_whole(page));
+        cache.step().unwrap_err();
+    }
+    assert!(cache.stats().second_chances >= 2);
+    assert_eq!(world.damage(1), 1);
+    cache.step().unwrap_err();
+    world.home_gone.store(false, SeqCst);
+    cache.step().unwrap();
+    let lost: Vec<String> = (cache.lost_pages().iter())
+        .map(ToString::to_string)
+        .collect();
+    assert_eq!(lost, ["page 0 of t0.ibd"]);
+    (1..pages).for_each(is_whole);
 }
