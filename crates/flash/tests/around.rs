@@ -3,7 +3,7 @@
 
 mod support;
 
-use forebay_flash::{FlashError, Options, WritePolicy};
+use forebay_flash::{FlashError, Options, Watermarks, WritePolicy};
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 use support::{
     Rng,
@@ -134,4 +134,104 @@ fn while_only_flash_knows_which_size_the_cache_has_no_page_goes_around_it_either
         assert_eq!(machine.home(3), 0);
     }
     assert!(half > 0);
+}
+
+/// Pages that are in memory at a time: more than a record has room for.
+const AT_ONCE: u32 = 304;
+
+/// A commit of pages of which one record is in the lane, and the checkpoint that would make room for the next one fails: its write, or its sync. Before it
+/// came so many others.
+fn between_two_records(commits: u64, fails: u64) -> Option<Machine> {
+    let options = Options {
+        groups_unsynced_max: 120,
+        second_chances_max: 0,
+        watermarks: Watermarks { low: 0, high: 0 },
+        flash_retry_ms: 0,
+        ..options()
+    };
+    let machine = Machine::new(600, &options);
+    for version in 1..=commits {
+        machine.write(500, version);
+        machine.sync();
+    }
+    for page in 0..AT_ONCE {
+        machine.write(page, 1000 + u64::from(page));
+    }
+    let world = &machine.world;
+    world.home_gone.store(true, SeqCst);
+    // Before it the commit syncs flash.
+    let first = world.operations.load(SeqCst) + 1;
+    world.flash_gone_at.store(first + fails, SeqCst);
+    // Where the lane has room for both, it is done.
+    let _ = machine.cache.sync_pages();
+    world.home_gone.store(false, SeqCst);
+    let is_recorded = |position| machine.cache.is_recorded(position);
+    let some = is_recorded(commits) && !is_recorded(commits + u64::from(AT_ONCE) - 1);
+    some.then_some(machine)
+}
+
+fn cut_between_two_records(fails: u64) -> Machine {
+    let found = (0..200).step_by(10);
+    let mut found = found.filter_map(|commits| between_two_records(commits, fails));
+    found.next().unwrap()
+}
+
+/// Flash takes pages again.
+fn flash_is_back(machine: &Machine) {
+    machine.world.flash_gone_at.store(0, SeqCst);
+    machine.world.flash_gone.store(false, SeqCst);
+}
+
+#[test]
+fn pages_of_a_commit_that_flash_cut_between_two_records_are_not_torn_on_their_way_home() {
+    let machine = cut_between_two_records(1);
+    let before = machine.world.points() - 1;
+    // They go home. The lane has no room for what says so.
+    machine.cache.sync_pages().unwrap_err();
+    let points: Vec<usize> = (before..machine.world.points()).collect();
+    machine.world.cut(&points, &mut Rng(5), |found, _, _| {
+        let found = Machine::open(World::new(found), &options());
+        for page in 0..AT_ONCE {
+            let version = found.read(page);
+            assert!(
+                version == 0 || version == 1000 + u64::from(page),
+                "{version}"
+            );
+        }
+    });
+    flash_is_back(&machine);
+    for page in 0..AT_ONCE {
+        assert_eq!(machine.read(page), 1000 + u64::from(page));
+    }
+}
+
+#[test]
+fn what_such_a_commit_has_recorded_is_not_written_again_over_what_has_its_slots_by_then() {
+    let machine = cut_between_two_records(2);
+    flash_is_back(&machine);
+    let used = || machine.cache.stats().slots_used;
+    let recorded = (0..)
+        .take_while(|&at| machine.cache.is_recorded(at))
+        .count() as u64;
+    let rest = used() - recorded;
+    while used() > rest {
+        machine.cache.step().unwrap();
+    }
+    assert!(
+        !machine.cache.is_recorded(recorded),
+        "the rest is in memory still"
+    );
+    let slots = machine.cache.stats().slots;
+    let more: Vec<u32> = (600..1000).take((slots - rest) as usize - 10).collect();
+    for &page in &more {
+        machine.write(page, 2000 + u64::from(page));
+    }
+    machine.cache.sync_pages().unwrap();
+    for &page in &more {
+        assert!(machine.hits(page));
+        assert_eq!(machine.read(page), 2000 + u64::from(page));
+    }
+    for page in 0..AT_ONCE {
+        assert_eq!(machine.read(page), 1000 + u64::from(page));
+    }
 }

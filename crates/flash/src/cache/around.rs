@@ -185,7 +185,7 @@ impl Cache {
         let _log = self.log.lock();
         let map = &mut self.state.lock().map;
         let lost = |at| map.version(at).is(LOST) && !map.version(at).is(VOID);
-        if map.front < group.first || (group.first..group.end()).any(lost) {
+        if map.front < map.recorded || (group.first.max(map.front)..group.end()).any(lost) {
             return false;
         }
         map.advance(group.end());
@@ -199,7 +199,9 @@ impl Cache {
         let (Some(first), Some(last)) = (groups.first(), groups.last()) else {
             return Ok(());
         };
-        let (start, end) = (first.first, last.end());
+        // Of the first one some may be recorded: flash took them, and they count as what they were there.
+        let start = first.first.max(self.state.lock().map.recorded);
+        let end = last.end();
         let pages = self.newest_of(start, end);
         self.void_clean_versions(&pages, start)?;
         {

@@ -207,16 +207,22 @@ impl Cache {
         if *written == Some(failures) || *written == GONE {
             return Ok(());
         }
+        // What a commit has recorded that failed then is durable, and its slots may be another group's by now.
+        let recorded = self.state.lock().map.recorded;
+        let first = recorded.clamp(group.first, group.end());
+        let place = |position| (position - group.first) as usize * self.page_bytes();
         let bytes = group.bytes.read();
-        let length = (group.end() - group.first) as usize * self.page_bytes();
-        let offset = self.geometry().slot(group.first);
-        self.flash
-            .write_at(&bytes[..length], offset)
-            .map_err(|e| self.flash_failed("writing a group of pages", e))?;
+        let bytes = &bytes[place(first)..place(group.end())];
+        if !bytes.is_empty() {
+            let offset = self.geometry().slot(first);
+            self.flash
+                .write_at(bytes, offset)
+                .map_err(|e| self.flash_failed("writing a group of pages", e))?;
+        }
         *written = Some(failures);
         add(&self.counters.groups, 1);
-        add(&self.counters.flash_bytes, length as u64);
-        self.flash_limit.spend(length as u64);
+        add(&self.counters.flash_bytes, bytes.len() as u64);
+        self.flash_limit.spend(bytes.len() as u64);
         Ok(())
     }
 
