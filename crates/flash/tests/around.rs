@@ -47,6 +47,12 @@ fn torn() -> Machine {
     machine.write(1, 1);
     machine.sync();
     let _ = machine.cache.flush(|_| ControlFlow::Continue(())).unwrap();
+    tear(&machine);
+    machine
+}
+
+/// Page 1 is written around flash, and torn at home.
+fn tear(machine: &Machine) {
     machine.cache.set_policy(WritePolicy::Around);
     machine.write(1, 2);
     let world = &machine.world;
@@ -56,7 +62,21 @@ fn torn() -> Machine {
     let e = machine.cache.sync(&machine.file).unwrap_err();
     assert!(matches!(e, FlashError::Home { .. }), "{e}");
     assert_eq!(version_of(&world.home((0, 1), PAGE, PAGE)), None, "torn");
-    machine
+}
+
+#[test]
+fn a_lost_page_that_was_written_again_and_torn_on_its_way_home_is_what_was_written() {
+    let machine = Machine::new(60, &options());
+    machine.write(1, 1);
+    machine.sync();
+    assert_eq!(machine.world.damage(1), 1);
+    machine.cache.set_policy(WritePolicy::Off);
+    while machine.cache.step().unwrap().more {}
+    assert_eq!(machine.cache.lost_pages().len(), 1);
+    tear(&machine);
+    let found = Machine::open(World::new(machine.world.live()), &options());
+    assert_eq!((found.read(1), found.home(1)), (2, 2));
+    assert_eq!(found.cache.lost_pages(), []);
 }
 
 #[test]

@@ -276,7 +276,8 @@ impl Copies {
         }))
     }
 
-    /// After a crash: pages that may be torn at home are written there again, durably, and how many. A page of which the cache has a newer version is its.
+    /// After a crash: pages that may be torn at home are written there again, durably, and how many. A page of which the cache has a newer version is its,
+    /// unless that is lost: then it was written again.
     pub(crate) fn restore(&self, cache: &Cache, homes: &dyn Home) -> io::Result<u64> {
         let Some(file) = self.open()? else {
             return Ok(0);
@@ -295,7 +296,7 @@ impl Copies {
             };
             let number = u32::try_from(offset / PAGE_BYTES as u64).unwrap_or(u32::MAX);
             let is_within = homes.durable_bytes(file.id())? >= offset + PAGE_BYTES as u64;
-            if !is_within || cache.is_newer_than_home(file, number) {
+            if !is_within || cache.gives_newer_than_home(file, number) {
                 continue;
             }
             (cache.forget_pages(file, number, number)).map_err(io::Error::other)?;

@@ -200,3 +200,37 @@ fn when_a_cache_is_lost_pages_that_were_torn_on_their_way_around_it_are_written_
     assert_eq!(world.home(5), page(50));
     assert!(!data.join("forebay.pages").exists());
 }
+
+#[test]
+fn copies_from_before_a_flush_do_not_come_back_over_what_was_written_without_the_cache() {
+    let name =
+        "copies_from_before_a_flush_do_not_come_back_over_what_was_written_without_the_cache";
+    let around = r#"{"policy":"around"}"#;
+    const AT: u64 = 8 * PAGE_BYTES as u64;
+    let after = World::after(name, around, |server| {
+        let mut first = [0];
+        server.system.read_exact_at(&mut first, AT).unwrap();
+        // The second time it writes nothing.
+        if first == [0] {
+            let system = server.system.as_fd();
+            let written = forebay_pages::write(system, &page(50), AT, &mut |_, _| Err(Errno::NXIO));
+            assert_eq!(written, Ok(PAGE_BYTES));
+            forebay_pages::sync(system.as_raw_fd(), &mut || Ok(())).unwrap();
+        }
+    });
+    let Some(world) = after else { return };
+    let data = world.dir.path().join("data");
+    let kept = fs::read(data.join("forebay.pages")).unwrap();
+    world.flush();
+    fs::write(data.join("forebay.pages"), kept).unwrap();
+    let system = OpenOptions::new()
+        .read(true)
+        .write(true)
+        .open(data.join("ibdata1"));
+    let system = system.unwrap();
+    system.write_all_at(&page(60), AT).unwrap();
+    world.run(name, around);
+    let mut found = page(0);
+    system.read_exact_at(&mut found, AT).unwrap();
+    assert_eq!(found, page(60));
+}

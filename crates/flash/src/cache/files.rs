@@ -6,7 +6,7 @@ use crate::{
     file::{CachedFile, FileId, Identity},
     layout::NAME_MAX,
     map::Map,
-    record::{DROP, FILE, TOMBSTONE, encode_drop, encode_file, encode_tombstone},
+    record::{DIRTY, DROP, FILE, LOST, TOMBSTONE, encode_drop, encode_file, encode_tombstone},
 };
 use std::{
     collections::{BTreeMap, HashMap},
@@ -131,11 +131,11 @@ impl Cache {
         position < self.state.lock().map.recorded
     }
 
-    /// True if the cache has a version of the page that is newer than home.
+    /// True if the cache has a version of the page that is newer than home, and has not lost it.
     #[must_use]
-    pub fn is_newer_than_home(&self, file: &CachedFile, page: u32) -> bool {
+    pub fn gives_newer_than_home(&self, file: &CachedFile, page: u32) -> bool {
         let newest = self.state.lock().map.find(file.id().number, page);
-        newest.is_some_and(|version| version.is(crate::record::DIRTY))
+        newest.is_some_and(|version| version.is(DIRTY) && !version.is(LOST))
     }
 
     /// The pages from `first` to `last`, both included, are about to be cut off, punched or zeroed, or to be written past the cache.
@@ -174,7 +174,8 @@ impl Cache {
     }
 
     /// The file is about to be unlinked, or is gone. As [`forget_pages`](Self::forget_pages) for all of it, and it is not registered any
-    /// more. A file that has its identity later is another one.
+    /// more. A file that has its identity later is another one. The copies that [`Home::protect`](crate::Home::protect) keeps stay: those of this file are no
+    /// file's any more.
     ///
     /// # Errors
     /// As [`forget_pages`](Self::forget_pages).

@@ -117,7 +117,7 @@ impl World {
                 };
                 let page = (offset / PAGE) as u32;
                 let is_within = self.home_bytes(home) >= offset + PAGE;
-                if is_within && !cache.is_newer_than_home(file, page) {
+                if is_within && !cache.gives_newer_than_home(file, page) {
                     cache.forget_pages(file, page, page)?;
                     self.write_home(home, offset, &bytes);
                     self.note(Event::HomeSync(home));

@@ -77,6 +77,8 @@ impl Session {
                     return self.begin_making(path);
                 }
                 self.take_over(known, path)?;
+                // As what the cache had: the files may be newer.
+                Copies::new(dir, owner).remove().map_err(failed)?;
                 self.warn_of_same_disk(known);
                 None
             }

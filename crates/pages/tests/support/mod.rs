@@ -79,13 +79,19 @@ impl World {
             fs::write(data.join(name), blank_file(PAGES * PAGE_BYTES)).unwrap();
         }
         forebay_pages::create(&world.flash(), 8 << 20).unwrap();
+        world.run(name, settings);
+        Some(world)
+    }
+
+    /// Runs the server of this test in what was left behind.
+    pub fn run(&self, name: &str, settings: &str) {
         // A write above the limit of a file's size fails, and does not end it.
         let ran = Command::new("sh")
             .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
             .arg(std::env::current_exe().unwrap())
             .args([name, "--exact", "--nocapture"])
-            .env(ENV_DIR, world.dir.path())
-            .env(ENV_FLASH, world.flash())
+            .env(ENV_DIR, self.dir.path())
+            .env(ENV_FLASH, self.flash())
             .env(ENV_FLASH_SETTINGS, settings)
             .env(ENV_FLASH_STATUS, world.dir.path().join(STATUS))
             .output()
@@ -93,7 +99,6 @@ impl World {
         use std::os::unix::process::ExitStatusExt;
         let killed = ran.status.signal() == Some(9);
         assert!(killed, "{ran:?}");
-        Some(world)
     }
 
     pub fn flash(&self) -> PathBuf {
