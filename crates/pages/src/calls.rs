@@ -55,7 +55,7 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
         Some(file) => file,
         None => Arc::new(look_at(session, fd, known)?),
     };
-    if matches!(*file.state.read(), State::Plain) {
+    if matches!(*file.state.read(), State::Plain) && !file.has_left() {
         return Ok(());
     }
     let flags = rustix::fs::fcntl_getfl(fd).inspect_err(|errno| {
@@ -209,6 +209,17 @@ pub fn sync_all() -> Result<(), Errno> {
     }
 }
 
+/// A page file was opened as `fd` with `O_TRUNC`, after [`truncating`]: it has nothing from now on.
+///
+/// # Errors
+/// `EIO` if its length cannot be found out: then it must not be used.
+pub fn truncated(fd: c_int) -> Result<(), Errno> {
+    match of(fd)? {
+        Some((file, session)) => file.truncated(session),
+        None => Ok(()),
+    }
+}
+
 /// Changes a page file's length by `real`.
 ///
 /// # Errors
@@ -264,9 +275,16 @@ pub fn leave(fd: c_int) -> Result<(), Errno> {
     }
 }
 
-/// `fd` is about to be closed. The file's home stays open.
+/// `fd` is about to be closed. The file's home stays open, unless the file is plain and no other descriptor leads to it.
 pub fn closing(fd: c_int) {
+    let last = match session::is_forked() {
+        true => None,
+        false => table::file(fd).zip(session::current()),
+    };
     table::clear(fd);
+    if let Some((file, session)) = last {
+        file.close_left(session);
+    }
 }
 
 /// `to` is a duplicate of `from`.

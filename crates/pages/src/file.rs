@@ -14,8 +14,9 @@ use crate::{
     identity::{self, Known},
     innodb::{self, Pages},
     session::Session,
+    table,
 };
-use forebay_flash::{CachedFile, Enqueued};
+use forebay_flash::{CachedFile, Enqueued, FileId};
 use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use part::read_part;
 pub use real::{RealRead, RealWrite};
@@ -45,6 +46,8 @@ pub(crate) struct PageFile {
     write_through: AtomicBool,
     /// Held during a real sync: who finds nothing changed waits for the one that covers the change.
     syncing: Mutex<()>,
+    /// Its home, which is open still though the file became plain: to close it would drop the locks that the program has on the file.
+    left: Mutex<Option<FileId>>,
 }
 
 impl PageFile {
@@ -58,6 +61,7 @@ impl PageFile {
             changed: AtomicBool::new(true),
             write_through: AtomicBool::new(false),
             syncing: Mutex::new(()),
+            left: Mutex::new(None),
         }
     }
 
@@ -268,11 +272,17 @@ impl PageFile {
         if let State::Cached(file) = &*state {
             give_back(session, file, [number(bytes), u32::MAX])?;
             self.changing(&mut *real)?;
-            // The length that is durable is this one from now on: it may grow to what it was at once.
-            let bytes = session.cache.durable_bytes(file);
-            return bytes.map(drop).map_err(|e| said(&e));
+            return ask_length(session, file);
         }
         self.changing(real)
+    }
+
+    /// It was cut off as it was opened, after [`truncate`](Self::truncate) had asked for its length.
+    pub(crate) fn truncated(&self, session: &Session) -> Result<(), Errno> {
+        match &*self.state.read() {
+            State::Cached(file) => ask_length(session, file),
+            State::Undecided | State::Plain => Ok(()),
+        }
     }
 
     /// Punches a hole into, or zeros, whole pages: as a truncation of these.
@@ -321,7 +331,21 @@ impl PageFile {
             .map_err(|e| said(&e))?;
         self.say_left(why);
         *state = State::Plain;
+        *self.left.lock() = Some(file.id());
         Ok(())
+    }
+
+    /// True if it became plain, and its home is open still.
+    pub(crate) fn has_left(&self) -> bool {
+        self.left.lock().is_some()
+    }
+
+    /// Closes the home that is open still, if no descriptor leads to the file: then the program has no lock on it.
+    pub(crate) fn close_left(&self, session: &Session) {
+        let is_closed = |_: &mut FileId| !table::open().contains(&self.known.identity);
+        if let Some(id) = self.left.lock().take_if(is_closed) {
+            session.homes.detach(id);
+        }
     }
 
     fn say_left(&self, why: &str) {
@@ -348,6 +372,12 @@ fn give_back(session: &Session, file: &CachedFile, [first, last]: [u32; 2]) -> R
         .bring_home(file, first, last)
         .and_then(|()| cache.forget_pages(file, first, last))
         .map_err(|e| said(&e))
+}
+
+/// After the file was cut off: the length that is durable is this one from now on, so it may grow to what it was at once.
+fn ask_length(session: &Session, file: &CachedFile) -> Result<(), Errno> {
+    let bytes = session.cache.durable_bytes(file);
+    bytes.map(drop).map_err(|e| said(&e))
 }
 
 /// The page that this byte is in.

@@ -45,7 +45,8 @@ mod table;
 
 pub use calls::{
     Leaving, allocate, closing, duplicated, exiting, exporting, forked, leave, opened, read,
-    renamed, renaming, sync, sync_all, truncate, truncate_path, truncating, unlinking, write,
+    renamed, renaming, sync, sync_all, truncate, truncate_path, truncated, truncating, unlinking,
+    write,
 };
 pub use descriptor::path_of;
 pub use file::{RealRead, RealWrite};

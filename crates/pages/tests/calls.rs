@@ -78,6 +78,60 @@ fn a_file_that_was_to_be_truncated_and_could_not_be_opened_keeps_its_pages() {
 }
 
 #[test]
+fn a_file_that_is_empty_since_it_was_opened_grows_by_what_is_written_to_it() {
+    let name = "a_file_that_is_empty_since_it_was_opened_grows_by_what_is_written_to_it";
+    World::after(name, "{}", |server| {
+        server.write(5, 50);
+        server.sync();
+        forebay_pages::truncating(CWD, &server.path()).unwrap();
+        let mut options = OpenOptions::new();
+        let again = options.read(true).write(true).truncate(true);
+        let again = again.open(&server.path).unwrap();
+        forebay_pages::opened(again.as_fd(), server.path.as_os_str().as_bytes()).unwrap();
+        forebay_pages::truncated(again.as_raw_fd()).unwrap();
+        let at = (3 * PAGE_BYTES) as u64;
+        let real = &mut |from: &[u8], at| Ok(again.write_at(from, at).unwrap());
+        let written = forebay_pages::write(again.as_fd(), &page(30), at, real);
+        assert_eq!(written, Ok(PAGE_BYTES));
+        assert_eq!(again.metadata().unwrap().len(), at + PAGE_BYTES as u64);
+        assert_eq!(server.read(3), 30);
+    });
+}
+
+/// Descriptors of this process that lead to files without a name.
+fn deleted() -> usize {
+    let fds = fs::read_dir("/proc/self/fd").unwrap().flatten();
+    let links = fds.filter_map(|fd| fs::read_link(fd.path()).ok());
+    links
+        .filter(|link| link.as_os_str().as_bytes().ends_with(b"t.ibd (deleted)"))
+        .count()
+}
+
+#[test]
+fn a_file_that_became_plain_and_was_unlinked_takes_no_space_once_it_is_closed() {
+    let name = "a_file_that_became_plain_and_was_unlinked_takes_no_space_once_it_is_closed";
+    World::after(name, "{}", |server| {
+        server.write(5, 50);
+        server.sync();
+        let path = server.path();
+        // As before it is mapped.
+        forebay_pages::leave(server.table.as_raw_fd()).unwrap();
+        let again = OpenOptions::new().read(true).open(&server.path).unwrap();
+        forebay_pages::opened(again.as_fd(), path.as_bytes()).unwrap();
+        let leaving = forebay_pages::unlinking(CWD, &path).unwrap();
+        fs::remove_file(&server.path).unwrap();
+        leaving.gone();
+        assert_eq!(deleted(), 3, "both, and the home");
+        forebay_pages::closing(server.table.as_raw_fd());
+        drop(server.table);
+        assert_eq!(deleted(), 2, "the program may have a lock by the other one");
+        forebay_pages::closing(again.as_raw_fd());
+        drop(again);
+        assert_eq!(deleted(), 0);
+    });
+}
+
+#[test]
 fn a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home() {
     let name = "a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home";
     World::after(name, "{}", |server| {

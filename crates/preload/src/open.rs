@@ -147,7 +147,7 @@ fn open_file(
         Ok(fd) => {
             layer::opened(fd);
             checkpoint::opened(fd, path);
-            pages::opened(fd, path)
+            pages::opened(fd, path, flags)
         }
         Err(failed) => failed.with(-1),
     }

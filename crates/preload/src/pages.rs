@@ -156,14 +156,22 @@ pub(crate) fn leave(fd: c_int) -> Result<(), Failed> {
 }
 
 /// `fd` was opened by `path`, with these flags: it is given to the program, unless it must not be.
-pub(crate) fn opened(fd: c_int, path: &CStr) -> c_int {
+pub(crate) fn opened(fd: c_int, path: &CStr, flags: c_int) -> c_int {
     if !is_configured() || is_client() {
         return fd;
     }
-    match client(|| forebay_pages::opened(borrow(fd), path.to_bytes())) {
+    let opened = client(|| {
+        forebay_pages::opened(borrow(fd), path.to_bytes())?;
+        match flags & libc::O_TRUNC {
+            0 => Ok(()),
+            _ => forebay_pages::truncated(fd),
+        }
+    });
+    match opened {
         Ok(()) => fd,
         Err(failed) => {
             tell_client(|| client::closing(fd));
+            closing(fd);
             // SAFETY: the program has not got it yet.
             unsafe { libc::close(fd) };
             failed.with(-1)

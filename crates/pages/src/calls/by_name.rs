@@ -207,7 +207,7 @@ pub fn exporting(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Before a page file is opened with `O_TRUNC`: what the cache has of it is forgotten.
+/// Before a page file is opened with `O_TRUNC`: what the cache has of it is forgotten. Once it is open it was [`truncated`](super::truncated).
 ///
 /// # Errors
 /// `EIO` if it cannot be.
@@ -261,5 +261,8 @@ pub fn truncate_path(
             Arc::new(PageFile::new(known, path, is_system, State::Cached(cached)))
         }
     };
-    file.truncate(session, bytes, real)
+    let truncated = file.truncate(session, bytes, real);
+    // It may have become plain without being open.
+    file.close_left(session);
+    truncated
 }
