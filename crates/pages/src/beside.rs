@@ -7,6 +7,7 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
 };
+use uuid::Uuid;
 
 /// Where the file with this ending is.
 pub(crate) fn beside(flash: &Path, ending: &str) -> PathBuf {
@@ -32,14 +33,50 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 /// # Errors
 /// What the operating system says.
 pub(crate) fn keep(path: &Path, what: &impl Serialize) -> io::Result<()> {
-    let aside = beside(path, ".new");
+    // Of no other process that does the same. And a new file: the directory may be that of a user who has made a link of any name in it.
+    let aside = beside(path, &format!(".{}.new", Uuid::new_v4()));
     let mut options = OpenOptions::new();
-    options.write(true).create(true).truncate(true);
+    options.write(true).create_new(true);
     // For a process of another user.
     let mut file = options.mode(0o644).open(&aside)?;
-    file.write_all(&serde_json::to_vec(what)?)?;
-    file.sync_all()?;
-    fs::rename(&aside, path)?;
+    let mut replace = || {
+        file.write_all(&serde_json::to_vec(what)?)?;
+        file.sync_all()?;
+        fs::rename(&aside, path)
+    };
+    replace().inspect_err(|_| drop(fs::remove_file(&aside)))?;
     let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
     File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::thread;
+
+    #[test]
+    fn what_several_processes_keep_at_a_time_is_what_one_of_them_said() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f.settings");
+        let said: Vec<String> = (0..8usize).map(|n| "said ".repeat(n * 1000)).collect();
+        thread::scope(|scope| {
+            for said in &said {
+                scope.spawn(|| (0..10).for_each(|_| keep(&path, said).unwrap()));
+            }
+        });
+        let found: String = read(&path).unwrap().unwrap();
+        assert!(said.contains(&found));
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_link_that_another_user_made_leads_to_nothing_that_is_written() {
+        let dir = tempfile::tempdir().unwrap();
+        let (path, other) = (dir.path().join("f.settings"), dir.path().join("other"));
+        fs::write(&other, "kept").unwrap();
+        std::os::unix::fs::symlink(&other, beside(&path, ".new")).unwrap();
+        keep(&path, &7).unwrap();
+        assert_eq!(fs::read_to_string(&other).unwrap(), "kept");
+        assert_eq!(read::<u32>(&path).unwrap(), Some(7));
+    }
 }
