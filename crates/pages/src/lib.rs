@@ -58,7 +58,9 @@ pub use request::{Resized, resize_running};
 pub use resize::{resize, resize_found};
 pub use session::{is_configured, start};
 pub use settings::{Policy, Settings, What, settings_of};
-pub use setup::{Flushing, Place, SetupError, Warm, create, flush, give_up, look, pool_of};
+pub use setup::{
+    Flushing, Place, SetupError, Warm, create, flush, give_up, look, pool_of, retry_in_use,
+};
 pub use status::{Resizing, Status, Window};
 pub use table::is_cached;
 

@@ -9,7 +9,7 @@ use crate::{
     guard::{self, GUARD_FILE},
     names, naming,
     session::{self, Other},
-    setup::{Place, pool_of},
+    setup::{Place, pool_of, retry_in_use},
 };
 use forebay_flash::{Cache, Options};
 use parking_lot::Mutex;
@@ -20,16 +20,10 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::Path,
     sync::Arc,
-    thread,
-    time::Duration,
 };
 
 /// File names of servers begin so.
 const SERVERS: [&[u8]; 2] = [b"mariadbd", b"mysqld"];
-
-/// How often it is looked again whether a cache that is in use is still, and how long after.
-const LOOKED_AGAIN: u32 = 20;
-const LOOKED_EVERY: Duration = Duration::from_millis(50);
 
 /// True if the program at this path is a server by its name, or the one that was `run`. One that cannot be told is.
 pub(crate) fn is_server(program: &Path, run: Option<&OsStr>) -> bool {
@@ -80,16 +74,8 @@ fn refuse(other: &Other, path: &str) -> Result<(), Errno> {
     let (program, flash) = (other.program.display(), other.flash.display());
     let homes = Arc::new(crate::home::Homes::new());
     let open = || Place::of(&other.flash).and_then(|place| place.open(&homes, &Options::default()));
-    let mut opened = open();
     // Another program of the run may be looking at the same moment.
-    for _ in 0..LOOKED_AGAIN {
-        if !matches!(&opened, Err(error) if error.is_in_use()) {
-            break;
-        }
-        thread::sleep(LOOKED_EVERY);
-        opened = open();
-    }
-    let why = match opened {
+    let why = match retry_in_use(open) {
         Ok((cache, _)) if !is_needed(&cache) => {
             drop(cache);
             if let Some(mut unneeded) = UNNEEDED.try_lock() {

@@ -17,7 +17,7 @@ use crate::{
     identity::Known,
     others,
     settings::{Settings, Watched, settings_of},
-    setup::{self, Place},
+    setup::{self, Place, retry_in_use},
     status::{Status, Window},
 };
 use forebay_flash::{Cache, CachedFile, FlashError, Options};
@@ -171,7 +171,7 @@ impl Session {
             Settings::default()
         });
         let options = settings.wanted.or(kept).over(&Options::default());
-        let (cache, opened) = place.open(&homes, &options)?;
+        let (cache, opened) = retry_in_use(|| place.open(&homes, &options))?;
         for mended in opened.mended {
             complain(&format!(
                 "flash cache {}: {mended}",
@@ -278,5 +278,33 @@ impl Session {
         self.sizes.lock().say_in(&mut status);
         // Nothing depends on it.
         let _ = status.write(path);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::{thread, time::Duration};
+
+    #[test]
+    fn a_server_that_starts_while_its_cache_is_looked_at_waits_for_that() {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = dir.path().join("f");
+        setup::create(&flash, 8 << 20).unwrap();
+        let environment = Environment {
+            flash: flash.clone(),
+            status: None,
+            wanted: Settings::default(),
+        };
+        let homes = Arc::new(Homes::new());
+        let looks = Place::of(&flash).unwrap().open(&homes, &Options::default());
+        let looks = looks.unwrap();
+        thread::scope(|scope| {
+            let starts = scope.spawn(|| Session::open(&environment).map(drop));
+            // A tenth of how long it waits.
+            thread::sleep(Duration::from_millis(100));
+            drop(looks);
+            starts.join().unwrap().unwrap();
+        });
     }
 }

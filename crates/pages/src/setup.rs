@@ -6,6 +6,7 @@ mod flush;
 mod give_up;
 mod guarded;
 mod place;
+mod retry;
 mod warm;
 
 pub use create::create;
@@ -14,4 +15,5 @@ pub(crate) use flush::attach_guarded;
 pub use flush::{Flushing, flush};
 pub use give_up::give_up;
 pub use place::{Place, pool_of};
+pub use retry::retry_in_use;
 pub use warm::{Warm, look};

@@ -161,7 +161,7 @@ impl Options {
             }
             (Ok(_), Some(bytes)) if is_new_device(path) => forebay_pages::create(path, bytes)?,
             (_, Some(wanted)) => resized(path, wanted)?,
-            (_, None) => forebay_pages::look(path)?,
+            (_, None) => forebay_pages::retry_in_use(|| forebay_pages::look(path))?,
         };
         let path = forebay_pages::Place::of(path)?.flash().to_owned();
         announce(&path, warm, program.arguments());
@@ -206,7 +206,8 @@ fn is_new_device(path: &Path) -> bool {
 
 /// A cache that is there gets the size that was asked for, with what is in it.
 fn resized(path: &Path, wanted: u64) -> Result<Warm, Failure> {
-    let (before, resized) = forebay_pages::resize_found(path, wanted, &[], flush::progress())?;
+    let resize = || forebay_pages::resize_found(path, wanted, &[], flush::progress());
+    let (before, resized) = forebay_pages::retry_in_use(resize)?;
     let now = resized.now;
     if now.slots != before.slots {
         complain!(

@@ -9,21 +9,47 @@ use crate::{
     world::{FLASH, World, fill, sound, sum},
 };
 use forebay_bench::mariadb::server;
-use std::{fs, os::unix::fs::FileExt, process::Command};
+use forebay_pool::{ClaimOptions, PoolOptions};
+use std::{fs, os::unix::fs::FileExt, process::Command, thread, time::Duration};
+use uuid::Uuid;
+
+/// A run of a server that ends at once.
+fn run(sandbox: &Sandbox, line: &str) -> Ran {
+    let line = format!("run {line} -- mariadbd --no-defaults --help");
+    let mut command = sandbox.command(&line);
+    Ran::of(
+        command
+            .env("FOREBAY_RUN_DIR", sandbox.file("r"))
+            .output()
+            .unwrap(),
+    )
+}
+
+#[test]
+fn a_run_that_begins_while_its_cache_is_looked_at_waits_for_that() {
+    let sandbox = Sandbox::new();
+    if server::program("mariadbd").is_err() {
+        return;
+    }
+    run(&sandbox, "--flash f --flash-size 16MiB").ok();
+    let cache = Uuid::from_slice(&fs::read(sandbox.file("f")).unwrap()[32..48]).unwrap();
+    let pool = PoolOptions::new().emulated(true);
+    let pool = pool.open(sandbox.file("f.lane")).unwrap();
+    for line in ["--flash f", "--flash f --flash-size 16MiB"] {
+        let looks = pool.claim(cache, &ClaimOptions::new()).unwrap();
+        thread::scope(|scope| {
+            let begins = scope.spawn(|| run(&sandbox, line));
+            thread::sleep(Duration::from_millis(300));
+            drop(looks);
+            begins.join().unwrap().ok();
+        });
+    }
+}
 
 #[test]
 fn what_is_no_flash_cache_or_cannot_be_one_is_refused_in_a_sentence() {
     let sandbox = Sandbox::new();
-    let run = |line: &str| {
-        let line = format!("run {line} -- mariadbd --no-defaults --help");
-        let mut command = sandbox.command(&line);
-        Ran::of(
-            command
-                .env("FOREBAY_RUN_DIR", sandbox.file("r"))
-                .output()
-                .unwrap(),
-        )
-    };
+    let run = |line: &str| run(&sandbox, line);
     if server::program("mariadbd").is_err() {
         return;
     }
