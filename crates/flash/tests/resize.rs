@@ -149,6 +149,27 @@ fn the_slots_that_are_new_are_used_and_what_lies_in_them_is_never_read() {
     assert_eq!(machine.cache.stats().damaged, read_before);
 }
 
+#[test]
+fn a_resize_says_that_all_is_home_before_it_writes_the_metadata_and_may_be_stopped_before() {
+    for [before, after] in SIZES {
+        let (machine, last) = filled(before, 90, &options());
+        let slots = machine.cache.stats().slots;
+        let stop = |_| ControlFlow::Break(());
+        let stopped = machine.cache.resize(bytes_for(after), stop).unwrap();
+        assert!(!stopped.complete);
+        assert_eq!(machine.cache.stats().slots, slots);
+        let mut said = Vec::new();
+        let resized = machine.cache.resize(bytes_for(after), |progress| {
+            said.push((progress.done, progress.of));
+            ControlFlow::Continue(())
+        });
+        assert!(resized.unwrap().complete);
+        let (done, of) = *said.last().unwrap();
+        assert_eq!((done, said[0].0), (of, 0));
+        check(&machine, &last, "resized");
+    }
+}
+
 /// A resize with everything before it durable, and its machine.
 fn begun([before, after]: [u64; 2], writes: u64) -> (Arc<World>, Vec<u64>, u64) {
     let (machine, last) = filled(before, writes, &options());

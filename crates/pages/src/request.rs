@@ -61,17 +61,29 @@ pub(crate) fn take_back(flash: &Path) -> io::Result<()> {
     }
 }
 
+/// How long the process that has the cache may say nothing.
+const PATIENCE: Duration = Duration::from_secs(15);
+
 /// Has the process that has the cache on this flash file give it `bytes` bytes, waits until it has, and says how far it is.
 ///
 /// # Errors
-/// What it says, in words. If it says nothing for fifteen seconds the request is taken back.
+/// What it says, in words. If it says nothing for fifteen seconds the request is taken back, and what becomes of it is not known.
 pub fn resize_running(
     flash: &Path,
     status: &Path,
     bytes: u64,
+    progress: impl FnMut(&Resizing),
+) -> Result<Resized, String> {
+    ask(flash, status, bytes, PATIENCE, progress)
+}
+
+fn ask(
+    flash: &Path,
+    status: &Path,
+    bytes: u64,
+    patience: Duration,
     mut progress: impl FnMut(&Resizing),
 ) -> Result<Resized, String> {
-    const PATIENCE: Duration = Duration::from_secs(15);
     const AGAIN: Duration = Duration::from_millis(50);
     let request = Request {
         id: Uuid::new_v4(),
@@ -81,7 +93,7 @@ pub fn resize_running(
     beside::keep(&request_of(flash), &request).map_err(io)?;
     let mut heard = Instant::now();
     let mut said = None;
-    while heard.elapsed() < PATIENCE {
+    while heard.elapsed() < patience {
         thread::sleep(AGAIN);
         let Ok(now) = Status::read(status) else {
             continue;
@@ -114,10 +126,12 @@ pub fn resize_running(
         take_back(flash).map_err(io)?;
     }
     Err(format!(
-        "the flash cache {} is in use by another process, which has not said in {} seconds that it gives it another size: it is no server with this version of \
-         Forebay, or it does not go on. The size was not changed, and nothing is asked for any more; repeat it, or stop that process first",
+        "the flash cache {} is in use by another process, which has not said for {} seconds in {} that it gives it another size: it is no server with this version of \
+         Forebay, it may not write that file, or it takes long. Nothing is asked for any more; whether it has another size now, or will have, is not known: \
+         forebay flash status, and that process's log, say how large it is. Repeat it then, or stop that process first",
         flash.display(),
-        PATIENCE.as_secs()
+        patience.as_secs(),
+        status.display()
     ))
 }
 
@@ -165,6 +179,18 @@ mod tests {
                 Some(error) => assert_eq!(resized.unwrap_err(), error),
             }
         }
+    }
+
+    #[test]
+    fn of_a_process_that_says_nothing_it_is_not_said_what_it_did() {
+        let dir = tempfile::tempdir().unwrap();
+        let (flash, status) = (dir.path().join("f"), dir.path().join("f.status"));
+        let said = ask(&flash, &status, 99, Duration::from_millis(100), |_| {}).unwrap_err();
+        assert!(
+            said.contains("is not known") && !said.contains("not changed"),
+            "{said}"
+        );
+        assert_eq!(Request::read(&flash).unwrap(), None);
     }
 
     #[test]

@@ -276,8 +276,13 @@ impl Session {
         status.flash_pays = self.cache.flash_pays();
         status.settings = Settings::of(&self.cache.options());
         self.sizes.lock().say_in(&mut status);
-        // Nothing depends on it.
-        let _ = status.write(path);
+        // No page depends on it, but a command that waits for an answer.
+        if let Err(e) = status.write(path) {
+            complain_once(&format!(
+                "{}: {e}. What this server does with the flash cache is not seen by forebay status, nor by forebay flash set and resize: let its user write to that file",
+                path.display()
+            ));
+        }
     }
 }
 

@@ -6,7 +6,11 @@ use crate::{
 };
 use forebay_flash::Stats;
 use serde::{Deserialize, Serialize};
-use std::{io, path::Path};
+use std::{
+    fs::OpenOptions,
+    io::{self, Write},
+    path::Path,
+};
 use uuid::Uuid;
 
 /// How a cache is, and what it did since its process opened it. Counts are pages unless they say something else.
@@ -184,11 +188,17 @@ impl Status {
         }
     }
 
-    /// Whole or not at all.
+    /// Whole or not at all. In a directory in which its process may make no file: over what is there, and a reader that finds a part reads it again.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        let aside = beside(path, ".new");
-        std::fs::write(&aside, serde_json::to_vec(self)?)?;
-        std::fs::rename(&aside, path)
+        let (aside, bytes) = (beside(path, ".new"), serde_json::to_vec(self)?);
+        match std::fs::write(&aside, &bytes) {
+            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+                let mut options = OpenOptions::new();
+                let mut file = options.write(true).truncate(true).open(path)?;
+                file.write_all(&bytes)
+            }
+            written => written.and_then(|()| std::fs::rename(&aside, path)),
+        }
     }
 
     /// What the process that has the cache said last.

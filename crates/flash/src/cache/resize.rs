@@ -57,7 +57,7 @@ struct Ended<'a> {
 
 impl Cache {
     /// Gives the cache `bytes` bytes, also while it is in use. What is in it stays in it: if it becomes larger all, and if it becomes smaller what is in slots
-    /// that stay. What only the others have is written home first; `progress` hears of it after each batch, and may stop it. A resize that is cut is
+    /// that stay. What only the others have is written home first; `progress` hears of it before and after each batch, and may stop it. A resize that is cut is
     /// repeated, and goes on. Pages come in all the time, but for as long as the metadata is written once.
     ///
     /// New slots are used once the queue's front has come to where they are: after one turn at the latest.
@@ -129,6 +129,10 @@ impl Cache {
                 break;
             }
             let mut done = 0;
+            // Also where no page goes: to make flash longer may have taken long.
+            if progress(Progress { done, of }).is_break() {
+                return Ok(false);
+            }
             for batch in going.chunks(self.options.group_pages as usize) {
                 self.bring_slots_home(batch, &mut self.homing.lock(), resized)?;
                 done += batch.len() as u64;

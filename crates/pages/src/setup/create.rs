@@ -5,7 +5,7 @@ use super::{
     place::{Place, is_device, name_of, pool_of},
     warm::Warm,
 };
-use crate::{PAGE_BYTES, home::Homes};
+use crate::{PAGE_BYTES, beside::beside, home::Homes};
 use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options};
 use forebay_pool::{Geometry, PoolOptions, contents};
 use std::{fs::File, io, path::Path, sync::Arc};
@@ -59,6 +59,8 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
             &create,
             &Options::default(),
         )?;
+        // For a server whose user may write to it, and make no file beside it. Without it only less is said.
+        let _ = File::create_new(beside(flash, ".status"));
         Ok(Warm::of(&cache))
     };
     made().inspect_err(|_| {
