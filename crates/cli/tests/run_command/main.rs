@@ -11,8 +11,15 @@ mod program;
 mod recovery;
 mod signals;
 
-use common::{Ran, Sandbox};
-use std::path::Path;
+use common::{Ran, Sandbox, databases::PATIENCE};
+use forebay_bench::processes::Process;
+use std::{
+    fs::{self, File},
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 impl Sandbox {
     /// Runs `forebay run` with a pool, these options, and `sh -c script`.
@@ -46,6 +53,39 @@ impl Sandbox {
             )
             .env("FOREBAY_TEST_POOL_SURVIVED", "1");
         Ran::of(command.output().unwrap()).ok().json()
+    }
+
+    /// Starts a command; what it says is in the file `said`.
+    fn start(&self, command: &mut Command, said: &str) -> Process {
+        let said = File::create(self.file(said)).unwrap();
+        command
+            .env("FOREBAY_RUN_DIR", self.file("run"))
+            .stdout(said.try_clone().unwrap())
+            .stderr(said);
+        Process::spawn(command).unwrap()
+    }
+
+    /// Waits until a process has said these words.
+    #[track_caller]
+    fn hear(&self, process: &mut Process, said: &str, words: &str) {
+        let until = Instant::now() + PATIENCE;
+        loop {
+            let is_over = process.ended().is_some() || Instant::now() >= until;
+            let all = fs::read_to_string(self.file(said)).unwrap();
+            if all.contains(words) {
+                return;
+            }
+            assert!(!is_over, "{words:?} is not in: {all}");
+            thread::sleep(Duration::from_millis(5));
+        }
+    }
+
+    /// A process ends with this status.
+    #[track_caller]
+    fn ends(&self, mut process: Process, said: &str, code: i32) {
+        let status = process.wait(PATIENCE);
+        let all = fs::read_to_string(self.file(said)).unwrap();
+        assert_eq!(status.unwrap().code(), Some(code), "{all}");
     }
 
     fn pool_once(&self) {

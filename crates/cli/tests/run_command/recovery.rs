@@ -1,6 +1,10 @@
 //! What a run that was killed left in its pool is in the files after the next one, or after a recovery, whatever became of the files' times and names.
 
-use crate::common::{Ran, Sandbox, databases::small_pool};
+use crate::common::{
+    Ran, Sandbox,
+    databases::{PATIENCE, boot_anew, small_pool},
+};
+use forebay_pool::PoolOptions;
 use std::{
     fs,
     path::Path,
@@ -175,4 +179,42 @@ fn an_emulated_pool_of_another_boot_keeps_a_run_from_starting_and_says_what_to_d
         ))
         .ok();
     run().ok();
+}
+
+#[test]
+fn while_another_process_recovers_the_pool_no_program_starts_and_no_recovery_is_done() {
+    let is_whole = ["--", "sh", "-c", "test \"$(cat a.log)\" = acknowledged"];
+    for (line, program) in [
+        ("run --absorb *.log --pool", &is_whole[..]),
+        ("recover --pool", &[]),
+    ] {
+        let sandbox = Sandbox::new();
+        let pool = small_pool();
+        left_by(&sandbox, pool.path(), "");
+        let mut environment = Vec::new();
+        boot_anew(&mut environment, 1);
+        let mut command = sandbox.command("recover --pool");
+        command
+            .arg(pool.path())
+            .envs(environment.clone())
+            // It is about to write, and stands still.
+            .env("FOREBAY_TEST_CUT_REPLAY", "1:600000");
+        let mut first = sandbox.start(&mut command, "first");
+        let has_it = || PoolOptions::new().open(pool.path()).unwrap().lanes()[0].in_use;
+        let until = Instant::now() + PATIENCE;
+        while !has_it() {
+            assert!(Instant::now() < until && first.ended().is_none());
+            thread::sleep(Duration::from_millis(5));
+        }
+        let mut command = sandbox.command(line);
+        command.arg(pool.path()).args(program).envs(environment);
+        let mut second = sandbox.start(&mut command, "second");
+        let words = "another process is recovering lane 0 of python3";
+        sandbox.hear(&mut second, "second", words);
+        assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), b"", "{line}");
+        first.kill();
+        sandbox.ends(second, "second", 0);
+        let found = fs::read(sandbox.file("a.log")).unwrap();
+        assert_eq!(found, b"acknowledged", "{line}");
+    }
 }

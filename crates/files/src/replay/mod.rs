@@ -1,7 +1,7 @@
 //! Replay: bringing files up to date from lanes whose owner is gone. docs/files-protocol.md, "Replay"; whom it trusts with what:
 //! docs/durability.md, "Who trusts whom".
 //!
-//! 1. Claim the lane; the pool recovers its records (`logged`).
+//! 1. Take the lock of its recovery: another process's is waited for. Claim the lane; the pool recovers its records (`logged`).
 //! 2. Find each file by its identity, with the rights of the lane's owner (`find`, `rights`).
 //! 3. Compare it with what the lane says, and decide (`decide`, `image`). If one cannot be recovered, refuse the lane and change nothing. If one says
 //!    that the lane is void (`void`), there is nothing to do.
@@ -33,7 +33,7 @@ use crate::{FilesError, boot, guard, identity, sys, void};
 use attempt::Attempt;
 use decide::{Plan, Situation};
 use find::{ByHandle, Found, Way, find};
-use forebay_pool::{ClaimOptions, LaneStatus, Pool, media::Durability};
+use forebay_pool::{ClaimOptions, LaneStatus, Pool, RecoveryLock, media::Durability};
 use logged::{Logged, read};
 use rights::Rights;
 use rustix::fs::OFlags;
@@ -43,10 +43,14 @@ use std::{
     collections::BTreeSet,
     os::fd::AsFd,
     path::{Path, PathBuf},
+    thread,
     time::Duration,
 };
 use uuid::Uuid;
 use write::{Done, Work};
+
+/// How often to look whether another process's recovery of a lane has ended.
+const LOOK: Duration = Duration::from_millis(20);
 
 /// What became of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
@@ -97,7 +101,8 @@ pub struct LaneReport {
     pub files: Vec<FileReport>,
 }
 
-/// Recovers every lane of this tier whose owner is gone.
+/// Recovers every lane of this tier whose owner is gone. What another process recovers is waited for, however long that takes, and said: until it has ended, a
+/// program that reads its files would not find in them what was acknowledged, and what it writes could be written over.
 ///
 /// # Errors
 /// Of the pool; if others than its owner may write to it; if this process may not act for its owner. What was not finished is found again by the
@@ -107,43 +112,59 @@ pub fn recover(pool: &Pool, options: &RecoverOptions) -> Result<Vec<LaneReport>,
     Rights::to(pool)?;
     let mut reports = Vec::new();
     for lane in pool.lanes() {
-        let Some((_, whose)) = label::parse(&lane.label) else {
-            continue;
-        };
-        reports.push(if lane.in_use {
-            LaneReport {
-                lane: lane.lane,
-                owner: whose.to_owned(),
-                outcome: Outcome::InUse,
-                files: Vec::new(),
-            }
-        } else {
-            recover_lane(pool, lane.owner, options)?
-        });
+        if is_files(&lane.label) {
+            reports.extend(recover_lane(pool, &lane, options)?);
+        }
     }
     Ok(reports)
 }
 
-/// Recovers the lane of `owner`, which must be free.
-pub(crate) fn recover_lane(
+/// Recovers a lane, unless its owner lives. None if it is there no longer.
+fn recover_lane(
     pool: &Pool,
-    owner: Uuid,
+    lane: &LaneStatus,
     options: &RecoverOptions,
-) -> Result<LaneReport, FilesError> {
-    let found = pool.lanes().into_iter().find(|lane| lane.owner == owner);
-    let _recovers = match found {
-        Some(LaneStatus { lane, label, .. }) => {
-            let lock = pool.lock_recovery(lane)?;
-            Some(lock.ok_or_else(|| {
-                FilesError::Config(format!(
-                    "{}: another process is recovering lane {lane} ({label})",
-                    pool.path().display()
-                ))
-            })?)
-        }
-        None => None,
+) -> Result<Option<LaneReport>, FilesError> {
+    let _alone = lock_recovery(pool, lane)?;
+    // As it is now: no recovery has it, so if it is in use, it is its owner who uses it.
+    let mut lanes = pool.lanes().into_iter();
+    let Some(lane) = lanes.find(|now| now.owner == lane.owner) else {
+        return Ok(None);
     };
-    recover_locked(pool, owner, options, false)
+    if lane.in_use {
+        return Ok(Some(LaneReport {
+            lane: lane.lane,
+            owner: whose(&lane).to_owned(),
+            outcome: Outcome::InUse,
+            files: Vec::new(),
+        }));
+    }
+    recover_locked(pool, lane.owner, options, false).map(Some)
+}
+
+/// Takes the lock of a lane's recovery, as soon as no other process has it.
+fn lock_recovery(pool: &Pool, lane: &LaneStatus) -> Result<RecoveryLock, FilesError> {
+    let mut is_said = false;
+    loop {
+        if let Some(lock) = pool.lock_recovery(lane.lane)? {
+            return Ok(lock);
+        }
+        if !is_said {
+            sys::complain(&format!(
+                "{}: another process is recovering lane {} of {}, and is waited for. If it does not go on, end it: what it has not done is done then",
+                pool.path().display(),
+                lane.lane,
+                whose(lane)
+            ));
+            is_said = true;
+        }
+        thread::sleep(LOOK);
+    }
+}
+
+/// Whose a lane is, in words.
+fn whose(lane: &LaneStatus) -> &str {
+    label::parse(&lane.label).map_or("", |(_, whose)| whose)
 }
 
 /// Brings the lane of `owner`, whose run this process is of, to its files, while others of the run may use them: nothing is written to a file that it does not

@@ -82,6 +82,13 @@ impl Place {
         let last = lane.append(KIND_WRITE, &[IoSlice::new(&write)]).unwrap();
         lane.commit(last + 1).unwrap();
     }
+
+    /// Recovers its only lane.
+    fn recover(&self) -> LaneReport {
+        let mut reports = recover(&self.pool, &RecoverOptions::default()).unwrap();
+        assert_eq!(reports.len(), 1, "{reports:?}");
+        reports.remove(0)
+    }
 }
 
 #[test]
@@ -92,9 +99,8 @@ fn a_file_that_was_named_without_a_handle_is_found_by_a_recovery_that_has_handle
     assert_eq!(identities.len(), 2, "no handles or no birth times here");
     for identity in identities {
         file.set_len(0).unwrap();
-        let owner = place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
-        let options = RecoverOptions::default();
-        let report = recover_lane(&place.pool, owner, &options).unwrap();
+        place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
+        let report = place.recover();
         assert_eq!(report.outcome, Outcome::Replayed, "{report:?}");
         assert_eq!(fs::read(&path).unwrap(), b"acknowledged");
     }
@@ -111,7 +117,7 @@ fn of_a_file_that_was_let_go_of_and_absorbed_again_the_newer_records_count() {
     drop(recovered);
     place.append(&lane, 1, &identity, &path, boot, b"newer");
     drop(lane);
-    let report = recover_lane(&place.pool, owner, &RecoverOptions::default()).unwrap();
+    let report = place.recover();
     assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
     assert_eq!(fs::read(&path).unwrap(), b"newer");
 }
@@ -125,9 +131,8 @@ fn what_is_no_regular_file_is_not_opened() {
     let held = rustix::fs::open(&path, OFlags::PATH, Mode::empty());
     let identity = identity::of(held.unwrap().as_fd()).unwrap();
     // Opening it for reading and writing would succeed, for reading alone wait.
-    let owner = place.lane(&identity, &path, boot::id().unwrap(), b"forged");
-    let options = RecoverOptions::default();
-    let report = recover_lane(&place.pool, owner, &options).unwrap();
+    place.lane(&identity, &path, boot::id().unwrap(), b"forged");
+    let report = place.recover();
     assert_ne!(report.outcome, Outcome::Replayed);
 }
 
@@ -150,8 +155,7 @@ fn an_old_version_without_confirmations_is_understood() {
     drop(lane);
     drop(file);
     fs::remove_file(&path).unwrap();
-    let options = RecoverOptions::default();
-    let report = recover_lane(&place.pool, owner, &options).unwrap();
+    let report = place.recover();
     assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
     assert!(report.files[0].note.is_some());
 }
@@ -167,8 +171,8 @@ fn where_mounts_are_not_known_no_file_is_taken_for_newer_than_the_pool() {
         (false, Outcome::Replayed, b"acknowledged"),
     ] {
         place.has_mounts = has_mounts;
-        let owner = place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
-        let report = recover_lane(&place.pool, owner, &RecoverOptions::default()).unwrap();
+        place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
+        let report = place.recover();
         assert_eq!(report.outcome, outcome, "{report:?}");
         assert_eq!(fs::read(&path).unwrap(), content);
     }
@@ -181,8 +185,8 @@ fn where_mounts_are_not_known_an_emulated_pool_is_not_written_over_its_own_disk(
     let (path, file) = place.file("a");
     fs::write(&path, b"before").unwrap();
     let identity = identity::of(file.as_fd()).unwrap();
-    let owner = place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
-    let report = recover_lane(&place.pool, owner, &RecoverOptions::default()).unwrap();
+    place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
+    let report = place.recover();
     assert_eq!(report.outcome, Outcome::Refused, "{report:?}");
     assert_eq!(fs::read(&path).unwrap(), b"before");
 }
