@@ -14,13 +14,12 @@ use std::{
     io::{IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::fd::{BorrowedFd, OwnedFd},
-    path::PathBuf,
     time::Duration,
 };
 use uuid::Uuid;
 
 /// Version of the messages, the shared page and the records.
-pub const VERSION: u32 = 10;
+pub const VERSION: u32 = 11;
 /// Bytes of a message at most.
 const MESSAGE_MAX: usize = 160 << 10;
 /// Descriptors in a message at most.
@@ -115,8 +114,8 @@ pub enum Answer {
     /// The process is a member of the run. The pool's descriptor, the lane's state and the shared page come along, and of a pool on a disk its
     /// memory.
     Welcome {
-        /// The pool's path.
-        pool: PathBuf,
+        /// The pool's path, as bytes.
+        pool: Vec<u8>,
         /// The process's number.
         member: u32,
         /// This boot's id.

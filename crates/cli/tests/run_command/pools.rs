@@ -1,7 +1,7 @@
 //! The pool of a run: one that is missing, no pool or too small is refused with what to do, and an emulated one is kept from run to run.
 
-use crate::common::{Ran, Sandbox};
-use std::{fs, path::Path};
+use crate::common::{Ran, Sandbox, databases::absorbed_writes};
+use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path};
 
 #[test]
 fn without_a_pool_or_with_one_that_is_none_it_says_what_to_do() {
@@ -62,4 +62,19 @@ fn a_pool_without_room_for_one_process_is_refused() {
         .run("run --pool p --absorb x --buffers 3 -- true")
         .fails(1, &["2 free segments of 4 MiB", "needs 3", "--buffers"]);
     sandbox.run("run --pool p --absorb x -- true").ok();
+}
+
+#[test]
+fn a_pool_may_have_a_path_that_is_not_utf_8() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let pool = sandbox.path().join(OsStr::from_bytes(b"\xff.pool"));
+    fs::rename(sandbox.file("p"), &pool).unwrap();
+    let script = "import os; fd = os.open('a.log', os.O_WRONLY | os.O_CREAT); os.write(fd, b'a'); os.fsync(fd)";
+    let mut command = sandbox.command("run --explain --absorb *.log --pool");
+    command.arg(pool).args(["--", "python3", "-c", script]);
+    let run = sandbox.start(&mut command, "said");
+    sandbox.ends(run, "said", 0);
+    let said = fs::read_to_string(sandbox.file("said")).unwrap();
+    assert_eq!(absorbed_writes(&said, "a.log"), 1, "{said}");
 }

@@ -21,7 +21,11 @@ use forebay_pool::{Lsn, Member, Pool, PoolOptions};
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::{
-    os::fd::{AsFd, BorrowedFd, IntoRawFd},
+    ffi::OsString,
+    os::{
+        fd::{AsFd, BorrowedFd, IntoRawFd},
+        unix::ffi::OsStringExt,
+    },
     sync::{
         OnceLock,
         atomic::Ordering::{Relaxed, Release},
@@ -149,8 +153,7 @@ type OnPool = Box<dyn Fn(Pool) -> Pool + Send + Sync>;
 /// What a laboratory makes of the pool.
 static ON_POOL: OnceLock<OnPool> = OnceLock::new();
 
-/// Has this process use what `layer` makes of its pool ([`Pool::on_layer`]): a laboratory's wish, which is heard before the first file is absorbed, and
-/// once.
+/// Has this process use what `layer` makes of its pool ([`Pool::on_layer`]): a laboratory's wish, which is heard once, before the first file is absorbed.
 pub fn on_pool(layer: impl Fn(Pool) -> Pool + Send + Sync + 'static) {
     let _ = ON_POOL.set(Box::new(layer));
 }
@@ -178,7 +181,7 @@ impl Session {
         let mapped = memory.as_ref().map_or(pool_fd.as_fd(), AsFd::as_fd);
         let pool_file = sys::stat_of(mapped).map_err(|e| format!("the pool: {e}"))?;
         let joined = PoolOptions::new()
-            .open_shared(&pool, pool_fd.into(), memory)
+            .open_shared(OsString::from_vec(pool), pool_fd.into(), memory)
             .and_then(|pool| {
                 let pool = match ON_POOL.get() {
                     Some(layer) => layer(pool),
@@ -392,7 +395,6 @@ fn wait_for_death() {
 /// True if the supervisor is dead.
 #[inline]
 fn is_orphan() -> bool {
-    CONFIG
-        .get()
-        .is_some_and(|config| config.table.as_ref().is_some_and(|table| !table.is_alive()))
+    let table = CONFIG.get().and_then(|config| config.table.as_ref());
+    table.is_some_and(|table| !table.is_alive())
 }

@@ -15,7 +15,7 @@ use std::{
     ffi::OsString,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::ffi::OsStringExt,
+        unix::ffi::{OsStrExt, OsStringExt},
     },
     path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed},
@@ -84,16 +84,19 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &Arc<OwnedFd>, (pid, u
         return;
     };
     let welcome = Answer::Welcome {
-        pool: shared.pool.path().to_owned(),
+        pool: shared.pool.path().as_os_str().as_bytes().to_vec(),
         member: number,
         boot: shared.boot,
     };
     let mut along = vec![pool, run.lane.state_fd(), run.page_fd.as_fd()];
     along.extend(run.pool.shared_memory());
-    let process = process(pid);
-    if wire::send(connection.as_fd(), &welcome, &along).is_ok() {
-        while is_there(connection, process.as_ref()) && serve(shared, &run, pid, connection) {}
+    if wire::send(connection.as_fd(), &welcome, &along).is_err() {
+        // It waits for the answer, and hears that the connection is closed.
+        shared.take_back(number);
+        return;
     }
+    let process = process(pid);
+    while is_there(connection, process.as_ref()) && serve(shared, &run, pid, connection) {}
     // Until then its threads append, though it is not served any more.
     until_gone(connection, process.as_ref());
     while is_open(connection) && shared.has_sharing_child(&run) {

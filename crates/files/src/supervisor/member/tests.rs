@@ -49,6 +49,24 @@ pub(in crate::supervisor) fn hello(socket: &[u8], token: Uuid) -> (OwnedFd, Answ
 }
 
 #[test]
+fn a_process_that_cannot_be_answered_is_no_member_and_its_connection_is_closed() {
+    let home = tempfile::tempdir().unwrap();
+    let supervisor = supervisor(home.path(), 2);
+    let connection = wire::connect(&supervisor.socket_name, None).unwrap();
+    rustix::net::shutdown(&connection, Shutdown::Read).unwrap();
+    let hello = Request::Hello {
+        version: VERSION,
+        token: supervisor.shared.token,
+    };
+    wire::send(connection.as_fd(), &hello, &[]).unwrap();
+    wait_until("it is not closed", || !is_open(&connection));
+    wait_until("it is a member", || {
+        supervisor.shared.member_processes().is_empty()
+    });
+    supervisor.finish().unwrap();
+}
+
+#[test]
 fn a_process_that_says_hello_when_the_last_member_has_ended_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor(home.path(), 2);
