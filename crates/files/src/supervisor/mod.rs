@@ -40,7 +40,7 @@ use crate::{
 use forebay_pool::{Pool, media::Durability};
 use member::Member;
 use parking_lot::{Condvar, Mutex};
-use run::Run;
+use run::{END_WAIT, Run};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::{
     ffi::{OsStr, OsString},
@@ -237,7 +237,9 @@ impl Supervisor {
         let shared = &self.shared;
         shared.outlast_members();
         // The kernel asks about what the drain itself opens, too.
-        let left = shared.running().and_then(|run| run.end(shared).err());
+        let left = shared
+            .running()
+            .and_then(|run| run.end(shared, END_WAIT).err());
         shared.stopping.store(true, Release);
         // A last connection ends the wait for one.
         let _ = wire::connect(&self.socket_name, None);

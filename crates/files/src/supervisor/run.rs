@@ -31,8 +31,8 @@ use uuid::Uuid;
 
 /// The supervisor's number among those that take a file's lock.
 pub(super) const SUPERVISOR: u32 = 0;
-/// How long files that cannot be synced are tried again at the end of the run.
-const END_WAIT: Duration = Duration::from_secs(10);
+/// How long files that cannot be synced are tried again at the end of the run; and how often it is said that a disk which is only slow is waited for.
+pub(super) const END_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait for the drain before looking again.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
 
@@ -314,23 +314,40 @@ impl Run {
         self.generations[number].load(Relaxed)
     }
 
-    /// All members are gone: drains the lane, and gives it back.
+    /// Returns when all that the lane has is synced, however slow the disk is. Files that cannot be synced are tried again for so long.
     ///
     /// # Errors
-    /// In words, why it stays in the pool.
-    pub(super) fn end(&self, shared: &Shared) -> Result<(), String> {
-        let deadline = Instant::now() + END_WAIT;
-        let drained = loop {
-            match self.flush(shared, deadline) {
+    /// As [`flush`](Self::flush), but for a disk that is only slow.
+    fn drain(&self, shared: &Shared, wait: Duration) -> Result<(), Errno> {
+        let mut deadline = Instant::now() + wait;
+        loop {
+            match self.flush(shared, Instant::now() + wait) {
                 Err(_) if self.page.failing() && Instant::now() < deadline => {
                     for number in 0..FILES_MAX {
                         let _ = self.repair(shared, number);
                     }
                     std::thread::sleep(LOOK);
                 }
-                drained => break drained,
+                Err(Errno::TIMEDOUT) if !self.page.failing() => {
+                    let usage = self.lane.usage();
+                    let left = usage.tail.saturating_sub(usage.head).div_ceil(1 << 20);
+                    sys::complain(&format!(
+                        "the program has ended, and the disk is slow: up to {left} MiB of what it wrote are still to be synced. forebay stays until they are; if it \
+                         is killed, they are in the pool for forebay recover"
+                    ));
+                    deadline = Instant::now() + wait;
+                }
+                drained => return drained,
             }
-        };
+        }
+    }
+
+    /// All members are gone: drains the lane, with a `wait` of [`END_WAIT`], and gives it back.
+    ///
+    /// # Errors
+    /// In words, why it stays in the pool.
+    pub(super) fn end(&self, shared: &Shared, wait: Duration) -> Result<(), String> {
+        let drained = self.drain(shared, wait);
         self.ending.store(true, Release);
         self.notify();
         if let Some(thread) = shared.draining.lock().take() {
@@ -371,3 +388,6 @@ impl Run {
         Err(why)
     }
 }
+
+#[cfg(test)]
+mod tests;

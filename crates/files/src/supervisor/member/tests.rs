@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     ENV_SOCKET, ENV_TOKEN,
     shared::SharedPage,
-    supervisor::{Supervisor, SupervisorOptions},
+    supervisor::{Layer, Supervisor, SupervisorOptions},
     wire::VERSION,
 };
 use forebay_pool::PoolOptions;
@@ -18,6 +18,15 @@ use uuid::Uuid;
 
 /// A supervisor at `home`, of lanes of so many segments.
 pub(in crate::supervisor) fn supervisor(home: &Path, buffers: u16) -> Supervisor {
+    supervisor_on(home, buffers, None)
+}
+
+/// The same with a layer under it.
+pub(in crate::supervisor) fn supervisor_on(
+    home: &Path,
+    buffers: u16,
+    layer: Option<Arc<dyn Layer>>,
+) -> Supervisor {
     let options = PoolOptions::new()
         .size(4 << 20)
         .segment_size(64 << 10)
@@ -31,7 +40,7 @@ pub(in crate::supervisor) fn supervisor(home: &Path, buffers: u16) -> Supervisor
         buffers,
         run_dir: home.join("run"),
         program: "test".to_owned(),
-        layer: None,
+        layer,
     };
     Supervisor::start(pool, options).unwrap()
 }

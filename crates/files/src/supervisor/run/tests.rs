@@ -1,0 +1,69 @@
+use super::*;
+use crate::{
+    supervisor::{
+        Layer,
+        member::tests::{hello, supervisor_on},
+    },
+    wire::{self, Answer, Request},
+};
+use std::{
+    io,
+    os::{fd::AsFd, unix::ffi::OsStrExt},
+    path::Path,
+};
+
+/// In the place of [`END_WAIT`].
+const WAIT: Duration = Duration::from_millis(50);
+
+/// A disk whose syncs take many times that, once it is slow.
+#[derive(Default)]
+struct SlowDisk {
+    is_slow: AtomicBool,
+    slow_syncs: AtomicU32,
+}
+
+impl Layer for SlowDisk {
+    fn sync(
+        &self,
+        _file: &File,
+        _data_only: bool,
+        real: &mut dyn FnMut() -> io::Result<()>,
+    ) -> io::Result<()> {
+        if self.is_slow.load(Relaxed) {
+            std::thread::sleep(10 * WAIT);
+            self.slow_syncs.fetch_add(1, Relaxed);
+        }
+        real()
+    }
+
+    fn is_elsewhere(&self, _path: &Path) -> bool {
+        false
+    }
+}
+
+#[test]
+fn the_end_of_a_run_on_a_disk_that_is_only_slow_leaves_nothing_in_the_pool() {
+    let home = tempfile::tempdir().unwrap();
+    let disk = Arc::new(SlowDisk::default());
+    let supervisor = supervisor_on(home.path(), 2, Some(disk.clone()));
+    let shared = &supervisor.shared;
+    let (member, answer, _) = hello(&supervisor.socket_name, shared.token);
+    assert!(matches!(answer, Answer::Welcome { .. }), "{answer:?}");
+    let path = home.path().join("a.log");
+    let file = File::create(&path).unwrap();
+    let register = Request::Register {
+        path: path.as_os_str().as_bytes().to_vec(),
+    };
+    wire::send(member.as_fd(), &register, &[file.as_fd()]).unwrap();
+    let (answer, _) = wire::receive::<Answer>(member.as_fd()).unwrap();
+    let Answer::Absorb { file: number, .. } = answer else {
+        panic!("{answer:?}");
+    };
+    let run = shared.running().unwrap();
+    disk.is_slow.store(true, Relaxed);
+    run.log().touched(number as usize, 1).unwrap();
+    drop((member, file));
+    shared.outlast_members();
+    run.end(shared, WAIT).unwrap();
+    assert!(disk.slow_syncs.load(Relaxed) > 0 && shared.pool.lanes().is_empty());
+}
