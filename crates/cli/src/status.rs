@@ -2,11 +2,11 @@
 
 use crate::{
     failure::Failure,
-    output::{self, Output},
+    output::{self, Output, complain},
     run,
 };
 use clap::Args;
-use forebay_files::supervisor::{self, Status as Running};
+use forebay_files::supervisor::{self, Running};
 use forebay_pages::Status as Flash;
 use std::{path::Path, thread, time::Duration};
 
@@ -14,7 +14,8 @@ use std::{path::Path, thread, time::Duration};
 #[derive(Args)]
 #[command(
     long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \
-                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and flash caches (as JSON: forebay flash status --json). Exit status 1 if there are errors.",
+                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and flash caches (as JSON: forebay flash status --json). Exit status 1 if there are errors, \
+                  or if one does not answer.",
     after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
 )]
 pub struct Status {
@@ -33,11 +34,14 @@ impl Status {
         if !self.watch {
             let running = supervisor::status_of_running(&dir)?;
             let flash = run::running_flash(&dir);
+            let answers = running.silent.is_empty() && running.statuses.iter().all(run::is_well);
             // JSON has nothing of flash caches, and no verdict on them.
-            let is_well =
-                running.iter().all(run::is_well) && (self.json || flash.iter().all(Flash::is_well));
-            return output::verdict(self.json, &running, is_well, |running| {
-                human(running, &flash)
+            let is_well = answers && (self.json || flash.iter().all(Flash::is_well));
+            if self.json {
+                name_silent(&running);
+            }
+            return output::verdict(self.json, &running.statuses, is_well, |_| {
+                human(&running, &flash)
             });
         }
         loop {
@@ -53,7 +57,8 @@ impl Status {
         let running = supervisor::status_of_running(dir)?;
         let mut output = Output::new();
         if self.json {
-            output.json(&running)?;
+            output.json(&running.statuses)?;
+            name_silent(&running);
         } else {
             output.text(CLEAR)?;
             output.text(&human(&running, &run::running_flash(dir)))?;
@@ -62,11 +67,26 @@ impl Status {
     }
 }
 
-fn human(running: &[Running], flash: &[Flash]) -> String {
-    if running.is_empty() && flash.is_empty() {
+fn human(running: &Running, flash: &[Flash]) -> String {
+    let mut parts: Vec<String> = running.statuses.iter().map(run::running).collect();
+    parts.extend(running.silent.iter().map(|pid| silent(*pid) + "\n"));
+    parts.extend(flash.iter().map(|status| status.lines().join("\n") + "\n"));
+    if parts.is_empty() {
         return "nothing runs under forebay (for this user)\n".to_owned();
     }
-    let mut parts: Vec<String> = running.iter().map(run::running).collect();
-    parts.extend(flash.iter().map(|status| status.lines().join("\n") + "\n"));
     parts.join("\n")
+}
+
+/// Names the supervisors that have no place in the JSON.
+fn name_silent(running: &Running) {
+    for pid in &running.silent {
+        complain!("{}", silent(*pid));
+    }
+}
+
+/// Of a supervisor that does not say how it is doing.
+fn silent(pid: u32) -> String {
+    format!(
+        "forebay {pid} does not answer: it is stopped, or of another version. If it is stopped, programs that open its logs may wait: kill -CONT {pid}"
+    )
 }

@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Lab, Running, content};
+use forebay_files::supervisor::status_of_running;
 use std::{
     fs,
     path::Path,
@@ -187,8 +188,11 @@ fn a_member_is_one_until_it_is_dead_though_its_supervisor_had_no_descriptor_for_
     assert_eq!(run.open("b", &second, APPEND), 0);
     limit(Some(256));
     assert_eq!(run.open("other c", &lab.data("c.log"), APPEND), 1);
-    let all = forebay_files::supervisor::status_of_running(&lab.home.path().join("run")).unwrap();
-    let members = all[0].processes.iter().filter(|process| !process.ended);
+    let running = status_of_running(&lab.home.path().join("run")).unwrap();
+    let members = running.statuses[0]
+        .processes
+        .iter()
+        .filter(|process| !process.ended);
     assert_eq!(members.count(), 2);
     run.call("write a 1 10").unwrap();
     // It is served still.
@@ -371,8 +375,8 @@ fn the_status_of_more_files_than_a_message_holds_is_told() {
         assert_eq!(run.open("a", &lab.data(&name(i)), APPEND), 1);
         run.call("close a").unwrap();
     }
-    let all = forebay_files::supervisor::status_of_running(&lab.home.path().join("run")).unwrap();
-    let files: Vec<_> = all.iter().flat_map(|one| &one.files).collect();
+    let running = status_of_running(&lab.home.path().join("run")).unwrap();
+    let files: Vec<_> = running.statuses.iter().flat_map(|one| &one.files).collect();
     assert_eq!(files.len(), 800);
     run.end();
 }

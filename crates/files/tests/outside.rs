@@ -4,6 +4,7 @@
 mod common;
 
 use common::{Lab, Running, content};
+use forebay_files::supervisor::status_of_running;
 use rustix::process::{Pid, Signal};
 use std::{
     fs,
@@ -53,8 +54,8 @@ fn cut(lab: &Lab, run: Running, path: &Path) -> Vec<u8> {
 }
 
 fn outside_writer(lab: &Lab) -> String {
-    let all = forebay_files::supervisor::status_of_running(&lab.home.path().join("run")).unwrap();
-    let said = serde_json::to_value(all[0].outside_writer).unwrap();
+    let running = status_of_running(&lab.home.path().join("run")).unwrap();
+    let said = serde_json::to_value(running.statuses[0].outside_writer).unwrap();
     said.as_str().unwrap().to_owned()
 }
 

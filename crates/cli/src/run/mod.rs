@@ -309,8 +309,11 @@ fn announce(policy: &Policy, pool: &Pool, buffers: u16) {
 fn announce_neighbours(pool: &Pool) -> Result<(), Failure> {
     let path = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let own = path(pool.path());
-    let neighbours: Vec<String> = supervisor::status_of_running(&run_dir()?)?
-        .into_iter()
+    let running = supervisor::status_of_running(&run_dir()?)?;
+    for pid in running.silent {
+        complain!("forebay: the supervisor {pid} does not answer, and may use the pool too");
+    }
+    let neighbours: Vec<String> = (running.statuses.into_iter())
         .filter(|status| path(&status.pool) == own)
         .map(|status| format!("{} (forebay {})", status.program, status.pid))
         .collect();

@@ -4,6 +4,7 @@
 mod background;
 #[path = "../common/mod.rs"]
 mod common;
+mod neighbours;
 mod overwriting;
 mod pools;
 mod profiles;

@@ -26,7 +26,9 @@ mod status;
 mod watch;
 
 pub use layer::Layer;
-pub use status::{FileStatus, LaneStatus, PlainFile, ProcessStatus, Status, status_of_running};
+pub use status::{
+    FileStatus, LaneStatus, PlainFile, ProcessStatus, Running, Status, status_of_running,
+};
 pub use watch::Outside;
 
 use crate::{

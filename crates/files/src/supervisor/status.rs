@@ -6,6 +6,7 @@ use crate::{
     wire::{self, Answer, Request},
 };
 use forebay_pool::PAGE;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{
     fs,
@@ -14,10 +15,14 @@ use std::{
         fd::AsFd,
         unix::fs::{DirBuilderExt, OpenOptionsExt},
     },
-    path::{Path, PathBuf},
+    path::{self, Path, PathBuf},
     sync::atomic::Ordering::Relaxed,
+    time::Duration,
 };
 use uuid::Uuid;
+
+/// How long a supervisor may take to say how it is doing.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// What a file absorbed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -173,6 +178,7 @@ impl Run {
 impl Shared {
     pub(super) fn status(&self) -> Status {
         let run = self.running();
+        let pool = self.pool.path();
         let members = self.members.lock();
         let processes = members.iter().map(|member| ProcessStatus {
             pid: member.pid,
@@ -182,7 +188,7 @@ impl Shared {
         Status {
             pid: std::process::id(),
             program: self.options.program.clone(),
-            pool: self.pool.path().to_owned(),
+            pool: path::absolute(pool).unwrap_or_else(|_| pool.to_owned()),
             medium: self.pool.describe(),
             survives: self.pool.durability().to_string(),
             patterns: self.options.patterns.clone(),
@@ -237,17 +243,26 @@ pub(super) fn leave_note(shared: &Shared, socket: &[u8]) -> Result<PathBuf, File
     Ok(path)
 }
 
+/// The supervisors of a run directory.
+#[derive(Debug, Default)]
+pub struct Running {
+    /// What those say that answer.
+    pub statuses: Vec<Status>,
+    /// Process ids of those that do not, since they are stopped, for instance.
+    pub silent: Vec<u32>,
+}
+
 /// Asks every supervisor that left a note in `run_dir`. Notes of those that died are removed.
 ///
 /// # Errors
 /// If the directory is there and cannot be read.
-pub fn status_of_running(run_dir: &Path) -> Result<Vec<Status>, FilesError> {
+pub fn status_of_running(run_dir: &Path) -> Result<Running, FilesError> {
+    let mut all = Running::default();
     let entries = match fs::read_dir(run_dir) {
         Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(Vec::new()),
+        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(all),
         Err(e) => return Err(FilesError::io(format!("reading {}", run_dir.display()))(e)),
     };
-    let mut all = Vec::new();
     for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
         let Some(note) = fs::read(&path)
             .ok()
@@ -256,31 +271,39 @@ pub fn status_of_running(run_dir: &Path) -> Result<Vec<Status>, FilesError> {
             continue;
         };
         match ask(&note) {
-            Ok(status) => all.push(status),
-            Err(rustix::io::Errno::CONNREFUSED) => {
+            Ok(status) => all.statuses.push(status),
+            Err(Errno::CONNREFUSED) => {
                 let _ = fs::remove_file(&path);
             }
-            Err(_) => {}
+            // It ends just now.
+            Err(Errno::CONNRESET | Errno::PIPE) => {}
+            Err(_) => all.silent.extend(pid_of(&path)),
         }
     }
-    all.sort_by_key(|status| status.pid);
+    all.statuses.sort_by_key(|status| status.pid);
+    all.silent.sort_unstable();
     Ok(all)
 }
 
-fn ask(note: &Note) -> Result<Status, rustix::io::Errno> {
-    let socket = wire::connect(note.socket.as_bytes(), None)?;
+/// Whose note this is, by its name.
+fn pid_of(note: &Path) -> Option<u32> {
+    let name = note.file_name()?.to_str()?;
+    name.split_once('-')?.0.parse().ok()
+}
+
+fn ask(note: &Note) -> Result<Status, Errno> {
+    let socket = wire::connect(note.socket.as_bytes(), Some(ANSWER_WAIT))?;
     wire::send(socket.as_fd(), &Request::Status { token: note.token }, &[])?;
     match wire::receive::<Answer>(socket.as_fd())? {
         (Answer::Status, fds) => {
-            let status = fds.into_iter().next().ok_or(rustix::io::Errno::PROTO)?;
+            let status = fds.into_iter().next().ok_or(Errno::PROTO)?;
             let mut status = fs::File::from(status);
             // It is sent as it was written: behind its end.
             status
                 .seek(SeekFrom::Start(0))
                 .map_err(|e| sys::errno_of(&e))?;
-            serde_json::from_reader(std::io::BufReader::new(status))
-                .map_err(|_| rustix::io::Errno::PROTO)
+            serde_json::from_reader(std::io::BufReader::new(status)).map_err(|_| Errno::PROTO)
         }
-        _ => Err(rustix::io::Errno::PROTO),
+        _ => Err(Errno::PROTO),
     }
 }
