@@ -3,12 +3,17 @@
 //! A program that puts itself into the background (ends with 0 and leaves a child) goes on as that child, the *leader* from then on: orphans
 //! below this process are given to it (`PR_SET_CHILD_SUBREAPER`), so it waits for them, and the supervisor is there when they open their logs.
 //!
+//! What is absorbed still when the program has ended otherwise is waited for as well, and gets the signals ([`outlast`]): a server whose wrapper was killed, for instance.
+//!
 //! The program stays in our process group: what the terminal sends (`^C`, `^Z`, a changed window size) reaches it without us, and is
 //! not sent again. A signal that is sent to this process only is passed on.
 
 use super::{inherited, limit, program::Program};
 use crate::{failure::Failure, output::complain};
-use forebay_files::activation;
+use forebay_files::{
+    activation,
+    supervisor::{ProcessStatus, Supervisor},
+};
 use nix::{
     errno::Errno,
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
@@ -19,12 +24,21 @@ use nix::{
     },
     unistd::Pid,
 };
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use std::{
     collections::BTreeMap,
     env,
     ffi::{CString, OsString},
     os::unix::ffi::OsStringExt,
+    time::{Duration, Instant},
 };
+
+/// How often signals are looked for while what the program left is waited for.
+const LOOK: Duration = Duration::from_millis(100);
+/// What ends this soon after the program is not spoken of.
+const SOON: Duration = Duration::from_secs(1);
+/// Processes that are named; of more their number is said.
+const NAMED_MAX: usize = 5;
 
 /// Signals that are passed on.
 const PASSED: [Signal; 9] = [
@@ -63,6 +77,12 @@ impl Signals {
             before,
             stop: Stop::default(),
         })
+    }
+
+    /// True if there is one to be read.
+    fn is_there(&self) -> bool {
+        let mut wait = [PollFd::new(&self.fd, PollFlags::IN)];
+        poll(&mut wait, Some(&Timespec::default())).is_ok_and(|found| found > 0)
     }
 }
 
@@ -106,9 +126,52 @@ pub fn run(
             }
             // An orphan that is not waited for.
             Some(_) => {}
-            None => pass_one(leader, signals)?,
+            None => pass_one(&[leader], signals)?,
         }
     }
+}
+
+/// Waits for those of the run's processes that have not ended with the program, and passes signals on to them.
+pub fn outlast(
+    program: &Program,
+    supervisor: &Supervisor,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let (begun, mut is_said) = (Instant::now(), false);
+    loop {
+        let mut left = supervisor.outlast(LOOK);
+        if left.is_empty() {
+            return Ok(());
+        }
+        // Orphans of the program are children of this process.
+        while let Ok(Some(_)) = reap() {}
+        left.retain(|process| !process.ended);
+        let pids = left.iter().filter_map(|it| i32::try_from(it.pid).ok());
+        let pids: Vec<Pid> = pids.map(Pid::from_raw).collect();
+        while signals.is_there() {
+            pass_one(&pids, signals)?;
+        }
+        if !is_said && !left.is_empty() && begun.elapsed() >= SOON {
+            complain!(
+                "forebay: {} has ended, and these go on under forebay: {}. It passes signals on to them, and stays until they end",
+                program.name().to_string_lossy(),
+                names(&left)
+            );
+            is_said = true;
+        }
+    }
+}
+
+/// The first of them, and how many more there are.
+fn names(processes: &[ProcessStatus]) -> String {
+    let first = processes.iter().take(NAMED_MAX);
+    let mut names: Vec<String> = first
+        .map(|it| format!("{} (process {})", it.program, it.pid))
+        .collect();
+    if let more @ 1.. = processes.len().saturating_sub(NAMED_MAX) {
+        names.push(format!("{more} more"));
+    }
+    names.join(", ")
 }
 
 /// What became of a child.
@@ -222,8 +285,8 @@ fn is_in_our_group(child: Pid) -> bool {
     group.is_ok_and(|group| group == rustix::process::getpgrp())
 }
 
-/// Waits for one signal and passes it on, if the program has not got it already.
-fn pass_one(child: Pid, signals: &mut Signals) -> Result<(), Failure> {
+/// Waits for one signal and passes it on to those that have not got it already.
+fn pass_one(to: &[Pid], signals: &mut Signals) -> Result<(), Failure> {
     let info = match signals.fd.read_signal() {
         Ok(Some(info)) => info,
         Ok(None) | Err(Errno::EINTR) => return Ok(()),
@@ -240,8 +303,10 @@ fn pass_one(child: Pid, signals: &mut Signals) -> Result<(), Failure> {
     // what the terminal shows is this process.
     const FROM_KERNEL: i32 = 0x80;
     const ENDING: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
-    if info.ssi_code != FROM_KERNEL || ENDING.contains(&signal) && !is_in_our_group(child) {
-        match kill(child, signal) {
+    let has_got_it =
+        |pid| info.ssi_code == FROM_KERNEL && (!ENDING.contains(&signal) || is_in_our_group(pid));
+    for pid in to.iter().filter(|pid| !has_got_it(**pid)) {
+        match kill(*pid, signal) {
             // It has just ended: the next look at it says so.
             Ok(()) | Err(Errno::ESRCH) => {}
             Err(error) => complain!("forebay: passing {signal} on: {error}"),

@@ -230,7 +230,9 @@ impl Run {
         environment.extend(sanitizer::environment(program));
         let ended = child::run(program, environment, &mut signals);
         // Whatever is known of the program's end: what it left in the pool goes to its files.
+        let outlasted = child::outlast(program, &supervisor, &mut signals);
         let absorbed = supervisor.finish();
+        outlasted?;
         self.report(&policy, absorbed)?;
         ended
     }

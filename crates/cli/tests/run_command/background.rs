@@ -59,3 +59,36 @@ fn signals_go_to_what_is_left_in_the_background() {
     rustix::process::kill_process(pid, Signal::TERM).unwrap();
     assert_eq!(child.wait().unwrap().code(), Some(6));
 }
+
+/// Absorbs a log, and goes on until it is told to end.
+const LEFT: &str = r#"
+import os, signal, time
+def told(*_):
+    open("told", "w").close()
+    os._exit(0)
+signal.signal(signal.SIGTERM, told)
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(fd, b"x" * 100)
+os.fdatasync(fd)
+open("absorbed", "w").close()
+time.sleep(120)
+"#;
+
+#[test]
+fn what_a_program_that_failed_left_behind_is_named_and_gets_the_signals() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let script =
+        r#"python3 -c "$0" & while ! test -e absorbed; do sleep 0.01; done; kill -KILL $$"#;
+    let mut command = sandbox.command("run --absorb *.log --pool p -- sh -c");
+    let mut run = sandbox.start(command.args([script, LEFT]), "said");
+    sandbox.hear(
+        &mut run,
+        "said",
+        "sh has ended, and these go on under forebay: python3",
+    );
+    assert!(!sandbox.file("told").exists());
+    run.handle().signal(Signal::TERM);
+    sandbox.ends(run, "said", 137);
+    assert!(sandbox.file("told").exists());
+}

@@ -1,6 +1,6 @@
 //! A process of the run: how it becomes a member of it, what it asks, and what is left to do when it is gone.
 
-use super::{PlainFile, Shared, drain, register, run::Run};
+use super::{PlainFile, ProcessStatus, Shared, drain, register, run::Run};
 use crate::{
     processes, sys,
     wire::{self, Answer, Request},
@@ -44,6 +44,15 @@ pub(super) struct Member {
 impl Member {
     pub(super) fn has_ended(&self) -> bool {
         self.connection.is_none()
+    }
+
+    /// What is said of it. One that has ended may not be buried yet.
+    pub(super) fn status(&self) -> ProcessStatus {
+        ProcessStatus {
+            pid: self.pid,
+            program: self.program.clone(),
+            ended: !self.is_connected(),
+        }
     }
 
     /// True until it is dead or another program. A program that is executed has not got the connection from its first instruction on.

@@ -231,6 +231,13 @@ impl Supervisor {
         self.shared.status()
     }
 
+    /// Waits, for so long at most, until all processes of the run have ended: those that have not, or of which something is left to do. Once there is none, no
+    /// process joins it any more.
+    #[must_use]
+    pub fn outlast(&self, limit: Duration) -> Vec<ProcessStatus> {
+        self.shared.outlast(limit)
+    }
+
     /// After the database ended: waits until all its processes have, and their lane is drained, and stops.
     ///
     /// # Errors
@@ -268,14 +275,22 @@ impl Shared {
         }
     }
 
-    /// Returns when all members have ended. From then on there is none: its lane is about to be given back.
+    /// Returns when all members have ended.
     fn outlast_members(&self) {
+        while !self.outlast(Duration::from_secs(1)).is_empty() {}
+    }
+
+    /// The members that have not ended within the limit. Once there is none, there will be none: the lane is about to be given back.
+    fn outlast(&self, limit: Duration) -> Vec<ProcessStatus> {
         let mut members = self.members.lock();
-        while members.iter().any(|member| !member.has_ended()) {
-            self.changed
-                .wait_for(&mut members, Duration::from_millis(100));
+        let is_left = |members: &mut Vec<Member>| members.iter().any(|it| !it.has_ended());
+        self.changed.wait_while_for(&mut members, is_left, limit);
+        let left = members.iter().filter(|member| !member.has_ended());
+        let left: Vec<ProcessStatus> = left.map(Member::status).collect();
+        if left.is_empty() {
+            self.over.store(true, Relaxed);
         }
-        self.over.store(true, Relaxed);
+        left
     }
 }
 

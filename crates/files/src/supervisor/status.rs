@@ -1,6 +1,6 @@
 //! What a supervisor says of itself, and how those who look find it.
 
-use super::{Outside, Shared, run::Run};
+use super::{Outside, Shared, member::Member, run::Run};
 use crate::{
     FilesError, sys,
     wire::{self, Answer, Request},
@@ -180,11 +180,7 @@ impl Shared {
         let run = self.running();
         let pool = self.pool.path();
         let members = self.members.lock();
-        let processes = members.iter().map(|member| ProcessStatus {
-            pid: member.pid,
-            program: member.program.clone(),
-            ended: member.has_ended(),
-        });
+        let processes = members.iter().map(Member::status);
         Status {
             pid: std::process::id(),
             program: self.options.program.clone(),
