@@ -15,6 +15,7 @@ use rustix::{
 };
 use std::{
     fs,
+    os::unix::{fs::PermissionsExt, process::CommandExt},
     path::Path,
     process::{Command, Stdio},
 };
@@ -255,4 +256,39 @@ fn what_a_mark_names_and_is_no_pool_is_not_even_opened() {
         let opened = rustix::io::read(&watch, &mut events);
         assert_eq!(opened, Err(Errno::AGAIN), "{command}");
     }
+}
+
+#[test]
+fn a_directory_that_may_not_be_read_is_named_with_what_to_do_but_for_lost_and_found() {
+    let sandbox = Sandbox::new();
+    sandbox.let_in();
+    // The program under test may lie where another user cannot go.
+    let program = sandbox.file("forebay");
+    common::copy(common::FOREBAY, &program);
+    let forebay = |words: &[&str]| {
+        let mut command = Command::new(&program);
+        command.args(words).current_dir(sandbox.path());
+        if rustix::process::geteuid().is_root() {
+            command.uid(65_534).gid(65_534);
+        }
+        Ran::of(command.output().unwrap())
+    };
+    let mode = |name: &str, mode| {
+        fs::set_permissions(sandbox.file(name), fs::Permissions::from_mode(mode)).unwrap();
+    };
+    let closed = |name: &str| {
+        fs::create_dir_all(sandbox.file(name)).unwrap();
+        mode(name, 0);
+    };
+    closed("data/lost+found");
+    forebay(&["doctor", "data"]).ok();
+    forebay(&["recover", "--for", "data"]).ok();
+    closed("data/closed");
+    for words in [&["doctor", "data"][..], &["recover", "--for", "data"]] {
+        let said = ["data/closed: ", "Repeat this as a user who may read it"];
+        forebay(words).fails(1, &said);
+    }
+    // So that they can be removed.
+    mode("data/closed", 0o700);
+    mode("data/lost+found", 0o700);
 }
