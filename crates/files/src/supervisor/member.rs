@@ -18,7 +18,10 @@ use std::{
         unix::ffi::{OsStrExt, OsStringExt},
     },
     path::PathBuf,
-    sync::{Arc, atomic::Ordering::Relaxed},
+    sync::{
+        Arc,
+        atomic::Ordering::{Relaxed, Release},
+    },
     thread,
     time::Duration,
 };
@@ -259,17 +262,27 @@ impl Shared {
             return Ok(Arc::clone(run));
         }
         let run = Arc::new(Run::begin(self)?);
+        let draining = self.start_threads(&run).inspect_err(|_| {
+            // Each process that asks claims one. What is not given back is empty, for a recovery.
+            run.ended.store(true, Release);
+            let _ = run.lane.give_back();
+        })?;
+        *self.draining.lock() = Some(draining);
+        *known = Some(Arc::clone(&run));
+        Ok(run)
+    }
+
+    /// Has the lane prepared and drained. The thread that drains it.
+    fn start_threads(self: &Arc<Self>, run: &Arc<Run>) -> Result<thread::JoinHandle<()>, String> {
         let thread = |name: &str, work: fn(&Self, &Run)| {
-            let (shared, run) = (Arc::clone(self), Arc::clone(&run));
+            let (shared, run) = (Arc::clone(self), Arc::clone(run));
             thread::Builder::new()
                 .name(name.into())
                 .spawn(move || work(&shared, &run))
                 .map_err(|e| format!("starting a thread: {e}"))
         };
         thread("prepare", drain::prepare)?;
-        *self.draining.lock() = Some(thread("drain", drain::run)?);
-        *known = Some(Arc::clone(&run));
-        Ok(run)
+        thread("drain", drain::run)
     }
 
     /// The run's lane, if any process has asked for it.
