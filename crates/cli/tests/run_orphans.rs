@@ -1,5 +1,7 @@
 //! What is under way when the supervisor of `forebay run` dies: a write that the kernel has and the pool has not, while another process of the run settles the lane and
 //! cannot (`programs/held.c`). A recovery after a power cut has nothing to decide.
+//!
+//! And what a process writes that goes on past a lane which no process settles, because a member lives that makes no call.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -7,6 +9,7 @@ mod common;
 use common::{
     Sandbox,
     databases::{boot_anew, small_pool},
+    disk::Disk,
 };
 use forebay_measure::processes::kill_group;
 use rustix::process::Pid;
@@ -74,4 +77,71 @@ fn a_write_that_the_pool_has_not_yet_when_the_supervisor_dies_is_waited_for_by_w
         .unwrap();
     assert!(recovered.status.success(), "{recovered:?}");
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), b"newersed");
+}
+
+/// A member that has synced what it wrote to `a.log`, and makes no call after its supervisor is dead. What it begins is to execute `newer`, by the descriptor with a number: that
+/// overwrites and syncs the same bytes, and ends both.
+const SILENT: &str = r#"
+import os, signal, sys
+fd, member = os.open("a.log", os.O_RDWR), os.getpid()
+os.set_inheritable(fd, True)
+os.pwrite(fd, b"A" * 100, 0)
+os.fdatasync(fd)
+def newer(fd):
+    return f"import os\nos.pwrite({fd}, b'B' * 100, 0)\nos.fdatasync({fd})\nfor process in {member}, os.getpid(): os.kill(process, 9)"
+os.kill(os.getppid(), signal.SIGKILL)
+"#;
+
+/// The time that a file has on its disk is that of the last change of its inode that was synced: of what is written in place, and synced by `fdatasync`, it says nothing for a
+/// while.
+fn is_not_written_over(begin: &str) {
+    let sandbox = Sandbox::on_disk();
+    let Some(mut disk) = Disk::make(sandbox.path(), "ext4") else {
+        return;
+    };
+    let log = disk.at.join("a.log");
+    // With its space.
+    fs::write(&log, [b'0'; 100]).unwrap();
+    disk.sync();
+    let pool = small_pool();
+    let script = format!("{SILENT}{begin}\nsignal.pause()");
+    let ran = sandbox
+        .command("run --absorb *.log --absorb-preallocated --pool")
+        .arg(pool.path())
+        .args(["--", "python3", "-c", &script])
+        .current_dir(&disk.at)
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+        .output()
+        .unwrap();
+    assert_eq!(ran.status.code(), None, "{ran:?}");
+    disk.cut();
+    disk.mount_again();
+    // Refused or not: nothing older comes over it.
+    let mut recover = sandbox.command("recover --pool");
+    recover.arg(pool.path()).output().unwrap();
+    let found = fs::read(&log).unwrap();
+    assert!(
+        found == [b'B'; 100],
+        "{:?}",
+        String::from_utf8_lossy(&found)
+    );
+}
+
+#[test]
+fn what_a_forked_child_syncs_past_a_lane_that_no_process_settles_is_not_written_over() {
+    is_not_written_over("if os.fork() == 0: exec(newer(fd))");
+}
+
+#[test]
+fn what_a_program_without_the_library_syncs_past_such_a_lane_is_not_written_over() {
+    is_not_written_over(
+        "if os.fork() == 0: os.execve(sys.executable, ['python3', '-c', newer(fd)], {})",
+    );
+}
+
+#[test]
+fn what_a_program_syncs_past_such_a_lane_by_its_standard_input_is_not_written_over() {
+    is_not_written_over(
+        "os.posix_spawn(sys.executable, ['python3', '-c', newer(0)], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, fd, 0)])",
+    );
 }

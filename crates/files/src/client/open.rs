@@ -195,7 +195,7 @@ fn open_to_absorb(
         // The supervisor says so: the run does not absorb it.
         Ok(()) | Err(Errno::BUSY) => Ok(()),
         Err(Errno::IO) => Err(Errno::IO),
-        Err(_) => config.claim(key),
+        Err(_) => config.claim_open(fd),
     };
     // Only now: until then another process may have records of it.
     let opened = may_change.and_then(|()| match truncates {

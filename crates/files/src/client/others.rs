@@ -283,12 +283,12 @@ pub fn executing_past() -> Result<(), Errno> {
     let Some(config) = CONFIG.get() else {
         return Ok(());
     };
-    for (fd, key) in config.written() {
+    for (fd, _) in config.written() {
         // One that cannot be asked has been closed meanwhile.
         let flags = sys::borrow(fd).and_then(|raw| rustix::io::fcntl_getfd(raw).ok());
         let stays = flags.is_some_and(|flags| !flags.contains(FdFlags::CLOEXEC));
         if stays || table::may_be_given(fd) {
-            config.claim(key)?;
+            config.claim_open(fd)?;
         }
     }
     Ok(())
@@ -311,7 +311,7 @@ pub(super) fn note_inherited(config: &Config) {
             continue;
         }
         // If it fails, the next call by the client tries again; a stream's is none.
-        if asked.contains(&key) || config.claim(key).is_ok() {
+        if asked.contains(&key) || config.claim_open(fd).is_ok() {
             asked.push(key);
             // The same file is asked for once: while it is open here, it is not absorbed again.
             table::set_entry(fd, entry.claimed());

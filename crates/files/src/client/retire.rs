@@ -4,9 +4,9 @@ use super::{
     above,
     config::CONFIG,
     depth::interrupted,
-    lookup::{Named, named, regular},
+    lookup::{Named, named},
     mappings,
-    others::claim_inherited,
+    others::{claim_inherited, opened},
     own,
     process::{forget_all, generation, make_plain, mark_range_unknown, numbers, process, renew},
     session::{self, Session},
@@ -17,7 +17,7 @@ use crate::sys;
 use rustix::io::Errno;
 use std::{
     ffi::{CStr, c_int},
-    os::fd::BorrowedFd,
+    os::fd::{AsRawFd, BorrowedFd},
     sync::atomic::Ordering::{AcqRel, Relaxed, Release},
 };
 
@@ -133,9 +133,7 @@ pub(super) fn leave(fd: BorrowedFd<'_>, number: usize) -> Result<(), Errno> {
         above::leave_inherited(fd, number);
         return Ok(());
     }
-    if let (Some(config), Ok((_, key))) = (CONFIG.get(), regular(fd)) {
-        config.claim(key)?;
-    }
+    opened(fd.as_raw_fd())?;
     make_plain(number, generation(number));
     Ok(())
 }
