@@ -14,6 +14,7 @@ use forebay_pool::PoolOptions;
 use rustix::{
     fs::{FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps},
     io::Errno,
+    process::{Resource, Rlimit, getrlimit, setrlimit},
     time::{ClockId, clock_gettime},
 };
 use std::{
@@ -26,6 +27,9 @@ use std::{
 };
 
 type Failure = Box<dyn std::error::Error>;
+
+/// So many a database may have that is to have none left: fewer than the numbers of the client's own.
+const DESCRIPTORS: u64 = 100;
 
 fn main() -> Result<ExitCode, Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -175,6 +179,17 @@ fn content(seed: u64, bytes: usize) -> Vec<u8> {
     (0..bytes).map(byte).collect()
 }
 
+/// Whatever needs a descriptor fails from now on.
+fn exhaust() -> Result<(), Errno> {
+    let maximum = getrlimit(Resource::Nofile).maximum;
+    let current = Some(DESCRIPTORS);
+    setrlimit(Resource::Nofile, Rlimit { current, maximum })?;
+    while let Ok(copy) = rustix::io::dup(std::io::stdin()) {
+        std::mem::forget(copy);
+    }
+    Ok(())
+}
+
 fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, Errno> {
     let number = |text: &str| text.parse::<u64>().map_err(|_| Errno::INVAL);
     let path = |text: &str| CString::new(text).map_err(|_| Errno::INVAL);
@@ -285,6 +300,7 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
             let name = path(name)?;
             client::unlink(libc::AT_FDCWD, &name, || rustix::fs::unlink(&name)).map(|()| 0)
         }
+        ["exhaust"] => exhaust().map(|()| 0),
         _ => Err(Errno::NOSYS),
     }
 }

@@ -12,7 +12,7 @@ use rustix::{
 use std::{
     ffi::{CStr, OsString, c_int},
     os::{
-        fd::{AsFd, BorrowedFd, OwnedFd},
+        fd::{BorrowedFd, OwnedFd},
         unix::ffi::OsStringExt,
     },
     path::PathBuf,
@@ -30,44 +30,48 @@ pub(super) struct Ours {
     pub(super) is_last_name: bool,
 }
 
-/// The absorbed file that has this name.
-pub(super) fn ours(session: &Session, name: (c_int, &CStr)) -> Option<Ours> {
-    ours_at(session, name, AtFlags::SYMLINK_NOFOLLOW)
-}
-
+/// The absorbed file that has a name, or its number, if it cannot be held: there is no descriptor left.
 pub(super) fn ours_at(
     session: &Session,
     (dir, path): (c_int, &CStr),
     flags: AtFlags,
-) -> Option<Ours> {
+) -> Option<Result<Ours, Number>> {
     let stat = sys::stat_at(sys::directory(dir), path, flags).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
     }
     let (number, stamp) = session.page.find(key(&stat))?;
-    let seen = if flags.contains(AtFlags::EMPTY_PATH) && path.is_empty() {
-        // Not a copy of the descriptor: closing one would drop the database's record locks on the file.
-        let held = OFlags::PATH | OFlags::CLOEXEC;
-        rustix::fs::open(sys::link_of(sys::borrow(dir)?), held, Mode::empty()).ok()?
-    } else {
-        let mut open = OFlags::PATH | OFlags::CLOEXEC;
-        open.set(OFlags::NOFOLLOW, flags.contains(AtFlags::SYMLINK_NOFOLLOW));
-        rustix::fs::openat(sys::directory(dir), path, open, Mode::empty()).ok()?
+    let number = (number, stamp.generation);
+    let seen = match see(dir, path, flags) {
+        Ok(seen) => seen,
+        // The name is another's, or gone, meanwhile.
+        Err(_) if stat_at(dir, path, flags) != Some(key(&stat)) => return None,
+        Err(_) => return Some(Err(number)),
     };
     // Another may have taken the name meanwhile. What cannot be looked at any more has not been seen to be another.
     let is_it = sys::stat_of(&seen).map_or(true, |seen| key(&seen) == key(&stat));
-    is_it.then_some(Ours {
-        number: (number, stamp.generation),
+    is_it.then_some(Ok(Ours {
+        number,
         seen,
         is_last_name: stat.st_nlink == 1,
-    })
+    }))
 }
 
-/// Where a name leads, without links on the way.
-pub(super) fn real_path((dir, path): (c_int, &CStr)) -> Option<PathBuf> {
-    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
-    let open = rustix::fs::openat(sys::directory(dir), path, flags, Mode::empty()).ok()?;
-    std::fs::read_link(sys::link_of(open.as_fd())).ok()
+/// Holds what has a name.
+fn see(dir: c_int, path: &CStr, flags: AtFlags) -> Result<OwnedFd, Errno> {
+    let mut held = OFlags::PATH | OFlags::CLOEXEC;
+    if flags.contains(AtFlags::EMPTY_PATH) && path.is_empty() {
+        // Not a copy of the descriptor: closing one would drop the database's record locks on the file.
+        let open = sys::borrow(dir).ok_or(Errno::BADF)?;
+        return rustix::fs::open(sys::link_of(open), held, Mode::empty());
+    }
+    held.set(OFlags::NOFOLLOW, flags.contains(AtFlags::SYMLINK_NOFOLLOW));
+    rustix::fs::openat(sys::directory(dir), path, held, Mode::empty())
+}
+
+/// Where a name leads, without links on the way; it is no link itself. Needs no descriptor.
+pub(super) fn real_path(name: (c_int, &CStr)) -> Option<PathBuf> {
+    std::fs::canonicalize(absolute(name)).ok()
 }
 
 /// The same of a name that nothing has yet.

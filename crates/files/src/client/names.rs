@@ -3,7 +3,7 @@
 use super::{
     config::CONFIG,
     depth::interrupted,
-    lookup::{Number, Ours, absolute, key, ours, ours_at, real_parent, real_path},
+    lookup::{Number, Ours, absolute, key, ours_at, real_parent, real_path},
     process::{Held, hold, process},
     retire::retire_file,
     session::{self, Session},
@@ -46,6 +46,22 @@ fn following(names: &[(c_int, &CStr)]) -> Option<&'static Session> {
     session
 }
 
+/// The absorbed file whose names are about to change. One that cannot be followed while they do is made plain before.
+///
+/// # Errors
+/// As [`retire_file`].
+fn followed(
+    session: &Session,
+    name: (c_int, &CStr),
+    flags: AtFlags,
+) -> Result<Option<Ours>, Errno> {
+    match ours_at(session, name, flags) {
+        None => Ok(None),
+        Some(Ok(ours)) => Ok(Some(ours)),
+        Some(Err((number, generation))) => retire_file(session, number, generation).map(|()| None),
+    }
+}
+
 /// Renames: `real` does it. `from` may be absorbed, and so may what `to` replaces, and what is in it, if it is a directory.
 ///
 /// # Errors
@@ -60,9 +76,9 @@ pub fn rename(
     };
     // Held to the end, so that of this process's threads one at a time renames.
     let registry = process().registry.lock();
-    let renamed = ours(session, from);
+    let renamed = followed(session, from, AtFlags::SYMLINK_NOFOLLOW)?;
     // Another name of the same file replaces nothing.
-    let replaced = ours(session, to).filter(|replaced| {
+    let replaced = followed(session, to, AtFlags::SYMLINK_NOFOLLOW)?.filter(|replaced| {
         let same = renamed.as_ref().map(|renamed| renamed.number);
         same != Some(replaced.number)
     });
@@ -160,7 +176,7 @@ pub fn unlink(
         return real();
     };
     let registry = process().registry.lock();
-    let Some(named) = ours(session, (dir, path)) else {
+    let Some(named) = followed(session, (dir, path), AtFlags::SYMLINK_NOFOLLOW)? else {
         drop(registry);
         return real();
     };
@@ -190,7 +206,7 @@ pub fn link(
         AtFlags::SYMLINK_NOFOLLOW,
         flags & libc::AT_SYMLINK_FOLLOW == 0,
     );
-    let Some(Ours { number, .. }) = ours_at(session, from, look) else {
+    let Some(Ours { number, .. }) = followed(session, from, look)? else {
         drop(registry);
         return real();
     };
@@ -340,7 +356,11 @@ impl Moved {
             });
             files.push((number, path, moved));
         }
-        (!files.is_empty()).then_some(Self { session, files })
+        if files.is_empty() {
+            return None;
+        }
+        commit(session);
+        Some(Self { session, files })
     }
 
     fn end(self, is_moved: bool) {

@@ -62,12 +62,15 @@ impl Lab {
 
     /// Its processes are an ordinary user's: where the tests are root's, another user's.
     pub fn of_an_ordinary_user() -> Self {
-        let mut lab = Self::within(lab().parent().unwrap());
+        Self::new().given_to_an_ordinary_user()
+    }
+
+    pub fn given_to_an_ordinary_user(mut self) -> Self {
         if rustix::process::geteuid().is_root() {
-            lab.user = Some(NOBODY);
-            lab.give_to(NOBODY);
+            self.user = Some(NOBODY);
+            self.give_to(NOBODY);
         }
-        lab
+        self
     }
 
     /// Everything in it belongs to `user`.

@@ -10,7 +10,11 @@ use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
 
 /// What becomes of the only file after `calls` and a power cut, for an ordinary user, who can find it by its names alone.
 fn after(calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Value>) {
-    let lab = Lab::of_an_ordinary_user();
+    after_in(Lab::of_an_ordinary_user(), calls, then)
+}
+
+/// The same in a laboratory of such a user.
+fn after_in(lab: Lab, calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Value>) {
     fs::create_dir(lab.data("d")).unwrap();
     fs::create_dir(lab.data("other")).unwrap();
     if let Some(user) = lab.user {
@@ -22,6 +26,7 @@ fn after(calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Value>) {
     let path = lab.data("d/a.log");
     assert_eq!(run.open("a", &path, APPEND), 1);
     run.call("write a 1 3000").unwrap();
+    run.call("sync a").unwrap();
     let data = lab.home.path().join("data");
     for call in calls {
         // `refused` calls are made to fail.
@@ -34,7 +39,6 @@ fn after(calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Value>) {
         assert_eq!(done.is_ok(), mode == 0o755, "{call}");
         fs::set_permissions(lab.data("d"), fs::Permissions::from_mode(0o755)).unwrap_or_default();
     }
-    run.call("sync a").unwrap();
     run.kill_both();
     let names = Command::new("find")
         .arg(&data)
@@ -53,7 +57,11 @@ fn after(calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Value>) {
 }
 
 fn is_replayed_to(name: &str, calls: &[&str]) {
-    let (lab, reports) = after(calls, |_| {});
+    is_replayed_in(Lab::of_an_ordinary_user(), name, calls);
+}
+
+fn is_replayed_in(lab: Lab, name: &str, calls: &[&str]) {
+    let (lab, reports) = after_in(lab, calls, |_| {});
     assert_eq!(reports[0]["outcome"], "replayed", "{calls:?}: {reports:?}");
     let found = fs::read(lab.data(name)).unwrap();
     assert!(
@@ -121,6 +129,26 @@ fn a_file_whose_directory_was_renamed_is_found_in_it() {
     });
     assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
     assert!(fs::read(lab.data("moved/a.log")).unwrap() == content(1, 3000));
+}
+
+#[test]
+fn a_file_whose_directory_was_renamed_without_a_sync_is_found_in_it_by_a_pool_on_a_disk() {
+    let lab = || Lab::on_disk().given_to_an_ordinary_user();
+    is_replayed_in(lab(), "other/e/a.log", &["rename @/d @/other/e"]);
+    is_replayed_in(lab(), "other/b", &["rename @/d/a.log @/other/b"]);
+}
+
+#[test]
+fn a_file_that_loses_its_name_while_no_descriptor_is_left_is_all_on_the_disk() {
+    for call in ["unlink @/d/a.log", "rename @/d/a.log @/other/b"] {
+        let (lab, reports) = after(&["exhaust", call], |_| {});
+        let refused = reports.iter().any(|one| one["outcome"] == "refused");
+        assert!(!refused, "{call}: {reports:?}");
+        assert_eq!(lab.lanes(), 0);
+        let synced = fs::read(lab.synced(&lab.data("d/a.log"))).unwrap();
+        assert!(synced == content(1, 3000), "{call}");
+    }
+    is_replayed_to("other/e/a.log", &["exhaust", "rename @/d @/other/e"]);
 }
 
 #[test]
