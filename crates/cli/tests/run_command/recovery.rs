@@ -69,6 +69,7 @@ fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
          libc = ctypes.CDLL(None, use_errno=True)\n\
          is_x86 = os.uname().machine == 'x86_64'\n\
          SYS_utimensat, SYS_linkat = (280, 265) if is_x86 else (88, 37)\n\
+         AT_EMPTY_PATH = 0x1000\n\
          fd = os.open('a.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n\
          os.write(fd, b'acknowledged')\nos.fsync(fd)\n\
          time.sleep(0.3)\n\
@@ -123,6 +124,14 @@ fn calls_that_move_a_files_time_or_names_are_followed_into_the_pool() {
         ),
         (
             "libc.syscall(SYS_utimensat, -100, b'a.log', (ctypes.c_int64 * 4)(*[2000000000, 0] * 2), 0)",
+            "a.log",
+        ),
+        (
+            "assert libc.utimensat(fd, b'', (ctypes.c_int64 * 4)(*[2000000000, 0] * 2), AT_EMPTY_PATH) == 0",
+            "a.log",
+        ),
+        (
+            "libc.syscall(SYS_utimensat, fd, b'', (ctypes.c_int64 * 4)(*[2000000000, 0] * 2), AT_EMPTY_PATH)",
             "a.log",
         ),
         (

@@ -30,7 +30,8 @@ pub fn touching<T>(fd: c_int, real: impl FnOnce() -> T) -> T {
 
 /// As [`touching`], of the file at a path, if it is absorbed (`utimensat`).
 pub fn touching_path<T>(dir: c_int, path: &CStr, flags: c_int, real: impl FnOnce() -> T) -> T {
-    let flags = AtFlags::from_bits_retain(flags as u32) & AtFlags::SYMLINK_NOFOLLOW;
+    let known = AtFlags::SYMLINK_NOFOLLOW | AtFlags::EMPTY_PATH;
+    let flags = AtFlags::from_bits_retain(flags as u32) & known;
     if !super::is_absorbing() || interrupted() {
         return real();
     }
