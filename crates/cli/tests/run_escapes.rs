@@ -67,6 +67,16 @@ printed(stream, number)
 }
 
 #[test]
+fn a_backtrace_that_the_c_library_writes_to_a_log_is_really_synced() {
+    a_stream_is_seen(
+        r#"
+libc.backtrace_symbols_fd((ctypes.c_void_p * 2)(1, 2), 2, fd)
+assert synced_by_the_kernel(fd)
+"#,
+    );
+}
+
+#[test]
 fn the_number_of_a_stream_that_was_closed_is_as_good_as_any_other_for_a_log() {
     // Were the log given back to the kernel, a cut would find what was synced for it, and nothing logged.
     nothing_is_lost(

@@ -1,7 +1,7 @@
 //! Streams: the C library writes to their files without coming by here, so a file that gets one is retired first.
 //!
 //! `fclose` and `freopen` close a descriptor, which the client must hear of as of [`crate::descriptor`]'s.
-//! `dprintf` is in [`crate::dprintf`].
+//! `dprintf` is in [`crate::dprintf`]. `vdprintf` and `backtrace_symbols_fd` are here, since they write in the same way.
 #![expect(unsafe_code, reason = "exports C functions; reads a mode string")]
 
 use crate::{
@@ -111,6 +111,16 @@ hooks! {
         // SAFETY: our caller's arguments.
         Ok(()) => unsafe { real(fd, format, arguments) },
         Err(failed) => failed.with(-1),
+    };
+
+    // Written by the C library itself, and most probably by a signal handler.
+    fn [backtrace_symbols_fd] (frames: *const *mut c_void, count: c_int, fd: c_int) -> ();
+    missing missing(());
+    plain if !client::absorbs(fd);
+    else |real| match retire(fd) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(frames, count, fd) },
+        Err(failed) => failed.with(()),
     };
 
     fn [__vdprintf_chk] (fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;

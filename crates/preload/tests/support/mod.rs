@@ -41,6 +41,7 @@ pub const SYMBOLS: &[&str] = &[
     "aio_return64",
     "aio_write",
     "aio_write64",
+    "backtrace_symbols_fd",
     "clone",
     "close",
     "close_range",
