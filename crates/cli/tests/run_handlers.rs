@@ -4,7 +4,11 @@
 
 mod common;
 
-use common::{Ran, Sandbox, databases::boot_anew};
+use common::{
+    Ran, Sandbox,
+    databases::boot_anew,
+    recovered::{Disk, RUN, run_and_recovered, same},
+};
 use std::fs;
 
 /// Runs `programs/handler.c`, which ends with its supervisor, and recovers as if the machine had been started anew: the recovery, and the log.
@@ -84,4 +88,14 @@ fn after_a_handler_the_programs_next_sync_leaves_nothing_in_the_pool() {
         files.iter().all(|lane| lane["outcome"] != "refused"),
         "{reports}"
     );
+}
+
+#[test]
+fn a_handler_with_a_small_stack_writes_several_parts_to_a_log() {
+    let sandbox = Sandbox::new();
+    common::build("small_stack", sandbox.path());
+    let run = sandbox.command(RUN);
+    let program = ["./small_stack", "8192"];
+    let found = run_and_recovered(Disk::Synced, &sandbox, run, &program);
+    assert_eq!(same(found), b"one two one two one two ");
 }

@@ -21,6 +21,8 @@ use std::{io::IoSlice, mem::MaybeUninit, ptr};
 
 /// `UIO_MAXIOV`: the kernel refuses more parts.
 const PARTS_MAX: usize = 1024;
+/// As many as nearly all calls have.
+const PARTS_FEW: usize = 16;
 
 /// `pwritev2`'s offset that means the file position.
 const AT_POSITION: off_t = -1;
@@ -118,7 +120,7 @@ fn one(
     write_parts(fd, std::slice::from_ref(part), place, 0, plain)
 }
 
-/// Writes several buffers; `plain` as above.
+/// Writes several buffers; `plain` as above. Few need little of a stack, which may be a signal handler's.
 fn several(
     fd: c_int,
     parts: *const iovec,
@@ -127,11 +129,27 @@ fn several(
     flags: c_int,
     plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
-    let count = match usize::try_from(count) {
-        Ok(count @ 1..=PARTS_MAX) => count,
-        _ => return plain(),
-    };
-    let mut places = [const { MaybeUninit::uninit() }; PARTS_MAX];
+    match usize::try_from(count) {
+        Ok(count @ 1..=PARTS_FEW) => {
+            several_of::<PARTS_FEW>(fd, (parts, count), place, flags, plain)
+        }
+        Ok(count @ 1..=PARTS_MAX) => {
+            several_of::<PARTS_MAX>(fd, (parts, count), place, flags, plain)
+        }
+        _ => plain(),
+    }
+}
+
+/// The same of `MOST` buffers or fewer. Apart, so that its caller has not this much on the stack.
+#[inline(never)]
+fn several_of<const MOST: usize>(
+    fd: c_int,
+    (parts, count): (*const iovec, usize),
+    place: Place,
+    flags: c_int,
+    plain: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let mut places = [const { MaybeUninit::uninit() }; MOST];
     // SAFETY: our caller does not change them while they are written; any bytes are an `iovec`.
     let Some(parts) = (unsafe { memory::read_all(parts, &mut places[..count]) }) else {
         return plain();
