@@ -6,7 +6,7 @@ mod common;
 
 use common::{
     Sandbox,
-    recovered::{Disk, RUN, run_and_recovered, same},
+    recovered::{Disk, RUN, nothing_is_lost, run_and_recovered, same},
 };
 
 fn is_not_the_logs(kind: &str) {
@@ -30,4 +30,23 @@ fn what_a_child_of_vfork_writes_to_what_it_put_in_a_logs_place_is_not_taken_for_
 #[test]
 fn nor_what_one_does_that_shares_the_memory_and_goes_on_beside_its_parent() {
     is_not_the_logs("clone");
+}
+
+/// Python's `subprocess` makes a child of `vfork`, which closes what it is not to inherit.
+#[test]
+fn what_a_child_of_vfork_closed_costs_the_writes_of_its_parent_no_system_call() {
+    nothing_is_lost(
+        Disk::Synced,
+        r#"
+import subprocess
+fd, process = os.open("a.log", os.O_WRONLY | os.O_CREAT), os.getpid()
+logged(fd, b"a")
+subprocess.run(["true"], check=True)
+logged(fd, b"b")
+filtered("getpid", KILLED)
+logged(fd, b"c", 100)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(process, signal.SIGKILL)
+"#,
+    );
 }

@@ -3,9 +3,10 @@
 use super::{lookup, session};
 use crate::sys;
 use std::{
+    cell::Cell,
     ffi::c_int,
     sync::atomic::{
-        AtomicBool, AtomicU32, AtomicU64,
+        AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
 };
@@ -105,14 +106,16 @@ impl Entry {
 
 static ENTRIES: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
 
-/// A child of `vfork` has put others in the place of descriptors that are known: it shares this table, and not the descriptors.
-static CHILDS: AtomicBool = AtomicBool::new(false);
+thread_local! {
+    /// A child of `vfork` has put others in the place of descriptors that are known: it shares this table, and not the descriptors. It runs in the place of the thread that made it.
+    static CHILDS: Cell<bool> = const { Cell::new(false) };
+}
 
 /// What is known of `fd`.
 #[inline]
 pub(super) fn entry(fd: c_int) -> Option<Entry> {
     let word = ENTRIES.get(usize::try_from(fd).ok()?)?.load(Acquire);
-    if word == 0 || CHILDS.load(Relaxed) && is_childs_own(fd, Entry(word)) {
+    if word == 0 || CHILDS.get() && is_childs_own(fd, Entry(word)) {
         return None;
     }
     Some(Entry(word))
@@ -124,14 +127,19 @@ pub(super) fn differs_in_child(fd: c_int) {
         .get(usize::try_from(fd).unwrap_or(usize::MAX))
         .is_some_and(|word| word.load(Relaxed) != 0)
     {
-        CHILDS.store(true, Relaxed);
+        CHILDS.set(true);
     }
 }
 
 /// True in a child of `vfork` in which `fd` is not the descriptor that is known. What is hidden of a plain one costs time only.
 #[cold]
 fn is_childs_own(fd: c_int, entry: Entry) -> bool {
-    let Some(number) = entry.file().filter(|_| sys::in_vforked_child()) else {
+    if !sys::in_vforked_child() {
+        // The child is gone, or has memory of its own: its thread goes on.
+        CHILDS.set(false);
+        return false;
+    }
+    let Some(number) = entry.file() else {
         return false;
     };
     let key = sys::borrow(fd).and_then(|raw| sys::stat_of(raw).ok());
