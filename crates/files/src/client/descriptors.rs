@@ -9,11 +9,13 @@ use super::{
     table::{self, Entry},
 };
 use crate::{shared::Gone, sys, wire::Request};
-use parking_lot::MutexGuard;
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     ffi::c_int,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
+    sync::{
+        MutexGuard,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
 };
 
 /// A thread has descriptors of its own, so a number says no more which descriptor it is.

@@ -5,12 +5,14 @@
 
 use super::{depth::interrupted, renewed::Renewed};
 use crate::sys;
-use parking_lot::{RwLock, RwLockReadGuard, RwLockWriteGuard};
 use rustix::io::Errno;
 use std::{
     ffi::c_int,
     os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd},
-    sync::atomic::{AtomicI32, Ordering::Relaxed},
+    sync::{
+        PoisonError, RwLock, RwLockReadGuard, RwLockWriteGuard,
+        atomic::{AtomicI32, Ordering::Relaxed},
+    },
 };
 
 /// They are moved above this number if the limit of descriptors allows it.
@@ -44,21 +46,35 @@ pub(super) fn is_own(fd: c_int) -> bool {
     fd >= 0 && OWN.iter().any(|own| own.load(Relaxed) == fd) && !sys::in_vforked_child()
 }
 
+/// Who uses the connection, for that long.
+fn used() -> RwLockReadGuard<'static, ()> {
+    let moving = MOVING.get().read();
+    moving.unwrap_or_else(PoisonError::into_inner)
+}
+
+/// Who moves it.
+fn moved() -> RwLockWriteGuard<'static, ()> {
+    let moving = MOVING.get().write();
+    moving.unwrap_or_else(PoisonError::into_inner)
+}
+
 /// Moves the connection and the pool to where they are out of the way, and notes them. They are never closed from now on, and have these numbers as
-/// long as the connection is used.
-pub(super) fn adopt(socket: OwnedFd, pool: OwnedFd) -> ([OwnedFd; 2], Connection) {
+/// long as the guard is there.
+pub(super) fn adopt(
+    socket: OwnedFd,
+    pool: OwnedFd,
+) -> ([OwnedFd; 2], RwLockWriteGuard<'static, ()>) {
     // A low limit of descriptors: then one stays where it is.
     let high = |fd: OwnedFd, home: &AtomicI32| {
         let home = home.load(Relaxed);
         rustix::io::fcntl_dupfd_cloexec(&fd, home).unwrap_or(fd)
     };
-    let moving = MOVING.get().write();
+    let stays = moved();
     let adopted = [high(socket, &HOMES[0]), high(pool, &HOMES[1])];
     for (own, fd) in OWN.iter().zip(&adopted) {
         own.store(fd.as_raw_fd(), Relaxed);
     }
-    let _stays = RwLockWriteGuard::downgrade(moving);
-    (adopted, Connection { _stays })
+    (adopted, stays)
 }
 
 /// There is no session: they are closed by who has them.
@@ -73,9 +89,7 @@ pub(super) struct Connection {
 
 /// The connection. It does not move meanwhile.
 pub(super) fn connection() -> Connection {
-    Connection {
-        _stays: MOVING.get().read(),
-    }
+    Connection { _stays: used() }
 }
 
 impl Connection {
@@ -123,16 +137,16 @@ pub fn making_way<T>(fd: c_int, put: impl FnOnce() -> Result<T, Errno>) -> Resul
     let moving = MOVING.get();
     loop {
         let stays = match interrupted() {
-            true => moving.try_read().ok_or(Errno::BUSY)?,
-            false => moving.read(),
+            true => moving.try_read().map_err(|_| Errno::BUSY)?,
+            false => used(),
         };
         if !is_own(fd) {
             return put();
         }
         drop(stays);
         let _moving = match interrupted() {
-            true => moving.try_write().ok_or(Errno::BUSY)?,
-            false => moving.write(),
+            true => moving.try_write().map_err(|_| Errno::BUSY)?,
+            false => moved(),
         };
         for own in OWN.iter().filter(|own| own.load(Relaxed) == fd) {
             move_away(own)?;
@@ -162,8 +176,8 @@ pub fn make_way_from(least: c_int) {
         return;
     }
     let moving = match interrupted() {
-        true => MOVING.get().try_write(),
-        false => Some(MOVING.get().write()),
+        true => MOVING.get().try_write().ok(),
+        false => Some(moved()),
     };
     // Above a call that is using one it stays, and the program gets the next.
     if moving.is_none() {

@@ -1,4 +1,5 @@
-//! What this process knows of the run's files, and its locks. A forked child has its own: its parent's threads may have held the locks.
+//! What this process knows of the run's files, and its locks. A forked child has its own: its parent's threads may have held the locks. Each lock of the client is a word that the
+//! kernel waits on: there is no table of waiting threads, which a child would have as its parent's threads left it, and a thread that waits allocates nothing.
 //!
 //! Lock order: the registry, then a file's own lock in this process, then the one that all processes share. See docs/files-protocol.md, "Locks".
 
@@ -14,13 +15,15 @@ use crate::{
     log::ENDED,
     shared::{SharedFile, State},
 };
-use parking_lot::{Mutex, MutexGuard};
 use rustix::io::Errno;
 use std::{
     ffi::c_int,
-    sync::atomic::{
-        AtomicU32,
-        Ordering::{Acquire, Release},
+    sync::{
+        Mutex, MutexGuard, PoisonError,
+        atomic::{
+            AtomicU32,
+            Ordering::{Acquire, Release},
+        },
     },
 };
 
@@ -90,7 +93,8 @@ pub(super) fn numbers() -> impl Iterator<Item = usize> {
 
 /// What this process knows of a file, under its own lock only.
 pub(super) fn local(number: usize) -> MutexGuard<'static, Copies> {
-    process().copies[number].lock()
+    let copies = process().copies[number].lock();
+    copies.unwrap_or_else(PoisonError::into_inner)
 }
 
 /// Its descriptors are plain from now on.

@@ -18,7 +18,6 @@ use crate::{
     wire::{self, Answer, Request},
 };
 use forebay_pool::{Lsn, Member, Pool, PoolOptions};
-use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::{
     ffi::OsString,
@@ -27,7 +26,7 @@ use std::{
         unix::ffi::OsStringExt,
     },
     sync::{
-        OnceLock,
+        Mutex, OnceLock,
         atomic::Ordering::{Relaxed, Release},
     },
     time::Duration,

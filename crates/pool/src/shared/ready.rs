@@ -4,10 +4,12 @@
 //! is mapped by one system call when the log comes to it, once for each process.
 
 use crate::media::Media;
-use parking_lot::Mutex;
 use std::{
     ops::Range,
-    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    sync::{
+        Mutex,
+        atomic::{AtomicU64, Ordering::Relaxed},
+    },
 };
 
 /// Bytes of a part: large enough that the system call is small beside its pages, small enough that no append waits long for it.
@@ -16,7 +18,8 @@ const PART: u64 = 128 << 10;
 /// A bit for each part of the pool: 1 KiB for each GiB.
 pub(super) struct Ready {
     parts: Box<[AtomicU64]>,
-    /// Held while a part is mapped: a devdax device's pages come only while the process allows huge pages, which is one flag for all threads.
+    /// Held while a part is mapped: a devdax device's pages come only while the process allows huge pages, which is one flag for all threads. The standard library's, which is a
+    /// word: of a table of waiting threads a forked child would have its parent's.
     mapping: Mutex<()>,
 }
 
