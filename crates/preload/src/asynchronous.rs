@@ -1,7 +1,8 @@
 //! POSIX AIO, libaio and liburing.
 //!
 //! The first two name each descriptor when the work is submitted: its file is retired then. What goes through an `io_uring` cannot be seen at all, so with the
-//! first one that is made the client gives up, unless the profile has them refused.
+//! first one that is made the client gives up, unless the profile has them refused. They are refused as well while a descriptor is open that is to be synced with each write and the
+//! kernel does not know that.
 #![expect(
     unsafe_code,
     reason = "exports C functions; reads their control blocks"
@@ -111,7 +112,7 @@ hooks! {
     missing -libc::ENOSYS;
     plain if false;
     else |real| {
-        if is_refused() {
+        if is_ring_refused() {
             return missing(-libc::ENOSYS);
         }
         give_up();
@@ -123,7 +124,7 @@ hooks! {
     missing -libc::ENOSYS;
     plain if false;
     else |real| {
-        if is_refused() {
+        if is_ring_refused() {
             return missing(-libc::ENOSYS);
         }
         give_up();
@@ -135,7 +136,7 @@ hooks! {
     missing -libc::ENOSYS;
     plain if false;
     else |real| {
-        if is_refused() {
+        if is_ring_refused() {
             return missing(-libc::ENOSYS);
         }
         give_up();
@@ -147,7 +148,7 @@ hooks! {
     missing -libc::ENOSYS;
     plain if false;
     else |real| {
-        if is_refused() {
+        if is_ring_refused() {
             return missing(-libc::ENOSYS);
         }
         give_up();
@@ -160,6 +161,13 @@ hooks! {
 /// InnoDB looks at errno for the reason, so that is set as well.
 pub(crate) fn is_refused() -> bool {
     client::refuses_io_uring() || pages::is_configured() || layer::is_there()
+}
+
+/// As [`is_refused`], of a ring: what that writes nothing here sees.
+pub(crate) fn is_ring_refused() -> bool {
+    let mut hides_syncs = false;
+    tell_client(|| hides_syncs = client::hides_syncs());
+    hides_syncs || is_refused()
 }
 
 /// Makes the client absorb nothing any more.

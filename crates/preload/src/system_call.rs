@@ -136,7 +136,8 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_setuid => refuse(identity::before([a as _; 3])),
         libc::SYS_setreuid => refuse(identity::before([a as _, b as _, libc::uid_t::MAX])),
         libc::SYS_setresuid => refuse(identity::before([a as _, b as _, c as _])),
-        libc::SYS_io_uring_setup | libc::SYS_io_setup if asynchronous::is_refused() => Break(missing(-1)),
+        libc::SYS_io_setup if asynchronous::is_refused() => Break(missing(-1)),
+        libc::SYS_io_uring_setup if asynchronous::is_ring_refused() => Break(missing(-1)),
         libc::SYS_io_uring_setup => {
             asynchronous::give_up();
             Continue(())

@@ -37,6 +37,33 @@ print(os.pread(fd, 9, 0), struct.unpack("=I", block.raw[12:16])[0])
     );
 }
 
+/// Whether its file is absorbed, or plain by now.
+#[test]
+fn a_ring_is_refused_while_a_descriptor_is_open_whose_o_dsync_the_kernel_does_not_know() {
+    for plain in ["", "mmap.mmap(fd, 1000)"] {
+        let ran = python(&format!(
+            r#"
+libc = ctypes.CDLL(None, use_errno=True)
+fd = opened("a.log", os.O_DSYNC)
+logged(fd)
+{plain}
+def is_refused():
+    ENOSYS, io_uring_setup = 38, 425
+    ring = libc.syscall(io_uring_setup, 1, ctypes.create_string_buffer(120))
+    return ring == -1 and ctypes.get_errno() == ENOSYS
+plain = {{name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}}
+code = "import ctypes; libc = ctypes.CDLL(None, use_errno=True); libc.syscall(425, 0, 0); print(ctypes.get_errno())"
+has_none = subprocess.check_output([sys.executable, "-c", code], env=plain) == b"38\n"
+print(is_refused())
+os.close(fd)
+print(is_refused() == has_none)
+"#
+        ))
+        .ok();
+        assert_eq!(ran.text(), "True\nTrue\n", "{plain}: {}", ran.stderr);
+    }
+}
+
 /// Writes by POSIX AIO, through a descriptor that was absorbed with `O_DSYNC`, and says when the write is known to be complete.
 const POSIX_AIO: &str = r#"
 import struct

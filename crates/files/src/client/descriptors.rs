@@ -210,3 +210,18 @@ pub fn hidden_flags(fd: c_int) -> c_int {
 pub fn is_in_pool(fd: c_int) -> bool {
     table::entry(fd).is_some_and(|entry| entry.file().is_some())
 }
+/// True if a descriptor that is open was opened with `O_SYNC` or `O_DSYNC` and the kernel does not know it: what a ring writes by it would be complete, and not synced.
+#[must_use]
+pub fn hides_syncs() -> bool {
+    static TOLD: AtomicBool = AtomicBool::new(false);
+    let is_open = |fd| sys::borrow(fd).is_some_and(|raw| rustix::io::fcntl_getfd(raw).is_ok());
+    let hides = table::synced_unseen().any(is_open);
+    if hides {
+        sys::complain_once(
+            &TOLD,
+            "an io_uring is refused (ENOSYS): what it writes to a log that is open with O_SYNC or O_DSYNC would not be synced",
+        );
+    }
+    hides
+}
+

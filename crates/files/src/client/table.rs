@@ -168,6 +168,14 @@ pub(super) fn add_hidden(fd: c_int, of: Entry) {
     }
 }
 
+/// All descriptors that are to be synced with each write, which the kernel does not know. Looks through the whole table.
+pub(super) fn synced_unseen() -> impl Iterator<Item = c_int> {
+    (0..)
+        .zip(&ENTRIES)
+        .filter(|(_, word)| Entry(word.load(Relaxed)).hidden() & libc::O_DSYNC != 0)
+        .map(|(fd, _)| fd)
+}
+
 /// A set of descriptors, a bit each.
 struct Numbers([AtomicU64; DESCRIPTORS / 64]);
 
