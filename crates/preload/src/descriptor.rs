@@ -79,10 +79,10 @@ hooks! {
     fn [dup] (fd: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) && !client::is_absorbing();
-    else |real| {
+    else |real| duplicate(fd, || {
         // SAFETY: our caller's argument.
-        duplicated(fd, unsafe { real(fd) })
-    };
+        unsafe { real(fd) }
+    });
 
     fn [dup2 __dup2] (from: c_int, to: c_int) -> c_int;
     missing missing(-1);
@@ -104,24 +104,18 @@ hooks! {
     missing missing(-1);
     plain if (is_plain(fd) || !is_about_descriptor(command)) && !is_in_the_way(command);
     else |real| {
-        if command == libc::F_SETFL
-            && let Err(failed) = client(|| client::changing_flags(fd, argument as c_int))
-        {
-            return failed.with(-1);
-        }
-        if is_in_the_way(command) && is_open(fd) {
-            tell_client(|| client::make_way_from(argument as c_int));
-        }
         // SAFETY: our caller's arguments.
-        let result = unsafe { real(fd, command, argument) };
+        let call = || unsafe { real(fd, command, argument) };
         match command {
-            libc::F_GETFL if result >= 0 => {
-                let mut hidden_flags = 0;
-                tell_client(|| hidden_flags = client::hidden_flags(fd));
-                result | hidden_flags | layer::hidden_flags(fd)
+            libc::F_SETFL => set_flags(fd, argument as c_int, call),
+            libc::F_GETFL => shown(fd, call()),
+            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => {
+                if is_in_the_way(command) && is_open(fd) {
+                    tell_client(|| client::make_way_from(argument as c_int));
+                }
+                duplicate(fd, call)
             }
-            libc::F_DUPFD | libc::F_DUPFD_CLOEXEC => duplicated(fd, result),
-            _ => result,
+            _ => call(),
         }
     };
 }
@@ -147,22 +141,38 @@ fn is_in_the_way(command: c_int) -> bool {
     matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && client::is_absorbing()
 }
 
-/// Tells the client of a duplicate `to`, unless it is negative because there is none. Returns it; it is closed again if it must not be written to.
-fn duplicated(from: c_int, to: c_int) -> c_int {
-    // Of a descriptor that was closed past the library something may be known.
-    if to < 0 || is_plain(from) && is_plain(to) {
-        return to;
+/// The kernel's flags of `fd`, unless they are negative because there are none, with those that it does not know of.
+fn shown(fd: c_int, flags: c_int) -> c_int {
+    if flags < 0 {
+        return flags;
     }
-    if let Err(failed) = client(|| client::duplicated(from, to)) {
-        if let Some(close) = hidden::close.get() {
-            // SAFETY: the program was not given it.
-            unsafe { close(to) };
-        }
+    let mut hidden_flags = 0;
+    tell_client(|| hidden_flags = client::hidden_flags(fd));
+    flags | hidden_flags | layer::hidden_flags(fd)
+}
+
+/// Gives `fd` other flags by `real`.
+fn set_flags(fd: c_int, flags: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    if let Err(failed) = client(|| client::changing_flags(fd, flags)) {
         return failed.with(-1);
     }
-    pages::duplicated(from, to);
-    layer::duplicated(from, to);
-    to
+    let result = real();
+    if result >= 0 {
+        tell_client(|| client::changed_flags(fd, flags));
+    }
+    result
+}
+
+/// Makes a duplicate of `from` by `real`.
+fn duplicate(from: c_int, real: impl Fn() -> c_int) -> c_int {
+    match client(|| client::duplicating(from, || checked(real()))) {
+        Ok(to) => {
+            pages::duplicated(from, to);
+            layer::duplicated(from, to);
+            to
+        }
+        Err(failed) => failed.with(-1),
+    }
 }
 
 /// After the C library put something else in the place of the standard streams' descriptors, past the library.

@@ -36,6 +36,16 @@ pub fn build(name: &str, into: &Path) {
     assert!(built.status().unwrap().success());
 }
 
+/// Builds one of them as a library, `name.so`.
+pub fn build_library(name: &str, into: &Path) {
+    let source = format!("{}/tests/programs/{name}.c", env!("CARGO_MANIFEST_DIR"));
+    let mut compiler = Command::new("cc");
+    let built = compiler
+        .args(["-shared", "-fPIC", "-o", &format!("{name}.so"), &source])
+        .current_dir(into);
+    assert!(built.status().unwrap().success());
+}
+
 /// Copies a program, by one of its own: had this process the copy open for writing, a child that another thread starts at that
 /// moment would have so, too, and the copy could not be executed.
 pub fn copy(program: &str, to: &Path) {

@@ -135,32 +135,45 @@ fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, Copi
     [first.filter(|_| first != last), last].map(|number| number.map(process::local))
 }
 
-/// After `to` became a duplicate of `from`.
+/// Makes a duplicate of `from` by `real` (`dup`, `F_DUPFD`). No other thread closes an absorbed `from`, or puts something else in its place, between the call and when its result
+/// is known.
 ///
 /// # Errors
-/// As [`retire`]: then nothing must be written to `to`.
-pub fn duplicated(from: c_int, to: c_int) -> Result<(), Errno> {
-    if from == to {
-        return Ok(());
-    }
+/// Those of `real`; as [`retire`].
+pub fn duplicating(from: c_int, real: impl Fn() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
     if sys::in_vforked_child() {
-        table::differs_in_child(to);
-        return Ok(());
-    }
-    if table::must_be_plain(to) && table::entry(from).is_some_and(Entry::is_followed) {
-        // It would write round the lane.
-        retire(from)?;
+        return real().inspect(|to| table::differs_in_child(*to));
     }
     let known = session::there().filter(|_| !interrupted());
-    loop {
+    let (to, source) = loop {
         let entry = table::entry(from);
         let _held = known.map(|_| hold_in_turn([entry.and_then(Entry::file), None]));
         // Its file may have become plain meanwhile, and another have the number.
         if table::entry(from) == entry {
-            note(to, entry);
-            return Ok(());
+            let to = real()?;
+            // What was plain may be a log by now.
+            let source = entry.or_else(|| table::entry(from));
+            note(to, source);
+            break (to, source);
         }
+    };
+    if table::must_be_plain(to) && source.is_some_and(Entry::is_followed) {
+        // It would write round the lane. What cannot be known by its own number is known by the other.
+        let followed = if table::entry(to).is_some() { to } else { from };
+        retire(followed).map_err(|errno| {
+            note(to, None);
+            close_again(to, errno)
+        })?;
     }
+    Ok(to)
+}
+
+/// Closes a descriptor that the program was not given, because of an error.
+pub(super) fn close_again(fd: c_int, errno: Errno) -> Errno {
+    if let Some(fd) = sys::borrow(fd) {
+        sys::close(fd);
+    }
+    errno
 }
 
 /// `fd` was opened just now: what is known of its number is of a descriptor that was closed past the client.
@@ -199,17 +212,19 @@ pub fn changing_flags(fd: c_int, flags: c_int) -> Result<(), Errno> {
     }
 }
 
+/// After `fcntl(F_SETFL)` gave an absorbed `fd` these flags.
+pub fn changed_flags(fd: c_int, flags: c_int) {
+    if flags & libc::O_DIRECT == 0 && table::entry(fd).is_some() {
+        table::clear_direct(fd);
+    }
+}
+
 /// The status flags (`O_SYNC`, `O_DSYNC`, `O_DIRECT`) that `fcntl(F_GETFL)` of an absorbed `fd` must show beside the kernel's.
 #[must_use]
 pub fn hidden_flags(fd: c_int) -> c_int {
     table::entry(fd).map_or(0, Entry::hidden)
 }
 
-/// True if `fd`'s file is absorbed: its syncs cost nothing, and the supervisor's are those that count.
-#[must_use]
-pub fn is_in_pool(fd: c_int) -> bool {
-    table::entry(fd).is_some_and(|entry| entry.file().is_some())
-}
 /// True if a descriptor that is open was opened with `O_SYNC` or `O_DSYNC` and the kernel does not know it: what a ring writes by it would be complete, and not synced.
 #[must_use]
 pub fn hides_syncs() -> bool {
@@ -225,3 +240,8 @@ pub fn hides_syncs() -> bool {
     hides
 }
 
+/// True if `fd`'s file is absorbed: its syncs cost nothing, and the supervisor's are those that count.
+#[must_use]
+pub fn is_in_pool(fd: c_int) -> bool {
+    table::entry(fd).is_some_and(|entry| entry.file().is_some())
+}

@@ -41,8 +41,8 @@ pub use crate::sys::Frame;
 pub use commit::{commit, commits, is_to_be_committed};
 pub use depth::{Inside, is_inside};
 pub use descriptors::{
-    changing_flags, closing, duplicated, given, hidden_flags, hides_syncs, is_in_pool, replacing,
-    sharing, stream_closing, stream_opened, unsharing,
+    changed_flags, changing_flags, closing, duplicating, given, hidden_flags, hides_syncs,
+    is_in_pool, replacing, sharing, stream_closing, stream_opened, unsharing,
 };
 pub use forebay_pool::note_standard_error;
 pub use mapped::{has_mapped, mapped, stays_mapped, unmapping};

@@ -4,7 +4,7 @@ use super::{
     above,
     config::{CONFIG, Config},
     depth::interrupted,
-    descriptors::{closing, is_new},
+    descriptors::{close_again, closing, is_new},
     lookup::{Key, NOT_REGULAR, Number, regular},
     process::{hold, process},
     session::{self, Session, is_absorbing},
@@ -233,14 +233,6 @@ fn claimed(config: &Config, fd: c_int) -> Result<c_int, Errno> {
         Ok(()) => Ok(fd),
         Err(errno) => Err(close_again(fd, errno)),
     }
-}
-
-/// Closes a descriptor that the program was not given.
-fn close_again(fd: c_int, errno: Errno) -> Errno {
-    if let Some(fd) = sys::borrow(fd) {
-        sys::close(fd);
-    }
-    errno
 }
 
 /// Says once why the files that the profile names stay plain in this process, if that is this process's own doing.

@@ -33,8 +33,10 @@ const INHERITED: u32 = 1 << 14;
 const HIDDEN: [(u32, c_int); 3] = [
     (1 << 11, libc::O_DSYNC),
     (1 << 12, libc::O_SYNC & !libc::O_DSYNC),
-    (1 << 13, libc::O_DIRECT),
+    (DIRECT, libc::O_DIRECT),
 ];
+/// The one of them that it may take back.
+const DIRECT: u32 = 1 << 13;
 
 /// The flags that are taken from a descriptor that is absorbed: what they ask for is emulated.
 pub(super) const HIDDEN_FLAGS: c_int = libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT;
@@ -159,6 +161,13 @@ pub(super) fn set_entry(fd: c_int, entry: Option<Entry>) -> bool {
     };
     place.store(entry.map_or(0, |e| e.0), Release);
     true
+}
+
+/// Notes that the program has cleared `O_DIRECT` of `fd`, beside what is known of it.
+pub(super) fn clear_direct(fd: c_int) {
+    if let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) {
+        place.fetch_and(!DIRECT, AcqRel);
+    }
 }
 
 /// Notes the flags that `of` hides of `fd` as well, beside what is known of it.

@@ -254,7 +254,7 @@ pub fn times(world: &mut World) {
     }
 }
 
-/// Opens for direct I/O and asks for the flags. Nothing is written: an absorbed file takes what direct I/O would refuse.
+/// Opens for direct I/O, asks for the flags, and changes them. Nothing is written: an absorbed file takes what direct I/O would refuse.
 pub fn open_direct(world: &mut World) {
     // Of a number that is another descriptor in another thread more may be shown than it was opened with.
     if world.is_unshared {
@@ -273,5 +273,10 @@ pub fn open_direct(world: &mut World) {
         world, "write", "nowhere",
         (fd => c_int, NOWHERE as *const c_void => *const c_void, 4096 => usize) -> isize
     );
+    for flags in [libc::O_DIRECT, libc::O_NONBLOCK] {
+        let about = format!("F_SETFL, {flags:#o}");
+        call!(world, "fcntl", about, (fd => c_int, libc::F_SETFL => c_int, flags as c_ulong => c_ulong) -> c_int);
+        call!(world, "fcntl", "F_GETFL", (fd => c_int, libc::F_GETFL => c_int, 0 => c_ulong) -> c_int);
+    }
     call!(world, "close", "it", (fd => c_int) -> c_int);
 }
