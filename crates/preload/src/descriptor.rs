@@ -62,7 +62,7 @@ hooks! {
     else |real| {
         let before = errno();
         close_spans(first.max(0).unsigned_abs(), c_uint::MAX, |first, last| {
-            if last > MAX {
+            if last == c_uint::MAX {
                 // SAFETY: closing what our caller wants closed.
                 unsafe { real(first.cast_signed()) }
             } else if let Some(close) = hidden::close.get() {
@@ -119,9 +119,6 @@ hooks! {
         }
     };
 }
-
-/// The highest descriptor that is looked at one by one: the kernel's own limit (`fs.nr_open`), unless it was raised.
-const MAX: c_uint = (1 << 20) - 1;
 
 fn bad_descriptor() -> c_int {
     set_errno(libc::EBADF);
@@ -267,12 +264,14 @@ fn unshares(first: c_uint, last: c_uint, flags: c_int) -> bool {
     flags & libc::CLOSE_RANGE_UNSHARE.cast_signed() != 0 && is_valid(first, last, flags)
 }
 
+/// Those of a range of which something may be known: no table here has any above.
+fn known(first: c_uint, last: c_uint) -> impl Iterator<Item = c_int> {
+    (first..=last.min(client::DESCRIPTORS as c_uint - 1)).map(c_uint::cast_signed)
+}
+
 /// Whether an absorbed descriptor, or one of the client's own, is in the range.
 fn has_ours(first: c_uint, last: c_uint) -> bool {
-    (first..=last.min(MAX)).any(|fd| {
-        let fd = fd.cast_signed();
-        !is_plain(fd) || client::is_own(fd)
-    })
+    known(first, last).any(|fd| !is_plain(fd)) || client::own_within(first, last).next().is_some()
 }
 
 /// Closes all from `first` to `last` but the client's own; `close` closes what is between those. Returns what it returns if it fails.
@@ -282,22 +281,22 @@ fn close_spans(
     mut close: impl FnMut(c_uint, c_uint) -> c_int,
 ) -> c_int {
     without_cancellation(|| {
+        for fd in known(first, last) {
+            if client::absorbs(fd) {
+                tell_client(|| client::closing(fd));
+            }
+            pages::closing(fd);
+            layer::closing(fd);
+        }
         let mut start = first;
-        for fd in first..=last.min(MAX) {
-            if client::absorbs(fd.cast_signed()) {
-                tell_client(|| client::closing(fd.cast_signed()));
-            }
-            pages::closing(fd.cast_signed());
-            layer::closing(fd.cast_signed());
-            if client::is_own(fd.cast_signed()) {
-                if start < fd {
-                    let result = close(start, fd - 1);
-                    if result < 0 {
-                        return result;
-                    }
+        for own in client::own_within(first, last) {
+            if start < own {
+                let result = close(start, own - 1);
+                if result < 0 {
+                    return result;
                 }
-                start = fd + 1;
             }
+            start = own + 1;
         }
         if start <= last { close(start, last) } else { 0 }
     })

@@ -50,10 +50,11 @@ pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{link, rename, unlink};
 pub use open::open;
 pub use others::{any_absorbed, executing_past, opened};
-pub use own::{make_way_from, making_way, may_be_own};
+pub use own::{make_way_from, making_way, may_be_own, own_within};
 pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};
 pub use session::{is_absorbing, on_pool};
 pub use size::{extending, truncate, truncate_path};
+pub use table::DESCRIPTORS;
 pub use times::{touching, touching_path};
 pub use write::{at_position, sync, write};
 

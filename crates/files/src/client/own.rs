@@ -46,6 +46,17 @@ pub(super) fn is_own(fd: c_int) -> bool {
     fd >= 0 && OWN.iter().any(|own| own.load(Relaxed) == fd) && !sys::in_vforked_child()
 }
 
+/// Those from `first` to `last`, in their order. As of [`is_own`].
+pub fn own_within(first: u32, last: u32) -> impl Iterator<Item = u32> {
+    let mut own = OWN.each_ref().map(|own| {
+        let fd = own.load(Relaxed);
+        let number = u32::try_from(fd).ok()?;
+        ((first..=last).contains(&number) && is_own(fd)).then_some(number)
+    });
+    own.sort_unstable();
+    own.into_iter().flatten()
+}
+
 /// Who uses the connection, for that long.
 fn used() -> RwLockReadGuard<'static, ()> {
     let moving = MOVING.get().read();

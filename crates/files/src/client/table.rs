@@ -11,8 +11,8 @@ use std::{
     },
 };
 
-/// Descriptors above this are never absorbed.
-pub(super) const DESCRIPTORS: usize = 1 << 16;
+/// Descriptors from this one on are never absorbed.
+pub const DESCRIPTORS: usize = 1 << 16;
 
 /// The C library's standard streams write to descriptors up to this one.
 const STDERR: c_int = 2;
