@@ -60,6 +60,32 @@ fn what_a_program_without_our_environment_writes_is_not_undone_however_it_is_exe
 }
 
 #[test]
+fn what_a_program_without_our_environment_writes_that_is_known_by_a_descriptor_is_not_undone() {
+    for (function, program) in [
+        ("pidfd_spawn", "sys.executable.encode()"),
+        ("pidfd_spawnp", "b'python3'"),
+    ] {
+        let sandbox = Sandbox::new();
+        common::build_library("pidfd_spawn", sandbox.path());
+        let script = format!(
+            r#"{BEGIN}{CHILD}
+child = ctypes.c_int()
+words = (ctypes.c_char_p * 5)(*[word.encode() for word in python], None)
+assert libc.{function}(ctypes.byref(child), {program}, None, None, words, (ctypes.c_char_p * 1)(None)) == 0
+waited(child.value)
+logged(fd, b"z", 5)
+cut()
+"#
+        );
+        let mut run = sandbox.command(RUN);
+        run.env("LD_PRELOAD", sandbox.file("pidfd_spawn.so"));
+        let program = ["python3", "-c", &script];
+        let recovered = same(run_and_recovered(Disk::All, &sandbox, run, &program));
+        assert!(recovered.starts_with(&[b'n'; 50]), "{function}");
+    }
+}
+
+#[test]
 fn what_a_program_is_executed_with_by_a_list_of_arguments_is_not_undone() {
     for how in [
         "libc.execle(path, *words, None, (ctypes.c_char_p * 1)(None))",

@@ -104,6 +104,25 @@ hooks! {
         Err(failed) => failed.number(),
     };
 
+    // In the C library since glibc 2.39.
+    fn [pidfd_spawn] (pidfd: *mut c_int, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
+    missing libc::ENOSYS;
+    plain if false;
+    else |real| match before(Program::Path(path), environment) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(pidfd, path, actions, attributes, arguments, environment) },
+        Err(failed) => failed.number(),
+    };
+
+    fn [pidfd_spawnp] (pidfd: *mut c_int, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
+    missing libc::ENOSYS;
+    plain if false;
+    else |real| match before(Program::Named(file), environment) {
+        // SAFETY: our caller's arguments.
+        Ok(()) => unsafe { real(pidfd, file, actions, attributes, arguments, environment) },
+        Err(failed) => failed.number(),
+    };
+
     fn [posix_spawn_file_actions_adddup2] (actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int;
     missing libc::ENOSYS;
     plain if false;

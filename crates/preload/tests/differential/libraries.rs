@@ -66,7 +66,7 @@ pub fn is_of_the_linker(name: &str) -> bool {
 
 /// Whether a function is one that executes a program, which is compared with nothing here.
 pub fn executes(name: &str) -> bool {
-    ["exec", "fexec", "posix_spawn"]
+    ["exec", "fexec", "pidfd_spawn", "posix_spawn"]
         .iter()
         .any(|begin| name.starts_with(begin))
         || name == "system"

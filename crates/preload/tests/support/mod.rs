@@ -110,6 +110,8 @@ pub const SYMBOLS: &[&str] = &[
     "openat2",
     "openat64",
     "pclose",
+    "pidfd_spawn",
+    "pidfd_spawnp",
     "popen",
     "posix_fadvise",
     "posix_fadvise64",
