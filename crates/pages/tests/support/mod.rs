@@ -93,7 +93,7 @@ impl World {
             .env(ENV_DIR, self.dir.path())
             .env(ENV_FLASH, self.flash())
             .env(ENV_FLASH_SETTINGS, settings)
-            .env(ENV_FLASH_STATUS, world.dir.path().join(STATUS))
+            .env(ENV_FLASH_STATUS, self.dir.path().join(STATUS))
             .output()
             .unwrap();
         use std::os::unix::process::ExitStatusExt;
