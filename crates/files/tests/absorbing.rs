@@ -3,6 +3,7 @@
 
 mod common;
 use common::{Lab, SEGMENT, content};
+use forebay_files::supervisor::status_of_running;
 use std::fs;
 
 const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
@@ -211,5 +212,20 @@ fn an_open_that_fails_because_the_file_cannot_be_made_plain_has_not_truncated_it
     assert_eq!(run.call("sync a"), Ok(0));
     assert_eq!(run.call(&open), Ok(0));
     assert!(fs::read(&path).unwrap().is_empty());
+    run.end();
+}
+
+#[test]
+fn the_status_of_more_files_than_a_message_holds_is_told() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let name = |i: u32| format!("{}{i}.log", "n".repeat(230));
+    for i in 0..800 {
+        assert_eq!(run.open("a", &lab.data(&name(i)), APPEND), 1);
+        run.call("close a").unwrap();
+    }
+    let running = status_of_running(&lab.home.path().join("run")).unwrap();
+    let files: Vec<_> = running.statuses.iter().flat_map(|one| &one.files).collect();
+    assert_eq!(files.len(), 800);
     run.end();
 }

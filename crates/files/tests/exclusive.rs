@@ -189,11 +189,8 @@ fn a_member_is_one_until_it_is_dead_though_its_supervisor_had_no_descriptor_for_
     limit(Some(256));
     assert_eq!(run.open("other c", &lab.data("c.log"), APPEND), 1);
     let running = status_of_running(&lab.home.path().join("run")).unwrap();
-    let members = running.statuses[0]
-        .processes
-        .iter()
-        .filter(|process| !process.ended);
-    assert_eq!(members.count(), 2);
+    let processes = &running.statuses[0].processes;
+    assert_eq!(processes.iter().filter(|process| !process.ended).count(), 2);
     run.call("write a 1 10").unwrap();
     // It is served still.
     run.call("retire a").unwrap();
@@ -364,21 +361,6 @@ fn the_pool_that_a_process_gets_is_the_supervisors_whatever_its_path_leads_to_no
     assert!(maps.contains("moved") && !maps.contains("victim"));
     run.end();
     assert!(fs::read(&victim).unwrap() == before);
-}
-
-#[test]
-fn the_status_of_more_files_than_a_message_holds_is_told() {
-    let lab = Lab::new();
-    let mut run = lab.run();
-    let name = |i: u32| format!("{}{i}.log", "n".repeat(230));
-    for i in 0..800 {
-        assert_eq!(run.open("a", &lab.data(&name(i)), APPEND), 1);
-        run.call("close a").unwrap();
-    }
-    let running = status_of_running(&lab.home.path().join("run")).unwrap();
-    let files: Vec<_> = running.statuses.iter().flat_map(|one| &one.files).collect();
-    assert_eq!(files.len(), 800);
-    run.end();
 }
 
 #[test]
