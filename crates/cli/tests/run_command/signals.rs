@@ -100,6 +100,23 @@ fn the_end_of_a_program_is_noticed_though_the_caller_ignores_the_signal_of_it() 
     }
 }
 
+/// A script under forebay, as a job of ours, that has said that it is ready: SIGTSTP stops no process of an orphaned process group.
+fn job(sandbox: &Sandbox, script: &str) -> Process {
+    let run = "run --pool p --absorb x -- sh -c";
+    let mut process = Process::spawn(
+        sandbox
+            .command(run)
+            .arg(script)
+            .process_group(0)
+            .stdin(Stdio::null())
+            .stdout(Stdio::piped()),
+    )
+    .unwrap();
+    let mut said = BufReader::new(process.child().stdout.take().unwrap()).lines();
+    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    process
+}
+
 #[test]
 fn a_stop_that_the_program_ignores_stops_not_forebay_either() {
     let sandbox = Sandbox::new();
@@ -107,19 +124,7 @@ fn a_stop_that_the_program_ignores_stops_not_forebay_either() {
     // It ends by itself if nothing is passed on.
     let script =
         "trap '' TSTP; trap 'exit 3' USR1; echo ready; for i in $(seq 600); do sleep 0.1; done";
-    let mut process = Process::spawn(
-        Command::new(FOREBAY)
-            .args([
-                "run", "--pool", "p", "--absorb", "x", "--", "sh", "-c", script,
-            ])
-            .process_group(0)
-            .current_dir(sandbox.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped()),
-    )
-    .unwrap();
-    let mut said = BufReader::new(process.child().stdout.take().unwrap()).lines();
-    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    let mut process = job(&sandbox, script);
     process.handle().signal(Signal::TSTP);
     // Once it is read what follows from it comes first.
     let status = format!("/proc/{}/status", process.handle().pid());
@@ -143,20 +148,7 @@ fn a_stop_stops_both_and_a_continue_continues_both() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     let script = "echo ready; while :; do sleep 0.02; done";
-    let mut process = Process::spawn(
-        Command::new(FOREBAY)
-            .args([
-                "run", "--pool", "p", "--absorb", "x", "--", "sh", "-c", script,
-            ])
-            // A job of ours: SIGTSTP stops no process of an orphaned process group.
-            .process_group(0)
-            .current_dir(sandbox.path())
-            .stdin(Stdio::null())
-            .stdout(Stdio::piped()),
-    )
-    .unwrap();
-    let mut said = BufReader::new(process.child().stdout.take().unwrap()).lines();
-    assert_eq!(said.next().unwrap().unwrap(), "ready");
+    let mut process = job(&sandbox, script);
     let program = process.first_child(PATIENCE).unwrap();
     let pids = [process.handle().pid(), program.pid()];
     let are_stopped = |wanted: bool| {
