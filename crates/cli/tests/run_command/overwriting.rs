@@ -182,11 +182,18 @@ fn a_program_that_changes_its_buffer_while_it_is_absorbed_leaves_no_damaged_pool
 
 /// Absorbs `a.log`, of which a thousand bytes are at home before the last hundred are written.
 const GROWN: &str = r#"
-import os, signal, time
+import json, os, signal, subprocess, time
+forebay = os.getppid()
+def drained():
+    program = os.readlink("/proc/%d/exe" % forebay)
+    said = subprocess.run([program, "status", "--json"], stdout=subprocess.PIPE).stdout
+    return [run["lane"]["drained"] > 0 for run in json.loads(said) if run["pid"] == forebay]
 fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
 os.write(fd, b"a" * 1000)
 os.fdatasync(fd)
-time.sleep(2)
+until = time.monotonic() + 60
+while drained() != [True] and time.monotonic() < until:
+    time.sleep(0.05)
 os.write(fd, b"z" * 100)
 os.fdatasync(fd)
 os.kill(os.getppid(), signal.SIGKILL)

@@ -50,8 +50,14 @@ fn flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_
     world.until("everything is home", |status| {
         status["dirty_pages"] == 0 && status["around_pages"].as_u64() > Some(100)
     });
-    let said = world.forebay("status").ok().text();
-    assert!(said.contains("Pages go straight to the files"), "{said}");
+    let status = world.forebay("status");
+    assert!(
+        status.text().contains("Pages go straight to the files"),
+        "{}",
+        status.text()
+    );
+    // The exit status says that something is wrong.
+    status.fails(1, &[]);
     Strike::Database.strike(server.server(), server.outer(), || {});
     server.wait().unwrap();
     // Still broken, and then not any more.
