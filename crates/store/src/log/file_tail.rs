@@ -47,6 +47,8 @@ struct State {
     /// The present segment ends at `at`: whatever stood behind its seal would never be found.
     sealed: bool,
     at: Lsn,
+    /// All before this is synced. A seal is not, until the first record behind it is.
+    durable: Lsn,
     /// The log's last page, and the record under construction; kept so that its memory is.
     pages: Pages,
     /// Why nothing can be appended any more.
@@ -73,6 +75,7 @@ impl FileTail {
                 segment: None,
                 sealed: false,
                 at: start,
+                durable: start,
                 pages: Pages::default(),
                 failed: None,
             }),
@@ -143,7 +146,9 @@ impl FileTail {
         file.file
             .sync()
             .map_err(StoreError::io("syncing", &file.path))
-            .inspect_err(|e| state.failed = Some(e.to_string()))
+            .inspect_err(|e| state.failed = Some(e.to_string()))?;
+        state.durable = state.at;
+        Ok(())
     }
 
     fn open_segment(&self, state: &mut State) -> Result<(), StoreError> {
@@ -189,12 +194,16 @@ impl FileTail {
             return Ok(state.at);
         };
         let payload: usize = parts.iter().map(|p| p.len()).sum();
+        // Synced one by one, a record proves that all before it were durable, but for a seal right before it; otherwise nothing.
+        let lag = match self.sync_each {
+            true => u32::try_from((state.at - state.durable) / LINE as u64).unwrap_or(u32::MAX),
+            false => u32::MAX,
+        };
         let header = Header {
             length: u32::try_from(payload).unwrap_or(u32::MAX),
             lsn: state.at,
             epoch: self.epoch,
-            // Synced one by one, a record proves that all before it were durable; otherwise nothing.
-            lag: if self.sync_each { 0 } else { u32::MAX },
+            lag,
             kind,
         };
         let encoded = header.encode(self.owner, parts);

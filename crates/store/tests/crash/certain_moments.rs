@@ -73,6 +73,38 @@ fn what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_be
 }
 
 #[test]
+fn a_segment_s_first_record_that_arrives_before_the_seal_in_front_of_it_keeps_no_store_from_opening()
+ {
+    let work = tempfile::tempdir().unwrap();
+    let options = tiny(Variant::Fsync).gc(false).memtable_size(4 << 20);
+    let (machine, store) = without_pool(&work.path().join("live"), &options);
+    // As it is then: whatever the index is told of later is on the disk.
+    let (opened, index) = (machine.disk.events(), work.path().join("index"));
+    common::copy_dir(&machine.dir.join("index"), &index);
+    let mut acknowledged = Vec::new();
+    for i in 0..50u32 {
+        store.put(&i.to_be_bytes(), &[7; 3500]).unwrap();
+        acknowledged.push(machine.disk.events());
+    }
+    for events in opened..machine.disk.events() {
+        for seed in 0..6 {
+            let found = work.path().join(format!("found {events} {seed}"));
+            fs::create_dir_all(&found).unwrap();
+            machine.disk.image(events, &mut Rng(seed), &found);
+            common::copy_dir(&index, &found.join("index"));
+            let store = options.open(&found, None).unwrap();
+            let there = acknowledged.iter().filter(|at| **at <= events);
+            for (i, _) in there.enumerate() {
+                let value = store.get(&(i as u32).to_be_bytes()).unwrap();
+                assert_eq!(value.unwrap(), [7; 3500]);
+            }
+            drop(store);
+            fs::remove_dir_all(&found).unwrap();
+        }
+    }
+}
+
+#[test]
 fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_not_used_again() {
     let work = tempfile::tempdir().unwrap();
     let options = tiny(Variant::DOUBLE).gc(false);
