@@ -17,6 +17,9 @@ use std::{
     sync::{Arc, atomic::Ordering::Relaxed},
 };
 
+/// What is being done when a sync fails.
+const SYNCING: &str = "syncing it";
+
 impl Cache {
     /// Writes `pages`, whose bytes are in `bytes` at the page that `place` says, sorted, and then syncs each file.
     pub(super) fn write_home(
@@ -80,7 +83,7 @@ impl Cache {
         let _none_is_under_way = self.home_sync.write();
         if self.home_failures.load(Relaxed) != failures {
             let e = io::Error::other("another sync failed meanwhile");
-            return Err(self.home_error(first.file, "syncing it", e));
+            return Err(self.home_error(first.file, SYNCING, e));
         }
         forebay_pool::failpoint!("flash:home-synced");
         Ok(())
@@ -103,7 +106,7 @@ impl Cache {
             let mut all = Ok(());
             for (file, synced) in files.iter().zip(synced) {
                 if let Err(source) = synced {
-                    let failed = Self::sync_failed(file, source);
+                    let failed = Self::sync_failed(file, SYNCING, source);
                     all = all.and(Err(failed));
                 }
             }
@@ -114,7 +117,7 @@ impl Cache {
     /// Syncs a home file.
     pub(super) fn sync_home(&self, file: &CachedFile) -> Result<(), FlashError> {
         self.syncing_home(|| self.home.sync(file.id()))
-            .map_err(|source| Self::sync_failed(file, source))
+            .map_err(|source| Self::sync_failed(file, SYNCING, source))
     }
 
     /// Runs `sync`, which syncs a home: the owner of the homes may do so past the cache. If it fails, what is on its way home meanwhile is written there again.
@@ -128,12 +131,12 @@ impl Cache {
         })
     }
 
-    /// A sync of a home file failed.
-    fn sync_failed(file: &CachedFile, source: io::Error) -> FlashError {
+    /// A sync of a home file failed while `doing` something to it.
+    fn sync_failed(file: &CachedFile, doing: &'static str, source: io::Error) -> FlashError {
         file.sync_failed();
         FlashError::Home {
             file: file.name().to_string(),
-            doing: "syncing it",
+            doing,
             source,
         }
     }
@@ -158,12 +161,7 @@ impl Cache {
     pub fn durable_bytes(&self, file: &CachedFile) -> Result<u64, FlashError> {
         let asked = self.syncing_home(|| self.home.durable_bytes(file.id()));
         let bytes = asked.map_err(|source| {
-            file.sync_failed();
-            FlashError::Home {
-                file: file.name().to_string(),
-                doing: "finding out how long it is, durably",
-                source,
-            }
+            Self::sync_failed(file, "finding out how long it is, durably", source)
         })?;
         file.set_durable_bytes(bytes);
         Ok(bytes)
