@@ -117,7 +117,7 @@ impl Mark {
             Self::Replay(replay) if replay.begun <= now && replay.begun > Duration::ZERO => {
                 replay.begun
             }
-            _ => now - within_hundredth(now),
+            _ => to_hundredth(now),
         };
         Self::Replay(Replaying {
             begun,
@@ -129,14 +129,13 @@ impl Mark {
 
 /// True if a replay that begins `now` does not take for its own what was `changed` then. Otherwise one that begins [`APART`] later does not.
 pub(super) fn is_told_apart(changed: Duration, now: Duration) -> bool {
-    let begins = now - within_hundredth(now);
     // The clock that is asked may be a tick behind the file's time.
-    !(begins..=now + HUNDREDTH).contains(&changed)
+    !(to_hundredth(now)..=now + HUNDREDTH).contains(&changed)
 }
 
-/// How much of a hundredth of a second has passed.
-fn within_hundredth(time: Duration) -> Duration {
-    Duration::from_nanos(u64::from(time.subsec_nanos() % HUNDREDTH.subsec_nanos()))
+/// When the hundredth of a second that `time` is in began: a replay says so that it began.
+fn to_hundredth(time: Duration) -> Duration {
+    time - Duration::from_nanos(u64::from(time.subsec_nanos() % HUNDREDTH.subsec_nanos()))
 }
 
 /// How many whole hundredths of a second this is.
