@@ -113,7 +113,10 @@ end
 -- Buckets grow by 5 %: 400 of them reach from 1 us to 300 s.
 local BUCKETS = 400
 local GROWTH = math.log(1.05)
-local SLOTS = BUCKETS + 2 -- count, sum in us
+-- Behind the buckets of a kind: count, sum in us, and how many ended in each second of the run.
+local COUNT, SUM, BY_SECOND = BUCKETS, BUCKETS + 1, BUCKETS + 2
+-- Before all threads' slots: when the first operation began, us.
+local HEAD = 1
 local ENV = "FOREBAY_WORKLOAD_STATS"
 
 local function bucket_of(us)
@@ -127,13 +130,16 @@ local function value_of(bucket)
    return math.exp((bucket + 0.5) * GROWTH)
 end
 
+local function slots_of_a_kind()
+   return BY_SECOND + sysbench.opt.time
+end
+
 -- Once, before the threads start: room for `threads` times `kinds` histograms.
 function M.make_room(kinds)
-   local room = ffi.C.calloc(sysbench.opt.threads * #kinds * SLOTS, 8)
+   local room = ffi.C.calloc(HEAD + sysbench.opt.threads * #kinds * slots_of_a_kind(), 8)
    assert(room ~= nil, "no memory for the latencies")
    ffi.C.setenv(ENV, string.format("%d", tonumber(ffi.cast("intptr_t", room))), 1)
    M.kinds = kinds
-   M.started = M.now_us()
 end
 
 local function room()
@@ -144,29 +150,38 @@ end
 
 -- In a thread: `note(kind, us)`, kind counted from 1.
 function M.recorder(kinds)
-   local mine = room() + sysbench.tid * #kinds * SLOTS
+   local all, width = room(), slots_of_a_kind()
+   local mine = all + HEAD + sysbench.tid * #kinds * width
    return function(kind, us)
-      local slots = mine + (kind - 1) * SLOTS
+      local slots, now = mine + (kind - 1) * width, M.now_us()
       slots[bucket_of(us)] = slots[bucket_of(us)] + 1
-      slots[BUCKETS] = slots[BUCKETS] + 1
-      slots[BUCKETS + 1] = slots[BUCKETS + 1] + us
+      slots[COUNT] = slots[COUNT] + 1
+      slots[SUM] = slots[SUM] + us
+      -- All threads begin at the same time, so it does not matter which of them says when that was.
+      if all[0] == 0 then
+         all[0] = now - us
+      end
+      local slot = BY_SECOND + math.max(0, math.floor((now - all[0]) / 1e6))
+      if slot < width then
+         slots[slot] = slots[slot] + 1
+      end
    end
 end
 
--- After the threads ended: for each kind its name, count, mean and percentiles in us.
+-- After the threads ended: for each kind its name, count, mean and percentiles in us, and how many ended in each second.
 function M.results()
-   local all = room()
+   local all, width = room() + HEAD, slots_of_a_kind()
    local results = {}
    for kind, name in ipairs(M.kinds) do
       local sums = {}
-      for slot = 0, SLOTS - 1 do
+      for slot = 0, width - 1 do
          sums[slot] = 0
          for thread = 0, sysbench.opt.threads - 1 do
-            sums[slot] = sums[slot] + all[(thread * #M.kinds + kind - 1) * SLOTS + slot]
+            sums[slot] = sums[slot] + all[(thread * #M.kinds + kind - 1) * width + slot]
          end
       end
       local function percentile(share)
-         local wanted, seen = share * sums[BUCKETS], 0
+         local wanted, seen = share * sums[COUNT], 0
          for bucket = 0, BUCKETS - 1 do
             seen = seen + sums[bucket]
             if seen >= wanted and seen > 0 then
@@ -177,8 +192,9 @@ function M.results()
       end
       results[kind] = {
          name = name,
-         count = sums[BUCKETS],
-         mean_us = sums[BUCKETS] > 0 and sums[BUCKETS + 1] / sums[BUCKETS] or 0,
+         count = sums[COUNT],
+         by_second = table.concat(sums, ",", BY_SECOND, width - 1),
+         mean_us = sums[COUNT] > 0 and sums[SUM] / sums[COUNT] or 0,
          p50_us = percentile(0.5),
          p90_us = percentile(0.9),
          p99_us = percentile(0.99),
@@ -211,8 +227,8 @@ function M.report(seconds, results, more)
       for _, r in ipairs(results) do
          parts[#parts + 1] = string.format(
             '{"operation":"%s","count":%d,"per_s":%.2f,"mean_us":%.1f,"p50_us":%.1f,"p90_us":%.1f,' ..
-            '"p99_us":%.1f,"p999_us":%.1f}', r.name, r.count, r.count / seconds, r.mean_us, r.p50_us,
-            r.p90_us, r.p99_us, r.p999_us)
+            '"p99_us":%.1f,"p999_us":%.1f,"by_second":[%s]}', r.name, r.count, r.count / seconds, r.mean_us, r.p50_us,
+            r.p90_us, r.p99_us, r.p999_us, r.by_second)
       end
       out:write(string.format('{"threads":%d,"seconds":%.3f,"operations_per_s":%.2f', sysbench.opt.threads, seconds,
          total / seconds))

@@ -102,6 +102,8 @@ pub struct Operation {
     pub count: u64,
     /// 99 of 100 took at most so many microseconds.
     pub p99_us: f64,
+    /// How many ended in each second of the run.
+    pub by_second: Vec<u64>,
 }
 
 impl Scripts {
@@ -243,7 +245,7 @@ mod tests {
     fn round(counts: [u64; 5], in_time: bool) -> Measured {
         let names = SHARES.map(|(name, _)| name).into_iter();
         let operations = std::iter::once("new_order").chain(names).zip(counts);
-        let operation = |(name, count)| json!({"operation": name, "count": count, "p99_us": 9000});
+        let operation = |(name, count)| json!({"operation": name, "count": count, "p99_us": 9000, "by_second": []});
         let operations: Vec<_> = operations.map(operation).collect();
         let round = json!({
             "operations_per_s": 1, "tpmC": counts[0], "operations": operations,

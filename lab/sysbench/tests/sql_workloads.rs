@@ -131,6 +131,15 @@ fn tpcc_deals_its_deck_and_keeps_its_consistency_conditions() {
             of.count
         );
     }
+    let new_orders = report.operation("new_order").unwrap();
+    let in_time: u64 = new_orders.by_second.iter().sum();
+    // What ends after the second second is counted, but in none.
+    let late = new_orders.count - in_time;
+    assert!(
+        late <= THREADS && new_orders.by_second.len() == 2,
+        "{new_orders:?}"
+    );
+    assert!(!new_orders.by_second.contains(&0), "{new_orders:?}");
     assert!(report.tpmc.unwrap() > 0.0);
     database.check();
     database.spoiled("UPDATE warehouse SET w_ytd = w_ytd + 1 LIMIT 1");
@@ -139,10 +148,14 @@ fn tpcc_deals_its_deck_and_keeps_its_consistency_conditions() {
 #[test]
 fn what_a_report_says_is_not_as_wanted_is_named() {
     let report = r#"{"threads":1,"seconds":2.0,"operations_per_s":3.5,"tpmC":90.5,"retried":0,"payment_share_ok":true,
-        "delivery_90_%_in_time":false,"operations":[{"operation":"new_order","count":3,"per_s":1.5,"p99_us":7.5}]}"#;
+        "delivery_90_%_in_time":false,"operations":[{"operation":"new_order","count":3,"per_s":1.5,"p99_us":7.5,"by_second":[1,2]}]}"#;
     let measured: Measured = serde_json::from_str(report).unwrap();
     assert_eq!(measured.failed(), ["delivery 90 % in time"]);
     assert_eq!(measured.tpmc, Some(90.5));
-    assert_eq!(measured.operation("new_order").unwrap().count, 3);
+    let new_orders = measured.operation("new_order").unwrap();
+    assert_eq!(
+        (new_orders.count, &new_orders.by_second[..]),
+        (3, &[1, 2][..])
+    );
     assert!(measured.operation("payment").is_none());
 }

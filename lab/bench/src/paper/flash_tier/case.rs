@@ -142,7 +142,7 @@ mod tests {
         let in_guest: Vec<&str> = variants(&TABLE.guest.variants).collect();
         let elsewhere: Vec<&str> = variants(&TABLE.variants).collect();
         for (id, panels, series) in [
-            ("p2-tpcc", grounds.collect(), elsewhere),
+            ("p2-tpcc", grounds.chain(["p99"]).collect(), elsewhere),
             ("p2-bcache", vec!["guest"], in_guest),
         ] {
             let claims = &Experiment::named(id).unwrap().claims;

@@ -54,8 +54,9 @@ pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let mut curve = Vec::new();
     for cases in Case::groups(lab.size).into_iter().chain(others) {
         for (case, steady) in in_turns(&tpcc, &cases)? {
+            measured.note(format!("{case}: {}", steady.told));
             if case.percent == PERCENT {
-                note(case, &steady, &mut measured);
+                add(case, &steady, &mut measured);
             }
             if case.is_the_papers(DIRTY) {
                 curve.push((case.percent, steady));
@@ -88,10 +89,9 @@ fn in_turns(tpcc: &Tpcc<'_>, cases: &[Case]) -> Result<Vec<(Case, Steady)>, Benc
 }
 
 /// One row of the table: its rate, and its latency.
-fn note(case: Case, steady: &Steady, measured: &mut Measured) {
+fn add(case: Case, steady: &Steady, measured: &mut Measured) {
     let (ground, series) = (case.ground, &case.variant.name);
     let p99_ms = &steady.new_order_p99_ms;
     measured.add(&ground.panel, &ground.flash, series, X, &steady.tpmc);
     measured.add("p99", &ground.flash, series, &ground.short, p99_ms);
-    measured.note(format!("{case}: {}", steady.told));
 }

@@ -52,6 +52,18 @@ impl Standing {
         Status::read(&self.on.dir.path().join("flash/cache.status")).ok()
     }
 
+    /// Bytes of redo log that its database has written since it was made.
+    pub fn redo_bytes(&self) -> Result<u64, BenchError> {
+        let told = self
+            .server()
+            .sql("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'", "")?;
+        let lsn = told
+            .split_whitespace()
+            .nth(1)
+            .and_then(|lsn| lsn.parse().ok());
+        lsn.ok_or_else(|| BenchError::Child(format!("(mariadb) where the redo log ends: {told:?}")))
+    }
+
     /// How often the queue on flash has turned; none without one.
     pub fn turns(&self) -> Option<f64> {
         self.flash().as_ref().map(turns_of)
@@ -106,6 +118,11 @@ impl<'a> Stage<'a> {
         (self.data_bytes / POOL_PART)
             .div_ceil(MIB)
             .max(POOL_MIN_MIB)
+    }
+
+    /// Bytes of each row's redo log.
+    pub fn log_bytes(&self) -> u64 {
+        self.log_mib() * MIB
     }
 
     fn log_mib(&self) -> u64 {

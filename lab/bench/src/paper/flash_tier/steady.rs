@@ -261,7 +261,8 @@ mod tests {
     use serde_json::json;
 
     fn round(new_orders: u64) -> Done {
-        let operation = json!({"operation": "new_order", "count": new_orders, "p99_us": 9000});
+        let operation =
+            json!({"operation": "new_order", "count": new_orders, "p99_us": 9000, "by_second": []});
         let round = json!({"operations_per_s": 1, "tpmC": new_orders, "operations": [operation]});
         serde_json::from_value(round).unwrap()
     }
