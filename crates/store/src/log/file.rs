@@ -59,7 +59,12 @@ impl VlogFile {
     ) -> Result<Self, StoreError> {
         let path = dir.join(file_name(start));
         // What an interrupted creation left is used: a manifest whose writing failed half-way may name it already.
-        let left = Self::open(disk, dir, start, None, store).ok();
+        let left = match Self::open(disk, dir, start, None, store) {
+            Ok(file) => Some(file),
+            // Missing, or not made as far as a manifest could name it.
+            Err(StoreError::ValueLog { .. }) => None,
+            Err(error) => return Err(error),
+        };
         let make = || {
             let file = match &left {
                 Some(left) => Arc::clone(&left.file),

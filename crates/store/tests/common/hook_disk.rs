@@ -10,6 +10,7 @@ use std::{
 /// What is about to be done.
 pub enum Doing<'a> {
     Create(&'a Path),
+    Open(&'a Path),
     /// So many bytes from an offset on.
     Read(&'a Path, u64, usize),
     Write(&'a Path, u64),
@@ -51,6 +52,7 @@ impl Disk for HookDisk {
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        (self.hook)(Doing::Open(path))?;
         Ok(self.wrap(path, self.inner.open(path)?))
     }
 

@@ -243,3 +243,39 @@ fn a_file_whose_naming_failed_half_way_is_there_after_a_crash_in_the_next_attemp
     store.put(b"the next file", &half_a_segment()).unwrap();
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
+
+#[test]
+fn a_file_that_a_manifest_may_name_is_not_removed_because_it_cannot_be_opened() {
+    let bench = Bench::new();
+    let options = quiet(Variant::Fsync);
+    // The process is at its limit of open files: the manifest that names the second file is renamed, but its directory cannot be
+    // opened to be synced; and in the second attempt that file cannot be.
+    let state = Arc::new(AtomicU32::new(0));
+    let disk = HookDisk::new({
+        let (state, dir) = (Arc::clone(&state), bench.path());
+        move |doing| match (doing, state.load(SeqCst)) {
+            (Doing::SyncDir(path), 1) if path == dir => {
+                state.store(2, SeqCst);
+                Err(io_error())
+            }
+            (Doing::Open(path) | Doing::Create(path), 2) if is_value_log(path) => Err(io_error()),
+            _ => Ok(()),
+        }
+    });
+    let store = options.open_on(disk, None, bench.path(), None).unwrap();
+    for i in 0..FILE_FULL {
+        store.put(&i.to_be_bytes(), &half_a_segment()).unwrap();
+    }
+    state.store(1, SeqCst);
+    for _ in 0..2 {
+        assert!(store.put(b"the next file", &half_a_segment()).is_err());
+    }
+    assert_eq!(state.load(SeqCst), 2);
+    drop(store);
+    let store = bench.open(&options);
+    for i in 0..FILE_FULL {
+        assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), half_a_segment());
+    }
+    store.put(b"the next file", &half_a_segment()).unwrap();
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
