@@ -59,8 +59,8 @@ pub(crate) struct State {
     pub(crate) large_from: u64,
     /// Value-log files in address order.
     pub(crate) files: Vec<FileRef>,
-    /// Files that were collected and may be there still: only these may be unlinked with what they hold. None in a manifest by a
-    /// program that did not note them.
+    /// Files that were collected, or forgotten because a lane has what they hold, and may be there still: only these may be unlinked
+    /// with what they hold. None in a manifest by a program that did not note them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retired: Option<Vec<Lsn>>,
     /// The index was complete below this address when this was written; what is collected lies below.

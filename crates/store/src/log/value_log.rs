@@ -266,7 +266,7 @@ impl ValueLog {
     }
 
     /// Takes the last files, those whose start is `behind` the log's end, out of the manifest, and unlinks them. What they hold is
-    /// `elsewhere`, or given up, and then they are set aside.
+    /// `elsewhere`, and the manifest says that they may be unlinked; or it is given up, and then they are set aside.
     fn forget(&self, behind: impl Fn(Lsn) -> bool, elsewhere: bool) -> Result<(), StoreError> {
         let _changing = self.place.lock();
         let files = self.files();
@@ -283,6 +283,10 @@ impl ValueLog {
             state.files.retain(|file| !behind(file.start));
             if let (Some(last), true) = (state.files.last_mut(), goes_on.is_some()) {
                 last.end = None;
+            }
+            // A manifest that does not say what was collected says nothing of these either: a list with them alone would be taken for all.
+            if let (Some(retired), true) = (&mut state.retired, elsewhere) {
+                retired.extend(gone.iter().map(|file| file.start));
             }
         })?;
         if let Some(last) = goes_on {

@@ -1,15 +1,25 @@
-//! Cuts at certain moments: when a large value was replaced, behind a killed session, between two value-log files, in a first opening;
-//! and a pool that lost what the index has.
+//! Cuts at certain moments: when a large value was replaced, behind a killed session, between two value-log files, in a first opening,
+//! in one with `resident`; and a pool that lost what the index has.
 
 use crate::{
-    common::{self, Rng, crash_disk::DISK_NOTE, new_disk, new_sim, tiny},
+    common::{
+        self, Rng,
+        crash_disk::DISK_NOTE,
+        hook_disk::{Doing, HookDisk},
+        new_disk, new_sim, tiny,
+    },
     machine::{Machine, SMALL, cut_now, without_pool},
 };
 use forebay_pool::PoolOptions;
-use forebay_store::Variant;
+use forebay_store::{StoreOptions, Variant};
 use std::{
-    fs,
-    sync::Arc,
+    collections::BTreeMap,
+    fs, io,
+    path::Path,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
     thread,
     time::{Duration, Instant},
 };
@@ -220,6 +230,79 @@ fn a_resident_store_has_all_the_room_it_is_given_after_a_first_opening_that_was_
             let _store = machine.open(&tiny(Variant::Buffered(12)).resident(true));
             let segments = machine.pool.lanes()[0].segments;
             assert_eq!(segments, 12, "on a disk: {on_disk}, cut at {point}");
+        }
+    }
+}
+
+/// A machine on which a session wrote a segment to a file, and was killed before it could release it from its lane.
+fn written_and_not_released(dir: &Path, options: &StoreOptions) -> Machine {
+    let machine = Machine::new(dir, SMALL.segment_bytes);
+    let failed = Arc::new(AtomicBool::new(false));
+    let disk = HookDisk::new({
+        let (written, failed) = (AtomicBool::new(false), Arc::clone(&failed));
+        let is_file = |path: &Path| path.extension().is_some_and(|e| e == "vlog");
+        move |doing| {
+            match doing {
+                Doing::Write(path, 4096..) if is_file(path) => written.store(true, SeqCst),
+                Doing::Sync(path) if is_file(path) && written.load(SeqCst) => {
+                    failed.store(true, SeqCst);
+                    return Err(io::Error::other("the disk is broken"));
+                }
+                _ => {}
+            }
+            Ok(())
+        }
+    });
+    let store = options.open_on(disk, None, dir, &machine.pool).unwrap();
+    for i in 0..3u8 {
+        store.put(&[i], &[i; 30_000]).unwrap();
+    }
+    let begun = Instant::now();
+    while !failed.load(SeqCst) {
+        assert!(begun.elapsed() < Duration::from_secs(60), "no drain");
+        thread::sleep(Duration::from_millis(1));
+    }
+    drop(store);
+    Machine::after(dir, machine.sim.image())
+}
+
+#[test]
+fn a_file_that_a_resident_opening_forgot_before_it_was_cut_keeps_none_from_opening() {
+    let work = tempfile::tempdir().unwrap();
+    let (live, index) = (work.path().join("live"), work.path().join("index"));
+    let options = tiny(Variant::Buffered(12))
+        .gc(false)
+        .memtable_size(4 << 20)
+        .chunk_log_size(64 << 20);
+    let resident = options.clone().resident(true);
+    let machine = written_and_not_released(&live, &options);
+    common::copy_dir(&live.join("index"), &index);
+    assert_eq!(common::value_log_files(&live).len(), 1);
+    drop(machine.open(&resident));
+    assert!(common::value_log_files(&live).is_empty());
+    let images = machine.sim.crash_images();
+    // The last moment of the pool after each number of operations of the disk.
+    let moments: BTreeMap<usize, usize> = (0..images.points())
+        .map(|point| {
+            let notes = images.notes_before(point);
+            (notes.filter(|number| *number == DISK_NOTE).count(), point)
+        })
+        .collect();
+    for (events, point) in moments {
+        for seed in 0..4 {
+            for options in [&options, &resident] {
+                let found = work.path().join(format!("found {events} {seed}"));
+                fs::create_dir_all(&found).unwrap();
+                machine.disk.image(events, &mut Rng(seed), &found);
+                common::copy_dir(&index, &found.join("index"));
+                let machine = Machine::after(&found, images.at(point, || true));
+                let store = machine.open(options);
+                for i in 0..3u8 {
+                    assert_eq!(store.get(&[i]).unwrap().unwrap(), [i; 30_000]);
+                }
+                drop(store);
+                fs::remove_dir_all(&found).unwrap();
+            }
         }
     }
 }
