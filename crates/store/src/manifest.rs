@@ -69,6 +69,11 @@ pub(crate) struct State {
 }
 
 impl State {
+    /// True if the file that starts there was noted as one that may be unlinked with what it holds.
+    pub(crate) fn has_retired(&self, start: Lsn) -> bool {
+        (self.retired.as_ref()).is_some_and(|retired| retired.contains(&start))
+    }
+
     /// These collected files are gone for good.
     pub(crate) fn no_longer_retired(&mut self, gone: &[Lsn]) {
         if let Some(retired) = &mut self.retired {

@@ -15,7 +15,7 @@ pub(crate) struct Unnamed {
     pub(crate) path: PathBuf,
     /// Its length.
     pub(crate) bytes: u64,
-    /// True if anything was ever written to it.
+    /// True if anything was ever written to it; or, in one that was collected, may have been.
     pub(crate) holds_log: bool,
 }
 
@@ -48,24 +48,23 @@ pub(super) fn find(disk: &dyn Disk, dir: &Path, state: &State) -> Result<Vec<Unn
             .filter(|start| state.files.iter().all(|file| file.start != *start));
         let Some(start) = start else { continue };
         let path = dir.join(&name);
-        match VlogFile::open(disk, dir, start, None, state.uuid) {
-            Ok(file) => found.push(Unnamed {
-                start,
-                bytes: file.file.len().unwrap_or(0),
-                holds_log: file.holds_log()?,
-                path,
-            }),
-            Err(_) if VlogFile::was_never_made(disk, &path).unwrap_or(false) => {
-                found.push(Unnamed {
-                    start,
-                    path,
-                    bytes: 0,
-                    holds_log: false,
-                });
-            }
+        // What is in it is not needed, so it may be unreadable.
+        let retired = state.has_retired(start);
+        let (bytes, holds_log) = match VlogFile::open(disk, dir, start, None, state.uuid) {
+            Ok(file) => (file.file.len().unwrap_or(0), retired || file.holds_log()?),
+            Err(StoreError::Io { .. }) if retired => (0, true),
+            // It may hold log.
+            Err(error @ StoreError::Io { .. }) => return Err(error),
+            Err(_) if VlogFile::was_never_made(disk, &path).unwrap_or(false) => (0, false),
             // Another store's, or no value-log file: left alone.
-            Err(_) => {}
-        }
+            Err(_) => continue,
+        };
+        found.push(Unnamed {
+            start,
+            path,
+            bytes,
+            holds_log,
+        });
     }
     Ok(found)
 }

@@ -3,14 +3,21 @@
 use crate::{
     check,
     common::{
-        Bench,
+        Bench, copy_dir,
         hook_disk::{Doing, HookDisk},
         value_log_files,
     },
     manifest, put, quiet, refused, session, value_log,
 };
 use forebay_store::Variant;
-use std::{fs, io, path::PathBuf};
+use std::{
+    fs, io,
+    path::PathBuf,
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::SeqCst},
+    },
+};
 
 #[test]
 fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
@@ -88,4 +95,46 @@ fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_ope
     assert!(dead.iter().all(|path| !path.exists()));
     check(&store, 0..100, 2);
     check(&store, 200..300, 1);
+}
+
+#[test]
+fn a_collected_file_that_cannot_be_read_for_a_moment_keeps_no_later_opening_out() {
+    let bench = Bench::new();
+    let options = quiet(Variant::Fsync);
+    let store = bench.open(&options);
+    put(&store, 0..100, 1);
+    put(&store, 0..100, 2);
+    // Taken out of the manifest, and kept on the disk for this.
+    let snapshot = store.snapshot().unwrap();
+    assert!(store.gc().unwrap().files > 0);
+    drop(snapshot);
+    drop(store);
+    // Opening it fails, reading its header, or reading what it holds.
+    for fails in [None, Some(0), Some(4096)] {
+        let copy = bench.dir.path().join(format!("copy {fails:?}"));
+        copy_dir(&bench.path(), &copy);
+        let collected = value_log_files(&copy)[0].clone();
+        let failed = Arc::new(AtomicBool::new(false));
+        let disk = HookDisk::new({
+            let (collected, failed) = (collected.clone(), Arc::clone(&failed));
+            move |doing| {
+                let strikes = match doing {
+                    Doing::Open(path) => path == collected && fails.is_none(),
+                    Doing::Read(path, at, _) => path == collected && fails == Some(at),
+                    _ => false,
+                };
+                failed.fetch_or(strikes, SeqCst);
+                match strikes {
+                    true => Err(io::Error::other("the disk is broken")),
+                    false => Ok(()),
+                }
+            }
+        });
+        let store = options.open_on(disk, None, &copy, None).unwrap();
+        check(&store, 0..100, 2);
+        drop(store);
+        check(&options.open(&copy, None).unwrap(), 0..100, 2);
+        assert!(failed.load(SeqCst) || fails == Some(4096));
+        assert!(!collected.exists(), "{fails:?}");
+    }
 }

@@ -2,11 +2,15 @@
 
 use crate::{
     check,
-    common::{Bench, copy_dir, value_log_files},
+    common::{
+        Bench, contents, copy_dir,
+        hook_disk::{Doing, HookDisk},
+        value_log_files,
+    },
     manifest, put, quiet, refused, replace, session,
 };
-use forebay_store::Variant;
-use std::fs;
+use forebay_store::{StoreError, Variant};
+use std::{fs, io};
 
 /// With the manifest of an earlier moment a store is refused, and unchanged: with today's it opens, and has `keys`.
 fn refused_with_manifest(bench: &Bench, variant: Variant, older: &[u8], keys: u32) {
@@ -69,4 +73,34 @@ fn a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused(
         drop(store);
         refused_with_manifest(&bench, variant, &older, 300);
     }
+}
+
+#[test]
+fn a_later_file_that_cannot_be_opened_is_not_passed_over_beside_an_earlier_manifest() {
+    let bench = Bench::new();
+    // Neither the index nor the log's end tells that the manifest is older.
+    let options = quiet(Variant::Fsync)
+        .memtable_size(4 << 20)
+        .chunk_log_size(64 << 20);
+    let store = bench.open(&options);
+    put(&store, 0..5, 1);
+    let older = fs::read(manifest(&bench)).unwrap();
+    put(&store, 5..300, 1);
+    drop(store);
+    let newer = fs::read(manifest(&bench)).unwrap();
+    fs::write(manifest(&bench), older).unwrap();
+    let before = contents(&bench.path());
+    let later = value_log_files(&bench.path()).split_off(1);
+    let disk = HookDisk::new(move |doing| match doing {
+        Doing::Open(path) if later.iter().any(|later| later == path) => {
+            Err(io::Error::other("the disk is broken"))
+        }
+        _ => Ok(()),
+    });
+    let opened = options.open_on(disk, None, bench.path(), None);
+    let error = opened.err().expect("it is opened");
+    assert!(matches!(error, StoreError::Io { .. }), "{error}");
+    assert!(contents(&bench.path()) == before);
+    fs::write(manifest(&bench), newer).unwrap();
+    check(&bench.open(&options), 0..300, 1);
 }
