@@ -31,13 +31,15 @@ use std::{
 pub(crate) const POOL_LOCK: u32 = 0;
 /// The lock under which a block of a disk's tables is read, changed and written: above those of any lane.
 pub(super) const TABLES_LOCK: u32 = 1 << 20;
+/// Those that are held for a moment and waited for, in the order in which they are taken.
+const MOMENTARY: [u32; 2] = [POOL_LOCK, TABLES_LOCK];
 
 /// See the module's head.
 pub(super) struct LockedFile {
     /// The program that a member lives in may want its number (see [`Media::moved`](super::Media::moved)).
     fd: AtomicI32,
     held: HeldLocks,
-    /// What holds [`POOL_LOCK`] and [`TABLES_LOCK`]; the open file itself as long as it is not shared.
+    /// What holds the [`MOMENTARY`] locks; the open file itself as long as it is not shared. Set while none of them is held.
     momentary: OnceLock<Momentary>,
 }
 
@@ -97,13 +99,20 @@ impl LockedFile {
                 Momentary::OwnFile(file?)
             }
         };
+        // A lock has to be given back where it was taken, and other threads may have one now.
+        for lock in MOMENTARY {
+            self.held.take(lock, true)?;
+        }
         let _ = self.momentary.set(momentary);
+        for lock in MOMENTARY {
+            self.held.give(lock);
+        }
         Ok(())
     }
 
     fn holder(&self, lock: u32) -> (BorrowedFd<'_>, Holder) {
-        let is_momentary = matches!(lock, POOL_LOCK | TABLES_LOCK);
-        match self.momentary.get().filter(|_| is_momentary) {
+        let momentary = self.momentary.get();
+        match momentary.filter(|_| MOMENTARY.contains(&lock)) {
             Some(Momentary::OwnFile(file)) => (file.as_fd(), Holder::OpenFile),
             Some(Momentary::Process) => (self.fd(), Holder::Process),
             None => (self.fd(), Holder::OpenFile),

@@ -234,7 +234,8 @@ pub trait Media: Send + Sync + 'static {
     }
 
     /// Several processes have the [descriptor](Self::descriptor) from now on: locks that are held for a moment end with this process all the same, and
-    /// exclude the others. The first call counts, and is made before any other process has it.
+    /// exclude the others. The first call counts, and is made before any other process has it; it waits for threads that hold such a lock, so its
+    /// own must not.
     ///
     /// # Errors
     /// They cannot be made to.

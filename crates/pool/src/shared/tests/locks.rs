@@ -3,6 +3,7 @@
 //! Each is this test's own program, started once more with [`ROLE`] set.
 
 use super::{kills::ALONE, *};
+use crate::media::{Guard, Sharing};
 use rustix::process::{Signal, getpid, kill_process};
 use std::{
     fs::{File, OpenOptions},
@@ -13,6 +14,7 @@ use std::{
     },
     path::Path,
     process::{Child, Command, ExitStatus, Stdio},
+    sync::Arc,
     time::Instant,
 };
 
@@ -237,4 +239,25 @@ fn a_member_that_settles_the_lane_has_locks_that_exclude_other_members() {
     let (_dir, pool) = disk_pool(8);
     let status = end_of_owner(pool.path(), "exclude", "disk:tables-locked");
     assert!(status.success(), "{status}");
+}
+
+#[test]
+fn a_lock_that_a_thread_has_when_the_pool_is_first_shared_is_given_back() {
+    for lock in MOMENTARY {
+        let (_dir, pool) = disk_pool(8);
+        let other = PoolOptions::new().open(pool.path()).unwrap();
+        let held = Guard::take(&pool.core.media, lock, true).unwrap();
+        let media = Arc::clone(&pool.core.media);
+        let sharing = thread::spawn(move || media.share(Sharing::IsSent));
+        // It waits for the lock. If it did not, it would be over soon.
+        let soon = Instant::now() + Duration::from_millis(300);
+        while !sharing.is_finished() && Instant::now() < soon {
+            thread::sleep(Duration::from_millis(1));
+        }
+        assert!(!other.core.media.is_free(lock).unwrap());
+        drop(held);
+        wait_until("it waits for ever", || sharing.is_finished());
+        sharing.join().unwrap().unwrap();
+        assert!(other.core.media.is_free(lock).unwrap());
+    }
 }
