@@ -1,11 +1,16 @@
 //! Bytes a second: a bucket that fills at the rate that is allowed, to a second's worth, and that work may overdraw once. A thread that finds
 //! it empty does something else meanwhile: none waits in here.
+//!
+//! Work that does not look whether it is open is counted, too, but never adds up to a debt that would keep the rest waiting for hours.
 
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::Instant,
 };
+
+/// What goes at a time: eight groups of 64 pages of 16 KiB.
+const AT_ONCE: f64 = (8 << 20) as f64;
 
 /// See the module.
 pub(crate) struct Limit {
@@ -51,7 +56,9 @@ impl Limit {
         let mut level = self.level.lock();
         let (then, bytes) = *level;
         let filled = bytes + now.saturating_duration_since(then).as_secs_f64() * rate;
-        *level = (now, filled.min(rate) - spent as f64);
+        let (filled, spent) = (filled.min(rate), spent as f64);
+        let debt_max = rate.max(spent).max(AT_ONCE);
+        *level = (now, (filled - spent).max(filled.min(-debt_max)));
         level.1
     }
 }
@@ -76,6 +83,34 @@ mod tests {
             (10_900..=11_100).contains(&passed),
             "{passed} in ten seconds"
         );
+    }
+
+    #[test]
+    fn what_does_not_wait_for_it_adds_up_to_a_second_s_worth_or_what_went_at_once() {
+        let limit = Limit::new(16 << 20);
+        let begun = Instant::now();
+        let at = |seconds| begun + Duration::from_secs(seconds);
+        for second in 0..1000 {
+            limit.at(at(second), 64 << 20);
+        }
+        assert!(limit.at(at(999), 0) <= 0.0);
+        // The last one was larger than a second's worth, and counts as a whole.
+        assert!(limit.at(at(1002), 0) <= 0.0);
+        assert!(limit.at(at(1004), 0) > 0.0);
+        for _ in 0..1000 {
+            limit.at(at(1010), 1 << 20);
+        }
+        assert!(limit.at(at(1010), 0) <= 0.0);
+        assert!(limit.at(at(1012), 0) > 0.0);
+    }
+
+    #[test]
+    fn a_debt_is_made_no_smaller_by_what_is_spent_then() {
+        let limit = Limit::new(1);
+        let begun = Instant::now();
+        let debt = limit.at(begun, 100 << 20);
+        assert_eq!(limit.at(begun, 1), debt);
+        assert!(limit.at(begun + Duration::from_secs(100 << 19), 0) < 0.0);
     }
 
     #[test]

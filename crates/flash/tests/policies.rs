@@ -302,53 +302,6 @@ fn the_metadata_of_any_number_of_pages_fits_any_lane() {
 }
 
 #[test]
-fn steps_write_home_no_faster_than_the_limit_and_a_writer_without_a_slot_does_not_wait() {
-    let options = Options {
-        watermarks: Watermarks { low: 0, high: 0 },
-        home_bytes_per_second: 4 * PAGE as u64,
-        ..options()
-    };
-    let machine = Machine::new(100, &options);
-    for n in 0..60u32 {
-        machine.write(n, 1);
-    }
-    machine.sync();
-    assert!(
-        machine.cache.step().unwrap().freed > 0,
-        "a second's worth is there at first"
-    );
-    assert_eq!(machine.cache.step().unwrap().freed, 0, "it is overdrawn");
-    // All slots are needed: they come free at once.
-    for n in 100..300u32 {
-        machine.write(n, 1);
-    }
-    assert!(machine.cache.stats().home_pages > 100);
-    machine.cache.set_limits(0, 0);
-    while machine.cache.step().unwrap().more {}
-    assert!(machine.cache.stats().slots_used < u64::from(GROUP));
-}
-
-#[test]
-fn what_is_above_the_limit_towards_flash_goes_around_it() {
-    let options = Options {
-        flash_bytes_per_second: PAGE as u64,
-        ..options()
-    };
-    let machine = Machine::new(100, &options);
-    let before = machine.cache.stats().flash_bytes;
-    for n in 0..80u32 {
-        machine.write(n, u64::from(n) + 1);
-        machine.sync();
-    }
-    let stats = machine.cache.stats();
-    assert!(stats.flash_bytes - before < 40 * PAGE as u64, "{stats:?}");
-    assert!(stats.around_pages > 40, "{stats:?}");
-    for n in 0..80u32 {
-        assert_eq!(machine.read(n), u64::from(n) + 1);
-    }
-}
-
-#[test]
 fn second_chances_of_clean_pages_take_no_more_memory_than_written_ones() {
     let options = Options {
         groups_unsynced_max: 2,

@@ -57,8 +57,8 @@ struct Ended<'a> {
 
 impl Cache {
     /// Gives the cache `bytes` bytes, also while it is in use. What is in it stays in it: if it becomes larger all, and if it becomes smaller what is in slots
-    /// that stay. What only the others have is written home first; `progress` hears of it before and after each batch, and may stop it. A resize that is cut is
-    /// repeated, and goes on. Pages come in all the time, but for as long as the metadata is written once.
+    /// that stay. What only the others have is written home first; `progress` hears of it before and after each batch, and again and again while as much went home
+    /// as may, and may stop it. A resize that is cut is repeated, and goes on. Pages come in all the time, but for as long as the metadata is written once.
     ///
     /// New slots are used once the queue's front has come to where they are: after one turn at the latest.
     ///
@@ -134,11 +134,15 @@ impl Cache {
                 return Ok(false);
             }
             for batch in going.chunks(self.options.group_pages as usize) {
-                self.bring_slots_home(batch, &mut self.homing.lock(), resized)?;
-                done += batch.len() as u64;
+                // As long as this takes the caller has other things to do, and may lift the limit.
                 while !self.home_limit.is_open() {
+                    if progress(Progress { done, of }).is_break() {
+                        return Ok(false);
+                    }
                     std::thread::sleep(LIMITED);
                 }
+                self.bring_slots_home(batch, &mut self.homing.lock(), resized)?;
+                done += batch.len() as u64;
                 if progress(Progress { done, of }).is_break() && done < of {
                     return Ok(false);
                 }

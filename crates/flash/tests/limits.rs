@@ -1,0 +1,108 @@
+//! Bytes a second: what keeps the limits, and what does not wait for them.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod support;
+
+use forebay_flash::{Options, Resized, Watermarks};
+use std::{ops::ControlFlow, sync::mpsc, thread, time::Duration};
+use support::{
+    machine::{GROUP, Machine, options},
+    model::PAGE,
+    session::bytes_for,
+};
+
+#[test]
+fn steps_write_home_no_faster_than_the_limit_and_a_writer_without_a_slot_does_not_wait() {
+    let options = Options {
+        watermarks: Watermarks { low: 0, high: 0 },
+        home_bytes_per_second: 4 * PAGE as u64,
+        ..options()
+    };
+    let machine = Machine::new(100, &options);
+    for n in 0..60u32 {
+        machine.write(n, 1);
+    }
+    machine.sync();
+    assert!(
+        machine.cache.step().unwrap().freed > 0,
+        "a second's worth is there at first"
+    );
+    assert_eq!(machine.cache.step().unwrap().freed, 0, "it is overdrawn");
+    // All slots are needed: they come free at once.
+    for n in 100..300u32 {
+        machine.write(n, 1);
+    }
+    assert!(machine.cache.stats().home_pages > 100);
+    machine.cache.set_limits(0, 0);
+    while machine.cache.step().unwrap().more {}
+    assert!(machine.cache.stats().slots_used < u64::from(GROUP));
+}
+
+#[test]
+fn what_is_above_the_limit_towards_flash_goes_around_it() {
+    let options = Options {
+        flash_bytes_per_second: PAGE as u64,
+        ..options()
+    };
+    let machine = Machine::new(100, &options);
+    let before = machine.cache.stats().flash_bytes;
+    for n in 0..80u32 {
+        machine.write(n, u64::from(n) + 1);
+        machine.sync();
+    }
+    let stats = machine.cache.stats();
+    assert!(stats.flash_bytes - before < 40 * PAGE as u64, "{stats:?}");
+    assert!(stats.around_pages > 40, "{stats:?}");
+    for n in 0..80u32 {
+        assert_eq!(machine.read(n), u64::from(n) + 1);
+    }
+}
+
+/// What came of a resize that has to wait for the limit once its first batch is home, and how far it said to be each time. `waiting` is done then; if it
+/// does not help, the limit is lifted in the end.
+fn limited(machine: &Machine, waiting: fn(&Machine) -> ControlFlow<()>) -> (Resized, Vec<u64>) {
+    const LONG: Duration = Duration::from_secs(30);
+    let (done, is_done) = mpsc::channel();
+    thread::scope(|scope| {
+        let resize = scope.spawn(move || {
+            let mut said = Vec::new();
+            let resized = machine.cache.resize(bytes_for(70), |progress| {
+                said.push(progress.done);
+                match said.len() {
+                    3 => waiting(machine),
+                    _ => ControlFlow::Continue(()),
+                }
+            });
+            done.send(()).unwrap();
+            (resized.unwrap(), said)
+        });
+        let ended = is_done.recv_timeout(LONG);
+        machine.cache.set_limits(0, 0);
+        ended.expect("it waits, and does nothing else");
+        resize.join().unwrap()
+    })
+}
+
+#[test]
+fn a_resize_that_waits_for_the_limit_says_so_and_may_be_stopped_or_the_limit_lifted() {
+    let options = Options {
+        home_bytes_per_second: 1,
+        ..options()
+    };
+    let machine = Machine::new(200, &options);
+    for page in 0..100 {
+        machine.write(page, u64::from(page) + 1);
+    }
+    machine.sync();
+    let group = u64::from(GROUP);
+    let (stopped, said) = limited(&machine, |_| ControlFlow::Break(()));
+    assert_eq!((stopped.complete, stopped.pages), (false, group));
+    assert_eq!(said, [0, group, group]);
+    machine.cache.set_limits(1, 0);
+    let (resized, said) = limited(&machine, |machine| {
+        machine.cache.set_limits(0, 0);
+        ControlFlow::Continue(())
+    });
+    assert!(resized.complete && resized.pages > group, "{resized:?}");
+    assert_eq!(said[..3], [0, group, group]);
+}
