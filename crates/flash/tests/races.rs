@@ -161,6 +161,56 @@ fn a_checkpoint_that_another_thread_s_failed_sync_took_is_not_taken_for_one() {
     }
 }
 
+#[test]
+fn a_page_that_goes_home_while_flash_fails_to_give_it_is_read_there() {
+    for gone in [false, true] {
+        let (machine, flash, _) = Machine::held(60, &options());
+        machine.write(3, 33);
+        machine.sync();
+        let read = thread::scope(|scope| {
+            flash.reads.shut();
+            let read = scope.spawn(|| machine.read(3));
+            flash.reads.wait();
+            let _ = machine.cache.flush(|_| ControlFlow::Continue(())).unwrap();
+            assert_eq!(machine.world.damage(33), 1);
+            machine.world.flash_gone.store(gone, SeqCst);
+            flash.reads.open();
+            read.join().unwrap()
+        });
+        assert_eq!(read, 33);
+    }
+}
+
+#[test]
+fn a_page_whose_slot_a_resize_writes_over_before_it_was_read_is_read_at_home() {
+    let mut written_over = 0;
+    for page in (60..100).step_by(5) {
+        let (machine, flash, _) = Machine::held(200, &options());
+        for page in 0..100 {
+            machine.write(page, u64::from(page) + 1);
+        }
+        machine.sync();
+        let go = |_| ControlFlow::Continue(());
+        let read = thread::scope(|scope| {
+            flash.reads.shut();
+            let read = scope.spawn(|| machine.read(page));
+            flash.reads.wait();
+            flash.writes.shut();
+            let resize = scope.spawn(|| machine.cache.resize(bytes_for(70), go));
+            // A checkpoint is written, and no header says so yet.
+            flash.writes.wait();
+            flash.reads.open();
+            let read = read.join();
+            flash.writes.open();
+            assert!(resize.join().unwrap().unwrap().complete);
+            read.unwrap()
+        });
+        assert_eq!(read, u64::from(page) + 1);
+        written_over += machine.cache.stats().damaged;
+    }
+    assert!(written_over > 0, "each page was read before");
+}
+
 /// Brings pages home.
 type GoHome = fn(&Cache) -> Result<(), FlashError>;
 /// Syncs a home.

@@ -70,13 +70,23 @@ impl Cache {
                     return Ok(Read::Hit);
                 }
                 Ok(false) => {}
-                // Of a clean page home has the same.
-                Err(_) if !found.version.is(DIRTY) => {
-                    self.state.lock().map.hide(found.version.position);
-                }
-                Err(e) => return Err(e),
+                Err(error) => self.pass_over(&found.version, error)?,
             }
         }
+    }
+
+    /// What could not be read, or is not whole, is an error if home has an older version. Whether it has is asked now: the page may have gone home since it was
+    /// looked up. Of a clean one home has the same, and it is read there from now on.
+    fn pass_over(&self, version: &Version, error: FlashError) -> Result<(), FlashError> {
+        let map = &mut self.state.lock().map;
+        let newest = map.find(version.entry.file, version.entry.page);
+        if let Some(same) = newest.filter(|newest| newest.position == version.position) {
+            if same.is(DIRTY) {
+                return Err(error);
+            }
+            map.hide(same.position);
+        }
+        Ok(())
     }
 
     fn find(&self, file: u32, page: u32) -> Option<Found> {
