@@ -4,8 +4,10 @@
 //! pages are durable on flash and in the lane. Of a page's versions in the queue the one with the highest position is the newest, and
 //! the only one that is ever read. Each version leads to the one before it, so that a tombstone finds them all.
 
+mod void;
+
 use crate::record::{DIRTY, LOST, PageEntry, VOID};
-use std::collections::HashMap;
+use std::collections::{HashMap, hash_map::Entry};
 
 /// The newest version of its page: the map leads to it.
 const NEWEST: u8 = 0x40;
@@ -15,8 +17,6 @@ const REFERENCED: u8 = 0x80;
 const HIDDEN: u8 = 0x20;
 
 const NO_SLOT: u32 = u32::MAX;
-/// Tombstones of at most so many pages look them up, longer ones look at every slot.
-const LOOKED_UP_MAX: u32 = 256;
 
 #[derive(Clone, Copy)]
 struct Slot {
@@ -28,6 +28,15 @@ struct Slot {
     /// Position of the version before it, plus one; stale once it lies before the front.
     older: u64,
     flags: u8,
+}
+
+/// What the queue has of a file.
+#[derive(Default)]
+struct OfFile {
+    /// Versions that are not void.
+    versions: u64,
+    /// Newest ones that its home does not have.
+    dirty: u64,
 }
 
 /// A version in the queue.
@@ -59,8 +68,8 @@ pub(crate) struct Map {
     pub(crate) pages: u64,
     /// Of these, how many their homes do not have.
     pub(crate) dirty: u64,
-    /// The same of each file that has any, by its number.
-    dirty_by_file: HashMap<u32, u64>,
+    /// Of each file that has anything in the queue, by its number.
+    by_file: HashMap<u32, OfFile>,
     /// Of these, how many are lost.
     pub(crate) lost: u64,
     /// No newest version below this is dirty, but for lost ones.
@@ -87,7 +96,7 @@ impl Map {
             recorded: front,
             pages: 0,
             dirty: 0,
-            dirty_by_file: HashMap::new(),
+            by_file: HashMap::new(),
             lost: 0,
             clean_below: front,
         }
@@ -221,6 +230,7 @@ impl Map {
             slot.next = self.buckets[bucket];
             self.buckets[bucket] = index as u32;
             self.changed(bucket);
+            self.by_file.entry(entry.file).or_default().versions += 1;
             self.count(entry.file, entry.flags, 1);
         }
         position
@@ -260,10 +270,18 @@ impl Map {
 
     fn count_dirty(&mut self, file: u32, by: i64) {
         self.dirty = self.dirty.saturating_add_signed(by);
-        let of_file = self.dirty_by_file.entry(file).or_default();
-        *of_file = of_file.saturating_add_signed(by);
-        if *of_file == 0 {
-            self.dirty_by_file.remove(&file);
+        if let Some(of_file) = self.by_file.get_mut(&file) {
+            of_file.dirty = of_file.dirty.saturating_add_signed(by);
+        }
+    }
+
+    /// A version of the file that was not void is so now, or leaves.
+    fn count_gone(&mut self, file: u32) {
+        if let Entry::Occupied(mut of_file) = self.by_file.entry(file) {
+            of_file.get_mut().versions -= 1;
+            if of_file.get().versions == 0 {
+                of_file.remove();
+            }
         }
     }
 
@@ -314,69 +332,14 @@ impl Map {
         versions
     }
 
-    /// Nothing of the version at `position` is needed.
-    pub(crate) fn void_at(&mut self, position: u64) {
-        if !(self.front..self.rear).contains(&position) {
-            return;
-        }
-        let index = self.index(position);
-        let slot = self.slots[index];
-        if slot.flags & NEWEST != 0 {
-            self.unlink(slot.file, slot.page);
-            let bucket = self.bucket(slot.file, slot.page);
-            self.changed(bucket);
-        }
-        self.slots[index].flags |= VOID;
+    /// Versions of a file in the queue, of which anything is needed.
+    fn versions_of(&self, file: u32) -> u64 {
+        self.by_file.get(&file).map_or(0, |of| of.versions)
     }
 
     /// Pages of a file that its home has not.
     pub(crate) fn dirty_of(&self, file: u32) -> u64 {
-        self.dirty_by_file.get(&file).copied().unwrap_or_default()
-    }
-
-    /// All versions of these pages before position `before` are needed no more.
-    pub(crate) fn void(&mut self, file: u32, pages: [u32; 2], before: u64) {
-        let [first, last] = pages;
-        if last < first {
-            return;
-        }
-        if last - first < LOOKED_UP_MAX {
-            for page in first..=last {
-                self.void_page(file, page, before);
-            }
-            return;
-        }
-        for position in self.front..self.rear.min(before) {
-            let slot = self.slots[self.index(position)];
-            if slot.file == file && (first..=last).contains(&slot.page) && slot.flags & VOID == 0 {
-                if slot.flags & NEWEST != 0 {
-                    self.unlink(file, slot.page);
-                    let bucket = self.bucket(file, slot.page);
-                    self.changed(bucket);
-                }
-                let index = self.index(position);
-                self.slots[index].flags |= VOID;
-            }
-        }
-    }
-
-    fn void_page(&mut self, file: u32, page: u32, before: u64) {
-        let Some(newest) = self.find(file, page) else {
-            return;
-        };
-        if newest.position < before {
-            self.unlink(file, page);
-            let bucket = self.bucket(file, page);
-            self.changed(bucket);
-        }
-        let mut next = newest.position + 1;
-        while next > self.front {
-            let index = self.index(next - 1);
-            if next <= before {
-                self.slots[index].flags |= VOID;
-            }
-            next = self.slots[index].older;
-        }
+        self.by_file.get(&file).map_or(0, |of| of.dirty)
     }
 
     /// Moves the front to `to`. A map entry goes only if it still names a version before that.
@@ -385,6 +348,9 @@ impl Map {
             let slot = self.slots[self.index(position)];
             if slot.flags & NEWEST != 0 {
                 self.unlink(slot.file, slot.page);
+            }
+            if slot.flags & VOID == 0 {
+                self.count_gone(slot.file);
             }
         }
         self.front = self.front.max(to);

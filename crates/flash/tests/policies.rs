@@ -256,6 +256,9 @@ fn a_dropped_files_pages_are_not_its_successors() {
         assert!(matches!(read, Read::Miss(_)));
     }
     assert_eq!(cache.stats().pages, 0);
+    drop((machine.cache, machine.file));
+    let machine = Machine::open(machine.world, &options());
+    assert_eq!(machine.cache.stats().pages, 0, "nor after a restart");
 }
 
 #[test]

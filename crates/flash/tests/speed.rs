@@ -92,12 +92,7 @@ fn a_hit_and_an_enqueue_beside_the_devices() {
     };
     let create = CreateOptions::default();
     let cache = Cache::create(flash.clone(), Arc::new(Nowhere), &pool, &create, &options).unwrap();
-    let identity = Identity {
-        device: 1,
-        inode: 2,
-        generation: 3,
-    };
-    let file = cache.register(identity, "t").unwrap();
+    let file = cache.register(identity(2), "t").unwrap();
     let page = vec![7; PAGE];
     let scattered = |n: u32| n.wrapping_mul(2_654_435_761) % PAGES;
     // Every slot and buffer has been touched once.
@@ -159,26 +154,54 @@ fn an_opening_by_the_pages_in_the_cache() {
     let pool = PoolOptions::new().emulated(true);
     let pool = pool.create(dir.path().join("pool")).unwrap();
     // Small pages, to have as many as a cache of 20 GiB has.
-    let flash = Arc::new(Memory(RwLock::new(vec![0; 720 << 20])));
+    let flash = Arc::new(Memory(RwLock::new(vec![0; 724 << 20])));
     let create = CreateOptions {
         page_bytes: 512,
         ..CreateOptions::default()
     };
     let (home, options) = (Arc::new(Nowhere), Options::default());
     let cache = Cache::create(flash.clone(), home.clone(), &pool, &create, &options).unwrap();
-    let identity = Identity {
-        device: 1,
-        inode: 2,
-        generation: 3,
-    };
-    let file = cache.register(identity, "t").unwrap();
+    let old: Vec<u64> = (10_000..10_500).collect();
+    for &inode in &old {
+        let file = cache.register(identity(inode), "old").unwrap();
+        let _ = cache.enqueue(&file, 0, &[1; 512]).unwrap();
+    }
+    let file = cache.register(identity(2), "t").unwrap();
     let slots = cache.stats().slots as u32;
-    for n in 0..slots - 100 {
+    for n in 0..slots - 8000 {
         let _ = cache.enqueue(&file, n, &[n as u8; 512]).unwrap();
     }
     cache.sync(&file).unwrap();
     drop((cache, file));
-    let begun = Instant::now();
-    let (_cache, opened) = Cache::open(flash, home, &pool, 512, &options).unwrap();
-    println!("opening {} pages: {:?}", opened.pages, begun.elapsed());
+    let open = || {
+        let begun = Instant::now();
+        let (cache, opened) =
+            Cache::open(flash.clone(), home.clone(), &pool, 512, &options).unwrap();
+        println!("opening {} pages: {:?}", opened.pages, begun.elapsed());
+        cache
+    };
+    let cache = open();
+    for (what, inodes) in [("new", (20_000..25_000).collect()), ("old", old)] {
+        let begun = Instant::now();
+        for &inode in &inodes {
+            let file = cache.register(identity(inode), what).unwrap();
+            if what == "new" {
+                let _ = cache.enqueue(&file, 0, &[1; 512]).unwrap();
+            }
+            cache.drop_file(&file).unwrap();
+        }
+        let each = begun.elapsed() / inodes.len() as u32;
+        println!("dropping {} {what} files: {each:?} each", inodes.len());
+    }
+    drop(cache);
+    // With a record of each drop in the lane.
+    let _ = open();
+}
+
+fn identity(inode: u64) -> Identity {
+    Identity {
+        device: 1,
+        inode,
+        generation: 3,
+    }
 }

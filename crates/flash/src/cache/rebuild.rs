@@ -11,6 +11,7 @@ use crate::{
     record::{PageEntry, Record, VOID},
 };
 use forebay_pool::{PAGE, Recovered};
+use std::collections::HashMap;
 
 /// The metadata while it is put together.
 pub(super) struct Rebuilt {
@@ -20,6 +21,10 @@ pub(super) struct Rebuilt {
     pub(super) files: Files,
     pub(super) epochs: Epochs,
 }
+
+/// By the numbers of files that are gone: their pages before this position are needed no more. They are looked for once, when everything is known: to look for
+/// those of each file took as long as all the rest, for each.
+type Dropped = HashMap<u32, u64>;
 
 impl Device<'_> {
     /// The newest whole checkpoint, with its body. It must fit the lane: its records follow without a gap.
@@ -103,17 +108,19 @@ impl Device<'_> {
             let entry = entry.ok_or_else(|| bad("page"))?;
             rebuilt.push(entry).map_err(|what| self.damaged(what))?;
         }
+        let mut dropped = Dropped::new();
         for record in recovered.records() {
             let (lsn, kind) = (record.header.lsn, record.header.kind);
             if lsn < checkpoint.through {
                 continue;
             }
             let applied = match Record::decode(kind, record.payload) {
-                Some(record) => rebuilt.apply(&record),
+                Some(record) => rebuilt.apply(&record, &mut dropped),
                 None => Err(format!("of kind {kind} is none of this version")),
             };
             applied.map_err(|what| self.damaged(format!("the record at {lsn} {what}")))?;
         }
+        rebuilt.map.void_files(&dropped);
         Ok(rebuilt)
     }
 }
@@ -132,7 +139,7 @@ impl Rebuilt {
     }
 
     /// Applies a record. One that the checkpoint has already changes nothing.
-    fn apply(&mut self, record: &Record<'_>) -> Result<(), String> {
+    fn apply(&mut self, record: &Record<'_>, dropped: &mut Dropped) -> Result<(), String> {
         match *record {
             Record::Pages { first, entries } => {
                 let entries = entries.chunks_exact(PAGE_ENTRY as usize);
@@ -186,7 +193,7 @@ impl Rebuilt {
                 }
             }
             Record::Drop { file, before } => {
-                self.map.void(file, [0, u32::MAX], before);
+                dropped.insert(file, before);
                 self.files.remove(file);
             }
         }

@@ -52,6 +52,36 @@ fn a_tombstone_reaches_every_version_before_it_and_none_behind() {
     }
 }
 
+/// A slot that is made to say behind the map's back that it has a page of the file becomes void if it is looked at.
+#[test]
+fn a_tombstone_of_a_whole_file_looks_no_further_than_its_oldest_version() {
+    let mut map = Map::new(8, 0);
+    for file in [2, 1, 3, 1, 3] {
+        let entry = entry(file, 0, DIRTY);
+        map.push(PageEntry { file, ..entry });
+    }
+    map.slots[0].file = 1;
+    map.void(1, [0, u32::MAX], map.rear);
+    assert!(map.version(1).is(VOID) && map.version(3).is(VOID));
+    assert!(!map.version(0).is(VOID), "it was looked at");
+    // There is nothing more of it.
+    map.slots[4].file = 1;
+    map.void(1, [0, u32::MAX], map.rear);
+    assert!(!map.version(4).is(VOID), "it was looked at");
+}
+
+#[test]
+fn tombstones_of_several_files_reach_what_comes_before_each_of_them() {
+    let mut map = Map::new(8, 0);
+    for (file, page) in [(1, 1), (2, 1), (3, 1), (1, 1), (2, 2), (1, 2)] {
+        let entry = entry(page, 0, DIRTY);
+        map.push(PageEntry { file, ..entry });
+    }
+    map.void_files(&HashMap::from([(1, 5), (2, 6), (7, 6)]));
+    let left: Vec<u64> = (0..6).filter(|&at| !map.version(at).is(VOID)).collect();
+    assert_eq!((left, map.pages, map.dirty), (vec![2, 5], 2, 2));
+}
+
 /// Random changes beside a plain map and a plain queue.
 #[test]
 fn the_map_says_what_a_plain_map_says() {
@@ -73,9 +103,12 @@ fn the_map_says_what_a_plain_map_says() {
                 plain.retain(|_, (position, _)| *position >= to);
             }
             1 => {
-                map.void(file, [page, page + 1], map.rear);
-                plain.remove(&(file, page));
-                plain.remove(&(file, page + 1));
+                let last = [page + 1, u32::MAX][below(2) as usize];
+                let before = map.rear - below(1 + map.used() / 2);
+                map.void(file, [page, last], before);
+                plain.retain(|of, (position, _)| {
+                    of.0 != file || !(page..=last).contains(&of.1) || *position >= before
+                });
             }
             2 => {
                 if let Some((position, flags)) = plain.get_mut(&(file, page)) {
@@ -102,5 +135,10 @@ fn the_map_says_what_a_plain_map_says() {
         assert_eq!(map.pages, plain.len() as u64);
         assert_eq!((map.dirty_of(1), map.dirty_of(2)), (dirty[1], dirty[2]));
         assert_eq!(map.dirty, dirty[1] + dirty[2]);
+        for file in 1..=2 {
+            let queue = (map.front..map.rear).map(|position| map.version(position));
+            let needed = queue.filter(|v| v.entry.file == file && !v.is(VOID));
+            assert_eq!(map.versions_of(file), needed.count() as u64);
+        }
     }
 }

@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     file::{FileId, Identity},
-    record::{CLEAN, DIRTY, DROP, FILE, FRONT, PAGES, TOMBSTONE, VOIDED, encode_file},
+    record::{CLEAN, DIRTY, DROP, FILE, FRONT, PAGES, TOMBSTONE, VOIDED, encode_drop, encode_file},
 };
 
 fn rebuilt() -> Rebuilt {
@@ -14,10 +14,11 @@ fn rebuilt() -> Rebuilt {
 }
 
 fn apply(rebuilt: &mut Rebuilt, kind: u16, payload: &[u8]) -> Result<(), String> {
-    match Record::decode(kind, payload) {
-        Some(record) => rebuilt.apply(&record),
-        None => Err("is none".to_owned()),
-    }
+    let record = Record::decode(kind, payload).ok_or("is none")?;
+    let mut dropped = Dropped::new();
+    let applied = rebuilt.apply(&record, &mut dropped);
+    rebuilt.map.void_files(&dropped);
+    applied
 }
 
 fn file(number: u32) -> Vec<u8> {
@@ -32,10 +33,14 @@ fn file(number: u32) -> Vec<u8> {
 }
 
 fn pages(first: u64, count: u32) -> Vec<u8> {
+    pages_of(0, first, count)
+}
+
+fn pages_of(file: u32, first: u64, count: u32) -> Vec<u8> {
     let mut bytes = first.to_le_bytes().to_vec();
     for page in 0..count {
         let entry = PageEntry {
-            file: 0,
+            file,
             page,
             crc: 0,
             flags: DIRTY,
@@ -66,6 +71,30 @@ fn records_that_are_applied_twice_change_nothing_the_second_time() {
         );
         assert_eq!(rebuilt.files.next(), 1);
     }
+}
+
+#[test]
+fn the_pages_of_all_files_that_are_gone_are_looked_for_once_in_the_end() {
+    let mut rebuilt = rebuilt();
+    let mut dropped = Dropped::new();
+    let mut apply = |kind, payload: &[u8]| {
+        let record = Record::decode(kind, payload).unwrap();
+        rebuilt.apply(&record, &mut dropped).unwrap();
+        rebuilt.map.pages
+    };
+    for number in 0..4 {
+        apply(FILE, &file(number));
+        apply(PAGES, &pages_of(number, 2 * u64::from(number), 2));
+    }
+    for number in [0, 1, 3] {
+        assert_eq!(apply(DROP, &encode_drop(number, 8)), 8, "they are there");
+    }
+    rebuilt.map.void_files(&dropped);
+    assert_eq!((rebuilt.map.pages, rebuilt.map.dirty), (2, 2));
+    let void: Vec<u64> = (0..8)
+        .filter(|&position| rebuilt.map.version(position).is(VOID))
+        .collect();
+    assert_eq!(void, [0, 1, 2, 3, 6, 7]);
 }
 
 #[test]
