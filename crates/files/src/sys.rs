@@ -27,7 +27,7 @@ pub(crate) use process::{
     begin_process, in_vforked_child, is_new_process, is_single_threaded, note_process,
     own_descriptors,
 };
-pub(crate) use rights::{groups_of, may_write, take_rights};
+pub(crate) use rights::may_write;
 pub(crate) use signals::mask;
 pub use signals::{hear_of_children, ignore_signals};
 pub(crate) use stat::{kind_of_file_system, stat_at, stat_of};

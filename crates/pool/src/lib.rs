@@ -44,6 +44,8 @@ mod lane;
 pub mod media;
 pub mod persist;
 mod pool;
+#[doc(hidden)]
+pub mod rights;
 mod shared;
 mod status;
 mod waits;

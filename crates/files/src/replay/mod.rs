@@ -33,9 +33,10 @@ use crate::{FilesError, boot, guard, identity, sys, void};
 use attempt::Attempt;
 use decide::{Plan, Situation};
 use find::{ByHandle, Found, Way, find};
-use forebay_pool::{ClaimOptions, LaneStatus, Pool, RecoveryLock, media::Durability};
+use forebay_pool::{
+    ClaimOptions, LaneStatus, Pool, RecoveryLock, media::Durability, rights::Rights,
+};
 use logged::{Logged, read};
-use rights::Rights;
 use rustix::fs::OFlags;
 use said::{Said, newer, said_in, untold};
 use serde::Serialize;
@@ -109,7 +110,7 @@ pub struct LaneReport {
 /// next recovery.
 pub fn recover(pool: &Pool, options: &RecoverOptions) -> Result<Vec<LaneReport>, FilesError> {
     sys::ignore_signals();
-    Rights::to(pool)?;
+    rights::to(pool)?;
     let mut reports = Vec::new();
     for lane in pool.lanes() {
         if is_files(&lane.label) {
@@ -173,7 +174,7 @@ fn whose(lane: &LaneStatus) -> &str {
 /// # Errors
 /// As [`recover`]; that the lane is in use, if a member lives.
 pub(crate) fn take_over(pool: &Pool, owner: Uuid) -> Result<LaneReport, FilesError> {
-    if Rights::to(pool)? != Rights::Own {
+    if rights::to(pool)? != Rights::Own {
         return Err(FilesError::Config(format!(
             "{} is another user's",
             pool.path().display()
@@ -188,7 +189,7 @@ fn recover_locked(
     options: &RecoverOptions,
     takes_over: bool,
 ) -> Result<LaneReport, FilesError> {
-    let rights = Rights::to(pool)?;
+    let rights = rights::to(pool)?;
     let claim = ClaimOptions::new().salvage(options.discard);
     let label = pool.lanes().into_iter().find(|lane| lane.owner == owner);
     let label = label.map(|lane| lane.label).unwrap_or_default();
@@ -225,7 +226,7 @@ fn recover_locked(
             },
             work: Work::new(Attempt::new(&lane, &label, mark), options.force, takes_over),
         };
-        (report.outcome, report.files) = rights.exercise(|| recovery.run())?;
+        (report.outcome, report.files) = rights::exercise(rights, || recovery.run())?;
         if report.outcome == Outcome::Refused {
             return Ok(report);
         }
@@ -242,7 +243,7 @@ fn recover_locked(
     }
     // Refused only if something is left in it; then the next recovery finds it.
     if lane.remove() {
-        rights.exercise(|| guard::lift_beside(&parents, pool.uuid(), owner))?;
+        rights::exercise(rights, || guard::lift_beside(&parents, pool.uuid(), owner))?;
     }
     Ok(report)
 }

@@ -12,7 +12,7 @@ use super::{
     decide::{Plan, Situation, directory},
     find::Found,
     logged::Logged,
-    rights::Rights,
+    rights,
 };
 use crate::{
     marks, sys,
@@ -34,7 +34,7 @@ pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>, found: &Found
     let stat = rustix::fs::fstat(seen).ok()?;
     let (pool, theirs) = find(situation.pool, file, &stat)?;
     // A pool that others than its owner may write to says what they like.
-    let is_trusted = Rights::to(&pool).is_ok();
+    let is_trusted = rights::to(&pool).is_ok();
     let (path, pool, own) = (
         file.path().display(),
         pool.path().display(),

@@ -109,7 +109,14 @@ pub(crate) fn map_file(
 /// # Errors
 /// I/O errors.
 pub fn open_emulated(path: &Path) -> Result<FileMedia, PoolError> {
-    let file = open(path)?;
+    map_emulated(path, open(path)?)
+}
+
+/// The same of a file that is open already, for reading and writing, and is called `path`.
+///
+/// # Errors
+/// I/O errors.
+pub fn map_emulated(path: &Path, file: File) -> Result<FileMedia, PoolError> {
     let (mapping, found) = map(path, &file, Kind::Shared)?;
     Ok(FileMedia::new(path, file, mapping, Kind::Shared, found))
 }
