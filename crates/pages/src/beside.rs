@@ -33,20 +33,29 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 /// # Errors
 /// What the operating system says.
 pub(crate) fn keep(path: &Path, what: &impl Serialize) -> io::Result<()> {
-    // Of no other process that does the same. And a new file: the directory may be that of a user who has made a link of any name in it.
+    replace(path, &serde_json::to_vec(what)?, File::sync_all)?;
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+}
+
+/// Replaces it by a file with these bytes, whole or not at all, once `settle` is done with that.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn replace(
+    path: &Path,
+    bytes: &[u8],
+    settle: impl FnOnce(&File) -> io::Result<()>,
+) -> io::Result<()> {
+    // Of no other process, or thread, that does the same. And a new file: the directory may be that of a user who has made a link of any name in it.
     let aside = beside(path, &format!(".{}.new", Uuid::new_v4()));
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     // For a process of another user.
     let mut file = options.mode(0o644).open(&aside)?;
-    let mut replace = || {
-        file.write_all(&serde_json::to_vec(what)?)?;
-        file.sync_all()?;
-        fs::rename(&aside, path)
-    };
-    replace().inspect_err(|_| drop(fs::remove_file(&aside)))?;
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+    let written = file.write_all(bytes).and_then(|()| settle(&file));
+    let replaced = written.and_then(|()| fs::rename(&aside, path));
+    replaced.inspect_err(|_| drop(fs::remove_file(&aside)))
 }
 
 #[cfg(test)]

@@ -269,13 +269,15 @@ impl Session {
 
     pub(crate) fn write_status(&self, windows: Vec<Window>) {
         let Some(path) = &self.status else { return };
+        // At the end of the process two threads say it: one after the other, and the newest last.
+        let sizes = self.sizes.lock();
         let mut status = Status::of(&self.cache.stats(), windows);
         status.flash = self.place.flash().display().to_string();
         status.cache = self.cache.owner();
         status.trouble = self.cache.flash_trouble();
         status.flash_pays = self.cache.flash_pays();
         status.settings = Settings::of(&self.cache.options());
-        self.sizes.lock().say_in(&mut status);
+        sizes.say_in(&mut status);
         // No page depends on it, but a command that waits for an answer.
         if let Err(e) = status.write(path) {
             complain_once(&format!(

@@ -1,14 +1,16 @@
 //! How the cache is, for people: written to a file every second by the process that has it.
 
 use crate::{
-    beside::beside,
+    beside,
     settings::{Policy, Settings},
 };
 use forebay_flash::Stats;
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::{
     fs::OpenOptions,
     io::{self, Write},
+    os::unix::fs::OpenOptionsExt,
     path::Path,
 };
 use uuid::Uuid;
@@ -190,14 +192,15 @@ impl Status {
 
     /// Whole or not at all. In a directory in which its process may make no file: over what is there, and a reader that finds a part reads it again.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
-        let (aside, bytes) = (beside(path, ".new"), serde_json::to_vec(self)?);
-        match std::fs::write(&aside, &bytes) {
+        let bytes = serde_json::to_vec(self)?;
+        match beside::replace(path, &bytes, |_| Ok(())) {
             Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
                 let mut options = OpenOptions::new();
+                options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
                 let mut file = options.write(true).truncate(true).open(path)?;
                 file.write_all(&bytes)
             }
-            written => written.and_then(|()| std::fs::rename(&aside, path)),
+            written => written,
         }
     }
 
@@ -318,3 +321,6 @@ impl Status {
         ))
     }
 }
+
+#[cfg(test)]
+mod tests;
