@@ -19,7 +19,7 @@
 
 use crate::{
     PAGE_BYTES,
-    descriptor::reopen,
+    descriptor::{check_owner, hold_plain, reopen},
     guard::{Guard, sync_directory},
     innodb::log_sequence,
     page::Page,
@@ -60,6 +60,8 @@ const _: () = assert!(ENTRIES + PAGES_MAX * ENTRY <= HEADER);
 pub(crate) struct Copies {
     path: PathBuf,
     owner: Uuid,
+    /// Whose it must be, if it must.
+    user: Option<u32>,
     /// Open, if it is there.
     kept: Mutex<Option<Kept>>,
 }
@@ -158,22 +160,38 @@ impl Copies {
         Self {
             path: dir.join(COPIES_FILE),
             owner,
+            user: None,
             kept: Mutex::new(None),
         }
     }
 
-    fn open(&self) -> io::Result<Option<File>> {
-        match OpenOptions::new().read(true).write(true).open(&self.path) {
-            Ok(file) => Ok(Some(file)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(e),
+    /// What is in it may be of this user, or of root, and of no other.
+    pub(crate) fn of_user(self, user: u32) -> Self {
+        Self {
+            user: Some(user),
+            ..self
         }
+    }
+
+    fn open(&self) -> io::Result<Option<File>> {
+        let held = match hold_plain(&self.path) {
+            Ok(held) => held,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
+            Err(e) => return Err(e),
+        };
+        if let Some(user) = self.user {
+            check_owner(&held, user)?;
+        }
+        Ok(Some(reopen(&held, false)?))
     }
 
     fn make(&self) -> io::Result<Kept> {
         let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false);
-        let file = options.mode(0o600).open(&self.path)?;
+        options.read(true).write(true).create_new(true).mode(0o600);
+        let file = match self.open()? {
+            Some(file) => file,
+            None => options.open(&self.path)?,
+        };
         file.set_len(2 * HALF as u64)?;
         file.sync_all()?;
         sync_directory(self.path.parent().unwrap_or(Path::new("/")))?;

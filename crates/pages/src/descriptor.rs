@@ -1,31 +1,36 @@
 //! What is open, by the kernel's link to it: its path, and the same file opened once more.
 
 use rustix::{
-    fd::{AsFd, AsRawFd, BorrowedFd},
-    fs::OFlags,
+    fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
+    fs::{FileType, Mode, OFlags},
     io::Errno,
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
 use std::{
     ffi::OsStr,
     fs::{File, OpenOptions},
+    io,
     os::unix::{ffi::OsStrExt, fs::OpenOptionsExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
+
+/// The kernel's link to what is open, by which it is opened once more whatever its name leads to by now.
+pub(crate) fn link_to(fd: impl AsFd) -> PathBuf {
+    format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
+}
 
 /// The path that a descriptor's file has.
 ///
 /// # Errors
 /// What the operating system says.
 pub fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
-    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let path = rustix::fs::readlink(link, Vec::new())?;
+    let path = rustix::fs::readlink(link_to(fd), Vec::new())?;
     Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
 }
 
 /// Opens once more what is open, for reading and writing: past the page cache if the file system can and `direct` says so.
 pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
-    let link = format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd());
+    let link = link_to(fd);
     // By the C library, so that a home on an emulated device is one.
     let open = |flags: OFlags| {
         OpenOptions::new()
@@ -39,6 +44,43 @@ pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
         false => open(OFlags::empty()),
     };
     opened.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
+}
+
+/// The file of this name in a data directory, only held. Another user may have put something else there: no link is followed, and nothing is opened that is no
+/// regular file, nor by root what has another name as well, by which it may be a file that this user may not write to.
+///
+/// # Errors
+/// What the operating system says; `InvalidInput` of anything else.
+pub(crate) fn hold_plain(path: &Path) -> io::Result<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = rustix::fs::open(path, flags, Mode::empty())?;
+    let stat = rustix::fs::fstat(&held)?;
+    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
+    if !is_file || (stat.st_nlink > 1 && rustix::process::geteuid().is_root()) {
+        let what = format!(
+            "{} is a link, a file with another name as well, or none at all: nothing is written there",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(held)
+}
+
+/// Refuses what is neither this user's nor root's: another one may have made it up.
+///
+/// # Errors
+/// `PermissionDenied`; what the operating system says.
+pub(crate) fn check_owner(file: impl AsFd, user: u32) -> io::Result<()> {
+    match rustix::fs::fstat(file)?.st_uid {
+        0 => Ok(()),
+        owner if owner == user => Ok(()),
+        owner => Err(io::Error::new(
+            io::ErrorKind::PermissionDenied,
+            format!(
+                "forebay.guard and forebay.pages there must be of one user, and one of them belongs to user {owner}, not to user {user}: give them to the server's user (chown)"
+            ),
+        )),
+    }
 }
 
 /// How many descriptors this process may have.

@@ -93,6 +93,9 @@ pub enum HomesError {
 fn hint(errno: Errno) -> &'static str {
     match errno {
         Errno::MFILE => " (each file in the cache is open once more: raise the limit, ulimit -n)",
+        Errno::ACCESS | Errno::PERM => {
+            " (it is written to with the rights of the user whose cache it is, and that user may not)"
+        }
         _ => "",
     }
 }

@@ -24,7 +24,10 @@ pub(crate) use running::claim;
 pub use standing::{Standing, standing};
 pub(crate) use standing::{beside_system, is_of};
 
-use crate::PAGE_BYTES;
+use crate::{
+    PAGE_BYTES,
+    descriptor::{hold_plain, link_to},
+};
 use forebay_flash::{Epochs, Identity};
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
@@ -166,7 +169,9 @@ pub(crate) struct Guard {
 
 /// An open file that is never closed by a lock's sake is the caller's; this one is the guard file's.
 fn open(path: &Path) -> io::Result<File> {
-    let fd: OwnedFd = rustix::fs::open(path, OFlags::RDWR | OFlags::CLOEXEC, Mode::empty())?;
+    let held = hold_plain(path)?;
+    let flags = OFlags::RDWR | OFlags::CLOEXEC;
+    let fd: OwnedFd = rustix::fs::open(link_to(&held), flags, Mode::empty())?;
     Ok(File::from(fd))
 }
 

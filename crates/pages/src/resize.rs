@@ -5,18 +5,23 @@
 use crate::{
     home::Homes,
     request::{Resized, take_back},
-    setup::{Place, SetupError, Warm, attach_guarded, create, pool_of},
+    setup::{
+        Place, SetupError, Warm, attach_guarded, create, exercise, pool_of, rights_to_data,
+    },
 };
-use forebay_flash::{Options, Progress, layout::CHECKPOINTS};
+use forebay_flash::{Progress, layout::CHECKPOINTS};
+use rustix::fs::OFlags;
 use std::{
-    fs::{self, File},
+    fs::{self, OpenOptions},
     io::{self, Read},
     ops::ControlFlow,
+    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
 
-/// Gives the cache on this flash file or device `bytes` bytes. `data` are directories to look for files in, beside those where they were.
+/// Gives the cache on this flash file or device `bytes` bytes. `data` are directories to look for files in, beside those where they were. It has the rights
+/// of the user whose cache it is, never more.
 ///
 /// # Errors
 /// See [`SetupError`]; nothing that the cache has is lost, and the resize may be repeated.
@@ -24,7 +29,7 @@ pub fn resize(
     flash: &Path,
     bytes: u64,
     data: &[PathBuf],
-    progress: impl FnMut(Progress) -> ControlFlow<()>,
+    progress: impl FnMut(Progress) -> ControlFlow<()> + Send,
 ) -> Result<Resized, SetupError> {
     if is_ended(flash)? {
         return make_anew(flash, bytes);
@@ -41,18 +46,26 @@ pub fn resize_found(
     flash: &Path,
     bytes: u64,
     data: &[PathBuf],
-    progress: impl FnMut(Progress) -> ControlFlow<()>,
+    progress: impl FnMut(Progress) -> ControlFlow<()> + Send,
 ) -> Result<(Warm, Resized), SetupError> {
     let homes = Arc::new(Homes::new());
     let place = Place::of(flash)?;
-    let (cache, _) = place.open(&homes, &Options::default())?;
+    let (cache, rights) = place.open_as_owner(&homes)?;
     let before = Warm::of(&cache);
     // What was asked of a server that is gone.
     take_back(place.flash()).map_err(SetupError::io("resizing", place.flash()))?;
-    if !cache.is_of_size(bytes)? {
-        let _tablespace = attach_guarded(&place, &cache, &homes, (data, &[]))?;
-    }
-    let resized = cache.resize(bytes, progress)?;
+    let is_of_size = cache.is_of_size(bytes)?;
+    let rights = match is_of_size {
+        true => rights,
+        false => rights_to_data(&cache, data, rights)?,
+    };
+    let resized = exercise(rights, place.flash(), || {
+        let _tablespace = match is_of_size {
+            true => None,
+            false => attach_guarded(&place, &cache, &homes, (data, &[]))?,
+        };
+        Ok(cache.resize(bytes, progress)?)
+    })?;
     let resized = Resized {
         pages: resized.pages,
         now: Warm::of(&cache),
@@ -64,7 +77,10 @@ pub fn resize_found(
 /// True if it is the rest of a cache that the version before ended, to make one of another size; or of one that was being made. Nothing is in it.
 pub(crate) fn is_ended(flash: &Path) -> Result<bool, SetupError> {
     let fail = |e| SetupError::io("looking at", flash)(e);
-    let file = File::open(flash).map_err(fail)?;
+    let mut options = OpenOptions::new();
+    // What is no file makes no one wait.
+    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
+    let file = options.read(true).open(flash).map_err(fail)?;
     let meta = file.metadata().map_err(fail)?;
     if !meta.is_file() {
         return Ok(false);

@@ -7,6 +7,7 @@ mod give_up;
 mod guarded;
 mod place;
 mod retry;
+mod rights;
 mod warm;
 
 pub use create::create;
@@ -14,6 +15,8 @@ pub use error::SetupError;
 pub(crate) use flush::attach_guarded;
 pub use flush::{Flushing, flush};
 pub use give_up::give_up;
+pub(crate) use guarded::rights_to_data;
 pub use place::{Place, pool_of};
 pub use retry::retry_in_use;
+pub(crate) use rights::exercise;
 pub use warm::{Warm, look};

@@ -44,8 +44,10 @@ pub(crate) fn beside_system(dir: &Path) -> io::Result<PathBuf> {
 /// What the operating system says.
 pub fn standing(dir: &Path) -> io::Result<Option<Standing>> {
     let dir = &beside_system(dir)?;
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    let opened = rustix::fs::open(dir.join(GUARD_FILE), flags, Mode::empty());
+    // What is not what it should be makes no one wait.
+    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
+    let own = flags | OFlags::NOFOLLOW;
+    let opened = rustix::fs::open(dir.join(GUARD_FILE), own, Mode::empty());
     let file = match opened {
         Ok(file) => File::from(file),
         Err(rustix::io::Errno::NOENT) => return Ok(None),

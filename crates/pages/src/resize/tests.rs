@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::setup::look;
-use forebay_flash::{FlashError, Identity};
+use forebay_flash::{FlashError, Identity, Options};
 
 const SMALL: u64 = 8 << 20;
 const LARGE: u64 = 24 << 20;

@@ -102,6 +102,9 @@ pub enum SetupError {
         /// Where its metadata is to be.
         pool: PathBuf,
     },
+    /// Who could have written it may do less than who runs the command.
+    #[error("{0}")]
+    Distrusted(String),
     /// A data directory's guard says that it is of another.
     #[error("{0}")]
     Guard(String),

@@ -2,15 +2,17 @@
 
 use super::{
     error::SetupError,
-    guarded::find_guarded,
+    guarded::{find_guarded, rights_to_data},
     place::{Place, pool_of},
+    rights::exercise,
 };
 use crate::{
     copies::Copies,
     find::{self, Whereabouts},
     home::Homes,
 };
-use forebay_flash::{Cache, Options, Progress};
+use forebay_flash::{Cache, Progress};
+use forebay_pool::rights::user;
 use std::{
     collections::BTreeSet,
     fs::File,
@@ -34,6 +36,7 @@ pub struct Flushing {
 
 /// Writes everything home, empties the cache, and lifts the guard: the server may be started without Forebay. What is interrupted goes on where it was.
 /// `data` are directories to look for files in, beside those where they were; `given_up` files that are not there, and whose pages are not needed.
+/// It has the rights of the user whose cache it is, never more.
 ///
 /// # Errors
 /// See [`SetupError`]; nothing that the cache has is lost.
@@ -41,12 +44,15 @@ pub fn flush(
     flash: &Path,
     data: &[PathBuf],
     given_up: &[PathBuf],
-    progress: impl FnMut(Progress) -> ControlFlow<()>,
+    progress: impl FnMut(Progress) -> ControlFlow<()> + Send,
 ) -> Result<Flushing, SetupError> {
     let homes = Arc::new(Homes::new());
     let place = Place::of(flash)?;
-    let (cache, _) = place.open(&homes, &Options::default())?;
-    flush_open(&place, &cache, &homes, (data, given_up), progress)
+    let (cache, rights) = place.open_as_owner(&homes)?;
+    let rights = rights_to_data(&cache, data, rights)?;
+    exercise(rights, place.flash(), || {
+        flush_open(&place, &cache, &homes, (data, given_up), progress)
+    })
 }
 
 /// Finds the files that the cache has pages of, and makes whole what a crash may have torn in them: the system tablespace, open, if there is one.
@@ -67,7 +73,7 @@ pub(crate) fn attach_guarded(
             given_up,
         };
         find::attach_all(cache, homes, at)?;
-        let copies = Copies::new(data, cache.owner());
+        let copies = Copies::new(data, cache.owner()).of_user(user());
         copies.restore(cache, &**homes).map_err(SetupError::io(
             "writing pages again that a crash may have torn in",
             data,

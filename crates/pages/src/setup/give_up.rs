@@ -1,15 +1,21 @@
 //! Giving up a cache that is lost.
 
-use super::{error::SetupError, flush::Flushing, place::Place};
+use super::{
+    error::SetupError,
+    flush::Flushing,
+    place::Place,
+    rights::{exercise, to_guarded},
+};
 use crate::{
-    copies::Copies,
-    descriptor::reopen,
+    copies::{Copies, Saved},
+    descriptor::{check_owner, reopen},
     find,
     guard::{self, Found, Guard, standing},
     home::Homes,
     identity, names,
 };
-use forebay_flash::{Identity, Options};
+use forebay_flash::Identity;
+use forebay_pool::rights::user;
 use rustix::fs::{Mode, OFlags};
 use std::{
     os::unix::ffi::OsStrExt,
@@ -18,7 +24,8 @@ use std::{
 };
 
 /// The cache of these data directories is lost: their guards are lifted, and the servers may be started with what the files have. Pages that only the
-/// cache had are lost; those that were on their way home around it are written again, so that none is torn.
+/// cache had are lost; those that were on their way home around it are written again, so that none is torn. It has the rights of who has laid the guard,
+/// never more.
 ///
 /// # Errors
 /// If a cache is there after all, or no directory is guarded; what the operating system says.
@@ -29,52 +36,62 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
     };
     for dir in data {
         let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
-        let io = |doing| SetupError::io(doing, &path);
-        let dir = &guard::beside_system(dir).map_err(io("looking for the guard of"))?;
-        let found = standing(dir).map_err(io("looking at the guard of"))?;
-        let Some(guarded) = found.filter(|guarded| guarded.is_its_own) else {
-            return Err(SetupError::Guard(format!(
-                "{} is not guarded by a flash cache: there is nothing to give up. Nothing was changed",
-                path.display()
-            )));
-        };
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let held =
-            rustix::fs::open(&path, flags, Mode::empty()).map_err(|e| io("opening")(e.into()))?;
-        let known = identity::of(&held).map_err(|e| io("looking at")(e.into()))?;
-        let tablespace = reopen(&held, false).map_err(|e| io("opening")(e.into()))?;
-        let Some(known) = known else { continue };
-        guard::claim(&tablespace, &path, &guarded.flash).map_err(SetupError::Guard)?;
-        check_lost(&guarded.flash, dir, known.identity)?;
-        let found = Guard::find(dir, &tablespace, known.identity, (guarded.cache, None))
-            .map_err(io("looking at the guard of"))?;
-        let Found::Here(mut guard) = found else {
-            return Err(SetupError::Guard(format!(
-                "{} was written to without its flash cache: nothing is in its guard that it needs. Remove {} if it is in the way",
-                path.display(),
-                dir.join(crate::GUARD_FILE).display()
-            )));
-        };
-        guard.complete(&tablespace).map_err(io("guarding"))?;
-        let copies = Copies::new(dir, guarded.cache);
-        let left = copies
-            .left()
-            .map_err(io("looking at the copies of pages beside"))?;
-        let files = find::look_through(&data.iter().cloned().collect(), &left.files())?;
-        let saved = left
-            .save(&files, (known.identity, &guard))
-            .map_err(io("writing pages again that a crash may have torn beside"))?;
-        flushing.pages += saved.pages;
-        flushing.not_found += saved.not_found;
-        guard
-            .lift(&tablespace)
-            .map_err(io("lifting the guard of"))?;
-        copies
-            .remove()
-            .map_err(io("removing the copies of pages beside"))?;
-        flushing.lifted.push(path);
+        let dir =
+            guard::beside_system(dir).map_err(SetupError::io("looking for the guard of", &path))?;
+        let rights = to_guarded(&dir)?;
+        if let Some(saved) = exercise(rights, &dir, || lift_lost(&dir, &path, data))? {
+            flushing.pages += saved.pages;
+            flushing.not_found += saved.not_found;
+            flushing.lifted.push(path);
+        }
     }
     Ok(flushing)
+}
+
+/// Lifts the guard in `dir` of the system tablespace at `path`, whose cache is lost. None if that is no regular file.
+fn lift_lost(dir: &Path, path: &Path, data: &[PathBuf]) -> Result<Option<Saved>, SetupError> {
+    let io = |doing| SetupError::io(doing, path);
+    let found = standing(dir).map_err(io("looking at the guard of"))?;
+    let Some(guarded) = found.filter(|guarded| guarded.is_its_own) else {
+        return Err(SetupError::Guard(format!(
+            "{} is not guarded by a flash cache: there is nothing to give up. Nothing was changed",
+            path.display()
+        )));
+    };
+    let flags = OFlags::PATH | OFlags::CLOEXEC;
+    let held = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| io("opening")(e.into()))?;
+    let known = identity::of(&held).map_err(|e| io("looking at")(e.into()))?;
+    let tablespace = reopen(&held, false).map_err(|e| io("opening")(e.into()))?;
+    let Some(known) = known else { return Ok(None) };
+    guard::claim(&tablespace, path, &guarded.flash).map_err(SetupError::Guard)?;
+    check_lost(&guarded.flash, dir, known.identity)?;
+    let found = Guard::find(dir, &tablespace, known.identity, (guarded.cache, None))
+        .map_err(io("looking at the guard of"))?;
+    let Found::Here(mut guard) = found else {
+        return Err(SetupError::Guard(format!(
+            "{} was written to without its flash cache: nothing is in its guard that it needs. Remove {} if it is in the way",
+            path.display(),
+            dir.join(crate::GUARD_FILE).display()
+        )));
+    };
+    check_owner(guard.file(), user())
+        .and_then(|()| guard.complete(&tablespace))
+        .map_err(io("guarding"))?;
+    let copies = Copies::new(dir, guarded.cache).of_user(user());
+    let left = copies
+        .left()
+        .map_err(io("looking at the copies of pages beside"))?;
+    let files = find::look_through(&data.iter().cloned().collect(), &left.files())?;
+    let saved = left
+        .save(&files, (known.identity, &guard))
+        .map_err(io("writing pages again that a crash may have torn beside"))?;
+    guard
+        .lift(&tablespace)
+        .map_err(io("lifting the guard of"))?;
+    copies
+        .remove()
+        .map_err(io("removing the copies of pages beside"))?;
+    Ok(Some(saved))
 }
 
 /// Refuses to give up a cache that is there and knows the tablespace `of`, or of which that cannot be told.
@@ -92,8 +109,8 @@ fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> 
         }
         place => place.map_err(|error| unknown(dir, &error))?,
     };
-    let (cache, _) = (place.open(&Arc::new(Homes::new()), &Options::default()))
-        .map_err(|error| unknown(dir, &error))?;
+    let (cache, _) =
+        (place.open_as_owner(&Arc::new(Homes::new()))).map_err(|error| unknown(dir, &error))?;
     // It has been emptied for another data directory.
     if !cache.files().iter().any(|file| file.id().identity == of) {
         return Ok(());

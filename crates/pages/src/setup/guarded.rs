@@ -1,19 +1,62 @@
 //! The data directory of a cache, which is guarded.
 
-use super::error::SetupError;
+use super::{error::SetupError, rights::to_guarded};
 use crate::{
-    descriptor::reopen,
+    descriptor::{check_owner, reopen},
     guard::{self, Found, Guard, Mismatch},
     home::Homes,
     identity, names, naming,
 };
 use forebay_flash::{Cache, CachedFile};
-use rustix::fs::{Mode, OFlags};
+use forebay_pool::rights::{Rights, user};
+use rustix::{
+    fd::OwnedFd,
+    fs::{Mode, OFlags},
+};
 use std::{
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+/// The system tablespace that the cache knows, if it knows one.
+fn system_of(cache: &Cache) -> Option<Arc<CachedFile>> {
+    let mut files = cache.files().into_iter();
+    files.find(|file| names::is_system(file.name().as_bytes()))
+}
+
+/// It, only held, in one of the `given` directories or where it was; and its path there.
+fn find_system(system: &CachedFile, given: &[PathBuf]) -> Result<(OwnedFd, PathBuf), SetupError> {
+    let registered = naming::path_of(system);
+    // A snapshot that is named goes before what it was made of, which has the same identity.
+    let dirs = given.iter().map(PathBuf::as_path);
+    for dir in dirs.chain(registered.parent()) {
+        let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        let Ok(held) = rustix::fs::open(&path, flags, Mode::empty()) else {
+            continue;
+        };
+        let known =
+            identity::of(&held).map_err(|e| SetupError::io("looking at", &path)(e.into()))?;
+        if known.is_some_and(|known| known.identity == system.id().identity) {
+            return Ok((held, path));
+        }
+    }
+    Err(SetupError::NoData(registered))
+}
+
+/// The rights with which the data directory of this cache is written to, which itself is used with `rights`.
+pub(crate) fn rights_to_data(
+    cache: &Cache,
+    given: &[PathBuf],
+    rights: Rights,
+) -> Result<Rights, SetupError> {
+    let Some(system) = system_of(cache).filter(|_| rights == Rights::Own) else {
+        return Ok(rights);
+    };
+    let (_, path) = find_system(&system, given)?;
+    to_guarded(path.parent().unwrap_or(Path::new("/")))
+}
 
 /// The system tablespace that the cache knows, open, with its guard in place.
 pub(super) fn find_guarded(
@@ -22,51 +65,34 @@ pub(super) fn find_guarded(
     homes: &Homes,
     given: &[PathBuf],
 ) -> Result<Option<(std::fs::File, PathBuf)>, SetupError> {
-    let files = cache.files();
-    let is_system = |file: &&Arc<CachedFile>| names::is_system(file.name().as_bytes());
-    let Some(system) = files.iter().find(is_system) else {
+    let Some(system) = system_of(cache) else {
         return Ok(None);
     };
-    let registered = naming::path_of(system);
-    // A snapshot that is named goes before what it was made of, which has the same identity.
-    let mut dirs = given.to_vec();
-    dirs.extend(registered.parent().map(Path::to_owned));
-    for dir in dirs {
-        let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
-        let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let Ok(held) = rustix::fs::open(&path, flags, Mode::empty()) else {
-            continue;
-        };
-        let known =
-            identity::of(&held).map_err(|e| SetupError::io("looking at", &path)(e.into()))?;
-        if known.is_none_or(|known| known.identity != system.id().identity) {
-            continue;
+    let (held, path) = find_system(&system, given)?;
+    let dir = path.parent().unwrap_or(Path::new("/"));
+    let tablespace =
+        reopen(&held, false).map_err(|e| SetupError::io("opening", &path)(e.into()))?;
+    guard::claim(&tablespace, &path, flash).map_err(SetupError::Guard)?;
+    let of = (cache.owner(), Some(cache.epochs()));
+    let found = Guard::find(dir, &tablespace, system.id().identity, of)
+        .map_err(SetupError::io("looking at the guard of", &path))?;
+    match found {
+        Found::Here(mut guard) => {
+            check_owner(guard.file(), user())
+                .and_then(|()| guard.complete(&tablespace))
+                .map_err(SetupError::io("guarding", &path))?;
+            homes.guard(system.id(), guard);
+            Ok(Some((tablespace, path)))
         }
-        let tablespace =
-            reopen(&held, false).map_err(|e| SetupError::io("opening", &path)(e.into()))?;
-        guard::claim(&tablespace, &path, flash).map_err(SetupError::Guard)?;
-        let of = (cache.owner(), Some(cache.epochs()));
-        let found = Guard::find(&dir, &tablespace, system.id().identity, of)
-            .map_err(SetupError::io("looking at the guard of", &path))?;
-        match found {
-            Found::Here(mut guard) => {
-                guard
-                    .complete(&tablespace)
-                    .map_err(SetupError::io("guarding", &path))?;
-                homes.guard(system.id(), guard);
-                return Ok(Some((tablespace, path)));
-            }
-            // It was lifted, and the power was cut then.
-            Found::None if cache.stats().dirty_pages == 0 => return Ok(None),
-            found => {
-                let mismatch = match found {
-                    Found::Mismatch(mismatch) => mismatch,
-                    _ => Mismatch::WrittenSince,
-                };
-                let newer = cache.stats().dirty_pages;
-                return Err(SetupError::Guard(mismatch.told(&path, flash, newer)));
-            }
+        // It was lifted, and the power was cut then.
+        Found::None if cache.stats().dirty_pages == 0 => Ok(None),
+        found => {
+            let mismatch = match found {
+                Found::Mismatch(mismatch) => mismatch,
+                _ => Mismatch::WrittenSince,
+            };
+            let newer = cache.stats().dirty_pages;
+            Err(SetupError::Guard(mismatch.told(&path, flash, newer)))
         }
     }
-    Err(SetupError::NoData(registered))
 }

@@ -2,12 +2,13 @@
 //!
 //! It has its metadata in a pool of its own beside the flash file, so that one file system has both: each fence there is a sync of that file.
 
-use super::error::SetupError;
+use super::{error::SetupError, rights::Held};
 use crate::{PAGE_BYTES, beside::beside, home::Homes, resize::is_ended};
-use forebay_flash::{Cache, FlashError, FlashFile, Opened, Options};
+use forebay_flash::{Cache, Flash, FlashError, FlashFile, Opened, Options};
 use forebay_pool::{
     Pool, PoolErrorKind, PoolOptions,
-    media::{Synced, open_emulated, volatile},
+    media::{FileMedia, Synced, open_emulated, volatile},
+    rights::Rights,
 };
 use std::{
     io,
@@ -81,8 +82,21 @@ impl Place {
         &self.flash
     }
 
+    /// Where its metadata is.
+    pub(super) fn pool_path(&self) -> &Path {
+        &self.pool
+    }
+
+    /// Its headers are blank.
+    pub(crate) fn unmade(&self) -> SetupError {
+        SetupError::Unmade {
+            flash: self.flash.clone(),
+            pool: self.pool.clone(),
+        }
+    }
+
     /// A device that another process has, or a file system.
-    fn busy(&self, source: io::Error) -> SetupError {
+    pub(super) fn busy(&self, source: io::Error) -> SetupError {
         match source.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) {
             true => SetupError::InUse {
                 flash: self.flash.clone(),
@@ -93,28 +107,49 @@ impl Place {
 
     /// Opens its pool.
     pub(super) fn pool(&self) -> Result<Pool, SetupError> {
-        let media = Arc::new(Synced::new(open_emulated(&self.pool)?));
+        self.pool_on(open_emulated(&self.pool)?)
+    }
+
+    /// Opens its pool, which is mapped.
+    pub(super) fn pool_on(&self, media: FileMedia) -> Result<Pool, SetupError> {
+        let media = Arc::new(Synced::new(media));
         Ok(PoolOptions::new().open_on(&self.pool, media)?)
     }
 
-    /// Opens the cache.
+    /// Opens the cache for a program that uses page files, as that opens any file.
     pub(crate) fn open(
         &self,
         homes: &Arc<Homes>,
         options: &Options,
     ) -> Result<(Cache, Opened), SetupError> {
         let flash = FlashFile::open(&self.flash).map_err(|e| self.busy(e))?;
+        self.open_on(Arc::new(flash), || self.pool(), homes, options)
+    }
+
+    /// Opens the cache for a command: it, and the rights with which everything is done that it says.
+    ///
+    /// # Errors
+    /// As [`open`](Self::open), and [`SetupError::Distrusted`].
+    pub(crate) fn open_as_owner(&self, homes: &Arc<Homes>) -> Result<(Cache, Rights), SetupError> {
+        Held::of(self)?.open(homes)
+    }
+
+    /// Opens the cache in these two files.
+    pub(super) fn open_on(
+        &self,
+        flash: Arc<dyn Flash>,
+        pool: impl FnOnce() -> Result<Pool, SetupError>,
+        homes: &Arc<Homes>,
+        options: &Options,
+    ) -> Result<(Cache, Opened), SetupError> {
         // Looked at only if it is no cache: why.
         let unmade = |error| match is_ended(&self.flash) {
-            Ok(true) => SetupError::Unmade {
-                flash: self.flash.clone(),
-                pool: self.pool.clone(),
-            },
+            Ok(true) => self.unmade(),
             _ => error,
         };
-        let pool = self.pool().map_err(unmade)?;
+        let pool = pool().map_err(unmade)?;
         let opened = Cache::open(
-            Arc::new(flash),
+            flash,
             Arc::clone(homes) as Arc<dyn forebay_flash::Home>,
             &pool,
             PAGE_BYTES as u32,

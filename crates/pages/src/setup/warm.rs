@@ -2,7 +2,7 @@
 
 use super::{error::SetupError, place::Place};
 use crate::home::Homes;
-use forebay_flash::{Cache, Options};
+use forebay_flash::Cache;
 use std::{path::Path, sync::Arc};
 
 /// What is in a cache.
@@ -37,6 +37,6 @@ impl Warm {
 /// Whatever keeps a server from using it.
 pub fn look(flash: &Path) -> Result<Warm, SetupError> {
     let homes = Arc::new(Homes::new());
-    let (cache, _) = Place::of(flash)?.open(&homes, &Options::default())?;
+    let (cache, _) = Place::of(flash)?.open_as_owner(&homes)?;
     Ok(Warm::of(&cache))
 }

@@ -1,0 +1,300 @@
+//! Root's commands write only what the user may whose cache it is, whatever that one has made up.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+use super::*;
+use crate::{
+    PAGE_BYTES,
+    copies::{COPIES_FILE, Copies},
+    descriptor::hold_plain,
+    guard::Guard,
+    identity,
+    resize::resize,
+    setup::{create, flush, give_up, look},
+};
+use forebay_flash::{Epochs, FileId, HomePage, Identity};
+use std::{
+    fs::{self, File, Permissions},
+    ops::ControlFlow,
+    os::unix::fs::{PermissionsExt, chown, symlink},
+    path::PathBuf,
+};
+use tempfile::TempDir;
+
+const NOBODY: u32 = 65_534;
+const PAGES: usize = 16;
+const LARGE: u64 = 24 << 20;
+const SMALL: u64 = 8 << 20;
+const EPOCH: u32 = 3;
+
+/// A guarded data directory and its cache, and a file of root's beside them.
+struct World {
+    dir: TempDir,
+}
+
+impl World {
+    /// None where it cannot be told who may do what, or who a file is.
+    fn new() -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let world = Self { dir };
+        fs::create_dir(world.at("data")).unwrap();
+        for name in ["data/ibdata1", "roots"] {
+            fs::write(world.at(name), vec![0; PAGES * PAGE_BYTES]).unwrap();
+        }
+        let open = Permissions::from_mode(0o755);
+        fs::set_permissions(world.dir.path(), open).unwrap();
+        fs::set_permissions(world.at("roots"), Permissions::from_mode(0o600)).unwrap();
+        create(&world.at("f"), LARGE).unwrap();
+        let known = identity::of(File::open(world.at("roots")).unwrap());
+        let is_told = rustix::process::geteuid().is_root() && known.is_ok();
+        if !is_told {
+            println!("skipped: not root, or files have no time of birth");
+        }
+        is_told.then_some(world)
+    }
+
+    fn at(&self, name: &str) -> PathBuf {
+        self.dir.path().canonicalize().unwrap().join(name)
+    }
+
+    fn identity(&self, name: &str) -> Identity {
+        let file = File::open(self.at(name)).unwrap();
+        identity::of(&file).unwrap().unwrap().identity
+    }
+
+    fn open(&self, name: &str) -> File {
+        let mut options = File::options();
+        options.read(true).write(true).open(self.at(name)).unwrap()
+    }
+
+    /// Lays the guard, and has the cache say that it has a newer first page of each of these files.
+    fn fill(&self, names: &[&str]) {
+        let homes = Arc::new(Homes::new());
+        let place = Place::of(&self.at("f")).unwrap();
+        let (cache, _) = place.open(&homes, &Options::default()).unwrap();
+        let register = |name: &str| {
+            let path = self.at(name);
+            let identity = self.identity(name);
+            cache.register(identity, path.to_str().unwrap()).unwrap()
+        };
+        register("data/ibdata1");
+        cache.set_epochs(Epochs::begun(EPOCH)).unwrap();
+        for name in names {
+            let file = register(name);
+            homes.attach(file.id(), self.open(name));
+            let _ = cache.enqueue(&file, 0, &vec![7; PAGE_BYTES]).unwrap();
+            cache.sync(&file).unwrap();
+        }
+        let tablespace = self.open("data/ibdata1");
+        let (of, cache) = (self.identity("data/ibdata1"), (cache.owner(), EPOCH));
+        Guard::lay(&self.at("data"), &tablespace, of, cache, &self.at("f")).unwrap();
+    }
+
+    /// Keeps copies of a first page, which is as new as a page can be, of each of these files.
+    fn keep(&self, names: &[&str]) {
+        let place = Place::of(&self.at("f")).unwrap();
+        let homes = Arc::new(Homes::new());
+        let (cache, _) = place.open(&homes, &Options::default()).unwrap();
+        let page = vec![7; PAGE_BYTES];
+        let pages: Vec<_> = (names.iter())
+            .map(|name| HomePage {
+                file: FileId {
+                    number: 1,
+                    identity: self.identity(name),
+                },
+                offset: 0,
+                bytes: &page,
+            })
+            .collect();
+        let copies = Copies::new(&self.at("data"), cache.owner());
+        copies.keep(u64::MAX >> 1, &pages).unwrap();
+    }
+
+    fn give(&self, names: &[&str], user: u32) {
+        for name in names {
+            chown(self.at(name), Some(user), Some(user)).unwrap();
+        }
+    }
+
+    fn flush(&self) -> Result<(), String> {
+        let flushed = flush(&self.at("f"), &[], &[], |_| ControlFlow::Continue(()));
+        flushed
+            .map(|done| assert!(done.complete))
+            .map_err(|e| e.to_string())
+    }
+
+    fn shrink(&self) -> Result<(), String> {
+        let resized = resize(&self.at("f"), SMALL, &[], |_| ControlFlow::Continue(()));
+        resized.map(drop).map_err(|e| e.to_string())
+    }
+
+    fn first_page(&self, name: &str) -> u8 {
+        fs::read(self.at(name)).unwrap()[0]
+    }
+}
+
+/// What belongs to a server's user.
+const SERVERS: [&str; 5] = ["f", "f.lane", "data", "data/ibdata1", "data/forebay.guard"];
+
+#[test]
+fn a_flush_or_a_resize_by_root_writes_only_what_the_caches_owner_may() {
+    let Some(world) = World::new() else { return };
+    world.fill(&["roots"]);
+    world.give(&SERVERS, NOBODY);
+    for said in [world.flush(), world.shrink()] {
+        let said = said.unwrap_err();
+        assert!(said.contains("roots") && said.contains("rights"), "{said}");
+        assert_eq!(world.first_page("roots"), 0);
+    }
+    // A file of the server's own, wherever it is.
+    world.give(&["roots"], NOBODY);
+    world.shrink().unwrap();
+    world.flush().unwrap();
+    assert_eq!(world.first_page("roots"), 7);
+    assert!(!world.at("data/forebay.guard").exists());
+}
+
+#[test]
+fn a_cache_of_root_is_flushed_whosever_the_data_directory_and_its_files_are() {
+    let Some(world) = World::new() else { return };
+    fs::write(world.at("data/t.ibd"), vec![0; PAGES * PAGE_BYTES]).unwrap();
+    world.fill(&["data/t.ibd"]);
+    world.give(&["data", "data/ibdata1", "data/t.ibd"], NOBODY);
+    world.shrink().unwrap();
+    world.flush().unwrap();
+    assert_eq!(world.first_page("data/t.ibd"), 7);
+}
+
+#[test]
+fn a_link_in_the_place_of_the_copies_leads_to_nothing_that_root_writes() {
+    for user in [0, NOBODY] {
+        let Some(world) = World::new() else { return };
+        world.fill(&[]);
+        world.give(&SERVERS, user);
+        let roots = vec![9; PAGES * PAGE_BYTES];
+        fs::write(world.at("roots"), &roots).unwrap();
+        let copies = world.at("data").join(COPIES_FILE);
+        symlink(world.at("roots"), &copies).unwrap();
+        assert!(world.shrink().unwrap_err().contains("link"));
+        fs::remove_file(&copies).unwrap();
+        fs::hard_link(world.at("roots"), &copies).unwrap();
+        assert!(world.shrink().unwrap_err().contains("link"));
+        assert!(world.flush().unwrap_err().contains("link"));
+        assert!(fs::read(world.at("roots")).unwrap() == roots);
+    }
+}
+
+#[test]
+fn copies_that_another_user_has_put_beside_a_guard_of_roots_are_not_written() {
+    let Some(world) = World::new() else { return };
+    world.fill(&["roots"]);
+    world.keep(&["roots"]);
+    let copies = format!("data/{COPIES_FILE}");
+    world.give(&["data", &copies], NOBODY);
+    let said = world.flush().unwrap_err();
+    assert!(said.contains("one user"), "{said}");
+    assert_eq!(world.first_page("roots"), 0);
+    // And with a guard of that user's nothing is that root alone may do.
+    world.give(&SERVERS[2..], NOBODY);
+    let said = world.flush().unwrap_err();
+    assert!(said.contains("rights"), "{said}");
+    assert_eq!(world.first_page("roots"), 0);
+}
+
+#[test]
+fn giving_up_a_lost_cache_root_writes_only_what_may_who_laid_the_guard() {
+    let Some(world) = World::new() else { return };
+    world.fill(&[]);
+    world.keep(&["roots"]);
+    let copies = format!("data/{COPIES_FILE}");
+    world.give(&SERVERS, NOBODY);
+    world.give(&[&copies], NOBODY);
+    for name in ["f", "f.lane"] {
+        fs::remove_file(world.at(name)).unwrap();
+    }
+    symlink(world.at("roots"), world.at("data/x.ibd")).unwrap();
+    let give_up = || give_up(&[world.at("data")]).map_err(|e| e.to_string());
+    let said = give_up().unwrap_err();
+    assert!(said.to_lowercase().contains("denied"), "{said}");
+    assert_eq!(world.first_page("roots"), 0);
+    // A guard of root's says nothing of copies that are not.
+    world.give(&["data/forebay.guard", "data/ibdata1"], 0);
+    let said = give_up().unwrap_err();
+    assert!(said.contains("one user"), "{said}");
+    assert_eq!(world.first_page("roots"), 0);
+    world.give(&["data/forebay.guard", "data/ibdata1", "roots"], NOBODY);
+    assert_eq!(give_up().unwrap().pages, 1);
+    assert_eq!(world.first_page("roots"), 7);
+}
+
+#[test]
+fn a_cache_that_others_may_write_to_or_of_two_users_is_not_opened_by_root() {
+    let Some(world) = World::new() else { return };
+    for name in ["f", "f.lane"] {
+        for mode in [0o620, 0o602] {
+            fs::set_permissions(world.at(name), Permissions::from_mode(mode)).unwrap();
+            let said = look(&world.at("f")).unwrap_err().to_string();
+            assert!(said.contains("chmod go-w"), "{name}, {mode:o}: {said}");
+        }
+        fs::set_permissions(world.at(name), Permissions::from_mode(0o600)).unwrap();
+    }
+    world.give(&["f"], NOBODY);
+    world.give(&["f.lane"], NOBODY - 1);
+    let said = look(&world.at("f")).unwrap_err().to_string();
+    assert!(said.contains("two users"), "{said}");
+    world.give(&["f.lane"], NOBODY);
+    look(&world.at("f")).unwrap();
+}
+
+#[test]
+fn what_is_opened_is_what_was_looked_at_whatever_its_name_leads_to_by_then() {
+    let Some(world) = World::new() else { return };
+    let place = Place::of(&world.at("f")).unwrap();
+    let held = Held::of(&place).unwrap();
+    for (name, aside) in [("f", "g"), ("f.lane", "g.lane")] {
+        fs::rename(world.at(name), world.at(aside)).unwrap();
+        symlink(world.at("roots"), world.at(name)).unwrap();
+    }
+    let (cache, rights) = held.open(&Arc::new(Homes::new())).unwrap();
+    assert_eq!(rights, Rights::Own);
+    assert!(cache.stats().slots > 0);
+    assert_eq!(world.first_page("roots"), 0);
+}
+
+#[test]
+fn what_is_no_plain_file_of_a_data_directory_is_not_opened_there() {
+    let Some(world) = World::new() else { return };
+    symlink(world.at("roots"), world.at("link")).unwrap();
+    fs::hard_link(world.at("roots"), world.at("name")).unwrap();
+    let mode = Mode::RUSR | Mode::WUSR;
+    rustix::fs::mknodat(rustix::fs::CWD, world.at("fifo"), FileType::Fifo, mode, 0).unwrap();
+    for name in ["link", "name", "fifo", "data"] {
+        let refused = hold_plain(&world.at(name)).unwrap_err().kind();
+        assert_eq!(refused, io::ErrorKind::InvalidInput, "{name}");
+    }
+    let none = hold_plain(&world.at("none")).unwrap_err().kind();
+    assert_eq!(none, io::ErrorKind::NotFound);
+    hold_plain(&world.at("f")).unwrap();
+}
+
+/// A queue of bytes that has no writer would be waited for for ever.
+#[test]
+fn what_is_a_queue_of_bytes_makes_no_command_wait() {
+    let Some(world) = World::new() else { return };
+    let queue = |name: &str| {
+        let mode = Mode::RUSR | Mode::WUSR;
+        fs::remove_file(world.at(name)).unwrap();
+        rustix::fs::mknodat(rustix::fs::CWD, world.at(name), FileType::Fifo, mode, 0).unwrap();
+    };
+    world.fill(&[]);
+    queue("data/forebay.guard");
+    queue("f");
+    let (data, flash) = (world.at("data"), world.at("f"));
+    let (done, ended) = std::sync::mpsc::channel();
+    std::thread::spawn(move || {
+        let standing = crate::guard::standing(&data).is_err();
+        let resized = resize(&flash, SMALL, &[], |_| ControlFlow::Continue(())).is_err();
+        done.send((standing, resized)).unwrap();
+    });
+    let patience = std::time::Duration::from_secs(60);
+    assert!(ended.recv_timeout(patience).unwrap().1);
+}
