@@ -6,10 +6,11 @@ use crate::{
     home::Homes,
     request::{Resized, take_back},
     setup::{
-        Place, SetupError, Warm, attach_guarded, create, exercise, pool_of, rights_to_data,
+        Held, Place, SetupError, Warm, attach_guarded, create, exercise, pool_of, rights_to_data,
     },
 };
 use forebay_flash::{Progress, layout::CHECKPOINTS};
+use forebay_pool::{LaneCheck, PoolErrorKind};
 use rustix::fs::OFlags;
 use std::{
     fs::{self, OpenOptions},
@@ -97,8 +98,35 @@ pub(crate) fn is_ended(flash: &Path) -> Result<bool, SetupError> {
     Ok(bytes.len() as u64 == CHECKPOINTS && bytes.iter().all(|&byte| byte == 0))
 }
 
+/// True if the metadata beside blank headers says that a server has used the cache: then these were written over, and pages may be in it. Making a cache
+/// claims its lane once, and appends nothing; ending it gives the lane back.
+fn was_used(place: &Place) -> Result<bool, SetupError> {
+    let pool = match Held::of(place)?.pool() {
+        // It was not made to the end.
+        Err(SetupError::Pool(e))
+            if matches!(
+                e.kind,
+                PoolErrorKind::Empty | PoolErrorKind::NotAPool { .. }
+            ) =>
+        {
+            return Ok(false);
+        }
+        pool => pool?,
+    };
+    let is_new = |lane: u32| matches!(pool.check_lane(lane), LaneCheck::Whole { records: 0, .. });
+    let mut lanes = pool.lanes().into_iter();
+    Ok(lanes.any(|lane| lane.damage.is_some() || lane.epoch > 1 || !is_new(lane.lane)))
+}
+
 /// What is left of a cache that was ended goes, and a new one is made.
 fn make_anew(flash: &Path, bytes: u64) -> Result<Resized, SetupError> {
+    let length = fs::metadata(flash).map_err(SetupError::io("looking at", flash))?;
+    if length.len() > CHECKPOINTS {
+        let place = Place::of(flash)?;
+        if was_used(&place)? {
+            return Err(place.unmade());
+        }
+    }
     // The flash file last: while it is there, this is repeated. What that version had begun beside it, PATH.new, may be another cache by now.
     for left in [&pool_of(flash), &flash.to_owned()] {
         match fs::remove_file(left) {

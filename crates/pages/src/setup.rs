@@ -18,5 +18,5 @@ pub use give_up::give_up;
 pub(crate) use guarded::rights_to_data;
 pub use place::{Place, pool_of};
 pub use retry::retry_in_use;
-pub(crate) use rights::exercise;
+pub(crate) use rights::{Held, exercise};
 pub use warm::{Warm, look};

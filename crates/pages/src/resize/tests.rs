@@ -129,3 +129,56 @@ fn what_the_version_before_left_of_a_resize_is_made_a_cache() {
     assert!(again(&flash, LARGE).now.slots > 0, "its lane is renamed");
     assert_eq!(fs::metadata(&flash).unwrap().len(), LARGE);
 }
+
+/// What was something once: pages in it that the metadata knows of, or that only a checkpoint has.
+#[test]
+fn a_cache_whose_headers_were_written_over_is_not_made_anew() {
+    for is_opened_since in [false, true] {
+        let dir = tempfile::tempdir().unwrap();
+        let (flash, home) = (dir.path().join("f"), dir.path().join("t.ibd"));
+        create(&flash, SMALL).unwrap();
+        fs::write(&home, vec![0; 4 * crate::PAGE_BYTES]).unwrap();
+        let homes = Arc::new(Homes::new());
+        let place = Place::of(&flash).unwrap();
+        let (cache, _) = place.open(&homes, &Options::default()).unwrap();
+        let identity = Identity {
+            device: 1,
+            inode: 2,
+            generation: 3,
+        };
+        let file = cache.register(identity, "t.ibd").unwrap();
+        let open = fs::OpenOptions::new().read(true).write(true).open(&home);
+        homes.attach(file.id(), open.unwrap());
+        let _ = cache.enqueue(&file, 1, &[7; crate::PAGE_BYTES]).unwrap();
+        cache.sync(&file).unwrap();
+        drop((file, cache));
+        if is_opened_since {
+            assert_eq!(look(&flash).unwrap().dirty, 1);
+        }
+        blank(&flash);
+        let both = || [&flash, &pool_of(&flash)].map(|path| fs::read(path).unwrap());
+        let before = both();
+        let e = resize(&flash, LARGE, &[], |_| ControlFlow::Continue(())).unwrap_err();
+        assert!(e.to_string().contains("its headers are blank"), "{e}");
+        assert!(both() == before, "{is_opened_since}");
+    }
+}
+
+#[test]
+fn a_cache_whose_making_was_cut_before_its_headers_is_made_anew() {
+    let dir = tempfile::tempdir().unwrap();
+    let flash = dir.path().join("f");
+    create(&flash, SMALL).unwrap();
+    blank(&flash);
+    assert!(again(&flash, LARGE).now.slots > 0, "the lane was claimed");
+    blank(&flash);
+    fs::write(pool_of(&flash), vec![0; 64 << 10]).unwrap();
+    assert!(again(&flash, LARGE).now.slots > 0, "its pool was begun");
+}
+
+/// Zeros over the headers.
+fn blank(flash: &Path) {
+    use std::os::unix::fs::FileExt;
+    let file = fs::OpenOptions::new().write(true).open(flash).unwrap();
+    file.write_all_at(&[0; CHECKPOINTS as usize], 0).unwrap();
+}

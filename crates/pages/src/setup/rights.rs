@@ -80,6 +80,11 @@ impl<'a> Held<'a> {
         Ok((cache, self.rights))
     }
 
+    /// Opens its metadata alone.
+    pub(crate) fn pool(&self) -> Result<Pool, SetupError> {
+        exercise(self.rights, self.place.pool_path(), || self.open_pool())
+    }
+
     fn open_pool(&self) -> Result<Pool, SetupError> {
         let path = self.place.pool_path();
         let lane = reopen(&self.lane, false);
