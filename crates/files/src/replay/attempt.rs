@@ -48,10 +48,11 @@ impl<'a> Attempt<'a> {
         Ok(true)
     }
 
-    /// All that earlier attempts did not finish is set apart. Returns once this one is told apart from what other programs `changed` last.
-    pub(super) fn begin(&mut self, changed: Duration) {
+    /// All that earlier attempts did not finish is set apart. Returns once this one is told apart from what other programs did last to each of the files: when those were `changed`.
+    pub(super) fn begin(&mut self, changed: &[Duration]) {
         self.mark = self.mark.apart();
-        if !is_told_apart(changed, now()) {
+        let now = now();
+        if changed.iter().any(|changed| !is_told_apart(*changed, now)) {
             thread::sleep(APART);
         }
     }

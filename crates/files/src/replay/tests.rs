@@ -215,3 +215,45 @@ fn who_takes_a_lane_over_writes_to_no_file_that_another_process_has_open() {
     assert_eq!(fs::read(&path).unwrap(), b"acknowledged");
     assert!(place.pool.lanes().is_empty());
 }
+
+#[test]
+fn a_replay_waits_for_a_file_that_was_just_changed_also_where_another_ones_time_is_later() {
+    let place = Place::new();
+    let boot = boot::id().unwrap();
+    let [a, b] = ["a", "b"].map(|name| {
+        let (path, file) = place.file(name);
+        fs::write(&path, b"acknowledged").unwrap();
+        (identity::of(file.as_fd()).unwrap(), path)
+    });
+    let owner = place.lane(&a.0, &a.1, boot, b"acknowledged");
+    let (lane, _) = place.pool.claim(owner, &ClaimOptions::new()).unwrap();
+    place.append(&lane, 1, &b.0, &b.1, boot, b"acknowledged");
+    drop(lane);
+    let (lane, recovered) = place.pool.claim(owner, &ClaimOptions::new()).unwrap();
+    let files = read(&place.pool, lane.number(), &recovered).unwrap();
+    let situation = Situation {
+        same_boot: true,
+        pool_is_whole: true,
+        on_disk: false,
+        emulated_on: None,
+        pool: place.pool.path(),
+        mark: Mark::None,
+        takes_over: false,
+        options: &RecoverOptions::default(),
+    };
+    let plan = |file| situation.decide(file, find(file, None)).unwrap();
+    let mut plans: Vec<Plan> = files.iter().map(plan).collect();
+    let now = || Duration::from_nanos(sys::file_time_now());
+    // The clock that is asked may be a tick behind.
+    let changed = now() + Duration::from_millis(9);
+    let tomorrow = changed + Duration::from_secs(86_400);
+    for (plan, time) in plans.iter_mut().zip([changed, tomorrow]) {
+        let Plan::Sync(target, _) = plan else {
+            panic!("it holds what the lane says");
+        };
+        target.modified = time;
+    }
+    let mut work = Work::new(Attempt::new(&lane, "", Mark::None), false, false);
+    work.begin(&files, &plans).unwrap();
+    assert!(!Mark::None.replaying(now()).made(changed));
+}

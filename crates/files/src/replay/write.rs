@@ -81,21 +81,19 @@ impl<'a> Work<'a> {
         files: &[Logged<'_>],
         plans: &[Plan],
     ) -> Result<(), (usize, String)> {
-        let (mut are_apart, mut changed) = (true, Duration::ZERO);
+        let (mut are_apart, mut changed) = (true, Vec::new());
         for (at, (file, plan)) in files.iter().zip(plans).enumerate() {
             match plan {
                 Plan::Sync(target, _) | Plan::Write(target) if target.is_ours => {
                     let is_apart = Attempt::set_apart(file, target);
                     are_apart &= is_apart.map_err(|failed| (at, self.stopped(file, &failed)))?;
                 }
-                Plan::Sync(target, _) | Plan::Write(target) => {
-                    changed = changed.max(target.modified);
-                }
+                Plan::Sync(target, _) | Plan::Write(target) => changed.push(target.modified),
                 _ => {}
             }
         }
         if are_apart {
-            self.attempt.begin(changed);
+            self.attempt.begin(&changed);
         }
         Ok(())
     }
