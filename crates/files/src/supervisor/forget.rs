@@ -23,6 +23,10 @@ impl Run {
         let file = &self.page.files[number];
         let mut files = self.files.lock();
         let known = files.get_mut(number).and_then(Option::take);
+        if let Some(known) = &known {
+            // Before it can be registered again, which has it watched and published anew.
+            unwatch(shared, known);
+        }
         let generation = self.generation(number);
         file.set(Stamp {
             generation,
@@ -47,13 +51,6 @@ impl Run {
                 counts,
                 retired,
             }),
-        }
-        drop((forgotten, files));
-        if let Some(open) = &known.file {
-            shared.watch.remove(&known.watched, open.as_fd());
-        }
-        if let Some(key) = known.key {
-            shared.table.withdraw(key);
         }
     }
 
@@ -95,10 +92,7 @@ impl Run {
         if !is_needless {
             return false;
         }
-        shared.watch.remove(&known.watched, open.as_fd());
-        if let Some(key) = known.key {
-            shared.table.withdraw(key);
-        }
+        unwatch(shared, known);
         self.page.files[number].set_key((0, 0));
         *known = Arc::new(Known {
             key: None,
@@ -131,3 +125,16 @@ impl Run {
         }
     }
 }
+
+/// The file is neither watched nor in the table any more.
+fn unwatch(shared: &Shared, known: &Known) {
+    if let Some(open) = &known.file {
+        shared.watch.remove(&known.watched, open.as_fd());
+    }
+    if let Some(key) = known.key {
+        shared.table.withdraw(key);
+    }
+}
+
+#[cfg(test)]
+mod tests;

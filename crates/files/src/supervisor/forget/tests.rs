@@ -1,0 +1,91 @@
+use super::*;
+use crate::{
+    absorbed::View,
+    supervisor::{
+        Supervisor,
+        member::tests::{hello, supervisor},
+    },
+    wire::Answer,
+};
+use std::{
+    fs,
+    os::{
+        fd::OwnedFd,
+        unix::{ffi::OsStrExt, fs::MetadataExt},
+    },
+    path::Path,
+    thread,
+    time::Instant,
+};
+
+/// After so long a test waits for what never comes.
+const LIMIT: Duration = Duration::from_secs(30);
+
+/// A supervisor with a run, and the connection of its only member.
+fn supervisor_with_a_run(home: &Path) -> (Supervisor, OwnedFd) {
+    let supervisor = supervisor(home, 2);
+    let (member, answer, _) = hello(&supervisor.socket_name, supervisor.shared.token);
+    assert!(matches!(answer, Answer::Welcome { .. }), "{answer:?}");
+    (supervisor, member)
+}
+
+fn end(supervisor: Supervisor, member: OwnedFd) {
+    drop(member);
+    supervisor.shared.outlast_members();
+    supervisor.finish().unwrap();
+}
+
+/// The number of a file that a process opened, and has closed again.
+fn register(shared: &Shared, run: &Run, path: &Path) -> usize {
+    let open = File::options().append(true).create(true).open(path);
+    let bytes = path.as_os_str().as_bytes().to_vec();
+    let answer = run.register(
+        shared,
+        std::process::id(),
+        bytes,
+        vec![open.unwrap().into()],
+    );
+    match answer {
+        Answer::Absorb { file, .. } => file as usize,
+        other => panic!("{other:?}"),
+    }
+}
+
+fn wait_until_free(run: &Run, number: usize) {
+    let begun = Instant::now();
+    while run.page.files[number].stamp().state != State::Free {
+        assert!(begun.elapsed() < LIMIT, "it is not let go of");
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// True if this process watches the file, in whatever way.
+fn is_watched(inode: u64) -> bool {
+    let word = format!(" ino:{inode:x} ");
+    let open = fs::read_dir("/proc/self/fdinfo").unwrap();
+    let mut said = open.filter_map(|open| fs::read_to_string(open.ok()?.path()).ok());
+    said.any(|said| said.contains(&word))
+}
+
+#[test]
+fn a_file_that_is_let_go_of_is_not_watched_any_more_when_its_number_is_free() {
+    let home = tempfile::tempdir().unwrap();
+    let (supervisor, member) = supervisor_with_a_run(home.path());
+    let shared = &supervisor.shared;
+    let run = shared.running().unwrap();
+    let path = home.path().join("a.log");
+    let number = register(shared, &run, &path);
+    let stat = fs::metadata(&path).unwrap();
+    let table = View::open(&shared.table.path).unwrap();
+    let is_known = || (table.has((stat.dev(), stat.ino())), is_watched(stat.ino()));
+    assert_eq!(is_known(), (true, true));
+    let known = thread::scope(|scope| {
+        // Who lets go of the file waits for this behind that.
+        let _held = run.forgotten.lock();
+        scope.spawn(|| run.reclaim(shared, |_| true));
+        wait_until_free(&run, number);
+        is_known()
+    });
+    assert_eq!(known, (false, false));
+    end(supervisor, member);
+}
