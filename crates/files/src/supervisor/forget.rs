@@ -54,6 +54,14 @@ impl Run {
         }
     }
 
+    /// The number is no file's again, whose registration failed.
+    pub(super) fn vacate(&self, number: usize) {
+        let mut files = self.files.lock();
+        files[number] = None;
+        let (generation, state) = (self.generation(number), State::Free);
+        self.page.files[number].set(Stamp { generation, state });
+    }
+
     /// Frees the numbers of those files that are `wanted`, open in no process, and of which the lane holds nothing.
     pub(super) fn reclaim(&self, shared: &Shared, wanted: impl Fn(&Known) -> bool) {
         let head = self.lane.usage().head;

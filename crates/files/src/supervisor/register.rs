@@ -166,7 +166,7 @@ impl Run {
         path: &Path,
         theirs: &OwnedFd,
     ) -> Result<(usize, u32), Refusal> {
-        let _one = self.registering.lock();
+        let mut next = self.registering.lock();
         let stat = rustix::fs::fstat(theirs).map_err(|e| e.to_string())?;
         if sys::has_coarse_times(&stat) {
             return Err("its file system keeps times in seconds, so a recovery could not tell a change of another process from its own".into());
@@ -194,7 +194,8 @@ impl Run {
         if self.retired.lock().contains(&candidate.identity) {
             return Err("it was made plain in this run".into());
         }
-        let number = self.free_number(shared)?;
+        let number = self.free_number(shared, *next)?;
+        *next = number + 1;
         let generation = self.reserve(shared, pid, number, &candidate)?;
         let file = &self.page.files[number];
         shared.lay_guard(pid, self.lane.owner());
@@ -214,19 +215,13 @@ impl Run {
         done.map(|()| (number, generation))
     }
 
-    /// The number is no file's again, whose registration failed.
-    fn vacate(&self, number: usize) {
-        let mut files = self.files.lock();
-        files[number] = None;
-        let (generation, state) = (self.generation(number), State::Free);
-        self.page.files[number].set(Stamp { generation, state });
-    }
-
-    /// A number that is no file's.
-    fn free_number(&self, shared: &Shared) -> Result<usize, Refusal> {
+    /// A number that is no file's, from `next` on: they are given in turn. So a file that was let go of gets another one than it had, by which a recovery tells its records from
+    /// released ones that come back.
+    fn free_number(&self, shared: &Shared, next: usize) -> Result<usize, Refusal> {
         let free = || {
             let files = self.files.lock();
-            let free: Vec<usize> = (0..files.len()).filter(|n| files[*n].is_none()).collect();
+            let numbers = (next..files.len()).chain(0..next);
+            let free: Vec<usize> = numbers.filter(|n| files[*n].is_none()).collect();
             (free.first().copied(), free.len())
         };
         let (first, count) = free();

@@ -84,8 +84,8 @@ pub(super) struct Run {
     /// Identities of files that were made plain: they stay so.
     pub(super) retired: Mutex<HashSet<Vec<u8>>>,
     pub(super) forgotten: Mutex<Vec<Forgotten>>,
-    /// Held while a file is registered.
-    pub(super) registering: Mutex<()>,
+    /// Held while a file is registered: the number that is given next, if it is free.
+    pub(super) registering: Mutex<usize>,
     /// Held while a file is written again.
     pub(super) repairing: Mutex<()>,
     pub(super) drained: Mutex<Drained>,

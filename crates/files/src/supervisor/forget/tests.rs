@@ -1,5 +1,6 @@
 use super::*;
 use crate::{
+    FILES_MAX,
     absorbed::View,
     supervisor::{
         Supervisor,
@@ -87,5 +88,22 @@ fn a_file_that_is_let_go_of_is_not_watched_any_more_when_its_number_is_free() {
         is_known()
     });
     assert_eq!(known, (false, false));
+    end(supervisor, member);
+}
+
+#[test]
+fn a_file_that_is_absorbed_again_gets_another_number() {
+    let home = tempfile::tempdir().unwrap();
+    let (supervisor, member) = supervisor_with_a_run(home.path());
+    let shared = &supervisor.shared;
+    let run = shared.running().unwrap();
+    let path = home.path().join("a.log");
+    let first = register(shared, &run, &path);
+    run.reclaim(shared, |_| true);
+    wait_until_free(&run, first);
+    assert_ne!(register(shared, &run, &path), first);
+    // All of them have been given once.
+    *run.registering.lock() = FILES_MAX;
+    assert_eq!(register(shared, &run, &home.path().join("b.log")), 0);
     end(supervisor, member);
 }
