@@ -185,12 +185,10 @@ fn ask_by_handle(identity: &[u8], paths: &[&Path]) -> Result<OwnedFd, NotThere> 
         Some((i32::from_le_bytes(*kind), handle))
     });
     let (kind, handle) = split.ok_or(NotThere::Unknown)?;
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let mut said = NotThere::Unknown;
     for path in paths {
         // The first directory that is there: those above it may be on other file systems.
-        let mut above = path.ancestors().skip(1);
-        let mount = above.find_map(|path| rustix::fs::open(path, flags, Mode::empty()).ok());
+        let mount = path.parent().and_then(|from| directories_from(from).next());
         let Some(mount) = mount else { continue };
         let seen = sys::open_handle(mount.as_fd(), kind, handle, OFlags::PATH | OFlags::CLOEXEC);
         match seen {
@@ -204,6 +202,13 @@ fn ask_by_handle(identity: &[u8], paths: &[&Path]) -> Result<OwnedFd, NotThere> 
         }
     }
     Err(said)
+}
+
+/// A directory, if it is there and may be read, and those above it: the nearest first.
+pub(crate) fn directories_from(path: &Path) -> impl Iterator<Item = OwnedFd> {
+    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let above = path.ancestors();
+    above.filter_map(move |path| rustix::fs::open(path, flags, Mode::empty()).ok())
 }
 
 /// Opens what is held, with the rights of this thread to it.

@@ -9,6 +9,8 @@
 //! the lane first. One that still cannot be synced leaves the lane as it is, marked, for a recovery; the next call of each process on that file
 //! says so.
 
+mod sync;
+
 use super::{
     lookup::{Key, key},
     others, own, process,
@@ -24,10 +26,7 @@ use crate::{
     sys, void,
 };
 use forebay_pool::PoolError;
-use rustix::{
-    fs::{Mode, OFlags},
-    io::Errno,
-};
+use rustix::{fs::OFlags, io::Errno};
 use std::{
     ffi::c_int,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
@@ -97,10 +96,15 @@ impl Session {
         }
     }
 
-    /// Files, by number, that the lane may have something of and that are in a directory still.
+    /// Files, by number, that the lane may have something of.
     fn in_lane(&self) -> impl Iterator<Item = (usize, &SharedFile)> {
         let files = self.page.files.iter().enumerate();
-        files.filter(|(_, file)| file.stamp().state.is_in_lane() && file.gone() != Gone::Yes)
+        files.filter(|(_, file)| file.stamp().state.is_in_lane())
+    }
+
+    /// Those of them that are in a directory still.
+    fn named_in_lane(&self) -> impl Iterator<Item = (usize, &SharedFile)> {
+        self.in_lane().filter(|(_, file)| file.gone() != Gone::Yes)
     }
 
     fn sync_all(&self) {
@@ -114,24 +118,7 @@ impl Session {
             // Until it is written again. The process that goes on if this process dies of it knows that, too.
             self.page.fail(interrupted, Errno::IO);
         }
-        let mut all = true;
-        for (number, file) in self.in_lane() {
-            if file.named_in().is_none() {
-                continue;
-            }
-            forebay_pool::failpoint!("orphan:sync");
-            let synced = match file.error().is_some() {
-                true => self.write_again(number),
-                false => self.sync_one(number),
-            };
-            if synced.is_ok() {
-                self.page.repaired(number);
-            }
-            if let Err(errno) = synced {
-                all = false;
-                self.page.fail(number, errno);
-            }
-        }
+        let all = self.sync_each();
         let whose = format!("process {} (its forebay run is gone)", id());
         let mark = match all {
             true => Mark::None,
@@ -170,7 +157,7 @@ impl Session {
     /// written to them, and whether that moves their times on the disk or not.
     fn outlast_the_lane(&self) {
         std::thread::sleep(self.silence());
-        for (number, file) in self.in_lane() {
+        for (number, file) in self.named_in_lane() {
             if file.error().is_none() {
                 let _ = self.with_descriptor(number, Use::Sync, |fd| {
                     sys::set_changed_now(fd)?;
@@ -180,32 +167,10 @@ impl Session {
         }
     }
 
-    /// Syncs a file; one that cannot be found, and may have another name, with its whole file system.
-    fn sync_one(&self, number: usize) -> Result<(), Errno> {
-        let done = self.with_descriptor(number, Use::Sync, sync);
-        if done != Err(Errno::NOENT) {
-            return done;
-        }
-        let file = &self.page.files[number];
-        let (device, _) = file.key();
-        let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-        let paths = paths(file);
-        let above = paths
-            .iter()
-            .flat_map(|path| path.as_path().ancestors().skip(1));
-        let mut directories = above.filter_map(|path| {
-            let open = rustix::fs::open(path, flags, Mode::empty()).ok()?;
-            let stat = sys::stat_of(&open).ok()?;
-            (key(&stat).0 == device).then_some(open)
-        });
-        let directory = directories.next().ok_or(Errno::IO)?;
-        sys::sync_file_system(directory)
-    }
-
     /// A sync failed, and the pool cannot be told: says it in the files.
     fn mark_failed(&self) {
         let owner = self.lane.owner();
-        for (number, file) in self.in_lane() {
+        for (number, file) in self.named_in_lane() {
             if file.error().is_some() {
                 // If that is not taken either, there is nothing left to say it by.
                 let mark = |fd: BorrowedFd<'_>| void::mark_failed(fd, owner);
@@ -219,7 +184,7 @@ impl Session {
     fn mark_void(&self, unwritten: &PoolError) -> bool {
         let owner = self.lane.owner();
         let mut all = true;
-        for (number, file) in self.in_lane() {
+        for (number, file) in self.named_in_lane() {
             let marked = self.with_descriptor(number, Use::Sync, |fd| void::mark(fd, owner));
             if let Err(errno) = marked {
                 all = false;
@@ -244,11 +209,6 @@ impl Session {
     }
 }
 
-fn sync(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    sys::sync_fault().map_or_else(|| rustix::fs::fdatasync(fd), Err)?;
-    sys::confirm_sync(fd)
-}
-
 /// What is done with a descriptor of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
@@ -265,7 +225,7 @@ impl Session {
         }
         let done = match file.stamp().state {
             // Another did it, which waited long enough for us: it is plain by now, and newer.
-            _ if file.error().is_none() => self.with_descriptor(number, Use::Sync, sync),
+            _ if file.error().is_none() => self.with_descriptor(number, Use::Sync, sync::data),
             State::Absorbed | State::Leaving => {
                 let kept = Kept::of(number, |each| self.lane.records(each));
                 let parts = kept.parts(file);
@@ -278,13 +238,13 @@ impl Session {
                     let modified = sys::modified(&sys::stat_of(fd)?);
                     if until.is_some_and(|until| modified > until) {
                         // Another process has written to it since: what it wrote is newer.
-                        sync(fd)?;
+                        sync::data(fd)?;
                         return Err(Errno::IO);
                     }
                     for (at, bytes) in &parts {
                         write_at(fd, bytes, *at)?;
                     }
-                    sync(fd)
+                    sync::data(fd)
                 });
                 written.map_err(|errno| match errno {
                     Errno::NOENT => Errno::IO,
@@ -343,8 +303,8 @@ impl Session {
         let paths = paths(file);
         let paths: Vec<&Path> = paths.iter().map(|path| path.as_path()).collect();
         let Some(again) = identity::open(&known, &paths, file.key().0)? else {
-            // It was unlinked and is closed: no process can miss it.
-            return Ok(());
+            // It was unlinked and is closed: no process can miss it, once that is durable.
+            return sync::file_system_of(file);
         };
         let done = work(again.as_fd());
         let other = |fd: BorrowedFd<'_>, _: OFlags| fd.as_raw_fd() != again.as_raw_fd();

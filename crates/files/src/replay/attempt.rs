@@ -10,7 +10,8 @@ use super::{
     decide::Target,
     label::{APART, BEAT, Mark, UNFINISHED, is_told_apart, relabelled},
     logged::Logged,
-    write::{Failed, confirmed, set_times, step},
+    sync::confirmed,
+    write::{Failed, set_times, step},
 };
 use crate::sys;
 use forebay_pool::{Lane, PoolError};

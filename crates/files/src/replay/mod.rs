@@ -5,7 +5,7 @@
 //! 2. Find each file by its identity, with the rights of the lane's owner (`find`, `rights`).
 //! 3. Compare it with what the lane says, and decide (`decide`, `image`). If one cannot be recovered, refuse the lane and change nothing. If one says
 //!    that the lane is void (`void`), there is nothing to do.
-//! 4. Mark the lane (`label`, `attempt`), write and sync (`write`).
+//! 4. Mark the lane (`label`, `attempt`), write and sync (`write`, `sync`).
 //! 5. Give the lane back. Every step may be cut and repeated.
 
 mod attempt;
@@ -18,6 +18,7 @@ mod options;
 mod rights;
 mod rivals;
 mod said;
+mod sync;
 #[cfg(test)]
 mod tests;
 mod write;

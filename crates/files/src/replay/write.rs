@@ -3,15 +3,16 @@
 //! 1. Mark the lane (`attempt`): from here on, changes of its files that fall in this time are the recovery's own.
 //! 2. Write a file, and sync it.
 //! 3. Set its times to what the program left, and sync those: it is as if the recovery had never written to it.
-//! 4. Sync the directories that have its names.
+//! 4. Sync the directories that have its names (`sync`).
 //!
 //! A cut anywhere leaves the lane as it was, and files that the next recovery knows as its own doing (1) or as the program's (3).
 
 use super::{
     attempt::Attempt,
-    decide::{Again, Plan, Target, directory, failed},
+    decide::{Again, Plan, Target, failed},
     image::Image,
     logged::Logged,
+    sync::{fsync, sync, sync_absence},
 };
 use crate::{
     identity,
@@ -106,7 +107,7 @@ impl<'a> Work<'a> {
     /// Does what is planned with a file.
     pub(super) fn carry_out(&mut self, file: &Logged<'_>, plan: Plan) -> Done {
         let (done, otherwise) = match plan {
-            Plan::Nothing(_) => (sync_parents(file), Done::Synced),
+            Plan::Nothing(_) => (sync_absence(file), Done::Synced),
             Plan::Refuse(why) => return Done::Refused(why),
             Plan::SyncAll(directory, _) => (
                 sys::sync_file_system(&directory).map_err(Failed::Sync),
@@ -316,35 +317,6 @@ pub(super) fn set_times(
 
 fn errno_of(error: std::io::Error) -> Errno {
     Errno::from_io_error(&error).unwrap_or(Errno::IO)
-}
-
-/// Syncs a file, and the directories that have its names.
-fn sync(file: &Logged<'_>, open: &File) -> Result<(), Failed> {
-    fsync(open)?;
-    sync_parents(file)?;
-    sys::confirm_sync(open).map_err(Failed::Sync)
-}
-
-/// Syncs a file, not the directories that have its names.
-pub(super) fn confirmed(open: &File) -> Result<(), Failed> {
-    fsync(open)?;
-    sys::confirm_sync(open).map_err(Failed::Sync)
-}
-
-fn fsync(open: &File) -> Result<(), Failed> {
-    let done = sys::sync_fault().map_or_else(|| rustix::fs::fsync(open), Err);
-    done.map_err(Failed::Sync)
-}
-
-fn sync_parents(file: &Logged<'_>) -> Result<(), Failed> {
-    for parent in file.parents() {
-        // One that is gone since needs no sync; one that may not be read has to be synced by who may.
-        if let Ok(open) = directory(parent) {
-            let synced = rustix::fs::fsync(&open).and_then(|()| sys::confirm_sync(&open));
-            synced.map_err(Failed::Sync)?;
-        }
-    }
-    Ok(())
 }
 
 /// Makes one change to a file. Changing it again changes nothing.

@@ -133,7 +133,7 @@ impl SharedFile {
         (self.dev.load(Relaxed), self.ino.load(Relaxed))
     }
 
-    /// Supervisor: its device and inode; zeros if they may be another's by now.
+    /// Supervisor: its device and inode; that is zero if it may be another's by now.
     pub fn set_key(&self, (dev, ino): (u64, u64)) {
         self.dev.store(dev, Relaxed);
         self.ino.store(ino, Relaxed);

@@ -101,7 +101,7 @@ impl Run {
             return false;
         }
         unwatch(shared, known);
-        self.page.files[number].set_key((0, 0));
+        self.page.files[number].set_key((known.stat.st_dev, 0));
         *known = Arc::new(Known {
             key: None,
             file: None,

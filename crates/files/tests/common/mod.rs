@@ -5,6 +5,7 @@
     reason = "each test file uses a part of it"
 )]
 
+pub mod disk;
 mod running;
 
 pub use running::Running;
@@ -297,4 +298,13 @@ pub fn output_of(output: &Output) -> String {
 pub fn copy(program: &str, to: &Path) {
     let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
     assert!(copied.success());
+}
+
+/// Runs a command: what it said, if it failed.
+pub fn succeed(command: &mut Command) -> Result<(), String> {
+    let output = command.output().map_err(|e| e.to_string())?;
+    match output.status.success() {
+        true => Ok(()),
+        false => Err(output_of(&output)),
+    }
 }

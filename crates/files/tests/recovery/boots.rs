@@ -2,16 +2,10 @@
 
 use crate::{
     APPEND, LATER, OTHER_BOOT,
-    common::{Lab, content},
-    modified, same_time, set_modified, succeed, why, written,
+    common::{Lab, content, disk::Disk},
+    modified, same_time, set_modified, why, written,
 };
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    process::Command,
-    thread,
-    time::Duration,
-};
+use std::{fs, thread};
 
 #[test]
 fn what_the_page_cache_lost_in_the_same_boot_is_written_from_the_pool() {
@@ -28,86 +22,17 @@ fn what_the_page_cache_lost_in_the_same_boot_is_written_from_the_pool() {
     assert_eq!(lab.lanes(), 0);
 }
 
-/// What a device that goes away does to a file system: nothing reaches the disk any more.
-fn shut_down(at: &Path) {
-    // FS_IOC_SHUTDOWN, without writing the journal.
-    let script = "import fcntl, os, struct, sys\n\
-                  fcntl.ioctl(os.open(sys.argv[1], 0), 0x8004587D, struct.pack('I', 2))";
-    let mut shut = Command::new("python3");
-    let shut = shut.args(["-c", script]).arg(at);
-    succeed(shut).unwrap();
-}
-
-/// Mounts an image anew whose file system was [shut down](shut_down): what it had in memory is gone. False if a process elsewhere, in a mount namespace of
-/// its own, keeps the old file system.
-fn mount_again(image: &Path, at: &Path) -> bool {
-    succeed(Command::new("umount").arg(at)).unwrap();
-    let is_kept = || {
-        let devices = Command::new("losetup").arg("-j").arg(image).output();
-        !devices.unwrap().stdout.is_empty()
-    };
-    for _ in 0..500 {
-        if !is_kept() {
-            break;
-        }
-        thread::sleep(Duration::from_millis(20));
-    }
-    if is_kept() {
-        println!("skipped: another process keeps the file system mounted");
-        return false;
-    }
-    mount(image, at).unwrap();
-    true
-}
-
-fn mount(image: &Path, at: &Path) -> Result<(), String> {
-    succeed(
-        Command::new("mount")
-            .args(["-o", "loop"])
-            .arg(image)
-            .arg(at),
-    )
-}
-
-/// A mounted image, unmounted whatever becomes of the test.
-struct Mounted(PathBuf);
-
-impl Drop for Mounted {
-    fn drop(&mut self) {
-        let _ = succeed(Command::new("umount").args(["-l"]).arg(&self.0));
-    }
-}
-
-/// A file system of its own below the lab's data: its image, and where it is mounted. None where there is none to be had.
-fn file_system(lab: &Lab, make: &[&str], megabytes: u64) -> Option<(PathBuf, Mounted)> {
-    let image = lab.home.path().join("image");
-    fs::File::create(&image)
-        .unwrap()
-        .set_len(megabytes << 20)
-        .unwrap();
-    let at = lab.home.path().join("data");
-    let made = succeed(Command::new(make[0]).args(&make[1..]).arg(&image));
-    if let Err(e) = made.and_then(|()| mount(&image, &at)) {
-        println!(
-            "skipped: {} on a loop device is not to be had here: {e}",
-            make[0]
-        );
-        return None;
-    }
-    Some((image, Mounted(at)))
-}
-
 fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
     let lab = Lab::new();
-    let Some((image, at)) = file_system(&lab, make, megabytes) else {
+    let Some(disk) = Disk::mount(&lab, make, megabytes) else {
         return;
     };
     let run = written(&lab);
     run.kill_both();
     let path = lab.data("a.log");
     let then = modified(&path);
-    shut_down(&at.0);
-    if !mount_again(&image, &at.0) {
+    disk.shut_down();
+    if !disk.mount_again() {
         return;
     }
     assert!(
@@ -123,8 +48,8 @@ fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
     // Mounted anew and written to by others: the page cache is no witness any more.
     let run = written(&lab);
     run.kill_both();
-    shut_down(&at.0);
-    if !mount_again(&image, &at.0) {
+    disk.shut_down();
+    if !disk.mount_again() {
         return;
     }
     thread::sleep(LATER);
@@ -149,7 +74,7 @@ fn an_xfs_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged() {
 fn a_file_whose_times_are_whole_seconds_stays_plain() {
     let lab = Lab::new();
     let make = ["mkfs.ext4", "-q", "-I", "128"];
-    let Some((image, at)) = file_system(&lab, &make, 64) else {
+    let Some(disk) = Disk::mount(&lab, &make, 64) else {
         return;
     };
     let mut run = lab.run();
@@ -158,8 +83,8 @@ fn a_file_whose_times_are_whole_seconds_stays_plain() {
     run.call("write a 1 3000").unwrap();
     run.call("sync a").unwrap();
     run.kill_both();
-    shut_down(&at.0);
-    if mount_again(&image, &at.0) {
+    disk.shut_down();
+    if disk.mount_again() {
         // It was really synced.
         assert!(fs::read(&path).unwrap() == content(1, 3000));
         lab.recover(None, &[]);
@@ -171,7 +96,7 @@ fn a_file_whose_times_are_whole_seconds_stays_plain() {
 fn keeps_its_lane_while_it_is_shut_down(make: &[&str], megabytes: u64) {
     for is_renamed in [false, true] {
         let lab = Lab::new();
-        let Some((image, at)) = file_system(&lab, make, megabytes) else {
+        let Some(disk) = Disk::mount(&lab, make, megabytes) else {
             return;
         };
         let run = written(&lab);
@@ -179,15 +104,15 @@ fn keeps_its_lane_while_it_is_shut_down(make: &[&str], megabytes: u64) {
         let path = lab.data("a.log");
         if is_renamed {
             // Farther away than a recovery without its handle looks.
-            let far = at.0.join("1/2/3/4/5");
+            let far = disk.at.join("1/2/3/4/5");
             fs::create_dir_all(&far).unwrap();
             fs::rename(&path, far.join("b")).unwrap();
         }
-        shut_down(&at.0);
+        disk.shut_down();
         let reports = lab.recover(None, &[]);
         assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
         assert_eq!(lab.lanes(), 1);
-        if is_renamed || !mount_again(&image, &at.0) {
+        if is_renamed || !disk.mount_again() {
             continue;
         }
         let reports = lab.recover(None, &[]);

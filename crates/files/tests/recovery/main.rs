@@ -10,12 +10,11 @@ mod rights;
 mod times;
 mod told;
 
-use common::{Lab, Running};
+use common::{Lab, Running, succeed};
 use serde_json::Value;
 use std::{
     fs,
     path::Path,
-    process::Command,
     time::{Duration, SystemTime},
 };
 
@@ -63,12 +62,4 @@ fn written(lab: &Lab) -> Running {
     run.call("write a 1 3000").unwrap();
     run.call("sync a").unwrap();
     run
-}
-
-fn succeed(command: &mut Command) -> Result<(), String> {
-    let output = command.output().map_err(|e| e.to_string())?;
-    match output.status.success() {
-        true => Ok(()),
-        false => Err(common::output_of(&output)),
-    }
 }

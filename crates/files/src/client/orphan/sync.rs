@@ -1,0 +1,91 @@
+//! What the lane has, made durable by one member, so that it can be drained: each file, and of one that lost its last name that it did. After a power cut
+//! it would have that name again, and the pool nothing of it any more.
+//!
+//! A file that cannot be found by its names has another one, or none: that is durable when its whole file system is synced.
+
+use super::Use;
+use crate::{
+    client::session::Session,
+    identity,
+    log::paths,
+    record,
+    shared::{Gone, SharedFile},
+    sys,
+};
+use rustix::io::Errno;
+use std::{
+    collections::{BTreeMap, BTreeSet},
+    os::fd::BorrowedFd,
+};
+
+impl Session {
+    /// Syncs all that the lane may have something of. False if a file cannot be: it says so from then on.
+    pub(super) fn sync_each(&self) -> bool {
+        let recorded = self.recorded();
+        // Each file system once: what lost its name did so before.
+        let mut file_systems: BTreeMap<u64, Result<(), Errno>> = BTreeMap::new();
+        let mut all = true;
+        for (number, file) in self.in_lane() {
+            if file.named_in().is_none() {
+                continue;
+            }
+            forebay_pool::failpoint!("orphan:sync");
+            let synced = match (file.gone(), file.error()) {
+                (Gone::Yes, _) if recorded.contains(&number) => {
+                    let (device, _) = file.key();
+                    let synced = file_systems.entry(device);
+                    *synced.or_insert_with(|| file_system_of(file))
+                }
+                (Gone::Yes, _) => Ok(()),
+                (_, Some(_)) => self.write_again(number),
+                (_, None) => self.sync_one(number),
+            };
+            match synced {
+                Ok(()) => self.page.repaired(number),
+                Err(errno) => {
+                    all = false;
+                    self.page.fail(number, errno);
+                }
+            }
+        }
+        all
+    }
+
+    /// The numbers of the files that the lane has records of.
+    fn recorded(&self) -> BTreeSet<usize> {
+        let mut numbers = BTreeSet::new();
+        self.lane.records(|each| {
+            if let Ok((head, _)) = record::decode(each.header.kind, each.payload) {
+                numbers.insert(head.file as usize);
+            }
+        });
+        numbers
+    }
+
+    /// Syncs a file; one that cannot be found, and may have another name, with its whole file system.
+    fn sync_one(&self, number: usize) -> Result<(), Errno> {
+        match self.with_descriptor(number, Use::Sync, data) {
+            Err(Errno::NOENT) => file_system_of(&self.page.files[number]),
+            done => done,
+        }
+    }
+}
+
+/// Syncs what a file holds.
+pub(super) fn data(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    sys::sync_fault().map_or_else(|| rustix::fs::fdatasync(fd), Err)?;
+    sys::confirm_sync(fd)
+}
+
+/// Syncs the whole file system that a file is on, or was, by a directory that its paths lead through.
+pub(super) fn file_system_of(file: &SharedFile) -> Result<(), Errno> {
+    let (device, _) = file.key();
+    let paths = paths(file);
+    let mut above = paths
+        .iter()
+        .filter_map(|path| path.parent())
+        .flat_map(identity::directories_from);
+    let is_on = |stat: rustix::fs::Stat| stat.st_dev == device;
+    let directory = above.find(|open| sys::stat_of(open).is_ok_and(is_on));
+    sys::sync_file_system(directory.ok_or(Errno::IO)?)
+}
