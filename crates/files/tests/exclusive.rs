@@ -3,8 +3,7 @@
 
 mod common;
 
-use common::{Lab, Running, content};
-use forebay_files::supervisor::status_of_running;
+use common::{Lab, content};
 use std::{
     fs,
     path::Path,
@@ -25,16 +24,6 @@ fn eventually(mut done: impl FnMut() -> bool) -> bool {
         std::thread::sleep(Duration::from_millis(20));
     }
     false
-}
-
-/// Sets how many files the supervisor may have open.
-fn limit_of(run: &Running) -> impl Fn(Option<u64>) + use<> {
-    use rustix::process::{Pid, Resource, Rlimit, getrlimit, prlimit};
-    let pid = Pid::from_child(&run.supervisor);
-    move |current| {
-        let limits = getrlimit(Resource::Nofile);
-        prlimit(Some(pid), Resource::Nofile, Rlimit { current, ..limits }).unwrap();
-    }
 }
 
 /// What `path` holds is on the disk: a power cut leaves it.
@@ -161,39 +150,16 @@ fn a_supervisor_that_ran_out_of_descriptors_hears_everything_later() {
     let path = lab.data("a.log");
     let mut run = lab.run();
     assert_eq!(run.open("a", &path, APPEND), 1);
-    let limit = limit_of(&run);
-    limit(Some(4));
+    run.limit_descriptors(4);
     let name = socket_of(&lab);
     let stranger = connect(&name);
     std::thread::sleep(Duration::from_millis(300));
-    limit(Some(256));
+    run.limit_descriptors(256);
     drop(stranger);
     run.call("other give_up").unwrap();
     assert_eq!(run.open("other b", &path, APPEND), 0);
     run.call("write a 1 10").unwrap();
     assert_eq!(run.call("absorbs a"), Ok(0));
-    run.end();
-}
-
-#[test]
-fn a_member_is_one_until_it_is_dead_though_its_supervisor_had_no_descriptor_for_a_file_of_it() {
-    let lab = Lab::new();
-    let (path, second) = (lab.data("a.log"), lab.data("b.log"));
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, APPEND), 1);
-    let limit = limit_of(&run);
-    let is_open = |fd: &u64| Path::new(&format!("/proc/{}/fd/{fd}", run.supervisor.id())).exists();
-    let free = (0..).find(|fd| !is_open(fd)).unwrap();
-    limit(Some(free));
-    assert_eq!(run.open("b", &second, APPEND), 0);
-    limit(Some(256));
-    assert_eq!(run.open("other c", &lab.data("c.log"), APPEND), 1);
-    let running = status_of_running(&lab.home.path().join("run")).unwrap();
-    let processes = &running.statuses[0].processes;
-    assert_eq!(processes.iter().filter(|process| !process.ended).count(), 2);
-    run.call("write a 1 10").unwrap();
-    // It is served still.
-    run.call("retire a").unwrap();
     run.end();
 }
 

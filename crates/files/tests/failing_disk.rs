@@ -161,23 +161,6 @@ fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_s
     }
 }
 
-/// The supervisor's syncs of this file wait until the pipe is read, as for a disk that is slow.
-fn slow_syncs(lab: &Lab, path: &Path) -> PathBuf {
-    let mut name = lab.synced(path).into_os_string();
-    name.push(".partial");
-    let pipe = PathBuf::from(name);
-    fs::create_dir_all(pipe.parent().unwrap()).unwrap();
-    rustix::fs::mknodat(
-        rustix::fs::CWD,
-        &pipe,
-        rustix::fs::FileType::Fifo,
-        rustix::fs::Mode::from_raw_mode(0o600),
-        0,
-    )
-    .unwrap();
-    pipe
-}
-
 #[test]
 fn what_the_pools_disk_does_not_take_as_released_is_not() {
     let lab = Lab::on_disk();
@@ -276,7 +259,7 @@ fn without_a_supervisor_nothing_is_written_over_what_another_process_wrote_since
     let mut run = lab.run();
     let path = lab.data("a.log");
     run.open("a", &path, RDWR);
-    let pipe = slow_syncs(&lab, &path);
+    let pipe = lab.slow_syncs(&path);
     run.call("write a 1 3000").unwrap();
     run.call("sync a").unwrap();
     // A second without a write ends the segment, and its drain waits in the sync.
@@ -339,7 +322,7 @@ fn a_run_ends_though_its_pools_disk_failed_with_a_segment_that_is_full() {
     let mut run = run_with_faults(&lab, &[]);
     let path = lab.data("a.log");
     run.open("a", &path, RDWR);
-    let pipe = slow_syncs(&lab, &path);
+    let pipe = lab.slow_syncs(&path);
     for seed in 0..30 {
         run.call(format!("write a {seed} 3000")).unwrap();
     }

@@ -192,8 +192,7 @@ fn open_to_absorb(
     drop(registry);
     let is_plain = absorbed.is_err();
     let may_change = match absorbed {
-        // The supervisor says so: the run does not absorb it.
-        Ok(()) | Err(Errno::BUSY) => Ok(()),
+        Ok(()) => Ok(()),
         Err(Errno::IO) => Err(Errno::IO),
         Err(_) => config.claim_open(fd),
     };

@@ -250,6 +250,24 @@ impl Lab {
             .join(path.strip_prefix("/").unwrap())
     }
 
+    /// The supervisor's syncs of this file wait until the pipe is read, as for a disk that is slow.
+    pub fn slow_syncs(&self, path: &Path) -> PathBuf {
+        let mut name = self.synced(path).into_os_string();
+        name.push(".partial");
+        let pipe = PathBuf::from(name);
+        fs::create_dir_all(pipe.parent().unwrap()).unwrap();
+        rustix::fs::mknodat(
+            rustix::fs::CWD,
+            &pipe,
+            rustix::fs::FileType::Fifo,
+            rustix::fs::Mode::from_raw_mode(0o600),
+            0,
+        )
+        .unwrap();
+        std::os::unix::fs::chown(&pipe, self.user, self.user).unwrap();
+        pipe
+    }
+
     /// The label of the only lane.
     pub fn label(&self) -> String {
         let lanes = PoolOptions::new().open(self.pool()).unwrap().lanes();

@@ -10,8 +10,9 @@ use serde_json::Value;
 use std::{
     fs,
     io::{BufRead, BufReader, Read, Write},
+    os::unix::{fs::MetadataExt, process::CommandExt},
     path::Path,
-    process::{Child, ChildStdin, ChildStdout},
+    process::{Child, ChildStdin, ChildStdout, Command},
     time::Duration,
 };
 
@@ -61,6 +62,16 @@ impl Running {
         let pid = Pid::from_child(&self.supervisor);
         kill_process(pid, Signal::STOP).unwrap();
         waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
+    }
+
+    /// Sets how many files the supervisor may have open, as its user: another may not.
+    pub fn limit_descriptors(&self, count: u64) {
+        let process = self.supervisor.id().to_string();
+        let owner = fs::metadata(format!("/proc/{process}")).unwrap();
+        let mut limit = Command::new("prlimit");
+        limit.args(["--pid", &process, &format!("--nofile={count}:")]);
+        limit.uid(owner.uid()).gid(owner.gid());
+        assert!(limit.status().unwrap().success());
     }
 
     pub fn open(&mut self, handle: &str, path: &Path, flags: i32) -> usize {

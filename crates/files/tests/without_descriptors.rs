@@ -1,0 +1,79 @@
+//! A supervisor that has no descriptor left for a file that a member opens.
+#![allow(clippy::unwrap_used, reason = "tests")]
+
+mod common;
+
+use common::{Lab, Running, content};
+use forebay_files::supervisor::status_of_running;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use std::{
+    fs::{self, File},
+    os::unix::fs::OpenOptionsExt,
+    path::Path,
+    time::Duration,
+};
+
+const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
+const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
+/// After so long a test waits for what never comes.
+const LIMIT: Duration = Duration::from_secs(60);
+
+/// The supervisor gets no descriptor more.
+fn exhaust(run: &Running) {
+    let is_open = |fd: &u64| Path::new(&format!("/proc/{}/fd/{fd}", run.supervisor.id())).exists();
+    run.limit_descriptors((0..).find(|fd| !is_open(fd)).unwrap());
+}
+
+#[test]
+fn a_member_is_one_until_it_is_dead_though_its_supervisor_had_no_descriptor_for_a_file_of_it() {
+    let lab = Lab::new();
+    let (path, second) = (lab.data("a.log"), lab.data("b.log"));
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &path, APPEND), 1);
+    exhaust(&run);
+    assert_eq!(run.open("b", &second, APPEND), 0);
+    run.limit_descriptors(256);
+    assert_eq!(run.open("other c", &lab.data("c.log"), APPEND), 1);
+    let running = status_of_running(&lab.home.path().join("run")).unwrap();
+    let processes = &running.statuses[0].processes;
+    assert_eq!(processes.iter().filter(|process| !process.ended).count(), 2);
+    run.call("write a 1 10").unwrap();
+    // It is served still.
+    run.call("retire a").unwrap();
+    run.end();
+}
+
+/// Returns when the supervisor has all of a file that it is to copy, which is more than a pipe takes, and waits for the other end to be read: that.
+fn held_up(pipe: &Path) -> File {
+    let open = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(pipe)
+        .unwrap();
+    let limit = Timespec::try_from(LIMIT).unwrap();
+    let is_there = poll(&mut [PollFd::new(&open, PollFlags::IN)], Some(&limit));
+    assert_eq!(is_there, Ok(1), "nothing is copied");
+    open
+}
+
+#[test]
+fn a_file_that_is_being_registered_is_not_written_to_plainly_by_a_member_that_cannot_register_it() {
+    // Root's supervisor needs a descriptor for each process that opens what it watches.
+    let lab = Lab::of_an_ordinary_user();
+    let path = lab.data("a.log");
+    fs::write(&path, content(1, 200_000)).unwrap();
+    std::os::unix::fs::chown(&path, lab.user, lab.user).unwrap();
+    let pipe = lab.slow_syncs(&path);
+    let mut run = lab.run();
+    assert_eq!(run.open("own", &lab.data("own.log"), APPEND), 1);
+    assert_eq!(run.open("begin other a", &path, RDWR), 0);
+    let registering = held_up(&pipe);
+    exhaust(&run);
+    // It waits until it goes on without knowing what becomes of the other's.
+    run.send(&format!("open b {} {RDWR}", path.display()));
+    assert_eq!(run.answer_within(LIMIT).as_deref(), Some("ok 0\n"));
+    run.limit_descriptors(256);
+    drop(registering);
+    assert_eq!(run.call("end other"), Ok(0));
+    run.end();
+}
