@@ -1,5 +1,5 @@
 //! A child that shares its parent's memory has descriptors of its own: what it does to another file, which has the number of a log of its parent's, is not taken for
-//! the log's.
+//! the log's, and what it does to the log by a duplicate is not written over.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -9,14 +9,24 @@ use common::{
     recovered::{Disk, RUN, nothing_is_lost, run_and_recovered, same},
 };
 
+/// What the log has after a recovery, which is what it had.
+fn recovered(sandbox: &Sandbox, way: &str, kind: &str) -> Vec<u8> {
+    println!("{kind}: {way}");
+    common::build("vforked", sandbox.path());
+    let run = sandbox.command(RUN);
+    same(run_and_recovered(
+        Disk::All,
+        sandbox,
+        run,
+        &["./vforked", way, kind],
+    ))
+}
+
 fn is_not_the_logs(kind: &str) {
     for way in ["dup2", "dup3", "open", "dup", "range", "fcntl"] {
-        println!("{kind}: {way}");
         let sandbox = Sandbox::new();
-        common::build("vforked", sandbox.path());
-        let run = sandbox.command(RUN);
-        let found = run_and_recovered(Disk::All, &sandbox, run, &["./vforked", way, kind]);
-        assert_eq!(same(found), [[b'a'; 100], [b'b'; 100]].concat());
+        let found = recovered(&sandbox, way, kind);
+        assert_eq!(found, [[b'a'; 100], [b'b'; 100]].concat());
         let other = std::fs::read(sandbox.file("other.txt")).unwrap();
         assert_eq!((&other[..6], other.len()), (&b"otXerv"[..], 200));
     }
@@ -30,6 +40,14 @@ fn what_a_child_of_vfork_writes_to_what_it_put_in_a_logs_place_is_not_taken_for_
 #[test]
 fn nor_what_one_does_that_shares_the_memory_and_goes_on_beside_its_parent() {
     is_not_the_logs("clone");
+}
+
+#[test]
+fn what_a_child_of_vfork_writes_by_a_duplicate_of_a_log_is_not_written_over() {
+    for way in ["dup2", "dup3", "dup", "fcntl"] {
+        let found = recovered(&Sandbox::new(), way, "copy");
+        assert_eq!((&found[10..15], found.len()), (&b"child"[..], 200), "{way}");
+    }
 }
 
 /// Python's `subprocess` makes a child of `vfork`, which closes what it is not to inherit.

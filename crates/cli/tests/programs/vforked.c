@@ -1,7 +1,8 @@
 /* A child that shares its parent's memory, and not its descriptors, of a process that has a.log open and wrote 100 bytes 'a' to it, acknowledged.
  *
  * `vforked WAY KIND`: the child is one of vfork, or (`clone`) of clone with CLONE_VM, beside which its parent goes on. It puts other.txt in the place of the log's
- * descriptor, by WAY, and changes that. Then the program writes and syncs 100 bytes 'b' to the log, and is killed with its supervisor. */
+ * descriptor, by WAY, and changes that; or (`copy`) it makes a duplicate of the log's descriptor, by WAY, and writes by that over what the log has, and syncs it. Then the
+ * program writes and syncs 100 bytes 'b' to the log, and is killed with its supervisor. */
 #define _GNU_SOURCE
 #include <fcntl.h>
 #include <sched.h>
@@ -42,6 +43,19 @@ static int change(void *unused) {
              fstat(fd, &stat) == 0 && stat.st_size == 200);
 }
 
+static int copied(void) {
+    if (is("dup2"))
+        return dup2(fd, 100);
+    if (is("dup3"))
+        return dup3(fd, 100, O_CLOEXEC);
+    return is("fcntl") ? fcntl(fd, F_DUPFD, 100) : dup(fd);
+}
+
+static int change_by_copy(void) {
+    int copy = copied();
+    return !(copy != fd && pwrite(copy, "child", 5, 10) == 5 && fsync(copy) == 0);
+}
+
 static int logged(char byte) {
     char bytes[100];
     memset(bytes, byte, sizeof bytes);
@@ -64,7 +78,7 @@ int main(int argc, char **argv) {
     } else {
         child = vfork();
         if (child == 0)
-            _exit(change(0));
+            _exit(strcmp(argv[2], "copy") == 0 ? change_by_copy() : change(0));
     }
     if (waitpid(child, &status, 0) != child || status != 0)
         return 3;

@@ -3,6 +3,7 @@
 use super::{
     copies::Copies,
     depth::interrupted,
+    others::opened,
     process,
     retire::{give_up, retire},
     session::{self, Session},
@@ -94,7 +95,11 @@ pub fn replacing(
     to: c_int,
     real: impl FnOnce() -> Result<c_int, Errno>,
 ) -> Result<c_int, Errno> {
-    if sys::in_vforked_child() || to < 0 {
+    if to < 0 {
+        return real();
+    }
+    if sys::in_vforked_child() {
+        copying_in_child(from)?;
         table::differs_in_child(to);
         return real();
     }
@@ -128,6 +133,17 @@ pub fn replacing(
     }
 }
 
+/// In a child of `vfork`, before it makes a duplicate of `from`: the table is its parent's, in which its new descriptor cannot be noted. What it writes by that is plain.
+///
+/// # Errors
+/// As [`opened`].
+fn copying_in_child(from: c_int) -> Result<(), Errno> {
+    match table::entry(from).is_some_and(Entry::is_followed) {
+        true => opened(from),
+        false => Ok(()),
+    }
+}
+
 /// The locks of files in this process, in the order of their numbers.
 fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, Copies>>; 2] {
     let [one, other] = numbers;
@@ -142,6 +158,7 @@ fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, Copi
 /// Those of `real`; as [`retire`].
 pub fn duplicating(from: c_int, real: impl Fn() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
     if sys::in_vforked_child() {
+        copying_in_child(from)?;
         return real().inspect(|to| table::differs_in_child(*to));
     }
     let known = session::there().filter(|_| !interrupted());
