@@ -31,10 +31,17 @@ def is_locked(name):
 
 /// Runs a Python program with `*.log` absorbed; its output and what `--explain` says are in the result.
 fn python(script: &str) -> Ran {
+    python_with("--emulated", script)
+}
+
+/// The same with a pool of this kind.
+fn python_with(kind: &str, script: &str) -> Ran {
     let sandbox = Sandbox::new();
     // Small segments, so that the connection is used often.
     sandbox
-        .run("pool create p --emulated --size 4MiB --segment-size 64KiB")
+        .run(&format!(
+            "pool create p {kind} --size 4MiB --segment-size 64KiB"
+        ))
         .ok();
     let mut command = sandbox.command("run --explain --absorb *.log --pool p -- python3 -c");
     command

@@ -1,6 +1,6 @@
 //! The numbers of descriptors are the program's: Forebay's own make way for them, and a low limit changes nothing.
 
-use crate::{absorbed, python};
+use crate::{absorbed, python, python_with};
 
 #[test]
 fn the_clients_descriptors_make_way_for_the_programs() {
@@ -122,4 +122,37 @@ assert os.stat("plain").st_size == 0
     )
     .ok();
     absorbed(&ran, "a.log", "100");
+}
+
+#[test]
+fn while_a_thread_waits_for_the_supervisor_others_get_descriptors_and_sync() {
+    let ran = python_with(
+        "--disk",
+        r#"
+fd = opened("a.log")
+logged(fd)
+def started(work, *arguments):
+    thread = threading.Thread(target=work, args=arguments)
+    thread.start()
+    return thread
+os.kill(os.getppid(), signal.SIGSTOP)
+try:
+    asking = started(opened, "b.log")
+    while not os.path.exists("b.log"):
+        time.sleep(0.01)
+    # It is being registered.
+    time.sleep(0.3)
+    threads = [started(fcntl.fcntl, 0, fcntl.F_DUPFD, 10)]
+    time.sleep(0.3)
+    threads.append(started(logged, fd))
+    for thread in threads:
+        thread.join(20)
+    waiting = [thread.is_alive() for thread in (asking, *threads)]
+finally:
+    os.kill(os.getppid(), signal.SIGCONT)
+assert waiting == [True, False, False], waiting
+"#,
+    )
+    .ok();
+    absorbed(&ran, "a.log", "2");
 }

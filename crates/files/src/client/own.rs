@@ -5,7 +5,10 @@
 
 use super::{depth::interrupted, renewed::Renewed};
 use crate::sys;
-use rustix::io::Errno;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec},
+    io::Errno,
+};
 use std::{
     ffi::c_int,
     os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd, RawFd},
@@ -19,6 +22,11 @@ use std::{
 const OWN_MIN: c_int = 400;
 /// So far they move, if the limit allows it: who wants a number may want those beside it.
 const AWAY: c_int = 64;
+/// So long the connection stays where it is while an answer is waited for: who moves it waits, and all who would use it meanwhile wait for that one.
+const STAYS: Timespec = Timespec {
+    tv_sec: 0,
+    tv_nsec: 10_000_000,
+};
 /// Standard input, output and error lie below.
 const ANY_MIN: c_int = 3;
 
@@ -101,6 +109,23 @@ pub(super) struct Connection {
 /// The connection. It does not move meanwhile.
 pub(super) fn connection() -> Connection {
     Connection { _stays: used() }
+}
+
+/// The connection, when there is an answer to be received, or the other side is gone. However long that takes, it may be moved.
+///
+/// # Errors
+/// The process is another one, or another user's, by now: it has none.
+pub(super) fn answered() -> Result<Connection, Errno> {
+    loop {
+        let connection = connection();
+        let socket = sys::borrow(OWN[0].load(Relaxed)).ok_or(Errno::BADF)?;
+        let mut wait = [PollFd::from_borrowed_fd(socket, PollFlags::IN)];
+        match rustix::event::poll(&mut wait, Some(&STAYS)) {
+            Ok(0) | Err(Errno::INTR) => {}
+            // Where a filter refuses the question, what receives waits.
+            _ => return Ok(connection),
+        }
+    }
 }
 
 impl Connection {

@@ -350,10 +350,9 @@ impl Session {
             Errno::NOTCONN
         };
         let _asking = self.asking.lock();
-        let socket = own::connection();
-        wire::send(socket.as_fd(), request, fds).map_err(lost)?;
-        let (answer, _) = wire::receive::<Answer>(socket.as_fd()).map_err(lost)?;
-        Ok(answer)
+        wire::send(own::connection().as_fd(), request, fds).map_err(lost)?;
+        let received = own::answered().and_then(|socket| wire::receive::<Answer>(socket.as_fd()));
+        received.map(|(answer, _)| answer).map_err(lost)
     }
 
     /// Tells the supervisor something that has no answer. If it is gone, it need not know.
