@@ -14,7 +14,7 @@ use forebay_pool::PoolOptions;
 use rustix::{
     fs::{FallocateFlags, FlockOperation, Mode, OFlags, Timespec, Timestamps},
     io::Errno,
-    process::{Resource, Rlimit, getrlimit, setrlimit},
+    process::{Resource, Rlimit, Signal, getpid, getrlimit, kill_process, setrlimit},
     time::{ClockId, clock_gettime},
 };
 use std::{
@@ -24,12 +24,15 @@ use std::{
     os::fd::{AsRawFd, OwnedFd},
     path::Path,
     process::{Child, ChildStdout, Command, ExitCode, Stdio},
+    time::{Duration, Instant},
 };
 
 type Failure = Box<dyn std::error::Error>;
 
 /// So many a database may have that is to have none left: fewer than the numbers of the client's own.
 const DESCRIPTORS: u64 = 100;
+/// So long a call is held up at most.
+const WAIT: Duration = Duration::from_secs(60);
 
 fn main() -> Result<ExitCode, Failure> {
     let arguments: Vec<String> = std::env::args().skip(1).collect();
@@ -190,6 +193,52 @@ fn exhaust() -> Result<(), Errno> {
     Ok(())
 }
 
+/// Makes a file, and waits until it is not there any more.
+fn wait_at(place: &Path) {
+    let begun = Instant::now();
+    if std::fs::write(place, "").is_ok() {
+        while place.exists() && begun.elapsed() < WAIT {
+            std::thread::sleep(Duration::from_millis(1));
+        }
+    }
+}
+
+/// A call that changes names; `before` is done when the kernel is about to.
+fn change_names(words: &[&str], before: impl Fn()) -> Result<usize, Errno> {
+    use rustix::fs;
+    let at = libc::AT_FDCWD;
+    let name = |text: &str| CString::new(text).map_err(|_| Errno::INVAL);
+    let done = match *words {
+        ["unlink", path] => {
+            let path = name(path)?;
+            client::unlink(at, &path, || {
+                before();
+                fs::unlink(&path)
+            })
+        }
+        [call, from, to] => {
+            let (from, to) = (name(from)?, name(to)?);
+            let named = ((at, from.as_c_str()), (at, to.as_c_str()));
+            let real = || {
+                before();
+                match call {
+                    "link" => fs::link(&from, &to),
+                    "rename" => fs::rename(&from, &to),
+                    _ => fs::renameat_with(fs::CWD, &from, fs::CWD, &to, fs::RenameFlags::EXCHANGE),
+                }
+            };
+            match call {
+                "link" => client::link(named.0, named.1, 0, real),
+                "rename" => client::rename(named.0, named.1, real),
+                "exchange" => client::exchange(named.0, named.1, real),
+                _ => Err(Errno::NOSYS),
+            }
+        }
+        _ => Err(Errno::NOSYS),
+    };
+    done.map(|()| 0)
+}
+
 fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, Errno> {
     let number = |text: &str| text.parse::<u64>().map_err(|_| Errno::INVAL);
     let path = |text: &str| CString::new(text).map_err(|_| Errno::INVAL);
@@ -263,16 +312,13 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
             call(call_words, files)
         }
         ["hidden", handle] => Ok(client::hidden_flags(fd(files, handle)?) as usize),
-        ["rename", from, to] => {
-            let (from, to) = (path(from)?, path(to)?);
-            let at = libc::AT_FDCWD;
-            client::rename((at, &from), (at, &to), || rustix::fs::rename(&from, &to)).map(|()| 0)
-        }
-        ["link", from, to] => {
-            let (from, to) = (path(from)?, path(to)?);
-            let at = libc::AT_FDCWD;
-            client::link((at, &from), (at, &to), 0, || rustix::fs::link(&from, &to)).map(|()| 0)
-        }
+        ["rename" | "exchange" | "link" | "unlink", ..] => change_names(words, || ()),
+        // killed CALL: when the kernel is about to do it.
+        ["killed", ref names @ ..] => change_names(names, || {
+            let _ = kill_process(getpid(), Signal::KILL);
+        }),
+        // slowly FILE CALL: there is FILE when the kernel is about to do it, which waits until it is removed.
+        ["slowly", at, ref names @ ..] => change_names(names, || wait_at(Path::new(at))),
         // touch HANDLE SECONDS: sets the modification time, SECONDS after now
         ["touch", handle, seconds] => {
             let seconds: i64 = seconds.parse().map_err(|_| Errno::INVAL)?;
@@ -295,10 +341,6 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
             let keep = FallocateFlags::KEEP_SIZE;
             let bytes = number(bytes)?;
             client::touching(raw, || rustix::fs::fallocate(fd, keep, 0, bytes)).map(|()| 0)
-        }
-        ["unlink", name] => {
-            let name = path(name)?;
-            client::unlink(libc::AT_FDCWD, &name, || rustix::fs::unlink(&name)).map(|()| 0)
         }
         ["exhaust"] => exhaust().map(|()| 0),
         _ => Err(Errno::NOSYS),

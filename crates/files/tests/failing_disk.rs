@@ -162,6 +162,38 @@ fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_s
 }
 
 #[test]
+fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_name_changes() {
+    for call in [
+        "rename @/d/a.log @/d/b",
+        "rename @/plain @/d/a.log",
+        "rename @/d @/e",
+        "exchange @/d @/f",
+        "link @/d/a.log @/d/b",
+        "unlink @/d/a.log",
+    ] {
+        let lab = Lab::on_disk();
+        for directory in ["d", "f"] {
+            fs::create_dir(lab.data(directory)).unwrap();
+        }
+        fs::write(lab.data("plain"), "plain").unwrap();
+        let mut run = run_with_faults(&lab, &[("FOREBAY_TEST_VOID_FAULT", "1")]);
+        let path = lab.data("d/a.log");
+        run.open("a", &path, RDWR);
+        run.call("write a 1 3000").unwrap();
+        run.call("sync a").unwrap();
+        fail_disk(&lab, "");
+        let data = lab.home.path().join("data");
+        let done = run.call(call.replace('@', data.to_str().unwrap()));
+        assert_eq!(done, Err(libc::EIO), "{call}");
+        assert!(fs::read(&path).unwrap() == content(1, 3000), "{call}");
+        let is_there = |name| lab.data(name).exists();
+        assert!(!["d/b", "e", "f/a.log"].into_iter().any(is_there), "{call}");
+        mend_disk(&lab);
+        run.kill_both();
+    }
+}
+
+#[test]
 fn what_the_pools_disk_does_not_take_as_released_is_not() {
     let lab = Lab::on_disk();
     let mut run = run_with_faults(&lab, &[]);

@@ -110,15 +110,10 @@ fn rename_file(
     };
     let (from, to) = ((from.0, from_path), (to.0, to_path));
     if flags & libc::RENAME_EXCHANGE != 0 {
-        // Nothing is replaced, and two names change: both files become plain.
-        let retired = client(|| {
-            client::retire_path(from.0, from.1)?;
-            client::retire_path(to.0, to.1)
-        });
-        return match retired {
-            Ok(()) => real(),
-            Err(failed) => failed.with(-1),
-        };
+        // Nothing is replaced, and two names change.
+        return answer(client(|| {
+            client::exchange(from, to, || checked(real()).map(drop))
+        }));
     }
     answer(client(|| {
         layer::rename(from, to, || {

@@ -88,7 +88,7 @@ fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
         }
         thread::sleep(Duration::from_millis(10));
     }
-    for name in ["a.log", "b.log", "d/a.log"] {
+    for name in ["a.log", "b.log", "d/a.log", "e/a.log"] {
         let path = sandbox.file(name);
         if let Ok(file) = fs::File::options().write(true).open(path) {
             let times = file.metadata().unwrap().modified().unwrap();
@@ -144,6 +144,11 @@ fn calls_that_move_a_files_time_or_names_are_followed_into_the_pool() {
         ),
         ("os.link('a.log', 'b.log'); os.unlink('a.log')", "b.log"),
         ("os.mkdir('d'); os.rename('a.log', 'd/a.log')", "d/a.log"),
+        // RENAME_EXCHANGE
+        (
+            "os.mkdir('d'); os.rename('a.log', 'd/a.log'); os.mkdir('e'); assert libc.renameat2(-100, b'd', -100, b'e', 2) == 0",
+            "e/a.log",
+        ),
     ] {
         let sandbox = Sandbox::new();
         let pool = small_pool();
@@ -154,6 +159,8 @@ fn calls_that_move_a_files_time_or_names_are_followed_into_the_pool() {
             report["lanes"][0]["outcome"], "replayed",
             "{script}: {report}"
         );
+        let known = report["lanes"][0]["files"][0]["path"].as_str().unwrap();
+        assert!(known.ends_with(name), "{script}: {report}");
         assert_eq!(
             fs::read(sandbox.file(name)).unwrap(),
             b"acknowledged",

@@ -5,7 +5,7 @@
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
 //! `config` is what the environment says, `standing` how this process stands to the run, `depth` whether a signal handler interrupted a call.
-//! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor (`limit`: who may have none); `write`, `open`, `descriptors`, `names`, `times` and `retire` are
+//! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor (`limit`: who may have none); `write`, `open`, `descriptors`, `names` (with `naming`), `times` and `retire` are
 //! what becomes of each call, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another, `commit` of a sync that is the kernel's. `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
@@ -21,6 +21,7 @@ mod lookup;
 mod mapped;
 mod mappings;
 mod names;
+mod naming;
 mod open;
 mod orphan;
 mod others;
@@ -47,7 +48,7 @@ pub use descriptors::{
 pub use forebay_pool::note_standard_error;
 pub use mapped::{has_mapped, mapped, stays_mapped, unmapping};
 pub use mappings::{around_own_memory, is_own_memory};
-pub use names::{link, rename, unlink};
+pub use names::{exchange, link, rename, unlink};
 pub use open::open;
 pub use others::{any_absorbed, executing_past, opened};
 pub use own::{make_way_from, making_way, may_be_own, own_within};

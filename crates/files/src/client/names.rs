@@ -3,9 +3,10 @@
 use super::{
     config::CONFIG,
     depth::interrupted,
-    lookup::{Number, Ours, absolute, key, ours_at, real_parent, real_path},
+    lookup::{Number, Ours, absolute, key, ours_at},
+    naming::{Naming, add_link, moved, moving},
     process::{Held, hold, process},
-    retire::retire_file,
+    retire::{retire_file, retire_path},
     session::{self, Session},
 };
 use crate::{identity, log::ENDED, shared::Gone, sys, wire::Request};
@@ -14,9 +15,12 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    ffi::{CStr, OsStr, OsString, c_int},
-    os::unix::ffi::{OsStrExt, OsStringExt},
+    ffi::{CStr, OsString, c_int},
+    os::{
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
     path::{Path, PathBuf},
+    sync::atomic::Ordering::Acquire,
 };
 
 /// The session to follow a change of names by: this process becomes a member if one of them is of an absorbed file, or of a directory that may have some. None
@@ -86,80 +90,65 @@ pub fn rename(
         forebay_pool::failpoint!("files:rename-other");
     }
     if renamed.is_none() && replaced.is_none() {
-        let moved = Moved::begin(session, from, to);
+        let files = moving(session, from, to)?;
         drop(registry);
         let done = real();
-        if let Some(moved) = moved {
-            moved.end(done.is_ok());
-        }
+        moved(session, files, done.is_ok());
         return done;
     }
     let losing = replaced
         .map(|named| Losing::begin(session, named))
         .transpose()?;
-    let mut target = None;
-    if let Some(Ours { number, .. }) = renamed {
-        let path = absolute(to);
-        // It may have either name after a crash.
-        let mut logged_in = None;
-        with_file(session, number, |held| {
-            held.session.log().name(held.number, &path)?;
-            logged_in = held.shared.named_in();
-            Ok(())
-        })?;
-        commit(session);
-        forebay_pool::failpoint!("files:rename");
-        target = Some((number, path, logged_in));
-    }
-    let done = real();
-    forebay_pool::failpoint!("files:renamed");
-    if let Some((number, path, logged_in)) = target {
-        let from = absolute(from);
-        with_file(session, number, |held| match &done {
-            Ok(()) => {
-                named_anew(held, &from, &path)?;
-                // Another write has named the file meanwhile, by its old name, in a segment that outlives that of the new one.
-                match held.shared.named_in() == logged_in {
-                    true => Ok(()),
-                    false => held.session.log().name(held.number, &path),
-                }
+    let naming = renamed.map(|Ours { number, .. }| {
+        Naming::begin(session, number, absolute(from), absolute(to))
+    });
+    let (naming, done) = match naming.transpose() {
+        Ok(naming) => {
+            if naming.is_some() {
+                forebay_pool::failpoint!("files:rename");
             }
-            Err(_) => held.session.log().name(held.number, &path_of(held)),
-        })?;
-    }
+            (naming, real())
+        }
+        Err(errno) => (None, Err(errno)),
+    };
+    forebay_pool::failpoint!("files:renamed");
+    let named = naming.map_or(Ok(()), |naming| {
+        with_file(session, naming.number, |held| {
+            naming.end(held, done.is_ok())
+        })
+    });
     if let Some(losing) = losing {
         losing.end(to)?;
     }
+    named.and(done)
+}
+
+/// Exchanges what two names are of: `real` does it. A file that has one becomes plain before; what is in a directory is followed.
+///
+/// # Errors
+/// The kernel's; as [`retire_path`].
+pub fn exchange(
+    one: (c_int, &CStr),
+    other: (c_int, &CStr),
+    real: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    for (dir, path) in [one, other] {
+        retire_path(dir, path)?;
+    }
+    let Some(session) = following(&[one, other]) else {
+        return real();
+    };
+    let registry = process().registry.lock();
+    let mut files = moving(session, one, other)?;
+    files.extend(moving(session, other, one)?);
+    drop(registry);
+    let done = real();
+    moved(session, files, done.is_ok());
     done
 }
 
-/// The file that was called `from` is called `path` now.
-fn named_anew(held: &mut Held, from: &Path, path: &Path) -> Result<(), Errno> {
-    let shared = held.shared;
-    let link = PathBuf::from(OsStr::from_bytes(&shared.link.get()));
-    if link == from || link == path {
-        shared.link.clear();
-    }
-    let old = path_of(held);
-    let fits = shared.path.set(path.as_os_str().as_bytes());
-    // It was opened by another of its names, which it has still.
-    let has_other = old != from && old != path && is_at(&old, held);
-    if !fits || has_other && !add_link(held, &old) {
-        // It cannot be followed: the next call that uses it has it made plain.
-        shared.leave(held.generation());
-    }
-    Ok(())
-}
-
-/// Notes one more name; false if there is no room for it.
-fn add_link(held: &Held, path: &Path) -> bool {
-    let link = &held.shared.link;
-    let bytes = path.as_os_str().as_bytes();
-    let has_room = link.is_empty() || link.get() == bytes;
-    has_room && link.set(bytes)
-}
-
-fn path_of(held: &Held) -> PathBuf {
+/// Its newest path.
+pub(super) fn path_of(held: &Held) -> PathBuf {
     PathBuf::from(OsString::from_vec(held.shared.path.get()))
 }
 
@@ -221,9 +210,9 @@ pub fn link(
     }
     // Before: it may be found by this name alone.
     with_file(session, number, |held| {
-        held.session.log().name(held.number, &path)
+        held.session.log().name(held.number, &path)?;
+        commit(held)
     })?;
-    commit(session);
     forebay_pool::failpoint!("files:link");
     let done = real();
     with_file(session, number, |held| {
@@ -237,13 +226,12 @@ pub fn link(
 }
 
 /// Before a name changes, which the kernel may make durable at any time: what says so is durable, and all that was written before.
-fn commit(session: &Session) {
-    // If it cannot be, the next sync says so, and is a real one.
-    let _ = session.commit_all();
+pub(super) fn commit(held: &Held) -> Result<(), Errno> {
+    held.session.commit(held.shared.end.load(Acquire))
 }
 
 /// Does `change` to a file, if the run absorbs it still. If it cannot be logged because the lane has ended, it need not be when this returns: a replay misses no name then.
-fn with_file(
+pub(super) fn with_file(
     session: &'static Session,
     (number, generation): Number,
     mut change: impl FnMut(&mut Held) -> Result<(), Errno>,
@@ -268,9 +256,11 @@ impl Losing {
     fn begin(session: &'static Session, named: Ours) -> Result<Self, Errno> {
         if named.is_last_name {
             with_file(session, named.number, |held| {
-                held.session.log().gone(held.number, Gone::Maybe)
+                let before = held.shared.gone();
+                let logged = held.session.log().gone(held.number, Gone::Maybe);
+                let durable = logged.and_then(|()| commit(held));
+                durable.inspect_err(|_| held.shared.set_gone(before))
             })?;
-            commit(session);
         }
         Ok(Self { session, named })
     }
@@ -318,65 +308,6 @@ impl Losing {
 }
 
 /// True if the file has this name.
-fn is_at(path: &Path, held: &Held) -> bool {
+pub(super) fn is_at(path: &Path, held: &Held) -> bool {
     identity::look(path, &held.shared.identity.get()).is_ok_and(|seen| seen.is_some())
-}
-
-/// A directory that is about to get another name, with absorbed files in it.
-struct Moved {
-    session: &'static Session,
-    /// By number: the path before, and then.
-    files: Vec<(Number, PathBuf, PathBuf)>,
-}
-
-impl Moved {
-    /// Logged before, like the renaming of a file. None if nothing in it is absorbed, as of nearly everything that is renamed.
-    fn begin(session: &'static Session, from: (c_int, &CStr), to: (c_int, &CStr)) -> Option<Self> {
-        let dir = sys::directory(from.0);
-        let stat = sys::stat_at(dir, from.1, AtFlags::SYMLINK_NOFOLLOW).ok()?;
-        if FileType::from_raw_mode(stat.st_mode) != FileType::Directory {
-            return None;
-        }
-        let before = real_path(from)?;
-        let after = real_parent(to)?;
-        let mut files = Vec::new();
-        for (at, file) in session.page.files.iter().enumerate() {
-            let stamp = file.stamp();
-            if !stamp.state.is_in_lane() {
-                continue;
-            }
-            let path = PathBuf::from(OsString::from_vec(file.path.get()));
-            let Ok(rest) = path.strip_prefix(&before) else {
-                continue;
-            };
-            let (number, moved) = ((at, stamp.generation), after.join(rest));
-            // What cannot be logged makes a replay look for it, and refuse.
-            let _ = with_file(session, number, |held| {
-                held.session.log().name(held.number, &moved)
-            });
-            files.push((number, path, moved));
-        }
-        if files.is_empty() {
-            return None;
-        }
-        commit(session);
-        Some(Self { session, files })
-    }
-
-    fn end(self, is_moved: bool) {
-        for (number, before, after) in self.files {
-            let _ = with_file(self.session, number, |held| {
-                if path_of(held) != before {
-                    return Ok(());
-                }
-                if is_moved {
-                    if !held.shared.path.set(after.as_os_str().as_bytes()) {
-                        held.shared.leave(held.generation());
-                    }
-                    return Ok(());
-                }
-                held.session.log().name(held.number, &before)
-            });
-        }
-    }
 }

@@ -6,22 +6,35 @@ use crate::{
     modified, why,
 };
 use serde_json::Value;
-use std::{fs, os::unix::fs::PermissionsExt, path::Path, process::Command};
+use std::{
+    fs,
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// After so long a test waits for what never comes.
+const LIMIT: Duration = Duration::from_secs(60);
 
 /// What becomes of the only file after `calls` and a power cut, for an ordinary user, who can find it by its names alone.
 fn after(calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Value>) {
     after_in(Lab::of_an_ordinary_user(), calls, then)
 }
 
+/// Makes directories of the laboratory's user.
+fn directories(lab: &Lab, names: &[&str]) {
+    for name in names {
+        let path = lab.data(name);
+        fs::create_dir(&path).unwrap();
+        std::os::unix::fs::chown(path, lab.user, lab.user).unwrap();
+    }
+}
+
 /// The same in a laboratory of such a user.
 fn after_in(lab: Lab, calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Value>) {
-    fs::create_dir(lab.data("d")).unwrap();
-    fs::create_dir(lab.data("other")).unwrap();
-    if let Some(user) = lab.user {
-        for directory in ["d", "other"] {
-            std::os::unix::fs::chown(lab.data(directory), Some(user), Some(user)).unwrap();
-        }
-    }
+    directories(&lab, &["d", "other"]);
     let mut run = lab.run();
     let path = lab.data("d/a.log");
     assert_eq!(run.open("a", &path, APPEND), 1);
@@ -36,12 +49,21 @@ fn after_in(lab: Lab, calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Valu
         };
         fs::set_permissions(lab.data("d"), fs::Permissions::from_mode(mode)).unwrap();
         let done = run.call(call.replace('@', data.to_str().unwrap()));
-        assert_eq!(done.is_ok(), mode == 0o755, "{call}");
+        let is_killed = call.contains("killed");
+        assert_eq!(done.is_ok(), mode == 0o755 && !is_killed, "{call}");
         fs::set_permissions(lab.data("d"), fs::Permissions::from_mode(0o755)).unwrap_or_default();
     }
     run.kill_both();
+    cut_all(&data);
+    then(&lab);
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    (lab, reports)
+}
+
+/// A power cut leaves nothing in the files of a directory.
+fn cut_all(directory: &Path) {
     let names = Command::new("find")
-        .arg(&data)
+        .arg(directory)
         .args(["-type", "f"])
         .output()
         .unwrap();
@@ -51,9 +73,12 @@ fn after_in(lab: Lab, calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Valu
         file.set_len(0).unwrap();
         file.set_modified(time).unwrap();
     }
-    then(&lab);
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    (lab, reports)
+}
+
+/// Far away, where an ordinary user finds nothing.
+fn move_away(lab: &Lab, name: &str) {
+    fs::create_dir_all(lab.home.path().join("x/y/z")).unwrap();
+    fs::rename(lab.data(name), lab.home.path().join("x/y/z/q")).unwrap();
 }
 
 fn is_replayed_to(name: &str, calls: &[&str]) {
@@ -100,11 +125,7 @@ fn a_file_that_lost_another_name_or_kept_its_own_may_not_be_missing() {
         &["link @/d/a.log @/other/b", "unlink @/other/b"][..],
         &["refused unlink @/d/a.log"],
     ] {
-        let (lab, reports) = after(calls, |lab| {
-            // Far away, where an ordinary user finds nothing.
-            fs::create_dir_all(lab.home.path().join("x/y/z")).unwrap();
-            fs::rename(lab.data("d/a.log"), lab.home.path().join("x/y/z/q")).unwrap();
-        });
+        let (lab, reports) = after(calls, |lab| move_away(lab, "d/a.log"));
         assert!(why(&reports).contains("missing"), "{calls:?}: {reports:?}");
         assert_eq!(lab.lanes(), 1);
     }
@@ -129,6 +150,50 @@ fn a_file_whose_directory_was_renamed_is_found_in_it() {
     });
     assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
     assert!(fs::read(lab.data("moved/a.log")).unwrap() == content(1, 3000));
+}
+
+#[test]
+fn a_file_whose_directory_was_renamed_while_it_was_written_to_is_found_in_it() {
+    let lab = Lab::of_an_ordinary_user();
+    directories(&lab, &["d", "other"]);
+    let mut run = lab.run();
+    assert_eq!(run.open("a", &lab.data("d/a.log"), APPEND), 1);
+    run.call("write a 1 3000").unwrap();
+    let (from, to) = (lab.data("d"), lab.data("other/e"));
+    let held = lab.data("held");
+    let rename = format!("rename {} {}", from.display(), to.display());
+    run.call(format!("begin other slowly {} {rename}", held.display()))
+        .unwrap();
+    let begun = Instant::now();
+    while !held.exists() {
+        assert!(begun.elapsed() < LIMIT, "it is not renamed");
+        thread::sleep(Duration::from_millis(1));
+    }
+    // More than the pool holds: no segment is left that was there before.
+    for seed in 0..150 {
+        run.call(format!("write a {seed} 30000")).unwrap();
+    }
+    fs::remove_file(held).unwrap();
+    assert_eq!(run.call("end other"), Ok(0));
+    run.kill_both();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_ne!(reports[0]["outcome"], "refused", "{reports:?}");
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn a_file_whose_directory_was_exchanged_for_another_is_found_in_it() {
+    for call in ["exchange @/d @/far/e", "exchange @/far/e @/d"] {
+        let lab = Lab::of_an_ordinary_user();
+        directories(&lab, &["far", "far/e"]);
+        is_replayed_in(lab, "far/e/a.log", &[call]);
+    }
+    // A file is plain before.
+    let (lab, reports) = after(&["exchange @/d/a.log @/other"], |_| {});
+    let refused = reports.iter().any(|one| one["outcome"] == "refused");
+    assert!(!refused, "{reports:?}");
+    let synced = fs::read(lab.synced(&lab.data("d/a.log"))).unwrap();
+    assert!(synced == content(1, 3000));
 }
 
 #[test]

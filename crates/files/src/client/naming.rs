@@ -1,0 +1,133 @@
+//! Files that get another name, by their own renaming or by that of a directory. docs/files-protocol.md, "Retiring a file".
+
+use super::{
+    lookup::{Number, real_parent, real_path},
+    names::{commit, is_at, path_of, with_file},
+    process::Held,
+    session::Session,
+};
+use crate::sys;
+use forebay_pool::Lsn;
+use rustix::{
+    fs::{AtFlags, FileType, Stat},
+    io::Errno,
+};
+use std::{
+    ffi::{CStr, OsStr, OsString, c_int},
+    os::unix::ffi::{OsStrExt, OsStringExt},
+    path::{Path, PathBuf},
+};
+
+/// A file that is about to get another name.
+pub(super) struct Naming {
+    pub(super) number: Number,
+    from: PathBuf,
+    to: PathBuf,
+    /// The segment that has it.
+    logged_in: Option<Lsn>,
+}
+
+impl Naming {
+    /// Logged before: it may have either name after a crash.
+    pub(super) fn begin(
+        session: &'static Session,
+        number: Number,
+        from: PathBuf,
+        to: PathBuf,
+    ) -> Result<Self, Errno> {
+        let mut logged_in = None;
+        with_file(session, number, |held| {
+            held.session.log().name(held.number, &to)?;
+            logged_in = held.shared.named_in();
+            commit(held)
+        })?;
+        Ok(Self {
+            number,
+            from,
+            to,
+            logged_in,
+        })
+    }
+
+    /// It has got it, or not.
+    pub(super) fn end(&self, held: &Held, is_done: bool) -> Result<(), Errno> {
+        if !is_done {
+            return held.session.log().name(held.number, &path_of(held));
+        }
+        named_anew(held, &self.from, &self.to);
+        // Another write has named the file meanwhile, by its old name, in a segment that outlives that of the new one.
+        if held.shared.named_in() != self.logged_in {
+            held.session.log().name(held.number, &self.to)?;
+            commit(held)?;
+        }
+        Ok(())
+    }
+}
+
+/// The file that was called `from` is called `path` now.
+fn named_anew(held: &Held, from: &Path, path: &Path) {
+    let shared = held.shared;
+    let link = PathBuf::from(OsStr::from_bytes(&shared.link.get()));
+    if link == from || link == path {
+        shared.link.clear();
+    }
+    let old = path_of(held);
+    let fits = shared.path.set(path.as_os_str().as_bytes());
+    // It was opened by another of its names, which it has still.
+    let has_other = old != from && old != path && is_at(&old, held);
+    if !fits || has_other && !add_link(held, &old) {
+        // It cannot be followed: the next call that uses it has it made plain.
+        shared.leave(held.generation());
+    }
+}
+
+/// Notes one more name; false if there is no room for it.
+pub(super) fn add_link(held: &Held, path: &Path) -> bool {
+    let link = &held.shared.link;
+    let bytes = path.as_os_str().as_bytes();
+    let has_room = link.is_empty() || link.get() == bytes;
+    has_room && link.set(bytes)
+}
+
+/// Before a directory gets another name: the absorbed files in it, which get others as well. None of what is no directory.
+///
+/// # Errors
+/// As [`with_file`].
+pub(super) fn moving(
+    session: &'static Session,
+    from: (c_int, &CStr),
+    to: (c_int, &CStr),
+) -> Result<Vec<Naming>, Errno> {
+    let found = sys::stat_at(sys::directory(from.0), from.1, AtFlags::SYMLINK_NOFOLLOW);
+    let is_directory = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
+    if !found.is_ok_and(is_directory) {
+        return Ok(Vec::new());
+    }
+    let (Some(before), Some(after)) = (real_path(from), real_parent(to)) else {
+        return Ok(Vec::new());
+    };
+    let in_lane = (0..).zip(&session.page.files).filter_map(|(at, file)| {
+        let stamp = file.stamp();
+        let is_in_lane = stamp.state.is_in_lane();
+        is_in_lane.then_some(((at, stamp.generation), file))
+    });
+    let named = in_lane.filter_map(|(number, file)| {
+        let path = PathBuf::from(OsString::from_vec(file.path.get()));
+        let to = after.join(path.strip_prefix(&before).ok()?);
+        Some(Naming::begin(session, number, path, to))
+    });
+    named.collect()
+}
+
+/// It has got that, or not. What cannot be logged makes a replay look for the file, and refuse.
+pub(super) fn moved(session: &'static Session, files: Vec<Naming>, is_done: bool) {
+    for naming in files {
+        let _ = with_file(session, naming.number, |held| {
+            // Or it has got yet another one meanwhile.
+            match path_of(held) == naming.from {
+                true => naming.end(held, is_done),
+                false => Ok(()),
+            }
+        });
+    }
+}
