@@ -17,6 +17,7 @@ use rustix::{
 use std::{
     ffi::{CStr, OsString, c_int},
     os::{
+        fd::AsFd,
         unix::ffi::{OsStrExt, OsStringExt},
     },
     path::{Path, PathBuf},
@@ -99,8 +100,8 @@ pub fn rename(
     let losing = replaced
         .map(|named| Losing::begin(session, named))
         .transpose()?;
-    let naming = renamed.map(|Ours { number, .. }| {
-        Naming::begin(session, number, absolute(from), absolute(to))
+    let naming = renamed.map(|Ours { number, seen, .. }| {
+        Naming::begin(session, number, absolute(from), absolute(to)).map(|naming| (naming, seen))
     });
     let (naming, done) = match naming.transpose() {
         Ok(naming) => {
@@ -112,9 +113,10 @@ pub fn rename(
         Err(errno) => (None, Err(errno)),
     };
     forebay_pool::failpoint!("files:renamed");
-    let named = naming.map_or(Ok(()), |naming| {
+    let named = naming.map_or(Ok(()), |(naming, seen)| {
         with_file(session, naming.number, |held| {
-            naming.end(held, done.is_ok())
+            naming.end(held, done.is_ok())?;
+            note_kept(held, &seen)
         })
     });
     if let Some(losing) = losing {
@@ -195,7 +197,7 @@ pub fn link(
         AtFlags::SYMLINK_NOFOLLOW,
         flags & libc::AT_SYMLINK_FOLLOW == 0,
     );
-    let Some(Ours { number, .. }) = followed(session, from, look)? else {
+    let Some(Ours { number, seen, .. }) = followed(session, from, look)? else {
         drop(registry);
         return real();
     };
@@ -220,6 +222,7 @@ pub fn link(
         if done.is_ok() && newest != path && !add_link(held, &path) {
             held.shared.leave(held.generation());
         }
+        note_kept(held, &seen)?;
         held.session.log().name(held.number, &newest)
     })?;
     done
@@ -228,6 +231,16 @@ pub fn link(
 /// Before a name changes, which the kernel may make durable at any time: what says so is durable, and all that was written before.
 pub(super) fn commit(held: &Held) -> Result<(), Errno> {
     held.session.commit(held.shared.end.load(Acquire))
+}
+
+/// A file that is found with a name keeps it, if a process was killed when it was about to take the last one: what is written from now on must not be given up with the
+/// file.
+pub(super) fn note_kept(held: &Held, seen: impl AsFd) -> Result<(), Errno> {
+    let has_name = || sys::stat_of(seen).is_ok_and(|stat| stat.st_nlink > 0);
+    match held.shared.gone() == Gone::Maybe && has_name() {
+        true => held.session.log().gone(held.number, Gone::No),
+        false => Ok(()),
+    }
 }
 
 /// Does `change` to a file, if the run absorbs it still. If it cannot be logged because the lane has ended, it need not be when this returns: a replay misses no name then.

@@ -6,6 +6,7 @@ use super::{
     depth::interrupted,
     descriptors::{close_again, closing, is_new},
     lookup::{Key, NOT_REGULAR, Number, regular},
+    names::note_kept,
     process::{hold, process},
     session::{self, Session, is_absorbing},
     size::{truncate, truncate_file},
@@ -194,6 +195,7 @@ fn open_to_absorb(
     let may_change = match absorbed {
         Ok(()) => Ok(()),
         Err(Errno::IO) => Err(Errno::IO),
+        // Also of one that the supervisor refuses: another process may be having it registered, if this one did not wait for that.
         Err(_) => config.claim_open(fd),
     };
     // Only now: until then another process may have records of it.
@@ -287,6 +289,8 @@ fn absorb(
         let Some(held) = hold(session, number, generation)? else {
             continue;
         };
+        // If it cannot be logged, nothing of the file can be from now on.
+        let _ = note_kept(&held, raw);
         table::set_entry(fd, Some(Entry::new(Some(number), flags)));
         drop(held);
         return Ok(());

@@ -10,6 +10,8 @@
 //! | was not, but its inode was, in this boot, and its mount was there all the time | refused: its time was set back, as a copy that is put in its place is |
 //! | is shorter than it was before the first record, and was not cut | refused: it is an older copy |
 //! | is in no directory any more, as the lane says | nothing |
+//! | is not found, in this boot, and the mount of a directory of its was there all the time | its file system is synced |
+//! | is not found where it was, and was about to lose its last name | nothing |
 //! | is not found | refused |
 
 use super::{
@@ -281,27 +283,31 @@ impl Situation<'_> {
 
     fn missing(&self, file: &Logged<'_>, obstacle: Option<Errno>) -> Plan {
         let path = file.path().display();
-        match file.gone {
-            Gone::Yes => return Plan::Nothing(None),
-            Gone::No if file.changes.is_empty() => return Plan::Nothing(None),
-            Gone::Maybe => {
-                let why = format!(
-                    "{path} is not there: the program was about to remove it or to replace it"
-                );
-                return Plan::Nothing(Some(why));
-            }
-            Gone::No => {}
-        }
-        let held = file.parents().into_iter().find_map(|parent| {
-            let open = directory(parent).ok()?;
-            self.kept_all(file, identity::mount(open.as_fd()))
-                .then_some(open)
+        let removed = (file.gone == Gone::Maybe).then(|| {
+            format!("{path} is not there: the program was about to remove it or to replace it")
         });
-        if let Some(open) = held {
+        if file.gone == Gone::Yes || file.changes.is_empty() {
+            return Plan::Nothing(removed);
+        }
+        let opened = |parent| {
+            let open = directory(parent).ok()?;
+            let mount = identity::mount(open.as_fd());
+            Some((open, mount))
+        };
+        let mut parents: Vec<_> = file.parents().into_iter().filter_map(opened).collect();
+        let held = |(_, mount): &(File, Option<u64>)| self.kept_all(file, *mount);
+        if let Some(at) = parents.iter().position(held) {
+            let (open, _) = parents.swap_remove(at);
             let why = format!(
                 "{path} is not there any more: its whole file system was synced, wherever in it the file is now"
             );
             return Plan::SyncAll(open, why);
+        }
+        // Only where it was it is seen to be gone: its file system may not be mounted, and its directory be elsewhere. In another boot mounts have other numbers.
+        let was_in =
+            |mount: Option<u64>| !self.same_boot || file.mount.is_none() || mount == file.mount;
+        if removed.is_some() && parents.iter().any(|(_, mount)| was_in(*mount)) {
+            return Plan::Nothing(removed);
         }
         if self.options.force {
             let why = format!(

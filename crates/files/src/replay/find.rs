@@ -93,12 +93,12 @@ pub(super) fn find(file: &Logged<'_>, way: Option<&Way>) -> Found {
             ByHandle::Nothing => {}
         },
     }
-    // One that lost its last name, or was about to, was not renamed: it is where it was, or nowhere.
+    // One that lost its last name is nowhere. One that was about to may have kept it, if the process that was about to take it was killed.
     let renamed = || {
         let mut paths = file.paths.iter().rev();
         paths.find_map(|path| close_to(path, file.identity))
     };
-    match (file.gone == Gone::No).then(renamed).flatten() {
+    match (file.gone != Gone::Yes).then(renamed).flatten() {
         Some(seen) => Found::Here(seen),
         None => Found::Missing(obstacle),
     }

@@ -3,7 +3,9 @@
 use crate::{
     APPEND, OTHER_BOOT,
     common::{Lab, content},
-    modified, why,
+    modified,
+    times::numbers_mounts,
+    why,
 };
 use serde_json::Value;
 use std::{
@@ -221,6 +223,54 @@ fn a_file_that_lost_its_last_name_keeps_no_recovery_from_ending() {
     let (lab, reports) = after(&["unlink @/d/a.log"], |_| {});
     assert_ne!(reports[0]["outcome"], "refused", "{reports:?}");
     assert_eq!(reports[0]["files"][0]["note"], Value::Null);
+    assert_eq!(lab.lanes(), 0);
+}
+
+/// A process that was killed when it was about to take the file's last name.
+const KILLED: &str = "other killed unlink @/d/a.log";
+
+#[test]
+fn a_file_that_was_about_to_be_removed_may_not_be_missing_once_it_is_used_again() {
+    let open = format!("open b @/d/a.log {APPEND}");
+    for (call, kept) in [
+        ("rename @/d/a.log @/d/b", "d/b"),
+        ("link @/d/a.log @/d/b", "d/b"),
+        (open.as_str(), "d/a.log"),
+    ] {
+        let (lab, reports) = after(&[KILLED, call], |lab| {
+            move_away(lab, kept);
+            let _ = fs::remove_file(lab.data("d/a.log"));
+        });
+        assert!(why(&reports).contains("missing"), "{call}: {reports:?}");
+        assert_eq!(lab.lanes(), 1);
+    }
+}
+
+#[test]
+fn a_file_that_was_about_to_be_removed_is_found_nearby_and_may_be_missing_only_where_it_was() {
+    let (lab, reports) = after(&[KILLED], |lab| {
+        fs::rename(lab.data("d"), lab.data("moved")).unwrap();
+    });
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(lab.data("moved/a.log")).unwrap() == content(1, 3000));
+
+    let (lab, reports) = after(&[KILLED], |lab| move_away(lab, "d"));
+    assert!(why(&reports).contains("missing"), "{reports:?}");
+    assert_eq!(lab.lanes(), 1);
+    // In this boot it is somewhere in a file system that is synced as a whole.
+    fs::create_dir(lab.data("d")).unwrap();
+    let reports = lab.recover(None, &[]);
+    let note = reports[0]["files"][0]["note"].as_str().unwrap();
+    let is_synced = note.contains("whole file system was synced");
+    assert!(is_synced || !numbers_mounts(lab.home.path()), "{note}");
+    assert_eq!(lab.lanes(), 0);
+
+    let (lab, reports) = after(&[KILLED], |lab| {
+        fs::remove_file(lab.data("d/a.log")).unwrap();
+    });
+    assert_ne!(reports[0]["outcome"], "refused", "{reports:?}");
+    let note = reports[0]["files"][0]["note"].as_str().unwrap();
+    assert!(note.contains("about to remove"), "{note}");
     assert_eq!(lab.lanes(), 0);
 }
 

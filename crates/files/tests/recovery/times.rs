@@ -86,7 +86,7 @@ fn is_replayed_though_ahead(lab: &Lab, run: Running, ahead: SystemTime, call: &s
 }
 
 /// From Linux 6.8 on. Before, it is not known that the page cache was there all the time.
-fn numbers_mounts(path: &Path) -> bool {
+pub fn numbers_mounts(path: &Path) -> bool {
     let unique = StatxFlags::from_bits_retain(0x4000);
     let stat = statx(CWD, path, AtFlags::empty(), unique).unwrap();
     stat.stx_mask & unique.bits() != 0
