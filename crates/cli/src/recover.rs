@@ -1,5 +1,6 @@
 //! `forebay recover`.
 
+pub mod behind_flash;
 mod below;
 pub mod copied;
 
@@ -24,14 +25,14 @@ use std::path::PathBuf;
         forebay recover --pool /mnt/pmem/forebay.pool\n  \
         forebay recover --pool /mnt/pmem/forebay.pool --json\n  \
         forebay recover --for /var/lib/postgresql && systemctl start postgresql\n\n\
-        Exit status: 0 nothing is left that would be lost; 1 something was refused; 2 the command line is wrong."
+        Exit status: 0 nothing is left that would be lost; 1 something was refused, or may be in a flash cache; 2 the command line is wrong."
 )]
 pub struct Recover {
     /// The pool [default: the one of forebay run --emulated]
     #[arg(long, value_name = "PATH")]
     pool: Option<PathBuf>,
     /// Recover instead each pool that may hold acknowledged writes for the files below these directories, as their marks and guards say; with exit status 0 a database may be
-    /// started there without Forebay
+    /// started there without Forebay. A flash cache that may have newer pages than these files is named, and stays as it is
     #[arg(long = "for", value_name = "DATA", num_args = 1.., conflicts_with_all = ["pool", "force", "discard", "emulated"])]
     data: Vec<PathBuf>,
     /// With --for: take marks and guards away whose pool is gone for good, or that came with a copy of the directory. ACKNOWLEDGED WRITES MAY BE MISSING then

@@ -14,7 +14,7 @@ const LOST_AND_FOUND: &str = "lost+found";
 ///
 /// # Errors
 /// Of the visit, or of a directory that cannot be read: with its path, and what to do.
-pub(crate) fn each_directory(
+pub fn each_directory(
     directory: &Path,
     mut visit: impl FnMut(&File, &Path) -> Result<()>,
 ) -> Result<()> {

@@ -9,7 +9,7 @@ mod absorbed;
 pub mod activation;
 pub mod boot;
 pub mod client;
-mod directories;
+pub mod directories;
 pub mod disks;
 mod error;
 pub mod guard;

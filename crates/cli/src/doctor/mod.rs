@@ -27,7 +27,7 @@ use std::{fs, path::PathBuf, thread::available_parallelism};
     after_long_help = "Examples:\n  forebay doctor --dir /var/lib/db\n  forebay doctor /var/lib/mysql && systemctl start mariadb"
 )]
 pub struct Doctor {
-    /// Say instead whether a pool holds acknowledged writes for the files below this directory, so that a database must not be started there without
+    /// Say instead whether a pool holds acknowledged writes for the files below this directory, or a flash cache newer pages, so that a database must not be started there without
     /// Forebay; exit status 1 if so
     #[arg(value_name = "DATA", conflicts_with = "dir")]
     data: Option<PathBuf>,

@@ -1,6 +1,10 @@
 //! `forebay doctor DIR`: whether a database may be started there without Forebay.
 
-use crate::{failure::Failure, output, recover::copied};
+use crate::{
+    failure::Failure,
+    output,
+    recover::{behind_flash, copied},
+};
 use forebay_files::{
     guard::{self, Guard},
     marks::{self, Standing, State},
@@ -17,12 +21,15 @@ struct Report {
     pools: Vec<Standing>,
     /// What a database without Forebay stumbles over there.
     guards: Vec<Guard>,
-    flash: Option<Flash>,
+    flash: Vec<Flash>,
 }
 
-/// A flash cache whose guard lies in the directory.
+/// A flash cache whose guard lies in a directory.
 #[derive(Serialize)]
 struct Flash {
+    /// The data directory.
+    #[serde(serialize_with = "forebay_files::readable")]
+    directory: PathBuf,
     /// The flash file.
     #[serde(serialize_with = "forebay_files::readable")]
     flash: PathBuf,
@@ -34,22 +41,34 @@ struct Flash {
     unknown: Option<String>,
 }
 
-fn flash(directory: &Path) -> Result<Option<Flash>, Failure> {
-    let guard = forebay_pages::standing(directory)
-        .map_err(Failure::io("looking at", directory.display()))?;
-    Ok(guard.map(|guard| {
+impl Flash {
+    fn of((directory, guard): (PathBuf, forebay_pages::Standing)) -> Self {
         let (dirty_pages, unknown) = match forebay_pages::look(&guard.flash) {
             Ok(warm) => (Some(warm.dirty), None),
             Err(error) => (None, Some(error.to_string())),
         };
-        Flash {
+        Self {
+            directory,
             flash: guard.flash,
             cache: guard.cache.to_string(),
             is_its_own: guard.is_its_own,
             dirty_pages,
             unknown,
         }
-    }))
+    }
+
+    fn line(&self) -> String {
+        let holds = match (self.dirty_pages, &self.unknown) {
+            (Some(pages), _) => {
+                format!("has {pages} pages that are newer than in the files there")
+            }
+            (None, why) => format!(
+                "may have newer pages than the files there, and cannot be looked at ({})",
+                why.as_deref().unwrap_or("unknown reason")
+            ),
+        };
+        behind_flash::advice(&self.directory, &self.flash, self.is_its_own, &holds) + "\n"
+    }
 }
 
 /// Says it; an error if a database must not be started there without Forebay.
@@ -57,12 +76,13 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
     let pools =
         marks::standing(directory).map_err(Failure::io("looking at", directory.display()))?;
     let guards = guard::below(directory).map_err(Failure::io("looking at", directory.display()))?;
-    let flash = flash(directory)?;
+    let flash = behind_flash::below(directory)?;
+    let flash: Vec<Flash> = flash.into_iter().map(Flash::of).collect();
     let report = Report {
         directory: directory.to_owned(),
         is_harmless: pools.iter().all(Standing::is_harmless)
             && guards.is_empty()
-            && flash.is_none(),
+            && flash.is_empty(),
         pools,
         guards,
         flash,
@@ -85,12 +105,7 @@ fn human(report: &Report) -> String {
             ));
         }
     }
-    text.extend(
-        report
-            .flash
-            .iter()
-            .map(|flash| in_flash(&report.directory, flash)),
-    );
+    text.extend(report.flash.iter().map(Flash::line));
     if text.is_empty() {
         text = format!(
             "no pool holds acknowledged writes for the files in {}\n",
@@ -98,25 +113,6 @@ fn human(report: &Report) -> String {
         );
     }
     text
-}
-
-fn in_flash(directory: &Path, flash: &Flash) -> String {
-    let (directory, cache) = (directory.display(), flash.flash.display());
-    if !flash.is_its_own {
-        return format!(
-            "{directory}: a copy that was made while newer pages were in the flash cache {cache}. No server comes up on it; copy the data directory after forebay flush\n"
-        );
-    }
-    let how_many = match (flash.dirty_pages, &flash.unknown) {
-        (Some(pages), _) => format!("has {pages} pages that are newer than in the files there"),
-        (None, why) => format!(
-            "may have newer pages than the files there, and cannot be looked at ({})",
-            why.as_deref().unwrap_or("unknown reason")
-        ),
-    };
-    format!(
-        "{directory}: the flash cache {cache} {how_many}. Start the server under forebay run --flash {cache}, or first: forebay flush --flash {cache}\n"
-    )
 }
 
 fn line(standing: &Standing) -> String {

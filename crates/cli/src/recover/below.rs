@@ -1,6 +1,6 @@
-//! `forebay recover --for`: the pools that may hold something for the files of a directory, found by its marks and guards.
+//! `forebay recover --for`: the pools that may hold something for the files of a directory, found by its marks and guards. What may be in a flash cache is said.
 
-use super::copied;
+use super::{behind_flash, copied};
 use crate::{failure::Failure, output, run};
 use forebay_files::{
     guard::{self, Guard},
@@ -16,7 +16,7 @@ use std::{
 
 #[derive(Serialize)]
 struct Report {
-    /// True if nothing is left in a pool for the files there, and a database may be started without Forebay.
+    /// True if nothing is left in a pool, or a flash cache, for the files there, and a database may be started without Forebay.
     done: bool,
     pools: Vec<Recovered>,
     /// What was given up with --lift, in words.
@@ -37,6 +37,7 @@ struct Found<'a> {
     directories: &'a [PathBuf],
     marks: Vec<Standing>,
     guards: Vec<Guard>,
+    behind_flash: Vec<(PathBuf, forebay_pages::Standing)>,
 }
 
 impl<'a> Found<'a> {
@@ -45,6 +46,7 @@ impl<'a> Found<'a> {
             directories,
             marks: Vec::new(),
             guards: Vec::new(),
+            behind_flash: Vec::new(),
         };
         for directory in directories {
             let failed = || Failure::io("looking at", directory.display());
@@ -54,6 +56,7 @@ impl<'a> Found<'a> {
             found
                 .guards
                 .extend(guard::below(directory).map_err(failed())?);
+            found.behind_flash.extend(behind_flash::below(directory)?);
         }
         Ok(found)
     }
@@ -116,6 +119,11 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
             false => report.left.push(copied::advice(guard)),
         }
     }
+    let behind_flash = found.behind_flash.iter().map(|(directory, guard)| {
+        let holds = "may have newer pages than the files there";
+        behind_flash::advice(directory, &guard.flash, guard.is_its_own, holds)
+    });
+    report.left.extend(behind_flash);
     report.done = report.left.is_empty();
     output::verdict(json, &report, report.done, human)
 }

@@ -20,9 +20,19 @@ fn a_server_without_forebay_comes_up_only_after_a_flush() {
 
     let error = world.plain().map(drop).unwrap_err().to_string();
     assert!(error.contains("ibdata1"), "{error}");
-    let doctor = world.forebay("doctor data");
-    assert_eq!(doctor.code, Some(1));
-    assert!(doctor.text().contains("forebay flush --flash"));
+    // By its name, or by that of a directory above it.
+    for line in [
+        "doctor data",
+        "doctor .",
+        "recover --for data",
+        "recover --for .",
+    ] {
+        let asked = world.forebay(line);
+        assert_eq!(asked.code, Some(1), "{line}: {}", asked.stderr);
+        for remedy in ["forebay flush --flash", "forebay run --flash"] {
+            assert!(asked.text().contains(remedy), "{line}: {}", asked.text());
+        }
+    }
 
     let flushed = world.flush().ok().text();
     assert!(
@@ -30,6 +40,7 @@ fn a_server_without_forebay_comes_up_only_after_a_flush() {
         "{flushed}"
     );
     assert!(world.forebay("doctor data").ok().text().contains("no pool"));
+    world.forebay("recover --for .").ok();
     let server = world.plain().unwrap();
     sound(&server, "stock.s");
     server.sql("UPDATE stock.s SET k = -1", "").unwrap();
@@ -69,7 +80,11 @@ fn a_cache_that_does_not_go_with_the_data_is_refused_and_kept() {
     copy(&world.launch.data(), &data).unwrap();
     let said = other.refused();
     assert!(said.contains("it is a copy"), "{said}");
-    assert_eq!(other.forebay("doctor data").code, Some(1));
+    for line in ["doctor data", "recover --lift --for data"] {
+        let asked = other.forebay(line);
+        assert_eq!(asked.code, Some(1), "{line}: {}", asked.stderr);
+        assert!(asked.text().contains("a copy"), "{line}: {}", asked.text());
+    }
     // The data directory moved, and with its name.
     let (here, there) = (world.launch.data(), world.sandbox.file("moved"));
     fs::rename(&here, &there).unwrap();

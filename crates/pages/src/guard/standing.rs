@@ -1,8 +1,12 @@
-//! Whether a data directory is guarded, for who looks at it from outside.
+//! Whether a data directory is guarded, for who looks at it from outside: root, too, at other users' directories.
 
 use super::{GUARD_FILE, State, has_text, read_header};
 use crate::{PAGE_BYTES, identity};
-use rustix::fs::{Mode, OFlags};
+use rustix::{
+    fd::AsRawFd,
+    fs::{FileType, Mode, OFlags},
+    io::Errno,
+};
 use std::{
     fs::File,
     io,
@@ -38,25 +42,39 @@ pub(crate) fn beside_system(dir: &Path) -> io::Result<PathBuf> {
     }
 }
 
+/// Opens a file to be read. None if there is none: what else is called so, a link or a pipe, is not opened, since that may do something already.
+fn open_file(path: &Path) -> io::Result<Option<File>> {
+    let looks = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
+    let held = match rustix::fs::open(path, looks, Mode::empty()) {
+        Ok(held) => held,
+        Err(Errno::NOENT) => return Ok(None),
+        Err(e) => return Err(e.into()),
+    };
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode);
+    if kind != FileType::RegularFile {
+        return Ok(None);
+    }
+    let link = format!("/proc/self/fd/{}", held.as_raw_fd());
+    let reads = OFlags::RDONLY | OFlags::CLOEXEC;
+    Ok(Some(rustix::fs::open(link, reads, Mode::empty())?.into()))
+}
+
 /// The guard in a data directory, if there is one.
 ///
 /// # Errors
 /// What the operating system says.
 pub fn standing(dir: &Path) -> io::Result<Option<Standing>> {
     let dir = &beside_system(dir)?;
-    // What is not what it should be makes no one wait.
-    let flags = OFlags::RDONLY | OFlags::NONBLOCK | OFlags::CLOEXEC;
-    let own = flags | OFlags::NOFOLLOW;
-    let opened = rustix::fs::open(dir.join(GUARD_FILE), own, Mode::empty());
-    let file = match opened {
-        Ok(file) => File::from(file),
-        Err(rustix::io::Errno::NOENT) => return Ok(None),
-        Err(e) => return Err(e.into()),
+    let Some(file) = open_file(&dir.join(GUARD_FILE))? else {
+        return Ok(None);
     };
     let Some(header) = read_header(&file)? else {
         return Ok(None);
     };
-    let tablespace = rustix::fs::open(dir.join("ibdata1"), flags, Mode::empty())?;
+    let Some(tablespace) = open_file(&dir.join("ibdata1"))? else {
+        let what = format!("{GUARD_FILE} is there, and no ibdata1 that it guards");
+        return Err(io::Error::new(io::ErrorKind::NotFound, what));
+    };
     let mut page = vec![0; PAGE_BYTES];
     let read = rustix::io::pread(&tablespace, &mut page, 0)?;
     if header.state != State::Laid && !has_text(&page[..read]) {

@@ -205,3 +205,22 @@ fn a_path_that_the_guard_has_no_room_for_is_refused() {
     assert!(error.contains("shorter"), "{error}");
     assert!(!world.dir.path().join(GUARD_FILE).exists());
 }
+
+#[test]
+fn what_is_no_file_is_not_opened_by_who_looks_for_a_guard() {
+    use rustix::fs::{CWD, FileType, mknodat};
+    let world = World::new();
+    drop(world.lay());
+    let dir = world.dir.path();
+    let [guard, elsewhere] = [GUARD_FILE, "elsewhere"].map(|name| dir.join(name));
+    assert!(standing(dir).unwrap().is_some());
+    fs::rename(&guard, &elsewhere).unwrap();
+    std::os::unix::fs::symlink(&elsewhere, &guard).unwrap();
+    assert!(standing(dir).unwrap().is_none(), "a link");
+    fs::remove_file(&guard).unwrap();
+    mknodat(CWD, &guard, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
+    // Without it, who opens the pipe would wait for ever.
+    let writer = File::options().read(true).write(true).open(&guard).unwrap();
+    assert!(standing(dir).unwrap().is_none(), "a pipe");
+    drop(writer);
+}

@@ -1,0 +1,34 @@
+//! Data directories that stand behind a flash cache, and what is to be done with one, in words.
+
+use crate::failure::Failure;
+use forebay_files::directories::each_directory;
+use forebay_pages::Standing;
+use std::path::{Path, PathBuf};
+
+/// The data directories with a flash cache's guard, of this one and those below it, each with what guards it.
+///
+/// # Errors
+/// One cannot be looked at.
+pub fn below(directory: &Path) -> Result<Vec<(PathBuf, Standing)>, Failure> {
+    let mut found = Vec::new();
+    each_directory(directory, |_, path| {
+        let guard = forebay_pages::standing(path)?;
+        found.extend(guard.map(|guard| (path.to_owned(), guard)));
+        Ok(())
+    })
+    .map_err(Failure::io("looking at", directory.display()))?;
+    Ok(found)
+}
+
+/// What is to be done with `directory`, behind the cache on `flash`, which `holds` this; the guard is its own, or came with a copy.
+pub fn advice(directory: &Path, flash: &Path, is_its_own: bool, holds: &str) -> String {
+    let (directory, flash) = (directory.display(), flash.display());
+    match is_its_own {
+        true => format!(
+            "{directory}: the flash cache {flash} {holds}. Start the server under forebay run --flash {flash}, or first: forebay flush --flash {flash}"
+        ),
+        false => format!(
+            "{directory}: a copy that was made while newer pages were in the flash cache {flash}. No server comes up on it; copy the data directory after forebay flush"
+        ),
+    }
+}
