@@ -2,6 +2,7 @@
 //! server that is started without Forebay does not come up until the cache was flushed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod checkpoints;
 #[path = "../common/mod.rs"]
 mod common;
 mod cut_off;
