@@ -1,5 +1,5 @@
 //! What a server's file functions promise of its page files, each in a process of its own that is killed at its end: what the kernel refuses changes
-//! nothing, and what is acknowledged is durable.
+//! nothing, what it does is not undone, and what is acknowledged is durable.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -7,7 +7,7 @@ mod support;
 use forebay_pages::{PAGE_BYTES, Status};
 use rustix::{
     fd::{AsFd, AsRawFd},
-    fs::CWD,
+    fs::{CWD, FallocateFlags},
     io::Errno,
 };
 use std::{
@@ -16,7 +16,7 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::FileExt, fs::OpenOptionsExt},
     time::{Duration, Instant},
 };
-use support::{STATUS, World, page};
+use support::{PAGES, STATUS, World, page};
 
 #[test]
 fn a_truncation_that_the_kernel_refuses_leaves_every_page_as_it_was() {
@@ -43,13 +43,71 @@ fn a_truncation_that_the_kernel_refuses_leaves_every_page_as_it_was() {
     }
 }
 
+const PUNCH_AND_KEEP_SIZE: i32 = 3;
+
+#[test]
+fn pages_that_were_cut_off_are_not_back_after_a_kill_and_the_file_grows_by_zeros() {
+    let name = "pages_that_were_cut_off_are_not_back_after_a_kill_and_the_file_grows_by_zeros";
+    let after = World::after(name, "{}", |server| {
+        // The second time it only looks.
+        if server.read(5) == 0 {
+            for (number, byte) in [(5, 50), (8, 80), (9, 90)] {
+                server.write(number, byte);
+            }
+            server.sync();
+            server.write(10, 100);
+            server.set_pages(6);
+            server.set_pages(PAGES);
+            server.write(9, 91);
+            server.sync();
+        }
+        let found = [5, 8, 9, 10].map(|number| server.read(number));
+        assert_eq!(found, [50, 0, 91, 0]);
+    });
+    let Some(world) = after else { return };
+    world.run(name, "{}");
+    world.flush();
+    for (number, byte) in [(5, 50), (8, 0), (9, 91), (10, 0)] {
+        assert_eq!(world.home(number), page(byte), "{number}");
+    }
+}
+
+#[test]
+fn pages_that_were_punched_out_are_zeros_also_after_a_kill() {
+    let name = "pages_that_were_punched_out_are_zeros_also_after_a_kill";
+    let after = World::after(name, "{}", |server| {
+        // The second time it only looks.
+        if server.read(5) == 0 {
+            for (number, byte) in [(5, 50), (6, 60), (7, 70)] {
+                server.write(number, byte);
+            }
+            server.sync();
+            server.write(8, 80);
+            let [offset, bytes] = [6, 3].map(|pages| pages * PAGE_BYTES as u64);
+            let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
+            let punch = &mut || rustix::fs::fallocate(&server.table, flags, offset, bytes);
+            let fd = server.table.as_raw_fd();
+            forebay_pages::allocate(fd, PUNCH_AND_KEEP_SIZE, [offset, bytes], punch).unwrap();
+            server.write(7, 71);
+            server.sync();
+        }
+        let found = [5, 6, 7, 8].map(|number| server.read(number));
+        assert_eq!(found, [50, 0, 71, 0]);
+    });
+    let Some(world) = after else { return };
+    world.run(name, "{}");
+    world.flush();
+    for (number, byte) in [(5, 50), (6, 0), (7, 71), (8, 0)] {
+        assert_eq!(world.home(number), page(byte), "{number}");
+    }
+}
+
 #[test]
 fn a_hole_that_the_kernel_does_not_punch_leaves_every_page_as_it_was() {
     let name = "a_hole_that_the_kernel_does_not_punch_leaves_every_page_as_it_was";
     let after = World::after(name, "{}", |server| {
         server.write(5, 50);
         server.sync();
-        const PUNCH_AND_KEEP_SIZE: i32 = 3;
         let range = [5, 1].map(|pages| pages * PAGE_BYTES as u64);
         let fd = server.table.as_raw_fd();
         let refuse = &mut || Err(Errno::OPNOTSUPP);

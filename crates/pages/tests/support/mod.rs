@@ -146,6 +146,13 @@ impl Server {
         assert_eq!(written, Ok(PAGE_BYTES), "it went past the cache");
     }
 
+    /// Cuts the table off, or makes it longer.
+    pub fn set_pages(&self, pages: usize) {
+        let bytes = (pages * PAGE_BYTES) as u64;
+        let truncate = &mut || rustix::fs::ftruncate(&self.table, bytes);
+        forebay_pages::truncate(self.table.as_raw_fd(), bytes, truncate).unwrap();
+    }
+
     pub fn sync(&self) {
         let fd = self.table.as_raw_fd();
         forebay_pages::sync(fd, &mut || Ok(())).unwrap();
