@@ -8,19 +8,70 @@ use forebay_bench::{
     mariadb::{client::Connection, server::Server},
     sql::Client,
 };
-use std::fs;
+use std::{fs, path::Path, thread, time::Duration};
+
+/// What an undo tablespace is made with, and truncated to.
+const UNDO_BYTES: u64 = 10 << 20;
+/// Three of them, which are truncated when they have grown.
+const UNDO: [&str; 3] = [
+    "--innodb-undo-tablespaces=3",
+    "--innodb-max-undo-log-size=10M",
+    "--innodb-undo-log-truncate=1",
+];
+
+/// The longest undo tablespace in a data directory.
+fn undo_bytes(data: &Path) -> u64 {
+    let each = (1..=3).map(|number| data.join(format!("undo00{number}")));
+    each.map(|path| fs::metadata(path).unwrap().len())
+        .max()
+        .unwrap()
+}
+
+/// Has an undo tablespace grow, and waits until the server has truncated it.
+fn truncate_undo(server: &Server, data: &Path) {
+    // Three versions of 20,000 rows in one transaction's undo log: some 20 MB.
+    server
+        .sql(
+            "CREATE TABLE w (n INT); INSERT INTO w VALUES (0); SET GLOBAL innodb_purge_rseg_truncate_frequency = 1; START TRANSACTION; \
+             UPDATE s SET v = REPEAT('x', 300); UPDATE s SET v = REPEAT('y', 300); UPDATE s SET v = REPEAT('u', 300); COMMIT",
+            "stock",
+        )
+        .unwrap();
+    for _ in 0..1200 {
+        let truncations = "SHOW GLOBAL STATUS LIKE 'Innodb_undo_truncations'";
+        let said = server.sql(truncations, "").unwrap();
+        if !said.trim().ends_with("\t0") && undo_bytes(data) == UNDO_BYTES {
+            return;
+        }
+        // Has the server look whether there is something to purge.
+        server.sql("UPDATE w SET n = n + 1", "stock").unwrap();
+        thread::sleep(Duration::from_millis(100));
+    }
+    panic!("an undo tablespace stays long: {}", server.output());
+}
+
+/// Transactions that change what `sum` sees, and are not committed as long as these connections are: of each undo tablespace some pages.
+fn uncommitted(server: &Server) -> Vec<Connection> {
+    let begun = (0..6).map(|number| {
+        let mut connection = Connection::connect(server.socket()).unwrap();
+        connection.query("START TRANSACTION").unwrap();
+        // Apart from each other, so that none waits for a row of another one.
+        let [first, last] = [1, 2000].map(|row| number * 3000 + row);
+        let update = "UPDATE stock.s SET k = k + 1 WHERE id BETWEEN";
+        connection
+            .query(&format!("{update} {first} AND {last}"))
+            .unwrap();
+        connection
+    });
+    begun.collect()
+}
 
 #[test]
 fn tables_that_are_truncated_dropped_and_altered_stay_so_after_a_kill() {
     let Some(mut world) = World::new() else {
         return;
     };
-    let undo = [
-        "--innodb-undo-tablespaces=3",
-        "--innodb-max-undo-log-size=10M",
-    ];
-    let undo = undo.iter().chain(&["--innodb-undo-log-truncate=1"]);
-    world.launch.options.extend(undo.map(|o| (*o).to_owned()));
+    world.launch.options.extend(UNDO.map(str::to_owned));
     let mut server = world.start();
     fill(&server);
     server
@@ -30,18 +81,27 @@ fn tables_that_are_truncated_dropped_and_altered_stay_so_after_a_kill() {
              CREATE TABLE z (id INT PRIMARY KEY, v VARCHAR(300)) ROW_FORMAT=COMPRESSED KEY_BLOCK_SIZE=8; INSERT INTO z SELECT id, v FROM s LIMIT 5000; \
              CREATE TABLE p (id INT PRIMARY KEY, v VARCHAR(300)) PAGE_COMPRESSED=1; INSERT INTO p SELECT id, v FROM s LIMIT 5000; \
              TRUNCATE TABLE t; INSERT INTO t SELECT * FROM s LIMIT 100; DROP TABLE d; CREATE TABLE d LIKE s; INSERT INTO d SELECT * FROM s LIMIT 50; \
-             ALTER TABLE a ADD COLUMN n INT DEFAULT 7, ALGORITHM=COPY; RENAME TABLE r TO q; ALTER TABLE q ADD INDEX (v), ALGORITHM=INPLACE; \
-             UPDATE s SET v = REPEAT('u', 300); SET GLOBAL innodb_purge_rseg_truncate_frequency = 1; DELETE FROM s WHERE id % 2 = 0",
+             ALTER TABLE a ADD COLUMN n INT DEFAULT 7, ALGORITHM=COPY; RENAME TABLE r TO q; ALTER TABLE q ADD INDEX (v), ALGORITHM=INPLACE",
             "stock",
         )
         .unwrap();
+    truncate_undo(&server, &world.launch.data());
+    server
+        .sql("DELETE FROM s WHERE id % 2 = 0", "stock")
+        .unwrap();
+    let before = sum(&server);
+    let uncommitted = uncommitted(&server);
     let said = server.output();
     for table in ["/z.ibd stays plain", "/p.ibd stays plain"] {
         assert!(said.contains(table), "{table}: {said}");
     }
+    let of_undo = |line: &str| line.starts_with("forebay:") && line.contains("/undo00");
+    assert!(!said.lines().any(of_undo), "one is plain: {said}");
     Strike::Database.strike(server.server(), server.outer(), || {});
     server.wait().unwrap();
+    drop(uncommitted);
     let checked = |server: &Server| {
+        assert_eq!(sum(server), before);
         for table in ["t", "d", "a", "q", "z", "p", "s"] {
             sound(server, &format!("stock.{table}"));
         }
