@@ -56,6 +56,8 @@ struct Past {
     durable: u64,
     /// A sync failed before they were: what became of them is not known, and a later sync does not say it.
     failed: bool,
+    /// A sync failed of which it is not known what it took of the file: nothing that is read there is taken for durable any more.
+    doubtful: bool,
 }
 
 /// Whether all that can be read in a file is durable.
@@ -79,6 +81,7 @@ impl CachedFile {
                 begun: 1,
                 durable: 0,
                 failed: false,
+                doubtful: false,
             }),
             reads: Mutex::new(Sequential::shared()),
             writes: Mutex::new(Sequential::in_order()),
@@ -124,7 +127,7 @@ impl CachedFile {
 
     pub(crate) fn settled(&self) -> Settled {
         let past = self.past.lock();
-        if past.failed {
+        if past.failed || past.doubtful {
             return Settled::No;
         }
         match (past.open, past.begun - past.durable) {
@@ -148,8 +151,15 @@ impl CachedFile {
 
     /// A sync of the file failed.
     pub(crate) fn sync_failed(&self) {
+        self.home_failed();
+        self.past.lock().doubtful = true;
+    }
+
+    /// A sync of any home failed: with a device that did not flush went what it had of every file.
+    pub(crate) fn home_failed(&self) {
         let mut past = self.past.lock();
         past.failed |= past.begun > past.durable.max(1);
+        past.doubtful |= past.begun > past.durable;
     }
 
     /// True if a sync failed that writes past the cache depended on.

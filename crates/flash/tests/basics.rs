@@ -4,7 +4,7 @@
 mod support;
 
 use forebay_flash::{Contents, Enqueued, Options, Read};
-use std::ops::ControlFlow;
+use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 use support::{
     machine::{GROUP, Machine, options},
     model::{PAGE, page_of, version_of},
@@ -127,6 +127,28 @@ fn clean_pages_come_in_if_they_are_wanted_and_never_go_home() {
         let stats = machine.cache.stats();
         assert_eq!((stats.admitted > 0, stats.home_pages), (expected, 0));
     }
+}
+
+#[test]
+fn reads_of_a_file_whose_home_cannot_be_synced_try_it_once() {
+    let options = Options {
+        contents: Contents::All,
+        ..options()
+    };
+    let machine = Machine::new(40, &options);
+    machine.world.home_gone.store(true, SeqCst);
+    let before = machine.world.operations.load(SeqCst);
+    let admitted = |page| {
+        let mut bytes = vec![0; PAGE];
+        let Read::Miss(ticket) = machine.cache.read(&machine.file, page, &mut bytes).unwrap()
+        else {
+            panic!("page {page} is in the cache");
+        };
+        machine.cache.admit(&machine.file, page, &bytes, ticket)
+    };
+    admitted(0).unwrap_err();
+    assert!((1..10).all(|page| !admitted(page).unwrap()));
+    assert_eq!(machine.world.operations.load(SeqCst) - before, 1);
 }
 
 #[test]

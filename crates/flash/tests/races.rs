@@ -1,30 +1,26 @@
-//! What another thread does in the one moment that counts.
+//! What another thread does meanwhile, most of it in the one moment that counts.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
 
-use forebay_flash::{Cache, FlashError, Options, Watermarks, WritePolicy};
-use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst, thread, time::Duration};
+use forebay_flash::{Cache, FlashError, WritePolicy};
+use std::{
+    ops::ControlFlow,
+    sync::atomic::{AtomicBool, Ordering::SeqCst},
+    thread,
+    time::Duration,
+};
 use support::{
     Rng,
     devices::World,
     held::HeldFlash,
-    machine::{GROUP, Machine, options},
+    machine::{GROUP, Machine, leaving, options},
     model::PAGE,
     session::bytes_for,
 };
 
 /// Until a thread waits that was just started.
 const A_WHILE: Duration = Duration::from_millis(200);
-
-/// Pages leave at each step, and none has a second chance.
-fn leaving() -> Options {
-    Options {
-        second_chances_max: 0,
-        watermarks: Watermarks { low: 0, high: 0 },
-        ..options()
-    }
-}
 
 /// Does `other` in a thread of its own while a resize has everything durable, and its new checkpoint is not: it waits for the resize.
 fn beside_a_resize(
@@ -211,75 +207,6 @@ fn a_page_whose_slot_a_resize_writes_over_before_it_was_read_is_read_at_home() {
     assert!(written_over > 0, "each page was read before");
 }
 
-/// Brings pages home.
-type GoHome = fn(&Cache) -> Result<(), FlashError>;
-/// Syncs a home.
-type SyncHome = fn(&Machine) -> Result<(), FlashError>;
-
-/// Does `go_home` in a thread of its own, and when a group is written home and not synced `sync`, which fails.
-fn beside_a_sync_that_fails(go_home: GoHome, sync: SyncHome, policy: WritePolicy) -> Machine {
-    let (machine, _, home) = Machine::held(60, &leaving());
-    machine.cache.set_policy(policy);
-    for page in 0..GROUP {
-        machine.write(page, u64::from(page) + 1);
-    }
-    if policy == WritePolicy::Back {
-        machine.cache.sync_pages().unwrap();
-    }
-    let went = thread::scope(|scope| {
-        home.syncs.shut();
-        let going = scope.spawn(|| go_home(&machine.cache));
-        home.syncs.wait();
-        let world = &machine.world;
-        let next = world.operations.load(SeqCst) + 1;
-        world.fail_at.store(next, SeqCst);
-        sync(&machine).unwrap_err();
-        home.syncs.open();
-        going.join().unwrap()
-    });
-    let e = went.expect_err("the sync that failed was theirs, too");
-    assert!(matches!(e, FlashError::Home { .. }), "{e}");
-    machine
-}
-
-#[test]
-fn pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there() {
-    let steps = |cache: &Cache| cache.step().map(drop);
-    let flushes = |cache: &Cache| cache.flush(|_| ControlFlow::Continue(())).map(drop);
-    let settles = |machine: &Machine| machine.cache.sync(&machine.file);
-    let asks = |machine: &Machine| machine.cache.durable_bytes(&machine.file).map(drop);
-    let ways: [(GoHome, SyncHome); 3] = [(steps, settles), (flushes, settles), (steps, asks)];
-    for (go_home, sync) in ways {
-        let machine = beside_a_sync_that_fails(go_home, sync, WritePolicy::Back);
-        let failed = machine.world.points() - 1;
-        // What goes on is tried again.
-        go_home(&machine.cache).unwrap();
-        let points: Vec<usize> = (failed..machine.world.points()).collect();
-        for seed in 0..5 {
-            machine.world.cut(&points, &mut Rng(seed), |found, _, _| {
-                let found = Machine::open(World::new(found), &options());
-                for page in 0..GROUP {
-                    assert_eq!(found.read(page), u64::from(page) + 1);
-                }
-            });
-        }
-    }
-}
-
-#[test]
-fn a_sync_around_flash_is_none_if_another_thread_failed_to_sync_the_home_meanwhile() {
-    let asks = |machine: &Machine| machine.cache.durable_bytes(&machine.file).map(drop);
-    let machine = beside_a_sync_that_fails(Cache::sync_pages, asks, WritePolicy::Around);
-    machine.cache.sync_pages().unwrap();
-    let last = [machine.world.points() - 1];
-    machine.world.cut(&last, &mut Rng(1), |found, _, _| {
-        let found = Machine::open(World::new(found), &options());
-        for page in 0..GROUP {
-            assert_eq!(found.read(page), u64::from(page) + 1);
-        }
-    });
-}
-
 #[test]
 fn a_group_that_was_written_before_a_change_of_length_failed_is_written_again() {
     let machine = Machine::new(60, &options());
@@ -306,5 +233,43 @@ fn a_group_that_was_written_before_a_change_of_length_failed_is_written_again() 
                 assert_eq!(found.read(page), u64::from(page) + 1);
             }
         });
+    }
+}
+
+/// At no moment in particular, many times.
+#[test]
+fn a_cache_that_is_emptied_while_pages_are_written_says_so_or_has_them_all_at_home() {
+    let machine = Machine::new(100, &options());
+    machine.world.sim.stop_recording();
+    let done = AtomicBool::new(false);
+    let mut refused = 0;
+    let written = thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let mut version = 0;
+            while !done.load(SeqCst) {
+                version += 1;
+                machine.write((version % 50) as u32, version);
+                if version % 5 == 0 {
+                    machine.sync();
+                }
+            }
+            version
+        });
+        for n in 0..60 {
+            let policy = [WritePolicy::Off, WritePolicy::Back][n % 2];
+            machine.cache.set_policy(policy);
+            match machine.cache.empty(|_| ControlFlow::Continue(())) {
+                Ok(emptied) => assert!(emptied.complete && emptied.lost.is_empty()),
+                Err(FlashError::StillWritten(_)) => refused += 1,
+                Err(e) => panic!("{e}"),
+            }
+        }
+        done.store(true, SeqCst);
+        writer.join().unwrap()
+    });
+    println!("{refused} of 60 found pages that came meanwhile; {written} were written");
+    let _ = machine.cache.empty(|_| ControlFlow::Continue(())).unwrap();
+    for version in written.saturating_sub(49).max(1)..=written {
+        assert_eq!(machine.home((version % 50) as u32), version);
     }
 }

@@ -81,7 +81,11 @@ impl Cache {
         ticket: Ticket,
     ) -> Result<bool, FlashError> {
         self.check_page(file, bytes.len())?;
-        if !ticket.wanted || !self.takes_clean() || !self.is_within(file, page)? {
+        // If a sync of the file fails, reads ask for no other one.
+        if !ticket.wanted || !self.takes_clean() || file.settled() == Settled::No {
+            return Ok(false);
+        }
+        if !self.is_within(file, page)? {
             return Ok(false);
         }
         match file.settled() {
@@ -106,18 +110,27 @@ impl Cache {
 
     /// Makes what was written to the file past the cache durable.
     pub(super) fn settle(&self, file: &CachedFile) -> Result<(), FlashError> {
-        if file.has_failed() {
-            return Err(FlashError::SyncFailed {
-                file: file.name().to_string(),
-            });
-        }
+        self.check_past(file)?;
         match file.unsettled() {
             Some(begun) => {
                 self.sync_home(file)?;
+                // One that is under way may have failed, and said so of this file, or taken what it had in the device.
+                let _none_is_under_way = self.home_sync.write();
+                self.check_past(file)?;
                 file.set_settled(begun);
                 Ok(())
             }
             None => Ok(()),
+        }
+    }
+
+    /// An error if a sync failed that writes past the cache depended on.
+    fn check_past(&self, file: &CachedFile) -> Result<(), FlashError> {
+        match file.has_failed() {
+            true => Err(FlashError::SyncFailed {
+                file: file.name().to_string(),
+            }),
+            false => Ok(()),
         }
     }
 

@@ -2,7 +2,8 @@
 //!
 //! A sync that fails may lose whatever was written home since the last one that did not: the kernel says so once, whichever thread asks, and a device that
 //! could not flush has lost what other files had in it, too. So it counts for the pages of every thread that are on their way: they are not home, whatever
-//! the sync says that their own thread makes afterwards.
+//! the sync says that their own thread makes afterwards. They are written once more. Of what was written past the cache there is
+//! no other copy: later syncs of its file fail.
 
 use super::Cache;
 use crate::{
@@ -19,6 +20,8 @@ use std::{
 
 /// What is being done when a sync fails.
 const SYNCING: &str = "syncing it";
+/// How often a batch is written whose own syncs succeed while others fail.
+const ATTEMPTS: usize = 3;
 
 impl Cache {
     /// Writes `pages`, whose bytes are in `bytes` at the page that `place` says, sorted, and then syncs each file.
@@ -60,12 +63,26 @@ impl Cache {
         batch
     }
 
-    /// Writes pages home, and syncs each file. An error, too, if another thread's sync of a home failed since the first one was written.
+    /// Writes pages home, and syncs each file: again if another thread's sync of a home failed since the first one was written.
     pub(super) fn write_batch(&self, batch: &[HomePage<'_>]) -> Result<(), FlashError> {
         let Some(first) = batch.first() else {
             return Ok(());
         };
-        let failures = self.home_failures.load(Relaxed);
+        for _ in 0..ATTEMPTS {
+            let failures = self.home_failures.load(Relaxed);
+            self.write_and_sync(batch)?;
+            // One that is under way may have failed, and not be counted yet.
+            let _none_is_under_way = self.home_sync.write();
+            if self.home_failures.load(Relaxed) == failures {
+                forebay_pool::failpoint!("flash:home-synced");
+                return Ok(());
+            }
+        }
+        let e = io::Error::other("another sync failed meanwhile");
+        Err(self.home_error(first.file, SYNCING, e))
+    }
+
+    fn write_and_sync(&self, batch: &[HomePage<'_>]) -> Result<(), FlashError> {
         forebay_pool::failpoint!("flash:home");
         self.home
             .write(batch)
@@ -76,17 +93,10 @@ impl Cache {
         let bytes: usize = batch.iter().map(|page| page.bytes.len()).sum();
         add(&self.counters.home_bytes, bytes as u64);
         self.home_limit.spend(bytes as u64);
-        if !forebay_pool::fault_enabled!("flash-no-home-sync") {
-            self.sync_homes(batch)?;
+        if forebay_pool::fault_enabled!("flash-no-home-sync") {
+            return Ok(());
         }
-        // One that is under way may have failed, and not be counted yet.
-        let _none_is_under_way = self.home_sync.write();
-        if self.home_failures.load(Relaxed) != failures {
-            let e = io::Error::other("another sync failed meanwhile");
-            return Err(self.home_error(first.file, SYNCING, e));
-        }
-        forebay_pool::failpoint!("flash:home-synced");
-        Ok(())
+        self.sync_homes(batch)
     }
 
     /// Syncs each file of a sorted batch, all at the same time: the first error, after all have ended.
@@ -116,7 +126,7 @@ impl Cache {
 
     /// Syncs a home file.
     pub(super) fn sync_home(&self, file: &CachedFile) -> Result<(), FlashError> {
-        self.syncing_home(|| self.home.sync(file.id()))
+        self.syncing(|| self.home.sync(file.id()), was_tried)
             .map_err(|source| Self::sync_failed(file, SYNCING, source))
     }
 
@@ -125,9 +135,21 @@ impl Cache {
     /// # Errors
     /// Those of `sync`.
     pub fn syncing_home<T, E>(&self, sync: impl FnOnce() -> Result<T, E>) -> Result<T, E> {
+        self.syncing(sync, |_| true)
+    }
+
+    /// The same of a `sync` that may fail without having `failed` to sync anything.
+    fn syncing<T, E>(
+        &self,
+        sync: impl FnOnce() -> Result<T, E>,
+        failed: impl FnOnce(&E) -> bool,
+    ) -> Result<T, E> {
         let _under_way = self.home_sync.read();
-        sync().inspect_err(|_| {
-            self.home_failures.fetch_add(1, Relaxed);
+        sync().inspect_err(|e| {
+            if failed(e) {
+                self.home_failures.fetch_add(1, Relaxed);
+                self.files().iter().for_each(|file| file.home_failed());
+            }
         })
     }
 
@@ -159,11 +181,16 @@ impl Cache {
     /// # Errors
     /// What the home says. It may have been a sync that failed: then what was written to the file past the cache may be lost, and no later sync succeeds.
     pub fn durable_bytes(&self, file: &CachedFile) -> Result<u64, FlashError> {
-        let asked = self.syncing_home(|| self.home.durable_bytes(file.id()));
+        let asked = self.syncing(|| self.home.durable_bytes(file.id()), was_tried);
         let bytes = asked.map_err(|source| {
             Self::sync_failed(file, "finding out how long it is, durably", source)
         })?;
         file.set_durable_bytes(bytes);
         Ok(bytes)
     }
+}
+
+/// False if there is no home any more, which there is nothing of to be lost: its file was dropped meanwhile.
+fn was_tried(e: &io::Error) -> bool {
+    e.kind() != io::ErrorKind::NotFound
 }

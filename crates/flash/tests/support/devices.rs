@@ -280,6 +280,31 @@ pub(super) fn eio() -> io::Error {
 
 pub struct SimFlash(pub Arc<World>);
 
+impl SimFlash {
+    /// The device gets the bytes, or if it fails half of them.
+    pub(super) fn begin_write(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        let fails = self.0.flash_fails();
+        let from = if fails {
+            &from[..from.len() / 2 / SECTOR * SECTOR]
+        } else {
+            from
+        };
+        self.0
+            .note(Event::FlashWrite(offset as usize, from.to_vec()));
+        put(
+            &mut self.0.live.lock().unwrap().flash,
+            offset as usize,
+            from,
+        );
+        if fails { Err(eio()) } else { Ok(()) }
+    }
+
+    /// And says so.
+    pub(super) fn end_write(&self, offset: u64) {
+        self.0.note(Event::FlashWritten(offset as usize));
+    }
+}
+
 impl Flash for SimFlash {
     fn bytes(&self) -> io::Result<u64> {
         Ok(self.0.live.lock().unwrap().flash.len() as u64)
@@ -300,21 +325,9 @@ impl Flash for SimFlash {
     }
 
     fn write_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
-        let fails = self.0.flash_fails();
-        let from = if fails {
-            &from[..from.len() / 2 / SECTOR * SECTOR]
-        } else {
-            from
-        };
-        self.0
-            .note(Event::FlashWrite(offset as usize, from.to_vec()));
-        put(
-            &mut self.0.live.lock().unwrap().flash,
-            offset as usize,
-            from,
-        );
-        self.0.note(Event::FlashWritten(offset as usize));
-        if fails { Err(eio()) } else { Ok(()) }
+        let written = self.begin_write(from, offset);
+        self.end_write(offset);
+        written
     }
 
     fn sync(&self) -> io::Result<()> {

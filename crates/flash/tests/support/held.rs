@@ -24,9 +24,10 @@ pub struct Gate {
 }
 
 impl Gate {
-    /// The next call is held.
+    /// The next call is held. One that is held goes on.
     pub fn shut(&self) {
         *self.is.lock().unwrap() = Is::Shut;
+        self.changed.notify_all();
     }
 
     /// Waits until a call is held.
@@ -58,6 +59,8 @@ pub struct HeldFlash {
     flash: SimFlash,
     /// Before a read.
     pub reads: Gate,
+    /// In a write: a sync does not cover it.
+    pub under_way: Gate,
     /// After a write, before it returns.
     pub writes: Gate,
 }
@@ -67,6 +70,7 @@ impl HeldFlash {
         Self {
             flash: SimFlash(Arc::clone(world)),
             reads: Gate::default(),
+            under_way: Gate::default(),
             writes: Gate::default(),
         }
     }
@@ -83,7 +87,9 @@ impl Flash for HeldFlash {
     }
 
     fn write_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
-        let written = self.flash.write_at(from, offset);
+        let written = self.flash.begin_write(from, offset);
+        self.under_way.pass();
+        self.flash.end_write(offset);
         self.writes.pass();
         written
     }
@@ -107,6 +113,8 @@ pub struct HeldHome {
     pub writes: Gate,
     /// After they were written, before they are synced.
     pub syncs: Gate,
+    /// After a sync, before it returns.
+    pub synced: Gate,
 }
 
 impl HeldHome {
@@ -115,6 +123,7 @@ impl HeldHome {
             home: SimHome(Arc::clone(world)),
             writes: Gate::default(),
             syncs: Gate::default(),
+            synced: Gate::default(),
         }
     }
 }
@@ -131,8 +140,8 @@ impl Home for HeldHome {
         written
     }
 
-    fn protect(&self, first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
-        self.home.protect(first, pages)
+    fn protect(&self, last: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+        self.home.protect(last, pages)
     }
 
     fn unprotect(&self) -> io::Result<()> {
@@ -140,6 +149,8 @@ impl Home for HeldHome {
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {
-        self.home.sync(file)
+        let synced = self.home.sync(file);
+        self.synced.pass();
+        synced
     }
 }

@@ -6,7 +6,7 @@ use super::{
     model::{PAGE, page_of, version_of},
     session::{self, new_contents},
 };
-use forebay_flash::{Cache, CachedFile, Enqueued, Options, Read};
+use forebay_flash::{Cache, CachedFile, Enqueued, Options, Read, Watermarks};
 use std::sync::Arc;
 
 pub const GROUP: u32 = 8;
@@ -18,6 +18,15 @@ pub fn options() -> Options {
         second_chances_max: 4,
         bypass_reads: 0,
         ..Options::default()
+    }
+}
+
+/// Pages leave at each step, and none has a second chance.
+pub fn leaving() -> Options {
+    Options {
+        second_chances_max: 0,
+        watermarks: Watermarks { low: 0, high: 0 },
+        ..options()
     }
 }
 
