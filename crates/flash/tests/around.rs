@@ -3,12 +3,12 @@
 
 mod support;
 
-use forebay_flash::{FlashError, Options, Watermarks, WritePolicy};
+use forebay_flash::{Contents, FlashError, Options, Watermarks, WritePolicy};
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 use support::{
     Rng,
     devices::World,
-    machine::{Machine, options},
+    machine::{GROUP, Machine, options},
     model::{PAGE, page_of, version_of},
     session::{self, bytes_for},
 };
@@ -253,5 +253,109 @@ fn what_such_a_commit_has_recorded_is_not_written_again_over_what_has_its_slots_
     }
     for page in 0..AT_ONCE {
         assert_eq!(machine.read(page), 1000 + u64::from(page));
+    }
+}
+
+#[test]
+fn pages_that_were_torn_on_their_way_home_are_whole_though_flash_took_some_of_them_since() {
+    let options = Options {
+        groups_unsynced_max: 120,
+        second_chances_max: 0,
+        ..options()
+    };
+    let machine = Machine::new(800, &options);
+    let write = |of| (0..AT_ONCE).for_each(|page| _ = machine.write(page, of + u64::from(page)));
+    write(1000);
+    let _ = machine.cache.flush(|_| ControlFlow::Continue(())).unwrap();
+    machine.cache.set_policy(WritePolicy::Around);
+    write(2000);
+    // Of the pages one of the last is written in part.
+    let world = &machine.world;
+    let before = world.operations.load(SeqCst);
+    world.fail_at.store(before + u64::from(AT_ONCE), SeqCst);
+    machine.cache.sync_pages().unwrap_err();
+    let is_torn =
+        |page: &u32| version_of(&world.home((0, 1), *page as usize * PAGE, PAGE)).is_none();
+    assert!((0..AT_ONCE).find(is_torn).unwrap() > AT_ONCE - 20);
+    // Of what flash takes one record has no room.
+    machine.cache.set_policy(WritePolicy::Back);
+    let before = world.points() - 1;
+    machine.cache.sync_pages().unwrap();
+    let points: Vec<usize> = (before..world.points()).collect();
+    world.cut(&points, &mut Rng(5), |found, _, _| {
+        let found = Machine::open(World::new(found), &options);
+        for page in 0..AT_ONCE {
+            let version = found.read(page) - u64::from(page);
+            assert!([1000, 2000].contains(&version), "page {page}: {version}");
+        }
+    });
+}
+
+/// A clean page that waits in memory beside its newer version was recorded before that one, and a crash in between brought it back though home was newer.
+#[test]
+fn what_goes_home_around_flash_is_not_older_again_whenever_the_power_fails() {
+    let options = Options {
+        contents: Contents::All,
+        groups_unsynced_max: 8,
+        ..options()
+    };
+    let machine = Machine::new(60, &options);
+    // Something is recorded before, so what goes home is recorded, too.
+    machine.write(50, 1);
+    machine.sync();
+    assert_eq!(machine.read(0), 0);
+    for page in 1..=2 * GROUP {
+        machine.write(page, u64::from(page));
+    }
+    machine.cache.set_policy(WritePolicy::Around);
+    machine.write(0, 100);
+    machine.sync();
+    let points: Vec<usize> = (0..machine.world.points()).collect();
+    machine.world.cut(&points, &mut Rng(3), |found, _, _| {
+        let found = Machine::open(World::new(found), &options);
+        let version = found.read(0);
+        assert_eq!(found.home(0), version, "the cache has another one");
+    });
+}
+
+/// Whether it leaves flash or goes around it.
+#[test]
+fn at_home_no_version_of_a_page_comes_after_a_newer_one() {
+    for policy in [
+        WritePolicy::Back,
+        WritePolicy::Through,
+        WritePolicy::Around,
+        WritePolicy::Off,
+    ] {
+        let machine = Machine::new(
+            60,
+            &Options {
+                policy,
+                ..options()
+            },
+        );
+        let mut rng = Rng(11);
+        for version in 1..=1500u64 {
+            machine.write(rng.below(90) as u32, version);
+            match rng.below(12) {
+                0 => machine.sync(),
+                1 => drop(machine.cache.step().unwrap()),
+                2 => drop(machine.cache.flush(|_| ControlFlow::Break(())).unwrap()),
+                3 => drop(machine.read(rng.below(90) as u32)),
+                _ => {}
+            }
+        }
+        let _ = machine.cache.flush(|_| ControlFlow::Continue(())).unwrap();
+        let writes = machine.world.home_writes();
+        assert!(writes.len() > 200, "{policy:?}");
+        for page in 0..90 {
+            let of =
+                |(offset, version): &(usize, u64)| (*offset == page * PAGE).then_some(*version);
+            let versions: Vec<u64> = writes.iter().filter_map(of).collect();
+            assert!(
+                versions.is_sorted(),
+                "page {page}, {policy:?}: {versions:?}"
+            );
+        }
     }
 }

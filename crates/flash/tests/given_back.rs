@@ -98,8 +98,8 @@ impl Home for Slow {
         self.homes.write(pages)
     }
 
-    fn protect(&self, first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
-        self.homes.protect(first, pages)
+    fn protect(&self, last: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+        self.homes.protect(last, pages)
     }
 
     fn unprotect(&self) -> io::Result<()> {

@@ -101,9 +101,9 @@ impl Home for Homes {
         self.files.write(&others)
     }
 
-    fn protect(&self, first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+    fn protect(&self, last: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
         match (&*self.copies.read(), pages.first()) {
-            (Some(copies), Some(page)) => copies.keep(first, pages).map_err(|e| (page.file, e)),
+            (Some(copies), Some(page)) => copies.keep(last, pages).map_err(|e| (page.file, e)),
             _ => Ok(()),
         }
     }

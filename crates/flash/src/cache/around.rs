@@ -212,7 +212,7 @@ impl Cache {
                 let from = (version.position - groups[at].first) as usize * size;
                 &held[at][from..from + size]
             });
-            let protected = self.home.protect(start, &batch);
+            let protected = self.home.protect(end - 1, &batch);
             protected.map_err(|(file, e)| {
                 self.home_error(file, "keeping a copy of pages before they are written", e)
             })?;

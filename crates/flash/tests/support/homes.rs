@@ -10,10 +10,10 @@ use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
 };
 
-/// Pages on their way home, and the position from which on they came in. Those that were kept before count until these are durable.
+/// Pages on their way home, and the last position that they came in at. Those that were kept before count until these are durable.
 #[derive(Clone, Default)]
 pub struct Copies {
-    first: u64,
+    last: u64,
     pages: Vec<(HomeKey, usize, Vec<u8>)>,
 }
 
@@ -49,7 +49,7 @@ impl Home for SimHome {
         Ok(())
     }
 
-    fn protect(&self, first: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
+    fn protect(&self, last: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
         let Some(page) = pages.first().filter(|_| self.0.keeps_copies.load(SeqCst)) else {
             return Ok(());
         };
@@ -58,7 +58,7 @@ impl Home for SimHome {
             (key(page.file), offset, page.bytes.to_vec())
         };
         let pages = pages.iter().map(copy).collect();
-        (self.0.keep(Copies { first, pages })).map_err(|e| (page.file, e))
+        (self.0.keep(Copies { last, pages })).map_err(|e| (page.file, e))
     }
 
     fn unprotect(&self) -> io::Result<()> {
@@ -109,7 +109,7 @@ impl World {
     pub fn restore(&self, cache: &Cache) -> Result<(), FlashError> {
         let copies = self.live.lock().unwrap().copies.clone();
         self.has_copies.store(true, SeqCst);
-        if !copies.pages.is_empty() && !cache.is_recorded(copies.first) {
+        if !copies.pages.is_empty() && !cache.is_recorded(copies.last) {
             let files = cache.files();
             for (home, offset, bytes) in copies.pages {
                 let Some(file) = files.iter().find(|file| key(file.id()) == home) else {
