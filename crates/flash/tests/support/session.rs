@@ -78,10 +78,15 @@ pub fn pool(world: &World) -> Pool {
 }
 
 pub fn create(world: &Arc<World>, lane_segments: u16) -> Result<Cache, FlashError> {
+    create_as(0xF1A5, world, lane_segments)
+}
+
+/// The cache's identity is `owner`.
+pub fn create_as(owner: u128, world: &Arc<World>, lane_segments: u16) -> Result<Cache, FlashError> {
     let create = CreateOptions {
         page_bytes: PAGE as u32,
         files_max: 4,
-        owner: Uuid::from_u128(0xF1A5),
+        owner: Uuid::from_u128(owner),
         lane_segments,
     };
     let options = Options {
