@@ -234,6 +234,38 @@ fn of_a_cache_in_memory_it_is_said_that_a_power_cut_takes_it() {
     assert!(said.contains("is in memory"), "{said}");
 }
 
+/// By its command line: what a configuration file says is the server's.
+#[test]
+fn a_run_says_that_the_doublewrite_buffer_may_be_off_unless_its_server_is_told_about_it() {
+    let sandbox = Sandbox::new();
+    let asks = |argument: &str| {
+        let line = format!("run --profile mariadb --flash f --flash-size 16MiB -- true {argument}");
+        let mut command = sandbox.command(&line);
+        let ran = command.env("FOREBAY_RUN_DIR", sandbox.file("r")).output();
+        let said = Ran::of(ran.unwrap()).ok().stderr;
+        let line = said.lines().find(|line| line.contains("doublewrite"));
+        if let Some(line) = line {
+            for words in [
+                "innodb_doublewrite=0 is safe",
+                "page-compressed",
+                "KEY_BLOCK_SIZE",
+            ] {
+                assert!(line.contains(words), "{words}: {line}");
+            }
+        }
+        line.is_some()
+    };
+    assert!(asks("--innodb-buffer-pool-size=6M"));
+    for told in [
+        "--innodb-doublewrite=0",
+        "--innodb_doublewrite=ON",
+        "--skip-innodb-doublewrite",
+        "--loose-innodb_doublewrite",
+    ] {
+        assert!(!asks(told), "{told}");
+    }
+}
+
 #[test]
 fn a_cache_whose_making_was_cut_is_said_to_be_none_yet() {
     let sandbox = Sandbox::new();
