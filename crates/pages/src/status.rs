@@ -43,6 +43,10 @@ pub struct Status {
     pub recent_hits: u64,
     /// See above.
     pub recent_misses: u64,
+    /// Pages of long rows that passed the cache by: reads that did not find theirs.
+    pub bypassed: u64,
+    /// Of these, pages that were read ahead of a scan.
+    pub read_ahead: u64,
     /// Written pages that came in.
     pub enqueued: u64,
     /// Pages that came in when they were read.
@@ -173,6 +177,8 @@ impl Status {
             recent_hits: windows.first().map_or(0, |window| window.hits),
             recent_misses: windows.first().map_or(0, |window| window.misses),
             windows,
+            bypassed: stats.bypassed,
+            read_ahead: stats.read_ahead,
             enqueued: stats.enqueued,
             admitted: stats.admitted,
             second_chances: stats.second_chances,
@@ -248,9 +254,11 @@ impl Status {
                 ratio(self.slots_used, self.pages),
             ),
             format!(
-                "flash cache: reads that found their page {}{}; pages that came in: {} written, {} read; {} second chances",
+                "flash cache: reads that found their page {}{}; {} pages of scans passed by, {} of them read ahead; pages that came in: {} written, {} read; {} second chances",
                 percent(self.hits, self.hits + self.misses),
                 recent,
+                self.bypassed,
+                self.read_ahead,
                 self.enqueued,
                 self.admitted,
                 self.second_chances,

@@ -7,7 +7,7 @@ use forebay_pages::Status as Running;
 /// Say how the flash caches are that servers run with
 #[derive(Args)]
 #[command(
-    long_about = "Says of each flash cache that a server of this user runs with: pages in it, and those that are newer than in the files; hit ratio by window; versions a page, \
+    long_about = "Says of each flash cache that a server of this user runs with: pages in it, and those that are newer than in the files; hit ratio by window; pages of scans that passed by; versions a page, \
                   second chances; bytes written to flash for each byte of pages; pages and batches that went to the files; policy, watermarks and limits; what flash failed \
                   with. Exit status 1 if one fails.",
     after_long_help = "Examples:\n  forebay flash status\n  forebay flash status --json"

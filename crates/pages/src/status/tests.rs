@@ -1,8 +1,183 @@
-//! A status is whole, whoever writes it and whenever it is read.
+//! Each figure of a status is the one that its name, and the words around it, say; and a status is whole, whoever writes it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
+use crate::settings::What;
 use std::thread;
+
+/// Counts of which no two are the same.
+fn stats() -> Stats {
+    Stats {
+        hits: 900,
+        misses: 100,
+        bypassed: 61,
+        read_ahead: 62,
+        enqueued: 41,
+        admitted: 42,
+        second_chances: 43,
+        page_bytes: 800,
+        flash_bytes: 1000,
+        groups: 44,
+        flash_syncs: 51,
+        checkpoints: 45,
+        home_pages: 52,
+        home_bytes: 46,
+        home_batches: 53,
+        home_syncs: 55,
+        dropped_versions: 54,
+        around_pages: 71,
+        flash_errors: 72,
+        damaged: 73,
+        slots: 5000,
+        slots_used: 300,
+        groups_unsynced: 47,
+        pages: 200,
+        dirty_pages: 120,
+        lost_pages: 74,
+    }
+}
+
+/// As long before each of two moments as these windows say.
+fn windows() -> Vec<Window> {
+    let then = |hits, misses| Stats {
+        hits,
+        misses,
+        ..Stats::default()
+    };
+    let now = then(900, 100);
+    vec![
+        Window::of(10, &now, &then(899, 97)),
+        Window::of(600, &now, &then(810, 70)),
+    ]
+}
+
+fn status() -> Status {
+    Status {
+        flash: "/fast/cache".to_owned(),
+        ..Status::of(&stats(), windows())
+    }
+}
+
+#[test]
+fn each_count_has_its_own_name_in_json() {
+    let said = serde_json::to_value(status()).unwrap();
+    for (name, count) in [
+        ("pid", u64::from(std::process::id())),
+        ("slots", 5000),
+        ("slots_used", 300),
+        ("pages", 200),
+        ("dirty_pages", 120),
+        ("lost_pages", 74),
+        ("hits", 900),
+        ("misses", 100),
+        ("recent_hits", 1),
+        ("recent_misses", 3),
+        ("bypassed", 61),
+        ("read_ahead", 62),
+        ("enqueued", 41),
+        ("admitted", 42),
+        ("second_chances", 43),
+        ("page_bytes", 800),
+        ("flash_bytes", 1000),
+        ("flash_syncs", 51),
+        ("home_pages", 52),
+        ("home_batches", 53),
+        ("home_syncs", 55),
+        ("dropped_versions", 54),
+        ("around_pages", 71),
+        ("flash_errors", 72),
+        ("damaged", 73),
+    ] {
+        assert_eq!(said[name], count, "{name}");
+    }
+}
+
+#[test]
+fn a_window_has_what_happened_between_its_two_moments() {
+    let then = Stats {
+        hits: 1,
+        misses: 2,
+        page_bytes: 3,
+        flash_bytes: 4,
+        home_bytes: 5,
+        ..Stats::default()
+    };
+    let window = Window {
+        seconds: 60,
+        hits: 899,
+        misses: 98,
+        page_bytes: 797,
+        flash_bytes: 996,
+        home_bytes: 41,
+    };
+    assert_eq!(Window::of(60, &stats(), &then), window);
+}
+
+#[test]
+fn each_figure_is_where_the_line_names_it() {
+    let settings = Settings {
+        policy: Some(Policy::Through),
+        contents: Some(What::All),
+        low: Some(80),
+        high: Some(85),
+        home_bytes_per_second: Some(7000),
+        flash_bytes_per_second: Some(0),
+    };
+    let status = Status {
+        settings,
+        around_pages: 0,
+        damaged: 0,
+        lost_pages: 0,
+        ..status()
+    };
+    assert_eq!(
+        status.lines(),
+        [
+            "flash cache /fast/cache: 200 pages, of them 120 newer than in the files; 300 of its 5000 slots used, 1.50 versions a page",
+            "flash cache: reads that found their page 90.0 % (25.0 % in the last 10 seconds, 75.0 % in the last 10 minutes); 61 pages of scans passed by, 62 of them read \
+             ahead; pages that came in: 41 written, 42 read; 43 second chances",
+            "flash cache: 1.25 bytes written to flash a byte of pages; 51 syncs of flash; 52 pages written to the files in 53 batches, 54 superseded or clean when they left",
+            "flash cache: policy through, contents all, pages leave from 85 % down to 80 % of the slots; 7000 bytes a second at most towards the files, no limit towards flash",
+        ]
+    );
+}
+
+#[test]
+fn what_is_not_so_as_a_rule_is_said_in_lines_of_its_own() {
+    let status = Status {
+        settings: Settings {
+            policy: Some(Policy::Adaptive),
+            ..Settings::default()
+        },
+        resizing: Some(Resizing {
+            bytes: 81,
+            done: 82,
+            of: 83,
+            ..Resizing::default()
+        }),
+        trouble: Some("it is worn out".to_owned()),
+        ..status()
+    };
+    assert_eq!(
+        status.lines()[3..],
+        [
+            "flash cache: 71 pages went to the files without having been on flash",
+            "flash cache: flash is no faster to read than the files: pages go straight to the files, and those on flash leave it",
+            "flash cache: it is being given 81 bytes; 82 of 83 pages whose slots go are in the files",
+            "flash cache: it is worn out. Pages go straight to the files",
+            "flash cache: 73 reads found a page damaged, or not at all; of 74 pages the newest version is lost",
+        ]
+    );
+}
+
+#[test]
+fn a_cache_without_reads_and_pages_has_no_ratios() {
+    let lines = Status::default().lines();
+    assert!(lines[0].ends_with(", – versions a page"), "{}", lines[0]);
+    let reads = "flash cache: reads that found their page –; ";
+    assert!(lines[1].starts_with(reads), "{}", lines[1]);
+    let bytes = "flash cache: – bytes written to flash a byte of pages; ";
+    assert!(lines[2].starts_with(bytes), "{}", lines[2]);}
 
 #[test]
 fn a_status_that_two_threads_write_is_whole_whenever_it_is_read_and_none_fails() {
