@@ -8,14 +8,15 @@ use crate::{
 use clap::Args;
 use forebay_files::supervisor::{self, Running};
 use forebay_pages::Status as Flash;
-use std::{path::Path, thread, time::Duration};
+use serde::Serialize;
+use std::{collections::BTreeMap, path::Path, thread, time::Duration};
 
 /// Say what runs under forebay, and what was absorbed
 #[derive(Args)]
 #[command(
     long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \
-                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and flash caches (as JSON: forebay flash status --json). Exit status 1 if there are errors, \
-                  or if one does not answer.",
+                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. Exit status 1 if there are errors, if a flash cache fails, \
+                  or if one does not answer. As JSON a run without a pool has its pid and flash cache alone.",
     after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
 )]
 pub struct Status {
@@ -35,12 +36,11 @@ impl Status {
             let running = supervisor::status_of_running(&dir)?;
             let flash = run::running_flash(&dir);
             let answers = running.silent.is_empty() && running.statuses.iter().all(run::is_well);
-            // JSON has nothing of flash caches, and no verdict on them.
-            let is_well = answers && (self.json || flash.iter().all(Flash::is_well));
+            let is_well = answers && flash.values().all(Flash::is_well);
             if self.json {
                 name_silent(&running);
             }
-            return output::verdict(self.json, &running.statuses, is_well, |_| {
+            return output::verdict(self.json, &each(&running, &flash), is_well, |_| {
                 human(&running, &flash)
             });
         }
@@ -55,22 +55,56 @@ impl Status {
         // To the upper left corner, and everything away.
         const CLEAR: &str = "\x1b[H\x1b[2J";
         let running = supervisor::status_of_running(dir)?;
+        let flash = run::running_flash(dir);
         let mut output = Output::new();
         if self.json {
-            output.json(&running.statuses)?;
+            output.json(&each(&running, &flash))?;
             name_silent(&running);
         } else {
             output.text(CLEAR)?;
-            output.text(&human(&running, &run::running_flash(dir)))?;
+            output.text(&human(&running, &flash))?;
         }
         output.finish()
     }
 }
 
-fn human(running: &Running, flash: &[Flash]) -> String {
+/// Flash caches, by the process id of their run.
+type FlashCaches = BTreeMap<u32, Flash>;
+
+/// A run, as JSON.
+#[derive(Serialize)]
+#[serde(untagged)]
+enum Run<'a> {
+    /// What its supervisor says, and its flash cache, if it has one.
+    WithPool {
+        #[serde(flatten)]
+        supervisor: &'a supervisor::Status,
+        flash: Option<&'a Flash>,
+    },
+    /// A flash cache alone: no supervisor answers for it.
+    Flash { pid: u32, flash: &'a Flash },
+}
+
+fn each<'a>(running: &'a Running, flash: &'a FlashCaches) -> Vec<Run<'a>> {
+    let with_pool = running.statuses.iter().map(|supervisor| Run::WithPool {
+        supervisor,
+        flash: flash.get(&supervisor.pid),
+    });
+    let has_pool = |pid| running.statuses.iter().any(|status| status.pid == pid);
+    let alone = flash.iter().filter(|(pid, _)| !has_pool(**pid));
+    with_pool
+        .chain(alone.map(|(pid, flash)| Run::Flash { pid: *pid, flash }))
+        .collect()
+}
+
+fn human(running: &Running, flash: &FlashCaches) -> String {
     let mut parts: Vec<String> = running.statuses.iter().map(run::running).collect();
     parts.extend(running.silent.iter().map(|pid| silent(*pid) + "\n"));
-    parts.extend(flash.iter().map(|status| status.lines().join("\n") + "\n"));
+    parts.extend(
+        flash
+            .values()
+            .map(|status| status.lines().join("\n") + "\n"),
+    );
     if parts.is_empty() {
         return "nothing runs under forebay (for this user)\n".to_owned();
     }

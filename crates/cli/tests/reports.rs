@@ -127,6 +127,58 @@ fn a_reader_that_went_away_makes_nothing_well() {
 }
 
 #[test]
+fn the_status_of_a_run_has_its_flash_cache_as_json_and_fails_if_that_does() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let status = |line: &str| {
+        let mut command = sandbox.command(line);
+        Ran::of(
+            command
+                .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+                .output()
+                .unwrap(),
+        )
+    };
+    let run = |script: &str| {
+        let mut run = sandbox.command("run --absorb *.log --pool p -- sh -c");
+        run.arg(script).env("FOREBAY", common::FOREBAY);
+        run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        let ran = Ran::of(run.output().unwrap());
+        (ran.json(), ran.code)
+    };
+    // Of the run that asks, whose process is the shell's parent.
+    let (runs, code) = run("$FOREBAY status --json");
+    assert_eq!(
+        (runs[0]["flash"].is_null(), code),
+        (true, Some(0)),
+        "{runs}"
+    );
+    fs::write(sandbox.file("well.status"), r#"{"hits": 7}"#).unwrap();
+    let (runs, code) = run("note=$FOREBAY_RUN_DIR/$PPID.flash; printf well >$note; \
+         $FOREBAY status --json; code=$?; rm $note; exit $code");
+    assert_eq!(runs.as_array().unwrap().len(), 1, "{runs}");
+    assert_eq!(
+        (&runs[0]["program"], &runs[0]["flash"]["hits"]),
+        (&"sh".into(), &7.into())
+    );
+    assert_eq!(code, Some(0));
+
+    // Of one without a pool there is nothing else.
+    failing_flash(&sandbox);
+    let caches = status("flash status --json").fails(1, &[]).json();
+    assert_eq!(caches[0]["trouble"], "it is worn out");
+    let runs = status("status --json").fails(1, &[]).json();
+    let alone = serde_json::json!([{"pid": std::process::id(), "flash": caches[0]}]);
+    assert_eq!(runs, alone);
+    let lines = status("flash status").fails(1, &[]).text();
+    assert!(
+        lines.contains("flash cache: it is worn out. Pages go"),
+        "{lines}"
+    );
+    assert_eq!(status("status").fails(1, &[]).text(), lines);
+}
+
+#[test]
 fn a_path_that_is_no_text_is_reported_as_json_all_the_same() {
     let sandbox = Sandbox::on_disk();
     let path = |name: &[u8]| sandbox.path().join(OsStr::from_bytes(name));

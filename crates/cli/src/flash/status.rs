@@ -21,6 +21,7 @@ pub struct Status {
 impl Status {
     pub fn run(self) -> Result<(), Failure> {
         let running = run::running_flash(&run::run_dir()?);
+        let running: Vec<Running> = running.into_values().collect();
         let is_well = running.iter().all(Running::is_well);
         output::verdict(self.json, &running, is_well, |running| human(running))
     }

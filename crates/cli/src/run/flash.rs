@@ -13,6 +13,7 @@ use forebay_pages::{
 };
 use forebay_pool::media::volatile;
 use std::{
+    collections::BTreeMap,
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
@@ -300,26 +301,27 @@ impl From<SetupError> for Failure {
     }
 }
 
-/// The flash caches of runs that go on, as they are.
-pub fn running(dir: &Path) -> Vec<Status> {
+/// The flash caches of runs that go on, as they are, by the run's process id.
+pub fn running(dir: &Path) -> BTreeMap<u32, Status> {
+    let mut found = BTreeMap::new();
     let Ok(entries) = fs::read_dir(dir) else {
-        return Vec::new();
+        return found;
     };
-    let mut found = Vec::new();
     for entry in entries.flatten() {
         let path = entry.path();
         let name = path.file_name().and_then(|name| name.to_str());
-        let Some(pid) = name.and_then(|name| name.strip_suffix(".flash")) else {
-            continue;
-        };
-        if !Path::new("/proc").join(pid).exists() {
+        let pid = name.and_then(|name| name.strip_suffix(".flash")?.parse::<u32>().ok());
+        let Some(pid) = pid else { continue };
+        if !Path::new(&format!("/proc/{pid}")).exists() {
             // Of a run that was killed.
             let _ = fs::remove_file(&path);
             continue;
         }
         use std::os::unix::ffi::OsStringExt;
         let status = fs::read(&path).map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
-        found.extend(status.and_then(|flash| Status::read(&status_file(&flash))));
+        if let Ok(status) = status.and_then(|flash| Status::read(&status_file(&flash))) {
+            found.insert(pid, status);
+        }
     }
     found
 }
