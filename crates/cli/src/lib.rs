@@ -67,7 +67,7 @@ enum Command {
     Run(run::Run),
     Recover(recover::Recover),
     Flush(flush::Flush),
-    /// Set, resize and look at flash caches
+    /// Set, resize, look at and remove flash caches
     #[command(subcommand)]
     Flash(flash::Command),
     Status(status::Status),

@@ -215,6 +215,7 @@ fn a_path_that_is_no_text_is_reported_as_json_all_the_same() {
         "flash set --policy through --json --flash",
         "flash resize 9MiB --json --flash",
         "flush --json --flash",
+        "flash remove --json --flash",
     ] {
         let report = json(line, &flash);
         assert_eq!(report["flash"], flash.display().to_string(), "{line}");

@@ -13,7 +13,7 @@
 //! * `guard`: keeps a server that was started without Forebay from coming up while the cache has newer pages;
 //! * `settings`: what can be changed while it is in use; `request`: another size for it meanwhile; `beside`: the files that say both;
 //! * `status` and `lost`: what is said of it, for people;
-//! * `setup`: making the cache, looking at it and emptying it, for the command.
+//! * `setup`: making the cache, looking at it, emptying and ending it, for the command.
 //!
 //! Home descriptors are opened once and stay open as long as the process lives: closing *any* descriptor of a file drops the process's POSIX
 //! locks on it, and InnoDB has one on its system tablespace.
@@ -59,7 +59,7 @@ pub use resize::{resize, resize_found};
 pub use session::{is_configured, start};
 pub use settings::{Policy, Settings, What, settings_of};
 pub use setup::{
-    Flushing, Place, SetupError, Warm, create, flush, give_up, look, pool_of, retry_in_use,
+    Flushing, Place, SetupError, Warm, create, flush, give_up, look, pool_of, remove, retry_in_use,
 };
 pub use status::{Resizing, Status, Window};
 pub use table::is_cached;

@@ -91,10 +91,13 @@ pub(crate) fn is_ended(flash: &Path) -> Result<bool, SetupError> {
     if !is_shortened && pool_of(flash).symlink_metadata().is_err() {
         return Ok(false);
     }
+    has_blank_headers(file).map_err(fail)
+}
+
+/// True if a cache was ended on this flash, or none was made to the end.
+pub(crate) fn has_blank_headers(flash: File) -> io::Result<bool> {
     let mut bytes = Vec::new();
-    file.take(CHECKPOINTS)
-        .read_to_end(&mut bytes)
-        .map_err(fail)?;
+    flash.take(CHECKPOINTS).read_to_end(&mut bytes)?;
     Ok(bytes.len() as u64 == CHECKPOINTS && bytes.iter().all(|&byte| byte == 0))
 }
 

@@ -1,4 +1,4 @@
-//! Making a cache, looking at it, and emptying it: for the command, while no server has it.
+//! Making a cache, looking at it, emptying it, and ending it: for the command, while no server has it.
 
 mod create;
 mod error;
@@ -6,6 +6,7 @@ mod flush;
 mod give_up;
 mod guarded;
 mod place;
+mod remove;
 mod retry;
 mod rights;
 mod warm;
@@ -17,6 +18,7 @@ pub use flush::{Flushing, flush};
 pub use give_up::give_up;
 pub(crate) use guarded::rights_to_data;
 pub use place::{Place, pool_of};
+pub use remove::remove;
 pub use retry::retry_in_use;
 pub(crate) use rights::{Held, exercise};
 pub use warm::{Warm, look};

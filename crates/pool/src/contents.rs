@@ -6,7 +6,7 @@
 use std::{collections::BTreeSet, fmt, fs::File, io, os::unix::fs::FileExt};
 
 /// Bytes at a disk's start that are zeros if nothing is on it.
-const LOOKED_AT: u64 = MIB;
+pub const LOOKED_AT: u64 = MIB;
 const KIB: u64 = 1 << 10;
 const MIB: u64 = 1 << 20;
 

@@ -1,5 +1,6 @@
 //! `forebay flash …`: a flash cache itself.
 
+mod remove;
 mod resize;
 mod set;
 mod status;
@@ -7,12 +8,13 @@ mod status;
 use crate::failure::Failure;
 use clap::Subcommand;
 
-/// Set, resize and look at flash caches
+/// Set, resize, look at and remove flash caches
 #[derive(Subcommand)]
 pub enum Command {
     Set(set::Set),
     Resize(resize::Resize),
     Status(status::Status),
+    Remove(remove::Remove),
 }
 
 impl Command {
@@ -21,6 +23,7 @@ impl Command {
             Self::Set(set) => set.run(),
             Self::Resize(resize) => resize.run(),
             Self::Status(status) => status.run(),
+            Self::Remove(remove) => remove.run(),
         }
     }
 }

@@ -15,6 +15,7 @@ mod others;
 mod place;
 mod policies;
 mod resize;
+mod remove;
 mod snapshots;
 mod tables;
 mod world;

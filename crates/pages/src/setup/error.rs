@@ -65,6 +65,19 @@ pub enum SetupError {
         /// The flash file.
         flash: PathBuf,
     },
+    /// It is to be removed, and a data directory may need it still.
+    #[error(
+        "the flash cache {} is that of a data directory, and {dirty} pages in it are newer than in the files there: without it no server comes up. First: forebay flush --flash {}. \
+         Nothing was changed",
+        flash.display(),
+        flash.display()
+    )]
+    NotFlushed {
+        /// The flash file.
+        flash: PathBuf,
+        /// Pages that are newer than in the files.
+        dirty: u64,
+    },
     /// The data directory is not where it was.
     #[error(
         "{}, whose pages the flash cache has, is not there. If its directory was moved, name it with --data DIR; if it was deleted, so may the flash file be, and its .lane; nothing was changed",

@@ -1,0 +1,52 @@
+//! `forebay flash remove`.
+
+use crate::{failure::Failure, output};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// End a flash cache that was flushed
+#[derive(Args)]
+#[command(
+    long_about = "Removes a flash cache: the flash file, its metadata (PATH.lane), settings and status. A device is blank afterwards, and may become another cache. \
+                  One that a server uses is refused, and one that was not flushed since: it may have newer pages than the database's files, and guards them. \
+                  What is interrupted goes on when it is repeated.",
+    after_long_help = "Examples:\n  \
+        forebay flush --flash /fast/cache           first: everything to the files\n  \
+        forebay flash remove --flash /fast/cache\n\n\
+        Exit status: 0 it is gone; 1 it is not, or not all of it; 2 the command line is wrong."
+)]
+pub struct Remove {
+    /// The flash cache
+    #[arg(long, value_name = "PATH")]
+    flash: PathBuf,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct Report {
+    #[serde(serialize_with = "forebay_files::readable")]
+    flash: PathBuf,
+    /// Files that are gone.
+    removed: Vec<String>,
+}
+
+impl Remove {
+    pub fn run(self) -> Result<(), Failure> {
+        let removed = forebay_pages::remove(&self.flash)?;
+        let removed = removed.iter().map(|path| path.display().to_string());
+        let report = Report {
+            flash: self.flash,
+            removed: removed.collect(),
+        };
+        output::report(self.json, &report, |report| {
+            format!(
+                "{}: no flash cache any more; removed {}\n",
+                report.flash.display(),
+                report.removed.join(", ")
+            )
+        })
+    }
+}
