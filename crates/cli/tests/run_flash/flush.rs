@@ -1,0 +1,47 @@
+//! A flush that is killed has brought home what it said, and the next one does the rest.
+
+use crate::{
+    common::{Ran, build_library},
+    world::{World, fill, sound, sum},
+};
+use std::os::unix::process::ExitStatusExt;
+
+/// The number that a text has after `before`, and before `after`.
+fn number(text: &str, before: &str, after: &str) -> u64 {
+    let (_, rest) = text.split_once(before).unwrap();
+    let (number, _) = rest.split_once(after).unwrap();
+    number.parse().unwrap()
+}
+
+#[test]
+fn a_flush_that_is_killed_midway_says_how_far_it_is_and_the_next_one_does_the_rest() {
+    let Some(world) = World::new() else { return };
+    let server = world.start();
+    fill(&server);
+    let before = sum(&server);
+    server.stop().unwrap();
+    let dirty = forebay_pages::look(&world.flash()).unwrap().dirty;
+    assert!(dirty > 100, "{dirty}");
+
+    build_library("killed_saying", world.sandbox.path());
+    let mut command = world.sandbox.command("flush --flash flash");
+    command.env("LD_PRELOAD", world.sandbox.file("killed_saying.so"));
+    let output = command.output().unwrap();
+    assert_eq!(output.status.signal(), Some(9), "{output:?}");
+    let killed = Ran::of(output);
+    assert_eq!(killed.text(), "");
+    let done = number(&killed.stderr, "forebay: ", " of ");
+    let said = format!("forebay: {done} of {dirty} pages\n");
+    assert_eq!(killed.stderr, said);
+    assert!(0 < done && done < dirty, "{said}");
+
+    let left = forebay_pages::look(&world.flash()).unwrap().dirty;
+    assert_eq!(left, dirty - done);
+    assert!(world.plain().is_err(), "the guard was lifted");
+    let flushed = world.flush().ok().text();
+    assert_eq!(number(&flushed, "flash: ", " pages"), left);
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), before);
+    sound(&server, "stock.s");
+    server.stop().unwrap();
+}
