@@ -70,9 +70,10 @@ impl Policy {
 /// The options of a flash cache.
 #[derive(Args)]
 pub struct Options {
-    /// Put a flash cache in this file before the page files (mariadb)
+    /// Put a flash cache in this file, on a faster disk, before the page files (mariadb). That it is on the same disk as these is told by the file system only
     ///
-    /// Pages that the database writes go there, in large writes, and to their files later. Its metadata is beside it, in PATH.lane.
+    /// Pages that the database writes go there, in large writes, and to their files later. Its metadata is beside it, in PATH.lane. On the disk of the files nothing gets
+    /// faster, which the server's log says if both are on one file system. Of two partitions or volumes it is not known whether they are on one disk.
     #[arg(long, value_name = "PATH")]
     flash: Option<PathBuf>,
     /// Make the flash cache of this size if it is not there. One that is there becomes larger or smaller, and stays warm
