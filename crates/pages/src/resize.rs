@@ -13,7 +13,7 @@ use forebay_flash::{Progress, layout::CHECKPOINTS};
 use forebay_pool::{LaneCheck, PoolErrorKind};
 use rustix::fs::OFlags;
 use std::{
-    fs::{self, OpenOptions},
+    fs::{self, File, OpenOptions},
     io::{self, Read},
     ops::ControlFlow,
     os::unix::fs::OpenOptionsExt,

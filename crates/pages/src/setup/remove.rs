@@ -4,10 +4,11 @@ use super::{
     error::SetupError,
     place::{Place, is_device, pool_of},
     retry::retry_in_use,
+    rights::{Held, exercise},
 };
 use crate::{beside::beside, home::Homes, resize::has_blank_headers};
-use forebay_flash::{Cache, Flash, FlashFile, Options};
-use forebay_pool::contents;
+use forebay_flash::{Cache, Flash, FlashFile};
+use forebay_pool::{contents, rights::Rights};
 use std::{
     fs::{self, File},
     io,
@@ -26,6 +27,8 @@ const BESIDE: [&str; 4] = [".status.new", ".status", ".settings", ".resize"];
 /// 3. *Blank* the start of a device.
 /// 4. *Remove* what is beside the flash file, its metadata, and last that file.
 ///
+/// All is done with the rights of the cache's owner: whose names these are, root removes nothing else by them.
+///
 /// Interrupted after 2, it goes on when it is repeated, as long as there is the metadata: without a lane, which no cache is.
 ///
 /// # Errors
@@ -33,15 +36,21 @@ const BESIDE: [&str; 4] = [".status.new", ".status", ".settings", ".resize"];
 pub fn remove(flash: &Path) -> Result<Vec<PathBuf>, SetupError> {
     let place = Place::of(flash)?;
     let homes = Arc::new(Homes::new());
-    match retry_in_use(|| place.open(&homes, &Options::default())) {
-        Ok((cache, _)) => end(&place, cache)?,
-        Err(_) if is_ended(&place) => {}
-        Err(error) => return Err(error),
-    }
+    let rights = match retry_in_use(|| place.open_as_owner(&homes)) {
+        Ok((cache, rights)) => {
+            exercise(rights, place.flash(), || end(&place, cache))?;
+            rights
+        }
+        Err(error) => rights_to_ended(&place).ok_or(error)?,
+    };
+    exercise(rights, place.flash(), || remove_all(&place))
+}
+
+fn remove_all(place: &Place) -> Result<Vec<PathBuf>, SetupError> {
     let flash = place.flash();
     let on_device = is_device(flash).map_err(SetupError::io("looking at", flash))?;
     if on_device {
-        blank_start(&place)?;
+        blank_start(place)?;
     }
     let metadata = pool_of(flash);
     let mut files = BESIDE.map(|ending| beside(flash, ending)).to_vec();
@@ -65,10 +74,13 @@ fn end(place: &Place, cache: Cache) -> Result<(), SetupError> {
     Ok(cache.remove()?)
 }
 
-/// True of what is left of a cache that was ended.
-fn is_ended(place: &Place) -> bool {
+/// With whose rights what is left of a cache is removed, if it is one that was ended.
+fn rights_to_ended(place: &Place) -> Option<Rights> {
+    let held = Held::of(place).ok()?;
     let is_blank = File::open(place.flash()).and_then(has_blank_headers);
-    is_blank.unwrap_or(false) && (place.pool()).is_ok_and(|pool| pool.lanes().is_empty())
+    let is_ended =
+        is_blank.unwrap_or(false) && (held.pool()).is_ok_and(|pool| pool.lanes().is_empty());
+    is_ended.then(|| held.rights())
 }
 
 /// A cache is made on a device only if nothing is at its start.

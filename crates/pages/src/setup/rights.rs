@@ -85,6 +85,11 @@ impl<'a> Held<'a> {
         exercise(self.rights, self.place.pool_path(), || self.open_pool())
     }
 
+    /// Those with which everything is done that it says.
+    pub(super) fn rights(&self) -> Rights {
+        self.rights
+    }
+
     fn open_pool(&self) -> Result<Pool, SetupError> {
         let path = self.place.pool_path();
         let lane = reopen(&self.lane, false);

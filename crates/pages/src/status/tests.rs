@@ -177,7 +177,8 @@ fn a_cache_without_reads_and_pages_has_no_ratios() {
     let reads = "flash cache: reads that found their page –; ";
     assert!(lines[1].starts_with(reads), "{}", lines[1]);
     let bytes = "flash cache: – bytes written to flash a byte of pages; ";
-    assert!(lines[2].starts_with(bytes), "{}", lines[2]);}
+    assert!(lines[2].starts_with(bytes), "{}", lines[2]);
+}
 
 #[test]
 fn a_status_that_two_threads_write_is_whole_whenever_it_is_read_and_none_fails() {

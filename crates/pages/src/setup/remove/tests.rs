@@ -6,6 +6,7 @@ use crate::{
     setup::{create, look},
 };
 use forebay_flash::Identity;
+use forebay_flash::Options;
 use std::ffi::OsString;
 use tempfile::TempDir;
 
