@@ -17,11 +17,14 @@ use forebay_bench::{
     mariadb::{client::Connection, server::Server},
     sql::Client,
 };
+use forebay_pages::{Policy, Settings};
 use rustix::process::Signal;
 use std::{
     fs,
+    path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
+    time::Duration,
 };
 
 impl Cut for World {
@@ -58,14 +61,23 @@ impl Cut for World {
     }
 }
 
+/// The file system, what comes into the cache, and whether its policy is switched while the server runs.
+const CASES: [(&str, &str, bool); 4] = [
+    ("ext4", "dirty", false),
+    ("xfs", "dirty", false),
+    ("ext4", "all", true),
+    ("xfs", "all", true),
+];
+
 /// The logs are in a pool: a sync that is under way when an ext4 or an XFS is shut down may return as if it had succeeded, which would be taken for a loss of
 /// the binary log.
 #[test]
 fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
-    for kind in ["ext4", "xfs"] {
+    for (kind, contents, switched) in CASES {
         let pool = small_pool();
         let sandbox = Sandbox::new();
-        let mut random = random(kind);
+        let name = format!("{kind}, contents {contents}, policy switched: {switched}");
+        let mut random = random(&name);
         let Some(mut disk) = Disk::make(sandbox.path(), kind) else {
             return;
         };
@@ -75,10 +87,50 @@ fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
             return;
         };
         let pool = pool.path().to_str().unwrap();
-        world.launch.wrapper = world.wrapper(&["--flash-size", FLASH, "--pool", pool]);
+        let options = ["--flash-size", FLASH, "--pool", pool];
+        world.launch.wrapper =
+            world.wrapper(&[&options[..], &["--flash-contents", contents]].concat());
         let rounds = std::env::var("FOREBAY_CUTS").map_or(2, |rounds| rounds.parse().unwrap());
-        cut(&mut world, &mut disk, rounds, &mut random).unwrap();
+        let (flash, done) = (world.flash(), AtomicBool::new(!switched));
+        let (cut, followed) = thread::scope(|scope| {
+            let switches = scope.spawn(|| switch_policies(&flash, &done));
+            let cut = scope.spawn(|| cut(&mut world, &mut disk, rounds, &mut random));
+            let cut = cut.join();
+            done.store(true, Relaxed);
+            (cut, switches.join().unwrap())
+        });
+        if let Err(lost) = cut.unwrap() {
+            panic!("{name}: {lost}");
+        }
+        assert_eq!(followed, switched, "{name}");
     }
+}
+
+/// Sets one policy after the other until it is `done`: true if a server followed. While the file system is away none can be set.
+fn switch_policies(flash: &Path, done: &AtomicBool) -> bool {
+    let mut followed = false;
+    let policies = [
+        Policy::Around,
+        Policy::Back,
+        Policy::Through,
+        Policy::Off,
+        Policy::Adaptive,
+        Policy::Back,
+    ];
+    for policy in policies.into_iter().cycle() {
+        if done.load(Relaxed) {
+            break;
+        }
+        let settings = Settings {
+            policy: Some(policy),
+            ..Settings::default()
+        };
+        let _ = settings.keep(flash);
+        thread::sleep(Duration::from_millis(150));
+        let said = fs::read_to_string(flash.with_file_name("server.out"));
+        followed |= said.is_ok_and(|said| said.contains("the flash cache is set anew"));
+    }
+    followed
 }
 
 /// A checkpoint of InnoDB's overtakes the names of files, which nothing else makes durable so soon.
@@ -124,7 +176,7 @@ fn a_table_that_was_rebuilt_or_replaced_before_a_checkpoint_is_whole_after_the_f
         };
         let begun = std::time::Instant::now();
         while age() > 200 && begun.elapsed().as_secs() < 4 {
-            thread::sleep(std::time::Duration::from_millis(20));
+            thread::sleep(Duration::from_millis(20));
         }
         disk.cut();
         <World as Cut>::kill(&server);
