@@ -5,8 +5,7 @@ use crate::{
     settings::{Policy, Settings},
     setup::{create, look},
 };
-use forebay_flash::Identity;
-use forebay_flash::Options;
+use forebay_flash::{Identity, Options};
 use std::ffi::OsString;
 use tempfile::TempDir;
 
