@@ -151,6 +151,12 @@ impl Log<'_> {
         self.append_head(number, kind, at)
     }
 
+    /// The file was about to lose its last name and has it still. If the lane does not take that, the page goes on saying what the lane says, and the next call that looks at it logs it.
+    pub(crate) fn keeps_name(&self, number: usize) -> Result<(), Errno> {
+        let logged = self.gone(number, Gone::No);
+        logged.inspect_err(|_| self.page.files[number].set_gone(Gone::Maybe))
+    }
+
     /// The file's modification time is this one (ns since 1970), though nothing that is logged has changed it.
     pub(crate) fn touched(&self, number: usize, modified: u64) -> Result<(), Errno> {
         let file = &self.page.files[number];
@@ -354,3 +360,6 @@ fn errno(error: AppendError) -> Errno {
         AppendError::TooLarge { .. } | AppendError::Stalled(_) => Errno::IO,
     }
 }
+
+#[cfg(test)]
+mod tests;

@@ -162,7 +162,7 @@ fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_s
 }
 
 #[test]
-fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_name_changes() {
+fn where_neither_the_pool_nor_a_file_can_say_that_records_are_void_no_name_changes() {
     for call in [
         "rename @/d/a.log @/d/b",
         "rename @/plain @/d/a.log",

@@ -155,9 +155,13 @@ fn orphaned_with_cut(lab: &Lab, paths: &[&Path], cut: &str) -> Running {
     let mut run = lab.run_with(|command| {
         command.env("LAB_CUT_THIRD", cut);
     });
-    for path in paths {
-        assert_eq!(run.open("other a", path, RDWR), 1);
-        run.call("other pwrite a 0 1 3000").unwrap();
+    for (number, path) in paths.iter().enumerate() {
+        assert_eq!(run.open(&format!("other {number}"), path, RDWR), 1);
+    }
+    // After a second without a write it would drain what there is, and the settling had less to do.
+    run.stop_supervisor();
+    for number in 0..paths.len() {
+        run.call(format!("other pwrite {number} 0 1 3000")).unwrap();
     }
     let member = run.other();
     run.kill_supervisor();

@@ -25,7 +25,7 @@ fn exhaust(run: &Running) {
 }
 
 #[test]
-fn a_member_is_one_until_it_is_dead_though_its_supervisor_had_no_descriptor_for_a_file_of_it() {
+fn a_member_is_one_until_it_is_dead_though_one_of_its_files_got_no_descriptor() {
     let lab = Lab::new();
     let (path, second) = (lab.data("a.log"), lab.data("b.log"));
     let mut run = lab.run();
@@ -57,7 +57,7 @@ fn held_up(pipe: &Path) -> File {
 }
 
 #[test]
-fn a_file_that_is_being_registered_is_not_written_to_plainly_by_a_member_that_cannot_register_it() {
+fn a_file_that_is_being_registered_is_not_written_to_plainly_by_another_member() {
     // Root's supervisor needs a descriptor for each process that opens what it watches.
     let lab = Lab::of_an_ordinary_user();
     let path = lab.data("a.log");

@@ -142,7 +142,13 @@ pub fn exchange(
     };
     let registry = process().registry.lock();
     let mut files = moving(session, one, other)?;
-    files.extend(moving(session, other, one)?);
+    match moving(session, other, one) {
+        Ok(more) => files.extend(more),
+        Err(errno) => {
+            moved(session, files, false);
+            return Err(errno);
+        }
+    }
     drop(registry);
     let done = real();
     moved(session, files, done.is_ok());
@@ -238,7 +244,7 @@ pub(super) fn commit(held: &Held) -> Result<(), Errno> {
 pub(super) fn note_kept(held: &Held, seen: impl AsFd) -> Result<(), Errno> {
     let has_name = || sys::stat_of(seen).is_ok_and(|stat| stat.st_nlink > 0);
     match held.shared.gone() == Gone::Maybe && has_name() {
-        true => held.session.log().gone(held.number, Gone::No),
+        true => held.session.log().keeps_name(held.number),
         false => Ok(()),
     }
 }
@@ -291,7 +297,7 @@ impl Losing {
             let log = held.session.log();
             match (names, is_last_name) {
                 (0, _) => log.gone(held.number, Gone::Yes)?,
-                (_, true) => log.gone(held.number, Gone::No)?,
+                (_, true) => log.keeps_name(held.number)?,
                 (_, false) => {}
             }
             let link = PathBuf::from(OsString::from_vec(held.shared.link.get()));

@@ -92,7 +92,7 @@ pub(super) fn add_link(held: &Held, path: &Path) -> bool {
 /// Before a directory gets another name: the absorbed files in it, which get others as well. None of what is no directory.
 ///
 /// # Errors
-/// As [`with_file`].
+/// As [`with_file`]: then none of them gets another name.
 pub(super) fn moving(
     session: &'static Session,
     from: (c_int, &CStr),
@@ -116,7 +116,17 @@ pub(super) fn moving(
         let to = after.join(path.strip_prefix(&before).ok()?);
         Some(Naming::begin(session, number, path, to))
     });
-    named.collect()
+    let mut files = Vec::new();
+    for naming in named {
+        match naming {
+            Ok(naming) => files.push(naming),
+            Err(errno) => {
+                moved(session, files, false);
+                return Err(errno);
+            }
+        }
+    }
+    Ok(files)
 }
 
 /// It has got that, or not. What cannot be logged makes a replay look for the file, and refuse.

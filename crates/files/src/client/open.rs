@@ -289,7 +289,8 @@ fn absorb(
         let Some(held) = hold(session, number, generation)? else {
             continue;
         };
-        // If it cannot be logged, nothing of the file can be from now on.
+        // The lane may be full of a file that cannot be synced. Then it says of this one, as the page does, that it may be gone, until the next process
+        // that opens or names it logs that it is not.
         let _ = note_kept(&held, raw);
         table::set_entry(fd, Some(Entry::new(Some(number), flags)));
         drop(held);

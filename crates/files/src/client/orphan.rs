@@ -112,13 +112,13 @@ impl Session {
             // It does not say which files there are.
             rustix::fs::sync();
         }
-        if let Some(interrupted) = self.page.was_syncing()
-            && self.page.files[interrupted].error().is_none()
-        {
+        let has_no_error = |number: &usize| self.page.files[*number].error().is_none();
+        let interrupted = self.page.was_syncing().filter(has_no_error);
+        if let Some(interrupted) = interrupted {
             // Until it is written again. The process that goes on if this process dies of it knows that, too.
             self.page.fail(interrupted, Errno::IO);
         }
-        let all = self.sync_each();
+        let all = self.sync_each(interrupted);
         let whose = format!("process {} (its forebay run is gone)", id());
         let mark = match all {
             true => Mark::None,

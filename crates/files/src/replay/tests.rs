@@ -217,7 +217,7 @@ fn who_takes_a_lane_over_writes_to_no_file_that_another_process_has_open() {
 }
 
 #[test]
-fn a_replay_waits_for_a_file_that_was_just_changed_also_where_another_ones_time_is_later() {
+fn a_replay_waits_for_a_file_that_was_just_changed_also_where_another_is_newer() {
     let place = Place::new();
     let boot = boot::id().unwrap();
     let [a, b] = ["a", "b"].map(|name| {

@@ -16,7 +16,7 @@ use rustix::process::Signal;
 use serde_json::Value;
 use std::{
     fs,
-    io::{BufRead, BufReader, Write},
+    io::{BufRead, BufReader},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
@@ -230,15 +230,11 @@ impl Lab {
         fs::write(self.home.path().join("put-back"), "").unwrap();
         for entry in fs::read_dir(self.home.path().join("data")).unwrap() {
             let path = entry.unwrap().path();
-            if let Ok(bytes) = fs::read(self.synced(&path)) {
+            let synced = self.synced(&path);
+            if let Ok(file) = fs::File::options().write(true).open(&synced) {
                 let times = fs::metadata(&path).unwrap().modified().unwrap();
-                let mut file = fs::File::options()
-                    .write(true)
-                    .truncate(true)
-                    .open(&path)
-                    .unwrap();
-                file.write_all(&bytes).unwrap();
                 file.set_modified(times).unwrap();
+                put_back(&synced, &path);
             }
         }
     }
@@ -316,6 +312,14 @@ pub fn output_of(output: &Output) -> String {
 pub fn copy(program: &str, to: &Path) {
     let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
     assert!(copied.success());
+}
+
+/// Puts what `from` has, and its time, into the file `to`, which stays the same: by another program, as [`copy`] does it. A child of this one that had it
+/// open for writing would keep a recovery from a lease on it.
+pub fn put_back(from: &Path, to: &Path) {
+    let mut copy = Command::new("cp");
+    copy.arg("--preserve=timestamps").args([from, to]);
+    assert!(copy.status().unwrap().success());
 }
 
 /// Runs a command: what it said, if it failed.

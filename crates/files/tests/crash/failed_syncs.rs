@@ -250,3 +250,33 @@ fn what_is_written_again_is_not_taken_for_another_processs_change_after_a_power_
     assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
     assert!(fs::read(&path).unwrap() == expected);
 }
+
+#[test]
+fn a_directory_that_keeps_its_name_because_of_one_file_keeps_those_of_the_others() {
+    for (other, call) in [
+        ("d/b.log", "rename @/d @/e"),
+        ("f/b.log", "exchange @/d @/f"),
+    ] {
+        let lab = Lab::new();
+        for directory in ["d", "f"] {
+            fs::create_dir(lab.data(directory)).unwrap();
+        }
+        let mut run = lab.run();
+        let path = lab.data("d/a.log");
+        for (name, path) in [("a", &path), ("b", &lab.data(other))] {
+            assert_eq!(run.open(name, path, RDWR), 1);
+            run.call(format!("write {name} 1 3000")).unwrap();
+        }
+        lab.inject(libc::EIO, u64::MAX);
+        // It is to be plain, and cannot be synced.
+        run.call("interrupting pwrite b 0 2 10").unwrap();
+        let data = lab.home.path().join("data");
+        let done = run.call(call.replace('@', data.to_str().unwrap()));
+        assert_eq!(done, Err(libc::EIO), "{call}");
+        run.kill_both();
+        let reports = lab.recover(Some(OTHER_BOOT), &[]);
+        let files = reports[0]["files"].as_array().unwrap();
+        let name = path.to_str().unwrap();
+        assert!(files.iter().any(|file| file["path"] == name), "{reports:?}");
+    }
+}

@@ -50,6 +50,13 @@ impl<'a> Held<'a> {
         thread::sleep(Duration::from_millis(50));
     }
 
+    /// Has one sync, and no other, say that it failed.
+    fn let_one_fail(&self) {
+        let always = format!("{} {}", libc::EIO, u64::MAX);
+        self.waiting().write_all(always.as_bytes()).unwrap();
+        thread::sleep(Duration::from_millis(50));
+    }
+
     /// Lets all go.
     fn end(self, pipe: File) {
         fs::remove_file(self.0).unwrap();
@@ -153,4 +160,32 @@ fn where_both_die_in_the_middle_of_it_a_recovery_has_everything() {
         assert!(fs::read(lab.data(name)).unwrap() == content(1, 3000));
     }
     assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn where_the_one_dies_that_could_not_sync_a_file_that_is_gone_the_lane_stays() {
+    let lab = Lab::new();
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    assert_eq!(run.open("other b", &lab.data("b.log"), RDWR), 1);
+    run.stop_supervisor();
+    run.call("pwrite a 0 1 3000").unwrap();
+    run.call("other pwrite b 0 1 3000").unwrap();
+    run.call(format!("unlink {}", path.display())).unwrap();
+    run.kill_supervisor();
+    let other = run.other();
+    let pipe = lab.fault_file();
+    let held = Held::hold(&pipe);
+    run.call("begin other sync b").unwrap();
+    // The whole file system, since the file has no name; then the other file.
+    held.let_one_fail();
+    let waiting = held.waiting();
+    run.send(&"sync a");
+    assert_eq!(run.answer_within(WAITS), None, "it did not wait");
+    kill(&other);
+    held.end(waiting);
+    // A second sync of the file system succeeds, whatever the disk has.
+    assert_eq!(run.answer().as_deref(), Some("errno 5\n"));
+    assert!(lab.label().starts_with("failed:"), "{}", lab.label());
 }

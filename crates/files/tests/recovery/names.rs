@@ -247,7 +247,7 @@ fn a_file_that_was_about_to_be_removed_may_not_be_missing_once_it_is_used_again(
 }
 
 #[test]
-fn a_file_that_was_about_to_be_removed_is_found_nearby_and_may_be_missing_only_where_it_was() {
+fn a_file_that_was_about_to_be_removed_is_found_nearby_or_missing_only_where_it_was() {
     let (lab, reports) = after(&[KILLED], |lab| {
         fs::rename(lab.data("d"), lab.data("moved")).unwrap();
     });

@@ -19,8 +19,8 @@ use std::{
 };
 
 impl Session {
-    /// Syncs all that the lane may have something of. False if a file cannot be: it says so from then on.
-    pub(super) fn sync_each(&self) -> bool {
+    /// Syncs all that the lane may have something of. False if a file cannot be: it says so from then on. Of the `interrupted` one it is only feared that it cannot.
+    pub(super) fn sync_each(&self, interrupted: Option<usize>) -> bool {
         let recorded = self.recorded();
         // Each file system once: what lost its name did so before.
         let mut file_systems: BTreeMap<u64, Result<(), Errno>> = BTreeMap::new();
@@ -31,12 +31,14 @@ impl Session {
             }
             forebay_pool::failpoint!("orphan:sync");
             let synced = match (file.gone(), file.error()) {
-                (Gone::Yes, _) if recorded.contains(&number) => {
+                (Gone::Yes, _) if !recorded.contains(&number) => Ok(()),
+                // A second sync would succeed, whatever the disk has, and there is nothing to be written again: that is left to a recovery.
+                (Gone::Yes, Some(errno)) if interrupted != Some(number) => Err(errno),
+                (Gone::Yes, _) => {
                     let (device, _) = file.key();
                     let synced = file_systems.entry(device);
                     *synced.or_insert_with(|| file_system_of(file))
                 }
-                (Gone::Yes, _) => Ok(()),
                 (_, Some(_)) => self.write_again(number),
                 (_, None) => self.sync_one(number),
             };

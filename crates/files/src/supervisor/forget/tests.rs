@@ -36,18 +36,15 @@ fn end(supervisor: Supervisor, member: OwnedFd) {
     supervisor.finish().unwrap();
 }
 
-/// The number of a file that a process opened, and has closed again.
-fn register(shared: &Shared, run: &Run, path: &Path) -> usize {
-    let open = File::options().append(true).create(true).open(path);
+/// A file that a process opened, and its number: the supervisor lets go of it some time after it is closed.
+fn register(shared: &Shared, run: &Run, path: &Path) -> (File, usize) {
+    let options = &mut File::options();
+    let open = options.append(true).create(true).open(path).unwrap();
+    let sent = open.try_clone().unwrap();
     let bytes = path.as_os_str().as_bytes().to_vec();
-    let answer = run.register(
-        shared,
-        std::process::id(),
-        bytes,
-        vec![open.unwrap().into()],
-    );
+    let answer = run.register(shared, std::process::id(), bytes, vec![sent.into()]);
     match answer {
-        Answer::Absorb { file, .. } => file as usize,
+        Answer::Absorb { file, .. } => (open, file as usize),
         other => panic!("{other:?}"),
     }
 }
@@ -75,11 +72,12 @@ fn a_file_that_is_let_go_of_is_not_watched_any_more_when_its_number_is_free() {
     let shared = &supervisor.shared;
     let run = shared.running().unwrap();
     let path = home.path().join("a.log");
-    let number = register(shared, &run, &path);
+    let (open, number) = register(shared, &run, &path);
     let stat = fs::metadata(&path).unwrap();
     let table = View::open(&shared.table.path).unwrap();
     let is_known = || (table.has((stat.dev(), stat.ino())), is_watched(stat.ino()));
     assert_eq!(is_known(), (true, true));
+    drop(open);
     let known = thread::scope(|scope| {
         // Who lets go of the file waits for this behind that.
         let _held = run.forgotten.lock();
@@ -98,12 +96,15 @@ fn a_file_that_is_absorbed_again_gets_another_number() {
     let shared = &supervisor.shared;
     let run = shared.running().unwrap();
     let path = home.path().join("a.log");
-    let first = register(shared, &run, &path);
+    let (open, first) = register(shared, &run, &path);
+    drop(open);
     run.reclaim(shared, |_| true);
     wait_until_free(&run, first);
-    assert_ne!(register(shared, &run, &path), first);
+    let (_, second) = register(shared, &run, &path);
+    assert_ne!(second, first);
     // All of them have been given once.
     *run.registering.lock() = FILES_MAX;
-    assert_eq!(register(shared, &run, &home.path().join("b.log")), 0);
+    let (_, third) = register(shared, &run, &home.path().join("b.log"));
+    assert_eq!(third, 0);
     end(supervisor, member);
 }
