@@ -119,7 +119,7 @@ fn fail_after(machine: &Machine, others: u64) {
 }
 
 #[test]
-fn a_sync_of_a_home_that_failed_in_the_background_is_followed_by_none_that_claims_success() {
+fn a_home_s_sync_that_failed_in_the_background_is_followed_by_no_false_success() {
     // The group is read, two pages are written home, and two homes synced: one of them fails.
     for failing in [3, 4] {
         let (machine, ..) = beside_a_page_past_the_cache();
@@ -141,7 +141,7 @@ fn a_sync_of_a_home_that_failed_in_the_background_is_followed_by_none_that_claim
 }
 
 #[test]
-fn a_sync_that_succeeds_before_it_is_known_that_another_one_of_its_file_failed_is_none() {
+fn a_sync_that_succeeds_before_another_one_is_known_to_have_failed_is_none() {
     let (machine, home, _) = beside_a_page_past_the_cache();
     fail_after(&machine, 3);
     thread::scope(|scope| {

@@ -154,7 +154,7 @@ fn what_lies_in_slots_from_before_is_never_read() {
 
 /// OpenCAS (ocf 617): a cache that was made anew where another one was, and whose making a power cut ended, was loaded with the pages of the other one.
 #[test]
-fn a_cache_that_is_made_where_another_one_was_has_none_of_its_pages_whenever_the_power_fails() {
+fn a_cache_where_another_one_was_has_none_of_its_pages_whenever_it_is_cut() {
     let mut machine = Machine::new(40, &options());
     for page in 0..2 * GROUP {
         machine.write(page, u64::from(page) + 1);

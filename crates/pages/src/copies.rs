@@ -6,16 +6,17 @@
 //! ```text
 //!  0          8        12      16         32      40       48   64                    24576
 //!  ├──────────┼────────┼───────┼──────────┼───────┼────────┼────┼─────────────────────┼──────────────────┐
-//!  │ FBPAGES3 │ CRC-32C│ pages │ cache 16 │ first │ number │ 0  │ 40 bytes a page     │ pages of 16 KiB  │
+//!  │ FBPAGES3 │ CRC-32C│ pages │ cache 16 │ last  │ number │ 0  │ 40 bytes a page     │ pages of 16 KiB  │
 //!  └──────────┴────────┴───────┴──────────┴───────┴────────┴────┴─────────────────────┴──────────────────┘
 //!  a page: device 8, inode 8, generation 8, offset 8, CRC-32C 4, zero 4
 //! ```
 //! The first checksum covers bytes 12 to 24576. Pages are written and synced here before the first of them is written home. Of two halves that are whole the
-//! one with the higher number counts, as long as position `first` is not recorded in the cache. If a half is not whole, none of its pages has been written
-//! home, and the other one counts: a write home that failed may have torn its pages, and what was being kept instead are these, as they are now. Copies
-//! are given up by keeping none.
+//! one with the higher number counts, as long as position `last`, the last one that one of its pages came in at, is not recorded in the cache. If a half is
+//! not whole, none of its pages has been written home, and the other one counts: a write home that failed may have torn its pages, and what was being kept
+//! instead are these, as they are now. Copies are given up by keeping none.
 //!
-//! The versions before had one half. `FBPAGES2` is the same without a number, and `FBPAGES1` has a header of 4096 bytes. They are read still.
+//! The versions before had one half, and noted the first position. `FBPAGES2` is the same without a number, and `FBPAGES1` has a header of 4096 bytes. They
+//! are read still.
 
 use crate::{
     PAGE_BYTES,
@@ -82,7 +83,7 @@ struct Kept {
 pub(crate) struct Found {
     half: usize,
     number: u64,
-    first: u64,
+    last: u64,
     pages: Vec<(Identity, u64, Page)>,
 }
 
@@ -103,12 +104,12 @@ fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<bool> {
     }
 }
 
-fn header(owner: Uuid, first: u64, number: u64, pages: &[HomePage<'_>]) -> Vec<u8> {
+fn header(owner: Uuid, last: u64, number: u64, pages: &[HomePage<'_>]) -> Vec<u8> {
     let mut header = vec![0; HEADER];
     header[..8].copy_from_slice(MAGIC);
     header[12..16].copy_from_slice(&(pages.len() as u32).to_le_bytes());
     header[16..32].copy_from_slice(owner.as_bytes());
-    header[32..40].copy_from_slice(&first.to_le_bytes());
+    header[32..40].copy_from_slice(&last.to_le_bytes());
     header[40..48].copy_from_slice(&number.to_le_bytes());
     for (page, entry) in pages.iter().zip(header[ENTRIES..].chunks_exact_mut(ENTRY)) {
         let of = page.file.identity;
@@ -134,8 +135,8 @@ impl Kept {
     }
 
     /// Pages count from now on, durably, instead of those that do. Until then those count still.
-    fn keep(&mut self, owner: Uuid, first: u64, pages: &[HomePage<'_>]) -> io::Result<()> {
-        let mut bytes = header(owner, first, self.number, pages);
+    fn keep(&mut self, owner: Uuid, last: u64, pages: &[HomePage<'_>]) -> io::Result<()> {
+        let mut bytes = header(owner, last, self.number, pages);
         bytes.reserve(WRITTEN);
         let mut at = (self.half * HALF) as u64;
         for page in pages {
@@ -199,8 +200,8 @@ impl Copies {
         Ok(Kept::of(file, newest.as_ref()))
     }
 
-    /// Keeps these pages, instead of what it has.
-    pub(crate) fn keep(&self, first: u64, pages: &[HomePage<'_>]) -> io::Result<()> {
+    /// Keeps these pages, the last of which came in at position `last`, instead of what it has.
+    pub(crate) fn keep(&self, last: u64, pages: &[HomePage<'_>]) -> io::Result<()> {
         if pages.len() > PAGES_MAX {
             return Err(io::Error::other(
                 "more pages at a time than there is room for",
@@ -212,7 +213,7 @@ impl Copies {
             none => none.insert(self.make()?),
         };
         kept.used = true;
-        kept.keep(self.owner, first, pages)
+        kept.keep(self.owner, last, pages)
     }
 
     /// Nothing in it counts any more, durably: before a file whose pages it may have is changed past the cache.
@@ -289,7 +290,7 @@ impl Copies {
         Ok(Some(Found {
             half,
             number: number(40),
-            first: number(32),
+            last: number(32),
             pages,
         }))
     }
@@ -302,7 +303,7 @@ impl Copies {
         };
         let found = self.newest(&file)?;
         *self.kept.lock() = Some(Kept::of(file, found.as_ref()));
-        let counts = |found: &Found| !found.pages.is_empty() && !cache.is_recorded(found.first);
+        let counts = |found: &Found| !found.pages.is_empty() && !cache.is_recorded(found.last);
         let Some(found) = found.filter(counts) else {
             return Ok(0);
         };

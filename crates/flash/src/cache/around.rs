@@ -212,6 +212,11 @@ impl Cache {
                 let from = (version.position - groups[at].first) as usize * size;
                 &held[at][from..from + size]
             });
+            {
+                // Also if it fails: they may be kept then.
+                let mut state = self.state.lock();
+                state.kept = state.kept.max(end);
+            }
             let protected = self.home.protect(end - 1, &batch);
             protected.map_err(|(file, e)| {
                 self.home_error(file, "keeping a copy of pages before they are written", e)

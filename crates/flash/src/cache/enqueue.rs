@@ -187,10 +187,16 @@ impl Cache {
         page: u32,
     ) -> Result<PastWrite<'a>, FlashError> {
         let number = file.id().number;
-        if self.state.lock().map.find(number, page).is_some() {
+        let (is_here, copies_count) = {
+            let state = self.state.lock();
+            // `skipped` is set under `state`, together with `recorded`.
+            let copies_count = state.map.recorded < state.kept || self.skipped.load(Relaxed);
+            (state.map.find(number, page).is_some(), copies_count)
+        };
+        if is_here {
             self.forget(file, [page, page])?;
-        } else if self.skipped.load(Relaxed) {
-            // It may have gone home around flash without the lane's hearing of it: then its copy still counts.
+        } else if copies_count {
+            // It may have left the queue before the lane hears of all positions that its copy was kept with: then that still counts.
             self.give_up_copies(&mut self.homing.lock())?;
         }
         file.begin_past();

@@ -136,6 +136,9 @@ struct State {
     open: Option<Arc<Group>>,
     /// Full groups that are not recorded, in order.
     pending: VecDeque<Arc<Group>>,
+    /// Copies of pages on their way home may be kept for positions below this. Until these are recorded a crash brings the copies back, also of a page that
+    /// has left the queue. Changed under `homing`.
+    kept: u64,
 }
 
 /// What a batch of home writes needs.

@@ -219,6 +219,7 @@ impl Cache {
                 map: rebuilt.map,
                 open: None,
                 pending: VecDeque::new(),
+                kept: 0,
             }),
             files: RwLock::new(rebuilt.files),
             epochs: Mutex::new(rebuilt.epochs),

@@ -69,11 +69,11 @@ impl World {
             .unwrap();
     }
 
-    fn keep(&self, first: u64, pages: &[(usize, &Page)]) {
-        self.keep_in(&self.copies(), first, pages);
+    fn keep(&self, last: u64, pages: &[(usize, &Page)]) {
+        self.keep_in(&self.copies(), last, pages);
     }
 
-    fn keep_in(&self, copies: &Copies, first: u64, pages: &[(usize, &Page)]) {
+    fn keep_in(&self, copies: &Copies, last: u64, pages: &[(usize, &Page)]) {
         let batch: Vec<_> = (pages.iter())
             .map(|(at, page)| HomePage {
                 file: self.file.id(),
@@ -81,7 +81,7 @@ impl World {
                 bytes: &page.0,
             })
             .collect();
-        copies.keep(first, &batch).unwrap();
+        copies.keep(last, &batch).unwrap();
     }
 
     fn restore(&self) -> u64 {
