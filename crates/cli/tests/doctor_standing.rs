@@ -15,7 +15,10 @@ use rustix::{
 };
 use std::{
     fs,
-    os::unix::{fs::PermissionsExt, process::CommandExt},
+    os::unix::{
+        fs::{PermissionsExt, symlink},
+        process::CommandExt,
+    },
     path::Path,
     process::{Command, Stdio},
 };
@@ -234,6 +237,36 @@ fn only_a_pool_that_is_gone_is_given_up_and_that_is_said() {
         "{said}"
     );
     sandbox.run("doctor data").ok();
+}
+
+/// A flash cache's guard or its tablespace that is no file, in a copy somewhere below.
+#[test]
+fn a_pool_is_recovered_though_a_flash_guard_beside_it_cannot_be_looked_at() {
+    for (name, target) in [("ibdata1", "ibdata1"), ("forebay.guard", "elsewhere")] {
+        let sandbox = Sandbox::new();
+        let pool = small_pool();
+        python(&sandbox, pool.path(), KILL_BOTH);
+        let copy = sandbox.file("data/copy");
+        fs::create_dir(&copy).unwrap();
+        symlink(target, copy.join(name)).unwrap();
+        let said = ["data/copy", name, "cannot be told"];
+        let report = sandbox.run("recover --json --for data");
+        assert_eq!(report.code, Some(1), "{}", report.stderr);
+        let report = report.json();
+        let lanes = report["pools"][0]["lanes"].as_array().unwrap();
+        assert!(!lanes.is_empty(), "{report}");
+        let left = report["left"].as_array().unwrap();
+        assert_eq!(left.len(), 1, "{report}");
+        let left = left[0].as_str().unwrap();
+        assert!(said.iter().all(|said| left.contains(said)), "{left}");
+        // Nothing but that is left.
+        let doctor = sandbox.run("doctor data");
+        assert_eq!(doctor.code, Some(1), "{}", doctor.stderr);
+        let text = doctor.text();
+        assert!(said.iter().all(|said| text.contains(said)), "{text}");
+        fs::remove_file(copy.join(name)).unwrap();
+        sandbox.run("doctor data").ok();
+    }
 }
 
 #[test]

@@ -1,5 +1,6 @@
 //! What is open, by the kernel's link to it: its path, and the same file opened once more.
 
+use forebay_pool::rights::user;
 use rustix::{
     fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd},
     fs::{FileType, Mode, OFlags},
@@ -46,19 +47,34 @@ pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
     opened.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
 }
 
-/// The file of this name in a data directory, only held. Another user may have put something else there: no link is followed, and nothing is opened that is no
-/// regular file, nor by root what has another name as well, by which it may be a file that this user may not write to.
+/// The regular file of this name in a data directory, only held. Another user may have put something else there: no link is followed, and nothing is opened.
 ///
 /// # Errors
 /// What the operating system says; `InvalidInput` of anything else.
-pub(crate) fn hold_plain(path: &Path) -> io::Result<OwnedFd> {
+pub(crate) fn hold_regular(path: &Path) -> io::Result<OwnedFd> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = rustix::fs::open(path, flags, Mode::empty())?;
-    let stat = rustix::fs::fstat(&held)?;
-    let is_file = FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile;
-    if !is_file || (stat.st_nlink > 1 && rustix::process::geteuid().is_root()) {
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&held)?.st_mode);
+    if kind != FileType::RegularFile {
         let what = format!(
-            "{} is a link, a file with another name as well, or none at all: nothing is written there",
+            "{} is a link, or another thing that is no file: it is not opened",
+            path.display()
+        );
+        return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
+    }
+    Ok(held)
+}
+
+/// The same, to be written to: with root's own rights only what has no other name as well, since it may be a file that the user who put it there may not
+/// write to.
+///
+/// # Errors
+/// As [`hold_regular`].
+pub(crate) fn hold_plain(path: &Path) -> io::Result<OwnedFd> {
+    let held = hold_regular(path)?;
+    if user() == 0 && rustix::fs::fstat(&held)?.st_nlink > 1 {
+        let what = format!(
+            "{} has another name as well (a hard link), and what that is of is not known: root writes nothing there. Give it a name of its own (cp -p, and mv), and repeat this",
             path.display()
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));

@@ -6,7 +6,8 @@ use crate::{
     home::Homes,
     request::{Resized, take_back},
     setup::{
-        Held, Place, SetupError, Warm, attach_guarded, create, exercise, pool_of, rights_to_data,
+        Held, Place, SetupError, Warm, attach_guarded, create, exercise, pool_of, rights_to,
+        rights_to_data,
     },
 };
 use forebay_flash::{Progress, layout::CHECKPOINTS};
@@ -130,6 +131,11 @@ fn make_anew(flash: &Path, bytes: u64) -> Result<Resized, SetupError> {
             return Err(place.unmade());
         }
     }
+    // The server's user is to have the new one as well.
+    exercise(rights_to(flash)?, flash, || replace(flash, bytes))
+}
+
+fn replace(flash: &Path, bytes: u64) -> Result<Resized, SetupError> {
     // The flash file last: while it is there, this is repeated. What that version had begun beside it, PATH.new, may be another cache by now.
     for left in [&pool_of(flash), &flash.to_owned()] {
         match fs::remove_file(left) {

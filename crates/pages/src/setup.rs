@@ -20,5 +20,5 @@ pub(crate) use guarded::rights_to_data;
 pub use place::{Place, pool_of};
 pub use remove::remove;
 pub use retry::retry_in_use;
-pub(crate) use rights::{Held, exercise};
+pub(crate) use rights::{Held, exercise, rights_to};
 pub use warm::{Warm, look};

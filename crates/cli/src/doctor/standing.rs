@@ -22,6 +22,8 @@ struct Report {
     /// What a database without Forebay stumbles over there.
     guards: Vec<Guard>,
     flash: Vec<Flash>,
+    /// Where it cannot be told whether a flash cache has newer pages, and why, in words.
+    flash_unknown: Vec<String>,
 }
 
 /// A flash cache whose guard lies in a directory.
@@ -42,7 +44,7 @@ struct Flash {
 }
 
 impl Flash {
-    fn of((directory, guard): (PathBuf, forebay_pages::Standing)) -> Self {
+    fn of(directory: PathBuf, guard: forebay_pages::Standing) -> Self {
         let (dirty_pages, unknown) = match forebay_pages::look(&guard.flash) {
             Ok(warm) => (Some(warm.dirty), None),
             Err(error) => (None, Some(error.to_string())),
@@ -76,16 +78,23 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
     let pools =
         marks::standing(directory).map_err(Failure::io("looking at", directory.display()))?;
     let guards = guard::below(directory).map_err(Failure::io("looking at", directory.display()))?;
-    let flash = behind_flash::below(directory)?;
-    let flash: Vec<Flash> = flash.into_iter().map(Flash::of).collect();
+    let (mut flash, mut flash_unknown) = (Vec::new(), Vec::new());
+    for (directory, guard) in behind_flash::below(directory)? {
+        match guard {
+            Ok(guard) => flash.push(Flash::of(directory, guard)),
+            Err(why) => flash_unknown.push(behind_flash::unknown(&directory, &why)),
+        }
+    }
     let report = Report {
         directory: directory.to_owned(),
         is_harmless: pools.iter().all(Standing::is_harmless)
             && guards.is_empty()
-            && flash.is_empty(),
+            && flash.is_empty()
+            && flash_unknown.is_empty(),
         pools,
         guards,
         flash,
+        flash_unknown,
     };
     output::verdict(json, &report, report.is_harmless, human)
 }
@@ -106,6 +115,8 @@ fn human(report: &Report) -> String {
         }
     }
     text.extend(report.flash.iter().map(Flash::line));
+    let unknown = report.flash_unknown.iter();
+    text.extend(unknown.map(|line| format!("{line}\n")));
     if text.is_empty() {
         text = format!(
             "no pool holds acknowledged writes for the files in {}\n",

@@ -3,16 +3,19 @@
 use crate::failure::Failure;
 use forebay_files::directories::each_directory;
 use forebay_pages::Standing;
-use std::path::{Path, PathBuf};
+use std::{
+    io,
+    path::{Path, PathBuf},
+};
 
-/// The data directories with a flash cache's guard, of this one and those below it, each with what guards it.
+/// The data directories with a flash cache's guard, of this one and those below it, each with what guards it, or why that cannot be told.
 ///
 /// # Errors
-/// One cannot be looked at.
-pub fn below(directory: &Path) -> Result<Vec<(PathBuf, Standing)>, Failure> {
+/// A directory cannot be read.
+pub fn below(directory: &Path) -> Result<Vec<(PathBuf, io::Result<Standing>)>, Failure> {
     let mut found = Vec::new();
     each_directory(directory, |_, path| {
-        let guard = forebay_pages::standing(path)?;
+        let guard = forebay_pages::standing(path).transpose();
         found.extend(guard.map(|guard| (path.to_owned(), guard)));
         Ok(())
     })
@@ -31,4 +34,18 @@ pub fn advice(directory: &Path, flash: &Path, is_its_own: bool, holds: &str) -> 
             "{directory}: a copy that was made while newer pages were in the flash cache {flash}. No server comes up on it; copy the data directory after forebay flush"
         ),
     }
+}
+
+/// The same of a `directory` of which it cannot be told whether it is behind one.
+pub fn unknown(directory: &Path, why: &io::Error) -> String {
+    let remedy = match why.kind() {
+        io::ErrorKind::PermissionDenied => {
+            "Repeat this as a user who may read it, the database's or root"
+        }
+        _ => "Mend that, and repeat this",
+    };
+    format!(
+        "{}: whether a flash cache has newer pages than the files there cannot be told: {why}. {remedy}",
+        directory.display()
+    )
 }

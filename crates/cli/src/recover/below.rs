@@ -11,6 +11,7 @@ use forebay_pool::{Pool, PoolOptions};
 use serde::Serialize;
 use std::{
     collections::BTreeSet,
+    io,
     path::{Path, PathBuf},
 };
 
@@ -37,7 +38,7 @@ struct Found<'a> {
     directories: &'a [PathBuf],
     marks: Vec<Standing>,
     guards: Vec<Guard>,
-    behind_flash: Vec<(PathBuf, forebay_pages::Standing)>,
+    behind_flash: Vec<(PathBuf, io::Result<forebay_pages::Standing>)>,
 }
 
 impl<'a> Found<'a> {
@@ -121,7 +122,10 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
     }
     let behind_flash = found.behind_flash.iter().map(|(directory, guard)| {
         let holds = "may have newer pages than the files there";
-        behind_flash::advice(directory, &guard.flash, guard.is_its_own, holds)
+        match guard {
+            Ok(guard) => behind_flash::advice(directory, &guard.flash, guard.is_its_own, holds),
+            Err(why) => behind_flash::unknown(directory, why),
+        }
     });
     report.left.extend(behind_flash);
     report.done = report.left.is_empty();
@@ -214,7 +218,7 @@ fn give_up(pool: &Path, found: &Found<'_>) -> Result<(), Failure> {
 
 fn lift_guard(guard: &Guard) -> Result<(), Failure> {
     match guard::lift(guard) {
-        Err(error) if error.kind() != std::io::ErrorKind::NotFound => Err(Failure::io(
+        Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Failure::io(
             "taking the guard away in",
             guard.directory.display(),
         )(error)),

@@ -98,7 +98,7 @@ fn as_long_as_a_page_cannot_be_made_durable_no_checkpoint_is_written() {
 
 /// What is written to memory has no page made durable before it.
 #[test]
-fn the_log_cannot_be_mapped_to_be_written_to_and_is_still_read_and_copied_by_mappings() {
+fn the_log_cannot_be_mapped_for_writing_and_is_still_read_by_mappings() {
     let sandbox = data();
     let script = "try:\n\
          \x20   mmap.mmap(log, 4096)\n\

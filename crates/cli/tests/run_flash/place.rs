@@ -236,7 +236,7 @@ fn of_a_cache_in_memory_it_is_said_that_a_power_cut_takes_it() {
 
 /// By its command line: what a configuration file says is the server's.
 #[test]
-fn a_run_says_that_the_doublewrite_buffer_may_be_off_unless_its_server_is_told_about_it() {
+fn a_run_says_that_the_doublewrite_buffer_may_be_off_unless_its_server_knows() {
     let sandbox = Sandbox::new();
     let asks = |argument: &str| {
         let line = format!("run --profile mariadb --flash f --flash-size 16MiB -- true {argument}");

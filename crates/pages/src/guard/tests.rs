@@ -216,11 +216,57 @@ fn what_is_no_file_is_not_opened_by_who_looks_for_a_guard() {
     assert!(standing(dir).unwrap().is_some());
     fs::rename(&guard, &elsewhere).unwrap();
     std::os::unix::fs::symlink(&elsewhere, &guard).unwrap();
-    assert!(standing(dir).unwrap().is_none(), "a link");
+    let refused = |what: &str| {
+        let error = standing(dir).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidInput, "{what}: {error}");
+        assert!(error.to_string().contains(GUARD_FILE), "{what}: {error}");
+    };
+    refused("a link");
     fs::remove_file(&guard).unwrap();
     mknodat(CWD, &guard, FileType::Fifo, Mode::RUSR | Mode::WUSR, 0).unwrap();
     // Without it, who opens the pipe would wait for ever.
     let writer = File::options().read(true).write(true).open(&guard).unwrap();
-    assert!(standing(dir).unwrap().is_none(), "a pipe");
+    refused("a pipe");
     drop(writer);
+}
+
+#[test]
+fn a_guard_without_a_tablespace_says_which_cache_it_is_of_and_what_to_do() {
+    let world = World::new();
+    drop(world.lay());
+    let dir = world.dir.path();
+    fs::remove_file(dir.join("ibdata1")).unwrap();
+    let error = standing(dir).unwrap_err().to_string();
+    for said in [
+        GUARD_FILE,
+        "/fast/cache",
+        "Bring that back",
+        "remove the guard",
+    ] {
+        assert!(error.contains(said), "{said}: {error}");
+    }
+}
+
+#[test]
+fn a_guard_is_found_beside_a_tablespace_that_is_called_otherwise_there() {
+    let world = World::new();
+    drop(world.lay());
+    let dir = world.dir.path();
+    fs::rename(dir.join("ibdata1"), dir.join("system")).unwrap();
+    let data = dir.join("data");
+    fs::create_dir(&data).unwrap();
+    std::os::unix::fs::symlink("../system", data.join("ibdata1")).unwrap();
+    assert!(standing(&data).unwrap().unwrap().is_its_own);
+}
+
+/// As `cp -al` makes it. Who only looks has nothing to fear from another name.
+#[test]
+fn a_guard_with_another_name_as_well_is_looked_at_by_root_too() {
+    let world = World::new();
+    drop(world.lay());
+    let dir = world.dir.path();
+    for name in [GUARD_FILE, "ibdata1"] {
+        fs::hard_link(dir.join(name), dir.join(format!("{name}.2"))).unwrap();
+    }
+    assert!(standing(dir).unwrap().unwrap().is_its_own);
 }

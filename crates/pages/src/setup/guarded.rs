@@ -12,8 +12,10 @@ use forebay_pool::rights::{Rights, user};
 use rustix::{
     fd::OwnedFd,
     fs::{Mode, OFlags},
+    io::Errno,
 };
 use std::{
+    io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
     sync::Arc,
@@ -25,6 +27,21 @@ fn system_of(cache: &Cache) -> Option<Arc<CachedFile>> {
     files.find(|file| names::is_system(file.name().as_bytes()))
 }
 
+/// Whether it is at `path` cannot be told, so that it must not be taken for deleted.
+fn unseen(path: &Path, errno: Errno) -> SetupError {
+    let error = io::Error::from(errno);
+    let remedy = match errno {
+        Errno::ACCESS | Errno::PERM => format!(
+            "It is looked for with the rights of the user whose the flash cache is (user {}), who may not enter the directories above it: let that user in (chmod, chgrp), or give \
+             the flash file and its .lane to the user of the data directory (chown)",
+            user()
+        ),
+        _ => "Mend that, and repeat this".to_owned(),
+    };
+    let what = format!("{error}. {remedy}; nothing was changed");
+    SetupError::io("looking for", path)(io::Error::new(error.kind(), what))
+}
+
 /// It, only held, in one of the `given` directories or where it was; and its path there.
 fn find_system(system: &CachedFile, given: &[PathBuf]) -> Result<(OwnedFd, PathBuf), SetupError> {
     let registered = naming::path_of(system);
@@ -33,8 +50,10 @@ fn find_system(system: &CachedFile, given: &[PathBuf]) -> Result<(OwnedFd, PathB
     for dir in dirs.chain(registered.parent()) {
         let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
         let flags = OFlags::PATH | OFlags::CLOEXEC;
-        let Ok(held) = rustix::fs::open(&path, flags, Mode::empty()) else {
-            continue;
+        let held = match rustix::fs::open(&path, flags, Mode::empty()) {
+            Ok(held) => held,
+            Err(Errno::NOENT | Errno::NOTDIR) => continue,
+            Err(errno) => return Err(unseen(&path, errno)),
         };
         let known =
             identity::of(&held).map_err(|e| SetupError::io("looking at", &path)(e.into()))?;

@@ -6,10 +6,11 @@ use super::{
     retry::retry_in_use,
     rights::{Held, exercise},
 };
-use crate::{beside::beside, home::Homes, resize::has_blank_headers};
+use crate::{home::Homes, resize::has_blank_headers};
 use forebay_flash::{Cache, Flash, FlashFile};
 use forebay_pool::{contents, rights::Rights};
 use std::{
+    ffi::OsStr,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -17,7 +18,7 @@ use std::{
 };
 
 /// Endings of the small files beside a flash file.
-const BESIDE: [&str; 4] = [".status.new", ".status", ".settings", ".resize"];
+const BESIDE: [&str; 3] = [".status", ".settings", ".resize"];
 
 /// Ends the cache on this flash file or device, which was [flushed](super::flush) or never used: the files that are gone. A device stays, blank, and so does the link
 /// that names it.
@@ -27,7 +28,8 @@ const BESIDE: [&str; 4] = [".status.new", ".status", ".settings", ".resize"];
 /// 3. *Blank* the start of a device.
 /// 4. *Remove* what is beside the flash file, its metadata, and last that file.
 ///
-/// All is done with the rights of the cache's owner: whose names these are, root removes nothing else by them.
+/// What the cache says, and what a link beside it leads to, is done with the rights of its owner; the names beside it go with those of who asks, in a directory that
+/// may be root's.
 ///
 /// Interrupted after 2, it goes on when it is repeated, as long as there is the metadata: without a lane, which no cache is.
 ///
@@ -43,24 +45,56 @@ pub fn remove(flash: &Path) -> Result<Vec<PathBuf>, SetupError> {
         }
         Err(error) => rights_to_ended(&place).ok_or(error)?,
     };
-    exercise(rights, place.flash(), || remove_all(&place))
+    remove_all(&place, rights)
 }
 
-fn remove_all(place: &Place) -> Result<Vec<PathBuf>, SetupError> {
+fn remove_all(place: &Place, rights: Rights) -> Result<Vec<PathBuf>, SetupError> {
     let flash = place.flash();
     let on_device = is_device(flash).map_err(SetupError::io("looking at", flash))?;
-    if on_device {
-        blank_start(place)?;
-    }
+    let files = beside_all(flash).map_err(SetupError::io("looking beside", flash))?;
+    let mut gone = remove_files(files)?;
     let metadata = pool_of(flash);
-    let mut files = BESIDE.map(|ending| beside(flash, ending)).to_vec();
-    // It may be on another disk, by a link.
-    let real = (metadata.canonicalize()).unwrap_or_else(|_| metadata.clone());
-    files.extend([real, metadata]);
+    gone.extend(exercise(rights, flash, || {
+        if on_device {
+            blank_start(place)?;
+        }
+        // It may be on another disk, by a link.
+        let real = metadata.is_symlink().then(|| metadata.canonicalize());
+        remove_files(real.and_then(Result::ok).into_iter().collect())
+    })?);
+    let mut files = vec![metadata];
     if !on_device {
         files.push(flash.to_owned());
     }
-    remove_files(files)
+    gone.extend(remove_files(files)?);
+    Ok(gone)
+}
+
+/// The small files beside a flash file, and those that were to take their places when who wrote them was killed.
+fn beside_all(flash: &Path) -> io::Result<Vec<PathBuf>> {
+    let dir = flash.parent().filter(|dir| !dir.as_os_str().is_empty());
+    let dir = dir.unwrap_or(Path::new("."));
+    let own = flash.file_name().unwrap_or_default().as_encoded_bytes();
+    let is_beside = |name: &OsStr| {
+        let ending = name.as_encoded_bytes().strip_prefix(own);
+        let ending = ending.and_then(|ending| str::from_utf8(ending).ok());
+        ending.is_some_and(|ending| {
+            BESIDE.iter().any(|of| {
+                let aside = ending.strip_prefix(of);
+                aside.is_some_and(|aside| aside.is_empty() || is_aside(aside))
+            })
+        })
+    };
+    let entries = dir.read_dir()?.collect::<io::Result<Vec<_>>>()?;
+    let mut names: Vec<_> = entries.into_iter().map(|entry| entry.file_name()).collect();
+    names.retain(|name| is_beside(name));
+    names.sort();
+    Ok(names.into_iter().map(|name| dir.join(name)).collect())
+}
+
+/// True of what a file's name ends with while it is written, now and in earlier versions.
+fn is_aside(ending: &str) -> bool {
+    ending.starts_with('.') && ending.ends_with(".new")
 }
 
 fn end(place: &Place, cache: Cache) -> Result<(), SetupError> {

@@ -98,6 +98,15 @@ impl<'a> Held<'a> {
     }
 }
 
+/// Those of the owner of this file.
+///
+/// # Errors
+/// As [`Held::of`].
+pub(crate) fn rights_to(path: &Path) -> Result<Rights, SetupError> {
+    let (_, stat) = hold(path)?;
+    Rights::of(&stat, user()).map_err(|why| distrusted(path, why))
+}
+
 /// What is at `path`, a link to it or not: only held, which needs no right to it and waits for nothing.
 fn hold(path: &Path) -> Result<(OwnedFd, Stat), SetupError> {
     let fail = |e: Errno| SetupError::io("opening", path)(e.into());

@@ -6,7 +6,8 @@ use crate::{
     setup::{create, look},
 };
 use forebay_flash::{Identity, Options};
-use std::ffi::OsString;
+use forebay_pool::rights::user;
+use std::{ffi::OsString, os::unix::fs::chown};
 use tempfile::TempDir;
 
 const BYTES: u64 = 8 << 20;
@@ -41,12 +42,13 @@ fn a_cache_is_removed_with_all_that_is_beside_it_and_another_may_take_its_place(
         ..Settings::default()
     };
     settings.keep(&flash).unwrap();
-    for left in ["f.resize", "f.status.new", "f.other"] {
+    let aside = format!("f.status.{}.new", uuid::Uuid::new_v4());
+    for left in ["f.resize", "f.status.new", &aside, "f.other", "f2.status"] {
         fs::write(dir.path().join(left), "left").unwrap();
     }
     let gone = remove(&flash).unwrap();
-    assert_eq!(gone.len(), 6, "{gone:?}");
-    assert_eq!(names(dir.path()), ["f.other"]);
+    assert_eq!(gone.len(), 7, "{gone:?}");
+    assert_eq!(names(dir.path()), ["f.other", "f2.status"]);
     create(&flash, BYTES).unwrap();
     assert_eq!(Settings::read(&flash).unwrap(), Settings::default());
 }
@@ -78,7 +80,7 @@ fn a_cache_that_knows_a_file_or_is_in_use_is_refused_and_kept() {
 }
 
 #[test]
-fn a_removal_that_was_interrupted_goes_on_and_a_cache_whose_headers_are_lost_is_kept() {
+fn a_removal_that_was_cut_goes_on_and_a_cache_without_headers_is_kept() {
     let (dir, flash) = made();
     open(&flash).remove().unwrap();
     assert_eq!(names(dir.path()).len(), 3);
@@ -104,4 +106,19 @@ fn metadata_on_another_disk_goes_with_the_link_to_it() {
     std::os::unix::fs::symlink(&real, pool_of(&flash)).unwrap();
     remove(&flash).unwrap();
     assert!(names(dir.path()).is_empty() && names(other.path()).is_empty());
+}
+
+#[test]
+fn a_server_s_cache_in_a_directory_of_root_s_is_removed_by_root() {
+    const SERVER: u32 = 65534;
+    if user() != 0 {
+        println!("skipped: not root");
+        return;
+    }
+    let (dir, flash) = made();
+    for entry in fs::read_dir(dir.path()).unwrap() {
+        chown(entry.unwrap().path(), Some(SERVER), Some(SERVER)).unwrap();
+    }
+    remove(&flash).unwrap();
+    assert!(names(dir.path()).is_empty());
 }

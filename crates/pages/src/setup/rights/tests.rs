@@ -177,10 +177,53 @@ fn a_link_in_the_place_of_the_copies_leads_to_nothing_that_root_writes() {
         assert!(world.shrink().unwrap_err().contains("link"));
         fs::remove_file(&copies).unwrap();
         fs::hard_link(world.at("roots"), &copies).unwrap();
-        assert!(world.shrink().unwrap_err().contains("link"));
-        assert!(world.flush().unwrap_err().contains("link"));
+        // With another user's rights it is opened, as far as these go.
+        let why = if user == 0 { "hard link" } else { "denied" };
+        for said in [world.shrink(), world.flush()] {
+            let said = said.unwrap_err();
+            assert!(said.contains(why), "{user}: {said}");
+        }
         assert!(fs::read(world.at("roots")).unwrap() == roots);
     }
+}
+
+/// As `cp -al` leaves it.
+#[test]
+fn a_data_directory_whose_files_have_other_names_is_flushed_with_its_owners_rights() {
+    let Some(world) = World::new() else { return };
+    world.fill(&["roots"]);
+    world.keep(&[]);
+    let copies = format!("data/{COPIES_FILE}");
+    world.give(&SERVERS, NOBODY);
+    world.give(&["roots", &copies], NOBODY);
+    fs::create_dir(world.at("copy")).unwrap();
+    for name in ["ibdata1", "forebay.guard", COPIES_FILE] {
+        let [from, to] = ["data", "copy"].map(|dir| world.at(dir).join(name));
+        fs::hard_link(from, to).unwrap();
+    }
+    world.shrink().unwrap();
+    world.flush().unwrap();
+    assert_eq!(world.first_page("roots"), 7);
+    assert!(!world.at("data/forebay.guard").exists());
+}
+
+#[test]
+fn a_data_directory_that_the_caches_owner_may_not_enter_is_not_taken_for_gone() {
+    let Some(world) = World::new() else { return };
+    world.fill(&[]);
+    world.give(&["f", "f.lane"], NOBODY);
+    let mode = |mode| fs::set_permissions(world.at("data"), Permissions::from_mode(mode)).unwrap();
+    mode(0o700);
+    for said in [world.flush(), world.shrink()] {
+        let said = said.unwrap_err();
+        for part in ["data/ibdata1", "denied", "user 65534", "chmod"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert!(!said.contains("deleted"), "{said}");
+    }
+    mode(0o755);
+    world.give(&SERVERS, NOBODY);
+    world.flush().unwrap();
 }
 
 #[test]
@@ -271,6 +314,10 @@ fn what_is_no_plain_file_of_a_data_directory_is_not_opened_there() {
         let refused = hold_plain(&world.at(name)).unwrap_err().kind();
         assert_eq!(refused, io::ErrorKind::InvalidInput, "{name}");
     }
+    // Another name does harm only where root's own rights count.
+    let name = world.at("name");
+    let of_a_user = Rights::Of(NOBODY).exercise(|| hold_plain(&name).is_ok());
+    assert!(of_a_user.unwrap());
     let none = hold_plain(&world.at("none")).unwrap_err().kind();
     assert_eq!(none, io::ErrorKind::NotFound);
     hold_plain(&world.at("f")).unwrap();
@@ -296,5 +343,5 @@ fn what_is_a_queue_of_bytes_makes_no_command_wait() {
         done.send((standing, resized)).unwrap();
     });
     let patience = std::time::Duration::from_secs(60);
-    assert!(ended.recv_timeout(patience).unwrap().1);
+    assert_eq!(ended.recv_timeout(patience).unwrap(), (true, true));
 }
