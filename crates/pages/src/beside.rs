@@ -2,6 +2,7 @@
 
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
+    ffi::OsStr,
     fs::{self, File, OpenOptions},
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
@@ -14,6 +15,34 @@ pub(crate) fn beside(flash: &Path, ending: &str) -> PathBuf {
     let mut path = flash.as_os_str().to_owned();
     path.push(ending);
     path.into()
+}
+
+/// What a file's name ends with while it is written.
+const NEW: &str = ".new";
+
+/// The files beside `flash`, whose name is whole, that have one of these endings, and what was to take their places when who wrote it was killed.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn all(flash: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
+    let own = flash.file_name().unwrap_or_default().as_encoded_bytes();
+    let is_beside = |name: &OsStr| {
+        let ending = name.as_encoded_bytes().strip_prefix(own);
+        let ending = ending.and_then(|ending| str::from_utf8(ending).ok());
+        ending.is_some_and(|ending| {
+            let mut asides = endings.iter().filter_map(|of| ending.strip_prefix(of));
+            asides.any(|aside| aside.is_empty() || aside.starts_with('.') && aside.ends_with(NEW))
+        })
+    };
+    let mut found = Vec::new();
+    for entry in flash.parent().unwrap_or(Path::new("/")).read_dir()? {
+        let entry = entry?;
+        if is_beside(&entry.file_name()) {
+            found.push(entry.path());
+        }
+    }
+    found.sort();
+    Ok(found)
 }
 
 /// What it says; none if it is not there.
@@ -48,7 +77,7 @@ pub(crate) fn replace(
     settle: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
     // Of no other process, or thread, that does the same. And a new file: the directory may be that of a user who has made a link of any name in it.
-    let aside = beside(path, &format!(".{}.new", Uuid::new_v4()));
+    let aside = beside(path, &format!(".{}{NEW}", Uuid::new_v4()));
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
     // For a process of another user.

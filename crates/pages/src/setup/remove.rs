@@ -6,11 +6,10 @@ use super::{
     retry::retry_in_use,
     rights::{Held, exercise},
 };
-use crate::{home::Homes, resize::has_blank_headers};
+use crate::{beside, home::Homes, resize::has_blank_headers};
 use forebay_flash::{Cache, Flash, FlashFile};
 use forebay_pool::{contents, rights::Rights};
 use std::{
-    ffi::OsStr,
     fs::{self, File},
     io,
     path::{Path, PathBuf},
@@ -51,7 +50,7 @@ pub fn remove(flash: &Path) -> Result<Vec<PathBuf>, SetupError> {
 fn remove_all(place: &Place, rights: Rights) -> Result<Vec<PathBuf>, SetupError> {
     let flash = place.flash();
     let on_device = is_device(flash).map_err(SetupError::io("looking at", flash))?;
-    let files = beside_all(flash).map_err(SetupError::io("looking beside", flash))?;
+    let files = beside::all(flash, &BESIDE).map_err(SetupError::io("looking beside", flash))?;
     let mut gone = remove_files(files)?;
     let metadata = pool_of(flash);
     gone.extend(exercise(rights, flash, || {
@@ -68,33 +67,6 @@ fn remove_all(place: &Place, rights: Rights) -> Result<Vec<PathBuf>, SetupError>
     }
     gone.extend(remove_files(files)?);
     Ok(gone)
-}
-
-/// The small files beside a flash file, and those that were to take their places when who wrote them was killed.
-fn beside_all(flash: &Path) -> io::Result<Vec<PathBuf>> {
-    let dir = flash.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let dir = dir.unwrap_or(Path::new("."));
-    let own = flash.file_name().unwrap_or_default().as_encoded_bytes();
-    let is_beside = |name: &OsStr| {
-        let ending = name.as_encoded_bytes().strip_prefix(own);
-        let ending = ending.and_then(|ending| str::from_utf8(ending).ok());
-        ending.is_some_and(|ending| {
-            BESIDE.iter().any(|of| {
-                let aside = ending.strip_prefix(of);
-                aside.is_some_and(|aside| aside.is_empty() || is_aside(aside))
-            })
-        })
-    };
-    let entries = dir.read_dir()?.collect::<io::Result<Vec<_>>>()?;
-    let mut names: Vec<_> = entries.into_iter().map(|entry| entry.file_name()).collect();
-    names.retain(|name| is_beside(name));
-    names.sort();
-    Ok(names.into_iter().map(|name| dir.join(name)).collect())
-}
-
-/// True of what a file's name ends with while it is written, now and in earlier versions.
-fn is_aside(ending: &str) -> bool {
-    ending.starts_with('.') && ending.ends_with(".new")
 }
 
 fn end(place: &Place, cache: Cache) -> Result<(), SetupError> {

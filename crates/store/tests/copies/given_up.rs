@@ -9,7 +9,7 @@ use crate::{
     },
     manifest, put, quiet, refused, session, value_log,
 };
-use forebay_store::Variant;
+use forebay_store::{StoreOptions, Variant};
 use std::{
     fs, io,
     path::PathBuf,
@@ -58,18 +58,24 @@ fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
     check(&store, 1000..1200, 3);
 }
 
-#[test]
-fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_opening() {
+/// A store that is not closed, with collected files that are out of the manifest and still on the disk.
+fn with_a_collected_file(options: &StoreOptions) -> Bench {
     let bench = Bench::new();
-    let options = quiet(Variant::Fsync);
-    let store = bench.open(&options);
+    let store = bench.open(options);
     put(&store, 0..100, 1);
     put(&store, 0..100, 2);
-    // Taken out of the manifest, and kept on the disk for this.
+    // Kept for this.
     let snapshot = store.snapshot().unwrap();
     assert!(store.gc().unwrap().files > 0);
     drop(snapshot);
     drop(store);
+    bench
+}
+
+#[test]
+fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_opening() {
+    let options = quiet(Variant::Fsync);
+    let bench = with_a_collected_file(&options);
     let there = value_log_files(&bench.path());
     let disk = HookDisk::new(|doing| match doing {
         Doing::Remove(path) if path.extension().is_some_and(|e| e == "vlog") && path.exists() => {
@@ -99,16 +105,8 @@ fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_ope
 
 #[test]
 fn a_collected_file_that_cannot_be_read_for_a_moment_keeps_no_later_opening_out() {
-    let bench = Bench::new();
     let options = quiet(Variant::Fsync);
-    let store = bench.open(&options);
-    put(&store, 0..100, 1);
-    put(&store, 0..100, 2);
-    // Taken out of the manifest, and kept on the disk for this.
-    let snapshot = store.snapshot().unwrap();
-    assert!(store.gc().unwrap().files > 0);
-    drop(snapshot);
-    drop(store);
+    let bench = with_a_collected_file(&options);
     // Opening it fails, reading its header, or reading what it holds.
     for fails in [None, Some(0), Some(4096)] {
         let copy = bench.dir.path().join(format!("copy {fails:?}"));

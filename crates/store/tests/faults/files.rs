@@ -204,10 +204,36 @@ fn a_segment_whose_file_could_not_be_made_is_still_placed_before_the_next_one() 
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
+/// Fills the first value-log file on `disk`; then `state` is 1, and two attempts to begin the next one fail, which leave it `reached`. After a crash all is there, and a
+/// next file is begun.
+fn crash_before_the_second_file(
+    bench: &Bench,
+    disk: Arc<HookDisk>,
+    state: &AtomicU32,
+    reached: u32,
+) {
+    let options = quiet(Variant::Fsync);
+    let store = options.open_on(disk, None, bench.path(), None).unwrap();
+    for i in 0..FILE_FULL {
+        store.put(&i.to_be_bytes(), &half_a_segment()).unwrap();
+    }
+    state.store(1, SeqCst);
+    for _ in 0..2 {
+        assert!(store.put(b"the next file", &half_a_segment()).is_err());
+    }
+    assert_eq!(state.load(SeqCst), reached);
+    drop(store);
+    let store = bench.open(&options);
+    for i in 0..FILE_FULL {
+        assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), half_a_segment());
+    }
+    store.put(b"the next file", &half_a_segment()).unwrap();
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
+
 #[test]
 fn a_file_whose_naming_failed_half_way_is_there_after_a_crash_in_the_next_attempt() {
     let bench = Bench::new();
-    let options = quiet(Variant::Fsync);
     // The manifest that names the second file is renamed, but its directory's sync fails; then the power fails in the
     // second attempt, before the first operation that creates a file.
     let state = Arc::new(AtomicU32::new(0));
@@ -226,28 +252,12 @@ fn a_file_whose_naming_failed_half_way_is_there_after_a_crash_in_the_next_attemp
             _ => Ok(()),
         }
     });
-    let store = options.open_on(disk, None, bench.path(), None).unwrap();
-    for i in 0..FILE_FULL {
-        store.put(&i.to_be_bytes(), &half_a_segment()).unwrap();
-    }
-    state.store(1, SeqCst);
-    for _ in 0..2 {
-        assert!(store.put(b"the next file", &half_a_segment()).is_err());
-    }
-    assert_eq!(state.load(SeqCst), 3);
-    drop(store);
-    let store = bench.open(&options);
-    for i in 0..FILE_FULL {
-        assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), half_a_segment());
-    }
-    store.put(b"the next file", &half_a_segment()).unwrap();
-    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+    crash_before_the_second_file(&bench, disk, &state, 3);
 }
 
 #[test]
 fn a_file_that_a_manifest_may_name_is_not_removed_because_it_cannot_be_opened() {
     let bench = Bench::new();
-    let options = quiet(Variant::Fsync);
     // The process is at its limit of open files: the manifest that names the second file is renamed, but its directory cannot be
     // opened to be synced; and in the second attempt that file cannot be.
     let state = Arc::new(AtomicU32::new(0));
@@ -262,20 +272,5 @@ fn a_file_that_a_manifest_may_name_is_not_removed_because_it_cannot_be_opened() 
             _ => Ok(()),
         }
     });
-    let store = options.open_on(disk, None, bench.path(), None).unwrap();
-    for i in 0..FILE_FULL {
-        store.put(&i.to_be_bytes(), &half_a_segment()).unwrap();
-    }
-    state.store(1, SeqCst);
-    for _ in 0..2 {
-        assert!(store.put(b"the next file", &half_a_segment()).is_err());
-    }
-    assert_eq!(state.load(SeqCst), 2);
-    drop(store);
-    let store = bench.open(&options);
-    for i in 0..FILE_FULL {
-        assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), half_a_segment());
-    }
-    store.put(b"the next file", &half_a_segment()).unwrap();
-    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+    crash_before_the_second_file(&bench, disk, &state, 2);
 }
