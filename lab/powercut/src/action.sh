@@ -23,8 +23,8 @@ mariadb() {
     # shellcheck disable=SC2086 # several options
     while :; do
         "$@" mariadbd --no-defaults --user=root --datadir=/data/mariadb/data --socket=/run/mariadb --pid-file=/run/mariadb.pid \
-            --skip-networking --log-bin=changes --innodb-log-file-size=4M --aria-pagecache-buffer-size=8M \
-            ${MARIADB_BUFFERS:---innodb-buffer-pool-size=24M} ${MARIADB_SYNC:---sync-binlog=1} >> /run/mariadb.out 2>&1
+            --skip-networking --log-bin=changes --innodb-log-file-size=4M --aria-pagecache-buffer-size=8M --innodb-undo-tablespaces=2 \
+            ${MARIADB_BUFFERS:---innodb-buffer-pool-size=24M} ${MARIADB_SYNC:---sync-binlog=1} ${MARIADB_UNDO:-} >> /run/mariadb.out 2>&1
         dies || break
         # What stands before it may have died alone.
         while pidof mariadbd > /run/pids; do sleep 1; done
@@ -58,10 +58,13 @@ mariadb_flash() {
     # The start makes it small again, and takes back what a cut left of a request; with this route the server does what was asked for.
     size='--flash-size 4900KiB'
     if [ -e $cache.resize ] && [ "$route" = warm ]; then size=''; fi
-    # Both disks are as fast, so an adaptive cache is soon gone around: that is cut at random moments.
+    # Both disks are as fast, so an adaptive cache is soon gone around: that is cut at random moments, and by those that are aimed at it.
     later=${FOREBAY_FAILPOINT:-}
-    policy=adaptive
-    [ -z "$later" ] || policy=back
+    case $later in
+    '') policy=adaptive ;;
+    flash:around-*) policy=around ;;
+    *) policy=back ;;
+    esac
     tier="forebay run --pool $POOL --flash $cache $size --flash-policy $policy --"
     [ -n "${recovering:-}" ] || unset FOREBAY_FAILPOINT
     if [ ! -e $cache ]; then route=warm; fi
@@ -83,6 +86,8 @@ mariadb_flash() {
     case ${recovering:-no}.$later in
     # The second one, if a cut left the first one all but done.
     yes.flash:lengthened=* | yes.flash:resize*) resize && resize ;;
+    # Pages are cut off where an undo tablespace is truncated: once in a chain for each of the two.
+    *.flash:tombstone*) MARIADB_UNDO='--innodb-undo-log-truncate=1 --innodb-max-undo-log-size=10M' ;;
     no.flash:lengthened=* | no.flash:resize*) while sleep 2; do ! netstat -nt | grep -q ':6379 .*ESTABLISHED' || resize; done & ;;
     esac
     rm -f $cache.status

@@ -96,7 +96,19 @@ pub const MARIADB_FLASH: &[Moment] = &[
         (1, 1),
         Then::Twice,
     ),
+    Moment::new(
+        "tombstone, recorded and the file not shorter",
+        "flash:tombstone-recorded",
+        (1, 2),
+        Then::Cut,
+    ),
     live("live resize, flash lengthened", "flash:lengthened"),
+    Moment::new(
+        "around flash, home written and not recorded",
+        "flash:around-written",
+        (2, 30),
+        Then::Cut,
+    ),
     live(
         "live resize, its checkpoints synced and the header old",
         "flash:resize-checkpoints",
@@ -133,6 +145,12 @@ pub const MARIADB_FLASH: &[Moment] = &[
         "flash:resize-header",
     ),
     Moment::new(
+        "tombstone, before its record",
+        "flash:tombstone",
+        (1, 2),
+        Then::Cut,
+    ),
+    Moment::new(
         "flush, a batch written and not recorded as clean",
         "flash:flushed",
         (1, 3),
@@ -155,6 +173,12 @@ pub const MARIADB_FLASH: &[Moment] = &[
         "flash:checkpoint-written",
         (1, 1),
         Then::Twice,
+    ),
+    Moment::new(
+        "around flash, clean versions void and no copies kept",
+        "flash:around-voided",
+        (2, 30),
+        Then::Cut,
     ),
     Moment::new(
         "group full, before its write",
@@ -186,6 +210,12 @@ pub const MARIADB_FLASH: &[Moment] = &[
         "drop of a file, before its record",
         "flash:drop",
         (1, 2),
+        Then::Cut,
+    ),
+    Moment::new(
+        "around flash, copies kept and home not written",
+        "flash:around-protected",
+        (2, 30),
         Then::Cut,
     ),
     Moment::new(

@@ -17,6 +17,10 @@ const TABLES: &str = "CREATE DATABASE lab; \
     INSERT INTO lab.wide SELECT seq, 0, REPEAT('x', 7000) FROM lab.seq_1_to_1200; \
     CREATE TABLE lab.fleeting (id INT, n BIGINT NOT NULL, v VARBINARY(8000)) ENGINE=InnoDB";
 
+/// Each in an undo tablespace of its own, which grows to 25 MiB by it.
+const LARGE_TRANSACTIONS: [&str; 2] =
+    ["START TRANSACTION; UPDATE lab.wide SET v = REPEAT('y', 7000); UPDATE lab.wide SET v = REPEAT('x', 7000); COMMIT"; 2];
+
 /// The files, to be unpacked behind those that every guest has.
 pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
     let mut guest = Initramfs::default();
@@ -26,18 +30,30 @@ pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
     Ok(guest)
 }
 
-/// An archive of a data directory with the tables, and a redo log that is small: it wraps round in seconds, and is unpacked at once.
+/// An archive of a data directory with the tables, undo tablespaces that a server would truncate, and a redo log that is small: it wraps round in
+/// seconds, and is unpacked at once.
 fn data_directory(home: &Path) -> Result<PathBuf, Failure> {
     let dir = home.join("mariadb");
     fs::create_dir(&dir)?;
     let mut launch = Launch::new(&dir)?;
     server::create(&launch.data())?;
+    // Undo tablespaces are made only after an end that has left nothing to purge.
+    launch.options = vec!["--innodb-fast-shutdown=0".to_owned()];
+    Server::start(&launch)?.stop()?;
     // What lies in a doublewrite buffer, innochecksum takes for damaged pages.
-    launch.options = ["--innodb-log-file-size=4M", "--innodb-doublewrite=0"]
-        .map(str::to_owned)
-        .to_vec();
+    launch.options = [
+        "--innodb-log-file-size=4M",
+        "--innodb-doublewrite=0",
+        "--innodb-undo-tablespaces=2",
+        "--innodb-fast-shutdown=0",
+    ]
+    .map(str::to_owned)
+    .to_vec();
     let running = Server::start(&launch)?;
     running.sql(TABLES, "")?;
+    for transaction in LARGE_TRANSACTIONS {
+        running.sql(transaction, "")?;
+    }
     running.stop()?;
     archive(&dir, home.join("mariadb.tgz"))
 }

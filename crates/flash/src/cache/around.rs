@@ -204,6 +204,7 @@ impl Cache {
         let end = last.end();
         let pages = self.newest_of(start, end);
         self.void_clean_versions(&pages, start)?;
+        forebay_pool::failpoint!("flash:around-voided");
         {
             let held: Vec<_> = groups.iter().map(|group| group.bytes.read()).collect();
             let size = self.page_bytes();
@@ -221,8 +222,10 @@ impl Cache {
             protected.map_err(|(file, e)| {
                 self.home_error(file, "keeping a copy of pages before they are written", e)
             })?;
+            forebay_pool::failpoint!("flash:around-protected");
             homing.begun = homing.begun.max(end);
             self.write_batch(&batch)?;
+            forebay_pool::failpoint!("flash:around-written");
             add(&self.counters.around_pages, batch.len() as u64);
         }
         let written: HashMap<(u32, u32), u64> = (pages.iter())

@@ -163,10 +163,12 @@ impl Cache {
         self.give_up_copies(&mut homing)?;
         self.record(|cache, _| {
             let before = cache.state.lock().map.rear;
+            forebay_pool::failpoint!("flash:tombstone");
             let tombstone = encode_tombstone(number, pages, before);
             if !cache.try_append(TOMBSTONE, &[IoSlice::new(&tombstone)])? {
                 return Ok(None);
             }
+            forebay_pool::failpoint!("flash:tombstone-recorded");
             cache.state.lock().map.void(number, pages, before);
             cache.ahead.forget();
             Ok(Some(()))
