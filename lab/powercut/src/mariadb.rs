@@ -17,9 +17,9 @@ const TABLES: &str = "CREATE DATABASE lab; \
     INSERT INTO lab.wide SELECT seq, 0, REPEAT('x', 7000) FROM lab.seq_1_to_1200; \
     CREATE TABLE lab.fleeting (id INT, n BIGINT NOT NULL, v VARBINARY(8000)) ENGINE=InnoDB";
 
-/// Each in an undo tablespace of its own, which grows to 25 MiB by it.
-const LARGE_TRANSACTIONS: [&str; 2] =
-    ["START TRANSACTION; UPDATE lab.wide SET v = REPEAT('y', 7000); UPDATE lab.wide SET v = REPEAT('x', 7000); COMMIT"; 2];
+/// The undo tablespace that has it grows to 25 MiB.
+const LARGE_TRANSACTION: &str = "START TRANSACTION; UPDATE lab.wide SET v = REPEAT('y', 7000); \
+    UPDATE lab.wide SET v = REPEAT('x', 7000); COMMIT";
 
 /// The files, to be unpacked behind those that every guest has.
 pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
@@ -51,8 +51,9 @@ fn data_directory(home: &Path) -> Result<PathBuf, Failure> {
     .to_vec();
     let running = Server::start(&launch)?;
     running.sql(TABLES, "")?;
-    for transaction in LARGE_TRANSACTIONS {
-        running.sql(transaction, "")?;
+    // One for each of the undo tablespaces, which take turns.
+    for _ in 0..2 {
+        running.sql(LARGE_TRANSACTION, "")?;
     }
     running.stop()?;
     archive(&dir, home.join("mariadb.tgz"))

@@ -251,3 +251,37 @@ fn a_copy_of_the_cache_that_was_made_while_its_server_ran_is_refused_once_that_h
     let server = world.start();
     has_flushed(&world, server, &after);
 }
+
+#[test]
+fn a_cache_that_moves_to_other_flash_is_warm_there_and_what_is_left_is_refused() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let server = world.start();
+    fill(&server);
+    server.stop().unwrap();
+    fs::create_dir(world.launch.dir.join("other")).unwrap();
+    copy(&world, "flash", "other/flash");
+    let left = world.launch.wrapper.clone();
+    let word = left.iter().position(|word| *word == world.flash());
+    let there = world.launch.dir.join("other/flash");
+    world.launch.wrapper[word.unwrap()] = there.into();
+    let server = world.start();
+    let said = server.output();
+    assert!(!said.contains("flash: 0 pages"), "not warm: {said}");
+    server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
+    let after = sum(&server);
+    server.stop().unwrap();
+    world.flush().fails(1, &["not of the same time"]);
+    let there = std::mem::replace(&mut world.launch.wrapper, left);
+    let said = world.refused();
+    assert!(said.contains("not of the same time"), "{said}");
+    world.launch.wrapper = there;
+    let server = world.start();
+    assert_eq!(sum(&server), after);
+    server.stop().unwrap();
+    world.forebay("flush --flash other/flash").ok();
+    let server = world.plain().unwrap();
+    assert_eq!(sum(&server), after);
+    server.stop().unwrap();
+}
