@@ -57,7 +57,7 @@ pub use names::{is_page_file, is_redo_log};
 pub use request::{Resized, resize_running};
 pub use resize::{resize, resize_found};
 pub use session::{is_configured, start};
-pub use settings::{Policy, Settings, What, settings_of};
+pub use settings::{Kept, Policy, Settings, What, settings_of};
 pub use setup::{
     Flushing, Place, SetupError, Warm, create, flush, give_up, look, pool_of, remove, retry_in_use,
 };

@@ -161,16 +161,17 @@ impl Session {
     fn open(settings: &Environment) -> Result<Self, setup::SetupError> {
         let homes = Arc::new(Homes::new());
         let place = Place::of(&settings.flash)?;
-        let watched = Watched::new(place.flash());
-        let kept = Settings::read(place.flash()).unwrap_or_else(|e| {
+        let mut watched = Watched::new(place.flash());
+        let kept = watched.changed().transpose().unwrap_or_else(|e| {
             let path = settings_of(place.flash());
             complain(&format!(
-                "{}: {e}. What it sets is left out; set it anew with forebay flash set",
+                "{}: {e}. What it sets is left out. Remove it, and set it anew with forebay flash set",
                 path.display()
             ));
-            Settings::default()
+            None
         });
-        let options = settings.wanted.or(kept).over(&Options::default());
+        let options = settings.wanted.or(kept.unwrap_or_default());
+        let options = options.over(&Options::default());
         let (cache, opened) = retry_in_use(|| place.open(&homes, &options))?;
         for mended in opened.mended {
             complain(&format!(
@@ -246,7 +247,7 @@ impl Session {
         Ok(())
     }
 
-    /// What was changed by the command since it was looked at last is so from now on.
+    /// What commands have named since it was looked at last is so from now on, and nothing else.
     pub(crate) fn follow_settings(&self) {
         match self.watched.lock().changed() {
             None => {}

@@ -1,14 +1,13 @@
-//! What can be changed of a cache while a server uses it: a file beside it, `PATH.settings`, which the command replaces and the process that has the cache
-//! looks at several times a second. So it is kept, and means the next runs too; what a run's own command line says means that run from its start.
+//! What can be changed of a cache while a server uses it. `kept`: the file beside it, so that it means the next runs too; what a run's own command line says
+//! means that run from its start.
 
-use crate::beside::{self, beside};
+mod kept;
+
+pub(crate) use kept::Watched;
+pub use kept::{Kept, settings_of};
+
 use forebay_flash::{Contents, Options, Watermarks, WritePolicy};
 use serde::{Deserialize, Serialize};
-use std::{
-    io,
-    os::unix::fs::MetadataExt,
-    path::{Path, PathBuf},
-};
 
 /// Each of them may be set or left as it is.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -55,33 +54,7 @@ pub enum What {
     All,
 }
 
-/// Where they are kept.
-#[must_use]
-pub fn settings_of(flash: &Path) -> PathBuf {
-    beside(flash, ".settings")
-}
-
 impl Settings {
-    /// Those that are kept for this cache; none if there is no file.
-    ///
-    /// # Errors
-    /// What the operating system says; `InvalidData` with the reason.
-    pub fn read(flash: &Path) -> io::Result<Self> {
-        let Some(settings) = beside::read::<Self>(&settings_of(flash))? else {
-            return Ok(Self::default());
-        };
-        (settings.check()).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
-        Ok(settings)
-    }
-
-    /// Keeps them, whole or not at all, and durably.
-    ///
-    /// # Errors
-    /// What the operating system says.
-    pub fn keep(&self, flash: &Path) -> io::Result<()> {
-        beside::keep(&settings_of(flash), self)
-    }
-
     /// Why they make no sense, if they do not.
     ///
     /// # Errors
@@ -173,66 +146,30 @@ impl Settings {
     pub fn include(&self, wanted: &Self) -> bool {
         wanted.or(*self) == *self
     }
-}
 
-/// The file, looked at again and again.
-pub(crate) struct Watched {
-    flash: PathBuf,
-    seen: Option<(u64, i64, i64)>,
-}
-
-impl Watched {
-    /// What it says now is known.
-    pub(crate) fn new(flash: &Path) -> Self {
-        let mut watched = Self {
-            flash: flash.to_owned(),
-            seen: None,
+    /// For people, if nothing is left open.
+    #[must_use]
+    pub fn in_words(&self) -> Option<String> {
+        let name = |value: serde_json::Value| value.as_str().map(str::to_owned);
+        let policy = name(serde_json::to_value(self.policy?).ok()?)?;
+        let contents = name(serde_json::to_value(self.contents?).ok()?)?;
+        let limit = |bytes: Option<u64>| match bytes.unwrap_or(0) {
+            0 => "no limit".to_owned(),
+            bytes => format!("{bytes} bytes a second at most"),
         };
-        watched.seen = watched.mark();
-        watched
-    }
-
-    fn mark(&self) -> Option<(u64, i64, i64)> {
-        let meta = std::fs::metadata(settings_of(&self.flash)).ok()?;
-        Some((meta.ino(), meta.mtime(), meta.mtime_nsec()))
-    }
-
-    /// What it says, if that was changed.
-    pub(crate) fn changed(&mut self) -> Option<io::Result<Settings>> {
-        let now = self.mark();
-        if now == self.seen {
-            return None;
-        }
-        self.seen = now;
-        Some(Settings::read(&self.flash))
+        Some(format!(
+            "policy {policy}, contents {contents}, pages leave from {} % down to {} % of the slots; {} towards the files, {} towards flash",
+            self.high?,
+            self.low?,
+            limit(self.home_bytes_per_second),
+            limit(self.flash_bytes_per_second),
+        ))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn what_is_kept_is_read_again_and_a_change_is_seen_once() {
-        let dir = tempfile::tempdir().unwrap();
-        let flash = dir.path().join("f");
-        assert_eq!(Settings::read(&flash).unwrap(), Settings::default());
-        let mut watched = Watched::new(&flash);
-        let settings = Settings {
-            policy: Some(Policy::Around),
-            low: Some(20),
-            ..Settings::default()
-        };
-        settings.keep(&flash).unwrap();
-        assert_eq!(watched.changed().unwrap().unwrap(), settings);
-        assert!(watched.changed().is_none());
-        // As `keep` does it: a file that is written over may have the same time.
-        let other = dir.path().join("other");
-        std::fs::write(&other, "{\"policy\": \"sideways\"}").unwrap();
-        std::fs::rename(other, settings_of(&flash)).unwrap();
-        let e = watched.changed().unwrap().unwrap_err();
-        assert!(e.to_string().contains("sideways"), "{e}");
-    }
 
     #[test]
     fn a_watermark_that_is_given_alone_takes_the_other_with_it() {

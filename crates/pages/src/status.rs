@@ -272,7 +272,8 @@ impl Status {
                 self.dropped_versions,
             ),
         ];
-        lines.extend(self.settings_line());
+        let settings = self.settings.in_words();
+        lines.extend(settings.map(|words| format!("flash cache: {words}")));
         lines.extend(self.remarks());
         lines
     }
@@ -309,24 +310,6 @@ impl Status {
             ));
         }
         lines
-    }
-
-    /// What is in force, as far as it is known.
-    fn settings_line(&self) -> Option<String> {
-        let name = |value: serde_json::Value| value.as_str().map(str::to_owned);
-        let policy = name(serde_json::to_value(self.settings.policy?).ok()?)?;
-        let contents = name(serde_json::to_value(self.settings.contents?).ok()?)?;
-        let limit = |bytes: Option<u64>| match bytes.unwrap_or(0) {
-            0 => "no limit".to_owned(),
-            bytes => format!("{bytes} bytes a second at most"),
-        };
-        Some(format!(
-            "flash cache: policy {policy}, contents {contents}, pages leave from {} % down to {} % of the slots; {} towards the files, {} towards flash",
-            self.settings.high?,
-            self.settings.low?,
-            limit(self.settings.home_bytes_per_second),
-            limit(self.settings.flash_bytes_per_second),
-        ))
     }
 }
 

@@ -3,12 +3,12 @@
 
 mod support;
 
-use forebay_pages::{ENV_FLASH, PAGE_BYTES, Settings, Status};
+use forebay_pages::{ENV_FLASH, Kept, PAGE_BYTES, Policy, Settings, Status, settings_of};
 use rustix::fd::{AsFd, AsRawFd};
 use std::{
     fs::{self, OpenOptions},
     os::unix::{ffi::OsStrExt, fs::FileExt},
-    path::Path,
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
@@ -30,6 +30,16 @@ fn until(server: &Server, is: impl Fn(&Status) -> bool) -> Status {
         }
         thread::sleep(Duration::from_millis(10));
     }
+}
+
+fn flash() -> PathBuf {
+    std::env::var_os(ENV_FLASH).unwrap().into()
+}
+
+/// As the command does it.
+fn set(wanted: Settings) {
+    let kept = Kept::read(&flash()).unwrap().with(wanted).unwrap();
+    kept.keep(&flash()).unwrap();
 }
 
 /// Three pages, of which one is written once more: two groups go to flash, and four slots are used.
@@ -123,11 +133,42 @@ fn pages_that_leave_are_in_the_files_or_superseded() {
             high: Some(0),
             ..Settings::default()
         };
-        let flash = std::env::var_os(ENV_FLASH).unwrap();
-        settings.keep(Path::new(&flash)).unwrap();
+        set(settings);
         let now = until(&server, |now| now.enqueued == 4 && now.slots_used == 0);
         assert_eq!((now.home_pages, now.home_batches), (3, 1));
         assert_eq!((now.dropped_versions, now.pages), (1, 0));
         assert_eq!((now.settings.low, now.settings.high), (Some(0), Some(0)));
     });
+}
+
+#[test]
+fn what_a_command_does_not_name_stays_as_the_command_line_of_the_run_says() {
+    let name = "what_a_command_does_not_name_stays_as_the_command_line_of_the_run_says";
+    let world = World::after(name, "{}", |server| {
+        let back = Settings {
+            policy: Some(Policy::Back),
+            ..Settings::default()
+        };
+        if !settings_of(&flash()).exists() {
+            set(back);
+            return;
+        }
+        let own = |now: &Status| now.pid == std::process::id();
+        let before = until(&server, own);
+        assert_eq!(before.settings.policy, Some(Policy::Through));
+        set(Settings {
+            home_bytes_per_second: Some(1 << 20),
+            ..Settings::default()
+        });
+        let now = until(&server, |now| {
+            own(now) && now.settings.home_bytes_per_second == Some(1 << 20)
+        });
+        assert_eq!(now.settings.policy, Some(Policy::Through));
+        // Named, it counts, although it was kept before.
+        set(back);
+        until(&server, |now| now.settings.include(&back));
+    });
+    if let Some(world) = world {
+        world.run(name, r#"{"policy":"through"}"#);
+    }
 }

@@ -7,19 +7,20 @@ use crate::{
     size,
 };
 use clap::Args;
-use forebay_pages::{Place, Settings, Status};
+use forebay_pages::{Kept, Place, Settings, Status};
 use serde::Serialize;
 use std::{
-    path::PathBuf,
+    fs,
+    path::{Path, PathBuf},
     thread,
-    time::{Duration, Instant},
+    time::{Duration, Instant, SystemTime},
 };
 
 /// Change what a flash cache does with pages, also while a server runs with it
 #[derive(Args)]
 #[command(
     long_about = "Changes what a flash cache does, at once if a server runs with it, and for its next runs: what is set is kept beside the cache, in PATH.settings. \
-                  What is not named stays as it is. A run whose own command line says otherwise (forebay run --flash-policy …) begins with that.",
+                  What is not named stays as it is, also in a server that runs; what is in force there is printed. A run whose own command line says otherwise (forebay run --flash-policy …) begins with that.",
     after_long_help = "Examples:\n  \
         forebay flash set --flash /fast/cache --policy through\n  \
         forebay flash set --flash /fast/cache --policy off           bring everything home, and use flash no more\n  \
@@ -60,8 +61,11 @@ struct Report {
     flash: PathBuf,
     /// What is kept from now on.
     settings: Settings,
-    /// True if a server runs with it and does as it says; false if the next one will.
+    /// True if a server runs with it and does as it was told; false if the next one will.
     in_force: bool,
+    /// What is in force in that server: what its run's command line says, but for what was set since.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    running: Option<Settings>,
 }
 
 impl Set {
@@ -81,41 +85,53 @@ impl Set {
         }
         let place = Place::of(&self.flash)?;
         let flash = place.flash();
-        let kept = Settings::read(flash)
-            .map_err(Failure::io("reading the settings of", flash.display()))?;
-        let settings = wanted.or(kept);
-        settings.check().map_err(Failure::Usage)?;
-        settings
-            .keep(flash)
+        let kept =
+            Kept::read(flash).map_err(Failure::io("reading the settings of", flash.display()))?;
+        let kept = kept.with(wanted).map_err(Failure::Usage)?;
+        let before = said_at(flash);
+        kept.keep(flash)
             .map_err(Failure::io("keeping the settings of", flash.display()))?;
-        let in_force = match forebay_pages::look(flash) {
-            Err(error) if error.is_in_use() => {
-                follows(flash, &wanted)?;
-                true
-            }
+        let running = match forebay_pages::look(flash) {
+            Err(error) if error.is_in_use() => Some(follows(flash, &wanted, before)?),
             // Whatever else is wrong with it, its next start says.
-            _ => false,
+            _ => None,
         };
         let report = Report {
             flash: flash.to_owned(),
-            settings,
-            in_force,
+            settings: kept.settings(),
+            in_force: running.is_some(),
+            running,
         };
         output::report(self.json, &report, human)
     }
 }
 
-/// Waits until the process that has the cache says that it does as it was told.
-fn follows(flash: &std::path::Path, wanted: &Settings) -> Result<(), Failure> {
+/// When the process that has the cache, or had it, said last how it is.
+fn said_at(flash: &Path) -> Option<SystemTime> {
+    let said = fs::metadata(status_file(flash));
+    said.and_then(|meta| meta.modified()).ok()
+}
+
+/// Waits until the process that has the cache says, later than `before`, that it does as it was told: what is in force there.
+fn follows(
+    flash: &Path,
+    wanted: &Settings,
+    before: Option<SystemTime>,
+) -> Result<Settings, Failure> {
     const PATIENCE: Duration = Duration::from_secs(15);
     const AGAIN: Duration = Duration::from_millis(50);
     let begun = Instant::now();
     while begun.elapsed() < PATIENCE {
-        let status = Status::read(&status_file(flash));
-        if status.is_ok_and(|status| status.settings.include(wanted)) {
-            return Ok(());
-        }
         thread::sleep(AGAIN);
+        // An earlier process may have said it, whose settings were others.
+        if said_at(flash) == before {
+            continue;
+        }
+        if let Ok(status) = Status::read(&status_file(flash))
+            && status.settings.include(wanted)
+        {
+            return Ok(status.settings);
+        }
     }
     Err(Failure::Failed(format!(
         "what was set is kept for the next start of a server with {0}, but the process that has the cache now has not said in {1} seconds that it follows. Look at its log, \
@@ -127,8 +143,11 @@ fn follows(flash: &std::path::Path, wanted: &Settings) -> Result<(), Failure> {
 
 fn human(report: &Report) -> String {
     let flash = report.flash.display();
-    match report.in_force {
-        true => format!("{flash}: set, and kept for its next runs\n"),
-        false => format!("{flash}: kept; no server runs with it now, the next one will do so\n"),
+    match report.running {
+        Some(now) => format!(
+            "{flash}: set, and kept for its next runs. In force now: {}\n",
+            now.in_words().unwrap_or_default()
+        ),
+        None => format!("{flash}: kept; no server runs with it now, the next one will do so\n"),
     }
 }

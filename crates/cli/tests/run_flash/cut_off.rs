@@ -17,7 +17,7 @@ use forebay_bench::{
     mariadb::{client::Connection, server::Server},
     sql::Client,
 };
-use forebay_pages::{Policy, Settings};
+use forebay_pages::{Kept, Policy, Settings};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -125,7 +125,7 @@ fn switch_policies(flash: &Path, done: &AtomicBool) -> bool {
             policy: Some(policy),
             ..Settings::default()
         };
-        let _ = settings.keep(flash);
+        let _ = Kept::default().with(settings).unwrap().keep(flash);
         thread::sleep(Duration::from_millis(150));
         let said = fs::read_to_string(flash.with_file_name("server.out"));
         followed |= said.is_ok_and(|said| said.contains("the flash cache is set anew"));

@@ -88,6 +88,7 @@ fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_no
         for policy in ["through", "around", "back", "off", "back", "around"] {
             let said = set(&format!("--policy {policy}")).ok().text();
             assert!(said.contains("kept for its next runs"), "{said}");
+            assert!(said.contains(&format!("policy {policy}")), "{said}");
             assert_eq!(world.status()["settings"]["policy"], policy);
             let shown = world.forebay("flash status --json").ok().json();
             assert_eq!(shown[0]["settings"]["policy"], policy);
@@ -119,6 +120,15 @@ fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_no
     assert_eq!(other.status()["settings"]["policy"], "back");
     assert_eq!(other.status()["settings"]["home_bytes_per_second"], 1 << 20);
     assert_eq!(other.status()["settings"]["high"], 20);
+    // What the run's command line says stays so until it is named.
+    let said = other.forebay("flash set --flash flash --write-limit 50MiB --json");
+    let said = said.ok().json();
+    assert_eq!(said["in_force"], true);
+    assert_eq!(said["settings"]["policy"], "off");
+    assert_eq!(said["running"]["policy"], "back");
+    assert_eq!(said["running"]["home_bytes_per_second"], 1 << 20);
+    assert_eq!(said["running"]["flash_bytes_per_second"], 50 << 20);
+    assert_eq!(other.status()["settings"], said["running"]);
     server.stop().unwrap();
     let kept = other
         .forebay("flash set --flash flash --policy back")

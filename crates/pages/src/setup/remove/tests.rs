@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    settings::{Policy, Settings},
+    settings::{Kept, Policy, Settings},
     setup::{create, look},
 };
 use forebay_flash::{Identity, Options};
@@ -41,7 +41,8 @@ fn a_cache_is_removed_with_all_that_is_beside_it_and_another_may_take_its_place(
         policy: Some(Policy::Through),
         ..Settings::default()
     };
-    settings.keep(&flash).unwrap();
+    let kept = Kept::default().with(settings).unwrap();
+    kept.keep(&flash).unwrap();
     let aside = format!("f.status.{}.new", uuid::Uuid::new_v4());
     for left in ["f.resize", "f.status.new", &aside, "f.other", "f2.status"] {
         fs::write(dir.path().join(left), "left").unwrap();
@@ -50,7 +51,7 @@ fn a_cache_is_removed_with_all_that_is_beside_it_and_another_may_take_its_place(
     assert_eq!(gone.len(), 7, "{gone:?}");
     assert_eq!(names(dir.path()), ["f.other", "f2.status"]);
     create(&flash, BYTES).unwrap();
-    assert_eq!(Settings::read(&flash).unwrap(), Settings::default());
+    assert_eq!(Kept::read(&flash).unwrap(), Kept::default());
 }
 
 #[test]

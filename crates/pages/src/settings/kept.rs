@@ -1,0 +1,245 @@
+//! The file beside a cache that its settings are kept in, `PATH.settings`: the command replaces it, and the process that has the cache looks at it several times a
+//! second. docs/flash-tier.md, "Settings".
+//!
+//! It has a change for each command that something is left of, the newest last, and each has an id. So a server tells those that are new to it, however many came between
+//! two looks, and does what they name: what a command has not named stays as it is in that run.
+
+use super::Settings;
+use crate::beside::{self, beside};
+use serde::{Deserialize, Serialize};
+use serde_json::Value;
+use std::{
+    fs, io,
+    path::{Path, PathBuf},
+};
+use uuid::Uuid;
+
+/// Where they are kept.
+#[must_use]
+pub fn settings_of(flash: &Path) -> PathBuf {
+    beside(flash, ".settings")
+}
+
+/// What one command has named.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+struct Change {
+    /// Told from every other one.
+    id: Uuid,
+    set: Settings,
+}
+
+/// What is kept for a cache.
+#[derive(Clone, Debug, Default, PartialEq, Eq)]
+pub struct Kept(Vec<Change>);
+
+/// What changes come to.
+fn sum<'a>(changes: impl DoubleEndedIterator<Item = &'a Change>) -> Settings {
+    (changes.rev()).fold(Settings::default(), |newer, change| newer.or(change.set))
+}
+
+impl Kept {
+    /// What is kept for this cache; nothing if there is no file.
+    ///
+    /// # Errors
+    /// What the operating system says; `InvalidData` with the reason.
+    pub fn read(flash: &Path) -> io::Result<Self> {
+        let kept = match beside::read::<Value>(&settings_of(flash))? {
+            None => Self::default(),
+            Some(changes @ Value::Array(_)) => Self(serde_json::from_value(changes)?),
+            // The version before kept what they come to.
+            Some(settings) => Self(vec![Change {
+                id: Uuid::nil(),
+                set: serde_json::from_value(settings)?,
+            }]),
+        };
+        (kept.settings().check()).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
+        Ok(kept)
+    }
+
+    /// What a run begins with where its own command line says nothing.
+    #[must_use]
+    pub fn settings(&self) -> Settings {
+        sum(self.0.iter())
+    }
+
+    /// With one more change. One of which newer ones name everything goes.
+    ///
+    /// # Errors
+    /// In words, if they make no sense then.
+    pub fn with(self, wanted: Settings) -> Result<Self, String> {
+        wanted.or(self.settings()).check()?;
+        let mut newer = wanted;
+        let mut changes = vec![Change {
+            id: Uuid::new_v4(),
+            set: wanted,
+        }];
+        for change in self.0.into_iter().rev() {
+            let all = newer.or(change.set);
+            if all != newer {
+                changes.push(change);
+            }
+            newer = all;
+        }
+        changes.reverse();
+        Ok(Self(changes))
+    }
+
+    /// Keeps it for this cache, whole or not at all, and durably.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub fn keep(&self, flash: &Path) -> io::Result<()> {
+        beside::keep(&settings_of(flash), &self.0)
+    }
+
+    /// What was named since it was as `seen`.
+    fn since(&self, seen: &Self) -> Settings {
+        sum(self.0.iter().filter(|change| !seen.0.contains(change)))
+    }
+}
+
+/// The file, looked at again and again.
+pub(crate) struct Watched {
+    flash: PathBuf,
+    /// What it was when it was looked at last.
+    bytes: Result<Vec<u8>, io::ErrorKind>,
+    seen: Kept,
+}
+
+impl Watched {
+    /// Nothing of it was seen yet.
+    pub(crate) fn new(flash: &Path) -> Self {
+        Self {
+            flash: flash.to_owned(),
+            bytes: Err(io::ErrorKind::NotFound),
+            seen: Kept::default(),
+        }
+    }
+
+    /// What was named since it was looked at last; why that is not known, once.
+    pub(crate) fn changed(&mut self) -> Option<io::Result<Settings>> {
+        let bytes = fs::read(settings_of(&self.flash)).map_err(|e| e.kind());
+        if bytes == self.bytes {
+            return None;
+        }
+        self.bytes = bytes;
+        let now = match Kept::read(&self.flash) {
+            Ok(now) => now,
+            Err(e) => return Some(Err(e)),
+        };
+        let named = now.since(&self.seen);
+        self.seen = now;
+        (named != Settings::default()).then_some(Ok(named))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::settings::Policy;
+
+    fn policy(policy: Policy) -> Settings {
+        Settings {
+            policy: Some(policy),
+            ..Settings::default()
+        }
+    }
+
+    fn home_limit(bytes: u64) -> Settings {
+        Settings {
+            home_bytes_per_second: Some(bytes),
+            ..Settings::default()
+        }
+    }
+
+    /// As the command does it.
+    fn set(flash: &Path, wanted: Settings) {
+        let kept = Kept::read(flash).unwrap().with(wanted).unwrap();
+        kept.keep(flash).unwrap();
+    }
+
+    fn named(watched: &mut Watched) -> Option<Settings> {
+        watched.changed().transpose().unwrap()
+    }
+
+    #[test]
+    fn what_is_kept_is_read_again_and_a_change_is_seen_once() {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = dir.path().join("f");
+        assert_eq!(Kept::read(&flash).unwrap(), Kept::default());
+        let mut watched = Watched::new(&flash);
+        assert_eq!(named(&mut watched), None);
+        set(&flash, policy(Policy::Around));
+        assert_eq!(named(&mut watched), Some(policy(Policy::Around)));
+        assert_eq!(named(&mut watched), None);
+        let both = policy(Policy::Around).or(home_limit(1));
+        set(&flash, home_limit(1));
+        assert_eq!(Kept::read(&flash).unwrap().settings(), both);
+        fs::write(settings_of(&flash), "{\"policy\": \"sideways\"}").unwrap();
+        let e = watched.changed().unwrap().unwrap_err();
+        assert!(e.to_string().contains("sideways"), "{e}");
+        assert!(watched.changed().is_none());
+    }
+
+    #[test]
+    fn a_server_follows_all_commands_since_its_last_look_and_of_each_what_it_names() {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = dir.path().join("f");
+        set(&flash, policy(Policy::Back));
+        let mut watched = Watched::new(&flash);
+        // It starts between two of them.
+        assert_eq!(named(&mut watched), Some(policy(Policy::Back)));
+        set(&flash, home_limit(1));
+        assert_eq!(named(&mut watched), Some(home_limit(1)));
+        set(&flash, policy(Policy::Off));
+        set(&flash, home_limit(2));
+        let both = policy(Policy::Off).or(home_limit(2));
+        assert_eq!(named(&mut watched), Some(both));
+        // The run's command line may have said something else than is kept.
+        set(&flash, policy(Policy::Off));
+        assert_eq!(named(&mut watched), Some(policy(Policy::Off)));
+    }
+
+    #[test]
+    fn what_the_version_before_kept_is_no_change_for_a_server_that_found_it() {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = dir.path().join("f");
+        fs::write(settings_of(&flash), r#"{"policy":"through","low":20}"#).unwrap();
+        let mut watched = Watched::new(&flash);
+        let found = named(&mut watched).unwrap();
+        assert_eq!((found.policy, found.low), (Some(Policy::Through), Some(20)));
+        set(&flash, policy(Policy::Off));
+        assert_eq!(named(&mut watched), Some(policy(Policy::Off)));
+        let kept = Kept::read(&flash).unwrap().settings();
+        assert_eq!((kept.policy, kept.low), (Some(Policy::Off), Some(20)));
+    }
+
+    #[test]
+    fn a_change_of_which_newer_ones_name_everything_is_kept_no_longer() {
+        let mut kept = Kept::default();
+        for bytes in 0..10 {
+            let both = policy(Policy::Back).or(home_limit(bytes));
+            kept = kept.with(both).unwrap().with(home_limit(bytes)).unwrap();
+        }
+        assert_eq!(kept.0.len(), 2, "{kept:?}");
+        assert_eq!(kept.settings(), policy(Policy::Back).or(home_limit(9)));
+        let kept = kept.with(policy(Policy::Off)).unwrap();
+        assert_eq!(kept.0.len(), 2, "{kept:?}");
+        assert_eq!(kept.settings(), policy(Policy::Off).or(home_limit(9)));
+    }
+
+    #[test]
+    fn a_change_that_contradicts_what_is_kept_is_none() {
+        let low = Settings {
+            low: Some(60),
+            ..Settings::default()
+        };
+        let high = Settings {
+            high: Some(50),
+            ..Settings::default()
+        };
+        let e = Kept::default().with(low).unwrap().with(high).unwrap_err();
+        assert!(e.contains("must not be above"), "{e}");
+    }
+}
