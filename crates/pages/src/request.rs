@@ -37,7 +37,7 @@ pub struct Resized {
 }
 
 /// Where it is.
-fn request_of(flash: &Path) -> PathBuf {
+pub(crate) fn request_of(flash: &Path) -> PathBuf {
     beside(flash, ".resize")
 }
 
@@ -51,9 +51,17 @@ impl Request {
     pub(crate) fn stands(&self, flash: &Path) -> bool {
         !matches!(Self::read(flash), Ok(other) if other != Some(*self))
     }
+
+    /// Takes it back. Another one, which took its place meanwhile, stays.
+    pub(crate) fn withdraw(&self, flash: &Path) -> io::Result<()> {
+        match self.stands(flash) {
+            true => take_back(flash),
+            false => Ok(()),
+        }
+    }
 }
 
-/// Takes back what is asked for.
+/// Takes back what is asked for, whatever it is.
 pub(crate) fn take_back(flash: &Path) -> io::Result<()> {
     match fs::remove_file(request_of(flash)) {
         Err(e) if e.kind() != io::ErrorKind::NotFound => Err(e),
@@ -99,6 +107,8 @@ fn ask(
             continue;
         };
         if let Some(answer) = now.resized.filter(|answer| answer.id == request.id) {
+            // The command removes what it made: the server's user may have no right to. Where that fails, each start does it once more.
+            let _ = request.withdraw(flash);
             return match answer.error {
                 Some(error) => Err(error),
                 None => Ok(Resized {
@@ -122,9 +132,7 @@ fn ask(
             }
         }
     }
-    if request.stands(flash) {
-        take_back(flash).map_err(io)?;
-    }
+    request.withdraw(flash).map_err(io)?;
     Err(format!(
         "the flash cache {} is in use by another process, which has not said for {} seconds in {} that it gives it another size: it is no server with this version of \
          Forebay, it may not write that file, or it takes long. Nothing is asked for any more; whether it has another size now, or will have, is not known: \
@@ -152,6 +160,18 @@ mod tests {
         }
     }
 
+    /// What is asked for, once it is.
+    fn asked(flash: &Path) -> Request {
+        let begun = Instant::now();
+        while begun.elapsed() < PATIENCE {
+            if let Some(asked) = Request::read(flash).unwrap() {
+                return asked;
+            }
+            thread::yield_now();
+        }
+        panic!("nothing is asked for");
+    }
+
     #[test]
     fn a_request_is_answered_by_who_has_the_cache_and_an_answer_to_another_is_none() {
         let dir = tempfile::tempdir().unwrap();
@@ -161,15 +181,11 @@ mod tests {
             answered(Uuid::new_v4(), None).write(&status).unwrap();
             let resized = thread::scope(|scope| {
                 scope.spawn(|| {
-                    let asked = loop {
-                        if let Some(asked) = Request::read(&flash).unwrap() {
-                            break asked;
-                        }
-                        thread::yield_now();
-                    };
+                    let asked = asked(&flash);
                     assert!(asked.bytes == 99 && asked.stands(&flash));
                     answered(asked.id, error).write(&status).unwrap();
-                    take_back(&flash).unwrap();
+                    // Unless who has asked did it before.
+                    asked.withdraw(&flash).unwrap();
                     assert!(!asked.stands(&flash));
                 });
                 resize_running(&flash, &status, 99, |_| {})
@@ -178,6 +194,20 @@ mod tests {
                 None => assert_eq!(resized.unwrap().now.slots, 7),
                 Some(error) => assert_eq!(resized.unwrap_err(), error),
             }
+        }
+    }
+
+    #[test]
+    fn a_request_that_is_answered_is_taken_back_also_if_who_answers_cannot() {
+        let dir = tempfile::tempdir().unwrap();
+        let (flash, status) = (dir.path().join("f"), dir.path().join("f.status"));
+        for error in [None, Some("it is too small")] {
+            let resized = thread::scope(|scope| {
+                scope.spawn(|| answered(asked(&flash).id, error).write(&status).unwrap());
+                resize_running(&flash, &status, 99, |_| {})
+            });
+            assert_eq!(resized.is_err(), error.is_some());
+            assert_eq!(Request::read(&flash).unwrap(), None);
         }
     }
 

@@ -4,7 +4,7 @@
 
 use crate::{
     home::Homes,
-    request::{Resized, take_back},
+    request::{Resized, request_of, take_back},
     setup::{
         Held, Place, SetupError, Warm, attach_guarded, create, exercise, pool_of, rights_to,
         rights_to_data,
@@ -54,9 +54,15 @@ pub fn resize_found(
     let place = Place::of(flash)?;
     let (cache, rights) = place.open_as_owner(&homes)?;
     let before = Warm::of(&cache);
-    // What was asked of a server that is gone.
-    take_back(place.flash()).map_err(SetupError::io("resizing", place.flash()))?;
     let is_of_size = cache.is_of_size(bytes)?;
+    // What was asked of a server that is gone. One that another user has left is not in the way of a cache that is as it should be.
+    take_back(place.flash()).or_else(|source| match is_of_size {
+        true => Ok(()),
+        false => Err(SetupError::RequestLeft {
+            request: request_of(place.flash()),
+            source,
+        }),
+    })?;
     let rights = match is_of_size {
         true => rights,
         false => rights_to_data(&cache, data, rights)?,

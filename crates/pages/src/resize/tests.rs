@@ -56,6 +56,24 @@ fn a_size_that_makes_no_cache_is_refused_before_anything_is_changed() {
     assert_eq!(fs::metadata(&flash).unwrap().len(), SMALL);
 }
 
+/// As one of another user, in a directory that is not this one's. Not even root can remove this one as a file.
+#[test]
+fn a_request_that_cannot_be_removed_is_in_the_way_of_another_size_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let (flash, left) = (dir.path().join("f"), dir.path().join("f.resize"));
+    let small = create(&flash, SMALL).unwrap().slots;
+    fs::create_dir(&left).unwrap();
+    assert_eq!(found(&flash, SMALL).unwrap().1.now.slots, small);
+    let e = found(&flash, LARGE).unwrap_err().to_string();
+    let remedy = format!("rm {}", left.display());
+    assert!(e.contains(&remedy), "{e}");
+    assert_eq!(slots(&flash), small);
+    fs::remove_dir(&left).unwrap();
+    fs::write(&left, "what was asked for").unwrap();
+    assert!(found(&flash, LARGE).unwrap().1.now.slots > small);
+    assert!(!left.exists());
+}
+
 #[test]
 fn a_cache_whose_files_are_not_found_keeps_its_size() {
     let dir = tempfile::tempdir().unwrap();

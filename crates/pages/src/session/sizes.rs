@@ -2,8 +2,8 @@
 
 use super::Session;
 use crate::{
-    complain::complain,
-    request::{Request, take_back},
+    complain::{complain, complain_once},
+    request::{Request, request_of, take_back},
     status::{Answer, Resizing, Status},
 };
 
@@ -29,7 +29,12 @@ impl Session {
         let request = match Request::read(self.place.flash()) {
             Ok(request) => request?,
             Err(e) => {
-                complain(&format!("a request for another size: {e}. It is left out"));
+                // Once: it may be one that cannot be removed.
+                let path = request_of(self.place.flash());
+                complain_once(&format!(
+                    "a request for another size, {}: {e}. It is left out",
+                    path.display()
+                ));
                 let _ = take_back(self.place.flash());
                 return None;
             }
@@ -54,12 +59,14 @@ impl Session {
         sizes.resized = Some(answer);
     }
 
-    /// The request is gone; another one, which took its place meanwhile, stays.
+    /// The request, which is answered, is gone.
     pub(crate) fn take_back(&self, request: &Request) {
-        if self.is_asked(request)
-            && let Err(e) = take_back(self.place.flash())
-        {
-            complain(&format!("removing the request for another size: {e}"));
+        let flash = self.place.flash();
+        if let Err(e) = request.withdraw(flash) {
+            complain(&format!(
+                "removing the request for another size, {}: {e}. If the command that made it does not remove it, do so: each start gives the cache that size again",
+                request_of(flash).display()
+            ));
         }
     }
 }

@@ -56,6 +56,20 @@ pub enum SetupError {
         /// The pool.
         pool: PathBuf,
     },
+    /// A request for another size is left, and would be done by the next server.
+    #[error(
+        "{} is left of an earlier forebay flash resize, and cannot be removed: {source}. The next server would give the cache the size that it asks for. As its owner, or as root: \
+         rm {}; then repeat. Nothing was changed",
+        request.display(),
+        request.display()
+    )]
+    RequestLeft {
+        /// The request.
+        request: PathBuf,
+        /// Why it stays.
+        #[source]
+        source: io::Error,
+    },
     /// Another process has it.
     #[error(
         "the flash cache {} is in use by another process (or mounted, if it is a device). One process has it at a time: end that one first",
