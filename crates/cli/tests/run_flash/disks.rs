@@ -5,7 +5,7 @@ use crate::{
     common::{databases::Strike, disk::Disk},
     world::{World, fill, sound, sum},
 };
-use std::{fs, io::Write, thread, time::Duration};
+use std::{fs, io::Write, os::unix::fs::symlink, thread, time::Duration};
 
 #[test]
 fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_lost() {
@@ -19,7 +19,7 @@ fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_los
     let [lane, there] = [world.launch.dir.join("flash.lane"), disk.at.join("lane")];
     fs::copy(&lane, &there).unwrap();
     fs::remove_file(&lane).unwrap();
-    std::os::unix::fs::symlink(&there, &lane).unwrap();
+    symlink(&there, &lane).unwrap();
     disk.sync();
 
     let mut server = world.start();
@@ -63,6 +63,29 @@ fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_los
     server.stop().unwrap();
 }
 
+/// Of flash on another file system, which is in memory here.
+#[test]
+fn metadata_of_a_cache_that_is_on_the_file_system_of_the_data_is_told() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let memory = tempfile::tempdir_in("/dev/shm").unwrap();
+    let [there, lane_there] = ["flash", "flash.lane"].map(|name| memory.path().join(name));
+    symlink(&there, world.flash()).unwrap();
+    forebay_pages::create(&there, 14 << 20).unwrap();
+    let lane = world.launch.dir.join("lane");
+    fs::copy(&lane_there, &lane).unwrap();
+    fs::remove_file(&lane_there).unwrap();
+    symlink(&lane, &lane_there).unwrap();
+    world.launch.wrapper = world.wrapper(&[]);
+    let server = world.start();
+    let said = server.output();
+    let told = format!("{}, is on the same file system", lane_there.display());
+    assert!(said.contains(&told), "{said}");
+    assert!(!said.contains("nothing gets faster"), "{said}");
+    server.stop().unwrap();
+}
+
 /// The flash file has holes, as one that was copied has, and its file system has no room to fill them.
 #[test]
 fn flash_whose_file_system_is_full_is_written_around_and_used_again_when_there_is_room() {
@@ -101,7 +124,7 @@ fn flash_whose_file_system_is_full_is_written_around_and_used_again_when_there_i
             .is_ok()
         {}
     }
-    std::os::unix::fs::symlink(&there, world.flash()).unwrap();
+    symlink(&there, world.flash()).unwrap();
     world.launch.wrapper = world.wrapper(&[]);
 
     let mut server = world.start();

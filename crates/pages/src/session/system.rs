@@ -230,11 +230,18 @@ impl Session {
 
     fn warn_of_same_disk(&self, known: &Known) {
         use std::os::unix::fs::MetadataExt;
-        let flash = std::fs::metadata(self.place.flash());
-        if flash.is_ok_and(|meta| meta.dev() == known.key.0) {
+        let is_there = |path: &Path| path.metadata().is_ok_and(|meta| meta.dev() == known.key.0);
+        let metadata = self.place.pool_path();
+        if is_there(self.place.flash()) {
             complain(
                 "the flash cache is on the same file system as the data: pages are written atomically, but nothing gets faster. Put it on a faster disk",
             );
+        } else if is_there(metadata) {
+            complain(&format!(
+                "the metadata of the flash cache, {}, is on the same file system as the data, and each sync of a page file waits for it. Stop the server, move it to a faster disk, \
+                 and leave a link to it there",
+                metadata.display()
+            ));
         }
     }
 

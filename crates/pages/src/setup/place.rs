@@ -83,7 +83,7 @@ impl Place {
     }
 
     /// Where its metadata is.
-    pub(super) fn pool_path(&self) -> &Path {
+    pub(crate) fn pool_path(&self) -> &Path {
         &self.pool
     }
 
