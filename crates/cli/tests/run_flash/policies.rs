@@ -1,14 +1,17 @@
 //! How pages are written is a setting: written through, they are in the files as well; and it may change at any time.
 
 use crate::{
-    common::databases::Strike,
+    common::{Sandbox, databases::Strike},
     world::{FLASH, World, churn, fill, sound, sum},
 };
+use forebay_pool::{ClaimOptions, PoolOptions};
 use std::{
     fs,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
+    time::{Duration, Instant},
 };
+use uuid::Uuid;
 
 /// What people look for: hit ratio, dirty pages, versions a page, second chances, endurance, batches.
 const STATUS: [&str; 11] = [
@@ -95,7 +98,7 @@ fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_no
             for field in STATUS {
                 assert!(shown[0][field].is_number(), "{field}: {shown}");
             }
-            thread::sleep(std::time::Duration::from_millis(400));
+            thread::sleep(Duration::from_millis(400));
         }
         set("--policy off --home-limit 500MiB --low 10 --high 20").ok();
         done.store(true, Relaxed);
@@ -144,4 +147,34 @@ fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_no
     other
         .forebay("flash set --flash nowhere --policy back")
         .fails(1, &["nowhere"]);
+}
+
+#[test]
+fn what_an_earlier_server_has_said_is_not_taken_for_what_is_in_force() {
+    let sandbox = Sandbox::new();
+    let flash = sandbox.file("f");
+    forebay_pages::create(&flash, 16 << 20).unwrap();
+    let say = |high: u8| {
+        let settings = format!(r#"{{"policy":"back","contents":"dirty","low":20,"high":{high}}}"#);
+        let status = format!(r#"{{"settings":{settings}}}"#);
+        fs::write(sandbox.file("f.status"), status).unwrap();
+    };
+    say(30);
+    // As a server that has just been started.
+    let cache = Uuid::from_slice(&fs::read(&flash).unwrap()[32..48]).unwrap();
+    let pool = PoolOptions::new().emulated(true);
+    let pool = pool.open(sandbox.file("f.lane")).unwrap();
+    let _has = pool.claim(cache, &ClaimOptions::new()).unwrap();
+    let said = thread::scope(|scope| {
+        let sets = scope.spawn(|| sandbox.run("flash set --flash f --policy back --json"));
+        let limit = Instant::now() + Duration::from_secs(60);
+        while !sandbox.file("f.settings").exists() && Instant::now() < limit {
+            thread::sleep(Duration::from_millis(10));
+        }
+        // The command waits all the while.
+        thread::sleep(Duration::from_secs(1));
+        say(40);
+        sets.join().unwrap().ok().json()
+    });
+    assert_eq!(said["running"]["high"], 40, "{said}");
 }

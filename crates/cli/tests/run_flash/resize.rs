@@ -129,6 +129,13 @@ fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothi
     // What is no request is said to be none, and is gone.
     fs::write(&request, "larger").unwrap();
     world.says(&server, "It is left out");
+    // And once, if it cannot be removed.
+    fs::create_dir(&request).unwrap();
+    world.says(&server, "Is a directory");
+    thread::sleep(Duration::from_secs(1));
+    let said = server.output();
+    assert_eq!(said.matches("Is a directory").count(), 1, "{said}");
+    fs::remove_dir(&request).unwrap();
     server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
     let before = sum(&server);
     has_flushed(&world, server, &before);
