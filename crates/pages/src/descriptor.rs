@@ -47,6 +47,14 @@ pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
     opened.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
 }
 
+/// What is at `path`, a link to it or not: only held, which needs no right to it and waits for nothing.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn hold(path: &Path) -> Result<OwnedFd, Errno> {
+    rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
+}
+
 /// The regular file of this name in a data directory, only held. Another user may have put something else there: no link is followed, and nothing is opened.
 ///
 /// # Errors
@@ -72,14 +80,23 @@ pub(crate) fn hold_regular(path: &Path) -> io::Result<OwnedFd> {
 /// As [`hold_regular`].
 pub(crate) fn hold_plain(path: &Path) -> io::Result<OwnedFd> {
     let held = hold_regular(path)?;
-    if user() == 0 && rustix::fs::fstat(&held)?.st_nlink > 1 {
+    check_names(&held, path)?;
+    Ok(held)
+}
+
+/// See [`hold_plain`].
+///
+/// # Errors
+/// `InvalidInput`; what the operating system says.
+pub(crate) fn check_names(file: impl AsFd, path: &Path) -> io::Result<()> {
+    if user() == 0 && rustix::fs::fstat(file)?.st_nlink > 1 {
         let what = format!(
             "{} has another name as well (a hard link), and what that is of is not known: root writes nothing there. Give it a name of its own (cp -p, and mv), and repeat this",
             path.display()
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));
     }
-    Ok(held)
+    Ok(())
 }
 
 /// Refuses what is neither this user's nor root's: another one may have made it up.

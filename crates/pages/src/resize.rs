@@ -3,21 +3,20 @@
 //! Before, what a crash may have torn in the files is made whole, as by a flush: which pages these are is known by their positions, and all get others.
 
 use crate::{
+    descriptor::{hold, link_to},
     home::Homes,
-    request::{Resized, request_of, take_back},
+    request::{Resized, request_of},
     setup::{
-        Held, Place, SetupError, Warm, attach_guarded, create, exercise, pool_of, rights_to,
-        rights_to_data,
+        Held, Place, SetupError, Warm, attach_guarded, create_in, exercise, pool_of, rights_to_data,
     },
 };
 use forebay_flash::{Progress, layout::CHECKPOINTS};
 use forebay_pool::{LaneCheck, PoolErrorKind};
-use rustix::fs::OFlags;
+use rustix::fd::AsFd;
 use std::{
-    fs::{self, File, OpenOptions},
+    fs::File,
     io::{self, Read},
     ops::ControlFlow,
-    os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -33,10 +32,12 @@ pub fn resize(
     data: &[PathBuf],
     progress: impl FnMut(Progress) -> ControlFlow<()> + Send,
 ) -> Result<Resized, SetupError> {
-    if is_ended(flash)? {
-        return make_anew(flash, bytes);
+    let place = Place::of(flash)?;
+    let held = Held::of(&place)?;
+    if !held.is_on_device() && held.is_blank()? {
+        return make_anew(&held, bytes);
     }
-    let (_, resized) = resize_found(flash, bytes, data, progress)?;
+    let (_, resized) = resize_held(&held, bytes, data, progress)?;
     Ok(resized)
 }
 
@@ -50,19 +51,31 @@ pub fn resize_found(
     data: &[PathBuf],
     progress: impl FnMut(Progress) -> ControlFlow<()> + Send,
 ) -> Result<(Warm, Resized), SetupError> {
-    let homes = Arc::new(Homes::new());
     let place = Place::of(flash)?;
-    let (cache, rights) = place.open_as_owner(&homes)?;
+    resize_held(&Held::of(&place)?, bytes, data, progress)
+}
+
+fn resize_held(
+    held: &Held<'_>,
+    bytes: u64,
+    data: &[PathBuf],
+    progress: impl FnMut(Progress) -> ControlFlow<()> + Send,
+) -> Result<(Warm, Resized), SetupError> {
+    let homes = Arc::new(Homes::new());
+    let place = held.place();
+    let (cache, rights) = held.open(&homes)?;
     let before = Warm::of(&cache);
     let is_of_size = cache.is_of_size(bytes)?;
     // What was asked of a server that is gone. One that another user has left is not in the way of a cache that is as it should be.
-    take_back(place.flash()).or_else(|source| match is_of_size {
-        true => Ok(()),
-        false => Err(SetupError::RequestLeft {
-            request: request_of(place.flash()),
-            source,
-        }),
-    })?;
+    let request = request_of(place.flash());
+    held.remove_beside(&request)
+        .or_else(|source| match is_of_size {
+            true => Ok(()),
+            false => Err(SetupError::RequestLeft {
+                request,
+                source: Box::new(source),
+            }),
+        })?;
     let rights = match is_of_size {
         true => rights,
         false => rights_to_data(&cache, data, rights)?,
@@ -70,7 +83,7 @@ pub fn resize_found(
     let resized = exercise(rights, place.flash(), || {
         let _tablespace = match is_of_size {
             true => None,
-            false => attach_guarded(&place, &cache, &homes, (data, &[]))?,
+            false => attach_guarded(place, &cache, &homes, (data, &[]))?,
         };
         Ok(cache.resize(bytes, progress)?)
     })?;
@@ -84,12 +97,10 @@ pub fn resize_found(
 
 /// True if it is the rest of a cache that the version before ended, to make one of another size; or of one that was being made. Nothing is in it.
 pub(crate) fn is_ended(flash: &Path) -> Result<bool, SetupError> {
-    let fail = |e| SetupError::io("looking at", flash)(e);
-    let mut options = OpenOptions::new();
-    // What is no file makes no one wait.
-    options.custom_flags(OFlags::NONBLOCK.bits().cast_signed());
-    let file = options.read(true).open(flash).map_err(fail)?;
-    let meta = file.metadata().map_err(fail)?;
+    let fail = |e: io::Error| SetupError::io("looking at", flash)(e);
+    // Only held until it is known what it is: what is no file makes no one wait.
+    let held = File::from(hold(flash).map_err(|e| fail(e.into()))?);
+    let meta = held.metadata().map_err(fail)?;
     if !meta.is_file() {
         return Ok(false);
     }
@@ -98,28 +109,35 @@ pub(crate) fn is_ended(flash: &Path) -> Result<bool, SetupError> {
     if !is_shortened && pool_of(flash).symlink_metadata().is_err() {
         return Ok(false);
     }
-    has_blank_headers(file).map_err(fail)
+    has_blank_headers(&held).map_err(fail)
 }
 
-/// True if a cache was ended on this flash, or none was made to the end.
-pub(crate) fn has_blank_headers(flash: File) -> io::Result<bool> {
-    let mut bytes = Vec::new();
-    flash.take(CHECKPOINTS).read_to_end(&mut bytes)?;
-    Ok(bytes.len() as u64 == CHECKPOINTS && bytes.iter().all(|&byte| byte == 0))
+/// True if a cache was ended on this flash, which is only held, or none was made to the end.
+pub(crate) fn has_blank_headers(flash: impl AsFd) -> io::Result<bool> {
+    let start = start_of(flash)?;
+    Ok(start.len() as u64 == CHECKPOINTS && start.iter().all(|&byte| byte == 0))
+}
+
+/// The headers of a flash file, or the superblocks of its metadata, as far as they are there.
+pub(crate) fn start_of(held: impl AsFd) -> io::Result<Vec<u8>> {
+    let mut start = Vec::new();
+    let file = File::open(link_to(held))?;
+    file.take(CHECKPOINTS).read_to_end(&mut start)?;
+    Ok(start)
 }
 
 /// True if the metadata beside blank headers says that a server has used the cache: then these were written over, and pages may be in it. Making a cache
 /// claims its lane once, and appends nothing; ending it gives the lane back.
-fn was_used(place: &Place) -> Result<bool, SetupError> {
-    let pool = match Held::of(place)?.pool() {
-        // It was not made to the end.
+fn was_used(held: &Held<'_>) -> Result<bool, SetupError> {
+    let pool = match held.pool() {
+        // It was not made to the end, or is something else.
         Err(SetupError::Pool(e))
             if matches!(
                 e.kind,
                 PoolErrorKind::Empty | PoolErrorKind::NotAPool { .. }
             ) =>
         {
-            return Ok(false);
+            return Ok(!held.is_lane_blank()?);
         }
         pool => pool?,
     };
@@ -128,31 +146,20 @@ fn was_used(place: &Place) -> Result<bool, SetupError> {
     Ok(lanes.any(|lane| lane.damage.is_some() || lane.epoch > 1 || !is_new(lane.lane)))
 }
 
-/// What is left of a cache that was ended goes, and a new one is made.
-fn make_anew(flash: &Path, bytes: u64) -> Result<Resized, SetupError> {
-    let length = fs::metadata(flash).map_err(SetupError::io("looking at", flash))?;
-    if length.len() > CHECKPOINTS {
-        let place = Place::of(flash)?;
-        if was_used(&place)? {
-            return Err(place.unmade());
-        }
+/// What is left of a cache that was ended becomes a new one, in the same files.
+fn make_anew(held: &Held<'_>, bytes: u64) -> Result<Resized, SetupError> {
+    let _alone = held.lock()?;
+    // Another command may have done it meanwhile.
+    if !held.is_blank()? {
+        return Err(SetupError::InUse {
+            flash: held.place().flash().to_owned(),
+        });
     }
-    // The server's user is to have the new one as well.
-    exercise(rights_to(flash)?, flash, || replace(flash, bytes))
-}
-
-fn replace(flash: &Path, bytes: u64) -> Result<Resized, SetupError> {
-    // The flash file last: while it is there, this is repeated. What that version had begun beside it, PATH.new, may be another cache by now.
-    for left in [&pool_of(flash), &flash.to_owned()] {
-        match fs::remove_file(left) {
-            Err(e) if e.kind() != io::ErrorKind::NotFound => {
-                return Err(SetupError::io("removing", left)(e));
-            }
-            _ => {}
-        }
+    if was_used(held)? {
+        return Err(held.place().unmade());
     }
     Ok(Resized {
-        now: create(flash, bytes)?,
+        now: create_in(held, bytes)?,
         complete: true,
         ..Resized::default()
     })

@@ -4,7 +4,7 @@ use crate::{
     common::{Sandbox, disk::Loop},
     world::{World, fill, has_flushed, sound, sum},
 };
-use std::{fs, os::unix::fs::FileExt};
+use std::{fs, os::unix::fs::FileExt, path::Path};
 
 /// Files of the cache beside the data directory.
 fn left(world: &World) -> Vec<String> {
@@ -66,4 +66,33 @@ fn a_device_is_blank_once_its_cache_is_removed_and_takes_another() {
         assert_eq!(removed.len(), 2, "{report}");
         assert!(flash.is_symlink() && !sandbox.file("flash.lane").exists());
     }
+}
+
+/// A file system, say, of which nothing lies in the first 8 KiB.
+#[test]
+fn a_removal_that_was_cut_leaves_what_its_device_has_got_since() {
+    let sandbox = Sandbox::on_disk();
+    let image = sandbox.file("image");
+    fs::write(&image, vec![0; 16 << 20]).unwrap();
+    let Some(device) = Loop::of(&image, 4096) else {
+        return;
+    };
+    for (name, to) in [
+        ("flash", device.path.as_ref()),
+        ("flash.lane", "gone".as_ref()),
+    ] {
+        let to: &Path = to;
+        std::os::unix::fs::symlink(to, sandbox.file(name)).unwrap();
+    }
+    let file = fs::File::options()
+        .read(true)
+        .write(true)
+        .open(&device.path);
+    let file = file.unwrap();
+    file.write_all_at(&[7; 4096], 64 << 10).unwrap();
+    sandbox.run("flash remove --flash flash").ok();
+    let mut found = [0; 4096];
+    file.read_exact_at(&mut found, 64 << 10).unwrap();
+    assert_eq!(found, [7; 4096]);
+    assert!(!sandbox.file("flash.lane").is_symlink());
 }

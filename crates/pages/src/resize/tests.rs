@@ -1,8 +1,14 @@
 //! A cache has the size that is asked for, whatever was left of an earlier attempt.
 
 use super::*;
-use crate::setup::look;
+use crate::setup::{create, look, remove};
 use forebay_flash::{FlashError, Identity, Options};
+use forebay_pool::rights::user;
+use std::{
+    fs,
+    os::unix::fs::{MetadataExt, chown, symlink},
+};
+use tempfile::TempDir;
 
 const SMALL: u64 = 8 << 20;
 const LARGE: u64 = 24 << 20;
@@ -192,6 +198,139 @@ fn a_cache_whose_making_was_cut_before_its_headers_is_made_anew() {
     blank(&flash);
     fs::write(pool_of(&flash), vec![0; 64 << 10]).unwrap();
     assert!(again(&flash, LARGE).now.slots > 0, "its pool was begun");
+}
+
+/// A directory, and in it a cache of which only the headers are not there.
+fn begun() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let flash = dir.path().join("f");
+    create(&flash, SMALL).unwrap();
+    blank(&flash);
+    (dir, flash)
+}
+
+#[test]
+fn a_server_s_cache_is_made_anew_in_a_directory_of_root_s_and_stays_the_server_s() {
+    const SERVER: u32 = 65534;
+    if user() != 0 {
+        println!("skipped: not root");
+        return;
+    }
+    let (dir, flash) = begun();
+    fs::remove_file(dir.path().join("f.status")).unwrap();
+    for path in [&flash, &pool_of(&flash)] {
+        chown(path, Some(SERVER), Some(SERVER)).unwrap();
+    }
+    assert!(again(&flash, LARGE).now.slots > 0);
+    assert_eq!(fs::metadata(&flash).unwrap().len(), LARGE);
+    for name in ["f", "f.lane", "f.status"] {
+        let found = fs::metadata(dir.path().join(name)).unwrap();
+        assert_eq!((found.uid(), found.gid()), (SERVER, SERVER), "{name}");
+    }
+}
+
+#[test]
+fn a_cache_is_made_anew_in_its_files_whatever_their_names_lead_to_by_then() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["x", "other"] {
+        fs::create_dir(at(name)).unwrap();
+        create(&at(name).join("f"), SMALL).unwrap();
+        blank(&at(name).join("f"));
+    }
+    fs::remove_file(at("other/f.status")).unwrap();
+    let other = || ["f", "f.lane"].map(|name| fs::read(at("other").join(name)).unwrap());
+    let before = other();
+    let place = Place::of(&at("x/f")).unwrap();
+    let held = Held::of(&place).unwrap();
+    fs::rename(at("x"), at("y")).unwrap();
+    symlink(at("other"), at("x")).unwrap();
+    assert!(make_anew(&held, LARGE).unwrap().now.slots > 0);
+    assert!(slots(&at("y/f")) > 0);
+    assert!(other() == before && !at("other/f.status").exists());
+}
+
+#[test]
+fn what_was_asked_of_a_server_is_taken_back_in_the_directory_that_was_held() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["x", "other"] {
+        fs::create_dir(at(name)).unwrap();
+        fs::write(at(name).join("f.resize"), "asked").unwrap();
+    }
+    create(&at("x/f"), SMALL).unwrap();
+    let place = Place::of(&at("x/f")).unwrap();
+    let held = Held::of(&place).unwrap();
+    fs::rename(at("x"), at("y")).unwrap();
+    symlink(at("other"), at("x")).unwrap();
+    resize_held(&held, SMALL, &[], |_| ControlFlow::Continue(())).unwrap();
+    assert!(at("other/f.resize").exists() && !at("y/f.resize").exists());
+}
+
+#[test]
+fn metadata_on_another_disk_stays_there_when_the_cache_is_made_anew() {
+    let (_dir, flash) = begun();
+    let other = tempfile::tempdir().unwrap();
+    let real = other.path().join("lane");
+    fs::copy(pool_of(&flash), &real).unwrap();
+    fs::remove_file(pool_of(&flash)).unwrap();
+    symlink(&real, pool_of(&flash)).unwrap();
+    assert!(again(&flash, LARGE).now.slots > 0);
+    assert!(pool_of(&flash).is_symlink() && slots(&flash) > 0);
+}
+
+#[test]
+fn what_is_no_metadata_is_not_written_over() {
+    let (_dir, flash) = begun();
+    let other = vec![9; 64 << 10];
+    fs::write(pool_of(&flash), &other).unwrap();
+    let e = resize(&flash, LARGE, &[], |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(matches!(e, SetupError::Unmade { .. }), "{e}");
+    assert!(fs::read(pool_of(&flash)).unwrap() == other);
+}
+
+#[test]
+fn root_makes_no_cache_anew_in_files_that_have_other_names() {
+    for ending in ["", ".lane"] {
+        let (dir, flash) = begun();
+        let file = dir.path().join(format!("f{ending}"));
+        fs::hard_link(file, dir.path().join("name")).unwrap();
+        let before = fs::read(dir.path().join("name")).unwrap();
+        let resized = resize(&flash, LARGE, &[], |_| ControlFlow::Continue(()));
+        if user() == 0 {
+            let e = resized.unwrap_err().to_string();
+            assert!(e.contains("hard link"), "{e}");
+            assert!(fs::read(dir.path().join("name")).unwrap() == before);
+        }
+    }
+}
+
+#[test]
+fn a_cache_is_made_anew_or_removed_by_one_command_at_a_time() {
+    let (_dir, flash) = begun();
+    let place = Place::of(&flash).unwrap();
+    let held = Held::of(&place).unwrap();
+    let alone = held.lock().unwrap();
+    let resized = resize(&flash, LARGE, &[], |_| ControlFlow::Continue(()));
+    assert!(resized.unwrap_err().is_in_use());
+    assert!(remove(&flash).unwrap_err().is_in_use());
+    drop(alone);
+    again(&flash, LARGE);
+    // What was looked at before the other command ended.
+    assert!(make_anew(&held, SMALL).unwrap_err().is_in_use());
+    assert_eq!(fs::metadata(&flash).unwrap().len(), LARGE);
+}
+
+#[test]
+fn a_size_that_makes_no_cache_leaves_one_that_is_to_be_made_anew_as_it_was() {
+    let (_dir, flash) = begun();
+    let e = resize(&flash, 4096, &[], |_| ControlFlow::Continue(())).unwrap_err();
+    assert!(
+        matches!(e, SetupError::Flash(FlashError::BadSize { .. })),
+        "{e}"
+    );
+    assert_eq!(fs::metadata(&flash).unwrap().len(), SMALL);
+    assert!(again(&flash, SMALL).now.slots > 0);
 }
 
 /// Zeros over the headers.

@@ -2,17 +2,26 @@
 
 use super::{
     error::SetupError,
+    held::Held,
     place::{Place, is_device, name_of, pool_of},
+    rights::exercise,
     warm::Warm,
 };
 use crate::{PAGE_BYTES, beside::beside, home::Homes};
-use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options};
-use forebay_pool::{Geometry, PoolOptions, contents};
-use std::{fs::File, io, path::Path, sync::Arc};
+use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options, layout};
+use forebay_pool::{Geometry, Pool, PoolOptions, contents, media::map_emulated};
+use std::{
+    fs::File,
+    io::{self, Write},
+    path::Path,
+    sync::Arc,
+};
 
 /// Segments of the metadata's lane: with three and more a checkpoint holds up no thread.
 const SEGMENTS: u16 = 4;
 const LANES: u32 = 2;
+/// Ending of the name of a cache's status.
+const STATUS: &str = ".status";
 
 /// Makes a cache: a flash file of `bytes` bytes, or on so many of a device that is blank, and its metadata beside it.
 ///
@@ -30,38 +39,17 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
     if pool.symlink_metadata().is_ok() {
         return Err(SetupError::PoolLeft { pool });
     }
-    let segment_bytes = (bytes / 4096).next_power_of_two().clamp(64 << 10, 4 << 20);
-    let pool_bytes = Geometry::bytes_for(u64::from(SEGMENTS), segment_bytes, LANES);
     let file = match on_device {
         true => blank_device(flash, bytes)?,
         false => FlashFile::create(flash, bytes)
             .map_err(SetupError::io("making the flash cache", flash))?,
     };
     let made = || -> Result<Warm, SetupError> {
-        let options = PoolOptions::new()
-            .size(pool_bytes)
-            .segment_size(segment_bytes)
-            .lanes(LANES)
-            .emulated(true);
-        drop(options.create(&pool)?);
-        let place = Place::between(flash, &pool);
-        let create = CreateOptions {
-            page_bytes: PAGE_BYTES as u32,
-            lane_segments: SEGMENTS - 1,
-            files_max: files_max(bytes),
-            ..CreateOptions::default()
-        };
-        let homes = Arc::new(Homes::new());
-        let cache = Cache::create(
-            Arc::new(file),
-            homes,
-            &place.pool()?,
-            &create,
-            &Options::default(),
-        )?;
+        drop(metadata(bytes).0.create(&pool)?);
+        let warm = begin(file, &Place::between(flash, &pool).pool()?, bytes)?;
         // For a server whose user may write to it, and make no file beside it. Without it only less is said.
-        let _ = File::create_new(beside(flash, ".status"));
-        Ok(Warm::of(&cache))
+        let _ = File::create_new(beside(flash, STATUS));
+        Ok(warm)
     };
     made().inspect_err(|_| {
         drop(std::fs::remove_file(&pool));
@@ -69,6 +57,62 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
             drop(std::fs::remove_file(flash));
         }
     })
+}
+
+/// Makes a cache of `bytes` bytes in these two files, which are there and have nothing: no name in their directory becomes that of another file. Interrupted, it
+/// is repeated: the headers come last.
+///
+/// # Errors
+/// As [`create`].
+pub(crate) fn create_in(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError> {
+    let (flash, lane) = (held.place().flash(), held.place().pool_path());
+    // Before anything is changed.
+    let group_pages = Options::default().group_pages;
+    layout::Geometry::fit(bytes, PAGE_BYTES as u32, files_max(bytes), group_pages)?;
+    let warm = exercise(held.rights, flash, || {
+        held.check_names()?;
+        let file = held.open_flash()?;
+        file.set_bytes(bytes)
+            .map_err(SetupError::io("making the flash cache", flash))?;
+        let (options, pool_bytes) = metadata(bytes);
+        let mut emptied = held.open_lane()?;
+        // Real zeros: no later store may need an allocation.
+        let zeros = vec![0; usize::try_from(pool_bytes).unwrap_or(0)];
+        (emptied.set_len(0))
+            .and_then(|()| emptied.write_all(&zeros))
+            .and_then(|()| emptied.sync_all())
+            .map_err(SetupError::io("making the flash cache's metadata", lane))?;
+        drop(options.create_on(lane, Arc::new(map_emulated(lane, emptied)?))?);
+        begin(file, &held.open_pool()?, bytes)
+    })?;
+    // As above.
+    let _ = held.create_beside(STATUS);
+    Ok(warm)
+}
+
+/// How the pool with the metadata of a cache of `bytes` bytes is made, and how many bytes it has.
+fn metadata(bytes: u64) -> (PoolOptions, u64) {
+    let segment_bytes = (bytes / 4096).next_power_of_two().clamp(64 << 10, 4 << 20);
+    let pool_bytes = Geometry::bytes_for(u64::from(SEGMENTS), segment_bytes, LANES);
+    let options = PoolOptions::new()
+        .size(pool_bytes)
+        .segment_size(segment_bytes)
+        .lanes(LANES)
+        .emulated(true);
+    (options, pool_bytes)
+}
+
+/// Makes a blank flash file or device and a new pool a cache.
+fn begin(flash: impl Flash + 'static, pool: &Pool, bytes: u64) -> Result<Warm, SetupError> {
+    let create = CreateOptions {
+        page_bytes: PAGE_BYTES as u32,
+        lane_segments: SEGMENTS - 1,
+        files_max: files_max(bytes),
+        ..CreateOptions::default()
+    };
+    let homes = Arc::new(Homes::new());
+    let cache = Cache::create(Arc::new(flash), homes, pool, &create, &Options::default())?;
+    Ok(Warm::of(&cache))
 }
 
 /// So many bytes of a device that is not in use and holds nothing.

@@ -58,7 +58,7 @@ pub enum SetupError {
     },
     /// A request for another size is left, and would be done by the next server.
     #[error(
-        "{} is left of an earlier forebay flash resize, and cannot be removed: {source}. The next server would give the cache the size that it asks for. As its owner, or as root: \
+        "{} is left of an earlier forebay flash resize: {source}. The next server would give the cache the size that it asks for. As its owner, or as root: \
          rm {}; then repeat. Nothing was changed",
         request.display(),
         request.display()
@@ -68,7 +68,7 @@ pub enum SetupError {
         request: PathBuf,
         /// Why it stays.
         #[source]
-        source: io::Error,
+        source: Box<SetupError>,
     },
     /// Another process has it.
     #[error(

@@ -2,7 +2,7 @@
 //!
 //! It has its metadata in a pool of its own beside the flash file, so that one file system has both: each fence there is a sync of that file.
 
-use super::{error::SetupError, rights::Held};
+use super::{error::SetupError, held::Held};
 use crate::{PAGE_BYTES, beside::beside, home::Homes, resize::is_ended};
 use forebay_flash::{Cache, Flash, FlashError, FlashFile, Opened, Options};
 use forebay_pool::{

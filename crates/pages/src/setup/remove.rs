@@ -1,17 +1,18 @@
 //! Ending a cache that has nothing any more: for good, or for another one in its place.
 
 use super::{
+    directory::{Directory, Found},
     error::SetupError,
-    place::{Place, is_device, pool_of},
+    held::Held,
+    place::Place,
     retry::retry_in_use,
-    rights::{Held, exercise},
+    rights::exercise,
 };
-use crate::{beside, home::Homes, resize::has_blank_headers};
-use forebay_flash::{Cache, Flash, FlashFile};
-use forebay_pool::{contents, rights::Rights};
+use crate::{descriptor::path_of, home::Homes};
+use forebay_flash::{Cache, Flash};
+use forebay_pool::contents;
+use rustix::fd::AsFd;
 use std::{
-    fs::{self, File},
-    io,
     path::{Path, PathBuf},
     sync::Arc,
 };
@@ -27,46 +28,58 @@ const BESIDE: [&str; 3] = [".status", ".settings", ".resize"];
 /// 3. *Blank* the start of a device.
 /// 4. *Remove* what is beside the flash file, its metadata, and last that file.
 ///
-/// What the cache says, and what a link beside it leads to, is done with the rights of its owner; the names beside it go with those of who asks, in a directory that
-/// may be root's.
+/// What the cache says is done with the rights of its owner, and no path to it is followed after it was opened: the names go from the directory that it was
+/// found in, with the own rights only if root alone may change names there ([`Directory`]). So does metadata that a link in such a directory leads to. Each of
+/// the two goes as long as its name is that of what was opened.
 ///
-/// Interrupted after 2, it goes on when it is repeated, as long as there is the metadata: without a lane, which no cache is.
+/// Interrupted after 2, it goes on when it is repeated, as long as there is the metadata, without a lane, which no cache is, or a link to where it was.
 ///
 /// # Errors
 /// [`SetupError::NotFlushed`], and whatever keeps a server from using it: nothing was changed. What the operating system says.
 pub fn remove(flash: &Path) -> Result<Vec<PathBuf>, SetupError> {
     let place = Place::of(flash)?;
+    let held = Held::of(&place)?;
+    let _alone = held.lock()?;
     let homes = Arc::new(Homes::new());
-    let rights = match retry_in_use(|| place.open_as_owner(&homes)) {
-        Ok((cache, rights)) => {
-            exercise(rights, place.flash(), || end(&place, cache))?;
-            rights
-        }
-        Err(error) => rights_to_ended(&place).ok_or(error)?,
-    };
-    remove_all(&place, rights)
+    match retry_in_use(|| held.open(&homes)) {
+        Ok((cache, rights)) => exercise(rights, place.flash(), || end(&place, cache))?,
+        Err(error) if !is_ended(&held) => return Err(error),
+        Err(_) => {}
+    }
+    remove_all(&held)
 }
 
-fn remove_all(place: &Place, rights: Rights) -> Result<Vec<PathBuf>, SetupError> {
-    let flash = place.flash();
-    let on_device = is_device(flash).map_err(SetupError::io("looking at", flash))?;
-    let files = beside::all(flash, &BESIDE).map_err(SetupError::io("looking beside", flash))?;
-    let mut gone = remove_files(files)?;
-    let metadata = pool_of(flash);
-    gone.extend(exercise(rights, flash, || {
-        if on_device {
-            blank_start(place)?;
-        }
-        // It may be on another disk, by a link.
-        let real = metadata.is_symlink().then(|| metadata.canonicalize());
-        remove_files(real.and_then(Result::ok).into_iter().collect())
-    })?);
-    let mut files = vec![metadata];
-    if !on_device {
-        files.push(flash.to_owned());
+fn remove_all(held: &Held<'_>) -> Result<Vec<PathBuf>, SetupError> {
+    let (flash, lane) = (held.place.flash(), held.place.pool_path());
+    let mut gone = Vec::new();
+    let mut unlink = |dir: &Directory, path: &Path, found: Option<&Found>| {
+        let unlinked = dir.unlink(path, found, held.rights)?;
+        gone.extend(unlinked.then(|| path.to_owned()));
+        Ok::<_, SetupError>(())
+    };
+    for file in held.dir.beside(flash, &BESIDE)? {
+        unlink(&held.dir, &file, None)?;
     }
-    gone.extend(remove_files(files)?);
+    // Before its metadata goes: where that is gone it is blank, and may be another's by now.
+    if held.is_on_device() && held.lane.file().is_ok() {
+        exercise(held.rights, flash, || blank_start(held))?;
+    }
+    if let Some(far) = &held.lane.far {
+        let (dir, path) = far_lane(held, far)?;
+        unlink(&dir, &path, Some(far))?;
+    }
+    unlink(&held.dir, lane, Some(&held.lane.named))?;
+    if !held.is_on_device() {
+        unlink(&held.dir, flash, Some(&held.flash.named))?;
+    }
     Ok(gone)
+}
+
+/// Where the metadata is to which a link leads: in which directory, and by which name.
+fn far_lane(held: &Held<'_>, far: &Found) -> Result<(Directory, PathBuf), SetupError> {
+    let path = path_of(far.fd.as_fd())
+        .map_err(|e| SetupError::io("looking for", held.place.pool_path())(e.into()))?;
+    Ok((Directory::of(&path)?.by_link_in(&held.dir), path))
 }
 
 fn end(place: &Place, cache: Cache) -> Result<(), SetupError> {
@@ -80,34 +93,21 @@ fn end(place: &Place, cache: Cache) -> Result<(), SetupError> {
     Ok(cache.remove()?)
 }
 
-/// With whose rights what is left of a cache is removed, if it is one that was ended.
-fn rights_to_ended(place: &Place) -> Option<Rights> {
-    let held = Held::of(place).ok()?;
-    let is_blank = File::open(place.flash()).and_then(has_blank_headers);
-    let is_ended =
-        is_blank.unwrap_or(false) && (held.pool()).is_ok_and(|pool| pool.lanes().is_empty());
-    is_ended.then(|| held.rights())
+/// True if it is what is left of a cache that was ended: its headers are blank, and its metadata has no lane, or is gone where a link leads to.
+fn is_ended(held: &Held<'_>) -> bool {
+    let has_no_lane = || match held.lane.file() {
+        Ok(_) => held.pool().is_ok_and(|pool| pool.lanes().is_empty()),
+        Err(_) => true,
+    };
+    held.is_blank().unwrap_or(false) && has_no_lane()
 }
 
 /// A cache is made on a device only if nothing is at its start.
-fn blank_start(place: &Place) -> Result<(), SetupError> {
-    let device = FlashFile::open(place.flash()).map_err(|e| place.busy(e))?;
+fn blank_start(held: &Held<'_>) -> Result<(), SetupError> {
+    let device = held.open_flash()?;
     let zeros = vec![0; contents::LOOKED_AT as usize];
     let blanked = device.write_at(&zeros, 0).and_then(|()| device.sync());
-    blanked.map_err(SetupError::io("blanking", place.flash()))
-}
-
-/// Removes those of the files that are there, in their order.
-fn remove_files(files: Vec<PathBuf>) -> Result<Vec<PathBuf>, SetupError> {
-    let mut gone = Vec::new();
-    for file in files {
-        match fs::remove_file(&file) {
-            Ok(()) => gone.push(file),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => {}
-            Err(e) => return Err(SetupError::io("removing", &file)(e)),
-        }
-    }
-    Ok(gone)
+    blanked.map_err(SetupError::io("blanking", held.place.flash()))
 }
 
 #[cfg(test)]

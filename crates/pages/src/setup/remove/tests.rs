@@ -3,11 +3,15 @@
 use super::*;
 use crate::{
     settings::{Kept, Policy, Settings},
-    setup::{create, look},
+    setup::{create, look, pool_of},
 };
 use forebay_flash::{Identity, Options};
 use forebay_pool::rights::user;
-use std::{ffi::OsString, os::unix::fs::chown};
+use std::{
+    ffi::OsString,
+    fs::{self, Permissions},
+    os::unix::fs::{PermissionsExt, chown, lchown, symlink},
+};
 use tempfile::TempDir;
 
 const BYTES: u64 = 8 << 20;
@@ -100,26 +104,190 @@ fn a_removal_that_was_cut_goes_on_and_a_cache_without_headers_is_kept() {
 #[test]
 fn metadata_on_another_disk_goes_with_the_link_to_it() {
     let (dir, flash) = made();
+    let (other, _) = move_lane(&flash);
+    remove(&flash).unwrap();
+    assert!(names(dir.path()).is_empty() && names(other.path()).is_empty());
+}
+
+/// A server's user, and another one.
+const SERVER: u32 = 65534;
+const OTHER: u32 = 65533;
+
+fn is_root() -> bool {
+    let is_root = user() == 0;
+    if !is_root {
+        println!("skipped: not root");
+    }
+    is_root
+}
+
+/// Gives the files in a directory to the server's user; no links.
+fn give(dir: &Path) {
+    for name in names(dir) {
+        let path = dir.join(name);
+        if !path.is_symlink() {
+            chown(path, Some(SERVER), Some(SERVER)).unwrap();
+        }
+    }
+}
+
+/// Which the server's user may enter, and which is `owner`'s.
+fn open_dir(dir: &Path, owner: u32) {
+    fs::set_permissions(dir, Permissions::from_mode(0o755)).unwrap();
+    chown(dir, Some(owner), Some(owner)).unwrap();
+}
+
+/// Another directory, with the metadata of the cache on this flash file, which becomes a link to it.
+fn move_lane(flash: &Path) -> (TempDir, PathBuf) {
     let other = tempfile::tempdir().unwrap();
     let real = other.path().join("lane");
-    fs::copy(pool_of(&flash), &real).unwrap();
-    fs::remove_file(pool_of(&flash)).unwrap();
-    std::os::unix::fs::symlink(&real, pool_of(&flash)).unwrap();
+    fs::copy(pool_of(flash), &real).unwrap();
+    fs::remove_file(pool_of(flash)).unwrap();
+    symlink(&real, pool_of(flash)).unwrap();
+    (other, real)
+}
+
+#[test]
+fn a_server_s_cache_in_a_directory_of_root_s_is_removed_by_root() {
+    if !is_root() {
+        return;
+    }
+    let (dir, flash) = made();
+    give(dir.path());
+    remove(&flash).unwrap();
+    assert!(names(dir.path()).is_empty());
+    let (dir, flash) = made();
+    let (other, _) = move_lane(&flash);
+    give(dir.path());
+    give(other.path());
+    remove(&flash).unwrap();
+    assert!(names(dir.path()).is_empty() && names(other.path()).is_empty());
+}
+
+/// As where the directory is swapped for a link while the cache in it is opened and ended.
+#[test]
+fn what_is_removed_is_in_the_directory_that_was_held_whatever_its_path_leads_to() {
+    let dir = tempfile::tempdir().unwrap();
+    let at = |name: &str| dir.path().join(name);
+    for name in ["x", "other"] {
+        fs::create_dir(at(name)).unwrap();
+        create(&at(name).join("f"), BYTES).unwrap();
+    }
+    fs::write(at("x/f.settings"), "{}").unwrap();
+    let before = names(&at("other"));
+    let place = Place::of(&at("x/f")).unwrap();
+    let held = Held::of(&place).unwrap();
+    fs::rename(at("x"), at("y")).unwrap();
+    symlink(at("other"), at("x")).unwrap();
+    assert_eq!(remove_all(&held).unwrap().len(), 4);
+    assert_eq!(names(&at("other")), before);
+    assert!(names(&at("y")).is_empty());
+}
+
+#[test]
+fn what_has_the_name_of_a_cache_s_file_by_then_is_left() {
+    for name in ["f", "f.lane"] {
+        let (dir, flash) = made();
+        let place = Place::of(&flash).unwrap();
+        let held = Held::of(&place).unwrap();
+        fs::rename(dir.path().join(name), dir.path().join("aside")).unwrap();
+        fs::write(dir.path().join(name), "kept").unwrap();
+        let said = remove_all(&held).unwrap_err().to_string();
+        assert!(said.contains("something else has that name"), "{said}");
+        assert_eq!(fs::read(dir.path().join(name)).unwrap(), b"kept");
+    }
+}
+
+#[test]
+fn metadata_that_a_link_leads_to_goes_from_where_it_is_and_nothing_else_by_its_name() {
+    let (dir, flash) = made();
+    let (other, real) = move_lane(&flash);
+    let place = Place::of(&flash).unwrap();
+    let held = Held::of(&place).unwrap();
+    fs::rename(&real, other.path().join("moved")).unwrap();
+    fs::write(&real, "kept").unwrap();
+    remove_all(&held).unwrap();
+    assert_eq!(names(other.path()), ["lane"]);
+    assert!(names(dir.path()).is_empty());
+}
+
+#[test]
+fn root_s_own_rights_remove_nothing_where_another_user_may_change_names() {
+    if !is_root() {
+        return;
+    }
+    let (dir, flash) = made();
+    give(dir.path());
+    open_dir(dir.path(), OTHER);
+    for _ in 0..2 {
+        let said = remove(&flash).unwrap_err().to_string();
+        for part in ["user 65534", "by hand"] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+        assert_eq!(names(dir.path()).len(), 3);
+    }
+    chown(dir.path(), Some(SERVER), Some(SERVER)).unwrap();
+    remove(&flash).unwrap();
+    assert!(names(dir.path()).is_empty());
+}
+
+#[test]
+fn by_a_link_in_a_server_s_directory_root_s_own_rights_remove_nothing() {
+    if !is_root() {
+        return;
+    }
+    let (dir, flash) = made();
+    let (other, real) = move_lane(&flash);
+    give(dir.path());
+    give(other.path());
+    open_dir(dir.path(), SERVER);
+    open_dir(other.path(), 0);
+    let said = remove(&flash).unwrap_err().to_string();
+    let real_name = real.display().to_string();
+    assert!(
+        said.contains(&real_name) && said.contains("by hand"),
+        "{said}"
+    );
+    assert!(real.exists());
+    // As that says.
+    fs::remove_file(&real).unwrap();
+    remove(&flash).unwrap();
+    assert!(names(dir.path()).is_empty());
+}
+
+/// An ended cache's file, and a pool without lanes: together the rest of a removal.
+#[test]
+fn files_of_root_s_that_a_server_s_link_puts_together_to_a_cache_are_left() {
+    if !is_root() {
+        return;
+    }
+    let (dir, flash) = made();
+    let (other, real) = move_lane(&flash);
+    open(&flash).remove().unwrap();
+    open_dir(dir.path(), SERVER);
+    lchown(pool_of(&flash), Some(SERVER), Some(SERVER)).unwrap();
+    let said = remove(&flash).unwrap_err().to_string();
+    assert!(said.contains("denied"), "{said}");
+    assert!(flash.exists() && real.exists());
+    // Its own link in its own directory.
+    open_dir(dir.path(), 0);
     remove(&flash).unwrap();
     assert!(names(dir.path()).is_empty() && names(other.path()).is_empty());
 }
 
 #[test]
-fn a_server_s_cache_in_a_directory_of_root_s_is_removed_by_root() {
-    const SERVER: u32 = 65534;
-    if user() != 0 {
-        println!("skipped: not root");
-        return;
-    }
+fn a_removal_that_was_cut_after_the_metadata_on_another_disk_goes_on() {
     let (dir, flash) = made();
-    for entry in fs::read_dir(dir.path()).unwrap() {
-        chown(entry.unwrap().path(), Some(SERVER), Some(SERVER)).unwrap();
-    }
+    let (_other, real) = move_lane(&flash);
+    open(&flash).remove().unwrap();
+    fs::remove_file(real).unwrap();
     remove(&flash).unwrap();
     assert!(names(dir.path()).is_empty());
+    // With headers it may have pages.
+    let (dir, flash) = made();
+    let (_other, real) = move_lane(&flash);
+    fs::remove_file(real).unwrap();
+    let said = remove(&flash).unwrap_err().to_string();
+    assert!(said.contains("No such file"), "{said}");
+    assert_eq!(names(dir.path()).len(), 3);
 }

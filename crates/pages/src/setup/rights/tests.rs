@@ -7,16 +7,20 @@ use crate::{
     copies::{COPIES_FILE, Copies},
     descriptor::hold_plain,
     guard::Guard,
+    home::Homes,
     identity,
     resize::resize,
-    setup::{create, flush, give_up, look},
+    setup::{Held, Place, create, flush, give_up, look, remove},
 };
-use forebay_flash::{Epochs, FileId, HomePage, Identity};
+use forebay_flash::{Epochs, FileId, HomePage, Identity, Options};
+use rustix::fs::{FileType, Mode};
 use std::{
     fs::{self, File, Permissions},
+    io,
     ops::ControlFlow,
     os::unix::fs::{PermissionsExt, chown, symlink},
     path::PathBuf,
+    sync::Arc,
 };
 use tempfile::TempDir;
 
@@ -304,6 +308,16 @@ fn what_is_opened_is_what_was_looked_at_whatever_its_name_leads_to_by_then() {
 }
 
 #[test]
+fn a_flash_file_that_has_become_a_link_since_it_was_named_is_not_followed() {
+    let Some(world) = World::new() else { return };
+    let place = Place::of(&world.at("f")).unwrap();
+    fs::rename(world.at("f"), world.at("g")).unwrap();
+    symlink(world.at("g"), world.at("f")).unwrap();
+    let said = Held::of(&place).err().unwrap().to_string();
+    assert!(said.contains("become a link"), "{said}");
+}
+
+#[test]
 fn what_is_no_plain_file_of_a_data_directory_is_not_opened_there() {
     let Some(world) = World::new() else { return };
     symlink(world.at("roots"), world.at("link")).unwrap();
@@ -340,8 +354,9 @@ fn what_is_a_queue_of_bytes_makes_no_command_wait() {
     std::thread::spawn(move || {
         let standing = crate::guard::standing(&data).is_err();
         let resized = resize(&flash, SMALL, &[], |_| ControlFlow::Continue(())).is_err();
-        done.send((standing, resized)).unwrap();
+        done.send([standing, resized, remove(&flash).is_err()])
+            .unwrap();
     });
     let patience = std::time::Duration::from_secs(60);
-    assert_eq!(ended.recv_timeout(patience).unwrap(), (true, true));
+    assert_eq!(ended.recv_timeout(patience).unwrap(), [true; 3]);
 }

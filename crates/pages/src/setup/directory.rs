@@ -1,0 +1,225 @@
+//! The directory of a cache's files, held: what is looked at, removed or made in it is in that one, whatever the path to it leads to by then.
+//!
+//! Between any two system calls of a command of root's the cache's owner may be able to rename the directory, or one above it, to put a link in its place, and
+//! to have anything else there by the names of the cache's files. So no path is followed a second time, and a name goes with root's own rights only in a
+//! directory that is root's alone: there it stays that of what was looked at. In any other it goes with the rights of the cache's owner.
+//!
+//! What remains:
+//!
+//! * `unlinkat` is by name, also just after what has the name was compared with what is held. Gone by it is at most what the cache's owner may remove anyway;
+//!   of a cache that is root's own, in a directory in which another user may change names, a name in that directory.
+//! * A path through another user's directories may lead to another cache from the beginning. That one is ended and removed only if it has nothing, and no
+//!   process has it, as if it had been named.
+
+use super::{error::SetupError, rights::exercise};
+use crate::{beside, descriptor::link_to};
+use forebay_pool::rights::{Rights, user};
+use rustix::{
+    fd::OwnedFd,
+    fs::{
+        AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, openat, readlinkat, statat,
+        unlinkat,
+    },
+    io::Errno,
+    process::geteuid,
+};
+use std::{
+    ffi::OsStr,
+    io,
+    os::unix::ffi::OsStrExt,
+    path::{Path, PathBuf},
+};
+
+/// Permission of the group, and of all others, to write: in a directory, to change names.
+const OTHERS_WRITE: u32 = 0o022;
+const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
+
+/// What is only held, which needs no right to it and waits for nothing.
+pub(super) struct Found {
+    pub fd: OwnedFd,
+    pub stat: Stat,
+}
+
+impl Found {
+    fn of(fd: OwnedFd) -> Result<Self, Errno> {
+        let stat = fstat(&fd)?;
+        Ok(Self { fd, stat })
+    }
+
+    pub fn kind(&self) -> FileType {
+        FileType::from_raw_mode(self.stat.st_mode)
+    }
+
+    fn is(&self, other: &Stat) -> bool {
+        (self.stat.st_dev, self.stat.st_ino) == (other.st_dev, other.st_ino)
+    }
+}
+
+/// A name in a directory.
+pub(super) struct Entry {
+    path: PathBuf,
+    /// What has the name itself.
+    pub named: Found,
+    /// What it leads to, if it is a link; none if that is to nothing.
+    pub far: Option<Found>,
+}
+
+impl Entry {
+    pub fn is_link(&self) -> bool {
+        self.named.kind() == FileType::Symlink
+    }
+
+    /// What is opened by this name.
+    ///
+    /// # Errors
+    /// It is a link to nothing.
+    pub fn file(&self) -> Result<&Found, SetupError> {
+        let file = match self.is_link() {
+            true => self.far.as_ref(),
+            false => Some(&self.named),
+        };
+        file.ok_or_else(|| SetupError::io("opening", &self.path)(Errno::NOENT.into()))
+    }
+}
+
+/// See the module's head.
+pub(super) struct Directory {
+    held: OwnedFd,
+    path: PathBuf,
+    is_roots: bool,
+}
+
+impl Directory {
+    /// That of the file at `path`.
+    ///
+    /// # Errors
+    /// What the operating system says; so for all methods here.
+    pub fn of(path: &Path) -> Result<Self, SetupError> {
+        let path = path.parent().unwrap_or(Path::new("/"));
+        let fail = |e: Errno| SetupError::io("opening", path)(e.into());
+        let held = rustix::fs::open(path, HOLD | OFlags::DIRECTORY, Mode::empty()).map_err(fail)?;
+        let stat = fstat(&held).map_err(fail)?;
+        Ok(Self {
+            held,
+            path: path.to_owned(),
+            is_roots: stat.st_uid == 0 && stat.st_mode & OTHERS_WRITE == 0,
+        })
+    }
+
+    /// The same, that a link in `other` leads to: as good as who may make one there.
+    pub fn by_link_in(self, other: &Self) -> Self {
+        let is_roots = self.is_roots && other.is_roots;
+        Self { is_roots, ..self }
+    }
+
+    /// True if root alone may change a name in it.
+    pub fn is_roots(&self) -> bool {
+        self.is_roots
+    }
+
+    /// What has this name.
+    pub fn hold(&self, path: &Path) -> Result<Entry, SetupError> {
+        let fail = |e: Errno| SetupError::io("opening", path)(e.into());
+        let open = |name: &OsStr, flags| {
+            openat(&self.held, name, HOLD | flags, Mode::empty()).and_then(Found::of)
+        };
+        let named = open(name_of(path), OFlags::NOFOLLOW).map_err(fail)?;
+        let far = match named.kind() {
+            FileType::Symlink => {
+                // What this link says: another one may have the name by now.
+                let to = readlinkat(&named.fd, "", Vec::new()).map_err(fail)?;
+                match open(OsStr::from_bytes(to.as_bytes()), OFlags::empty()) {
+                    Err(Errno::NOENT | Errno::NOTDIR) => None,
+                    far => Some(far.map_err(fail)?),
+                }
+            }
+            _ => None,
+        };
+        Ok(Entry {
+            path: path.to_owned(),
+            named,
+            far,
+        })
+    }
+
+    /// The small files beside the flash file that have one of these endings.
+    pub fn beside(&self, flash: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, SetupError> {
+        let here = link_to(&self.held).join(name_of(flash));
+        let found = beside::all(&here, endings).map_err(SetupError::io("looking beside", flash))?;
+        let named = found.iter().map(|file| self.path.join(name_of(file)));
+        Ok(named.collect())
+    }
+
+    /// Removes this name, if it is there, and still that of what was found, if that is given: whether it is gone by this.
+    ///
+    /// # Errors
+    /// Something else has the name by now; the cache's owner, whose `rights` these are, may not remove it.
+    pub fn unlink(
+        &self,
+        path: &Path,
+        found: Option<&Found>,
+        rights: Rights,
+    ) -> Result<bool, SetupError> {
+        exercise(self.rights(rights), path, || {
+            match self.unlink_found(name_of(path), found) {
+                Ok(()) => Ok(true),
+                Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
+                Err(e) => Err(SetupError::io("removing", path)(e)),
+            }
+        })
+    }
+
+    fn unlink_found(&self, name: &OsStr, found: Option<&Found>) -> io::Result<()> {
+        if let Some(found) = found {
+            let there = statat(&self.held, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
+            if !found.is(&there) {
+                return Err(io::Error::other(
+                    "something else has that name by now, and is left. Look what it is, and repeat this",
+                ));
+            }
+        }
+        unlinkat(&self.held, name, AtFlags::empty()).map_err(refused)
+    }
+
+    /// Makes an empty file of this name, which is not there yet, for the user to whom `of` belongs.
+    pub fn create(&self, path: &Path, of: &Stat, rights: Rights) -> Result<(), SetupError> {
+        let own = self.rights(rights);
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        exercise(own, path, || {
+            let made = openat(&self.held, name_of(path), flags, Mode::from_raw_mode(0o644));
+            let given = made.and_then(|file| match own == rights {
+                true => Ok(()),
+                false => {
+                    let (user, group) = (Uid::from_raw(of.st_uid), Gid::from_raw(of.st_gid));
+                    fchown(&file, Some(user), Some(group))
+                }
+            });
+            given.map_err(|e| SetupError::io("making", path)(e.into()))
+        })
+    }
+
+    /// With which a name in it is changed, by a command that has these rights to the cache.
+    fn rights(&self, rights: Rights) -> Rights {
+        match self.is_roots && user() == 0 {
+            true => Rights::Own,
+            false => rights,
+        }
+    }
+}
+
+/// Says more where root was refused it with another user's rights.
+fn refused(errno: Errno) -> io::Error {
+    let error = io::Error::from(errno);
+    if error.kind() != io::ErrorKind::PermissionDenied || user() == geteuid().as_raw() {
+        return error;
+    }
+    let what = format!(
+        "{error}. It is done with the rights of user {}, whose the cache is, since not root alone may change names there: remove it by hand, and repeat this",
+        user()
+    );
+    io::Error::new(error.kind(), what)
+}
+
+fn name_of(path: &Path) -> &OsStr {
+    path.file_name().unwrap_or_default()
+}

@@ -1,0 +1,244 @@
+//! A cache's two files, held with their directory: what a command opens, writes or removes is what it has looked at, whatever their names lead to by then.
+
+use super::{
+    directory::{Directory, Entry},
+    error::SetupError,
+    place::Place,
+    rights::{distrusted, exercise},
+};
+use crate::{
+    beside::beside,
+    descriptor::{check_names, link_to, reopen},
+    home::Homes,
+    resize::{has_blank_headers, start_of},
+};
+use forebay_flash::{Cache, Flash, FlashFile, Options};
+use forebay_pool::{
+    Pool,
+    media::map_emulated,
+    rights::{Rights, user},
+};
+use rustix::{
+    fs::{FileType, FlockOperation, flock},
+    io::Errno,
+};
+use std::{fs::File, io, path::Path, sync::Arc};
+
+/// See the module's head; and the rights with which the cache is used.
+pub(crate) struct Held<'a> {
+    pub(super) place: &'a Place,
+    pub(super) dir: Directory,
+    pub(super) flash: Entry,
+    pub(super) lane: Entry,
+    pub(super) rights: Rights,
+}
+
+impl<'a> Held<'a> {
+    /// # Errors
+    /// What the operating system says; if others than its owner may write to one of the two, or its owner's rights cannot be had.
+    pub(crate) fn of(place: &'a Place) -> Result<Self, SetupError> {
+        let dir = Directory::of(place.flash())?;
+        let (flash, lane) = (dir.hold(place.flash())?, dir.hold(place.pool_path())?);
+        let mut held = Self {
+            place,
+            dir,
+            flash,
+            lane,
+            rights: Rights::Own,
+        };
+        held.rights = held.rights_to_both()?;
+        Ok(held)
+    }
+
+    fn rights_to_both(&self) -> Result<Rights, SetupError> {
+        let (path, pool) = (self.place.flash(), self.place.pool_path());
+        let flash = &self.flash.file()?.stat;
+        // A device is root's as a rule, and who may write to all of it is not kept from anything here.
+        let flash_rights = match self.kind()? {
+            FileType::BlockDevice => Rights::of_owner(flash.st_uid, user()),
+            // The name had none when it was asked for.
+            _ if self.flash.is_link() => {
+                return Err(SetupError::Distrusted(format!(
+                    "{} has become a link meanwhile: nothing was changed. Look where it leads to, and repeat this",
+                    path.display()
+                )));
+            }
+            _ => Rights::of(flash, user()),
+        };
+        let flash_rights = flash_rights.map_err(|why| distrusted(path, why))?;
+        let lane_rights = match &self.lane.file() {
+            Ok(lane) => Rights::of(&lane.stat, user()).map_err(|why| distrusted(pool, why))?,
+            // A link to nothing says nothing.
+            Err(_) => Rights::Own,
+        };
+        match (flash_rights, lane_rights) {
+            (Rights::Own, Rights::Own) => Ok(self.rights_to_links()),
+            (Rights::Own, one) | (one, Rights::Own) => Ok(one),
+            (one, other) if one == other => Ok(one),
+            _ => Err(SetupError::Distrusted(format!(
+                "{} and {} belong to two users, and each could have the files of the other written to: nothing was changed. Give both to the server's user (chown)",
+                path.display(),
+                pool.display()
+            ))),
+        }
+    }
+
+    /// Those to files of root's: another user, in whose directory they are, may have put them together to a cache by links.
+    fn rights_to_links(&self) -> Rights {
+        let mut links = [&self.flash, &self.lane].into_iter();
+        let of_another = links.find(|entry| entry.is_link() && entry.named.stat.st_uid != 0);
+        match of_another {
+            Some(link) if user() == 0 && !self.dir.is_roots() => Rights::Of(link.named.stat.st_uid),
+            _ => Rights::Own,
+        }
+    }
+
+    /// What the flash file is.
+    fn kind(&self) -> Result<FileType, SetupError> {
+        Ok(self.flash.file()?.kind())
+    }
+
+    pub(crate) fn place(&self) -> &Place {
+        self.place
+    }
+
+    pub(crate) fn is_on_device(&self) -> bool {
+        matches!(self.kind(), Ok(FileType::BlockDevice))
+    }
+
+    /// Opens the cache: it, and the rights with which everything is done that it says.
+    pub(crate) fn open(&self, homes: &Arc<Homes>) -> Result<(Cache, Rights), SetupError> {
+        let (cache, _) = exercise(self.rights, self.place.flash(), || {
+            let (flash, options) = (Arc::new(self.open_flash()?), Options::default());
+            (self.place).open_on(flash, || self.open_pool(), homes, &options)
+        })?;
+        Ok((cache, self.rights))
+    }
+
+    /// Opens its metadata alone.
+    pub(crate) fn pool(&self) -> Result<Pool, SetupError> {
+        exercise(self.rights, self.place.pool_path(), || self.open_pool())
+    }
+
+    /// True if it is a file or device whose headers are blank: the cache was ended, or not made to the end. Anything else is not opened, and makes no one wait.
+    pub(crate) fn is_blank(&self) -> Result<bool, SetupError> {
+        let path = self.place.flash();
+        match self.kind()? {
+            FileType::RegularFile | FileType::BlockDevice => exercise(self.rights, path, || {
+                has_blank_headers(&self.flash.file()?.fd)
+                    .map_err(SetupError::io("looking at", path))
+            }),
+            _ => Ok(false),
+        }
+    }
+
+    /// True if the metadata's superblocks are blank, or not there yet.
+    pub(crate) fn is_lane_blank(&self) -> Result<bool, SetupError> {
+        let path = self.place.pool_path();
+        exercise(self.rights, path, || {
+            let start = start_of(&self.lane.file()?.fd);
+            let start = start.map_err(SetupError::io("looking at", path))?;
+            Ok(start.iter().all(|&byte| byte == 0))
+        })
+    }
+
+    /// Refuses to write to files that have other names as well, with root's own rights.
+    pub(super) fn check_names(&self) -> Result<(), SetupError> {
+        let files = [
+            (&self.flash, self.place.flash()),
+            (&self.lane, self.place.pool_path()),
+        ];
+        files.into_iter().try_for_each(|(entry, path)| {
+            check_names(&entry.file()?.fd, path).map_err(SetupError::io("writing", path))
+        })
+    }
+
+    /// Keeps other commands from making a cache in these files, and from removing them, until what is returned is gone. Of a device that is not kept.
+    ///
+    /// # Errors
+    /// [`SetupError::InUse`].
+    pub(crate) fn lock(&self) -> Result<Option<File>, SetupError> {
+        if !matches!(self.kind()?, FileType::RegularFile) {
+            return Ok(None);
+        }
+        let path = self.place.flash();
+        let fail = |e: Errno| SetupError::io("locking", path)(e.into());
+        exercise(self.rights, path, || {
+            let file = reopen(&self.flash.file()?.fd, false).map_err(fail)?;
+            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+                Ok(()) => Ok(Some(file)),
+                Err(Errno::WOULDBLOCK) => Err(SetupError::InUse {
+                    flash: path.to_owned(),
+                }),
+                Err(e) => Err(fail(e)),
+            }
+        })
+    }
+
+    /// Makes an empty file beside them, which is their owner's, if there is none of that name.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(super) fn create_beside(&self, ending: &str) -> Result<(), SetupError> {
+        let path = beside(self.place.flash(), ending);
+        (self.dir).create(&path, &self.flash.file()?.stat, self.rights)
+    }
+
+    /// Removes the file of this name beside them, if there is one.
+    ///
+    /// # Errors
+    /// As [`remove`](super::remove).
+    pub(crate) fn remove_beside(&self, path: &Path) -> Result<(), SetupError> {
+        self.dir.unlink(path, None, self.rights).map(drop)
+    }
+
+    pub(super) fn open_flash(&self) -> Result<Named, SetupError> {
+        let path = link_to(&self.flash.file()?.fd);
+        Ok(Named {
+            file: FlashFile::open(&path).map_err(|e| self.place.busy(e))?,
+            name: self.place.flash().display().to_string(),
+        })
+    }
+
+    pub(super) fn open_lane(&self) -> Result<File, SetupError> {
+        let lane = reopen(&self.lane.file()?.fd, false);
+        lane.map_err(|e| SetupError::io("opening", self.place.pool_path())(e.into()))
+    }
+
+    pub(super) fn open_pool(&self) -> Result<Pool, SetupError> {
+        let path = self.place.pool_path();
+        self.place.pool_on(map_emulated(path, self.open_lane()?)?)
+    }
+}
+
+/// A flash file that was opened by what is held of it, with the name that its user knows it by.
+pub(super) struct Named {
+    file: FlashFile,
+    name: String,
+}
+
+impl Flash for Named {
+    fn bytes(&self) -> io::Result<u64> {
+        self.file.bytes()
+    }
+
+    fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
+        self.file.read_at(to, offset)
+    }
+
+    fn write_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
+        self.file.write_at(from, offset)
+    }
+
+    fn sync(&self) -> io::Result<()> {
+        self.file.sync()
+    }
+
+    fn set_bytes(&self, bytes: u64) -> io::Result<()> {
+        self.file.set_bytes(bytes)
+    }
+
+    fn describe(&self) -> String {
+        self.name.clone()
+    }
+}
