@@ -3,7 +3,7 @@
 
 use crate::{
     beside::{self, beside},
-    setup::Warm,
+    setup::{Held, Place, Warm},
     status::{Resizing, Status},
 };
 use serde::{Deserialize, Serialize};
@@ -82,11 +82,13 @@ pub fn resize_running(
     bytes: u64,
     progress: impl FnMut(&Resizing),
 ) -> Result<Resized, String> {
-    ask(flash, status, bytes, PATIENCE, progress)
+    let place = Place::of(flash).map_err(|e| e.to_string())?;
+    let held = Held::of(&place).map_err(|e| e.to_string())?;
+    ask(&held, status, bytes, PATIENCE, progress)
 }
 
 fn ask(
-    flash: &Path,
+    held: &Held<'_>,
     status: &Path,
     bytes: u64,
     patience: Duration,
@@ -97,8 +99,13 @@ fn ask(
         id: Uuid::new_v4(),
         bytes,
     };
-    let io = |e: io::Error| format!("{}: {e}", request_of(flash).display());
-    beside::keep(&request_of(flash), &request).map_err(io)?;
+    let flash = held.place().flash();
+    let path = request_of(flash);
+    (held.keep_beside(&path, &request)).map_err(|e| e.to_string())?;
+    let withdraw = || match request.stands(flash) {
+        true => held.remove_beside(&path),
+        false => Ok(()),
+    };
     let mut heard = Instant::now();
     let mut said = None;
     while heard.elapsed() < patience {
@@ -108,7 +115,7 @@ fn ask(
         };
         if let Some(answer) = now.resized.filter(|answer| answer.id == request.id) {
             // The command removes what it made: the server's user may have no right to. Where that fails, each start does it once more.
-            let _ = request.withdraw(flash);
+            let _ = withdraw();
             return match answer.error {
                 Some(error) => Err(error),
                 None => Ok(Resized {
@@ -132,7 +139,7 @@ fn ask(
             }
         }
     }
-    request.withdraw(flash).map_err(io)?;
+    withdraw().map_err(|e| e.to_string())?;
     Err(format!(
         "the flash cache {} is in use by another process, which has not said for {} seconds in {} that it gives it another size: it is no server with this version of \
          Forebay, it may not write that file, or it takes long. Nothing is asked for any more; whether it has another size now, or will have, is not known: \
@@ -146,7 +153,23 @@ fn ask(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::status::Answer;
+    use crate::{setup::create, status::Answer};
+    use std::os::unix::fs::symlink;
+    use tempfile::TempDir;
+
+    /// A directory with a cache, its flash file and its status.
+    fn made() -> (TempDir, PathBuf, PathBuf) {
+        let dir = tempfile::tempdir().unwrap();
+        let (flash, status) = (dir.path().join("f"), dir.path().join("f.status"));
+        create(&flash, 8 << 20).unwrap();
+        (dir, flash, status)
+    }
+
+    /// Asks a process that says nothing.
+    fn ask_in_vain(held: &Held<'_>) -> String {
+        let status = held.place().flash().with_extension("status");
+        ask(held, &status, 99, Duration::from_millis(100), |_| {}).unwrap_err()
+    }
 
     fn answered(id: Uuid, error: Option<&str>) -> Status {
         Status {
@@ -174,8 +197,7 @@ mod tests {
 
     #[test]
     fn a_request_is_answered_by_who_has_the_cache_and_an_answer_to_another_is_none() {
-        let dir = tempfile::tempdir().unwrap();
-        let (flash, status) = (dir.path().join("f"), dir.path().join("f.status"));
+        let (_dir, flash, status) = made();
         assert_eq!(Request::read(&flash).unwrap(), None);
         for error in [None, Some("it is too small")] {
             answered(Uuid::new_v4(), None).write(&status).unwrap();
@@ -199,8 +221,7 @@ mod tests {
 
     #[test]
     fn a_request_that_is_answered_is_taken_back_also_if_who_answers_cannot() {
-        let dir = tempfile::tempdir().unwrap();
-        let (flash, status) = (dir.path().join("f"), dir.path().join("f.status"));
+        let (_dir, flash, status) = made();
         for error in [None, Some("it is too small")] {
             let resized = thread::scope(|scope| {
                 scope.spawn(|| answered(asked(&flash).id, error).write(&status).unwrap());
@@ -213,14 +234,33 @@ mod tests {
 
     #[test]
     fn of_a_process_that_says_nothing_it_is_not_said_what_it_did() {
-        let dir = tempfile::tempdir().unwrap();
-        let (flash, status) = (dir.path().join("f"), dir.path().join("f.status"));
-        let said = ask(&flash, &status, 99, Duration::from_millis(100), |_| {}).unwrap_err();
+        let (_dir, flash, _) = made();
+        let place = Place::of(&flash).unwrap();
+        let said = ask_in_vain(&Held::of(&place).unwrap());
         assert!(
             said.contains("is not known") && !said.contains("not changed"),
             "{said}"
         );
         assert_eq!(Request::read(&flash).unwrap(), None);
+    }
+
+    #[test]
+    fn a_request_is_in_the_directory_that_was_held_whatever_its_path_leads_to() {
+        let dir = tempfile::tempdir().unwrap();
+        let at = |name: &str| dir.path().join(name);
+        for name in ["x", "other"] {
+            fs::create_dir(at(name)).unwrap();
+        }
+        create(&at("x/f"), 8 << 20).unwrap();
+        fs::write(at("other/f.resize"), "kept").unwrap();
+        let place = Place::of(&at("x/f")).unwrap();
+        let held = Held::of(&place).unwrap();
+        fs::rename(at("x"), at("y")).unwrap();
+        symlink(at("other"), at("x")).unwrap();
+        let said = ask_in_vain(&held);
+        assert!(said.contains("is not known"), "{said}");
+        assert_eq!(fs::read_to_string(at("other/f.resize")).unwrap(), "kept");
+        assert!(!at("y/f.resize").exists());
     }
 
     #[test]

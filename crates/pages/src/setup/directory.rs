@@ -23,6 +23,7 @@ use rustix::{
     io::Errno,
     process::geteuid,
 };
+use serde::Serialize;
 use std::{
     ffi::OsStr,
     io,
@@ -195,6 +196,19 @@ impl Directory {
                 }
             });
             given.map_err(|e| SetupError::io("making", path)(e.into()))
+        })
+    }
+
+    /// Replaces the file of this name, whole or not at all, and durably.
+    pub fn keep(
+        &self,
+        path: &Path,
+        what: &(impl Serialize + Sync),
+        rights: Rights,
+    ) -> Result<(), SetupError> {
+        let here = link_to(&self.held).join(name_of(path));
+        exercise(self.rights(rights), path, || {
+            beside::keep(&here, what).map_err(SetupError::io("writing", path))
         })
     }
 

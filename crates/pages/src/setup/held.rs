@@ -22,6 +22,7 @@ use rustix::{
     fs::{FileType, FlockOperation, flock},
     io::Errno,
 };
+use serde::Serialize;
 use std::{fs::File, io, path::Path, sync::Arc};
 
 /// See the module's head; and the rights with which the cache is used.
@@ -182,6 +183,18 @@ impl<'a> Held<'a> {
     pub(super) fn create_beside(&self, ending: &str) -> Result<(), SetupError> {
         let path = beside(self.place.flash(), ending);
         (self.dir).create(&path, &self.flash.file()?.stat, self.rights)
+    }
+
+    /// Replaces the file of this name beside them, whole or not at all, and durably.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(crate) fn keep_beside(
+        &self,
+        path: &Path,
+        what: &(impl Serialize + Sync),
+    ) -> Result<(), SetupError> {
+        self.dir.keep(path, what, self.rights)
     }
 
     /// Removes the file of this name beside them, if there is one.
