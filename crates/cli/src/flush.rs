@@ -21,7 +21,7 @@ use std::{
                   It takes as long as there are such pages, however large the cache is; what is interrupted goes on where it was.",
     after_long_help = "Examples:\n  \
         forebay flush --flash /fast/cache\n  \
-        forebay flush --flash /fast/cache --data /srv/mysql    the data directory was moved there\n  \
+        forebay flush --flash /fast/cache --data /srv/mysql    the data directory was renamed, or mounted, there\n  \
         forebay flush --cache-is-lost --data /srv/mysql        the cache is gone, and so are the pages that only it had\n\n\
         Exit status: 0 the files have everything; 1 they have not; 2 the command line is wrong."
 )]
@@ -132,7 +132,7 @@ fn human(report: &Report) -> String {
     }
     for path in &report.lifted {
         text.push_str(&format!(
-            "{path}: the server may be started without Forebay\n"
+            "{path}: the server may be started without Forebay, with innodb_doublewrite on\n"
         ));
     }
     text

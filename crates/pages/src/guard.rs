@@ -19,7 +19,7 @@ mod mismatch;
 mod running;
 mod standing;
 
-pub(crate) use mismatch::Mismatch;
+pub(crate) use mismatch::{Mismatch, if_restored};
 pub(crate) use running::claim;
 pub use standing::{Standing, standing};
 pub(crate) use standing::{beside_system, is_of};

@@ -78,7 +78,7 @@ fn resize_held(
         })?;
     let rights = match is_of_size {
         true => rights,
-        false => rights_to_data(&cache, data, rights)?,
+        false => rights_to_data(place.flash(), &cache, data, rights)?,
     };
     let resized = exercise(rights, place.flash(), || {
         let _tablespace = match is_of_size {

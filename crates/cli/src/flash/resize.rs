@@ -24,7 +24,7 @@ use std::{
                   forebay run --flash-size does the same with a cache that is there.",
     after_long_help = "Examples:\n  \
         forebay flash resize --flash /fast/cache 40GiB\n  \
-        forebay flash resize --flash /fast/cache --data /srv/mysql 5GiB    the data directory was moved there\n\n\
+        forebay flash resize --flash /fast/cache --data /srv/mysql 5GiB    the data directory was renamed, or mounted, there\n\n\
         Exit status: 0 it has the size; 1 it has not, or that is not known; nothing is lost; 2 the command line is wrong."
 )]
 pub struct Resize {

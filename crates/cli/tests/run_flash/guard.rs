@@ -5,6 +5,9 @@ use crate::world::{World, fill, sound, sum};
 use forebay_bench::mariadb::server::copy;
 use std::{fs, os::unix::fs::FileExt};
 
+/// How one begins anew after a backup was restored.
+const RESTORED: &str = "forebay.guard and forebay.pages in the data directory";
+
 #[test]
 fn a_server_without_forebay_comes_up_only_after_a_flush() {
     let Some(world) = World::new() else { return };
@@ -36,7 +39,7 @@ fn a_server_without_forebay_comes_up_only_after_a_flush() {
 
     let flushed = world.flush().ok().text();
     assert!(
-        flushed.contains("may be started without Forebay"),
+        flushed.contains("may be started without Forebay, with innodb_doublewrite on"),
         "{flushed}"
     );
     assert!(world.forebay("doctor data").ok().text().contains("no pool"));
@@ -73,7 +76,9 @@ fn a_cache_that_does_not_go_with_the_data_is_refused_and_kept() {
 
     // Another data directory.
     let said = other.refused();
-    assert!(said.contains("pages of another data directory"), "{said}");
+    for words in ["pages of another data directory", RESTORED] {
+        assert!(said.contains(words), "{said}");
+    }
     // A copy that was made while the pages were in the cache.
     let data = other.launch.data();
     fs::remove_dir_all(&data).unwrap();
@@ -89,6 +94,13 @@ fn a_cache_that_does_not_go_with_the_data_is_refused_and_kept() {
     let (here, there) = (world.launch.data(), world.sandbox.file("moved"));
     fs::rename(&here, &there).unwrap();
     world.flush().fails(1, &["is not there", "--data"]);
+    let at_copy = format!("flush --flash flash --data {}", data.display());
+    let words = ["a copy of it", "bring the original back", RESTORED];
+    let said = world.forebay(&at_copy).fails(1, &words).stderr;
+    assert!(!said.contains("name it with --data"), "{said}");
+    let words = ["is a copy of a guarded one", "Bring the original back"];
+    let give_up = other.forebay("flush --cache-is-lost --data data");
+    give_up.fails(1, &words);
     world.forebay("flush --flash flash --data moved").ok();
     fs::rename(&there, &here).unwrap();
     let server = world.plain().unwrap();
@@ -108,13 +120,11 @@ fn a_tablespace_that_was_written_to_without_the_cache_is_refused() {
     let page: Vec<u8> = before[..16 << 10].to_vec();
     tablespace.write_all_at(&page, 0).unwrap();
     let said = world.refused();
-    assert!(
-        said.contains("was written to without the flash cache"),
-        "{said}"
-    );
-    world
-        .flush()
-        .fails(1, &["was written to without the flash cache"]);
+    let words = ["was written to without the flash cache", RESTORED];
+    for words in words {
+        assert!(said.contains(words), "{said}");
+    }
+    world.flush().fails(1, &words);
 }
 
 #[test]
@@ -153,9 +163,13 @@ fn a_guard_is_beside_what_a_system_tablespace_is_a_link_to() {
     let doctor = world.forebay("doctor data");
     assert_eq!(doctor.code, Some(1));
     assert!(doctor.text().contains("forebay flush --flash"));
-    // Given up by the name of the data directory.
+    // Given up by the name of the data directory, once it is certain that the cache is not there.
+    let give_up = || world.forebay("flush --cache-is-lost --data data");
+    fs::write(world.flash(), vec![7; 1 << 20]).unwrap();
+    let words = ["cannot be told", "move it and its .lane away"];
+    give_up().fails(1, &words);
     fs::remove_file(world.flash()).unwrap();
-    world.forebay("flush --cache-is-lost --data data").ok();
+    give_up().ok();
     assert!(!system.join("forebay.guard").exists());
     assert_eq!(world.forebay("doctor data").code, Some(0));
 }

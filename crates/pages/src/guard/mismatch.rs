@@ -1,7 +1,17 @@
 //! Why a data directory and a cache do not go together, in words that say what to do.
 
+use super::GUARD_FILE;
+use crate::copies::COPIES_FILE;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
+
+/// How to begin anew with a cache on this flash file that has pages of an earlier state of the files.
+pub(crate) fn if_restored(flash: &Path) -> String {
+    format!(
+        "If the data directory was restored from a backup, and nothing in the cache is needed, remove {0} and {0}.lane, and {GUARD_FILE} and {COPIES_FILE} in the data directory",
+        flash.display()
+    )
+}
 
 /// Why a tablespace and a guard file do not go with a cache.
 #[derive(Debug, PartialEq, Eq)]
@@ -34,8 +44,8 @@ impl Mismatch {
                 other.display()
             ),
             Self::WrittenSince => format!(
-                "{path} was written to without the flash cache {flash}, which has {newer} newer pages: it was restored from a backup, or its guard was removed. Both are kept as they \
-                 are. Put the data directory back as it was, or give another --flash; nothing was changed"
+                "{path} was written to without the flash cache {flash}, which has {newer} newer pages: put the data directory back as it was. {}; nothing was changed",
+                if_restored(at)
             ),
             Self::OtherTime(last) => format!(
                 "{path} and the flash cache {flash} are not of the same time: one of them is an older copy, and a server has used the other since, or the cache has been another \

@@ -216,10 +216,11 @@ impl Session {
         let first = files.first().map_or_else(|| "?".into(), |file| file.name());
         format!(
             "the flash cache {0} has {1} pages of another data directory, or of an older state of this one, that its files do not have ({first} among them), and \
-             {2} is not of it. Bring them home first (forebay flush --flash {0}), or give another --flash; nothing was changed",
+             {2} is not of it. Bring them home first (forebay flush --flash {0}), or give another --flash. {3}; nothing was changed",
             self.place.flash().display(),
             self.cache.stats().dirty_pages,
-            path.display()
+            path.display(),
+            guard::if_restored(self.place.flash())
         )
     }
 

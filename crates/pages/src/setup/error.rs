@@ -1,6 +1,6 @@
 //! Why a cache cannot be made, opened, or emptied.
 
-use crate::{find::HomesError, lost::by_file};
+use crate::{find::HomesError, guard::if_restored, lost::by_file};
 use forebay_flash::{FlashError, PageName};
 use forebay_pool::PoolError;
 use std::{
@@ -81,10 +81,11 @@ pub enum SetupError {
     },
     /// It is to be removed, and a data directory may need it still.
     #[error(
-        "the flash cache {} is that of a data directory, and {dirty} pages in it are newer than in the files there: without it no server comes up. First: forebay flush --flash {}. \
+        "the flash cache {} is that of a data directory, and {dirty} pages in it are newer than in the files there: without it no server comes up. First: forebay flush --flash {}. {}. \
          Nothing was changed",
         flash.display(),
-        flash.display()
+        flash.display(),
+        if_restored(flash)
     )]
     NotFlushed {
         /// The flash file.
@@ -94,10 +95,25 @@ pub enum SetupError {
     },
     /// The data directory is not where it was.
     #[error(
-        "{}, whose pages the flash cache has, is not there. If its directory was moved, name it with --data DIR; if it was deleted, so may the flash file be, and its .lane; nothing was changed",
+        "{}, whose pages the flash cache has, is not there. If its directory was renamed or mounted elsewhere, name it with --data DIR; if it was deleted on purpose, remove the flash \
+         file, and its .lane, too. Nothing was changed",
         .0.display()
     )]
     NoData(PathBuf),
+    /// Another one is there instead.
+    #[error(
+        "{} is not the one whose pages the flash cache {} has, but a copy of it (by cp, rsync, or mv to another file system) or that of another server: bring the original back. {}. \
+         Nothing was changed",
+        system.display(),
+        flash.display(),
+        if_restored(flash)
+    )]
+    OtherData {
+        /// The system tablespace that is there.
+        system: PathBuf,
+        /// The flash file.
+        flash: PathBuf,
+    },
     /// Pages that are only in the cache, and that it cannot give.
     #[error(
         "{} pages are damaged in the flash cache {}, or cannot be read from it, and the files have older ones. Everything else is in the files now. If the device is only \

@@ -49,7 +49,7 @@ pub fn flush(
     let homes = Arc::new(Homes::new());
     let place = Place::of(flash)?;
     let (cache, rights) = place.open_as_owner(&homes)?;
-    let rights = rights_to_data(&cache, data, rights)?;
+    let rights = rights_to_data(place.flash(), &cache, data, rights)?;
     exercise(rights, place.flash(), || {
         flush_open(&place, &cache, &homes, (data, given_up), progress)
     })

@@ -52,11 +52,9 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
 fn lift_lost(dir: &Path, path: &Path, data: &[PathBuf]) -> Result<Option<Saved>, SetupError> {
     let io = |doing| SetupError::io(doing, path);
     let found = standing(dir).map_err(io("looking at the guard of"))?;
-    let Some(guarded) = found.filter(|guarded| guarded.is_its_own) else {
-        return Err(SetupError::Guard(format!(
-            "{} is not guarded by a flash cache: there is nothing to give up. Nothing was changed",
-            path.display()
-        )));
+    let guarded = match found {
+        Some(guarded) if guarded.is_its_own => guarded,
+        found => return Err(nothing_to_lift(path, found.is_some())),
     };
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let held = rustix::fs::open(path, flags, Mode::empty()).map_err(|e| io("opening")(e.into()))?;
@@ -94,8 +92,23 @@ fn lift_lost(dir: &Path, path: &Path, data: &[PathBuf]) -> Result<Option<Saved>,
     Ok(Some(saved))
 }
 
+/// No guard of its own is over the system tablespace at `path`, though that `is_copy` of one with a guard.
+fn nothing_to_lift(path: &Path, is_copy: bool) -> SetupError {
+    let why = match is_copy {
+        true => {
+            "is a copy of a guarded one, and the guard is not its own. Bring the original back, or restore a backup"
+        }
+        false => "is not guarded by a flash cache: there is nothing to give up",
+    };
+    SetupError::Guard(format!("{} {why}. Nothing was changed", path.display()))
+}
+
 /// Refuses to give up a cache that is there and knows the tablespace `of`, or of which that cannot be told.
 fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> {
+    let unreadable = |error: SetupError| {
+        let remedy = "move it and its .lane away, and repeat this";
+        unknown(dir, &error.to_string(), remedy)
+    };
     let place = match Place::of(flash) {
         Err(SetupError::NoPool { .. }) => return Ok(()),
         Err(SetupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
@@ -103,14 +116,14 @@ fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> 
                 true => Ok(()),
                 false => Err(unknown(
                     dir,
-                    &"its path is too long for the guard, which has its beginning",
+                    "its path is too long for the guard, which has its beginning",
+                    "restore a backup of the data",
                 )),
             };
         }
-        place => place.map_err(|error| unknown(dir, &error))?,
+        place => place.map_err(unreadable)?,
     };
-    let (cache, _) =
-        (place.open_as_owner(&Arc::new(Homes::new()))).map_err(|error| unknown(dir, &error))?;
+    let (cache, _) = (place.open_as_owner(&Arc::new(Homes::new()))).map_err(unreadable)?;
     // It has been emptied for another data directory.
     if !cache.files().iter().any(|file| file.id().identity == of) {
         return Ok(());
@@ -122,9 +135,9 @@ fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> 
     )))
 }
 
-fn unknown(dir: &Path, why: &dyn std::fmt::Display) -> SetupError {
+fn unknown(dir: &Path, why: &str, remedy: &str) -> SetupError {
     SetupError::Guard(format!(
-        "whether the flash cache of {} is there cannot be told: {why}. Nothing was changed",
+        "whether the flash cache of {} is there cannot be told: {why}. If it is lost for good, {remedy}. Nothing was changed",
         dir.display()
     ))
 }

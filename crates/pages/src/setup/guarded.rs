@@ -43,8 +43,13 @@ fn unseen(path: &Path, errno: Errno) -> SetupError {
 }
 
 /// It, only held, in one of the `given` directories or where it was; and its path there.
-fn find_system(system: &CachedFile, given: &[PathBuf]) -> Result<(OwnedFd, PathBuf), SetupError> {
+fn find_system(
+    flash: &Path,
+    system: &CachedFile,
+    given: &[PathBuf],
+) -> Result<(OwnedFd, PathBuf), SetupError> {
     let registered = naming::path_of(system);
+    let mut other = None;
     // A snapshot that is named goes before what it was made of, which has the same identity.
     let dirs = given.iter().map(PathBuf::as_path);
     for dir in dirs.chain(registered.parent()) {
@@ -57,15 +62,24 @@ fn find_system(system: &CachedFile, given: &[PathBuf]) -> Result<(OwnedFd, PathB
         };
         let known =
             identity::of(&held).map_err(|e| SetupError::io("looking at", &path)(e.into()))?;
-        if known.is_some_and(|known| known.identity == system.id().identity) {
-            return Ok((held, path));
+        match known {
+            Some(known) if known.identity == system.id().identity => return Ok((held, path)),
+            Some(_) if other.is_none() => other = Some(path),
+            _ => {}
         }
     }
-    Err(SetupError::NoData(registered))
+    Err(match other {
+        Some(system) => SetupError::OtherData {
+            system,
+            flash: flash.to_owned(),
+        },
+        None => SetupError::NoData(registered),
+    })
 }
 
 /// The rights with which the data directory of this cache is written to, which itself is used with `rights`.
 pub(crate) fn rights_to_data(
+    flash: &Path,
     cache: &Cache,
     given: &[PathBuf],
     rights: Rights,
@@ -73,7 +87,7 @@ pub(crate) fn rights_to_data(
     let Some(system) = system_of(cache).filter(|_| rights == Rights::Own) else {
         return Ok(rights);
     };
-    let (_, path) = find_system(&system, given)?;
+    let (_, path) = find_system(flash, &system, given)?;
     to_guarded(path.parent().unwrap_or(Path::new("/")))
 }
 
@@ -87,7 +101,7 @@ pub(super) fn find_guarded(
     let Some(system) = system_of(cache) else {
         return Ok(None);
     };
-    let (held, path) = find_system(&system, given)?;
+    let (held, path) = find_system(flash, &system, given)?;
     let dir = path.parent().unwrap_or(Path::new("/"));
     let tablespace =
         reopen(&held, false).map_err(|e| SetupError::io("opening", &path)(e.into()))?;

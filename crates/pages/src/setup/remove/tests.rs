@@ -74,7 +74,10 @@ fn a_cache_that_knows_a_file_or_is_in_use_is_refused_and_kept() {
     let refused = remove(&flash).unwrap_err();
     assert!(matches!(refused, SetupError::NotFlushed { .. }));
     let remedy = format!("forebay flush --flash {}", flash.display());
-    assert!(refused.to_string().contains(&remedy), "{refused}");
+    let restored = format!("remove {0} and {0}.lane", flash.display());
+    for words in [remedy, restored] {
+        assert!(refused.to_string().contains(&words), "{refused}");
+    }
     assert_eq!(names(dir.path()), before);
     assert!(look(&flash).is_ok());
     // As after a flush.
