@@ -42,7 +42,7 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
     let file = match on_device {
         true => blank_device(flash, bytes)?,
         false => FlashFile::create(flash, bytes)
-            .map_err(SetupError::io("making the flash cache", flash))?,
+            .map_err(SetupError::io_of_cache("making the flash cache", flash))?,
     };
     let made = || -> Result<Warm, SetupError> {
         drop(metadata(bytes).0.create(&pool)?);
@@ -129,7 +129,7 @@ fn blank_device(path: &Path, bytes: u64) -> Result<FlashFile, SetupError> {
                 "it is in use: mounted, or part of an array or a volume group. Nothing was changed"
                     .to_owned(),
             ),
-            false => SetupError::io("opening", path)(e),
+            false => SetupError::io_of_cache("opening", path)(e),
         }
     })?;
     let there = device.bytes().map_err(SetupError::io("looking at", path))?;

@@ -172,6 +172,24 @@ impl SetupError {
         }
     }
 
+    /// The same of one of a cache's files, which may be another user's than the server's.
+    pub(crate) fn io_of_cache(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
+        let fail = Self::io(doing, path);
+        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = dir.unwrap_or(Path::new(".")).to_owned();
+        move |e| match e.kind() {
+            io::ErrorKind::PermissionDenied => fail(io::Error::new(
+                e.kind(),
+                format!(
+                    "{e}. The flash file, its .lane and their directory are to be the server's user's (chown USER; install -d -o USER -m 700 {}), and what uses them is to run as that \
+                     user, or as root",
+                    dir.display()
+                ),
+            )),
+            _ => fail(e),
+        }
+    }
+
     /// True if another process has the cache.
     #[must_use]
     pub fn is_in_use(&self) -> bool {

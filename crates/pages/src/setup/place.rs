@@ -6,7 +6,7 @@ use super::{error::SetupError, held::Held};
 use crate::{PAGE_BYTES, beside::beside, home::Homes, resize::is_ended};
 use forebay_flash::{Cache, Flash, FlashError, FlashFile, Opened, Options};
 use forebay_pool::{
-    Pool, PoolErrorKind, PoolOptions,
+    Pool, PoolError, PoolErrorKind, PoolOptions,
     media::{FileMedia, Synced, open_emulated, volatile},
     rights::Rights,
 };
@@ -25,7 +25,7 @@ pub fn pool_of(flash: &Path) -> PathBuf {
 /// The whole name of a flash file or device, beside which its metadata is. Of a device that is the name it was given by: a link to it in a directory where
 /// files stay.
 pub(super) fn name_of(flash: &Path) -> Result<PathBuf, SetupError> {
-    let fail = |e| SetupError::io("opening the flash cache", flash)(e);
+    let fail = |e| SetupError::io_of_cache("opening the flash cache", flash)(e);
     let whole = flash.canonicalize().map_err(fail)?;
     if !is_device(&whole).map_err(fail)? {
         return Ok(whole);
@@ -64,7 +64,7 @@ impl Place {
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 Err(SetupError::NoPool { flash, pool })
             }
-            Err(e) => Err(SetupError::io("opening", &pool)(e)),
+            Err(e) => Err(SetupError::io_of_cache("opening", &pool)(e)),
         }
     }
 
@@ -101,13 +101,25 @@ impl Place {
             true => SetupError::InUse {
                 flash: self.flash.clone(),
             },
-            false => SetupError::io("opening the flash cache", &self.flash)(source),
+            false => SetupError::io_of_cache("opening the flash cache", &self.flash)(source),
         }
     }
 
     /// Opens its pool.
     pub(super) fn pool(&self) -> Result<Pool, SetupError> {
-        self.pool_on(open_emulated(&self.pool)?)
+        self.pool_on(open_emulated(&self.pool).map_err(|e| self.denied(e))?)
+    }
+
+    /// Metadata that this user may not open.
+    fn denied(&self, error: PoolError) -> SetupError {
+        match error.kind {
+            PoolErrorKind::Io { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                SetupError::io_of_cache("opening", &self.pool)(source)
+            }
+            _ => error.into(),
+        }
     }
 
     /// Opens its pool, which is mapped.

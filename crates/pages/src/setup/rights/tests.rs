@@ -293,6 +293,32 @@ fn a_cache_that_others_may_write_to_or_of_two_users_is_not_opened_by_root() {
 }
 
 #[test]
+fn a_cache_that_its_user_may_not_make_or_open_is_refused_with_whose_it_is_to_be() {
+    let Some(world) = World::new() else { return };
+    let denied = |work: fn(&Path) -> Result<(), SetupError>, name: &str| {
+        let path = world.at(name);
+        let said = Rights::Of(NOBODY).exercise(|| work(&path)).unwrap();
+        let said = said.unwrap_err().to_string();
+        for part in ["denied", "install -d -o USER", name] {
+            assert!(said.contains(part), "{part}: {said}");
+        }
+    };
+    let open: fn(&Path) -> Result<(), SetupError> = |flash| {
+        let place = Place::of(flash)?;
+        place.open(&Arc::new(Homes::new()), &Options::default())?;
+        Ok(())
+    };
+    denied(|flash| create(flash, SMALL).map(drop), "new");
+    denied(open, "f");
+    // The metadata is root's still.
+    world.give(&["f"], NOBODY);
+    denied(open, "f");
+    world.give(&["f", "f.lane"], NOBODY);
+    fs::set_permissions(world.dir.path(), Permissions::from_mode(0o700)).unwrap();
+    denied(open, "f");
+}
+
+#[test]
 fn what_is_opened_is_what_was_looked_at_whatever_its_name_leads_to_by_then() {
     let Some(world) = World::new() else { return };
     let place = Place::of(&world.at("f")).unwrap();
