@@ -136,6 +136,11 @@ fn help_teaches_with_examples_and_hides_what_is_internal() {
         let help = sandbox.run(&format!("{command} --help")).ok().text();
         assert!(help.contains("Example"), "{command}");
     }
+    for (command, words) in [("run", "Leave it out of a unit")] {
+        let help = sandbox.run(&format!("{command} --help")).ok().text();
+        let help: Vec<&str> = help.split_whitespace().collect();
+        assert!(help.join(" ").contains(words), "{command}: {help:?}");
+    }
     sandbox.run("").fails(2, &["Usage"]);
     assert!(sandbox.run("--version").ok().text().starts_with("forebay "));
 }

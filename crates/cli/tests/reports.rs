@@ -179,6 +179,22 @@ fn the_status_of_a_run_has_its_flash_cache_as_json_and_fails_if_that_does() {
 }
 
 #[test]
+fn a_directory_of_another_user_s_runs_is_refused_with_how_to_look_at_them() {
+    let sandbox = Sandbox::new();
+    let run = sandbox.file("run");
+    fs::create_dir(&run).unwrap();
+    // Root has its own, whoever asks.
+    let dir = match std::os::unix::fs::chown(&run, Some(65_534), None) {
+        Ok(()) => run,
+        Err(_) => "/".into(),
+    };
+    let mut command = sandbox.command("flash status");
+    let refused = command.env("FOREBAY_RUN_DIR", &dir).output().unwrap();
+    let remedy = format!("env FOREBAY_RUN_DIR={} forebay status", dir.display());
+    Ran::of(refused).fails(1, &["belongs to user", &remedy]);
+}
+
+#[test]
 fn a_path_that_is_no_text_is_reported_as_json_all_the_same() {
     let sandbox = Sandbox::on_disk();
     let path = |name: &[u8]| sandbox.path().join(OsStr::from_bytes(name));

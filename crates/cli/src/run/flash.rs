@@ -76,7 +76,8 @@ pub struct Options {
     /// faster, which the server's log says if both are on one file system. Of two partitions or volumes it is not known whether they are on one disk.
     #[arg(long, value_name = "PATH")]
     flash: Option<PathBuf>,
-    /// Make the flash cache of this size if it is not there. One that is there becomes larger or smaller, and stays warm
+    /// Make the flash cache of this size if it is not there. One that is there becomes larger or smaller, and stays warm.
+    /// Leave it out of a unit: each start gives the cache this size again
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, requires = "flash")]
     flash_size: Option<u64>,
     /// What comes into it [default: as forebay flash set, or dirty]
@@ -157,7 +158,7 @@ impl Options {
             }
             (Err(e), None) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(Failure::Usage(format!(
-                    "there is no flash cache {}. Say how large it is to be: --flash-size 20GiB",
+                    "there is no flash cache {}. If there was one, its file system may not be mounted: mount it. If it is to be made, say how large: --flash-size 20GiB",
                     path.display()
                 )));
             }

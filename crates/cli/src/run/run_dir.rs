@@ -26,8 +26,10 @@ pub fn run_dir() -> Result<PathBuf, Failure> {
     let meta = std::fs::metadata(&dir).map_err(Failure::io("looking at", dir.display()))?;
     if meta.uid() != uid.as_raw() {
         return Err(Failure::Failed(format!(
-            "{} belongs to another user; name another directory with the environment variable FOREBAY_RUN_DIR",
-            dir.display()
+            "{0} belongs to user {1}. To look at that user's runs: runuser -u USER -- env FOREBAY_RUN_DIR={0} forebay status. For runs of your own name another \
+             directory with the environment variable FOREBAY_RUN_DIR",
+            dir.display(),
+            meta.uid()
         )));
     }
     Ok(dir)

@@ -53,7 +53,7 @@ fn what_is_no_flash_cache_or_cannot_be_one_is_refused_in_a_sentence() {
     if server::program("mariadbd").is_err() {
         return;
     }
-    run("--flash f").fails(2, &["--flash-size"]);
+    run("--flash f").fails(2, &["may not be mounted", "--flash-size"]);
     run("--flash f --flash-size 1MiB").fails(1, &["cannot be made"]);
     assert!(!sandbox.file("f").exists() && !sandbox.file("f.lane").exists());
     fs::write(sandbox.file("f"), vec![7; 1 << 20]).unwrap();
