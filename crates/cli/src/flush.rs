@@ -23,7 +23,8 @@ use std::{
         forebay flush --flash /fast/cache\n  \
         forebay flush --flash /fast/cache --data /srv/mysql    the data directory was renamed, or mounted, there\n  \
         forebay flush --cache-is-lost --data /srv/mysql        the cache is gone, and so are the pages that only it had\n\n\
-        Exit status: 0 the files have everything; 1 they have not; 2 the command line is wrong."
+        Exit status: 0 the files have everything (with --cache-is-lost: all that there is; \
+        with pages not found, not_found as JSON, files may have torn pages); 1 they have not; 2 the command line is wrong."
 )]
 pub struct Flush {
     /// The flash cache

@@ -3,20 +3,20 @@
 use crate::{
     failure::Failure,
     output::{self, Output, complain},
-    run,
+    run::{self, RunningFlash},
 };
 use clap::Args;
 use forebay_files::supervisor::{self, Running};
 use forebay_pages::Status as Flash;
 use serde::Serialize;
-use std::{collections::BTreeMap, path::Path, thread, time::Duration};
+use std::{path::Path, thread, time::Duration};
 
 /// Say what runs under forebay, and what was absorbed
 #[derive(Args)]
 #[command(
     long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \
-                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. Exit status 1 if there are errors, if a flash cache fails, \
-                  or if one does not answer. As JSON a run without a pool has its pid and flash cache alone.",
+                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. Exit status 1 if there are errors, if a flash cache fails or has lost pages, \
+                  or if a run does not answer, or its server has not said for ten seconds how its flash cache is. As JSON a run without a pool has its pid and flash cache alone.",
     after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
 )]
 pub struct Status {
@@ -34,11 +34,11 @@ impl Status {
         let dir = run::run_dir()?;
         if !self.watch {
             let running = supervisor::status_of_running(&dir)?;
-            let flash = run::running_flash(&dir);
+            let flash = RunningFlash::of(&dir);
             let answers = running.silent.is_empty() && running.statuses.iter().all(run::is_well);
-            let is_well = answers && flash.values().all(Flash::is_well);
+            let is_well = answers && flash.is_well();
             if self.json {
-                name_silent(&running);
+                name_silent(&running, &flash);
             }
             return output::verdict(self.json, &each(&running, &flash), is_well, |_| {
                 human(&running, &flash)
@@ -55,11 +55,11 @@ impl Status {
         // To the upper left corner, and everything away.
         const CLEAR: &str = "\x1b[H\x1b[2J";
         let running = supervisor::status_of_running(dir)?;
-        let flash = run::running_flash(dir);
+        let flash = RunningFlash::of(dir);
         let mut output = Output::new();
         if self.json {
             output.json(&each(&running, &flash))?;
-            name_silent(&running);
+            name_silent(&running, &flash);
         } else {
             output.text(CLEAR)?;
             output.text(&human(&running, &flash))?;
@@ -67,9 +67,6 @@ impl Status {
         output.finish()
     }
 }
-
-/// Flash caches, by the process id of their run.
-type FlashCaches = BTreeMap<u32, Flash>;
 
 /// A run, as JSON.
 #[derive(Serialize)]
@@ -85,7 +82,8 @@ enum Run<'a> {
     Flash { pid: u32, flash: &'a Flash },
 }
 
-fn each<'a>(running: &'a Running, flash: &'a FlashCaches) -> Vec<Run<'a>> {
+fn each<'a>(running: &'a Running, flash: &'a RunningFlash) -> Vec<Run<'a>> {
+    let flash = &flash.statuses;
     let with_pool = running.statuses.iter().map(|supervisor| Run::WithPool {
         supervisor,
         flash: flash.get(&supervisor.pid),
@@ -97,25 +95,20 @@ fn each<'a>(running: &'a Running, flash: &'a FlashCaches) -> Vec<Run<'a>> {
         .collect()
 }
 
-fn human(running: &Running, flash: &FlashCaches) -> String {
+fn human(running: &Running, flash: &RunningFlash) -> String {
     let mut parts: Vec<String> = running.statuses.iter().map(run::running).collect();
     parts.extend(running.silent.iter().map(|pid| silent(*pid) + "\n"));
-    parts.extend(
-        flash
-            .values()
-            .map(|status| status.lines().join("\n") + "\n"),
-    );
+    parts.extend(flash.paragraphs());
     if parts.is_empty() {
         return "nothing runs under forebay (for this user)\n".to_owned();
     }
     parts.join("\n")
 }
 
-/// Names the supervisors that have no place in the JSON.
-fn name_silent(running: &Running) {
-    for pid in &running.silent {
-        complain!("{}", silent(*pid));
-    }
+/// Names what has no place in the JSON: supervisors, and flash caches, of which nothing is said.
+fn name_silent(running: &Running, flash: &RunningFlash) {
+    let supervisors = running.silent.iter().map(|pid| silent(*pid));
+    (supervisors.chain(flash.silent())).for_each(|line| complain!("{line}"));
 }
 
 /// Of a supervisor that does not say how it is doing.

@@ -136,7 +136,10 @@ fn help_teaches_with_examples_and_hides_what_is_internal() {
         let help = sandbox.run(&format!("{command} --help")).ok().text();
         assert!(help.contains("Example"), "{command}");
     }
-    for (command, words) in [("run", "Leave it out of a unit")] {
+    for (command, words) in [
+        ("run", "Leave it out of a unit"),
+        ("flush", "files may have torn pages"),
+    ] {
         let help = sandbox.run(&format!("{command} --help")).ok().text();
         let help: Vec<&str> = help.split_whitespace().collect();
         assert!(help.join(" ").contains(words), "{command}: {help:?}");

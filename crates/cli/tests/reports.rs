@@ -4,12 +4,13 @@
 mod common;
 
 use common::{Ran, Sandbox, databases::boot_anew};
+use forebay_pages::{Moment, Status};
 use forebay_pool::{ClaimOptions, PoolOptions};
 use rustix::fs::XattrFlags;
 use std::{
-    ffi::OsStr,
-    fs,
-    io::pipe,
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::{Write, pipe},
     os::unix::ffi::OsStrExt,
     path::Path,
     process::{Command, Stdio},
@@ -69,17 +70,42 @@ fn store(sandbox: &Sandbox) {
     });
 }
 
-/// A flash cache whose device fails, of a run that goes on: this process.
-fn failing_flash(sandbox: &Sandbox) {
-    let (run, flash) = (sandbox.file("run"), sandbox.file("flash"));
-    fs::create_dir_all(&run).unwrap();
-    let note = run.join(format!("{}.flash", std::process::id()));
-    fs::write(note, flash.as_os_str().as_bytes()).unwrap();
-    fs::write(
-        sandbox.file("flash.status"),
-        r#"{"trouble": "it is worn out"}"#,
-    )
-    .unwrap();
+/// A run of this process with a flash cache, which has begun with the boot and goes on.
+struct Running {
+    run: Uuid,
+    _note: File,
+}
+
+impl Running {
+    fn begin(sandbox: &Sandbox) -> Self {
+        let dir = sandbox.file("run");
+        fs::create_dir_all(&dir).unwrap();
+        let run = Uuid::new_v4();
+        let note = dir.join(format!("{}-{run}.flash", std::process::id()));
+        let mut note = File::create_new(note).unwrap();
+        note.lock().unwrap();
+        let flash: OsString = sandbox.file("flash").into();
+        let said = serde_json::json!({"begun": 0, "flash": flash});
+        note.write_all(said.to_string().as_bytes()).unwrap();
+        Self { run, _note: note }
+    }
+
+    /// What its server would say now: that its flash fails.
+    fn fails(&self) -> Status {
+        Status {
+            pid: std::process::id(),
+            run: self.run,
+            said_at: Moment::now(),
+            trouble: Some("it is worn out".to_owned()),
+            ..Status::default()
+        }
+    }
+}
+
+/// Has this said of the flash cache.
+fn say(sandbox: &Sandbox, status: &Status) {
+    let said = serde_json::to_vec(status).unwrap();
+    fs::write(sandbox.file("flash.status"), said).unwrap();
 }
 
 /// A command in a sandbox in which nothing is well, after a reboot.
@@ -97,7 +123,8 @@ fn a_reader_that_went_away_makes_nothing_well() {
     marked(&sandbox);
     pools(&sandbox);
     store(&sandbox);
-    failing_flash(&sandbox);
+    let running = Running::begin(&sandbox);
+    say(&sandbox, &running.fails());
     for line in [
         "doctor data",
         "recover --for data",
@@ -130,52 +157,75 @@ fn a_reader_that_went_away_makes_nothing_well() {
 fn the_status_of_a_run_has_its_flash_cache_as_json_and_fails_if_that_does() {
     let sandbox = Sandbox::new();
     sandbox.pool();
-    let status = |line: &str| {
-        let mut command = sandbox.command(line);
-        Ran::of(
-            command
-                .env("FOREBAY_RUN_DIR", sandbox.file("run"))
-                .output()
-                .unwrap(),
-        )
-    };
-    let run = |script: &str| {
-        let mut run = sandbox.command("run --absorb *.log --pool p -- sh -c");
+    let run = |options: &str, script: &str| {
+        let mut run = sandbox.command(&format!("run --absorb *.log --pool p {options} -- sh -c"));
         run.arg(script).env("FOREBAY", common::FOREBAY);
         run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
-        let ran = Ran::of(run.output().unwrap());
-        (ran.json(), ran.code)
+        Ran::of(run.output().unwrap()).ok().json()
     };
     // Of the run that asks, whose process is the shell's parent.
-    let (runs, code) = run("$FOREBAY status --json");
-    assert_eq!(
-        (runs[0]["flash"].is_null(), code),
-        (true, Some(0)),
-        "{runs}"
-    );
-    fs::write(sandbox.file("well.status"), r#"{"hits": 7}"#).unwrap();
-    let (runs, code) = run("note=$FOREBAY_RUN_DIR/$PPID.flash; printf well >$note; \
-         $FOREBAY status --json; code=$?; rm $note; exit $code");
+    let runs = run("", "$FOREBAY status --json");
+    assert!(runs[0]["flash"].is_null(), "{runs}");
+    let with_flash = "--profile mariadb --flash well --flash-size 16MiB";
+    let says = "printf '{\"hits\": 7, \"pid\": %s, \"run\": \"%s\", \"said_at\": %s}' \
+         $$ $FOREBAY_FLASH_RUN $(python3 -c 'import time; print(int(time.monotonic()))') >well.status; \
+         $FOREBAY status --json";
+    let runs = run(with_flash, says);
     assert_eq!(runs.as_array().unwrap().len(), 1, "{runs}");
     assert_eq!(
         (&runs[0]["program"], &runs[0]["flash"]["hits"]),
         (&"sh".into(), &7.into())
     );
-    assert_eq!(code, Some(0));
 
     // Of one without a pool there is nothing else.
-    failing_flash(&sandbox);
+    let running = Running::begin(&sandbox);
+    let status = |line: &str| {
+        say(&sandbox, &running.fails());
+        Ran::of(unwell(&sandbox, line).output().unwrap())
+    };
     let caches = status("flash status --json").fails(1, &[]).json();
     assert_eq!(caches[0]["trouble"], "it is worn out");
     let runs = status("status --json").fails(1, &[]).json();
-    let alone = serde_json::json!([{"pid": std::process::id(), "flash": caches[0]}]);
-    assert_eq!(runs, alone);
+    assert_eq!(runs[0]["pid"], std::process::id());
+    assert_eq!(runs[0]["flash"]["trouble"], "it is worn out");
+    assert_eq!(runs[0].as_object().unwrap().len(), 2, "{runs}");
     let lines = status("flash status").fails(1, &[]).text();
     assert!(
         lines.contains("flash cache: it is worn out. Pages go"),
         "{lines}"
     );
     assert_eq!(status("status").fails(1, &[]).text(), lines);
+}
+
+#[test]
+fn a_run_whose_server_does_not_say_how_its_flash_cache_is_fails_and_is_named() {
+    let sandbox = Sandbox::new();
+    let running = Running::begin(&sandbox);
+    let now = || running.fails();
+    let of_an_earlier_run = Status {
+        run: Uuid::new_v4(),
+        ..now()
+    };
+    let of_a_process_that_is_gone = Status {
+        pid: u32::MAX,
+        ..now()
+    };
+    let of_long_ago = Status {
+        said_at: Moment::default(),
+        ..now()
+    };
+    for status in [of_an_earlier_run, of_a_process_that_is_gone, of_long_ago] {
+        say(&sandbox, &status);
+        let named = format!("forebay {}: no server says how it is", std::process::id());
+        for line in ["status", "flash status"] {
+            let ran = |line: &str| Ran::of(unwell(&sandbox, line).output().unwrap());
+            let lines = ran(line).fails(1, &[]).text();
+            assert!(lines.contains(&named), "{line}: {lines}");
+            assert!(!lines.contains("worn out"), "{line}: {lines}");
+            let ran = ran(&format!("{line} --json")).fails(1, &[&named]);
+            assert_eq!(ran.json(), serde_json::json!([]), "{line}");
+        }
+    }
 }
 
 #[test]

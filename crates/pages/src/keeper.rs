@@ -62,13 +62,11 @@ fn run(session: &Session) {
             looked = Instant::now();
             session.follow_settings();
             size::follow(session, &mut windows);
-            failing.watch(session);
+            failing.watch(session, &mut windows);
             lost = name_lost(session, lost);
             pays = say_worth(session, pays);
         }
-        if windows.looked.elapsed() >= SECOND {
-            windows.say(session);
-        }
+        windows.follow(session);
     }
 }
 
@@ -100,6 +98,13 @@ impl Windows {
         session.write_status(self.last.clone());
     }
 
+    /// The same, if a second is over.
+    fn follow(&mut self, session: &Session) {
+        if self.looked.elapsed() >= SECOND {
+            self.say(session);
+        }
+    }
+
     /// A second later: the windows that are full, or the first one as far as it is.
     fn look(&mut self, now: Stats) -> Vec<Window> {
         self.seconds += 1;
@@ -121,7 +126,7 @@ impl Windows {
 
 impl Failing {
     /// Says when flash fails, and when it takes pages again. Meanwhile everything that can be read goes home: it is safe there.
-    fn watch(&mut self, session: &Session) {
+    fn watch(&mut self, session: &Session, windows: &mut Windows) {
         const AGAIN: Duration = Duration::from_secs(60);
         let Some(trouble) = session.cache.flash_trouble() else {
             if self.said.take().is_some() {
@@ -140,13 +145,18 @@ impl Failing {
         }
         let is_time = self.rescued.is_none_or(|then| then.elapsed() >= AGAIN);
         if dirty > 0 && is_time {
-            self.rescue(session);
+            self.rescue(session, windows);
             self.rescued = Some(Instant::now());
         }
     }
 
-    fn rescue(&mut self, session: &Session) {
-        let flushed = match session.cache.flush(|_| ControlFlow::Continue(())) {
+    fn rescue(&mut self, session: &Session, windows: &mut Windows) {
+        // It may take long, and what fails is to be seen meanwhile.
+        let flushed = session.cache.flush(|_| {
+            windows.follow(session);
+            ControlFlow::Continue(())
+        });
+        let flushed = match flushed {
             Ok(flushed) => flushed,
             Err(error) => {
                 complain(&format!(
@@ -203,6 +213,37 @@ fn name(lost: &[PageName]) {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{PAGE_BYTES, identity::Known, setup, status::Status};
+    use forebay_flash::Identity;
+    use rustix::fd::AsFd;
+    use std::fs::{self, File};
+
+    #[test]
+    fn the_status_is_said_while_pages_are_brought_home_from_flash_that_fails() {
+        let dir = tempfile::tempdir().unwrap();
+        let [flash, status, table] = ["f", "f.status", "t.ibd"].map(|name| dir.path().join(name));
+        setup::create(&flash, 8 << 20).unwrap();
+        let session = Session::said_in(&status, &flash);
+        fs::write(&table, vec![0; PAGE_BYTES]).unwrap();
+        let home = File::options().read(true).write(true).open(&table).unwrap();
+        let known = Known {
+            key: (1, 2),
+            identity: Identity {
+                device: 0,
+                inode: 2,
+                generation: 3,
+            },
+            bytes: PAGE_BYTES as u64,
+            links: 1,
+        };
+        let file = session.register(home.as_fd(), &known, &table).unwrap();
+        let _ = session.cache.enqueue(&file, 0, &vec![7; PAGE_BYTES]);
+        let mut windows = Windows::new(session.cache.stats());
+        windows.looked = Instant::now().checked_sub(SECOND).unwrap();
+        Failing::default().rescue(&session, &mut windows);
+        assert_eq!(fs::read(&table).unwrap()[0], 7);
+        assert_eq!(Status::read(&status).unwrap().home_pages, 1);
+    }
 
     #[test]
     fn each_window_has_what_happened_in_it_once_it_is_full() {

@@ -12,7 +12,7 @@
 //! * `copies`: of pages that go home around flash, so that a power cut tears none of them;
 //! * `guard`: keeps a server that was started without Forebay from coming up while the cache has newer pages;
 //! * `settings`: what can be changed while it is in use; `request`: another size for it meanwhile; `beside`: the files that say both;
-//! * `status` and `lost`: what is said of it, for people;
+//! * `status` and `lost`: what is said of it, for people; `moment`: when;
 //! * `setup`: making the cache, looking at it, emptying and ending it, for the command.
 //!
 //! Home descriptors are opened once and stay open as long as the process lives: closing *any* descriptor of a file drops the process's POSIX
@@ -31,6 +31,7 @@ mod identity;
 mod innodb;
 mod keeper;
 mod lost;
+mod moment;
 mod names;
 mod naming;
 mod others;
@@ -53,6 +54,7 @@ pub use file::{RealRead, RealWrite};
 pub use forebay_flash::Progress;
 pub use guard::{GUARD_FILE, Standing, standing};
 pub use lost::by_file;
+pub use moment::Moment;
 pub use names::{is_page_file, is_redo_log};
 pub use request::{Resized, resize_running};
 pub use resize::{resize, resize_found};
@@ -68,6 +70,8 @@ pub use table::is_cached;
 pub const ENV_FLASH: &str = "FOREBAY_FLASH";
 /// Where the process that has the cache says how it is.
 pub const ENV_FLASH_STATUS: &str = "FOREBAY_FLASH_STATUS";
+/// Names the run itself, by a UUID: what is said of the cache says in which run.
+pub const ENV_FLASH_RUN: &str = "FOREBAY_FLASH_RUN";
 /// The program that was run, by its whole path: it may have the cache, whatever it is called.
 pub const ENV_FLASH_PROGRAM: &str = "FOREBAY_FLASH_PROGRAM";
 /// [`Settings`] of this run, as JSON: they go before those that are kept beside the cache.

@@ -10,7 +10,7 @@ mod system;
 pub(crate) use closed::Unregistered;
 
 use crate::{
-    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
+    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
     complain::{complain, complain_once},
     descriptor::reopen,
     home::Homes,
@@ -35,11 +35,13 @@ use std::{
         },
     },
 };
+use uuid::Uuid;
 
 /// What the environment says.
 struct Environment {
     flash: PathBuf,
     status: Option<PathBuf>,
+    run: Uuid,
     wanted: Settings,
 }
 
@@ -72,9 +74,12 @@ pub fn start() {
     }
     let wanted = std::env::var(ENV_FLASH_SETTINGS).ok();
     let wanted = wanted.and_then(|wanted| serde_json::from_str(&wanted).ok());
+    let run = std::env::var(ENV_FLASH_RUN).ok();
+    let run = run.and_then(|run| run.parse().ok());
     let _ = SETTINGS.set(Environment {
         flash: flash.into(),
         status: std::env::var_os(ENV_FLASH_STATUS).map(PathBuf::from),
+        run: run.unwrap_or_default(),
         wanted: wanted.unwrap_or_default(),
     });
 }
@@ -108,6 +113,7 @@ pub(crate) struct Session {
     pub(crate) homes: Arc<Homes>,
     place: Place,
     status: Option<PathBuf>,
+    run: Uuid,
     watched: Mutex<Watched>,
     sizes: Mutex<Sizes>,
     /// Held while a file is opened, closed for good, or renamed: what is known of files changes.
@@ -187,12 +193,25 @@ impl Session {
             homes,
             place,
             status: settings.status.clone(),
+            run: settings.run,
             watched: Mutex::new(watched),
             sizes: Mutex::default(),
             opening: Mutex::new(()),
             active: AtomicBool::new(false),
             making: AtomicBool::new(false),
         })
+    }
+
+    /// One with this cache, that says in this file how it is.
+    #[cfg(test)]
+    pub(crate) fn said_in(status: &Path, flash: &Path) -> Self {
+        let environment = Environment {
+            flash: flash.to_owned(),
+            status: Some(status.to_owned()),
+            run: Uuid::nil(),
+            wanted: Settings::default(),
+        };
+        Self::open(&environment).unwrap()
     }
 
     /// True once pages may come in.
@@ -273,6 +292,7 @@ impl Session {
         // At the end of the process two threads say it: one after the other, and the newest last.
         let sizes = self.sizes.lock();
         let mut status = Status::of(&self.cache.stats(), windows);
+        status.run = self.run;
         status.flash = self.place.flash().display().to_string();
         status.cache = self.cache.owner();
         status.trouble = self.cache.flash_trouble();
@@ -302,6 +322,7 @@ mod tests {
         let environment = Environment {
             flash: flash.clone(),
             status: None,
+            run: Uuid::nil(),
             wanted: Settings::default(),
         };
         let homes = Arc::new(Homes::new());

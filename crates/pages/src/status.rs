@@ -2,6 +2,7 @@
 
 use crate::{
     beside,
+    moment::Moment,
     settings::{Policy, Settings},
 };
 use forebay_flash::Stats;
@@ -12,6 +13,8 @@ use std::{
     io::{self, Write},
     os::unix::fs::OpenOptionsExt,
     path::Path,
+    thread,
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -21,6 +24,10 @@ use uuid::Uuid;
 pub struct Status {
     /// The process that has it.
     pub pid: u32,
+    /// The run that it is of, as [`ENV_FLASH_RUN`](crate::ENV_FLASH_RUN) names it.
+    pub run: Uuid,
+    /// When it said this: seconds of `CLOCK_MONOTONIC`.
+    pub said_at: Moment,
     /// The flash file's path, for a reader: what of it is no text stands as U+FFFD.
     pub flash: String,
     /// The cache.
@@ -167,6 +174,7 @@ impl Status {
     pub(crate) fn of(stats: &Stats, windows: Vec<Window>) -> Self {
         Self {
             pid: std::process::id(),
+            said_at: Moment::now(),
             slots: stats.slots,
             slots_used: stats.slots_used,
             pages: stats.pages,
@@ -216,6 +224,19 @@ impl Status {
     /// What the operating system says; `InvalidData` if it is no status.
     pub fn read(path: &Path) -> io::Result<Self> {
         Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+    }
+
+    /// What the process that has the cache said last in this run. None if it said nothing yet: what is there is of an earlier one.
+    #[must_use]
+    pub fn of_run(path: &Path, run: Uuid) -> Option<Self> {
+        let said = whole(|| Self::read(path)).ok();
+        said.filter(|status| status.run == run)
+    }
+
+    /// True if the process that said it is there, and still says how it is, as it does every second.
+    #[must_use]
+    pub fn is_current(&self) -> bool {
+        self.said_at.is_recent() && Path::new(&format!("/proc/{}", self.pid)).exists()
     }
 
     /// True if flash fails in nothing, and no page is lost.
@@ -311,6 +332,24 @@ impl Status {
         }
         lines
     }
+}
+
+/// Reads a status again as long as it is a part of one: it is just being [written](Status::write) over another.
+fn whole(mut read: impl FnMut() -> io::Result<Status>) -> io::Result<Status> {
+    const TRIES: usize = 10;
+    const AGAIN: Duration = Duration::from_millis(10);
+    for _ in 1..TRIES {
+        match read() {
+            Err(e) if is_part(&e) => thread::sleep(AGAIN),
+            whole => return whole,
+        }
+    }
+    read()
+}
+
+fn is_part(error: &io::Error) -> bool {
+    use io::ErrorKind::{InvalidData, UnexpectedEof};
+    matches!(error.kind(), InvalidData | UnexpectedEof)
 }
 
 #[cfg(test)]

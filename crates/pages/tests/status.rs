@@ -12,7 +12,7 @@ use std::{
     thread,
     time::{Duration, Instant},
 };
-use support::{STATUS, Server, World};
+use support::{RUN, STATUS, Server, World};
 
 /// Pages that are read in a row before those that follow pass the cache by.
 const ROW: u64 = 32;
@@ -67,6 +67,19 @@ fn scan(server: &Server) {
         });
         assert_eq!(read, Ok(PAGE_BYTES));
     }
+}
+
+#[test]
+fn a_server_says_in_which_run_and_when_it_says_it() {
+    let name = "a_server_says_in_which_run_and_when_it_says_it";
+    let world = World::after(name, "{}", |server| {
+        let now = until(&server, |_| true);
+        assert!(now.is_current() && now.pid == std::process::id(), "{now:?}");
+    });
+    let dir = world.unwrap().dir;
+    let path = dir.path().join(STATUS);
+    let last = Status::of_run(&path, RUN.parse().unwrap()).unwrap();
+    assert!(!last.is_current(), "its process is gone");
 }
 
 #[test]

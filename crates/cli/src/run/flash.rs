@@ -1,19 +1,21 @@
 //! `--flash`: page files of a run behind a flash cache. Making it, saying what is in it, and what is left in it at the end.
 
 mod arguments;
+mod running;
 
-use self::arguments::check_arguments;
+pub use self::running::Running;
+
+use self::{arguments::check_arguments, running::Noted};
 use super::{program::Program, run_dir::run_dir};
 use crate::{failure::Failure, flush, output::complain, size};
 use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, Config};
 use forebay_pages::{
-    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, Settings, SetupError,
-    Status, Warm, What,
+    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, Settings,
+    SetupError, Status, Warm, What,
 };
 use forebay_pool::media::volatile;
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     fs, io,
     path::{Path, PathBuf},
@@ -109,7 +111,7 @@ pub struct Flash {
     program: PathBuf,
     settings: Settings,
     /// Names this run's cache to `forebay status`.
-    note: PathBuf,
+    noted: Noted,
     /// The one that the cache was in when the run began.
     epoch: u32,
 }
@@ -168,15 +170,12 @@ impl Options {
         };
         let path = forebay_pages::Place::of(path)?.flash().to_owned();
         announce(&path, warm, program.arguments());
-        let note = run_dir()?.join(format!("{}.flash", std::process::id()));
-        use std::os::unix::ffi::OsStrExt;
-        fs::write(&note, path.as_os_str().as_bytes())
-            .map_err(Failure::io("writing", note.display()))?;
+        let noted = Noted::begin(&run_dir()?, &path)?;
         Ok(Some(Flash {
             path,
             program: program.real().to_owned(),
             settings,
-            note,
+            noted,
             epoch: warm.epoch,
         }))
     }
@@ -259,6 +258,7 @@ impl Flash {
         vec![
             (ENV_FLASH_SETTINGS.into(), settings.into()),
             (ENV_FLASH.into(), self.path.clone().into()),
+            (ENV_FLASH_RUN.into(), self.noted.run().to_string().into()),
             (ENV_FLASH_PROGRAM.into(), self.program.clone().into()),
             (ENV_FLASH_STATUS.into(), status_file(&self.path).into()),
         ]
@@ -266,7 +266,8 @@ impl Flash {
 
     /// Says what is left in it after the program's end, and with `explain` what it did.
     pub fn finish(&self, explain: bool) {
-        if explain && let Ok(status) = Status::read(&status_file(&self.path)) {
+        let said = || Status::of_run(&status_file(&self.path), self.noted.run());
+        if explain && let Some(status) = said() {
             status
                 .lines()
                 .iter()
@@ -291,39 +292,8 @@ impl Flash {
     }
 }
 
-impl Drop for Flash {
-    fn drop(&mut self) {
-        let _ = fs::remove_file(&self.note);
-    }
-}
-
 impl From<SetupError> for Failure {
     fn from(error: SetupError) -> Self {
         Self::Failed(error.to_string())
     }
-}
-
-/// The flash caches of runs that go on, as they are, by the run's process id.
-pub fn running(dir: &Path) -> BTreeMap<u32, Status> {
-    let mut found = BTreeMap::new();
-    let Ok(entries) = fs::read_dir(dir) else {
-        return found;
-    };
-    for entry in entries.flatten() {
-        let path = entry.path();
-        let name = path.file_name().and_then(|name| name.to_str());
-        let pid = name.and_then(|name| name.strip_suffix(".flash")?.parse::<u32>().ok());
-        let Some(pid) = pid else { continue };
-        if !Path::new(&format!("/proc/{pid}")).exists() {
-            // Of a run that was killed.
-            let _ = fs::remove_file(&path);
-            continue;
-        }
-        use std::os::unix::ffi::OsStringExt;
-        let status = fs::read(&path).map(|bytes| PathBuf::from(OsString::from_vec(bytes)));
-        if let Ok(status) = status.and_then(|flash| Status::read(&status_file(&flash))) {
-            found.insert(pid, status);
-        }
-    }
-    found
 }

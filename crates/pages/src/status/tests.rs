@@ -206,6 +206,46 @@ fn a_status_that_two_threads_write_is_whole_whenever_it_is_read_and_none_fails()
 }
 
 #[test]
+fn a_status_is_of_its_run_alone_and_current_as_long_as_its_process_says_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f.status");
+    let [run, before] = [Uuid::new_v4(), Uuid::new_v4()];
+    assert_eq!(Status::of_run(&path, run), None);
+    let said = Status { run, ..status() };
+    said.write(&path).unwrap();
+    assert_eq!(Status::of_run(&path, run), Some(said.clone()));
+    assert_eq!(Status::of_run(&path, before), None);
+    assert!(said.is_current());
+    let gone = Status {
+        pid: u32::MAX,
+        ..said.clone()
+    };
+    // Of another boot, as any moment may be that is still to come.
+    let of_another_boot = Status {
+        said_at: serde_json::from_value(u64::MAX.into()).unwrap(),
+        ..said
+    };
+    assert!(!gone.is_current() && !of_another_boot.is_current());
+}
+
+#[test]
+fn a_status_that_is_found_while_it_is_written_is_read_again() {
+    let said = status();
+    let text = serde_json::to_vec(&said).unwrap();
+    for part in [0, 1, text.len() - 1] {
+        let mut found = [&text[..part], &text].into_iter();
+        let read = whole(|| Ok(serde_json::from_slice(found.next().unwrap())?));
+        assert_eq!(read.unwrap(), said, "{part}");
+    }
+    let mut reads = 0;
+    let gone = whole(|| {
+        reads += 1;
+        Err(io::ErrorKind::NotFound.into())
+    });
+    assert!(gone.is_err() && reads == 1);
+}
+
+#[test]
 fn a_link_that_another_user_made_beside_a_status_leads_to_nothing_that_is_written() {
     let dir = tempfile::tempdir().unwrap();
     let (path, other) = (dir.path().join("f.status"), dir.path().join("other"));

@@ -1,7 +1,7 @@
 //! A server's process that uses page files by way of a cache, and is killed at its end.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use forebay_pages::{ENV_FLASH, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, PAGE_BYTES};
+use forebay_pages::{ENV_FLASH, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, PAGE_BYTES};
 use rustix::{
     fd::{AsFd, AsRawFd},
     io::Errno,
@@ -19,6 +19,8 @@ use tempfile::TempDir;
 /// Names the directory to the process that is a server.
 const ENV_DIR: &str = "FOREBAY_TEST_PAGES_DIR";
 pub const PAGES: usize = 16;
+/// The run that the server is in.
+pub const RUN: &str = "0d8c2f0e-5b3a-4a6e-9d5e-6f1f4a1f7b11";
 /// Where the server says how its cache is.
 pub const STATUS: &str = "status";
 
@@ -92,6 +94,7 @@ impl World {
             .args([name, "--exact", "--nocapture"])
             .env(ENV_DIR, self.dir.path())
             .env(ENV_FLASH, self.flash())
+            .env(ENV_FLASH_RUN, RUN)
             .env(ENV_FLASH_SETTINGS, settings)
             .env(ENV_FLASH_STATUS, self.dir.path().join(STATUS))
             .output()
