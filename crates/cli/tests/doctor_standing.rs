@@ -270,6 +270,26 @@ fn a_pool_is_recovered_though_a_flash_guard_beside_it_cannot_be_looked_at() {
 }
 
 #[test]
+fn a_guarded_tablespace_whose_guard_file_is_missing_or_empty_is_not_harmless() {
+    let sandbox = Sandbox::new();
+    let data = sandbox.file("data");
+    fs::create_dir(&data).unwrap();
+    // What each sector of a guard's text begins with.
+    fs::write(data.join("ibdata1"), "FOREBAY GUARD: \n").unwrap();
+    for command in ["doctor data", "recover --for data"] {
+        let _ = fs::remove_file(data.join("forebay.guard"));
+        for guard in ["missing", "empty"] {
+            let ran = sandbox.run(command);
+            assert_eq!(ran.code, Some(1), "{command}, {guard}: {}", ran.stderr);
+            for said in ["ibdata1 is guarded", "forebay.guard", "Put that back"] {
+                assert!(ran.text().contains(said), "{command}: {}", ran.text());
+            }
+            fs::write(data.join("forebay.guard"), "").unwrap();
+        }
+    }
+}
+
+#[test]
 fn what_a_mark_names_and_is_no_pool_is_not_even_opened() {
     let sandbox = Sandbox::new();
     let data = sandbox.file("data");

@@ -1,6 +1,6 @@
 //! Whether a data directory is guarded, for who looks at it from outside: root, too, at other users' directories.
 
-use super::{GUARD_FILE, State, has_text, read_header};
+use super::{GUARD_FILE, Header, State, has_text, read_header};
 use crate::{
     PAGE_BYTES,
     descriptor::{hold_regular, link_to},
@@ -93,38 +93,66 @@ fn identity_of(tablespace: &File, path: &Path) -> io::Result<Option<Identity>> {
 /// What is there is part of a data directory, or of a copy of one: which of the two cannot be told.
 fn without_tablespace(guard: &Path, flash: &Path) -> io::Error {
     let what = format!(
-        "{} says that newer pages are in the flash cache {}, and the ibdata1 that it goes with is not there. Bring that back; or, if this is only a part of a copy, remove the guard from it",
+        "{} says that newer pages are in the flash cache {}, and the ibdata1 that it goes with is not there. Bring that back; its pages 0 and 5 are in the guard, and nowhere else. \
+         Only if this is a part of a copy, and that ibdata1 has its guard elsewhere, remove the guard from the copy",
         guard.display(),
         flash.display()
     );
     io::Error::new(io::ErrorKind::NotFound, what)
 }
 
+/// The tablespace is guarded, and by which cache cannot be told.
+fn without_guard(system: &Path, guard: &Path) -> io::Error {
+    let what = format!(
+        "{0} is guarded: a flash cache (head -c 512 {0} says which) may have newer pages, and {1}, which has pages 0 and 5 of it, is missing or damaged. Put that back as it was beside \
+         this ibdata1; or, if this is a copy, make it again, with the guard or after forebay flush. Without it there is only a backup to go back to",
+        system.display(),
+        guard.display()
+    );
+    io::Error::new(io::ErrorKind::InvalidData, what)
+}
+
+/// What the guard file says. None if there is none, or it is damaged.
+fn header_of(guard: &Path) -> io::Result<Option<Header>> {
+    let header = open_file(guard).and_then(|file| match file {
+        Some(file) => read_header(&file),
+        None => Ok(None),
+    });
+    header.map_err(named(guard))
+}
+
+/// True if the tablespace's page 0 is a guard's text.
+fn begins_with_text(tablespace: &File, path: &Path) -> io::Result<bool> {
+    let mut page = vec![0; PAGE_BYTES];
+    let read = rustix::io::pread(tablespace, &mut page, 0).map_err(|e| named(path)(e.into()))?;
+    Ok(has_text(&page[..read]))
+}
+
 /// The guard in a data directory, if there is one.
 ///
 /// # Errors
-/// It cannot be looked at: what has its name, or that of the system tablespace, is no file, or there is no tablespace; what the operating system says.
+/// It cannot be looked at: what has its name, or that of the system tablespace, is no file, there is no tablespace, or one that is guarded without a guard file that says by which
+/// cache; what the operating system says.
 pub fn standing(dir: &Path) -> io::Result<Option<Standing>> {
     let system = system_of(dir).map_err(named(&dir.join("ibdata1")))?;
     let path = parent(&system).join(GUARD_FILE);
-    let Some(file) = open_file(&path).map_err(named(&path))? else {
-        return Ok(None);
+    let header = header_of(&path)?;
+    let tablespace = match (open_file(&system), &header) {
+        (Ok(Some(tablespace)), _) => tablespace,
+        (Ok(None), Some(header)) => return Err(without_tablespace(&path, &header.flash)),
+        (Ok(None), None) => return Ok(None),
+        // No guard is laid over what is no regular file.
+        (Err(e), None) if e.kind() == io::ErrorKind::InvalidInput => return Ok(None),
+        (Err(e), _) => return Err(named(&system)(e)),
     };
-    let Some(header) = read_header(&file).map_err(named(&path))? else {
-        return Ok(None);
-    };
-    let Some(tablespace) = open_file(&system).map_err(named(&system))? else {
-        return Err(without_tablespace(&path, &header.flash));
-    };
-    let mut page = vec![0; PAGE_BYTES];
-    let read =
-        rustix::io::pread(&tablespace, &mut page, 0).map_err(|e| named(&system)(e.into()))?;
-    if header.state != State::Laid && !has_text(&page[..read]) {
-        return Ok(None);
+    match (header, begins_with_text(&tablespace, &system)?) {
+        (None, true) => Err(without_guard(&system, &path)),
+        (None, false) => Ok(None),
+        (Some(header), false) if header.state != State::Laid => Ok(None),
+        (Some(header), _) => Ok(Some(Standing {
+            is_its_own: identity_of(&tablespace, &system)? == Some(header.of),
+            flash: header.flash,
+            cache: header.owner,
+        })),
     }
-    Ok(Some(Standing {
-        flash: header.flash,
-        cache: header.owner,
-        is_its_own: identity_of(&tablespace, &system)? == Some(header.of),
-    }))
 }

@@ -241,10 +241,50 @@ fn a_guard_without_a_tablespace_says_which_cache_it_is_of_and_what_to_do() {
         GUARD_FILE,
         "/fast/cache",
         "Bring that back",
+        "pages 0 and 5 are in the guard",
         "remove the guard",
     ] {
         assert!(error.contains(said), "{said}: {error}");
     }
+}
+
+/// It comes up no more than one whose guard is whole.
+#[test]
+fn a_tablespace_whose_guard_is_missing_empty_or_damaged_is_named_with_what_to_do() {
+    let damages: [fn(&Path); 3] = [
+        |guard| fs::remove_file(guard).unwrap(),
+        |guard| fs::write(guard, "").unwrap(),
+        |guard| open(guard).unwrap().write_all_at(b"x", 70).unwrap(),
+    ];
+    for damage in damages {
+        let world = World::new();
+        drop(world.lay());
+        let dir = world.dir.path();
+        damage(&dir.join(GUARD_FILE));
+        let error = standing(dir).unwrap_err();
+        assert_eq!(error.kind(), io::ErrorKind::InvalidData, "{error}");
+        let said = error.to_string();
+        for words in ["ibdata1 is guarded", GUARD_FILE, "missing", "Put that back"] {
+            assert!(said.contains(words), "{words}: {said}");
+        }
+        // One sector of text keeps a server from coming up, too.
+        let plain = vec![9; PAGE_BYTES - SECTOR];
+        world.tablespace.write_all_at(&plain, 0).unwrap();
+        assert!(standing(dir).is_err());
+        let plain = vec![9; PAGE_BYTES];
+        world.tablespace.write_all_at(&plain, 0).unwrap();
+        assert!(standing(dir).unwrap().is_none());
+    }
+}
+
+/// A tablespace may be a device, over which no guard is laid.
+#[test]
+fn a_tablespace_that_is_no_file_and_has_no_guard_is_not_guarded() {
+    let world = World::new();
+    let path = world.dir.path().join("ibdata1");
+    fs::remove_file(&path).unwrap();
+    fs::create_dir(&path).unwrap();
+    assert!(standing(world.dir.path()).unwrap().is_none());
 }
 
 #[test]
