@@ -3,15 +3,9 @@
 
 mod common;
 
-use common::{Lab, Running, content};
+use common::{Lab, Running, content, held_up};
 use forebay_files::supervisor::status_of_running;
-use rustix::event::{PollFd, PollFlags, Timespec, poll};
-use std::{
-    fs::{self, File},
-    os::unix::fs::OpenOptionsExt,
-    path::Path,
-    time::Duration,
-};
+use std::{fs, path::Path, time::Duration};
 
 const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
 const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
@@ -41,19 +35,6 @@ fn a_member_is_one_until_it_is_dead_though_one_of_its_files_got_no_descriptor() 
     // It is served still.
     run.call("retire a").unwrap();
     run.end();
-}
-
-/// Returns when the supervisor has all of a file that it is to copy, which is more than a pipe takes, and waits for the other end to be read: that.
-fn held_up(pipe: &Path) -> File {
-    let open = File::options()
-        .read(true)
-        .custom_flags(libc::O_NONBLOCK)
-        .open(pipe)
-        .unwrap();
-    let limit = Timespec::try_from(LIMIT).unwrap();
-    let is_there = poll(&mut [PollFd::new(&open, PollFlags::IN)], Some(&limit));
-    assert_eq!(is_there, Ok(1), "nothing is copied");
-    open
 }
 
 #[test]

@@ -22,7 +22,7 @@ use crate::{
     log::{Kept, LOOK, paths},
     record::slack,
     replay::{self, Mark, write_at},
-    shared::{Gone, SharedFile, State, Turn},
+    shared::{Failure, Gone, SharedFile, State, Turn},
     sys, void,
 };
 use forebay_pool::PoolError;
@@ -32,7 +32,7 @@ use std::{
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     path::Path,
     process::id,
-    sync::atomic::AtomicBool,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -112,13 +112,7 @@ impl Session {
             // It does not say which files there are.
             rustix::fs::sync();
         }
-        let has_no_error = |number: &usize| self.page.files[*number].error().is_none();
-        let interrupted = self.page.was_syncing().filter(has_no_error);
-        if let Some(interrupted) = interrupted {
-            // Until it is written again. The process that goes on if this process dies of it knows that, too.
-            self.page.fail(interrupted, Errno::IO);
-        }
-        let all = self.sync_each(interrupted);
+        let all = self.sync_each();
         let whose = format!("process {} (its forebay run is gone)", id());
         let mark = match all {
             true => Mark::None,
@@ -217,48 +211,69 @@ enum Use {
 }
 
 impl Session {
-    /// Writes again what the lane has of a file whose sync failed, or may have, and syncs it.
-    fn write_again(&self, number: usize) -> Result<(), Errno> {
+    /// Writes again what the lane has of a file whose sync failed, or may have, of which so much was `known`, and syncs it.
+    ///
+    /// A process that was only slow may be at it when another has taken its turn. Under the file's lock the one writes, and the other says that the file is sound, from when on it
+    /// is written to plainly. In the sync the lock is free: a process that dies there would keep it, and the next one is to do all this again.
+    fn write_again(&self, number: usize, known: Failure) -> Result<(), Errno> {
         let file = &self.page.files[number];
-        if !file.lock.take_for(self.number, LOCK_WAIT) {
+        if !matches!(file.stamp().state, State::Absorbed | State::Leaving) {
+            // The kernel may have what is newer. A replay is to see that it was changed.
+            let _ = self.with_descriptor(number, Use::Sync, sys::set_changed_now);
+            return Err(file.error().unwrap_or(Errno::IO));
+        }
+        let written = self.with_descriptor(number, Use::Write, |fd| {
+            self.locked(number, || self.write_kept(number, fd))?;
+            sync::data(fd)
+        });
+        match written {
+            Err(Errno::NOENT) => Err(Errno::IO),
+            Err(errno) => Err(errno),
+            Ok(()) => self.locked(number, || {
+                self.page.repaired_since(number, known);
+                Ok(())
+            }),
+        }
+    }
+
+    /// Does `work` under the lock of a file.
+    fn locked(&self, number: usize, work: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        let lock = &self.page.files[number].lock;
+        if !lock.take_for(self.number, LOCK_WAIT) {
             return Err(Errno::IO);
         }
-        let done = match file.stamp().state {
-            // Another did it, which waited long enough for us: it is plain by now, and newer.
-            _ if file.error().is_none() => self.with_descriptor(number, Use::Sync, sync::data),
-            State::Absorbed | State::Leaving => {
-                let kept = Kept::of(number, |each| self.lane.records(each));
-                let parts = kept.parts(file);
-                let slack = slack(self.lane.needs_commit()).as_nanos() as u64;
-                // What was written and not logged has moved the file's time, too.
-                let is_all_logged = file.newer().is_none();
-                let until = kept.last().filter(|_| is_all_logged);
-                let until = until.map(|last| last.saturating_add(slack));
-                let written = self.with_descriptor(number, Use::Write, |fd| {
-                    let modified = sys::modified(&sys::stat_of(fd)?);
-                    if until.is_some_and(|until| modified > until) {
-                        // Another process has written to it since: what it wrote is newer.
-                        sync::data(fd)?;
-                        return Err(Errno::IO);
-                    }
-                    for (at, bytes) in &parts {
-                        write_at(fd, bytes, *at)?;
-                    }
-                    sync::data(fd)
-                });
-                written.map_err(|errno| match errno {
-                    Errno::NOENT => Errno::IO,
-                    errno => errno,
-                })
-            }
-            // The kernel may have what is newer. A replay is to see that it was changed.
-            _ => {
-                let _ = self.with_descriptor(number, Use::Sync, sys::set_changed_now);
-                Err(file.error().unwrap_or(Errno::IO))
-            }
-        };
-        file.lock.free();
+        let done = work();
+        lock.free();
         done
+    }
+
+    /// Writes to a file what the lane has of it, if no other process has written to it since.
+    fn write_kept(&self, number: usize, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+        let file = &self.page.files[number];
+        if file.error().is_none() {
+            // Another did it, which waited long enough for us: it is plain by now, and newer.
+            return Ok(());
+        }
+        let kept = Kept::of(number, |each| self.lane.records(each));
+        let slack = slack(self.lane.needs_commit()).as_nanos() as u64;
+        // What was written and not logged has moved the file's time, too.
+        let is_all_logged = file.newer().is_none();
+        let until = kept.last().filter(|_| is_all_logged);
+        let until = until.map(|last| last.saturating_add(slack));
+        let modified = || Ok(sys::modified(&sys::stat_of(fd)?));
+        let found = modified()?;
+        // So one left it that wrote it again, and died.
+        let is_as_left = found == file.touched.load(Relaxed);
+        if !is_as_left && until.is_some_and(|until| found > until) {
+            // Another process has: what it wrote is newer.
+            sync::data(fd)?;
+            return Err(Errno::IO);
+        }
+        for (at, bytes) in &kept.parts(file) {
+            write_at(fd, bytes, *at)?;
+        }
+        file.touched.store(modified()?, Relaxed);
+        Ok(())
     }
 
     /// Calls `work` with a descriptor of the file that does not append when it is to be written by.

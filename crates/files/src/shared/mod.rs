@@ -4,12 +4,14 @@
 //! is the pool's (`forebay_pool::SharedLane`). docs/files-protocol.md, "The shared page".
 #![expect(unsafe_code, reason = "memory shared with another process")]
 
+mod failure;
 mod last_write;
 mod lock;
 mod settling;
 mod stamp;
 mod text;
 
+pub use failure::Failure;
 pub use last_write::{BLOCK, LastWrite, WORD};
 pub use lock::Lock;
 pub use settling::Turn;
@@ -21,7 +23,6 @@ use forebay_pool::{
     Lsn,
     media::{Atomics, Mapped},
 };
-use rustix::io::Errno;
 use std::{
     ops::Range,
     sync::atomic::{
@@ -50,8 +51,8 @@ pub struct SharedFile {
     stamp: AtomicU64,
     /// Kernel and lane get the changes of a file in one order, because both get them under this lock, whichever process makes them.
     pub lock: Lock,
-    /// Supervisor: the error with which the file cannot be synced; 0 if none.
-    pub errno: AtomicI32,
+    /// Supervisor, and without one the member that settles: why the file cannot be synced ([`failure`]).
+    failure: AtomicI32,
     gone: AtomicU32,
     unused: AtomicU32,
     dev: AtomicU64,
@@ -61,7 +62,7 @@ pub struct SharedFile {
     named_in: AtomicU64,
     /// Log address behind its last record.
     pub end: AtomicU64,
-    /// The modification time that was logged last, ns since 1970.
+    /// The modification time that was logged last, or that the file had when a member had written it again without a supervisor; ns since 1970.
     pub touched: AtomicU64,
     /// The size that it is about to get and that is or will be logged, plus one; 0 for none.
     resizing: AtomicU64,
@@ -222,24 +223,13 @@ impl SharedFile {
         self.ahead.store(0, Relaxed);
         self.note_modified(modified);
     }
-
-    /// Why it cannot be synced, if it cannot.
-    #[inline]
-    pub fn error(&self) -> Option<Errno> {
-        match self.errno.load(Relaxed) {
-            0 => None,
-            errno @ 1..4096 => Some(Errno::from_raw_os_error(errno)),
-            // A process has written over it.
-            _ => Some(Errno::IO),
-        }
-    }
 }
 
 /// The shared page.
 #[repr(C)]
 pub struct Page {
     unused: AtomicU32,
-    /// Supervisor: the file that it is syncing, plus one; 0 for none.
+    /// Supervisor: the file that it is syncing, plus one; 0 for none, or when a member has noted what is feared of it.
     syncing: AtomicU32,
     /// Without a supervisor: whether a member has synced what the lane holds ([`settling`]).
     settled: AtomicU32,
@@ -277,50 +267,6 @@ impl Page {
             is_it.then_some((number, stamp))
         })
     }
-
-    /// True if any file cannot be synced.
-    pub fn failing(&self) -> bool {
-        self.failing_file().is_some()
-    }
-
-    /// The number of a file that cannot be synced, if there is one.
-    pub fn failing_file(&self) -> Option<usize> {
-        let mut files = self.files.iter();
-        files.position(|file| file.error().is_some())
-    }
-
-    /// Its error.
-    pub fn failure(&self) -> Option<Errno> {
-        self.failing_file()
-            .and_then(|number| self.files[number].error())
-    }
-
-    /// Supervisor: `file` could not be synced.
-    pub fn fail(&self, file: usize, errno: Errno) {
-        self.files[file].errno.store(errno.raw_os_error(), Release);
-    }
-
-    /// Supervisor: `file` is sound again.
-    pub fn repaired(&self, file: usize) {
-        self.files[file].errno.store(0, Release);
-    }
-
-    /// Supervisor: `file` is being synced.
-    pub fn begin_sync(&self, file: usize) {
-        self.syncing
-            .store(u32::try_from(file + 1).unwrap_or(0), Release);
-    }
-
-    /// Supervisor: it was, and what came of it is said.
-    pub fn end_sync(&self) {
-        self.syncing.store(0, Release);
-    }
-
-    /// Without a supervisor: the file that was being synced when it died, whose error it may have got instead of the program.
-    pub fn was_syncing(&self) -> Option<usize> {
-        let file = self.syncing.load(Acquire) as usize;
-        file.checked_sub(1).filter(|file| *file < FILES_MAX)
-    }
 }
 
 // SAFETY: atomics only.
@@ -354,18 +300,5 @@ mod tests {
         assert!(!file.leave(7) && !file.stray(7));
         file.set(stamp(8, State::Registering));
         assert!(file.leave(8) && !file.change(8, State::Registering, State::Absorbed));
-    }
-
-    #[test]
-    fn a_file_fails_once_however_often_it_is_said() {
-        let (page, _) = SharedPage::new("forebay-test").unwrap();
-        page.fail(1, Errno::IO);
-        page.fail(1, Errno::NOSPC);
-        assert!(page.failing());
-        assert_eq!(page.failure(), Some(Errno::NOSPC));
-        page.repaired(1);
-        page.repaired(1);
-        assert!(!page.failing());
-        assert_eq!(page.failure(), None);
     }
 }

@@ -12,12 +12,15 @@ pub use running::Running;
 
 use forebay_measure::processes::Watched;
 use forebay_pool::PoolOptions;
-use rustix::process::Signal;
+use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
+    process::Signal,
+};
 use serde_json::Value;
 use std::{
-    fs,
+    fs::{self, File},
     io::{BufRead, BufReader},
-    os::unix::process::CommandExt,
+    os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
     time::{Duration, UNIX_EPOCH},
@@ -53,6 +56,8 @@ pub struct Lab {
     pub user: Option<u32>,
 }
 
+/// After so long a test waits in vain for a sync that is to be held up.
+const HELD_WAIT: Duration = Duration::from_secs(60);
 /// A user that owns nothing else.
 const NOBODY: u32 = 65_534;
 
@@ -246,7 +251,7 @@ impl Lab {
             .join(path.strip_prefix("/").unwrap())
     }
 
-    /// The supervisor's syncs of this file wait until the pipe is read, as for a disk that is slow.
+    /// The supervisor's syncs of this file wait until the pipe is read ([`held_up`]), as for a disk that is slow.
     pub fn slow_syncs(&self, path: &Path) -> PathBuf {
         let mut name = self.synced(path).into_os_string();
         name.push(".partial");
@@ -274,6 +279,19 @@ impl Lab {
     pub fn lanes(&self) -> usize {
         PoolOptions::new().open(self.pool()).unwrap().lanes().len()
     }
+}
+
+/// Returns when the supervisor has all of a file that it is to copy, which is more than a pipe takes, and waits for the other end to be read: that.
+pub fn held_up(pipe: &Path) -> File {
+    let open = File::options()
+        .read(true)
+        .custom_flags(libc::O_NONBLOCK)
+        .open(pipe)
+        .unwrap();
+    let limit = Timespec::try_from(HELD_WAIT).unwrap();
+    let is_there = poll(&mut [PollFd::new(&open, PollFlags::IN)], Some(&limit));
+    assert_eq!(is_there, Ok(1), "nothing is copied");
+    open
 }
 
 pub fn kill(process: &Watched) {

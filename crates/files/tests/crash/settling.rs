@@ -1,8 +1,8 @@
 //! The supervisor is dead, and two members settle the lane at once: one of them does it, the other waits, and goes on where that one dies in the middle of it.
 
 use crate::{
-    OTHER_BOOT, RDWR,
-    common::{Lab, Running, content, kill},
+    LATER, OTHER_BOOT, RDWR,
+    common::{Lab, Running, content, held_up, kill},
 };
 use rustix::{
     fs::{CWD, FileType, Mode, OFlags, mknodat, open},
@@ -11,6 +11,7 @@ use rustix::{
 use std::{
     fs::{self, File},
     io::Write,
+    os::unix::fs::FileExt,
     path::Path,
     thread,
     time::{Duration, Instant},
@@ -19,6 +20,8 @@ use std::{
 /// Longer than what settles takes, if nothing holds it up.
 const WAITS: Duration = Duration::from_millis(700);
 const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes of a file that is more than a pipe takes.
+const LARGE: usize = 200_000;
 
 /// Syncs that wait: each for a word in a pipe, which stands where the tests have a fault.
 struct Held<'a>(&'a Path);
@@ -72,6 +75,37 @@ fn orphans(lab: &Lab) -> Running {
         assert_eq!(run.open(&format!("{who}{name}"), &path, RDWR), 1);
         run.call(format!("{who}pwrite {name} 0 1 3000")).unwrap();
     }
+    run.kill_supervisor();
+    run
+}
+
+/// The same two, of a run whose supervisor stands still: in a sync of the first one's file, if that `is_interrupted` when it dies.
+fn stopped(lab: &Lab, is_interrupted: bool) -> Running {
+    let mut run = lab.run();
+    let path = lab.data("a.log");
+    fs::write(&path, content(1, LARGE)).unwrap();
+    assert_eq!(run.open("a", &path, RDWR), 1);
+    assert_eq!(run.open("other b", &lab.data("b.log"), RDWR), 1);
+    let _syncing = is_interrupted.then(|| {
+        let pipe = lab.slow_syncs(&path);
+        // A second without another write ends the segment, which is drained.
+        run.call("pwrite a 0 1 3000").unwrap();
+        let syncing = held_up(&pipe);
+        // As long as there is a supervisor that has the next one ready.
+        run.call("pwrite a 0 1 3000").unwrap();
+        syncing
+    });
+    run.stop_supervisor();
+    run.call("pwrite a 0 1 3000").unwrap();
+    run.call("other pwrite b 0 1 3000").unwrap();
+    run
+}
+
+/// The two without a supervisor, and the file of the first is gone, of which the lane has records.
+fn orphans_of_a_file_that_is_gone(lab: &Lab, is_interrupted: bool) -> Running {
+    let mut run = stopped(lab, is_interrupted);
+    run.call(format!("unlink {}", lab.data("a.log").display()))
+        .unwrap();
     run.kill_supervisor();
     run
 }
@@ -164,28 +198,74 @@ fn where_both_die_in_the_middle_of_it_a_recovery_has_everything() {
 
 #[test]
 fn where_the_one_dies_that_could_not_sync_a_file_that_is_gone_the_lane_stays() {
+    for is_interrupted in [false, true] {
+        let lab = Lab::new();
+        let mut run = orphans_of_a_file_that_is_gone(&lab, is_interrupted);
+        let other = run.other();
+        let pipe = lab.fault_file();
+        let held = Held::hold(&pipe);
+        run.call("begin other sync b").unwrap();
+        // The whole file system, since the file has no name; then the other file.
+        held.let_one_fail();
+        let waiting = held.waiting();
+        run.send(&"sync a");
+        assert_eq!(run.answer_within(WAITS), None, "it did not wait");
+        kill(&other);
+        held.end(waiting);
+        // A second sync of the file system succeeds, whatever the disk has.
+        assert_eq!(run.answer().as_deref(), Some("errno 5\n"));
+        assert!(lab.label().starts_with("failed:"), "{}", lab.label());
+    }
+}
+
+#[test]
+fn where_the_one_dies_that_only_fears_an_error_the_other_settles_the_lane() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    assert_eq!(run.open("a", &path, RDWR), 1);
-    assert_eq!(run.open("other b", &lab.data("b.log"), RDWR), 1);
-    run.stop_supervisor();
-    run.call("pwrite a 0 1 3000").unwrap();
-    run.call("other pwrite b 0 1 3000").unwrap();
-    run.call(format!("unlink {}", path.display())).unwrap();
-    run.kill_supervisor();
+    let mut run = orphans_of_a_file_that_is_gone(&lab, true);
     let other = run.other();
     let pipe = lab.fault_file();
     let held = Held::hold(&pipe);
     run.call("begin other sync b").unwrap();
-    // The whole file system, since the file has no name; then the other file.
-    held.let_one_fail();
+    // In the sync of the whole file system.
     let waiting = held.waiting();
     run.send(&"sync a");
     assert_eq!(run.answer_within(WAITS), None, "it did not wait");
     kill(&other);
     held.end(waiting);
-    // A second sync of the file system succeeds, whatever the disk has.
-    assert_eq!(run.answer().as_deref(), Some("errno 5\n"));
-    assert!(lab.label().starts_with("failed:"), "{}", lab.label());
+    assert_eq!(run.answer().as_deref(), Some("ok 0\n"));
+    run.kill_both();
+    for report in lab.recover(Some(OTHER_BOOT), &[]) {
+        assert_eq!(report["outcome"], "empty", "{report:?}");
+    }
+    assert_eq!(lab.lanes(), 0);
+}
+
+#[test]
+fn where_the_one_dies_that_writes_an_interrupted_file_again_the_other_does_so_too() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let mut run = stopped(&lab, true);
+    run.kill_supervisor();
+    thread::sleep(LATER);
+    let other = run.other();
+    let pipe = lab.fault_file();
+    let held = Held::hold(&pipe);
+    run.call("begin other sync b").unwrap();
+    // It has written it again, and is in a sync by which none of that gets to the disk.
+    let waiting = held.waiting();
+    let modified = fs::metadata(&path).unwrap().modified().unwrap();
+    let file = File::options().write(true).open(&path).unwrap();
+    file.write_all_at(&[0; 3000], 0).unwrap();
+    file.set_modified(modified).unwrap();
+    run.send(&"sync a");
+    assert_eq!(run.answer_within(WAITS), None, "it did not wait");
+    kill(&other);
+    held.end(waiting);
+    assert_eq!(run.answer().as_deref(), Some("ok 0\n"));
+    assert!(fs::read(&path).unwrap() == content(1, LARGE));
+    run.kill_both();
+    for report in lab.recover(Some(OTHER_BOOT), &[]) {
+        assert_eq!(report["outcome"], "empty", "{report:?}");
+    }
+    assert_eq!(lab.lanes(), 0);
 }

@@ -2,6 +2,9 @@
 //! it would have that name again, and the pool nothing of it any more.
 //!
 //! A file that cannot be found by its names has another one, or none: that is durable when its whole file system is synced.
+//!
+//! Of a file that the supervisor was syncing when it died an error is feared (`shared::failure`). One with a name is written again, as after an error. For one without, a sync
+//! that succeeds is enough: after an error it would not be.
 
 use super::Use;
 use crate::{
@@ -19,8 +22,8 @@ use std::{
 };
 
 impl Session {
-    /// Syncs all that the lane may have something of. False if a file cannot be: it says so from then on. Of the `interrupted` one it is only feared that it cannot.
-    pub(super) fn sync_each(&self, interrupted: Option<usize>) -> bool {
+    /// Syncs all that the lane may have something of. False if a file cannot be: it says so from then on.
+    pub(super) fn sync_each(&self) -> bool {
         let recorded = self.recorded();
         // Each file system once: what lost its name did so before.
         let mut file_systems: BTreeMap<u64, Result<(), Errno>> = BTreeMap::new();
@@ -30,20 +33,23 @@ impl Session {
                 continue;
             }
             forebay_pool::failpoint!("orphan:sync");
-            let synced = match (file.gone(), file.error()) {
+            // It stays so until the file is synced, or written again, also where this process dies of it.
+            self.page.fear_if_interrupted(number);
+            let known = file.failure();
+            let synced = match (file.gone(), known.error()) {
                 (Gone::Yes, _) if !recorded.contains(&number) => Ok(()),
                 // A second sync would succeed, whatever the disk has, and there is nothing to be written again: that is left to a recovery.
-                (Gone::Yes, Some(errno)) if interrupted != Some(number) => Err(errno),
+                (Gone::Yes, Some(errno)) if !known.is_feared() => Err(errno),
                 (Gone::Yes, _) => {
                     let (device, _) = file.key();
                     let synced = file_systems.entry(device);
                     *synced.or_insert_with(|| file_system_of(file))
                 }
-                (_, Some(_)) => self.write_again(number),
+                (_, Some(_)) => self.write_again(number, known),
                 (_, None) => self.sync_one(number),
             };
             match synced {
-                Ok(()) => self.page.repaired(number),
+                Ok(()) => all &= self.page.repaired_since(number, known),
                 Err(errno) => {
                     all = false;
                     self.page.fail(number, errno);

@@ -1,0 +1,185 @@
+//! Which files of a run cannot be synced, and of which that is only feared. docs/files-protocol.md, "The shared page".
+//!
+//! A sync that is interrupted may have got the error that no later one gets. So a file that the supervisor was syncing when it died is *feared* not to be sound: as good as failed
+//! until it is known. A fear never takes the place of an error, an error that of a fear; and what a member finds sound stays failed where another has found an error
+//! meanwhile.
+
+use super::{Page, SharedFile};
+use rustix::io::Errno;
+use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
+
+/// What is known of a file's syncs: the word of the page that says it. 0, an error's number, or [`FEARED`](Self::FEARED).
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Failure(i32);
+
+impl Failure {
+    const NONE: Self = Self(0);
+    /// No error's number, and nothing that a process has written over the page.
+    const FEARED: Self = Self(0x0FEA_12ED);
+
+    /// The error with which the file cannot be synced, if it cannot. What is only feared is one, too.
+    #[inline]
+    pub fn error(self) -> Option<Errno> {
+        match self.0 {
+            0 => None,
+            errno @ 1..4096 => Some(Errno::from_raw_os_error(errno)),
+            // It is feared, or a process has written over it.
+            _ => Some(Errno::IO),
+        }
+    }
+
+    /// True if no sync is known to have failed.
+    pub fn is_feared(self) -> bool {
+        self == Self::FEARED
+    }
+}
+
+impl SharedFile {
+    /// What is known of its syncs.
+    #[inline]
+    pub fn failure(&self) -> Failure {
+        Failure(self.failure.load(Relaxed))
+    }
+
+    /// Why it cannot be synced, if it cannot.
+    #[inline]
+    pub fn error(&self) -> Option<Errno> {
+        self.failure().error()
+    }
+}
+
+impl Page {
+    /// True if any file cannot be synced.
+    pub fn failing(&self) -> bool {
+        self.failing_file().is_some()
+    }
+
+    /// The number of a file that cannot be synced, if there is one.
+    pub fn failing_file(&self) -> Option<usize> {
+        let mut files = self.files.iter();
+        files.position(|file| file.error().is_some())
+    }
+
+    /// Its error.
+    pub fn failure(&self) -> Option<Errno> {
+        self.failing_file()
+            .and_then(|number| self.files[number].error())
+    }
+
+    /// `file` could not be synced.
+    pub fn fail(&self, file: usize, errno: Errno) {
+        self.files[file]
+            .failure
+            .store(errno.raw_os_error(), Release);
+    }
+
+    /// Supervisor: `file` is sound again.
+    pub fn repaired(&self, file: usize) {
+        self.files[file].failure.store(Failure::NONE.0, Release);
+    }
+
+    /// Without a supervisor: `file`, of which so much was `known`, is sound, unless another process has found since then that it is not. True if it is.
+    pub fn repaired_since(&self, file: usize, known: Failure) -> bool {
+        let failure = &self.files[file].failure;
+        // If another has said it already, that is as well.
+        let _ = failure.compare_exchange(known.0, Failure::NONE.0, AcqRel, Relaxed);
+        self.files[file].error().is_none()
+    }
+
+    /// Supervisor: `file` is being synced.
+    pub fn begin_sync(&self, file: usize) {
+        self.syncing.store(syncing(file), Release);
+    }
+
+    /// Supervisor: it was, and what came of it is said.
+    pub fn end_sync(&self) {
+        self.syncing.store(0, Release);
+    }
+
+    /// Without a supervisor: `file` is feared not to be sound if it was being synced when the supervisor died, which may have got its error instead of the program.
+    pub fn fear_if_interrupted(&self, file: usize) {
+        if self.syncing.load(Acquire) == syncing(file) {
+            let (none, feared) = (Failure::NONE.0, Failure::FEARED.0);
+            let failure = &self.files[file].failure;
+            let _ = failure.compare_exchange(none, feared, AcqRel, Relaxed);
+            // Only now: where this process dies, one of the two tells the next one. Once the file is known to be sound, none fears for it again.
+            self.end_sync();
+        }
+    }
+}
+
+/// The word of the page while this file is being synced.
+fn syncing(file: usize) -> u32 {
+    u32::try_from(file + 1).unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::shared::SharedPage;
+
+    #[test]
+    fn a_file_fails_once_however_often_it_is_said() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.fail(1, Errno::IO);
+        page.fail(1, Errno::NOSPC);
+        assert!(page.failing());
+        assert_eq!(page.failure(), Some(Errno::NOSPC));
+        page.repaired(1);
+        page.repaired(1);
+        assert!(!page.failing());
+        assert_eq!(page.failure(), None);
+    }
+
+    #[test]
+    fn of_the_file_whose_sync_was_interrupted_an_error_is_feared_until_one_is_known() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        let file = &page.files[3];
+        page.begin_sync(3);
+        page.fear_if_interrupted(2);
+        assert_eq!(page.failing_file(), None);
+        page.fear_if_interrupted(3);
+        assert_eq!(file.error(), Some(Errno::IO));
+        // Who takes over from the one that died then knows no more.
+        page.fear_if_interrupted(3);
+        assert!(file.failure().is_feared());
+        page.fail(3, Errno::NOSPC);
+        assert!(!file.failure().is_feared());
+        assert_eq!(file.error(), Some(Errno::NOSPC));
+    }
+
+    #[test]
+    fn an_error_of_which_the_supervisor_heard_before_it_died_is_no_fear() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.begin_sync(3);
+        page.fail(3, Errno::NOSPC);
+        page.fear_if_interrupted(3);
+        assert_eq!(page.files[3].error(), Some(Errno::NOSPC));
+        assert!(!page.files[3].failure().is_feared());
+    }
+
+    #[test]
+    fn a_file_that_was_found_sound_is_not_feared_for_again() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.begin_sync(3);
+        page.fear_if_interrupted(3);
+        let known = page.files[3].failure();
+        assert!(page.repaired_since(3, known));
+        page.fear_if_interrupted(3);
+        assert!(!page.failing());
+        // Another, which had feared for it too, comes later.
+        assert!(page.repaired_since(3, known));
+    }
+
+    #[test]
+    fn what_another_process_found_meanwhile_is_not_taken_for_what_was_feared() {
+        let (page, _) = SharedPage::new("forebay-test").unwrap();
+        page.begin_sync(3);
+        page.fear_if_interrupted(3);
+        for known in [page.files[3].failure(), Failure::NONE] {
+            page.fail(3, Errno::NOSPC);
+            assert!(!page.repaired_since(3, known));
+            assert_eq!(page.files[3].error(), Some(Errno::NOSPC));
+        }
+    }
+}
