@@ -5,7 +5,7 @@ use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
     io::{self, Write},
-    os::unix::fs::OpenOptionsExt,
+    os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 use uuid::Uuid;
@@ -80,9 +80,12 @@ pub(crate) fn replace(
     let aside = beside(path, &format!(".{}{NEW}", Uuid::new_v4()));
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);
-    // For a process of another user.
     let mut file = options.mode(0o644).open(&aside)?;
-    let written = file.write_all(bytes).and_then(|()| settle(&file));
+    // For a process of another user, also where this one's mask would keep it from that.
+    let readable = file.set_permissions(fs::Permissions::from_mode(0o644));
+    let written = readable
+        .and_then(|()| file.write_all(bytes))
+        .and_then(|()| settle(&file));
     let replaced = written.and_then(|()| fs::rename(&aside, path));
     replaced.inspect_err(|_| drop(fs::remove_file(&aside)))
 }

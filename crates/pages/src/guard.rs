@@ -22,7 +22,7 @@ mod standing;
 pub(crate) use mismatch::{Mismatch, if_restored};
 pub(crate) use running::claim;
 pub use standing::{Standing, standing};
-pub(crate) use standing::{beside_system, is_of};
+pub(crate) use standing::{beside_system, is_of, is_of_another};
 
 use crate::{
     PAGE_BYTES,

@@ -204,15 +204,22 @@ impl Status {
         }
     }
 
-    /// Whole or not at all. In a directory in which its process may make no file: over what is there, and a reader that finds a part reads it again.
+    /// Whole or not at all. Where its process can make no other file: over what is there, and a reader that finds a part reads it again.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
+        // It may make none there, or there is no room for one.
+        const OVER: [io::ErrorKind; 3] = [
+            io::ErrorKind::PermissionDenied,
+            io::ErrorKind::StorageFull,
+            io::ErrorKind::QuotaExceeded,
+        ];
         let bytes = serde_json::to_vec(self)?;
         match beside::replace(path, &bytes, |_| Ok(())) {
-            Err(e) if e.kind() == io::ErrorKind::PermissionDenied => {
+            Err(e) if OVER.contains(&e.kind()) => {
                 let mut options = OpenOptions::new();
                 options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
-                let mut file = options.write(true).truncate(true).open(path)?;
-                file.write_all(&bytes)
+                let mut file = options.write(true).open(path)?;
+                file.write_all(&bytes)?;
+                file.set_len(bytes.len() as u64)
             }
             written => written,
         }

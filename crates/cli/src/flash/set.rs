@@ -85,13 +85,9 @@ impl Set {
         }
         let place = Place::of(&self.flash)?;
         let flash = place.flash();
-        let kept =
-            Kept::read(flash).map_err(Failure::io("reading the settings of", flash.display()))?;
-        let kept = kept.with(wanted).map_err(Failure::Usage)?;
         let before = said_at(flash);
-        kept.keep(flash)
-            .map_err(Failure::io("keeping the settings of", flash.display()))?;
-        let running = match forebay_pages::look(flash) {
+        let kept = keep(flash, wanted)?;
+        let running = match forebay_pages::retry_in_use(|| forebay_pages::look(flash)) {
             Err(error) if error.is_in_use() => Some(follows(flash, &wanted, before)?),
             // Whatever else is wrong with it, its next start says.
             _ => None,
@@ -104,6 +100,17 @@ impl Set {
         };
         output::report(self.json, &report, human)
     }
+}
+
+/// Keeps this as well, alone: of two commands at a time none undoes what the other has kept.
+fn keep(flash: &Path, wanted: Settings) -> Result<Kept, Failure> {
+    let keeping = || Failure::io("keeping the settings of", flash.display());
+    let _alone = Kept::alone(flash).map_err(keeping())?;
+    let kept =
+        Kept::read(flash).map_err(Failure::io("reading the settings of", flash.display()))?;
+    let kept = kept.with(wanted).map_err(Failure::Usage)?;
+    kept.keep(flash).map_err(keeping())?;
+    Ok(kept)
 }
 
 /// When the process that has the cache, or had it, said last how it is.

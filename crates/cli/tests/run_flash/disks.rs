@@ -114,6 +114,9 @@ fn flash_whose_file_system_is_full_is_written_around_and_used_again_when_there_i
     fs::copy(&lane, &lane_there).unwrap();
     fs::remove_file(&lane).unwrap();
     fs::remove_file(world.flash()).unwrap();
+    // As it was when there was room.
+    let status = disk.at.join("flash.status");
+    fs::write(&status, [b' '; 4096]).unwrap();
     let filler = disk.at.join("filler");
     for piece in [1 << 20, 4096] {
         let mut full = fs::OpenOptions::new();
@@ -134,6 +137,15 @@ fn flash_whose_file_system_is_full_is_written_around_and_used_again_when_there_i
         server.output().contains("No space left"),
         "{}",
         server.output()
+    );
+    let says_around = || {
+        thread::sleep(Duration::from_millis(100));
+        let said = serde_json::from_slice::<serde_json::Value>(&fs::read(&status).unwrap());
+        said.is_ok_and(|said| said["around_pages"].as_u64() > Some(0))
+    };
+    assert!(
+        (0..300).any(|_| says_around()),
+        "the status is not written over"
     );
     server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
     let before = sum(&server);

@@ -1,12 +1,14 @@
 //! How pages are written is a setting: written through, they are in the files as well; and it may change at any time.
 
 use crate::{
-    common::{Sandbox, databases::Strike},
+    common::{FOREBAY, Sandbox, databases::Strike},
     world::{FLASH, World, churn, fill, sound, sum},
 };
 use forebay_pool::{ClaimOptions, PoolOptions};
 use std::{
     fs,
+    os::unix::fs::PermissionsExt,
+    process::Command,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
@@ -138,6 +140,19 @@ fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_no
         .ok()
         .text();
     assert!(kept.contains("no server runs with it"), "{kept}");
+    let masked = Command::new("sh")
+        .args([
+            "-c",
+            "umask 077; exec \"$0\" flash set --flash flash --low 40 --high 60",
+            FOREBAY,
+        ])
+        .current_dir(other.sandbox.path())
+        .status();
+    assert!(masked.unwrap().success());
+    let mode = fs::metadata(other.sandbox.file("flash.settings"))
+        .unwrap()
+        .permissions();
+    assert_eq!(mode.mode() & 0o777, 0o644, "for the server's user");
     other
         .forebay("flash set --flash flash")
         .fails(2, &["nothing is to be set"]);

@@ -8,29 +8,40 @@ use super::{Page, SharedFile};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What is known of a file's syncs: the word of the page that says it. 0, an error's number, or [`FEARED`](Self::FEARED).
+/// What is known of a file's syncs: the word of the page that says it. Its lowest 12 bits are 0, an error's number, or [`FEARED`](Self::FEARED); those above count errors, so
+/// that one is told from the next one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure(i32);
 
 impl Failure {
-    const NONE: Self = Self(0);
-    /// No error's number, and nothing that a process has written over the page.
-    const FEARED: Self = Self(0x0FEA_12ED);
+    const WHAT: i32 = 0xFFF;
+    /// No error's number.
+    const FEARED: i32 = 0xFFF;
 
     /// The error with which the file cannot be synced, if it cannot. What is only feared is one, too.
     #[inline]
     pub fn error(self) -> Option<Errno> {
-        match self.0 {
+        match self.0 & Self::WHAT {
             0 => None,
-            errno @ 1..4096 => Some(Errno::from_raw_os_error(errno)),
-            // It is feared, or a process has written over it.
-            _ => Some(Errno::IO),
+            Self::FEARED => Some(Errno::IO),
+            errno => Some(Errno::from_raw_os_error(errno)),
         }
     }
 
     /// True if no sync is known to have failed.
     pub fn is_feared(self) -> bool {
-        self == Self::FEARED
+        self.0 & Self::WHAT == Self::FEARED
+    }
+
+    /// With as many errors, and this of the file.
+    const fn with(self, what: i32) -> Self {
+        Self(self.0 & !Self::WHAT | what)
+    }
+
+    /// One error more.
+    fn next(self, errno: Errno) -> Self {
+        let counted = self.0.wrapping_add(Self::WHAT + 1);
+        Self(counted).with(errno.raw_os_error() & Self::WHAT)
     }
 }
 
@@ -68,21 +79,23 @@ impl Page {
 
     /// `file` could not be synced.
     pub fn fail(&self, file: usize, errno: Errno) {
-        self.files[file]
-            .failure
-            .store(errno.raw_os_error(), Release);
+        let failure = &self.files[file].failure;
+        let next = |now| Some(Failure(now).next(errno).0);
+        // It gives a value each time.
+        let _ = failure.fetch_update(AcqRel, Relaxed, next);
     }
 
     /// Supervisor: `file` is sound again.
     pub fn repaired(&self, file: usize) {
-        self.files[file].failure.store(Failure::NONE.0, Release);
+        let failure = &self.files[file].failure;
+        failure.fetch_and(!Failure::WHAT, Release);
     }
 
     /// Without a supervisor: `file`, of which so much was `known`, is sound, unless another process has found since then that it is not. True if it is.
     pub fn repaired_since(&self, file: usize, known: Failure) -> bool {
         let failure = &self.files[file].failure;
         // If another has said it already, that is as well.
-        let _ = failure.compare_exchange(known.0, Failure::NONE.0, AcqRel, Relaxed);
+        let _ = failure.compare_exchange(known.0, known.with(0).0, AcqRel, Relaxed);
         self.files[file].error().is_none()
     }
 
@@ -99,9 +112,12 @@ impl Page {
     /// Without a supervisor: `file` is feared not to be sound if it was being synced when the supervisor died, which may have got its error instead of the program.
     pub fn fear_if_interrupted(&self, file: usize) {
         if self.syncing.load(Acquire) == syncing(file) {
-            let (none, feared) = (Failure::NONE.0, Failure::FEARED.0);
             let failure = &self.files[file].failure;
-            let _ = failure.compare_exchange(none, feared, AcqRel, Relaxed);
+            let feared = |now| Some(Failure(now).with(Failure::FEARED).0);
+            let is_sound = |now: &i32| Failure(*now).error().is_none();
+            let _ = failure.fetch_update(AcqRel, Relaxed, |now| {
+                Some(now).filter(is_sound).and_then(feared)
+            });
             // Only now: where this process dies, one of the two tells the next one. Once the file is known to be sound, none fears for it again.
             self.end_sync();
         }
@@ -176,10 +192,20 @@ mod tests {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
         page.begin_sync(3);
         page.fear_if_interrupted(3);
-        for known in [page.files[3].failure(), Failure::NONE] {
+        for known in [page.files[3].failure(), Failure(0)] {
             page.fail(3, Errno::NOSPC);
             assert!(!page.repaired_since(3, known));
             assert_eq!(page.files[3].error(), Some(Errno::NOSPC));
         }
+        // Nor is one error taken for the next one of the same number, also where another process has said in between that the file is sound.
+        let known = page.files[3].failure();
+        for is_repaired in [false, true] {
+            if is_repaired {
+                page.repaired(3);
+            }
+            page.fail(3, Errno::NOSPC);
+            assert!(!page.repaired_since(3, known));
+        }
+        assert!(page.repaired_since(3, page.files[3].failure()));
     }
 }

@@ -14,6 +14,7 @@ use rustix::{
 use std::{
     fs::File,
     io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
 };
 use uuid::Uuid;
@@ -35,6 +36,13 @@ pub(crate) fn is_of(path: &Path, owner: Uuid) -> bool {
     let dir = path.parent().filter(|_| is_system);
     let found = dir.and_then(|dir| standing(dir).ok().flatten());
     found.is_some_and(|found| found.is_its_own && found.cache == owner)
+}
+
+/// The same of another file than `own`, which is not opened: closing it would drop the lock that this process has on it.
+pub(crate) fn is_of_another(path: &Path, owner: Uuid, own: &Path) -> bool {
+    let key = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
+    let is_own = key(path).is_some() && key(path) == key(own);
+    !is_own && is_of(path, owner)
 }
 
 /// The system tablespace of a data directory: what it is a link to, if it is one.

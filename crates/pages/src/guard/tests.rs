@@ -310,3 +310,26 @@ fn a_guard_with_another_name_as_well_is_looked_at_by_root_too() {
     }
     assert!(standing(dir).unwrap().unwrap().is_its_own);
 }
+
+#[test]
+fn the_tablespace_that_a_server_has_locked_is_not_opened_to_see_whether_it_is_another() {
+    use std::os::unix::fs::MetadataExt;
+    let world = World::new();
+    world.lay();
+    let path = world.dir.path().join("ibdata1");
+    claim(&world.tablespace, &path, Path::new("/fast/cache")).unwrap();
+    let inode = format!(":{} ", world.tablespace.metadata().unwrap().ino());
+    let is_locked = || {
+        let locks = fs::read_to_string("/proc/locks").unwrap();
+        locks.lines().any(|lock| lock.contains(&inode))
+    };
+    assert!(!is_of_another(&path, world.owner, &path));
+    assert!(is_locked());
+    let other = World::new();
+    assert!(is_of_another(
+        &path,
+        world.owner,
+        &other.dir.path().join("ibdata1")
+    ));
+    assert!(!is_locked(), "what is closed here is not what was locked");
+}

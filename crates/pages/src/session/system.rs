@@ -193,7 +193,7 @@ impl Session {
             .iter()
             .filter(|file| file.id().identity != known.identity);
         for other in others.map(|file| naming::path_of(file)) {
-            if guard::is_of(&other, self.cache.owner()) {
+            if guard::is_of_another(&other, self.cache.owner(), path) {
                 return Err(format!(
                     "the flash cache {0} is the one of {1}, whose guard it would not lift any more. Flush it first (forebay flush --flash {0}), or give another --flash; \
                      nothing was changed",

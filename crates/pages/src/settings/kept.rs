@@ -6,11 +6,18 @@
 
 use super::Settings;
 use crate::beside::{self, beside};
+use rustix::{
+    fs::{FlockOperation, flock},
+    io::Errno,
+};
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
-    fs, io,
+    fs::{self, File},
+    io,
     path::{Path, PathBuf},
+    thread,
+    time::{Duration, Instant},
 };
 use uuid::Uuid;
 
@@ -44,17 +51,41 @@ impl Kept {
     /// # Errors
     /// What the operating system says; `InvalidData` with the reason.
     pub fn read(flash: &Path) -> io::Result<Self> {
-        let kept = match beside::read::<Value>(&settings_of(flash))? {
-            None => Self::default(),
-            Some(changes @ Value::Array(_)) => Self(serde_json::from_value(changes)?),
+        match fs::read(settings_of(flash)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
+            bytes => Self::parse(&bytes?),
+        }
+    }
+
+    fn parse(bytes: &[u8]) -> io::Result<Self> {
+        let kept = match serde_json::from_slice(bytes)? {
+            changes @ Value::Array(_) => Self(serde_json::from_value(changes)?),
             // The version before kept what they come to.
-            Some(settings) => Self(vec![Change {
+            settings => Self(vec![Change {
                 id: Uuid::nil(),
                 set: serde_json::from_value(settings)?,
             }]),
         };
         (kept.settings().check()).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
         Ok(kept)
+    }
+
+    /// Keeps other commands from changing it, until what is returned is gone.
+    ///
+    /// # Errors
+    /// What the operating system says; `WouldBlock` if another one does not end.
+    pub fn alone(flash: &Path) -> io::Result<File> {
+        const PATIENCE: Duration = Duration::from_secs(5);
+        const AGAIN: Duration = Duration::from_millis(10);
+        let dir = flash.parent().filter(|dir| !dir.as_os_str().is_empty());
+        let dir = File::open(dir.unwrap_or(Path::new(".")))?;
+        let begun = Instant::now();
+        loop {
+            match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
+                Err(Errno::WOULDBLOCK) if begun.elapsed() < PATIENCE => thread::sleep(AGAIN),
+                locked => return locked.map(|()| dir).map_err(io::Error::from),
+            }
+        }
     }
 
     /// What a run begins with where its own command line says nothing.
@@ -123,8 +154,13 @@ impl Watched {
         if bytes == self.bytes {
             return None;
         }
+        let now = match &bytes {
+            Ok(bytes) => Kept::parse(bytes),
+            Err(io::ErrorKind::NotFound) => Ok(Kept::default()),
+            Err(kind) => Err((*kind).into()),
+        };
         self.bytes = bytes;
-        let now = match Kept::read(&self.flash) {
+        let now = match now {
             Ok(now) => now,
             Err(e) => return Some(Err(e)),
         };
@@ -241,5 +277,44 @@ mod tests {
         };
         let e = Kept::default().with(low).unwrap().with(high).unwrap_err();
         assert!(e.contains("must not be above"), "{e}");
+    }
+
+    #[test]
+    fn of_several_commands_at_a_time_each_is_kept() {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = dir.path().join("f");
+        let named = |n: u64| match n {
+            0 => Settings {
+                low: Some(20),
+                ..Settings::default()
+            },
+            1 => Settings {
+                high: Some(90),
+                ..Settings::default()
+            },
+            2 => Settings {
+                policy: Some(Policy::Through),
+                ..Settings::default()
+            },
+            n => Settings {
+                home_bytes_per_second: Some(n << 20),
+                ..Settings::default()
+            },
+        };
+        thread::scope(|scope| {
+            for n in 0..4 {
+                let flash = &flash;
+                scope.spawn(move || {
+                    let _alone = Kept::alone(flash).unwrap();
+                    let kept = Kept::read(flash).unwrap();
+                    thread::sleep(Duration::from_millis(20));
+                    kept.with(named(n)).unwrap().keep(flash).unwrap();
+                });
+            }
+        });
+        let kept = Kept::read(&flash).unwrap().settings();
+        for n in 0..4 {
+            assert!(kept.include(&named(n)), "{n}: {kept:?}");
+        }
     }
 }

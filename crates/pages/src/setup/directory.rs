@@ -208,7 +208,8 @@ impl Directory {
     ) -> Result<(), SetupError> {
         let here = link_to(&self.held).join(name_of(path));
         exercise(self.rights(rights), path, || {
-            beside::keep(&here, what).map_err(SetupError::io("writing", path))
+            let kept = beside::keep(&here, what).map_err(refused);
+            kept.map_err(SetupError::io("writing", path))
         })
     }
 
@@ -222,13 +223,14 @@ impl Directory {
 }
 
 /// Says more where root was refused it with another user's rights.
-fn refused(errno: Errno) -> io::Error {
-    let error = io::Error::from(errno);
+fn refused(error: impl Into<io::Error>) -> io::Error {
+    let error = error.into();
     if error.kind() != io::ErrorKind::PermissionDenied || user() == geteuid().as_raw() {
         return error;
     }
     let what = format!(
-        "{error}. It is done with the rights of user {}, whose the cache is, since not root alone may change names there: remove it by hand, and repeat this",
+        "{error}. It is done with the rights of user {}, whose the cache is, since not root alone may change names there. Make the directory that user's (chown), or root's alone \
+         (chown root; chmod go-w), and repeat this",
         user()
     );
     io::Error::new(error.kind(), what)

@@ -127,7 +127,7 @@ impl<'a> Held<'a> {
         match self.kind()? {
             FileType::RegularFile | FileType::BlockDevice => exercise(self.rights, path, || {
                 has_blank_headers(&self.flash.file()?.fd)
-                    .map_err(SetupError::io("looking at", path))
+                    .map_err(SetupError::io_of_cache("looking at", path))
             }),
             _ => Ok(false),
         }
@@ -138,7 +138,7 @@ impl<'a> Held<'a> {
         let path = self.place.pool_path();
         exercise(self.rights, path, || {
             let start = start_of(&self.lane.file()?.fd);
-            let start = start.map_err(SetupError::io("looking at", path))?;
+            let start = start.map_err(SetupError::io_of_cache("looking at", path))?;
             Ok(start.iter().all(|&byte| byte == 0))
         })
     }
@@ -163,7 +163,7 @@ impl<'a> Held<'a> {
             return Ok(None);
         }
         let path = self.place.flash();
-        let fail = |e: Errno| SetupError::io("locking", path)(e.into());
+        let fail = |e: Errno| SetupError::io_of_cache("locking", path)(e.into());
         exercise(self.rights, path, || {
             let file = reopen(&self.flash.file()?.fd, false).map_err(fail)?;
             match flock(&file, FlockOperation::NonBlockingLockExclusive) {
@@ -215,7 +215,7 @@ impl<'a> Held<'a> {
 
     pub(super) fn open_lane(&self) -> Result<File, SetupError> {
         let lane = reopen(&self.lane.file()?.fd, false);
-        lane.map_err(|e| SetupError::io("opening", self.place.pool_path())(e.into()))
+        lane.map_err(|e| SetupError::io_of_cache("opening", self.place.pool_path())(e.into()))
     }
 
     pub(super) fn open_pool(&self) -> Result<Pool, SetupError> {
