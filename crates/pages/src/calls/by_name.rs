@@ -218,7 +218,7 @@ pub fn truncating(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
 /// Truncates a file by name, by `real`.
 ///
 /// # Errors
-/// As [`truncate`].
+/// As [`truncate`](super::truncate).
 pub fn truncate_path(
     dir: BorrowedFd<'_>,
     path: &CStr,

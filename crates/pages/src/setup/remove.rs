@@ -29,7 +29,7 @@ const BESIDE: [&str; 3] = [".status", ".settings", ".resize"];
 /// 4. *Remove* what is beside the flash file, its metadata, and last that file.
 ///
 /// What the cache says is done with the rights of its owner, and no path to it is followed after it was opened: the names go from the directory that it was
-/// found in, with the own rights only if root alone may change names there ([`Directory`]). So does metadata that a link in such a directory leads to. Each of
+/// found in, with the own rights only if root alone may change names there (`directory.rs`). So does metadata that a link in such a directory leads to. Each of
 /// the two goes as long as its name is that of what was opened.
 ///
 /// Interrupted after 2, it goes on when it is repeated, as long as there is the metadata, without a lane, which no cache is, or a link to where it was.
