@@ -16,7 +16,7 @@ use std::{path::Path, thread, time::Duration};
 #[command(
     long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \
                   files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. Exit status 1 if there are errors, if a flash cache fails or has lost pages, \
-                  or if a run does not answer, or its server has not said for ten seconds how its flash cache is. As JSON a run without a pool has its pid and flash cache alone.",
+                  or if a run does not answer, or while its program runs no server in it has said for ten seconds how its flash cache is. As JSON a run without a pool has its pid and flash cache alone.",
     after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
 )]
 pub struct Status {
@@ -83,16 +83,15 @@ enum Run<'a> {
 }
 
 fn each<'a>(running: &'a Running, flash: &'a RunningFlash) -> Vec<Run<'a>> {
-    let flash = &flash.statuses;
-    let with_pool = running.statuses.iter().map(|supervisor| Run::WithPool {
-        supervisor,
-        flash: flash.get(&supervisor.pid),
+    let mut alone: Vec<&(u32, Flash)> = flash.statuses.iter().collect();
+    let with_pool = running.statuses.iter().map(|supervisor| {
+        let its = alone.iter().position(|(pid, _)| *pid == supervisor.pid);
+        let flash = its.map(|at| &alone.remove(at).1);
+        Run::WithPool { supervisor, flash }
     });
-    let has_pool = |pid| running.statuses.iter().any(|status| status.pid == pid);
-    let alone = flash.iter().filter(|(pid, _)| !has_pool(**pid));
-    with_pool
-        .chain(alone.map(|(pid, flash)| Run::Flash { pid: *pid, flash }))
-        .collect()
+    let mut runs: Vec<Run> = with_pool.collect();
+    runs.extend((alone.into_iter()).map(|(pid, flash)| Run::Flash { pid: *pid, flash }));
+    runs
 }
 
 fn human(running: &Running, flash: &RunningFlash) -> String {

@@ -8,11 +8,11 @@ use forebay_pages::{Moment, Status};
 use forebay_pool::{ClaimOptions, PoolOptions};
 use rustix::fs::XattrFlags;
 use std::{
-    ffi::{OsStr, OsString},
+    ffi::OsStr,
     fs::{self, File},
     io::{Write, pipe},
     os::unix::ffi::OsStrExt,
-    path::Path,
+    path::{Path, PathBuf},
     process::{Command, Stdio},
 };
 use uuid::Uuid;
@@ -73,39 +73,56 @@ fn store(sandbox: &Sandbox) {
 /// A run of this process with a flash cache, which has begun with the boot and goes on.
 struct Running {
     run: Uuid,
+    flash: PathBuf,
     _note: File,
 }
 
 impl Running {
     fn begin(sandbox: &Sandbox) -> Self {
+        Self::with(sandbox, "flash")
+    }
+
+    /// With the cache on the flash file of this name.
+    fn with(sandbox: &Sandbox, name: &str) -> Self {
         let dir = sandbox.file("run");
         fs::create_dir_all(&dir).unwrap();
         let run = Uuid::new_v4();
         let note = dir.join(format!("{}-{run}.flash", std::process::id()));
         let mut note = File::create_new(note).unwrap();
         note.lock().unwrap();
-        let flash: OsString = sandbox.file("flash").into();
-        let said = serde_json::json!({"begun": 0, "flash": flash});
+        let flash = sandbox.file(name);
+        let said = serde_json::json!({"begun": 0, "flash": flash.as_os_str()});
         note.write_all(said.to_string().as_bytes()).unwrap();
-        Self { run, _note: note }
+        Self {
+            run,
+            flash,
+            _note: note,
+        }
     }
 
-    /// What its server would say now: that its flash fails.
-    fn fails(&self) -> Status {
+    /// What its server would say now: that all is well.
+    fn goes_on(&self) -> Status {
         Status {
             pid: std::process::id(),
             run: self.run,
             said_at: Moment::now(),
-            trouble: Some("it is worn out".to_owned()),
             ..Status::default()
         }
     }
-}
 
-/// Has this said of the flash cache.
-fn say(sandbox: &Sandbox, status: &Status) {
-    let said = serde_json::to_vec(status).unwrap();
-    fs::write(sandbox.file("flash.status"), said).unwrap();
+    /// Or that its flash fails.
+    fn fails(&self) -> Status {
+        Status {
+            trouble: Some("it is worn out".to_owned()),
+            ..self.goes_on()
+        }
+    }
+
+    /// Has this said of its flash cache.
+    fn say(&self, status: &Status) {
+        let said = serde_json::to_vec(status).unwrap();
+        fs::write(self.flash.with_extension("status"), said).unwrap();
+    }
 }
 
 /// A command in a sandbox in which nothing is well, after a reboot.
@@ -124,7 +141,7 @@ fn a_reader_that_went_away_makes_nothing_well() {
     pools(&sandbox);
     store(&sandbox);
     let running = Running::begin(&sandbox);
-    say(&sandbox, &running.fails());
+    running.say(&running.fails());
     for line in [
         "doctor data",
         "recover --for data",
@@ -180,7 +197,7 @@ fn the_status_of_a_run_has_its_flash_cache_as_json_and_fails_if_that_does() {
     // Of one without a pool there is nothing else.
     let running = Running::begin(&sandbox);
     let status = |line: &str| {
-        say(&sandbox, &running.fails());
+        running.say(&running.fails());
         Ran::of(unwell(&sandbox, line).output().unwrap())
     };
     let caches = status("flash status --json").fails(1, &[]).json();
@@ -206,16 +223,12 @@ fn a_run_whose_server_does_not_say_how_its_flash_cache_is_fails_and_is_named() {
         run: Uuid::new_v4(),
         ..now()
     };
-    let of_a_process_that_is_gone = Status {
-        pid: u32::MAX,
-        ..now()
-    };
     let of_long_ago = Status {
         said_at: Moment::default(),
         ..now()
     };
-    for status in [of_an_earlier_run, of_a_process_that_is_gone, of_long_ago] {
-        say(&sandbox, &status);
+    for status in [of_an_earlier_run, of_long_ago] {
+        running.say(&status);
         let named = format!("forebay {}: no server says how it is", std::process::id());
         for line in ["status", "flash status"] {
             let ran = |line: &str| Ran::of(unwell(&sandbox, line).output().unwrap());
@@ -224,6 +237,53 @@ fn a_run_whose_server_does_not_say_how_its_flash_cache_is_fails_and_is_named() {
             assert!(!lines.contains("worn out"), "{line}: {lines}");
             let ran = ran(&format!("{line} --json")).fails(1, &[&named]);
             assert_eq!(ran.json(), serde_json::json!([]), "{line}");
+        }
+    }
+}
+
+/// As its number may be one of another PID namespace, and as the next one of the run may be about to start.
+#[test]
+fn what_a_server_has_just_said_counts_though_no_process_has_its_number() {
+    let sandbox = Sandbox::new();
+    let running = Running::begin(&sandbox);
+    for line in ["status", "flash status"] {
+        let said = Status {
+            pid: u32::MAX,
+            ..running.goes_on()
+        };
+        running.say(&said);
+        let ran = unwell(&sandbox, line).output().unwrap();
+        let lines = Ran::of(ran).ok().text();
+        assert!(lines.contains("reads that found their page"), "{lines}");
+    }
+}
+
+#[test]
+fn of_two_containers_whose_runs_have_one_process_id_both_are_reported() {
+    let sandbox = Sandbox::new();
+    let runs = ["one", "other"].map(|name| Running::with(&sandbox, name));
+    let reports = [
+        ("status --json", "/flash/trouble"),
+        ("flash status --json", "/trouble"),
+    ];
+    for fails in [0, 1] {
+        for (line, trouble) in reports {
+            for (at, run) in runs.iter().enumerate() {
+                run.say(&if at == fails {
+                    run.fails()
+                } else {
+                    run.goes_on()
+                });
+            }
+            let ran = unwell(&sandbox, line).output().unwrap();
+            let said = Ran::of(ran).fails(1, &[]).json();
+            let said = said.as_array().unwrap().iter();
+            let mut troubles: Vec<_> = said.map(|one| one.pointer(trouble).unwrap()).collect();
+            troubles.sort_by_key(|trouble| trouble.is_null());
+            assert_eq!(
+                troubles,
+                [&"it is worn out".into(), &serde_json::Value::Null]
+            );
         }
     }
 }

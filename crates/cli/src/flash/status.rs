@@ -12,7 +12,7 @@ use clap::Args;
 #[command(
     long_about = "Says of each flash cache that a server of this user runs with: pages in it, and those that are newer than in the files; hit ratio by window; pages of scans that passed by; versions a page, \
                   second chances; bytes written to flash for each byte of pages; pages and batches that went to the files; policy, watermarks and limits; what flash failed \
-                  with. Exit status 1 if one fails or has lost pages, or if its server has not said for ten seconds how it is: that run is named, in JSON on standard error alone.",
+                  with. Exit status 1 if one fails or has lost pages, or if for ten seconds, while a run's program runs, no server in it has said how it is: that run is named, in JSON on standard error alone.",
     after_long_help = "Examples:\n  forebay flash status\n  forebay flash status --json"
 )]
 pub struct Status {
@@ -27,7 +27,7 @@ impl Status {
         if self.json {
             running.silent().for_each(|line| complain!("{line}"));
         }
-        let statuses: Vec<_> = running.statuses.values().collect();
+        let statuses: Vec<_> = running.statuses.iter().map(|(_, status)| status).collect();
         let is_well = running.is_well();
         output::verdict(self.json, &statuses, is_well, |_| human(&running))
     }

@@ -3,9 +3,9 @@
 mod arguments;
 mod running;
 
-pub use self::running::Running;
+pub use self::running::{Noted, Running};
 
-use self::{arguments::check_arguments, running::Noted};
+use self::arguments::check_arguments;
 use super::{program::Program, run_dir::run_dir};
 use crate::{failure::Failure, flush, output::complain, size};
 use clap::{Args, ValueEnum};
@@ -20,6 +20,7 @@ use std::{
     fs, io,
     path::{Path, PathBuf},
 };
+use uuid::Uuid;
 
 /// The profile whose page files are known.
 const PROFILE: &str = "mariadb";
@@ -110,8 +111,8 @@ pub struct Flash {
     /// What is run.
     program: PathBuf,
     settings: Settings,
-    /// Names this run's cache to `forebay status`.
-    noted: Noted,
+    /// The run, to `forebay status`.
+    run: Uuid,
     /// The one that the cache was in when the run began.
     epoch: u32,
 }
@@ -170,12 +171,11 @@ impl Options {
         };
         let path = forebay_pages::Place::of(path)?.flash().to_owned();
         announce(&path, warm, program.arguments());
-        let noted = Noted::begin(&run_dir()?, &path)?;
         Ok(Some(Flash {
             path,
             program: program.real().to_owned(),
             settings,
-            noted,
+            run: Uuid::new_v4(),
             epoch: warm.epoch,
         }))
     }
@@ -258,15 +258,20 @@ impl Flash {
         vec![
             (ENV_FLASH_SETTINGS.into(), settings.into()),
             (ENV_FLASH.into(), self.path.clone().into()),
-            (ENV_FLASH_RUN.into(), self.noted.run().to_string().into()),
+            (ENV_FLASH_RUN.into(), self.run.to_string().into()),
             (ENV_FLASH_PROGRAM.into(), self.program.clone().into()),
             (ENV_FLASH_STATUS.into(), status_file(&self.path).into()),
         ]
     }
 
+    /// Names this run's cache to `forebay status` from now on.
+    pub fn begin(&self) -> Result<Noted, Failure> {
+        Noted::begin(&run_dir()?, &self.path, self.run)
+    }
+
     /// Says what is left in it after the program's end, and with `explain` what it did.
     pub fn finish(&self, explain: bool) {
-        let said = || Status::of_run(&status_file(&self.path), self.noted.run());
+        let said = || Status::of_run(&status_file(&self.path), self.run);
         if explain && let Some(status) = said() {
             status
                 .lines()

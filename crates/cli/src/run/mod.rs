@@ -30,6 +30,7 @@ use crate::{
 };
 use child::Signals;
 use clap::Args;
+use flash::{Flash, Noted};
 use forebay_files::{
     policy::{self, Config, Policy},
     replay::{self, RecoverOptions},
@@ -154,16 +155,12 @@ impl Run {
         let flash = self
             .flash
             .prepare(&program, self.profile.as_deref(), &config)?;
-        let mut beside = flash
-            .as_ref()
-            .map(flash::Flash::environment)
-            .unwrap_or_default();
-        beside.extend(layer.environment.iter().cloned());
+        let flash = flash.as_ref();
         let status = match source {
-            Some(source) => self.with_pool(&config, &source, &program, layer, beside)?,
-            None => plainly(&program, &layer.library, beside)?,
+            Some(source) => self.with_pool(&config, &source, &program, layer, flash)?,
+            None => plainly(&program, layer, flash)?,
         };
-        if let Some(flash) = &flash {
+        if let Some(flash) = flash {
             flash.finish(self.explain);
         }
         match status {
@@ -179,7 +176,7 @@ impl Run {
         source: &Source,
         program: &Program,
         layer: &Layer,
-        beside: Vec<(OsString, OsString)>,
+        flash: Option<&Flash>,
     ) -> Result<u8, Failure> {
         let policy = policy::choose(policy::Request {
             programs: &program.names(),
@@ -196,14 +193,7 @@ impl Run {
         recover_first(&pool)?;
         room_for_lane(&pool, self.buffers)?;
         announce(&policy, &pool, self.buffers);
-        if let Some(holes) = pool.holes().filter(|bytes| *bytes > 0) {
-            let (path, bytes) = (pool.path().display(), pool.geometry().pool_bytes);
-            complain!(
-                "forebay: {path} has holes of {}: until they are filled, commits cost the file system's own work too, and fail when it is full. \
-                 Fill them while no program uses the pool: fallocate -l {bytes} {path}",
-                size::show(holes)
-            );
-        }
+        announce_holes(&pool);
         announce_neighbours(&pool)?;
 
         // Before the supervisor's threads start, so that they leave all signals to us.
@@ -226,11 +216,15 @@ impl Run {
         )?;
         complain!("forebay: {}", explain::outside(supervisor.outside()));
         let mut environment = supervisor.environment(&library);
-        environment.extend(beside);
+        environment.extend(beside(flash, layer));
         environment.extend(sanitizer::environment(program));
+        let mut noted = flash.map(Flash::begin).transpose()?;
         let ended = child::run(program, environment, &mut signals);
+        noted.iter_mut().for_each(Noted::end);
         // Whatever is known of the program's end: what it left in the pool goes to its files.
         let outlasted = child::outlast(program, &supervisor, &mut signals);
+        // From now on it is the files that are waited for, and no server.
+        drop(noted);
         let absorbed = supervisor.finish();
         outlasted?;
         self.report(&policy, absorbed)?;
@@ -251,19 +245,24 @@ impl Run {
     }
 }
 
-/// Runs the program with nothing absorbed, since there is no pool, and with what a flash cache or a layer wants `beside`; gives its status.
-fn plainly(
-    program: &Program,
-    library: &Library,
-    mut environment: Vec<(OsString, OsString)>,
-) -> Result<u8, Failure> {
+/// Runs the program with nothing absorbed, since there is no pool; gives its status.
+fn plainly(program: &Program, layer: &Layer, flash: Option<&Flash>) -> Result<u8, Failure> {
+    let mut environment = beside(flash, layer);
     if !environment.is_empty() {
         program.check()?;
-        environment.push(preload(&library.find()?));
+        environment.push(preload(&layer.library.find()?));
         environment.extend(sanitizer::environment(program));
     }
     complain!("forebay: no pool: nothing is absorbed");
+    let _noted = flash.map(Flash::begin).transpose()?;
     child::run(program, environment, &mut Signals::block()?)
+}
+
+/// What a flash cache and a layer want in the program's environment.
+fn beside(flash: Option<&Flash>, layer: &Layer) -> Vec<(OsString, OsString)> {
+    let flash = flash.map(Flash::environment).unwrap_or_default();
+    let layer = layer.environment.iter().cloned();
+    flash.into_iter().chain(layer).collect()
 }
 
 /// Brings what earlier runs left in the pool to its files.
@@ -305,6 +304,18 @@ fn announce(policy: &Policy, pool: &Pool, buffers: u16) {
         pool.durability(),
         size::show(pool.geometry().segment_bytes)
     );
+}
+
+/// Says that a commit may cost more than it has to.
+fn announce_holes(pool: &Pool) {
+    if let Some(holes) = pool.holes().filter(|bytes| *bytes > 0) {
+        let (path, bytes) = (pool.path().display(), pool.geometry().pool_bytes);
+        complain!(
+            "forebay: {path} has holes of {}: until they are filled, commits cost the file system's own work too, and fail when it is full. \
+             Fill them while no program uses the pool: fallocate -l {bytes} {path}",
+            size::show(holes)
+        );
+    }
 }
 
 /// Says which other runs use the pool. Notes of runs that were killed are removed on the way.

@@ -1,56 +1,56 @@
-//! Which runs have a flash cache, and how their servers say it is. Each run has a note in the directory of the runs, locked as long as it goes on: one that
-//! is not locked was left by a run that was killed, whatever process has its number by now.
+//! Which runs have a flash cache, and how their servers say it is. Each run has a note in the directory of the runs while its program runs, locked as long as it
+//! is there: one that is not locked was left by a run that was killed, whatever process has its number by now. The version before locked none ([`older`]).
 
 use super::status_file;
 use crate::failure::Failure;
 use forebay_pages::{Moment, Status};
 use serde::{Deserialize, Serialize};
 use std::{
-    collections::BTreeMap,
     ffi::OsString,
     fs::{self, File},
     io::{self, Read, Write},
+    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
 use uuid::Uuid;
 
 const ENDING: &str = ".flash";
 
-/// What a run says of itself. Its name is the process's number and the run's.
+/// What a run says of itself: the last one in its file counts. The file's name is the process's number and the run's.
 #[derive(Serialize, Deserialize)]
 struct Note {
     begun: Moment,
     flash: OsString,
+    /// The program has ended: what of the run goes on may have no server any more.
+    #[serde(default)]
+    has_ended: bool,
 }
 
 /// The note of this run: it goes with it.
 pub struct Noted {
     path: PathBuf,
-    run: Uuid,
+    note: Note,
     /// Has the lock.
-    _file: File,
+    file: File,
 }
 
 impl Noted {
     /// Begins a run with the cache on this flash file.
-    pub fn begin(dir: &Path, flash: &Path) -> Result<Self, Failure> {
-        let run = Uuid::new_v4();
+    pub fn begin(dir: &Path, flash: &Path, run: Uuid) -> Result<Self, Failure> {
         let path = dir.join(format!("{}-{run}{ENDING}", std::process::id()));
         let note = Note {
             begun: Moment::now(),
             flash: flash.as_os_str().to_owned(),
+            has_ended: false,
         };
         let file = write(&path, &note).map_err(Failure::io("writing", path.display()))?;
-        Ok(Self {
-            path,
-            run,
-            _file: file,
-        })
+        Ok(Self { path, note, file })
     }
 
-    /// Which run this is.
-    pub fn run(&self) -> Uuid {
-        self.run
+    /// Says that the program has ended. Where it cannot, the run passes for one that goes on.
+    pub fn end(&mut self) {
+        self.note.has_ended = true;
+        let _ = append(&mut self.file, &self.note);
     }
 }
 
@@ -64,8 +64,12 @@ fn write(path: &Path, note: &Note) -> io::Result<File> {
     let mut file = File::create_new(path)?;
     // While it is empty no one else does. On a file system without locks nobody's is taken for left behind.
     let _ = file.try_lock();
-    file.write_all(&serde_json::to_vec(note)?)?;
+    append(&mut file, note)?;
     Ok(file)
+}
+
+fn append(file: &mut File, note: &Note) -> io::Result<()> {
+    file.write_all(&serde_json::to_vec(note)?)
 }
 
 /// What a note says. None if it is still empty; and if its run was killed: then it goes.
@@ -77,21 +81,40 @@ fn read(path: &Path) -> Option<Note> {
         let _ = fs::remove_file(path);
         return None;
     }
-    serde_json::from_slice(&bytes).ok()
+    // What is only being appended is no whole one yet.
+    let notes = serde_json::Deserializer::from_slice(&bytes).into_iter();
+    notes.map_while(Result::ok).last()
 }
 
 /// The process and the run that a note is of, by its name.
 fn named(note: &Path) -> Option<(u32, Uuid)> {
-    let name = note.file_name()?.to_str()?.strip_suffix(ENDING)?;
-    let (pid, run) = name.split_once('-')?;
+    let (pid, run) = stem(note)?.split_once('-')?;
     Some((pid.parse().ok()?, run.parse().ok()?))
+}
+
+fn stem(note: &Path) -> Option<&str> {
+    note.file_name()?.to_str()?.strip_suffix(ENDING)
+}
+
+/// A run of the version before: its note has the process's number for a name, the flash file's path in it, and no lock. If no process of Forebay's has that number it was killed,
+/// and its note goes.
+fn older(note: &Path) -> Option<Silent> {
+    let pid = stem(note)?.parse().ok()?;
+    let name = |pid: &str| fs::read(format!("/proc/{pid}/comm")).ok();
+    let flash = PathBuf::from(OsString::from_vec(fs::read(note).ok()?));
+    if name(&format!("{pid}")) != name("self") {
+        let _ = fs::remove_file(note);
+        return None;
+    }
+    let why = Silence::IsOlder;
+    Some(Silent { pid, flash, why })
 }
 
 /// The flash caches of runs that go on.
 #[derive(Default)]
 pub struct Running {
-    /// As their servers say they are, by the run's process id.
-    pub statuses: BTreeMap<u32, Status>,
+    /// As their servers say they are, each with the run's process id: runs of two containers may have the same.
+    pub statuses: Vec<(u32, Status)>,
     silent: Vec<Silent>,
 }
 
@@ -99,7 +122,17 @@ pub struct Running {
 struct Silent {
     pid: u32,
     flash: PathBuf,
-    begun: Moment,
+    why: Silence,
+}
+
+/// What is known of why.
+enum Silence {
+    /// Its program runs, since then.
+    Runs(Moment),
+    /// Its program has ended.
+    Ends,
+    /// It is of the version before, whose status has neither run nor moment.
+    IsOlder,
 }
 
 impl Running {
@@ -110,44 +143,79 @@ impl Running {
             return running;
         };
         for path in entries.flatten().map(|entry| entry.path()) {
-            let Some((pid, run)) = named(&path) else {
-                continue;
-            };
-            let Some(Note { begun, flash }) = read(&path) else {
-                continue;
-            };
-            let flash = PathBuf::from(flash);
-            match Status::of_run(&status_file(&flash), run).filter(Status::is_current) {
-                Some(status) => drop(running.statuses.insert(pid, status)),
-                None => running.silent.push(Silent { pid, flash, begun }),
+            match named(&path) {
+                Some((pid, run)) => {
+                    let note = read(&path);
+                    note.into_iter()
+                        .for_each(|note| running.add(pid, run, note));
+                }
+                None => running.silent.extend(older(&path)),
             }
         }
+        let statuses = &mut running.statuses;
+        statuses.sort_unstable_by_key(|(pid, status)| (*pid, status.run));
         running.silent.sort_unstable_by_key(|silent| silent.pid);
         running
     }
 
-    /// True if all that say how they are are well, and the others have only just begun.
+    fn add(&mut self, pid: u32, run: Uuid, note: Note) {
+        let flash = PathBuf::from(note.flash);
+        let said = Status::of_run(&status_file(&flash), run);
+        match said.filter(Status::is_current) {
+            Some(status) => self.statuses.push((pid, status)),
+            None => {
+                let why = match note.has_ended {
+                    true => Silence::Ends,
+                    false => Silence::Runs(note.begun),
+                };
+                self.silent.push(Silent { pid, flash, why });
+            }
+        }
+    }
+
+    /// True if all that say how they are are well, and of the others none has to say it.
     pub fn is_well(&self) -> bool {
-        self.statuses.values().all(Status::is_well)
-            && self.silent.iter().all(|silent| silent.begun.is_recent())
+        let said = self.statuses.iter().all(|(_, status)| status.is_well());
+        said && self.silent.iter().all(Silent::is_well)
     }
 
     /// Of each run of which no server says how its cache is, that it is so.
     pub fn silent(&self) -> impl Iterator<Item = String> {
-        self.silent.iter().map(|Silent { pid, flash, .. }| {
-            format!(
-                "forebay {pid}: no server says how it is with the flash cache {0}: it has just been started, it has not got the library, it may not write {0}.status, or it is \
-                 stopped, or gone. Unless its log says that page files go through the flash cache, nothing protects them from being torn",
-                flash.display()
-            )
-        })
+        self.silent.iter().map(Silent::line)
     }
 
     /// Everything, a paragraph for each run.
     pub fn paragraphs(&self) -> impl Iterator<Item = String> {
-        let said = self.statuses.values();
-        let said = said.map(|status| status.lines().join("\n") + "\n");
+        let said = self.statuses.iter();
+        let said = said.map(|(_, status)| status.lines().join("\n") + "\n");
         said.chain(self.silent().map(|line| line + "\n"))
+    }
+}
+
+impl Silent {
+    /// True of a run whose server need not have said it yet, or no longer. What was said in it less than ten seconds ago is no silence.
+    fn is_well(&self) -> bool {
+        match self.why {
+            Silence::Runs(begun) => begun.is_recent(),
+            Silence::Ends => true,
+            Silence::IsOlder => false,
+        }
+    }
+
+    fn line(&self) -> String {
+        let (pid, flash) = (self.pid, self.flash.display());
+        match self.why {
+            Silence::Runs(_) => format!(
+                "forebay {pid}: no server says how it is with the flash cache {flash}: it has just been started, it has not got the library, it may not write {flash}.status, or it \
+                 is stopped, or gone. Unless its log says that page files go through the flash cache, nothing protects them from being torn"
+            ),
+            Silence::Ends => format!(
+                "forebay {pid}: its program has ended, and no server says any more how it is with the flash cache {flash}"
+            ),
+            Silence::IsOlder => format!(
+                "forebay {pid} is of an older version, and it is not known how it is with its flash cache {flash}: its server's log says it. Start it again with this version"
+            ),
+        }
     }
 }
 
@@ -165,6 +233,28 @@ mod tests {
         (dir, flash)
     }
 
+    /// Has a server of this run say that it has lost a page.
+    fn fails(flash: &Path, run: Uuid) -> Status {
+        let status = Status {
+            pid: std::process::id(),
+            run,
+            said_at: Moment::now(),
+            lost_pages: 1,
+            ..Status::default()
+        };
+        let bytes = serde_json::to_vec(&status).unwrap();
+        fs::write(status_file(flash), bytes).unwrap();
+        status
+    }
+
+    /// A run that has begun with the boot.
+    fn long_begun(dir: &Path, flash: &Path, run: Uuid) -> Noted {
+        let mut noted = Noted::begin(dir, flash, run).unwrap();
+        noted.note.begun = Moment::default();
+        append(&mut noted.file, &noted.note).unwrap();
+        noted
+    }
+
     fn lines(running: &Running) -> String {
         running.paragraphs().collect()
     }
@@ -177,7 +267,7 @@ mod tests {
             said_at: Moment::now(),
             ..Status::default()
         });
-        let noted = Noted::begin(dir.path(), &flash).unwrap();
+        let noted = Noted::begin(dir.path(), &flash, Uuid::new_v4()).unwrap();
         let running = Running::of(dir.path());
         assert!(running.is_well() && running.statuses.is_empty());
         assert!(lines(&running).contains("it has just been started"));
@@ -188,18 +278,48 @@ mod tests {
     #[test]
     fn what_a_server_says_in_a_run_is_said_of_it() {
         let (dir, flash) = said(&Status::default());
-        let noted = Noted::begin(dir.path(), &flash).unwrap();
-        let status = Status {
-            pid: std::process::id(),
-            run: noted.run(),
-            said_at: Moment::now(),
-            lost_pages: 1,
-            ..Status::default()
-        };
-        fs::write(status_file(&flash), serde_json::to_vec(&status).unwrap()).unwrap();
+        let run = Uuid::new_v4();
+        let _noted = Noted::begin(dir.path(), &flash, run).unwrap();
+        let status = fails(&flash, run);
         let running = Running::of(dir.path());
-        assert_eq!(running.statuses[&std::process::id()], status);
+        assert_eq!(running.statuses, [(std::process::id(), status)]);
         assert!(!running.is_well() && running.silent().count() == 0);
+    }
+
+    #[test]
+    fn a_run_whose_program_has_ended_fails_only_if_a_server_says_that_its_cache_does() {
+        let (dir, flash) = said(&Status::default());
+        let run = Uuid::new_v4();
+        let mut noted = long_begun(dir.path(), &flash, run);
+        assert!(!Running::of(dir.path()).is_well());
+        noted.end();
+        let running = Running::of(dir.path());
+        assert!(running.is_well() && running.statuses.is_empty());
+        let lines = lines(&running);
+        assert!(lines.contains("its program has ended"), "{lines}");
+        assert!(!lines.contains("torn"), "{lines}");
+        // A server may go on after what started it.
+        fails(&flash, run);
+        assert!(!Running::of(dir.path()).is_well());
+    }
+
+    #[test]
+    fn a_note_of_the_version_before_names_its_run_until_that_has_ended() {
+        let dir = tempfile::tempdir().unwrap();
+        let goes_on = dir.path().join(format!("{}.flash", std::process::id()));
+        // No process has this number, and the first one is not of Forebay.
+        let ended = ["4294967295.flash", "1.flash"].map(|name| dir.path().join(name));
+        for note in ended.iter().chain([&goes_on]) {
+            fs::write(note, "/fast/cache").unwrap();
+        }
+        let running = Running::of(dir.path());
+        assert!(!running.is_well());
+        let lines = lines(&running);
+        for words in ["is of an older version", "/fast/cache"] {
+            assert!(lines.contains(words), "{words}: {lines}");
+        }
+        assert_eq!(running.silent().count(), 1);
+        assert!(goes_on.exists() && !ended.iter().any(|note| note.exists()));
     }
 
     #[test]
@@ -212,6 +332,7 @@ mod tests {
         let note = Note {
             begun: Moment::default(),
             flash: "/fast/cache".into(),
+            has_ended: false,
         };
         drop(write(&killed, &note).unwrap());
         fs::write(&begins, "").unwrap();
