@@ -293,7 +293,7 @@ fn a_directory_of_another_user_s_runs_is_refused_with_how_to_look_at_them() {
     let sandbox = Sandbox::new();
     let run = sandbox.file("run");
     fs::create_dir(&run).unwrap();
-    // Root has its own, whoever asks.
+    // Root makes one; for any other user root's is one.
     let dir = match std::os::unix::fs::chown(&run, Some(65_534), None) {
         Ok(()) => run,
         Err(_) => "/".into(),

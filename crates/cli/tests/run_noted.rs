@@ -57,7 +57,7 @@ fn run(sandbox: &Sandbox, script: &str) -> Command {
 }
 
 #[test]
-fn a_flash_cache_counts_neither_before_the_program_nor_while_its_files_are_waited_for() {
+fn a_flash_cache_counts_neither_before_the_program_nor_in_the_wait_for_its_files() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     let runs = Runs::watch(&sandbox);

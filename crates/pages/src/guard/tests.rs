@@ -312,7 +312,7 @@ fn a_guard_with_another_name_as_well_is_looked_at_by_root_too() {
 }
 
 #[test]
-fn the_tablespace_that_a_server_has_locked_is_not_opened_to_see_whether_it_is_another() {
+fn a_tablespace_that_this_process_has_locked_is_not_opened_to_tell_it_from_another() {
     use std::os::unix::fs::MetadataExt;
     let world = World::new();
     world.lay();

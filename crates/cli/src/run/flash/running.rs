@@ -62,7 +62,7 @@ impl Drop for Noted {
 
 fn write(path: &Path, note: &Note) -> io::Result<File> {
     let mut file = File::create_new(path)?;
-    // While it is empty no one else does. On a file system without locks nobody's is taken for left behind.
+    // While it is empty no one else does. On a file system without locks no note is taken for left behind.
     let _ = file.try_lock();
     append(&mut file, note)?;
     Ok(file)
