@@ -37,18 +37,14 @@ fn data_directory(home: &Path) -> Result<PathBuf, Failure> {
     fs::create_dir(&dir)?;
     let mut launch = Launch::new(&dir)?;
     server::create(&launch.data())?;
-    // Undo tablespaces are made only after an end that has left nothing to purge.
-    launch.options = vec!["--innodb-fast-shutdown=0".to_owned()];
-    Server::start(&launch)?.stop()?;
     // What lies in a doublewrite buffer, innochecksum takes for damaged pages.
-    launch.options = [
-        "--innodb-log-file-size=4M",
-        "--innodb-doublewrite=0",
-        "--innodb-undo-tablespaces=2",
-        "--innodb-fast-shutdown=0",
-    ]
-    .map(str::to_owned)
-    .to_vec();
+    launch.options = ["--innodb-fast-shutdown=0", "--innodb-doublewrite=0"]
+        .map(str::to_owned)
+        .to_vec();
+    // Undo tablespaces are made only after an end that has left nothing to purge.
+    Server::start(&launch)?.stop()?;
+    let more = ["--innodb-log-file-size=4M", "--innodb-undo-tablespaces=2"];
+    launch.options.extend(more.map(str::to_owned));
     let running = Server::start(&launch)?;
     running.sql(TABLES, "")?;
     // One for each of the undo tablespaces, which take turns.
