@@ -45,12 +45,23 @@ pub(crate) fn all(flash: &Path, endings: &[&str]) -> io::Result<Vec<PathBuf>> {
     Ok(found)
 }
 
+/// The directory of the file at `path`.
+pub(crate) fn directory_of(path: &Path) -> &Path {
+    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
+    dir.unwrap_or(Path::new("."))
+}
+
 /// What it says; none if it is not there.
 ///
 /// # Errors
 /// What the operating system says; `InvalidData` if it says something else.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    match fs::read(path) {
+    parse(fs::read(path))
+}
+
+/// As [`read`], of what reading gave.
+pub(crate) fn parse<T: DeserializeOwned>(read: io::Result<Vec<u8>>) -> io::Result<Option<T>> {
+    match read {
         Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
         Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
         Err(e) => Err(e),
@@ -63,8 +74,7 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 /// What the operating system says.
 pub(crate) fn keep(path: &Path, what: &impl Serialize) -> io::Result<()> {
     replace(path, &serde_json::to_vec(what)?, File::sync_all)?;
-    let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-    File::open(dir.unwrap_or(Path::new(".")))?.sync_all()
+    File::open(directory_of(path))?.sync_all()
 }
 
 /// Replaces it by a file with these bytes, whole or not at all, once `settle` is done with that.

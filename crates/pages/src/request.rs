@@ -52,10 +52,14 @@ impl Request {
         !matches!(Self::read(flash), Ok(other) if other != Some(*self))
     }
 
-    /// Takes it back. Another one, which took its place meanwhile, stays.
-    pub(crate) fn withdraw(&self, flash: &Path) -> io::Result<()> {
+    /// Takes it back, by `remove`. Another one, which took its place meanwhile, stays.
+    pub(crate) fn withdraw<E>(
+        &self,
+        flash: &Path,
+        remove: impl FnOnce() -> Result<(), E>,
+    ) -> Result<(), E> {
         match self.stands(flash) {
-            true => take_back(flash),
+            true => remove(),
             false => Ok(()),
         }
     }
@@ -102,10 +106,7 @@ fn ask(
     let flash = held.place().flash();
     let path = request_of(flash);
     (held.keep_beside(&path, &request)).map_err(|e| e.to_string())?;
-    let withdraw = || match request.stands(flash) {
-        true => held.remove_beside(&path),
-        false => Ok(()),
-    };
+    let withdraw = || request.withdraw(flash, || held.remove_beside(&path));
     let mut heard = Instant::now();
     let mut said = None;
     while heard.elapsed() < patience {
@@ -153,8 +154,10 @@ fn ask(
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{setup::create, status::Answer};
-    use std::os::unix::fs::symlink;
+    use crate::{
+        setup::{create, fixtures::Two},
+        status::Answer,
+    };
     use tempfile::TempDir;
 
     /// A directory with a cache, its flash file and its status.
@@ -207,7 +210,7 @@ mod tests {
                     assert!(asked.bytes == 99 && asked.stands(&flash));
                     answered(asked.id, error).write(&status).unwrap();
                     // Unless who has asked did it before.
-                    asked.withdraw(&flash).unwrap();
+                    asked.withdraw(&flash, || take_back(&flash)).unwrap();
                     assert!(!asked.stands(&flash));
                 });
                 resize_running(&flash, &status, 99, |_| {})
@@ -246,17 +249,13 @@ mod tests {
 
     #[test]
     fn a_request_is_in_the_directory_that_was_held_whatever_its_path_leads_to() {
-        let dir = tempfile::tempdir().unwrap();
-        let at = |name: &str| dir.path().join(name);
-        for name in ["x", "other"] {
-            fs::create_dir(at(name)).unwrap();
-        }
+        let dirs = Two::new();
+        let at = |name| dirs.at(name);
         create(&at("x/f"), 8 << 20).unwrap();
         fs::write(at("other/f.resize"), "kept").unwrap();
         let place = Place::of(&at("x/f")).unwrap();
         let held = Held::of(&place).unwrap();
-        fs::rename(at("x"), at("y")).unwrap();
-        symlink(at("other"), at("x")).unwrap();
+        dirs.swap();
         let said = ask_in_vain(&held);
         assert!(said.contains("is not known"), "{said}");
         assert_eq!(fs::read_to_string(at("other/f.resize")).unwrap(), "kept");

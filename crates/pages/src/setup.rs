@@ -3,6 +3,8 @@
 mod create;
 mod directory;
 mod error;
+#[cfg(test)]
+pub(crate) mod fixtures;
 mod flush;
 mod give_up;
 mod guarded;

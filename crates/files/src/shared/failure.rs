@@ -113,10 +113,10 @@ impl Page {
     pub fn fear_if_interrupted(&self, file: usize) {
         if self.syncing.load(Acquire) == syncing(file) {
             let failure = &self.files[file].failure;
-            let feared = |now| Some(Failure(now).with(Failure::FEARED).0);
-            let is_sound = |now: &i32| Failure(*now).error().is_none();
             let _ = failure.fetch_update(AcqRel, Relaxed, |now| {
-                Some(now).filter(is_sound).and_then(feared)
+                let now = Failure(now);
+                let is_sound = now.error().is_none();
+                is_sound.then(|| now.with(Failure::FEARED).0)
             });
             // Only now: where this process dies, one of the two tells the next one. Once the file is known to be sound, none fears for it again.
             self.end_sync();

@@ -41,7 +41,8 @@ pub(crate) fn is_of(path: &Path, owner: Uuid) -> bool {
 /// The same of another file than `own`, which is not opened: closing it would drop the lock that this process has on it.
 pub(crate) fn is_of_another(path: &Path, owner: Uuid, own: &Path) -> bool {
     let key = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
-    let is_own = key(path).is_some() && key(path) == key(own);
+    let there = key(path);
+    let is_own = there.is_some() && there == key(own);
     !is_own && is_of(path, owner)
 }
 

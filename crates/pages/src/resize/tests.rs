@@ -1,12 +1,16 @@
 //! A cache has the size that is asked for, whatever was left of an earlier attempt.
 
 use super::*;
-use crate::setup::{create, look, remove};
+use crate::setup::{
+    create,
+    fixtures::{Two, move_lane},
+    look, remove,
+};
 use forebay_flash::{FlashError, Identity, Options};
 use forebay_pool::rights::user;
 use std::{
     fs,
-    os::unix::fs::{MetadataExt, chown, symlink},
+    os::unix::fs::{MetadataExt, chown},
 };
 use tempfile::TempDir;
 
@@ -231,20 +235,18 @@ fn a_server_s_cache_is_made_anew_in_a_directory_of_root_s_and_stays_the_server_s
 
 #[test]
 fn a_cache_is_made_anew_in_its_files_whatever_their_names_lead_to_by_then() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| dir.path().join(name);
-    for name in ["x", "other"] {
-        fs::create_dir(at(name)).unwrap();
-        create(&at(name).join("f"), SMALL).unwrap();
-        blank(&at(name).join("f"));
+    let dirs = Two::new();
+    let at = |name| dirs.at(name);
+    for name in ["x/f", "other/f"] {
+        create(&at(name), SMALL).unwrap();
+        blank(&at(name));
     }
     fs::remove_file(at("other/f.status")).unwrap();
     let other = || ["f", "f.lane"].map(|name| fs::read(at("other").join(name)).unwrap());
     let before = other();
     let place = Place::of(&at("x/f")).unwrap();
     let held = Held::of(&place).unwrap();
-    fs::rename(at("x"), at("y")).unwrap();
-    symlink(at("other"), at("x")).unwrap();
+    dirs.swap();
     assert!(make_anew(&held, LARGE).unwrap().now.slots > 0);
     assert!(slots(&at("y/f")) > 0);
     assert!(other() == before && !at("other/f.status").exists());
@@ -252,17 +254,15 @@ fn a_cache_is_made_anew_in_its_files_whatever_their_names_lead_to_by_then() {
 
 #[test]
 fn what_was_asked_of_a_server_is_taken_back_in_the_directory_that_was_held() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| dir.path().join(name);
-    for name in ["x", "other"] {
-        fs::create_dir(at(name)).unwrap();
-        fs::write(at(name).join("f.resize"), "asked").unwrap();
+    let dirs = Two::new();
+    let at = |name| dirs.at(name);
+    for name in ["x/f.resize", "other/f.resize"] {
+        fs::write(at(name), "asked").unwrap();
     }
     create(&at("x/f"), SMALL).unwrap();
     let place = Place::of(&at("x/f")).unwrap();
     let held = Held::of(&place).unwrap();
-    fs::rename(at("x"), at("y")).unwrap();
-    symlink(at("other"), at("x")).unwrap();
+    dirs.swap();
     resize_held(&held, SMALL, &[], |_| ControlFlow::Continue(())).unwrap();
     assert!(at("other/f.resize").exists() && !at("y/f.resize").exists());
 }
@@ -270,11 +270,7 @@ fn what_was_asked_of_a_server_is_taken_back_in_the_directory_that_was_held() {
 #[test]
 fn metadata_on_another_disk_stays_there_when_the_cache_is_made_anew() {
     let (_dir, flash) = begun();
-    let other = tempfile::tempdir().unwrap();
-    let real = other.path().join("lane");
-    fs::copy(pool_of(&flash), &real).unwrap();
-    fs::remove_file(pool_of(&flash)).unwrap();
-    symlink(&real, pool_of(&flash)).unwrap();
+    let (_other, _) = move_lane(&flash);
     assert!(again(&flash, LARGE).now.slots > 0);
     assert!(pool_of(&flash).is_symlink() && slots(&flash) > 0);
 }

@@ -62,7 +62,7 @@ impl Session {
     /// The request, which is answered, is gone.
     pub(crate) fn take_back(&self, request: &Request) {
         let flash = self.place.flash();
-        if let Err(e) = request.withdraw(flash) {
+        if let Err(e) = request.withdraw(flash, || take_back(flash)) {
             complain(&format!(
                 "removing the request for another size, {}: {e}. If the command that made it does not remove it, do so: each start gives the cache that size again",
                 request_of(flash).display()

@@ -5,7 +5,7 @@
 //! two looks, and does what they name: what a command has not named stays as it is in that run.
 
 use super::Settings;
-use crate::beside::{self, beside};
+use crate::beside::{self, beside, directory_of};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -51,17 +51,16 @@ impl Kept {
     /// # Errors
     /// What the operating system says; `InvalidData` with the reason.
     pub fn read(flash: &Path) -> io::Result<Self> {
-        match fs::read(settings_of(flash)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(Self::default()),
-            bytes => Self::parse(&bytes?),
-        }
+        Self::parse(fs::read(settings_of(flash)))
     }
 
-    fn parse(bytes: &[u8]) -> io::Result<Self> {
-        let kept = match serde_json::from_slice(bytes)? {
-            changes @ Value::Array(_) => Self(serde_json::from_value(changes)?),
+    /// The same of what reading the file gave.
+    fn parse(read: io::Result<Vec<u8>>) -> io::Result<Self> {
+        let kept = match beside::parse(read)? {
+            None => Self::default(),
+            Some(changes @ Value::Array(_)) => Self(serde_json::from_value(changes)?),
             // The version before kept what they come to.
-            settings => Self(vec![Change {
+            Some(settings) => Self(vec![Change {
                 id: Uuid::nil(),
                 set: serde_json::from_value(settings)?,
             }]),
@@ -77,8 +76,7 @@ impl Kept {
     pub fn alone(flash: &Path) -> io::Result<File> {
         const PATIENCE: Duration = Duration::from_secs(5);
         const AGAIN: Duration = Duration::from_millis(10);
-        let dir = flash.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let dir = File::open(dir.unwrap_or(Path::new(".")))?;
+        let dir = File::open(directory_of(flash))?;
         let begun = Instant::now();
         loop {
             match flock(&dir, FlockOperation::NonBlockingLockExclusive) {
@@ -150,17 +148,13 @@ impl Watched {
 
     /// What was named since it was looked at last; why that is not known, once.
     pub(crate) fn changed(&mut self) -> Option<io::Result<Settings>> {
-        let bytes = fs::read(settings_of(&self.flash)).map_err(|e| e.kind());
+        let read = fs::read(settings_of(&self.flash));
+        let bytes = read.as_ref().map(Vec::clone).map_err(io::Error::kind);
         if bytes == self.bytes {
             return None;
         }
-        let now = match &bytes {
-            Ok(bytes) => Kept::parse(bytes),
-            Err(io::ErrorKind::NotFound) => Ok(Kept::default()),
-            Err(kind) => Err((*kind).into()),
-        };
         self.bytes = bytes;
-        let now = match now {
+        let now = match Kept::parse(read) {
             Ok(now) => now,
             Err(e) => return Some(Err(e)),
         };
@@ -283,38 +277,29 @@ mod tests {
     fn of_several_commands_at_a_time_each_is_kept() {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("f");
-        let named = |n: u64| match n {
-            0 => Settings {
-                low: Some(20),
-                ..Settings::default()
-            },
-            1 => Settings {
-                high: Some(90),
-                ..Settings::default()
-            },
-            2 => Settings {
-                policy: Some(Policy::Through),
-                ..Settings::default()
-            },
-            n => Settings {
-                home_bytes_per_second: Some(n << 20),
-                ..Settings::default()
-            },
+        let low = Settings {
+            low: Some(20),
+            ..Settings::default()
         };
+        let high = Settings {
+            high: Some(90),
+            ..Settings::default()
+        };
+        let each = [low, high, policy(Policy::Through), home_limit(3 << 20)];
         thread::scope(|scope| {
-            for n in 0..4 {
+            for wanted in each {
                 let flash = &flash;
                 scope.spawn(move || {
                     let _alone = Kept::alone(flash).unwrap();
                     let kept = Kept::read(flash).unwrap();
                     thread::sleep(Duration::from_millis(20));
-                    kept.with(named(n)).unwrap().keep(flash).unwrap();
+                    kept.with(wanted).unwrap().keep(flash).unwrap();
                 });
             }
         });
         let kept = Kept::read(&flash).unwrap().settings();
-        for n in 0..4 {
-            assert!(kept.include(&named(n)), "{n}: {kept:?}");
+        for wanted in each {
+            assert!(kept.include(&wanted), "{wanted:?}: {kept:?}");
         }
     }
 }

@@ -9,13 +9,11 @@ use super::{
 };
 use crate::{PAGE_BYTES, beside::beside, home::Homes};
 use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options, layout};
-use forebay_pool::{Geometry, Pool, PoolOptions, contents, media::map_emulated};
-use std::{
-    fs::File,
-    io::{self, Write},
-    path::Path,
-    sync::Arc,
+use forebay_pool::{
+    Geometry, Pool, PoolOptions, contents,
+    media::{map_emulated, write_zeros},
 };
+use std::{fs::File, io, path::Path, sync::Arc};
 
 /// Segments of the metadata's lane: with three and more a checkpoint holds up no thread.
 const SEGMENTS: u16 = 4;
@@ -75,12 +73,9 @@ pub(crate) fn create_in(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError>
         file.set_bytes(bytes)
             .map_err(SetupError::io("making the flash cache", flash))?;
         let (options, pool_bytes) = metadata(bytes);
-        let mut emptied = held.open_lane()?;
-        // Real zeros: no later store may need an allocation.
-        let zeros = vec![0; usize::try_from(pool_bytes).unwrap_or(0)];
+        let emptied = held.open_lane()?;
         (emptied.set_len(0))
-            .and_then(|()| emptied.write_all(&zeros))
-            .and_then(|()| emptied.sync_all())
+            .and_then(|()| write_zeros(&emptied, pool_bytes))
             .map_err(SetupError::io("making the flash cache's metadata", lane))?;
         drop(options.create_on(lane, Arc::new(map_emulated(lane, emptied)?))?);
         begin(file, &held.open_pool()?, bytes)

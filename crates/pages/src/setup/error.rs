@@ -1,6 +1,6 @@
 //! Why a cache cannot be made, opened, or emptied.
 
-use crate::{find::HomesError, guard::if_restored, lost::by_file};
+use crate::{beside::directory_of, find::HomesError, guard::if_restored, lost::by_file};
 use forebay_flash::{FlashError, PageName};
 use forebay_pool::PoolError;
 use std::{
@@ -175,8 +175,7 @@ impl SetupError {
     /// The same of one of a cache's files, which may be another user's than the server's.
     pub(crate) fn io_of_cache(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
         let fail = Self::io(doing, path);
-        let dir = path.parent().filter(|dir| !dir.as_os_str().is_empty());
-        let dir = dir.unwrap_or(Path::new(".")).to_owned();
+        let dir = directory_of(path).to_owned();
         move |e| match e.kind() {
             io::ErrorKind::PermissionDenied => fail(io::Error::new(
                 e.kind(),

@@ -3,7 +3,12 @@
 //! It has its metadata in a pool of its own beside the flash file, so that one file system has both: each fence there is a sync of that file.
 
 use super::{error::SetupError, held::Held};
-use crate::{PAGE_BYTES, beside::beside, home::Homes, resize::is_ended};
+use crate::{
+    PAGE_BYTES,
+    beside::{beside, directory_of},
+    home::Homes,
+    resize::is_ended,
+};
 use forebay_flash::{Cache, Flash, FlashError, FlashFile, Opened, Options};
 use forebay_pool::{
     Pool, PoolError, PoolErrorKind, PoolOptions,
@@ -30,8 +35,7 @@ pub(super) fn name_of(flash: &Path) -> Result<PathBuf, SetupError> {
     if !is_device(&whole).map_err(fail)? {
         return Ok(whole);
     }
-    let dir = flash.parent().filter(|dir| !dir.as_os_str().is_empty());
-    let dir = dir.unwrap_or(Path::new(".")).canonicalize().map_err(fail)?;
+    let dir = directory_of(flash).canonicalize().map_err(fail)?;
     if rustix::fs::statfs(&dir).is_ok_and(|found| volatile(&found).is_some()) {
         return Err(SetupError::InDev {
             flash: flash.to_owned(),

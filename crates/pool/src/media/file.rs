@@ -11,7 +11,7 @@ use crate::{
 };
 use std::{
     fs::{self, File, OpenOptions},
-    io::{self, IoSlice},
+    io::{self, IoSlice, Write},
     ops::Range,
     os::{
         fd::{BorrowedFd, RawFd},
@@ -119,6 +119,21 @@ pub fn open_emulated(path: &Path) -> Result<FileMedia, PoolError> {
 pub fn map_emulated(path: &Path, file: File) -> Result<FileMedia, PoolError> {
     let (mapping, found) = map(path, &file, Kind::Shared)?;
     Ok(FileMedia::new(path, file, mapping, Kind::Shared, found))
+}
+
+/// Makes an empty file so many bytes long, durably: real zeros rather than unwritten extents, so that no later store may need an allocation.
+///
+/// # Errors
+/// What the operating system says.
+pub fn write_zeros(mut file: &File, bytes: u64) -> io::Result<()> {
+    let chunk = vec![0; 1 << 20];
+    let mut left = bytes;
+    while left > 0 {
+        let now = left.min(chunk.len() as u64);
+        file.write_all(&chunk[..usize::try_from(now).unwrap_or(0)])?;
+        left -= now;
+    }
+    file.sync_all()
 }
 
 fn map(path: &Path, file: &File, kind: Kind) -> Result<(Mapping, Found), PoolError> {

@@ -22,7 +22,7 @@ mod window;
 
 pub(crate) use disk::DiskMedia;
 pub(crate) use file::map_file;
-pub use file::{FileMedia, Found, map_emulated, open_dax, open_emulated};
+pub use file::{FileMedia, Found, map_emulated, open_dax, open_emulated, write_zeros};
 pub(crate) use held::Guard;
 pub use limit::size_limit_below;
 pub(crate) use locks::POOL_LOCK;

@@ -18,7 +18,7 @@ use crate::{
         layout::{Geometry, LANE_TABLE, PAGE},
         superblock::Superblock,
     },
-    media::{DiskMedia, FileMedia, Media, open_dax, open_emulated, volatile},
+    media::{DiskMedia, FileMedia, Media, open_dax, open_emulated, volatile, write_zeros},
 };
 use std::{
     fs::{self, OpenOptions},
@@ -189,17 +189,7 @@ fn allocate(path: &Path, bytes: u64) -> Result<(), PoolError> {
         })?;
     let free = rustix::fs::fstatvfs(&file).map_or(0, |found| found.f_bavail * found.f_frsize);
     let zero = || -> io::Result<()> {
-        // Real zeros rather than unwritten extents: no later store may need an allocation.
-        use std::io::Write;
-        let chunk = vec![0; 1 << 20];
-        let mut left = bytes;
-        let mut to = &file;
-        while left > 0 {
-            let now = left.min(chunk.len() as u64);
-            to.write_all(&chunk[..usize::try_from(now).unwrap_or(0)])?;
-            left -= now;
-        }
-        file.sync_all()?;
+        write_zeros(&file, bytes)?;
         let parent = path
             .parent()
             .filter(|p| !p.as_os_str().is_empty())

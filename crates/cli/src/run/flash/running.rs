@@ -145,9 +145,9 @@ impl Running {
         for path in entries.flatten().map(|entry| entry.path()) {
             match named(&path) {
                 Some((pid, run)) => {
-                    let note = read(&path);
-                    note.into_iter()
-                        .for_each(|note| running.add(pid, run, note));
+                    if let Some(note) = read(&path) {
+                        running.add(pid, run, note);
+                    }
                 }
                 None => running.silent.extend(older(&path)),
             }

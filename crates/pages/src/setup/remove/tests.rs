@@ -3,14 +3,18 @@
 use super::*;
 use crate::{
     settings::{Kept, Policy, Settings},
-    setup::{create, look, pool_of},
+    setup::{
+        create,
+        fixtures::{Two, move_lane},
+        look, pool_of,
+    },
 };
 use forebay_flash::{Identity, Options};
 use forebay_pool::rights::user;
 use std::{
     ffi::OsString,
     fs::{self, Permissions},
-    os::unix::fs::{PermissionsExt, chown, lchown, symlink},
+    os::unix::fs::{PermissionsExt, chown, lchown},
 };
 use tempfile::TempDir;
 
@@ -140,16 +144,6 @@ fn open_dir(dir: &Path, owner: u32) {
     chown(dir, Some(owner), Some(owner)).unwrap();
 }
 
-/// Another directory, with the metadata of the cache on this flash file, which becomes a link to it.
-fn move_lane(flash: &Path) -> (TempDir, PathBuf) {
-    let other = tempfile::tempdir().unwrap();
-    let real = other.path().join("lane");
-    fs::copy(pool_of(flash), &real).unwrap();
-    fs::remove_file(pool_of(flash)).unwrap();
-    symlink(&real, pool_of(flash)).unwrap();
-    (other, real)
-}
-
 #[test]
 fn a_server_s_cache_in_a_directory_of_root_s_is_removed_by_root() {
     if !is_root() {
@@ -170,18 +164,16 @@ fn a_server_s_cache_in_a_directory_of_root_s_is_removed_by_root() {
 /// As where the directory is swapped for a link while the cache in it is opened and ended.
 #[test]
 fn what_is_removed_is_in_the_directory_that_was_held_whatever_its_path_leads_to() {
-    let dir = tempfile::tempdir().unwrap();
-    let at = |name: &str| dir.path().join(name);
-    for name in ["x", "other"] {
-        fs::create_dir(at(name)).unwrap();
-        create(&at(name).join("f"), BYTES).unwrap();
+    let dirs = Two::new();
+    let at = |name| dirs.at(name);
+    for name in ["x/f", "other/f"] {
+        create(&at(name), BYTES).unwrap();
     }
     fs::write(at("x/f.settings"), "{}").unwrap();
     let before = names(&at("other"));
     let place = Place::of(&at("x/f")).unwrap();
     let held = Held::of(&place).unwrap();
-    fs::rename(at("x"), at("y")).unwrap();
-    symlink(at("other"), at("x")).unwrap();
+    dirs.swap();
     assert_eq!(remove_all(&held).unwrap().len(), 4);
     assert_eq!(names(&at("other")), before);
     assert!(names(&at("y")).is_empty());

@@ -1,0 +1,42 @@
+//! What tests of several modules do to a cache's files.
+
+use super::pool_of;
+use std::{
+    fs,
+    os::unix::fs::symlink,
+    path::{Path, PathBuf},
+};
+use tempfile::TempDir;
+
+/// Two directories, `x` and `other`.
+pub(crate) struct Two(TempDir);
+
+impl Two {
+    pub(crate) fn new() -> Self {
+        let two = Self(tempfile::tempdir().unwrap());
+        for name in ["x", "other"] {
+            fs::create_dir(two.at(name)).unwrap();
+        }
+        two
+    }
+
+    pub(crate) fn at(&self, name: &str) -> PathBuf {
+        self.0.path().join(name)
+    }
+
+    /// As their owner does while a command of root's is at it: the path to `x`, which is `y` from now on, leads to `other`.
+    pub(crate) fn swap(&self) {
+        fs::rename(self.at("x"), self.at("y")).unwrap();
+        symlink(self.at("other"), self.at("x")).unwrap();
+    }
+}
+
+/// Another directory, with the metadata of the cache on this flash file, which becomes a link to it.
+pub(crate) fn move_lane(flash: &Path) -> (TempDir, PathBuf) {
+    let other = tempfile::tempdir().unwrap();
+    let real = other.path().join("lane");
+    fs::copy(pool_of(flash), &real).unwrap();
+    fs::remove_file(pool_of(flash)).unwrap();
+    symlink(&real, pool_of(flash)).unwrap();
+    (other, real)
+}
