@@ -97,7 +97,8 @@ pub enum WritePolicy {
     Around,
     /// As around; and `step` writes home what there is and empties the queue.
     Off,
-    /// As back while reads of flash are measurably faster than reads of homes. While they are not, as off, with time between the groups that leave.
+    /// As back while flash is measurably faster than homes, to read, or to write all pages there and some of them home later. While it is not, as off,
+    /// with time between the groups that leave. Pages that are read come in only while reads are faster.
     Adaptive,
 }
 

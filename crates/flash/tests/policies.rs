@@ -3,9 +3,12 @@
 
 mod support;
 
-use forebay_flash::{FlashError, Options, Progress, Read, Watermarks, WritePolicy};
+use forebay_flash::{
+    Cache, Contents, FlashError, Options, Progress, Read, Watermarks, WritePolicy,
+};
 use std::{
     ops::ControlFlow,
+    sync::atomic::Ordering::SeqCst,
     time::{Duration, Instant},
 };
 use support::{
@@ -119,7 +122,7 @@ fn reads_that_take_as_long_as_those_of_homes_lead_around_flash_and_faster_ones_b
     for (took, pays) in [(Duration::ZERO, false), (Duration::from_millis(50), true)] {
         let begun = Instant::now();
         let mut page = vec![0; PAGE];
-        while machine.cache.flash_pays() != pays {
+        while machine.cache.flash_pays_for_reads() != pays {
             for n in 0..20 {
                 let read = machine.cache.read(&machine.file, n * 37 % 900, &mut page);
                 if let Read::Miss(ticket) = read.unwrap() {
@@ -130,6 +133,54 @@ fn reads_that_take_as_long_as_those_of_homes_lead_around_flash_and_faster_ones_b
             assert!(begun.elapsed().as_secs() < 60, "nothing changes");
         }
     }
+}
+
+#[test]
+fn flash_that_is_only_faster_to_write_takes_what_is_written_and_nothing_that_was_read() {
+    let machine = Machine::new(100, &options());
+    machine.cache.set_policy(WritePolicy::Adaptive);
+    machine.cache.set_contents(Contents::All);
+    let takes = |home, flash| {
+        machine.world.home_sync_ms.store(home, SeqCst);
+        machine.world.flash_sync_ms.store(flash, SeqCst);
+    };
+    let mut page = vec![0; PAGE];
+    let mut n = 0u32;
+    let mut work = || {
+        n += 1;
+        // Of the pages that fill the queue a third is not written again before it leaves.
+        machine.write((n.wrapping_mul(0x9E37_79B1) >> 12) % 100, u64::from(n));
+        if n.is_multiple_of(GROUP) {
+            machine.sync();
+        }
+        let wanted = n * 37 % 900;
+        let read = machine.cache.read(&machine.file, wanted, &mut page);
+        if let Read::Miss(ticket) = read.unwrap() {
+            machine.cache.read_at_home(&ticket, Duration::ZERO);
+            let pays = machine.cache.flash_pays_for_reads();
+            let came = machine.cache.admit(&machine.file, wanted, &page, ticket);
+            assert!(pays || !came.unwrap());
+        }
+        let _ = machine.cache.step().unwrap();
+    };
+    takes(10, 0);
+    let begun = Instant::now();
+    let mut until = |reached: &dyn Fn(&Cache) -> bool| {
+        while !reached(&machine.cache) {
+            work();
+            assert!(begun.elapsed().as_secs() < 90, "nothing changes");
+        }
+    };
+    until(&|cache| !cache.flash_pays_for_reads());
+    assert!(machine.cache.flash_pays());
+    let around = |cache: &Cache| cache.stats().around_pages;
+    let before = around(&machine.cache);
+    until(&|cache| around(cache) > before + 32);
+    assert!(machine.cache.flash_pays());
+    let before = machine.cache.stats().enqueued;
+    takes(0, 10);
+    until(&|cache| !cache.flash_pays());
+    assert!(machine.cache.stats().enqueued > before);
 }
 
 #[test]

@@ -3,7 +3,7 @@
 mod size;
 
 use crate::{complain::complain, lost::by_file, session::Session, status::Window};
-use forebay_flash::{PageName, Stats};
+use forebay_flash::{Contents, PageName, Stats, WritePolicy};
 use std::{
     collections::VecDeque,
     ops::ControlFlow,
@@ -46,7 +46,7 @@ fn run(session: &Session) {
     let mut windows = Windows::new(session.cache.stats());
     let mut failing = Failing::default();
     let mut lost = 0;
-    let mut pays = true;
+    let mut pays = [true; 2];
     let mut looked = Instant::now();
     windows.say(session);
     loop {
@@ -173,14 +173,26 @@ impl Failing {
     }
 }
 
-/// Says when flash stops to pay, and when it begins again: whether it does.
-fn say_worth(session: &Session, paid: bool) -> bool {
-    let pays = session.cache.flash_pays();
+/// Says when flash stops to pay, for all pages or for those that are only read, and when it begins again: what it pays for, in this order.
+fn say_worth(session: &Session, paid: [bool; 2]) -> [bool; 2] {
+    let cache = &session.cache;
+    let options = cache.options();
+    if options.policy != WritePolicy::Adaptive {
+        return [true; 2];
+    }
+    let pays = [cache.flash_pays(), cache.flash_pays_for_reads()];
+    let takes_clean = options.contents == Contents::All;
     match (paid, pays) {
-        (true, false) => complain(
-            "flash is no faster to read than the files: pages go straight to the files until it is, and those on flash leave it. forebay flash set --policy back keeps it in use",
+        ([true, _], [false, _]) => complain(
+            "flash is faster neither to read nor to write than the files: pages go straight to the files until it is, and those on flash leave it. forebay flash set --policy back keeps it in use",
         ),
-        (false, true) => complain("flash is faster to read than the files: it is in use again"),
+        ([false, _], [true, _]) => complain("flash is faster than the files: it is in use again"),
+        ([_, true], [_, false]) if takes_clean => complain(
+            "flash is no faster to read than the files: pages that are only read do not come in until it is",
+        ),
+        ([_, false], [_, true]) if takes_clean => complain(
+            "flash is faster to read than the files: pages that are only read come in again",
+        ),
         _ => {}
     }
     pays

@@ -297,6 +297,7 @@ impl Session {
         status.cache = self.cache.owner();
         status.trouble = self.cache.flash_trouble();
         status.flash_pays = self.cache.flash_pays();
+        status.written_only = status.flash_pays && !self.cache.flash_pays_for_reads();
         status.settings = Settings::of(&self.cache.options());
         sizes.say_in(&mut status);
         // No page depends on it, but a command that waits for an answer.

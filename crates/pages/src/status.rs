@@ -3,7 +3,7 @@
 use crate::{
     beside,
     moment::Moment,
-    settings::{Policy, Settings},
+    settings::{Policy, Settings, What},
 };
 use forebay_flash::Stats;
 use rustix::fs::OFlags;
@@ -82,8 +82,10 @@ pub struct Status {
     pub damaged: u64,
     /// What flash failed with last, if it has taken nothing since.
     pub trouble: Option<String>,
-    /// False while policy *adaptive* goes around flash, which is no faster to read than the files.
+    /// False while policy *adaptive* goes around flash, which is faster neither to read nor to write than the files.
     pub flash_pays: bool,
+    /// True while with *adaptive* no page comes in that is only read: flash is no faster to read than the files, but to write.
+    pub written_only: bool,
     /// What is in force.
     pub settings: Settings,
     /// While the cache is given another size.
@@ -230,7 +232,7 @@ impl Status {
     /// # Errors
     /// What the operating system says; `InvalidData` if it is no status.
     pub fn read(path: &Path) -> io::Result<Self> {
-        Ok(serde_json::from_slice(&std::fs::read(path)?)?)
+        Ok(serde_json::from_slice(&beside::bytes_of(path)?)?)
     }
 
     /// What the process that has the cache said last in this run. None if it said nothing yet: what is there is of an earlier one.
@@ -318,7 +320,12 @@ impl Status {
         }
         if self.settings.policy == Some(Policy::Adaptive) && !self.flash_pays {
             lines.push(
-                "flash cache: flash is no faster to read than the files: pages go straight to the files, and those on flash leave it".to_owned(),
+                "flash cache: flash is faster neither to read nor to write than the files: pages go straight to the files, and those on flash leave it".to_owned(),
+            );
+        }
+        if self.written_only && self.settings.contents == Some(What::All) {
+            lines.push(
+                "flash cache: flash is no faster to read than the files: pages that are only read do not come in".to_owned(),
             );
         }
         if let Some(resizing) = &self.resizing {

@@ -45,7 +45,7 @@ pub enum Policy {
     Around,
     /// The same, and what is in the cache is brought to the files until it is empty
     Off,
-    /// As back while flash is measurably faster to read than the files; while it is not, as off
+    /// As back while flash is measurably faster to read or to write than the files; while not, as off
     Adaptive,
 }
 

@@ -55,15 +55,19 @@ impl Cache {
 
     /// True if pages are not to be written to flash.
     pub(super) fn goes_around(&self) -> bool {
-        match self.policy() {
-            WritePolicy::Around | WritePolicy::Off => return true,
-            WritePolicy::Adaptive if !self.worth.pays() => return true,
-            WritePolicy::Back | WritePolicy::Through | WritePolicy::Adaptive => {}
-        }
-        if !self.flash_limit.is_open() || self.half_resized.load(Relaxed) {
-            return true;
-        }
-        self.flash_rests()
+        self.is_around(!self.flash_pays())
+    }
+
+    /// The same of those that the next commit makes durable.
+    pub(super) fn next_goes_around(&self) -> bool {
+        self.is_around(self.flash_pays() == self.goes_other_way())
+    }
+
+    fn is_around(&self, slow: bool) -> bool {
+        slow || matches!(self.policy(), WritePolicy::Around | WritePolicy::Off)
+            || !self.flash_limit.is_open()
+            || self.half_resized.load(Relaxed)
+            || self.flash_rests()
     }
 
     /// True for a while after flash failed.
@@ -110,7 +114,7 @@ impl Cache {
 
     /// `None` if flash does not take it.
     fn commit_to_flash(&self, to: u64) -> Option<Result<(), FlashError>> {
-        if self.goes_around() {
+        if self.next_goes_around() {
             return None;
         }
         match self.commit(to) {
@@ -135,6 +139,10 @@ impl Cache {
         self.close_group();
         let mut groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
         // Groups that go together share the sync of their copies, and those of their homes.
+        let (begun, pages) = (
+            Instant::now(),
+            groups.iter().map(|group| group.pages()).sum(),
+        );
         let together = (PROTECTED_MAX / self.options.group_pages.max(1) as usize).max(1);
         while !groups.is_empty() {
             let later = groups.split_off(together.min(groups.len()));
@@ -148,6 +156,7 @@ impl Cache {
             }
             groups = later;
         }
+        self.committed(true, begun.elapsed(), pages);
         if self.flash_failing.load(Relaxed) {
             self.leave_flash()?;
         }

@@ -15,6 +15,7 @@ use crate::{
 use std::{
     io::IoSlice,
     sync::{Arc, atomic::Ordering::Relaxed},
+    time::Instant,
 };
 
 impl Cache {
@@ -26,6 +27,7 @@ impl Cache {
         }
         self.close_group();
         let groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
+        let begun = Instant::now();
         self.write_durably(|| {
             for group in &groups {
                 if forebay_pool::fault_enabled!("flash-metadata-first") {
@@ -41,6 +43,8 @@ impl Cache {
         if let Some(last) = groups.last() {
             self.record_pages(last.end())?;
         }
+        let pages = groups.iter().map(|group| group.pages()).sum();
+        self.committed(false, begun.elapsed(), pages);
         for group in groups {
             self.state.lock().pending.pop_front();
             self.recycle(group);

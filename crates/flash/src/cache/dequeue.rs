@@ -41,6 +41,8 @@ pub(super) struct Leaving {
     pub(super) home: Vec<Version>,
     /// Pages that get a second chance, and lost ones, which always do.
     pub(super) again: Vec<Version>,
+    /// Dirty versions that newer ones have taken the place of.
+    superseded: u64,
     /// Everything below this has to be durable before the front moves.
     needed: u64,
 }
@@ -65,7 +67,7 @@ impl Cache {
             map.used() - map.lost
         };
         self.judge_worth();
-        let resting = self.policy() == WritePolicy::Adaptive && !self.worth.pays();
+        let resting = !self.flash_pays();
         let [low, high] = match self.policy() {
             WritePolicy::Off => [0, 0],
             _ if resting => [0, 0],
@@ -119,17 +121,26 @@ impl Cache {
         if leaving.front == leaving.end {
             return Ok(0);
         }
+        let begun = Instant::now();
         self.read_leaving(&mut leaving, homing)?;
+        let read = begun.elapsed();
         self.keep(&mut leaving, homing)?;
         let recorded = self.state.lock().map.recorded;
         if leaving.needed > recorded {
             self.make_durable_within(leaving.needed, homing)?;
             self.drop_superseded(&mut leaving);
         }
+        let begun = Instant::now();
         self.write_home(&leaving.home, &homing.bytes, |version| {
             version.position - leaving.front
         })?;
         self.move_front(&leaving)?;
+        let (took, pages) = (read + begun.elapsed(), leaving.home.len());
+        self.worth.writes.leaving.add(took, pages);
+        // With other policies, and while flash does not pay, they leave early: that says nothing of how many are written again before they do.
+        if self.policy() == WritePolicy::Adaptive && self.flash_pays() {
+            self.worth.writes.left(pages, leaving.superseded);
+        }
         Ok(leaving.end - leaving.front)
     }
 
@@ -165,9 +176,12 @@ impl Cache {
             end,
             home: Vec::new(),
             again: Vec::new(),
+            superseded: 0,
             needed: 0,
         };
         let mut is_void = true;
+        // A clean page stays for its reads alone.
+        let takes_clean = self.flash_pays_for_reads();
         let groups = (end - front).div_ceil(self.options.group_pages.into());
         let mut chances = match around {
             true => 0,
@@ -183,11 +197,16 @@ impl Cache {
                 // Until the version that took its place is durable, a crash would bring this one back.
                 let newest = map.find(version.entry.file, version.entry.page);
                 if let Some(newest) = newest.filter(|_| version.is(DIRTY)) {
+                    leaving.superseded += 1;
                     leaving.needed = leaving.needed.max(newest.position + 1);
                 }
             } else if version.is(LOST) {
                 leaving.again.push(version);
-            } else if version.referenced && !version.hidden && chances > 0 {
+            } else if version.referenced
+                && !version.hidden
+                && chances > 0
+                && (takes_clean || version.is(DIRTY))
+            {
                 chances -= 1;
                 leaving.again.push(version);
             } else if version.is(DIRTY) {

@@ -11,12 +11,15 @@ use crate::{
 };
 use forebay_pool::crc32c;
 use parking_lot::{Mutex, RwLock};
-use std::sync::{
-    Arc,
-    atomic::{
-        AtomicU32,
-        Ordering::{Acquire, Relaxed, Release},
+use std::{
+    sync::{
+        Arc,
+        atomic::{
+            AtomicU32,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
+    time::Instant,
 };
 
 /// Pages in slots that follow each other.
@@ -34,6 +37,11 @@ pub(super) struct Group {
 const GONE: Option<u64> = Some(u64::MAX);
 
 impl Group {
+    /// Pages that it has.
+    pub(super) fn pages(&self) -> usize {
+        self.count.load(Acquire) as usize
+    }
+
     /// Position behind its last page.
     pub(super) fn end(&self) -> u64 {
         self.first + u64::from(self.count.load(Acquire))
@@ -151,8 +159,11 @@ impl Cache {
         };
         forebay_pool::failpoint!("flash:full");
         // The next sync writes it if this fails, or brings it home.
-        if !self.goes_around() {
+        if !self.next_goes_around() {
+            let begun = Instant::now();
             let _ = self.write_group(&full);
+            // The commit counts its pages.
+            self.worth.writes.flash.add(begun.elapsed(), 0);
         }
         Ok(Appended::Done)
     }

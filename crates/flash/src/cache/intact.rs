@@ -13,6 +13,8 @@ use crate::{
 };
 use forebay_pool::crc32c;
 
+/// Bytes that are read of what leaves by one request at most: a thread of the server that reads a page waits behind no more.
+const READ_AT_ONCE: usize = 256 << 10;
 /// Times that a page is read again before it is given up.
 const READ_AGAIN: usize = 4;
 
@@ -27,14 +29,8 @@ impl Cache {
         homing: &mut Homing,
     ) -> Result<(), FlashError> {
         let size = self.page_bytes();
-        if leaving.home.is_empty() && leaving.again.iter().all(|v| v.is(LOST)) {
-            return Ok(());
-        }
         let front = leaving.front;
-        let whole = (leaving.end - front) as usize * size;
-        let offset = self.geometry().slot(front);
-        // What this leaves wrong is read again page by page, and then it is said which page it is.
-        let _ = self.flash.read_at(&mut homing.bytes[..whole], offset);
+        self.read_wanted(leaving, &mut homing.bytes);
         let mut lost = Vec::new();
         for versions in [&mut leaving.home, &mut leaving.again] {
             let mut kept = Vec::with_capacity(versions.len());
@@ -53,6 +49,26 @@ impl Cache {
             .again
             .sort_unstable_by_key(|version| version.position);
         Ok(())
+    }
+
+    /// Reads what stays of a group, some of it at a time, from the first page that is wanted to the last one. What this leaves wrong is read again page by page,
+    /// and then it is said which page it is.
+    fn read_wanted(&self, leaving: &Leaving, bytes: &mut [u8]) {
+        let stays = leaving.home.iter().chain(&leaving.again);
+        let mut wanted: Vec<u64> = stays
+            .filter(|version| !version.is(LOST))
+            .map(|version| version.position)
+            .collect();
+        wanted.sort_unstable();
+        let size = self.page_bytes();
+        let at_once = (READ_AT_ONCE / size).max(1) as u64;
+        let place = |position: u64| (position - leaving.front) as usize;
+        for some in wanted.chunk_by(|a, b| a / at_once == b / at_once) {
+            if let (Some(&first), Some(&last)) = (some.first(), some.last()) {
+                let to = &mut bytes[place(first) * size..(place(last) + 1) * size];
+                let _ = self.flash.read_at(to, self.geometry().slot(first));
+            }
+        }
     }
 
     /// True if `bytes` are the version, or are when they were read again.

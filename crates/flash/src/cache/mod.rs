@@ -4,7 +4,7 @@
 //! * `around`: the same at home, when flash fails or the policy says so;
 //! * `read`: how they are found, with `ahead` (of a scan, at home); `files`: registering, tombstones;
 //! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home, with `newer` (what is dirty); `home`: how they get there;
-//! * `worth`: whether flash pays, by what reads take;
+//! * `worth`: whether flash pays, by what `reads` and `writes` take;
 //! * `resize`: another size, with what is in it;
 //! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and `rebuild` (recovery).
 //!
@@ -239,7 +239,9 @@ impl Cache {
     }
 
     fn takes_clean(&self) -> bool {
-        self.contents.load(Relaxed) == Contents::All as u8 && !self.goes_around()
+        self.contents.load(Relaxed) == Contents::All as u8
+            && self.flash_pays_for_reads()
+            && !self.goes_around()
     }
 
     /// What it did since it was opened, and what is in it.

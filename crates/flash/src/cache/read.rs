@@ -122,7 +122,7 @@ impl Cache {
     pub fn read_at_home(&self, ticket: &Ticket, took: Duration) {
         // What follows the page before may have been read ahead by the device.
         if ticket.random {
-            self.worth.home.add(took);
+            self.worth.reads.home.add(took);
         }
     }
 
@@ -141,7 +141,7 @@ impl Cache {
         let offset = self.geometry().slot(version.position);
         let begun = Instant::now();
         let read = self.flash.read_at(to, offset);
-        self.worth.flash.add(begun.elapsed());
+        self.worth.reads.flash.add(begun.elapsed());
         let intact = read.is_ok() && crc32c([&*to]) == version.entry.crc;
         // After the read, or the slot could be used again between the two.
         if version.position < self.state.lock().map.front {

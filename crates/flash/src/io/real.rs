@@ -104,13 +104,6 @@ impl FlashFile {
         made().inspect_err(|_| drop(std::fs::remove_file(path)))
     }
 
-    /// Only the first `bytes` bytes of it, which are there.
-    #[must_use]
-    pub fn shortened(self, bytes: u64) -> Self {
-        self.bytes.fetch_min(bytes, Relaxed);
-        self
-    }
-
     /// A file becomes so long, all allocated; a device must have so much.
     fn set_length(&self, bytes: u64) -> io::Result<()> {
         if self.is_device {

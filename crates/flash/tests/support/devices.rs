@@ -24,6 +24,8 @@ use std::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
+    thread,
+    time::Duration,
 };
 
 pub const SECTOR: usize = 512;
@@ -69,6 +71,9 @@ pub struct World {
     pub flash_gone: AtomicBool,
     /// Offsets on flash that cannot be read.
     pub unreadable: Mutex<BTreeSet<usize>>,
+    /// Milliseconds that a sync takes.
+    pub home_sync_ms: AtomicU64,
+    pub flash_sync_ms: AtomicU64,
     /// Every operation on a home fails.
     pub home_gone: AtomicBool,
     /// The operation with this number, counted from 1, fails.
@@ -104,6 +109,8 @@ impl World {
             home_lies: AtomicBool::new(false),
             flash_gone: AtomicBool::new(false),
             unreadable: Mutex::default(),
+            home_sync_ms: AtomicU64::new(0),
+            flash_sync_ms: AtomicU64::new(0),
             home_gone: AtomicBool::new(false),
             fail_at: AtomicU64::new(0),
             flash_gone_at: AtomicU64::new(0),
@@ -274,6 +281,14 @@ pub fn set_flash_length(flash: &mut Vec<u8>, bytes: usize) {
     }
 }
 
+/// A device takes so many milliseconds.
+pub(super) fn rest(takes: &AtomicU64) {
+    let ms = takes.load(SeqCst);
+    if ms > 0 {
+        thread::sleep(Duration::from_millis(ms));
+    }
+}
+
 pub(super) fn eio() -> io::Error {
     io::Error::from_raw_os_error(5)
 }
@@ -331,6 +346,7 @@ impl Flash for SimFlash {
     }
 
     fn sync(&self) -> io::Result<()> {
+        rest(&self.0.flash_sync_ms);
         if self.0.flash_fails() {
             self.0.note(Event::FlashSyncFailed);
             return Err(eio());

@@ -1,7 +1,7 @@
 //! Home files, and the copies of pages that go to them around flash.
 
 use super::{
-    devices::{Event, HomeKey, SECTOR, World, eio, key, put},
+    devices::{Event, HomeKey, SECTOR, World, eio, key, put, rest},
     model::PAGE,
 };
 use forebay_flash::{Cache, FileId, FlashError, Home, HomePage};
@@ -71,6 +71,7 @@ impl Home for SimHome {
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {
+        rest(&self.0.home_sync_ms);
         if self.0.home_fails() {
             self.0.note(Event::HomeSyncFailed(key(file)));
             return Err(eio());

@@ -143,6 +143,24 @@ fn each_figure_is_where_the_line_names_it() {
 }
 
 #[test]
+fn that_pages_which_are_only_read_stay_out_is_said_where_they_would_come_in() {
+    let says = |contents| {
+        let settings = Settings {
+            contents: Some(contents),
+            ..Settings::default()
+        };
+        let status = Status {
+            settings,
+            written_only: true,
+            ..Status::default()
+        };
+        let mut lines = status.lines().into_iter();
+        lines.any(|line| line.contains("only read do not come in"))
+    };
+    assert!(says(What::All) && !says(What::Dirty));
+}
+
+#[test]
 fn what_is_not_so_as_a_rule_is_said_in_lines_of_its_own() {
     let status = Status {
         settings: Settings {
@@ -162,7 +180,7 @@ fn what_is_not_so_as_a_rule_is_said_in_lines_of_its_own() {
         status.lines()[3..],
         [
             "flash cache: 71 pages went to the files without having been on flash",
-            "flash cache: flash is no faster to read than the files: pages go straight to the files, and those on flash leave it",
+            "flash cache: flash is faster neither to read nor to write than the files: pages go straight to the files, and those on flash leave it",
             "flash cache: it is being given 81 bytes; 82 of 83 pages whose slots go are in the files",
             "flash cache: it is worn out. Pages go straight to the files",
             "flash cache: 73 reads found a page damaged, or not at all; of 74 pages the newest version is lost",

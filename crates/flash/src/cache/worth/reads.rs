@@ -1,0 +1,180 @@
+//! Reads of flash beside reads of homes. Medians are compared: a few that a batch of writes held up say nothing of how fast a device is.
+
+use super::{Bounds, Verdict};
+use parking_lot::Mutex;
+use std::{
+    sync::atomic::{AtomicU32, Ordering::Relaxed},
+    time::{Duration, Instant},
+};
+
+/// That a page is there has cost a write.
+const BOUNDS: Bounds = Bounds {
+    stops: 60,
+    begins: 40,
+};
+/// Reads of each in a period at least.
+const READS_MIN: u64 = 32;
+/// What reads take is told apart by so many steps a doubling, and as far as this.
+const STEPS: usize = 8;
+const DOUBLINGS: usize = 20;
+/// Between reads of flash that are made to time them.
+const PROBE_EVERY: Duration = Duration::from_millis(20);
+
+/// Reads in this period, by what they took: [`STEPS`] a doubling, from a microsecond to a second.
+pub(in crate::cache) struct Times([AtomicU32; STEPS * DOUBLINGS]);
+
+impl Default for Times {
+    fn default() -> Self {
+        Self([const { AtomicU32::new(0) }; STEPS * DOUBLINGS])
+    }
+}
+
+impl Times {
+    pub(in crate::cache) fn add(&self, took: Duration) {
+        let micros = (took.as_nanos() as f64 / 1e3).max(1.0);
+        let step = (micros.log2() * STEPS as f64) as usize;
+        self.0[step.min(self.0.len() - 1)].fetch_add(1, Relaxed);
+    }
+
+    fn count(&self) -> u64 {
+        self.0
+            .iter()
+            .map(|reads| u64::from(reads.load(Relaxed)))
+            .sum()
+    }
+
+    /// The median, nanoseconds; a new period begins.
+    fn take(&self) -> u64 {
+        let reads: Vec<u64> = self
+            .0
+            .iter()
+            .map(|reads| reads.swap(0, Relaxed).into())
+            .collect();
+        let half = reads.iter().sum::<u64>() / 2;
+        let mut below = 0;
+        let median = reads.iter().position(|reads| {
+            below += reads;
+            below > half
+        });
+        let step = median.unwrap_or(0) as f64 + 0.5;
+        ((step / STEPS as f64).exp2() * 1e3) as u64
+    }
+}
+
+/// See the module.
+pub(in crate::cache) struct Reads {
+    pub(in crate::cache) flash: Times,
+    pub(in crate::cache) home: Times,
+    verdict: Mutex<Verdict>,
+    probed: Mutex<Instant>,
+}
+
+impl Reads {
+    pub(super) fn new() -> Self {
+        Self {
+            flash: Times::default(),
+            home: Times::default(),
+            verdict: Mutex::new(Verdict::new()),
+            probed: Mutex::new(Instant::now()),
+        }
+    }
+
+    /// True as long as nothing shows the opposite.
+    pub(super) fn pay(&self) -> bool {
+        self.verdict.lock().pays
+    }
+
+    /// True if something shows it.
+    pub(super) fn are_known_to_pay(&self) -> bool {
+        let verdict = self.verdict.lock();
+        verdict.known && verdict.pays
+    }
+
+    pub(super) fn assume(&self, pays: bool) {
+        let mut verdict = self.verdict.lock();
+        (verdict.pays, verdict.known) = (pays, true);
+    }
+
+    /// True if flash should be read to see what that takes: homes are read, and reads of flash are wanting.
+    pub(super) fn want_probe(&self) -> bool {
+        if self.home.count() == 0 || self.flash.count() >= READS_MIN {
+            return false;
+        }
+        let mut probed = self.probed.lock();
+        let is_time = probed.elapsed() >= PROBE_EVERY;
+        if is_time {
+            *probed = Instant::now();
+        }
+        is_time
+    }
+
+    /// Ends the period if it has enough.
+    pub(super) fn judge(&self) {
+        let mut verdict = self.verdict.lock();
+        let enough = self.flash.count() >= READS_MIN && self.home.count() >= READS_MIN;
+        if enough && verdict.may_end() {
+            verdict.end(self.flash.take(), self.home.take(), &BOUNDS);
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::AGREE, *};
+
+    /// A period in which reads took so long, microseconds.
+    fn period(reads: &Reads, flash: u64, home: u64) -> bool {
+        for _ in 0..READS_MIN {
+            reads.flash.add(Duration::from_micros(flash));
+            reads.home.add(Duration::from_micros(home));
+        }
+        reads.verdict.lock().age();
+        reads.judge();
+        reads.pay()
+    }
+
+    #[test]
+    fn flash_that_is_no_faster_stops_to_pay_after_periods_that_agree() {
+        let reads = Reads::new();
+        for _ in 1..AGREE {
+            assert!(period(&reads, 100, 100));
+        }
+        // One that says otherwise begins the row anew.
+        assert!(period(&reads, 10, 100));
+        for _ in 1..AGREE {
+            assert!(period(&reads, 100, 100));
+        }
+        assert!(!period(&reads, 100, 100));
+        // A little faster is not enough to begin again.
+        for _ in 0..3 * AGREE {
+            assert!(!period(&reads, 70, 100));
+        }
+        // Each time it takes twice as long.
+        for _ in 1..2 * AGREE {
+            assert!(!period(&reads, 20, 100));
+        }
+        assert!(period(&reads, 20, 100));
+    }
+
+    #[test]
+    fn flash_that_is_much_faster_pays_and_one_read_that_was_held_up_says_nothing() {
+        let reads = Reads::new();
+        assert!(reads.pay() && !reads.are_known_to_pay());
+        for _ in 0..3 * AGREE {
+            reads.flash.add(Duration::from_secs(60));
+            assert!(period(&reads, 120, 8000));
+        }
+        assert!(reads.are_known_to_pay());
+    }
+
+    #[test]
+    fn without_reads_of_homes_nothing_changes_and_flash_is_not_read_for_it() {
+        let reads = Reads::new();
+        for _ in 0..READS_MIN * 10 {
+            reads.flash.add(Duration::from_secs(1));
+        }
+        assert!(!reads.want_probe());
+        reads.judge();
+        assert!(reads.pay());
+    }
+}
