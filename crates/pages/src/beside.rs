@@ -1,10 +1,11 @@
 //! Small files beside a flash file, in JSON: what the command and the process that has the cache tell one another. Either may be another user's.
 
+use rustix::fs::OFlags;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
     ffi::OsStr,
     fs::{self, File, OpenOptions},
-    io::{self, Write},
+    io::{self, Read, Write},
     os::unix::fs::{OpenOptionsExt, PermissionsExt},
     path::{Path, PathBuf},
 };
@@ -56,7 +57,25 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
 /// # Errors
 /// What the operating system says; `InvalidData` if it says something else.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    parse(fs::read(path))
+    parse(bytes_of(path))
+}
+
+/// What the file has. A pipe, or a device, that another user put there makes no one wait.
+///
+/// # Errors
+/// What the operating system says; `InvalidInput` if it is no file, or longer than any that is kept there.
+pub(crate) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
+    const MOST: u64 = 1 << 20;
+    let mut options = OpenOptions::new();
+    let no_wait = OFlags::NONBLOCK.bits().cast_signed();
+    let file = options.read(true).custom_flags(no_wait).open(path)?;
+    let mut bytes = Vec::new();
+    let is_file = file.metadata()?.is_file();
+    if is_file && file.take(MOST + 1).read_to_end(&mut bytes)? as u64 <= MOST {
+        return Ok(bytes);
+    }
+    let what = "it is no regular file, or longer than any that is kept there: remove it";
+    Err(io::Error::new(io::ErrorKind::InvalidInput, what))
 }
 
 /// As [`read`], of what reading gave.
@@ -118,6 +137,21 @@ mod tests {
         let found: String = read(&path).unwrap().unwrap();
         assert!(said.contains(&found));
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
+
+    #[test]
+    fn a_pipe_in_its_place_or_what_has_no_end_is_refused_and_not_waited_for() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("f.resize");
+        let mode = rustix::fs::Mode::RWXU;
+        rustix::fs::mkfifoat(rustix::fs::CWD, &path, mode).unwrap();
+        read::<u32>(&path).unwrap_err();
+        fs::remove_file(&path).unwrap();
+        std::os::unix::fs::symlink("/dev/zero", &path).unwrap();
+        read::<u32>(&path).unwrap_err();
+        fs::remove_file(&path).unwrap();
+        fs::write(&path, vec![b' '; 2 << 20]).unwrap();
+        read::<u32>(&path).unwrap_err();
     }
 
     #[test]

@@ -13,7 +13,7 @@ use rustix::{
 use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::{
-    fs::{self, File},
+    fs::File,
     io,
     path::{Path, PathBuf},
     thread,
@@ -51,7 +51,7 @@ impl Kept {
     /// # Errors
     /// What the operating system says; `InvalidData` with the reason.
     pub fn read(flash: &Path) -> io::Result<Self> {
-        Self::parse(fs::read(settings_of(flash)))
+        Self::parse(beside::bytes_of(&settings_of(flash)))
     }
 
     /// The same of what reading the file gave.
@@ -148,7 +148,7 @@ impl Watched {
 
     /// What was named since it was looked at last; why that is not known, once.
     pub(crate) fn changed(&mut self) -> Option<io::Result<Settings>> {
-        let read = fs::read(settings_of(&self.flash));
+        let read = beside::bytes_of(&settings_of(&self.flash));
         let bytes = read.as_ref().map(Vec::clone).map_err(io::Error::kind);
         if bytes == self.bytes {
             return None;
@@ -168,6 +168,7 @@ impl Watched {
 mod tests {
     use super::*;
     use crate::settings::Policy;
+    use std::fs;
 
     fn policy(policy: Policy) -> Settings {
         Settings {

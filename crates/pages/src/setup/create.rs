@@ -1,18 +1,20 @@
 //! Making a cache: a flash file, or on a device that is blank, and its metadata beside it.
 
 use super::{
+    directory::{Directory, Found},
     error::SetupError,
-    held::Held,
+    held::{Held, Named},
     place::{Place, is_device, name_of, pool_of},
     rights::exercise,
     warm::Warm,
 };
-use crate::{PAGE_BYTES, beside::beside, home::Homes};
+use crate::{PAGE_BYTES, descriptor::link_to, home::Homes};
 use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options, layout};
 use forebay_pool::{
     Geometry, Pool, PoolOptions, contents,
     media::{map_emulated, write_zeros},
 };
+use rustix::{fd::OwnedFd, fs::FileType};
 use std::{fs::File, io, path::Path, sync::Arc};
 
 /// Segments of the metadata's lane: with three and more a checkpoint holds up no thread.
@@ -27,34 +29,37 @@ const STATUS: &str = ".status";
 /// If either is there already; sizes that make no cache; what the operating system says. What was made is removed again.
 pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
     let on_device = is_device(flash).unwrap_or(false);
-    let name = if on_device {
-        name_of(flash)?
-    } else {
-        flash.to_owned()
+    let flash = match on_device {
+        true => name_of(flash)?,
+        false => flash.to_owned(),
     };
-    let flash = name.as_path();
-    let pool = pool_of(flash);
-    if pool.symlink_metadata().is_ok() {
-        return Err(SetupError::PoolLeft { pool });
+    let place = Place::between(&flash, &pool_of(&flash));
+    let dir = Directory::of(&flash)?;
+    if dir.has(place.pool_path())? {
+        return Err(SetupError::PoolLeft {
+            pool: place.pool_path().to_owned(),
+        });
     }
     let file = match on_device {
-        true => blank_device(flash, bytes)?,
-        false => FlashFile::create(flash, bytes)
-            .map_err(SetupError::io_of_cache("making the flash cache", flash))?,
-    };
-    let made = || -> Result<Warm, SetupError> {
-        drop(metadata(bytes).0.create(&pool)?);
-        let warm = begin(file, &Place::between(flash, &pool).pool()?, bytes)?;
-        // For a server whose user may write to it, and make no file beside it. Without it only less is said.
-        let _ = File::create_new(beside(flash, STATUS));
-        Ok(warm)
-    };
-    made().inspect_err(|_| {
-        drop(std::fs::remove_file(&pool));
-        if !on_device {
-            drop(std::fs::remove_file(flash));
+        true => {
+            let device = dir.hold(&flash)?;
+            check_device(device.file()?, &flash, bytes)?;
+            device
         }
-    })
+        false => dir.make(&flash, bytes)?,
+    };
+    let held = Held::begin(&place, dir, file)?;
+    let is_blank = |device: &Named| match on_device {
+        true => {
+            let there = device
+                .bytes()
+                .map_err(SetupError::io("looking at", &flash))?;
+            check_contents(&held.flash.file()?.fd, &flash, there)
+        }
+        false => Ok(()),
+    };
+    let made = |_alone| make_in(&held, bytes, is_blank).inspect_err(|_| held.remove_new());
+    held.lock().and_then(made)
 }
 
 /// Makes a cache of `bytes` bytes in these two files, which are there and have nothing: no name in their directory becomes that of another file. Interrupted, it
@@ -63,6 +68,15 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
 /// # Errors
 /// As [`create`].
 pub(crate) fn create_in(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError> {
+    make_in(held, bytes, |_| Ok(()))
+}
+
+/// The same, if `check` finds nothing wrong with the flash file or device, which no other process has.
+fn make_in(
+    held: &Held<'_>,
+    bytes: u64,
+    check: impl FnOnce(&Named) -> Result<(), SetupError> + Send,
+) -> Result<Warm, SetupError> {
     let (flash, lane) = (held.place().flash(), held.place().pool_path());
     // Before anything is changed.
     let group_pages = Options::default().group_pages;
@@ -70,8 +84,9 @@ pub(crate) fn create_in(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError>
     let warm = exercise(held.rights, flash, || {
         held.check_names()?;
         let file = held.open_flash()?;
+        check(&file)?;
         file.set_bytes(bytes)
-            .map_err(SetupError::io("making the flash cache", flash))?;
+            .map_err(SetupError::io_of_cache("making the flash cache", flash))?;
         let (options, pool_bytes) = metadata(bytes);
         let emptied = held.open_lane()?;
         (emptied.set_len(0))
@@ -80,7 +95,7 @@ pub(crate) fn create_in(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError>
         drop(options.create_on(lane, Arc::new(map_emulated(lane, emptied)?))?);
         begin(file, &held.open_pool()?, bytes)
     })?;
-    // As above.
+    // For a server whose user may write to it, and make no file beside it. Without it only less is said.
     let _ = held.create_beside(STATUS);
     Ok(warm)
 }
@@ -110,15 +125,15 @@ fn begin(flash: impl Flash + 'static, pool: &Pool, bytes: u64) -> Result<Warm, S
     Ok(Warm::of(&cache))
 }
 
-/// So many bytes of a device that is not in use and holds nothing.
-fn blank_device(path: &Path, bytes: u64) -> Result<FlashFile, SetupError> {
-    let invalid = |what: String| {
-        SetupError::io("making a flash cache on", path)(io::Error::new(
-            io::ErrorKind::InvalidInput,
-            what,
-        ))
-    };
-    let device = FlashFile::open(path).map_err(|e| {
+/// Refuses what is no device, or is in use, holds something, or has less than so many bytes.
+fn check_device(held: &Found, path: &Path, bytes: u64) -> Result<(), SetupError> {
+    let invalid = |what| invalid(path, what);
+    if held.kind() != FileType::BlockDevice {
+        return Err(invalid(
+            "it is no device any more. Nothing was changed".to_owned(),
+        ));
+    }
+    let device = FlashFile::open(&link_to(&held.fd)).map_err(|e| {
         match e.raw_os_error() == Some(rustix::io::Errno::BUSY.raw_os_error()) {
             true => invalid(
                 "it is in use: mounted, or part of an array or a volume group. Nothing was changed"
@@ -133,15 +148,28 @@ fn blank_device(path: &Path, bytes: u64) -> Result<FlashFile, SetupError> {
             "it has {there} bytes, and {bytes} were asked for"
         )));
     }
-    let found = File::open(path).and_then(|file| contents::find(&file, there));
+    check_contents(&held.fd, path, there)
+}
+
+/// Refuses a device of so many bytes that holds something.
+fn check_contents(held: &OwnedFd, path: &Path, there: u64) -> Result<(), SetupError> {
+    let found = File::open(link_to(held)).and_then(|file| contents::find(&file, there));
     let found = found.map_err(SetupError::io("looking at", path))?;
-    if !found.is_empty() {
-        return Err(invalid(format!(
+    if found.is_empty() {
+        return Ok(());
+    }
+    Err(invalid(
+        path,
+        format!(
             "it holds {}. If nothing of that is needed, give it up by wipefs --all, and by blkdiscard -z or zeros over its first MiB. Nothing was changed",
             contents::words(&found)
-        )));
-    }
-    Ok(device.shortened(bytes))
+        ),
+    ))
+}
+
+fn invalid(path: &Path, what: String) -> SetupError {
+    let error = io::Error::new(io::ErrorKind::InvalidInput, what);
+    SetupError::io("making a flash cache on", path)(error)
 }
 
 /// Files that a cache of this size may know, for a KiB of flash each: of a small one, too, more than a server has open at a time.
@@ -149,4 +177,63 @@ fn files_max(bytes: u64) -> u32 {
     const SMALL: u64 = 4096;
     let files = (bytes / (64 << 10)).min(SMALL).max(bytes / (256 << 10));
     u32::try_from(files).unwrap_or(u32::MAX).clamp(256, 1 << 16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::{super::fixtures::Two, *};
+    use crate::setup::look;
+    use std::{fs, ops::ControlFlow};
+
+    #[test]
+    fn a_cache_is_made_in_the_directory_that_is_held_wherever_its_path_leads_by_then() {
+        let two = Two::new();
+        let flash = two.at("x").join("f");
+        let place = Place::between(&flash, &pool_of(&flash));
+        let dir = Directory::of(&flash).unwrap();
+        two.swap();
+        let file = dir.make(&flash, 8 << 20).unwrap();
+        create_in(&Held::begin(&place, dir, file).unwrap(), 8 << 20).unwrap();
+        assert_eq!(fs::read_dir(two.at("other")).unwrap().count(), 0);
+        look(&two.at("y").join("f")).unwrap();
+    }
+
+    #[test]
+    fn one_whose_making_was_cut_is_made_once_it_is_given_a_size_again() {
+        let two = Two::new();
+        let flash = two.at("x").join("f");
+        let place = Place::between(&flash, &pool_of(&flash));
+        let dir = Directory::of(&flash).unwrap();
+        let file = dir.make(&flash, 8 << 20).unwrap();
+        drop(Held::begin(&place, dir, file).unwrap());
+        let refused = look(&flash).unwrap_err();
+        assert!(matches!(refused, SetupError::Unmade { .. }), "{refused}");
+        crate::resize(&flash, 8 << 20, &[], |_| ControlFlow::Continue(())).unwrap();
+        look(&flash).unwrap();
+    }
+
+    #[test]
+    fn what_is_no_device_when_it_is_held_is_not_made_a_cache_though_it_is_blank() {
+        let two = Two::new();
+        let path = two.at("x").join("image");
+        fs::write(&path, vec![0; 16 << 20]).unwrap();
+        let held = Directory::of(&path).unwrap().hold(&path).unwrap();
+        let refused = check_device(held.file().unwrap(), &path, 8 << 20).unwrap_err();
+        assert!(refused.to_string().contains("no device"), "{refused}");
+    }
+
+    #[test]
+    fn of_a_cache_that_cannot_be_made_nothing_is_left_but_what_was_there() {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = dir.path().join("f");
+        create(&flash, 4096).unwrap_err();
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
+        fs::write(pool_of(&flash), "kept").unwrap();
+        let refused = create(&flash, 8 << 20).unwrap_err();
+        assert!(matches!(refused, SetupError::PoolLeft { .. }), "{refused}");
+        fs::rename(pool_of(&flash), &flash).unwrap();
+        create(&flash, 8 << 20).unwrap_err();
+        assert_eq!(fs::read_to_string(&flash).unwrap(), "kept");
+        assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
+    }
 }

@@ -17,8 +17,8 @@ use forebay_pool::rights::{Rights, user};
 use rustix::{
     fd::OwnedFd,
     fs::{
-        AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, openat, readlinkat, statat,
-        unlinkat,
+        AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, Stat, Uid, fallocate, fchown, fstat,
+        fsync, ftruncate, openat, readlinkat, statat, unlinkat,
     },
     io::Errno,
     process::geteuid,
@@ -26,6 +26,7 @@ use rustix::{
 use serde::Serialize;
 use std::{
     ffi::OsStr,
+    fs::File,
     io,
     os::unix::ffi::OsStrExt,
     path::{Path, PathBuf},
@@ -63,6 +64,8 @@ pub(super) struct Entry {
     pub named: Found,
     /// What it leads to, if it is a link; none if that is to nothing.
     pub far: Option<Found>,
+    /// It was made by this process.
+    pub is_new: bool,
 }
 
 impl Entry {
@@ -96,7 +99,7 @@ impl Directory {
     /// # Errors
     /// What the operating system says; so for all methods here.
     pub fn of(path: &Path) -> Result<Self, SetupError> {
-        let path = path.parent().unwrap_or(Path::new("/"));
+        let path = beside::directory_of(path);
         let fail = |e: Errno| SetupError::io("opening", path)(e.into());
         let held = rustix::fs::open(path, HOLD | OFlags::DIRECTORY, Mode::empty()).map_err(fail)?;
         let stat = fstat(&held).map_err(fail)?;
@@ -140,7 +143,49 @@ impl Directory {
             path: path.to_owned(),
             named,
             far,
+            is_new: false,
         })
+    }
+
+    /// True if something has this name.
+    pub fn has(&self, path: &Path) -> Result<bool, SetupError> {
+        match statat(&self.held, name_of(path), AtFlags::SYMLINK_NOFOLLOW) {
+            Ok(_) => Ok(true),
+            Err(Errno::NOENT) => Ok(false),
+            Err(e) => Err(SetupError::io("looking at", path)(e.into())),
+        }
+    }
+
+    /// Makes a file of this name, which is not there yet, and of so many bytes, allocated; durably, and for this thread's user alone.
+    pub fn make(&self, path: &Path, bytes: u64) -> Result<Entry, SetupError> {
+        let made = || -> io::Result<Found> {
+            let file = self.new_file(path, 0o600)?;
+            let finish = || -> io::Result<()> {
+                if bytes > 0 {
+                    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
+                        Err(Errno::OPNOTSUPP) => ftruncate(&file, bytes)?,
+                        allocated => allocated?,
+                    }
+                }
+                fsync(&file)?;
+                File::open(link_to(&self.held))?.sync_all()
+            };
+            let finished = finish().inspect_err(|_| {
+                let _ = unlinkat(&self.held, name_of(path), AtFlags::empty());
+            });
+            finished.and_then(|()| Ok(Found::of(file)?))
+        };
+        Ok(Entry {
+            path: path.to_owned(),
+            named: made().map_err(SetupError::io_of_cache("making", path))?,
+            far: None,
+            is_new: true,
+        })
+    }
+
+    fn new_file(&self, path: &Path, mode: u32) -> Result<OwnedFd, Errno> {
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        openat(&self.held, name_of(path), flags, Mode::from_raw_mode(mode))
     }
 
     /// The small files beside the flash file that have one of these endings.
@@ -185,9 +230,8 @@ impl Directory {
     /// Makes an empty file of this name, which is not there yet, for the user to whom `of` belongs.
     pub fn create(&self, path: &Path, of: &Stat, rights: Rights) -> Result<(), SetupError> {
         let own = self.rights(rights);
-        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         exercise(own, path, || {
-            let made = openat(&self.held, name_of(path), flags, Mode::from_raw_mode(0o644));
+            let made = self.new_file(path, 0o644);
             let given = made.and_then(|file| match own == rights {
                 true => Ok(()),
                 false => {

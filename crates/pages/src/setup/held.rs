@@ -51,6 +51,35 @@ impl<'a> Held<'a> {
         Ok(held)
     }
 
+    /// Makes the metadata of a cache on this flash file or device, which is new: an empty file. With the thread's own rights, since what the two are is known. If
+    /// it cannot be made, the flash file is removed again.
+    pub(super) fn begin(
+        place: &'a Place,
+        dir: Directory,
+        flash: Entry,
+    ) -> Result<Self, SetupError> {
+        let lane = match dir.make(place.pool_path(), 0) {
+            Ok(lane) => lane,
+            Err(error) => {
+                remove_new(&dir, &flash, place.flash());
+                return Err(error);
+            }
+        };
+        Ok(Self {
+            place,
+            dir,
+            flash,
+            lane,
+            rights: Rights::Own,
+        })
+    }
+
+    /// Removes what was made.
+    pub(super) fn remove_new(&self) {
+        remove_new(&self.dir, &self.lane, self.place.pool_path());
+        remove_new(&self.dir, &self.flash, self.place.flash());
+    }
+
     fn rights_to_both(&self) -> Result<Rights, SetupError> {
         let (path, pool) = (self.place.flash(), self.place.pool_path());
         let flash = &self.flash.file()?.stat;
@@ -221,6 +250,13 @@ impl<'a> Held<'a> {
     pub(super) fn open_pool(&self) -> Result<Pool, SetupError> {
         let path = self.place.pool_path();
         self.place.pool_on(map_emulated(path, self.open_lane()?)?)
+    }
+}
+
+/// Removes a file that was made. Nothing is in it yet: the error that matters is another one.
+fn remove_new(dir: &Directory, file: &Entry, path: &Path) {
+    if file.is_new {
+        let _ = dir.unlink(path, Some(&file.named), Rights::Own);
     }
 }
 

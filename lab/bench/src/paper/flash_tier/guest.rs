@@ -60,7 +60,7 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let scratch = ScratchDir::new_in(&memory_dir())?;
     let pace = lab.size.pick(
         ([5, 5, 5, 10], 1),
-        ([20, 60, 300, 40], 3),
+        ([20, 60, 900, 40], 5),
         ([60, 300, 3600, 120], 3),
     );
     let warehouses = lab.size.pick(1, 4, 20);
