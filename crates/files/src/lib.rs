@@ -10,7 +10,6 @@ pub mod activation;
 pub mod boot;
 pub mod client;
 pub mod directories;
-pub mod disks;
 mod error;
 pub mod guard;
 pub mod identity;

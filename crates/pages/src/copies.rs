@@ -76,6 +76,8 @@ struct Kept {
     number: u64,
     /// Copies may be in it.
     used: bool,
+    /// What is written: kept, since a mebibyte costs as much to get as to copy.
+    bytes: Vec<u8>,
 }
 
 /// What the file has.
@@ -104,8 +106,10 @@ fn read_at(file: &File, to: &mut [u8], offset: u64) -> io::Result<bool> {
     }
 }
 
-fn header(owner: Uuid, last: u64, number: u64, pages: &[HomePage<'_>]) -> Vec<u8> {
-    let mut header = vec![0; HEADER];
+/// Makes `header` that of these pages.
+fn head(header: &mut Vec<u8>, owner: Uuid, last: u64, number: u64, pages: &[HomePage<'_>]) {
+    header.clear();
+    header.resize(HEADER, 0);
     header[..8].copy_from_slice(MAGIC);
     header[12..16].copy_from_slice(&(pages.len() as u32).to_le_bytes());
     header[16..32].copy_from_slice(owner.as_bytes());
@@ -121,7 +125,6 @@ fn header(owner: Uuid, last: u64, number: u64, pages: &[HomePage<'_>]) -> Vec<u8
     }
     let crc = crc32c([&header[12..]]);
     header[8..12].copy_from_slice(&crc.to_le_bytes());
-    header
 }
 
 impl Kept {
@@ -131,23 +134,24 @@ impl Kept {
             half: newest.map_or(0, |newest| 1 - newest.half),
             number: newest.map_or(1, |newest| newest.number + 1),
             used: true,
+            bytes: Vec::with_capacity(WRITTEN + PAGE_BYTES),
         }
     }
 
     /// Pages count from now on, durably, instead of those that do. Until then those count still.
     fn keep(&mut self, owner: Uuid, last: u64, pages: &[HomePage<'_>]) -> io::Result<()> {
-        let mut bytes = header(owner, last, self.number, pages);
-        bytes.reserve(WRITTEN);
+        let bytes = &mut self.bytes;
+        head(bytes, owner, last, self.number, pages);
         let mut at = (self.half * HALF) as u64;
         for page in pages {
             if bytes.len() >= WRITTEN {
-                self.file.write_all_at(&bytes, at)?;
+                self.file.write_all_at(bytes, at)?;
                 at += bytes.len() as u64;
                 bytes.clear();
             }
             bytes.extend_from_slice(page.bytes);
         }
-        self.file.write_all_at(&bytes, at)?;
+        self.file.write_all_at(bytes, at)?;
         self.file.sync_data()?;
         self.half = 1 - self.half;
         self.number += 1;

@@ -184,14 +184,14 @@ fn say_worth(session: &Session, paid: [bool; 2]) -> [bool; 2] {
     let takes_clean = options.contents == Contents::All;
     match (paid, pays) {
         ([true, _], [false, _]) => complain(
-            "flash is faster neither to read nor to write than the files: pages go straight to the files until it is, and those on flash leave it. forebay flash set --policy back keeps it in use",
+            "flash takes no less than the files: pages go straight to the files until it does, and those on flash leave it. forebay flash set --policy back keeps it in use",
         ),
-        ([false, _], [true, _]) => complain("flash is faster than the files: it is in use again"),
+        ([false, _], [true, _]) => complain("flash takes less than the files: it is in use again"),
         ([_, true], [_, false]) if takes_clean => complain(
-            "flash is no faster to read than the files: pages that are only read do not come in until it is",
+            "flash is not much faster to read than the files: pages that are only read do not come in until it is",
         ),
         ([_, false], [_, true]) if takes_clean => complain(
-            "flash is faster to read than the files: pages that are only read come in again",
+            "flash is much faster to read than the files: pages that are only read come in again",
         ),
         _ => {}
     }

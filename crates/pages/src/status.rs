@@ -82,9 +82,9 @@ pub struct Status {
     pub damaged: u64,
     /// What flash failed with last, if it has taken nothing since.
     pub trouble: Option<String>,
-    /// False while policy *adaptive* goes around flash, which is faster neither to read nor to write than the files.
+    /// False while policy *adaptive* goes around flash, which takes no less than the files.
     pub flash_pays: bool,
-    /// True while with *adaptive* no page comes in that is only read: flash is no faster to read than the files, but to write.
+    /// True while with *adaptive* no page comes in that is only read: flash is not much faster to read than the files, but takes less for writes.
     pub written_only: bool,
     /// What is in force.
     pub settings: Settings,
@@ -320,12 +320,12 @@ impl Status {
         }
         if self.settings.policy == Some(Policy::Adaptive) && !self.flash_pays {
             lines.push(
-                "flash cache: flash is faster neither to read nor to write than the files: pages go straight to the files, and those on flash leave it".to_owned(),
+                "flash cache: flash takes no less than the files: pages go straight to the files, and those on flash leave it".to_owned(),
             );
         }
         if self.written_only && self.settings.contents == Some(What::All) {
             lines.push(
-                "flash cache: flash is no faster to read than the files: pages that are only read do not come in".to_owned(),
+                "flash cache: flash is not much faster to read than the files: pages that are only read do not come in".to_owned(),
             );
         }
         if let Some(resizing) = &self.resizing {

@@ -35,6 +35,7 @@ mod commit;
 mod complain;
 pub mod contents;
 mod core;
+pub mod disks;
 mod error;
 #[cfg(feature = "failpoints")]
 pub mod failpoint;

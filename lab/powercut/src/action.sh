@@ -58,11 +58,11 @@ mariadb_flash() {
     # The start makes it small again, and takes back what a cut left of a request; with this route the server does what was asked for.
     size='--flash-size 4900KiB'
     if [ -e $cache.resize ] && [ "$route" = warm ]; then size=''; fi
-    # Both disks are as fast, so an adaptive cache is soon gone around: that is cut at random moments, and by those that are aimed at it.
+    # At random moments an adaptive cache is cut, some of whose commits go the other way, or one that is gone around.
     later=${FOREBAY_FAILPOINT:-}
-    case $later in
-    '') policy=adaptive ;;
-    flash:around-*) policy=around ;;
+    case $later.$route in
+    flash:around-* | .look) policy=around ;;
+    .*) policy=adaptive ;;
     *) policy=back ;;
     esac
     tier="forebay run --pool $POOL --flash $cache $size --flash-policy $policy --"

@@ -1,11 +1,11 @@
 //! Where a pool on a disk could lie, and what it would bring: each place is measured beside the directory of the data.
 
 use super::disks::{self, Mount};
-use forebay_files::disks::whole;
 use forebay_measure::{
     disk::pages::{How, Pages},
     rounds::percentile,
 };
+use forebay_pool::disks::whole;
 use serde::Serialize;
 use std::{
     io,

@@ -5,7 +5,13 @@ use crate::{
     common::{databases::Strike, disk::Disk},
     world::{World, fill, sound, sum},
 };
-use std::{fs, io::Write, os::unix::fs::symlink, thread, time::Duration};
+use std::{
+    fs,
+    io::Write,
+    os::unix::fs::{MetadataExt, symlink},
+    thread,
+    time::Duration,
+};
 
 #[test]
 fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_lost() {
@@ -83,6 +89,31 @@ fn metadata_of_a_cache_that_is_on_the_file_system_of_the_data_is_told() {
     let told = format!("{}, is on the same file system", lane_there.display());
     assert!(said.contains(&told), "{said}");
     assert!(!said.contains("nothing gets faster"), "{said}");
+    server.stop().unwrap();
+}
+
+#[test]
+fn flash_on_another_file_system_of_the_data_s_disk_is_told() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let beside = tempfile::tempdir_in(world.sandbox.path()).unwrap();
+    let Some(disk) = Disk::make(beside.path(), "ext4") else {
+        return;
+    };
+    let there = disk.at.join("flash");
+    symlink(&there, world.flash()).unwrap();
+    forebay_pages::create(&there, 14 << 20).unwrap();
+    world.launch.wrapper = world.wrapper(&[]);
+    let server = world.start();
+    let data = fs::metadata(world.sandbox.path()).unwrap().dev();
+    let told = match forebay_pool::disks::whole(data).first() {
+        Some(disk) => format!("on the same disk ({disk}) as the data"),
+        // No disk is known below this file system.
+        None => String::new(),
+    };
+    let said = server.output();
+    assert!(said.contains(&told), "{said}");
     server.stop().unwrap();
 }
 

@@ -35,11 +35,11 @@ use crate::{
     ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError,
     IO_URING_REFUSED,
     absorbed::{self, Table},
-    boot, disks, guard,
+    boot, guard,
     marks::Marks,
     sys, wire,
 };
-use forebay_pool::{Pool, media::Durability};
+use forebay_pool::{Pool, disks, media::Durability};
 use member::Member;
 use parking_lot::{Condvar, Mutex};
 use run::{END_WAIT, Run};

@@ -12,11 +12,12 @@ use super::{
 use crate::{
     FILES_MAX,
     absorbed::Key,
-    disks, identity, policy,
+    identity, policy,
     shared::{Gone, Stamp, State},
     sys,
     wire::Answer,
 };
+use forebay_pool::disks;
 use rustix::{
     fs::{AtFlags, Mode, OFlags, Stat},
     io::Errno,

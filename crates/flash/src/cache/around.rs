@@ -55,16 +55,12 @@ impl Cache {
 
     /// True if pages are not to be written to flash.
     pub(super) fn goes_around(&self) -> bool {
-        self.is_around(!self.flash_pays())
+        !self.flash_pays() || self.cannot_take()
     }
 
-    /// The same of those that the next commit makes durable.
-    pub(super) fn next_goes_around(&self) -> bool {
-        self.is_around(self.flash_pays() == self.goes_other_way())
-    }
-
-    fn is_around(&self, slow: bool) -> bool {
-        slow || matches!(self.policy(), WritePolicy::Around | WritePolicy::Off)
+    /// True if flash is not to be written to, however fast it is.
+    fn cannot_take(&self) -> bool {
+        matches!(self.policy(), WritePolicy::Around | WritePolicy::Off)
             || !self.flash_limit.is_open()
             || self.half_resized.load(Relaxed)
             || self.flash_rests()
@@ -81,6 +77,9 @@ impl Cache {
     /// # Errors
     /// What a home, or the lane, says: then flash failed as well, or is gone around.
     pub(super) fn make_durable(&self, to: u64) -> Result<(), FlashError> {
+        if self.is_durable_below(to) || self.try_other_way(to) {
+            return Ok(());
+        }
         match self.commit_to_flash(to) {
             Some(done) => done,
             None => self.commit_home(to, &mut self.homing.lock()),
@@ -99,6 +98,26 @@ impl Cache {
         }
     }
 
+    /// With *adaptive* a commit now and then goes around flash that pays, or to flash that does not, to show what that takes. False if none was due, or it
+    /// failed: then the usual way is open still.
+    fn try_other_way(&self, to: u64) -> bool {
+        if !self.is_trial_due() {
+            return false;
+        }
+        let begun = Instant::now();
+        let done = match (self.flash_pays(), self.cannot_take()) {
+            // Behind pages that leave no thread waits for it.
+            (true, false) => {
+                let homing = self.homing.try_lock();
+                homing.is_some_and(|mut homing| self.commit_home(to, &mut homing).is_ok())
+            }
+            (false, false) => matches!(self.try_flash(to), Some(Ok(()))),
+            (_, true) => false,
+        };
+        self.worth.writes.tried(begun.elapsed());
+        done
+    }
+
     /// The copies of pages on their way home are given up, before a file is changed past the cache. If a write home failed, they are needed still: what
     /// was on its way becomes durable first.
     pub(super) fn give_up_copies(&self, homing: &mut Homing) -> Result<(), FlashError> {
@@ -114,9 +133,13 @@ impl Cache {
 
     /// `None` if flash does not take it.
     fn commit_to_flash(&self, to: u64) -> Option<Result<(), FlashError>> {
-        if self.next_goes_around() {
-            return None;
+        match self.goes_around() {
+            true => None,
+            false => self.try_flash(to),
         }
+    }
+
+    fn try_flash(&self, to: u64) -> Option<Result<(), FlashError>> {
         match self.commit(to) {
             Err(FlashError::Flash { .. }) => None,
             done => {
@@ -131,7 +154,7 @@ impl Cache {
     /// Makes all positions below `to` durable at home.
     fn commit_home(&self, to: u64, homing: &mut Homing) -> Result<(), FlashError> {
         let _leader = self.committing.lock();
-        if self.state.lock().map.recorded >= to {
+        if self.is_durable_below(to) {
             return Ok(());
         }
         // The copies are known by a position, which says nothing while it is not known of which layout.
@@ -156,7 +179,7 @@ impl Cache {
             }
             groups = later;
         }
-        self.committed(true, begun.elapsed(), pages);
+        self.worth.writes.around.add(begun.elapsed(), pages);
         if self.flash_failing.load(Relaxed) {
             self.leave_flash()?;
         }

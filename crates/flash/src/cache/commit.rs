@@ -15,14 +15,14 @@ use crate::{
 use std::{
     io::IoSlice,
     sync::{Arc, atomic::Ordering::Relaxed},
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 impl Cache {
     /// Makes all positions below `to` durable, which are in the queue or behind its front.
     pub(super) fn commit(&self, to: u64) -> Result<(), FlashError> {
         let _leader = self.committing.lock();
-        if self.state.lock().map.recorded >= to {
+        if self.is_durable_below(to) {
             return Ok(());
         }
         self.close_group();
@@ -43,14 +43,20 @@ impl Cache {
         if let Some(last) = groups.last() {
             self.record_pages(last.end())?;
         }
+        let before: Duration = groups.iter().map(|group| group.took()).sum();
         let pages = groups.iter().map(|group| group.pages()).sum();
-        self.committed(false, begun.elapsed(), pages);
+        self.worth.writes.flash.add(before + begun.elapsed(), pages);
         for group in groups {
             self.state.lock().pending.pop_front();
             self.recycle(group);
         }
         forebay_pool::failpoint!("flash:recorded");
         Ok(())
+    }
+
+    /// True if all positions below `to` are durable.
+    pub(super) fn is_durable_below(&self, to: u64) -> bool {
+        self.state.lock().map.recorded >= to
     }
 
     /// Records what is in the slots before position `end`, whose bytes are durable: with one fence, if a record can name them all. Pages that were given

@@ -61,10 +61,10 @@ impl Cache {
                 return Err(error);
             }
         }
-        let used = {
+        let (used, is_any_recorded) = {
             let map = &self.state.lock().map;
             // Lost pages stay until they are written again or given up, however often the queue turns.
-            map.used() - map.lost
+            (map.used() - map.lost, map.recorded > map.front)
         };
         self.judge_worth();
         let resting = !self.flash_pays();
@@ -82,8 +82,8 @@ impl Cache {
         if !self.emptying.load(Relaxed) || !self.home_limit.is_open() {
             return Ok(Step::default());
         }
-        // No thread waits for these slots: the device is the server's.
-        if resting && !self.worth.may_empty() {
+        // No thread waits for these slots: the device is the server's, and so is the time at which it syncs what it wrote.
+        if resting && !(is_any_recorded && self.worth.may_empty()) {
             return Ok(Step::default());
         }
         let begun = Instant::now();
@@ -135,11 +135,10 @@ impl Cache {
             version.position - leaving.front
         })?;
         self.move_front(&leaving)?;
-        let (took, pages) = (read + begun.elapsed(), leaving.home.len());
-        self.worth.writes.leaving.add(took, pages);
         // With other policies, and while flash does not pay, they leave early: that says nothing of how many are written again before they do.
         if self.policy() == WritePolicy::Adaptive && self.flash_pays() {
-            self.worth.writes.left(pages, leaving.superseded);
+            let took = read + begun.elapsed();
+            (self.worth.writes).left(leaving.home.len(), leaving.superseded, took);
         }
         Ok(leaving.end - leaving.front)
     }

@@ -1,7 +1,7 @@
 //! Groups: pages on their way to flash. They stay in memory until they are durable, so a failed write or sync is simply repeated, and
 //! what just came in is read without the device.
 
-use super::{Cache, State};
+use super::{Cache, State, worth::nanos};
 use crate::{
     buffer::Buffer,
     error::FlashError,
@@ -15,11 +15,11 @@ use std::{
     sync::{
         Arc,
         atomic::{
-            AtomicU32,
+            AtomicU32, AtomicU64,
             Ordering::{Acquire, Relaxed, Release},
         },
     },
-    time::Instant,
+    time::{Duration, Instant},
 };
 
 /// Pages in slots that follow each other.
@@ -32,6 +32,8 @@ pub(super) struct Group {
     pub(super) bytes: RwLock<Buffer>,
     /// Failed syncs when it was written whole; `None` if it was not, [`GONE`] once it is recorded: its slots may be another group's by now.
     written: Mutex<Option<u64>>,
+    /// What writing it took while it was filled, nanoseconds.
+    took: AtomicU64,
 }
 
 const GONE: Option<u64> = Some(u64::MAX);
@@ -40,6 +42,11 @@ impl Group {
     /// Pages that it has.
     pub(super) fn pages(&self) -> usize {
         self.count.load(Acquire) as usize
+    }
+
+    /// What writing it took before its commit.
+    pub(super) fn took(&self) -> Duration {
+        Duration::from_nanos(self.took.load(Relaxed))
     }
 
     /// Position behind its last page.
@@ -159,11 +166,10 @@ impl Cache {
         };
         forebay_pool::failpoint!("flash:full");
         // The next sync writes it if this fails, or brings it home.
-        if !self.next_goes_around() {
+        if !self.goes_around() {
             let begun = Instant::now();
             let _ = self.write_group(&full);
-            // The commit counts its pages.
-            self.worth.writes.flash.add(begun.elapsed(), 0);
+            full.took.store(nanos(begun.elapsed()), Relaxed);
         }
         Ok(Appended::Done)
     }
@@ -189,6 +195,7 @@ impl Cache {
             count: AtomicU32::new(0),
             bytes: RwLock::new(bytes),
             written: Mutex::new(None),
+            took: AtomicU64::new(0),
         });
         tail.group = Some(Arc::clone(&group));
         state = self.state.lock();

@@ -22,6 +22,7 @@
 //! | `home_sync` | shared: a sync of a home; alone: a moment after those of a batch | whether one failed |
 //! | `log` | one record, and applying it to the map | the order of records; flags of slots below `recorded`, `recorded`, `front` |
 //! | a block of `ahead` | one read of home, for those who want its pages | what a scan is given |
+//! | those of `worth` | a moment | what reads and writes take |
 //! | `state` | a look-up or an insertion: tens of nanoseconds | the map |
 //!
 //! No lock is held by a read while it waits for flash. One lock for the map is enough: what is done under it is a hundredth of

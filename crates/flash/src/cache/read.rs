@@ -53,8 +53,9 @@ impl Cache {
         let row = file.reads.lock().length(page);
         let number = file.id().number;
         loop {
-            let Some(found) = self.find(number, page) else {
-                return Ok(Read::Miss(self.miss(number, page, row)));
+            let found = match self.find(number, page) {
+                Ok(found) => found,
+                Err(changes) => return Ok(Read::Miss(self.miss(changes, row))),
             };
             if found.version.is(LOST) {
                 return Err(self.damaged(number, page));
@@ -89,9 +90,13 @@ impl Cache {
         Ok(())
     }
 
-    fn find(&self, file: u32, page: u32) -> Option<Found> {
+    /// Where the page is; else how often it has changed.
+    fn find(&self, file: u32, page: u32) -> Result<Found, u32> {
         let mut state = self.state.lock();
-        let version = state.map.find(file, page).filter(|v| !v.hidden)?;
+        let version = state.map.find(file, page).filter(|v| !v.hidden);
+        let Some(version) = version else {
+            return Err(state.map.changes(state.map.bucket(file, page)));
+        };
         state.map.refer(version.position);
         let holds = |group: &&Arc<Group>| (group.first..group.end()).contains(&version.position);
         let group = if version.position < state.map.recorded {
@@ -100,19 +105,18 @@ impl Cache {
             let mut groups = state.pending.iter().chain(&state.open);
             groups.find(holds).cloned()
         };
-        Some(Found { version, group })
+        Ok(Found { version, group })
     }
 
-    fn miss(&self, file: u32, page: u32, row: u32) -> Ticket {
+    fn miss(&self, changes: u32, row: u32) -> Ticket {
         add(&self.counters.misses, 1);
         let scan = self.options.bypass_reads;
         let wanted = scan == 0 || row < scan;
         if !wanted {
             add(&self.counters.bypassed, 1);
         }
-        let map = &self.state.lock().map;
         Ticket {
-            changes: map.changes(map.bucket(file, page)),
+            changes,
             wanted,
             random: row <= 1,
         }

@@ -24,10 +24,36 @@ const PERIOD: Duration = Duration::from_millis(500);
 /// Periods in a row that have to agree before anything changes for the first time, and each time twice as many, up to the last.
 const AGREE: u32 = 6;
 const AGREE_MAX: u32 = 32 * AGREE;
-/// Between groups that leave while flash does not pay, at least.
-const EMPTY_EVERY: Duration = Duration::from_millis(50);
-/// And so many times as long as the last one took: the devices are the server's.
-const EMPTY_REST: u32 = 19;
+/// After so long without a change half as many are enough again.
+const CALM: Duration = Duration::from_secs(3600);
+/// What is known of reads is not known any more after so long without a period.
+const FORGOTTEN: Duration = Duration::from_secs(600);
+/// Groups that leave while flash does not pay.
+const EMPTYING: Rest = Rest {
+    least: Duration::from_millis(50),
+    times: 19,
+};
+/// Commits that go the other way.
+const TRIALS: Rest = Rest {
+    least: Duration::from_millis(500),
+    times: 49,
+};
+
+/// How long something rests that takes the devices from the server: so many times as long as it took.
+struct Rest {
+    least: Duration,
+    times: u32,
+}
+
+impl Rest {
+    /// Until then, after something that took so long. A process that was stopped meanwhile has not worked so long.
+    fn until(&self, took: Duration) -> Instant {
+        const MOST: Duration = Duration::from_secs(60);
+        let rest = took.saturating_mul(self.times).min(MOST).max(self.least);
+        let now = Instant::now();
+        now.checked_add(rest).unwrap_or(now)
+    }
+}
 
 /// What something takes on flash beside what it takes at home, in percent, at which flash stops to pay, and at which it begins again.
 struct Bounds {
@@ -41,6 +67,7 @@ struct Verdict {
     /// True once a period has ended.
     known: bool,
     begun: Instant,
+    changed: Instant,
     /// Periods in a row that say the opposite, and how many have to.
     against: u32,
     agree: u32,
@@ -52,6 +79,7 @@ impl Verdict {
             pays: true,
             known: false,
             begun: Instant::now(),
+            changed: Instant::now(),
             against: 0,
             agree: AGREE,
         }
@@ -71,18 +99,28 @@ impl Verdict {
         self.begun = Instant::now();
         self.known = true;
         self.against = if is_against { self.against + 1 } else { 0 };
+        if self.changed.elapsed() >= CALM {
+            self.changed = self.begun;
+            self.agree = (self.agree / 2).max(AGREE);
+        }
         if self.against >= self.agree {
             self.pays = !self.pays;
+            self.changed = self.begun;
             self.against = 0;
             self.agree = (2 * self.agree).min(AGREE_MAX);
         }
     }
 
+    fn is_known(&self) -> bool {
+        self.known && self.begun.elapsed() < FORGOTTEN
+    }
+
     /// As if it began long ago.
     #[cfg(test)]
-    fn age(&mut self) {
-        let long_ago = Instant::now().checked_sub(PERIOD);
-        self.begun = long_ago.expect("a machine that is up for a second");
+    fn age(&mut self, by: Duration) {
+        let long_ago = |at: Instant| at.checked_sub(by).expect("a machine that is up so long");
+        self.begun = long_ago(self.begun);
+        self.changed = long_ago(self.changed);
     }
 }
 
@@ -115,15 +153,13 @@ impl Worth {
 
     /// A group has left, which took so long.
     pub(super) fn emptied(&self, took: Duration) {
-        let rest = EMPTY_EVERY.max(took.saturating_mul(EMPTY_REST));
-        *self.empties_at.lock() = after(rest);
+        *self.empties_at.lock() = EMPTYING.until(took);
     }
 }
 
-/// When so much time will have passed.
-fn after(rest: Duration) -> Instant {
-    let now = Instant::now();
-    now.checked_add(rest).unwrap_or(now)
+/// As counts have it.
+pub(super) fn nanos(took: Duration) -> u64 {
+    u64::try_from(took.as_nanos()).unwrap_or(u64::MAX)
 }
 
 impl Cache {
@@ -143,17 +179,10 @@ impl Cache {
         !self.is_adaptive() || self.worth.reads.pay()
     }
 
-    /// True if the next commit goes around flash that pays, or to flash that does not, to show what that takes.
-    pub(super) fn goes_other_way(&self) -> bool {
-        self.is_adaptive() && self.worth.writes.goes_other_way()
-    }
-
-    /// So many pages became durable `around` flash, or on it, and that took so long. With *adaptive* a commit now and then goes the other way.
-    pub(super) fn committed(&self, around: bool, took: Duration, pages: usize) {
-        let other_way = around == self.worth.pays();
-        self.worth.writes.committed(around, took, pages);
+    /// True if it matters what commits take, and is to be seen by this one.
+    pub(super) fn is_trial_due(&self) -> bool {
         let matters = self.is_adaptive() && !self.worth.reads.are_known_to_pay();
-        self.worth.writes.take_turns(matters, other_way, took);
+        matters && self.worth.writes.is_trial_due()
     }
 
     /// Takes flash for faster than homes from now on, or for no faster, until times show the opposite. For tests, whose devices all are as fast.
@@ -161,6 +190,13 @@ impl Cache {
     pub fn assume_flash_pays(&self, pays: bool) {
         self.worth.reads.assume(pays);
         self.worth.writes.assume(pays);
+    }
+
+    /// The next commit goes the other way, if the policy is adaptive. For tests, which do not take so long.
+    #[doc(hidden)]
+    pub fn assume_a_trial_is_due(&self) {
+        self.worth.reads.forget();
+        self.worth.writes.assume_a_trial_is_due();
     }
 
     /// A piece of the background work: times a read of flash if there are too few, and judges.
@@ -175,14 +211,25 @@ impl Cache {
         self.worth.writes.judge();
     }
 
-    /// Reads a page of flash for the time it takes: any one, so that no device has it at hand.
+    /// Reads a page that flash has for the time it takes: any one, so that no device has it at hand.
     fn probe(&self) {
+        let (front, recorded) = {
+            let map = &self.state.lock().map;
+            (map.front, map.recorded)
+        };
+        if recorded == front {
+            return;
+        }
         let mut page = Buffer::new(self.page_bytes());
         let seed = self.counters.misses.load(Relaxed);
-        let slot = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) % self.slots();
+        let position = front + seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) % (recorded - front);
         let begun = Instant::now();
         // What cannot be read says nothing here; who needs it will be told.
-        if (self.flash.read_at(&mut page, self.geometry().slot(slot))).is_ok() {
+        if (self
+            .flash
+            .read_at(&mut page, self.geometry().slot(position)))
+        .is_ok()
+        {
             self.worth.reads.flash.add(begun.elapsed());
         }
     }

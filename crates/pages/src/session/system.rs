@@ -12,12 +12,13 @@ use crate::{
     naming,
 };
 use forebay_flash::Epochs;
+use forebay_pool::disks;
 use rustix::fd::BorrowedFd;
 use std::{
     collections::BTreeSet,
     fs::File,
     io,
-    os::unix::fs::FileExt,
+    os::unix::fs::{FileExt, FileTypeExt, MetadataExt},
     path::Path,
     sync::atomic::Ordering::{Relaxed, Release},
 };
@@ -229,17 +230,17 @@ impl Session {
         mismatch.told(path, self.place.flash(), newer)
     }
 
+    /// Says what gets no faster, as flash or its metadata is where the data is.
     fn warn_of_same_disk(&self, known: &Known) {
-        use std::os::unix::fs::MetadataExt;
-        let is_there = |path: &Path| path.metadata().is_ok_and(|meta| meta.dev() == known.key.0);
+        let data = known.key.0;
         let metadata = self.place.pool_path();
-        if is_there(self.place.flash()) {
-            complain(
-                "the flash cache is on the same file system as the data: pages are written atomically, but nothing gets faster. Put it on a faster disk",
-            );
-        } else if is_there(metadata) {
+        if let Some(place) = shared_place(self.place.flash(), data) {
             complain(&format!(
-                "the metadata of the flash cache, {}, is on the same file system as the data, and each sync of a page file waits for it. Stop the server, move it to a faster disk, \
+                "the flash cache is on {place} as the data: pages are written atomically, but nothing gets faster. Put it on a faster disk"
+            ));
+        } else if let Some(place) = shared_place(metadata, data) {
+            complain(&format!(
+                "the metadata of the flash cache, {}, is on {place} as the data, and each sync of a page file waits for it. Stop the server, move it to a faster disk, \
                  and leave a link to it there",
                 metadata.display()
             ));
@@ -255,4 +256,20 @@ impl Session {
             stats.dirty_pages
         ));
     }
+}
+
+/// What the file, or device, at `path` has in common with a file system, if anything: that, or a disk.
+fn shared_place(path: &Path, file_system: u64) -> Option<String> {
+    let meta = path.metadata().ok()?;
+    let device = match meta.file_type().is_block_device() {
+        true => meta.rdev(),
+        false => meta.dev(),
+    };
+    if device == file_system {
+        return Some("the same file system".to_owned());
+    }
+    let of_data = disks::whole(file_system);
+    let mut own = disks::whole(device).into_iter();
+    own.find(|disk| of_data.contains(disk))
+        .map(|disk| format!("the same disk ({disk})"))
 }

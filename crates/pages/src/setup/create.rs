@@ -33,6 +33,7 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
         true => name_of(flash)?,
         false => flash.to_owned(),
     };
+    check_size(bytes)?;
     let place = Place::between(&flash, &pool_of(&flash));
     let dir = Directory::of(&flash)?;
     if dir.has(place.pool_path())? {
@@ -48,18 +49,29 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
         }
         false => dir.make(&flash, bytes)?,
     };
-    let held = Held::begin(&place, dir, file)?;
-    let is_blank = |device: &Named| match on_device {
+    fill(&Held::begin(&place, dir, file)?, bytes)
+}
+
+/// Makes a cache in the two files that were made for it, or on a device.
+fn fill(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError> {
+    let flash = held.place().flash();
+    let check = |device: &Named| match held.is_on_device() {
         true => {
             let there = device
                 .bytes()
-                .map_err(SetupError::io("looking at", &flash))?;
-            check_contents(&held.flash.file()?.fd, &flash, there)
+                .map_err(SetupError::io("looking at", flash))?;
+            check_contents(&held.flash.file()?.fd, flash, there)
         }
         false => Ok(()),
     };
-    let made = |_alone| make_in(&held, bytes, is_blank).inspect_err(|_| held.remove_new());
-    held.lock().and_then(made)
+    let _alone = held.lock()?;
+    // Another command may have found them, and made it: then they are that one's.
+    if !(held.is_blank()? && held.is_lane_blank()?) {
+        return Err(SetupError::InUse {
+            flash: flash.to_owned(),
+        });
+    }
+    make_in(held, bytes, check).inspect_err(|_| held.remove_new())
 }
 
 /// Makes a cache of `bytes` bytes in these two files, which are there and have nothing: no name in their directory becomes that of another file. Interrupted, it
@@ -79,8 +91,7 @@ fn make_in(
 ) -> Result<Warm, SetupError> {
     let (flash, lane) = (held.place().flash(), held.place().pool_path());
     // Before anything is changed.
-    let group_pages = Options::default().group_pages;
-    layout::Geometry::fit(bytes, PAGE_BYTES as u32, files_max(bytes), group_pages)?;
+    check_size(bytes)?;
     let warm = exercise(held.rights, flash, || {
         held.check_names()?;
         let file = held.open_flash()?;
@@ -98,6 +109,13 @@ fn make_in(
     // For a server whose user may write to it, and make no file beside it. Without it only less is said.
     let _ = held.create_beside(STATUS);
     Ok(warm)
+}
+
+/// Refuses a size that makes no cache.
+fn check_size(bytes: u64) -> Result<(), SetupError> {
+    let group_pages = Options::default().group_pages;
+    layout::Geometry::fit(bytes, PAGE_BYTES as u32, files_max(bytes), group_pages)?;
+    Ok(())
 }
 
 /// How the pool with the metadata of a cache of `bytes` bytes is made, and how many bytes it has.
@@ -209,6 +227,19 @@ mod tests {
         let refused = look(&flash).unwrap_err();
         assert!(matches!(refused, SetupError::Unmade { .. }), "{refused}");
         crate::resize(&flash, 8 << 20, &[], |_| ControlFlow::Continue(())).unwrap();
+        look(&flash).unwrap();
+    }
+
+    #[test]
+    fn one_that_another_command_has_made_meanwhile_is_that_ones() {
+        let two = Two::new();
+        let flash = two.at("x").join("f");
+        let place = Place::between(&flash, &pool_of(&flash));
+        let dir = Directory::of(&flash).unwrap();
+        let file = dir.make(&flash, 8 << 20).unwrap();
+        let held = Held::begin(&place, dir, file).unwrap();
+        crate::resize(&flash, 8 << 20, &[], |_| ControlFlow::Continue(())).unwrap();
+        assert!(fill(&held, 8 << 20).unwrap_err().is_in_use());
         look(&flash).unwrap();
     }
 

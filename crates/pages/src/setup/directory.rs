@@ -159,21 +159,26 @@ impl Directory {
     /// Makes a file of this name, which is not there yet, and of so many bytes, allocated; durably, and for this thread's user alone.
     pub fn make(&self, path: &Path, bytes: u64) -> Result<Entry, SetupError> {
         let made = || -> io::Result<Found> {
-            let file = self.new_file(path, 0o600)?;
+            let found = Found::of(self.new_file(path, 0o600)?)?;
+            let file = &found.fd;
             let finish = || -> io::Result<()> {
                 if bytes > 0 {
-                    match fallocate(&file, FallocateFlags::empty(), 0, bytes) {
-                        Err(Errno::OPNOTSUPP) => ftruncate(&file, bytes)?,
+                    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
+                        Err(Errno::OPNOTSUPP) => ftruncate(file, bytes)?,
                         allocated => allocated?,
                     }
                 }
-                fsync(&file)?;
+                fsync(file)?;
                 File::open(link_to(&self.held))?.sync_all()
             };
-            let finished = finish().inspect_err(|_| {
-                let _ = unlinkat(&self.held, name_of(path), AtFlags::empty());
-            });
-            finished.and_then(|()| Ok(Found::of(file)?))
+            match finish() {
+                Ok(()) => Ok(found),
+                Err(e) => {
+                    // The error that matters is this one.
+                    let _ = self.unlink_found(name_of(path), Some(&found));
+                    Err(e)
+                }
+            }
         };
         Ok(Entry {
             path: path.to_owned(),

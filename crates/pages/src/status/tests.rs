@@ -180,7 +180,7 @@ fn what_is_not_so_as_a_rule_is_said_in_lines_of_its_own() {
         status.lines()[3..],
         [
             "flash cache: 71 pages went to the files without having been on flash",
-            "flash cache: flash is faster neither to read nor to write than the files: pages go straight to the files, and those on flash leave it",
+            "flash cache: flash takes no less than the files: pages go straight to the files, and those on flash leave it",
             "flash cache: it is being given 81 bytes; 82 of 83 pages whose slots go are in the files",
             "flash cache: it is worn out. Pages go straight to the files",
             "flash cache: 73 reads found a page damaged, or not at all; of 74 pages the newest version is lost",

@@ -87,12 +87,18 @@ impl Reads {
     /// True if something shows it.
     pub(super) fn are_known_to_pay(&self) -> bool {
         let verdict = self.verdict.lock();
-        verdict.known && verdict.pays
+        verdict.pays && verdict.is_known()
     }
 
     pub(super) fn assume(&self, pays: bool) {
         let mut verdict = self.verdict.lock();
         (verdict.pays, verdict.known) = (pays, true);
+        verdict.begun = Instant::now();
+    }
+
+    /// It is not known any more.
+    pub(super) fn forget(&self) {
+        self.verdict.lock().known = false;
     }
 
     /// True if flash should be read to see what that takes: homes are read, and reads of flash are wanting.
@@ -120,7 +126,10 @@ impl Reads {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::AGREE, *};
+    use super::{
+        super::{AGREE, FORGOTTEN, PERIOD},
+        *,
+    };
 
     /// A period in which reads took so long, microseconds.
     fn period(reads: &Reads, flash: u64, home: u64) -> bool {
@@ -128,7 +137,7 @@ mod tests {
             reads.flash.add(Duration::from_micros(flash));
             reads.home.add(Duration::from_micros(home));
         }
-        reads.verdict.lock().age();
+        reads.verdict.lock().age(PERIOD);
         reads.judge();
         reads.pay()
     }
@@ -165,6 +174,9 @@ mod tests {
             assert!(period(&reads, 120, 8000));
         }
         assert!(reads.are_known_to_pay());
+        // Without reads of homes it is forgotten.
+        reads.verdict.lock().age(FORGOTTEN);
+        assert!(reads.pay() && !reads.are_known_to_pay());
     }
 
     #[test]

@@ -3,7 +3,7 @@
 //! A page takes F of a commit to flash: of the writes of groups, their sync and record. When it leaves, a part p goes home, each for D; the others were
 //! written again meanwhile. It takes H of a commit around flash: of the copies, the writes and syncs of homes. So flash pays while F + p D is less than H.
 
-use super::{Bounds, Verdict, after};
+use super::{Bounds, TRIALS, Verdict, nanos};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -16,10 +16,7 @@ const BOUNDS: Bounds = Bounds {
 };
 /// Pages in a period at least, on flash and around it.
 const PAGES_MIN: u64 = 64;
-/// A commit that goes the other way is followed by so many times as long in which none does, and by this at least.
-const TRIAL_REST: u32 = 49;
-const TRIAL_EVERY: Duration = Duration::from_millis(500);
-/// Of so many pages half go home, as long as no others have left.
+/// Of so many pages a quarter goes home, as long as no others have left.
 const EXPECTED: u64 = 64;
 /// After each period what has left counts this part less.
 const FORGOTTEN: u64 = 64;
@@ -34,8 +31,7 @@ pub(in crate::cache) struct Cost {
 impl Cost {
     /// Something took so long; with it so many `pages` are done.
     pub(in crate::cache) fn add(&self, took: Duration, pages: usize) {
-        let nanos = u64::try_from(took.as_nanos()).unwrap_or(u64::MAX);
-        self.nanos.fetch_add(nanos, Relaxed);
+        self.nanos.fetch_add(nanos(took), Relaxed);
         self.pages.fetch_add(pages as u64, Relaxed);
     }
 
@@ -54,14 +50,12 @@ impl Cost {
 pub(in crate::cache) struct Writes {
     /// F, H and D.
     pub(in crate::cache) flash: Cost,
-    around: Cost,
-    pub(in crate::cache) leaving: Cost,
+    pub(in crate::cache) around: Cost,
+    leaving: Cost,
     /// Dirty versions that left the queue: those that went home, and those that newer ones had taken the place of.
     went_home: AtomicU64,
     superseded: AtomicU64,
-    /// The next commit goes the other way.
-    other_way: AtomicBool,
-    /// Until then none does.
+    /// From then on a commit may go the other way.
     trial_at: Mutex<Instant>,
     judged: Mutex<Judged>,
     pays: AtomicBool,
@@ -81,8 +75,7 @@ impl Writes {
             leaving: Cost::default(),
             went_home: AtomicU64::new(0),
             superseded: AtomicU64::new(0),
-            other_way: AtomicBool::new(false),
-            trial_at: Mutex::new(Instant::now()),
+            trial_at: Mutex::new(TRIALS.until(Duration::ZERO)),
             judged: Mutex::new(Judged {
                 verdict: Verdict::new(),
                 leaving: None,
@@ -96,37 +89,35 @@ impl Writes {
         self.pays.load(Relaxed)
     }
 
-    /// And no commit goes the other way for a second.
+    /// And for half a second no commit goes the other way.
     pub(super) fn assume(&self, pays: bool) {
         self.judged.lock().verdict.pays = pays;
         self.pays.store(pays, Relaxed);
-        *self.trial_at.lock() = after(Duration::from_secs(1));
-        self.other_way.store(false, Relaxed);
+        self.tried(Duration::ZERO);
     }
 
-    /// True if the next commit is to go around flash that pays, or to flash that does not.
-    pub(super) fn goes_other_way(&self) -> bool {
-        self.other_way.load(Relaxed)
+    pub(super) fn assume_a_trial_is_due(&self) {
+        *self.trial_at.lock() = Instant::now();
     }
 
-    /// A commit has made so many pages durable.
-    pub(super) fn committed(&self, around: bool, took: Duration, pages: usize) {
-        let cost = if around { &self.around } else { &self.flash };
-        cost.add(took, pages);
-    }
-
-    /// After a commit that went the `other_way`, or did not: whether the next one does. None, unless it `matters` what either takes.
-    pub(super) fn take_turns(&self, matters: bool, other_way: bool, took: Duration) {
+    /// True if a commit is to go the other way: for one of those that ask.
+    pub(super) fn is_trial_due(&self) -> bool {
         let mut trial_at = self.trial_at.lock();
-        if other_way {
-            *trial_at = after(TRIAL_EVERY.max(took.saturating_mul(TRIAL_REST)));
+        let is_due = Instant::now() >= *trial_at;
+        if is_due {
+            *trial_at = TRIALS.until(Duration::ZERO);
         }
-        let is_time = matters && Instant::now() >= *trial_at;
-        self.other_way.store(is_time, Relaxed);
+        is_due
     }
 
-    /// A full queue has let dirty versions go.
-    pub(in crate::cache) fn left(&self, went_home: usize, superseded: u64) {
+    /// A commit that was to go the other way took so long.
+    pub(in crate::cache) fn tried(&self, took: Duration) {
+        *self.trial_at.lock() = TRIALS.until(took);
+    }
+
+    /// A full queue has let dirty versions go, which took so long.
+    pub(in crate::cache) fn left(&self, went_home: usize, superseded: u64, took: Duration) {
+        self.leaving.add(took, went_home);
         self.went_home.fetch_add(went_home as u64, Relaxed);
         self.superseded.fetch_add(superseded, Relaxed);
     }
@@ -155,20 +146,28 @@ impl Writes {
             count.fetch_sub(now.div_ceil(FORGOTTEN), Relaxed);
             now
         });
-        (went_home + EXPECTED / 2) as f64 / (went_home + superseded + EXPECTED) as f64
+        (went_home + EXPECTED / 4) as f64 / (went_home + superseded + EXPECTED) as f64
     }
 }
 
 #[cfg(test)]
 mod tests {
-    use super::{super::AGREE, *};
+    use super::{
+        super::{AGREE, CALM, PERIOD},
+        *,
+    };
+
+    const PAGES: usize = PAGES_MIN as usize;
+
+    fn took(micros: u64) -> Duration {
+        Duration::from_micros(micros * PAGES_MIN)
+    }
 
     /// A period in which a page took so long on flash and around it, microseconds.
     fn period(writes: &Writes, flash: u64, around: u64) -> bool {
-        let took = |micros| Duration::from_micros(micros * PAGES_MIN);
-        writes.committed(false, took(flash), PAGES_MIN as usize);
-        writes.committed(true, took(around), PAGES_MIN as usize);
-        writes.judged.lock().verdict.age();
+        writes.flash.add(took(flash), PAGES);
+        writes.around.add(took(around), PAGES);
+        writes.judged.lock().verdict.age(PERIOD);
         writes.judge();
         writes.pay()
     }
@@ -176,8 +175,7 @@ mod tests {
     #[test]
     fn flash_pays_for_writes_while_it_saves_more_than_it_takes() {
         let writes = Writes::new();
-        // Three of four versions are superseded: 100 + 250, beside 1000.
-        writes.left(1 << 20, 3 << 20);
+        // Without pages that have left a quarter is expected to go home: 100 + 250, beside 1000.
         for _ in 0..3 * AGREE {
             assert!(period(&writes, 100, 1000));
         }
@@ -197,14 +195,31 @@ mod tests {
     }
 
     #[test]
+    fn what_changes_often_takes_longer_and_after_a_calm_hour_less_long_again() {
+        let writes = Writes::new();
+        let periods_until = |pays: bool| {
+            let (flash, around) = if pays { (1, 100) } else { (100, 1) };
+            let mut periods = 1;
+            while period(&writes, flash, around) != pays {
+                periods += 1;
+            }
+            periods
+        };
+        assert_eq!(periods_until(false), AGREE);
+        assert_eq!(periods_until(true), 2 * AGREE);
+        writes.judged.lock().verdict.age(CALM);
+        period(&writes, 1, 100);
+        assert_eq!(periods_until(false), 2 * AGREE);
+    }
+
+    #[test]
     fn pages_that_all_go_home_in_the_end_cost_flash_for_nothing_and_that_is_forgotten() {
         let writes = Writes::new();
-        writes.left(1 << 16, 0);
+        writes.left(1 << 16, 0, took(1000 * 1024));
         for _ in 1..AGREE {
             assert!(period(&writes, 100, 1000));
         }
         assert!(!period(&writes, 100, 1000));
-        // Nothing leaves around flash, and then half of the pages are expected to go home: 100 + 500.
         let mut periods = 0;
         while !period(&writes, 100, 1000) {
             periods += 1;
@@ -216,38 +231,40 @@ mod tests {
     #[test]
     fn leaving_in_large_batches_costs_less_than_commits_at_home() {
         let writes = Writes::new();
-        writes.left(1 << 20, 0);
-        // 300 + 1000 each, beside 1000; then 300 + 200.
+        writes.left(PAGES, 0, took(1000));
+        // 300 + 625 of 1000, beside 1000; then 300 + 125 of 200.
         assert!(period(&writes, 300, 1000));
         assert_eq!(writes.judged.lock().verdict.against, 1);
-        writes
-            .leaving
-            .add(Duration::from_micros(200 * PAGES_MIN), PAGES_MIN as usize);
+        writes.left(PAGES, 0, took(200));
         for _ in 0..2 * AGREE {
             assert!(period(&writes, 300, 1000));
         }
     }
 
     #[test]
-    fn few_commits_go_the_other_way_and_none_where_it_does_not_matter() {
+    fn few_commits_go_the_other_way_and_after_a_stop_it_is_a_minute_at_most() {
         let writes = Writes::new();
-        writes.take_turns(false, false, Duration::ZERO);
-        assert!(!writes.goes_other_way());
-        writes.take_turns(true, false, Duration::ZERO);
-        assert!(writes.goes_other_way());
-        // It has gone there, for a second: the next minute's do not.
-        writes.take_turns(true, true, Duration::from_secs(1));
-        assert!(!writes.goes_other_way());
-        writes.take_turns(true, false, Duration::ZERO);
-        assert!(!writes.goes_other_way());
+        let is_due_after = |rest: Duration| {
+            let mut at = writes.trial_at.lock();
+            *at = at.checked_sub(rest).unwrap();
+            drop(at);
+            writes.is_trial_due()
+        };
+        assert!(!writes.is_trial_due());
+        assert!(is_due_after(TRIALS.least) && !writes.is_trial_due());
+        writes.tried(Duration::from_millis(100));
+        assert!(!is_due_after(Duration::from_secs(4)));
+        assert!(is_due_after(Duration::from_secs(1)));
+        writes.tried(Duration::from_secs(3600));
+        assert!(is_due_after(Duration::from_secs(60)));
     }
 
     #[test]
     fn nothing_changes_before_both_ways_are_known() {
         let writes = Writes::new();
         for _ in 0..3 * AGREE {
-            writes.committed(false, Duration::from_secs(9), 1 << 20);
-            writes.judged.lock().verdict.age();
+            writes.flash.add(Duration::from_secs(9), 1 << 20);
+            writes.judged.lock().verdict.age(PERIOD);
             writes.judge();
         }
         assert!(writes.pay());
