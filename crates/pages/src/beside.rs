@@ -70,8 +70,11 @@ pub(crate) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     let no_wait = OFlags::NONBLOCK.bits().cast_signed();
     let file = options.read(true).custom_flags(no_wait).open(path)?;
     let mut bytes = Vec::new();
-    let is_file = file.metadata()?.is_file();
-    if is_file && file.take(MOST + 1).read_to_end(&mut bytes)? as u64 <= MOST {
+    let kind = file.metadata()?.file_type();
+    // Of a directory the operating system says that it is one.
+    if (kind.is_file() || kind.is_dir())
+        && file.take(MOST + 1).read_to_end(&mut bytes)? as u64 <= MOST
+    {
         return Ok(bytes);
     }
     let what = "it is no regular file, or longer than any that is kept there: remove it";
