@@ -161,11 +161,9 @@ impl Cache {
         self.check_resized()?;
         self.close_group();
         let mut groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
+        let begun = Instant::now();
+        let pages = groups.iter().map(|group| group.pages()).sum();
         // Groups that go together share the sync of their copies, and those of their homes.
-        let (begun, pages) = (
-            Instant::now(),
-            groups.iter().map(|group| group.pages()).sum(),
-        );
         let together = (PROTECTED_MAX / self.options.group_pages.max(1) as usize).max(1);
         while !groups.is_empty() {
             let later = groups.split_off(together.min(groups.len()));

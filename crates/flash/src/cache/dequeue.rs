@@ -136,7 +136,7 @@ impl Cache {
         })?;
         self.move_front(&leaving)?;
         // With other policies, and while flash does not pay, they leave early: that says nothing of how many are written again before they do.
-        if self.policy() == WritePolicy::Adaptive && self.flash_pays() {
+        if self.is_adaptive() && self.flash_pays() {
             let took = read + begun.elapsed();
             (self.worth.writes).left(leaving.home.len(), leaving.superseded, took);
         }

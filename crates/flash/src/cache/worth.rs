@@ -14,7 +14,7 @@ use crate::{buffer::Buffer, options::WritePolicy};
 use parking_lot::Mutex;
 use reads::Reads;
 use std::{
-    sync::atomic::Ordering::Relaxed,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 use writes::Writes;
@@ -61,66 +61,107 @@ struct Bounds {
     begins: u64,
 }
 
-/// Whether flash pays, by periods each of which says what something takes.
+/// Whether flash pays, by periods each of which says what something takes. Asked without a lock.
 struct Verdict {
-    pays: bool,
-    /// True once a period has ended.
-    known: bool,
+    pays: AtomicBool,
+    /// True once a period has ended, and not too long ago.
+    known: AtomicBool,
+    periods: Mutex<Periods>,
+}
+
+struct Periods {
     begun: Instant,
     changed: Instant,
-    /// Periods in a row that say the opposite, and how many have to.
+    /// In a row that say the opposite, and how many have to.
     against: u32,
     agree: u32,
 }
 
 impl Verdict {
     fn new() -> Self {
+        let now = Instant::now();
         Self {
-            pays: true,
-            known: false,
-            begun: Instant::now(),
-            changed: Instant::now(),
-            against: 0,
-            agree: AGREE,
+            pays: AtomicBool::new(true),
+            known: AtomicBool::new(false),
+            periods: Mutex::new(Periods {
+                begun: now,
+                changed: now,
+                against: 0,
+                agree: AGREE,
+            }),
         }
     }
 
-    fn may_end(&self) -> bool {
-        self.begun.elapsed() >= PERIOD
+    /// True as long as nothing shows the opposite.
+    fn pays(&self) -> bool {
+        self.pays.load(Relaxed)
     }
 
-    /// The period ends with what something took on flash and at home, nanoseconds.
-    fn end(&mut self, flash: u64, home: u64, bounds: &Bounds) {
+    fn is_known(&self) -> bool {
+        self.known.load(Relaxed)
+    }
+
+    fn assume(&self, pays: bool) {
+        self.periods.lock().begun = Instant::now();
+        self.pays.store(pays, Relaxed);
+        self.known.store(true, Relaxed);
+    }
+
+    fn forget(&self) {
+        self.known.store(false, Relaxed);
+    }
+
+    /// Ends the period, if it has lasted and there is enough of what something took on flash and at home, nanoseconds.
+    fn judge(&self, bounds: &Bounds, took: impl FnOnce() -> Option<[u64; 2]>) {
+        let mut periods = self.periods.lock();
+        let lasted = periods.begun.elapsed();
+        if lasted < PERIOD {
+            return;
+        }
+        let Some([flash, home]) = took() else {
+            if lasted >= FORGOTTEN {
+                self.forget();
+            }
+            return;
+        };
+        let pays = self.pays();
         let part = flash.saturating_mul(100);
-        let is_against = match self.pays {
+        let is_against = match pays {
             true => part > home.saturating_mul(bounds.stops),
             false => part <= home.saturating_mul(bounds.begins),
         };
+        self.known.store(true, Relaxed);
+        if periods.end(is_against) {
+            self.pays.store(!pays, Relaxed);
+        }
+    }
+
+    /// As if it began long ago.
+    #[cfg(test)]
+    fn age(&self, by: Duration) {
+        let long_ago = |at: Instant| at.checked_sub(by).expect("a machine that is up so long");
+        let mut periods = self.periods.lock();
+        periods.begun = long_ago(periods.begun);
+        periods.changed = long_ago(periods.changed);
+    }
+}
+
+impl Periods {
+    /// Another one begins. True if what is so changes.
+    fn end(&mut self, is_against: bool) -> bool {
         self.begun = Instant::now();
-        self.known = true;
         self.against = if is_against { self.against + 1 } else { 0 };
         if self.changed.elapsed() >= CALM {
             self.changed = self.begun;
             self.agree = (self.agree / 2).max(AGREE);
         }
-        if self.against >= self.agree {
-            self.pays = !self.pays;
+        let changes = self.against >= self.agree;
+        if changes {
             self.changed = self.begun;
             self.against = 0;
             self.agree = (2 * self.agree).min(AGREE_MAX);
         }
-    }
-
-    fn is_known(&self) -> bool {
-        self.known && self.begun.elapsed() < FORGOTTEN
-    }
-
-    /// As if it began long ago.
-    #[cfg(test)]
-    fn age(&mut self, by: Duration) {
-        let long_ago = |at: Instant| at.checked_sub(by).expect("a machine that is up so long");
-        self.begun = long_ago(self.begun);
-        self.changed = long_ago(self.changed);
+        changes
     }
 }
 
@@ -143,7 +184,7 @@ impl Worth {
 
     /// True as long as nothing shows the opposite.
     fn pays(&self) -> bool {
-        self.reads.are_known_to_pay() || self.writes.pay()
+        self.reads.are_known_to_pay() || self.writes.verdict.pays()
     }
 
     /// True now and then: a group may leave.
@@ -163,7 +204,7 @@ pub(super) fn nanos(took: Duration) -> u64 {
 }
 
 impl Cache {
-    fn is_adaptive(&self) -> bool {
+    pub(super) fn is_adaptive(&self) -> bool {
         self.policy() == WritePolicy::Adaptive
     }
 
@@ -176,7 +217,7 @@ impl Cache {
     /// The same of what is read.
     #[must_use]
     pub fn flash_pays_for_reads(&self) -> bool {
-        !self.is_adaptive() || self.worth.reads.pay()
+        !self.is_adaptive() || self.worth.reads.verdict.pays()
     }
 
     /// True if it matters what commits take, and is to be seen by this one.
@@ -188,14 +229,14 @@ impl Cache {
     /// Takes flash for faster than homes from now on, or for no faster, until times show the opposite. For tests, whose devices all are as fast.
     #[doc(hidden)]
     pub fn assume_flash_pays(&self, pays: bool) {
-        self.worth.reads.assume(pays);
+        self.worth.reads.verdict.assume(pays);
         self.worth.writes.assume(pays);
     }
 
     /// The next commit goes the other way, if the policy is adaptive. For tests, which do not take so long.
     #[doc(hidden)]
     pub fn assume_a_trial_is_due(&self) {
-        self.worth.reads.forget();
+        self.worth.reads.verdict.forget();
         self.worth.writes.assume_a_trial_is_due();
     }
 

@@ -47,9 +47,9 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
             check_device(device.file()?, &flash, bytes)?;
             device
         }
-        false => dir.make(&flash, bytes)?,
+        false => dir.make(&flash)?,
     };
-    fill(&Held::begin(&place, dir, file)?, bytes)
+    fill(&Held::begin(&place, dir, file, bytes)?, bytes)
 }
 
 /// Makes a cache in the two files that were made for it, or on a device.
@@ -203,6 +203,15 @@ mod tests {
     use crate::setup::look;
     use std::{fs, ops::ControlFlow};
 
+    const BYTES: u64 = 8 << 20;
+
+    /// A cache whose two files are made, and no more.
+    fn begun(place: &Place) -> Held<'_> {
+        let dir = Directory::of(place.flash()).unwrap();
+        let file = dir.make(place.flash()).unwrap();
+        Held::begin(place, dir, file, BYTES).unwrap()
+    }
+
     #[test]
     fn a_cache_is_made_in_the_directory_that_is_held_wherever_its_path_leads_by_then() {
         let two = Two::new();
@@ -210,8 +219,8 @@ mod tests {
         let place = Place::between(&flash, &pool_of(&flash));
         let dir = Directory::of(&flash).unwrap();
         two.swap();
-        let file = dir.make(&flash, 8 << 20).unwrap();
-        create_in(&Held::begin(&place, dir, file).unwrap(), 8 << 20).unwrap();
+        let file = dir.make(&flash).unwrap();
+        create_in(&Held::begin(&place, dir, file, BYTES).unwrap(), BYTES).unwrap();
         assert_eq!(fs::read_dir(two.at("other")).unwrap().count(), 0);
         look(&two.at("y").join("f")).unwrap();
     }
@@ -220,13 +229,10 @@ mod tests {
     fn one_whose_making_was_cut_is_made_once_it_is_given_a_size_again() {
         let two = Two::new();
         let flash = two.at("x").join("f");
-        let place = Place::between(&flash, &pool_of(&flash));
-        let dir = Directory::of(&flash).unwrap();
-        let file = dir.make(&flash, 8 << 20).unwrap();
-        drop(Held::begin(&place, dir, file).unwrap());
+        drop(begun(&Place::between(&flash, &pool_of(&flash))));
         let refused = look(&flash).unwrap_err();
         assert!(matches!(refused, SetupError::Unmade { .. }), "{refused}");
-        crate::resize(&flash, 8 << 20, &[], |_| ControlFlow::Continue(())).unwrap();
+        crate::resize(&flash, BYTES, &[], |_| ControlFlow::Continue(())).unwrap();
         look(&flash).unwrap();
     }
 
@@ -235,11 +241,9 @@ mod tests {
         let two = Two::new();
         let flash = two.at("x").join("f");
         let place = Place::between(&flash, &pool_of(&flash));
-        let dir = Directory::of(&flash).unwrap();
-        let file = dir.make(&flash, 8 << 20).unwrap();
-        let held = Held::begin(&place, dir, file).unwrap();
-        crate::resize(&flash, 8 << 20, &[], |_| ControlFlow::Continue(())).unwrap();
-        assert!(fill(&held, 8 << 20).unwrap_err().is_in_use());
+        let held = begun(&place);
+        crate::resize(&flash, BYTES, &[], |_| ControlFlow::Continue(())).unwrap();
+        assert!(fill(&held, BYTES).unwrap_err().is_in_use());
         look(&flash).unwrap();
     }
 
@@ -249,7 +253,7 @@ mod tests {
         let path = two.at("x").join("image");
         fs::write(&path, vec![0; 16 << 20]).unwrap();
         let held = Directory::of(&path).unwrap().hold(&path).unwrap();
-        let refused = check_device(held.file().unwrap(), &path, 8 << 20).unwrap_err();
+        let refused = check_device(held.file().unwrap(), &path, BYTES).unwrap_err();
         assert!(refused.to_string().contains("no device"), "{refused}");
     }
 
@@ -260,10 +264,10 @@ mod tests {
         create(&flash, 4096).unwrap_err();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         fs::write(pool_of(&flash), "kept").unwrap();
-        let refused = create(&flash, 8 << 20).unwrap_err();
+        let refused = create(&flash, BYTES).unwrap_err();
         assert!(matches!(refused, SetupError::PoolLeft { .. }), "{refused}");
         fs::rename(pool_of(&flash), &flash).unwrap();
-        create(&flash, 8 << 20).unwrap_err();
+        create(&flash, BYTES).unwrap_err();
         assert_eq!(fs::read_to_string(&flash).unwrap(), "kept");
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 1);
     }

@@ -17,8 +17,8 @@ use forebay_pool::rights::{Rights, user};
 use rustix::{
     fd::OwnedFd,
     fs::{
-        AtFlags, FallocateFlags, FileType, Gid, Mode, OFlags, Stat, Uid, fallocate, fchown, fstat,
-        fsync, ftruncate, openat, readlinkat, statat, unlinkat,
+        AtFlags, FileType, Gid, Mode, OFlags, Stat, Uid, fchown, fstat, openat, readlinkat, statat,
+        unlinkat,
     },
     io::Errno,
     process::geteuid,
@@ -156,29 +156,14 @@ impl Directory {
         }
     }
 
-    /// Makes a file of this name, which is not there yet, and of so many bytes, allocated; durably, and for this thread's user alone.
-    pub fn make(&self, path: &Path, bytes: u64) -> Result<Entry, SetupError> {
+    /// Makes an empty file of this name, which is not there yet, durably, for this thread's user alone.
+    pub fn make(&self, path: &Path) -> Result<Entry, SetupError> {
         let made = || -> io::Result<Found> {
             let found = Found::of(self.new_file(path, 0o600)?)?;
-            let file = &found.fd;
-            let finish = || -> io::Result<()> {
-                if bytes > 0 {
-                    match fallocate(file, FallocateFlags::empty(), 0, bytes) {
-                        Err(Errno::OPNOTSUPP) => ftruncate(file, bytes)?,
-                        allocated => allocated?,
-                    }
-                }
-                fsync(file)?;
-                File::open(link_to(&self.held))?.sync_all()
-            };
-            match finish() {
-                Ok(()) => Ok(found),
-                Err(e) => {
-                    // The error that matters is this one.
-                    let _ = self.unlink_found(name_of(path), Some(&found));
-                    Err(e)
-                }
-            }
+            let synced = File::open(link_to(&self.held)).and_then(|dir| dir.sync_all());
+            // The error that matters is this one.
+            synced.inspect_err(|_| drop(self.unlink_found(name_of(path), Some(&found))))?;
+            Ok(found)
         };
         Ok(Entry {
             path: path.to_owned(),

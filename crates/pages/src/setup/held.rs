@@ -51,20 +51,23 @@ impl<'a> Held<'a> {
         Ok(held)
     }
 
-    /// Makes the metadata of a cache on this flash file or device, which is new: an empty file. With the thread's own rights, since what the two are is known. If
-    /// it cannot be made, the flash file is removed again.
+    /// Makes the metadata of a cache on this flash file, which is new, or device: an empty file, once the flash file has its length. With the thread's own rights,
+    /// since what the two are is known. What fails is followed by the flash file's removal.
     pub(super) fn begin(
         place: &'a Place,
         dir: Directory,
         flash: Entry,
+        bytes: u64,
     ) -> Result<Self, SetupError> {
-        let lane = match dir.make(place.pool_path(), 0) {
-            Ok(lane) => lane,
-            Err(error) => {
-                remove_new(&dir, &flash, place.flash());
-                return Err(error);
+        let made = || -> Result<Entry, SetupError> {
+            if flash.is_new {
+                let file = FlashFile::open(&link_to(&flash.named.fd));
+                file.and_then(|file| file.set_bytes(bytes))
+                    .map_err(SetupError::io_of_cache("making", place.flash()))?;
             }
+            dir.make(place.pool_path())
         };
+        let lane = made().inspect_err(|_| remove_new(&dir, &flash, place.flash()))?;
         Ok(Self {
             place,
             dir,

@@ -65,7 +65,7 @@ impl Times {
 pub(in crate::cache) struct Reads {
     pub(in crate::cache) flash: Times,
     pub(in crate::cache) home: Times,
-    verdict: Mutex<Verdict>,
+    pub(super) verdict: Verdict,
     probed: Mutex<Instant>,
 }
 
@@ -74,31 +74,14 @@ impl Reads {
         Self {
             flash: Times::default(),
             home: Times::default(),
-            verdict: Mutex::new(Verdict::new()),
+            verdict: Verdict::new(),
             probed: Mutex::new(Instant::now()),
         }
     }
 
-    /// True as long as nothing shows the opposite.
-    pub(super) fn pay(&self) -> bool {
-        self.verdict.lock().pays
-    }
-
     /// True if something shows it.
     pub(super) fn are_known_to_pay(&self) -> bool {
-        let verdict = self.verdict.lock();
-        verdict.pays && verdict.is_known()
-    }
-
-    pub(super) fn assume(&self, pays: bool) {
-        let mut verdict = self.verdict.lock();
-        (verdict.pays, verdict.known) = (pays, true);
-        verdict.begun = Instant::now();
-    }
-
-    /// It is not known any more.
-    pub(super) fn forget(&self) {
-        self.verdict.lock().known = false;
+        self.verdict.pays() && self.verdict.is_known()
     }
 
     /// True if flash should be read to see what that takes: homes are read, and reads of flash are wanting.
@@ -116,11 +99,10 @@ impl Reads {
 
     /// Ends the period if it has enough.
     pub(super) fn judge(&self) {
-        let mut verdict = self.verdict.lock();
-        let enough = self.flash.count() >= READS_MIN && self.home.count() >= READS_MIN;
-        if enough && verdict.may_end() {
-            verdict.end(self.flash.take(), self.home.take(), &BOUNDS);
-        }
+        self.verdict.judge(&BOUNDS, || {
+            let enough = self.flash.count() >= READS_MIN && self.home.count() >= READS_MIN;
+            enough.then(|| [self.flash.take(), self.home.take()])
+        });
     }
 }
 
@@ -137,9 +119,9 @@ mod tests {
             reads.flash.add(Duration::from_micros(flash));
             reads.home.add(Duration::from_micros(home));
         }
-        reads.verdict.lock().age(PERIOD);
+        reads.verdict.age(PERIOD);
         reads.judge();
-        reads.pay()
+        reads.verdict.pays()
     }
 
     #[test]
@@ -168,15 +150,16 @@ mod tests {
     #[test]
     fn flash_that_is_much_faster_pays_and_one_read_that_was_held_up_says_nothing() {
         let reads = Reads::new();
-        assert!(reads.pay() && !reads.are_known_to_pay());
+        assert!(reads.verdict.pays() && !reads.are_known_to_pay());
         for _ in 0..3 * AGREE {
             reads.flash.add(Duration::from_secs(60));
             assert!(period(&reads, 120, 8000));
         }
         assert!(reads.are_known_to_pay());
         // Without reads of homes it is forgotten.
-        reads.verdict.lock().age(FORGOTTEN);
-        assert!(reads.pay() && !reads.are_known_to_pay());
+        reads.verdict.age(FORGOTTEN);
+        reads.judge();
+        assert!(reads.verdict.pays() && !reads.are_known_to_pay());
     }
 
     #[test]
@@ -187,6 +170,6 @@ mod tests {
         }
         assert!(!reads.want_probe());
         reads.judge();
-        assert!(reads.pay());
+        assert!(reads.verdict.pays());
     }
 }

@@ -6,7 +6,7 @@
 use super::{Bounds, TRIALS, Verdict, nanos};
 use parking_lot::Mutex;
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
@@ -57,14 +57,9 @@ pub(in crate::cache) struct Writes {
     superseded: AtomicU64,
     /// From then on a commit may go the other way.
     trial_at: Mutex<Instant>,
-    judged: Mutex<Judged>,
-    pays: AtomicBool,
-}
-
-struct Judged {
-    verdict: Verdict,
+    pub(super) verdict: Verdict,
     /// D as it was last.
-    leaving: Option<u64>,
+    left_took: Mutex<Option<u64>>,
 }
 
 impl Writes {
@@ -76,23 +71,14 @@ impl Writes {
             went_home: AtomicU64::new(0),
             superseded: AtomicU64::new(0),
             trial_at: Mutex::new(TRIALS.until(Duration::ZERO)),
-            judged: Mutex::new(Judged {
-                verdict: Verdict::new(),
-                leaving: None,
-            }),
-            pays: AtomicBool::new(true),
+            verdict: Verdict::new(),
+            left_took: Mutex::new(None),
         }
-    }
-
-    /// True as long as nothing shows the opposite.
-    pub(super) fn pay(&self) -> bool {
-        self.pays.load(Relaxed)
     }
 
     /// And for half a second no commit goes the other way.
     pub(super) fn assume(&self, pays: bool) {
-        self.judged.lock().verdict.pays = pays;
-        self.pays.store(pays, Relaxed);
+        self.verdict.assume(pays);
         self.tried(Duration::ZERO);
     }
 
@@ -124,19 +110,18 @@ impl Writes {
 
     /// Ends the period if it has enough.
     pub(super) fn judge(&self) {
-        let mut judged = self.judged.lock();
-        let enough = self.flash.has_enough() && self.around.has_enough();
-        if !enough || !judged.verdict.may_end() {
-            return;
-        }
-        if self.leaving.has_enough() {
-            judged.leaving = Some(self.leaving.take());
-        }
-        let (flash, around) = (self.flash.take(), self.around.take());
-        let later = self.part_that_goes_home() * judged.leaving.unwrap_or(around) as f64;
-        let flash = flash.saturating_add(later as u64);
-        judged.verdict.end(flash, around, &BOUNDS);
-        self.pays.store(judged.verdict.pays, Relaxed);
+        self.verdict.judge(&BOUNDS, || {
+            let enough = self.flash.has_enough() && self.around.has_enough();
+            enough.then(|| {
+                let (flash, around) = (self.flash.take(), self.around.take());
+                let mut left_took = self.left_took.lock();
+                if self.leaving.has_enough() {
+                    *left_took = Some(self.leaving.take());
+                }
+                let later = self.part_that_goes_home() * left_took.unwrap_or(around) as f64;
+                [flash.saturating_add(later as u64), around]
+            })
+        });
     }
 
     /// Of the dirty versions that leave. What has left is forgotten little by little.
@@ -167,9 +152,9 @@ mod tests {
     fn period(writes: &Writes, flash: u64, around: u64) -> bool {
         writes.flash.add(took(flash), PAGES);
         writes.around.add(took(around), PAGES);
-        writes.judged.lock().verdict.age(PERIOD);
+        writes.verdict.age(PERIOD);
         writes.judge();
-        writes.pay()
+        writes.verdict.pays()
     }
 
     #[test]
@@ -207,7 +192,7 @@ mod tests {
         };
         assert_eq!(periods_until(false), AGREE);
         assert_eq!(periods_until(true), 2 * AGREE);
-        writes.judged.lock().verdict.age(CALM);
+        writes.verdict.age(CALM);
         period(&writes, 1, 100);
         assert_eq!(periods_until(false), 2 * AGREE);
     }
@@ -234,7 +219,7 @@ mod tests {
         writes.left(PAGES, 0, took(1000));
         // 300 + 625 of 1000, beside 1000; then 300 + 125 of 200.
         assert!(period(&writes, 300, 1000));
-        assert_eq!(writes.judged.lock().verdict.against, 1);
+        assert_eq!(writes.verdict.periods.lock().against, 1);
         writes.left(PAGES, 0, took(200));
         for _ in 0..2 * AGREE {
             assert!(period(&writes, 300, 1000));
@@ -264,9 +249,9 @@ mod tests {
         let writes = Writes::new();
         for _ in 0..3 * AGREE {
             writes.flash.add(Duration::from_secs(9), 1 << 20);
-            writes.judged.lock().verdict.age(PERIOD);
+            writes.verdict.age(PERIOD);
             writes.judge();
         }
-        assert!(writes.pay());
+        assert!(writes.verdict.pays());
     }
 }
