@@ -42,6 +42,8 @@ demo: ## Show the store and an unmodified Redis at work, and kill both
 	$(BUILD)
 	$(FOREBAY) demo
 
+# Tests wait for servers and disks most of the time.
+test: export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(nproc))
 test: ## Run everything that must pass: lint, all tests, two power cuts of each workload
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint

@@ -118,11 +118,11 @@ fn is_not_written_over(begin: &str) {
     disk.mount_again();
     // Refused or not: nothing older comes over it.
     let mut recover = sandbox.command("recover --pool");
-    recover.arg(pool.path()).output().unwrap();
+    let recovered = recover.arg(pool.path()).output().unwrap();
     let found = fs::read(&log).unwrap();
     assert!(
         found == [b'B'; 100],
-        "{:?}",
+        "{:?}: {ran:?}, {recovered:?}",
         String::from_utf8_lossy(&found)
     );
 }

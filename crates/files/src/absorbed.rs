@@ -89,7 +89,13 @@ impl Page {
     /// True as long as the supervisor lives.
     #[inline]
     pub(crate) fn is_alive(&self) -> bool {
-        self.life.load(Relaxed) & OWNER != 0
+        self.supervisor() != 0
+    }
+
+    /// The supervisor's thread that lives as long as it does; 0 once that has ended.
+    #[inline]
+    pub(crate) fn supervisor(&self) -> u32 {
+        self.life.load(Relaxed) & OWNER
     }
 
     /// True if it is a table of this layout and of this boot.

@@ -67,16 +67,17 @@ impl Disk {
         run("xfs_io", &words).unwrap();
     }
 
-    /// Mounts what is on the device. Those who used the file system must have ended. Another process's mount namespace may hold it a little longer: an
-    /// XFS cannot be mounted a second time until then.
+    /// Mounts what is on the device. Those who used the file system must have ended. Another process's mount namespace may hold it a little longer: what it
+    /// has in memory is written to the image when it lets go, so until then nothing else may use that.
     pub fn mount_again(&mut self) {
         patiently(|| run("umount", &[self.at.to_str().unwrap()]));
         run("losetup", &["-d", &self.device]).unwrap();
-        patiently(|| {
-            self.mount().inspect_err(|_| {
-                let _ = run("losetup", &["-d", &self.device]);
-            })
+        let image = self.image.to_str().unwrap();
+        patiently(|| match run("losetup", &["-j", image])? {
+            none if none.is_empty() => Ok(()),
+            held => Err(format!("the image is in use still: {held}")),
         });
+        self.mount().unwrap();
     }
 }
 

@@ -11,10 +11,15 @@ use std::{
 };
 use uuid::Uuid;
 
-/// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has nothing that is needed.
+/// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has nothing that is needed in this boot.
 pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
     for (path, table) in own(directory) {
-        if !table.is_of(boot) || is_over(&table) && !waits(&table) {
+        let is_left = match table.is_of(boot) {
+            true => is_over(&table) && !waits(&table),
+            // They may live all the same, and have been given another boot's id than this process.
+            false => !any_lives(&table),
+        };
+        if is_left {
             let _ = std::fs::remove_file(&path);
         }
     }
@@ -63,6 +68,12 @@ fn of_users(directory: &Path, users: &[u32]) -> Vec<(PathBuf, View)> {
 /// True if no process of the run is left that is known.
 fn is_over(table: &View) -> bool {
     !table.is_alive() && !table.pids().into_iter().any(processes::is_process)
+}
+
+/// True if a process has the number of one of the table's. Of another boot's the kernel has not cleared the supervisor's.
+fn any_lives(table: &View) -> bool {
+    let supervisor = [table.supervisor()].into_iter().filter(|&id| id != 0);
+    supervisor.chain(table.pids()).any(processes::is_process)
 }
 
 /// True if a recovery may still write to files what the lane has.

@@ -48,3 +48,23 @@ fn a_file_that_is_no_table_is_refused() {
     std::os::unix::fs::symlink(&path, &link).unwrap();
     assert_eq!(View::open(&link).err(), Some(Errno::LOOP));
 }
+
+#[test]
+fn a_table_of_another_boot_stays_as_long_as_a_process_of_it_lives() {
+    let dir = tempfile::tempdir().unwrap();
+    let another = Uuid::from_u128(8);
+    let table = Table::new_in(dir.path(), b"socket", boot()).unwrap();
+    clean_up(dir.path(), another);
+    assert!(table.path.exists());
+    let copy = |name: &str| {
+        let path = dir.path().join(format!("{PREFIX}{name}"));
+        std::fs::copy(&table.path, &path).unwrap();
+        path
+    };
+    let none = copy("none");
+    table.publish(std::process::id(), (8, 9), 5);
+    let member = copy("member");
+    drop(table);
+    clean_up(dir.path(), another);
+    assert!(!none.exists() && member.exists());
+}

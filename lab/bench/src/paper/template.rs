@@ -23,13 +23,14 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Kills the server, and starts it again when `between` is done. How long that took, seconds.
-    pub fn killed(
+    /// Ends the server by `end`, and starts it again when `between` is done. How long the start took, seconds.
+    pub fn restarted(
         self,
+        end: impl FnOnce(Server) -> Result<(), BenchError>,
         between: impl FnOnce(&Path) -> Result<(), BenchError>,
     ) -> Result<(Self, f64), BenchError> {
         let launch = self.server.launch().clone();
-        self.server.kill()?;
+        end(self.server)?;
         between(self.dir.path())?;
         let begun = Instant::now();
         let server = Server::start(&launch)?;

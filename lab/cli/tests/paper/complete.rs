@@ -21,7 +21,12 @@ pub fn p2_is_complete(get: impl Fn(&str) -> Value) {
         &["16 clients"],
     );
     on_ssd("sizes", &["FaCE dirty"], &["20 %"]);
-    let restarts = ["original", "FaCE dirty, warm", "FaCE dirty, cold"];
+    let restarts = [
+        "original",
+        "original, shut down in order",
+        "FaCE dirty, warm",
+        "FaCE dirty, cold",
+    ];
     assert_on(
         &get("p2-restart"),
         "sata-ssd",

@@ -6,7 +6,7 @@
 
 use super::{
     case::{Case, DIRTY, ON_ARRAY, ORIGINAL, SSD},
-    stage::Standing,
+    stage::{End, Standing},
     steady::Tpcc,
 };
 use crate::{
@@ -25,7 +25,7 @@ const WINDOW_S: usize = 10;
 /// Steady rates that a row is to reach: what they are called, and New-Orders a minute.
 type Wanted = [(&'static str, f64); 2];
 
-/// The original, and FaCE with what it had and without.
+/// The original, which is also shut down in order, and FaCE with what it had and without.
 pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     if let Some(why) = server::lacking() {
         return Err(BenchError::Missing(why));
@@ -59,9 +59,16 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 *originals.get_or_insert(own),
             ),
         ];
+        // What a server takes that has nothing to recover, no cache can save.
         let ways: &[_] = match case.variant.flash {
-            None => &[(ORIGINAL, false)],
-            Some(_) => &[("FaCE dirty, warm", false), ("FaCE dirty, cold", true)],
+            None => &[
+                (ORIGINAL, End::Killed),
+                ("original, shut down in order", End::ShutDown),
+            ],
+            Some(_) => &[
+                ("FaCE dirty, warm", End::Killed),
+                ("FaCE dirty, cold", End::KilledAndEmptied),
+            ],
         };
         for &way in ways {
             standing = followed(&tpcc, standing, way, wanted, &mut measured)?;
@@ -90,17 +97,17 @@ fn turn_redo(tpcc: &Tpcc<'_>, standing: &Standing) -> Result<String, BenchError>
     Ok(told)
 }
 
-/// Kills the server, starts it, with an empty cache or as it is, and has it work.
+/// Ends the server, starts it again, and has it work.
 fn followed(
     tpcc: &Tpcc<'_>,
     standing: Standing,
-    (series, is_emptied): (&str, bool),
+    (series, end): (&str, End),
     wanted: Wanted,
     measured: &mut Measured,
 ) -> Result<Standing, BenchError> {
     let lab = tpcc.stage.lab;
     let (point_s, all_s) = lab.size.pick((1, 2), (3, 36), (5, 120));
-    let (standing, serves_s) = tpcc.stage.restarted(standing, is_emptied)?;
+    let (standing, serves_s) = tpcc.stage.restarted(standing, end)?;
     let done = tpcc.work(&standing, all_s)?;
     let ended = done.operation("new_order").map(|of| &of.by_second[..]);
     let rates: Vec<f64> = ended
@@ -113,7 +120,7 @@ fn followed(
         measured.add("warming", SSD, series, &x, &[mean(rates)]);
     }
     measured.add("restart", SSD, series, "serves", &[serves_s]);
-    let mut told = format!("{series}: serves {serves_s:.1} s after SIGKILL");
+    let mut told = format!("{series}: serves after {serves_s:.1} s");
     for (x, rate) in wanted {
         let Some(second) = reached(&rates, REACHED * rate) else {
             let why = format!("not within {all_s} s: the run is over then");

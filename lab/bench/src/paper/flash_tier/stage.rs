@@ -36,6 +36,17 @@ pub(super) struct Stage<'a> {
     pub data_bytes: u64,
 }
 
+/// How a row's server ends before it is started again.
+#[derive(Clone, Copy)]
+pub(super) enum End {
+    /// In order: the next one has nothing to recover.
+    ShutDown,
+    /// By SIGKILL.
+    Killed,
+    /// By SIGKILL; what its flash cache has goes home before the next one starts, with an empty one.
+    KilledAndEmptied,
+}
+
 /// A row's server.
 pub(super) struct Standing {
     pub case: Case,
@@ -184,13 +195,8 @@ impl<'a> Stage<'a> {
         })
     }
 
-    /// Kills a row's server and starts it again, and says how long that took, seconds. `is_emptied`: with an empty flash cache; what was in it goes home
-    /// before that.
-    pub fn restarted(
-        &self,
-        standing: Standing,
-        is_emptied: bool,
-    ) -> Result<(Standing, f64), BenchError> {
+    /// Ends a row's server and starts it again, and says how long the start took, seconds.
+    pub fn restarted(&self, standing: Standing, end: End) -> Result<(Standing, f64), BenchError> {
         let Standing { case, on } = standing;
         let emptied = |dir: &Path| {
             let flash = dir.join("flash");
@@ -202,8 +208,15 @@ impl<'a> Stage<'a> {
                 .and_then(|()| fs::create_dir(&flash))
                 .map_err(BenchError::io("emptying", &flash))
         };
-        let between = |dir: &Path| if is_emptied { emptied(dir) } else { Ok(()) };
-        let (on, seconds) = on.killed(between)?;
+        let between = |dir: &Path| match end {
+            End::KilledAndEmptied => emptied(dir),
+            End::ShutDown | End::Killed => Ok(()),
+        };
+        let ended = |server: Server| match end {
+            End::ShutDown => server.stop().map(drop),
+            End::Killed | End::KilledAndEmptied => server.kill(),
+        };
+        let (on, seconds) = on.restarted(ended, between)?;
         Ok((Standing { case, on }, seconds))
     }
 
