@@ -119,7 +119,7 @@ fn human(report: &Report) -> String {
     text.extend(unknown.map(|line| format!("{line}\n")));
     if text.is_empty() {
         text = format!(
-            "no pool holds acknowledged writes for the files in {}\n",
+            "no pool holds acknowledged writes, and no flash cache newer pages, for the files in {}\n",
             report.directory.display()
         );
     }

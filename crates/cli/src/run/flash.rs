@@ -45,7 +45,7 @@ pub enum Policy {
     Around,
     /// The same, and what is in the cache is brought to the files until it is empty
     Off,
-    /// As back while flash is measurably faster to read or to write than the files; while not, as off
+    /// As back while flash is measurably faster to read or to write than the files; while not, as around, and what is in the cache leaves it little by little
     Adaptive,
 }
 
@@ -73,10 +73,10 @@ impl Policy {
 /// The options of a flash cache.
 #[derive(Args)]
 pub struct Options {
-    /// Put a flash cache in this file, on a faster disk, before the page files (mariadb). That it is on the same disk as these is told by the file system only
+    /// Put a flash cache in this file, on a faster disk than the page files (mariadb)
     ///
-    /// Pages that the database writes go there, in large writes, and to their files later. Its metadata is beside it, in PATH.lane. On the disk of the files nothing gets
-    /// faster, which the server's log says if both are on one file system. Of two partitions or volumes it is not known whether they are on one disk.
+    /// Pages that the database writes go there, in large writes, and to their files later. The metadata is beside it, in PATH.lane. On the disk of the files nothing gets
+    /// faster: the server's log says so when it takes such a cache into use, also one on another partition or volume of that disk.
     #[arg(long, value_name = "PATH")]
     flash: Option<PathBuf>,
     /// Make the flash cache of this size if it is not there. One that is there becomes larger or smaller, and stays warm.

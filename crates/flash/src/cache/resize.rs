@@ -58,7 +58,7 @@ struct Ended<'a> {
 impl Cache {
     /// Gives the cache `bytes` bytes, also while it is in use. What is in it stays in it: if it becomes larger all, and if it becomes smaller what is in slots
     /// that stay. What only the others have is written home first; `progress` hears of it before and after each batch, and again and again while as much went home
-    /// as may, and may stop it. A resize that is cut is repeated, and goes on. Pages come in all the time, but for as long as the metadata is written once.
+    /// as may, and may stop it. A resize that is cut is repeated, and goes on. Pages come in all the time, but for as long as the metadata is written to both regions.
     ///
     /// New slots are used once the queue's front has come to where they are: after one turn at the latest.
     ///
