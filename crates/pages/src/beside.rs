@@ -11,6 +11,19 @@ use std::{
 };
 use uuid::Uuid;
 
+/// Ending of the name of a cache's [status](crate::Status).
+pub(crate) const STATUS: &str = ".status";
+/// Of its settings.
+pub(crate) const SETTINGS: &str = ".settings";
+/// Of a request for another size.
+pub(crate) const RESIZE: &str = ".resize";
+
+/// Where a cache's status is: the process that has it says there how it is.
+#[must_use]
+pub fn status_of(flash: &Path) -> PathBuf {
+    beside(flash, STATUS)
+}
+
 /// Where the file with this ending is.
 pub(crate) fn beside(flash: &Path, ending: &str) -> PathBuf {
     let mut path = flash.as_os_str().to_owned();

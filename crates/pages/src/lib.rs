@@ -44,6 +44,7 @@ mod setup;
 mod status;
 mod table;
 
+pub use beside::status_of;
 pub use calls::{
     Leaving, allocate, closing, duplicated, exiting, exporting, forked, leave, opened, read,
     renamed, renaming, sync, sync_all, truncate, truncate_path, truncated, truncating, unlinking,

@@ -2,7 +2,7 @@
 //! several times a second. How far it is, and how it ended, that process says in its status. docs/flash-tier.md, "Another size".
 
 use crate::{
-    beside::{self, beside},
+    beside::{self, RESIZE, beside, status_of},
     setup::{Held, Place, Warm},
     status::{Resizing, Status},
 };
@@ -38,7 +38,7 @@ pub struct Resized {
 
 /// Where it is.
 pub(crate) fn request_of(flash: &Path) -> PathBuf {
-    beside(flash, ".resize")
+    beside(flash, RESIZE)
 }
 
 impl Request {
@@ -82,18 +82,16 @@ const PATIENCE: Duration = Duration::from_secs(15);
 /// What it says, in words. If it says nothing for fifteen seconds the request is taken back, and what becomes of it is not known.
 pub fn resize_running(
     flash: &Path,
-    status: &Path,
     bytes: u64,
     progress: impl FnMut(&Resizing),
 ) -> Result<Resized, String> {
     let place = Place::of(flash).map_err(|e| e.to_string())?;
     let held = Held::of(&place).map_err(|e| e.to_string())?;
-    ask(&held, status, bytes, PATIENCE, progress)
+    ask(&held, bytes, PATIENCE, progress)
 }
 
 fn ask(
     held: &Held<'_>,
-    status: &Path,
     bytes: u64,
     patience: Duration,
     mut progress: impl FnMut(&Resizing),
@@ -104,14 +102,14 @@ fn ask(
         bytes,
     };
     let flash = held.place().flash();
-    let path = request_of(flash);
+    let (path, status) = (request_of(flash), status_of(flash));
     (held.keep_beside(&path, &request)).map_err(|e| e.to_string())?;
     let withdraw = || request.withdraw(flash, || held.remove_beside(&path));
     let mut heard = Instant::now();
     let mut said = None;
     while heard.elapsed() < patience {
         thread::sleep(AGAIN);
-        let Ok(now) = Status::read(status) else {
+        let Ok(now) = Status::read(&status) else {
             continue;
         };
         if let Some(answer) = now.resized.filter(|answer| answer.id == request.id) {
@@ -131,7 +129,7 @@ fn ask(
                 }),
             };
         }
-        let mark = fs::metadata(status).and_then(|meta| meta.modified()).ok();
+        let mark = fs::metadata(&status).and_then(|meta| meta.modified()).ok();
         if let Some(resizing) = now.resizing.filter(|resizing| resizing.id == request.id) {
             progress(&resizing);
             if said != mark {
@@ -170,8 +168,7 @@ mod tests {
 
     /// Asks a process that says nothing.
     fn ask_in_vain(held: &Held<'_>) -> String {
-        let status = held.place().flash().with_extension("status");
-        ask(held, &status, 99, Duration::from_millis(100), |_| {}).unwrap_err()
+        ask(held, 99, Duration::from_millis(100), |_| {}).unwrap_err()
     }
 
     fn answered(id: Uuid, error: Option<&str>) -> Status {
@@ -213,7 +210,7 @@ mod tests {
                     asked.withdraw(&flash, || take_back(&flash)).unwrap();
                     assert!(!asked.stands(&flash));
                 });
-                resize_running(&flash, &status, 99, |_| {})
+                resize_running(&flash, 99, |_| {})
             });
             match error {
                 None => assert_eq!(resized.unwrap().now.slots, 7),
@@ -228,7 +225,7 @@ mod tests {
         for error in [None, Some("it is too small")] {
             let resized = thread::scope(|scope| {
                 scope.spawn(|| answered(asked(&flash).id, error).write(&status).unwrap());
-                resize_running(&flash, &status, 99, |_| {})
+                resize_running(&flash, 99, |_| {})
             });
             assert_eq!(resized.is_err(), error.is_some());
             assert_eq!(Request::read(&flash).unwrap(), None);

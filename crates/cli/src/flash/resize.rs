@@ -4,7 +4,6 @@ use crate::{
     failure::Failure,
     flush,
     output::{self, complain},
-    run::status_file,
     size,
 };
 use clap::Args;
@@ -60,7 +59,7 @@ impl Resize {
     fn while_it_runs(&self) -> Result<Resized, Failure> {
         let flash = Place::of(&self.flash)?.flash().to_owned();
         let mut said = Instant::now();
-        forebay_pages::resize_running(&flash, &status_file(&flash), self.size, |resizing| {
+        forebay_pages::resize_running(&flash, self.size, |resizing| {
             if said.elapsed() >= Duration::from_secs(1) {
                 said = Instant::now();
                 complain!("forebay: {} of {} pages", resizing.done, resizing.of);

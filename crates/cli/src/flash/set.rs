@@ -3,11 +3,11 @@
 use crate::{
     failure::Failure,
     output,
-    run::{Contents, FlashPolicy, status_file},
+    run::{Contents, FlashPolicy},
     size,
 };
 use clap::Args;
-use forebay_pages::{Kept, Place, Settings, Status};
+use forebay_pages::{Kept, Place, Settings, Status, status_of};
 use serde::Serialize;
 use std::{
     fs,
@@ -115,7 +115,7 @@ fn keep(flash: &Path, wanted: Settings) -> Result<Kept, Failure> {
 
 /// When the process that has the cache, or had it, said last how it is.
 fn said_at(flash: &Path) -> Option<SystemTime> {
-    let said = fs::metadata(status_file(flash));
+    let said = fs::metadata(status_of(flash));
     said.and_then(|meta| meta.modified()).ok()
 }
 
@@ -134,7 +134,7 @@ fn follows(
         if said_at(flash) == before {
             continue;
         }
-        if let Ok(status) = Status::read(&status_file(flash))
+        if let Ok(status) = Status::read(&status_of(flash))
             && status.settings.include(wanted)
         {
             return Ok(status.settings);

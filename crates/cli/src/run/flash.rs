@@ -12,7 +12,7 @@ use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, Config};
 use forebay_pages::{
     ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, Settings,
-    SetupError, Status, Warm, What,
+    SetupError, Status, Warm, What, status_of,
 };
 use forebay_pool::media::volatile;
 use std::{
@@ -115,13 +115,6 @@ pub struct Flash {
     run: Uuid,
     /// The one that the cache was in when the run began.
     epoch: u32,
-}
-
-/// Where the process that has the cache says how it is.
-pub fn status_file(flash: &Path) -> PathBuf {
-    let mut path = flash.as_os_str().to_owned();
-    path.push(".status");
-    path.into()
 }
 
 impl Options {
@@ -260,7 +253,7 @@ impl Flash {
             (ENV_FLASH.into(), self.path.clone().into()),
             (ENV_FLASH_RUN.into(), self.run.to_string().into()),
             (ENV_FLASH_PROGRAM.into(), self.program.clone().into()),
-            (ENV_FLASH_STATUS.into(), status_file(&self.path).into()),
+            (ENV_FLASH_STATUS.into(), status_of(&self.path).into()),
         ]
     }
 
@@ -271,7 +264,7 @@ impl Flash {
 
     /// Says what is left in it after the program's end, and with `explain` what it did.
     pub fn finish(&self, explain: bool) {
-        let said = || Status::of_run(&status_file(&self.path), self.run);
+        let said = || Status::of_run(&status_of(&self.path), self.run);
         if explain && let Some(status) = said() {
             status
                 .lines()

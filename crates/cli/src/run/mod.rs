@@ -17,7 +17,7 @@ mod run_dir;
 mod sanitizer;
 
 pub use explain::{is_refused, is_well, lanes, running};
-pub use flash::{Contents, Policy as FlashPolicy, Running as RunningFlash, status_file};
+pub use flash::{Contents, Policy as FlashPolicy, Running as RunningFlash};
 pub use layer::Layer;
 pub use library::Library;
 pub use pool::open_default;

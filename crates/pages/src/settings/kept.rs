@@ -5,7 +5,7 @@
 //! two looks, and does what they name: what a command has not named stays as it is in that run.
 
 use super::Settings;
-use crate::beside::{self, beside, directory_of};
+use crate::beside::{self, SETTINGS, beside, directory_of};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -24,7 +24,7 @@ use uuid::Uuid;
 /// Where they are kept.
 #[must_use]
 pub fn settings_of(flash: &Path) -> PathBuf {
-    beside(flash, ".settings")
+    beside(flash, SETTINGS)
 }
 
 /// What one command has named.

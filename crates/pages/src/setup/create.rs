@@ -8,7 +8,7 @@ use super::{
     rights::exercise,
     warm::Warm,
 };
-use crate::{PAGE_BYTES, descriptor::link_to, home::Homes};
+use crate::{PAGE_BYTES, beside::STATUS, descriptor::link_to, home::Homes};
 use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options, layout};
 use forebay_pool::{
     Geometry, Pool, PoolOptions, contents,
@@ -20,8 +20,6 @@ use std::{fs::File, io, path::Path, sync::Arc};
 /// Segments of the metadata's lane: with three and more a checkpoint holds up no thread.
 const SEGMENTS: u16 = 4;
 const LANES: u32 = 2;
-/// Ending of the name of a cache's status.
-const STATUS: &str = ".status";
 
 /// Makes a cache: a flash file of `bytes` bytes, or on so many of a device that is blank, and its metadata beside it.
 ///

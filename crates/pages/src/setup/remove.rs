@@ -8,7 +8,11 @@ use super::{
     retry::retry_in_use,
     rights::exercise,
 };
-use crate::{descriptor::path_of, home::Homes};
+use crate::{
+    beside::{RESIZE, SETTINGS, STATUS},
+    descriptor::path_of,
+    home::Homes,
+};
 use forebay_flash::{Cache, Flash};
 use forebay_pool::contents;
 use rustix::fd::AsFd;
@@ -18,7 +22,7 @@ use std::{
 };
 
 /// Endings of the small files beside a flash file.
-const BESIDE: [&str; 3] = [".status", ".settings", ".resize"];
+const BESIDE: [&str; 3] = [STATUS, SETTINGS, RESIZE];
 
 /// Ends the cache on this flash file or device, which was [flushed](super::flush) or never used: the files that are gone. A device stays, blank, and so does the link
 /// that names it.

@@ -1,9 +1,8 @@
 //! Which runs have a flash cache, and how their servers say it is. Each run has a note in the directory of the runs while its program runs, locked as long as it
 //! is there: one that is not locked was left by a run that was killed, whatever process has its number by now. The version before locked none ([`older`]).
 
-use super::status_file;
 use crate::failure::Failure;
-use forebay_pages::{Moment, Status};
+use forebay_pages::{Moment, Status, status_of};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
@@ -160,7 +159,7 @@ impl Running {
 
     fn add(&mut self, pid: u32, run: Uuid, note: Note) {
         let flash = PathBuf::from(note.flash);
-        let said = Status::of_run(&status_file(&flash), run);
+        let said = Status::of_run(&status_of(&flash), run);
         match said.filter(Status::is_current) {
             Some(status) => self.statuses.push((pid, status)),
             None => {
@@ -229,7 +228,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("cache");
         let bytes = serde_json::to_vec(status).unwrap();
-        fs::write(status_file(&flash), bytes).unwrap();
+        fs::write(status_of(&flash), bytes).unwrap();
         (dir, flash)
     }
 
@@ -243,7 +242,7 @@ mod tests {
             ..Status::default()
         };
         let bytes = serde_json::to_vec(&status).unwrap();
-        fs::write(status_file(flash), bytes).unwrap();
+        fs::write(status_of(flash), bytes).unwrap();
         status
     }
 

@@ -13,7 +13,7 @@ use crate::{
     processes::output,
     scratch::{disk_bytes, memory_dir},
 };
-use forebay_pages::Status;
+use forebay_pages::{Status, status_of};
 use std::{ffi::OsString, fs, path::Path, process::Command};
 
 const MIB: u64 = 1 << 20;
@@ -60,7 +60,8 @@ impl Standing {
 
     /// The flash cache as it is; nothing without one.
     pub fn flash(&self) -> Option<Status> {
-        Status::read(&self.on.dir.path().join("flash/cache.status")).ok()
+        let cache = self.on.dir.path().join("flash/cache");
+        Status::read(&status_of(&cache)).ok()
     }
 
     /// Bytes of redo log that its database has written since it was made.
