@@ -11,11 +11,11 @@ use crate::{
     PAGE_BYTES,
     complain::{complain, complain_once, said},
     descriptor::path_of,
-    file::{PageFile, RealRead, RealWrite, State, say_unprotected},
+    file::{PageFile, RealRead, RealWrite, State, cached_or_plain, say_full},
     identity::Known,
     innodb::{self, Pages},
     keeper, names, others,
-    session::{self, Session, Unregistered},
+    session::{self, Session},
     table,
 };
 use rustix::{
@@ -98,15 +98,11 @@ fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Resul
                 ));
             });
             match pages? {
-                None => State::Undecided,
-                Some(Pages::Whole) => match session.register(fd, &known, &path) {
-                    Ok(file) => State::Cached(file),
-                    Err(why @ Unregistered::Full(_)) => {
-                        complain_once(&format!("{} is not opened: {why}", path.display()));
-                        return Err(Errno::MFILE);
-                    }
-                    Err(why) => say_unprotected(&path, &why.to_string()),
+                None => match session.has_place() {
+                    Ok(()) => State::Undecided,
+                    Err(why) => return Err(say_full(&path, &why)),
                 },
+                Some(Pages::Whole) => cached_or_plain(session, fd, &known, &path)?,
                 Some(pages) => {
                     let file = PageFile::new(known, path, is_system, State::Plain);
                     file.say_plain(pages);

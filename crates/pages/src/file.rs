@@ -21,8 +21,8 @@ use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use part::read_part;
 pub use real::{RealRead, RealWrite};
 use rustix::{fd::BorrowedFd, io::Errno};
-use state::cached_or_plain;
-pub(crate) use state::{State, say_unprotected};
+use state::say_unprotected;
+pub(crate) use state::{State, cached_or_plain, say_full};
 use std::{
     path::PathBuf,
     sync::{
@@ -183,6 +183,9 @@ impl PageFile {
         // A file becomes known while none is opened, or loses its name.
         let is_new = matches!(&*self.state.read(), State::Undecided);
         let _opening = is_new.then(|| session.opening.lock());
+        if is_new && matches!(pages, Pages::Whole) && session.is_active() {
+            session.make_room();
+        }
         let state = self.state.upgradable_read();
         match (&*state, pages) {
             (State::Cached(_), Pages::Whole) | (State::Plain, _) => Ok(()),
@@ -192,7 +195,7 @@ impl PageFile {
             }
             (State::Undecided, Pages::Whole) if session.is_active() => {
                 let mut state = RwLockUpgradableReadGuard::upgrade(state);
-                *state = self.register(session, fd);
+                *state = self.register(session, fd)?;
                 Ok(())
             }
             (State::Undecided, pages) => {
@@ -204,8 +207,8 @@ impl PageFile {
     }
 
     /// Lets the cache know the file, by its descriptor: it may have been renamed since it was opened, as a table that is rebuilt is before its page 0 is
-    /// written.
-    fn register(&self, session: &Session, fd: BorrowedFd<'_>) -> State {
+    /// written. Without room for it nothing is written: it would not be protected from torn pages.
+    fn register(&self, session: &Session, fd: BorrowedFd<'_>) -> Result<State, Errno> {
         let path = match identity::of(fd) {
             Ok(Some(now)) if now.identity == self.known.identity => {
                 path_of(fd).map_err(|errno| errno.to_string())
@@ -215,7 +218,7 @@ impl PageFile {
         };
         match path {
             Ok(path) => cached_or_plain(session, fd, &self.known, &path),
-            Err(why) => say_unprotected(&self.path, &why),
+            Err(why) => Ok(say_unprotected(&self.path, &why)),
         }
     }
 

@@ -205,21 +205,20 @@ impl Guard {
     ) -> io::Result<Found> {
         let path = dir.join(GUARD_FILE);
         let is_text = has_text(&read_page(tablespace, 0)?);
-        let found = match open(&path) {
-            Ok(file) => read_header(&file)?.map(|header| (file, header)),
-            Err(e) if e.kind() == io::ErrorKind::NotFound => None,
-            Err(e) => return Err(e),
-        };
-        let none = |is_text| match is_text {
-            true => Found::Mismatch(Mismatch::Copy),
+        let none_but = |mismatch| match is_text {
+            true => Found::Mismatch(mismatch),
             false => Found::None,
         };
-        let Some((file, header)) = found else {
-            return Ok(none(is_text));
+        let file = match open(&path) {
+            Ok(file) => file,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => {
+                return Ok(none_but(Mismatch::NoGuardFile));
+            }
+            Err(e) => return Err(e),
         };
-        if header.of != of {
-            return Ok(none(is_text));
-        }
+        let Some(header) = read_header(&file)?.filter(|header| header.of == of) else {
+            return Ok(none_but(Mismatch::Copy));
+        };
         if header.owner != owner {
             return Ok(match is_text || header.state == State::Laid {
                 true => Found::Mismatch(Mismatch::OtherCache(header.flash, header.owner)),

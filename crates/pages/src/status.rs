@@ -214,7 +214,10 @@ impl Status {
             io::ErrorKind::StorageFull,
             io::ErrorKind::QuotaExceeded,
         ];
-        let bytes = serde_json::to_vec(self)?;
+        // Where its file system is full it can be written over, and says more then than it did.
+        const ROOM: usize = 4096;
+        let mut bytes = serde_json::to_vec(self)?;
+        bytes.resize(bytes.len().next_multiple_of(ROOM), b'\n');
         match beside::replace(path, &bytes, |_| Ok(())) {
             Err(e) if OVER.contains(&e.kind()) => {
                 let mut options = OpenOptions::new();

@@ -1,6 +1,6 @@
 //! Which descriptor is which page file: a word a descriptor, so that a descriptor of another file costs one load.
 
-use crate::file::PageFile;
+use crate::file::{PageFile, State};
 use forebay_flash::Identity;
 use parking_lot::RwLock;
 use std::{
@@ -89,12 +89,22 @@ fn used(files: &[Option<Arc<PageFile>>]) -> Vec<bool> {
 }
 
 /// The files that a descriptor leads to.
-pub(crate) fn open() -> HashSet<Identity> {
+fn opened() -> Vec<Arc<PageFile>> {
     let files = FILES.read();
     let used = used(&files).into_iter();
     let open = files.iter().zip(used).filter(|(_, used)| *used);
-    open.filter_map(|(file, _)| Some(file.as_ref()?.known.identity))
-        .collect()
+    open.filter_map(|(file, _)| file.clone()).collect()
+}
+
+/// Who they are.
+pub(crate) fn open() -> HashSet<Identity> {
+    opened().iter().map(|file| file.known.identity).collect()
+}
+
+/// How many of them are being made.
+pub(crate) fn undecided() -> usize {
+    let is_being_made = |file: &&Arc<PageFile>| matches!(&*file.state.read(), State::Undecided);
+    opened().iter().filter(is_being_made).count()
 }
 
 /// The file, which no descriptor leads to, is another one when it is opened again.

@@ -273,8 +273,8 @@ impl Flash {
         }
         match forebay_pages::look(&self.path) {
             Ok(Warm { epoch, .. }) if epoch == self.epoch => complain!(
-                "forebay: no server has used the flash cache {} in this run: page files were read and written as without it, and nothing protected them from being torn. A server \
-                 that was up did not have the library: it is started with an environment of its own (sudo, env -i), or its file has capabilities",
+                "forebay: no server has used the flash cache {} in this run. If one was up, its page files were read and written as without it, and nothing protected them from being \
+                 torn. Unless a line above says why, it had not got the library: it is started by sudo or env -i, or its file has capabilities",
                 self.path.display()
             ),
             Ok(Warm { dirty: 0, .. }) => {}

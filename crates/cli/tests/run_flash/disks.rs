@@ -5,7 +5,9 @@ use crate::{
     common::{databases::Strike, disk::Disk},
     world::{World, fill, sound, sum},
 };
+use forebay_bench::{mariadb::client::Connection, sql::Client};
 use std::{
+    collections::BTreeMap,
     fs,
     io::Write,
     os::unix::fs::{MetadataExt, symlink},
@@ -66,6 +68,87 @@ fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_los
     world.flush().ok();
     let server = world.plain().unwrap();
     assert_eq!(sum(&server), found);
+    server.stop().unwrap();
+}
+
+/// InnoDB takes a page that it cannot read for damaged: purges and updates pass it over, its log makes that durable, and an index lacks rows from then on.
+#[test]
+fn a_server_whose_flash_gives_nothing_any_more_ends_before_it_passes_a_page_over() {
+    const WRITERS: u64 = 3;
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let beside = tempfile::tempdir_in(world.sandbox.path()).unwrap();
+    let Some(mut disk) = Disk::make(beside.path(), "xfs") else {
+        return;
+    };
+    let [there, lane_there] = ["flash", "flash.lane"].map(|name| disk.at.join(name));
+    symlink(&there, world.flash()).unwrap();
+    forebay_pages::create(&there, 14 << 20).unwrap();
+    let lane = world.launch.dir.join("lane");
+    fs::copy(&lane_there, &lane).unwrap();
+    fs::remove_file(&lane_there).unwrap();
+    symlink(&lane, &lane_there).unwrap();
+    disk.sync();
+    world.launch.wrapper = world.wrapper(&[]);
+    let mut server = world.start();
+    server
+        .sql(
+            "CREATE DATABASE stock; CREATE TABLE stock.i (id INT PRIMARY KEY, v INT, p VARCHAR(200), KEY (v), KEY (p)) \
+             SELECT seq AS id, 0 AS v, REPEAT(MD5(seq), 6) AS p FROM stock.seq_1_to_9000",
+            "",
+        )
+        .unwrap();
+    let socket = server.socket().to_owned();
+    // Each changes rows of its own: how often each row was, as far as that was acknowledged.
+    let change = |writer: u64| {
+        let mut connection = Connection::connect(&socket).unwrap();
+        let mut acknowledged = BTreeMap::new();
+        for turn in 0.. {
+            let id = 1 + writer + WRITERS * (turn * 7919 % (9000 / WRITERS));
+            let v = acknowledged.get(&id).map_or(1, |v| v + 1);
+            let row = format!("REPLACE INTO stock.i VALUES ({id}, {v}, REPEAT(MD5({turn}), 6))");
+            if connection.query(&row).is_err() {
+                break;
+            }
+            acknowledged.insert(id, v);
+        }
+        acknowledged
+    };
+    let changed = thread::scope(|scope| {
+        let change = &change;
+        let writers: Vec<_> = (0..WRITERS)
+            .map(|writer| scope.spawn(move || change(writer)))
+            .collect();
+        thread::sleep(Duration::from_secs(4));
+        disk.cut();
+        let _ = server.wait();
+        let joined = writers.into_iter().map(|writer| writer.join().unwrap());
+        joined.flatten().collect::<BTreeMap<u64, u64>>()
+    });
+    let said = server.output();
+    assert!(
+        said.contains("The file itself has an older one, so this process ends"),
+        "{said}"
+    );
+    assert!(changed.len() > 100, "the writers hardly wrote");
+    drop(server);
+    disk.mount_again();
+
+    let server = world.start();
+    sound(&server, "stock.i");
+    let found = server
+        .sql("SELECT id, v FROM stock.i WHERE v > 0", "")
+        .unwrap();
+    let rows = found.lines().map(|row| row.split_once('\t').unwrap());
+    let found: BTreeMap<u64, u64> = rows
+        .map(|(id, v)| (id.parse().unwrap(), v.parse().unwrap()))
+        .collect();
+    for (id, v) in changed {
+        let there = found.get(&id).copied().unwrap_or(0);
+        // The last one may have been made durable without being acknowledged.
+        assert!((v..=v + 1).contains(&there), "row {id}: {there}, not {v}");
+    }
     server.stop().unwrap();
 }
 

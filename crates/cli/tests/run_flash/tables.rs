@@ -216,3 +216,45 @@ fn a_table_that_is_exported_is_copied_from_its_file_as_the_server_has_it() {
     sound(&server, "stock.i");
     server.stop().unwrap();
 }
+
+/// The cache has 256 places, and no other table is closed that could make way.
+#[test]
+fn a_table_that_finds_no_place_in_the_cache_is_refused_and_not_left_unprotected() {
+    let Some(mut world) = World::new() else {
+        return;
+    };
+    let options = [
+        "--innodb-open-files=600",
+        "--table-open-cache=600",
+        "--open-files-limit=4096",
+    ];
+    (world.launch.options).extend(options.map(str::to_owned));
+    let server = world.start();
+    server.sql("CREATE DATABASE many", "").unwrap();
+    let mut made = 0;
+    let refused = loop {
+        let create = format!("CREATE TABLE many.t{made} (id INT PRIMARY KEY) SELECT 1 AS id");
+        match server.sql(&create, "") {
+            Ok(_) => made += 1,
+            Err(why) => break why.to_string(),
+        }
+        assert!(made < 300, "all tables are made: {}", server.output());
+    };
+    assert!(made > 200, "{made} tables, then {refused}");
+    let said = server.output();
+    assert!(
+        said.contains("The server is told that too many files are open"),
+        "{refused}: {said}"
+    );
+    assert!(!said.contains("stays plain"), "{said}");
+    // The others are there, and one that is dropped makes way.
+    server.sql("DROP TABLE many.t0, many.t1", "").unwrap();
+    server
+        .sql("CREATE TABLE many.more (id INT PRIMARY KEY)", "")
+        .unwrap();
+    server.stop().unwrap();
+    let server = world.start();
+    let last = format!("many.t{}", made - 1);
+    sound(&server, &last);
+    server.stop().unwrap();
+}

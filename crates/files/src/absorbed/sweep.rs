@@ -11,15 +11,15 @@ use std::{
 };
 use uuid::Uuid;
 
-/// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has nothing that is needed in this boot.
+/// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has nothing that is needed. Those of another boot, too: their processes may live, and have been
+/// given another boot's id than this one.
 pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
     for (path, table) in own(directory) {
-        let is_left = match table.is_of(boot) {
-            true => is_over(&table) && !waits(&table),
-            // They may live all the same, and have been given another boot's id than this process.
+        let is_over = match table.is_of(boot) {
+            true => is_over(&table),
             false => !any_lives(&table),
         };
-        if is_left {
+        if is_over && !waits(&table) {
             let _ = std::fs::remove_file(&path);
         }
     }

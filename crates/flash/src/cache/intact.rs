@@ -16,7 +16,7 @@ use forebay_pool::crc32c;
 /// Bytes that are read of what leaves by one request at most: a thread of the server that reads a page waits behind no more.
 const READ_AT_ONCE: usize = 256 << 10;
 /// Times that a page is read again before it is given up.
-const READ_AGAIN: usize = 4;
+pub(super) const READ_AGAIN: usize = 4;
 
 impl Cache {
     /// Step 2: the group's bytes, in `homing`. What is damaged or unreadable and dirty is lost from now on; what is so and clean is dropped.
@@ -85,12 +85,12 @@ impl Cache {
                 break;
             }
             // Before and after each time: it may be gone for a moment only.
-            if !self.gives_its_header() {
+            if !self.is_readable() {
                 return read;
             }
             read = self.read_version(version, bytes);
         }
-        if unreadable(&read) && !self.gives_its_header() {
+        if unreadable(&read) && !self.is_readable() {
             return read;
         }
         match read {
@@ -101,8 +101,9 @@ impl Cache {
         }
     }
 
-    /// True if flash can be read elsewhere.
-    fn gives_its_header(&self) -> bool {
+    /// True if flash can be read at all: it gives one of its headers. One page alone may be on a sector that cannot.
+    #[must_use]
+    pub fn is_readable(&self) -> bool {
         let mut block = Buffer::new(BLOCK as usize);
         HEADERS.iter().any(|&at| {
             self.flash.read_at(&mut block, at).is_ok()

@@ -1,6 +1,6 @@
 //! How pages are found. docs/flash-format.md, "Read".
 
-use super::{Cache, group::Group};
+use super::{Cache, group::Group, intact::READ_AGAIN};
 use crate::{
     error::FlashError,
     file::CachedFile,
@@ -52,6 +52,7 @@ impl Cache {
         self.check_page(file, to.len())?;
         let row = file.reads.lock().length(page);
         let number = file.id().number;
+        let mut again = READ_AGAIN;
         loop {
             let found = match self.find(number, page) {
                 Ok(found) => found,
@@ -71,7 +72,10 @@ impl Cache {
                     return Ok(Read::Hit);
                 }
                 Ok(false) => {}
-                Err(error) => self.pass_over(&found.version, error)?,
+                Err(error) => match self.pass_over(&found.version, error) {
+                    Err(FlashError::UnreadablePage { .. }) if again > 0 => again -= 1,
+                    passed => passed?,
+                },
             }
         }
     }

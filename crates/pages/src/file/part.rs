@@ -7,7 +7,7 @@ use crate::{
     page::Page,
     session::Session,
 };
-use forebay_flash::{CachedFile, Read};
+use forebay_flash::{CachedFile, FlashError, Read};
 use rustix::io::Errno;
 use std::time::Instant;
 
@@ -26,7 +26,7 @@ pub(super) fn read_part(
     let page = u32::try_from(at / PAGE_BYTES as u64).unwrap_or(u32::MAX);
     let within = (at % PAGE_BYTES as u64) as usize;
     let ticket = if to.len() == PAGE_BYTES {
-        match session.cache.read(file, page, to).map_err(|e| said(&e))? {
+        match (session.cache.read(file, page, to)).map_err(|e| unread(session, &e))? {
             Read::Hit => return Ok(to.len()),
             Read::Miss(ticket) => Some(ticket),
         }
@@ -38,7 +38,7 @@ pub(super) fn read_part(
             }
             read
         });
-        match hit.map_err(|e| said(&e))? {
+        match hit.map_err(|e| unread(session, &e))? {
             Read::Hit => return Ok(to.len()),
             Read::Miss(_) => None,
         }
@@ -66,4 +66,21 @@ pub(super) fn read_part(
         complain_once(&format!("pages that are read do not come in: {error}"));
     }
     Ok(read)
+}
+
+/// What the program gets for a page that the cache has and cannot give.
+///
+/// If flash gives nothing at all, the process ends. It may be away for a moment only, with all that is on it; but a database that gets an error for a page takes that for
+/// damaged, goes on without it, and has its log make that durable: indexes lack rows from then on.
+fn unread(session: &Session, error: &FlashError) -> Errno {
+    if let FlashError::UnreadablePage { page, source } = error
+        && !session.cache.is_readable()
+    {
+        complain(&format!(
+            "{page} could not be read from flash, nor can anything else: {source}. The file itself has an older one, so this process ends. What was synced is on flash: once \
+             that can be read, start the server again. If it never can: forebay flush --cache-is-lost, and a backup"
+        ));
+        std::process::abort();
+    }
+    said(error)
 }

@@ -1,8 +1,12 @@
 //! What becomes of a page file's pages.
 
-use crate::{complain::complain_once, identity::Known, session::Session};
+use crate::{
+    complain::complain_once,
+    identity::Known,
+    session::{Session, Unregistered},
+};
 use forebay_flash::CachedFile;
-use rustix::fd::BorrowedFd;
+use rustix::{fd::BorrowedFd, io::Errno};
 use std::{path::Path, sync::Arc};
 
 /// What becomes of them.
@@ -17,16 +21,26 @@ pub(crate) enum State {
 }
 
 /// Registers a file that is open as `fd`. If it cannot be, that is said, and it is plain.
-pub(super) fn cached_or_plain(
+///
+/// # Errors
+/// `EMFILE` if there is no room for it: then the program must close others first.
+pub(crate) fn cached_or_plain(
     session: &Session,
     fd: BorrowedFd<'_>,
     known: &Known,
     path: &Path,
-) -> State {
+) -> Result<State, Errno> {
     match session.register(fd, known, path) {
-        Ok(file) => State::Cached(file),
-        Err(why) => say_unprotected(path, &why.to_string()),
+        Ok(file) => Ok(State::Cached(file)),
+        Err(why @ Unregistered::Full(_)) => Err(say_full(path, &why)),
+        Err(why) => Ok(say_unprotected(path, &why.to_string())),
     }
+}
+
+/// Says that there is no room for a file, and what the program gets.
+pub(crate) fn say_full(path: &Path, why: &Unregistered) -> Errno {
+    complain_once(&format!("{} is not used: {why}", path.display()));
+    Errno::MFILE
 }
 
 /// Says that the cache cannot know a file, which is plain then.

@@ -16,7 +16,9 @@ pub(crate) fn if_restored(flash: &Path) -> String {
 /// Why a tablespace and a guard file do not go with a cache.
 #[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Mismatch {
-    /// Page 0 is text, and there is no guard file that says so of this tablespace.
+    /// Page 0 is text, and there is no guard file.
+    NoGuardFile,
+    /// Page 0 is text, and the guard file is another tablespace's.
     Copy,
     /// The guard is of another cache.
     OtherCache(PathBuf, Uuid),
@@ -31,6 +33,10 @@ impl Mismatch {
     pub(crate) fn told(&self, path: &Path, at: &Path, newer: u64) -> String {
         let (path, flash) = (path.display(), at.display());
         match self {
+            Self::NoGuardFile => format!(
+                "{path} is guarded, and {GUARD_FILE} is not beside it, which alone has its first pages: put that back. If this is a copy that was made while newer pages were in a \
+                 flash cache, copy the data directory after forebay flush; nothing was changed"
+            ),
             Self::Copy => format!(
                 "{path} is guarded, and not the one that the flash cache {flash} has pages of: it is a copy that was made while newer pages were in a flash cache. Copy the \
                  data directory after forebay flush; nothing was changed"

@@ -160,6 +160,22 @@ fn a_copy_of_a_guarded_directory_is_refused_and_so_is_another_cache() {
 }
 
 #[test]
+fn a_guard_file_that_is_gone_is_missed_and_the_tablespace_is_not_called_a_copy() {
+    let world = World::new();
+    drop(world.lay());
+    fs::remove_file(world.dir.path().join(GUARD_FILE)).unwrap();
+    let Found::Mismatch(mismatch) = world.find() else {
+        panic!("it is found");
+    };
+    assert_eq!(mismatch, Mismatch::NoGuardFile);
+    let told = mismatch.told(Path::new("/srv/ibdata1"), Path::new("/fast/cache"), 3);
+    assert!(
+        told.contains("forebay.guard is not beside it") && !told.contains("it is a copy"),
+        "{told}"
+    );
+}
+
+#[test]
 fn a_guard_file_that_is_damaged_does_not_count() {
     let world = World::new();
     drop(world.lay());

@@ -63,6 +63,19 @@ impl Session {
         self.let_go_of_closed();
     }
 
+    /// The cache has a place for one more file that is being made, beside those that are: each takes its place when its page 0 is written, which is too late to refuse it.
+    ///
+    /// # Errors
+    /// [`Unregistered::Full`]. The caller has `opening`.
+    pub(crate) fn has_place(&self) -> Result<(), Unregistered> {
+        let most = self.cache.files_max();
+        let taken = self.registered.lock().len() + table::undecided();
+        match taken < most as usize {
+            true => Ok(()),
+            false => Err(FlashError::TooManyFiles(most).into()),
+        }
+    }
+
     fn let_go_of_closed(&self) {
         let open = table::open();
         let known: Vec<Arc<CachedFile>> = self.registered.lock().values().cloned().collect();

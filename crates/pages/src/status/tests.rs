@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::settings::What;
-use std::thread;
+use std::{fs, thread};
 
 /// Counts of which no two are the same.
 fn stats() -> Stats {
@@ -280,4 +280,17 @@ fn a_link_that_another_user_made_beside_a_status_leads_to_nothing_that_is_writte
     Status::default().write(&path).unwrap();
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "kept");
     assert_eq!(Status::read(&path).unwrap(), Status::default());
+}
+
+#[test]
+fn a_status_that_says_of_trouble_takes_no_more_room_than_one_that_does_not() {
+    let dir = tempfile::tempdir().unwrap();
+    let path = dir.path().join("f.status");
+    let mut status = Status::default();
+    status.write(&path).unwrap();
+    let bytes = fs::metadata(&path).unwrap().len();
+    status.trouble = Some("No space left on device".repeat(20));
+    status.write(&path).unwrap();
+    assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
+    assert_eq!(Status::read(&path).unwrap().trouble, status.trouble);
 }
