@@ -19,7 +19,7 @@ use std::{
     os::unix::process::CommandExt,
     process::Stdio,
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Longer than what a recovery takes for the time of a file's last record.
@@ -144,4 +144,73 @@ fn what_a_program_syncs_past_such_a_lane_by_its_standard_input_is_not_written_ov
     is_not_written_over(
         "os.posix_spawn(sys.executable, ['python3', '-c', newer(0)], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, fd, 0)])",
     );
+}
+
+/// Whether a descriptor appends is a matter of the open file, which other processes have too: they would write over one another's records, and do so for good if the process
+/// that had it otherwise for a moment was killed in that.
+#[test]
+fn a_log_that_is_written_again_appends_all_the_time() {
+    const APPENDING: &str = r#"
+import os
+fd = os.open("a.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+os.write(fd, b"one")
+print("ready", flush=True)
+input()
+os.write(fd, b"two")
+os.fsync(fd)
+print("synced", flush=True)
+"#;
+    if std::process::Command::new("strace")
+        .arg("-V")
+        .output()
+        .is_err()
+    {
+        assert!(std::env::var_os("CI").is_none(), "strace is not installed");
+        println!("skipped: strace is not installed");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    // The supervisor's sync fails: what the lane has of the file is to be written again.
+    fs::write(sandbox.file("fault"), format!("5 {}", u64::MAX)).unwrap();
+    let mut forebay = sandbox
+        .command("run --absorb *.log --pool")
+        .arg(pool.path())
+        .args([
+            "--",
+            "strace",
+            "-f",
+            "-qq",
+            "-e",
+            "trace=fcntl,openat",
+            "-o",
+        ])
+        .arg(sandbox.file("trace"))
+        .args(["python3", "-c", APPENDING])
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"))
+        .env("FOREBAY_TEST_SYNC_FAULT", sandbox.file("fault"))
+        .stdin(Stdio::piped())
+        .stdout(Stdio::piped())
+        .stderr(fs::File::create(sandbox.file("said")).unwrap())
+        .process_group(0)
+        .spawn()
+        .unwrap();
+    let mut input = forebay.stdin.take().unwrap();
+    let mut lines = BufReader::new(forebay.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "ready");
+    let begun = Instant::now();
+    let said = || fs::read_to_string(sandbox.file("said")).unwrap();
+    while !said().contains("a.log") || !said().contains("Input/output error") {
+        assert!(begun.elapsed() < Duration::from_secs(60), "{}", said());
+        thread::sleep(LATER);
+    }
+    forebay.kill().unwrap();
+    forebay.wait().unwrap();
+    fs::remove_file(sandbox.file("fault")).unwrap();
+    writeln!(input).unwrap();
+    assert_eq!(lines.next().unwrap().unwrap(), "synced", "{}", said());
+    kill_group(Pid::from_child(&forebay));
+    let trace = fs::read_to_string(sandbox.file("trace")).unwrap();
+    assert!(!trace.contains("F_SETFL, "), "{trace}");
+    assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), b"onetwo");
 }

@@ -29,6 +29,7 @@ use forebay_pool::PoolError;
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     ffi::c_int,
+    mem::ManuallyDrop,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     path::Path,
     process::id,
@@ -276,7 +277,8 @@ impl Session {
         Ok(())
     }
 
-    /// Calls `work` with a descriptor of the file that does not append when it is to be written by.
+    /// Calls `work` with a descriptor of the file that does not append when it is to be written by. One that the program has is as it was, all the time: whether it appends is a matter of
+    /// the open file, which other processes may have too, and this one may be killed in `work`.
     ///
     /// None is closed by this that the program can notice: closing one drops the program's POSIX locks on the file.
     fn with_descriptor(
@@ -290,14 +292,14 @@ impl Session {
             for (fd, entry) in table::descriptors_of(number) {
                 let Some(raw) = sys::borrow(fd) else { continue };
                 let flags = rustix::fs::fcntl_getfl(raw)?;
-                let append = use_for == Use::Write && flags.contains(OFlags::APPEND);
-                if append {
-                    rustix::fs::fcntl_setfl(raw, flags - OFlags::APPEND)?;
-                }
-                let done = work(raw);
-                if append {
-                    rustix::fs::fcntl_setfl(raw, flags)?;
-                }
+                let done = match use_for == Use::Write && flags.contains(OFlags::APPEND) {
+                    true => identity::reopen(raw, OFlags::WRONLY).and_then(|again| {
+                        // It stays open, as below.
+                        let again = ManuallyDrop::new(again);
+                        work(again.as_fd())
+                    }),
+                    false => work(raw),
+                };
                 // Closed meanwhile, it may have been another file. The entry goes first.
                 if table::entry(fd) == Some(entry) {
                     return done;
