@@ -16,9 +16,8 @@ use std::{
 /// Bring everything in a flash cache to the files, so that the server may be started without Forebay
 #[derive(Args)]
 #[command(
-    long_about = "Writes all pages that are newer in a flash cache than in the database's files to these, empties the cache, and takes the guard away that \
-                  keeps the server from being started without Forebay. The server must not run. \
-                  It takes as long as there are such pages, however large the cache is; what is interrupted goes on where it was.",
+    long_about = "Writes all pages that are newer in the flash cache than in the database's files to these files, empties the cache, and removes the guard that stops a server \
+                  without Forebay. The server must not run. The time depends on the number of such pages, not on the cache's size; an interrupted flush continues when it is repeated.",
     after_long_help = "Examples:\n  \
         forebay flush --flash /fast/cache\n  \
         forebay flush --flash /fast/cache --data /srv/mysql    the data directory was renamed, or mounted, there\n  \
@@ -33,12 +32,12 @@ pub struct Flush {
     /// Look for the files in this directory too; may be given several times
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
-    /// Give up the pages of this file, which is not there any more, or is another one; may be given several times
+    /// Give up the pages of this file, which is gone or was replaced by another; may be given several times
     #[arg(long, value_name = "FILE", requires = "flash")]
     give_up: Vec<PathBuf>,
-    /// The cache is lost for good: let the server be started on these data directories (--data) as they are, without the pages that only the cache had.
-    /// What a crash may have torn on its way around the cache is written again, from forebay.pages there.
-    /// After a run with --flash-policy through nothing that was synced is missing; after any other restore the data from a backup
+    /// The cache is lost for good: let a server start on these data directories (--data) with what their files have.
+    /// Pages that a crash tore on their way around flash are repaired from forebay.pages there.
+    /// After --flash-policy through nothing that was synced is missing; after any other policy restore a backup
     #[arg(long, conflicts_with = "flash", requires = "data")]
     cache_is_lost: bool,
     /// Report as JSON

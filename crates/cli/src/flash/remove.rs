@@ -8,9 +8,9 @@ use std::path::PathBuf;
 /// End a flash cache that was flushed
 #[derive(Args)]
 #[command(
-    long_about = "Removes a flash cache: the flash file, its metadata (PATH.lane), settings and status. A device is blank afterwards, and may become another cache. \
-                  One that a server uses is refused, and one that was not flushed since: it may have newer pages than the database's files, and guards them. \
-                  What is interrupted goes on when it is repeated.",
+    long_about = "Removes a flash cache: the flash file, its metadata (PATH.lane), settings and status. A device is left blank, and may become another cache. \
+                  Refused while a server uses the cache, and until it was flushed: it may have newer pages than the database's files, and guards them. \
+                  Interrupted, it is repeated.",
     after_long_help = "Examples:\n  \
         forebay flush --flash /fast/cache           first: everything to the files\n  \
         forebay flash remove --flash /fast/cache\n\n\

@@ -17,10 +17,9 @@ use std::{
 /// Give a flash cache another size
 #[derive(Args)]
 #[command(
-    long_about = "Makes a flash cache larger or smaller, with what is in it. A larger one keeps all its pages; of a smaller one those that are newer than in the database's \
-                  files, and have no room any more, are written to these first. No page is moved. If a server runs with it, the server does it, and goes on meanwhile. \
-                  What is interrupted goes on where it was when it is repeated. \
-                  forebay run --flash-size does the same with a cache that is there.",
+    long_about = "Makes a flash cache larger or smaller and keeps its contents. A larger one keeps all pages; of a smaller one, pages that are newer than in the database's files and lose \
+                  their slot are written to these files first. No page is moved. If a server runs with the cache, that server resizes it and goes on meanwhile. An interrupted resize \
+                  continues when it is repeated. forebay run --flash-size does the same with a cache that exists.",
     after_long_help = "Examples:\n  \
         forebay flash resize --flash /fast/cache 40GiB\n  \
         forebay flash resize --flash /fast/cache --data /srv/mysql 5GiB    the data directory was renamed, or mounted, there\n\n\
@@ -30,7 +29,7 @@ pub struct Resize {
     /// The flash cache
     #[arg(long, value_name = "PATH")]
     flash: PathBuf,
-    /// How large it is to be
+    /// The new size
     #[arg(value_name = "SIZE", value_parser = size::parse_positive)]
     size: u64,
     /// Look for the files in this directory too; may be given several times

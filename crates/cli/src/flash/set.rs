@@ -19,8 +19,8 @@ use std::{
 /// Change what a flash cache does with pages, also while a server runs with it
 #[derive(Args)]
 #[command(
-    long_about = "Changes what a flash cache does, at once if a server runs with it, and for its next runs: what is set is kept beside the cache, in PATH.settings. \
-                  What is not named stays as it is, also in a server that runs; what is in force there is printed. A run whose own command line says otherwise (forebay run --flash-policy …) begins with that.",
+    long_about = "Changes settings of a flash cache: at once if a server runs with it, and for its next runs (they are kept in PATH.settings). \
+                  Settings that are not given stay as they are, and those in force are printed. Options of a run's own command line (forebay run --flash-policy …) take precedence when that run begins.",
     after_long_help = "Examples:\n  \
         forebay flash set --flash /fast/cache --policy through\n  \
         forebay flash set --flash /fast/cache --policy off           bring everything home, and use flash no more\n  \
@@ -32,16 +32,16 @@ pub struct Set {
     /// The flash cache
     #[arg(long, value_name = "PATH")]
     flash: PathBuf,
-    /// What becomes of pages that are written
+    /// Where written pages go
     #[arg(long, value_name = "WHAT", value_enum)]
     policy: Option<FlashPolicy>,
-    /// What comes in
+    /// Which pages are cached
     #[arg(long, value_name = "WHAT", value_enum)]
     contents: Option<Contents>,
-    /// Pages leave until no more than this part of the slots is in use, in percent
+    /// Pages stop leaving when at most this much of the cache is in use, in percent
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     low: Option<u8>,
-    /// And begin to when more than this part is
+    /// Pages begin to leave when more than this much of the cache is in use, in percent
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     high: Option<u8>,
     /// Bytes a second that go to the files in the background; 0 for no limit

@@ -7,12 +7,13 @@ use crate::{
 };
 use clap::Args;
 
-/// Say how the flash caches are that servers run with
+/// Show the state of the flash caches that are in use
 #[derive(Args)]
 #[command(
-    long_about = "Says of each flash cache that a server of this user runs with: pages in it, and those that are newer than in the files; hit ratio by window; pages of scans that passed by; versions a page, \
-                  second chances; bytes written to flash for each byte of pages; pages and batches that went to the files; policy, watermarks and limits; what flash failed \
-                  with. Exit status 1 if one fails or has lost pages, or if for ten seconds, while a run's program runs, no server in it has said how it is: that run is named, in JSON on standard error alone.",
+    long_about = "Shows, for each flash cache that a server of this user runs with: its pages, and those newer than in the files; hit ratio by window; pages of scans that were not cached; \
+                  versions per page and second chances; bytes written to flash per byte of pages; pages and batches written to the files; policy, watermarks and limits; the last error of \
+                  flash. Exit status 1 if a cache fails or has lost pages, or if no server of a run has reported for ten seconds while the run's program runs: that run is named, with --json \
+                  on standard error only.",
     after_long_help = "Examples:\n  forebay flash status\n  forebay flash status --json"
 )]
 pub struct Status {

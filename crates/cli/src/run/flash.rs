@@ -30,22 +30,22 @@ const PROFILE: &str = "mariadb";
 pub enum Contents {
     /// Pages that are written
     Dirty,
-    /// Pages that are read, too
+    /// Also pages that are only read
     All,
 }
 
 /// What becomes of pages that are written.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
-    /// They are written to their files when they reach the queue's front
+    /// To flash, and to their files when they reach the queue's front
     Back,
-    /// And at every sync: losing the flash loses nothing that was synced
+    /// To flash, and to their files at every sync: losing the flash loses nothing that was synced
     Through,
-    /// They go straight to their files, and the cache serves what it has; nothing comes in
+    /// Straight to their files; the cache serves what it has, and takes nothing in
     Around,
-    /// The same, and what is in the cache is brought to the files until it is empty
+    /// As around, and the cache is emptied into the files
     Off,
-    /// As back while flash is measurably faster to read or to write than the files; while not, as around, and what is in the cache leaves it little by little
+    /// As back while flash is measurably faster than the files, to read or to write; else as around, and the cache empties slowly
     Adaptive,
 }
 
@@ -79,20 +79,20 @@ pub struct Options {
     /// faster: the server's log says so when it takes such a cache into use, also one on another partition or volume of that disk.
     #[arg(long, value_name = "PATH")]
     flash: Option<PathBuf>,
-    /// Make the flash cache of this size if it is not there. One that is there becomes larger or smaller, and stays warm.
-    /// Leave it out of a unit: each start gives the cache this size again
+    /// Size of the flash cache: it is made if it is not there, and resized, staying warm, if it is.
+    /// Leave this out of a unit: each start would resize the cache
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, requires = "flash")]
     flash_size: Option<u64>,
-    /// What comes into it [default: as forebay flash set, or dirty]
+    /// Which pages are cached [default: as forebay flash set, or dirty]
     #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
     flash_contents: Option<Contents>,
-    /// What becomes of written pages [default: as forebay flash set, or back]
+    /// Where written pages go [default: as forebay flash set, or back]
     #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
     flash_policy: Option<Policy>,
-    /// Pages leave it until so much of it is in use [default: 90]
+    /// Pages stop leaving when at most this much of the cache is in use, in percent [default: 90]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
     flash_low: Option<u8>,
-    /// And begin to when more than this is [default: 95]
+    /// Pages begin to leave when more than this much of the cache is in use, in percent [default: 95]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
     flash_high: Option<u8>,
     /// Bytes a second to the files in the background; 0: no limit
