@@ -15,11 +15,11 @@ use uuid::Uuid;
 /// given another boot's id than this one.
 pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
     for (path, table) in own(directory) {
-        let is_over = match table.is_of(boot) {
-            true => is_over(&table),
-            false => !any_lives(&table),
+        let is_needed = match table.is_of(boot) {
+            true => !is_over(&table) || waits(&table),
+            false => any_lives(&table) || has_pool(&table) && waits(&table),
         };
-        if is_over && !waits(&table) {
+        if !is_needed {
             let _ = std::fs::remove_file(&path);
         }
     }
@@ -74,6 +74,11 @@ fn is_over(table: &View) -> bool {
 fn any_lives(table: &View) -> bool {
     let supervisor = [table.supervisor()].into_iter().filter(|&id| id != 0);
     supervisor.chain(table.pids()).any(processes::is_process)
+}
+
+/// True if there is something where the run's pool was.
+fn has_pool(table: &View) -> bool {
+    table.lane.place().is_some_and(|place| place.path.exists())
 }
 
 /// True if a recovery may still write to files what the lane has.
