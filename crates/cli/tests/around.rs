@@ -137,7 +137,7 @@ fn help_teaches_with_examples_and_hides_what_is_internal() {
         assert!(help.contains("Example"), "{command}");
     }
     for (command, words) in [
-        ("run", "Leave it out of a unit"),
+        ("run", "Leave this out of a unit"),
         ("flush", "files may have torn pages"),
     ] {
         let help = sandbox.run(&format!("{command} --help")).ok().text();
