@@ -5,13 +5,10 @@
 
 mod common;
 
-use common::{FOREBAY, Sandbox, databases::small_pool};
-use forebay_bench::{
-    processes::find_program,
-    redis::{
-        resp::is_ok,
-        server::{Kind, Launch, Server},
-    },
+use common::{FOREBAY, Sandbox, databases::small_pool, have};
+use forebay_bench::redis::{
+    resp::is_ok,
+    server::{Kind, Launch, Server},
 };
 use std::{
     ffi::OsString,
@@ -116,15 +113,6 @@ fn forebay_run(pool: &Path, profile: &str) -> Vec<OsString> {
     line.extend(["run", "--explain", "--profile", profile, "--pool"].map(OsString::from));
     line.extend([pool.into(), "--".into()]);
     line
-}
-
-fn have(program: &str) -> bool {
-    let found = find_program(program).is_some();
-    assert!(
-        found || std::env::var_os("CI").is_none(),
-        "{program} is not installed: scripts/setup.sh test"
-    );
-    found
 }
 
 #[test]

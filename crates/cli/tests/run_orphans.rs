@@ -10,6 +10,7 @@ use common::{
     Sandbox,
     databases::{boot_anew, small_pool},
     disk::Disk,
+    have,
 };
 use forebay_measure::processes::kill_group;
 use rustix::process::Pid;
@@ -160,13 +161,7 @@ os.write(fd, b"two")
 os.fsync(fd)
 print("synced", flush=True)
 "#;
-    if std::process::Command::new("strace")
-        .arg("-V")
-        .output()
-        .is_err()
-    {
-        assert!(std::env::var_os("CI").is_none(), "strace is not installed");
-        println!("skipped: strace is not installed");
+    if !have("strace") {
         return;
     }
     let sandbox = Sandbox::new();

@@ -3,8 +3,8 @@
 
 mod common;
 
-use common::{Ran, Sandbox, databases::small_pool};
-use std::{fs, path::Path, process::Command};
+use common::{Ran, Sandbox, databases::small_pool, have};
+use std::{fs, path::Path};
 
 /// Runs `python3 -c script` with `*.log` absorbed into `pool`.
 fn python(sandbox: &Sandbox, pool: &Path, options: &str, script: &str) -> Ran {
@@ -119,8 +119,7 @@ fn where_the_profile_says_so_making_a_ring_fails_and_nothing_is_given_up() {
 
 #[test]
 fn a_checkpoint_of_innodb_is_written_after_a_real_sync_and_nothing_else_of_its_log_is() {
-    if Command::new("strace").arg("-V").output().is_err() {
-        println!("skipped: strace is not installed");
+    if !have("strace") {
         return;
     }
     let (sandbox, pool) = (Sandbox::new(), small_pool());

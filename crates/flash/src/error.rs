@@ -70,6 +70,8 @@ pub enum FlashError {
         page: PageName,
         /// The system's reason.
         source: io::Error,
+        /// Flash gave nothing else either: it may come back, with all that is on it.
+        is_gone: bool,
     },
     /// Pages whose only newest copy is unreadable.
     #[error(

@@ -96,7 +96,7 @@ fn opened() -> Vec<Arc<PageFile>> {
     open.filter_map(|(file, _)| file.clone()).collect()
 }
 
-/// Who they are.
+/// Their identities.
 pub(crate) fn open() -> HashSet<Identity> {
     opened().iter().map(|file| file.known.identity).collect()
 }

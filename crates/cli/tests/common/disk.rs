@@ -81,7 +81,8 @@ impl Disk {
     }
 }
 
-fn patiently<T>(mut work: impl FnMut() -> Result<T, String>) {
+/// Does work that others may be in the way of for a moment, again and again.
+pub fn patiently<T>(mut work: impl FnMut() -> Result<T, String>) {
     const PATIENCE: Duration = Duration::from_secs(60);
     let begun = Instant::now();
     while let Err(why) = work() {
@@ -124,7 +125,13 @@ impl Loop {
         let line = ["-f", "-P", "--show", "--sector-size", &sector];
         let made = run("losetup", &[&line[..], &[image.to_str()?]].concat());
         match made {
-            Ok(path) => Some(Self { path }),
+            Ok(path) => {
+                let device = Self { path };
+                // The kernel chooses the size of its blocks at the first opening only, and another test that looks for a free device may have this one open.
+                let block = sector_bytes.max(4096).to_string();
+                run("blockdev", &["--setbsz", &block, &device.path]).unwrap();
+                Some(device)
+            }
             Err(why) => {
                 println!("skipped: {why}");
                 None

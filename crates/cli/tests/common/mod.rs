@@ -14,6 +14,7 @@ pub mod writers;
 
 pub use sandbox::{Ran, Sandbox, pools_on_disk};
 
+use forebay_bench::processes::find_program;
 use std::{path::Path, process::Command};
 
 /// The program under test.
@@ -25,6 +26,19 @@ pub const ZEROS: &str = concat!(
     env!("CARGO_MANIFEST_DIR"),
     "/tests/programs/zeros.py"
 );
+
+/// True if a program is installed, as in CI each is; says which one it is if not.
+pub fn have(program: &str) -> bool {
+    let found = find_program(program).is_some();
+    assert!(
+        found || std::env::var_os("CI").is_none(),
+        "{program} is not installed: scripts/setup.sh test"
+    );
+    if !found {
+        println!("skipped: {program} is not installed");
+    }
+    found
+}
 
 /// Builds one of `tests/programs`, `name.c`, as `name` in a directory.
 pub fn build(name: &str, into: &Path) {

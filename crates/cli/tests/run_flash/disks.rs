@@ -11,9 +11,26 @@ use std::{
     fs,
     io::Write,
     os::unix::fs::{MetadataExt, symlink},
+    path::{Path, PathBuf},
     thread,
     time::Duration,
 };
+
+/// Makes the world's cache in a directory, behind a link. The flash file.
+fn make_flash_in(world: &mut World, dir: &Path) -> PathBuf {
+    let there = dir.join("flash");
+    symlink(&there, world.flash()).unwrap();
+    forebay_pages::create(&there, 14 << 20).unwrap();
+    world.launch.wrapper = world.wrapper(&[]);
+    there
+}
+
+/// A link in the place of a file, which is at `there` from now on: on whatever file system that is.
+fn move_behind_a_link(file: &Path, there: &Path) {
+    fs::copy(file, there).unwrap();
+    fs::remove_file(file).unwrap();
+    symlink(there, file).unwrap();
+}
 
 #[test]
 fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_lost() {
@@ -25,9 +42,7 @@ fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_los
     let line = "run --flash flash --flash-size 14MiB -- mariadbd --no-defaults --help";
     world.forebay(line).ok();
     let [lane, there] = [world.launch.dir.join("flash.lane"), disk.at.join("lane")];
-    fs::copy(&lane, &there).unwrap();
-    fs::remove_file(&lane).unwrap();
-    symlink(&there, &lane).unwrap();
+    move_behind_a_link(&lane, &there);
     disk.sync();
 
     let mut server = world.start();
@@ -82,15 +97,9 @@ fn a_server_whose_flash_gives_nothing_any_more_ends_before_it_passes_a_page_over
     let Some(mut disk) = Disk::make(beside.path(), "xfs") else {
         return;
     };
-    let [there, lane_there] = ["flash", "flash.lane"].map(|name| disk.at.join(name));
-    symlink(&there, world.flash()).unwrap();
-    forebay_pages::create(&there, 14 << 20).unwrap();
-    let lane = world.launch.dir.join("lane");
-    fs::copy(&lane_there, &lane).unwrap();
-    fs::remove_file(&lane_there).unwrap();
-    symlink(&lane, &lane_there).unwrap();
+    let lane_there = make_flash_in(&mut world, &disk.at).with_extension("lane");
+    move_behind_a_link(&lane_there, &world.launch.dir.join("lane"));
     disk.sync();
-    world.launch.wrapper = world.wrapper(&[]);
     let mut server = world.start();
     server
         .sql(
@@ -159,14 +168,8 @@ fn metadata_of_a_cache_that_is_on_the_file_system_of_the_data_is_told() {
         return;
     };
     let memory = tempfile::tempdir_in("/dev/shm").unwrap();
-    let [there, lane_there] = ["flash", "flash.lane"].map(|name| memory.path().join(name));
-    symlink(&there, world.flash()).unwrap();
-    forebay_pages::create(&there, 14 << 20).unwrap();
-    let lane = world.launch.dir.join("lane");
-    fs::copy(&lane_there, &lane).unwrap();
-    fs::remove_file(&lane_there).unwrap();
-    symlink(&lane, &lane_there).unwrap();
-    world.launch.wrapper = world.wrapper(&[]);
+    let lane_there = make_flash_in(&mut world, memory.path()).with_extension("lane");
+    move_behind_a_link(&lane_there, &world.launch.dir.join("lane"));
     let server = world.start();
     let said = server.output();
     let told = format!("{}, is on the same file system", lane_there.display());
@@ -184,10 +187,7 @@ fn flash_on_another_file_system_of_the_data_s_disk_is_told() {
     let Some(disk) = Disk::make(beside.path(), "ext4") else {
         return;
     };
-    let there = disk.at.join("flash");
-    symlink(&there, world.flash()).unwrap();
-    forebay_pages::create(&there, 14 << 20).unwrap();
-    world.launch.wrapper = world.wrapper(&[]);
+    make_flash_in(&mut world, &disk.at);
     let server = world.start();
     let data = fs::metadata(world.sandbox.path()).unwrap().dev();
     let told = match forebay_pool::disks::whole(data).first() {

@@ -67,13 +67,17 @@ fn of_users(directory: &Path, users: &[u32]) -> Vec<(PathBuf, View)> {
 
 /// True if no process of the run is left that is known.
 fn is_over(table: &View) -> bool {
-    !table.is_alive() && !table.pids().into_iter().any(processes::is_process)
+    !table.is_alive() && !any_client_lives(table)
+}
+
+/// True if a process lives that opened what is absorbed.
+fn any_client_lives(table: &View) -> bool {
+    table.pids().into_iter().any(processes::is_process)
 }
 
 /// True if a process has the number of one of the table's. Of another boot's the kernel has not cleared the supervisor's.
 fn any_lives(table: &View) -> bool {
-    let supervisor = [table.supervisor()].into_iter().filter(|&id| id != 0);
-    supervisor.chain(table.pids()).any(processes::is_process)
+    table.is_alive() && processes::is_process(table.supervisor()) || any_client_lives(table)
 }
 
 /// True if there is something where the run's pool was.

@@ -10,7 +10,10 @@ use super::{
     table::{self, Entry},
 };
 use crate::{shared::Gone, sys, wire::Request};
-use rustix::{fs::OFlags, io::Errno};
+use rustix::{
+    fs::{FileType, OFlags},
+    io::Errno,
+};
 use std::{
     ffi::c_int,
     sync::{
@@ -242,12 +245,15 @@ pub fn hidden_flags(fd: c_int) -> c_int {
     table::entry(fd).map_or(0, Entry::hidden)
 }
 
-/// True if a descriptor that is open was opened with `O_SYNC` or `O_DSYNC` and the kernel does not know it: what a ring writes by it would be complete, and not synced.
+/// True if a file that is open was opened with `O_SYNC` or `O_DSYNC` and the kernel does not know it: what a ring writes to it would be complete, and not synced. Where
+/// threads have descriptors of their own what is known of a number stays ([`unsharing`]); something else than a file, as a ring, may have it by now.
 #[must_use]
 pub fn hides_syncs() -> bool {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    let is_open = |fd| sys::borrow(fd).is_some_and(|raw| rustix::io::fcntl_getfd(raw).is_ok());
-    let hides = table::synced_unseen().any(is_open);
+    let stat_of = |fd| sys::borrow(fd).and_then(|raw| sys::stat_of(raw).ok());
+    let hides = table::synced_unseen()
+        .filter_map(stat_of)
+        .any(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
     if hides {
         sys::complain_once(
             &TOLD,

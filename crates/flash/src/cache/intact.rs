@@ -16,7 +16,7 @@ use forebay_pool::crc32c;
 /// Bytes that are read of what leaves by one request at most: a thread of the server that reads a page waits behind no more.
 const READ_AT_ONCE: usize = 256 << 10;
 /// Times that a page is read again before it is given up.
-pub(super) const READ_AGAIN: usize = 4;
+const READ_AGAIN: usize = 4;
 
 impl Cache {
     /// Step 2: the group's bytes, in `homing`. What is damaged or unreadable and dirty is lost from now on; what is so and clean is dropped.
@@ -76,34 +76,42 @@ impl Cache {
         if crc32c([&*bytes]) == version.entry.crc {
             return Ok(true);
         }
-        let unreadable = |read: &Result<bool, FlashError>| {
-            version.is(DIRTY) && matches!(read, Err(FlashError::UnreadablePage { .. }))
-        };
-        let mut read = self.read_version(version, bytes);
-        for _ in 0..READ_AGAIN {
-            if !unreadable(&read) {
-                break;
-            }
-            // Before and after each time: it may be gone for a moment only.
-            if !self.is_readable() {
-                return read;
-            }
-            read = self.read_version(version, bytes);
-        }
-        if unreadable(&read) && !self.is_readable() {
-            return read;
-        }
-        match read {
+        match self.read_patiently(version, bytes) {
             // By homing, the front does not pass it: it is in the queue still.
             Ok(intact) => Ok(intact),
+            Err(error @ FlashError::UnreadablePage { is_gone: true, .. }) => Err(error),
             Err(FlashError::DamagedPage { .. } | FlashError::UnreadablePage { .. }) => Ok(false),
             Err(error) => Err(error),
         }
     }
 
-    /// True if flash can be read at all: it gives one of its headers. One page alone may be on a sector that cannot.
-    #[must_use]
-    pub fn is_readable(&self) -> bool {
+    /// As [`read_version`](Self::read_version). One that only flash has is read again if it cannot be: flash may be gone for a moment only. Whether it is, is asked each time.
+    pub(super) fn read_patiently(
+        &self,
+        version: &Version,
+        to: &mut [u8],
+    ) -> Result<bool, FlashError> {
+        let mut again = READ_AGAIN;
+        loop {
+            match self.read_version(version, to) {
+                Err(FlashError::UnreadablePage { page, source, .. }) if version.is(DIRTY) => {
+                    let is_gone = !self.gives_its_header();
+                    if is_gone || again == 0 {
+                        return Err(FlashError::UnreadablePage {
+                            page,
+                            source,
+                            is_gone,
+                        });
+                    }
+                    again -= 1;
+                }
+                read => return read,
+            }
+        }
+    }
+
+    /// True if flash can be read elsewhere.
+    fn gives_its_header(&self) -> bool {
         let mut block = Buffer::new(BLOCK as usize);
         HEADERS.iter().any(|&at| {
             self.flash.read_at(&mut block, at).is_ok()

@@ -1,6 +1,6 @@
 //! How pages are found. docs/flash-format.md, "Read".
 
-use super::{Cache, group::Group, intact::READ_AGAIN};
+use super::{Cache, group::Group};
 use crate::{
     error::FlashError,
     file::CachedFile,
@@ -52,7 +52,6 @@ impl Cache {
         self.check_page(file, to.len())?;
         let row = file.reads.lock().length(page);
         let number = file.id().number;
-        let mut again = READ_AGAIN;
         loop {
             let found = match self.find(number, page) {
                 Ok(found) => found,
@@ -66,16 +65,13 @@ impl Cache {
                 add(&self.counters.hits, 1);
                 return Ok(Read::Hit);
             }
-            match self.read_version(&found.version, to) {
+            match self.read_patiently(&found.version, to) {
                 Ok(true) => {
                     add(&self.counters.hits, 1);
                     return Ok(Read::Hit);
                 }
                 Ok(false) => {}
-                Err(error) => match self.pass_over(&found.version, error) {
-                    Err(FlashError::UnreadablePage { .. }) if again > 0 => again -= 1,
-                    passed => passed?,
-                },
+                Err(error) => self.pass_over(&found.version, error)?,
             }
         }
     }
@@ -165,6 +161,7 @@ impl Cache {
             Err(source) => Err(FlashError::UnreadablePage {
                 page: self.name(file, page),
                 source,
+                is_gone: false,
             }),
         }
     }

@@ -26,7 +26,7 @@ pub(super) fn read_part(
     let page = u32::try_from(at / PAGE_BYTES as u64).unwrap_or(u32::MAX);
     let within = (at % PAGE_BYTES as u64) as usize;
     let ticket = if to.len() == PAGE_BYTES {
-        match (session.cache.read(file, page, to)).map_err(|e| unread(session, &e))? {
+        match session.cache.read(file, page, to).map_err(|e| unread(&e))? {
             Read::Hit => return Ok(to.len()),
             Read::Miss(ticket) => Some(ticket),
         }
@@ -38,7 +38,7 @@ pub(super) fn read_part(
             }
             read
         });
-        match hit.map_err(|e| unread(session, &e))? {
+        match hit.map_err(|e| unread(&e))? {
             Read::Hit => return Ok(to.len()),
             Read::Miss(_) => None,
         }
@@ -72,9 +72,12 @@ pub(super) fn read_part(
 ///
 /// If flash gives nothing at all, the process ends. It may be away for a moment only, with all that is on it; but a database that gets an error for a page takes that for
 /// damaged, goes on without it, and has its log make that durable: indexes lack rows from then on.
-fn unread(session: &Session, error: &FlashError) -> Errno {
-    if let FlashError::UnreadablePage { page, source } = error
-        && !session.cache.is_readable()
+fn unread(error: &FlashError) -> Errno {
+    if let FlashError::UnreadablePage {
+        page,
+        source,
+        is_gone: true,
+    } = error
     {
         complain(&format!(
             "{page} could not be read from flash, nor can anything else: {source}. The file itself has an older one, so this process ends. What was synced is on flash: once \

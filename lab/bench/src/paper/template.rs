@@ -23,15 +23,13 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Ends the server by `end`, and starts it again when `between` is done. How long the start took, seconds.
+    /// Ends the server by `end`, which gets its directory as well, and starts it again. How long the start took, seconds.
     pub fn restarted(
         self,
-        end: impl FnOnce(Server) -> Result<(), BenchError>,
-        between: impl FnOnce(&Path) -> Result<(), BenchError>,
+        end: impl FnOnce(Server, &Path) -> Result<(), BenchError>,
     ) -> Result<(Self, f64), BenchError> {
         let launch = self.server.launch().clone();
-        end(self.server)?;
-        between(self.dir.path())?;
+        end(self.server, self.dir.path())?;
         let begun = Instant::now();
         let server = Server::start(&launch)?;
         Ok((Self { server, ..self }, begun.elapsed().as_secs_f64()))

@@ -12,8 +12,9 @@ use std::{cmp::Reverse, fs, thread};
 /// Takes minutes, boots virtual machines, and needs programs that other tests do without.
 const IN_MACHINES: &str = "p2-bcache";
 
-fn all() -> impl Iterator<Item = &'static Experiment> {
-    catalogue::ALL.iter().filter(|it| it.id != IN_MACHINES)
+fn all() -> Vec<&'static Experiment> {
+    let all = catalogue::ALL.iter();
+    all.filter(|it| it.id != IN_MACHINES).collect()
 }
 
 /// The command that measures, or resumes, these.
@@ -26,7 +27,7 @@ fn line(resume: &str, of: &[&Experiment]) -> String {
 /// All of them in three runs that take about as long each. They wait most of the time, and how fast they are does not matter here.
 fn in_three_runs() -> [Vec<&'static Experiment>; 3] {
     let mut runs = [const { Vec::new() }; 3];
-    let mut longest_first: Vec<_> = all().collect();
+    let mut longest_first = all();
     longest_first.sort_by_key(|it| Reverse(it.seconds[0]));
     let takes = |run: &Vec<&Experiment>| run.iter().map(|it| it.seconds[0]).sum::<u32>();
     for experiment in longest_first {
@@ -165,10 +166,9 @@ fn a_report_has_it_all(sandbox: &Sandbox) {
 fn a_second_run_measures_what_is_missing(sandbox: &Sandbox) {
     let before = fs::read(sandbox.file("results/p1-fig5.json")).unwrap();
     fs::remove_file(sandbox.file("results/p5-latency.json")).unwrap();
-    let all: Vec<_> = all().collect();
-    let ran = sandbox.run(&line("--resume --json", &all)).ok();
+    let ran = sandbox.run(&line("--resume --json", &all())).ok();
     assert_eq!(ran.json(), serde_json::json!(["results/p5-latency.json"]));
-    let said = format!("{} experiments are in results already", all.len() - 1);
+    let said = format!("{} experiments are in results already", all().len() - 1);
     assert!(ran.stderr.contains(&said), "{}", ran.stderr);
     assert_eq!(
         fs::read(sandbox.file("results/p1-fig5.json")).unwrap(),
@@ -180,6 +180,5 @@ fn a_damaged_result_is_refused(sandbox: &Sandbox) {
     sandbox.edit("results/p4-fig6.json", |bytes| bytes.truncate(100));
     let words = ["p4-fig6.json", "not a result of this version"];
     sandbox.run("report results").fails(2, &words);
-    let all: Vec<_> = all().collect();
-    sandbox.run(&line("--resume", &all)).fails(2, &words);
+    sandbox.run(&line("--resume", &all())).fails(2, &words);
 }

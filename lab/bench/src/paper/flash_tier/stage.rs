@@ -209,15 +209,11 @@ impl<'a> Stage<'a> {
                 .and_then(|()| fs::create_dir(&flash))
                 .map_err(BenchError::io("emptying", &flash))
         };
-        let between = |dir: &Path| match end {
-            End::KilledAndEmptied => emptied(dir),
-            End::ShutDown | End::Killed => Ok(()),
-        };
-        let ended = |server: Server| match end {
+        let (on, seconds) = on.restarted(|server, dir| match end {
             End::ShutDown => server.stop().map(drop),
-            End::Killed | End::KilledAndEmptied => server.kill(),
-        };
-        let (on, seconds) = on.restarted(ended, between)?;
+            End::Killed => server.kill(),
+            End::KilledAndEmptied => server.kill().and_then(|()| emptied(dir)),
+        })?;
         Ok((Standing { case, on }, seconds))
     }
 
