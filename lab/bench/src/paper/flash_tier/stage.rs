@@ -64,16 +64,14 @@ impl Standing {
         Status::read(&status_of(&cache)).ok()
     }
 
-    /// Bytes of redo log that its database has written since it was made.
-    pub fn redo_bytes(&self) -> Result<u64, BenchError> {
-        let told = self
-            .server()
-            .sql("SHOW GLOBAL STATUS LIKE 'Innodb_lsn_current'", "")?;
-        let lsn = told
-            .split_whitespace()
-            .nth(1)
-            .and_then(|lsn| lsn.parse().ok());
-        lsn.ok_or_else(|| BenchError::Child(format!("(mariadb) where the redo log ends: {told:?}")))
+    /// A figure of InnoDB's status.
+    pub fn innodb(&self, of: &str) -> Result<u64, BenchError> {
+        let query = format!("SHOW GLOBAL STATUS LIKE 'Innodb_{of}'");
+        let told = self.server().sql(&query, "")?;
+        let figure = told.split_whitespace().nth(1);
+        figure
+            .and_then(|figure| figure.parse().ok())
+            .ok_or_else(|| BenchError::Child(format!("(mariadb) {query}: {told:?}")))
     }
 
     /// How often the queue on flash has turned; none without one.
