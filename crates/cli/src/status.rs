@@ -11,7 +11,7 @@ use forebay_pages::Status as Flash;
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
 
-/// Say what runs under forebay, and what was absorbed
+/// Show what runs under forebay run, and what was absorbed
 #[derive(Args)]
 #[command(
     long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \

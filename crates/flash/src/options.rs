@@ -97,8 +97,8 @@ pub enum WritePolicy {
     Around,
     /// As around; and `step` writes home what there is and empties the queue.
     Off,
-    /// As back while flash is measurably faster than homes, to read, or to write all pages there and some of them home later. While it is not, as off,
-    /// with time between the groups that leave. Pages that are read come in only while reads are faster.
+    /// As back while flash is measurably faster than homes, to read, or to write all pages there and some of them home later. While it is not, as around,
+    /// and the cache empties slowly. Pages that are read come in only while reads are faster.
     Adaptive,
 }
 

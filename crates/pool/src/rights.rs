@@ -68,7 +68,7 @@ impl Rights {
         Self::of_owner(owner, user)
     }
 
-    /// The same of what `owner` has, whoever else may write to it.
+    /// The same of what `owner` has, whichever other users may write to it.
     ///
     /// # Errors
     /// If they cannot be had.

@@ -17,7 +17,7 @@ use forebay_pool::persist::Persist;
 use report::{Directory, Instructions, Report};
 use std::{fs, path::PathBuf, thread::available_parallelism};
 
-/// Say what persistent memory, instructions and disk this machine has, and what to do next
+/// Show what persistent memory, instructions and disk this machine has, and what to do next
 #[derive(Args)]
 #[command(
     long_about = "Looks for persistent memory, names the instructions that writes to it will use, and measures the \
@@ -27,8 +27,9 @@ use std::{fs, path::PathBuf, thread::available_parallelism};
     after_long_help = "Examples:\n  forebay doctor --dir /var/lib/db\n  forebay doctor /var/lib/mysql && systemctl start mariadb"
 )]
 pub struct Doctor {
-    /// Say instead whether a pool holds acknowledged writes for the files below this directory, or a flash cache newer pages, so that a database must not be started there without
-    /// Forebay; exit status 1 if so
+    /// Check instead whether a database must not be started on the files below this directory without Forebay; exit status 1 if so
+    ///
+    /// It must not while a pool holds acknowledged writes for them, or a flash cache newer pages.
     #[arg(value_name = "DATA", conflicts_with = "dir")]
     data: Option<PathBuf>,
     /// The directory that a store is to lie in

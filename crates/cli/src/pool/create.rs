@@ -29,7 +29,7 @@ pub struct Create {
     /// Bytes of the pool
     #[arg(long, value_name = "SIZE", default_value = "64MiB", value_parser = size::parse_positive)]
     size: u64,
-    /// Bytes of a segment, that is, of one buffer of a store: 4 KiB to 64 MiB
+    /// Bytes of a segment: 4 KiB to 64 MiB
     #[arg(long, value_name = "SIZE", default_value = "8MiB", value_parser = size::parse_positive)]
     segment_size: u64,
     /// Owners (stores) at the same time

@@ -7,7 +7,7 @@ use forebay_pool::{FORMAT_VERSION, LaneStatus, Pool, PoolOptions, media::Durabil
 use serde::Serialize;
 use std::path::PathBuf;
 
-/// Say what a pool is, what it survives, and who uses it
+/// Show what a pool is, what it survives, and who uses it
 #[derive(Args)]
 #[command(
     long_about = "Says what a pool is made of, what it survives (a power cut, or a process crash only), how it is \

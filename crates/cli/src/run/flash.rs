@@ -34,7 +34,7 @@ pub enum Contents {
     All,
 }
 
-/// What becomes of pages that are written.
+/// Where written pages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum Policy {
     /// To flash, and to their files when they reach the queue's front

@@ -11,7 +11,7 @@ use std::path::Path;
 /// When the append-only file is rewritten.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Rewrites {
-    /// When somebody asks for it only.
+    /// Only when a client asks for it.
     Asked,
     /// By the server's default rule: when the file has doubled, from 64 MiB on.
     Automatic,

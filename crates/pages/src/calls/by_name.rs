@@ -187,7 +187,7 @@ fn note_name(dir: BorrowedFd<'_>, path: &CStr) {
 }
 
 /// Before the description of a table is made that is to be exported (`FLUSH TABLES … FOR EXPORT`), `t.cfg` beside `t.ibd`: the server has written the table's
-/// pages, and changes none until the export ends; meanwhile somebody copies the file past the cache. So the file has everything first.
+/// pages, and changes none until the export ends; meanwhile the user copies the file past the cache. So the file has everything first.
 ///
 /// # Errors
 /// `EIO` if it has not: then there is nothing to be copied.
