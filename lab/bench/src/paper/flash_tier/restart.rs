@@ -1,7 +1,7 @@
 //! What a server does after a kill: how long until it serves again, and until it is as fast as it was.
 //!
-//! A restart goes through the redo log that is younger than the checkpoint. InnoDB's adaptive flushing leaves a tenth of the log at most: without it there is half of
-//! the log. A buffer pool has to be filled before a rate can be told, by as many reads as it has pages. At full size there are the paper's warehouses, which with the
+//! A restart goes through the redo log that is younger than the checkpoint. InnoDB writes pages early, so that is a tenth of the log at most, now more and now less:
+//! hence several kills. A buffer pool has to be filled before a rate can be told, by as many reads as it has pages. At full size there are the paper's warehouses, which with the
 //! flash cache are nearly all that memory has room for: what each row gets a copy of is on the disk.
 
 use super::{
@@ -16,7 +16,6 @@ use crate::{
     rounds::median,
     scratch::{ScratchDir, memory_dir},
 };
-use std::time::Instant;
 
 /// The share of a rate that counts as reached, by the mean of so many seconds from then on: one alone has it by chance.
 const REACHED: f64 = 0.9;
@@ -25,31 +24,14 @@ const WINDOW_S: usize = 10;
 /// Steady rates that a row is to reach: what they are called, and New-Orders a minute.
 type Wanted = [(&'static str, f64); 2];
 
-/// How a server ends, and what there is to recover then.
-struct Way {
-    /// As adaptive flushing has left it, or with half of the redo log.
-    panel: &'static str,
-    series: &'static str,
-    end: End,
-}
-
-const fn way(panel: &'static str, series: &'static str, end: End) -> Way {
-    Way { panel, series, end }
-}
-
-const AS_IT_IS: &str = "restart";
-const HALF: &str = "recovery";
-
-/// What a server takes that has nothing to recover, no cache can save.
-const WITHOUT_CACHE: [Way; 3] = [
-    way(AS_IT_IS, ORIGINAL, End::Killed),
-    way(AS_IT_IS, "original, shut down in order", End::ShutDown),
-    way(HALF, ORIGINAL, End::Killed),
+/// What a row is called after its server ended so. What one takes that has nothing to recover, no cache can save.
+const WITHOUT_CACHE: [(&str, End); 2] = [
+    (ORIGINAL, End::Killed),
+    ("original, shut down in order", End::ShutDown),
 ];
-const WITH_CACHE: [Way; 3] = [
-    way(AS_IT_IS, "FaCE dirty, warm", End::Killed),
-    way(HALF, "FaCE dirty, warm", End::Killed),
-    way(HALF, "FaCE dirty, cold", End::KilledAndEmptied),
+const WITH_CACHE: [(&str, End); 2] = [
+    ("FaCE dirty, warm", End::Killed),
+    ("FaCE dirty, cold", End::KilledAndEmptied),
 ];
 
 /// The original, and FaCE with what it had and without.
@@ -84,10 +66,7 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
                 *originals.get_or_insert(own),
             ),
         ];
-        for way in &ways {
-            if way.panel == HALF {
-                fill_redo(&tpcc, &standing)?;
-            }
+        for way in ways {
             standing = followed(&tpcc, standing, way, wanted, &mut measured)?;
         }
         tpcc.end(standing)?;
@@ -96,66 +75,60 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     Ok(measured)
 }
 
-/// Bytes of redo log since the last checkpoint: what a recovery goes through.
-const TO_RECOVER: &str = "checkpoint_age";
-
-/// Has a server work, and write no page before it has to, until half its redo log is to be recovered or for as long as it may.
-fn fill_redo(tpcc: &Tpcc<'_>, standing: &Standing) -> Result<(), BenchError> {
-    let [slice_s, most_s] = tpcc.stage.lab.size.pick([1, 1], [5, 60], [20, 600]);
-    let begun = Instant::now();
-    let write_late = "SET GLOBAL innodb_adaptive_flushing = OFF";
-    standing.server().sql(write_late, "")?;
-    loop {
-        tpcc.work(standing, slice_s)?;
-        let is_there = standing.innodb(TO_RECOVER)? >= tpcc.stage.log_bytes() / 2;
-        if is_there || begun.elapsed().as_secs() >= most_s {
-            return Ok(());
-        }
-    }
-}
-
-/// Ends the server, starts it again, and has it work.
+/// Ends the server, starts it again, and has it work: some times, since there is now more and now less redo log to recover.
 fn followed(
     tpcc: &Tpcc<'_>,
-    standing: Standing,
-    &Way { panel, series, end }: &Way,
+    mut standing: Standing,
+    (series, end): (&str, End),
     wanted: Wanted,
     measured: &mut Measured,
 ) -> Result<Standing, BenchError> {
     let lab = tpcc.stage.lab;
-    let (point_s, all_s) = lab.size.pick((1, 2), (3, 36), (5, 120));
-    let to_recover_mib = standing.innodb(TO_RECOVER)? >> 20;
-    let (standing, serves_s) = tpcc.stage.restarted(standing, end)?;
-    let done = tpcc.work(&standing, all_s)?;
-    let ended = done.operation("new_order").map(|of| &of.by_second[..]);
-    let rates: Vec<f64> = ended
-        .unwrap_or_default()
-        .iter()
-        .map(|&n| n as f64 * 60.0)
-        .collect();
-    if panel == HALF {
-        for (at, rates) in (1..).zip(rates.chunks(point_s)) {
-            let x = format!("{} s", at * point_s);
-            measured.add("warming", SSD, series, &x, &[mean(rates)]);
+    let (point_s, all_s, rounds) = lab.size.pick((1, 2, 1), (3, 36, 1), (5, 60, 3));
+    let mut serves = Vec::new();
+    let mut by_second = Vec::new();
+    for _ in 0..rounds {
+        let to_recover = standing.innodb("checkpoint_age")?;
+        let serves_s;
+        (standing, serves_s) = tpcc.stage.restarted(standing, end)?;
+        let done = tpcc.work(&standing, all_s)?;
+        let ended = done.operation("new_order").map(|of| &of.by_second[..]);
+        let rates = ended.unwrap_or_default().iter().map(|&n| n as f64 * 60.0);
+        by_second.push(rates.collect::<Vec<_>>());
+        serves.push(serves_s);
+        let to_recover_mib = to_recover as f64 / f64::from(1 << 20);
+        let told = format!(
+            "{series}: {to_recover_mib:.1} MiB of redo log since the last checkpoint when it ended; serves after {serves_s:.1} s"
+        );
+        lab.note(&told);
+        measured.note(told);
+    }
+    for at in 0..all_s.div_ceil(point_s) as usize {
+        let x = format!("{} s", (at + 1) * point_s as usize);
+        let point = |rates: &Vec<f64>| rates.chunks(point_s as usize).nth(at).map(mean);
+        let rates: Vec<f64> = by_second.iter().filter_map(point).collect();
+        if !rates.is_empty() {
+            measured.add("warming", SSD, series, &x, &rates);
         }
     }
-    measured.add(panel, SSD, series, "serves", &[serves_s]);
-    let mut told = format!(
-        "{series}, ended with {to_recover_mib} MiB of redo log since its checkpoint: serves after {serves_s:.1} s"
-    );
+    measured.add("restart", SSD, series, "serves", &serves);
     for (x, rate) in wanted {
-        let Some(second) = reached(&rates, REACHED * rate) else {
-            let why = format!("not within {all_s} s: the run is over then");
-            measured.missing(panel, SSD, series, x, &why);
-            told += &format!("; {x} {why}");
-            continue;
+        let after = |(serves_s, rates): (&f64, &Vec<f64>)| {
+            reached(rates, REACHED * rate).map(|second| serves_s + second as f64)
         };
-        let seconds = serves_s + second as f64;
-        measured.add(panel, SSD, series, x, &[seconds]);
-        told += &format!("; {x} after {seconds:.1} s");
+        match serves
+            .iter()
+            .zip(&by_second)
+            .map(after)
+            .collect::<Option<Vec<_>>>()
+        {
+            Some(seconds) => measured.add("restart", SSD, series, x, &seconds),
+            None => {
+                let why = format!("not within {all_s} s: the run is over then");
+                measured.missing("restart", SSD, series, x, &why);
+            }
+        }
     }
-    lab.note(&told);
-    measured.note(told);
     Ok(standing)
 }
 

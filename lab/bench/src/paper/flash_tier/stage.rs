@@ -130,11 +130,6 @@ impl<'a> Stage<'a> {
             .max(POOL_MIN_MIB)
     }
 
-    /// Bytes of each row's redo log.
-    pub fn log_bytes(&self) -> u64 {
-        self.log_mib() * MIB
-    }
-
     fn log_mib(&self) -> u64 {
         (self.data_bytes / 100).div_ceil(MIB).max(LOG_MIN_MIB)
     }
