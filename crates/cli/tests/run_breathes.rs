@@ -82,8 +82,8 @@ fn a_run_on_a_held_disk() {
     }
 }
 
-/// Registers a log that stays and some that go; then, while the disk is held, writes so many KiB to the first in synced pieces, and to the others, which it removes;
-/// prints the status, and lets go of the disk.
+/// Registers a log that stays and some that go; then, while the disk is held, writes so many KiB to the first in synced pieces, with a pause after each MiB, and to the
+/// others, which it removes; prints the status, and lets go of the disk.
 const BURST: &str = r#"
 import os, subprocess, time
 def opened(name):
@@ -98,7 +98,8 @@ gone = [(name, opened(name)) for name in ("gone-%d.log" % n for n in range(4))]
 open("burst", "w").close()
 for n in range(int(os.environ["BURST_KIB"]) // 64):
     written(kept, b"x" * 65536)
-    time.sleep(0.004)
+    if n % 16 == 15:
+        time.sleep(float(os.environ["PAUSE_S"]))
 for name, fd in gone:
     written(fd, b"y" * 65536)
     os.unlink(name)
@@ -109,7 +110,12 @@ open("go", "w").close()
 "#;
 
 /// What `forebay status` said of the lane at the end of such a burst, in a pool of so many MiB, and what was synced from its beginning on.
-fn burst(pool_mib: u64, burst_kib: u64, held: Duration) -> (serde_json::Value, Vec<String>) {
+fn burst(
+    pool_mib: u64,
+    burst_kib: u64,
+    pause_s: &str,
+    held: Duration,
+) -> (serde_json::Value, Vec<String>) {
     let sandbox = Sandbox::on_disk();
     let made = format!("pool create p --emulated --size {pool_mib}MiB --segment-size 1MiB");
     sandbox.run(&made).ok();
@@ -128,6 +134,7 @@ fn burst(pool_mib: u64, burst_kib: u64, held: Duration) -> (serde_json::Value, V
         .env("HELD_DIR", sandbox.path())
         .env("HELD_MS", held.as_millis().to_string())
         .env("BURST_KIB", burst_kib.to_string())
+        .env("PAUSE_S", pause_s)
         .env("FOREBAY", FOREBAY)
         .env("FOREBAY_RUN_DIR", sandbox.file("run"));
     Ran::of(command.output().unwrap()).ok();
@@ -142,8 +149,9 @@ fn burst(pool_mib: u64, burst_kib: u64, held: Duration) -> (serde_json::Value, V
 
 #[test]
 fn a_burst_as_large_as_the_pool_waits_for_no_disk_and_removed_logs_are_not_synced() {
-    let patience = Duration::from_secs(20);
-    let (lane, synced) = burst(64, 50 << 10, patience);
+    let patience = Duration::from_secs(120);
+    // The next segment is prepared meanwhile.
+    let (lane, synced) = burst(64, 50 << 10, "0.1", patience);
     assert_eq!(lane["waits"], 0, "{lane}");
     // Nothing had left it.
     assert!(
@@ -162,6 +170,6 @@ fn a_burst_as_large_as_the_pool_waits_for_no_disk_and_removed_logs_are_not_synce
 
 #[test]
 fn a_burst_that_is_larger_than_the_pool_waits_and_the_waits_are_counted() {
-    let (lane, _) = burst(9, 16 << 10, Duration::from_millis(300));
+    let (lane, _) = burst(9, 16 << 10, "0", Duration::from_millis(300));
     assert!(lane["waits"].as_u64().unwrap() > 0, "{lane}");
 }

@@ -192,7 +192,7 @@ fn a_truncation_is_not_lost_whose_record_was_released_before_the_kernel_truncate
 import mmap
 def released():
     """Each call makes one more file plain, so that all that is logged is synced and released."""
-    others = [os.open(f"{n}.log", os.O_RDWR | os.O_CREAT, 0o600) for n in range(50)]
+    others = [os.open(f"{n}.log", os.O_RDWR | os.O_CREAT, 0o600) for n in range(200)]
     for other in others:
         os.write(other, b"o" * 4096)
     os.write(ready[1], b"r")
@@ -201,7 +201,7 @@ def released():
 fd, ready = opened("a.log"), os.pipe()
 before("ftruncate", released)
 os.read(ready[0], 1)
-for _ in range(40):
+for _ in range(190):
     logged(fd, b"a", 50)
     begun = time.monotonic()
     os.ftruncate(fd, 0)

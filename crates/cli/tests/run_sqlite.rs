@@ -9,7 +9,16 @@ use common::{
     databases::{Spoken, Strike, moment, random, small_pool},
 };
 use forebay_bench::processes::find_program;
-use std::{path::Path, process::Command, thread, time::Duration};
+use std::{
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long the first row may take.
+const PATIENCE: Duration = Duration::from_secs(60);
 
 /// The number of rows of the table, each with the text that belongs to it, and its last one, as `sqlite3` without forebay sees them; none if there is no
 /// table.
@@ -40,8 +49,8 @@ fn rows(database: &Path) -> Option<(i64, i64)> {
     Some((count, last))
 }
 
-/// Tells it to insert rows one after the other until it is killed: the last that it said was done; none if it did not say that there is a table.
-fn insert(database: &mut Spoken, mode: &str, from: i64) -> Option<i64> {
+/// Tells it to insert rows one after the other until it is killed: the last that it said was done; none if it did not say that there is a table. Counts them.
+fn insert(database: &mut Spoken, mode: &str, from: i64, done: &AtomicU64) -> Option<i64> {
     for line in [
         format!("PRAGMA journal_mode={mode};"),
         "PRAGMA synchronous=FULL;".to_owned(),
@@ -63,6 +72,7 @@ fn insert(database: &mut Spoken, mode: &str, from: i64) -> Option<i64> {
             Some(answer) => assert_eq!(answer, format!("done {n}")),
             None => return Some(last),
         }
+        done.fetch_add(1, Relaxed);
         last = n;
     }
 }
@@ -89,14 +99,22 @@ fn storm(mode: &'static str, strikes: usize) {
         let strike = Strike::number(number);
         let wait = Duration::from_millis(50) + moment(&mut random, 300);
         let (struck, supervisor) = database.both();
+        let done = AtomicU64::new(0);
+        // The earlier strikes may come before there is a table.
+        let must_insert = number + 1 == strikes && acknowledged == 0;
         let last = thread::scope(|scope| {
+            let done = &done;
             scope.spawn(move || {
+                let begun = Instant::now();
+                while must_insert && done.load(Relaxed) == 0 && begun.elapsed() < PATIENCE {
+                    thread::sleep(Duration::from_millis(1));
+                }
                 thread::sleep(wait);
                 strike.strike(&struck, &supervisor, || {
                     thread::sleep(Duration::from_millis(100))
                 });
             });
-            insert(&mut database, mode, acknowledged)
+            insert(&mut database, mode, acknowledged, done)
         });
         strike.check(database.wait());
         // The next run recovers before it starts anything; the database is looked at after that.

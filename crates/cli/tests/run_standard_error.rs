@@ -12,7 +12,10 @@ import os, signal, sys, time
 log = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
 os.write(log, b"A" * 100); os.fsync(log)
 exec(sys.argv[1])
-os.kill(os.getppid(), signal.SIGKILL)
+supervisor = os.getppid()
+os.kill(supervisor, signal.SIGKILL)
+while os.getppid() == supervisor:
+    time.sleep(0.001)
 time.sleep(0.3)
 os.write(log, b"B" * 100); os.fsync(log)
 os.write(2, b"end")
@@ -31,7 +34,7 @@ fn data(how: &str) -> String {
         .stderr(std::process::Stdio::null());
     command.status().unwrap();
     let read = || fs::read_to_string(sandbox.file("data")).unwrap_or_default();
-    for _ in 0..500 {
+    for _ in 0..5000 {
         if read().ends_with("end") {
             break;
         }

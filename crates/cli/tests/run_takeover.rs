@@ -9,6 +9,7 @@ use common::{
     databases::{PATIENCE, boot_anew, goes_on, moment, random, small_pool},
     disk::Disk,
     postgres::{backend, check, launch, make_table, processes, wait_gone, write_some},
+    stop,
     writers::Writer,
 };
 use forebay_bench::{
@@ -80,8 +81,10 @@ fn cut_off(server: &Server, writers: &mut [Writer], disk: &Disk, random: &mut Ra
         }
         is_stuck |= !goes_on(&all);
         thread::sleep(wait);
-        disk.cut();
         let left = processes(server.launch());
+        // A sync that a cut finds in the middle may succeed and have lost what it synced, whatever Forebay does.
+        stop(&left);
+        disk.cut();
         left.iter().for_each(|one| one.signal(Signal::KILL));
         wait_gone(server, &left);
     });

@@ -3,28 +3,12 @@
 
 mod common;
 
-use common::{Lab, content};
-use std::{
-    fs,
-    path::Path,
-    time::{Duration, Instant},
-};
+use common::{Lab, content, eventually};
+use std::{fs, path::Path, time::Duration};
 
 const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
 const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
 const OTHER_BOOT: &str = "00000000-0000-0000-0000-00000000b007";
-
-/// Until `done` says so, or too long.
-fn eventually(mut done: impl FnMut() -> bool) -> bool {
-    let begun = Instant::now();
-    while begun.elapsed() < Duration::from_secs(120) {
-        if done() {
-            return true;
-        }
-        std::thread::sleep(Duration::from_millis(20));
-    }
-    false
-}
 
 /// What `path` holds is on the disk: a power cut leaves it.
 fn keep_as_synced(lab: &Lab, path: &Path) {
@@ -192,9 +176,7 @@ fn a_file_is_not_opened_for_writing_while_a_supervisor_that_lives_does_not_answe
     assert_eq!(run.open("a", &path, APPEND), 1);
     run.call("write a 1 300").unwrap();
     run.call("other give_up").unwrap();
-    let supervisor = rustix::process::Pid::from_child(&run.supervisor);
-    let signal = |signal| rustix::process::kill_process(supervisor, signal).unwrap();
-    signal(rustix::process::Signal::STOP);
+    run.stop_supervisor();
     for flags in [libc::O_WRONLY, libc::O_RDWR | libc::O_TRUNC] {
         let open = format!("other open b {} {flags}", path.display());
         assert_eq!(run.call(open), Err(libc::EIO), "{flags:o}");
@@ -203,7 +185,8 @@ fn a_file_is_not_opened_for_writing_while_a_supervisor_that_lives_does_not_answe
     let open = format!("other open b {} {}", path.display(), libc::O_RDONLY);
     assert_eq!(run.call(open), Ok(0));
     assert_eq!(run.call("absorbs a"), Ok(1));
-    signal(rustix::process::Signal::CONT);
+    let supervisor = rustix::process::Pid::from_child(&run.supervisor);
+    rustix::process::kill_process(supervisor, rustix::process::Signal::CONT).unwrap();
     assert_eq!(run.open("other b", &path, libc::O_WRONLY), 0);
     run.call("write a 2 300").unwrap();
     assert_eq!(run.call("absorbs a"), Ok(0));

@@ -142,7 +142,7 @@ fn who_waits_for_a_supervisor_that_is_killed_goes_on() {
     let mut run = lab.run();
     assert_eq!(run.open("a", &path, RDWR), 1);
     run.call("pwrite a 0 1 300").unwrap();
-    signal(i32::try_from(run.supervisor.id()).unwrap(), Signal::STOP);
+    run.stop_supervisor();
     let stranger = writes_newer_bytes(&path);
     let begun = Instant::now();
     let is_asleep = || {

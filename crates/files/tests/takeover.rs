@@ -4,7 +4,8 @@
 
 mod common;
 
-use common::{Lab, Running, content, kill};
+use common::{Lab, Running, content, eventually, kill};
+use forebay_pool::PoolOptions;
 use std::{
     fs,
     os::unix::fs::{FileExt, MetadataExt},
@@ -211,7 +212,8 @@ fn two_processes_that_settle_at_once_do_it_one_after_the_other() {
     let begun = Instant::now();
     run.call(format!("begin third open c {} {RDWR}", a.display()))
         .unwrap();
-    thread::sleep(Duration::from_millis(500));
+    let lanes = || PoolOptions::new().open(lab.pool()).unwrap().lanes();
+    assert!(eventually(|| lanes().iter().any(|lane| lane.in_use)));
     assert_eq!(run.open("b", &b, RDWR), 0);
     assert!(
         begun.elapsed() > Duration::from_secs(8),

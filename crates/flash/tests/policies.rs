@@ -105,7 +105,7 @@ fn while_flash_does_not_pay_pages_go_home_before_a_sync_returns_and_those_on_it_
     while machine.cache.stats().slots_used > 0 {
         // A group at a time, with time between.
         let _ = machine.cache.step().unwrap();
-        assert!(begun.elapsed().as_secs() < 60, "pages stay on flash");
+        assert!(begun.elapsed().as_secs() < 600, "pages stay on flash");
     }
     assert_eq!((machine.read(1), machine.read(2)), (2, 3));
     machine.cache.assume_flash_pays(true);
@@ -133,7 +133,7 @@ fn reads_that_take_as_long_as_those_of_homes_lead_around_flash_and_faster_ones_b
                 }
             }
             machine.cache.step().unwrap();
-            assert!(begun.elapsed().as_secs() < 60, "nothing changes");
+            assert!(begun.elapsed().as_secs() < 600, "nothing changes");
         }
     }
 }
@@ -171,7 +171,7 @@ fn flash_that_is_only_faster_to_write_takes_what_is_written_and_nothing_that_was
     let mut until = |reached: &dyn Fn(&Cache) -> bool| {
         while !reached(&machine.cache) {
             work();
-            assert!(begun.elapsed().as_secs() < 90, "nothing changes");
+            assert!(begun.elapsed().as_secs() < 600, "nothing changes");
         }
     };
     until(&|cache| !cache.flash_pays_for_reads());

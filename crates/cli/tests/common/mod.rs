@@ -15,7 +15,16 @@ pub mod writers;
 pub use sandbox::{Ran, Sandbox, pools_on_disk};
 
 use forebay_bench::processes::find_program;
-use std::{path::Path, process::Command};
+use forebay_measure::processes::Watched;
+use rustix::process::Signal;
+use std::{
+    fs::{self, DirEntry},
+    io,
+    path::Path,
+    process::Command,
+    thread,
+    time::{Duration, Instant},
+};
 
 /// The program under test.
 pub const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
@@ -38,6 +47,26 @@ pub fn have(program: &str) -> bool {
         println!("skipped: {program} is not installed");
     }
     found
+}
+
+/// Stops processes, each between two system calls.
+pub fn stop(processes: &[Watched]) {
+    for process in processes {
+        process.signal(Signal::STOP);
+    }
+    let begun = Instant::now();
+    for process in processes {
+        let tasks = format!("/proc/{}/task", process.pid());
+        let runs = |task: io::Result<DirEntry>| {
+            let stat = task.and_then(|task| fs::read_to_string(task.path().join("stat")));
+            let state = (stat.ok()).and_then(|stat| stat.rsplit_once(") ")?.1.chars().next());
+            state.is_some_and(|state| !"TZX".contains(state))
+        };
+        while fs::read_dir(&tasks).is_ok_and(|mut tasks| tasks.any(runs)) {
+            assert!(begun.elapsed() < databases::PATIENCE, "{tasks} goes on");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
 }
 
 /// Builds one of `tests/programs`, `name.c`, as `name` in a directory.

@@ -1,14 +1,10 @@
 //! Other runs of the user: which of them use the pool is said, and one that is stopped holds up no other command.
 
-use crate::common::{Sandbox, databases::PATIENCE};
+use crate::common::{Sandbox, stop};
 use forebay_bench::processes::Process;
+use forebay_measure::processes::Watched;
 use rustix::process::Signal;
-use std::{
-    fs,
-    process::Stdio,
-    thread,
-    time::{Duration, Instant},
-};
+use std::{fs, process::Stdio};
 
 /// A run, in a directory beside the pool, that goes on until its standard input is closed.
 fn neighbour(sandbox: &Sandbox) -> Process {
@@ -24,23 +20,11 @@ fn neighbour(sandbox: &Sandbox) -> Process {
     process
 }
 
-/// Waits until the process stands still.
-fn stop(process: &Process) {
-    process.handle().signal(Signal::STOP);
-    let pid = process.handle().pid();
-    let stat = || fs::read_to_string(format!("/proc/{pid}/stat")).unwrap();
-    let until = Instant::now() + PATIENCE;
-    while !stat().rsplit_once(") ").unwrap().1.starts_with('T') {
-        assert!(Instant::now() < until, "{}", stat());
-        thread::sleep(Duration::from_millis(5));
-    }
-}
-
 #[test]
 fn a_run_that_is_stopped_holds_up_neither_status_nor_other_runs_and_is_named() {
     let sandbox = Sandbox::new();
     let mut stopped = neighbour(&sandbox);
-    stop(&stopped);
+    stop(&[Watched::of(stopped.handle().pid()).unwrap()]);
     let pid = stopped.handle().pid();
     for (line, code) in [
         ("status", 1),

@@ -136,6 +136,8 @@ def started(work, *arguments):
     thread.start()
     return thread
 os.kill(os.getppid(), signal.SIGSTOP)
+while open(f"/proc/{os.getppid()}/stat").read().rsplit(") ", 1)[1][0] != "T":
+    time.sleep(0.001)
 try:
     asking = started(opened, "b.log")
     while not os.path.exists("b.log"):

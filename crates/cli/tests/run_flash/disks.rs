@@ -12,8 +12,9 @@ use std::{
     io::Write,
     os::unix::fs::{MetadataExt, symlink},
     path::{Path, PathBuf},
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// Makes the world's cache in a directory, behind a link. The flash file.
@@ -109,6 +110,7 @@ fn a_server_whose_flash_gives_nothing_any_more_ends_before_it_passes_a_page_over
         )
         .unwrap();
     let socket = server.socket().to_owned();
+    let count = AtomicU64::new(0);
     // Each changes rows of its own: how often each row was, as far as that was acknowledged.
     let change = |writer: u64| {
         let mut connection = Connection::connect(&socket).unwrap();
@@ -121,6 +123,7 @@ fn a_server_whose_flash_gives_nothing_any_more_ends_before_it_passes_a_page_over
                 break;
             }
             acknowledged.insert(id, v);
+            count.fetch_add(1, Relaxed);
         }
         acknowledged
     };
@@ -129,7 +132,11 @@ fn a_server_whose_flash_gives_nothing_any_more_ends_before_it_passes_a_page_over
         let writers: Vec<_> = (0..WRITERS)
             .map(|writer| scope.spawn(move || change(writer)))
             .collect();
-        thread::sleep(Duration::from_secs(4));
+        let begun = Instant::now();
+        let has_written = || count.load(Relaxed) > 150 && begun.elapsed().as_secs() >= 4;
+        while !has_written() && begun.elapsed().as_secs() < 120 {
+            thread::sleep(Duration::from_millis(20));
+        }
         disk.cut();
         let _ = server.wait();
         let joined = writers.into_iter().map(|writer| writer.join().unwrap());

@@ -129,6 +129,7 @@ fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothi
     // What is no request is said to be none, and is gone.
     fs::write(&request, "larger").unwrap();
     world.says(&server, "It is left out");
+    world.until("it is gone", |_| !request.exists());
     // And once, if it cannot be removed.
     fs::create_dir(&request).unwrap();
     world.says(&server, "Is a directory");

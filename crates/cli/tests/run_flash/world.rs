@@ -162,7 +162,7 @@ impl World {
 
     /// Waits until the server's log says it.
     pub fn says(&self, server: &Server, what: &str) {
-        for _ in 0..300 {
+        for _ in 0..1200 {
             if server.output().contains(what) {
                 return;
             }
@@ -173,7 +173,7 @@ impl World {
 
     /// Waits until the status says it.
     pub fn until(&self, what: &str, is: impl Fn(&serde_json::Value) -> bool) {
-        for _ in 0..300 {
+        for _ in 0..1200 {
             if is(&self.status()) {
                 return;
             }

@@ -23,7 +23,7 @@ use std::{
     os::unix::{fs::OpenOptionsExt, process::CommandExt},
     path::{Path, PathBuf},
     process::{Command, Output, Stdio},
-    time::{Duration, UNIX_EPOCH},
+    time::{Duration, Instant, UNIX_EPOCH},
 };
 
 pub const SEGMENT: u64 = 64 << 10;
@@ -294,9 +294,21 @@ pub fn held_up(pipe: &Path) -> File {
     open
 }
 
+/// Until `done` says so, or too long.
+pub fn eventually(mut done: impl FnMut() -> bool) -> bool {
+    let begun = Instant::now();
+    while begun.elapsed() < Duration::from_secs(120) {
+        if done() {
+            return true;
+        }
+        std::thread::sleep(Duration::from_millis(20));
+    }
+    false
+}
+
 pub fn kill(process: &Watched) {
     process.signal(Signal::KILL);
-    assert!(process.wait_gone(Duration::from_secs(10)));
+    assert!(process.wait_gone(Duration::from_secs(60)));
 }
 
 /// Deterministic random numbers.

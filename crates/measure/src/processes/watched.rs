@@ -13,10 +13,11 @@ use std::{
 };
 
 /// How long a process that was killed may take to end: it may be in the middle of a sync.
-pub(super) const END_WAIT: Duration = Duration::from_secs(10);
+pub(super) const END_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a process may take to stop. One that sleeps in the kernel where no signal reaches it starts nothing, either.
-const STOP_WAIT: Duration = Duration::from_millis(200);
+/// How long a process may take to stop that waits for a processor, and one that sleeps in the kernel where no signal reaches it: that starts nothing, either.
+const STOP_WAIT: Duration = Duration::from_secs(10);
+const SLEEP_WAIT: Duration = Duration::from_millis(200);
 
 /// A process, not necessarily a child. Dropping this does nothing to it.
 #[derive(Clone, Debug)]
@@ -56,19 +57,22 @@ impl Watched {
     /// that is stopped starts nothing.
     pub(super) fn kill_tree(&self) -> Vec<Self> {
         self.signal(Signal::STOP);
-        self.wait_stopped(STOP_WAIT);
+        self.wait_stopped();
         let mut killed: Vec<Self> = self.children().iter().flat_map(Self::kill_tree).collect();
         self.signal(Signal::KILL);
         killed.push(self.clone());
         killed
     }
 
-    /// Waits until it has stopped, or ended, but not longer than `timeout`.
-    fn wait_stopped(&self, timeout: Duration) {
-        let until = Instant::now() + timeout;
-        let runs =
-            || stat_of(self.pid).is_some_and(|stat| !matches!(stat.state, 'T' | 't' | 'Z' | 'X'));
-        while runs() && Instant::now() < until {
+    /// Waits until it has stopped, or ended, or does neither.
+    fn wait_stopped(&self) {
+        let begun = Instant::now();
+        let limit = || match stat_of(self.pid)?.state {
+            'T' | 't' | 'Z' | 'X' => None,
+            'D' => Some(SLEEP_WAIT),
+            _ => Some(STOP_WAIT),
+        };
+        while limit().is_some_and(|limit| begun.elapsed() < limit) {
             thread::sleep(Duration::from_millis(1));
         }
     }
