@@ -1,7 +1,6 @@
 //! What a server does after a kill: how long until it serves again, and until it is as fast as it was.
 //!
-//! A restart goes through the redo log that is younger than the checkpoint. InnoDB writes pages early, so that is a tenth of the log at most, now more and now less:
-//! hence several kills. A buffer pool has to be filled before a rate can be told, by as many reads as it has pages. At full size there are the paper's warehouses, which with the
+//! A restart goes through the redo log that is younger than the checkpoint. InnoDB writes pages early, so that is now more and now less: hence several kills. A buffer pool has to be filled before a rate can be told, by as many reads as it has pages. At full size there are the paper's warehouses, which with the
 //! flash cache are nearly all that memory has room for: what each row gets a copy of is on the disk.
 
 use super::{
