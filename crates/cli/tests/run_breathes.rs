@@ -85,7 +85,7 @@ fn a_run_on_a_held_disk() {
 /// Registers a log that stays and some that go; then, while the disk is held, writes so many KiB to the first in synced pieces, with pauses, and to the others, which
 /// it removes; prints the status, and lets go of the disk.
 const BURST: &str = r#"
-import os, subprocess, time
+import json, os, subprocess, time
 def opened(name):
     fd = os.open(name, os.O_WRONLY | os.O_CREAT, 0o600)
     written(fd, b"first")
@@ -93,8 +93,13 @@ def opened(name):
 def written(fd, bytes):
     os.write(fd, bytes)
     os.fdatasync(fd)
+def status():
+    return subprocess.run([os.environ["FOREBAY"], "status", "--json"], capture_output=True, check=True).stdout
 kept = opened("kept.log")
 gone = [(name, opened(name)) for name in ("gone-%d.log" % n for n in range(4))]
+# None of these is being synced when the burst begins.
+while json.loads(status())[0]["lane"]["drain_lag_bytes"]:
+    time.sleep(0.05)
 open("burst", "w").close()
 for n in range(int(os.environ["BURST_KIB"]) // 64):
     written(kept, b"x" * 65536)
@@ -103,8 +108,7 @@ for name, fd in gone:
     written(fd, b"y" * 65536)
     os.unlink(name)
     os.close(fd)
-status = subprocess.run([os.environ["FOREBAY"], "status", "--json"], capture_output=True, check=True).stdout
-open("status", "wb").write(status)
+open("status", "wb").write(status())
 open("go", "w").close()
 "#;
 
