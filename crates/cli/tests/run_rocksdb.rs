@@ -6,8 +6,9 @@ mod common;
 use common::{
     Ran, Sandbox,
     databases::{PATIENCE, Strike, forebay_run, moment, random, small_pool},
+    have,
 };
-use forebay_bench::processes::{Process, find_program};
+use forebay_bench::processes::Process;
 use std::{
     fs::{self, File},
     path::Path,
@@ -17,15 +18,7 @@ use std::{
 };
 
 fn is_installed() -> bool {
-    let installed = find_program("db_bench").is_some() && find_program("ldb").is_some();
-    assert!(
-        installed || std::env::var_os("CI").is_none(),
-        "rocksdb-tools is not installed"
-    );
-    if !installed {
-        println!("skipped: rocksdb-tools is not installed");
-    }
-    installed
+    have("db_bench") && have("ldb")
 }
 
 /// Synced Puts of new keys in order, telling how far it is every hundred.
