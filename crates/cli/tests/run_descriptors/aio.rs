@@ -40,10 +40,11 @@ print(os.pread(fd, 9, 0), struct.unpack("=I", block.raw[12:16])[0])
 /// Makes rings, and says whether that fails as it does on a kernel that has none.
 const RINGS: &str = r#"
 libc = ctypes.CDLL(None, use_errno=True)
+ENOSYS, io_uring_setup = 38, 425
 def made():
-    return libc.syscall(425, 1, ctypes.create_string_buffer(120))
+    return libc.syscall(io_uring_setup, 1, ctypes.create_string_buffer(120))
 def is_refused():
-    return made() == -1 and ctypes.get_errno() == 38
+    return made() == -1 and ctypes.get_errno() == ENOSYS
 plain = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
 code = "import ctypes; libc = ctypes.CDLL(None, use_errno=True); libc.syscall(425, 0, 0); print(ctypes.get_errno())"
 has_none = subprocess.check_output([sys.executable, "-c", code], env=plain) == b"38\n"

@@ -1,7 +1,8 @@
 //! What a server does after a kill: how long until it serves again, and until it is as fast as it was.
 //!
-//! A restart goes through the redo log that is younger than the checkpoint. InnoDB writes pages early, so that is now more and now less: hence several kills. A buffer pool has to be filled before a rate can be told, by as many reads as it has pages. At full size there are the paper's warehouses, which with the
-//! flash cache are nearly all that memory has room for: what each row gets a copy of is on the disk.
+//! A restart goes through the redo log that is younger than the checkpoint. InnoDB writes pages early, so that is now more and now less: hence
+//! several kills. A buffer pool has to be filled before a rate can be told, by as many reads as it has pages. At full size there are the paper's
+//! warehouses, which with the flash cache are nearly all that memory has room for: what each row gets a copy of is on the disk.
 
 use super::{
     case::{Case, DIRTY, ON_ARRAY, ORIGINAL, SSD},
@@ -84,8 +85,7 @@ fn followed(
 ) -> Result<Standing, BenchError> {
     let lab = tpcc.stage.lab;
     let (point_s, all_s, rounds) = lab.size.pick((1, 2, 1), (3, 36, 1), (5, 60, 3));
-    let mut serves = Vec::new();
-    let mut by_second = Vec::new();
+    let mut by_round = Vec::new();
     for _ in 0..rounds {
         let to_recover = standing.innodb("checkpoint_age")?;
         let serves_s;
@@ -93,8 +93,13 @@ fn followed(
         let done = tpcc.work(&standing, all_s)?;
         let ended = done.operation("new_order").map(|of| &of.by_second[..]);
         let rates = ended.unwrap_or_default().iter().map(|&n| n as f64 * 60.0);
-        by_second.push(rates.collect::<Vec<_>>());
-        serves.push(serves_s);
+        let rates: Vec<f64> = rates.collect();
+        for (at, rates) in (1..).zip(rates.chunks(point_s)) {
+            let x = format!("{} s", at * point_s);
+            measured.add("warming", SSD, series, &x, &[mean(rates)]);
+        }
+        measured.add("restart", SSD, series, "serves", &[serves_s]);
+        by_round.push((serves_s, rates));
         let to_recover_mib = to_recover as f64 / f64::from(1 << 20);
         let told = format!(
             "{series}: {to_recover_mib:.1} MiB of redo log since the last checkpoint when it ended; serves after {serves_s:.1} s"
@@ -102,25 +107,12 @@ fn followed(
         lab.note(&told);
         measured.note(told);
     }
-    for at in 0..all_s.div_ceil(point_s) as usize {
-        let x = format!("{} s", (at + 1) * point_s as usize);
-        let point = |rates: &Vec<f64>| rates.chunks(point_s as usize).nth(at).map(mean);
-        let rates: Vec<f64> = by_second.iter().filter_map(point).collect();
-        if !rates.is_empty() {
-            measured.add("warming", SSD, series, &x, &rates);
-        }
-    }
-    measured.add("restart", SSD, series, "serves", &serves);
     for (x, rate) in wanted {
-        let after = |(serves_s, rates): (&f64, &Vec<f64>)| {
+        let seconds = by_round.iter().map(|(serves_s, rates)| {
             reached(rates, REACHED * rate).map(|second| serves_s + second as f64)
-        };
-        match serves
-            .iter()
-            .zip(&by_second)
-            .map(after)
-            .collect::<Option<Vec<_>>>()
-        {
+        });
+        // Of some rounds alone it would be too good.
+        match seconds.collect::<Option<Vec<_>>>() {
             Some(seconds) => measured.add("restart", SSD, series, x, &seconds),
             None => {
                 let why = format!("not within {all_s} s: the run is over then");
