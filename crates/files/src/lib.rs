@@ -17,6 +17,7 @@ mod log;
 pub mod marks;
 #[cfg(test)]
 mod mounted;
+mod order;
 pub mod policy;
 mod processes;
 pub mod program;

@@ -5,8 +5,8 @@
 
 use crate::{
     record::{
-        self, Change, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_REFUSED, KIND_TOUCHED,
-        KIND_TRUNCATE, KIND_WRITE, NO_TIME,
+        self, Change, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_ORDERED, KIND_REFUSED,
+        KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE, NO_TIME,
     },
     replay::final_parts,
     shared::{Gone, Page, SharedFile, State},
@@ -97,7 +97,11 @@ impl Log<'_> {
         let mut parts = parts.iter();
         let mut part: &[u8] = &[];
         while left > 0 {
-            let head = self.head(number, at).encode();
+            let head = Head {
+                held: self.page.files[number].order.held.load(Relaxed) != 0,
+                ..self.head(number, at)
+            };
+            let head = head.encode();
             let mut slices = [IoSlice::new(&[]); PARTS + 1];
             slices[0] = IoSlice::new(&head);
             let mut used = 1;
@@ -141,6 +145,11 @@ impl Log<'_> {
     /// It did not get them.
     pub(crate) fn refused(&self, number: usize, bytes: u64) -> Result<(), Errno> {
         self.append_head(number, KIND_REFUSED, bytes)
+    }
+
+    /// The file's records below `end` follow no change any more that a power cut could take back.
+    pub(crate) fn ordered(&self, number: usize, end: Lsn) -> Result<(), Errno> {
+        self.append_head(number, KIND_ORDERED, end)
     }
 
     /// Whether the file has a name.
@@ -205,6 +214,7 @@ impl Log<'_> {
             file: number as u32,
             at,
             time,
+            held: false,
         }
     }
 

@@ -4,9 +4,10 @@
 //!
 //! ```text
 //!  0  file     4   number of the file in this lane
-//!  4  zero     4
+//!  4  flags    4   1: of a write that follows a change of metadata which no sync had ordered yet ("Order with the rest of the file system")
 //!  8  at       8   write: file offset; truncate, refused: new size; file: the mount that it was on (`identity::mount`), 0 if unknown;
-//!                  gone: 1 once it is so, 0 before; touched: the modification time that the file has, ns since 1970
+//!                  gone: 1 once it is so, 0 before; touched: the modification time that the file has, ns since 1970; ordered: the log
+//!                  address below which the file's records are ordered
 //! 16  time     8   wall clock (coarse) after the kernel had the change, of a truncation before it, ns since 1970
 //! ```
 //! A `file` record goes on with
@@ -60,6 +61,10 @@ pub const KIND_TOUCHED: u16 = 5;
 pub const KIND_KEPT: u16 = 6;
 /// The file did not get the size that the record of it before this one says.
 pub const KIND_REFUSED: u16 = 7;
+/// The file's records below a log address follow no change of metadata any more that a power cut could take back.
+pub const KIND_ORDERED: u16 = 8;
+/// A flag of the head: the record counts once a later one says that it is [ordered](KIND_ORDERED).
+const HELD: u32 = 1;
 /// The largest size of a file, and its largest offset.
 pub(crate) const SIZE_MAX: u64 = i64::MAX as u64;
 
@@ -73,7 +78,7 @@ pub const NO_TIME: u64 = 0;
 const NAME_HEAD: usize = HEAD + 20;
 
 /// The head of a payload.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Head {
     /// Number of the file in this lane.
     pub file: u32,
@@ -81,6 +86,8 @@ pub struct Head {
     pub at: u64,
     /// Wall clock after the kernel had the change, of a truncation before it, ns since 1970; or [`NO_TIME`].
     pub time: u64,
+    /// It follows a change of metadata that was not ordered yet.
+    pub held: bool,
 }
 
 impl Head {
@@ -89,6 +96,7 @@ impl Head {
     pub fn encode(self) -> [u8; HEAD] {
         let mut bytes = [0; HEAD];
         bytes[0..4].copy_from_slice(&self.file.to_le_bytes());
+        bytes[4..8].copy_from_slice(&if self.held { HELD } else { 0 }.to_le_bytes());
         bytes[8..16].copy_from_slice(&self.at.to_le_bytes());
         bytes[16..24].copy_from_slice(&self.time.to_le_bytes());
         bytes
@@ -100,10 +108,17 @@ impl Head {
                 payload.get(at..at + 8)?.try_into().ok()?,
             ))
         };
+        let first = word(0)?;
+        let held = match (first >> 32) as u32 {
+            0 => false,
+            HELD => true,
+            _ => return None,
+        };
         Some(Self {
-            file: u32::try_from(word(0)?).ok()?,
+            file: first as u32,
             at: word(8)?,
             time: word(16)?,
+            held,
         })
     }
 }
@@ -139,6 +154,8 @@ pub enum Change<'a> {
     Kept,
     /// The truncation to the head's size did not happen.
     Refused,
+    /// The records before the head's log address are ordered.
+    Ordered,
 }
 
 /// Adds what changes bytes, in order; a truncation that was refused is none.
@@ -186,8 +203,12 @@ pub(crate) fn add_before(named: &mut Vec<u8>, had: Option<u64>, ahead: Option<u6
 /// # Errors
 /// In words: an unknown kind, or lengths that do not fit.
 pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, Change<'_>), String> {
-    let head =
-        Head::decode(payload).ok_or_else(|| format!("its {} bytes are too few", payload.len()))?;
+    let head = Head::decode(payload).ok_or_else(|| {
+        format!(
+            "its {} bytes are too few, or its flags are unknown",
+            payload.len()
+        )
+    })?;
     let change = match kind {
         KIND_FILE => {
             let parts = || {
@@ -228,6 +249,7 @@ pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, Change<'_>), String> {
         KIND_GONE => Change::Gone { done: head.at == 1 },
         KIND_TOUCHED => Change::Touched(head.at),
         KIND_KEPT => Change::Kept,
+        KIND_ORDERED => Change::Ordered,
         other => return Err(format!("its kind {other} is unknown")),
     };
     Ok((head, change))
@@ -243,6 +265,7 @@ mod tests {
             file: 7,
             at: 1 << 40,
             time: 99,
+            held: true,
         };
         let path = Path::new("/data/appendonly.aof");
         let file = encode_file(head, [5; 16], b"handle", path);
@@ -286,7 +309,7 @@ mod tests {
         let at = |at| Head {
             file: 0,
             at,
-            time: 0,
+            ..Head::default()
         };
         let write = (at(3), Change::Write(b"abc"));
         let cut = (at(5), Change::Truncate);
@@ -311,7 +334,7 @@ mod tests {
         let at = |at| Head {
             file: 0,
             at,
-            time: 0,
+            ..Head::default()
         };
         let write = |head: Head| [&head.encode()[..], b"bytes"].concat();
         for far in [u64::MAX, u64::MAX - 2, i64::MAX as u64 - 4] {

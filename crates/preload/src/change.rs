@@ -6,12 +6,12 @@ use crate::{
     call_context::{Failed, checked, missing},
     client_call::client,
     layer::{self, Done},
-    memory, named, pages,
+    memory, metadata, named, pages,
     plain::is_plain,
     real::hooks,
     times,
 };
-use forebay_files::client;
+use forebay_files::client::{self, Durability};
 use libc::{c_int, c_uint, c_ulong, loff_t, off_t, size_t, ssize_t};
 use rustix::io::Errno;
 use std::ptr;
@@ -19,7 +19,7 @@ use std::ptr;
 hooks! {
     fn [ftruncate ftruncate64] (fd: c_int, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if bytes < 0 || is_plain(fd);
+    plain if bytes < 0 || is_plain(fd) && !metadata::is_counted();
     else |real| match shorten(fd, bytes.unsigned_abs(), || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, bytes) }
@@ -35,10 +35,13 @@ hooks! {
 
     fn [fallocate fallocate64] (fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd);
+    plain if is_plain(fd) && !metadata::is_counted();
     else |real| {
         // SAFETY: our caller's arguments.
         let call = || unsafe { real(fd, mode, offset, bytes) };
+        if is_plain(fd) {
+            return metadata::resized(fd, call);
+        }
         if pages::is_cached(fd) {
             let done = pages::allocate(fd, mode, [offset, bytes], || checked(call()).map(drop));
             allocated(fd, done.is_ok());
@@ -65,8 +68,12 @@ hooks! {
     // Returns the error number.
     fn [posix_fallocate posix_fallocate64] (fd: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing libc::ENOSYS;
-    plain if is_plain(fd);
+    plain if is_plain(fd) && !metadata::is_counted();
     else |real| {
+        if is_plain(fd) {
+            // SAFETY: our caller's arguments.
+            return metadata::resized(fd, || unsafe { real(fd, offset, bytes) });
+        }
         // SAFETY: our caller's arguments.
         let call = || match unsafe { real(fd, offset, bytes) } {
             0 => Ok(()),
@@ -123,9 +130,11 @@ hooks! {
 
     fn [ioctl] (fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if (is_plain(fd) || !changes(request)) && !named::may_concern(request);
+    plain if (!changes(request) || is_plain(fd) && !metadata::is_counted()) && !named::may_concern(request);
     else |real| match before_request(fd, request, argument) {
         // SAFETY: our caller's arguments.
+        Ok(()) if changes(request) => metadata::open(fd, || unsafe { real(fd, request, argument) }),
+        // SAFETY: as above.
         Ok(()) => unsafe { real(fd, request, argument) },
         Err(failed) => failed.with(-1),
     };
@@ -133,10 +142,16 @@ hooks! {
 
 /// Cuts a file off, or makes it longer.
 fn shorten(fd: c_int, bytes: u64, real: impl FnMut() -> c_int) -> Result<(), Failed> {
-    match pages::is_cached(fd) {
-        true => pages::truncate(fd, bytes, real),
-        false => client(|| client::truncate(fd, bytes)),
+    if pages::is_cached(fd) {
+        return pages::truncate(fd, bytes, real);
     }
+    if !client::absorbs(fd) && metadata::is_counted() {
+        // By a counter of changes: nothing of it is absorbed.
+        return checked(metadata::resized(fd, real))
+            .map(drop)
+            .map_err(Failed::of);
+    }
+    client(|| client::truncate(fd, bytes))
 }
 
 /// Makes the file of an absorbed descriptor plain, or that of a page file.
@@ -203,7 +218,7 @@ fn transfer(
     if bytes > 0 && client::absorbs(to) {
         let synced = client(|| {
             if client::hidden_flags(to) & libc::O_DSYNC != 0 {
-                client::sync(to)?;
+                client::sync(to, Durability::Data)?;
             }
             Ok(())
         });

@@ -195,8 +195,8 @@ fn hooks() -> impl Iterator<Item = &'static Hook> {
 /// Those whose hidden functions are looked for when the library starts. libaio's and liburing's, and `readdir`, are looked for when they are called.
 fn found_at_start() -> impl Iterator<Item = &'static Hook> {
     use crate::{
-        change, clone, descriptor, dprintf, execute, identity, map, message, name, open, position,
-        process, stdio, sync, system_call, times, write,
+        change, clone, descriptor, dprintf, execute, identity, map, message, metadata, name, open,
+        position, process, stdio, sync, system_call, times, write,
     };
     [
         change::HOOKS,
@@ -208,6 +208,7 @@ fn found_at_start() -> impl Iterator<Item = &'static Hook> {
         identity::HOOKS,
         map::HOOKS,
         message::HOOKS,
+        metadata::HOOKS,
         name::HOOKS,
         open::HOOKS,
         position::HOOKS,

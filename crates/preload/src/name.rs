@@ -4,7 +4,7 @@
 use crate::{
     call_context::{Failed, checked, is_client, missing},
     client_call::client,
-    layer, memory, pages,
+    layer, memory, metadata, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -46,11 +46,15 @@ hooks! {
 
     fn [unlinkat] (dir: c_int, path: *const c_char, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if flags != 0 || is_client();
-    else |real| unlink_file(dir, path, || {
+    plain if is_client() || flags != 0 && !client::counts_changes();
+    else |real| {
         // SAFETY: our caller's arguments.
-        unsafe { real(dir, path, flags) }
-    });
+        let call = || unsafe { real(dir, path, flags) };
+        match flags {
+            0 => unlink_file(dir, path, call),
+            _ => metadata::removed((dir, path), call),
+        }
+    };
 
     fn [remove] (path: *const c_char) -> c_int;
     missing missing(-1);
@@ -108,6 +112,7 @@ fn rename_file(
     let (Some(from_path), Some(to_path)) = (path(from.1), path(to.1)) else {
         return real();
     };
+    let real = || metadata::named(to, libc::AT_SYMLINK_NOFOLLOW, real);
     let (from, to) = ((from.0, from_path), (to.0, to_path));
     if flags & libc::RENAME_EXCHANGE != 0 {
         // Nothing is replaced, and two names change.
@@ -133,6 +138,7 @@ fn link_file(
     let (Some(from_path), Some(to_path)) = (path(from.1), path(to.1)) else {
         return real();
     };
+    let real = || metadata::named(to, libc::AT_SYMLINK_NOFOLLOW, real);
     answer(client(|| {
         client::link((from.0, from_path), (to.0, to_path), flags, || {
             checked(real()).map(drop)
@@ -144,6 +150,7 @@ fn unlink_file(dir: c_int, name: *const c_char, real: impl FnOnce() -> c_int) ->
     let Some(path) = path(name) else {
         return real();
     };
+    let real = || metadata::removed((dir, name), real);
     answer(client(|| {
         layer::unlink((dir, path), || {
             pages::unlink(dir, path, || {
@@ -157,6 +164,7 @@ fn truncate_file(name: *const c_char, bytes: u64, real: impl Fn() -> c_int) -> c
     let Some(path) = path(name) else {
         return real();
     };
+    let real = || metadata::named((AT_FDCWD, name), 0, &real);
     answer(client(|| {
         pages::truncate_path(name, bytes, || {
             client::truncate_path(path, bytes, || checked(real()).map(drop))

@@ -9,7 +9,7 @@ use crate::{
     call_context::{Failed, cancellation_point, is_client, missing},
     checkpoint,
     client_call::client,
-    kernel, layer, memory, pages,
+    kernel, layer, memory, metadata, pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -78,8 +78,8 @@ hooks! {
 const CREAT: c_int = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
 
 fn is_plain(flags: c_int) -> bool {
-    let may_matter = layer::is_there() || pages::is_configured();
-    !can_change(flags) && (!may_matter || flags & libc::O_PATH != 0 || is_client())
+    let is_watched = layer::is_there() || pages::is_configured();
+    !may_matter(flags) && (!is_watched || flags & libc::O_PATH != 0 || is_client())
 }
 
 /// Whether a file opened with `flags` can be changed, by opening it or through the descriptor.
@@ -87,6 +87,11 @@ pub(crate) fn can_change(flags: c_int) -> bool {
     let writes = flags & libc::O_ACCMODE != libc::O_RDONLY || flags & libc::O_TRUNC != 0;
     // O_TMPFILE has the bit of O_DIRECTORY; the file that it makes has no name.
     writes && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0
+}
+
+/// Whether opening a file with `flags` is more than the kernel's business, where there is neither a layer nor a cache.
+pub(crate) fn may_matter(flags: c_int) -> bool {
+    can_change(flags) || flags & libc::O_CREAT != 0 && client::counts_changes()
 }
 
 /// The bytes of a `struct open_how` that are known: it had 24 at first, and may grow.
@@ -142,9 +147,11 @@ fn open_file(
     if let Err(failed) = pages::truncating(dir, path, flags) {
         return failed.with(-1);
     }
+    let before = metadata::before_open(dir, path.as_ptr(), flags);
     let opened = client(|| client::open(dir, path, flags, |flags| layer::open(flags, &mut real)));
     match opened {
         Ok(fd) => {
+            metadata::opened(before, fd);
             layer::opened(fd);
             checkpoint::opened(fd, path);
             pages::opened(fd, path, flags)

@@ -10,7 +10,9 @@ use crate::{
     client_call::{client, tell_client},
     descriptor::note_standard_error,
     execute::before_shell,
-    layer, memory, pages,
+    layer, memory, metadata,
+    metadata::MayCreate,
+    pages,
     real::hooks,
 };
 use forebay_files::client;
@@ -40,9 +42,10 @@ hooks! {
         {
             return failed.with(ptr::null_mut());
         }
+        let before = before_open(path, mode);
         // SAFETY: our caller's arguments.
         let stream = unsafe { real(path, mode) };
-        note_new(stream);
+        note_opened(before, stream);
         claimed(mode, stream)
     };
 
@@ -51,9 +54,10 @@ hooks! {
     plain if is_client();
     else |real| match before_reopening(path, mode, stream) {
         Ok(()) => {
+            let before = before_open(path, mode);
             // SAFETY: our caller's arguments.
             let stream = unsafe { real(path, mode, stream) };
-            note_new(stream);
+            note_opened(before, stream);
             if !stream.is_null() && number(stream) == libc::STDERR_FILENO {
                 note_standard_error();
             }
@@ -146,6 +150,28 @@ fn note_new(stream: *mut FILE) {
     if !stream.is_null() && layer::is_there() {
         layer::opened(number(stream));
     }
+}
+
+/// Before the file at `path` is opened in this mode: what that may change of names and sizes.
+fn before_open(path: *const c_char, mode: *const c_char) -> Option<MayCreate> {
+    if path.is_null() || !client::counts_changes() {
+        return None;
+    }
+    // SAFETY: the C library reads the first letter as well.
+    let flags = match unsafe { *mode.cast::<u8>() } {
+        b'w' => libc::O_CREAT | libc::O_TRUNC,
+        b'a' => libc::O_CREAT,
+        _ => 0,
+    };
+    metadata::before_open(AT_FDCWD, path, flags)
+}
+
+/// A stream was just opened by a path.
+fn note_opened(before: Option<MayCreate>, stream: *mut FILE) {
+    if !stream.is_null() {
+        metadata::opened(before, number(stream));
+    }
+    note_new(stream);
 }
 
 /// A stream that was just opened, when no other process absorbs its file any more; null if that cannot be achieved.

@@ -12,14 +12,14 @@ use crate::{
     plain::is_plain,
     real::hooks,
 };
-use forebay_files::client;
+use forebay_files::client::{self, Durability, Synced};
 use libc::{c_int, c_uint, c_void, off_t, size_t};
 
 hooks! {
     fn [fsync] (fd: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) && !client::is_to_be_committed(fd);
-    else |real| synchronise(fd, false, || {
+    else |real| synchronise(fd, Durability::Full, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
     });
@@ -27,7 +27,7 @@ hooks! {
     fn [fdatasync] (fd: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) && !client::is_to_be_committed(fd);
-    else |real| synchronise(fd, true, || {
+    else |real| synchronise(fd, Durability::Data, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
     });
@@ -72,15 +72,16 @@ hooks! {
 }
 
 /// Of an absorbed file the client knows what is durable. Of another that a layer sees the sync is `real`, and the layer hears of it.
-fn synchronise(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) -> c_int {
+fn synchronise(fd: c_int, durability: Durability, mut real: impl FnMut() -> c_int) -> c_int {
+    let data_only = durability != Durability::Full;
     if pages::is_cached(fd) {
         return pages::sync(fd, data_only, real);
     }
     if client::is_in_pool(fd) {
-        return of_client(fd);
+        return of_client(fd, durability);
     }
     let Some(begun) = layer::begin(fd) else {
-        return of_client(fd);
+        return of_client(fd, durability);
     };
     let result = real();
     if result == 0 {
@@ -98,13 +99,21 @@ fn synchronise_range(fd: c_int, flags: c_uint, mut real: impl FnMut() -> c_int) 
     {
         return real();
     }
-    synchronise(fd, true, real)
+    synchronise(fd, Durability::Range, real)
 }
 
-fn of_client(fd: c_int) -> c_int {
+fn of_client(fd: c_int, durability: Durability) -> c_int {
     cancellation_point();
-    match client(|| client::sync(fd)) {
-        Ok(()) => 0,
+    match client(|| client::sync(fd, durability)) {
+        Ok(Synced::InPool) => 0,
+        Ok(Synced::Really) => {
+            // What the device took for it, a layer may want to know.
+            if let Some(begun) = layer::begin(fd) {
+                let data_only = durability != Durability::Full;
+                begun.done(Done::Synced { data_only });
+            }
+            0
+        }
         Err(failed) => failed.with(-1),
     }
 }

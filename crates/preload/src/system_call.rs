@@ -5,8 +5,8 @@
 use crate::{
     asynchronous,
     call_context::{missing, without_cancellation},
-    change, child, clone, descriptor, execute, identity, layer, map, message, name, named, open,
-    pages, plain, position, process,
+    change, child, clone, descriptor, execute, identity, layer, map, message, metadata, name,
+    named, open, pages, plain, position, process,
     real::hooks,
     sync, times, write,
 };
@@ -121,7 +121,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         libc::SYS_dup if is_ours(a) => call!(descriptor::dup, a),
         libc::SYS_dup3 => call!(descriptor::dup3, a, b, c),
         libc::SYS_fcntl => call!(descriptor::fcntl, a, b, c),
-        libc::SYS_openat if layer::is_there() || pages::is_configured() || open::can_change(c as c_int) => call!(open::openat, a, b, c, d),
+        libc::SYS_openat if layer::is_there() || pages::is_configured() || open::may_matter(c as c_int) => call!(open::openat, a, b, c, d),
         libc::SYS_openat2 => call!(open::openat2, a, b, c, d),
         libc::SYS_renameat2 => call!(name::renameat2, a, b, c, d, e),
         libc::SYS_unlinkat => call!(name::unlinkat, a, b, c),
@@ -130,6 +130,26 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         // Without a name it is the descriptor's, which the C library has a function of its own for.
         libc::SYS_utimensat if b == 0 && d == 0 && a as c_int >= 0 => call!(times::futimens, a, c),
         libc::SYS_utimensat if b != 0 => call!(times::utimensat, a, b, c, d),
+        // What is hooked only to be counted.
+        libc::SYS_mkdirat if metadata::is_counted() => call!(metadata::mkdirat, a, b, c),
+        libc::SYS_symlinkat if metadata::is_counted() => call!(metadata::symlinkat, a, b, c),
+        libc::SYS_mknodat if metadata::is_counted() => call!(metadata::mknodat, a, b, c, d),
+        libc::SYS_fchmod if metadata::is_counted() => call!(metadata::fchmod, a, b),
+        libc::SYS_fchmodat if metadata::is_counted() => call!(metadata::fchmodat, a, b, c, 0),
+        SYS_FCHMODAT2 if metadata::is_counted() => call!(metadata::fchmodat, a, b, c, d),
+        libc::SYS_fchown if metadata::is_counted() => call!(metadata::fchown, a, b, c),
+        libc::SYS_fchownat if metadata::is_counted() => call!(metadata::fchownat, a, b, c, d, e),
+        libc::SYS_setxattr if metadata::is_counted() => call!(metadata::setxattr, a, b, c, d, e),
+        libc::SYS_lsetxattr if metadata::is_counted() => call!(metadata::lsetxattr, a, b, c, d, e),
+        libc::SYS_fsetxattr if metadata::is_counted() => call!(metadata::fsetxattr, a, b, c, d, e),
+        libc::SYS_removexattr if metadata::is_counted() => call!(metadata::removexattr, a, b),
+        libc::SYS_lremovexattr if metadata::is_counted() => call!(metadata::lremovexattr, a, b),
+        libc::SYS_fremovexattr if metadata::is_counted() => call!(metadata::fremovexattr, a, b),
+        libc::SYS_bind if metadata::is_counted() => call!(metadata::bind, a, b, c),
+        SYS_SETXATTRAT | SYS_REMOVEXATTRAT if metadata::is_counted() => {
+            client::changed_on(None);
+            Continue(())
+        }
         libc::SYS_execve => refuse(execute::before_system_call(libc::AT_FDCWD, a as _, c as _)),
         libc::SYS_execveat => refuse(execute::before_system_call(a as _, b as _, d as _)),
         libc::SYS_io_submit => refuse(asynchronous::retire_submitted(b, c as *mut _)),
@@ -143,7 +163,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
             Continue(())
         }
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_open if layer::is_there() || pages::is_configured() || open::can_change(b as c_int) => call!(open::open, a, b, c),
+        libc::SYS_open if layer::is_there() || pages::is_configured() || open::may_matter(b as c_int) => call!(open::open, a, b, c),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_creat => call!(open::creat, a, b),
         #[cfg(target_arch = "x86_64")]
@@ -157,6 +177,20 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         #[cfg(target_arch = "x86_64")]
         libc::SYS_link => call!(name::link, a, b),
         #[cfg(target_arch = "x86_64")]
+        libc::SYS_mkdir if metadata::is_counted() => call!(metadata::mkdir, a, b),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_rmdir if metadata::is_counted() => call!(metadata::rmdir, a),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_symlink if metadata::is_counted() => call!(metadata::symlink, a, b),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_mknod if metadata::is_counted() => call!(metadata::mknod, a, b, c),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chmod if metadata::is_counted() => call!(metadata::chmod, a, b),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_chown if metadata::is_counted() => call!(metadata::chown, a, b, c),
+        #[cfg(target_arch = "x86_64")]
+        libc::SYS_lchown if metadata::is_counted() => call!(metadata::lchown, a, b, c),
+        #[cfg(target_arch = "x86_64")]
         libc::SYS_futimesat => call!(times::futimesat, a, b, c),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_utimes => call!(times::utimes, a, b),
@@ -165,6 +199,11 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
         _ => Continue(()),
     }
 }
+
+/// `fchmodat2`, `setxattrat`, `removexattrat`: younger than the C library's headers, and the same on all architectures.
+const SYS_FCHMODAT2: c_long = 452;
+const SYS_SETXATTRAT: c_long = 463;
+const SYS_REMOVEXATTRAT: c_long = 466;
 
 /// Goes on to the kernel, unless what had to be done before failed.
 fn refuse(prepared: Result<(), crate::call_context::Failed>) -> ControlFlow<c_long> {

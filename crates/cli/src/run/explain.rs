@@ -205,6 +205,12 @@ fn syncs(lane: &LaneStatus) -> String {
             figure(Some(seconds))
         );
     }
+    if lane.order_syncs > 0 {
+        text.push_str(&format!(
+            "{} of the database's syncs were real ones: a file's name, size or attributes had changed before them\n",
+            lane.order_syncs
+        ));
+    }
     if waits > 0 {
         text.push_str(&format!(
             "{waits} times the database waited because the pool was full; more or larger segments may help (--buffers)\n"

@@ -4,7 +4,7 @@
 //! another run knows that it must not absorb those files.
 
 use super::{PREFIX, SHARED_DIR, View, open_table};
-use crate::{boot, processes, sys, waiting};
+use crate::{boot, order, processes, sys, waiting};
 use std::{
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
@@ -20,7 +20,7 @@ pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
             false => any_lives(&table) || has_pool(&table) && waits(&table),
         };
         if !is_needed {
-            let _ = std::fs::remove_file(&path);
+            remove(&path);
         }
     }
 }
@@ -31,7 +31,7 @@ pub(crate) fn give_up(pool: &Path) {
     for (path, table) in own(Path::new(SHARED_DIR)) {
         let is_its = (table.lane.place()).is_some_and(|place| place.path == pool);
         if is_its && table.is_of(boot) && is_over(&table) {
-            let _ = std::fs::remove_file(&path);
+            remove(&path);
         }
     }
 }
@@ -46,6 +46,12 @@ pub(crate) fn of_lane(owner: Uuid, user: u32) -> Option<View> {
         let is_its = (table.lane.place()).is_some_and(|place| place.owner == owner);
         (is_its && table.is_of(boot) && !is_over(&table)).then_some(table)
     })
+}
+
+/// Removes a table, and what lies beside it.
+fn remove(table: &Path) {
+    let _ = std::fs::remove_file(table);
+    let _ = std::fs::remove_file(order::path_beside(table));
 }
 
 /// This user's tables of a directory.

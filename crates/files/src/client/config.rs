@@ -1,7 +1,7 @@
 //! What the environment says of the run.
 
 use super::address::Address;
-use crate::absorbed::View;
+use crate::{absorbed::View, order::OrderView};
 use std::{ffi::CString, path::PathBuf, sync::OnceLock, time::Duration};
 
 /// See the module's head.
@@ -14,7 +14,9 @@ pub(super) struct Config {
     pub(super) guard: Option<CString>,
     /// What the run absorbs. Without it, this process is as one outside the run to the others.
     pub(super) table: Option<View>,
-    /// Where that is.
+    /// What the run's file systems may still lack. Without it this process can be no member.
+    pub(super) order: Option<OrderView>,
+    /// Where the table is.
     pub(super) table_path: PathBuf,
     /// How long to try to be heard by a supervisor that lives.
     pub(super) heard_wait: Duration,

@@ -1,5 +1,5 @@
-//! Memory of this process that is the client's: the pool, the lane's state, the shared page, the table of what the run absorbs. A program that
-//! unmaps whatever it finds leaves it as it is.
+//! Memory of this process that is the client's: the pool, the lane's state, the shared page, the table of what the run absorbs, the counts of
+//! changes. A program that unmaps whatever it finds leaves it as it is.
 //!
 //! Neither allocates nor locks: asked about by any call that changes what is mapped, a signal handler's or the allocator's too.
 
@@ -25,17 +25,18 @@ struct Mapping {
 #[derive(Clone, Copy)]
 pub(super) enum Of {
     Table,
+    Order,
     Page,
     Lane,
     Pool,
 }
 
-static OURS: [Mapping; 4] = [const {
+static OURS: [Mapping; 5] = [const {
     Mapping {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
     }
-}; 4];
+}; 5];
 
 impl Mapping {
     #[inline]

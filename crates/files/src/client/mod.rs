@@ -6,7 +6,7 @@
 //!
 //! `config` is what the environment says, `standing` how this process stands to the run, `depth` whether a signal handler interrupted a call.
 //! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor (`limit`: who may have none); `write`, `open`, `descriptors`, `names` (with `naming`), `times` and `retire` are
-//! what becomes of each call, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another, `commit` of a sync that is the kernel's. `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings` keep the
+//! what becomes of each call, `order` what else a sync has to make durable, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another, `commit` of a sync that is the kernel's. `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
@@ -23,6 +23,7 @@ mod mappings;
 mod names;
 mod naming;
 mod open;
+mod order;
 mod orphan;
 mod others;
 mod own;
@@ -50,6 +51,7 @@ pub use mapped::{has_mapped, mapped, stays_mapped, unmapping};
 pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{exchange, link, rename, unlink};
 pub use open::open;
+pub use order::{changed_on, counts_changes, device_at, device_of};
 pub use others::{any_absorbed, executing_past, opened};
 pub use own::{make_way_from, making_way, may_be_own, own_within};
 pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};
@@ -57,7 +59,7 @@ pub use session::{is_absorbing, on_pool};
 pub use size::{extending, truncate, truncate_path};
 pub use table::DESCRIPTORS;
 pub use times::{touching, touching_path};
-pub use write::{at_position, sync, write};
+pub use write::{Durability, Synced, at_position, sync, write};
 
 use crate::{
     ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED,
@@ -92,12 +94,13 @@ pub fn start() {
                 .is_some_and(|is| is == IO_URING_REFUSED),
             guard: std::env::var_os(ENV_GUARD).and_then(|name| CString::new(name.into_vec()).ok()),
             table: None,
+            order: None,
             table_path: PathBuf::new(),
             heard_wait: others::heard_wait(),
         };
         let table = std::env::var_os(ENV_TABLE)?;
         config.table_path = PathBuf::from(table);
-        config.table = others::find_table(&config, &config.table_path);
+        (config.table, config.order) = others::find_table(&config, &config.table_path);
         Some(config)
     };
     sys::begin_process();
@@ -108,6 +111,9 @@ pub fn start() {
         let config = CONFIG.get_or_init(|| config);
         if let Some(table) = &config.table {
             mappings::keep(mappings::Of::Table, table.memory());
+        }
+        if let Some(order) = &config.order {
+            mappings::keep(mappings::Of::Order, order.memory());
         }
         others::note_inherited(config);
         // The first one reads the environment, which some programs overwrite with their title.

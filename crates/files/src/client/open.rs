@@ -109,11 +109,12 @@ fn open_to_truncate(
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let is_it = || regular(raw).is_ok_and(|(_, opened)| opened == key);
     let truncate = || sys::truncate_open(raw);
-    let truncated = truncate_file(number, is_it, 0, truncate).and_then(|done| match done {
-        Some(()) => Ok(()),
-        // Another took the name meanwhile, or it is absorbed no longer.
-        None => truncate(),
-    });
+    let truncated =
+        truncate_file(number, Some(raw), is_it, 0, truncate).and_then(|done| match done {
+            Some(()) => Ok(()),
+            // Another took the name meanwhile, or it is absorbed no longer.
+            None => truncate(),
+        });
     truncated
         .map(|()| fd)
         .map_err(|errno| close_again(fd, errno))

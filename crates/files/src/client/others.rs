@@ -19,6 +19,7 @@ use super::{
 };
 use crate::{
     absorbed::View,
+    order::OrderView,
     record::silence,
     sys,
     wire::{self, Answer, Request},
@@ -30,7 +31,7 @@ use rustix::{
 };
 use std::{
     ffi::{CStr, c_int},
-    os::fd::{AsFd, BorrowedFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
@@ -55,16 +56,26 @@ pub(super) fn heard_wait() -> Duration {
         .map_or(HEARD_WAIT, Duration::from_millis)
 }
 
-/// Finds the table of what the run absorbs: at its path, or else from the supervisor.
-pub(super) fn find_table(config: &Config, path: &Path) -> Option<View> {
-    if let Ok(view) = View::open(path) {
-        return Some(view);
+/// Finds the table of what the run absorbs, and what counts the run's changes: where they lie, or else from the supervisor.
+pub(super) fn find_table(config: &Config, path: &Path) -> (Option<View>, Option<OrderView>) {
+    let (table, order) = (View::open(path).ok(), OrderView::open(path).ok());
+    if table.is_some() && order.is_some() {
+        return (table, order);
     }
-    let token = config.address.token;
-    let socket = config.address.connect(Some(ANSWER_WAIT)).ok()?;
-    wire::send(socket.as_fd(), &Request::Table { token }, &[]).ok()?;
-    let (_, fds) = wire::receive::<Answer>(socket.as_fd()).ok()?;
-    View::of(fds.first()?.as_fd()).ok()
+    let ask = || {
+        let token = config.address.token;
+        let socket = config.address.connect(Some(ANSWER_WAIT)).ok()?;
+        wire::send(socket.as_fd(), &Request::Table { token }, &[]).ok()?;
+        let (_, fds) = wire::receive::<Answer>(socket.as_fd()).ok()?;
+        <[OwnedFd; 2]>::try_from(fds).ok()
+    };
+    let Some([sent_table, sent_order]) = ask() else {
+        return (table, order);
+    };
+    (
+        table.or_else(|| View::of(sent_table.as_fd()).ok()),
+        order.or_else(|| OrderView::of(sent_order.as_fd()).ok()),
+    )
 }
 
 impl Config {

@@ -159,6 +159,9 @@ pub fn on_pool(layer: impl Fn(Pool) -> Pool + Send + Sync + 'static) {
 
 impl Session {
     fn begin(address: &Address) -> Result<Self, String> {
+        if CONFIG.get().is_none_or(|config| config.order.is_none()) {
+            return Err("the memory in which the run counts changes cannot be mapped".to_owned());
+        }
         let lost = |errno: Errno| format!("the supervisor does not answer: {errno}");
         let (socket, answer, fds) = address.ask_welcome().map_err(lost)?;
         let Answer::Welcome { pool, member, boot } = answer else {

@@ -8,6 +8,7 @@ use super::{
     config::CONFIG,
     depth::interrupted,
     lookup::{Named, named},
+    order,
     others::claim_inherited,
     process::{Held, hold, hold_open, mark_range_unknown},
     retire::leave,
@@ -18,8 +19,9 @@ use crate::{log::ENDED, record::SIZE_MAX, sys};
 use rustix::{fs::AtFlags, io::Errno};
 use std::{
     ffi::{CStr, c_int},
+    os::fd::BorrowedFd,
     sync::atomic::{
-        Ordering::{Acquire, SeqCst},
+        Ordering::{Acquire, Relaxed, SeqCst},
         fence,
     },
 };
@@ -34,12 +36,13 @@ const STALL_NS: u64 = 10_000_000;
 pub fn truncate(fd: c_int, bytes: u64) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let real = || rustix::fs::ftruncate(raw, bytes);
-    change_open(fd, |held| truncated(held, bytes, real))
+    change_open(fd, |held| truncated(held, Some(raw), bytes, real))
 }
 
 /// Truncates the file with this number and generation, unless it is plain by now: then none.
 pub(super) fn truncate_file(
     (number, generation): (usize, u32),
+    fd: Option<BorrowedFd<'_>>,
     is_it: impl Fn() -> bool,
     bytes: u64,
     real: impl Fn() -> Result<(), Errno>,
@@ -48,7 +51,7 @@ pub(super) fn truncate_file(
         return Ok(None);
     };
     while let Some(held) = hold(session, number, generation)?.filter(|_| is_it()) {
-        if let Some(()) = truncated(Some(&held), bytes, &real)? {
+        if let Some(()) = truncated(Some(&held), fd, bytes, &real)? {
             return Ok(Some(()));
         }
     }
@@ -62,6 +65,7 @@ pub(super) fn truncate_file(
 /// write behind the cut.
 fn truncated(
     held: Option<&Held>,
+    fd: Option<BorrowedFd<'_>>,
     bytes: u64,
     real: impl Fn() -> Result<(), Errno>,
 ) -> Result<Option<()>, Errno> {
@@ -69,6 +73,12 @@ fn truncated(
         return real().map(Some);
     };
     let (log, number) = (held.session.log(), held.number);
+    match order::before_truncation(held, fd) {
+        Err(ENDED) => return held.logged(Err(ENDED)).map(|()| None),
+        done => done?,
+    }
+    let in_place = &held.shared.order.in_place_below;
+    in_place.fetch_min(bytes, Relaxed);
     let begun = sys::file_time_now();
     held.shared.set_resizing(Some(bytes));
     let logged = log.truncate(number, bytes).and_then(|()| {
@@ -192,7 +202,7 @@ pub fn truncate_path(
     loop {
         match named(libc::AT_FDCWD, path, AtFlags::empty()) {
             Some(Named::Ours(file)) => {
-                if truncate_file(file, || true, bytes, &real)?.is_some() {
+                if truncate_file(file, None, || true, bytes, &real)?.is_some() {
                     return Ok(());
                 }
             }

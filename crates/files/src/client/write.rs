@@ -6,7 +6,7 @@ use super::{
     above,
     commit::commit_if_known,
     depth::interrupted,
-    mapped,
+    mapped, order,
     others::{claim_inherited, join_inherited},
     process::{self, Held, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
@@ -43,6 +43,12 @@ pub fn write(
         let hidden = entry.hidden();
         let synchronous = hidden & libc::O_DSYNC != 0;
         let is_synced = synchronous || flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
+        let is_full = hidden & libc::O_SYNC == libc::O_SYNC || flags & libc::RWF_SYNC != 0;
+        let durability = if is_full {
+            Durability::Full
+        } else {
+            Durability::Data
+        };
         let really = match synchronous {
             true if hidden & libc::O_SYNC == libc::O_SYNC => flags | libc::RWF_SYNC,
             true => flags | libc::RWF_DSYNC,
@@ -65,7 +71,7 @@ pub fn write(
             mark_range_unknown(number);
             let written = kernel_write(raw, parts, offset, flags)?;
             if is_synced {
-                sync(fd)?;
+                sync(fd, durability)?;
             }
             return Ok(written);
         }
@@ -92,6 +98,7 @@ pub fn write(
         let copy = copy.as_deref().map(IoSlice::new);
         let parts = copy.as_ref().map_or(parts, std::slice::from_ref);
         note_size(&held, raw);
+        let changes = order::changes_before(&held);
         let written =
             kernel_write(raw, parts, offset, flags).inspect_err(|_| failed_write(&held, raw))?;
         if written == 0 {
@@ -99,14 +106,23 @@ pub fn write(
         }
         forebay_pool::failpoint!("files:unlogged");
         match place(raw, entry, offset, flags, written) {
-            Ok(at) => match tail::log_write(&mut held, at, parts, written) {
+            Ok(at) => match order::wrote(&held, changes, at + written as u64)
+                .and_then(|()| tail::log_write(&mut held, at, parts, written))
+            {
                 Ok(()) => {
                     // Where an append alone is not durable, or the lane's records are not written to the file any more.
-                    let has_strayed = held.shared.stamp().state == State::Strayed;
-                    let commits = is_synced && (has_strayed || session.lane.needs_commit());
+                    let needs_commit = session.lane.needs_commit();
+                    let commits = is_synced
+                        && (held.shared.stamp().state == State::Strayed
+                            || needs_commit
+                            || order::is_behind(held.shared, durability));
+                    let is_held = order::is_held(held.shared) && !needs_commit;
+                    let generation = held.generation();
                     drop(held);
-                    if commits {
-                        sync(fd)?;
+                    match commits {
+                        true => drop(sync(fd, durability)?),
+                        false if is_held => order::after_write(session, (number, generation), raw),
+                        false => {}
                     }
                     return Ok(written);
                 }
@@ -125,7 +141,7 @@ pub fn write(
         }
         drop(held);
         if is_synced {
-            sync(fd)?;
+            sync(fd, durability)?;
         }
         return Ok(written);
     }
@@ -201,41 +217,65 @@ pub(super) fn kernel_write(
     }
 }
 
+/// What is to be durable when a sync returns.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Durability {
+    /// Bytes and all metadata: `fsync`.
+    Full,
+    /// Bytes, and what is needed to read them: `fdatasync`.
+    Data,
+    /// Bytes of blocks that the file has: `sync_file_range`. The kernel commits no journal.
+    Range,
+}
+
+/// How a sync was done.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Synced {
+    /// What was written is in the pool.
+    InPool,
+    /// By the kernel.
+    Really,
+}
+
+fn really(fd: BorrowedFd<'_>) -> Result<Synced, Errno> {
+    rustix::fs::fsync(fd).map(|()| Synced::Really)
+}
+
 /// `fsync`, `fdatasync`, `sync_file_range`, `msync` of an absorbed `fd`: everything that any process wrote to it is durable when this
 /// returns.
 ///
 /// # Errors
 /// The kernel's, if the file cannot be synced.
-pub fn sync(fd: c_int) -> Result<(), Errno> {
+pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let entry = table::entry(fd);
     if let Some(entry) = entry.filter(|entry| entry.is_inherited()) {
         claim_inherited(fd, entry)?;
-        return sync(fd);
+        return sync(fd, durability);
     }
     let Some(number) = entry.and_then(Entry::file) else {
         commit_if_known(raw)?;
-        return rustix::fs::fsync(raw);
+        return really(raw);
     };
     if interrupted() {
-        return above::sync(number, raw);
+        return above::sync(number, raw).map(|()| Synced::Really);
     }
     let Some(session) = session::current() else {
         leave(raw, number)?;
-        return rustix::fs::fsync(raw);
+        return really(raw);
     };
     let file = &session.page.files[number];
     let wanted = process::generation(number);
     let stamp = file.stamp();
     if table::entry(fd) != entry {
         // Its file is plain by now, and another has the number.
-        return sync(fd);
+        return sync(fd, durability);
     }
     match stamp.state {
         _ if session.is_orphan() => {
             let settled = session.settle(number);
             make_plain(number, wanted);
-            settled.and_then(|()| rustix::fs::fsync(raw))
+            settled.and_then(|()| really(raw))
         }
         State::Absorbed if stamp.generation == wanted => {
             file.syncs.fetch_add(1, Relaxed);
@@ -250,16 +290,21 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
                     session.give_up_lane(number, wanted)?;
                 }
                 if session.is_orphan() || file.stamp() != stamp || file.error().is_some() {
-                    return sync(fd);
+                    return sync(fd, durability);
                 }
             }
-            session.commit(file.end.load(Acquire)).or_else(|_| {
-                // The pool's disk failed, or the run ended: the file is plain next.
-                if !session.is_orphan() {
-                    file.stray(wanted);
+            let is_real = order::before_sync(session, (number, wanted), raw, durability)?;
+            match session.commit(file.end.load(Acquire)) {
+                Ok(()) if is_real => Ok(Synced::Really),
+                Ok(()) => Ok(Synced::InPool),
+                Err(_) => {
+                    // The pool's disk failed, or the run ended: the file is plain next.
+                    if !session.is_orphan() {
+                        file.stray(wanted);
+                    }
+                    sync(fd, durability)
                 }
-                sync(fd)
-            })
+            }
         }
         state if state.leaves() && stamp.generation == wanted => {
             file.syncs.fetch_add(1, Relaxed);
@@ -267,14 +312,14 @@ pub fn sync(fd: c_int) -> Result<(), Errno> {
                 session.repair(number)?;
             }
             session.retire(number, wanted)?;
-            rustix::fs::fsync(raw)
+            really(raw)
         }
         State::Damaged if session.is_current() => {
             session.give_up_lane(number, wanted)?;
-            sync(fd)
+            sync(fd, durability)
         }
         // It is plain.
-        _ => rustix::fs::fsync(raw),
+        _ => really(raw),
     }
 }
 

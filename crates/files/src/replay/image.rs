@@ -185,9 +185,8 @@ mod tests {
     fn write(at: u64, bytes: &[u8]) -> (Head, Change<'_>) {
         (
             Head {
-                file: 0,
                 at,
-                time: 0,
+                ..Head::default()
             },
             Change::Write(bytes),
         )
@@ -212,9 +211,8 @@ mod tests {
                     if next(4) == 0 {
                         (
                             Head {
-                                file: 0,
                                 at: next(20),
-                                time: 0,
+                                ..Head::default()
                             },
                             Change::Truncate,
                         )

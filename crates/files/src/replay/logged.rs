@@ -4,7 +4,7 @@ use crate::{
     FilesError,
     record::{self, Change, Head, NO_TIME},
 };
-use forebay_pool::{Pool, Recovered};
+use forebay_pool::{Lsn, Pool, Recovered};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,
@@ -36,6 +36,8 @@ pub(super) struct Logged<'a> {
     had: Option<u64>,
     /// Writes and truncations, in order.
     pub(super) changes: Vec<(Head, Change<'a>)>,
+    /// Log addresses of the last of them: those that follow a change of metadata which no sync had ordered yet.
+    held: Vec<Lsn>,
     /// Wall clock of the last record.
     last: Duration,
     /// The modification time that the program left it with, if the lane says so.
@@ -54,6 +56,7 @@ impl<'a> Logged<'a> {
             gone: Gone::No,
             had: None,
             changes: Vec::new(),
+            held: Vec::new(),
             last: Duration::ZERO,
             left: None,
             known: BTreeSet::new(),
@@ -101,7 +104,15 @@ impl<'a> Logged<'a> {
         self.had.filter(|had| size < *had && !is_cut)
     }
 
-    fn add(&mut self, head: Head, change: Change<'a>) {
+    /// Gives up what was written behind a change of metadata that the disk may lack, and that no sync had acknowledged: where the page cache is gone, a
+    /// plain file would not have it either. How many changes that was.
+    pub(super) fn give_up_held(&mut self) -> usize {
+        let ordered = self.changes.len() - self.held.len();
+        self.changes.truncate(ordered);
+        std::mem::take(&mut self.held).len()
+    }
+
+    fn add(&mut self, lsn: Lsn, head: Head, change: Change<'a>) {
         let time = (head.time != NO_TIME).then(|| Duration::from_nanos(head.time));
         if let Some(time) = time {
             self.last = time;
@@ -119,7 +130,19 @@ impl<'a> Logged<'a> {
             }
             Change::Write(_) | Change::Truncate | Change::Refused => {
                 self.left = time.or(self.left);
+                let before = self.changes.len();
                 record::add_change(&mut self.changes, head, change);
+                let after = self.changes.len();
+                if after > before && (head.held || !self.held.is_empty()) {
+                    self.held.push(lsn);
+                }
+                // One that was refused is taken back.
+                self.held.truncate(after);
+            }
+            Change::Ordered => {
+                let is_ordered = |lsn: &&Lsn| **lsn < head.at;
+                let ordered = self.held.iter().take_while(is_ordered).count();
+                self.held.drain(..ordered);
             }
             Change::Touched(modified) => {
                 let modified = Duration::from_nanos(modified);
@@ -173,7 +196,14 @@ pub(super) fn read<'a>(
             }
             (Some(at), _) => at,
             // All of that file was drained.
-            (None, Change::Gone { .. } | Change::Kept | Change::Touched(_) | Change::Refused) => {
+            (
+                None,
+                Change::Gone { .. }
+                | Change::Kept
+                | Change::Touched(_)
+                | Change::Refused
+                | Change::Ordered,
+            ) => {
                 continue;
             }
             (None, _) => {
@@ -183,7 +213,7 @@ pub(super) fn read<'a>(
                 )));
             }
         };
-        files[at].add(head, change);
+        files[at].add(record.header.lsn, head, change);
     }
     Ok(files)
 }
@@ -221,8 +251,9 @@ mod tests {
                 file: 0,
                 at: 0,
                 time: u64::try_from(seconds(*time).as_nanos()).unwrap(),
+                held: false,
             };
-            file.add(head, *change);
+            file.add(0, head, *change);
         }
         file
     }
@@ -272,5 +303,32 @@ mod tests {
         assert_eq!(logged(&[(1.0, about)]).gone, Gone::Maybe);
         assert_eq!(logged(&[(1.0, about), (1.0, done)]).gone, Gone::Yes);
         assert_eq!(logged(&[(1.0, about), (1.0, Change::Kept)]).gone, Gone::No);
+    }
+
+    #[test]
+    fn held_writes_count_once_they_are_ordered() {
+        let head = |held| Head {
+            held,
+            ..Head::default()
+        };
+        let write = |file: &mut Logged<'static>, lsn, held| {
+            file.add(lsn, head(held), Change::Write(b"bytes"));
+        };
+        let ordered = |file: &mut Logged<'static>, at| {
+            file.add(1000, Head { at, ..head(false) }, Change::Ordered);
+        };
+        let mut file = Logged::new(b"", [0; 16]);
+        write(&mut file, 10, false);
+        write(&mut file, 20, true);
+        write(&mut file, 30, true);
+        ordered(&mut file, 30);
+        assert_eq!((file.give_up_held(), file.changes.len()), (1, 2));
+        write(&mut file, 40, true);
+        ordered(&mut file, 41);
+        assert_eq!((file.give_up_held(), file.changes.len()), (0, 3));
+        // What follows one that is held is behind the same change.
+        write(&mut file, 50, true);
+        write(&mut file, 60, false);
+        assert_eq!((file.give_up_held(), file.changes.len()), (2, 3));
     }
 }

@@ -38,7 +38,7 @@ use forebay_pool::{
     ClaimOptions, LaneStatus, Pool, RecoveryLock, media::Durability, rights::Rights,
 };
 use logged::{Logged, read};
-use rustix::fs::OFlags;
+use rustix::fs::{Mode, OFlags};
 use said::{Said, newer, said_in, untold};
 use serde::Serialize;
 use std::{
@@ -202,9 +202,14 @@ fn recover_locked(
         outcome: Outcome::Empty,
         files: Vec::new(),
     };
-    let files = read(pool, lane.number(), &recovered)?;
+    let mut files = read(pool, lane.number(), &recovered)?;
     if !files.is_empty() {
         let boot = boot::id()?;
+        for file in &mut files {
+            if file.boot != *boot.as_bytes() || is_mounted_again(file) {
+                file.give_up_held();
+            }
+        }
         let same_boot = files.iter().all(|file| file.boot == *boot.as_bytes());
         let emulated = pool.durability() == Durability::ProcessCrash && !boot::pool_survived();
         let recovery = Recovery {
@@ -247,6 +252,20 @@ fn recover_locked(
         rights::exercise(rights, || guard::lift_beside(&parents, pool.uuid(), owner))?;
     }
     Ok(report)
+}
+
+/// True if the mount that a file was on is known not to be there any more: the page cache of its time went with it.
+fn is_mounted_again(file: &Logged<'_>) -> bool {
+    let Some(then) = file.mount else {
+        return false;
+    };
+    let mount = |parent: &Path| {
+        let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+        let directory = rustix::fs::open(parent, flags, Mode::empty()).ok()?;
+        identity::mount(directory.as_fd())
+    };
+    let mounts: Vec<u64> = file.parents().into_iter().filter_map(mount).collect();
+    !mounts.is_empty() && mounts.iter().all(|now| *now != then)
 }
 
 /// The file system that the pool's file is on.

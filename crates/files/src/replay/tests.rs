@@ -70,6 +70,7 @@ impl Place {
             file: number,
             at: 0,
             time: u64::try_from(now.as_nanos()).unwrap(),
+            ..Head::default()
         };
         let held = rustix::fs::open(path, OFlags::PATH, Mode::empty());
         let mount = held.ok().filter(|_| self.has_mounts);
@@ -145,9 +146,8 @@ fn an_old_version_without_confirmations_is_understood() {
     let (lane, recovered) = place.pool.claim(owner, &ClaimOptions::new()).unwrap();
     drop(recovered);
     let head = Head {
-        file: 0,
         at: 0,
-        time: 0,
+        ..Head::default()
     };
     for kind in [KIND_TRUNCATE, KIND_GONE] {
         lane.append(kind, &[IoSlice::new(&head.encode())]).unwrap();

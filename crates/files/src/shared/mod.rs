@@ -42,6 +42,34 @@ pub enum Gone {
     Yes,
 }
 
+/// What order the syncs of a file keep with changes of metadata on its file system ([`OrderPage`](crate::order::OrderPage)). Changed under the file's lock,
+/// but for `unsynced`.
+#[repr(C)]
+pub struct FileOrder {
+    /// Changes before the last write that the kernel journals.
+    pub written_after: AtomicU64,
+    /// Below this offset its blocks were all written before it was registered: what is written there again is in no journal.
+    pub in_place_below: AtomicU64,
+    /// 1 while records of it follow a change that is not ordered.
+    pub held: AtomicU32,
+    /// 1 if there was such a write since its last real sync.
+    pub unsynced: AtomicU32,
+    /// The error of a real sync that a write needed: the next sync returns it. 0 for none.
+    pub failed: AtomicI32,
+    unused: AtomicU32,
+}
+
+impl FileOrder {
+    /// Supervisor: it is another file from now on.
+    pub fn begin(&self, in_place_below: u64) {
+        self.written_after.store(0, Relaxed);
+        self.in_place_below.store(in_place_below, Relaxed);
+        self.held.store(0, Relaxed);
+        self.unsynced.store(0, Relaxed);
+        self.failed.store(0, Relaxed);
+    }
+}
+
 /// No segment has named the file yet.
 const UNNAMED: u64 = u64::MAX;
 
@@ -54,7 +82,8 @@ pub struct SharedFile {
     /// Supervisor, and without one the member that settles: why the file cannot be synced ([`failure`]).
     failure: AtomicI32,
     gone: AtomicU32,
-    unused: AtomicU32,
+    /// Where its file system stands among the run's ([`OrderPage`](crate::order::OrderPage)).
+    pub journal: AtomicU32,
     dev: AtomicU64,
     ino: AtomicU64,
     /// The mount that it is on; 0 if the kernel does not say.
@@ -70,6 +99,8 @@ pub struct SharedFile {
     had: AtomicU64,
     /// The latest modification time ahead of the clock that it was seen to have, ns since 1970.
     ahead: AtomicU64,
+    /// What order its syncs keep.
+    pub order: FileOrder,
     /// What was changed and could not be logged, because the supervisor died meanwhile: from, to.
     newer: [AtomicU64; 2],
     /// Writes absorbed.

@@ -149,7 +149,7 @@ fn admit(shared: &Arc<Shared>, connection: OwnedFd) -> io::Result<()> {
 /// Does what the `first` message of a connection asks; at its other end are this process and user.
 fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), first: Request) {
     let known = |token: Uuid| token == shared.token;
-    let mut along = None;
+    let mut along: Vec<OwnedFd> = Vec::new();
     let answer = match first {
         Request::Hello { version, token } if known(token) => {
             if version == VERSION {
@@ -160,7 +160,7 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), firs
         }
         Request::Status { token } if known(token) => match status(shared) {
             Ok(file) => {
-                along = Some(file);
+                along.push(file);
                 Answer::Status
             }
             Err(errno) => Answer::Refused {
@@ -187,9 +187,10 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), firs
                 flags,
                 rustix::fs::Mode::empty(),
             );
-            match table {
-                Ok(table) => {
-                    along = Some(table);
+            let order = rustix::io::fcntl_dupfd_cloexec(&shared.order.file, 0);
+            match table.and_then(|table| Ok([table, order?])) {
+                Ok(both) => {
+                    along.extend(both);
                     Answer::Done
                 }
                 Err(errno) => Answer::Refused {

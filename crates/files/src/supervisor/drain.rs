@@ -9,7 +9,8 @@
 //! 5. Release the segments.
 //!
 //! While the disk is behind, the lane takes further segments of the pool, and while there is nothing to do it gives them back. If nothing is
-//! written for a second, the open segment is ended, so that all is on the disk; so it is when all files of a file system were closed (`closed`).
+//! written for a second, or a segment does not fill in one, the open segment is ended, so that all is on the disk; so it is when all files of a
+//! file system were closed (`closed`).
 
 use super::{
     Shared,
@@ -42,6 +43,8 @@ use std::{
 
 /// What was logged is on the disk this long after the last write at most, though no segment is full.
 const IDLE: Duration = Duration::from_secs(1);
+/// The same under a load that fills no segment for so long. A plain log's syncs would commit the journal all the time, and with it what writeback changes by itself.
+const LAG_MAX: Duration = Duration::from_secs(1);
 /// How often a file that could not be synced is written again, if no process asks for it.
 const REPAIR_EVERY: Duration = Duration::from_secs(1);
 /// How long the lock of a file is waited for that is to be written again.
@@ -83,6 +86,7 @@ fn grow(shared: &Shared, run: &Run) -> bool {
 /// Works until the run ends and everything in the lane is drained, or cannot be.
 pub(super) fn run(shared: &Shared, run: &Run) {
     let mut last_work = Instant::now();
+    let mut last_drained = Instant::now();
     let mut last_tail = 0;
     let mut closed = Closed::new();
     loop {
@@ -116,6 +120,7 @@ pub(super) fn run(shared: &Shared, run: &Run) {
             run.lane.release(last.end);
             run.notify();
             last_work = Instant::now();
+            last_drained = last_work;
             continue;
         }
         let usage = run.lane.usage();
@@ -126,6 +131,11 @@ pub(super) fn run(shared: &Shared, run: &Run) {
         }
         if usage.tail != last_tail {
             (last_tail, last_work) = (usage.tail, Instant::now());
+            if last_drained.elapsed() >= LAG_MAX && run.lane.is_sound() {
+                last_drained = last_work;
+                let _ = run.lane.seal();
+                continue;
+            }
         } else if last_work.elapsed() >= IDLE && run.lane.is_sound() {
             last_work = Instant::now();
             rest(shared, run);

@@ -37,6 +37,7 @@ use crate::{
     absorbed::{self, Table},
     boot, guard,
     marks::Marks,
+    order::{self, OrderFile},
     sys, wire,
 };
 use forebay_pool::{Pool, disks, media::Durability};
@@ -101,6 +102,8 @@ struct Shared {
     changed: Condvar,
     /// What is absorbed, for all to see.
     table: Table,
+    /// What the file systems of the logs may still lack, which all processes of the run count.
+    order: OrderFile,
     /// Where those of other runs are.
     tables: elsewhere::Tables,
     /// Connections that have said nothing yet.
@@ -149,6 +152,9 @@ impl Supervisor {
         status::make_run_dir(&options.run_dir)?;
         let table = Table::new(&options.run_dir, &socket_name, boot)
             .map_err(FilesError::errno("making the table of absorbed files"))?;
+        let order = OrderFile::new(&table.path).map_err(FilesError::errno(
+            "making the memory in which changes are counted",
+        ))?;
         let shared = Arc::new(Shared {
             pool_disks: (pool.descriptor())
                 .filter(|_| pool.needs_commit())
@@ -163,6 +169,7 @@ impl Supervisor {
             over: AtomicBool::new(false),
             changed: Condvar::new(),
             table,
+            order,
             tables: elsewhere::Tables::default(),
             silent: accept::Silent::default(),
             watch: watch::Watch::new(),
@@ -310,5 +317,6 @@ impl Drop for Supervisor {
         let _ = std::fs::remove_file(&self.note);
         // Threads that end a little later have the table still.
         let _ = std::fs::remove_file(&self.shared.table.path);
+        let _ = std::fs::remove_file(order::path_beside(&self.shared.table.path));
     }
 }

@@ -12,7 +12,7 @@ use super::{
 use crate::{
     FILES_MAX,
     absorbed::Key,
-    identity, policy,
+    identity, order, policy,
     shared::{Gone, Stamp, State},
     sys,
     wire::Answer,
@@ -262,6 +262,11 @@ impl Run {
         }
         file.begin_times(sys::modified(&candidate.stat));
         file.last_write.forget();
+        let device = order::device_of(candidate.theirs.as_fd()).map_err(|e| e.to_string())?;
+        let journal = shared.order.page.claim(device);
+        let journal = journal.ok_or("this run absorbs files of too many file systems already")?;
+        file.journal.store(journal as u32, Relaxed);
+        file.order.begin(0);
         file.link.clear();
         if !file.path.set(candidate.path.as_os_str().as_bytes())
             || !file.identity.set(&candidate.identity)

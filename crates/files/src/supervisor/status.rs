@@ -68,6 +68,8 @@ pub struct LaneStatus {
     pub real_syncs: u64,
     /// Time that they took, seconds.
     pub real_sync_seconds: f64,
+    /// Syncs of the program's that were real ones, because a name, a size or an attribute on that file system had changed before.
+    pub order_syncs: u64,
     /// Times that a process waited because it was full.
     pub waits: u64,
     /// Why it was left in the pool, if it was.
@@ -156,7 +158,7 @@ impl Run {
         files
     }
 
-    fn status(&self) -> LaneStatus {
+    fn status(&self, order_syncs: u64) -> LaneStatus {
         let usage = self.lane.usage();
         let segment_bytes = self.pool.geometry().segment_bytes;
         let waiting = self.lane.complete().len() as u64;
@@ -169,6 +171,7 @@ impl Run {
             segments_waiting: waiting,
             real_syncs: self.syncs.load(Relaxed),
             real_sync_seconds: self.sync_ns.load(Relaxed) as f64 / 1e9,
+            order_syncs,
             waits: self.page.waits.load(Relaxed),
             left: self.left.lock().clone(),
         }
@@ -190,7 +193,7 @@ impl Shared {
             patterns: self.options.patterns.clone(),
             outside_writer: self.watch.outside(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
-            lane: run.as_ref().map(|run| run.status()),
+            lane: run.as_ref().map(|run| run.status(self.order.page.syncs())),
             processes: processes.collect(),
             files: run.map(|run| run.file_status()).unwrap_or_default(),
             plain: self.plain.lock().clone(),

@@ -5,8 +5,8 @@
 use forebay_files::{
     boot, identity,
     record::{
-        Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_REFUSED, KIND_TOUCHED, KIND_TRUNCATE,
-        KIND_WRITE, encode_file,
+        Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_ORDERED, KIND_REFUSED, KIND_TOUCHED,
+        KIND_TRUNCATE, KIND_WRITE, encode_file,
     },
     replay::{self, Outcome, RecoverOptions},
 };
@@ -175,6 +175,7 @@ fn append(world: &World, lane: &Lane, input: &mut Input<'_>) -> bool {
         file: u32::from(kind >> 6),
         at: input.number(),
         time: input.number(),
+        held: kind & 15 == 7,
     };
     let (path, identity) = &world.inside[usize::from(kind >> 5 & 1)];
     let boot = match kind & 16 {
@@ -196,7 +197,8 @@ fn append(world: &World, lane: &Lane, input: &mut Input<'_>) -> bool {
             let path = Path::new(std::ffi::OsStr::from_bytes(input.bytes()));
             (KIND_FILE, encode_file(head, boot, input.bytes(), path))
         }
-        6..9 => (KIND_WRITE, [&head.encode()[..], input.bytes()].concat()),
+        6 | 7 => (KIND_WRITE, [&head.encode()[..], input.bytes()].concat()),
+        8 => (KIND_ORDERED, head.encode().to_vec()),
         9 => (KIND_REFUSED, head.encode().to_vec()),
         10 => (KIND_TRUNCATE, head.encode().to_vec()),
         11 => (KIND_GONE, head.encode().to_vec()),

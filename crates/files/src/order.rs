@@ -1,0 +1,279 @@
+//! Which changes of names, sizes and attributes the journals of the run's file systems may still lack. docs/files-protocol.md, "Order with the
+//! rest of the file system".
+//!
+//! A plain sync of a file that grew commits the journal of its file system, and with it every earlier change of metadata, of whatever file.
+//! An absorbed sync does not. So the processes of a run count such changes by file system, in memory that all of them share, and a sync that
+//! finds one which no real sync followed is a real one.
+//!
+//! | field | raised by | when |
+//! |---|---|---|
+//! | `changes` | the process that makes a change | as soon as the kernel has made it |
+//! | `ordered` | who had the journal committed | afterwards, to what `changes` was before |
+//!
+//! A file system whose first log is registered begins with one change that is not ordered, so what was changed before is never counted:
+//! without a log on it, a change costs one load.
+
+use crate::sys;
+use forebay_pool::media::{Atomics, Mapped};
+use rustix::{
+    fs::{FallocateFlags, Mode, OFlags},
+    io::Errno,
+};
+use std::{
+    ops::{Deref, Range},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    path::{Path, PathBuf},
+    sync::atomic::{
+        AtomicU64,
+        Ordering::{AcqRel, Acquire, Relaxed, Release},
+    },
+};
+
+/// File systems with absorbed files that a run may have at a time.
+pub(crate) const FILE_SYSTEMS_MAX: usize = 64;
+/// In the place of a device: changes anywhere count. Of a file system that shows its files under several devices (overlayfs).
+pub(crate) const ANY_DEVICE: u64 = u64::MAX;
+/// Leads the names of these files, in the place of the table's.
+const PREFIX: &str = "forebay-order-";
+
+/// A file system.
+#[repr(C, align(64))]
+pub(crate) struct JournalOrder {
+    /// Its device plus one; 0 while the place is free, [`ANY_DEVICE`] for any.
+    device: AtomicU64,
+    changes: AtomicU64,
+    ordered: AtomicU64,
+    /// Real syncs that were made for the order's sake.
+    pub(crate) syncs: AtomicU64,
+}
+
+impl JournalOrder {
+    /// Changes so far.
+    #[inline]
+    pub(crate) fn changes(&self) -> u64 {
+        self.changes.load(Acquire)
+    }
+
+    /// True if a commit of the journal has followed the first `changes` changes.
+    #[inline]
+    pub(crate) fn is_ordered(&self, changes: u64) -> bool {
+        changes <= self.ordered.load(Acquire)
+    }
+
+    /// A commit of the journal has followed the first `changes` changes.
+    pub(crate) fn note_ordered(&self, changes: u64) {
+        self.ordered.fetch_max(changes, AcqRel);
+    }
+
+    fn is_of(&self, device: u64) -> bool {
+        let mine = self.device.load(Acquire);
+        mine == ANY_DEVICE || mine == device.wrapping_add(1)
+    }
+}
+
+/// The memory that all processes of the run share.
+#[repr(C)]
+pub(crate) struct OrderPage {
+    journals: [JournalOrder; FILE_SYSTEMS_MAX],
+}
+
+// SAFETY: atomics only.
+#[expect(unsafe_code, reason = "memory shared with other processes")]
+unsafe impl Atomics for OrderPage {}
+
+impl OrderPage {
+    /// True if any log may be ordered behind a change. Costs a load.
+    #[inline]
+    pub(crate) fn has_logs(&self) -> bool {
+        self.journals[0].device.load(Acquire) != 0
+    }
+
+    /// The kernel has changed a name, a size or an attribute on `device`.
+    pub(crate) fn changed(&self, device: u64) {
+        for journal in self.used().filter(|journal| journal.is_of(device)) {
+            journal.changes.fetch_add(1, AcqRel);
+        }
+    }
+
+    /// The same, where it is not known on which file system.
+    pub(crate) fn changed_somewhere(&self) {
+        for journal in self.used() {
+            journal.changes.fetch_add(1, AcqRel);
+        }
+    }
+
+    /// What stands at `place`.
+    #[inline]
+    pub(crate) fn journal(&self, place: usize) -> Option<&JournalOrder> {
+        self.journals.get(place)
+    }
+
+    /// Real syncs that were made for the order's sake, on all file systems.
+    pub(crate) fn syncs(&self) -> u64 {
+        self.used().map(|it| it.syncs.load(Relaxed)).sum()
+    }
+
+    /// Supervisor, one thread at a time: the place of the file system with this device. None if there are too many.
+    pub(crate) fn claim(&self, device: u64) -> Option<usize> {
+        let wanted = match device {
+            ANY_DEVICE => ANY_DEVICE,
+            device => device.wrapping_add(1),
+        };
+        for (place, journal) in self.journals.iter().enumerate() {
+            match journal.device.load(Acquire) {
+                0 => {
+                    journal.changes.store(1, Relaxed);
+                    journal.device.store(wanted, Release);
+                    return Some(place);
+                }
+                known if known == wanted => return Some(place),
+                _ => {}
+            }
+        }
+        None
+    }
+
+    fn used(&self) -> impl Iterator<Item = &JournalOrder> {
+        let is_used = |journal: &&JournalOrder| journal.device.load(Acquire) != 0;
+        self.journals.iter().take_while(is_used)
+    }
+}
+
+/// A process's view of it.
+pub(crate) struct OrderView(Mapped<OrderPage>);
+
+impl Deref for OrderView {
+    type Target = OrderPage;
+
+    fn deref(&self) -> &OrderPage {
+        &self.0
+    }
+}
+
+impl OrderView {
+    /// That of the run with this table. Only the run's user may open it by its name.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn open(table: &Path) -> Result<Self, Errno> {
+        let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
+        let file = rustix::fs::open(path_beside(table), flags, Mode::empty())?;
+        Self::of(file.as_fd())
+    }
+
+    /// That which is open as `fd`.
+    ///
+    /// # Errors
+    /// What the kernel says; `EINVAL` for something smaller.
+    pub(crate) fn of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
+        Mapped::map(fd).map(Self)
+    }
+
+    /// Where it is mapped.
+    pub(crate) fn memory(&self) -> Range<usize> {
+        self.0.memory()
+    }
+}
+
+/// The supervisor's. Removed when it is dropped.
+pub(crate) struct OrderFile {
+    pub(crate) page: OrderView,
+    pub(crate) file: OwnedFd,
+    path: PathBuf,
+}
+
+impl OrderFile {
+    /// Makes the one of the run with this table.
+    ///
+    /// # Errors
+    /// What the kernel says.
+    pub(crate) fn new(table: &Path) -> Result<Self, Errno> {
+        let path = path_beside(table);
+        let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
+        let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
+        // Without memory behind it, touching it would end the process.
+        let bytes = size_of::<OrderPage>() as u64;
+        let made = rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, bytes)
+            .and_then(|()| OrderView::of(file.as_fd()));
+        match made {
+            Ok(page) => Ok(Self { page, file, path }),
+            Err(errno) => {
+                let _ = rustix::fs::unlink(&path);
+                Err(errno)
+            }
+        }
+    }
+}
+
+impl Drop for OrderFile {
+    fn drop(&mut self) {
+        let _ = rustix::fs::unlink(&self.path);
+    }
+}
+
+/// Where it lies: beside the table, under a name of its own.
+pub(crate) fn path_beside(table: &Path) -> PathBuf {
+    let name = table.file_name().unwrap_or_default().to_string_lossy();
+    let run = name.strip_prefix(crate::absorbed::PREFIX).unwrap_or(&name);
+    table.with_file_name(format!("{PREFIX}{run}"))
+}
+
+/// Under which device changes of metadata on the file system of `file` are counted. A file system of several layers does not show its
+/// directories and its files under the same one.
+pub(crate) fn device_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
+    /// `OVERLAYFS_SUPER_MAGIC`.
+    const OVERLAY: i64 = 0x794c_7630;
+    match sys::kind_of_file_system(file)? {
+        OVERLAY => Ok(ANY_DEVICE),
+        _ => Ok(sys::stat_of(file)?.st_dev),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn page() -> Mapped<OrderPage> {
+        Mapped::new("forebay-test").unwrap().0
+    }
+
+    #[test]
+    fn a_change_is_counted_on_its_own_file_system_only() {
+        let page = page();
+        assert!(!page.has_logs());
+        page.changed(7);
+        let (seven, eight) = (page.claim(7).unwrap(), page.claim(8).unwrap());
+        let [seven, eight] = [seven, eight].map(|place| page.journal(place).unwrap());
+        // What came before the first log is not known, and has to be ordered.
+        for journal in [seven, eight] {
+            assert!(!journal.is_ordered(journal.changes()));
+            journal.note_ordered(journal.changes());
+        }
+        page.changed(7);
+        assert!(!seven.is_ordered(seven.changes()) && eight.is_ordered(eight.changes()));
+        seven.note_ordered(seven.changes() - 1);
+        assert!(!seven.is_ordered(seven.changes()));
+        page.changed_somewhere();
+        assert!(!eight.is_ordered(eight.changes()));
+    }
+
+    #[test]
+    fn a_file_system_of_layers_hears_of_every_change() {
+        let page = page();
+        let layers = page.claim(ANY_DEVICE).unwrap();
+        let layers = page.journal(layers).unwrap();
+        layers.note_ordered(layers.changes());
+        page.changed(99);
+        assert!(!layers.is_ordered(layers.changes()));
+    }
+
+    #[test]
+    fn file_systems_beyond_the_last_place_are_refused() {
+        let page = page();
+        for device in 0..FILE_SYSTEMS_MAX as u64 {
+            assert_eq!(page.claim(device), Some(device as usize));
+        }
+        assert_eq!(page.claim(5), Some(5));
+        assert_eq!(page.claim(1 << 40), None);
+    }
+}
