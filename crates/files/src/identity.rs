@@ -120,6 +120,24 @@ pub(crate) fn mount(fd: BorrowedFd<'_>) -> Option<u64> {
     (stat.stx_mask & UNIQUE.bits() != 0 && stat.stx_mnt_id != 0).then_some(stat.stx_mnt_id)
 }
 
+/// True if two open files are on one mount. A file on another may have the same identity: that of a clone of the volume has.
+pub(crate) fn are_on_one_mount(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
+    let numbers = [one, other].map(|fd| mount(fd).or_else(|| mount_now(fd)));
+    match numbers {
+        [Some(one), Some(other)] => one == other,
+        _ => {
+            let devices = [one, other].map(|fd| sys::stat_of(fd).map(|stat| stat.st_dev));
+            matches!(devices, [Ok(one), Ok(other)] if one == other)
+        }
+    }
+}
+
+/// The mount that an open file is on: a number that another one may get when it is gone (from Linux 5.8 on).
+fn mount_now(fd: BorrowedFd<'_>) -> Option<u64> {
+    let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
+    (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
+}
+
 /// Which file system a file is on, as long as the machine is up: its device; of btrfs, whose subvolumes have each a device of their own, the part of its number that is
 /// the same in all.
 ///
@@ -221,18 +239,20 @@ pub(crate) fn reopen(seen: BorrowedFd<'_>, flags: OFlags) -> Result<File, Errno>
 }
 
 /// Opens the file with `identity`, which is on `device`, for writing: by one of its paths, or, where that is permitted, by its handle on the file system
-/// that its paths lead to. `None` if it is not there any more.
+/// that its paths lead to. `None` if it is not there any more. What has the identity on another device is a clone's.
 ///
 /// # Errors
 /// What opening says, if it is there and cannot be opened; `ENOENT` if it has none of these names, and may have another.
 pub(crate) fn open(identity: &[u8], paths: &[&Path], device: u64) -> Result<Option<File>, Errno> {
+    let is_on_it = |seen: &OwnedFd| sys::stat_of(seen).is_ok_and(|stat| stat.st_dev == device);
     let by_path = paths
         .iter()
-        .find_map(|path| look(path, identity).ok().flatten());
+        .find_map(|path| look(path, identity).ok().flatten().filter(is_on_it));
     let seen = match by_path {
         Some(seen) => seen,
         None => match ask_by_handle(identity, paths) {
-            Ok(seen) => seen,
+            Ok(seen) if is_on_it(&seen) => seen,
+            Ok(_) => return Err(Errno::NOENT),
             Err(NotThere::On(there)) if there == device => return Ok(None),
             Err(_) => return Err(Errno::NOENT),
         },

@@ -4,17 +4,17 @@
 //! |---|---|
 //! | holds what the lane says | it is synced; if a sync of it failed, or may have in this boot, the same bytes are written first |
 //! | holds something else, and was not changed after the last record | the lane's records are written |
-//! | holds something else, in this boot, its mount was there all the time, and the pool is on a disk | it is the truth: synced |
-//! | was changed later, in this boot, and its mount was there all the time | it is the truth: synced |
+//! | holds something else, in this boot, its mount was there all the time, and no sync of it failed | it is the truth: synced |
 //! | was changed later | refused |
-//! | was not, but its inode was, in this boot, and its mount was there all the time | refused: its time was set back, as a copy that is put in its place is |
 //! | is shorter than it was before the first record, and was not cut | refused: it is an older copy |
+//! | has behind the size that it had then what no record wrote, and no zeros | refused: it is on a clone of its volume that was used by itself |
 //! | is in no directory any more, as the lane says | nothing |
 //! | is not found, in this boot, and the mount of a directory of its was there all the time | its file system is synced |
 //! | is not found where it was, and was about to lose its last name | nothing |
 //! | is not found | refused |
 
 use super::{
+    compare,
     find::Found,
     image::Image,
     label::Mark,
@@ -59,6 +59,8 @@ pub(super) enum Plan {
     SyncAll(File, String),
     /// It is right as it is.
     Sync(Target, Again),
+    /// It holds something else, and that is right: why, in words.
+    Keep(Target, String),
     /// The lane's records are to be written.
     Write(Target),
     /// Why it cannot be recovered, and what to do.
@@ -86,12 +88,7 @@ pub(super) struct Target {
     pub(super) modified: Duration,
     /// A replay that was cut changed it and did not finish.
     pub(super) is_ours: bool,
-    /// When the inode was changed last: no program sets that.
-    changed: Duration,
 }
-
-/// Set in tests only: while there is this file, theirs were put back to what the disk had by hand, which changes the inode.
-const PUT_BACK: &str = "FOREBAY_TEST_PUT_BACK";
 
 impl Target {
     fn open(seen: OwnedFd) -> Result<Self, Errno> {
@@ -110,11 +107,6 @@ impl Target {
             Duration::new(seconds, u32::try_from(nanoseconds).unwrap_or(0))
         };
         let modified = time(meta.mtime(), meta.mtime_nsec());
-        let is_put_back = std::env::var_os(PUT_BACK).is_some_and(|at| Path::new(&at).exists());
-        let changed = match is_put_back {
-            true => modified,
-            false => time(meta.ctime(), meta.ctime_nsec()),
-        };
         Ok(Self {
             seen,
             file,
@@ -122,7 +114,6 @@ impl Target {
             accessed: (meta.atime(), meta.atime_nsec()),
             modified,
             is_ours: false,
-            changed,
         })
     }
 }
@@ -194,7 +185,7 @@ impl Situation<'_> {
             // that it was there all the time, what was acknowledged is in the lane, and may be written if no process has it open.
             let may_decide = !self.mark.failed() && target.is_readable;
             return match may_decide.then_some(()) {
-                Some(()) if was_there => Plan::Sync(target, Again::No),
+                Some(()) if was_there => self.keep(file, target),
                 Some(()) if file.mount.is_none() && self.same_boot && later.is_none() => {
                     Plan::Write(target)
                 }
@@ -210,13 +201,13 @@ impl Situation<'_> {
                 "it holds something else than the pool says: if that is right",
             ));
         }
-        if self.on_disk && was_there && !self.mark.failed() && !is_ours {
-            // The file has what was not committed.
-            return Plan::Sync(target, Again::No);
+        if was_there && !is_ours {
+            // Also what was not committed, and what went past the client.
+            return self.keep(file, target);
         }
         let Some(later) = later else {
-            if was_there && !is_ours && self.is_set_back(file, &target) {
-                return Plan::Refuse(set_back(file));
+            if !is_ours && let Some(why) = self.is_clone(file, &target) {
+                return Plan::Refuse(why);
             }
             let size = target.file.metadata().map(|meta| meta.len());
             let had = size.ok().and_then(|size| file.is_cut_from(size));
@@ -227,9 +218,6 @@ impl Situation<'_> {
                 ))
             });
         };
-        if was_there && target.is_readable {
-            return Plan::Sync(target, Again::No);
-        }
         Plan::Refuse(format!(
             "{path} was changed {:.1} s after the last write that the pool knows of: was the database started without a recovery? If what the \
              file holds now is right, `forebay recover --discard` drops the pool's writes; if the pool's are, `forebay recover --force` writes them",
@@ -237,11 +225,26 @@ impl Situation<'_> {
         ))
     }
 
-    /// The inode was changed after the last record, though the file's time says that the file was not. The kernel leaves both as they are when it drops what it could not write; another
-    /// program that writes, and sets the time to an earlier one, does not.
-    fn is_set_back(&self, file: &Logged<'_>, target: &Target) -> bool {
-        let is_later = file.changed_later(target.changed, slack(self.on_disk));
-        is_later.is_some() && !self.mark.made(target.changed)
+    /// What the file holds is the truth.
+    fn keep(&self, file: &Logged<'_>, target: Target) -> Plan {
+        let why = compare::kept(file, &target.file, target.is_readable, self.on_disk);
+        Plan::Keep(target, why)
+    }
+
+    /// In words, if the file is on a clone of its volume that was used by itself, or that cannot be told.
+    fn is_clone(&self, file: &Logged<'_>, target: &Target) -> Option<String> {
+        if !target.is_readable {
+            return None;
+        }
+        // What was not committed, or was under way, is in the kernel and not in the lane.
+        let may_be_ahead = self.on_disk || target.modified >= file.last();
+        match compare::foreign(file, &target.file, may_be_ahead) {
+            Ok(at) => at.map(|at| compare::is_clone(file, at)),
+            Err(e) => Some(format!(
+                "{} cannot be read: {e}. Remedy that, then recover again",
+                file.path().display()
+            )),
+        }
     }
 
     /// The pool may have lost records, and the file may have what they said.
@@ -323,16 +326,6 @@ impl Situation<'_> {
              in other places too); or go on without it by `forebay recover --force`"
         ))
     }
-}
-
-/// Something was done to the file after the last record, and its time is an earlier one.
-fn set_back(file: &Logged<'_>) -> String {
-    format!(
-        "{} holds something else than the pool says, and something was done to it after the last write that the pool knows of, though its time says \
-         otherwise: was a copy put in its place (cp -p, rsync --times)? If what the file holds now is right, `forebay recover --discard` drops the pool's \
-         writes; if the pool's are, `forebay recover --force` writes them",
-        file.path().display()
-    )
 }
 
 /// A sync of the file failed, and it cannot be written again because of `why`.

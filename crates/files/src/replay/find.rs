@@ -2,7 +2,10 @@
 
 use super::logged::{Gone, Logged};
 use crate::{identity, sys};
-use rustix::io::Errno;
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
 use std::{
     os::fd::{AsFd, OwnedFd},
     path::{Path, PathBuf},
@@ -104,19 +107,30 @@ pub(super) fn find(file: &Logged<'_>, way: Option<&Way>) -> Found {
     }
 }
 
-/// The file, if one part of its path has another name by now: it, or a directory that it is in, was renamed.
+/// The file, if one part of its path has another name by now: it, or a directory that it is in, was renamed. No rename leads to another mount: what is there has the same
+/// identity if it is on a clone of the file's volume.
 fn close_to(path: &Path, identity: &[u8]) -> Option<OwnedFd> {
     let mut rest = PathBuf::new();
     let mut at = path;
+    let mut held_below: Option<OwnedFd> = None;
     for _ in 0..LEVELS {
         let above = at.parent().filter(|above| above.parent().is_some())?;
+        let held = held(above);
+        let is_on_it = |seen: &OwnedFd| {
+            let held = held.as_ref();
+            held.is_some_and(|held| identity::are_on_one_mount(held.as_fd(), seen.as_fd()))
+        };
+        if held_below.is_some_and(|below| !is_on_it(&below)) {
+            return None;
+        }
         let entries = std::fs::read_dir(above).into_iter().flatten();
         let found = entries.take(ENTRIES).flatten().find_map(|entry| {
             let mut candidate = entry.path();
             if !rest.as_os_str().is_empty() {
                 candidate.push(&rest);
             }
-            identity::look(&candidate, identity).ok().flatten()
+            let seen = identity::look(&candidate, identity).ok().flatten();
+            seen.filter(&is_on_it)
         });
         if found.is_some() {
             return found;
@@ -126,6 +140,13 @@ fn close_to(path: &Path, identity: &[u8]) -> Option<OwnedFd> {
             false => Path::new(at.file_name()?).join(&rest),
         };
         at = above;
+        held_below = held;
     }
     None
+}
+
+/// A directory, not opened, if it is there.
+fn held(path: &Path) -> Option<OwnedFd> {
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    rustix::fs::open(path, flags, Mode::empty()).ok()
 }

@@ -34,6 +34,8 @@ pub(super) struct Logged<'a> {
     pub(super) gone: Gone,
     /// The size that it had before the first of its records, if the lane says so.
     had: Option<u64>,
+    /// The size that it had before the first write of which the lane says so.
+    pub(super) grows_from: Option<u64>,
     /// Writes and truncations, in order.
     pub(super) changes: Vec<(Head, Change<'a>)>,
     /// Log addresses of the last of them: those that follow a change of metadata which no sync had ordered yet.
@@ -55,12 +57,28 @@ impl<'a> Logged<'a> {
             mount: None,
             gone: Gone::No,
             had: None,
+            grows_from: None,
             changes: Vec::new(),
             held: Vec::new(),
             last: Duration::ZERO,
             left: None,
             known: BTreeSet::new(),
         }
+    }
+
+    /// In tests: with these writes, and truncations, of a file that had so many bytes.
+    #[cfg(test)]
+    pub(super) fn of_changes(had: Option<u64>, changes: &[(u64, Option<&'a [u8]>)]) -> Self {
+        let mut file = Self::new(b"", [0; 16]);
+        file.grows_from = had;
+        file.changes = (changes.iter())
+            .map(|&(at, bytes)| {
+                let (file, time) = (0, 0);
+                let change = bytes.map_or(Change::Truncate, Change::Write);
+                (Head { file, at, time }, change)
+            })
+            .collect();
+        file
     }
 
     /// The path that it was known by last.
@@ -119,7 +137,10 @@ impl<'a> Logged<'a> {
             self.known.insert(time);
         }
         match change {
-            Change::File { path, ahead, .. } => {
+            Change::File {
+                path, had, ahead, ..
+            } => {
+                self.grows_from = self.grows_from.or(had);
                 self.known.extend(ahead.map(Duration::from_nanos));
                 self.mount = (head.at != 0).then_some(head.at).or(self.mount);
                 // Any other would be looked for where the recovering process happens to be.

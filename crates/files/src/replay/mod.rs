@@ -9,12 +9,14 @@
 //! 5. Give the lane back. Every step may be cut and repeated.
 
 mod attempt;
+mod compare;
 mod decide;
 mod find;
 mod image;
 mod label;
 mod logged;
 mod options;
+mod report;
 mod rights;
 mod rivals;
 mod said;
@@ -25,6 +27,7 @@ mod write;
 
 pub use crate::waiting::last_record;
 pub use options::RecoverOptions;
+pub use report::{FileReport, LaneReport, Outcome};
 
 pub(crate) use image::final_parts;
 pub(crate) use label::{Mark, is_files, label};
@@ -40,7 +43,6 @@ use forebay_pool::{
 use logged::{Logged, read};
 use rustix::fs::{Mode, OFlags};
 use said::{Said, newer, said_in, untold};
-use serde::Serialize;
 use std::{
     collections::BTreeSet,
     os::fd::AsFd,
@@ -53,55 +55,6 @@ use write::{Done, Work};
 
 /// How often to look whether another process's recovery of a lane has ended.
 const LOOK: Duration = Duration::from_millis(20);
-
-/// What became of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
-#[serde(rename_all = "snake_case")]
-pub enum Outcome {
-    /// It held nothing.
-    Empty,
-    /// Its files held what it said: they were synced.
-    Synced,
-    /// Its records were written to its files.
-    Replayed,
-    /// What it holds is kept; see the files' reasons.
-    Refused,
-    /// Its files were synced when the pool's disk failed, and may be newer: nothing was written to them.
-    Newer,
-    /// What could not be brought to its files was given up, as asked for.
-    Discarded,
-    /// Its owner is alive.
-    InUse,
-}
-
-/// What became of a file.
-#[derive(Clone, Debug, Serialize)]
-pub struct FileReport {
-    /// The last path it is known by.
-    #[serde(serialize_with = "crate::readable")]
-    pub path: PathBuf,
-    /// Records of it.
-    pub records: u64,
-    /// Bytes written in them.
-    pub bytes: u64,
-    /// Why it cannot be replayed, if it cannot, and what to do.
-    pub refused: Option<String>,
-    /// What else was done, or left undone, that is worth knowing.
-    pub note: Option<String>,
-}
-
-/// What became of a lane, and of its files.
-#[derive(Clone, Debug, Serialize)]
-pub struct LaneReport {
-    /// Number of the lane.
-    pub lane: u32,
-    /// Whose it was.
-    pub owner: String,
-    /// What became of it.
-    pub outcome: Outcome,
-    /// Its files.
-    pub files: Vec<FileReport>,
-}
 
 /// Recovers every lane of this tier whose owner is gone. What another process recovers is waited for, however long that takes, and said: until it has ended, a
 /// program that reads its files would not find in them what was acknowledged, and what it writes could be written over.
@@ -287,7 +240,7 @@ impl Recovery<'_> {
     fn run(mut self) -> (Outcome, Vec<FileReport>) {
         let discard = self.situation.options.discard;
         let files = self.files;
-        let mut reports: Vec<FileReport> = files.iter().map(report).collect();
+        let mut reports: Vec<FileReport> = files.iter().map(FileReport::of).collect();
         if let Some(why) = self.denied() {
             reports
                 .iter_mut()
@@ -319,6 +272,10 @@ impl Recovery<'_> {
             match plan {
                 Plan::Refuse(why) => report.refused = Some(why.clone()),
                 Plan::Nothing(note) => report.note.clone_from(note),
+                Plan::Keep(_, note) => {
+                    report.is_kept = true;
+                    report.note = Some(note.clone());
+                }
                 Plan::SyncAll(_, note) => report.note = Some(note.clone()),
                 _ => {}
             }
@@ -401,15 +358,5 @@ impl Recovery<'_> {
              who could write to the pool; `forebay recover --discard` gives the lane up, `forebay recover --force` believes it"
                 .to_owned()
         })
-    }
-}
-
-fn report(file: &Logged<'_>) -> FileReport {
-    FileReport {
-        path: file.path().to_owned(),
-        records: file.changes.len() as u64,
-        bytes: file.bytes(),
-        refused: None,
-        note: None,
     }
 }

@@ -89,7 +89,9 @@ impl<'a> Work<'a> {
                     let is_apart = Attempt::set_apart(file, target);
                     are_apart &= is_apart.map_err(|failed| (at, self.stopped(file, &failed)))?;
                 }
-                Plan::Sync(target, _) | Plan::Write(target) => changed.push(target.modified),
+                Plan::Sync(target, _) | Plan::Write(target) | Plan::Keep(target, _) => {
+                    changed.push(target.modified);
+                }
                 _ => {}
             }
         }
@@ -113,7 +115,10 @@ impl<'a> Work<'a> {
                 sys::sync_file_system(&directory).map_err(Failed::Sync),
                 Done::Synced,
             ),
-            Plan::Sync(target, Again::No) => (sync(file, &target.file), Done::Synced),
+            // Opened since: the kernel tells this one of what it could not write back, unless another process heard of it.
+            Plan::Sync(target, Again::No) | Plan::Keep(target, _) => {
+                (sync(file, &target.file), Done::Synced)
+            }
             Plan::Sync(target, again) => match self.write_again(file, target, again) {
                 Ok(None) => (Ok(()), Done::Synced),
                 Ok(Some(refused)) => return Done::Refused(refused),

@@ -74,6 +74,33 @@ impl Disk {
         mount(&self.image, &self.at).unwrap();
         true
     }
+
+    /// What a snapshot of its volume is, mounted at `at`, which is made: it has all that was written until now.
+    pub fn cloned(&self, at: &Path) -> Self {
+        succeed(Command::new("sync").arg("--file-system").arg(&self.at)).unwrap();
+        let image = at.with_extension("image");
+        super::copy(self.image.to_str().unwrap(), &image);
+        fs::create_dir(at).unwrap();
+        mount(&image, at).unwrap();
+        let at = at.to_owned();
+        Self { image, at }
+    }
+
+    /// Takes it away from where it is.
+    pub fn unmount(&self) {
+        let mut busy = 0;
+        while let Err(why) = succeed(Command::new("umount").arg(&self.at)) {
+            assert!(busy < 500, "{why}");
+            busy += 1;
+            thread::sleep(Duration::from_millis(20));
+        }
+    }
+
+    /// Mounts it there.
+    pub fn mount_at(&mut self, at: &Path) {
+        mount(&self.image, at).unwrap();
+        self.at = at.to_owned();
+    }
 }
 
 impl Drop for Disk {
@@ -83,10 +110,10 @@ impl Drop for Disk {
 }
 
 fn mount(image: &Path, at: &Path) -> Result<(), String> {
-    succeed(
-        Command::new("mount")
-            .args(["-o", "loop"])
-            .arg(image)
-            .arg(at),
-    )
+    let with = |options| {
+        let mut mount = Command::new("mount");
+        succeed(mount.args(["-o", options]).arg(image).arg(at))
+    };
+    // XFS mounts no two of the same number without that; others do not know it.
+    with("loop").or_else(|why| with("loop,nouuid").map_err(|_| why))
 }

@@ -181,7 +181,6 @@ impl Lab {
     pub fn recover_command(&self, options: &[&str]) -> Command {
         let mut command = self.command();
         command.arg("recover").arg(self.pool()).args(options);
-        command.env("FOREBAY_TEST_PUT_BACK", self.home.path().join("put-back"));
         command
     }
 
@@ -232,7 +231,6 @@ impl Lab {
 
     /// What a power cut does: every absorbed file is put back to what was really synced last.
     pub fn power_cut(&self) {
-        fs::write(self.home.path().join("put-back"), "").unwrap();
         for entry in fs::read_dir(self.home.path().join("data")).unwrap() {
             let path = entry.unwrap().path();
             let synced = self.synced(&path);

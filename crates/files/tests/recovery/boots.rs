@@ -3,23 +3,84 @@
 use crate::{
     APPEND, LATER, OTHER_BOOT,
     common::{Lab, content, disk::Disk},
-    modified, same_time, set_modified, why, written,
+    modified, same_time, set_modified,
+    times::numbers_mounts,
+    why, written,
 };
-use std::{fs, thread};
+use std::{
+    fs,
+    os::unix::fs::FileExt,
+    thread,
+    time::{Duration, SystemTime},
+};
 
+/// As a ring of the program's, a system call past the C library, or a process outside has written it: the pool has nothing of that.
 #[test]
-fn what_the_page_cache_lost_in_the_same_boot_is_written_from_the_pool() {
+fn in_the_same_boot_a_file_is_right_whatever_its_pool_says() {
+    for (medium, lab) in [("memory", Lab::new as fn() -> Lab), ("disk", Lab::on_disk)] {
+        for how in ["over", "cut", "zeros", "empty", "longer", "set back"] {
+            let lab = lab();
+            let run = written(&lab);
+            let path = lab.data("a.log");
+            if !numbers_mounts(&path) {
+                println!("skipped: the kernel numbers no mounts");
+                return;
+            }
+            run.kill_both();
+            let file = fs::File::options().write(true).open(&path).unwrap();
+            match how {
+                "over" => file.write_all_at(&content(2, 100), 1000).unwrap(),
+                "cut" => file.set_len(2000).unwrap(),
+                "zeros" => file.write_all_at(&[0; 100], 1000).unwrap(),
+                "empty" => file.set_len(0).unwrap(),
+                "longer" => file.write_all_at(&content(2, 3000), 1).unwrap(),
+                _ => {
+                    file.write_all_at(&content(2, 100), 1000).unwrap();
+                    let day = Duration::from_secs(86_400);
+                    file.set_modified(SystemTime::now() - day).unwrap();
+                }
+            }
+            drop(file);
+            let (expected, then) = (fs::read(&path).unwrap(), modified(&path));
+            let reports = lab.recover(None, &[]);
+            assert_eq!(
+                reports[0]["outcome"], "synced",
+                "{medium} {how}: {reports:?}"
+            );
+            assert!(fs::read(&path).unwrap() == expected, "{medium} {how}");
+            assert_eq!(modified(&path), then, "{medium} {how}");
+            assert_eq!(lab.lanes(), 0);
+            let told = &reports[0]["files"][0];
+            assert_eq!(told["is_kept"], true, "{medium} {how}: {told}");
+            let note = told["note"].as_str().unwrap();
+            assert!(note.contains("on its mount all the time"), "{note}");
+            assert_eq!(
+                note.contains("bytes, and they reach to 3000"),
+                expected.len() < 3000
+            );
+        }
+    }
+}
+
+/// The kernel says once of what it could not write back that it was lost, to the first that asks: here that is the recovery.
+#[test]
+fn a_file_that_differs_and_cannot_be_synced_keeps_its_lane() {
     let lab = Lab::new();
-    let run = written(&lab);
-    run.kill_both();
+    written(&lab).kill_both();
     let path = lab.data("a.log");
-    let then = modified(&path);
-    lab.power_cut();
+    fs::write(&path, b"lost").unwrap();
+    lab.inject(libc::EIO, 1);
+    let reports = lab.recover_with(None, &[], |command| {
+        command.env("FOREBAY_TEST_SYNC_FAULT", lab.fault_file());
+    });
+    assert!(why(&reports).contains("cannot be synced"), "{reports:?}");
+    // A second sync succeeds, and says nothing.
     let reports = lab.recover(None, &[]);
+    assert!(why(&reports).contains("a sync of"), "{reports:?}");
+    assert_eq!(lab.lanes(), 1);
+    let reports = lab.recover(None, &["--force"]);
     assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
-    same_time(&path, then);
-    assert_eq!(lab.lanes(), 0);
+    assert!(fs::read(&path).unwrap().starts_with(&content(1, 3000)));
 }
 
 fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {

@@ -2,6 +2,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod boots;
+mod clones;
 #[path = "../common/mod.rs"]
 mod common;
 mod cuts;

@@ -4,7 +4,7 @@
 use crate::{
     APPEND, LATER, OTHER_BOOT, Running,
     common::{Lab, content},
-    modified, same_time, set_modified, why, written,
+    modified, same_time, set_modified, written,
 };
 use rustix::fs::{AtFlags, CWD, StatxFlags, statx};
 use std::{
@@ -90,31 +90,6 @@ pub fn numbers_mounts(path: &Path) -> bool {
     let unique = StatxFlags::from_bits_retain(0x4000);
     let stat = statx(CWD, path, AtFlags::empty(), unique).unwrap();
     stat.stx_mask & unique.bits() != 0
-}
-
-/// As `cp -p`, `rsync --inplace --times` and the like do: the inode is the same, and so the file, and its time says that nothing was changed.
-#[test]
-fn a_copy_that_is_put_in_a_files_place_with_its_earlier_time_is_not_written_over() {
-    let lab = Lab::new();
-    let run = written(&lab);
-    run.kill_both();
-    thread::sleep(LATER);
-    let path = lab.data("a.log");
-    let copy = content(9, 5000);
-    fs::write(&path, &copy).unwrap();
-    set_modified(&path, SystemTime::now() - Duration::from_secs(86_400));
-    let reports = lab.recover(None, &[]);
-    assert_eq!(lab.lanes(), 1);
-    if numbers_mounts(&path) {
-        assert!(
-            why(&reports).contains("was a copy put in its place"),
-            "{reports:?}"
-        );
-        assert!(fs::read(&path).unwrap() == copy);
-    }
-    lab.recover(None, &["--discard"]);
-    assert!(fs::read(&path).unwrap() == copy);
-    assert_eq!(lab.lanes(), 0);
 }
 
 #[test]

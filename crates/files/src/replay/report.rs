@@ -1,0 +1,70 @@
+//! What a recovery says that became of lanes and files.
+
+use super::logged::Logged;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// What became of a lane.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Outcome {
+    /// It held nothing.
+    Empty,
+    /// Its files were synced: they held what it said, or what is newer ([`FileReport::is_kept`]).
+    Synced,
+    /// Its records were written to its files.
+    Replayed,
+    /// What it holds is kept; see the files' reasons.
+    Refused,
+    /// Its files were synced when the pool's disk failed, and may be newer: nothing was written to them.
+    Newer,
+    /// What could not be brought to its files was given up, as asked for.
+    Discarded,
+    /// Its owner is alive.
+    InUse,
+}
+
+/// What became of a file.
+#[derive(Clone, Debug, Serialize)]
+pub struct FileReport {
+    /// The last path it is known by.
+    #[serde(serialize_with = "crate::readable")]
+    pub path: PathBuf,
+    /// Writes and truncations of it.
+    pub records: u64,
+    /// Bytes written in them.
+    pub bytes: u64,
+    /// True if it holds something else than these, and is right: it was synced as it is, and they are dropped.
+    pub is_kept: bool,
+    /// Why it cannot be replayed, if it cannot, and what to do.
+    pub refused: Option<String>,
+    /// What else was done, or left undone, that is worth knowing.
+    pub note: Option<String>,
+}
+
+/// What became of a lane, and of its files.
+#[derive(Clone, Debug, Serialize)]
+pub struct LaneReport {
+    /// Number of the lane.
+    pub lane: u32,
+    /// Whose it was.
+    pub owner: String,
+    /// What became of it.
+    pub outcome: Outcome,
+    /// Its files.
+    pub files: Vec<FileReport>,
+}
+
+impl FileReport {
+    /// Of a file of which nothing is decided yet.
+    pub(super) fn of(file: &Logged<'_>) -> Self {
+        Self {
+            path: file.path().to_owned(),
+            records: file.changes.len() as u64,
+            bytes: file.bytes(),
+            is_kept: false,
+            refused: None,
+            note: None,
+        }
+    }
+}
