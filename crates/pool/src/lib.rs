@@ -46,6 +46,8 @@ pub mod media;
 pub mod persist;
 mod pool;
 #[doc(hidden)]
+pub mod rewrite;
+#[doc(hidden)]
 pub mod rights;
 mod shared;
 mod status;

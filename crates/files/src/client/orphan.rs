@@ -21,15 +21,16 @@ use crate::{
     identity,
     log::{Kept, LOOK, paths},
     record::slack,
-    replay::{self, Mark, write_at},
+    replay::{self, Mark},
     shared::{Failure, Gone, SharedFile, State, Turn},
     sys, void,
 };
-use forebay_pool::PoolError;
+use forebay_pool::{PoolError, rewrite};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     ffi::c_int,
     mem::ManuallyDrop,
+    ops::Range,
     os::fd::{AsFd, AsRawFd, BorrowedFd},
     path::Path,
     process::id,
@@ -114,7 +115,6 @@ impl Session {
             rustix::fs::sync();
         }
         let all = self.sync_each();
-        let whose = format!("process {} (its forebay run is gone)", id());
         let mark = match all {
             true => Mark::None,
             false => Mark::Failed,
@@ -130,7 +130,7 @@ impl Session {
                 true => self.lane.settle(),
                 false => Ok(()),
             };
-            (settled, self.lane.relabel(&replay::label(mark, &whose)))
+            (settled, self.lane.relabel(&label(mark)))
         };
         if let Err(e) = &said {
             sys::complain(&format!("the lane in the pool: {e}"));
@@ -145,6 +145,17 @@ impl Session {
         forebay_pool::failpoint!("orphan:settled");
         if !told {
             self.outlast_the_lane();
+        }
+    }
+
+    /// A file is about to be written again, and may hold less than it did until then: should all die meanwhile, that is not to be taken for newer than the lane.
+    fn mark_repairing(&self, fd: BorrowedFd<'_>) {
+        let _masked = sys::mask();
+        let stays = own::connection();
+        self.lane.moved(stays.pool());
+        if self.lane.relabel(&label(Mark::Failed)).is_err() {
+            // If that is not taken either, there is nothing left to say it by.
+            let _ = void::mark_failed(fd, self.lane.owner());
         }
     }
 
@@ -204,6 +215,12 @@ impl Session {
     }
 }
 
+/// The lane's label, by a member without a supervisor.
+fn label(mark: Mark) -> String {
+    let whose = format!("process {} (its forebay run is gone)", id());
+    replay::label(mark, &whose)
+}
+
 /// What is done with a descriptor of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Use {
@@ -224,8 +241,9 @@ impl Session {
             return Err(file.error().unwrap_or(Errno::IO));
         }
         let written = self.with_descriptor(number, Use::Write, |fd| {
-            self.locked(number, || self.write_kept(number, fd))?;
-            sync::data(fd)
+            let written = self.locked(number, || self.write_kept(number, fd))?;
+            sync::data(fd)?;
+            rewrite::check_ranges(fd, written)
         });
         match written {
             Err(Errno::NOENT) => Err(Errno::IO),
@@ -238,7 +256,11 @@ impl Session {
     }
 
     /// Does `work` under the lock of a file.
-    fn locked(&self, number: usize, work: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+    fn locked<T>(
+        &self,
+        number: usize,
+        work: impl FnOnce() -> Result<T, Errno>,
+    ) -> Result<T, Errno> {
         let lock = &self.page.files[number].lock;
         if !lock.take_for(self.number, LOCK_WAIT) {
             return Err(Errno::IO);
@@ -248,12 +270,12 @@ impl Session {
         done
     }
 
-    /// Writes to a file what the lane has of it, if no other process has written to it since.
-    fn write_kept(&self, number: usize, fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    /// Writes to a file what the lane has of it, if no other process has written to it since: where.
+    fn write_kept(&self, number: usize, fd: BorrowedFd<'_>) -> Result<Vec<Range<u64>>, Errno> {
         let file = &self.page.files[number];
         if file.error().is_none() {
             // Another did it, which waited long enough for us: it is plain by now, and newer.
-            return Ok(());
+            return Ok(Vec::new());
         }
         let kept = Kept::of(number, |each| self.lane.records(each));
         let slack = slack(self.lane.needs_commit()).as_nanos() as u64;
@@ -270,11 +292,11 @@ impl Session {
             sync::data(fd)?;
             return Err(Errno::IO);
         }
-        for (at, bytes) in &kept.parts(file) {
-            write_at(fd, bytes, *at)?;
-        }
+        let parts = kept.parts(file);
+        self.mark_repairing(fd);
+        rewrite::write(fd, &parts)?;
         file.touched.store(modified()?, Relaxed);
-        Ok(())
+        Ok(rewrite::ranges_of(&parts).collect())
     }
 
     /// Calls `work` with a descriptor of the file that does not append when it is to be written by. One that the program has is as it was, all the time: whether it appends is a matter of

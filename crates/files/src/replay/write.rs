@@ -11,6 +11,7 @@ use super::{
     attempt::Attempt,
     decide::{Again, Plan, Target, failed},
     image::Image,
+    label::UNFINISHED,
     logged::Logged,
     sync::{fsync, sync, sync_absence},
 };
@@ -19,7 +20,7 @@ use crate::{
     record::{Change, Head},
     sys,
 };
-use forebay_pool::PoolError;
+use forebay_pool::{PoolError, rewrite};
 use rustix::{
     fs::{OFlags, Timespec, Timestamps},
     io::Errno,
@@ -193,6 +194,8 @@ impl<'a> Work<'a> {
             ..
         } = target;
         drop((reading, seen));
+        // Before openers wait.
+        rewrite::flush(&open);
         let why = "another process has it open: stop that and recover again. If what the file holds is right";
         let refused = refused(why);
         // No process opens it from looking to having written, all in memory. The sync takes longer, and no opener waits for it.
@@ -206,6 +209,11 @@ impl<'a> Work<'a> {
         let is_in = image.is_in(&open).map_err(errno_of)?;
         if is_in {
             self.beat()?;
+            // Until it is written it may hold less than it did, which it says by its time.
+            if !self.takes_over && file.left.is_some() && set_times(&open, accessed, UNFINISHED)? {
+                rewrite::drop_pages(&open, rewrite::ranges_of(&image.parts));
+                step();
+            }
             for (at, bytes) in &image.parts {
                 write_at(open.as_fd(), bytes, *at)?;
                 step();
@@ -236,6 +244,9 @@ impl<'a> Work<'a> {
             return Err(Failed::Other(Errno::BUSY));
         }
         self.beat()?;
+        let image = Image::of(&file.changes);
+        rewrite::flush(&open);
+        rewrite::drop_pages(&open, rewrite::ranges_of(&image.parts));
         for (head, change) in &file.changes {
             self.beat()?;
             apply(open.as_fd(), *head, *change)?;
@@ -255,6 +266,8 @@ impl<'a> Work<'a> {
             .ok_or(Errno::PERM)?;
         let open = identity::reopen(target.seen.as_fd(), OFlags::WRONLY | OFlags::APPEND)?;
         self.beat()?;
+        rewrite::flush(&open);
+        rewrite::drop_pages(&open, rewrite::ranges_of(&image.parts));
         let mut end = size;
         let grown = image.size.unwrap_or(0);
         let tail = tail
@@ -284,6 +297,8 @@ impl<'a> Work<'a> {
         modified: Duration,
     ) -> Result<(), Failed> {
         fsync(open)?;
+        let image = Image::of(&file.changes);
+        rewrite::check(open, &image.parts).map_err(Failed::Sync)?;
         step();
         if self.takes_over {
             return sync(file, open);

@@ -23,12 +23,12 @@ use crate::{
     absorbed::Key,
     identity,
     log::Kept,
-    replay::{Mark, write_at},
+    replay::Mark,
     shared::{Gone, State},
     sys::{self, errno_of},
     void,
 };
-use forebay_pool::Lsn;
+use forebay_pool::{Lsn, rewrite};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     collections::BTreeMap,
@@ -352,12 +352,11 @@ impl Run {
             false => identity::reopen(open.as_fd(), OFlags::WRONLY)?,
         };
         let before = rustix::fs::fstat(open)?;
-        for (at, bytes) in &parts {
-            write_at(to.as_fd(), bytes, *at)?;
-        }
+        rewrite::write(&to, &parts)?;
         self.keep_time(shared, number, &to, sys::modified(&before));
         let synced = shared.sync(&to, true, || sync_data(&to));
         synced.map_err(|e| errno_of(&e))?;
+        rewrite::check(&to, &parts)?;
         sys::confirm_sync(&to)
     }
 

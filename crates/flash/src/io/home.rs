@@ -2,12 +2,12 @@
 
 use super::{Home, HomePage, workers::Workers};
 use crate::file::FileId;
+use forebay_pool::rewrite::Rewritten;
 use parking_lot::RwLock;
 use std::{
     collections::HashMap,
     fs::File,
     io,
-    os::unix::fs::FileExt,
     sync::{
         Arc, OnceLock,
         atomic::{AtomicU64, AtomicUsize, Ordering::Relaxed},
@@ -21,6 +21,14 @@ struct Attached {
     file: File,
     /// Bytes of the file that are known to be durable.
     durable: AtomicU64,
+    /// After a failed sync the same bytes over the same pages of the page cache do not become durable.
+    rewritten: Rewritten,
+}
+
+impl Attached {
+    fn sync(&self) -> io::Result<()> {
+        self.rewritten.sync(&self.file, File::sync_data)
+    }
 }
 
 /// Open files by their number. Each batch is written by several threads, in order: a disk array is as fast as it has requests.
@@ -44,6 +52,7 @@ impl HomeFiles {
         let attached = Attached {
             file,
             durable: AtomicU64::new(0),
+            rewritten: Rewritten::default(),
         };
         self.files.write().insert(id.number, Arc::new(attached));
     }
@@ -63,7 +72,7 @@ impl HomeFiles {
 
     fn write_one(&self, page: &HomePage<'_>) -> Result<(), (FileId, io::Error)> {
         self.file(page.file)
-            .and_then(|home| home.file.write_all_at(page.bytes, page.offset))
+            .and_then(|home| home.rewritten.write(&home.file, page.bytes, page.offset))
             .map_err(|e| (page.file, e))
     }
 }
@@ -73,7 +82,7 @@ impl Home for HomeFiles {
         let home = self.file(file)?;
         let bytes = home.file.metadata()?.len();
         if bytes != home.durable.load(Relaxed) {
-            home.file.sync_data()?;
+            home.sync()?;
             home.durable.store(bytes, Relaxed);
         }
         Ok(bytes)
@@ -101,7 +110,7 @@ impl Home for HomeFiles {
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {
-        self.file(file)?.file.sync_data()
+        self.file(file)?.sync()
     }
 
     fn sync_files(&self, files: &[FileId]) -> Vec<io::Result<()>> {

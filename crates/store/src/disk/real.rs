@@ -4,6 +4,7 @@ use super::{
     Disk, DiskFile,
     descriptors::{Descriptor, Descriptors, default_limit},
 };
+use forebay_pool::rewrite::Rewritten;
 use rustix::{
     fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate},
     io::{Errno, ReadWriteFlags, preadv2},
@@ -101,6 +102,7 @@ impl RealDisk {
                     .open(&direct)
             }),
             past_cache: AtomicBool::new(true),
+            rewritten: Rewritten::default(),
             meter: Arc::clone(&self.meter),
         }
     }
@@ -162,6 +164,8 @@ struct RealFile {
     direct: Arc<Descriptor>,
     /// False once the file system has refused that.
     past_cache: AtomicBool,
+    /// After a failed sync the same bytes over the same pages of the page cache do not become durable.
+    rewritten: Rewritten,
     meter: Arc<SyncMeter>,
 }
 
@@ -188,7 +192,8 @@ impl DiskFile for RealFile {
     }
 
     fn write_all_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
-        self.buffered.write(|file| file.write_all_at(from, offset))
+        self.buffered
+            .write(|file| self.rewritten.write(file, from, offset))
     }
 
     fn write_pages_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
@@ -203,8 +208,10 @@ impl DiskFile for RealFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        self.buffered
-            .sync(|file| self.meter.measure(|| file.sync_data()))
+        self.buffered.sync(|file| {
+            self.rewritten
+                .sync(file, |file| self.meter.measure(|| file.sync_data()))
+        })
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
