@@ -5,7 +5,7 @@
 //! same identities (file handles of ext4 and XFS do not name the file system).
 
 use super::logged::Logged;
-use crate::record::Change;
+use crate::record::{Change, Head};
 use std::{fs::File, io, os::unix::fs::FileExt};
 
 /// What is read at a time.
@@ -30,7 +30,8 @@ pub(super) fn foreign(
     let Some(had) = grown_from(file) else {
         return Ok(None);
     };
-    let mut writes: Vec<Written<'_>> = writes(file).collect();
+    let given_up = written_in(&file.given_up);
+    let mut writes: Vec<Written<'_>> = writes(file).chain(given_up).collect();
     writes.sort_by_key(|(at, _)| *at);
     let last = writes.iter().max_by_key(|write| end_of(write));
     let tail = last.map_or(0, |(at, _)| at / BLOCK * BLOCK);
@@ -100,13 +101,15 @@ fn grown_from(file: &Logged<'_>) -> Option<u64> {
     Some(had)
 }
 
-fn writes<'a>(file: &Logged<'a>) -> impl Iterator<Item = Written<'a>> {
-    file.changes
-        .iter()
-        .filter_map(|(head, change)| match change {
-            Change::Write(bytes) => Some((head.at, *bytes)),
-            _ => None,
-        })
+fn writes<'a>(file: &'a Logged<'_>) -> impl Iterator<Item = Written<'a>> {
+    written_in(&file.changes)
+}
+
+fn written_in<'a>(changes: &'a [(Head, Change<'_>)]) -> impl Iterator<Item = Written<'a>> {
+    changes.iter().filter_map(|(head, change)| match change {
+        Change::Write(bytes) => Some((head.at, *bytes)),
+        _ => None,
+    })
 }
 
 fn end_of((at, bytes): &Written<'_>) -> u64 {

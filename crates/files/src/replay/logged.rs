@@ -40,6 +40,8 @@ pub(super) struct Logged<'a> {
     pub(super) changes: Vec<(Head, Change<'a>)>,
     /// Log addresses of the last of them: those that follow a change of metadata which no sync had ordered yet.
     held: Vec<Lsn>,
+    /// Changes that were [given up](Self::give_up_held): the file may have them all the same.
+    pub(super) given_up: Vec<(Head, Change<'a>)>,
     /// Wall clock of the last record.
     last: Duration,
     /// The modification time that the program left it with, if the lane says so.
@@ -60,6 +62,7 @@ impl<'a> Logged<'a> {
             grows_from: None,
             changes: Vec::new(),
             held: Vec::new(),
+            given_up: Vec::new(),
             last: Duration::ZERO,
             left: None,
             known: BTreeSet::new(),
@@ -73,9 +76,12 @@ impl<'a> Logged<'a> {
         file.grows_from = had;
         file.changes = (changes.iter())
             .map(|&(at, bytes)| {
-                let (file, time) = (0, 0);
                 let change = bytes.map_or(Change::Truncate, Change::Write);
-                (Head { file, at, time }, change)
+                let head = Head {
+                    at,
+                    ..Head::default()
+                };
+                (head, change)
             })
             .collect();
         file
@@ -126,8 +132,9 @@ impl<'a> Logged<'a> {
     /// plain file would not have it either. How many changes that was.
     pub(super) fn give_up_held(&mut self) -> usize {
         let ordered = self.changes.len() - self.held.len();
-        self.changes.truncate(ordered);
-        std::mem::take(&mut self.held).len()
+        self.given_up = self.changes.split_off(ordered);
+        self.held.clear();
+        self.given_up.len()
     }
 
     fn add(&mut self, lsn: Lsn, head: Head, change: Change<'a>) {
