@@ -169,6 +169,10 @@ impl Log<'_> {
     /// The file's modification time is this one (ns since 1970), though nothing that is logged has changed it.
     pub(crate) fn touched(&self, number: usize, modified: u64) -> Result<(), Errno> {
         let file = &self.page.files[number];
+        if !file.is_logged() {
+            file.note_modified(modified);
+            return Ok(());
+        }
         // It may be that of a change past the lane.
         let has_strayed = file.stamp().state == State::Strayed;
         if !has_strayed && file.touched.load(Relaxed) != modified {
@@ -234,6 +238,10 @@ impl Log<'_> {
         parts: &[IoSlice<'_>],
     ) -> Result<bool, Errno> {
         let file = &self.page.files[number];
+        if !file.is_logged() {
+            // The first sync, which is to come, has it.
+            return Ok(true);
+        }
         loop {
             let segment = self.segment()?;
             if wanted.is_some_and(|wanted| wanted != segment) {

@@ -16,7 +16,7 @@
 use crate::sys;
 use forebay_pool::media::{Atomics, Mapped};
 use rustix::{
-    fs::{FallocateFlags, Mode, OFlags},
+    fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT},
     io::Errno,
 };
 use std::{
@@ -226,6 +226,31 @@ pub(crate) fn device_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
     match sys::kind_of_file_system(file)? {
         OVERLAY => Ok(ANY_DEVICE),
         _ => Ok(sys::stat_of(file)?.st_dev),
+    }
+}
+
+/// Has the file system commit all that it has journalled, by a sync of a file or directory of it. The kernel does that only where this was changed itself
+/// since: so its modification time is set to what it is.
+///
+/// # Errors
+/// The kernel's.
+#[cold]
+pub(crate) fn commit_journal(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    let stat = sys::stat_of(fd)?;
+    let times = Timestamps {
+        last_access: Timespec {
+            tv_sec: 0,
+            tv_nsec: UTIME_OMIT,
+        },
+        last_modification: Timespec {
+            tv_sec: stat.st_mtime,
+            tv_nsec: stat.st_mtime_nsec as _,
+        },
+    };
+    match rustix::fs::futimens(fd, &times) {
+        Ok(()) => rustix::fs::fsync(fd),
+        // It is another user's: then all of the file system.
+        Err(_) => rustix::fs::syncfs(fd),
     }
 }
 

@@ -39,7 +39,9 @@ impl Naming {
         with_file(session, number, |held| {
             held.session.log().name(held.number, &to)?;
             logged_in = held.shared.named_in();
-            commit(held)
+            commit(held)?;
+            held.shared.first_sync.begin_naming();
+            Ok(())
         })?;
         Ok(Self {
             number,
@@ -52,9 +54,11 @@ impl Naming {
     /// It has got it, or not.
     pub(super) fn end(&self, held: &Held, is_done: bool) -> Result<(), Errno> {
         if !is_done {
+            held.shared.first_sync.end_naming();
             return held.session.log().name(held.number, &path_of(held));
         }
         named_anew(held, &self.from, &self.to);
+        held.shared.first_sync.end_naming();
         // Another write has named the file meanwhile, by its old name, in a segment that outlives that of the new one.
         if held.shared.named_in() != self.logged_in {
             held.session.log().name(held.number, &self.to)?;

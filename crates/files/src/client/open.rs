@@ -7,14 +7,15 @@ use super::{
     descriptors::{close_again, closing, is_new},
     lookup::{Key, NOT_REGULAR, Number, regular},
     names::note_kept,
-    process::{hold, process},
+    process::{hold_to_open, process},
     session::{self, Session, is_absorbing},
-    size::{truncate, truncate_file},
+    size::{truncate_file, truncate_opened},
     standing::{GIVEN_UP, PLAIN_FOR},
     table::{self, Entry, HIDDEN_FLAGS},
 };
 use crate::{
     policy,
+    shared::Lock,
     sys::{self, writes},
     wire::Request,
 };
@@ -86,7 +87,8 @@ pub fn open(
     if let Some(session) = session.filter(|_| writes(flags) && !GIVEN_UP.load(Relaxed))
         && (known.is_some() || is_wanted)
     {
-        return open_to_absorb(config, session, existing, flags, &mut real);
+        let opening = Opening::of(session, path, known.is_some());
+        return open_to_absorb(config, (session, opening), existing, flags, &mut real);
     }
     if let (Some(number), Some(key)) = (known, existing.filter(|_| !writes(flags))) {
         return open_to_truncate(number, key, flags, &mut real);
@@ -146,27 +148,29 @@ impl Found {
     }
 }
 
-/// Held from before a file is opened that may be absorbed, until that is decided: of all processes of the run.
-struct Opening(&'static Session);
+/// Held from before a file is opened that may be absorbed, until that is decided: of all processes of the run that open one of this name.
+struct Opening(&'static Lock);
 
 impl Opening {
-    /// None if another process takes too long: its `open` may wait for a lease, or a server.
-    fn begin(session: &'static Session) -> Option<Self> {
-        let taken = session.page.opening.take_for(session.number, OPENING_WAIT);
-        taken.then_some(Self(session))
+    /// None if the run absorbs the file already, which is joined, not registered: its open waits for no other one. Nor is one waited for that takes too long: it may wait for
+    /// a lease, or a server, or a disk.
+    fn of(session: &'static Session, path: &CStr, is_known: bool) -> Option<Self> {
+        let lock = session.page.opening(path.to_bytes());
+        let taken = !is_known && lock.take_for(session.number, OPENING_WAIT);
+        taken.then_some(Self(lock))
     }
 }
 
 impl Drop for Opening {
     fn drop(&mut self) {
-        self.0.page.opening.free();
+        self.0.free();
     }
 }
 
 /// Opens a file for writing without what its flags do to the file, absorbs it, and does that then.
 fn open_to_absorb(
     config: &Config,
-    session: &'static Session,
+    (session, opening): (&'static Session, Option<Opening>),
     existing: Option<Key>,
     flags: c_int,
     real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
@@ -174,8 +178,6 @@ fn open_to_absorb(
     // With O_EXCL there is nothing to be truncated.
     let truncates = flags & libc::O_TRUNC != 0 && flags & libc::O_EXCL == 0;
     let taken = HIDDEN_FLAGS | if truncates { libc::O_TRUNC } else { 0 };
-    let registry = process().registry.lock();
-    let opening = Opening::begin(session);
     let fd = real(flags & !taken)?;
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let (stat, key) = match regular(raw) {
@@ -191,7 +193,6 @@ fn open_to_absorb(
     let truncates = truncates && (existing.is_some() || stat.st_size > 0);
     let absorbed = absorb(session, fd, flags, &stat, key);
     drop(opening);
-    drop(registry);
     let is_plain = absorbed.is_err();
     let may_change = match absorbed {
         Ok(()) => Ok(()),
@@ -201,7 +202,7 @@ fn open_to_absorb(
     };
     // Only now: until then another process may have records of it.
     let opened = may_change.and_then(|()| match truncates {
-        true => truncate(fd, 0),
+        true => truncate_opened(fd),
         false => Ok(()),
     });
     if let Err(errno) = opened {
@@ -283,11 +284,13 @@ fn absorb(
             Some((number, stamp)) => (number, stamp.generation),
             None if stat.st_nlink == 0 => return Err(Errno::PERM),
             None => {
+                // Its name stays until it is known to the run.
+                let _registry = process().registry.lock();
                 let path = rustix::fs::readlink(sys::link_of(raw), Vec::new())?;
                 session.register(raw, path.into_bytes())?
             }
         };
-        let Some(held) = hold(session, number, generation)? else {
+        let Some(held) = hold_to_open(session, number, generation)? else {
             continue;
         };
         // The lane may be full of a file that cannot be synced. Then it says of this one, as the page does, that it may be gone, until the next process

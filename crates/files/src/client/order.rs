@@ -18,13 +18,13 @@ use super::{
     write::Durability,
 };
 use crate::{
-    order::{JournalOrder, OrderPage},
+    order::{JournalOrder, OrderPage, commit_journal},
     shared::SharedFile,
     sys,
 };
 use forebay_pool::Lsn;
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT},
+    fs::{AtFlags, Mode, OFlags},
     io::Errno,
 };
 use std::{
@@ -202,6 +202,9 @@ fn order(file: &SharedFile, fd: BorrowedFd<'_>) -> Result<(), Errno> {
 /// # Errors
 /// That of the sync.
 pub(super) fn before_truncation(held: &Held, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+    if !held.shared.is_logged() {
+        return Ok(());
+    }
     let is_ordered = |journal: &JournalOrder| journal.is_ordered(journal.changes());
     if !journal_of(held.shared).is_some_and(is_ordered) {
         match fd {
@@ -220,26 +223,4 @@ fn directory_of(held: &Held) -> Result<OwnedFd, Errno> {
     let path = path_of(held);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path.parent().ok_or(Errno::NOENT)?, flags, Mode::empty())
-}
-
-/// Has the file system commit all that it has journalled, by a sync of a file or directory of it. The kernel does that only where this was changed itself
-/// since: so its modification time is set to what it is.
-#[cold]
-fn commit_journal(fd: BorrowedFd<'_>) -> Result<(), Errno> {
-    let stat = sys::stat_of(fd)?;
-    let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: 0,
-            tv_nsec: UTIME_OMIT,
-        },
-        last_modification: Timespec {
-            tv_sec: stat.st_mtime,
-            tv_nsec: stat.st_mtime_nsec as _,
-        },
-    };
-    match rustix::fs::futimens(fd, &times) {
-        Ok(()) => rustix::fs::fsync(fd),
-        // It is another user's: then all of the file system.
-        Err(_) => rustix::fs::syncfs(fd),
-    }
 }

@@ -167,12 +167,34 @@ pub(super) fn lock(session: &'static Session, number: usize) -> Option<Held> {
     (!session.is_orphan()).then_some(held)
 }
 
-/// The file with this number and generation; none if it is plain, and then its descriptors here are.
+/// The file with this number and generation, which may be changed: its first sync is not under way. None if it is plain, and then its descriptors here are.
 ///
 /// # Errors
 /// It is to be plain, and what the lane has of it cannot be synced.
 #[inline]
 pub(super) fn hold(
+    session: &'static Session,
+    number: usize,
+    wanted: u32,
+) -> Result<Option<Held>, Errno> {
+    loop {
+        match hold_to_open(session, number, wanted)? {
+            Some(held) if held.shared.first_sync.is_under_way() => {
+                drop(held);
+                let file = &session.page.files[number];
+                file.outlast_first_sync(wanted, || session.is_orphan());
+            }
+            found => return Ok(found),
+        }
+    }
+}
+
+/// As [`hold`], of a file that is not changed, also while its first sync is under way.
+///
+/// # Errors
+/// As [`hold`].
+#[inline]
+pub(super) fn hold_to_open(
     session: &'static Session,
     number: usize,
     wanted: u32,

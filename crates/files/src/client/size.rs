@@ -14,6 +14,7 @@ use super::{
     retire::leave,
     session, table,
     times::failed_write,
+    write::first_synced,
 };
 use crate::{log::ENDED, record::SIZE_MAX, sys};
 use rustix::{fs::AtFlags, io::Errno};
@@ -36,7 +37,17 @@ const STALL_NS: u64 = 10_000_000;
 pub fn truncate(fd: c_int, bytes: u64) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let real = || rustix::fs::ftruncate(raw, bytes);
-    change_open(fd, |held| truncated(held, Some(raw), bytes, real))
+    change_open(fd, true, |held| truncated(held, Some(raw), bytes, real))
+}
+
+/// Empties the absorbed `fd`, which was opened just now. That is durable with what is written next: an open waits for no disk.
+///
+/// # Errors
+/// The kernel's.
+pub(super) fn truncate_opened(fd: c_int) -> Result<(), Errno> {
+    let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
+    let real = || rustix::fs::ftruncate(raw, 0);
+    change_open(fd, false, |held| truncated(held, Some(raw), 0, real))
 }
 
 /// Truncates the file with this number and generation, unless it is plain by now: then none.
@@ -52,6 +63,11 @@ pub(super) fn truncate_file(
     };
     while let Some(held) = hold(session, number, generation)?.filter(|_| is_it()) {
         if let Some(()) = truncated(Some(&held), fd, bytes, &real)? {
+            let is_logged = held.shared.is_logged();
+            drop(held);
+            if !is_logged {
+                first_synced(session, number, generation);
+            }
             return Ok(Some(()));
         }
     }
@@ -123,9 +139,11 @@ fn changed(held: &Held, at: u64, done: Result<(), Errno>) -> Result<(), Errno> {
     held.logged(done)
 }
 
-/// Does `change` to an `fd`, with the file if it is absorbed, and again if that says none; otherwise it changes the kernel only.
+/// Does `change` to an `fd`, with the file if it is absorbed, and again if that says none; otherwise it changes the kernel only. If `is_kept`, it is as durable as a write
+/// when this returns.
 fn change_open(
     fd: c_int,
+    is_kept: bool,
     change: impl Fn(Option<&Held>) -> Result<Option<()>, Errno>,
 ) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
@@ -149,9 +167,16 @@ fn change_open(
             leave(raw, number)?;
             continue;
         };
-        if let Some(held) = hold_open(session, fd, entry, number)?
-            && change(Some(&held))?.is_some()
-        {
+        let Some(held) = hold_open(session, fd, entry, number)? else {
+            continue;
+        };
+        let is_done = change(Some(&held))?.is_some();
+        let (is_logged, generation) = (held.shared.is_logged(), held.generation());
+        drop(held);
+        if is_done {
+            if is_kept && !is_logged {
+                first_synced(session, number, generation);
+            }
             return Ok(());
         }
     }
@@ -164,7 +189,7 @@ fn change_open(
 /// The kernel's.
 pub fn extending(fd: c_int, real: impl Fn() -> Result<(), Errno>) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    change_open(fd, |held| {
+    change_open(fd, true, |held| {
         let Some(held) = held else {
             return real().map(Some);
         };

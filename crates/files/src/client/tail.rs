@@ -42,10 +42,16 @@ pub(super) fn log_write(
         known.forget();
         return done;
     }
+    count(shared, bytes);
+    Ok(())
+}
+
+/// Counts a write of `bytes` bytes.
+#[inline]
+pub(super) fn count(shared: &SharedFile, bytes: usize) {
     for (count, more) in [(&shared.writes, 1), (&shared.bytes, bytes as u64)] {
         count.store(count.load(Relaxed).wrapping_add(more), Relaxed);
     }
-    Ok(())
 }
 
 fn log_changed(held: &mut Held, at: u64, write: &[u8]) -> Result<(), Errno> {

@@ -10,12 +10,16 @@ use super::{
     others::{claim_inherited, join_inherited},
     process::{self, Held, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
-    session,
+    session::{self, Session},
     table::{self, Entry},
     tail,
     times::failed_write,
 };
-use crate::{log::ENDED, shared::State, sys};
+use crate::{
+    log::ENDED,
+    shared::{Due, State},
+    sys,
+};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::{
     ffi::c_int,
@@ -105,6 +109,12 @@ pub fn write(
             return Ok(0);
         }
         forebay_pool::failpoint!("files:unlogged");
+        if !held.shared.is_logged() {
+            tail::count(held.shared, written);
+            drop(held);
+            not_logged(session, (fd, number), is_synced.then_some(durability))?;
+            return Ok(written);
+        }
         match place(raw, entry, offset, flags, written) {
             Ok(at) => match order::wrote(&held, changes, at + written as u64)
                 .and_then(|()| tail::log_write(&mut held, at, parts, written))
@@ -144,6 +154,32 @@ pub fn write(
             sync(fd, durability)?;
         }
         return Ok(written);
+    }
+}
+
+/// After a change that the lane has not, since the file's first sync is to come: that covers it. With a pool on a disk a write is durable when a sync says so; elsewhere when it
+/// returns.
+///
+/// # Errors
+/// As [`sync`].
+#[cold]
+fn not_logged(
+    session: &'static Session,
+    (fd, number): (c_int, usize),
+    sync_as: Option<Durability>,
+) -> Result<(), Errno> {
+    if let Some(durability) = sync_as {
+        return sync(fd, durability).map(drop);
+    }
+    first_synced(session, number, process::generation(number));
+    Ok(())
+}
+
+/// Before a change of a file that is not logged counts as one that was.
+pub(super) fn first_synced(session: &'static Session, number: usize, generation: u32) {
+    match session.lane.needs_commit() {
+        true => session.page.ask_first_sync(number, Due::Soon),
+        false => session.wait_for_first_sync(number, generation),
     }
 }
 
@@ -290,6 +326,13 @@ pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
                     session.give_up_lane(number, wanted)?;
                 }
                 if session.is_orphan() || file.stamp() != stamp || file.error().is_some() {
+                    return sync(fd, durability);
+                }
+            }
+            if !file.is_logged() {
+                // It is durable by that, or the file is plain.
+                session.wait_for_first_sync(number, wanted);
+                if file.stamp() != stamp || !file.is_logged() {
                     return sync(fd, durability);
                 }
             }

@@ -5,6 +5,7 @@
 #![expect(unsafe_code, reason = "memory shared with another process")]
 
 mod failure;
+mod first_sync;
 mod last_write;
 mod lock;
 mod settling;
@@ -12,6 +13,7 @@ mod stamp;
 mod text;
 
 pub use failure::Failure;
+pub use first_sync::{Due, FirstSync};
 pub use last_write::{BLOCK, LastWrite, WORD};
 pub use lock::Lock;
 pub use settling::Turn;
@@ -70,6 +72,9 @@ impl FileOrder {
     }
 }
 
+/// Files that may be opened at a time by processes of the run, if they are to be absorbed, and have different names.
+const OPENINGS: usize = 64;
+
 /// No segment has named the file yet.
 const UNNAMED: u64 = u64::MAX;
 
@@ -84,6 +89,8 @@ pub struct SharedFile {
     gone: AtomicU32,
     /// Where its file system stands among the run's ([`OrderPage`](crate::order::OrderPage)).
     pub journal: AtomicU32,
+    /// Until it is done, nothing of the file is logged.
+    pub first_sync: FirstSync,
     dev: AtomicU64,
     ino: AtomicU64,
     /// The mount that it is on; 0 if the kernel does not say.
@@ -259,7 +266,8 @@ impl SharedFile {
 /// The shared page.
 #[repr(C)]
 pub struct Page {
-    unused: AtomicU32,
+    /// Members: how often the first sync of a file was asked for.
+    pub asked: AtomicU32,
     /// Supervisor: the file that it is syncing, plus one; 0 for none, or when a member has noted what is feared of it.
     syncing: AtomicU32,
     /// Without a supervisor: whether a member has synced what the lane holds ([`settling`]).
@@ -267,8 +275,8 @@ pub struct Page {
     /// The process that does it.
     settling: AtomicU32,
     /// Held from before a file that is to be absorbed is opened until that is decided: so of two processes that open it at a time
-    /// one registers it, and the other joins.
-    pub opening: Lock,
+    /// one registers it, and the other joins. By what its name is.
+    openings: [Lock; OPENINGS],
     /// Times that a process waited for the drain because the lane was full.
     pub waits: AtomicU64,
     /// By number.
@@ -287,7 +295,20 @@ impl Page {
     pub fn is_damaged(&self) -> bool {
         let is_damaged =
             |file: &SharedFile| file.stamp().state == State::Damaged || file.lock.is_damaged();
-        self.opening.is_damaged() || self.files.iter().any(is_damaged)
+        self.openings.iter().any(Lock::is_damaged) || self.files.iter().any(is_damaged)
+    }
+
+    /// The lock under which files with this last name are opened that are to be absorbed.
+    pub fn opening(&self, path: &[u8]) -> &Lock {
+        let name = path.rsplit(|byte| *byte == b'/').next().unwrap_or_default();
+        let fold = |sum: u32, byte: &u8| (sum ^ u32::from(*byte)).wrapping_mul(0x0100_0193);
+        &self.openings[name.iter().fold(0x811C_9DC5, fold) as usize % OPENINGS]
+    }
+
+    /// Frees the locks of opens that are `wanted`.
+    pub fn free_openings(&self, wanted: impl Fn(&Lock) -> bool) {
+        let openings = self.openings.iter();
+        openings.filter(|lock| wanted(lock)).for_each(Lock::free);
     }
 
     /// The number and generation of the file with this device and inode, if the run absorbs it.

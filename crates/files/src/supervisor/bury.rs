@@ -25,9 +25,10 @@ impl Run {
             // A living member is stopped where it could be either's.
             std::thread::sleep(Duration::from_millis(1));
         }
-        if self.page.opening.is_held_by(member) {
-            self.page.opening.free();
-        }
+        self.page.free_openings(|lock| lock.is_held_by(member));
+        // It may have been about to name one of them.
+        let files = self.page.files.iter();
+        files.for_each(|file| file.first_sync.end_naming());
         for (number, file) in self.page.files.iter().enumerate() {
             if !file.lock.is_held_by(member) {
                 continue;
@@ -66,6 +67,10 @@ impl Run {
         }
         if file.stamp().state != State::Absorbed {
             // Each sync of it is a real one, and a recovery is to see that it was changed.
+            return Ok(());
+        }
+        if !file.is_logged() {
+            // What a sync of any process waits for has it.
             return Ok(());
         }
         // It has moved the file's time. The record is made in any case: what the drain syncs are files that have one.

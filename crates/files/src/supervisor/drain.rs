@@ -212,7 +212,7 @@ impl Run {
             let confirmed = target.map_or(Ok(()), |target| {
                 *sound
                     .entry(known.stat.st_dev)
-                    .or_insert_with(|| sys::confirm_sync_of(&*target, &known.path))
+                    .or_insert_with(|| sys::confirm_sync_of(&*target, known.directory.as_deref()))
             });
             match (confirmed, open) {
                 (Ok(()), Some(open)) => self.drained.lock().clean_from[number] = open,

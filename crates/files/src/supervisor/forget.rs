@@ -7,7 +7,7 @@ use super::{
     watch::Watched,
 };
 use crate::{
-    shared::{Stamp, State},
+    shared::{Due, Stamp, State},
     sys,
 };
 use std::{
@@ -73,6 +73,8 @@ impl Run {
                 let is_open = |open: &Arc<File>| sys::alone(open.as_fd()) != Ok(true);
                 file.stamp().state == State::Absorbed
                     && file.end.load(Relaxed) <= head
+                    && file.first_sync.due() == Due::Never
+                    && !file.first_sync.is_under_way()
                     && !known.file.as_ref().is_some_and(is_open)
             };
             if is_done() && file.lock.take_for(SUPERVISOR, Duration::ZERO) {

@@ -1,6 +1,6 @@
 //! A process of the run: how it becomes a member of it, what it asks, and what is left to do when it is gone.
 
-use super::{PlainFile, ProcessStatus, Shared, drain, register, run::Run};
+use super::{PlainFile, ProcessStatus, Shared, drain, first_sync, register, run::Run};
 use crate::{
     processes, sys,
     wire::{self, Answer, Request},
@@ -274,15 +274,16 @@ impl Shared {
 
     /// Has the lane prepared and drained. The thread that drains it.
     fn start_threads(self: &Arc<Self>, run: &Arc<Run>) -> Result<thread::JoinHandle<()>, String> {
-        let thread = |name: &str, work: fn(&Self, &Run)| {
+        let thread = |name: &str, work: fn(&Arc<Self>, &Arc<Run>)| {
             let (shared, run) = (Arc::clone(self), Arc::clone(run));
             thread::Builder::new()
                 .name(name.into())
                 .spawn(move || work(&shared, &run))
                 .map_err(|e| format!("starting a thread: {e}"))
         };
-        thread("prepare", drain::prepare)?;
-        thread("drain", drain::run)
+        thread("prepare", |shared, run| drain::prepare(shared, run))?;
+        thread("first syncs", first_sync::run)?;
+        thread("drain", |shared, run| drain::run(shared, run))
     }
 
     /// The run's lane, if any process has asked for it.

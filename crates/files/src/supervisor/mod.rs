@@ -7,10 +7,12 @@
 
 mod accept;
 mod bury;
+mod candidate;
 mod closed;
 mod drain;
 mod drained;
 mod elsewhere;
+mod first_sync;
 mod forget;
 mod hold;
 mod layer;

@@ -2,24 +2,21 @@
 
 use super::{
     Shared,
-    drain::key_of,
+    candidate::{Candidate, Refusal},
     elsewhere::{self, Elsewhere},
     let_go::{UNCOUNTED, outlast},
-    other_pools::{self, Wanted},
+    other_pools,
     run::{Known, Run},
     watch::Watched,
 };
 use crate::{
-    FILES_MAX,
-    absorbed::Key,
-    identity, order, policy,
+    FILES_MAX, identity, order,
     shared::{Gone, Stamp, State},
     sys,
     wire::Answer,
 };
-use forebay_pool::disks;
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, Stat},
+    fs::{Mode, OFlags},
     io::Errno,
 };
 use std::{
@@ -31,6 +28,7 @@ use std::{
     },
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering::Relaxed},
+    thread,
     time::{Duration, Instant},
 };
 
@@ -38,87 +36,17 @@ use std::{
 const FREE_MIN: usize = 32;
 /// How long a file that is to be registered anew, or a number, is waited for.
 const WAIT: Duration = Duration::from_secs(10);
+/// Time between two looks at a file that another process has registered.
+const AGAIN: Duration = Duration::from_millis(1);
 
 const OPENED_MEANWHILE: &str = "a process that is not of this run opened it meanwhile";
 
-/// Why a file is not absorbed.
-enum Refusal {
-    /// It stays plain.
-    Plain(String),
-    /// It may not even be written to.
-    Unheard(String),
-}
-
-impl From<String> for Refusal {
-    fn from(why: String) -> Self {
-        Self::Plain(why)
-    }
-}
-
-impl From<&str> for Refusal {
-    fn from(why: &str) -> Self {
-        Self::Plain(why.to_owned())
-    }
-}
-
-/// A file that is being registered.
-struct Candidate<'a> {
-    path: &'a Path,
-    theirs: &'a OwnedFd,
-    stat: Stat,
-    born: u64,
-    identity: Vec<u8>,
-    /// The directory that its path leads to.
-    parent: Option<Key>,
-}
-
-impl Candidate<'_> {
-    fn key(&self) -> Key {
-        (self.stat.st_dev, self.stat.st_ino)
-    }
-
-    fn wanted(&self) -> Wanted<'_> {
-        Wanted {
-            file: self.theirs,
-            identity: &self.identity,
-            stat: &self.stat,
-        }
-    }
-
-    /// What the supervisor knows of it, when it has it open itself, and before.
-    fn known(&self, file: Option<Arc<File>>, watched: Watched) -> Known {
-        Known {
-            path: self.path.to_owned(),
-            parent: self.parent,
-            key: Some(self.key()),
-            identity: self.identity.clone(),
-            stat: self.stat,
-            file,
-            unlinked_from: None,
-            watched,
-        }
-    }
-
-    /// Refuses what the program syncs itself as fast as the pool's disk commits.
-    fn check_gains(&self, shared: &Shared) -> Result<(), Refusal> {
-        let (options, path) = (&shared.options, self.path.as_os_str().as_bytes());
-        let is_on = |pattern: &String| policy::matches(pattern.as_bytes(), path);
-        if shared.pool_disks.is_empty() || !options.preallocated.iter().any(is_on) {
-            return Ok(());
-        }
-        let layer = options.layer.as_ref();
-        if layer.is_some_and(|layer| layer.is_elsewhere(self.path)) {
-            return Ok(());
-        }
-        let disks = disks::of(self.theirs.as_fd());
-        match disks.iter().find(|disk| shared.pool_disks.contains(disk)) {
-            None => Ok(()),
-            Some(disk) => Err(Refusal::Plain(format!(
-                "it has its size before it is written, and lies on {disk} as the pool does: its own syncs are faster there \
-                 (--absorb-preallocated absorbs it all the same)"
-            ))),
-        }
-    }
+/// The number and generation of a file that is to be registered.
+enum Numbered {
+    /// It is absorbed.
+    Already(usize, u32),
+    /// It has got one.
+    Now(usize, u32),
 }
 
 impl Run {
@@ -127,7 +55,7 @@ impl Run {
         usize::try_from(file).ok().filter(|file| *file < FILES_MAX)
     }
 
-    /// Really syncs a file and its directory, and says whether it is absorbed from then on.
+    /// Looks whether a file can be absorbed, and says whether it is from now on. It is synced when it is changed first (`first_sync`).
     pub(super) fn register(
         &self,
         shared: &Shared,
@@ -167,13 +95,13 @@ impl Run {
         path: &Path,
         theirs: &OwnedFd,
     ) -> Result<(usize, u32), Refusal> {
-        let mut next = self.registering.lock();
         let stat = rustix::fs::fstat(theirs).map_err(|e| e.to_string())?;
         if sys::has_coarse_times(&stat) {
             return Err("its file system keeps times in seconds, so a recovery could not tell a change of another process from its own".into());
         }
         let candidate = Candidate {
             path,
+            pid,
             theirs,
             stat,
             born: sys::born(theirs.as_fd()),
@@ -184,24 +112,14 @@ impl Run {
                 .map(|stat| (stat.st_dev, stat.st_ino)),
         };
         candidate.check_gains(shared)?;
-        if let Some((number, stamp, _)) = self.find(candidate.key()) {
-            if stamp.state == State::Absorbed {
-                // Two processes opened it at a time.
-                return Ok((number, stamp.generation));
-            }
-            let retired = self.retire(shared, number, stamp.generation, WAIT);
-            retired.map_err(|e| Refusal::Unheard(format!("it cannot be made plain: {e}")))?;
-        }
-        if self.retired.lock().contains(&candidate.identity) {
-            return Err("it was made plain in this run".into());
-        }
-        let number = self.free_number(shared, *next)?;
-        *next = number + 1;
-        let generation = self.reserve(shared, pid, number, &candidate)?;
+        let (number, generation) = match self.number_of(shared, &candidate)? {
+            Numbered::Already(number, generation) => return Ok((number, generation)),
+            Numbered::Now(number, generation) => (number, generation),
+        };
         let file = &self.page.files[number];
         shared.lay_guard(pid, self.lane.owner());
         let done = self
-            .watch_and_sync(shared, number, &candidate)
+            .watch_and_follow(shared, number, &candidate)
             .and_then(|watched| {
                 if file.change(generation, State::Registering, State::Absorbed) {
                     return Ok(());
@@ -216,9 +134,46 @@ impl Run {
         done.map(|()| (number, generation))
     }
 
+    /// Gives the file a number, unless it has one: nothing here waits for a disk, nor for another file's registration.
+    fn number_of(&self, shared: &Shared, candidate: &Candidate<'_>) -> Result<Numbered, Refusal> {
+        let begun = Instant::now();
+        loop {
+            let mut next = self.registering.lock();
+            let Some((number, stamp, _)) = self.find(candidate.key()) else {
+                if self.retired.lock().contains(&candidate.identity) {
+                    return Err("it was made plain in this run".into());
+                }
+                let Some(number) = self.free_number(shared, *next) else {
+                    drop(next);
+                    self.free_closed(shared)?;
+                    continue;
+                };
+                *next = number + 1;
+                let generation = self.reserve(shared, number, candidate)?;
+                return Ok(Numbered::Now(number, generation));
+            };
+            drop(next);
+            match stamp.state {
+                // Two processes opened it at a time.
+                State::Absorbed => return Ok(Numbered::Already(number, stamp.generation)),
+                State::Registering if begun.elapsed() < WAIT => thread::sleep(AGAIN),
+                State::Registering => {
+                    return Err(Refusal::Unheard(
+                        "another process has been having it registered for too long".to_owned(),
+                    ));
+                }
+                _ => {
+                    let retired = self.retire(shared, number, stamp.generation, WAIT);
+                    retired
+                        .map_err(|e| Refusal::Unheard(format!("it cannot be made plain: {e}")))?;
+                }
+            }
+        }
+    }
+
     /// A number that is no file's, from `next` on: they are given in turn. So a file that was let go of gets another one than it had, by which a recovery tells its records from
     /// released ones that come back.
-    fn free_number(&self, shared: &Shared, next: usize) -> Result<usize, Refusal> {
+    fn free_number(&self, shared: &Shared, next: usize) -> Option<usize> {
         let free = || {
             let files = self.files.lock();
             let numbers = (next..files.len()).chain(0..next);
@@ -226,18 +181,36 @@ impl Run {
             (free.first().copied(), free.len())
         };
         let (first, count) = free();
-        if let Some(first) = first
-            && count >= FREE_MIN
-        {
-            return Ok(first);
+        if count >= FREE_MIN {
+            return first;
         }
         self.reclaim(shared, |_| true);
-        if free().0.is_none() && self.flush(shared, Instant::now() + WAIT).is_ok() {
+        free().0
+    }
+
+    /// All numbers are files': waits until those of closed files can be freed, of which the lane has something.
+    ///
+    /// # Errors
+    /// There is none that is closed, or what the lane has cannot be synced.
+    fn free_closed(&self, shared: &Shared) -> Result<(), Refusal> {
+        let is_closed = |known: &Arc<Known>| {
+            known
+                .file
+                .as_ref()
+                .is_none_or(|open| sys::alone(open.as_fd()) == Ok(true))
+        };
+        let known: Vec<Arc<Known>> = self.files.lock().iter().flatten().cloned().collect();
+        let flushed = match known.iter().any(is_closed) {
+            true => self.flush(shared, Instant::now() + WAIT).is_ok(),
+            false => false,
+        };
+        if flushed {
             self.reclaim(shared, |_| true);
         }
-        free()
-            .0
-            .ok_or_else(|| "this run absorbs too many files already".into())
+        match flushed && self.files.lock().iter().any(Option::is_none) {
+            true => Ok(()),
+            false => Err("this run absorbs too many files already".into()),
+        }
     }
 
     /// Makes the number this file's, and the file the run's, for all to see: its generation. A process that finds the file in the
@@ -245,7 +218,6 @@ impl Run {
     fn reserve(
         &self,
         shared: &Shared,
-        pid: u32,
         number: usize,
         candidate: &Candidate<'_>,
     ) -> Result<u32, Refusal> {
@@ -260,6 +232,7 @@ impl Run {
         for count in [&file.end, &file.writes, &file.bytes, &file.syncs] {
             count.store(0, Relaxed);
         }
+        file.first_sync.begin();
         file.begin_times(sys::modified(&candidate.stat));
         file.last_write.forget();
         let device = order::device_of(candidate.theirs.as_fd()).map_err(|e| e.to_string())?;
@@ -280,7 +253,10 @@ impl Run {
         file.set(Stamp { generation, state });
         files[number] = Some(Arc::new(candidate.known(None, Watched::Not)));
         drop(files);
-        if !shared.table.publish(pid, candidate.key(), candidate.born) {
+        if !shared
+            .table
+            .publish(candidate.pid, candidate.key(), candidate.born)
+        {
             self.vacate(number);
             return Err("this run absorbs too many files already".into());
         }
@@ -290,8 +266,7 @@ impl Run {
     /// 1. Watch it: who opens it from now on finds it in the table, or is seen by the watch.
     /// 2. Who opened it before is seen now, by the kernel.
     /// 3. Ask other runs: of two that do so at once at least one sees the other.
-    /// 4. Sync it.
-    fn watch_and_sync(
+    fn watch_and_follow(
         &self,
         shared: &Shared,
         number: usize,
@@ -312,7 +287,7 @@ impl Run {
         done.map(|()| watched)
     }
 
-    /// Looks who else has it open, opens it for the supervisor, and syncs it.
+    /// Looks who else has it open, and opens it for the supervisor.
     fn follow(
         &self,
         shared: &Shared,
@@ -353,11 +328,10 @@ impl Run {
         };
         let known = candidate.known(Some(Arc::new(own)), watched);
         match &mut self.files.lock()[number] {
-            Some(place) => *place = Arc::new(known.clone()),
+            Some(place) => *place = Arc::new(known),
             // It is plain, and its number free.
             None => return Err(OPENED_MEANWHILE.into()),
         }
-        sync_first(shared, &known)?;
         Ok(())
     }
 }
@@ -372,29 +346,4 @@ fn open_own(theirs: &OwnedFd, access: OFlags) -> Result<File, Errno> {
 pub(super) fn open_directory(path: &Path) -> Result<File, Errno> {
     let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
     Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
-}
-
-/// Before anything of a file is logged.
-fn sync_first(shared: &Shared, known: &Known) -> Result<(), String> {
-    let file = known.file.as_ref().ok_or("it is closed")?;
-    forebay_pool::failpoint!("files:register");
-    if !forebay_pool::fault_enabled!("no-registration-sync") {
-        let synced = shared.sync(file, false, || file.sync_all());
-        synced.map_err(|e| format!("syncing it: {e}"))?;
-        if let (Some(parent), Some(name)) = (known.path.parent(), known.path.file_name()) {
-            let directory =
-                open_directory(parent).map_err(|e| format!("opening its directory: {e}"))?;
-            let found = rustix::fs::statat(&directory, name, AtFlags::SYMLINK_NOFOLLOW);
-            let found = found.map(|stat| Some((stat.st_dev, stat.st_ino)));
-            if found != Ok(known.key) || key_of(&directory) != known.parent {
-                return Err("its name is not in the directory where it was".to_owned());
-            }
-            shared.marks.note(parent, &directory, shared.pool.path());
-            let synced = shared.sync(&directory, false, || directory.sync_all());
-            synced.map_err(|e| format!("syncing its directory: {e}"))?;
-        }
-    }
-    forebay_pool::failpoint!("files:registered");
-    shared.snapshot(&known.path, file);
-    Ok(())
 }

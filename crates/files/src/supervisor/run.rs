@@ -1,6 +1,6 @@
 //! The run's lane, and what the supervisor knows of the files in it. Every process of the run appends to it; the supervisor claims it, drains it, and gives it back.
 
-use super::{Shared, drained::Drained, watch::Watched};
+use super::{Shared, drained::Drained, first_sync::FirstSyncs, watch::Watched};
 use crate::{
     FILES_MAX,
     absorbed::{Key, LanePlace},
@@ -45,6 +45,10 @@ pub(super) struct Known {
     pub(super) parent: Option<Key>,
     /// Device and inode; none for a file that is released, whose inode may be another's.
     pub(super) key: Option<Key>,
+    /// The same, open, once its first sync is done.
+    pub(super) directory: Option<Arc<File>>,
+    /// The process that had it registered.
+    pub(super) pid: u32,
     /// What records may name it by.
     pub(super) identity: Vec<u8>,
     /// Whose it was, and who might write to it, when it was registered.
@@ -84,8 +88,9 @@ pub(super) struct Run {
     /// Identities of files that were made plain: they stay so.
     pub(super) retired: Mutex<HashSet<Vec<u8>>>,
     pub(super) forgotten: Mutex<Vec<Forgotten>>,
-    /// Held while a file is registered: the number that is given next, if it is free.
+    /// Held while a file gets its number: the one that is given next, if it is free.
     pub(super) registering: Mutex<usize>,
+    pub(super) first_syncs: FirstSyncs,
     /// Held while a file is written again.
     pub(super) repairing: Mutex<()>,
     pub(super) drained: Mutex<Drained>,
@@ -152,6 +157,7 @@ impl Run {
             retired: Mutex::default(),
             forgotten: Mutex::default(),
             registering: Mutex::default(),
+            first_syncs: FirstSyncs::default(),
             repairing: Mutex::default(),
             drained: Mutex::default(),
             changed: Condvar::new(),
@@ -229,7 +235,8 @@ impl Run {
         if !file.lock.take_for(SUPERVISOR, limit) {
             return Err(Errno::TIMEDOUT);
         }
-        let done = match file.leaves(generation) {
+        // Of one that was not logged yet the lane has nothing.
+        let done = match file.leaves(generation) && file.named_in().is_some() {
             true => self.flush(shared, deadline),
             false => Ok(()),
         };
@@ -347,6 +354,7 @@ impl Run {
     /// # Errors
     /// In words, why it stays in the pool.
     pub(super) fn end(&self, shared: &Shared, wait: Duration) -> Result<(), String> {
+        self.first_sync_all(shared);
         let drained = self.drain(shared, wait);
         self.ending.store(true, Release);
         self.notify();

@@ -2,7 +2,7 @@
 
 use super::{Shared, run::Run};
 use crate::{
-    shared::{Stamp, State},
+    shared::{Lock, Stamp, State},
     sys, void,
 };
 use rustix::io::Errno;
@@ -75,9 +75,7 @@ impl Run {
     fn rewrite_page(&self) {
         let files = self.files.lock();
         self.page.end_sync();
-        if self.page.opening.is_damaged() {
-            self.page.opening.free();
-        }
+        self.page.free_openings(Lock::is_damaged);
         for (number, file) in self.page.files.iter().enumerate() {
             let state = match (&files[number], file.stamp().state) {
                 (None, _) => State::Free,

@@ -112,6 +112,12 @@ pub fn wake_one(word: &AtomicU32) {
     let _ = futex::wake(word, futex::Flags::empty(), 1);
 }
 
+/// Wakes all that sleep on the word, which has changed.
+pub fn wake_all(word: &AtomicU32) {
+    steps::wake(word, true);
+    let _ = futex::wake(word, futex::Flags::empty(), i32::MAX.cast_unsigned());
+}
+
 /// Sleeps until the counter is not `seen` any more, or `limit` is over; or for no reason.
 pub fn wait(counter: &AtomicU32, seen: u32, limit: Duration) {
     if steps::sleep(counter, seen) {

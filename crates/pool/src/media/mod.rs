@@ -26,7 +26,7 @@ pub use file::{FileMedia, Found, map_emulated, open_dax, open_emulated, write_ze
 pub(crate) use held::Guard;
 pub use limit::size_limit_below;
 pub(crate) use locks::POOL_LOCK;
-pub use mapped::{Atomics, Mapped, wait, wake, wake_one};
+pub use mapped::{Atomics, Mapped, wait, wake, wake_all, wake_one};
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use synced::Synced;
 pub use volatile::volatile;

@@ -1,0 +1,158 @@
+//! Whether an absorbed file was really synced, with its directory, since the run has it. docs/files-protocol.md, "The first sync".
+//!
+//! Until then nothing of it is logged: the first sync covers what the kernel has. While it is under way no member changes the file, so what is logged afterwards is all that it
+//! does not cover.
+
+use super::{Page, SharedFile, State};
+use crate::log::LOOK;
+use forebay_pool::media;
+use std::sync::atomic::{
+    AtomicU32,
+    Ordering::{AcqRel, Acquire, Release},
+};
+
+/// The file's first sync has not begun.
+const PENDING: u32 = 0;
+/// The same, and a process is about to give it another name.
+const NAMING: u32 = 1;
+/// It is under way.
+const UNDER_WAY: u32 = 2;
+/// It succeeded.
+const DONE: u32 = 3;
+
+/// How soon the supervisor is to do it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Due {
+    /// No process has asked.
+    Never,
+    /// When it looks next, as it does each second: what was written need not be durable yet.
+    Soon,
+    /// A process waits.
+    Now,
+}
+
+/// A file's first sync. Changed under the file's lock, but for its end.
+#[repr(C)]
+pub struct FirstSync {
+    state: AtomicU32,
+    due: AtomicU32,
+}
+
+impl FirstSync {
+    /// Supervisor: the number is another file's from now on.
+    pub fn begin(&self) {
+        self.due.store(0, Release);
+        self.state.store(PENDING, Release);
+    }
+
+    /// True once it succeeded: what changes is logged. Of a word that was written over it is not known to have.
+    #[inline]
+    pub fn is_done(&self) -> bool {
+        self.state.load(Acquire) == DONE
+    }
+
+    /// True while nothing of the file may be changed.
+    #[inline]
+    pub fn is_under_way(&self) -> bool {
+        self.state.load(Acquire) == UNDER_WAY
+    }
+
+    /// How soon it is to be done.
+    pub fn due(&self) -> Due {
+        match self.due.load(Acquire) {
+            0 => Due::Never,
+            1 => Due::Soon,
+            _ => Due::Now,
+        }
+    }
+
+    /// A process is about to rename the file, whose new name no record has: the first sync does not begin meanwhile.
+    pub fn begin_naming(&self) {
+        self.change(PENDING, NAMING);
+    }
+
+    /// The page has the name, or the process is dead.
+    pub fn end_naming(&self) {
+        self.change(NAMING, PENDING);
+    }
+
+    /// Supervisor: it begins, for all that asked, and the file does not change from now on. False if it is not to, or not yet.
+    pub fn start(&self) -> bool {
+        let starts = self.change(PENDING, UNDER_WAY);
+        if starts {
+            self.due.store(0, Release);
+        }
+        starts
+    }
+
+    /// True while a process gives the file another name.
+    pub fn is_being_named(&self) -> bool {
+        self.state.load(Acquire) == NAMING
+    }
+
+    /// Supervisor: it ended.
+    pub fn end(&self, is_done: bool) {
+        self.state
+            .store(if is_done { DONE } else { PENDING }, Release);
+        media::wake_all(&self.state);
+    }
+
+    fn change(&self, from: u32, to: u32) -> bool {
+        let changed = self.state.compare_exchange(from, to, AcqRel, Acquire);
+        changed.is_ok()
+    }
+
+    /// Sleeps until the state is another one, or a moment.
+    fn wait(&self) {
+        let seen = self.state.load(Acquire);
+        if seen != DONE {
+            media::wait(&self.state, seen, LOOK);
+        }
+    }
+}
+
+impl SharedFile {
+    /// True if what is changed is to be logged.
+    #[inline]
+    pub fn is_logged(&self) -> bool {
+        self.first_sync.is_done()
+    }
+
+    /// Returns when the first sync of this file is not under way, or the file is no longer absorbed, or `gives_up` says so. Without its lock.
+    pub fn outlast_first_sync(&self, generation: u32, gives_up: impl Fn() -> bool) {
+        while self.is_absorbed(generation) && self.first_sync.is_under_way() && !gives_up() {
+            self.first_sync.wait();
+        }
+    }
+
+    fn is_absorbed(&self, generation: u32) -> bool {
+        let stamp = self.stamp();
+        stamp.generation == generation && stamp.state == State::Absorbed
+    }
+}
+
+impl Page {
+    /// Asks the supervisor for the first sync of a file.
+    pub fn ask_first_sync(&self, number: usize, due: Due) {
+        let asked = &self.files[number].first_sync.due;
+        match due {
+            Due::Never => {}
+            Due::Soon => drop(asked.compare_exchange(0, 1, AcqRel, Acquire)),
+            Due::Now => {
+                asked.store(2, Release);
+                media::wake(&self.asked);
+            }
+        }
+    }
+
+    /// Has the supervisor do the first sync of a file, and returns when it is done, or the file is no longer absorbed, or `gives_up` says so. Without its lock.
+    pub fn wait_for_first_sync(&self, number: usize, generation: u32, gives_up: impl Fn() -> bool) {
+        let file = &self.files[number];
+        while file.is_absorbed(generation) && !file.is_logged() && !gives_up() {
+            if file.first_sync.due() != Due::Now && !file.first_sync.is_under_way() {
+                self.ask_first_sync(number, Due::Now);
+            }
+            file.first_sync.wait();
+        }
+    }
+}

@@ -1,0 +1,272 @@
+//! The first sync of a file that the run absorbs: the file and the directory that has its name, before anything of it is logged. docs/files-protocol.md, "The first sync".
+//!
+//! It is done when there is something to be found by that name after a power cut: at the first write, or sync. A file that was only opened is none that a power cut leaves.
+//!
+//! 1. Under the file's lock it begins: from now on no member changes the file.
+//! 2. The file is synced, with all that the kernel has of it, and with every change of metadata before it.
+//! 3. Its directory is marked with the pool and synced: of all files that wait for that at a time, once.
+//! 4. It is done: changes are logged. If any of this fails, the file is plain instead; the lane has nothing of it.
+//!
+//! Each has a thread of its own, so that of many files none waits for another one's disk.
+
+use super::{
+    Shared,
+    drain::key_of,
+    register::open_directory,
+    run::{Known, Run, SUPERVISOR},
+};
+use crate::{
+    FILES_MAX,
+    absorbed::Key,
+    order::{self, JournalOrder},
+    shared::{Due, State},
+    sys::{self, errno_of},
+};
+use forebay_pool::media;
+use parking_lot::{Condvar, Mutex};
+use rustix::{fs::AtFlags, io::Errno};
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    os::{
+        fd::AsFd,
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::Ordering::{Acquire, Relaxed},
+    },
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How often those are done that no process waits for.
+const SOON: Duration = Duration::from_secs(1);
+/// How long to sleep before looking again.
+const LOOK: Duration = Duration::from_millis(100);
+/// Time between two attempts to begin, while a member changes the file or its name.
+const AGAIN: Duration = Duration::from_millis(1);
+/// How long a member may be in the middle of a change before others are served.
+const LOCK_WAIT: Duration = Duration::from_secs(2);
+
+/// What is under way.
+#[derive(Default)]
+pub(super) struct FirstSyncs {
+    /// Files, by number, that have a thread.
+    begun: Mutex<Vec<usize>>,
+    directories: Mutex<HashMap<Key, Arc<Turns>>>,
+}
+
+/// The syncs of a directory, one at a time: each is for all that came before it began.
+#[derive(Default)]
+struct Turns {
+    turn: Mutex<Turn>,
+    ended: Condvar,
+}
+
+#[derive(Default)]
+struct Turn {
+    begun: u64,
+    ended: u64,
+    /// The last one that failed.
+    failed: Option<(u64, Errno)>,
+}
+
+impl Turns {
+    /// Returns when a sync that began after this was called has ended.
+    fn sync(&self, real: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
+        let mut turn = self.turn.lock();
+        let wanted = turn.begun + 1;
+        while turn.ended < wanted && turn.begun != turn.ended {
+            self.ended.wait(&mut turn);
+        }
+        if turn.ended >= wanted {
+            let failed = turn.failed.filter(|(which, _)| *which >= wanted);
+            return failed.map_or(Ok(()), |(_, errno)| Err(errno));
+        }
+        turn.begun += 1;
+        drop(turn);
+        let done = real();
+        let mut turn = self.turn.lock();
+        turn.ended += 1;
+        if let Err(errno) = done {
+            turn.failed = Some((turn.ended, errno));
+        }
+        self.ended.notify_all();
+        done
+    }
+}
+
+/// Has what members ask for done, until the run ends.
+pub(super) fn run(shared: &Arc<Shared>, run: &Arc<Run>) {
+    let mut looked = Instant::now();
+    while !run.ended.load(Acquire) {
+        let seen = run.page.asked.load(Acquire);
+        let is_time = looked.elapsed() >= SOON;
+        if is_time {
+            looked = Instant::now();
+        }
+        for (number, file) in run.page.files.iter().enumerate() {
+            let is_due = match file.first_sync.due() {
+                Due::Now => true,
+                Due::Soon => is_time,
+                Due::Never => false,
+            };
+            if is_due && file.stamp().state == State::Absorbed && !file.is_logged() {
+                run.begin_first_sync(shared, number);
+            }
+        }
+        media::wait(&run.page.asked, seen, LOOK);
+    }
+}
+
+impl Run {
+    /// Does it in a thread of its own, unless it has one.
+    fn begin_first_sync(self: &Arc<Self>, shared: &Arc<Shared>, number: usize) {
+        let mut begun = self.first_syncs.begun.lock();
+        if begun.contains(&number) {
+            return;
+        }
+        begun.push(number);
+        drop(begun);
+        let (its_shared, its_run) = (Arc::clone(shared), Arc::clone(self));
+        let work = move || its_run.first_sync(&its_shared, number);
+        let thread = thread::Builder::new().name("first sync".into()).spawn(work);
+        if thread.is_err() {
+            self.first_sync(shared, number);
+        }
+    }
+
+    /// The first sync of a file, if it is still to come.
+    pub(super) fn first_sync(&self, shared: &Shared, number: usize) {
+        let file = &self.page.files[number];
+        let generation = self.generation(number);
+        if self.start_first_sync(number, generation) {
+            let done = self.sync_named(shared, number);
+            file.first_sync.end(done.is_ok());
+            if let Err(why) = done {
+                self.leave_unsynced(shared, number, generation, &why);
+            }
+        }
+        self.first_syncs.begun.lock().retain(|one| *one != number);
+    }
+
+    /// True when it has begun. False if a member is in the middle of a change for too long: it is asked for again.
+    fn start_first_sync(&self, number: usize, generation: u32) -> bool {
+        let file = &self.page.files[number];
+        let begun = Instant::now();
+        loop {
+            let stamp = file.stamp();
+            if stamp.generation != generation
+                || stamp.state != State::Absorbed
+                || begun.elapsed() >= LOCK_WAIT
+                || !file.lock.take_for(SUPERVISOR, LOCK_WAIT)
+            {
+                return false;
+            }
+            let starts = file.stamp() == stamp && file.first_sync.start();
+            let is_being_named = file.first_sync.is_being_named();
+            file.lock.free();
+            if starts || !is_being_named {
+                return starts;
+            }
+            thread::sleep(AGAIN);
+        }
+    }
+
+    /// Really syncs a file and the directory that has its name.
+    ///
+    /// # Errors
+    /// In words.
+    fn sync_named(&self, shared: &Shared, number: usize) -> Result<(), String> {
+        let known = self.known(number).ok_or("it is closed")?;
+        let file = known.file.as_ref().ok_or("it is closed")?;
+        forebay_pool::failpoint!("files:register");
+        if !forebay_pool::fault_enabled!("no-registration-sync") {
+            let place = self.page.files[number].journal.load(Relaxed);
+            let journal = shared.order.page.journal(place as usize);
+            let changes = journal.map_or(0, JournalOrder::changes);
+            let commit = || Ok(order::commit_journal(file.as_fd())?);
+            let synced = shared.sync(file, false, commit);
+            synced.map_err(|e| format!("syncing it: {e}"))?;
+            journal.inspect(|journal| journal.note_ordered(changes));
+            let has_name = rustix::fs::fstat(file).map_or(true, |stat| stat.st_nlink > 0);
+            if has_name {
+                let path = OsString::from_vec(self.page.files[number].path.get());
+                self.sync_directory(shared, number, &known, &PathBuf::from(path))?;
+            }
+        }
+        forebay_pool::failpoint!("files:registered");
+        shared.snapshot(&known.path, file);
+        Ok(())
+    }
+
+    /// Marks and syncs the directory that has the name, and keeps it open.
+    fn sync_directory(
+        &self,
+        shared: &Shared,
+        number: usize,
+        known: &Known,
+        path: &Path,
+    ) -> Result<(), String> {
+        let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
+            return Err("it has no path".to_owned());
+        };
+        let opened = open_directory(parent);
+        let directory = Arc::new(opened.map_err(|e| format!("opening its directory: {e}"))?);
+        let found = rustix::fs::statat(&*directory, name, AtFlags::SYMLINK_NOFOLLOW);
+        let found = found.map(|stat| Some((stat.st_dev, stat.st_ino)));
+        let key = key_of(&directory).filter(|_| found == Ok(known.key));
+        let key = key.ok_or("its name is not in the directory where it was")?;
+        shared.marks.note(parent, &directory, shared.pool.path());
+        let synced = self.turns_of(key).sync(|| {
+            let synced = shared.sync(&directory, false, || directory.sync_all());
+            synced.map_err(|e| errno_of(&e))
+        });
+        synced.map_err(|e| format!("syncing its directory: {e}"))?;
+        let mut files = self.files.lock();
+        // One for all files that are in it.
+        let mut same = (files.iter().flatten()).filter(|known| known.parent == Some(key));
+        let held = same.find_map(|known| known.directory.clone());
+        if let Some(Some(known)) = files.get_mut(number) {
+            *known = Arc::new(Known {
+                parent: Some(key),
+                directory: Some(held.unwrap_or(directory)),
+                ..(**known).clone()
+            });
+        }
+        Ok(())
+    }
+
+    fn turns_of(&self, directory: Key) -> Arc<Turns> {
+        let mut directories = self.first_syncs.directories.lock();
+        // Those that no thread waits for are of no use.
+        directories.retain(|_, turns| Arc::strong_count(turns) > 1);
+        Arc::clone(directories.entry(directory).or_default())
+    }
+
+    /// It failed: the file is plain, and who waits syncs it really.
+    fn leave_unsynced(&self, shared: &Shared, number: usize, generation: u32, why: &str) {
+        self.page.files[number].leave(generation);
+        if let Some(known) = self.known(number) {
+            let path = &known.path;
+            sys::complain(&format!("{} stays plain: {why}", path.display()));
+            let bytes = path.as_os_str().as_bytes().to_vec();
+            shared.stays_plain(known.pid, bytes, why.to_owned());
+        }
+        // If a member has its lock all the time, the next process that uses it tries again.
+        let _ = self.retire(shared, number, generation, LOCK_WAIT);
+    }
+
+    /// Before the end of the run: what no process has waited for.
+    pub(super) fn first_sync_all(&self, shared: &Shared) {
+        for number in 0..FILES_MAX {
+            let file = &self.page.files[number];
+            let is_due = file.first_sync.due() != Due::Never && !file.is_logged();
+            if is_due && file.stamp().state == State::Absorbed {
+                self.first_sync(shared, number);
+            }
+        }
+    }
+}
