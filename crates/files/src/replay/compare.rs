@@ -27,9 +27,25 @@ pub(super) fn foreign(
     open: &File,
     may_be_ahead: bool,
 ) -> io::Result<Option<u64>> {
-    let Some(had) = grown_from(file) else {
-        return Ok(None);
-    };
+    match grown_from(file) {
+        Some(had) => unexplained(file, open, had, may_be_ahead),
+        None => Ok(None),
+    }
+}
+
+/// True if all that the file lacks of what the lane wrote may be what a write-back that failed has left, when the pages were evicted: zeros, what an earlier record wrote,
+/// or nothing.
+pub(super) fn may_be_lost(file: &Logged<'_>, open: &File) -> bool {
+    unexplained(file, open, 0, false).is_ok_and(|at| at.is_none())
+}
+
+/// Where the file has, from an offset on, what is neither one of the records' that wrote there nor zero.
+fn unexplained(
+    file: &Logged<'_>,
+    open: &File,
+    from: u64,
+    may_be_ahead: bool,
+) -> io::Result<Option<u64>> {
     let given_up = written_in(&file.given_up);
     let mut writes: Vec<Written<'_>> = writes(file).chain(given_up).collect();
     writes.sort_by_key(|(at, _)| *at);
@@ -37,7 +53,7 @@ pub(super) fn foreign(
     let tail = last.map_or(0, |(at, _)| at / BLOCK * BLOCK);
     let is_written_again = |at: u64, times: u8| at < BLOCK || at >= tail || times > 1;
     let size = open.metadata()?.len();
-    let (mut from, mut next) = (had, 0);
+    let (mut from, mut next) = (from, 0);
     let mut near: Vec<Written<'_>> = Vec::new();
     let mut found = vec![0; WINDOW as usize];
     loop {

@@ -201,7 +201,7 @@ impl Situation<'_> {
                 "it holds something else than the pool says: if that is right",
             ));
         }
-        if was_there && !is_ours {
+        if was_there && !is_ours && !self.may_be_lost(file, &target, later) {
             // Also what was not committed, and what went past the client.
             return self.keep(file, target);
         }
@@ -223,6 +223,14 @@ impl Situation<'_> {
              file holds now is right, `forebay recover --discard` drops the pool's writes; if the pool's are, `forebay recover --force` writes them",
             later.as_secs_f64()
         ))
+    }
+
+    /// True if what the file lacks may have been dropped by the kernel, which told that to a supervisor that was killed then, and no other program has changed it.
+    fn may_be_lost(&self, file: &Logged<'_>, target: &Target, later: Option<Duration>) -> bool {
+        self.mark == Mark::Syncing
+            && later.is_none()
+            && target.is_readable
+            && compare::may_be_lost(file, &target.file)
     }
 
     /// What the file holds is the truth.

@@ -2,7 +2,7 @@
 //!
 //! ```text
 //!  0  leads    8   eight bytes, so that it changes at once
-//!  8  begun   10   0
+//!  8  begun   10   0; 1 while its supervisor syncs files
 //!     " " and whose lane it is
 //!
 //!     Of one that is being replayed, or was:
@@ -26,6 +26,8 @@ const LABEL_FAILED: &str = "failed: ";
 const LABEL_REPLAY_FAILED: &str = "refail: ";
 /// Leads the label of a lane that said what its process cannot have written.
 const LABEL_DENIED: &str = "denied: ";
+/// Follows the first of these while files are synced: one byte differs.
+const SYNCING: &str = "0000000001";
 /// A replay says at least this often that it goes on.
 pub(super) const BEAT: Duration = Duration::from_secs(1);
 /// A replay that was cut changed files for no longer than this after it last said that it goes on.
@@ -42,6 +44,8 @@ pub(super) const UNFINISHED: Duration = Duration::from_secs(0x466F_7265);
 pub(crate) enum Mark {
     /// Nothing.
     None,
+    /// A sync of its files was under way when its supervisor died, which may have been told that it failed.
+    Syncing,
     /// A sync of one of its files failed: what the kernel has of them may never reach the disk.
     Failed,
     /// Its process named files that it had not absorbed: nothing of it is believed unless asked for.
@@ -77,7 +81,7 @@ impl Mark {
                 failed: true,
                 ..replay
             }),
-            Self::None | Self::Failed => Self::Failed,
+            Self::None | Self::Syncing | Self::Failed => Self::Failed,
             Self::Denied => Self::Denied,
         }
     }
@@ -147,6 +151,7 @@ fn hundredths(time: Duration) -> u32 {
 pub(crate) fn label(mark: Mark, whose: &str) -> String {
     match mark {
         Mark::None => format!("{LABEL}{:010} {whose}", 0),
+        Mark::Syncing => format!("{LABEL}{SYNCING} {whose}"),
         Mark::Failed => format!("{LABEL_FAILED}{:010} {whose}", 0),
         Mark::Denied => format!("{LABEL_DENIED}{:010} {whose}", 0),
         Mark::Replay(replay) => {
@@ -185,6 +190,7 @@ pub(super) fn parse(label: &str) -> Option<(Mark, &str)> {
         .find_map(|leads| Some((leads, label.strip_prefix(leads)?)))?;
     let (times, whose) = rest.split_once(' ').unwrap_or((rest, ""));
     let mark = match leads {
+        LABEL if times == SYNCING => Mark::Syncing,
         LABEL => Mark::None,
         LABEL_FAILED => Mark::Failed,
         LABEL_DENIED => Mark::Denied,
@@ -234,6 +240,7 @@ mod tests {
     fn a_label_tells_whose_lane_it_is_and_what_became_of_it() {
         let marks = [
             Mark::None,
+            Mark::Syncing,
             Mark::Failed,
             Mark::Denied,
             replaying(false),

@@ -187,6 +187,10 @@ impl Run {
         shared: &Shared,
         wanted: impl Fn(usize) -> bool,
     ) -> Result<(), Errno> {
+        self.while_syncing(|| self.sync_each(shared, wanted))
+    }
+
+    fn sync_each(&self, shared: &Shared, wanted: impl Fn(usize) -> bool) -> Result<(), Errno> {
         // Many files may have lost their names in one directory: it is synced once, after all of them did.
         let mut directories: BTreeMap<Key, Result<(), i32>> = BTreeMap::new();
         let mut synced = Vec::new();

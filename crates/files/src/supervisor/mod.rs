@@ -15,6 +15,7 @@ mod elsewhere;
 mod first_sync;
 mod forget;
 mod hold;
+mod lane_mark;
 mod layer;
 mod let_go;
 mod member;

@@ -1,6 +1,8 @@
 //! The run's lane, and what the supervisor knows of the files in it. Every process of the run appends to it; the supervisor claims it, drains it, and gives it back.
 
-use super::{Shared, drained::Drained, first_sync::FirstSyncs, watch::Watched};
+use super::{
+    Shared, drained::Drained, first_sync::FirstSyncs, lane_mark::LaneMark, watch::Watched,
+};
 use crate::{
     FILES_MAX,
     absorbed::{Key, LanePlace},
@@ -78,7 +80,7 @@ pub(super) struct Run {
     pub(super) page: SharedPage,
     pub(super) page_fd: OwnedFd,
     boot: Uuid,
-    whose: String,
+    marked: LaneMark,
     /// By number.
     pub(super) files: Mutex<Vec<Option<Arc<Known>>>>,
     /// By number: the generation of the page, which any member may write over. Changed with `files` locked.
@@ -150,7 +152,7 @@ impl Run {
             page,
             page_fd,
             boot: shared.boot,
-            whose,
+            marked: LaneMark::new(whose),
             files: Mutex::new((0..FILES_MAX).map(|_| None).collect()),
             generations: (0..FILES_MAX).map(|_| AtomicU32::new(0)).collect(),
             errors: (0..FILES_MAX).map(|_| AtomicI32::new(0)).collect(),
@@ -175,7 +177,12 @@ impl Run {
     /// # Errors
     /// The pool's disk failed.
     pub(super) fn mark(&self, mark: Mark) -> Result<(), PoolError> {
-        self.lane.relabel(&replay::label(mark, &self.whose))
+        self.marked.set(&self.lane, mark)
+    }
+
+    /// Does `work`, which syncs files: a recovery is to know if the supervisor dies in it.
+    pub(super) fn while_syncing<T>(&self, work: impl FnOnce() -> T) -> T {
+        self.marked.syncing(&self.lane, work)
     }
 
     /// The lane, to log by.

@@ -7,6 +7,7 @@ use crate::{
     times::numbers_mounts,
     why, written,
 };
+use forebay_pool::{ClaimOptions, PoolOptions};
 use std::{
     fs,
     os::unix::fs::FileExt,
@@ -59,6 +60,46 @@ fn in_the_same_boot_a_file_is_right_whatever_its_pool_says() {
                 expected.len() < 3000
             );
         }
+    }
+}
+
+/// The kernel told a supervisor that it had lost something, which was killed in that sync, and has evicted the pages: nothing but the lane says so.
+#[test]
+fn what_may_be_lost_in_a_sync_that_was_cut_is_written_from_the_pool() {
+    for (lost, outcome) in [
+        ("zeros", "replayed"),
+        ("short", "replayed"),
+        ("other", "synced"),
+    ] {
+        let lab = Lab::new();
+        written(&lab).kill_both();
+        let path = lab.data("a.log");
+        if !numbers_mounts(&path) {
+            return;
+        }
+        let pool = PoolOptions::new().open(lab.pool()).unwrap();
+        let owner = pool.lanes()[0].owner;
+        let (lane, _) = pool.claim(owner, &ClaimOptions::new()).unwrap();
+        lane.relabel("files:  0000000001 lab 1").unwrap();
+        drop((lane, pool));
+        let then = modified(&path);
+        let file = fs::File::options().write(true).open(&path).unwrap();
+        match lost {
+            "zeros" => file.write_all_at(&[0; 1000], 2000).unwrap(),
+            "short" => file.set_len(1000).unwrap(),
+            _ => file.write_all_at(&content(2, 1000), 2000).unwrap(),
+        }
+        drop(file);
+        set_modified(&path, then);
+        let found = fs::read(&path).unwrap();
+        let reports = lab.recover(None, &[]);
+        assert_eq!(reports[0]["outcome"], outcome, "{lost}: {reports:?}");
+        let expected = match lost {
+            "other" => found,
+            _ => content(1, 3000),
+        };
+        assert!(fs::read(&path).unwrap() == expected, "{lost}");
+        assert_eq!(lab.lanes(), 0);
     }
 }
 
