@@ -6,6 +6,7 @@
 //! has none, and what a mark says is looked for in the pool itself.
 
 mod users;
+mod write_count;
 
 pub use crate::waiting::{Unopened, open_with};
 pub use users::may_absorb;
@@ -28,6 +29,7 @@ use std::{
     time::Duration,
 };
 use uuid::Uuid;
+use write_count::WriteCount;
 
 const NAME: &str = "user.forebay.pools";
 /// Longer lists are not read.
@@ -177,12 +179,12 @@ pub enum State {
     Empty,
     /// A run is using it that may have files there.
     InUse,
-    /// A run that ended left so many records in it.
+    /// A run that ended left so many writes in it: those that a recovery speaks of.
     Holds {
-        /// Their number.
+        /// Their number, with truncations.
         records: u64,
     },
-    /// A run whose pool's disk failed left so many records in it, and went on without it: the files are newer.
+    /// A run whose pool's disk failed left so many writes in it, and went on without it: the files are newer.
     Older {
         /// Their number.
         records: u64,
@@ -264,13 +266,17 @@ fn state(pool: &Path, directory: &Path) -> State {
 }
 
 fn state_in(pool: &Pool, directory: &Path) -> State {
-    let [mut records, mut older] = [0; 2];
+    let [mut held, mut older] = [None; 2];
     for lane in pool
         .lanes()
         .iter()
         .filter(|lane| replay::is_files(&lane.label))
     {
-        match pool.check_lane(lane.lane) {
+        let mut writes = WriteCount::default();
+        let check = pool.look_into_lane(lane.lane, |record| {
+            writes.add(record.header.kind, record.payload);
+        });
+        match check {
             // Perhaps by another database that shares the pool.
             LaneCheck::InUse => match may_absorb(pool, lane.lane, &[directory]) {
                 Ok(true) => return State::InUse,
@@ -278,17 +284,20 @@ fn state_in(pool: &Pool, directory: &Path) -> State {
                 Err(e) => return State::Unknown { why: e.to_string() },
             },
             LaneCheck::Whole { records: 0, .. } => {}
-            LaneCheck::Whole { records: more, .. } if is_void(directory, lane.owner) => {
-                older += more
+            LaneCheck::Whole { .. } => {
+                let count = match is_void(directory, lane.owner) {
+                    true => &mut older,
+                    false => &mut held,
+                };
+                *count = Some(count.unwrap_or(0) + writes.total());
             }
-            LaneCheck::Whole { records: more, .. } => records += more,
             LaneCheck::Damaged(e) => return State::Unknown { why: e.to_string() },
         }
     }
-    match (records, older) {
-        (0, 0) => State::Empty,
-        (0, records) => State::Older { records },
-        (records, _) => State::Holds { records },
+    match (held, older) {
+        (None, None) => State::Empty,
+        (None, Some(records)) => State::Older { records },
+        (Some(records), _) => State::Holds { records },
     }
 }
 

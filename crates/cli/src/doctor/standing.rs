@@ -134,11 +134,11 @@ fn line(standing: &Standing) -> String {
             format!("{directory}: a program is running on it under Forebay, with the pool {pool}\n")
         }
         State::Holds { records } => format!(
-            "{directory}: the pool {pool} holds {records} records of a run that was cut off, acknowledged writes for the files there among them. Start the program \
+            "{directory}: the pool {pool} holds {records} writes of a run that was cut off, acknowledged ones for the files there among them. Start the program \
              under forebay run with this pool, or first: forebay recover --for {directory}\n"
         ),
         State::Older { records } => format!(
-            "{directory}: the pool {pool} holds {records} records of a run whose pool's disk failed, and which went on without it: the files there are newer. forebay recover \
+            "{directory}: the pool {pool} holds {records} writes of a run whose pool's disk failed, and which went on without it: the files there are newer. forebay recover \
              --pool {pool} drops them\n"
         ),
         State::Unknown { why } => format!(

@@ -261,7 +261,7 @@ fn lane(report: &LaneReport) -> Vec<String> {
     let done = match report.outcome {
         Outcome::Empty => return Vec::new(),
         Outcome::InUse => "in use, left alone".to_owned(),
-        Outcome::Synced => format!("{held}, which they had already: synced"),
+        Outcome::Synced => synced(report, &held),
         Outcome::Replayed => format!("{held}: written to them and synced"),
         Outcome::Refused => format!("{held}: REFUSED, and kept in the pool"),
         Outcome::Newer => format!(
@@ -281,10 +281,51 @@ fn lane(report: &LaneReport) -> Vec<String> {
     std::iter::once(head).chain(refused).collect()
 }
 
+/// What was synced: each file was compared with what the pool had of it, and its line says how one differs.
+fn synced(report: &LaneReport, held: &str) -> String {
+    let (kept, all) = (
+        report.files.iter().filter(|file| file.is_kept).count(),
+        report.files.len(),
+    );
+    match kept {
+        0 => format!("{held}, which hold them: synced"),
+        _ => format!("{held}, of which {kept} of {all} DIFFER, and are newer: synced as they are"),
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use forebay_files::replay::FileReport;
+
+    #[test]
+    fn a_file_that_differs_is_not_said_to_hold_the_writes() {
+        let file = |is_kept: bool, note: &str| FileReport {
+            path: "/d/a.aof".into(),
+            records: 2,
+            bytes: 100,
+            is_kept,
+            refused: None,
+            note: is_kept.then(|| note.to_owned()),
+        };
+        let said = |files| {
+            let (lane, owner, outcome) = (0, "redis 7".to_owned(), Outcome::Synced);
+            lanes(&[LaneReport {
+                lane,
+                owner,
+                outcome,
+                files,
+            }])
+        };
+        let alike = said(vec![file(false, ""), file(false, "")]);
+        assert!(
+            alike.len() == 1 && alike[0].ends_with("which hold them: synced"),
+            "{alike:?}"
+        );
+        let differ = said(vec![file(true, "it lacks some"), file(false, "")]);
+        assert!(differ[0].contains("1 of 2 DIFFER"), "{differ:?}");
+        assert!(differ[1].ends_with("it lacks some"), "{differ:?}");
+    }
 
     #[test]
     fn what_was_refused_is_told_file_by_file() {
@@ -292,6 +333,7 @@ mod tests {
             path: path.into(),
             records: 2,
             bytes: 1 << 20,
+            is_kept: false,
             refused: refused.map(str::to_owned),
             note: None,
         };
