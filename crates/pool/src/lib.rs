@@ -37,6 +37,8 @@ pub mod contents;
 mod core;
 pub mod disks;
 mod error;
+#[doc(hidden)]
+pub mod extents;
 #[cfg(feature = "failpoints")]
 pub mod failpoint;
 #[doc(hidden)]

@@ -11,8 +11,8 @@
 //!
 //! [`write`] is 1 and 2, [`check`] is 4. [`Rewritten`] does all that for a file that its owner writes to again after a failed sync: 1 as soon as it failed, and
 //! nothing before.
-#![expect(unsafe_code, reason = "an ioctl that no library has")]
 
+use crate::extents;
 use parking_lot::Mutex;
 use rustix::{
     fs::{Advice, fadvise, fdatasync},
@@ -24,7 +24,7 @@ use std::{
     num::NonZeroU64,
     ops::Range,
     os::{
-        fd::{AsFd, AsRawFd, BorrowedFd},
+        fd::{AsFd, BorrowedFd},
         unix::fs::FileExt,
     },
     sync::atomic::{
@@ -91,7 +91,7 @@ pub fn check_ranges(
     let file = file.as_fd();
     merged_exactly(ranges).into_iter().try_for_each(|range| {
         for _ in 0..LOOKS {
-            if !has_unwritten(file, &range) {
+            if !extents::has_unwritten(file, &range) {
                 return Ok(());
             }
             thread::sleep(LOOK_AGAIN);
@@ -141,73 +141,6 @@ fn write_at(file: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), E
         at += done as u64;
     }
     Ok(())
-}
-
-/// Extents that are asked for at a time.
-const EXTENTS: usize = 64;
-
-/// `struct fiemap_extent`.
-#[repr(C)]
-#[derive(Clone, Copy, Default)]
-struct Extent {
-    logical: u64,
-    physical: u64,
-    bytes: u64,
-    reserved: [u64; 2],
-    flags: u32,
-    reserved_too: [u32; 3],
-}
-
-/// `struct fiemap`.
-#[repr(C)]
-struct Extents {
-    start: u64,
-    bytes: u64,
-    flags: u32,
-    mapped: u32,
-    room: u32,
-    reserved: u32,
-    extents: [Extent; EXTENTS],
-}
-
-/// `FS_IOC_FIEMAP`.
-const FIEMAP: u32 = 0xC020_660B;
-const EXTENT_LAST: u32 = 0x1;
-const EXTENT_UNWRITTEN: u32 = 0x800;
-
-/// True if the file system has something of the range for unwritten. One that does not say is believed.
-fn has_unwritten(file: BorrowedFd<'_>, range: &Range<u64>) -> bool {
-    let mut from = range.start;
-    while from < range.end {
-        let mut asked = Extents {
-            start: from,
-            bytes: range.end - from,
-            flags: 0,
-            mapped: 0,
-            room: EXTENTS as u32,
-            reserved: 0,
-            extents: [Extent::default(); EXTENTS],
-        };
-        // SAFETY: the structure is the kernel's, with room for as many extents as it says.
-        let done = unsafe { libc::ioctl(file.as_raw_fd(), FIEMAP as libc::Ioctl, &raw mut asked) };
-        let extents = asked.extents.iter().take(asked.mapped as usize);
-        if done != 0 {
-            return false;
-        }
-        let mut next = None;
-        for extent in extents {
-            if extent.flags & EXTENT_UNWRITTEN != 0 && extent.logical < range.end {
-                return true;
-            }
-            let is_last = extent.flags & EXTENT_LAST != 0;
-            next = Some(extent.logical.saturating_add(extent.bytes)).filter(|_| !is_last);
-        }
-        match next {
-            Some(next) if next > from => from = next,
-            _ => return false,
-        }
-    }
-    false
 }
 
 /// The whole of any file.

@@ -72,7 +72,12 @@ mod tests {
     #[test]
     fn what_names_files_and_what_was_refused_is_no_write() {
         let mut count = WriteCount::default();
-        let head = |file, at| Head { file, at, time: 1 };
+        let head = |file, at| Head {
+            file,
+            at,
+            time: 1,
+            ..Head::default()
+        };
         let named = |file, whose: &str| {
             encode_file(head(file, 0), [0; 16], whose.as_bytes(), Path::new("/a"))
         };

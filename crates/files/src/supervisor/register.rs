@@ -15,6 +15,7 @@ use crate::{
     sys,
     wire::Answer,
 };
+use forebay_pool::extents;
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -239,7 +240,9 @@ impl Run {
         let journal = shared.order.page.claim(device);
         let journal = journal.ok_or("this run absorbs files of too many file systems already")?;
         file.journal.store(journal as u32, Relaxed);
-        file.order.begin(0);
+        let bytes = candidate.stat.st_size.unsigned_abs();
+        let is_written = extents::is_all_written(candidate.theirs, bytes);
+        file.order.begin(if is_written { bytes } else { 0 });
         file.link.clear();
         if !file.path.set(candidate.path.as_os_str().as_bytes())
             || !file.identity.set(&candidate.identity)
