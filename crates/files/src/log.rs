@@ -375,7 +375,7 @@ fn gone_record(gone: Gone) -> (u16, u64) {
 fn errno(error: AppendError) -> Errno {
     match error {
         AppendError::Closed => ENDED,
-        AppendError::TooLarge { .. } | AppendError::Stalled(_) => Errno::IO,
+        AppendError::TooLarge { .. } | AppendError::Stalled(_) | AppendError::Forked => Errno::IO,
     }
 }
 

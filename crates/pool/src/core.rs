@@ -9,9 +9,9 @@
 //! pool lock is waited for.
 
 use crate::{
-    error::{PoolError, PoolErrorKind},
+    error::{AppendError, PoolError, PoolErrorKind},
     format::{layout::PAGE, superblock::Superblock, table::Tables},
-    media::{Guard, Media, POOL_LOCK},
+    media::{Guard, Media, POOL_LOCK, ProcessMark},
 };
 use std::{
     io::{ErrorKind, IoSlice},
@@ -34,6 +34,8 @@ pub(crate) struct Core {
     pub(crate) path: PathBuf,
     pub(crate) media: Arc<dyn Media>,
     pub(crate) superblock: Superblock,
+    /// Who opened it.
+    pub(crate) process: ProcessMark,
 }
 
 impl Core {
@@ -49,8 +51,26 @@ impl Core {
         PoolError::new(&self.path, kind)
     }
 
+    /// Refuses to do anything in a child that was forked from the process that opened the pool. Before any lock is taken.
+    pub(crate) fn check_process(&self) -> Result<(), PoolError> {
+        match self.process.is_here() {
+            true => Ok(()),
+            false => Err(self.fail(PoolErrorKind::Forked)),
+        }
+    }
+
+    /// The same for what is done to a lane.
+    #[inline]
+    pub(crate) fn check_own(&self) -> Result<(), AppendError> {
+        match self.process.is_here() {
+            true => Ok(()),
+            false => Err(AppendError::Forked),
+        }
+    }
+
     /// Waits for the pool lock.
     pub(crate) fn lock_pool(&self) -> Result<Guard, PoolError> {
+        self.check_process()?;
         let guard = Guard::take(&self.media, POOL_LOCK, true)
             .map_err(|e| PoolError::io(&self.path, "locking the pool", e))?;
         self.load_tables()?;
@@ -59,6 +79,7 @@ impl Core {
 
     /// Sees what other processes wrote to the tables.
     pub(crate) fn load_tables(&self) -> Result<(), PoolError> {
+        self.check_process()?;
         let loaded = self.media.fetch(0, self.superblock.geometry.data());
         loaded.map_err(|e| PoolError::io(&self.path, "reading the pool's tables", e))
     }
@@ -85,6 +106,7 @@ impl Core {
 
     /// Takes the lock of who recovers `lane`, if no process does. Before any other lock.
     pub(crate) fn try_lock_recovery(&self, lane: u32) -> Result<Option<Guard>, PoolError> {
+        self.check_process()?;
         match Guard::take(&self.media, recovery_lock(lane), false) {
             Ok(guard) => Ok(Some(guard)),
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),

@@ -182,6 +182,11 @@ pub enum PoolErrorKind {
         /// Its owner's label.
         label: String,
     },
+    /// It was opened by the process that this one was forked from.
+    #[error(
+        "was opened by the process that this one was forked from, and is that one's: open it again in this process, or fork first and open it then"
+    )]
+    Forked,
     /// A pool on a disk, for a log that commits nothing.
     #[error(
         "lies on a disk, where what is written is durable only once it is committed, and a flash cache cannot do that yet. Give the cache a pool on persistent memory"
@@ -259,4 +264,12 @@ pub enum AppendError {
     /// The lane was closed.
     #[error("the lane is closed")]
     Closed,
+    /// The lane is that of the process that this one was forked from.
+    #[error("{}", Self::FORKED)]
+    Forked,
+}
+
+impl AppendError {
+    /// What [`Forked`](Self::Forked) says.
+    pub(crate) const FORKED: &str = "the lane is that of the process that this one was forked from: open the pool again in this process, or fork first and open it then";
 }

@@ -52,9 +52,12 @@ pub enum LaneCheck {
 }
 
 impl Pool {
-    /// Every lane that has an owner, or is damaged.
+    /// Every lane that has an owner, or is damaged. None in a child that was forked since the pool was opened.
     #[must_use]
     pub fn lanes(&self) -> Vec<LaneStatus> {
+        if self.core.check_process().is_err() {
+            return Vec::new();
+        }
         // So that no process that claims a lane meanwhile finds it taken by us.
         let _pool = self.core.lock_pool();
         self.entries()
@@ -89,6 +92,7 @@ impl Pool {
     /// # Errors
     /// In words, the segment map entry that is damaged.
     pub fn segments_free(&self) -> Result<u64, String> {
+        (self.core.check_process()).map_err(|error| error.to_string())?;
         let taken: u64 = self
             .lanes()
             .iter()

@@ -103,6 +103,11 @@ pub enum StoreError {
         /// What `salvage` would give up.
         gives_up: String,
     },
+    /// This process was forked while its parent had a store open.
+    #[error(
+        "this process was forked from one that had a store open. What it inherited is that one's, and it can open none of its own: the threads behind the other were not forked with it. Fork first, and open stores then; or execute a program"
+    )]
+    Forked,
     /// A key out of bounds.
     #[error("a key of {bytes} bytes; 1 to {} are possible", crate::KEY_BYTES_MAX)]
     BadKey {
@@ -238,6 +243,7 @@ impl From<AppendError> for StoreError {
             AppendError::Closed => Self::ReadOnly {
                 reason: "the store is closed".to_owned(),
             },
+            AppendError::Forked => Self::Forked,
         }
     }
 }

@@ -105,6 +105,9 @@ impl Lane {
 
     /// A sync failed, and may have lost what was written ahead: it is to be written again.
     pub fn forget_ahead(&self) {
+        if self.core.check_own().is_err() {
+            return;
+        }
         for ahead in &mut self.control.lock().ahead {
             ahead.bytes = 0;
             ahead.void = ahead.in_flight;
@@ -139,6 +142,9 @@ impl Ahead<'_> {
 
 impl Drop for Ahead<'_> {
     fn drop(&mut self) {
+        if self.lane.core.check_own().is_err() {
+            return;
+        }
         let bytes = self.bytes().len() as u64;
         // First, or a writer would find the slot free but pinned.
         self.bytes = None;

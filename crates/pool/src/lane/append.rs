@@ -62,6 +62,7 @@ impl Lane {
     #[inline]
     pub fn append(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<Lsn, AppendError> {
         let payload = payload_of(kind, parts, self.payload_max())?;
+        self.core.check_own()?;
         let reserved = loop {
             match self.reserve(record_bytes(payload), |_| true) {
                 Ok(reserved) => break reserved,
@@ -75,6 +76,8 @@ impl Lane {
     #[inline]
     #[must_use]
     pub fn segment(&self) -> Option<Lsn> {
+        // A child that was forked in the middle of a seal would wait for its end.
+        self.core.check_own().ok()?;
         loop {
             let tail = self.tail.0.load(Acquire);
             if tail == NO_SEGMENT {
@@ -122,6 +125,7 @@ impl Lane {
         parts: &[IoSlice<'_>],
     ) -> Result<Option<Lsn>, AppendError> {
         let payload = payload_of(kind, parts, self.payload_max())?;
+        self.core.check_own()?;
         let reserved = self.reserve(record_bytes(payload), |start| start == segment);
         Ok(reserved
             .ok()
@@ -134,6 +138,7 @@ impl Lane {
     /// # Errors
     /// [`AppendError::Closed`].
     pub fn next_segment(&self, full: Option<Lsn>) -> Result<Option<Lsn>, AppendError> {
+        self.core.check_own()?;
         let mut control = self.control.lock();
         if control.has_ended() {
             return Err(AppendError::Closed);
@@ -255,6 +260,10 @@ impl Lane {
     /// # }
     /// ```
     pub fn seal(&self) -> Lsn {
+        if self.core.check_own().is_err() {
+            // It is never drained to there: `wait_drained` says why.
+            return Lsn::MAX;
+        }
         let mut control = self.control.lock();
         if let Some(slot) = control.open() {
             if !self.open_has_records(slot) {

@@ -65,6 +65,7 @@ impl Lane {
     /// ```
     #[inline]
     pub fn commit(&self, lsn: Lsn) -> Result<(), AppendError> {
+        self.core.check_own()?;
         match &self.commits {
             Some(commits) if !commits.reach(lsn) => self.commit_below(commits, lsn),
             _ => Ok(()),
@@ -74,6 +75,9 @@ impl Lane {
     /// Why nothing is appended or committed any more: what the medium failed with.
     #[must_use]
     pub fn failure(&self) -> Option<String> {
+        if let Err(forked) = self.core.check_own() {
+            return Some(forked.to_string());
+        }
         self.control.lock().failure.clone()
     }
 

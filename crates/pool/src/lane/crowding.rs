@@ -169,6 +169,9 @@ impl Lane {
 
     /// Waits until a segment is free beside the open one, no longer than `most`, nor for a lane that has ended.
     pub fn wait_free(&self, most: Duration) {
+        if self.core.check_own().is_err() {
+            return;
+        }
         let until = Instant::now().checked_add(most);
         let mut control = self.control.lock();
         while !control.states.contains(&SlotState::Free) && !control.has_ended() {

@@ -69,6 +69,7 @@ impl Lane {
     /// The next sealed segment in log order, or with `ahead`, if there is none, pages of the open one; waits up to `wait` for
     /// either. `None` on time-out, or at once when the lane is closed, or its medium [failed](Self::failure), and nothing is left.
     pub fn take(&self, ahead: Option<AheadBytes>, wait: Duration) -> Option<Work<'_>> {
+        self.core.check_own().ok()?;
         let deadline = Instant::now().checked_add(wait);
         let mut control = self.control.lock();
         let mut growth = Growth::default();
@@ -157,6 +158,7 @@ impl Lane {
     /// # }
     /// ```
     pub fn wait_drained(&self, lsn: Lsn) -> Result<(), AppendError> {
+        self.core.check_own()?;
         let asked = Instant::now();
         let mut control = self.control.lock();
         while control.head() < lsn {
@@ -195,6 +197,9 @@ impl Lane {
     }
 
     fn stall(&self, stall: Option<Stall>) {
+        if self.core.check_own().is_err() {
+            return;
+        }
         let mut control = self.control.lock();
         if stall.is_some() || control.stalled.is_some() {
             control.stalled = stall;
@@ -204,6 +209,9 @@ impl Lane {
 
     /// Refuses appends that need a new segment from now on and lets drains that find nothing return.
     pub fn close(&self) {
+        if self.core.check_own().is_err() {
+            return;
+        }
         let mut control = self.control.lock();
         control.closed = true;
         self.freed.notify_all();
@@ -279,6 +287,9 @@ impl Drop for Sealed<'_> {
     fn drop(&mut self) {
         // First, or a writer would find the slot free but pinned.
         self.bytes = None;
+        if self.lane.core.check_own().is_err() {
+            return;
+        }
         let mut control = self.lane.control.lock();
         if self.released {
             control.states[self.slot] = SlotState::Drained(self.end);

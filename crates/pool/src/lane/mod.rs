@@ -51,6 +51,9 @@ use uuid::Uuid;
 /// One owner's log in the pool. Shared by reference between any number of threads.
 ///
 /// It is given back when it and all that was lent out of it ([`PinnedBytes`], [`Recovered`]) are dropped.
+///
+/// In a child that was forked from its process it refuses everything ([`AppendError::Forked`](crate::AppendError::Forked)), gives nothing, and what was lent out panics when it is
+/// looked at: the memory is not there. Dropping it in the child takes nothing from the parent.
 pub struct Lane {
     core: Arc<Core>,
     lane: u32,
@@ -172,9 +175,17 @@ impl Lane {
         self.slots.len()
     }
 
-    /// Position and fill.
+    /// Position and fill. Nothing but zeros in a forked child, whose the lane is not.
     #[must_use]
     pub fn usage(&self) -> LaneUse {
+        if self.core.check_own().is_err() {
+            return LaneUse {
+                head: 0,
+                tail: 0,
+                segments_used: 0,
+                segments: self.slots.len(),
+            };
+        }
         let control = self.control.lock();
         let tail = match control.open() {
             Some(slot) if self.open_has_records(slot) => split(self.tail.0.load(Acquire)).1,
@@ -186,6 +197,13 @@ impl Lane {
             tail,
             segments_used: control.order.len(),
             segments: self.slots.len(),
+        }
+    }
+
+    /// In a child that was forked from the lane's owner: gives up what would hold the lane for as long as the child lives. In the owner nothing is done.
+    pub fn abandon(&self) {
+        if self.core.check_own().is_err() {
+            self.media().abandon();
         }
     }
 

@@ -18,7 +18,7 @@ impl Deref for PinnedBytes {
 
 impl Lane {
     /// The `bytes` bytes at log address `lsn`, if the pool (still) has them. What it no longer
-    /// has was released by the drain, so it is durable elsewhere.
+    /// has was released by the drain, so it is durable elsewhere. `None` in a forked child.
     ///
     /// ```
     /// use forebay_pool::RECORD_HEADER;
@@ -34,6 +34,7 @@ impl Lane {
     /// ```
     #[must_use]
     pub fn read(&self, lsn: Lsn, bytes: usize) -> Option<PinnedBytes> {
+        self.core.check_own().ok()?;
         // A segment sealed early leaves the addresses behind its seal to the next one, so the last
         // that starts at or below the address has it. If that one was released since, so was the one before.
         let pin = self

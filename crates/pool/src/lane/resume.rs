@@ -90,6 +90,7 @@ impl Lane {
     /// # Errors
     /// The medium failed, so that a recovery may find the label as it was.
     pub fn relabel(&self, label: &str) -> Result<(), PoolError> {
+        self.core.check_process()?;
         self.core.tables().write_label(self.lane, label);
         self.core.check()
     }
@@ -105,6 +106,9 @@ impl Lane {
     /// refused. The caller has ended all appends. Its segments are free for others once it is dropped.
     #[must_use]
     pub fn give_back(&self) -> bool {
+        if self.core.check_own().is_err() {
+            return false;
+        }
         let mut control = self.control.lock();
         let Some(state) = control.entry.state.filter(|_| !self.used(&control)) else {
             return false;

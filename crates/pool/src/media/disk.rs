@@ -344,6 +344,10 @@ impl Media for DiskMedia {
         self.disk.moved(to);
     }
 
+    fn abandon(&self) {
+        self.disk.abandon();
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         Some(self.disk())
     }

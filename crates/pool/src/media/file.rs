@@ -257,6 +257,10 @@ impl Media for FileMedia {
         self.file.moved(to);
     }
 
+    fn abandon(&self) {
+        self.file.abandon();
+    }
+
     fn share(&self, sharing: Sharing) -> io::Result<()> {
         self.file.share(sharing)
     }

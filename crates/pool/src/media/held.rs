@@ -1,6 +1,6 @@
 //! The locks that this process holds on a medium.
 
-use super::Media;
+use super::{Media, ProcessMark};
 use parking_lot::{Condvar, Mutex};
 use std::{collections::HashSet, io, sync::Arc};
 
@@ -41,6 +41,7 @@ impl HeldLocks {
 pub(crate) struct Guard {
     media: Arc<dyn Media>,
     lock: u32,
+    process: ProcessMark,
     /// It is the open file's now.
     left: bool,
 }
@@ -52,6 +53,7 @@ impl Guard {
         Ok(Self {
             media: Arc::clone(media),
             lock,
+            process: ProcessMark::take(),
             left: false,
         })
     }
@@ -63,6 +65,9 @@ impl Guard {
     )]
     pub(crate) fn leave(mut self) {
         self.left = true;
+        if !self.process.is_here() {
+            return;
+        }
         // SAFETY: it is ours, and this is its end: see `Drop`.
         unsafe { self.media.leave(self.lock) };
     }
@@ -74,7 +79,8 @@ impl Guard {
 )]
 impl Drop for Guard {
     fn drop(&mut self) {
-        if !self.left {
+        // A forked child shares the open file: it would give back what its parent has.
+        if !self.left && self.process.is_here() {
             // SAFETY: it was taken by `take`, and is given back here only. Windows have a part in it, so none is left that lends anything out.
             unsafe { self.media.unlock(self.lock) };
         }

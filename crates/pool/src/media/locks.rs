@@ -110,6 +110,15 @@ impl LockedFile {
         Ok(())
     }
 
+    /// See [`Media::abandon`](super::Media::abandon). The number is kept, for what holds it and closes it in the end.
+    pub(super) fn abandon(&self) {
+        let Ok(other) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) else {
+            return;
+        };
+        // SAFETY: the number is ours; whatever is done with it from now on fails.
+        let _ = unsafe { libc::dup3(other.as_raw_fd(), self.fd.load(Acquire), libc::O_CLOEXEC) };
+    }
+
     fn holder(&self, lock: u32) -> (BorrowedFd<'_>, Holder) {
         let momentary = self.momentary.get();
         match momentary.filter(|_| MOMENTARY.contains(&lock)) {

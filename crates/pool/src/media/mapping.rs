@@ -4,6 +4,7 @@
     reason = "maps memory and touches it through raw pointers"
 )]
 
+use super::ProcessMark;
 use crate::{
     checksum::Checksum,
     persist::{LINE, Persist},
@@ -35,6 +36,8 @@ pub(super) struct Mapping {
     base: NonNull<u8>,
     bytes: usize,
     persist: Persist,
+    /// Who has mapped it: it is not there in a forked child.
+    process: ProcessMark,
     /// A devdax device.
     device: bool,
 }
@@ -88,6 +91,7 @@ impl Mapping {
             base,
             bytes,
             persist: Persist::detect(),
+            process: ProcessMark::take(),
             device,
         };
         if device {
@@ -140,6 +144,11 @@ impl Mapping {
     }
 
     fn at(&self, offset: u64, bytes: usize) -> *mut u8 {
+        // What is lent out can be looked at without asking the pool; a panic says more than a fault.
+        assert!(
+            self.process.is_here(),
+            "the pool was mapped by the process that this one was forked from; open it again"
+        );
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         assert!(
             start
@@ -254,6 +263,10 @@ impl Drop for HugePages {
 
 impl Drop for Mapping {
     fn drop(&mut self) {
+        if !self.process.is_here() {
+            // Something else may be at its addresses.
+            return;
+        }
         // SAFETY: the mapping is ours, and no slice of it outlives `self`.
         unsafe { libc::munmap(self.base.as_ptr().cast(), self.bytes) };
     }

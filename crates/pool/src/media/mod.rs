@@ -14,6 +14,7 @@ mod limit;
 mod locks;
 mod mapped;
 mod mapping;
+mod process;
 pub(crate) mod sector;
 mod sim;
 mod synced;
@@ -27,6 +28,7 @@ pub(crate) use held::Guard;
 pub use limit::size_limit_below;
 pub(crate) use locks::POOL_LOCK;
 pub use mapped::{Atomics, Mapped, wait, wake, wake_all, wake_one};
+pub use process::ProcessMark;
 pub use sim::{CrashImages, CrashPoint, Event, Sim};
 pub use synced::Synced;
 pub use volatile::volatile;
@@ -281,6 +283,10 @@ pub trait Media: Send + Sync + 'static {
         reason = "a lock keeps others from memory that is lent out"
     )]
     unsafe fn unlock(&self, lock: u32);
+
+    /// In a forked child: gives up its copy of the [descriptor](Self::descriptor), with which it would hold its parent's locks for as long as it lives.
+    /// Nothing is done with this medium any more.
+    fn abandon(&self) {}
 
     /// Leaves lock number `lock` to the open file (see [`descriptor`](Self::descriptor)): others are refused until no process has that open any
     /// more; through this medium it can be taken again.

@@ -18,7 +18,9 @@ use crate::{
         layout::{Geometry, LANE_TABLE, PAGE},
         superblock::Superblock,
     },
-    media::{DiskMedia, FileMedia, Media, open_dax, open_emulated, volatile, write_zeros},
+    media::{
+        DiskMedia, FileMedia, Media, ProcessMark, open_dax, open_emulated, volatile, write_zeros,
+    },
 };
 use std::{
     fs::{self, OpenOptions},
@@ -151,6 +153,7 @@ impl PoolOptions {
             path: path.to_owned(),
             superblock: Superblock::new(geometry, self.emulated, media.needs_commit()),
             media,
+            process: ProcessMark::take(),
         };
         core.prepare(0, geometry.data(), true)?;
         // Superblocks go first and come last: a pool half made, or half remade, is no pool.

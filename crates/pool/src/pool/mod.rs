@@ -50,6 +50,7 @@ impl Pool {
                 path: self.core.path.clone(),
                 media: layer(Arc::clone(&self.core.media)),
                 superblock: self.core.superblock,
+                process: self.core.process,
             }),
             damage: self.damage,
         }

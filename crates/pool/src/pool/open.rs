@@ -16,7 +16,7 @@ use crate::{
         layout::PAGE,
         superblock::{self, Superblock},
     },
-    media::{DiskMedia, Media, map_file},
+    media::{DiskMedia, Media, ProcessMark, map_file},
 };
 use std::{
     fs::{self, OpenOptions},
@@ -125,6 +125,7 @@ impl PoolOptions {
             path: path.to_owned(),
             media,
             superblock,
+            process: ProcessMark::take(),
         });
         // The tables; a lane's segments when it is claimed.
         let tables = superblock.geometry.data();

@@ -50,7 +50,10 @@ impl Member {
     pub fn commit(&self, lsn: Lsn) -> Result<(), AppendError> {
         match !self.needs_commit || self.is_committed(lsn) || crate::fault_enabled!("no-commit") {
             true => Ok(()),
-            false => self.commit_below(lsn),
+            false => {
+                self.core.check_own()?;
+                self.commit_below(lsn)
+            }
         }
     }
 

@@ -186,7 +186,7 @@ impl Member {
     /// open, or this one has no room ([`next_segment`](Self::next_segment) opens the next).
     ///
     /// # Errors
-    /// [`AppendError::TooLarge`], [`AppendError::Closed`].
+    /// [`AppendError::TooLarge`], [`AppendError::Closed`], [`AppendError::Forked`].
     ///
     /// # Panics
     /// If `kind` is 0 or 0xFFFF, the pool's own.
@@ -198,6 +198,7 @@ impl Member {
         parts: &[IoSlice<'_>],
     ) -> Result<Option<Lsn>, AppendError> {
         let payload = payload_of(kind, parts, self.payload_max())?;
+        self.core.check_own()?;
         let bytes = record_bytes(payload);
         self.get_ready(bytes);
         let writer = self.announce()?;
