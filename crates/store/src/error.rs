@@ -34,7 +34,7 @@ pub enum StoreError {
         what: String,
     },
     /// Another process has the store open.
-    #[error("store {} is in use by another process (it holds a lock on its LOCK file); stop that process first", dir.display())]
+    #[error("store {} is in use by another process, or by this one already: its directory or the file LOCK in it is locked; stop that process first", dir.display())]
     InUse {
         /// The store.
         dir: PathBuf,
@@ -102,6 +102,14 @@ pub enum StoreError {
         found: String,
         /// What `salvage` would give up.
         gives_up: String,
+    },
+    /// The manifest is not the one that this session wrote last.
+    #[error("the manifest {} was replaced while the store was open ({found}). It was left as it is, and nothing more can be written here; put this store's directory back, and open the store again", path.display())]
+    Replaced {
+        /// The manifest.
+        path: PathBuf,
+        /// What it is now.
+        found: String,
     },
     /// This process was forked while its parent had a store open.
     #[error(

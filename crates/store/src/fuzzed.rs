@@ -2,7 +2,7 @@
 //! themselves can fill; what is accepted is written as it was read. `tests/fuzzed.rs`, `fuzz/fuzz_targets`.
 
 use crate::{
-    disk::RealDisk,
+    disk::{Directory, RealDisk},
     given_up::GivenUp,
     index,
     large::LargeValues,
@@ -87,7 +87,10 @@ fn walk(dir: &Path, bytes: &[u8]) {
     let path = dir.join("vlog/0000000000000000.vlog");
     let written = fs::create_dir_all(dir.join("vlog")).and_then(|()| fs::write(&path, bytes));
     assert!(written.is_ok(), "{written:?}");
-    let manifest = Arc::new(Mutex::new(Manifest::of(dir, state())));
+    let Ok(held) = Directory::open(dir) else {
+        return;
+    };
+    let manifest = Arc::new(Mutex::new(Manifest::of(&held, state())));
     let disk = Arc::new(RealDisk::default());
     let opened = ValueLog::open(disk, dir, 1 << 20, manifest, GivenUp::new(dir, false));
     if let Ok((log, _)) = opened {

@@ -5,7 +5,7 @@
 //! docs/store-format.md, "Manifest".
 
 use crate::{
-    disk::{Disk, replace},
+    disk::{Directory, Disk, replace},
     error::StoreError,
     large::ID_MAX,
 };
@@ -15,8 +15,9 @@ use forebay_pool::{
 };
 use serde::{Deserialize, Serialize};
 use std::{
-    fs, io,
+    io,
     path::{Path, PathBuf},
+    sync::Arc,
 };
 use uuid::Uuid;
 
@@ -113,45 +114,51 @@ impl State {
 
 /// The manifest file and its contents.
 pub(crate) struct Manifest {
+    directory: Arc<Directory>,
     path: PathBuf,
     state: State,
 }
 
 impl Manifest {
     /// A new store's manifest, written.
-    pub(crate) fn create(disk: &dyn Disk, dir: &Path) -> Result<Self, StoreError> {
-        let mut manifest = Self {
-            path: dir.join(NAME),
-            state: State {
-                format_version: VERSION,
-                uuid: Uuid::new_v4(),
-                epoch: 0,
-                pool: None,
-                log_end: Some(0),
-                large_from: 0,
-                files: Vec::new(),
-                retired: Some(Vec::new()),
-                indexed_to: 0,
-            },
+    pub(crate) fn create(disk: &dyn Disk, directory: &Arc<Directory>) -> Result<Self, StoreError> {
+        let state = State {
+            format_version: VERSION,
+            uuid: Uuid::new_v4(),
+            epoch: 0,
+            pool: None,
+            log_end: Some(0),
+            large_from: 0,
+            files: Vec::new(),
+            retired: Some(Vec::new()),
+            indexed_to: 0,
         };
+        let mut manifest = Self::of(directory, state);
         manifest.update(disk, |_| {})?;
         Ok(manifest)
     }
 
-    /// Reads the manifest of the store in `dir`; `None` if there is none.
-    pub(crate) fn read(dir: &Path) -> Result<Option<Self>, StoreError> {
-        let path = dir.join(NAME);
-        match fs::read(&path) {
-            Ok(bytes) => Self::parse(dir, &bytes).map(|state| Some(Self::of(dir, state))),
+    /// Reads the manifest of the store in `directory`; `None` if there is none.
+    pub(crate) fn read(directory: &Arc<Directory>) -> Result<Option<Self>, StoreError> {
+        let found = Self::read_state(directory)?;
+        Ok(found.map(|state| Self::of(directory, state)))
+    }
+
+    fn read_state(directory: &Directory) -> Result<Option<State>, StoreError> {
+        match directory.read(NAME) {
+            Ok(bytes) => Self::parse(directory.path(), &bytes).map(Some),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(e) => Err(StoreError::io("reading", &path)(e)),
+            Err(e) => Err(StoreError::io("reading", &directory.path().join(NAME))(e)),
         }
     }
 
-    /// The manifest of the store in `dir` with these contents, which are there.
-    pub(crate) fn of(dir: &Path, state: State) -> Self {
-        let path = dir.join(NAME);
-        Self { path, state }
+    /// The manifest of the store in `directory` with these contents, which are there.
+    pub(crate) fn of(directory: &Arc<Directory>, state: State) -> Self {
+        Self {
+            directory: Arc::clone(directory),
+            path: directory.path().join(NAME),
+            state,
+        }
     }
 
     /// Reads and checks the bytes of the manifest of the store in `dir`.
@@ -189,7 +196,7 @@ impl Manifest {
         &self.state
     }
 
-    /// Changes the contents, durably; on an error they stay as they were.
+    /// Changes the contents, durably; on an error they stay as they were. The manifest of another store or session is never replaced.
     pub(crate) fn update(
         &mut self,
         disk: &dyn Disk,
@@ -197,12 +204,36 @@ impl Manifest {
     ) -> Result<(), StoreError> {
         let mut next = self.state.clone();
         change(&mut next);
+        self.check_there(next.epoch)?;
         let json = serde_json::to_string_pretty(&next)
             .map_err(|e| StoreError::damaged(&self.path, e.to_string()))?;
         let text = format!("{json}\ncrc32c {:08x}\n", crc32c([json.as_bytes()]));
         replace(disk, &self.path, text.as_bytes())
             .map_err(StoreError::io("writing", &self.path))?;
         self.state = next;
+        Ok(())
+    }
+}
+
+impl Manifest {
+    /// Refuses if the manifest in the directory is not this session's, which becomes, or is, number `epoch`. One that was removed is written anew.
+    fn check_there(&self, epoch: u32) -> Result<(), StoreError> {
+        let replaced = |found: String| StoreError::Replaced {
+            path: self.path.clone(),
+            found,
+        };
+        let there = match Self::read_state(&self.directory) {
+            Ok(None) => return Ok(()),
+            Ok(Some(there)) => there,
+            Err(error @ StoreError::Io { .. }) => return Err(error),
+            Err(error) => return Err(replaced(error.to_string())),
+        };
+        if there.uuid != self.state.uuid {
+            return Err(replaced(format!("it is that of store {}", there.uuid)));
+        }
+        if ![self.state.epoch, epoch].contains(&there.epoch) {
+            return Err(replaced(format!("it is of session {}", there.epoch)));
+        }
         Ok(())
     }
 }
@@ -217,13 +248,15 @@ struct Versioned {
 mod tests {
     use super::*;
     use crate::disk::RealDisk;
+    use std::fs;
 
     #[test]
     fn a_manifest_is_read_back_and_any_flipped_byte_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let disk = RealDisk::default();
-        assert!(Manifest::read(dir.path()).unwrap().is_none());
-        let mut manifest = Manifest::create(&disk, dir.path()).unwrap();
+        let held = Directory::open(dir.path()).unwrap();
+        assert!(Manifest::read(&held).unwrap().is_none());
+        let mut manifest = Manifest::create(&disk, &held).unwrap();
         let file = FileRef {
             start: 4096,
             end: None,
@@ -231,7 +264,7 @@ mod tests {
         manifest
             .update(&disk, |state| state.files.push(file))
             .unwrap();
-        let read = Manifest::read(dir.path()).unwrap().unwrap();
+        let read = Manifest::read(&held).unwrap().unwrap();
         assert_eq!(read.state(), manifest.state());
         let path = dir.path().join(NAME);
         let text = fs::read(&path).unwrap();
@@ -239,10 +272,35 @@ mod tests {
             let mut flipped = text.clone();
             flipped[at] ^= 2;
             fs::write(&path, flipped).unwrap();
-            assert!(Manifest::read(dir.path()).is_err(), "byte {at}");
+            assert!(Manifest::read(&held).is_err(), "byte {at}");
         }
         fs::write(&path, &text[..text.len() / 2]).unwrap();
-        assert!(Manifest::read(dir.path()).is_err());
+        assert!(Manifest::read(&held).is_err());
+    }
+
+    #[test]
+    fn another_store_or_sessions_manifest_is_not_replaced() {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = RealDisk::default();
+        let path = dir.path().join(NAME);
+        let held = Directory::open(dir.path()).unwrap();
+        let mut manifest = Manifest::create(&disk, &held).unwrap();
+        let earlier = fs::read(&path).unwrap();
+        manifest.update(&disk, |state| state.epoch = 7).unwrap();
+        fs::remove_file(&path).unwrap();
+        Manifest::create(&disk, &held).unwrap();
+        let foreign = fs::read(&path).unwrap();
+        for other in [earlier, foreign, b"not a manifest".to_vec()] {
+            fs::write(&path, &other).unwrap();
+            let refused = manifest.update(&disk, |state| state.log_end = None);
+            assert!(matches!(refused, Err(StoreError::Replaced { .. })));
+            assert_eq!(fs::read(&path).unwrap(), other);
+        }
+        fs::remove_file(&path).unwrap();
+        manifest
+            .update(&disk, |state| state.log_end = None)
+            .unwrap();
+        assert_eq!(Manifest::read(&held).unwrap().unwrap().state().epoch, 7);
     }
 
     #[test]
@@ -251,8 +309,9 @@ mod tests {
         let json = "{\"format_version\": 2, \"something\": \"new\"}";
         let text = format!("{json}\ncrc32c {:08x}\n", crc32c([json.as_bytes()]));
         fs::write(dir.path().join(NAME), text).unwrap();
+        let held = Directory::open(dir.path()).unwrap();
         assert!(matches!(
-            Manifest::read(dir.path()),
+            Manifest::read(&held),
             Err(StoreError::Version {
                 found: 2,
                 known: 1,

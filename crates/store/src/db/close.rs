@@ -34,6 +34,7 @@ impl Store {
     /// # }
     /// ```
     pub fn close(mut self) -> Result<(), StoreError> {
+        self.shared.check_process()?;
         // The collector writes as well, so it ends first; what it has begun is garbage at most.
         self.shared.end_collection();
         self.shared.tail.flush()?;
@@ -77,8 +78,23 @@ impl Shared {
     }
 }
 
+impl Store {
+    /// In a forked child: closes its copies of what holds the parent's locks. There are no threads to be joined, and the parent's are not ended; what they
+    /// share is not freed, since they had a part in it.
+    fn leave_to_parent(&mut self) {
+        self.threads.drain(..).for_each(std::mem::forget);
+        self.lock = None;
+        if let Some(lane) = self.shared.tail.lane() {
+            lane.abandon();
+        }
+    }
+}
+
 impl Drop for Store {
     fn drop(&mut self) {
+        if self.shared.check_process().is_err() {
+            return self.leave_to_parent();
+        }
         self.stop();
     }
 }

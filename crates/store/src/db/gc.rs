@@ -133,6 +133,7 @@ impl Store {
     /// ```
     pub fn gc(&self) -> Result<GcReport, StoreError> {
         let shared = &*self.shared;
+        shared.check_process()?;
         // Only what the index covers can be collected, and only what is in the files.
         shared.tail.flush()?;
         shared.ingest_everything()?;

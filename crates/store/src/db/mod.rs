@@ -53,12 +53,12 @@ use crate::{
 use arc_swap::ArcSwap;
 use brake::Brake;
 use dead::DeadStarts;
-use forebay_pool::{Lsn, WaitMeter};
+use forebay_pool::{Lsn, WaitMeter, media::ProcessMark};
 use gc::Collector;
+use open::StoreLock;
 use parking_lot::{Condvar, Mutex};
 use snapshot::Snapshots;
 use std::{
-    fs::File,
     hash::BuildHasher,
     path::PathBuf,
     sync::{
@@ -67,22 +67,31 @@ use std::{
     },
     thread::JoinHandle,
 };
+use threads::Running;
 use uuid::Uuid;
 
 /// An embedded key-value store. Share it by reference between any number of threads.
 ///
 /// Dropping it without [`close`](Self::close) is what a crash does: nothing acknowledged is lost, and the
 /// next opening recovers.
+///
+/// It is the process's that opened it. In a child that is forked from that, every call on it, and on its snapshots and scans, fails with
+/// [`StoreError::Forked`], and dropping it there changes nothing of its parent's. A child that neither drops it, nor executes another program, nor ends
+/// keeps it locked when its parent has died.
 pub struct Store {
     shared: Arc<Shared>,
     threads: Vec<JoinHandle<()>>,
+    /// Dropped when they have ended.
+    _running: Running,
     /// Locked as long as the store is open.
-    lock: Option<File>,
+    lock: Option<StoreLock>,
 }
 
 /// What the store's threads share.
 pub(crate) struct Shared {
     dir: PathBuf,
+    /// The store is that process's.
+    process: ProcessMark,
     disk: Arc<dyn Disk>,
     options: StoreOptions,
     uuid: Uuid,
@@ -147,6 +156,15 @@ impl Shared {
         self.hasher.hash_one(key)
     }
 
+    /// Refuses what a forked child asks of its parent's store, before any lock is taken: a thread that the child does not have may hold it. One load.
+    #[inline]
+    fn check_process(&self) -> Result<(), StoreError> {
+        match self.process.is_here() {
+            true => Ok(()),
+            false => Err(StoreError::Forked),
+        }
+    }
+
     fn stopping(&self) -> bool {
         self.background.stop.load(Relaxed)
     }
@@ -202,6 +220,7 @@ impl Store {
     /// # }
     /// ```
     pub fn commit(&self) -> Result<(), StoreError> {
+        self.shared.check_process()?;
         self.shared.tail.commit_written()
     }
 
@@ -220,16 +239,20 @@ impl Store {
     /// # }
     /// ```
     pub fn flush(&self) -> Result<(), StoreError> {
+        self.shared.check_process()?;
         self.shared.tail.flush()
     }
 
     /// What this opening gave up, with [`StoreOptions::salvage`], in words.
     #[must_use]
     pub fn given_up(&self) -> Vec<String> {
-        self.shared.given_up.said()
+        match self.shared.check_process() {
+            Ok(()) => self.shared.given_up.said(),
+            Err(_) => Vec::new(),
+        }
     }
 
-    /// Sizes and counts.
+    /// Sizes and counts. In a forked child, whose the store is not, only [`Stats::trouble`], which says that.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -246,6 +269,12 @@ impl Store {
     #[must_use]
     pub fn stats(&self) -> Stats {
         let shared = &*self.shared;
+        if let Err(forked) = shared.check_process() {
+            return Stats {
+                trouble: Some(forked.to_string()),
+                ..Stats::default()
+            };
+        }
         let view = shared.view.load();
         let chunks = || view.chunks();
         let (sync_calls, sync_seconds, sync_cpu_seconds) = shared

@@ -156,6 +156,7 @@ impl Shared {
         key: &[u8],
         mut read: impl FnMut(Address) -> Result<Option<T>, StoreError>,
     ) -> Result<Option<T>, StoreError> {
+        self.check_process()?;
         let hash = self.hash(key);
         let mut nowhere = None;
         for _ in 0..LOOKUPS_MAX {
@@ -191,6 +192,7 @@ impl Shared {
 
     /// The key's value as of a snapshot, whose files are all there.
     pub(super) fn get_in(&self, moment: &Moment, key: &[u8]) -> Result<Option<Value>, StoreError> {
+        self.check_process()?;
         let Some(address) = live(moment.find(self.hash(key), key)?) else {
             return Ok(None);
         };

@@ -25,7 +25,7 @@ use crate::{
     memtable::{Chunk, View},
 };
 use arc_swap::ArcSwap;
-use forebay_pool::Lsn;
+use forebay_pool::{Lsn, media::ProcessMark};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
@@ -43,11 +43,22 @@ use std::{
 const MOMENTS_MAX: usize = 1000;
 
 /// The snapshots that are open, by the order in which they were taken.
-#[derive(Default)]
 pub(super) struct Snapshots {
+    /// Whose they are: a forked child drops its copies, and none of these.
+    process: ProcessMark,
     open: Mutex<Open>,
     /// Versions below are seen by an open moment: the highest one's limit; or by one that is being taken: all.
     keep_below: AtomicU64,
+}
+
+impl Default for Snapshots {
+    fn default() -> Self {
+        Self {
+            process: ProcessMark::take(),
+            open: Mutex::default(),
+            keep_below: AtomicU64::new(0),
+        }
+    }
 }
 
 #[derive(Default)]
@@ -198,6 +209,9 @@ pub(super) fn is_among(chunks: &[Arc<Chunk>], chunk: &Arc<Chunk>) -> bool {
 
 impl Drop for Moment {
     fn drop(&mut self) {
+        if !self.snapshots.process.is_here() {
+            return;
+        }
         let mut open = self.snapshots.open.lock();
         open.moments.remove(&self.number);
         self.snapshots.keep_what_is_seen(&open);
@@ -237,6 +251,7 @@ impl Store {
 
 impl Snapshot {
     pub(super) fn new(shared: &Arc<Shared>) -> Result<Self, StoreError> {
+        shared.check_process()?;
         let moment = {
             // Against an ingestion, which tells those that are open then to read from the tables.
             let _changing = shared.view_change.lock();
@@ -278,6 +293,7 @@ impl Snapshot {
     /// # Errors
     /// I/O errors and damage.
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
+        self.shared.check_process()?;
         Ok(Scan::new(self.clone(), range))
     }
 }

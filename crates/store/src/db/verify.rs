@@ -30,6 +30,7 @@ impl Store {
     /// ```
     pub fn verify(&self) -> Result<VerifyReport, StoreError> {
         let shared = &*self.shared;
+        shared.check_process()?;
         let mut report = VerifyReport::default();
         if let Err(error) = shared.index.verify() {
             report.problems.push(error.to_string());

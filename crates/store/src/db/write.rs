@@ -134,6 +134,7 @@ impl Store {
         check_key(key)?;
         check_value(value)?;
         let shared = &*self.shared;
+        shared.check_process()?;
         shared.wait_for_memtable()?;
         if KEY_LENGTH + key.len() + value.len() > shared.tail.payload_max() {
             return shared.put_large(key, value);
@@ -159,6 +160,7 @@ impl Store {
     pub fn delete(&self, key: &[u8]) -> Result<(), StoreError> {
         check_key(key)?;
         let shared = &*self.shared;
+        shared.check_process()?;
         shared.wait_for_memtable()?;
         shared.write_at_pace(KIND_DELETE, key, &[], Form::Tombstone)
     }
@@ -181,6 +183,7 @@ impl Store {
     /// # }
     /// ```
     pub fn write(&self, batch: &Batch) -> Result<(), StoreError> {
+        self.shared.check_process()?;
         for (key, value) in &batch.ops {
             check_key(key)?;
             check_value(value.as_deref().unwrap_or_default())?;

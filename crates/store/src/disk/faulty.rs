@@ -8,6 +8,7 @@
 
 use super::{Disk, DiskFile};
 use std::{
+    fs::File,
     io,
     path::Path,
     sync::{
@@ -112,6 +113,10 @@ impl FaultyDisk {
 }
 
 impl Disk for FaultyDisk {
+    fn hold(&self, path: &Path, open: &File) -> io::Result<()> {
+        self.inner.hold(path, open)
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         self.plan.check()?;
         Ok(self.wrap(self.inner.create(path)?))

@@ -4,19 +4,31 @@
 //! n-th operation, or keeps only what a completed sync made durable.
 
 pub(crate) mod descriptors;
+mod directory;
 pub mod faulty;
 mod real;
 
+pub(crate) use directory::Directory;
 pub use real::{RealDisk, SyncMeter};
 
-use std::{io, path::Path, sync::Arc};
+use std::{fs::File, io, path::Path, sync::Arc};
 
-/// Files by path.
+/// Files by path. A path begins with that of a directory that the disk [holds](Disk::hold), or has [made](Disk::create_dir) below one, and stands for
+/// that directory, wherever the path would lead by now.
 pub trait Disk: Send + Sync {
-    /// Makes a file that must not exist yet, for reading and writing.
+    /// The directory that `open` is an open file of is meant by `path` from now on.
     ///
     /// # Errors
     /// What the operating system says; so for all methods here.
+    fn hold(&self, path: &Path, open: &File) -> io::Result<()> {
+        let _ = (path, open);
+        Ok(())
+    }
+
+    /// Makes a file that must not exist yet, for reading and writing.
+    ///
+    /// # Errors
+    /// As above.
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>>;
 
     /// Opens a file for reading and writing.

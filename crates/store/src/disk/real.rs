@@ -1,21 +1,23 @@
 //! The operating system's files.
 
 use super::{
-    Disk, DiskFile,
+    Directory, Disk, DiskFile,
     descriptors::{Descriptor, Descriptors, default_limit},
 };
 use forebay_pool::rewrite::Rewritten;
+use parking_lot::Mutex;
 use rustix::{
     fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate},
     io::{Errno, ReadWriteFlags, preadv2},
     time::{ClockId, clock_gettime},
 };
 use std::{
-    fs::{self, File, OpenOptions},
+    collections::BTreeMap,
+    fs::{self, File},
     io::{self, IoSliceMut},
     num::NonZeroU64,
-    os::unix::fs::{FileExt, OpenOptionsExt},
-    path::Path,
+    os::unix::fs::FileExt,
+    path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -64,6 +66,8 @@ fn thread_cpu_ns() -> u64 {
 pub struct RealDisk {
     meter: Arc<SyncMeter>,
     descriptors: Arc<Descriptors>,
+    /// Those that are held open, by what they are called.
+    directories: Mutex<BTreeMap<PathBuf, Arc<Directory>>>,
 }
 
 impl Default for RealDisk {
@@ -79,6 +83,7 @@ impl RealDisk {
         Self {
             meter: Arc::default(),
             descriptors: Descriptors::new(limit),
+            directories: Mutex::default(),
         }
     }
 
@@ -88,19 +93,41 @@ impl RealDisk {
         Arc::clone(&self.meter)
     }
 
-    fn file(&self, path: &Path) -> RealFile {
-        let (buffered, direct) = (path.to_owned(), path.to_owned());
+    fn held(&self, path: &Path) -> Option<Arc<Directory>> {
+        self.directories.lock().get(path).cloned()
+    }
+
+    fn keep(&self, path: &Path, directory: Arc<Directory>) {
+        self.directories.lock().insert(path.to_owned(), directory);
+    }
+
+    /// The directory that a file is in, and its name there.
+    fn place<'p>(&self, path: &'p Path) -> io::Result<(Arc<Directory>, &'p Path)> {
+        let name = path.file_name().map(Path::new);
+        let (Some(above), Some(name)) = (path.parent(), name) else {
+            return Err(io::ErrorKind::InvalidInput.into());
+        };
+        let directory = match self.held(above) {
+            Some(held) => held,
+            None => Directory::open(above)?,
+        };
+        Ok((directory, name))
+    }
+
+    fn file(&self, directory: &Arc<Directory>, name: &Path) -> RealFile {
+        let descriptor = |flags: OFlags| {
+            let (directory, name) = (Arc::clone(directory), name.to_owned());
+            self.descriptors.descriptor(move || {
+                let file = directory.open_file(&name, flags)?;
+                Ok(match flags.contains(OFlags::DIRECT) {
+                    true => file,
+                    false => advised(file),
+                })
+            })
+        };
         RealFile {
-            buffered: self.descriptors.descriptor(move || {
-                let file = OpenOptions::new().read(true).write(true).open(&buffered)?;
-                Ok(advised(file))
-            }),
-            direct: self.descriptors.descriptor(move || {
-                OpenOptions::new()
-                    .write(true)
-                    .custom_flags(i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0))
-                    .open(&direct)
-            }),
+            buffered: descriptor(OFlags::RDWR),
+            direct: descriptor(OFlags::WRONLY | OFlags::DIRECT),
             past_cache: AtomicBool::new(true),
             rewritten: Rewritten::default(),
             meter: Arc::clone(&self.meter),
@@ -115,46 +142,57 @@ fn advised(file: File) -> File {
 }
 
 impl Disk for RealDisk {
+    fn hold(&self, path: &Path, open: &File) -> io::Result<()> {
+        self.keep(path, Directory::of(open, path)?);
+        Ok(())
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let made = OpenOptions::new()
-            .read(true)
-            .write(true)
-            .create_new(true)
-            .mode(0o600)
-            .open(path)?;
-        let file = self.file(path);
+        let (directory, name) = self.place(path)?;
+        let made = directory.open_file(name, OFlags::RDWR | OFlags::CREATE | OFlags::EXCL)?;
+        let file = self.file(&directory, name);
         file.buffered.adopt(advised(made))?;
         Ok(Arc::new(file))
     }
 
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
-        let file = self.file(path);
+        let (directory, name) = self.place(path)?;
+        let file = self.file(&directory, name);
         file.buffered.with(|_| Ok(()))?;
         Ok(Arc::new(file))
     }
 
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        let mut names = fs::read_dir(dir)?
-            .map(|entry| Ok(entry?.file_name().to_string_lossy().into_owned()))
-            .collect::<io::Result<Vec<_>>>()?;
-        names.sort();
-        Ok(names)
+        match self.held(dir) {
+            Some(held) => held.names(),
+            None => Directory::open(dir)?.names(),
+        }
     }
 
     fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        fs::create_dir_all(dir)
+        let above = dir.parent().and_then(|above| self.held(above));
+        let (Some(above), Some(name)) = (above, dir.file_name()) else {
+            return fs::create_dir_all(dir);
+        };
+        self.keep(dir, above.make_below(Path::new(name))?);
+        Ok(())
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
-        File::open(dir)?.sync_all()
+        match self.held(dir) {
+            Some(held) => held.sync(),
+            None => Directory::open(dir)?.sync(),
+        }
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
-        fs::rename(from, to)
+        let ((directory, from), (there, to)) = (self.place(from)?, self.place(to)?);
+        directory.rename_to(from, &there, to)
     }
 
     fn remove(&self, path: &Path) -> io::Result<()> {
-        fs::remove_file(path)
+        let (directory, name) = self.place(path)?;
+        directory.remove(name)
     }
 }
 

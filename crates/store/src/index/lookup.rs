@@ -62,18 +62,17 @@ fn shared_len(a: &[u8], b: &[u8]) -> usize {
 }
 
 impl Fences {
-    /// Reads the block index of a table; `None` if it is in parts.
+    /// Reads the block index of a table from its `file`; `None` if it is in parts.
     ///
     /// # Errors
     /// I/O errors and a damaged index.
-    pub(super) fn read(table: &Table) -> lsm_tree::Result<Option<Self>> {
+    pub(super) fn read(table: &Table, file: &File) -> lsm_tree::Result<Option<Self>> {
         let plain = table.metadata.data_block_compression == CompressionType::None;
         if !plain || table.regions.index.is_some() {
             return Ok(None);
         }
-        let file = File::open(&*table.path)?;
         let compression = table.metadata.index_block_compression;
-        let index = IndexBlock::new(Block::from_file(&file, table.regions.tli, compression)?);
+        let index = IndexBlock::new(Block::from_file(file, table.regions.tli, compression)?);
         let range = &table.metadata.key_range;
         let shared = shared_len(range.min(), range.max());
         let mut ends = Vec::with_capacity(index.len());

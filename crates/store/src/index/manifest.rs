@@ -16,10 +16,11 @@
 //! than 255 runs, are not checked against their checksum when read, and if their `current` file is lost
 //! an empty tree is made in silence.
 use super::{IndexCause, IndexError, table::TableFacts};
+use crate::disk::Directory;
 use lsm_tree::checksum::ChecksummedWriter;
+use rustix::fs::OFlags;
 use std::{
     fmt::Write as _,
-    fs::{self, File},
     io::{self, Write as _},
     path::Path,
 };
@@ -117,14 +118,14 @@ impl Manifest {
     ///
     /// # Errors
     /// I/O errors; a file that is not a manifest or is damaged.
-    pub(super) fn read(dir: &Path) -> Result<Option<Self>, IndexError> {
-        let path = dir.join(NAME);
+    pub(super) fn read(dir: &Directory) -> Result<Option<Self>, IndexError> {
+        let path = dir.path().join(NAME);
         let fail = |cause| IndexError {
             path: path.clone(),
             doing: "reading the manifest",
             cause,
         };
-        let bytes = match fs::read(&path) {
+        let bytes = match dir.read(NAME) {
             Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(e) => return Err(fail(IndexCause::Io(e))),
@@ -140,8 +141,8 @@ impl Manifest {
     ///
     /// # Errors
     /// I/O errors. Unless [`NotWritten::may_count`], the manifest in force is the one before.
-    pub(super) fn write(&self, dir: &Path) -> Result<(), NotWritten> {
-        let (temporary, path) = (dir.join(TEMPORARY), dir.join(NAME));
+    pub(super) fn write(&self, dir: &Directory) -> Result<(), NotWritten> {
+        let (temporary, path) = (Path::new(TEMPORARY), dir.path().join(NAME));
         let fail = |may_count| {
             let path = path.clone();
             move |e| NotWritten {
@@ -153,18 +154,20 @@ impl Manifest {
                 may_count,
             }
         };
-        let written = File::create(&temporary)
+        let flags = OFlags::WRONLY | OFlags::CREATE | OFlags::TRUNC;
+        let written = dir
+            .open_file(temporary, flags)
             .and_then(|mut file| {
                 file.write_all(self.encode().as_bytes())?;
                 file.sync_all()
             })
-            .and_then(|()| fs::rename(&temporary, &path));
+            .and_then(|()| dir.rename(temporary, Path::new(NAME)));
         if let Err(e) = written {
             // If this fails too, the next attempt truncates the file.
-            let _ = fs::remove_file(&temporary);
+            let _ = dir.remove(temporary);
             return Err(fail(false)(e));
         }
-        sync_dir(dir).map_err(fail(true))
+        dir.sync().map_err(fail(true))
     }
 }
 
@@ -178,11 +181,6 @@ pub(super) fn fuzz(data: &[u8]) {
     if let Ok(manifest) = Manifest::decode(&sealed) {
         assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
     }
-}
-
-/// Makes the names in a directory durable.
-pub(super) fn sync_dir(dir: &Path) -> io::Result<()> {
-    File::open(dir)?.sync_all()
 }
 
 #[cfg(test)]
@@ -205,10 +203,11 @@ mod tests {
     #[test]
     fn a_manifest_is_read_back_as_written() {
         let dir = tempfile::tempdir().unwrap();
-        assert_eq!(Manifest::read(dir.path()).unwrap(), None);
+        let held = Directory::open(dir.path()).unwrap();
+        assert_eq!(Manifest::read(&held).unwrap(), None);
         for manifest in [Manifest::default(), sample()] {
-            assert!(manifest.write(dir.path()).is_ok());
-            assert_eq!(Manifest::read(dir.path()).unwrap(), Some(manifest));
+            assert!(manifest.write(&held).is_ok());
+            assert_eq!(Manifest::read(&held).unwrap(), Some(manifest));
         }
         assert!(!dir.path().join(TEMPORARY).exists());
     }

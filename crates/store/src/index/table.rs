@@ -11,13 +11,14 @@ use super::{
     Address, Form, IndexCause, IndexError, address,
     lookup::{self, Fences, Lookup},
 };
+use crate::disk::Directory;
 use lsm_tree::{
     Cache, Checksum, GlobalTableId, InternalValue, Slice, Table, ValueType,
     checksum::ChecksummedWriter,
     table::{Scanner, filter::standard_bloom::Builder as Bloom},
 };
+use rustix::fs::OFlags;
 use std::{
-    fs::File,
     io,
     ops::Bound,
     panic::{AssertUnwindSafe, catch_unwind},
@@ -57,13 +58,17 @@ pub(super) struct TableFacts {
 pub(super) struct TableFile {
     table: Table,
     facts: TableFacts,
+    /// Where it is: lsm-tree has a path through this one's descriptor.
+    dir: Arc<Directory>,
+    /// For messages.
+    path: PathBuf,
     /// For the short way to a key; none if the block index is in parts.
     fences: Option<Fences>,
 }
 
-/// The file of table `id` in `dir`.
-pub(super) fn path_of(dir: &Path, id: u64) -> PathBuf {
-    dir.join(format!("{id:08}.{EXTENSION}"))
+/// The name of the file of table `id`.
+pub(super) fn name_of(id: u64) -> String {
+    format!("{id:08}.{EXTENSION}")
 }
 
 /// The table number a file name stands for, if it is a table's.
@@ -103,20 +108,21 @@ impl TableFile {
     /// # Errors
     /// I/O errors; a file that is not the table which `facts` describe.
     pub(super) fn open(
-        dir: &Path,
+        dir: &Arc<Directory>,
         facts: TableFacts,
         cache: &Arc<Cache>,
     ) -> Result<Self, IndexError> {
         const DOING: &str = "opening a table";
-        let path = path_of(dir, facts.id);
+        let name = name_of(facts.id);
+        let path = dir.path().join(&name);
         let fail = |cause| IndexError {
             path: path.clone(),
             doing: DOING,
             cause,
         };
         let corrupt = |found: String| fail(IndexCause::Corrupt(found));
-        let bytes = match std::fs::metadata(&path) {
-            Ok(meta) => meta.len(),
+        let bytes = match dir.length_of(&name) {
+            Ok(bytes) => bytes,
             Err(e) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(corrupt(
                     "the manifest names this table, but it is missing".into(),
@@ -130,6 +136,8 @@ impl TableFile {
                 facts.bytes
             )));
         }
+        let io_failed = |e| fail(IndexCause::Io(e));
+        let through = dir.path_through(Path::new(&name)).map_err(io_failed)?;
         // Whole filters and indexes are always pinned; which tables have them in parts, to be cached
         // block by block, is decided when they are written (`RunWriter`).
         //
@@ -140,8 +148,9 @@ impl TableFile {
         let recovered = catch_unwind(AssertUnwindSafe(|| {
             let checksum = Checksum::from_raw(facts.checksum);
             let cache = Arc::clone(cache);
-            let table = Table::recover(path.clone(), checksum, 0, TREE, cache, None, true, true)?;
-            let fences = Fences::read(&table)?;
+            let table = Table::recover(through, checksum, 0, TREE, cache, None, true, true)?;
+            let file = dir.open_file(Path::new(&name), OFlags::RDONLY)?;
+            let fences = Fences::read(&table, &file)?;
             Ok((table, fences))
         }));
         let (table, fences) = match recovered {
@@ -154,8 +163,15 @@ impl TableFile {
         Ok(Self {
             table,
             facts,
+            dir: Arc::clone(dir),
+            path,
             fences,
         })
+    }
+
+    /// Unlinks the file. What has the table open reads on.
+    pub(super) fn unlink(&self) -> io::Result<()> {
+        self.dir.remove(Path::new(&name_of(self.facts.id)))
     }
 
     /// What the manifest is to say of this table.
@@ -165,7 +181,7 @@ impl TableFile {
 
     /// The table's file.
     pub(super) fn path(&self) -> &Path {
-        &self.table.path
+        &self.path
     }
 
     /// Smallest and largest key.
@@ -236,7 +252,16 @@ impl TableFile {
 
     /// All entries in order, read past the cache.
     pub(super) fn scan(&self, doing: &'static str) -> Result<Scanner, IndexError> {
-        self.table.scan().map_err(|e| error(self.path(), doing, e))
+        let fail = |e| error(self.path(), doing, e);
+        // lsm-tree opens it by its path, which must lead where it did.
+        let name = name_of(self.facts.id);
+        let through = self.dir.path_through(Path::new(&name));
+        let through = through.map_err(|e| fail(lsm_tree::Error::Io(e)))?;
+        if through != *self.table.path {
+            let moved = io::Error::other("the directory was moved, and is not found any more");
+            return Err(fail(lsm_tree::Error::Io(moved)));
+        }
+        self.table.scan().map_err(fail)
     }
 
     /// Reads the whole file and checks its checksum, order, bounds and count.
@@ -249,7 +274,9 @@ impl TableFile {
         };
         let io = |e| error(self.path(), DOING, lsm_tree::Error::Io(e));
         let mut hasher = ChecksummedWriter::new(io::sink());
-        let mut file = File::open(self.path()).map_err(io)?;
+        let name = name_of(self.facts.id);
+        let opened = self.dir.open_file(Path::new(&name), OFlags::RDONLY);
+        let mut file = opened.map_err(io)?;
         io::copy(&mut file, &mut hasher).map_err(io)?;
         let found = hasher.checksum().into_u128();
         if found != self.facts.checksum {
@@ -318,8 +345,7 @@ mod tests {
     #[test]
     fn table_numbers_are_read_back_from_file_names() {
         for id in [0, 7, 99_999_999, 100_000_000, u64::MAX] {
-            let path = path_of(Path::new("d"), id);
-            assert_eq!(id_of(path.file_name().unwrap().to_str().unwrap()), Some(id));
+            assert_eq!(id_of(&name_of(id)), Some(id));
         }
         for foreign in [
             "7.table",

@@ -11,12 +11,13 @@ use super::{
     Address, Form, IndexCause, IndexError, address,
     table::{self, TableFacts, TableFile},
 };
+use crate::disk::Directory;
 use lsm_tree::{
     Cache, InternalValue, Slice, ValueType,
     table::{Writer, filter::BloomConstructionPolicy},
 };
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     sync::{
         Arc,
         atomic::{AtomicU64, Ordering},
@@ -42,7 +43,7 @@ const ENTRY_OVERHEAD: u64 = 5;
 #[derive(Clone)]
 pub(super) struct TableMaker {
     /// Directory of the tables.
-    pub(super) dir: Arc<Path>,
+    pub(super) dir: Arc<Directory>,
     /// Next table number.
     pub(super) next_id: Arc<AtomicU64>,
     /// The block cache that tables read through.
@@ -51,15 +52,15 @@ pub(super) struct TableMaker {
     pub(super) table_bytes: u64,
 }
 
-/// Files that are unlinked unless they are kept.
+/// Files, by directory and table number, that are unlinked unless they are kept.
 #[derive(Default)]
-struct Provisional(Vec<PathBuf>);
+struct Provisional(Vec<(Arc<Directory>, u64)>);
 
 impl Drop for Provisional {
     fn drop(&mut self) {
-        for path in &self.0 {
+        for (dir, id) in &self.0 {
             // What cannot be unlinked now is a leftover, and leftovers are cleared at the next open.
-            let _ = std::fs::remove_file(path);
+            let _ = dir.remove(Path::new(&table::name_of(*id)));
         }
     }
 }
@@ -182,9 +183,11 @@ impl RunWriter {
 
     fn open_table(&mut self) -> Result<Current, IndexError> {
         let id = self.maker.next_id.fetch_add(1, Ordering::Relaxed);
-        let path = table::path_of(&self.maker.dir, id);
-        let writer = Writer::new(path.clone(), id, 0).map_err(|e| self.table_error(id, e))?;
-        self.files.0.push(path);
+        let name = table::name_of(id);
+        let through = self.maker.dir.path_through(Path::new(&name));
+        let through = through.map_err(|e| self.table_error(id, lsm_tree::Error::Io(e)))?;
+        let writer = Writer::new(through, id, 0).map_err(|e| self.table_error(id, e))?;
+        self.files.0.push((Arc::clone(&self.maker.dir), id));
         // The filter policy goes first: the filter in parts takes it over when it is made.
         let mut writer = writer
             .use_bloom_policy(BloomConstructionPolicy::BitsPerKey(FILTER_BITS_PER_KEY))
@@ -209,10 +212,8 @@ impl RunWriter {
         let Some((id, checksum)) = written else {
             return Ok(());
         };
-        let path = table::path_of(&self.maker.dir, id);
-        let bytes = std::fs::metadata(&path)
-            .map_err(|e| self.table_error(id, lsm_tree::Error::Io(e)))?
-            .len();
+        let bytes = self.maker.dir.length_of(&table::name_of(id));
+        let bytes = bytes.map_err(|e| self.table_error(id, lsm_tree::Error::Io(e)))?;
         let facts = TableFacts {
             id,
             bytes,
@@ -234,7 +235,7 @@ impl RunWriter {
 
     fn fail(&self, cause: IndexCause) -> IndexError {
         IndexError {
-            path: self.maker.dir.to_path_buf(),
+            path: self.maker.dir.path().to_owned(),
             doing: self.doing,
             cause,
         }
@@ -245,6 +246,7 @@ impl RunWriter {
     }
 
     fn table_error(&self, id: u64, e: lsm_tree::Error) -> IndexError {
-        table::error(&table::path_of(&self.maker.dir, id), self.doing, e)
+        let path = self.maker.dir.path().join(table::name_of(id));
+        table::error(&path, self.doing, e)
     }
 }

@@ -2,6 +2,7 @@
 
 use forebay_store::disk::{Disk, DiskFile, RealDisk};
 use std::{
+    fs::File,
     io,
     path::{Path, PathBuf},
     sync::Arc,
@@ -46,6 +47,10 @@ impl HookDisk {
 }
 
 impl Disk for HookDisk {
+    fn hold(&self, path: &Path, open: &File) -> io::Result<()> {
+        self.inner.hold(path, open)
+    }
+
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         (self.hook)(Doing::Create(path))?;
         Ok(self.wrap(path, self.inner.create(path)?))

@@ -1,16 +1,22 @@
-//! The store's directory: whether it is one, its lock, and its manifest. docs/store-format.md, "Opening", 1.
+//! The store's directory: whether it is one, its locks, and its manifest. docs/store-format.md, "Opening", 1.
+//!
+//! It is opened once, and held: the store is in that directory, wherever its path leads later. What locks it is the directory itself, which stays
+//! locked whatever becomes of the files in it, and the file `LOCK`, the only lock that earlier programs know.
 //!
 //! A directory that holds something else is left as it is. What is made is durable before it is used: each directory with its name, then the manifest.
 
 use crate::{
-    disk::Disk,
+    disk::{Directory, Disk},
     error::StoreError,
     manifest::{self, Manifest},
 };
+use forebay_pool::media::ProcessMark;
+use rustix::{fs::OFlags, io::Errno};
 use std::{
-    fs::{self, File, OpenOptions, TryLockError},
+    fs::{self, File, TryLockError},
     io,
     path::Path,
+    sync::Arc,
     thread,
     time::{Duration, Instant},
 };
@@ -19,30 +25,83 @@ const LOCK: &str = "LOCK";
 /// A process that the lock's last owner was just starting has it, too, until it executes its program.
 const STARTING: Duration = Duration::from_millis(500);
 
-/// Takes the store's lock, making its directory if `create` says so. A directory that holds something else is
+/// The locks of an open store, given back when this is dropped.
+pub(in crate::db) struct StoreLock {
+    files: Vec<File>,
+    process: ProcessMark,
+}
+
+impl Drop for StoreLock {
+    fn drop(&mut self) {
+        if !self.process.is_here() {
+            // Closed by a forked child, it is its parent's still.
+            return;
+        }
+        for file in &self.files {
+            // Closing it would not do as long as a forked child has the open file, too.
+            let _ = file.unlock();
+        }
+    }
+}
+
+/// Opens the store's directory and takes its locks, making it if `create` says so. A directory that holds something else is
 /// left as it is.
-pub(super) fn lock(dir: &Path, create: bool) -> Result<File, StoreError> {
-    if dir.exists() {
-        check_directory(dir, create)?;
-    } else if create {
-        create_directory(dir).map_err(StoreError::io("creating", dir))?;
-    } else {
-        return Err(StoreError::NotAStore {
-            dir: dir.to_owned(),
-            found: "the directory does not exist".to_owned(),
-        });
+pub(super) fn lock(dir: &Path, create: bool) -> Result<(Arc<Directory>, StoreLock), StoreError> {
+    let directory = open(dir, create)?;
+    check_directory(&directory, create)?;
+    let begun = Instant::now();
+    let mut lock = StoreLock {
+        files: Vec::new(),
+        process: ProcessMark::take(),
+    };
+    let own = directory
+        .to_lock()
+        .map_err(StoreError::io("opening", dir))?;
+    if take(&own, dir, begun, is_lockable)? {
+        lock.files.push(own);
     }
     let path = dir.join(LOCK);
-    let file = OpenOptions::new()
-        .create(true)
-        .truncate(false)
-        .write(true)
-        .open(&path)
+    let flags = OFlags::WRONLY | OFlags::CREATE;
+    let file = directory
+        .open_file(Path::new(LOCK), flags)
         .map_err(StoreError::io("opening", &path))?;
-    let begun = Instant::now();
+    take(&file, dir, begun, |_| true)?;
+    lock.files.push(file);
+    Ok((directory, lock))
+}
+
+/// Opens the store's directory, which is made if there is none and `create` says so.
+fn open(dir: &Path, create: bool) -> Result<Arc<Directory>, StoreError> {
+    let not_a_store = |found: &str| StoreError::NotAStore {
+        dir: dir.to_owned(),
+        found: found.to_owned(),
+    };
+    let opened = match Directory::open(dir) {
+        Err(e) if e.kind() == io::ErrorKind::NotFound && create => {
+            create_directory(dir).map_err(StoreError::io("creating", dir))?;
+            Directory::open(dir)
+        }
+        opened => opened,
+    };
+    opened.map_err(|e| match e.kind() {
+        io::ErrorKind::NotFound => not_a_store("the directory does not exist"),
+        // Unless a file stands in the place of one above it.
+        io::ErrorKind::NotADirectory if dir.exists() => not_a_store("it is no directory"),
+        _ => StoreError::io("opening", dir)(e),
+    })
+}
+
+/// Locks `file` of the store in `dir`, waiting from `begun` on for a process that is being started. False if the file system says that it
+/// cannot be locked, and `must` does not say of the error that it has to be.
+fn take(
+    file: &File,
+    dir: &Path,
+    begun: Instant,
+    must: fn(&io::Error) -> bool,
+) -> Result<bool, StoreError> {
     loop {
         match file.try_lock() {
-            Ok(()) => return Ok(file),
+            Ok(()) => return Ok(true),
             Err(TryLockError::WouldBlock) if begun.elapsed() < STARTING => {
                 thread::sleep(Duration::from_millis(2));
             }
@@ -51,22 +110,36 @@ pub(super) fn lock(dir: &Path, create: bool) -> Result<File, StoreError> {
                     dir: dir.to_owned(),
                 });
             }
-            Err(TryLockError::Error(e)) => return Err(StoreError::io("locking", &path)(e)),
+            Err(TryLockError::Error(e)) if must(&e) => {
+                return Err(StoreError::io("locking", dir)(e));
+            }
+            Err(TryLockError::Error(_)) => return Ok(false),
         }
     }
 }
 
-/// The manifest of the store in `dir`, whose lock the caller has; of a new store if there is none.
-pub(super) fn manifest(disk: &dyn Disk, dir: &Path, create: bool) -> Result<Manifest, StoreError> {
-    if let Some(manifest) = Manifest::read(dir)? {
+/// False if the error says that the file system locks no directory: NFS locks what is open for writing only, which a directory never is.
+fn is_lockable(error: &io::Error) -> bool {
+    let refused = [Errno::BADF, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS];
+    Errno::from_io_error(error).is_none_or(|errno| !refused.contains(&errno))
+}
+
+/// The manifest of the store in `directory`, whose lock the caller has; of a new store if there is none.
+pub(super) fn manifest(
+    disk: &dyn Disk,
+    directory: &Arc<Directory>,
+    create: bool,
+) -> Result<Manifest, StoreError> {
+    if let Some(manifest) = Manifest::read(directory)? {
         return Ok(manifest);
     }
     // No other process or thread is about to make one, now that the lock is held.
-    check_directory(dir, create)?;
+    check_directory(directory, create)?;
+    let dir = directory.path();
     let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
     disk.sync_dir(above.unwrap_or(Path::new(".")))
         .map_err(StoreError::io("syncing", dir))?;
-    Manifest::create(disk, dir)
+    Manifest::create(disk, directory)
 }
 
 /// Makes a directory and those above it, durably.
@@ -87,32 +160,21 @@ fn create_directory(dir: &Path) -> io::Result<()> {
 }
 
 /// Refuses a directory that holds neither a store nor nothing at all.
-fn check_directory(dir: &Path, create: bool) -> Result<(), StoreError> {
+fn check_directory(directory: &Directory, create: bool) -> Result<(), StoreError> {
+    let dir = directory.path();
     let refuse = |found: String| {
         Err(StoreError::NotAStore {
             dir: dir.to_owned(),
             found,
         })
     };
-    if !dir.is_dir() {
-        return refuse("it is no directory".to_owned());
+    let names = directory.names().map_err(StoreError::io("listing", dir))?;
+    if names.iter().any(|name| name == manifest::NAME) {
+        return Ok(());
     }
-    let mut others = Vec::new();
-    for entry in fs::read_dir(dir).map_err(StoreError::io("listing", dir))? {
-        let name = entry
-            .map_err(StoreError::io("listing", dir))?
-            .file_name()
-            .to_string_lossy()
-            .into_owned();
-        if name == manifest::NAME {
-            return Ok(());
-        }
-        if name != LOCK && name != manifest::TEMPORARY {
-            others.push(name);
-        }
-    }
+    let is_other = |name: &&String| *name != LOCK && *name != manifest::TEMPORARY;
+    let others: Vec<_> = names.iter().filter(is_other).map(String::as_str).collect();
     if !others.is_empty() {
-        others.sort();
         return refuse(format!("it has no MANIFEST, but {}", others.join(", ")));
     }
     if !create {

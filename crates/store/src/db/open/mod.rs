@@ -16,7 +16,11 @@ mod lane;
 mod log_end;
 mod session;
 
-use super::{Background, Shared, Store, gc::Collector, locks::Locks, snapshot::Snapshots};
+pub(super) use directory::StoreLock;
+
+use super::{
+    Background, Shared, Store, gc::Collector, locks::Locks, snapshot::Snapshots, threads::Running,
+};
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
     error::StoreError,
@@ -26,7 +30,7 @@ use crate::{
     options::{StoreOptions, Variant},
 };
 use arc_swap::ArcSwap;
-use forebay_pool::Pool;
+use forebay_pool::{Pool, media::ProcessMark};
 use log_end::OpenedLog;
 use parking_lot::Mutex;
 use session::Session;
@@ -94,9 +98,12 @@ impl Store {
                 variant: options.variant.to_string(),
             });
         }
-        let lock = directory::lock(dir, options.create)?;
-        let manifest = directory::manifest(&*disk, dir, options.create)?;
-        let (session, lane) = Session::find(disk, dir, manifest, pool, options)?;
+        let running = Running::begin()?;
+        let (held, lock) = directory::lock(dir, options.create)?;
+        let opened = held.to_lock().and_then(|open| disk.hold(dir, &open));
+        opened.map_err(StoreError::io("opening", dir))?;
+        let manifest = directory::manifest(&*disk, &held, options.create)?;
+        let (session, lane) = Session::find(disk, &held, manifest, pool, options)?;
         let large = LargeValues::open(
             Arc::clone(&session.disk),
             dir,
@@ -124,6 +131,7 @@ impl Store {
         let mut store = Self {
             shared,
             threads: Vec::new(),
+            _running: running,
             lock: Some(lock),
         };
         store.start_threads()?;
@@ -143,6 +151,7 @@ impl Session<'_> {
         ));
         Shared {
             dir: self.dir.to_owned(),
+            process: ProcessMark::take(),
             survives: durability(self.options, self.pool),
             commits_puts: self.options.commit_puts && tail.needs_commit(),
             options: self.options.clone(),

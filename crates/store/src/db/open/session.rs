@@ -7,7 +7,7 @@
 use super::lane::{LeftLane, claim_left, give_up};
 use crate::{
     db::check::Parts,
-    disk::Disk,
+    disk::{Directory, Disk},
     error::StoreError,
     given_up::GivenUp,
     index::{Index, IndexOptions},
@@ -42,11 +42,12 @@ impl<'a> Session<'a> {
     /// Claims the lane that the last session left something in, and opens the value log and the index.
     pub(super) fn find(
         disk: Arc<dyn Disk>,
-        dir: &'a Path,
+        directory: &'a Arc<Directory>,
         manifest: Manifest,
         pool: Option<&'a Pool>,
         options: &'a StoreOptions,
     ) -> Result<(Self, Option<LeftLane>), StoreError> {
+        let dir = directory.path();
         let state = manifest.state().clone();
         let given_up = GivenUp::new(dir, options.salvage);
         let lane = claim_left(dir, &state, pool, options, &given_up)?;
@@ -58,8 +59,9 @@ impl<'a> Session<'a> {
             Arc::clone(&manifest),
             given_up.clone(),
         )?;
-        let index = Index::open_unchanged(
-            &dir.join(INDEX),
+        let index = Index::open_below(
+            directory,
+            INDEX,
             IndexOptions {
                 create: state.epoch == 0,
                 cache_bytes: options.cache_bytes,

@@ -168,7 +168,8 @@ impl Iterator for Scan {
         if self.failed {
             return None;
         }
-        let pair = self.next_pair();
+        let own = self.keys.shared().check_process();
+        let pair = own.and_then(|()| self.next_pair());
         self.failed = pair.is_err();
         pair.transpose()
     }

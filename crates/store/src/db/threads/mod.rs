@@ -10,7 +10,10 @@
 //!
 //! A thread that panics is started again, and no thread waits for it in vain: writers get the error, or are released.
 
+mod running;
 mod slice;
+
+pub(super) use running::Running;
 
 use super::{Shared, Store};
 use crate::{

@@ -32,7 +32,7 @@ impl Index {
     /// Puts a finished merge's output in the place of its inputs.
     fn install(&self, merge: Merge) -> Result<(), IndexError> {
         let (inputs, new) = merge.finish();
-        let output = Run::new(&self.maker.dir, new.tables.clone())?;
+        let output = Run::new(self.maker.dir.path(), new.tables.clone())?;
         self.commit(new, |view| {
             // Runs are only ever added in front, and only a merge takes runs away; merges share none.
             let mut runs = view.runs.clone();
@@ -43,7 +43,7 @@ impl Index {
             let Some(at) = at else {
                 let what = "the runs that were merged are there no longer".into();
                 return Err(failed(
-                    &self.maker.dir,
+                    self.maker.dir.path(),
                     "merging runs",
                     IndexCause::Invalid(what),
                 ));

@@ -41,8 +41,7 @@ use super::{
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::HashSet,
-    fs,
-    path::{Path, PathBuf},
+    path::Path,
     sync::{Arc, atomic::Ordering},
 };
 
@@ -89,8 +88,8 @@ pub struct Index {
     published: RwLock<Arc<IndexView>>,
     /// Tables that are in no manifest any more; unlinked once no view holds them.
     retired: Mutex<Vec<Arc<TableFile>>>,
-    /// Table files that the manifest did not name.
-    leftovers: Mutex<Vec<PathBuf>>,
+    /// Tables that the manifest did not name.
+    leftovers: Mutex<Vec<u64>>,
 }
 
 impl Index {
@@ -147,7 +146,7 @@ impl Index {
             let held = Arc::strong_count(table) > 1;
             if !held {
                 // A file that cannot be unlinked now is a leftover at the next open.
-                let _ = fs::remove_file(table.path());
+                let _ = table.unlink();
             }
             held
         });
@@ -183,14 +182,18 @@ impl Index {
         }
         drop(older);
         let new = writer.finish()?;
-        let run = Run::new(&self.maker.dir, new.tables.clone())?;
+        let run = Run::new(self.maker.dir.path(), new.tables.clone())?;
         self.commit(new, |view| {
             if watermark < view.watermark {
                 let what = format!(
                     "a watermark of {watermark}, below the present {}",
                     view.watermark
                 );
-                return Err(failed(&self.maker.dir, DOING, IndexCause::Invalid(what)));
+                return Err(failed(
+                    self.maker.dir.path(),
+                    DOING,
+                    IndexCause::Invalid(what),
+                ));
             }
             let runs = run.into_iter().chain(view.runs.iter().cloned()).collect();
             Ok(IndexView {
@@ -295,7 +298,7 @@ impl Index {
         let view = self.view();
         if Manifest::read(&self.maker.dir)?.is_none() {
             let found = IndexCause::Corrupt("the manifest is missing".into());
-            return Err(failed(&self.maker.dir, "verifying the index", found));
+            return Err(failed(self.maker.dir.path(), "verifying the index", found));
         }
         view.tables().try_for_each(|table| table.verify())
     }
@@ -303,7 +306,10 @@ impl Index {
 
 impl Drop for Index {
     fn drop(&mut self) {
-        self.sweep();
+        // In a forked child the tables, and a lock that another thread held, are the parent's.
+        if self.maker.dir.is_own() {
+            self.sweep();
+        }
     }
 }
 
