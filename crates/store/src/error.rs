@@ -133,7 +133,7 @@ pub enum StoreError {
     },
     /// A batch that does not fit into one record.
     #[error(
-        "a batch of {bytes} bytes; at most half a segment ({bytes_max} bytes) is written as one. Write it as several, or use a pool with larger segments"
+        "the write needs a record of {bytes} bytes; at most half a segment ({bytes_max} bytes) is written as one. Write a batch as several, shorten the key, or use larger segments"
     )]
     BatchTooLarge {
         /// Its length in the log.

@@ -31,6 +31,11 @@ pub(crate) const KEY_LENGTH: usize = 2;
 /// Bytes of an operation's header within a batch.
 pub(crate) const BATCH_OP_HEADER: usize = 12;
 
+/// Bytes that an operation on `key` takes in a batch.
+pub(crate) fn op_bytes(key: &[u8], body: usize) -> usize {
+    BATCH_OP_HEADER + key.len() + body
+}
+
 /// Where a large value is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct LargeRef {

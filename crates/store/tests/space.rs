@@ -104,6 +104,47 @@ fn the_space_of_deleted_keys_comes_back_while_others_are_written() {
 }
 
 #[test]
+fn a_snapshot_keeps_none_of_the_files_begun_after_it() {
+    for variant in [Variant::DOUBLE, Variant::NoSync] {
+        let bench = Bench::new();
+        let store = bench.open(&options(variant));
+        let large = vec![7; 100_000];
+        (0..KEYS).for_each(|key| put(&store, key, 0));
+        (0..20).for_each(|i| store.put(format!("large {i}").as_bytes(), &large).unwrap());
+        let snapshot = store.snapshot().unwrap();
+        let before = store.stats();
+        let kept = before.value_log_bytes;
+        let live = u64::from(KEYS) * RECORD;
+        let mut rng = Rng(8);
+        for round in 1..=10 * KEYS {
+            put(&store, rng.below(u64::from(KEYS)) as u32, round);
+            if round % 500 == 0 {
+                let i = rng.below(20);
+                store.put(format!("large {i}").as_bytes(), &large).unwrap();
+            }
+            let stats = store.stats();
+            let most = kept + live * 3 / 2 + 4 * FILE;
+            assert!(
+                stats.value_log_bytes <= most,
+                "{variant}, {round}: {stats:?}"
+            );
+        }
+        store.gc().unwrap();
+        let files = store.stats().large_value_files;
+        assert!(files <= 60, "{variant}: {files} large values are kept");
+        let seen = snapshot.scan(ScanRange::all()).unwrap();
+        let seen: Vec<_> = seen.map(|pair| pair.unwrap().1).collect();
+        assert_eq!(seen.len(), KEYS as usize + 20);
+        assert!(
+            seen.iter()
+                .all(|value| value.len() > VALUE || value[..4] == [0; 4])
+        );
+        drop(snapshot);
+        assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+    }
+}
+
+#[test]
 fn an_open_snapshot_keeps_its_files_and_stops_no_writer() {
     within(Duration::from_secs(120), "writing", || {
         let bench = Bench::new();

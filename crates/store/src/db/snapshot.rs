@@ -16,7 +16,8 @@
 //!    was written behind it (`indexer`). After its step a moment reads from the tables of then instead of the chunk
 //!    ([`Moment::leave`]), which takes space on the disk until it is dropped, and no memory.
 //!
-//! Value-log files that it may lead to are unlinked only after it is dropped.
+//! Value-log files that it may lead to are unlinked only after it is dropped: those that begin below its tail. What was begun behind that holds nothing
+//! that it sees, not even what the collector copied there: it sees the original.
 
 use super::{Scan, ScanRange, Shared, Store, Value};
 use crate::{
@@ -67,7 +68,16 @@ struct Open {
     /// The number of one that is being taken: what it will see is kept as if it were open.
     taking: Option<u64>,
     /// By number; limits rise with them.
-    moments: BTreeMap<u64, (Lsn, Weak<Moment>)>,
+    moments: BTreeMap<u64, Kept>,
+}
+
+/// What an open moment keeps.
+struct Kept {
+    /// Versions below.
+    limit: Lsn,
+    /// Large values with lower numbers: those of later versions have this one or a higher.
+    large_below: u64,
+    moment: Weak<Moment>,
 }
 
 impl Snapshots {
@@ -76,14 +86,22 @@ impl Snapshots {
         self.open.lock().taken + 1
     }
 
-    /// True if no snapshot with a lower number than `number` is open.
-    pub(super) fn none_before(&self, number: u64) -> bool {
+    /// True if no snapshot with a lower number than `number` is open that sees anything of the log from `start` on.
+    pub(super) fn none_sees(&self, number: u64, start: Lsn) -> bool {
+        self.none_keeps(number, |kept| kept.limit > start)
+    }
+
+    /// The same for large value `id`.
+    pub(super) fn none_sees_large(&self, number: u64, id: u64) -> bool {
+        self.none_keeps(number, |kept| kept.large_below > id)
+    }
+
+    fn none_keeps(&self, number: u64, keeps: impl Fn(&Kept) -> bool) -> bool {
         let open = self.open.lock();
-        let first = open.moments.first_key_value().map(|(&first, _)| first);
-        first
-            .into_iter()
-            .chain(open.taking)
-            .all(|first| first >= number)
+        let is_taken = open.taking.is_some_and(|taking| taking < number);
+        // What an earlier one keeps the last one keeps, too.
+        let last = open.moments.range(..number).next_back();
+        !is_taken && last.is_none_or(|(_, kept)| !keeps(kept))
     }
 
     /// The log address below which a writer that has appended keeps the versions that it replaces.
@@ -99,7 +117,7 @@ impl Snapshots {
     pub(super) fn moments(&self) -> Vec<Arc<Moment>> {
         let open = self.open.lock();
         let moments = open.moments.values();
-        moments.filter_map(|(_, moment)| moment.upgrade()).collect()
+        moments.filter_map(|kept| kept.moment.upgrade()).collect()
     }
 
     /// Step 1; step 4 when it is dropped. The caller holds `view_change`, so there is one at a time.
@@ -118,18 +136,23 @@ impl Snapshots {
     fn keep_what_is_seen(&self, open: &Open) {
         if open.taking.is_none() {
             let highest = open.moments.last_key_value();
-            let limit = highest.map_or(0, |(_, (limit, _))| *limit);
+            let limit = highest.map_or(0, |(_, kept)| kept.limit);
             self.keep_below.store(limit, Relaxed);
         }
     }
 
-    /// Opens a moment at `limit`, with the present view, while one is being taken.
-    fn open(self: &Arc<Self>, limit: Lsn, view: Arc<View>) -> Result<Arc<Moment>, StoreError> {
+    /// Opens a moment at `limit`, with the present view, while one is being taken. It sees large values with numbers below `large_below`.
+    fn open(
+        self: &Arc<Self>,
+        limit: Lsn,
+        large_below: u64,
+        view: Arc<View>,
+    ) -> Result<Arc<Moment>, StoreError> {
         let mut open = self.open.lock();
         let last = open.moments.last_key_value();
-        if let Some((_, (last, moment))) = last
-            && *last == limit
-            && let Some(moment) = moment.upgrade()
+        if let Some((_, last)) = last
+            && last.limit == limit
+            && let Some(moment) = last.moment.upgrade()
         {
             return Ok(moment);
         }
@@ -145,8 +168,12 @@ impl Snapshots {
             view: ArcSwap::new(view),
             snapshots: Arc::clone(self),
         });
-        open.moments
-            .insert(number, (limit, Arc::downgrade(&moment)));
+        let kept = Kept {
+            limit,
+            large_below,
+            moment: Arc::downgrade(&moment),
+        };
+        open.moments.insert(number, kept);
         Ok(moment)
     }
 }
@@ -257,6 +284,8 @@ impl Snapshot {
             let _changing = shared.view_change.lock();
             let _taking = shared.snapshots.begin();
             let limit = shared.tail.tail();
+            // After that: a value gets its number before its record is appended.
+            let large_below = shared.large.next_id();
             for stripe in shared.locks.stripes() {
                 if stripe.is_locked() {
                     drop(stripe.lock());
@@ -264,7 +293,9 @@ impl Snapshot {
             }
             // What was inserted under those that were not locked any more is seen from now on.
             fence(SeqCst);
-            shared.snapshots.open(limit, shared.view.load_full())?
+            shared
+                .snapshots
+                .open(limit, large_below, shared.view.load_full())?
         };
         Ok(Self {
             shared: Arc::clone(shared),
@@ -315,10 +346,32 @@ mod tests {
         let taking = snapshots.begin();
         // A file whose records were written again behind the tail that the snapshot has read.
         let retired = snapshots.next_number();
-        assert!(!snapshots.none_before(retired));
-        assert!(snapshots.none_before(before));
+        assert!(!snapshots.none_sees(retired, 0));
+        assert!(snapshots.none_sees(before, 0));
         drop(taking);
-        assert!(snapshots.none_before(retired));
+        assert!(snapshots.none_sees(retired, 0));
+    }
+
+    #[test]
+    fn a_moment_keeps_what_begins_below_its_tail_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let options = StoreOptions::new().variant(Variant::NoSync);
+        let store = options.open(dir.path().join("store"), None).unwrap();
+        let snapshots = &store.shared.snapshots;
+        store.put(b"key", b"value").unwrap();
+        let first = store.snapshot().unwrap();
+        let limit = first.moment.limit();
+        store.put(b"key", b"another").unwrap();
+        let retired = snapshots.next_number();
+        let second = store.snapshot().unwrap();
+        assert!(!snapshots.none_sees(retired, limit - 1));
+        assert!(snapshots.none_sees(retired, limit));
+        assert!(!snapshots.none_sees(snapshots.next_number(), limit));
+        let next = store.shared.large.next_id();
+        assert!(!snapshots.none_sees_large(retired, next - 1));
+        assert!(snapshots.none_sees_large(retired, next));
+        drop((first, second));
+        assert!(snapshots.none_sees(snapshots.next_number(), 0));
     }
 
     #[test]

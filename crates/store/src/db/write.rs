@@ -18,7 +18,7 @@ use crate::{
     large::Written,
     log::Claim,
     memtable::Chunk,
-    op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, push_op},
+    op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, LargeRef, op_bytes, push_op},
 };
 use forebay_pool::{Lsn, format::record::HEADER};
 use std::io::IoSlice;
@@ -168,7 +168,8 @@ impl Store {
     /// Writes all operations of `batch` as one.
     ///
     /// # Errors
-    /// [`StoreError::BatchTooLarge`] if it does not fit into half a segment; as [`put`](Self::put). Nothing of it was done then.
+    /// [`StoreError::BatchTooLarge`] if it does not fit into half a segment, values that alone do not fit there not counted; as [`put`](Self::put).
+    /// Nothing of it was done then.
     ///
     /// ```
     /// use forebay_store::Batch;
@@ -294,6 +295,13 @@ impl Shared {
     }
 
     fn put_large(&self, key: &[u8], value: &[u8]) -> Result<(), StoreError> {
+        let (bytes, bytes_max) = (
+            KEY_LENGTH + key.len() + LargeRef::BYTES,
+            self.tail.payload_max(),
+        );
+        if bytes > bytes_max {
+            return Err(StoreError::BatchTooLarge { bytes, bytes_max });
+        }
         let written = self.large.write(key, value)?;
         let reference = written.value.encode();
         let done = self.write_at_pace(KIND_LARGE, key, &reference, Form::Record);
@@ -320,12 +328,21 @@ impl Shared {
     ) -> Result<(), StoreError> {
         // A value too large for the log goes to a file of its own first, so that only its reference must fit.
         let bytes_max = self.tail.payload_max();
-        let mut payload = Vec::with_capacity(batch.bytes.min(bytes_max) + batch.len() * 16);
+        let is_large = |key: &[u8], value: &[u8]| op_bytes(key, value.len()) > bytes_max;
+        let bytes = (batch.ops.iter()).map(|(key, value)| match value.as_deref() {
+            Some(value) if is_large(key, value) => op_bytes(key, LargeRef::BYTES),
+            value => op_bytes(key, value.map_or(0, <[u8]>::len)),
+        });
+        let bytes = bytes.sum();
+        if bytes > bytes_max {
+            return Err(StoreError::BatchTooLarge { bytes, bytes_max });
+        }
+        let mut payload = Vec::with_capacity(bytes);
         let mut places = Vec::with_capacity(batch.len());
         for (key, value) in &batch.ops {
             let place = match value {
                 None => push_op(&mut payload, KIND_DELETE, key, &[]),
-                Some(value) if KEY_LENGTH + key.len() + value.len() > bytes_max => {
+                Some(value) if is_large(key, value) => {
                     let written = self.large.write(key, value)?;
                     let place = push_op(&mut payload, KIND_LARGE, key, &written.value.encode());
                     large.push(written);
@@ -334,12 +351,6 @@ impl Shared {
                 Some(value) => push_op(&mut payload, KIND_PUT, key, value),
             };
             places.push(place);
-        }
-        if payload.len() > bytes_max {
-            return Err(StoreError::BatchTooLarge {
-                bytes: payload.len(),
-                bytes_max,
-            });
         }
         let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
         let (lsn, mut writers, keys) = self.with_room(Claim::Put, || {

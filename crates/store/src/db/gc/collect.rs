@@ -7,7 +7,7 @@
 //! 3. Make the copies durable (in persistent memory they are).
 //! 4. Take the file out of the manifest, durably. The index's tables may still lead to it, but the log above the watermark
 //!    has the copies, and is replayed at an opening.
-//! 5. Unlink it, once no snapshot is open that was taken before step 4.
+//! 5. Unlink it, once no snapshot is open that was taken before step 4 and sees anything that is in it or behind.
 
 use super::{Progress, set_aside::is_the_files};
 use crate::{
@@ -240,7 +240,7 @@ impl Shared {
         let (gone, kept): (Vec<_>, Vec<_>) = progress
             .retired
             .iter()
-            .partition(|(_, number)| self.snapshots().none_before(*number));
+            .partition(|(start, number)| self.snapshots().none_sees(*number, *start));
         progress.retired = kept;
         if !gone.is_empty() {
             let starts: Vec<Lsn> = gone.iter().map(|(start, _)| *start).collect();

@@ -88,7 +88,7 @@ impl Shared {
         let (gone, kept): (Vec<_>, Vec<_>) = progress
             .retired_large
             .iter()
-            .partition(|(_, number)| self.snapshots().none_before(*number));
+            .partition(|(id, number)| self.snapshots().none_sees_large(*number, *id));
         progress.retired_large = kept;
         if !gone.is_empty() {
             // What replaced them must not be lost without them.

@@ -223,7 +223,7 @@ impl Shared {
                 number
             }
         };
-        if !self.snapshots().none_before(number) {
+        if !self.snapshots().none_sees(number, sealed.start()) {
             return Ok(Outcome::Kept(
                 "an open snapshot or scan needs what is in them",
             ));
