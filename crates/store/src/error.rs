@@ -1,6 +1,6 @@
 //! What can go wrong with a store, with what was found and what to do.
 
-use crate::index::IndexError;
+use crate::index::{IndexCause, IndexError};
 use forebay_pool::{AppendError, Lsn, PoolError};
 use std::{
     io,
@@ -208,6 +208,12 @@ fn remedy(error: &io::Error) -> &'static str {
     }
 }
 
+/// True if the error says that there is no room.
+pub(crate) fn is_full(error: &io::Error) -> bool {
+    use io::ErrorKind::{QuotaExceeded, StorageFull};
+    matches!(error.kind(), StorageFull | QuotaExceeded)
+}
+
 impl StoreError {
     /// For `map_err`: an I/O error while `doing` something to `path`.
     pub(crate) fn io(doing: &'static str, path: &Path) -> impl FnOnce(io::Error) -> Self {
@@ -228,6 +234,19 @@ impl StoreError {
                 | Self::BatchTooLarge { .. }
                 | Self::ReadOnly { .. }
         )
+    }
+
+    /// True if it says that the disk, or the user's part of it, is full.
+    pub(crate) fn is_full_disk(&self) -> bool {
+        let error = match self {
+            Self::Io { source, .. } => source,
+            Self::Index(IndexError {
+                cause: IndexCause::Io(source),
+                ..
+            }) => source,
+            _ => return false,
+        };
+        is_full(error)
     }
 
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {

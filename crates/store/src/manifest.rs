@@ -200,7 +200,7 @@ impl Manifest {
     pub(crate) fn update(
         &mut self,
         disk: &dyn Disk,
-        change: impl FnOnce(&mut State),
+        change: impl Fn(&mut State),
     ) -> Result<(), StoreError> {
         let mut next = self.state.clone();
         change(&mut next);

@@ -50,14 +50,14 @@ impl Store {
         }
         let (end, watermark) = (shared.tail.drained(), shared.watermark());
         if let LogTail::Pool(lane) = &shared.tail {
-            shared.manifest.lock().update(&*shared.disk, |state| {
+            shared.log.note(|state| {
                 state.log_end = Some(end);
                 state.indexed_to = state.indexed_to.max(watermark);
             })?;
             shared.give_back(lane)?;
         }
         let unlinked = shared.log.unlinked_for_good()?;
-        shared.manifest.lock().update(&*shared.disk, |state| {
+        shared.log.note(|state| {
             state.pool = None;
             state.log_end = Some(end);
             state.indexed_to = state.indexed_to.max(watermark);

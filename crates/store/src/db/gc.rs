@@ -20,7 +20,7 @@ mod set_aside;
 use super::{Shared, Store, sample::Sample};
 use crate::{
     error::StoreError,
-    log::LogTail,
+    log::{LogTail, VlogFile},
     stats::{GcReport, SetAside, Wait},
 };
 use collect::Grant;
@@ -79,6 +79,8 @@ struct Progress {
     large_looked_at: u64,
     /// The log address up to which an ingestion was asked for.
     ingested_to: Lsn,
+    /// While the disk is full: when all samples were looked at again. A delete writes little, and may have made much garbage.
+    looked_again: Option<Instant>,
 }
 
 impl Collector {
@@ -134,13 +136,15 @@ impl Store {
     pub fn gc(&self) -> Result<GcReport, StoreError> {
         let shared = &*self.shared;
         shared.check_process()?;
+        // What takes no room to collect goes before anything is written.
+        let mut report = GcReport::default();
+        shared.collect_dead(&mut report);
         // Only what the index covers can be collected, and only what is in the files.
         shared.tail.flush()?;
         shared.ingest_everything()?;
         let mut progress = shared.collector.collecting.lock();
         shared.collector.release_writers();
         shared.collector.aside.try_all_again();
-        let mut report = GcReport::default();
         let mut done = shared.collect_everything(&mut progress, &mut report);
         if let (Ok(()), LogTail::Resident(resident)) = (&done, &shared.tail) {
             done = shared.collect_every_segment(resident, &mut progress, &mut report);
@@ -185,7 +189,8 @@ impl Shared {
         while !self.stopping() {
             let called = more || self.collector.pace.wait_for_call(IDLE);
             let again = |(at, _): &(Instant, String)| at.elapsed() >= RETRY;
-            let due = called || failed.as_ref().is_some_and(again);
+            let is_short = self.log.reserve().is_short();
+            let due = called || is_short || failed.as_ref().is_some_and(again);
             let mut progress = self.collector.collecting.lock();
             if self.collection_ends() {
                 break;
@@ -203,6 +208,9 @@ impl Shared {
             } else {
                 more = false;
             }
+            if is_short {
+                self.log.reserve().try_again();
+            }
             let trouble = done.err().map(|error| error.to_string());
             *self.collector.trouble.lock() = trouble.or_else(|| Some(failed.as_ref()?.1.clone()));
             // A thread that wants to collect on request, or to close, gets the lock between two files.
@@ -219,6 +227,13 @@ impl Shared {
 
     /// Collects one file, if the log holds so much garbage that collection begins. True if there is more to do.
     fn keep_to_limit(&self, progress: &mut Progress) -> Result<bool, StoreError> {
+        if self.log.reserve().is_short()
+            && progress.looked_again.is_none_or(|at| at.elapsed() >= RETRY)
+        {
+            let samples = progress.samples.values_mut();
+            samples.for_each(|sample| self.look_again(sample));
+            progress.looked_again = Some(Instant::now());
+        }
         let look = self.look(progress);
         // Writers do not wait for what cannot be collected.
         let garbage = look.estimate.garbage_bytes - look.estimate.stuck_bytes;
@@ -226,7 +241,7 @@ impl Shared {
         let allowance = look.estimate.allowance(max, self.log.next_file_bytes());
         let begin = allowance / 4 * 3;
         let tail = self.tail.tail();
-        if garbage < begin {
+        if garbage < begin && !self.log.reserve().is_short() {
             let (call_at, allowed) = (tail + (begin - garbage), tail + (allowance - garbage));
             self.collector.pace.rest(call_at, allowed);
             return Ok(false);
@@ -268,17 +283,44 @@ impl Shared {
         }
         self.look(progress);
         let whole = self.whole_below();
-        for file in self.log.files().iter() {
-            let sample = progress.samples.get(&file.start);
-            let garbage = sample.map_or(0.0, Sample::garbage);
-            if garbage >= GARBAGE_MIN && file.end().is_some_and(|end| end <= whole) {
-                self.collect(progress, file, None, report)?;
+        let starts: Vec<Lsn> = (self.log.files().iter()).map(|file| file.start).collect();
+        for start in starts {
+            // Held no longer than it takes to collect it: as long as any file is open, the disk has its room.
+            let file = self.log.find(start);
+            let garbage = progress.samples.get(&start).map_or(0.0, Sample::garbage);
+            let is_ripe = |file: &VlogFile| file.end().is_some_and(|end| end <= whole);
+            if garbage < GARBAGE_MIN {
+                continue;
+            }
+            if let Some(file) = file.filter(|file| file.start == start && is_ripe(file)) {
+                self.collect(progress, &file, None, report)?;
+                drop(file);
+                // The next one may need the room.
+                self.unlink_retired(progress)?;
             }
         }
         self.collect_large(progress, report)?;
         self.unlink_retired(progress)?;
         self.look(progress);
         Ok(())
+    }
+
+    /// Collects the files of which nothing seems to be live, which takes no room. What goes wrong is told by what follows.
+    fn collect_dead(&self, report: &mut GcReport) {
+        let mut progress = self.collector.collecting.lock();
+        self.look(&mut progress);
+        let whole = self.whole_below();
+        for file in self.log.files().iter() {
+            let sample = progress.samples.get(&file.start);
+            let is_dead = sample.is_some_and(|sample| sample.garbage() >= 1.0);
+            if is_dead && file.end().is_some_and(|end| end <= whole) {
+                let _ = self.collect(&mut progress, file, None, report);
+            }
+        }
+        let _ = self.unlink_retired(&mut progress);
+        if self.log.reserve().is_short() {
+            self.log.reserve().try_again();
+        }
     }
 
     /// Log address below which the index has everything, and the files too: a complete file's last segments may be in the pool still.

@@ -121,6 +121,10 @@ impl Shared {
             }
             match self.index_step() {
                 Ok(()) => self.set_index_trouble(None),
+                // Once more with the reserve.
+                Err(error) if error.is_full_disk() && self.log.reserve().release() => {
+                    self.background.state.lock().index_work = true;
+                }
                 Err(error) => {
                     self.set_index_trouble(Some(error.to_string()));
                     thread::sleep(RETRY);
@@ -187,7 +191,9 @@ impl Shared {
 
     /// Steps 1 to 5 for the oldest chunks, given newest first, which end at `watermark`.
     fn ingest(&self, chunks: &[Arc<Chunk>], watermark: Lsn) -> Result<(), StoreError> {
-        while self.index.stats().runs > RUNS_MAX && !self.stopping() {
+        // A full disk has no room for a merge, and room comes of ingestions.
+        let waits = || !self.stopping() && !self.log.reserve().is_short();
+        while self.index.stats().runs > RUNS_MAX && waits() {
             self.request_compaction();
             thread::sleep(Duration::from_millis(5));
         }
@@ -261,7 +267,7 @@ impl Shared {
                 }
             }
             loop {
-                let more = self.index.compact();
+                let more = self.index.compact().map_err(StoreError::from);
                 self.change_view(|view| View {
                     tables: self.index.snapshot(),
                     ..view.clone()
@@ -271,7 +277,10 @@ impl Shared {
                     Ok(true) if !self.stopping() => {}
                     Ok(_) => break,
                     Err(error) => {
-                        self.set_index_trouble(Some(error.to_string()));
+                        // On a full disk a merge waits, and keeps none from what makes room.
+                        if !(error.is_full_disk() && self.log.reserve().is_short()) {
+                            self.set_index_trouble(Some(error.to_string()));
+                        }
                         thread::sleep(RETRY);
                         break;
                     }

@@ -45,7 +45,6 @@ use crate::{
     index::{Index, ValueCache},
     large::LargeValues,
     log::{LogTail, ValueLog},
-    manifest::Manifest,
     memtable::{Chunk, View},
     options::StoreOptions,
     stats::{Stats, Wait, Waits},
@@ -98,7 +97,6 @@ pub(crate) struct Shared {
     survives: String,
     /// Each put is committed before it returns: the pool needs that, and the options say so.
     commits_puts: bool,
-    manifest: Arc<Mutex<Manifest>>,
     given_up: GivenUp,
     log: Arc<ValueLog>,
     tail: LogTail,
@@ -324,6 +322,13 @@ impl Store {
             trouble: (shared.tail.failed())
                 .map(|failed| failed.to_string())
                 .or(index_trouble)
+                .or_else(|| {
+                    shared
+                        .log
+                        .reserve()
+                        .is_short()
+                        .then(|| write::FULL.to_owned())
+                })
                 .or_else(|| shared.collector.trouble()),
         }
     }

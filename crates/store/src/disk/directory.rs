@@ -157,6 +157,13 @@ impl Directory {
         Ok(names)
     }
 
+    /// Bytes of the file system that it is on, as far as that says.
+    pub(crate) fn file_system_bytes(&self) -> Option<u64> {
+        let found = rustix::fs::fstatvfs(&self.file).ok()?;
+        let bytes = found.f_blocks.saturating_mul(found.f_frsize);
+        (bytes > 0).then_some(bytes)
+    }
+
     /// Makes the names in it durable.
     pub(crate) fn sync(&self) -> io::Result<()> {
         self.file.sync_all()

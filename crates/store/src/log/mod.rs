@@ -10,6 +10,7 @@ mod file;
 mod file_tail;
 mod pages;
 mod reader;
+mod reserve;
 mod resident;
 mod retire;
 mod tail;

@@ -13,7 +13,7 @@ impl ValueLog {
     /// `watermark`. They can still be read, and are on the disk, until [`unlink`](Self::unlink).
     pub(crate) fn retire(&self, gone: &[Lsn], watermark: Lsn) -> Result<(), StoreError> {
         let _changing = self.place.lock();
-        self.manifest.lock().update(&*self.disk, |state| {
+        self.note(|state| {
             state.files.retain(|file| !gone.contains(&file.start));
             state.retired.get_or_insert_default().extend(gone);
             state.indexed_to = state.indexed_to.max(watermark);

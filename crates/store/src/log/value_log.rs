@@ -9,13 +9,14 @@
 use super::{
     content::ZEROS,
     file::VlogFile,
+    reserve::Reserve,
     unnamed::{self, Unnamed},
 };
 use crate::{
     disk::Disk,
     error::StoreError,
     given_up::GivenUp,
-    manifest::{FileRef, Manifest},
+    manifest::{FileRef, Manifest, State},
 };
 use arc_swap::ArcSwap;
 use forebay_pool::{
@@ -55,6 +56,7 @@ pub(crate) struct ValueLog {
     pub(super) files: ArcSwap<Vec<Arc<VlogFile>>>,
     pub(super) manifest: Arc<Mutex<Manifest>>,
     given_up: GivenUp,
+    reserve: Reserve,
     /// Files that were unlinked, but whose names a power cut may bring back: the manifest still says that they were collected.
     pub(super) unlinked: Mutex<Vec<Lsn>>,
     /// Files that could not be unlinked, and why.
@@ -89,6 +91,7 @@ impl ValueLog {
         let unnamed = unnamed::find(&*disk, &dir, &state)?;
         let log = Self {
             dir,
+            reserve: Reserve::open(Arc::clone(&disk), store_dir),
             disk,
             store: state.uuid,
             file_bytes_max,
@@ -102,6 +105,22 @@ impl ValueLog {
             syncs: RwLock::new(()),
         };
         Ok((log, unnamed))
+    }
+
+    /// Room that is kept for a full disk.
+    pub(crate) fn reserve(&self) -> &Reserve {
+        &self.reserve
+    }
+
+    /// Changes the manifest, durably; with the reserve, if there is no other room.
+    pub(crate) fn note(&self, change: impl Fn(&mut State)) -> Result<(), StoreError> {
+        let note = || self.manifest.lock().update(&*self.disk, &change);
+        self.reserve.with_room(StoreError::is_full_disk, note)
+    }
+
+    /// Keeps room for the next full disk, in proportion to the files.
+    pub(crate) fn keep_reserve(&self) {
+        self.reserve.keep(self.next_file_bytes());
     }
 
     /// The directory of the files.
@@ -157,16 +176,9 @@ impl ValueLog {
                 format!("it starts behind log address {start}, which is in no file"),
             ));
         }
-        let size = self.next_file_bytes().max(bytes);
-        let file = Arc::new(VlogFile::create(
-            &*self.disk,
-            &self.dir,
-            start,
-            size,
-            self.store,
-        )?);
+        let file = Arc::new(self.create(start, bytes)?);
         let unlinked = self.unlinked_for_good()?;
-        self.manifest.lock().update(&*self.disk, |state| {
+        self.note(|state| {
             state.no_longer_retired(&unlinked);
             for earlier in &mut state.files {
                 earlier.end.get_or_insert(start);
@@ -181,7 +193,25 @@ impl ValueLog {
         let mut next = Vec::clone(&files);
         next.push(Arc::clone(&file));
         self.files.store(Arc::new(next));
+        self.keep_reserve();
         Ok(file)
+    }
+
+    /// Makes the file that begins at `start`: of the size that the log calls for, or if there is no room for that, of `bytes`, in the end with the reserve.
+    fn create(&self, start: Lsn, bytes: u64) -> Result<VlogFile, StoreError> {
+        let of_size = |size| VlogFile::create(&*self.disk, &self.dir, start, size, self.store);
+        let size = self.next_file_bytes().max(bytes);
+        let whole = match self.reserve.is_short() {
+            true => bytes,
+            false => size,
+        };
+        match of_size(whole) {
+            Err(e) if e.is_full_disk() && whole > bytes => {
+                (self.reserve).with_room(StoreError::is_full_disk, || of_size(bytes))
+            }
+            Err(e) if e.is_full_disk() && self.reserve.release() => of_size(bytes),
+            made => made,
+        }
     }
 
     /// Where a walk from `from` begins: there, or if it is in no file, at the next address that is; if none is, there all the same.
@@ -279,7 +309,7 @@ impl ValueLog {
         let goes_on = kept
             .last()
             .filter(|last| last.end().is_none_or(|end| end == first.start));
-        self.manifest.lock().update(&*self.disk, |state| {
+        self.note(|state| {
             state.files.retain(|file| !behind(file.start));
             if let (Some(last), true) = (state.files.last_mut(), goes_on.is_some()) {
                 last.end = None;
@@ -311,7 +341,7 @@ impl ValueLog {
         let Some(last) = self.files().last().filter(|f| f.end().is_none()).cloned() else {
             return Ok(());
         };
-        self.manifest.lock().update(&*self.disk, |state| {
+        self.note(|state| {
             if let Some(last) = state.files.last_mut() {
                 last.end = Some(end);
             }

@@ -4,6 +4,7 @@
 pub mod crash_disk;
 pub mod hook_disk;
 pub mod oracle;
+pub mod small_disk;
 
 use forebay_pool::{Pool, PoolOptions, media::Sim};
 use forebay_store::{Store, StoreOptions, Variant};

@@ -171,7 +171,7 @@ impl Session<'_> {
             drained
         })?;
         // First: a process that finds no lane in the pool then is told that the files have everything.
-        self.manifest.lock().update(&*self.disk, |state| {
+        self.log.note(|state| {
             state.log_end = Some(end);
         })?;
         if lane.remove() {

@@ -176,7 +176,6 @@ impl Session<'_> {
             given_up: self.given_up.clone(),
             large,
             disk: Arc::clone(&self.disk),
-            manifest: Arc::clone(&self.manifest),
             log: Arc::clone(&self.log),
         }
     }

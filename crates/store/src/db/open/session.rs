@@ -22,11 +22,17 @@ use std::{path::Path, sync::Arc};
 /// Name of the index's directory in the store's.
 const INDEX: &str = "index";
 
+/// What is kept in reserve for what a lane holds, and for the index's tables and the manifests, at most.
+const LANE_MAX: u64 = 64 << 20;
+const TABLES_MAX: u64 = 8 << 20;
+/// And of a disk one part in so many.
+const DISK_SHARE: u64 = 8;
+
 /// What an opening works with until there is a store.
 pub(super) struct Session<'a> {
+    directory: &'a Directory,
     pub(super) dir: &'a Path,
     pub(super) disk: Arc<dyn Disk>,
-    pub(super) manifest: Arc<Mutex<Manifest>>,
     /// What the manifest said when it was read.
     pub(super) state: State,
     pub(super) log: Arc<ValueLog>,
@@ -56,7 +62,7 @@ impl<'a> Session<'a> {
             Arc::clone(&disk),
             dir,
             options.file_bytes,
-            Arc::clone(&manifest),
+            manifest,
             given_up.clone(),
         )?;
         let index = Index::open_below(
@@ -74,9 +80,9 @@ impl<'a> Session<'a> {
             return Err(StoreError::damaged(&dir.join(INDEX), what));
         }
         let session = Self {
+            directory,
             dir,
             disk,
-            manifest,
             state,
             log: Arc::new(log),
             unnamed,
@@ -127,6 +133,27 @@ impl<'a> Session<'a> {
         }
     }
 
+    /// Keeps room for a full disk: a resident log has no files that need any.
+    fn keep_reserve(&self) {
+        let options = self.options;
+        let lane = match (options.variant, self.pool) {
+            (Variant::Buffered(segments), Some(pool)) if !options.resident => {
+                u64::from(segments) * pool.geometry().segment_bytes
+            }
+            _ => 0,
+        };
+        let tables = TABLES_MAX.min(options.memtable_bytes as u64);
+        let disk = self.directory.file_system_bytes();
+        let most = disk.map_or(u64::MAX, |bytes| bytes / DISK_SHARE);
+        (self.log.reserve()).set_beside(LANE_MAX.min(lane) + tables, most);
+        match self.log.files().is_empty() {
+            false => self.log.keep_reserve(),
+            true if options.resident => self.log.reserve().keep(0),
+            // With the first file.
+            true => {}
+        }
+    }
+
     /// Removes value-log files that are dead, and notes the session in the manifest.
     pub(super) fn note(&self, epoch: u32, large_next: u64) -> Result<(), StoreError> {
         let watermark = self.watermark();
@@ -153,13 +180,15 @@ impl<'a> Session<'a> {
             }),
             Variant::Fsync | Variant::NoSync => None,
         };
-        self.manifest.lock().update(&*self.disk, |state| {
+        self.log.note(|state| {
             state.epoch = epoch;
-            state.pool = pool;
+            state.pool.clone_from(&pool);
             state.log_end = None;
             state.large_from = large_next;
-            state.retired = Some(left);
+            state.retired = Some(left.clone());
             state.indexed_to = watermark;
-        })
+        })?;
+        self.keep_reserve();
+        Ok(())
     }
 }

@@ -1,0 +1,302 @@
+//! A full disk: what is garbage gives room, deletes are taken, and puts go on by themselves.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    new_pool,
+    small_disk::{QuotaDisk, SmallDisk},
+    within,
+};
+use forebay_pool::Pool;
+use forebay_store::{ScanRange, Store, StoreError, StoreOptions, Variant, disk::Disk};
+use std::{
+    path::{Path, PathBuf},
+    sync::Arc,
+    thread,
+    time::{Duration, Instant},
+};
+
+const SEGMENT: u64 = 256 << 10;
+const VALUE: usize = 16 << 10;
+const DISK: u64 = 48 << 20;
+/// However slow the machine is.
+const PATIENCE: Duration = Duration::from_secs(120);
+
+const VARIANTS: [Variant; 3] = [Variant::DOUBLE, Variant::NoSync, Variant::Fsync];
+
+/// A store on a disk of its own that is soon full.
+struct Place {
+    disk: Option<SmallDisk>,
+    quota: Option<Arc<QuotaDisk>>,
+    dir: tempfile::TempDir,
+    pool: Pool,
+    variant: Variant,
+}
+
+impl Place {
+    /// On an ext4, if this process may mount one.
+    fn ext4(variant: Variant) -> Option<Self> {
+        let dir = tempfile::tempdir().unwrap();
+        let disk = SmallDisk::ext4(dir.path(), DISK)?;
+        Some(Self::of(dir, Some(disk), None, variant))
+    }
+
+    /// Where a quota ends what a user may have.
+    fn quota(variant: Variant) -> Self {
+        let quota = Arc::new(QuotaDisk::new(DISK));
+        Self::of(tempfile::tempdir().unwrap(), None, Some(quota), variant)
+    }
+
+    fn of(
+        dir: tempfile::TempDir,
+        disk: Option<SmallDisk>,
+        quota: Option<Arc<QuotaDisk>>,
+        variant: Variant,
+    ) -> Self {
+        Self {
+            disk,
+            quota,
+            dir,
+            pool: new_pool(SEGMENT),
+            variant,
+        }
+    }
+
+    fn path(&self) -> PathBuf {
+        match &self.disk {
+            Some(disk) => disk.path().join("store"),
+            None => self.dir.path().join("store"),
+        }
+    }
+
+    fn options(&self, gc: bool) -> StoreOptions {
+        StoreOptions::new()
+            .variant(self.variant)
+            .segment_size(SEGMENT)
+            .file_size(4 << 20)
+            .memtable_size(256 << 10)
+            .chunk_log_size(4 << 20)
+            .gc(gc)
+    }
+
+    fn open(&self, gc: bool) -> Store {
+        let options = self.options(gc);
+        let opened = match &self.quota {
+            Some(quota) => {
+                let disk: Arc<dyn Disk> = quota.clone();
+                options.open_on(disk, None, self.path(), &self.pool)
+            }
+            None => options.open(self.path(), &self.pool),
+        };
+        opened.unwrap()
+    }
+}
+
+/// All places that there are here.
+fn everywhere(test: impl Fn(&Place) + Send + Sync + Copy + 'static) {
+    for variant in VARIANTS {
+        within(PATIENCE * 2, "a full disk", move || {
+            test(&Place::quota(variant));
+            match Place::ext4(variant) {
+                Some(place) => test(&place),
+                None => println!("skipped: no file system can be mounted here"),
+            }
+        });
+    }
+}
+
+fn value(i: u32, round: u32) -> Vec<u8> {
+    let mut value = vec![i as u8; VALUE];
+    value[..4].copy_from_slice(&round.to_le_bytes());
+    value
+}
+
+fn put(store: &Store, i: u32, round: u32) -> Result<(), StoreError> {
+    store.put(&i.to_be_bytes(), &value(i, round))
+}
+
+/// Fills the disk: every fourth record stays live. The keys that are live, and with what.
+fn fill_with_garbage(store: &Store) -> Vec<(u32, u32)> {
+    let mut live = Vec::new();
+    let (mut lasting, mut last) = (1000, None);
+    for round in 0.. {
+        let i = match round % 4 {
+            0 => {
+                lasting += 1;
+                lasting
+            }
+            _ => 1,
+        };
+        match put(store, i, round) {
+            Ok(()) if i == 1 => last = Some((1, round)),
+            Ok(()) => live.push((i, round)),
+            Err(error) => {
+                assert!(error.to_string().contains("make room"), "{error}");
+                break;
+            }
+        }
+        assert!(round < 100_000, "the disk is never full");
+    }
+    live.extend(last);
+    live
+}
+
+/// Fills the disk with keys that are all live: how many.
+fn fill(store: &Store) -> u32 {
+    let refused = (0..).find(|&i| put(store, i, 0).is_err());
+    refused.unwrap()
+}
+
+fn check(store: &Store, live: &[(u32, u32)]) {
+    for &(i, round) in live {
+        let found = store.get(&i.to_be_bytes()).unwrap();
+        assert!(
+            found.is_some_and(|found| *found == value(i, round)[..]),
+            "key {i}"
+        );
+    }
+    assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
+}
+
+/// Puts go on, without help.
+fn goes_on(store: &Store, what: &str) {
+    let begun = Instant::now();
+    while let Err(error) = put(store, 7, 7) {
+        assert!(
+            begun.elapsed() < PATIENCE,
+            "{what}: {error}; {:?}",
+            store.stats()
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// Several files more fit on the disk.
+fn has_room_for_more(store: &Store, live: &mut Vec<(u32, u32)>) {
+    for i in 0..500 {
+        let begun = Instant::now();
+        while let Err(error) = put(store, 500_000 + i, 9) {
+            assert!(
+                begun.elapsed() < PATIENCE,
+                "put {i}: {error}; {:?}",
+                store.stats()
+            );
+            thread::sleep(Duration::from_millis(20));
+        }
+        live.push((500_000 + i, 9));
+    }
+}
+
+#[test]
+fn garbage_on_a_full_disk_is_collected_when_asked_for() {
+    everywhere(|place| {
+        let store = place.open(false);
+        let mut live = fill_with_garbage(&store);
+        let report = store.gc().unwrap();
+        assert!(report.reclaimed_bytes > 8 << 20, "{report:?}");
+        goes_on(&store, "after a collection");
+        has_room_for_more(&store, &mut live);
+        check(&store, &live);
+        store.close().unwrap();
+        check(&place.open(true), &live);
+    });
+}
+
+#[test]
+fn garbage_on_a_full_disk_is_collected_after_an_opening() {
+    everywhere(|place| {
+        let store = place.open(false);
+        let mut live = fill_with_garbage(&store);
+        drop(store);
+        let store = place.open(true);
+        // It is full still, and says so when something is put.
+        let _ = put(&store, 7, 7);
+        goes_on(&store, "with a collector");
+        has_room_for_more(&store, &mut live);
+        check(&store, &live);
+    });
+}
+
+#[test]
+fn deletes_are_taken_on_a_full_disk_and_give_room() {
+    everywhere(|place| {
+        let store = place.open(true);
+        let keys = fill(&store);
+        assert!(keys > 500, "{keys}");
+        let (mut live, mut gone) = (Vec::new(), Vec::new());
+        for i in 0..keys {
+            match i % 3 {
+                0 => live.push((i, 0)),
+                _ => gone.push(i),
+            }
+        }
+        for i in &gone {
+            let deleted = store.delete(&i.to_be_bytes());
+            deleted.unwrap_or_else(|e| panic!("delete of {i}: {e}; {:?}", store.stats()));
+        }
+        goes_on(&store, "after the deletes");
+        has_room_for_more(&store, &mut live);
+        live.retain(|(i, _)| *i != 7);
+        check(&store, &live);
+        store.close().unwrap();
+        let store = place.open(true);
+        check(&store, &live);
+        let absent = |i: &u32| *i == 7 || store.get(&i.to_be_bytes()).unwrap().is_none();
+        assert!(gone.iter().all(absent));
+    });
+}
+
+#[test]
+fn a_store_on_a_full_disk_closes_and_opens() {
+    everywhere(|place| {
+        let store = place.open(true);
+        let keys = fill(&store);
+        let live: Vec<_> = (1..keys).map(|i| (i, 0)).collect();
+        store.delete(&0u32.to_be_bytes()).unwrap();
+        store.close().unwrap();
+        for closes in [false, true, true] {
+            let store = place.open(true);
+            check(&store, &live);
+            store.delete(&0u32.to_be_bytes()).unwrap();
+            if closes {
+                store.close().unwrap();
+            }
+        }
+        let store = place.open(true);
+        assert_eq!(store.scan(ScanRange::all()).unwrap().count(), live.len());
+    });
+}
+
+#[test]
+fn room_that_another_makes_is_used_again() {
+    everywhere(|place| {
+        let store = place.open(true);
+        let keys = fill(&store);
+        assert!(store.stats().trouble.is_some());
+        let Some(disk) = &place.disk else { return };
+        // A larger disk under the store, as an administrator makes it.
+        if disk.grow(2 * DISK) {
+            goes_on(&store, "on a larger disk");
+            let live: Vec<_> = (0..keys).filter(|i| *i != 7).map(|i| (i, 0)).collect();
+            check(&store, &live);
+        }
+    });
+}
+
+/// Bytes of the reserve are found where they should be, and nowhere for a store that needs none.
+#[test]
+fn a_reserve_is_kept_once_there_are_files() {
+    let place = Place::quota(Variant::NoSync);
+    let store = place.open(true);
+    let reserve = |path: &Path| std::fs::metadata(path.join("RESERVE")).map_or(0, |f| f.len());
+    assert_eq!(reserve(&place.path()), 0);
+    put(&store, 1, 1).unwrap();
+    assert!(reserve(&place.path()) >= 4 << 20);
+    store.close().unwrap();
+    // It may go whenever no process has the store.
+    std::fs::remove_file(place.path().join("RESERVE")).unwrap();
+    let store = place.open(true);
+    check(&store, &[(1, 1)]);
+    assert!(reserve(&place.path()) >= 4 << 20);
+}
