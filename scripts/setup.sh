@@ -261,6 +261,10 @@ setup() {
             /usr/include/leveldb/c.h libleveldb-dev /usr/include/lmdb.h liblmdb-dev python3 python3 \
             "/usr/lib/$(uname -m)-linux-gnu/libeatmydata.so" libeatmydata1 \
             /usr/sbin/mariadbd mariadb-server-core mariadb mariadb-client-core sysbench sysbench \
+            "/usr/lib/$(uname -m)-linux-gnu/libtcmalloc_minimal.so.4" libtcmalloc-minimal4 \
+            "/usr/lib/$(uname -m)-linux-gnu/libjemalloc.so.2" libjemalloc2 \
+            "/usr/lib/$(uname -m)-linux-gnu/libmimalloc.so.2" libmimalloc2.0 \
+            "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime fakeroot fakeroot valgrind valgrind \
             mariadb-backup mariadb-backup rsync rsync ss iproute2 fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian

@@ -16,7 +16,17 @@ use crate::{
 };
 use forebay_files::client;
 use libc::{Dl_info, c_char, c_int, c_long, c_void};
-use std::{arch::naked_asm, ffi::CStr, mem::MaybeUninit, ptr};
+use std::{
+    arch::naked_asm,
+    ffi::CStr,
+    mem::MaybeUninit,
+    ops::Range,
+    ptr,
+    sync::atomic::{
+        AtomicUsize,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
 
 static DLSYM: Next = Next::new(c_name!(dlsym));
 static DLVSYM: Next = Next::new(c_name!(dlvsym));
@@ -184,6 +194,56 @@ fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
     let defines = unsafe { library.defines(name) };
     // One that has `pwrite` may ask for `pwrite64`.
     defines || all.any(|function| library.addresses.contains(&function.addr()))
+}
+
+/// Whether this code is of a library that is searched after this one and has functions that it hides. Neither allocates nor locks anything
+/// of ours.
+pub(crate) fn is_interposer(code: usize) -> bool {
+    if INTERPOSERS.iter().any(|known| known.contains(code)) {
+        return true;
+    }
+    let Some(library) = library_of(code).filter(|library| library.is_behind_us) else {
+        return false;
+    };
+    // SAFETY: it is loaded: its code calls us.
+    let is_one = hooks().any(|hook| unsafe { library.defines(hook.name()) });
+    if is_one {
+        // Loaded with the program, it stays where it is.
+        INTERPOSERS
+            .iter()
+            .any(|known| known.note(&library.addresses));
+    }
+    is_one
+}
+
+/// Where a library lies that [`is_interposer`].
+struct Interposer {
+    start: AtomicUsize,
+    end: AtomicUsize,
+}
+
+/// Those that were met first; others are looked for each time.
+static INTERPOSERS: [Interposer; 8] = [const {
+    Interposer {
+        start: AtomicUsize::new(0),
+        end: AtomicUsize::new(0),
+    }
+}; 8];
+
+impl Interposer {
+    fn contains(&self, code: usize) -> bool {
+        let end = self.end.load(Acquire);
+        (self.start.load(Relaxed)..end).contains(&code)
+    }
+
+    /// False if it is another already.
+    fn note(&self, addresses: &Range<usize>) -> bool {
+        let noted = (self.start).compare_exchange(0, addresses.start, Relaxed, Relaxed);
+        if noted.is_ok() {
+            self.end.store(addresses.end, Release);
+        }
+        noted.is_ok()
+    }
 }
 
 /// All functions of ours but those of this module.

@@ -1,26 +1,138 @@
-//! The kernel, asked by number: for a function that the C library may not have.
+//! The kernel, asked by number: for a function that the C library may not have, and where a program makes a system call by its
+//! number ([`by_number`]).
 #![expect(unsafe_code, reason = "makes system calls")]
 
 use crate::{
     call_context::missing,
     real::{Real, c_name, signature},
 };
-use libc::{c_int, c_long};
+use libc::{c_int, c_long, c_uint, c_void, iovec, off_t, ssize_t, timespec};
 
 // SAFETY: the signature is that of the manual page.
 static SYSCALL: Real<
     signature!((number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long),
 > = unsafe { Real::new(c_name!(syscall)) };
 
-/// A system call of at most four arguments, and nothing else.
+/// A system call, and nothing else.
 ///
 /// # Safety
 ///
 /// As the system call with this number.
-pub(crate) unsafe fn call(number: c_long, [a, b, c, d]: [c_long; 4]) -> c_int {
+pub(crate) unsafe fn call(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long {
     match SYSCALL.get() {
         // SAFETY: our caller says so.
-        Some(real) => unsafe { real(number, a, b, c, d, 0, 0) as c_int },
+        Some(real) => unsafe { real(number, a, b, c, d, e, f) },
         None => missing(-1),
+    }
+}
+
+/// An argument of a system call.
+pub(crate) trait Word: Copy {
+    fn word(self) -> c_long;
+}
+
+/// What a system call returns, as a C function has it.
+pub(crate) trait Answer {
+    fn of(word: c_long) -> Self;
+}
+
+macro_rules! numbers {
+    ($($type:ty)+) => {$(
+        impl Word for $type {
+            fn word(self) -> c_long {
+                self as c_long
+            }
+        }
+
+        impl Answer for $type {
+            fn of(word: c_long) -> Self {
+                word as $type
+            }
+        }
+    )+};
+}
+
+numbers!(c_int c_uint i64 u64 isize usize);
+
+impl<T> Word for *const T {
+    fn word(self) -> c_long {
+        self.expose_provenance() as c_long
+    }
+}
+
+impl<T> Word for *mut T {
+    fn word(self) -> c_long {
+        self.expose_provenance() as c_long
+    }
+}
+
+impl Answer for *mut c_void {
+    fn of(word: c_long) -> Self {
+        std::ptr::with_exposed_provenance_mut(word as usize)
+    }
+}
+
+impl Answer for () {
+    fn of(_: c_long) {}
+}
+
+/// Functions with the arguments of a system call, which make it. Each is called as the manual page has it, and in the place of the
+/// C library's function: [`over`](crate::real::hooks) a hook it is what that goes on to.
+pub(crate) mod by_number {
+    use super::*;
+
+    macro_rules! functions {
+        ($($name:ident: $($argument:ident $type:ident),+;)+) => {$(
+            pub(crate) unsafe extern "C-unwind" fn $name<const NUMBER: c_long, $($type: Word,)+ R: Answer>(
+                $($argument: $type),+
+            ) -> R {
+                let mut words = [0; 6];
+                for (word, argument) in words.iter_mut().zip([$($argument.word()),+]) {
+                    *word = argument;
+                }
+                // SAFETY: our caller says so.
+                R::of(unsafe { call(NUMBER, words) })
+            }
+        )+};
+    }
+
+    functions! {
+        of_1: a A;
+        of_2: a A, b B;
+        of_3: a A, b B, c C;
+        of_4: a A, b B, c C, d D;
+        of_5: a A, b B, c C, d D, e E;
+        of_6: a A, b B, c C, d D, e E, f F;
+    }
+
+    pub(crate) unsafe extern "C-unwind" fn of_0<const NUMBER: c_long, R: Answer>() -> R {
+        // SAFETY: our caller says so.
+        R::of(unsafe { call(NUMBER, [0; 6]) })
+    }
+
+    /// `preadv2`, `pwritev2`: the kernel takes the offset in two words, of which the second is empty where a word has 64 bits.
+    pub(crate) unsafe extern "C-unwind" fn at_offset<const NUMBER: c_long>(
+        fd: c_int,
+        parts: *const iovec,
+        count: c_int,
+        offset: off_t,
+        flags: c_int,
+    ) -> ssize_t {
+        let words = [
+            fd.word(),
+            parts.word(),
+            count.word(),
+            offset,
+            0,
+            flags.word(),
+        ];
+        // SAFETY: our caller says so.
+        ssize_t::of(unsafe { call(NUMBER, words) })
+    }
+
+    /// `futimens`, which to the kernel is `utimensat` without a name.
+    pub(crate) unsafe extern "C-unwind" fn futimens(fd: c_int, times: *const timespec) -> c_int {
+        // SAFETY: our caller says so.
+        c_int::of(unsafe { call(libc::SYS_utimensat, [fd.word(), 0, times.word(), 0, 0, 0]) })
     }
 }

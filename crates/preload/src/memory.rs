@@ -4,7 +4,10 @@
     reason = "reads memory that the kernel found to be readable"
 )]
 
-use crate::call_context::{errno, set_errno};
+use crate::{
+    call_context::{errno, set_errno},
+    kernel::by_number,
+};
 use libc::{c_char, c_int, c_void};
 use std::{ffi::CStr, mem::MaybeUninit, ptr};
 
@@ -86,9 +89,8 @@ pub fn is_readable(address: usize) -> bool {
     }
     let before = errno();
     // SAFETY: the kernel checks the address, and changes nothing because of the first argument.
-    unsafe {
-        libc::syscall(
-            libc::SYS_rt_sigprocmask,
+    let _: c_int = unsafe {
+        by_number::of_4::<{ libc::SYS_rt_sigprocmask }, _, _, _, _, _>(
             NO_SUCH_HOW,
             word,
             ptr::null::<c_void>(),

@@ -13,7 +13,7 @@ use crate::{
     real::hooks,
 };
 use forebay_files::client;
-use libc::{AT_FDCWD, c_char, c_int, c_long, c_void, mode_t, size_t};
+use libc::{AT_FDCWD, c_char, c_int, c_void, mode_t, size_t};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
 
@@ -38,7 +38,7 @@ hooks! {
     fn [openat2] (dir: c_int, path: *const c_char, how: *const c_void, bytes: size_t) -> c_int;
     missing open_how(dir, path, (how, bytes), |how| {
         // SAFETY: our caller's arguments, but for the flags.
-        unsafe { kernel::call(libc::SYS_openat2, [dir.into(), path.addr() as c_long, how.addr() as c_long, bytes as c_long]) }
+        unsafe { kernel::by_number::of_4::<{ libc::SYS_openat2 }, _, _, _, _, _>(dir, path, how, bytes) }
     });
     plain if false;
     else |real| open_how(dir, path, (how, bytes), |how| {

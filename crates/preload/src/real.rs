@@ -183,7 +183,9 @@ fn in_private_library(name: &CStr) -> *mut c_void {
 /// * `plain if`: the hidden function is called and nothing else happens (a tail call);
 /// * `else`: what happens otherwise, with the hidden function in a variable.
 ///
-/// It also defines `HOOKS`, the table of the module's functions.
+/// It also defines `HOOKS`, the table of the module's functions, and `over`, where each of them goes on to a function
+/// that its caller gives: a system call that is made by its number must not come back to the hidden function of that
+/// name, which may be the one that makes it.
 macro_rules! hooks {
     ($(
         fn [$($name:ident)+] $arguments:tt -> $result:ty;
@@ -208,35 +210,55 @@ macro_rules! hooks {
             $($( $crate::real::Hook::new(&hidden::$name.hidden, $name as *const ()), )+)*
         ];
 
+        /// The same over another function than the one that each hides.
+        #[allow(non_snake_case, reason = "named as the functions are")]
+        pub(crate) mod over {
+            #[allow(unused_imports, reason = "not every module has types to import")]
+            use super::*;
+            $($(
+                $crate::real::over! { $name $arguments -> $result; $plain; $real; $otherwise }
+            )+)*
+        }
+
         $($(
-            $crate::real::hook! {
-                $name $arguments -> $result; $missing; $plain; $real; $otherwise
-            }
+            $crate::real::hook! { $name $arguments -> $result; $missing; $plain }
         )+)*
     };
 }
 
 macro_rules! hook {
-    ($name:ident ($($argument:ident: $type:ty),*) -> $result:ty; $missing:expr; $plain:expr; $real:ident; $otherwise:expr) => {
+    ($name:ident ($($argument:ident: $type:ty),*) -> $result:ty; $missing:expr; $plain:expr) => {
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
             // Apart, so that the plain way needs no stack: it is a few loads and a jump.
             #[inline(never)]
             fn in_full($($argument: $type),*) -> $result {
-                let Some($real) = hidden::$name.get() else {
-                    return $missing;
-                };
-                if $plain {
+                match hidden::$name.get() {
                     // SAFETY: it is called with what our caller wanted to call it with.
-                    return unsafe { $real($($argument),*) };
+                    Some(real) => unsafe { over::$name(real, $($argument),*) },
+                    None => $missing,
                 }
-                $otherwise
             }
             match hidden::$name.found() {
                 // SAFETY: as above.
                 Some(real) if $plain => unsafe { real($($argument),*) },
                 _ => in_full($($argument),*),
             }
+        }
+    };
+}
+
+macro_rules! over {
+    ($name:ident ($($argument:ident: $type:ty),*) -> $result:ty; $plain:expr; $real:ident; $otherwise:expr) => {
+        pub(crate) unsafe fn $name(
+            $real: $crate::real::signature!(($($argument: $type),*) -> $result),
+            $($argument: $type),*
+        ) -> $result {
+            if $plain {
+                // SAFETY: it is called with what our caller wanted to call it with.
+                return unsafe { $real($($argument),*) };
+            }
+            $otherwise
         }
     };
 }
@@ -259,4 +281,4 @@ macro_rules! c_name {
     }};
 }
 
-pub(crate) use {c_name, hook, hooks, signature};
+pub(crate) use {c_name, hook, hooks, over, signature};

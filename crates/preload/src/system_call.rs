@@ -1,43 +1,89 @@
 //! `syscall`: the kernel's functions by their numbers. Those that have a hook of their own go there, if a descriptor is absorbed or a name
 //! may be an absorbed file's.
+//!
+//! A library that is put before the C library's functions as this one is may make the calls by their numbers: what a hook goes on to then comes
+//! back here. So a hook that is called from here goes on to the kernel, and what comes back from a call of the client goes there at once.
 #![expect(unsafe_code, reason = "exports a C function; calls the others")]
 
 use crate::{
     asynchronous,
     call_context::{missing, without_cancellation},
-    change, child, clone, descriptor, execute, identity, layer, map, message, metadata, name,
-    named, open, pages, plain, position, process,
-    real::hooks,
+    change, child, clone, descriptor, dynamic, execute, identity,
+    kernel::by_number,
+    layer, map, message, metadata, name, named, open, pages, plain, position, process,
+    real::{Hook, Real, c_name, signature},
     sync, times, write,
 };
 use forebay_files::client;
-use libc::{c_int, c_long};
-use std::ops::ControlFlow::{self, Break, Continue};
+use libc::{c_int, c_long, c_void};
+use std::{
+    arch::naked_asm,
+    ops::ControlFlow::{self, Break, Continue},
+};
 
-hooks! {
-    fn [syscall] (number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long;
-    missing missing(-1);
-    plain if false;
-    else |real| {
-        // SAFETY: our caller's arguments.
-        match unsafe { translate(number, [a, b, c, d, e, f]) } {
-            Break(result) => result,
-            Continue(()) if may_fork(number) => {
-                clone::before_system_call(number, a);
-                process::forking();
-                // SAFETY: as above.
-                let result = unsafe { real(number, a, b, c, d, e, f) };
-                if result == 0 && client::is_new_process() {
-                    child::forked();
-                }
-                result
-            }
-            Continue(()) => {
-                // SAFETY: as above.
-                unsafe { real(number, a, b, c, d, e, f) }
-            }
-        }
+// SAFETY: the signature is that of the manual page.
+static SYSCALL: Real<
+    signature!((number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long),
+> = unsafe { Real::new(c_name!(syscall)) };
+
+/// The function of this module.
+pub(crate) static HOOKS: &[Hook] = &[Hook::new(&SYSCALL.hidden, syscall as *const ())];
+
+/// `syscall`: goes on with the address of its caller as one more argument.
+#[unsafe(naked)]
+#[unsafe(no_mangle)]
+pub(crate) unsafe extern "C-unwind" fn syscall() {
+    #[cfg(target_arch = "x86_64")]
+    naked_asm!(
+        ".cfi_startproc",
+        "mov rax, [rsp]",
+        "mov r10, [rsp + 8]",
+        "sub rsp, 8",
+        ".cfi_adjust_cfa_offset 8",
+        "push rax",
+        ".cfi_adjust_cfa_offset 8",
+        "push r10",
+        ".cfi_adjust_cfa_offset 8",
+        "call {called}",
+        "add rsp, 24",
+        ".cfi_adjust_cfa_offset -24",
+        "ret",
+        ".cfi_endproc",
+        called = sym called,
+    );
+    #[cfg(target_arch = "aarch64")]
+    naked_asm!("mov x7, x30", "b {called}", called = sym called);
+}
+
+extern "C-unwind" fn called(
+    number: c_long,
+    a: c_long,
+    b: c_long,
+    c: c_long,
+    d: c_long,
+    e: c_long,
+    f: c_long,
+    caller: *const c_void,
+) -> c_long {
+    let Some(real) = SYSCALL.get() else {
+        return missing(-1);
     };
+    // SAFETY: our caller's arguments.
+    let real = || unsafe { real(number, a, b, c, d, e, f) };
+    // SAFETY: as above.
+    match unsafe { translate(number, [a, b, c, d, e, f], caller) } {
+        Break(result) => result,
+        Continue(()) if may_fork(number) => {
+            clone::before_system_call(number, a);
+            process::forking();
+            let result = real();
+            if result == 0 && client::is_new_process() {
+                child::forked();
+            }
+            result
+        }
+        Continue(()) => real(),
+    }
 }
 
 /// Whether a system call makes a process that has a copy of this one's memory, for which no handler of `fork` is called.
@@ -56,9 +102,9 @@ fn is_ours(fd: c_long) -> bool {
 }
 
 /// As a system call, which returns 0.
-unsafe fn synced_all() -> c_int {
+unsafe fn synced_all() -> c_long {
     // SAFETY: it takes nothing.
-    unsafe { sync::sync() };
+    unsafe { sync::over::sync(by_number::of_0::<{ libc::SYS_sync }, _>) };
     0
 }
 
@@ -70,82 +116,124 @@ fn is_own(fd: c_long) -> bool {
     client::is_own(fd as c_int)
 }
 
-/// Calls the hook of a system call, if it has one and that would do anything. No system call is a cancellation point here, the hooks are.
+/// The function that makes the system call of this number, with as many arguments as are named.
+macro_rules! by_number {
+    ($number:ident, $a:tt) => {
+        by_number::of_1::<{ libc::$number }, _, _>
+    };
+    ($number:ident, $a:tt, $b:tt) => {
+        by_number::of_2::<{ libc::$number }, _, _, _>
+    };
+    ($number:ident, $a:tt, $b:tt, $c:tt) => {
+        by_number::of_3::<{ libc::$number }, _, _, _, _>
+    };
+    ($number:ident, $a:tt, $b:tt, $c:tt, $d:tt) => {
+        by_number::of_4::<{ libc::$number }, _, _, _, _, _>
+    };
+    ($number:ident, $a:tt, $b:tt, $c:tt, $d:tt, $e:tt) => {
+        by_number::of_5::<{ libc::$number }, _, _, _, _, _, _>
+    };
+    ($number:ident, $a:tt, $b:tt, $c:tt, $d:tt, $e:tt, $f:tt) => {
+        by_number::of_6::<{ libc::$number }, _, _, _, _, _, _, _>
+    };
+}
+
+/// Does `call`, in the place of a system call that `caller` makes; unless that is the end of a call of the client.
+fn instead(caller: *const c_void, call: impl FnOnce() -> c_long) -> ControlFlow<c_long> {
+    match is_ours_already(caller) {
+        true => Continue(()),
+        false => Break(without_cancellation(call)),
+    }
+}
+
+/// Whether a system call is what a call of the client comes to. The client goes on to the next library's function, and that one may make
+/// the system call by its number, as an allocator or a library that fakes users does: then all has been done, and the client may have
+/// locks. A signal handler, which makes its own call above the client's, is no such library's.
+fn is_ours_already(caller: *const c_void) -> bool {
+    client::is_inside() && dynamic::is_interposer(caller.addr())
+}
+
+/// Calls the hook of a system call, if it has one and that would do anything, over the kernel: the next library's function of that name may
+/// be what makes the system call. No system call is a cancellation point here, the hooks are.
 ///
 /// # Safety
 ///
 /// As the system call with this number.
 #[rustfmt::skip]
-unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlFlow<c_long> {
-    /// Calls a hook, with the arguments as its types.
+unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *const c_void) -> ControlFlow<c_long> {
+    /// Calls a hook over the system call of a number, or over a function, with the arguments as its types.
     macro_rules! call {
-        ($hook:path, $($argument:expr),*) => {
+        ($number:ident => $module:ident::$hook:ident, $($argument:tt),*) => {
+            call!(by_number!($number, $($argument),*) => $module::$hook, $($argument),*)
+        };
+        ($real:expr => $module:ident::$hook:ident, $($argument:tt),*) => {
             // SAFETY: a hook takes what the system call takes; our caller vouches for that.
-            Break(without_cancellation(|| unsafe { $hook($($argument as _),*) as c_long }))
+            instead(caller, || unsafe { $module::over::$hook($real, $($argument as _),*) as c_long })
         };
     }
     match number {
-        libc::SYS_write if !is_plain(a) => call!(write::write, a, b, c),
-        libc::SYS_pwrite64 if !is_plain(a) => call!(write::pwrite, a, b, c, d),
-        libc::SYS_writev if !is_plain(a) => call!(write::writev, a, b, c),
-        libc::SYS_pwritev if !is_plain(a) => call!(write::pwritev, a, b, c, d),
-        libc::SYS_pwritev2 if !is_plain(a) => call!(write::pwritev2, a, b, c, d, f),
-        libc::SYS_sendmsg => call!(message::sendmsg, a, b, c),
-        libc::SYS_sendmmsg => call!(message::sendmmsg, a, b, c, d),
-        libc::SYS_sendto => call!(message::sendto, a, b, c, d, e, f),
-        libc::SYS_read if is_ours(a) => call!(position::read, a, b, c),
-        libc::SYS_readv if is_ours(a) => call!(position::readv, a, b, c),
-        libc::SYS_preadv2 if is_ours(a) => call!(position::preadv2, a, b, c, d, f),
-        libc::SYS_pread64 if is_ours(a) => call!(position::pread, a, b, c, d),
-        libc::SYS_preadv if is_ours(a) => call!(position::preadv, a, b, c, d),
-        libc::SYS_lseek if is_ours(a) => call!(position::lseek, a, b, c),
-        libc::SYS_fsync if is_ours(a) || client::commits() => call!(sync::fsync, a),
-        libc::SYS_fdatasync if is_ours(a) || client::commits() => call!(sync::fdatasync, a),
-        libc::SYS_sync if client::commits() => call!(synced_all,),
-        libc::SYS_syncfs if client::commits() => call!(sync::syncfs, a),
-        libc::SYS_msync if client::commits() => call!(sync::msync, a, b, c),
-        libc::SYS_sync_file_range if is_ours(a) => call!(sync::sync_file_range, a, b, c, d),
-        libc::SYS_ftruncate if is_ours(a) => call!(change::ftruncate, a, b),
-        libc::SYS_fallocate if is_ours(a) => call!(change::fallocate, a, b, c, d),
-        libc::SYS_copy_file_range if is_ours(c) || is_ours(a) => call!(change::copy_file_range, a, b, c, d, e, f),
-        libc::SYS_sendfile if is_ours(a) || is_ours(b) => call!(change::sendfile, a, b, c, d),
-        libc::SYS_splice if is_ours(c) || is_ours(a) => call!(change::splice, a, b, c, d, e, f),
-        libc::SYS_ioctl if is_ours(a) || named::may_concern(b as _) => call!(change::ioctl, a, b, c),
-        libc::SYS_munmap => call!(map::munmap, a, b),
-        libc::SYS_mprotect => call!(map::mprotect, a, b, c),
-        libc::SYS_mremap => call!(map::mremap, a, b, c, d, e),
-        libc::SYS_mmap => call!(map::mmap, a, b, c, d, e, f),
-        libc::SYS_close if is_ours(a) || is_own(a) => call!(descriptor::close, a),
-        libc::SYS_close_range => call!(descriptor::close_range, a, b, c),
-        libc::SYS_unshare => call!(descriptor::unshare, a),
-        libc::SYS_dup if is_ours(a) => call!(descriptor::dup, a),
-        libc::SYS_dup3 => call!(descriptor::dup3, a, b, c),
-        libc::SYS_fcntl => call!(descriptor::fcntl, a, b, c),
-        libc::SYS_openat if layer::is_there() || pages::is_configured() || open::may_matter(c as c_int) => call!(open::openat, a, b, c, d),
-        libc::SYS_openat2 => call!(open::openat2, a, b, c, d),
-        libc::SYS_renameat2 => call!(name::renameat2, a, b, c, d, e),
-        libc::SYS_unlinkat => call!(name::unlinkat, a, b, c),
-        libc::SYS_linkat => call!(name::linkat, a, b, c, d, e),
-        libc::SYS_truncate => call!(name::truncate, a, b),
+        libc::SYS_write if !is_plain(a) => call!(SYS_write => write::write, a, b, c),
+        libc::SYS_pwrite64 if !is_plain(a) => call!(SYS_pwrite64 => write::pwrite, a, b, c, d),
+        libc::SYS_writev if !is_plain(a) => call!(SYS_writev => write::writev, a, b, c),
+        libc::SYS_pwritev if !is_plain(a) => call!(SYS_pwritev => write::pwritev, a, b, c, d),
+        libc::SYS_pwritev2 if !is_plain(a) => call!(by_number::at_offset::<{ libc::SYS_pwritev2 }> => write::pwritev2, a, b, c, d, f),
+        libc::SYS_sendmsg => call!(SYS_sendmsg => message::sendmsg, a, b, c),
+        libc::SYS_sendmmsg => call!(SYS_sendmmsg => message::sendmmsg, a, b, c, d),
+        libc::SYS_sendto => call!(SYS_sendto => message::sendto, a, b, c, d, e, f),
+        libc::SYS_read if is_ours(a) => call!(SYS_read => position::read, a, b, c),
+        libc::SYS_readv if is_ours(a) => call!(SYS_readv => position::readv, a, b, c),
+        libc::SYS_preadv2 if is_ours(a) => call!(by_number::at_offset::<{ libc::SYS_preadv2 }> => position::preadv2, a, b, c, d, f),
+        libc::SYS_pread64 if is_ours(a) => call!(SYS_pread64 => position::pread, a, b, c, d),
+        libc::SYS_preadv if is_ours(a) => call!(SYS_preadv => position::preadv, a, b, c, d),
+        libc::SYS_lseek if is_ours(a) => call!(SYS_lseek => position::lseek, a, b, c),
+        libc::SYS_fsync if is_ours(a) || client::commits() => call!(SYS_fsync => sync::fsync, a),
+        libc::SYS_fdatasync if is_ours(a) || client::commits() => call!(SYS_fdatasync => sync::fdatasync, a),
+        // SAFETY: it takes nothing.
+        libc::SYS_sync if client::commits() => instead(caller, || unsafe { synced_all() }),
+        libc::SYS_syncfs if client::commits() => call!(SYS_syncfs => sync::syncfs, a),
+        libc::SYS_msync if client::commits() => call!(SYS_msync => sync::msync, a, b, c),
+        libc::SYS_sync_file_range if is_ours(a) => call!(SYS_sync_file_range => sync::sync_file_range, a, b, c, d),
+        libc::SYS_ftruncate if is_ours(a) => call!(SYS_ftruncate => change::ftruncate, a, b),
+        libc::SYS_fallocate if is_ours(a) => call!(SYS_fallocate => change::fallocate, a, b, c, d),
+        libc::SYS_copy_file_range if is_ours(c) || is_ours(a) => call!(SYS_copy_file_range => change::copy_file_range, a, b, c, d, e, f),
+        libc::SYS_sendfile if is_ours(a) || is_ours(b) => call!(SYS_sendfile => change::sendfile, a, b, c, d),
+        libc::SYS_splice if is_ours(c) || is_ours(a) => call!(SYS_splice => change::splice, a, b, c, d, e, f),
+        libc::SYS_ioctl if is_ours(a) || named::may_concern(b as _) => call!(SYS_ioctl => change::ioctl, a, b, c),
+        libc::SYS_munmap => call!(SYS_munmap => map::munmap, a, b),
+        libc::SYS_mprotect => call!(SYS_mprotect => map::mprotect, a, b, c),
+        libc::SYS_mremap => call!(SYS_mremap => map::mremap, a, b, c, d, e),
+        libc::SYS_mmap => call!(SYS_mmap => map::mmap, a, b, c, d, e, f),
+        libc::SYS_close if is_ours(a) || is_own(a) => call!(SYS_close => descriptor::close, a),
+        libc::SYS_close_range => call!(SYS_close_range => descriptor::close_range, a, b, c),
+        libc::SYS_unshare => call!(SYS_unshare => descriptor::unshare, a),
+        libc::SYS_dup if is_ours(a) => call!(SYS_dup => descriptor::dup, a),
+        libc::SYS_dup3 => call!(SYS_dup3 => descriptor::dup3, a, b, c),
+        libc::SYS_fcntl => call!(SYS_fcntl => descriptor::fcntl, a, b, c),
+        libc::SYS_openat if layer::is_there() || pages::is_configured() || open::may_matter(c as c_int) => call!(SYS_openat => open::openat, a, b, c, d),
+        libc::SYS_openat2 => call!(SYS_openat2 => open::openat2, a, b, c, d),
+        libc::SYS_renameat2 => call!(SYS_renameat2 => name::renameat2, a, b, c, d, e),
+        libc::SYS_unlinkat => call!(SYS_unlinkat => name::unlinkat, a, b, c),
+        libc::SYS_linkat => call!(SYS_linkat => name::linkat, a, b, c, d, e),
+        libc::SYS_truncate => call!(SYS_truncate => name::truncate, a, b),
         // Without a name it is the descriptor's, which the C library has a function of its own for.
-        libc::SYS_utimensat if b == 0 && d == 0 && a as c_int >= 0 => call!(times::futimens, a, c),
-        libc::SYS_utimensat if b != 0 => call!(times::utimensat, a, b, c, d),
+        libc::SYS_utimensat if b == 0 && d == 0 && a as c_int >= 0 => call!(by_number::futimens => times::futimens, a, c),
+        libc::SYS_utimensat if b != 0 => call!(SYS_utimensat => times::utimensat, a, b, c, d),
         // What is hooked only to be counted.
-        libc::SYS_mkdirat if metadata::is_counted() => call!(metadata::mkdirat, a, b, c),
-        libc::SYS_symlinkat if metadata::is_counted() => call!(metadata::symlinkat, a, b, c),
-        libc::SYS_mknodat if metadata::is_counted() => call!(metadata::mknodat, a, b, c, d),
-        libc::SYS_fchmod if metadata::is_counted() => call!(metadata::fchmod, a, b),
-        libc::SYS_fchmodat if metadata::is_counted() => call!(metadata::fchmodat, a, b, c, 0),
-        SYS_FCHMODAT2 if metadata::is_counted() => call!(metadata::fchmodat, a, b, c, d),
-        libc::SYS_fchown if metadata::is_counted() => call!(metadata::fchown, a, b, c),
-        libc::SYS_fchownat if metadata::is_counted() => call!(metadata::fchownat, a, b, c, d, e),
-        libc::SYS_setxattr if metadata::is_counted() => call!(metadata::setxattr, a, b, c, d, e),
-        libc::SYS_lsetxattr if metadata::is_counted() => call!(metadata::lsetxattr, a, b, c, d, e),
-        libc::SYS_fsetxattr if metadata::is_counted() => call!(metadata::fsetxattr, a, b, c, d, e),
-        libc::SYS_removexattr if metadata::is_counted() => call!(metadata::removexattr, a, b),
-        libc::SYS_lremovexattr if metadata::is_counted() => call!(metadata::lremovexattr, a, b),
-        libc::SYS_fremovexattr if metadata::is_counted() => call!(metadata::fremovexattr, a, b),
-        libc::SYS_bind if metadata::is_counted() => call!(metadata::bind, a, b, c),
+        libc::SYS_mkdirat if metadata::is_counted() => call!(SYS_mkdirat => metadata::mkdirat, a, b, c),
+        libc::SYS_symlinkat if metadata::is_counted() => call!(SYS_symlinkat => metadata::symlinkat, a, b, c),
+        libc::SYS_mknodat if metadata::is_counted() => call!(SYS_mknodat => metadata::mknodat, a, b, c, d),
+        libc::SYS_fchmod if metadata::is_counted() => call!(SYS_fchmod => metadata::fchmod, a, b),
+        libc::SYS_fchmodat if metadata::is_counted() => call!(SYS_fchmodat => metadata::fchmodat, a, b, c, 0),
+        SYS_FCHMODAT2 if metadata::is_counted() => call!(by_number::of_4::<SYS_FCHMODAT2, _, _, _, _, _> => metadata::fchmodat, a, b, c, d),
+        libc::SYS_fchown if metadata::is_counted() => call!(SYS_fchown => metadata::fchown, a, b, c),
+        libc::SYS_fchownat if metadata::is_counted() => call!(SYS_fchownat => metadata::fchownat, a, b, c, d, e),
+        libc::SYS_setxattr if metadata::is_counted() => call!(SYS_setxattr => metadata::setxattr, a, b, c, d, e),
+        libc::SYS_lsetxattr if metadata::is_counted() => call!(SYS_lsetxattr => metadata::lsetxattr, a, b, c, d, e),
+        libc::SYS_fsetxattr if metadata::is_counted() => call!(SYS_fsetxattr => metadata::fsetxattr, a, b, c, d, e),
+        libc::SYS_removexattr if metadata::is_counted() => call!(SYS_removexattr => metadata::removexattr, a, b),
+        libc::SYS_lremovexattr if metadata::is_counted() => call!(SYS_lremovexattr => metadata::lremovexattr, a, b),
+        libc::SYS_fremovexattr if metadata::is_counted() => call!(SYS_fremovexattr => metadata::fremovexattr, a, b),
+        libc::SYS_bind if metadata::is_counted() => call!(SYS_bind => metadata::bind, a, b, c),
         SYS_SETXATTRAT | SYS_REMOVEXATTRAT if metadata::is_counted() => {
             client::changed_on(None);
             Continue(())
@@ -163,39 +251,39 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> ControlF
             Continue(())
         }
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_open if layer::is_there() || pages::is_configured() || open::may_matter(b as c_int) => call!(open::open, a, b, c),
+        libc::SYS_open if layer::is_there() || pages::is_configured() || open::may_matter(b as c_int) => call!(SYS_open => open::open, a, b, c),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_creat => call!(open::creat, a, b),
+        libc::SYS_creat => call!(SYS_creat => open::creat, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_dup2 => call!(descriptor::dup2, a, b),
+        libc::SYS_dup2 => call!(SYS_dup2 => descriptor::dup2, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_rename => call!(name::rename, a, b),
+        libc::SYS_rename => call!(SYS_rename => name::rename, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_renameat => call!(name::renameat, a, b, c, d),
+        libc::SYS_renameat => call!(SYS_renameat => name::renameat, a, b, c, d),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_unlink => call!(name::unlink, a),
+        libc::SYS_unlink => call!(SYS_unlink => name::unlink, a),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_link => call!(name::link, a, b),
+        libc::SYS_link => call!(SYS_link => name::link, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_mkdir if metadata::is_counted() => call!(metadata::mkdir, a, b),
+        libc::SYS_mkdir if metadata::is_counted() => call!(SYS_mkdir => metadata::mkdir, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_rmdir if metadata::is_counted() => call!(metadata::rmdir, a),
+        libc::SYS_rmdir if metadata::is_counted() => call!(SYS_rmdir => metadata::rmdir, a),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_symlink if metadata::is_counted() => call!(metadata::symlink, a, b),
+        libc::SYS_symlink if metadata::is_counted() => call!(SYS_symlink => metadata::symlink, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_mknod if metadata::is_counted() => call!(metadata::mknod, a, b, c),
+        libc::SYS_mknod if metadata::is_counted() => call!(SYS_mknod => metadata::mknod, a, b, c),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_chmod if metadata::is_counted() => call!(metadata::chmod, a, b),
+        libc::SYS_chmod if metadata::is_counted() => call!(SYS_chmod => metadata::chmod, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_chown if metadata::is_counted() => call!(metadata::chown, a, b, c),
+        libc::SYS_chown if metadata::is_counted() => call!(SYS_chown => metadata::chown, a, b, c),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_lchown if metadata::is_counted() => call!(metadata::lchown, a, b, c),
+        libc::SYS_lchown if metadata::is_counted() => call!(SYS_lchown => metadata::lchown, a, b, c),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_futimesat => call!(times::futimesat, a, b, c),
+        libc::SYS_futimesat => call!(SYS_futimesat => times::futimesat, a, b, c),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_utimes => call!(times::utimes, a, b),
+        libc::SYS_utimes => call!(SYS_utimes => times::utimes, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_utime => call!(times::utime, a, b),
+        libc::SYS_utime => call!(SYS_utime => times::utime, a, b),
         _ => Continue(()),
     }
 }
