@@ -18,6 +18,7 @@ use crate::{
     session::{self, Session},
     table,
 };
+use forebay_pool::with_room;
 use rustix::{
     fd::BorrowedFd,
     fs::{Mode, OFlags},
@@ -78,7 +79,7 @@ fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Resul
     let path = path_of(fd)?;
     let is_system = names::is_system(path.as_os_str().as_bytes());
     if is_system && !session.is_active() {
-        begin_system(session, fd, &known, &path).map_err(|why| {
+        with_room(|| begin_system(session, fd, &known, &path)).map_err(|why| {
             complain(&format!("{why}. The server is not given its files"));
             Errno::IO
         })?;

@@ -12,6 +12,7 @@ use crate::{
     setup::{Place, pool_of, retry_in_use},
 };
 use forebay_flash::{Cache, Options};
+use forebay_pool::with_room;
 use parking_lot::Mutex;
 use rustix::io::Errno;
 use std::{
@@ -37,7 +38,9 @@ pub(crate) fn is_server(program: &Path, run: Option<&OsStr>) -> bool {
 /// `EBUSY`: it is a page file, and it must not. The reason was said.
 pub(crate) fn check(path: &[u8]) -> Result<(), Errno> {
     match session::other() {
-        Some(other) if is_of_database(path) => refuse(other, &String::from_utf8_lossy(path)),
+        Some(other) if is_of_database(path) => {
+            with_room(|| refuse(other, &String::from_utf8_lossy(path)))
+        }
         _ => Ok(()),
     }
 }

@@ -21,6 +21,7 @@ use crate::{
     status::{Status, Window},
 };
 use forebay_flash::{Cache, CachedFile, FlashError, Options};
+use forebay_pool::with_room;
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
 use sizes::Sizes;
@@ -136,9 +137,14 @@ pub(crate) fn current() -> Option<&'static Session> {
 /// # Errors
 /// `EBUSY` if another process has the cache, `EIO` if it cannot be opened; both are said.
 pub(crate) fn begin() -> Result<&'static Session, Errno> {
-    if let Some(session) = SESSION.get() {
-        return Ok(session);
+    match SESSION.get() {
+        Some(session) => Ok(session),
+        // A session is large, and so is what opens a cache: the thread's stack may be small.
+        None => with_room(begin_now),
     }
+}
+
+fn begin_now() -> Result<&'static Session, Errno> {
     let settings = SETTINGS.get().ok_or(Errno::IO)?;
     let mut tried = BEGINNING.lock();
     if let Some(session) = SESSION.get() {

@@ -52,6 +52,7 @@ pub mod rewrite;
 #[doc(hidden)]
 pub mod rights;
 mod shared;
+mod stack;
 mod status;
 mod waits;
 
@@ -99,6 +100,7 @@ pub use format::{
 pub use lane::{Ahead, AheadBytes, Crowded, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
 pub use pool::{ClaimOptions, Pool, PoolOptions};
 pub use shared::{Member, Segment, SharedLane};
+pub use stack::with_room;
 pub use status::{LaneCheck, LaneStatus, RecoveryLock};
 pub use uuid::Uuid;
 pub use waits::{WaitMeter, Waiting, Waits};

@@ -8,7 +8,7 @@
 )]
 
 use crate::{
-    call_context::{cancellation_point, missing},
+    call_context::{Failed, cancellation_point, missing},
     checkpoint,
     client_call::client,
     layer::{self, Done},
@@ -17,12 +17,15 @@ use crate::{
 };
 use forebay_files::client;
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
-use std::{io::IoSlice, mem::MaybeUninit, ptr};
+use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
+use std::{io::IoSlice, mem::MaybeUninit, ptr, slice};
 
 /// `UIO_MAXIOV`: the kernel refuses more parts.
 const PARTS_MAX: usize = 1024;
 /// As many as nearly all calls have.
 const PARTS_FEW: usize = 16;
+/// More than these are no more kept on the caller's stack.
+const PARTS_SOME: usize = 32;
 
 /// `pwritev2`'s offset that means the file position.
 const AT_POSITION: off_t = -1;
@@ -120,7 +123,7 @@ fn one(
     write_parts(fd, std::slice::from_ref(part), place, 0, plain)
 }
 
-/// Writes several buffers; `plain` as above. Few need little of a stack, which may be a signal handler's.
+/// Writes several buffers; `plain` as above. Few need little of a stack, which may be a signal handler's, and the most a thread can give need one of their own.
 fn several(
     fd: c_int,
     parts: *const iovec,
@@ -133,9 +136,10 @@ fn several(
         Ok(count @ 1..=PARTS_FEW) => {
             several_of::<PARTS_FEW>(fd, (parts, count), place, flags, plain)
         }
-        Ok(count @ 1..=PARTS_MAX) => {
-            several_of::<PARTS_MAX>(fd, (parts, count), place, flags, plain)
+        Ok(count @ 1..=PARTS_SOME) => {
+            several_of::<PARTS_SOME>(fd, (parts, count), place, flags, plain)
         }
+        Ok(count @ 1..=PARTS_MAX) => several_of_many(fd, (parts, count), place, flags, plain),
         _ => plain(),
     }
 }
@@ -150,8 +154,46 @@ fn several_of<const MOST: usize>(
     plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let mut places = [const { MaybeUninit::uninit() }; MOST];
+    several_in(&mut places[..count], fd, parts, place, flags, plain)
+}
+
+/// The same of more, in memory that the kernel lends: a stack may be small, and a signal handler must not allocate. A thread that is cancelled meanwhile leaves it.
+#[inline(never)]
+fn several_of_many(
+    fd: c_int,
+    (parts, count): (*const iovec, usize),
+    place: Place,
+    flags: c_int,
+    plain: impl FnOnce() -> ssize_t,
+) -> ssize_t {
+    let bytes = PARTS_MAX * size_of::<iovec>();
+    let access = ProtFlags::READ | ProtFlags::WRITE;
+    // SAFETY: new memory, at an address of the kernel's choice.
+    let lent = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
+    let memory = match lent {
+        Ok(memory) => memory,
+        Err(errno) => return Failed::of(errno).with(-1),
+    };
+    // SAFETY: so many have room in it, and any bytes may be uninitialised.
+    let places = unsafe { slice::from_raw_parts_mut(memory.cast::<MaybeUninit<iovec>>(), count) };
+    let written = several_in(places, fd, parts, place, flags, plain);
+    // SAFETY: nothing uses it any more. It was mapped, so this does not fail.
+    let _ = unsafe { munmap(memory, bytes) };
+    written
+}
+
+/// The same of as many buffers as `places` has room for.
+#[inline]
+fn several_in(
+    places: &mut [MaybeUninit<iovec>],
+    fd: c_int,
+    parts: *const iovec,
+    place: Place,
+    flags: c_int,
+    plain: impl FnOnce() -> ssize_t,
+) -> ssize_t {
     // SAFETY: our caller does not change them while they are written; any bytes are an `iovec`.
-    let Some(parts) = (unsafe { memory::read_all(parts, &mut places[..count]) }) else {
+    let Some(parts) = (unsafe { memory::read_all(parts, places) }) else {
         return plain();
     };
     for part in &mut *parts {

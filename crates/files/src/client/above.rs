@@ -33,6 +33,7 @@ use std::{
 const LOOK: Duration = Duration::from_millis(2);
 
 /// Opens a file plainly. If it is absorbed, here or elsewhere, it is so no longer when this returns, or its next change is seen by a replay.
+#[inline(never)]
 pub(super) fn open(
     config: &Config,
     (dir, path): (c_int, &CStr),

@@ -7,7 +7,7 @@ use super::{
     session::Session,
 };
 use crate::sys;
-use forebay_pool::Lsn;
+use forebay_pool::{Lsn, with_room};
 use rustix::{
     fs::{AtFlags, FileType, Stat},
     io::Errno,
@@ -107,6 +107,15 @@ pub(super) fn moving(
     if !found.is_ok_and(is_directory) {
         return Ok(Vec::new());
     }
+    with_room(|| moving_in(session, from, to))
+}
+
+/// The same of a directory.
+fn moving_in(
+    session: &'static Session,
+    from: (c_int, &CStr),
+    to: (c_int, &CStr),
+) -> Result<Vec<Naming>, Errno> {
     let (Some(before), Some(after)) = (real_path(from), real_parent(to)) else {
         return Ok(Vec::new());
     };

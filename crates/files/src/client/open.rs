@@ -19,6 +19,7 @@ use crate::{
     sys::{self, writes},
     wire::Request,
 };
+use forebay_pool::with_room;
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat, StatxAttributes, StatxFlags},
     io::Errno,
@@ -88,7 +89,9 @@ pub fn open(
         && (known.is_some() || is_wanted)
     {
         let opening = Opening::of(session, path, known.is_some());
-        return open_to_absorb(config, (session, opening), existing, flags, &mut real);
+        return with_room(|| {
+            open_to_absorb(config, (session, opening), existing, flags, &mut real)
+        });
     }
     if let (Some(number), Some(key)) = (known, existing.filter(|_| !writes(flags))) {
         return open_to_truncate(number, key, flags, &mut real);

@@ -25,7 +25,7 @@ use crate::{
     shared::{Failure, Gone, SharedFile, State, Turn},
     sys, void,
 };
-use forebay_pool::{PoolError, rewrite};
+use forebay_pool::{PoolError, rewrite, with_room};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     ffi::c_int,
@@ -59,13 +59,13 @@ impl Session {
         loop {
             match self.page.turn_to_settle(id()) {
                 Turn::Done => break,
-                Turn::Ours => {
+                Turn::Ours => with_room(|| {
                     self.wait_for_changes();
                     self.lane.abandon();
                     forebay_pool::failpoint!("orphan:closed");
                     self.sync_all();
                     self.page.set_settled();
-                }
+                }),
                 // It is this process's other thread, or another process, which may die of it.
                 Turn::Others(other)
                     if crate::processes::is_process(other) && begun.elapsed() < SETTLE_WAIT =>

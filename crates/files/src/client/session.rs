@@ -17,7 +17,7 @@ use crate::{
     sys,
     wire::{self, Answer, Request},
 };
-use forebay_pool::{Lsn, Member, Pool, PoolOptions};
+use forebay_pool::{Lsn, Member, Pool, PoolOptions, with_room};
 use rustix::io::Errno;
 use std::{
     ffi::OsString,
@@ -141,7 +141,7 @@ pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
     if let Some(session) = joining.session.get() {
         return Ok(session);
     }
-    let session = Session::begin(address)?;
+    let session = with_room(|| Session::begin(address))?;
     let session = joining.session.get_or_init(|| session);
     PENDING.store(false, Release);
     Ok(session)

@@ -11,8 +11,8 @@
 use super::LINE;
 use std::{arch::asm, mem::MaybeUninit};
 
-/// Bytes of a [`Block`] at most.
-const BLOCK: usize = 4096;
+/// Bytes of a [`Block`] at most. It is on the stack of a program's thread, or of its signal handler.
+const BLOCK: usize = 1024;
 
 const _: () = assert!(BLOCK.is_multiple_of(LINE));
 
