@@ -9,11 +9,12 @@
 )]
 
 use crate::{
-    call_context::{Failed, missing},
+    call_context::{Failed, errno, missing},
     change::retire,
     client_call::{client, tell_client},
     layer, memory, pages,
     real::hooks,
+    ring,
 };
 use forebay_files::client;
 use libc::{aiocb, c_int, c_long, c_uint, c_void, iocb, sigevent, size_t, ssize_t};
@@ -111,13 +112,16 @@ hooks! {
     fn [io_uring_setup] (entries: c_uint, parameters: *mut c_void) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
-    else |real| {
+    else |_real| {
         if is_ring_refused() {
             return missing(-libc::ENOSYS);
         }
         give_up();
         // SAFETY: our caller's arguments.
-        unsafe { real(entries, parameters) }
+        match unsafe { ring::announced(entries.into(), parameters.expose_provenance() as c_long) } {
+            -1 => -errno(),
+            made => made as c_int,
+        }
     };
 
     fn [io_uring_queue_init] (entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int;

@@ -12,7 +12,7 @@ use std::sync::atomic::{AtomicI32, Ordering};
 /// The process that the client works for.
 static PROCESS: AtomicI32 = AtomicI32::new(0);
 
-fn own_pid() -> pid_t {
+pub(crate) fn own_pid() -> pid_t {
     // SAFETY: it needs nothing.
     unsafe { libc::getpid() }
 }

@@ -256,7 +256,7 @@ fn hooks() -> impl Iterator<Item = &'static Hook> {
 fn found_at_start() -> impl Iterator<Item = &'static Hook> {
     use crate::{
         change, clone, descriptor, dprintf, execute, identity, map, message, metadata, name, open,
-        position, process, stdio, sync, system_call, times, write,
+        position, process, received, stdio, sync, system_call, times, write,
     };
     [
         change::HOOKS,
@@ -273,6 +273,7 @@ fn found_at_start() -> impl Iterator<Item = &'static Hook> {
         open::HOOKS,
         position::HOOKS,
         process::HOOKS,
+        received::HOOKS,
         stdio::HOOKS,
         sync::HOOKS,
         system_call::HOOKS,

@@ -82,6 +82,68 @@ pub(crate) fn library_of(code: usize) -> Option<Library> {
     Walk::to(code).found
 }
 
+/// Code of a library, or of the program, which has no name.
+pub(crate) struct Code<'a> {
+    /// As it was loaded.
+    name: &'a CStr,
+    /// Where it lies.
+    pub(crate) addresses: Range<usize>,
+    /// This library's.
+    pub(crate) is_ours: bool,
+}
+
+impl Code<'_> {
+    /// The library's, without directories.
+    pub(crate) fn file_name(&self) -> &[u8] {
+        let name = self.name.to_bytes().rsplit(|byte| *byte == b'/').next();
+        name.unwrap_or_default()
+    }
+}
+
+/// Calls `visit` for all code that is loaded and can be read, until that says that it is enough.
+pub(crate) fn each_code<V: FnMut(Code<'_>) -> bool>(mut visit: V) {
+    // SAFETY: `show` is called with `visit`, as long as this call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(show::<V>), (&raw mut visit).cast()) };
+}
+
+unsafe extern "C" fn show<V: FnMut(Code<'_>) -> bool>(
+    info: *mut dl_phdr_info,
+    _bytes: size_t,
+    visit: *mut c_void,
+) -> c_int {
+    // SAFETY: the two that `dl_iterate_phdr` was given and gives.
+    let (info, visit) = unsafe { (&*info, &mut *visit.cast::<V>()) };
+    // SAFETY: it is a library that is loaded; its name is a string.
+    let (headers, name) = unsafe { (headers_of(info), CStr::from_ptr(info.dlpi_name)) };
+    let base = info.dlpi_addr as usize;
+    let is_ours = headers.iter().any(|header| is_ours(base, header));
+    let wanted = libc::PF_R | libc::PF_X;
+    let mut codes = headers
+        .iter()
+        .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & wanted == wanted);
+    let is_enough = codes.any(|header| {
+        visit(Code {
+            name,
+            addresses: segment(base, header),
+            is_ours,
+        })
+    });
+    c_int::from(is_enough)
+}
+
+/// How many libraries have been loaded, from the beginning on.
+pub(crate) fn times_loaded() -> u64 {
+    unsafe extern "C" fn first(info: *mut dl_phdr_info, _: size_t, loaded: *mut c_void) -> c_int {
+        // SAFETY: the two that `dl_iterate_phdr` was given and gives.
+        unsafe { *loaded.cast::<u64>() = (*info).dlpi_adds };
+        1
+    }
+    let mut loaded = 0_u64;
+    // SAFETY: `first` is called with `loaded`, as long as this call lasts.
+    unsafe { libc::dl_iterate_phdr(Some(first), (&raw mut loaded).cast()) };
+    loaded
+}
+
 /// A look for the library that some code is in.
 struct Walk {
     code: usize,

@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "runs after fork; exports C functions")]
 
 use crate::{
-    call_context::missing, child::forked, client_call::tell_client, descriptor, real::hooks,
+    call_context::missing, child::forked, client_call::tell_client, descriptor, real::hooks, ring,
 };
 use forebay_files::client;
 use libc::{c_int, pid_t};
@@ -55,5 +55,7 @@ unsafe extern "C" fn forked_in_child() {
 pub(crate) fn forking() {
     if client::is_inside() {
         tell_client(client::forking_above);
+    } else {
+        ring::forking();
     }
 }

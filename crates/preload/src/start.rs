@@ -1,7 +1,7 @@
 //! The library's life in a process: its start and its end.
 #![expect(unsafe_code, reason = "runs before main and after it")]
 
-use crate::{child, client_call::tell_client, dynamic, layer, process};
+use crate::{child, client_call::tell_client, dynamic, layer, process, ring};
 use forebay_files::{
     activation,
     client::{self, note_standard_error},
@@ -23,6 +23,7 @@ extern "C" fn start() {
     if process::hear_of_forks() {
         // Without it a child would go on as if it were its parent: then nothing is absorbed.
         tell_client(client::start);
+        ring::start();
         layer::start();
         tell_client(forebay_pages::start);
     }

@@ -12,7 +12,7 @@ use crate::{
     kernel::by_number,
     layer, map, message, metadata, name, named, open, pages, plain, position, process,
     real::{Hook, Real, c_name, signature},
-    sync, times, write,
+    received, ring, sync, times, write,
 };
 use forebay_files::client;
 use libc::{c_int, c_long, c_void};
@@ -210,6 +210,8 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
         libc::SYS_dup3 => call!(SYS_dup3 => descriptor::dup3, a, b, c),
         libc::SYS_fcntl => call!(SYS_fcntl => descriptor::fcntl, a, b, c),
         libc::SYS_openat if layer::is_there() || pages::is_configured() || open::may_matter(c as c_int) => call!(SYS_openat => open::openat, a, b, c, d),
+        libc::SYS_open_by_handle_at => call!(SYS_open_by_handle_at => received::open_by_handle_at, a, b, c),
+        libc::SYS_pidfd_getfd => call!(SYS_pidfd_getfd => received::pidfd_getfd, a, b, c),
         libc::SYS_openat2 => call!(SYS_openat2 => open::openat2, a, b, c, d),
         libc::SYS_renameat2 => call!(SYS_renameat2 => name::renameat2, a, b, c, d, e),
         libc::SYS_unlinkat => call!(SYS_unlinkat => name::unlinkat, a, b, c),
@@ -248,7 +250,8 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
         libc::SYS_io_uring_setup if asynchronous::is_ring_refused() => Break(missing(-1)),
         libc::SYS_io_uring_setup => {
             asynchronous::give_up();
-            Continue(())
+            // SAFETY: our caller vouches for its arguments.
+            Break(unsafe { ring::announced(a, b) })
         }
         #[cfg(target_arch = "x86_64")]
         libc::SYS_open if layer::is_there() || pages::is_configured() || open::may_matter(b as c_int) => call!(SYS_open => open::open, a, b, c),
