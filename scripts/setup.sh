@@ -265,7 +265,7 @@ setup() {
             "/usr/lib/$(uname -m)-linux-gnu/libjemalloc.so.2" libjemalloc2 \
             "/usr/lib/$(uname -m)-linux-gnu/libmimalloc.so.2" libmimalloc2.0 \
             "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime fakeroot fakeroot valgrind valgrind \
-            /usr/include/liburing.h liburing-dev \
+            musl-gcc musl-tools /usr/include/liburing.h liburing-dev \
             mariadb-backup mariadb-backup rsync rsync ss iproute2 fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian

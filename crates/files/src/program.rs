@@ -47,6 +47,32 @@ fn is_followed_within(path: &Path, scripts: usize) -> bool {
     }
 }
 
+/// True if the program at this path has another dynamic linker than the GNU C library's for this machine: musl's ends it for a library that it cannot load, and that
+/// of another machine complains. Of a script its interpreter's.
+#[must_use]
+pub fn has_other_linker(path: &Path) -> bool {
+    let mut path = path.to_owned();
+    for _ in 0..=SCRIPTS_MAX {
+        let Ok(file) = File::open(&path) else {
+            return false;
+        };
+        let mut start = [0; 256];
+        let read = file.read_at(&mut start, 0).unwrap_or(0);
+        match start[..read]
+            .strip_prefix(b"#!")
+            .map(|line| words(line).next())
+        {
+            Some(Some(interpreter)) => path = interpreter.into(),
+            Some(None) => return false,
+            None => {
+                let elf = File::open("/proc/self/exe").and_then(|own| Elf::read(&file, &own));
+                return elf.is_ok_and(|elf| !elf.ours || elf.is_for_musl());
+            }
+        }
+    }
+    false
+}
+
 /// True if whatever this process executes is taken for a program that gains privileges: its effective user or group is not its real one.
 fn is_secure() -> bool {
     use rustix::process::{getegid, geteuid, getgid, getuid};

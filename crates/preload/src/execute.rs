@@ -11,7 +11,7 @@ use crate::{
     real::hooks,
 };
 use forebay_files::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, client, program};
-use libc::{c_char, c_int, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+use libc::{c_char, c_int, c_long, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use std::{
     ffi::{CStr, OsStr},
     fs::File,
@@ -20,10 +20,12 @@ use std::{
     ptr,
 };
 
+mod environment;
+
 type Strings = *const *const c_char;
 
 unsafe extern "C" {
-    static environ: Strings;
+    static mut environ: Strings;
 }
 
 fn own_environment() -> Strings {
@@ -35,93 +37,87 @@ hooks! {
     fn [execve] (path: *const c_char, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| match before(Program::Path(path), environment) {
+    else |real| execute(Program::Path(path), environment, |environment| {
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(path, arguments, environment) },
-        Err(failed) => failed.with(-1),
-    };
+        unsafe { real(path, arguments, environment) }
+    });
 
     fn [execv] (path: *const c_char, arguments: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| match before(Program::Path(path), own_environment()) {
+    else |real| execute(Program::Path(path), own_environment(), |environment| match hidden::execve.get() {
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(path, arguments) },
-        Err(failed) => failed.with(-1),
-    };
+        Some(execve) if environment != own_environment() => unsafe { execve(path, arguments, environment) },
+        // SAFETY: as above.
+        _ => unsafe { real(path, arguments) },
+    });
 
     fn [execvp] (file: *const c_char, arguments: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| match before(Program::Named(file), own_environment()) {
+    else |real| execute(Program::Named(file), own_environment(), |environment| match hidden::execvpe.get() {
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(file, arguments) },
-        Err(failed) => failed.with(-1),
-    };
+        Some(execvpe) if environment != own_environment() => unsafe { execvpe(file, arguments, environment) },
+        // SAFETY: as above.
+        _ => unsafe { real(file, arguments) },
+    });
 
     fn [execvpe] (file: *const c_char, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| match before(Program::Named(file), environment) {
+    else |real| execute(Program::Named(file), environment, |environment| {
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(file, arguments, environment) },
-        Err(failed) => failed.with(-1),
-    };
+        unsafe { real(file, arguments, environment) }
+    });
 
     fn [fexecve] (fd: c_int, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| match before(Program::Below(fd, c"".as_ptr()), environment) {
+    else |real| execute(Program::Below(fd, c"".as_ptr()), environment, |environment| {
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(fd, arguments, environment) },
-        Err(failed) => failed.with(-1),
-    };
+        unsafe { real(fd, arguments, environment) }
+    });
 
     fn [execveat] (dir: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| match before(Program::Below(dir, path), environment) {
+    else |real| execute(Program::Below(dir, path), environment, |environment| {
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(dir, path, arguments, environment, flags) },
-        Err(failed) => failed.with(-1),
-    };
+        unsafe { real(dir, path, arguments, environment, flags) }
+    });
 
     fn [posix_spawn] (pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| match before(Program::Path(path), environment) {
+    else |real| spawn(Program::Path(path), environment, |environment| {
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(pid, path, actions, attributes, arguments, environment) },
-        Err(failed) => failed.number(),
-    };
+        unsafe { real(pid, path, actions, attributes, arguments, environment) }
+    });
 
     fn [posix_spawnp] (pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| match before(Program::Named(file), environment) {
+    else |real| spawn(Program::Named(file), environment, |environment| {
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(pid, file, actions, attributes, arguments, environment) },
-        Err(failed) => failed.number(),
-    };
+        unsafe { real(pid, file, actions, attributes, arguments, environment) }
+    });
 
     // In the C library since glibc 2.39.
     fn [pidfd_spawn] (pidfd: *mut c_int, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| match before(Program::Path(path), environment) {
+    else |real| spawn(Program::Path(path), environment, |environment| {
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(pidfd, path, actions, attributes, arguments, environment) },
-        Err(failed) => failed.number(),
-    };
+        unsafe { real(pidfd, path, actions, attributes, arguments, environment) }
+    });
 
     fn [pidfd_spawnp] (pidfd: *mut c_int, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| match before(Program::Named(file), environment) {
+    else |real| spawn(Program::Named(file), environment, |environment| {
         // SAFETY: our caller's arguments.
-        Ok(()) => unsafe { real(pidfd, file, actions, attributes, arguments, environment) },
-        Err(failed) => failed.number(),
-    };
+        unsafe { real(pidfd, file, actions, attributes, arguments, environment) }
+    });
 
     fn [posix_spawn_file_actions_adddup2] (actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int;
     missing libc::ENOSYS;
@@ -155,6 +151,34 @@ enum Program {
 }
 
 impl Program {
+    /// Whether its dynamic linker is one that this library cannot be given to.
+    fn has_other_linker(&self) -> bool {
+        let has = |path: &Path| program::has_other_linker(path);
+        match *self {
+            Self::Path(path) => text(path).is_some_and(|path| has(Path::new(path))),
+            Self::Named(name) => match text(name) {
+                Some(name) if !name.as_bytes().contains(&b'/') => {
+                    let found = in_search_path(name).find(|path| path.is_file());
+                    found.is_some_and(|path| has(&path))
+                }
+                name => name.is_some_and(|name| has(Path::new(name))),
+            },
+            Self::Below(dir, path) => match text(path) {
+                Some(path) if Path::new(path).is_absolute() || dir == libc::AT_FDCWD => {
+                    has(Path::new(path))
+                }
+                path => {
+                    let below = PathBuf::from(format!("/proc/self/fd/{dir}"));
+                    match path.filter(|path| !path.is_empty()) {
+                        Some(path) => has(&below.join(path)),
+                        None => has(&below),
+                    }
+                }
+            },
+            Self::Shell | Self::Unknown => false,
+        }
+    }
+
     /// Whether it is followed. One that is not found is not executed.
     fn is_followed(&self) -> bool {
         let followed =
@@ -190,9 +214,13 @@ fn text<'a>(of: *const c_char) -> Option<&'a OsStr> {
 
 /// Whether every program of this name that may be meant is followed.
 fn searched(name: &OsStr) -> bool {
+    in_search_path(name).all(|path| program::is_followed(&path))
+}
+
+fn in_search_path(name: &OsStr) -> impl Iterator<Item = PathBuf> {
     let search = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let mut found = std::env::split_paths(&search).map(|dir: PathBuf| dir.join(name));
-    found.all(|path| program::is_followed(&path))
+    let dirs: Vec<PathBuf> = std::env::split_paths(&search).collect();
+    dirs.into_iter().map(move |dir| dir.join(name))
 }
 
 /// Whether an environment has this library loaded, and tells it of the run.
@@ -234,7 +262,7 @@ fn loads_library(list: &[u8]) -> bool {
 ///
 /// # Errors
 /// It must not be: it would write past the lane.
-fn before(program: Program, environment: Strings) -> Result<(), Failed> {
+fn before(program: &Program, environment: Strings) -> Result<(), Failed> {
     if is_client() {
         return Ok(());
     }
@@ -248,16 +276,36 @@ fn before(program: Program, environment: Strings) -> Result<(), Failed> {
 
 /// As [`before`], of a shell that gets this program's environment.
 pub(crate) fn before_shell() -> Result<(), Failed> {
-    before(Program::Shell, own_environment())
+    before(&Program::Shell, own_environment())
 }
 
-/// As [`before`], of a system call.
-pub(crate) fn before_system_call(
-    dir: c_int,
-    path: *const c_char,
+/// Executes a program by `real`, which gets the environment for it.
+fn execute(program: Program, environment: Strings, real: impl FnOnce(Strings) -> c_int) -> c_int {
+    match before(&program, environment) {
+        Ok(()) => environment::fitting(&program, environment, real),
+        Err(failed) => failed.with(-1),
+    }
+}
+
+/// The same by a function that returns the error number.
+fn spawn(program: Program, environment: Strings, real: impl FnOnce(Strings) -> c_int) -> c_int {
+    match before(&program, environment) {
+        Ok(()) => environment::fitting(&program, environment, real),
+        Err(failed) => failed.number(),
+    }
+}
+
+/// The same by a system call.
+pub(crate) fn by_number(
+    (dir, path): (c_int, *const c_char),
     environment: Strings,
-) -> Result<(), Failed> {
-    before(Program::Below(dir, path), environment)
+    real: impl FnOnce(Strings) -> c_long,
+) -> c_long {
+    let program = Program::Below(dir, path);
+    match before(&program, environment) {
+        Ok(()) => environment::fitting(&program, environment, real),
+        Err(failed) => failed.with(-1),
+    }
 }
 
 /// Those with a list of arguments, which are variadic.
@@ -282,16 +330,28 @@ pub(crate) mod listed {
         Hook::new(&EXECLE.hidden, execle as *const ()),
     ];
 
+    /// The C library's function takes this process's own environment: that is changed, unless it is the parent's of a child of `vfork`.
+    fn before_listed(program: &Program) -> Result<(), Failed> {
+        before(program, own_environment())?;
+        if !client::in_vforked_child()
+            && let Some(fitting) = environment::kept(program, own_environment())
+        {
+            // SAFETY: as `setenv` does. If nothing is executed, later programs are executed without this library, as a program that has changed its environment does.
+            unsafe { environ = fitting };
+        }
+        Ok(())
+    }
+
     extern "C-unwind" fn before_execl(path: *const c_char) -> Target {
-        go_on(&EXECL, || before(Program::Path(path), own_environment()))
+        go_on(&EXECL, || before_listed(&Program::Path(path)))
     }
 
     extern "C-unwind" fn before_execlp(name: *const c_char) -> Target {
-        go_on(&EXECLP, || before(Program::Named(name), own_environment()))
+        go_on(&EXECLP, || before_listed(&Program::Named(name)))
     }
 
     extern "C-unwind" fn before_execle() -> Target {
-        go_on(&EXECLE, || before(Program::Unknown, ptr::null()))
+        go_on(&EXECLE, || before(&Program::Unknown, ptr::null()))
     }
 
     forward!(execl, before_execl);

@@ -9,7 +9,7 @@ use crate::{
     asynchronous,
     call_context::{missing, without_cancellation},
     change, child, clone, descriptor, dynamic, execute, identity,
-    kernel::by_number,
+    kernel::{self, by_number},
     layer, map, message, metadata, name, named, open, pages, plain, position, process,
     real::{Hook, Real, c_name, signature},
     received, ring, sync, times, write,
@@ -240,8 +240,14 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
             client::changed_on(None);
             Continue(())
         }
-        libc::SYS_execve => refuse(execute::before_system_call(libc::AT_FDCWD, a as _, c as _)),
-        libc::SYS_execveat => refuse(execute::before_system_call(a as _, b as _, d as _)),
+        libc::SYS_execve => Break(execute::by_number((libc::AT_FDCWD, a as _), c as _, |environment| {
+            // SAFETY: our caller's arguments, but for the environment, which is one.
+            unsafe { kernel::call(number, [a, b, environment.expose_provenance() as c_long, d, e, f]) }
+        })),
+        libc::SYS_execveat => Break(execute::by_number((a as _, b as _), d as _, |environment| {
+            // SAFETY: as above.
+            unsafe { kernel::call(number, [a, b, c, environment.expose_provenance() as c_long, e, f]) }
+        })),
         libc::SYS_io_submit => refuse(asynchronous::retire_submitted(b, c as *mut _)),
         libc::SYS_setuid => refuse(identity::before([a as _; 3])),
         libc::SYS_setreuid => refuse(identity::before([a as _, b as _, libc::uid_t::MAX])),
