@@ -6,7 +6,7 @@
 //!
 //! `config` is what the environment says, `standing` how this process stands to the run, `depth` whether a signal handler interrupted a call.
 //! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor (`limit`: who may have none); `write`, `open`, `descriptors`, `names` (with `naming`), `times` and `retire` are
-//! what becomes of each call, `order` what else a sync has to make durable, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another, `commit` of a sync that is the kernel's. `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings` keep the
+//! what becomes of each call, `direct` what a descriptor with `O_DIRECT` is refused, `order` what else a sync has to make durable, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another, `commit` of a sync that is the kernel's. `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings` keep the
 //! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
 
 mod above;
@@ -16,6 +16,7 @@ mod config;
 mod copies;
 mod depth;
 mod descriptors;
+mod direct;
 mod limit;
 mod lookup;
 mod mapped;
@@ -46,6 +47,7 @@ pub use descriptors::{
     changed_flags, changing_flags, closing, duplicating, given, hidden_flags, hides_syncs,
     is_in_pool, replacing, sharing, stream_closing, stream_opened, unsharing,
 };
+pub use direct::{before_read, is_direct};
 pub use forebay_pool::note_standard_error;
 pub use mapped::{has_mapped, mapped, stays_mapped, unmapping};
 pub use mappings::{around_own_memory, is_own_memory};

@@ -5,6 +5,7 @@ use super::{
     config::{CONFIG, Config},
     depth::interrupted,
     descriptors::{close_again, closing, is_new},
+    direct::entry_of,
     lookup::{Key, NOT_REGULAR, Number, regular},
     names::note_kept,
     process::{hold_to_open, process},
@@ -299,7 +300,7 @@ fn absorb(
         // The lane may be full of a file that cannot be synced. Then it says of this one, as the page does, that it may be gone, until the next process
         // that opens or names it logs that it is not.
         let _ = note_kept(&held, raw);
-        table::set_entry(fd, Some(Entry::new(Some(number), flags)));
+        table::set_entry(fd, Some(entry_of(raw, number, flags)));
         drop(held);
         return Ok(());
     }

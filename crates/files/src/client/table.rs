@@ -38,6 +38,11 @@ const HIDDEN: [(u32, c_int); 3] = [
 /// The one of them that it may take back.
 const DIRECT: u32 = 1 << 13;
 
+/// Where the exponents stand of what offsets and lengths, and addresses, are aligned to.
+const ALIGNED: [u32; 2] = [16, 20];
+/// The largest.
+const ALIGNED_MAX: u32 = 15;
+
 /// The flags that are taken from a descriptor that is absorbed: what they ask for is emulated.
 pub(super) const HIDDEN_FLAGS: c_int = libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT;
 
@@ -60,6 +65,22 @@ impl Entry {
     #[inline]
     pub(super) fn file(self) -> Option<usize> {
         (self.0 & FILE != 0).then(|| (self.0 & FILE) as usize - 1)
+    }
+
+    /// The same of a descriptor that was opened with `O_DIRECT` on a file that takes it so: offsets and lengths, and addresses, are multiples of these powers of 2.
+    pub(super) fn aligned(self, [offset, memory]: [u32; 2]) -> Self {
+        let [offset, memory] = [offset, memory].map(|to| to.max(1).ilog2().min(ALIGNED_MAX));
+        Self(self.0 | offset << ALIGNED[0] | memory << ALIGNED[1])
+    }
+
+    /// What offsets and lengths, and addresses, are to be multiples of.
+    #[inline]
+    pub(super) fn alignment(self) -> [u64; 2] {
+        let of = |at: u32| match self.0 & DIRECT {
+            0 => 1,
+            _ => 1 << (self.0 >> at & ALIGNED_MAX),
+        };
+        ALIGNED.map(of)
     }
 
     pub(super) fn append(self) -> bool {

@@ -6,7 +6,7 @@ use super::{
     above,
     commit::commit_if_known,
     depth::interrupted,
-    mapped, order,
+    direct, mapped, order,
     others::{claim_inherited, join_inherited},
     process::{self, Held, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
@@ -45,6 +45,10 @@ pub fn write(
             return kernel_write(raw, parts, offset, flags);
         };
         let hidden = entry.hidden();
+        let flags = match entry.file() {
+            Some(_) => direct::before_write(raw, entry, parts, offset, flags)?,
+            None => flags,
+        };
         let synchronous = hidden & libc::O_DSYNC != 0;
         let is_synced = synchronous || flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
         let is_full = hidden & libc::O_SYNC == libc::O_SYNC || flags & libc::RWF_SYNC != 0;

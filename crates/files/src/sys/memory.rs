@@ -39,3 +39,20 @@ pub(crate) fn copy_of(parts: &[IoSlice<'_>], bytes: usize) -> Result<Vec<u8>, Er
         Err(_) => Err(last_errno()),
     }
 }
+
+/// False if there is certainly no memory at an address.
+pub(crate) fn may_be_read(address: usize) -> bool {
+    let mut byte = 0_u8;
+    let to = libc::iovec {
+        iov_base: (&raw mut byte).cast(),
+        iov_len: 1,
+    };
+    let from = libc::iovec {
+        iov_base: std::ptr::without_provenance_mut(address),
+        iov_len: 1,
+    };
+    let own = rustix::process::getpid().as_raw_nonzero().get();
+    // SAFETY: it writes to the byte alone, and reads what it may, or says that it may not.
+    let read = unsafe { libc::process_vm_readv(own, &raw const to, 1, &raw const from, 1, 0) };
+    read >= 0 || last_errno() != Errno::FAULT
+}
