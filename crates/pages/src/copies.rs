@@ -18,10 +18,12 @@
 //! The versions before had one half, and noted the first position. `FBPAGES2` is the same without a number, and `FBPAGES1` has a header of 4096 bytes. They
 //! are read still.
 
+mod room;
+
 use crate::{
     PAGE_BYTES,
     descriptor::{check_owner, hold_plain, reopen},
-    guard::{Guard, sync_directory},
+    guard::Guard,
     innodb::log_sequence,
     page::Page,
 };
@@ -31,9 +33,9 @@ use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::{
     collections::{HashMap, HashSet},
-    fs::{File, OpenOptions},
+    fs::File,
     io,
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    os::unix::fs::FileExt,
     path::{Path, PathBuf},
 };
 use uuid::Uuid;
@@ -57,7 +59,7 @@ const ENTRY: usize = 40;
 const PAGES_MAX: usize = 512;
 const _: () = assert!(ENTRIES + PAGES_MAX * ENTRY <= HEADER);
 
-/// The file, made when it is needed first.
+/// The file. It has [room](Copies::make_room) before the first page comes into the cache.
 pub(crate) struct Copies {
     path: PathBuf,
     owner: Uuid,
@@ -188,20 +190,6 @@ impl Copies {
             check_owner(&held, user)?;
         }
         Ok(Some(reopen(&held, false)?))
-    }
-
-    fn make(&self) -> io::Result<Kept> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create_new(true).mode(0o600);
-        let file = match self.open()? {
-            Some(file) => file,
-            None => options.open(&self.path)?,
-        };
-        file.set_len(2 * HALF as u64)?;
-        file.sync_all()?;
-        sync_directory(self.path.parent().unwrap_or(Path::new("/")))?;
-        let newest = self.newest(&file)?;
-        Ok(Kept::of(file, newest.as_ref()))
     }
 
     /// Keeps these pages, the last of which came in at position `last`, instead of what it has.

@@ -9,6 +9,7 @@ mod cut_off;
 mod disks;
 mod faults;
 mod flush;
+mod full_disk;
 mod guard;
 mod killed;
 mod misplaced;

@@ -8,7 +8,7 @@ use crate::{
     setup::{Place, create},
 };
 use forebay_flash::{CachedFile, Enqueued, Options};
-use std::{fs, sync::Arc};
+use std::{fs, fs::OpenOptions, sync::Arc};
 use tempfile::TempDir;
 
 const PAGES: usize = 8;
@@ -331,4 +331,29 @@ fn when_the_cache_is_lost_what_is_torn_or_older_is_made_whole_and_nothing_newer_
         assert_eq!(world.home(at), page_at(100, 7).0.to_vec(), "page {at}");
     }
     assert_eq!(world.home(5), page_at(101, 8).0.to_vec());
+}
+
+#[test]
+fn the_file_has_all_its_blocks_before_a_copy_is_kept() {
+    use std::os::unix::fs::MetadataExt;
+    let Some(world) = World::new() else { return };
+    let path = world.dir.path().join(COPIES_FILE);
+    let is_whole = || {
+        let now = fs::metadata(&path).unwrap();
+        (now.len(), now.blocks() * 512 >= 2 * HALF as u64) == (2 * HALF as u64, true)
+    };
+    world.copies().make_room().unwrap();
+    assert!(is_whole());
+    // One of a version before has holes, and copies that count.
+    world.keep(1000, &[(2, &page(7))]);
+    let bytes = fs::read(&path).unwrap();
+    let kept = HEADER + PAGE_BYTES;
+    fs::write(&path, &bytes[..kept]).unwrap();
+    let sparse = fs::OpenOptions::new().write(true).open(&path).unwrap();
+    sparse.set_len(2 * HALF as u64).unwrap();
+    world.copies().make_room().unwrap();
+    assert!(is_whole());
+    world.tear(2, 9);
+    assert_eq!(world.restore(), 1);
+    assert_eq!(world.home(2), page(7).0.to_vec());
 }

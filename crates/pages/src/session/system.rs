@@ -79,7 +79,9 @@ impl Session {
                 }
                 self.take_over(known, path)?;
                 // As what the cache had: the files may be newer.
-                Copies::new(dir, owner).remove().map_err(failed)?;
+                let copies = Copies::new(dir, owner);
+                copies.remove().map_err(failed)?;
+                (copies.make_room()).map_err(|why| format!("{why}. Nothing was changed"))?;
                 self.warn_of_same_disk(known);
                 None
             }
@@ -104,6 +106,10 @@ impl Session {
         find::attach_all(&self.cache, &self.homes, at).map_err(|e| e.to_string())?;
         naming::is_at(&self.cache, &file, path).map_err(|e| e.to_string())?;
         let copies = Copies::new(dir, owner);
+        if let Err(why) = copies.make_room() {
+            // The guard is laid, and its pages are in the cache: the server is needed to go on.
+            complain(&why);
+        }
         match copies.restore(&self.cache, &*self.homes).map_err(failed)? {
             0 => {}
             pages => complain(&format!(
