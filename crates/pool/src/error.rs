@@ -46,11 +46,11 @@ pub enum PoolErrorKind {
     },
     /// A pool on a disk that would be on none.
     #[error(
-        "lies in memory ({file_system}), not on a disk: what is committed there does not survive a power cut. Choose another place, or make it with --emulated (it survives a process crash)"
+        "lies in memory ({what}), not on a disk: what is committed there does not survive a power cut. Choose another place, or make it with --emulated (it survives a process crash)"
     )]
     NotOnADisk {
-        /// Its type.
-        file_system: &'static str,
+        /// The file system's type, or the device.
+        what: String,
     },
     /// Created on persistent memory, found elsewhere.
     #[error(

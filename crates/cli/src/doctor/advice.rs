@@ -9,7 +9,7 @@ pub fn advise(report: &Report) -> Vec<String> {
             vec![format!(
                 "Make a pool on another medium than the logs' own files: {}, then: forebay run --pool {} -- CMD",
                 place.command(),
-                place.directory.join("forebay.pool").display()
+                place.spot.directory.join("forebay.pool").display()
             )]
         }
         _ => Vec::new(),

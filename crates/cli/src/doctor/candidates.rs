@@ -1,14 +1,19 @@
-//! Where a pool on a disk could lie, and what it would bring: each place is measured beside the directory of the data.
+//! Where a pool on a disk could lie, and what it would bring. What is measured is written to, so that
+//! is the directory of the data and what the user names beside it; the other disks are listed.
 
 use super::disks::{self, Mount};
 use forebay_measure::{
-    disk::pages::{How, Pages},
+    disk::{
+        self,
+        pages::{How, Pages},
+    },
     rounds::percentile,
 };
-use forebay_pool::disks::whole;
+use forebay_pool::disks::Ground;
 use serde::Serialize;
 use std::{
-    io,
+    fs, io,
+    os::unix::fs::MetadataExt,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -21,6 +26,8 @@ const TIMES: usize = 100;
 const FREE: u64 = 192 << 20;
 /// A gain below this is within the noise of a disk.
 const PAYS: f64 = 1.5;
+/// Of a directory that no mount holds.
+const NOWHERE: &str = "which file system it is on is not known";
 /// No disk has anything safe in less, µs: it is memory, or says so before it is.
 const TOO_FAST_US: f64 = 8.0;
 
@@ -31,30 +38,127 @@ pub struct Found {
     pub sync_us: Option<f64>,
     /// The best place first.
     pub places: Vec<Place>,
+    /// File systems with room for a pool, to which nothing was written.
+    pub unmeasured: Vec<Spot>,
     /// Block devices that no program uses and that hold nothing at their beginning. They are not measured.
     pub unused: Vec<PathBuf>,
 }
 
-/// A place for a pool on a disk.
+/// A directory in which a pool could lie.
 #[derive(Debug, Serialize)]
-pub struct Place {
-    /// A directory.
+pub struct Spot {
+    /// The directory.
     #[serde(serialize_with = "forebay_files::readable")]
     pub directory: PathBuf,
     /// The device that is mounted there.
     pub device: String,
     /// Of its file system.
     pub kind: String,
-    /// It is on the disk that has the data.
-    pub same_disk: bool,
+    /// It is on the disk that has the data; none if that cannot be told.
+    pub same_disk: Option<bool>,
+    /// What speaks against keeping acknowledged writes there.
+    pub warnings: Vec<String>,
+    /// It is memory: no pool on a disk can lie there.
+    pub in_memory: bool,
+    /// Why it was named and not measured.
+    pub trouble: Option<String>,
+}
+
+/// A place for a pool on a disk, measured.
+#[derive(Debug, Serialize)]
+pub struct Place {
+    /// Where.
+    #[serde(flatten)]
+    pub spot: Spot,
     /// A commit of a page: the median, µs.
     pub commit_us: f64,
     /// The 99th percentile of it, µs.
     pub commit_p99_us: f64,
     /// How many times faster than a sync in the directory a commit is.
     pub gain: f64,
-    /// What speaks against keeping acknowledged writes there.
-    pub warnings: Vec<String>,
+}
+
+impl Spot {
+    fn of(mount: &Mount, data: &Data) -> Self {
+        let ground = Ground::of_device(mount.device);
+        let is_same = mount.device == data.device || ground.shares_with(&data.ground);
+        let is_known = is_same || !(ground.is_unknown() || data.ground.is_unknown());
+        let memory = ground.memory.iter();
+        let memory = memory.map(|what| {
+            format!("it lies in memory ({what}): a power cut takes what is there, so no pool on a disk can be made there")
+        });
+        let doubts = ground.disks.iter().filter_map(|disk| disks::doubt(disk));
+        Self {
+            directory: mount.point.clone(),
+            device: mount.source.clone(),
+            kind: mount.kind.clone(),
+            same_disk: is_known.then_some(is_same),
+            in_memory: !ground.memory.is_empty(),
+            warnings: memory.chain(doubts).collect(),
+            trouble: None,
+        }
+    }
+
+    /// Of a directory that was named.
+    fn at(directory: &Path, data: &Data) -> Result<Self, (PathBuf, String)> {
+        let failed = |why: String| (directory.to_owned(), why);
+        let found = fs::metadata(directory).map_err(|e| failed(e.to_string()))?;
+        let mounted = disk::file_system(directory).ok_or_else(|| failed(NOWHERE.to_owned()))?;
+        let mount = Mount {
+            point: directory.to_owned(),
+            device: found.dev(),
+            source: mounted.source.clone(),
+            is_dax: mounted.is_dax(),
+            kind: mounted.kind,
+        };
+        Ok(Self::of(&mount, data))
+    }
+
+    /// Of a directory that was named, and cannot be looked at.
+    fn unknown(directory: PathBuf, why: String) -> Self {
+        Self {
+            directory,
+            device: "?".to_owned(),
+            kind: "?".to_owned(),
+            same_disk: None,
+            warnings: Vec::new(),
+            in_memory: false,
+            trouble: Some(why),
+        }
+    }
+
+    fn told(&self) -> String {
+        let which = match self.same_disk {
+            Some(true) => "the same disk as the data",
+            Some(false) => "another disk than the data's",
+            None => "whether on the data's disk is not known",
+        };
+        format!(
+            "{} ({} on {}, {which})",
+            self.directory.display(),
+            self.kind,
+            self.device
+        )
+    }
+
+    fn warned(&self) -> String {
+        let warnings = self.warnings.iter();
+        warnings.map(|warning| format!("; but {warning}")).collect()
+    }
+
+    /// In one sentence, of a place that was not measured.
+    pub fn sentence(&self, data: &Path) -> String {
+        let measured = match (&self.trouble, self.in_memory) {
+            (Some(why), _) => format!(" ({why})"),
+            (None, true) => String::new(),
+            (None, false) => format!(
+                " (to measure it: forebay doctor --dir {} --beside {})",
+                data.display(),
+                self.directory.display()
+            ),
+        };
+        format!("{}: not measured{measured}{}", self.told(), self.warned())
+    }
 }
 
 impl Place {
@@ -65,7 +169,7 @@ impl Place {
 
     /// The command that makes a pool there.
     pub fn command(&self) -> String {
-        let pool = self.directory.join("forebay.pool");
+        let pool = self.spot.directory.join("forebay.pool");
         format!(
             "forebay pool create {} --disk --size 128MiB",
             pool.display()
@@ -74,79 +178,104 @@ impl Place {
 
     /// In one sentence.
     pub fn sentence(&self, sync_us: f64) -> String {
-        let (place, device) = (self.directory.display(), &self.device);
-        let which = match self.same_disk {
-            true => "the same disk as the data",
-            false => "another disk than the data's",
-        };
         let mut text = format!(
-            "{place} ({} on {device}, {which}): a commit takes {:.0} µs (p99 {:.0} µs), a sync of a growing file in the data's directory {sync_us:.0} µs",
-            self.kind, self.commit_us, self.commit_p99_us
+            "{}: a commit takes {:.0} µs (p99 {:.0} µs), a sync of a growing file in the data's directory {sync_us:.0} µs",
+            self.spot.told(),
+            self.commit_us,
+            self.commit_p99_us
         );
         match self.pays() {
             true => text.push_str(&format!(": {:.1} times as fast", self.gain)),
             false => text.push_str(": a pool there does not pay"),
         }
-        for warning in &self.warnings {
-            text.push_str(&format!("; but {warning}"));
-        }
-        text
+        text + &self.spot.warned()
     }
 }
 
 impl Found {
+    fn add(&mut self, place: Result<Place, Box<Spot>>) {
+        match place {
+            Ok(place) => self.places.push(place),
+            Err(spot) => self.unmeasured.push(*spot),
+        }
+    }
+
     /// The best place that is worth it and that nothing speaks against.
     pub fn best(&self) -> Option<&Place> {
-        let mut good = self.places.iter().filter(|place| place.warnings.is_empty());
+        let good = |place: &&Place| place.spot.warnings.is_empty();
+        let mut good = self.places.iter().filter(good);
         good.find(|place| place.pays())
     }
 }
 
-/// Looks for places for the data in `directory`, and measures them.
-pub fn find(directory: &Path) -> Found {
+/// Of the directory of the data.
+struct Data {
+    device: u64,
+    ground: Ground,
+    sync_us: f64,
+}
+
+/// Measures the directory of the data and those that are named `beside` it, and lists the others.
+pub fn find(directory: &Path, beside: &[PathBuf]) -> Found {
     let sync = measure(directory, How::Appended);
     let (Ok(mut sync), Some(own)) = (sync, disks::mount_of(directory)) else {
         return Found::default();
     };
-    let sync_us = percentile(&mut sync, 0.5);
-    let (device, disks) = (own.device, whole(own.device));
-    let others = disks::mounts()
-        .into_iter()
-        .filter(|other| other.device != device && !other.is_dax && free(&other.point) >= FREE);
-    let mut here = own;
-    here.point = directory.to_owned();
-    let mut places: Vec<Place> = std::iter::once(here)
-        .chain(others)
-        .filter_map(|mount| place(&mount, &disks, sync_us))
-        .collect();
-    places.sort_by(|one, other| other.gain.total_cmp(&one.gain));
-    Found {
-        sync_us: Some(sync_us),
-        places,
+    let data = Data {
+        device: own.device,
+        ground: Ground::of_device(own.device),
+        sync_us: percentile(&mut sync, 0.5),
+    };
+    let mut found = Found {
+        sync_us: Some(data.sync_us),
         unused: disks::unused(),
+        ..Found::default()
+    };
+    let mut own = Spot::of(&own, &data);
+    own.directory = directory.to_owned();
+    // It is its own disk, whatever is known of that.
+    own.same_disk = Some(true);
+    found.add(measured(own, &data));
+    let mut known = vec![data.device];
+    for named in beside {
+        known.extend(fs::metadata(named).map(|found| found.dev()));
+        found.add(match Spot::at(named, &data) {
+            Ok(spot) if spot.in_memory => Err(Box::new(spot)),
+            Ok(spot) => measured(spot, &data),
+            Err((directory, why)) => Err(Box::new(Spot::unknown(directory, why))),
+        });
     }
+    let others = disks::mounts().into_iter().filter(|other| {
+        !other.is_dax && !known.contains(&other.device) && free(&other.point) >= FREE
+    });
+    let others = others.map(|mount| Spot::of(&mount, &data));
+    found.unmeasured.extend(others);
+    let by_gain = |one: &Place, other: &Place| other.gain.total_cmp(&one.gain);
+    found.places.sort_by(by_gain);
+    found
 }
 
-fn place(mount: &Mount, data: &[String], sync_us: f64) -> Option<Place> {
-    let mut commits = measure(&mount.point, How::InPlace).ok()?;
+/// A place with its figures; or why it has none.
+fn measured(mut spot: Spot, data: &Data) -> Result<Place, Box<Spot>> {
+    let mut commits = match measure(&spot.directory, How::InPlace) {
+        Ok(commits) => commits,
+        Err(error) => {
+            spot.trouble = Some(format!("it cannot be measured: {error}"));
+            return Err(Box::new(spot));
+        }
+    };
     let commit_us = percentile(&mut commits, 0.5);
-    let disks = whole(mount.device);
-    let mut warnings: Vec<String> = disks.iter().filter_map(|disk| disks::doubt(disk)).collect();
-    if commit_us < TOO_FAST_US {
-        warnings.push(
+    if commit_us < TOO_FAST_US && !spot.in_memory {
+        spot.warnings.push(
             "no disk has a page safe so quickly: it keeps it in memory, or says so too early"
                 .to_owned(),
         );
     }
-    Some(Place {
-        directory: mount.point.clone(),
-        device: mount.source.clone(),
-        kind: mount.kind.clone(),
-        same_disk: disks.iter().any(|disk| data.contains(disk)),
+    Ok(Place {
+        spot,
         commit_us,
         commit_p99_us: percentile(&mut commits, 0.99),
-        gain: sync_us / commit_us,
-        warnings,
+        gain: data.sync_us / commit_us,
     })
 }
 
@@ -173,7 +302,7 @@ mod tests {
     fn the_directory_itself_is_a_place_and_nothing_is_left_in_it() {
         let program = std::env::current_exe().unwrap();
         let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
-        let found = find(dir.path());
+        let found = find(dir.path(), &[]);
         // Nothing can be said of file systems that are on no device.
         if disks::mount_of(dir.path()).is_none() {
             return;
@@ -181,9 +310,9 @@ mod tests {
         let own = found
             .places
             .iter()
-            .find(|place| place.directory == dir.path());
+            .find(|place| place.spot.directory == dir.path());
         let own = own.unwrap();
-        assert!(own.same_disk && own.commit_us > 0.0);
+        assert!(own.spot.same_disk == Some(true) && own.commit_us > 0.0);
         assert!(found.sync_us.unwrap() > 0.0);
         assert_eq!(std::fs::read_dir(dir.path()).unwrap().count(), 0);
     }

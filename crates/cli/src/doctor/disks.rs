@@ -1,5 +1,6 @@
 //! What the kernel says of mounts and disks.
 
+use forebay_measure::disk;
 use forebay_pool::contents;
 use rustix::fs::{Mode, OFlags};
 use std::{
@@ -36,13 +37,18 @@ pub fn mounts() -> Vec<Mount> {
     found
 }
 
-/// The one that `path` is on.
+/// The one that `path` is on. A directory of btrfs may have another device's number than its mount: that is found by its place.
 pub fn mount_of(path: &Path) -> Option<Mount> {
     let device = fs::metadata(path).ok()?.dev();
     let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    text.lines()
-        .filter_map(parse)
-        .find(|mount| mount.device == device)
+    let mounts: Vec<Mount> = text.lines().filter_map(parse).collect();
+    let by_number = mounts.iter().find(|mount| mount.device == device);
+    let by_place = || {
+        let found = disk::file_system(path)?;
+        let at = Path::new(&found.mount_point);
+        mounts.iter().rfind(|mount| mount.point == at)
+    };
+    by_number.or_else(by_place).cloned()
 }
 
 /// A line of mountinfo: number, parent, device, root, mount point, options, …, -, kind, source, options.
@@ -90,9 +96,6 @@ fn number(device: &str) -> Option<u64> {
 pub fn doubt(disk: &str) -> Option<String> {
     let about = Path::new("/sys/block").join(disk);
     let read = |name: &str| fs::read_to_string(about.join(name)).unwrap_or_default();
-    if disk.starts_with("ram") || disk.starts_with("zram") {
-        return Some(format!("{disk} lies in memory"));
-    }
     let model = read("device/model");
     // Amazon's, Google's and Microsoft's.
     let local = ["Instance Storage", "nvme_card", "NVMe Direct Disk"];

@@ -7,24 +7,23 @@ mod persistent;
 mod report;
 mod standing;
 
-pub use candidates::find as find_places;
-pub use disks::mounts;
+pub use disks::{Mount, mount_of, mounts};
 
 use crate::{failure::Failure, measuring::clean_up_on_signals, output};
 use clap::Args;
 use forebay_measure::disk::{self as device, Effort, FileSystem};
-use forebay_pool::persist::Persist;
+use forebay_pool::{disks::Ground, persist::Persist};
 use report::{Directory, Instructions, Report};
-use std::{fs, path::PathBuf, thread::available_parallelism};
+use std::{fs, os::fd::AsFd, path::PathBuf, thread::available_parallelism};
 
 /// Show what persistent memory, instructions and disk this machine has, and what to do next
 #[derive(Args)]
 #[command(
     long_about = "Looks for persistent memory, names the instructions that writes to it will use, and measures the \
-                  disk under a directory: how long a synced write takes, and how fast large ones go. Measures where else a pool could lie, \
-                  on each disk that is mounted: what a commit there takes beside a sync in the directory. Then says what \
-                  to do next on this machine. A quarter of a gigabyte is written to the directory, a megabyte to the other disks, and removed.",
-    after_long_help = "Examples:\n  forebay doctor --dir /var/lib/db\n  forebay doctor /var/lib/mysql && systemctl start mariadb"
+                  disk under a directory: how long a synced write takes, and how fast large ones go. Lists where else a pool could lie, \
+                  on the disks that are mounted, and measures those that --beside names: what a commit there takes beside a sync in the directory. Then says what \
+                  to do next on this machine. A quarter of a gigabyte is written to the directory, a megabyte to those that --beside names, and removed. Nothing is written elsewhere.",
+    after_long_help = "Examples:\n  forebay doctor --dir /var/lib/db\n  forebay doctor --dir /var/lib/db --beside /mnt/nvme\n  forebay doctor /var/lib/mysql && systemctl start mariadb"
 )]
 pub struct Doctor {
     /// Check instead whether a database must not be started on the files below this directory without Forebay; exit status 1 if so
@@ -35,6 +34,9 @@ pub struct Doctor {
     /// The directory that a store is to lie in
     #[arg(long, value_name = "DIR", default_value = ".")]
     dir: PathBuf,
+    /// A directory in which a pool could lie, to be measured too; may be given several times
+    #[arg(long, value_name = "DIR", conflicts_with = "data")]
+    beside: Vec<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -56,7 +58,7 @@ impl Doctor {
             instructions: Instructions { copy, flush },
             persistent_memory: persistent::find(),
             directory: self.directory(),
-            disks: candidates::find(&self.dir),
+            disks: candidates::find(&self.dir, &self.beside),
             advice: Vec::new(),
         };
         report.advice = advice::advise(&report);
@@ -73,7 +75,9 @@ impl Doctor {
         Directory {
             path: fs::canonicalize(&self.dir).unwrap_or_else(|_| self.dir.clone()),
             dax: file_system.as_ref().is_some_and(FileSystem::is_dax),
-            in_memory: file_system.as_ref().is_some_and(FileSystem::is_memory),
+            in_memory: file_system.as_ref().is_some_and(FileSystem::is_memory)
+                || fs::File::open(&self.dir)
+                    .is_ok_and(|at| !Ground::of(at.as_fd()).memory.is_empty()),
             free_bytes: rustix::fs::statvfs(&self.dir)
                 .ok()
                 .map(|s| s.f_bavail * s.f_frsize),

@@ -4,7 +4,7 @@ use super::{candidates, persistent};
 use crate::{output::fields, size};
 use forebay_measure::disk::{FileSystem, Speed};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
 pub struct Report {
@@ -94,7 +94,7 @@ pub fn human(report: &Report) -> String {
             text.push_str(&format!("the disk could not be measured: {trouble}\n"));
         }
     }
-    text.push_str(&places(&report.disks));
+    text.push_str(&places(&report.disks, &directory.path));
     text.push_str("\nWhat to do next\n");
     for advice in &report.advice {
         text.push_str(&format!("- {advice}\n"));
@@ -103,13 +103,16 @@ pub fn human(report: &Report) -> String {
 }
 
 /// Where a pool on a disk could lie, a line each.
-fn places(found: &candidates::Found) -> String {
+fn places(found: &candidates::Found, data: &Path) -> String {
     let Some(sync_us) = found.sync_us else {
         return String::new();
     };
     let mut text = "\nWhere a pool on a disk could lie\n".to_owned();
     for place in &found.places {
         text.push_str(&format!("- {}\n", place.sentence(sync_us)));
+    }
+    for spot in &found.unmeasured {
+        text.push_str(&format!("- {}\n", spot.sentence(data)));
     }
     for device in &found.unused {
         let device = device.display();

@@ -51,6 +51,8 @@ impl Source {
     }
 }
 
+/// Mounted file systems that are named at most.
+const PLACES_NAMED: usize = 4;
 /// The name of a pool that is looked for where none is named.
 const USUAL: &str = "forebay.pool";
 
@@ -70,22 +72,22 @@ fn data_of(command: &[OsString]) -> PathBuf {
     named.unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// In a sentence, what a pool on a disk of this machine would bring.
+/// In a sentence, how to find out what a pool on a disk of this machine would bring. Nothing is measured: that is written to.
 fn what_a_disk_would_bring(data: &Path) -> String {
-    let found = doctor::find_places(data);
     let none = "There is no pool on persistent memory here";
-    let Some(sync_us) = found.sync_us else {
-        return none.to_owned();
-    };
-    match found.best() {
-        Some(place) => format!(
-            "{none}, but one on a disk would pay: {}; make it with: {}",
-            place.sentence(sync_us),
-            place.command()
-        ),
-        None => format!(
-            "{none}, and one on a disk that is mounted here would not pay: a sync in {} takes {sync_us:.0} µs, and a commit elsewhere no less by half",
-            data.display()
+    let ask = format!("forebay doctor --dir {}", data.display());
+    let own = doctor::mount_of(data).map(|mount| mount.device);
+    let is_other = |mount: &doctor::Mount| !mount.is_dax && Some(mount.device) != own;
+    let others = doctor::mounts().into_iter().filter(is_other);
+    let others: Vec<String> = others
+        .map(|mount| mount.point.display().to_string())
+        .take(PLACES_NAMED)
+        .collect();
+    match others.is_empty() {
+        true => format!("{none}; whether one on this disk would pay says {ask}"),
+        false => format!(
+            "{none}; whether one on another disk would pay says {ask} --beside DIR, with a directory on that disk (mounted here: {})",
+            others.join(", ")
         ),
     }
 }

@@ -13,19 +13,21 @@ use super::{
 };
 use crate::{
     core::Core,
+    disks::Ground,
     error::{PoolError, PoolErrorKind},
     format::{
         layout::{Geometry, LANE_TABLE, PAGE},
         superblock::Superblock,
     },
-    media::{
-        DiskMedia, FileMedia, Media, ProcessMark, open_dax, open_emulated, volatile, write_zeros,
-    },
+    media::{DiskMedia, FileMedia, Media, ProcessMark, open_dax, open_emulated, write_zeros},
 };
 use std::{
     fs::{self, OpenOptions},
     io,
-    os::unix::fs::{FileTypeExt, OpenOptionsExt},
+    os::{
+        fd::AsFd,
+        unix::fs::{FileTypeExt, MetadataExt, OpenOptionsExt},
+    },
     path::Path,
     sync::Arc,
 };
@@ -101,6 +103,11 @@ impl PoolOptions {
     }
 
     fn open_empty(&self, path: &Path, is_device: bool) -> Result<DiskMedia, PoolError> {
+        if is_device {
+            // Before anything on it is given up.
+            let found = fs::metadata(path).map_err(|e| PoolError::io(path, "looking at", e))?;
+            on_a_disk(path, Ground::of_device(found.rdev()))?;
+        }
         let file = match is_device {
             true => device::open_empty(path, self.bytes, self.force)?,
             false => OpenOptions::new()
@@ -109,14 +116,7 @@ impl PoolOptions {
                 .open(path)
                 .map_err(|e| PoolError::io(path, "opening the pool", e))?,
         };
-        // Of a device it says where its node is.
-        let file_system = rustix::fs::fstatfs(&file).ok();
-        if !is_device && let Some(file_system) = file_system.as_ref().and_then(volatile) {
-            return Err(PoolError::new(
-                path,
-                PoolErrorKind::NotOnADisk { file_system },
-            ));
-        }
+        on_a_disk(path, Ground::of(file.as_fd()))?;
         DiskMedia::new(path, file, self.bytes, None)
     }
 
@@ -226,5 +226,13 @@ fn describe_existing(path: &Path) -> String {
                 false => format!("a file of {} bytes that is no pool", m.len()),
             },
         ),
+    }
+}
+
+/// Refuses memory, also below a loop device, a volume, or an array.
+fn on_a_disk(path: &Path, ground: Ground) -> Result<(), PoolError> {
+    match ground.memory.into_iter().next() {
+        Some(what) => Err(PoolError::new(path, PoolErrorKind::NotOnADisk { what })),
+        None => Ok(()),
     }
 }
