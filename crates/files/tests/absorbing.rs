@@ -14,7 +14,7 @@ const OTHER_BOOT: &str = "00000000-0000-0000-0000-00000000b007";
 fn a_file_that_a_pattern_names_is_absorbed_and_others_are_plain() {
     let lab = Lab::new();
     let mut run = lab.run();
-    assert_eq!(run.open("log", &lab.data("a.log"), APPEND), 1);
+    assert_eq!(run.open_only("log", &lab.data("a.log"), APPEND), 1);
     assert_eq!(run.open("other", &lab.data("a.db"), RDWR), 0);
     assert_eq!(run.open("reader", &lab.data("a.log"), libc::O_RDONLY), 0);
     assert_eq!(run.call("write log 1 100"), Ok(100));

@@ -38,7 +38,7 @@ fn a_member_is_one_until_it_is_dead_though_one_of_its_files_got_no_descriptor() 
 }
 
 #[test]
-fn a_file_that_is_being_registered_is_not_written_to_plainly_by_another_member() {
+fn file_in_its_first_sync_is_joined_where_no_descriptor_is_left() {
     // Root's supervisor needs a descriptor for each process that opens what it watches.
     let lab = Lab::of_an_ordinary_user();
     let path = lab.data("a.log");
@@ -48,13 +48,14 @@ fn a_file_that_is_being_registered_is_not_written_to_plainly_by_another_member()
     let mut run = lab.run();
     assert_eq!(run.open("own", &lab.data("own.log"), APPEND), 1);
     assert_eq!(run.open("begin other a", &path, RDWR), 0);
-    let registering = held_up(&pipe);
+    run.call("begin other pwrite a 0 2 10").unwrap();
+    let syncing = held_up(&pipe);
     exhaust(&run);
-    // It waits until it goes on without knowing what becomes of the other's.
     run.send(&format!("open b {} {RDWR}", path.display()));
-    assert_eq!(run.answer_within(LIMIT).as_deref(), Some("ok 0\n"));
+    assert_eq!(run.answer_within(LIMIT).as_deref(), Some("ok 1\n"));
     run.limit_descriptors(256);
-    drop(registering);
-    assert_eq!(run.call("end other"), Ok(0));
+    drop(syncing);
+    assert_eq!(run.call("end other"), Ok(1));
+    assert_eq!(run.call("end other"), Ok(10));
     run.end();
 }

@@ -23,6 +23,7 @@ fn a_file_that_kept_its_name_may_be_gone_until_the_lane_takes_that_it_is_not() {
     };
     let file = &page.files[0];
     assert!(file.path.set(b"/a.log"));
+    file.first_sync.end(true);
     log.gone(0, Gone::Maybe).unwrap();
     // Another file cannot be synced, and no segment is prepared but the one that is.
     page.fail(1, Errno::IO);

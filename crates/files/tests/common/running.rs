@@ -16,6 +16,11 @@ use std::{
     time::Duration,
 };
 
+/// `other NAME` is the second process's.
+fn whose(handle: &str) -> (&str, &str) {
+    handle.rsplit_once(' ').unwrap_or(("", handle))
+}
+
 /// A supervisor and its database.
 pub struct Running {
     pub supervisor: Child,
@@ -74,11 +79,19 @@ impl Running {
         assert!(limit.status().unwrap().success());
     }
 
+    /// Opens a file: 1 if it is absorbed. It has had its first sync then, so what is written next is logged.
     pub fn open(&mut self, handle: &str, path: &Path, flags: i32) -> usize {
-        // `other NAME` is the second process's.
-        let (who, name) = handle
-            .rsplit_once(' ')
-            .map_or(("", handle), |(who, name)| (who, name));
+        let opened = self.open_only(handle, path, flags);
+        if opened == 1 {
+            let (who, name) = whose(handle);
+            let _ = self.call(format!("{who} sync {name}").trim_start());
+        }
+        opened
+    }
+
+    /// The same, and nothing else.
+    pub fn open_only(&mut self, handle: &str, path: &Path, flags: i32) -> usize {
+        let (who, name) = whose(handle);
         let call = format!("{who} open {name} {} {flags}", path.display());
         self.call(call.trim_start()).unwrap()
     }

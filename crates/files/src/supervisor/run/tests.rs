@@ -60,6 +60,7 @@ fn the_end_of_a_run_on_a_disk_that_is_only_slow_leaves_nothing_in_the_pool() {
         panic!("{answer:?}");
     };
     let run = shared.running().unwrap();
+    run.first_sync(shared, number as usize);
     disk.is_slow.store(true, Relaxed);
     run.log().touched(number as usize, 1).unwrap();
     drop((member, file));
