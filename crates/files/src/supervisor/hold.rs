@@ -6,12 +6,15 @@
 //! 1. The supervisor's own threads: at once, before any lock is taken. They may hold one.
 //! 2. A member of the run, whose client knows what it opens: at once.
 //! 3. Who opens it for reading only: at once. The event does not say how; the system call does that the opener sleeps in.
-//! 4. All others: when the file has been let go of, or nothing was logged of it for two seconds ([`Shared::let_go`]).
+//! 4. All others: when the file has been let go of, or nothing was logged of it for two seconds ([`Shared::let_go`]). Or, whatever that waits for, when the file has strayed for a
+//!    silence, [`STRAYS_AFTER`] later.
+//!
+//! What lets go of a file opens nothing: another process may be asked about that first, which waits for an opener that waits here.
 //!
 //! If the supervisor dies, the kernel lets all go on. If it is stopped, they wait.
 
 use super::Shared;
-use crate::{absorbed::Key, processes, sys};
+use crate::{absorbed::Key, processes, record::silence, sys};
 use nix::sys::fanotify::{
     EventFFlags, Fanotify, FanotifyEvent, FanotifyResponse, InitFlags, MarkFlags, MaskFlags,
     Response,
@@ -33,7 +36,7 @@ use std::{
         },
     },
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// How often to see whether the supervisor stops.
@@ -49,6 +52,11 @@ const LOOK_WAITING: Timespec = Timespec {
 /// How often to ask for the system call of a thread that does not sleep in it yet, and the time between two attempts.
 const ATTEMPTS: u32 = 100;
 const AGAIN: Duration = Duration::from_micros(100);
+
+/// After so long nothing more is logged of a file that cannot be let go of: longer than [`Shared::let_go`] takes to say so itself.
+const STRAYS_AFTER: Duration = Duration::from_secs(6);
+/// Longer than a call takes that found the file absorbed a moment before.
+const MARGIN: Duration = Duration::from_secs(1);
 
 /// How long to wait for a thread.
 const THREAD_AGAIN: Duration = Duration::from_millis(100);
@@ -70,8 +78,36 @@ impl Drop for EndsTheSupervisor {
 /// An `open` that waits.
 struct Waiting {
     event: FanotifyEvent,
+    key: Key,
+    begun: Instant,
+    has_strayed: bool,
     /// The file has been let go of.
     done: Arc<AtomicBool>,
+}
+
+impl Waiting {
+    /// False once it may go on: the file is plain, or has strayed for a silence, so that a replay sees what is changed now.
+    fn waits(&mut self, shared: &Shared) -> bool {
+        if self.done.load(Acquire) {
+            return false;
+        }
+        let waited = self.begun.elapsed();
+        if waited >= STRAYS_AFTER && !self.has_strayed {
+            self.has_strayed = true;
+            shared.stray(self.key);
+        }
+        let limit = STRAYS_AFTER + silence(shared.pool.needs_commit()) + MARGIN;
+        if waited < limit {
+            return true;
+        }
+        sys::complain(&format!(
+            "process {} opens an absorbed file for writing, which could not be made plain in {} s (its disk, or a process that is asked before files are opened, does not \
+             answer): it goes on, and a recovery will see that the file was changed later",
+            self.event.pid(),
+            waited.as_secs()
+        ));
+        false
+    }
 }
 
 impl Gate {
@@ -128,13 +164,18 @@ impl Gate {
                     None => self.allow(&event),
                     Some((key, path)) => {
                         tell(event.pid().unsigned_abs(), path, shared.token.to_string());
-                        let done = let_go(shared, key);
-                        waiting.push(Waiting { done, event });
+                        waiting.push(Waiting {
+                            done: let_go(shared, key),
+                            event,
+                            key,
+                            begun: Instant::now(),
+                            has_strayed: false,
+                        });
                     }
                 }
             }
-            waiting.retain(|open| {
-                let waits = !open.done.load(Acquire);
+            waiting.retain_mut(|open| {
+                let waits = open.waits(shared);
                 if !waits {
                     self.allow(&open.event);
                 }

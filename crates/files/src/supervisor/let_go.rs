@@ -4,14 +4,18 @@ use super::Shared;
 use crate::{absorbed::Key, identity, record::silence, sys};
 use rustix::fs::OFlags;
 use std::{
+    fs::File,
     os::fd::{AsFd, BorrowedFd},
     path::PathBuf,
+    sync::{Arc, mpsc},
     thread,
     time::Duration,
 };
 
 /// How long a member that is in the middle of a write is waited for, and the disk.
 const RETIRE_WAIT: Duration = Duration::from_secs(2);
+/// How long the file's time may take to be on its disk.
+const OUTLAST_WAIT: Duration = Duration::from_secs(2);
 
 /// Neither for reading nor for writing: enough to sync by, and the kernel counts it neither among the readers nor among the writers of the
 /// file. So it hinders no lease.
@@ -33,7 +37,32 @@ pub(super) fn outlast(file: BorrowedFd<'_>) {
     }
 }
 
+/// As [`outlast`], for so long at most. It opens the file, which may wait for the same process that waits for this, and syncs it, on a disk that may hang.
+fn outlast_for(file: Arc<File>, limit: Duration) {
+    let (done, ended) = mpsc::channel();
+    let work = move || {
+        outlast(file.as_fd());
+        // Too late for who waited.
+        let _ = done.send(());
+    };
+    let thread = thread::Builder::new().name("outlasting".into()).spawn(work);
+    if thread.is_err() || ended.recv_timeout(limit).is_err() {
+        sys::complain(
+            "the time of a file that is written to past the pool is not set yet: a power cut in the next seconds may undo that",
+        );
+    }
+}
+
 impl Shared {
+    /// Nothing is logged of the file any more: a process that is no member may change it before it is plain. Waits for nothing.
+    pub(super) fn stray(&self, key: Key) {
+        if let Some(run) = self.running()
+            && let Some((number, stamp, _)) = run.find(key)
+        {
+            run.page.files[number].stray(stamp.generation);
+        }
+    }
+
     /// Makes the file plain, if the run absorbs it, and returns when it is. Or else, since a member that is stopped in the middle of a write cannot be waited
     /// for, nor a disk that fails, after a [silence]: nothing is logged of the file in that time, so a replay sees that it was changed later.
     pub(super) fn let_go(&self, key: Key) {
@@ -46,7 +75,7 @@ impl Shared {
                 run.page.files[number].stray(stamp.generation);
                 thread::sleep(silence(self.pool.needs_commit()));
                 if let Some(file) = run.known(number).and_then(|known| known.file.clone()) {
-                    outlast(file.as_fd());
+                    outlast_for(file, OUTLAST_WAIT);
                 }
             }
         }
