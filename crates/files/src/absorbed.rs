@@ -4,10 +4,13 @@
 //! and inode: a file that another process absorbs has to be let go of first, by whatever name it was opened. Other runs read a copy of
 //! it. A word of it is marked by the kernel when the supervisor dies, however it dies; from then on its processes say in another one what became of the
 //! lane ([`lane`]).
+//! In a part of its own they ask that a file be made plain ([`asking`]).
 
+mod asking;
 mod lane;
 mod sweep;
 
+pub(crate) use asking::{Asking, AskingView, Heard, Question};
 pub(crate) use lane::LanePlace;
 pub(crate) use sweep::{clean_up, give_up, of_lane};
 
@@ -44,7 +47,7 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// Leads the names of tables.
 pub(crate) const PREFIX: &str = "forebay-absorbed-";
 /// "absorbed" and the version of the table's layout.
-const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x03");
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x04");
 /// Files that one run absorbs at a time, at most.
 const ENTRIES: usize = 8192;
 /// Bytes of a socket's name at most.
@@ -63,6 +66,10 @@ struct Entry {
     born: AtomicU64,
     /// A process of the run: the one that opened it first.
     pid: AtomicU32,
+    /// Counts the files that have had the entry.
+    published: AtomicU32,
+    /// The last question about the file ([`asking`]) that was answered.
+    answered: AtomicU32,
     unused: AtomicU32,
 }
 
@@ -83,6 +90,7 @@ pub(crate) struct Page {
     /// The run's lane.
     pub(crate) lane: lane::LaneNote,
     entries: [Entry; ENTRIES],
+    asking: Asking,
 }
 
 impl Page {
@@ -166,6 +174,9 @@ impl Page {
         entry.ino.store(ino, Relaxed);
         entry.born.store(born, Relaxed);
         entry.pid.store(pid, Relaxed);
+        // What was asked before was asked about another one.
+        entry.answered.store(self.asking.last(at), Relaxed);
+        entry.published.fetch_add(1, Relaxed);
         entry.present.store(1, Release);
         let used = u32::try_from(at + 1).unwrap_or(u32::MAX);
         self.used.fetch_max(used, Release);

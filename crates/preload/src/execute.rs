@@ -267,7 +267,9 @@ fn before(program: &Program, environment: Strings) -> Result<(), Failed> {
         return Ok(());
     }
     client(|| {
-        if !client::any_absorbed() || has_library(environment) && program.is_followed() {
+        let is_followed =
+            || has_library(environment) && program.is_followed() && client::is_table_in_reach();
+        if !client::any_absorbed() || is_followed() {
             return Ok(());
         }
         client::executing_past()

@@ -27,7 +27,7 @@ def spawned(code, **without):
 def filtered(call, action, flags=0):
     """From now on seccomp does this instead of that system call of this process; what installing the filter returned."""
     machine = {"x86_64": 0, "aarch64": 1}[os.uname().machine]
-    number = {"lseek": (8, 62), "fsync": (74, 82), "dup2": (33, 24), "ftruncate": (77, 46), "kcmp": (312, 272), "seccomp": (317, 277), "fstat": (5, 80), "newfstatat": (262, 79), "getpid": (39, 172), "statx": (332, 291)}
+    number = {"lseek": (8, 62), "fsync": (74, 82), "dup2": (33, 24), "ftruncate": (77, 46), "kcmp": (312, 272), "seccomp": (317, 277), "fstat": (5, 80), "newfstatat": (262, 79), "getpid": (39, 172), "statx": (332, 291), "socket": (41, 198), "connect": (42, 203)}
     code = struct.pack("=" + "HBBI" * 4, 0x20, 0, 0, 0, 0x15, 0, 1, number[call][machine], 6, 0, 0, action, 6, 0, 0, 0x7FFF0000)
     memory = ctypes.create_string_buffer(code, len(code))
     program = ctypes.create_string_buffer(struct.pack("=Hxxxxxx", 4) + struct.pack("P", ctypes.addressof(memory)))

@@ -29,6 +29,8 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// How long the supervisor may take to have a file let go of.
+const LET_GO_WAIT: Duration = Duration::from_secs(15);
 /// How often to look whether another thread retired the file.
 const LOOK: Duration = Duration::from_millis(2);
 
@@ -109,9 +111,17 @@ fn let_go(config: &Config, key: Key) {
         session.page.files[number].stray(stamp.generation);
     }
     let is_absorbed = ours.is_some() || config.is_absorbed(key);
-    let told = is_absorbed && config.address.foreign_at_once(key).is_ok();
+    let told = is_absorbed && asked(config, key);
     if let Some((session, (number, stamp))) = ours.filter(|_| !told) {
         outlast(session, number, stamp.generation);
+    }
+}
+
+/// Has the file made plain: true if the supervisor says so, or does so once this is over.
+fn asked(config: &Config, key: Key) -> bool {
+    match config.asking {
+        Some(_) => config.ask_by_table(key, LET_GO_WAIT).is_some(),
+        None => config.address.foreign_at_once(key).is_ok(),
     }
 }
 
@@ -123,7 +133,7 @@ fn outlast(session: &Session, number: usize, generation: u32) -> bool {
     }
     // The supervisor does it, if the interrupted call has not the file's lock.
     if let Some(config) = CONFIG.get() {
-        let _ = config.address.foreign_at_once(file.key());
+        let _ = asked(config, file.key());
     }
     let begun = Instant::now();
     while begun.elapsed() < session.silence() {

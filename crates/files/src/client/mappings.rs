@@ -26,17 +26,18 @@ struct Mapping {
 pub(super) enum Of {
     Table,
     Order,
+    Asking,
     Page,
     Lane,
     Pool,
 }
 
-static OURS: [Mapping; 5] = [const {
+static OURS: [Mapping; 6] = [const {
     Mapping {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
     }
-}; 5];
+}; 6];
 
 impl Mapping {
     #[inline]

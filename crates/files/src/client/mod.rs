@@ -11,6 +11,7 @@
 
 mod above;
 mod address;
+mod asked;
 mod commit;
 mod config;
 mod copies;
@@ -54,7 +55,9 @@ pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{exchange, link, rename, unlink};
 pub use open::open;
 pub use order::{changed_on, counts_changes, device_at, device_of};
-pub use others::{any_absorbed, executing_past, opened, opened_by_handle, taken_from_process};
+pub use others::{
+    any_absorbed, executing_past, is_table_in_reach, opened, opened_by_handle, taken_from_process,
+};
 pub use own::{make_way_from, making_way, may_be_own, own_within};
 pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};
 pub use session::{before_joining, is_absorbing, may_join, on_pool};
@@ -97,12 +100,15 @@ pub fn start() {
             guard: std::env::var_os(ENV_GUARD).and_then(|name| CString::new(name.into_vec()).ok()),
             table: None,
             order: None,
+            asking: None,
             table_path: PathBuf::new(),
             heard_wait: others::heard_wait(),
         };
         let table = std::env::var_os(ENV_TABLE)?;
         config.table_path = PathBuf::from(table);
         (config.table, config.order) = others::find_table(&config, &config.table_path);
+        let table = config.table.as_ref();
+        config.asking = table.and_then(|table| table.to_ask(&config.table_path));
         Some(config)
     };
     sys::begin_process();
@@ -116,6 +122,9 @@ pub fn start() {
         }
         if let Some(order) = &config.order {
             mappings::keep(mappings::Of::Order, order.memory());
+        }
+        if let Some(asking) = &config.asking {
+            mappings::keep(mappings::Of::Asking, asking.memory());
         }
         others::note_inherited(config);
         // The first one reads the environment, which some programs overwrite with their title.

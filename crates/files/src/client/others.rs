@@ -8,6 +8,7 @@
 
 use super::{
     above,
+    asked::complain_once,
     config::{CONFIG, Config},
     depth::interrupted,
     descriptors::is_new,
@@ -20,7 +21,7 @@ use super::{
     takeover::{TakenOver, take_over},
 };
 use crate::{
-    absorbed::View,
+    absorbed::{self, Heard, View},
     order::OrderView,
     record::silence,
     sys,
@@ -50,6 +51,9 @@ const ENV_HEARD_WAIT: &str = "FOREBAY_TEST_HEARD_WAIT_MS";
 const AGAIN: Duration = Duration::from_millis(20);
 /// The same without a supervisor: each looks into the pool.
 const AGAIN_ALONE: Duration = Duration::from_millis(100);
+
+/// This process could not connect for [`HEARD_WAIT`].
+static UNREACHABLE: AtomicBool = AtomicBool::new(false);
 
 /// How long to try to be heard by a supervisor that lives.
 pub(super) fn heard_wait() -> Duration {
@@ -112,20 +116,43 @@ impl Config {
     /// `EIO` if the supervisor lives and does not answer: then the file must not be changed.
     pub(super) fn claim(&self, file: Key) -> Result<(), Errno> {
         let begun = Instant::now();
+        let mut refused = None;
         while self.is_absorbed(file) {
             let pause = match self.orphaned() {
                 Some(table) if self.is_lane_outlasted(table) => return Ok(()),
                 Some(_) => AGAIN_ALONE,
-                None if self.ask_for(file).is_ok() => return Ok(()),
-                None => AGAIN,
+                None => match self.ask(file) {
+                    Ok(Heard::Yes) => return Ok(()),
+                    Ok(_) => continue,
+                    Err(errno) => {
+                        refused = Some(errno);
+                        AGAIN
+                    }
+                },
             };
-            if begun.elapsed() >= self.heard_wait {
-                complain_once();
+            // What is refused once is refused again; only the first time it is tried for long.
+            let is_refused =
+                UNREACHABLE.load(Relaxed) && refused.is_some_and(|e| e != Errno::AGAIN);
+            if is_refused || begun.elapsed() >= self.heard_wait {
+                UNREACHABLE.store(refused.is_some_and(|e| e != Errno::AGAIN), Relaxed);
+                complain_once(refused);
                 return Err(Errno::IO);
             }
             thread::sleep(pause);
         }
         Ok(())
+    }
+
+    /// Asks once, by the table if that can be, which needs no connection.
+    ///
+    /// # Errors
+    /// `EAGAIN` if there is no answer; the kernel's, if it could not be asked.
+    fn ask(&self, file: Key) -> Result<Heard, Errno> {
+        let limit = ANSWER_WAIT.min(self.heard_wait);
+        match self.asking {
+            Some(_) => self.ask_by_table(file, limit).ok_or(Errno::AGAIN),
+            None => self.ask_for(file).map(|()| Heard::Yes),
+        }
     }
 
     fn ask_for(&self, (dev, ino): Key) -> Result<(), Errno> {
@@ -245,14 +272,6 @@ fn monotonic_ns() -> u64 {
     u64::try_from(ns).unwrap_or(0).max(1)
 }
 
-fn complain_once() {
-    static COMPLAINED: AtomicBool = AtomicBool::new(false);
-    sys::complain_once(
-        &COMPLAINED,
-        "a file that another process of this run absorbs cannot be opened for writing: forebay run does not answer. Is it stopped?",
-    );
-}
-
 /// After a file was opened for writing past the client (by `fopen`, `openat2`): returns when the run does not absorb it.
 ///
 /// # Errors
@@ -348,6 +367,14 @@ pub fn executing_past() -> Result<(), Errno> {
         }
     }
     Ok(())
+}
+
+/// False if a program that is executed now would not find the table of what the run absorbs: it has another root, or may not open the table, or has no descriptor left for it.
+#[must_use]
+pub fn is_table_in_reach() -> bool {
+    CONFIG
+        .get()
+        .is_none_or(|config| absorbed::open_table(&config.table_path).is_ok())
 }
 
 /// True if the run absorbs anything that a program might be given.

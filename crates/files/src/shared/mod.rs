@@ -325,6 +325,8 @@ impl Page {
 unsafe impl Atomics for Page {}
 // SAFETY: atomics only.
 unsafe impl Atomics for crate::absorbed::Page {}
+// SAFETY: atomics only.
+unsafe impl Atomics for crate::absorbed::Asking {}
 
 /// A mapping of the page.
 pub(crate) type SharedPage = Mapped<Page>;

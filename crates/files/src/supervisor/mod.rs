@@ -6,6 +6,7 @@
 //! When the last member has ended, what the lane holds is synced, and the lane goes back to the pool.
 
 mod accept;
+mod asked;
 mod bury;
 mod candidate;
 mod closed;
@@ -187,6 +188,11 @@ impl Supervisor {
         thread::Builder::new()
             .name("accept".into())
             .spawn(move || accept::run(&accepting, &socket))
+            .map_err(FilesError::io("starting a thread"))?;
+        let asked = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("asked".into())
+            .spawn(move || asked::run(&asked))
             .map_err(FilesError::io("starting a thread"))?;
         let watching = Arc::clone(&shared);
         thread::Builder::new()

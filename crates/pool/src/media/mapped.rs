@@ -63,7 +63,16 @@ impl<T: Atomics> Mapped<T> {
     /// # Errors
     /// What the kernel says; `EINVAL` for something smaller than a `T`.
     pub fn map_as(fd: BorrowedFd<'_>, protection: ProtFlags) -> Result<Self, Errno> {
-        if rustix::fs::fstat(fd)?.st_size < size_of::<T>() as i64 {
+        Self::map_from(fd, protection, 0)
+    }
+
+    /// Maps the part of the file that begins at `offset`, which is one of a page. Where `protection` does not let it be written to, nothing may be stored.
+    ///
+    /// # Errors
+    /// What the kernel says; `EINVAL` for something smaller than a `T`.
+    pub fn map_from(fd: BorrowedFd<'_>, protection: ProtFlags, offset: u64) -> Result<Self, Errno> {
+        let end = offset.saturating_add(size_of::<T>() as u64);
+        if rustix::fs::fstat(fd)?.st_size.unsigned_abs() < end {
             return Err(Errno::INVAL);
         }
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
@@ -74,7 +83,7 @@ impl<T: Atomics> Mapped<T> {
                 protection,
                 MapFlags::SHARED,
                 fd,
-                0,
+                offset,
             )
         }?;
         NonNull::new(page.cast()).map(Self).ok_or(Errno::NOMEM)
