@@ -292,7 +292,14 @@ fn execute(program: Program, environment: Strings, real: impl FnOnce(Strings) ->
 /// The same by a function that returns the error number.
 fn spawn(program: Program, environment: Strings, real: impl FnOnce(Strings) -> c_int) -> c_int {
     match before(&program, environment) {
-        Ok(()) => environment::fitting(&program, environment, real),
+        Ok(()) => {
+            let result = environment::fitting(&program, environment, real);
+            if result == 0 && client::counts_changes() {
+                // The child may have made a file, by an action before it executed the program.
+                client::changed_on(None);
+            }
+            result
+        }
         Err(failed) => failed.number(),
     }
 }

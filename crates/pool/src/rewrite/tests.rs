@@ -1,4 +1,5 @@
 use super::*;
+use crate::extents::has_unwritten;
 use std::{
     fs,
     os::unix::fs::OpenOptionsExt,
