@@ -27,6 +27,8 @@ use std::{
 pub(crate) struct Directory {
     /// What it was called when it was opened: for messages only.
     path: PathBuf,
+    /// The same from the root on, as long as nothing is moved.
+    absolute: PathBuf,
     file: File,
     /// Device and inode.
     identity: (u64, u64),
@@ -40,17 +42,18 @@ impl Directory {
     /// # Errors
     /// What the operating system says; so for all methods here.
     pub(crate) fn open(path: &Path) -> io::Result<Arc<Self>> {
-        Self::open_at(CWD, path, path.to_owned())
+        Self::open_at(CWD, path, path, absolute(path))
     }
 
     /// The directory that `open` is an open file of, called `path`.
     pub(crate) fn of(open: &File, path: &Path) -> io::Result<Arc<Self>> {
-        Self::open_at(open, Path::new("."), path.to_owned())
+        Self::open_at(open, Path::new("."), path, absolute(path))
     }
 
     /// Opens the directory `name` in this one.
     pub(crate) fn open_below(&self, name: &Path) -> io::Result<Arc<Self>> {
-        Self::open_at(&self.file, name, self.path.join(name))
+        let (path, absolute) = (self.path.join(name), self.absolute.join(name));
+        Self::open_at(&self.file, name, &path, absolute)
     }
 
     /// The same, made if there is none.
@@ -61,7 +64,12 @@ impl Directory {
         }
     }
 
-    fn open_at(at: impl AsFd, name: &Path, path: PathBuf) -> io::Result<Arc<Self>> {
+    fn open_at(
+        at: impl AsFd,
+        name: &Path,
+        path: &Path,
+        absolute: PathBuf,
+    ) -> io::Result<Arc<Self>> {
         let name = match name.as_os_str().is_empty() {
             true => Path::new("."),
             false => name,
@@ -70,7 +78,8 @@ impl Directory {
         let file = File::from(openat(at, name, flags, Mode::empty())?);
         let found = file.metadata()?;
         Ok(Arc::new(Self {
-            path,
+            path: path.to_owned(),
+            absolute,
             file,
             identity: (found.dev(), found.ino()),
             process: ProcessMark::take(),
@@ -176,7 +185,7 @@ impl Directory {
     /// Neither leads here.
     pub(crate) fn path_through(&self, name: &Path) -> io::Result<PathBuf> {
         let by_descriptor = PathBuf::from(format!("/proc/self/fd/{}", self.file.as_raw_fd()));
-        let mut ways = [by_descriptor.as_path(), &self.path].into_iter();
+        let mut ways = [by_descriptor.as_path(), &self.absolute].into_iter();
         let leads_here = |way: &&Path| {
             let found = statat(CWD, *way, AtFlags::empty());
             found.is_ok_and(|found| (found.st_dev, found.st_ino) == self.identity)
@@ -186,6 +195,11 @@ impl Directory {
         })?;
         Ok(way.join(name))
     }
+}
+
+/// The path from the root on, as it leads there now.
+fn absolute(path: &Path) -> PathBuf {
+    std::path::absolute(path).unwrap_or_else(|_| path.to_owned())
 }
 
 #[cfg(test)]
