@@ -111,6 +111,10 @@ impl Media for Synced {
         unsafe { self.inner.slice(offset, bytes) }
     }
 
+    fn abandon(&self) {
+        self.inner.abandon();
+    }
+
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.inner.descriptor()
     }
