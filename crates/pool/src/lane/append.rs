@@ -10,14 +10,16 @@
 //! Writers copy in parallel and wait for each other only in step 4. On a disk "durable" is "ready to be committed" ([`commit`](super::commit)).
 //! The slow path, once a segment, is [`Lane::make_room`].
 
-use super::{Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, split};
+use super::{
+    Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, payload_of, split, write_record,
+};
 use crate::{
     error::AppendError,
     format::{
-        record::{FirstLine, HEADER, Header, INLINE, KIND_SEAL, KIND_VOID, Lsn, record_bytes},
+        record::{HEADER, Header, KIND_SEAL, Lsn, record_bytes},
         segment::{SEGMENT_HEADER, SegmentHeader, next_start},
     },
-    media::{Media, Window},
+    media::Window,
     persist::LINE,
 };
 use parking_lot::MutexGuard;
@@ -27,7 +29,6 @@ use std::{
     sync::atomic::Ordering::{AcqRel, Acquire, Release},
     time::Duration,
 };
-use uuid::Uuid;
 
 impl Lane {
     /// The largest payload that [`append`](Self::append) takes: half a segment less the header.
@@ -357,53 +358,4 @@ impl Lane {
             .store(pack(slot, start + SEGMENT_HEADER), Release);
         true
     }
-}
-
-/// Bytes of the payload of an owner's record, checked.
-///
-/// # Panics
-/// If the kind is the pool's own.
-#[inline]
-pub(crate) fn payload_of(
-    kind: u16,
-    parts: &[IoSlice<'_>],
-    bytes_max: usize,
-) -> Result<usize, AppendError> {
-    assert!(
-        kind != KIND_SEAL && kind != KIND_VOID,
-        "the kind is the pool's own"
-    );
-    let bytes: usize = parts.iter().map(|part| part.len()).sum();
-    if bytes > bytes_max {
-        return Err(AppendError::TooLarge { bytes, bytes_max });
-    }
-    Ok(bytes)
-}
-
-/// Copies one record to its reserved place, `offset` in the pool, and makes it durable. The caller has checked its length.
-#[inline]
-pub(crate) fn write_record(
-    media: &dyn Media,
-    offset: u64,
-    header: &Header,
-    owner: Uuid,
-    parts: &[IoSlice<'_>],
-) {
-    let payload = header.length as usize;
-    #[cfg(feature = "failpoints")]
-    let torn = payload > INLINE && crate::failpoint::hit("pool:append-torn");
-    #[cfg(not(feature = "failpoints"))]
-    let torn = false;
-    let mut first = FirstLine::new(header, owner, parts);
-    if payload > INLINE && !torn {
-        media.store_once(offset + LINE as u64, parts, INLINE, &mut first.sum);
-    }
-    media.store(offset, &[IoSlice::new(&first.finish())]);
-    #[cfg(feature = "failpoints")]
-    if torn {
-        // Before the fence lines arrive in any order: this one did, the others did not.
-        media.fence();
-        crate::failpoint::announce("pool:append-torn");
-    }
-    media.fence();
 }

@@ -20,16 +20,17 @@ mod publish;
 mod read;
 pub(crate) mod recover;
 mod resume;
+mod write;
 
 use ahead::WrittenAhead;
 pub use ahead::{Ahead, AheadBytes};
-pub(crate) use append::{payload_of, write_record};
 pub use crowding::Crowded;
 use crowding::Crowding;
 pub use drain::{Sealed, Work};
 pub(crate) use publish::{Finished, PublishMark, nap};
 pub use read::PinnedBytes;
 pub use recover::Recovered;
+pub(crate) use write::{payload_of, write_record};
 
 use crate::{
     commit::Commits,

@@ -24,6 +24,7 @@ mod open;
 mod range;
 mod read;
 mod recovery;
+mod room;
 mod sample;
 mod scan;
 mod snapshot;
@@ -327,7 +328,7 @@ impl Store {
                         .log
                         .reserve()
                         .is_short()
-                        .then(|| write::FULL.to_owned())
+                        .then(|| room::FULL.to_owned())
                 })
                 .or_else(|| shared.collector.trouble()),
         }

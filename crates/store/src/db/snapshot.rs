@@ -357,21 +357,15 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions::new().variant(Variant::NoSync);
         let store = options.open(dir.path().join("store"), None).unwrap();
-        let snapshots = &store.shared.snapshots;
+        let (snapshots, large) = (&store.shared.snapshots, &store.shared.large);
         store.put(b"key", b"value").unwrap();
-        let first = store.snapshot().unwrap();
-        let limit = first.moment.limit();
+        let snapshot = store.snapshot().unwrap();
+        let limit = snapshot.moment.limit();
         store.put(b"key", b"another").unwrap();
         let retired = snapshots.next_number();
-        let second = store.snapshot().unwrap();
-        assert!(!snapshots.none_sees(retired, limit - 1));
-        assert!(snapshots.none_sees(retired, limit));
-        assert!(!snapshots.none_sees(snapshots.next_number(), limit));
-        let next = store.shared.large.next_id();
-        assert!(!snapshots.none_sees_large(retired, next - 1));
-        assert!(snapshots.none_sees_large(retired, next));
-        drop((first, second));
-        assert!(snapshots.none_sees(snapshots.next_number(), 0));
+        assert!(!snapshots.none_sees(retired, limit - 1) && snapshots.none_sees(retired, limit));
+        assert!(!snapshots.none_sees_large(retired, large.next_id() - 1));
+        assert!(snapshots.none_sees_large(retired, large.next_id()));
     }
 
     #[test]

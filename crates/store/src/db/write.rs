@@ -21,11 +21,7 @@ use crate::{
     op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, LargeRef, op_bytes, push_op},
 };
 use forebay_pool::{Lsn, format::record::HEADER};
-use std::io::{self, IoSlice};
-
-/// Why a put is refused while deletes are taken.
-pub(super) const FULL: &str =
-    "no space left on the disk, but for deletes and for the collection of garbage";
+use std::io::IoSlice;
 
 /// Operations that are written as one: all of them are durable and visible, or none.
 ///
@@ -206,34 +202,6 @@ impl Store {
 }
 
 impl Shared {
-    /// Refuses what needs room that is kept for those who make some. One load.
-    #[inline]
-    fn check_room(&self) -> Result<(), StoreError> {
-        match self.log.reserve().is_short() {
-            false => Ok(()),
-            true => self.check_reserve(),
-        }
-    }
-
-    /// The same, once it has looked whether there is room again.
-    #[cold]
-    fn check_reserve(&self) -> Result<(), StoreError> {
-        let reserve = self.log.reserve();
-        reserve.try_again();
-        if !reserve.is_short() {
-            return Ok(());
-        }
-        Err(match self.tail.lane() {
-            Some(_) => StoreError::Stalled {
-                reason: FULL.to_owned(),
-            },
-            None => StoreError::io("writing", self.log.dir())(io::Error::new(
-                io::ErrorKind::StorageFull,
-                FULL,
-            )),
-        })
-    }
-
     /// Steps 2 to 6 for one operation.
     #[inline]
     fn write_at_pace(
