@@ -1,4 +1,5 @@
-//! A log that is open with `O_DIRECT` takes what it takes without Forebay, and refuses what it refuses.
+//! A log that is open with `O_DIRECT` takes what it takes without Forebay, and refuses what it
+//! refuses.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

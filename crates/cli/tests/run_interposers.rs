@@ -1,5 +1,6 @@
-//! Libraries that are put before the C library's functions as Forebay's is, before it and behind it: allocators, a faked clock or user, and
-//! one that makes every call by its number. What the program does is what it does without Forebay, and its logs are absorbed.
+//! Libraries that are put before the C library's functions as Forebay's is, before it and behind
+//! it: allocators, a faked clock or user, and one that makes every call by its number. What the
+//! program does is what it does without Forebay, and its logs are absorbed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -94,7 +95,9 @@ fn runs_with(library: &Path, order: Order) {
         &format!("LD_PRELOAD={libraries} exec python3 -c \"$0\""),
         &script,
     ];
-    let command = sandbox.command(recovered::RUN);
+    let mut command = sandbox.command(recovered::RUN);
+    // Or it leaves memory that processes share, since they are killed.
+    command.env("FAKETIME_DISABLE_SHM", "1");
     let left = recovered::run_and_recovered(recovered::Disk::Synced, &sandbox, command, &words);
     println!("{library} {order:?}");
     recovered::same(left);

@@ -1,4 +1,5 @@
-//! Programs of a run whose dynamic linker cannot load the library: musl's, and another machine's. They run as without Forebay, whichever way they are executed.
+//! Programs of a run whose dynamic linker cannot load the library: musl's, and another machine's.
+//! They run as without Forebay, whichever way they are executed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -61,7 +62,7 @@ fn a_program_for_musl_is_executed_without_the_library() {
 }
 
 #[test]
-fn a_program_for_another_machine_is_executed_without_the_library() {
+fn a_program_for_another_machine_gets_no_library() {
     let sandbox = Sandbox::new();
     if !other(&["cc", "-m32"], sandbox.path()) {
         println!("skipped: this compiler builds nothing for 32 bits");

@@ -1,5 +1,6 @@
-//! Rings (`io_uring`) that are made past the functions that are hooked, and descriptors that come in other ways than by a name: nothing that the pool has is brought over
-//! what was written by them.
+//! Rings (`io_uring`) that are made past the functions that are hooked, and descriptors that come
+//! in other ways than by a name: nothing that the pool has is brought over what was written by
+//! them.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! Calls on files need little of a stack: a thread's may be small, and a signal handler's as small as 8 KiB.
+//! Calls on files need little of a stack: a thread's may be small, and a signal handler's as small
+//! as 8 KiB.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

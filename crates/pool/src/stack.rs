@@ -1,4 +1,5 @@
-//! Work that needs more of a stack than the caller may have left: a thread with a small one, or a signal handler.
+//! Work that needs more of a stack than the caller may have left: a thread with a small one, or a
+//! signal handler.
 #![expect(unsafe_code, reason = "changes the stack")]
 
 use rustix::mm::{MapFlags, MprotectFlags, ProtFlags, mmap_anonymous, mprotect, munmap};
@@ -9,10 +10,12 @@ const ROOM: usize = 512 << 10;
 /// Below it nothing can be accessed.
 const GUARD: usize = 4096;
 
-/// Does `call` on a stack of its own, which is made for it: 512 KiB. Where there is no memory for that, on the caller's.
+/// Does `call` on a stack of its own, which is made for it: 512 KiB. Where there is no memory for
+/// that, on the caller's.
 ///
-/// Of a signal handler on an alternate stack all signals are blocked meanwhile: the kernel would take the alternate stack for unused, and put the next handler
-/// there, over the first one. A panic of `call` ends the process.
+/// Of a signal handler on an alternate stack all signals are blocked meanwhile: the kernel would
+/// take the alternate stack for unused, and put the next handler there, over the first one. A panic
+/// of `call` ends the process.
 #[inline(never)]
 pub fn with_room<T, F: FnOnce() -> T>(call: F) -> T {
     let flags = MapFlags::PRIVATE | MapFlags::NORESERVE | MapFlags::STACK;
@@ -21,7 +24,8 @@ pub fn with_room<T, F: FnOnce() -> T>(call: F) -> T {
     let Ok(stack) = (unsafe { mmap_anonymous(ptr::null_mut(), ROOM, access, flags) }) else {
         return call();
     };
-    // SAFETY: the lowest page of it, which nothing uses. Without it an overflow is not found, as on other stacks without one.
+    // SAFETY: the lowest page of it, which nothing uses. Without it an overflow is not found, as on
+    // other stacks without one.
     let _ = unsafe { mprotect(stack, GUARD, MprotectFlags::empty()) };
     let mut work = Work {
         call: Some(call),
@@ -29,7 +33,8 @@ pub fn with_room<T, F: FnOnce() -> T>(call: F) -> T {
     };
     let top = stack.wrapping_byte_add(ROOM).cast::<u8>();
     let blocked = Blocked::on_alternate();
-    // SAFETY: the end of the new memory, which is aligned; `work` is what `carry_out` takes, and stays until it has returned.
+    // SAFETY: the end of the new memory, which is aligned; `work` is what `carry_out` takes, and
+    // stays until it has returned.
     unsafe { switch((&raw mut work).cast(), carry_out::<F, T>, top) };
     drop(blocked);
     // SAFETY: nothing is on it any more.

@@ -1,5 +1,5 @@
-//! The kernel, asked by number: for a function that the C library may not have, and where a program makes a system call by its
-//! number ([`by_number`]).
+//! The kernel, asked by number: for a function that the C library may not have, and where a program
+//! makes a system call by its number ([`by_number`]).
 #![expect(unsafe_code, reason = "makes system calls")]
 
 use crate::{
@@ -76,8 +76,9 @@ impl Answer for () {
     fn of(_: c_long) {}
 }
 
-/// Functions with the arguments of a system call, which make it. Each is called as the manual page has it, and in the place of the
-/// C library's function: [`over`](crate::real::hooks) a hook it is what that goes on to.
+/// Functions with the arguments of a system call, which make it. Each is called as the manual page
+/// has it, and in the place of the C library's function: [`over`](crate::real::hooks) a hook it is
+/// what that goes on to.
 pub(crate) mod by_number {
     use super::*;
 
@@ -110,7 +111,8 @@ pub(crate) mod by_number {
         R::of(unsafe { call(NUMBER, [0; 6]) })
     }
 
-    /// `preadv2`, `pwritev2`: the kernel takes the offset in two words, of which the second is empty where a word has 64 bits.
+    /// `preadv2`, `pwritev2`: the kernel takes the offset in two words, of which the second is
+    /// empty where a word has 64 bits.
     pub(crate) unsafe extern "C-unwind" fn at_offset<const NUMBER: c_long>(
         fd: c_int,
         parts: *const iovec,

@@ -1,4 +1,5 @@
-//! `open_by_handle_at`, `pidfd_getfd`: descriptors of files that may be absorbed, which come in other ways than by a name.
+//! `open_by_handle_at`, `pidfd_getfd`: descriptors of files that may be absorbed, which come in
+//! other ways than by a name.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{

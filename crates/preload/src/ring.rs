@@ -1,11 +1,15 @@
-//! Rings (`io_uring`) that a process makes past the functions that are hooked: by liburing in the program itself, or by a system call of its own. What goes
-//! through one cannot be seen, so before the process joins the run:
+//! Rings (`io_uring`) that a process makes past the functions that are hooked: by liburing in the
+//! program itself, or by a system call of its own. What goes through one cannot be seen, so before
+//! the process joins the run:
 //!
-//! 1. it must have no code that makes one ([`find`]), nor have one open: else it stays plain, and says so;
-//! 2. a filter (seccomp) refuses them from then on with `ENOSYS`, where the process may install one without losing rights: with `CAP_SYS_ADMIN`, or with
-//!    `no_new_privs` already set. It lets through what is [announced](announced), and liburing's own code, whose functions are hooked.
+//! 1. it must have no code that makes one ([`find`]), nor have one open: else it stays plain, and
+//!    says so;
+//! 2. a filter (seccomp) refuses them from then on with `ENOSYS`, where the process may install one
+//!    without losing rights: with `CAP_SYS_ADMIN`, or with `no_new_privs` already set. It lets
+//!    through what is [announced](announced), and liburing's own code, whose functions are hooked.
 //!
-//! A filter that is there already may end a process for installing another, so then there is none of ours. Programs that are executed keep it.
+//! A filter that is there already may end a process for installing another, so then there is none
+//! of ours. Programs that are executed keep it.
 #![expect(
     unsafe_code,
     reason = "reads the code of the program; installs a filter"
@@ -24,13 +28,15 @@ use std::{
     sync::atomic::{AtomicBool, AtomicI32, AtomicU64, Ordering::Relaxed},
 };
 
-/// The third argument of an announced `io_uring_setup`, which has two: the kernel does not look at it, and the filter does.
+/// The third argument of an announced `io_uring_setup`, which has two: the kernel does not look at
+/// it, and the filter does.
 const ANNOUNCED: u64 = 0x666f_7265_6261_7921;
 
 /// How often libraries had been loaded when no code was found that makes a ring; 0 before.
 static CLEAN_AT: AtomicU64 = AtomicU64::new(0);
 
-/// The process that the library was started in. In a forked child no library is looked for: the dynamic linker's locks are as its parent's threads left them.
+/// The process that the library was started in. In a forked child no library is looked for: the
+/// dynamic linker's locks are as its parent's threads left them.
 static STARTED_IN: AtomicI32 = AtomicI32::new(0);
 
 /// Has the client ask before this process joins.
@@ -77,7 +83,8 @@ fn before_joining() -> Result<(), String> {
     Ok(())
 }
 
-/// The name of the program, or of a library in it, that has code to make a ring and is not liburing.
+/// The name of the program, or of a library in it, that has code to make a ring and is not
+/// liburing.
 fn find() -> Option<String> {
     if is_forked() && CLEAN_AT.load(Relaxed) != 0 {
         return None;
@@ -129,7 +136,8 @@ fn is_liburing(code: &Code<'_>) -> bool {
     code.file_name().starts_with(b"liburing")
 }
 
-/// Whether there is a system call behind the number of `io_uring_setup`, no further than a compiler puts it.
+/// Whether there is a system call behind the number of `io_uring_setup`, no further than a compiler
+/// puts it.
 #[cfg(target_arch = "x86_64")]
 fn makes_rings(code: &[u8]) -> bool {
     const NUMBER: [u8; 4] = (libc::SYS_io_uring_setup as u32).to_le_bytes();
@@ -185,7 +193,8 @@ fn has_ring() -> bool {
         .any(|target| target.as_os_str() == "anon_inode:[io_uring]")
 }
 
-/// Has the kernel refuse rings that are not announced, to all threads of this process and to what they execute; true if it does.
+/// Has the kernel refuse rings that are not announced, to all threads of this process and to what
+/// they execute; true if it does.
 fn refuse_others() -> bool {
     /// A forked child has its parent's filter.
     static IS_INSTALLED: AtomicBool = AtomicBool::new(false);
@@ -206,7 +215,8 @@ fn refuse_others() -> bool {
         0,
         0,
     ];
-    // SAFETY: the program is there as long as the call lasts. Where threads have filters of their own, the number of one is returned.
+    // SAFETY: the program is there as long as the call lasts. Where threads have filters of their
+    // own, the number of one is returned.
     let is_done = unsafe { kernel::call(libc::SYS_seccomp, words) } == 0;
     IS_INSTALLED.store(is_done, Relaxed);
     is_done

@@ -1,7 +1,8 @@
-//! How much of a stack each hook may take at worst: a thread's may be small, and a signal handler's is. Read from the library's own instructions: what each function takes, and
-//! which it calls.
+//! How much of a stack each hook may take at worst: a thread's may be small, and a signal handler's
+//! is. Read from the library's own instructions: what each function takes, and which it calls.
 //!
-//! What is called by a pointer is not seen here; `crates/cli/tests/run_stacks.rs` measures calls. What works on a stack of its own (`forebay_pool::with_room`) is called by one.
+//! What is called by a pointer is not seen here; `crates/cli/tests/run_stacks.rs` measures calls.
+//! What works on a stack of its own (`forebay_pool::with_room`) is called by one.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -17,8 +18,9 @@ use std::{
 const DEPTH_MAX: u64 = 8 << 10;
 const FRAME_MAX: u64 = 2 << 10;
 
-/// Parts of the names of functions at which the way ends: they end the process; have a stack of their own, unless there is no memory for one; or are not called with
-/// the bytes of a log (`Checksum::add`).
+/// Parts of the names of functions at which the way ends: they end the process; have a stack of
+/// their own, unless there is no memory for one; or are not called with the bytes of a log
+/// (`Checksum::add`).
 const ENDS: [&str; 10] = [
     "9with_room",
     "panic",
@@ -171,7 +173,8 @@ fn no_hook_takes_more_than_8_kib_of_a_stack() {
     let pointers = pointers(&library);
     let (mut functions, names) = functions(&library);
     assert!(functions.len() > 1000, "{} functions", functions.len());
-    // Calls by pointers that are known are calls by name, and so are those by way of the linker's table.
+    // Calls by pointers that are known are calls by name, and so are those by way of the linker's
+    // table.
     for function in functions.values_mut() {
         let named = |called: &String| match called.strip_prefix('*') {
             Some(at) => {

@@ -1,5 +1,6 @@
-//! `O_DIRECT`, which is taken from a descriptor that is absorbed: the page cache has what is written, and the pool makes it durable. What the kernel refuses a
-//! program that has asked for it is refused all the same, or the program would take its disk for another one.
+//! `O_DIRECT`, which is taken from a descriptor that is absorbed: the page cache has what is
+//! written, and the pool makes it durable. What the kernel refuses a program that has asked for it
+//! is refused all the same, or the program would take its disk for another one.
 
 use super::table::{self, Entry};
 use crate::sys;
@@ -9,11 +10,13 @@ use rustix::{
 };
 use std::{ffi::c_int, io::IoSlice, os::fd::BorrowedFd};
 
-/// `RWF_ATOMIC`, and the question by what units a file can be so written, which are younger than the libraries' headers.
+/// `RWF_ATOMIC`, and the question by what units a file can be so written, which are younger than
+/// the libraries' headers.
 const RWF_ATOMIC: c_int = 0x40;
 const STATX_WRITE_ATOMIC: u32 = 0x1_0000;
 
-/// What is known of a descriptor that was opened with these flags, of the absorbed file with this number.
+/// What is known of a descriptor that was opened with these flags, of the absorbed file with this
+/// number.
 pub(super) fn entry_of(fd: BorrowedFd<'_>, number: usize, flags: c_int) -> Entry {
     let entry = Entry::new(Some(number), flags);
     if flags & libc::O_DIRECT == 0 {
@@ -27,7 +30,8 @@ pub(super) fn entry_of(fd: BorrowedFd<'_>, number: usize, flags: c_int) -> Entry
     }
 }
 
-/// Before a write by a descriptor: the flags to make it with. One that asks not to wait for the disk does not: it goes to the page cache.
+/// Before a write by a descriptor: the flags to make it with. One that asks not to wait for the
+/// disk does not: it goes to the page cache.
 ///
 /// # Errors
 /// `EINVAL`: it is not aligned.
@@ -56,7 +60,8 @@ pub(super) fn before_write(
     }
 }
 
-/// Before a read by a descriptor to these places, each with its address and bytes. At the end of the file there is nothing to be aligned.
+/// Before a read by a descriptor to these places, each with its address and bytes. At the end of
+/// the file there is nothing to be aligned.
 ///
 /// # Errors
 /// `EINVAL`: it is not aligned.
@@ -87,7 +92,8 @@ pub fn is_direct(fd: c_int) -> bool {
     table::entry(fd).is_some_and(|entry| entry.alignment() != [1, 1])
 }
 
-/// Whether places are aligned, each with its address and bytes. Without any byte, and where there is no memory, it is the kernel's to say what it does.
+/// Whether places are aligned, each with its address and bytes. Without any byte, and where there
+/// is no memory, it is the kernel's to say what it does.
 fn fit(
     [offset, memory]: [u64; 2],
     places: &mut dyn Iterator<Item = (usize, usize)>,
@@ -114,7 +120,8 @@ fn position(fd: BorrowedFd<'_>, entry: Entry, offset: Option<u64>) -> Result<u64
     }
 }
 
-/// A write that is torn by no power cut is none that the pool has in one record. What the file does not take so is the kernel's to refuse.
+/// A write that is torn by no power cut is none that the pool has in one record. What the file does
+/// not take so is the kernel's to refuse.
 #[cold]
 fn atomic(
     fd: BorrowedFd<'_>,

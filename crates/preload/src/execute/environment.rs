@@ -1,4 +1,5 @@
-//! The environment of a program whose dynamic linker cannot load this library: without it. musl's would end the program, another machine's complains.
+//! The environment of a program whose dynamic linker cannot load this library: without it. musl's
+//! would end the program, another machine's complains.
 #![expect(unsafe_code, reason = "makes an array of the caller's strings")]
 
 use super::{LIBRARY, Program, Strings, text};
@@ -7,7 +8,8 @@ use libc::c_char;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
 use std::{ffi::c_void, os::unix::ffi::OsStrExt, ptr, slice};
 
-/// So many variables, and so long a list of libraries, are kept on the stack: what a child of `vfork` maps stays in its parent.
+/// So many variables, and so long a list of libraries, are kept on the stack: what a child of
+/// `vfork` maps stays in its parent.
 const FEW: usize = 100;
 const SHORT: usize = 400;
 
@@ -131,7 +133,8 @@ fn is_ours(path: &[u8]) -> bool {
     path.windows(LIBRARY.len()).any(|part| part == LIBRARY)
 }
 
-/// Fills `places` with the variables, and `space` with the list of the other libraries, if there are any. There is room.
+/// Fills `places` with the variables, and `space` with the list of the other libraries, if there
+/// are any. There is room.
 fn fill(places: &mut [*const c_char], space: &mut [u8], environment: Strings) -> Strings {
     let mut at = 0;
     for variable in variables(environment) {
