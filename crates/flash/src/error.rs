@@ -19,6 +19,33 @@ impl fmt::Display for PageName {
     }
 }
 
+impl FlashError {
+    /// What is wrong, and with which file or device: the same for each page, however often it is met.
+    #[must_use]
+    pub fn cause(&self) -> String {
+        match self {
+            Self::Flash {
+                flash,
+                doing,
+                source,
+            } => format!("flash {flash}: {doing}: {source}"),
+            Self::Home {
+                file,
+                doing,
+                source,
+            } => format!("{file}: {doing}: {source}"),
+            Self::DamagedPage { page } => format!("{}: damaged in the flash cache", page.file),
+            Self::UnreadablePage { page, source, .. } => {
+                format!("{}: reading it from flash: {source}", page.file)
+            }
+            Self::DamagedPages { first, .. } => format!("{}: damaged in flash", first.file),
+            Self::StillNewer { file, .. } => format!("{file}: newer in the flash cache"),
+            Self::StillWritten(_) => "pages came in while the cache was emptied".to_owned(),
+            other => other.to_string(),
+        }
+    }
+}
+
 /// Why the cache refused or failed; the text says what to do.
 #[derive(Debug, thiserror::Error)]
 #[non_exhaustive]

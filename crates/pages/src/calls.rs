@@ -9,7 +9,7 @@ pub use by_name::{Leaving, exporting, renamed, renaming, truncate_path, truncati
 
 use crate::{
     PAGE_BYTES,
-    complain::{complain, complain_once, said},
+    complain::{complain_again, complain_of, complain_once, said},
     descriptor::path_of,
     file::{PageFile, RealRead, RealWrite, State, cached_or_plain, say_full},
     identity::Known,
@@ -44,7 +44,7 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
         return Ok(());
     };
     if session::is_forked() {
-        complain(
+        complain_again(
             "a page file is opened by a child of the server: that is refused, its pages are in its parent's flash cache",
         );
         return Err(Errno::BUSY);
@@ -60,7 +60,7 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
         return Ok(());
     }
     let flags = rustix::fs::fcntl_getfl(fd).inspect_err(|errno| {
-        complain(&format!("how {} was opened: {errno}", file.path.display()));
+        complain_again(&format!("how {} was opened: {errno}", file.path.display()));
     })?;
     if flags.contains(OFlags::DSYNC) {
         file.set_write_through();
@@ -68,7 +68,7 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     match table::set(fd.as_raw_fd(), &file) {
         true => Ok(()),
         false => {
-            complain("a page file has a descriptor above 65535: that is refused");
+            complain_again("a page file has a descriptor above 65535: that is refused");
             Err(Errno::MFILE)
         }
     }
@@ -80,7 +80,7 @@ fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Resul
     let is_system = names::is_system(path.as_os_str().as_bytes());
     if is_system && !session.is_active() {
         with_room(|| begin_system(session, fd, &known, &path)).map_err(|why| {
-            complain(&format!("{why}. The server is not given its files"));
+            complain_again(&format!("{why}. The server is not given its files"));
             Errno::IO
         })?;
     }
@@ -305,7 +305,7 @@ pub fn exiting() {
         if let Some(file) = session.cache.files().first()
             && let Err(error) = session.cache.sync(file)
         {
-            complain(&error.to_string());
+            complain_of("", &error);
         }
         session.turn_epoch();
         session.write_status(Vec::new());

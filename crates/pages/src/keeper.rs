@@ -2,7 +2,12 @@
 
 mod size;
 
-use crate::{complain::complain, lost::by_file, session::Session, status::Window};
+use crate::{
+    complain::{complain, complain_of, say_what_ended},
+    lost::by_file,
+    session::Session,
+    status::Window,
+};
 use forebay_flash::{Contents, PageName, Stats, WritePolicy};
 use std::{
     collections::VecDeque,
@@ -41,6 +46,9 @@ pub(crate) fn start(session: &'static Session) -> Result<(), String> {
         .map_err(|e| format!("starting a thread: {e}"))
 }
 
+/// Leads what keeps pages from leaving.
+pub(crate) const STAY: &str = "pages stay in the flash cache: ";
+
 /// See the module's head. As long as the process lives.
 fn run(session: &Session) {
     let mut windows = Windows::new(session.cache.stats());
@@ -54,12 +62,13 @@ fn run(session: &Session) {
             Ok(step) if step.more => {}
             Ok(_) => thread::sleep(IDLE),
             Err(error) => {
-                complain(&format!("pages stay in the flash cache: {error}"));
+                complain_of(STAY, &error);
                 thread::sleep(SECOND);
             }
         }
         if looked.elapsed() >= SETTINGS {
             looked = Instant::now();
+            say_what_ended();
             session.follow_settings();
             size::follow(session, &mut windows);
             failing.watch(session, &mut windows);
@@ -159,9 +168,7 @@ impl Failing {
         let flushed = match flushed {
             Ok(flushed) => flushed,
             Err(error) => {
-                complain(&format!(
-                    "bringing pages home from a failing flash cache: {error}"
-                ));
+                complain_of("bringing pages home from a failing flash cache: ", &error);
                 return;
             }
         };

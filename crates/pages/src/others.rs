@@ -4,7 +4,7 @@
 //! the server wrote, and the cache would go on with what they wrote over, or removed. docs/flash-tier.md, "Programs that are no server".
 
 use crate::{
-    complain::{complain, complain_once},
+    complain::{complain_again, complain_once},
     copies::COPIES_FILE,
     guard::{self, GUARD_FILE},
     names, naming,
@@ -98,7 +98,7 @@ fn refuse(other: &Other, path: &str) -> Result<(), Errno> {
         ),
         Err(error) => error.to_string(),
     };
-    complain(&format!("{path} is refused to {program}: {why}"));
+    complain_again(&format!("{path} is refused to {program}: {why}"));
     Err(Errno::BUSY)
 }
 

@@ -4,6 +4,10 @@
 //! then would be bytes in a database. So the library notes what standard error is when it starts, and when the program puts something else there on
 //! purpose (`dup2`, `freopen`); to anything else nothing is said.
 
+mod repeated;
+
+pub use repeated::{complain_repeated, say_what_ended};
+
 use rustix::io::Errno;
 use std::{
     io::{self, IoSlice},

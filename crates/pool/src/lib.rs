@@ -91,7 +91,7 @@ macro_rules! fault_enabled {
 }
 
 pub use checksum::{Checksum, crc32c};
-pub use complain::{complain, note_standard_error};
+pub use complain::{complain, complain_repeated, note_standard_error, say_what_ended};
 pub use error::{AppendError, PoolError, PoolErrorKind};
 pub use format::{
     layout::{FORMAT_VERSION, Geometry, PAGE, SEGMENTS_MAX},

@@ -2,7 +2,7 @@
 
 use super::who::who_is;
 use crate::{
-    complain::{complain, said},
+    complain::{complain_again, complain_of, said},
     descriptor::path_of,
     file::{PageFile, State},
     identity, names, naming, others, session, table,
@@ -69,7 +69,7 @@ impl Leaving {
         match session.forget(&file.cached) {
             Ok(()) => session.homes.detach(id),
             // Its slots are written to a file that is in no directory.
-            Err(error) => complain(&error.to_string()),
+            Err(error) => complain_of("", &error),
         }
     }
 
@@ -86,7 +86,7 @@ impl Leaving {
 /// What the next start would look for elsewhere, or miss.
 fn note(noted: Result<(), forebay_flash::FlashError>) {
     if let Err(error) = noted {
-        complain(&format!("noting where a page file is: {error}"));
+        complain_of("noting where a page file is: ", &error);
     }
 }
 
@@ -167,7 +167,7 @@ pub fn renamed(names: &[(BorrowedFd<'_>, &CStr)]) -> Result<(), Errno> {
         let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
         let opened = rustix::fs::openat(*dir, parent, flags, Mode::empty());
         let synced = opened.and_then(rustix::fs::fsync).inspect_err(|errno| {
-            complain(&format!(
+            complain_again(&format!(
                 "syncing the directory of {}: {errno}",
                 String::from_utf8_lossy(bytes)
             ));

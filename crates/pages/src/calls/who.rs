@@ -1,7 +1,7 @@
 //! Who a page file is that the program names, or it is refused.
 
 use crate::{
-    complain::complain,
+    complain::{complain, complain_again},
     descriptor::path_of,
     identity::{self, Known},
     session,
@@ -17,7 +17,7 @@ pub(super) fn who_is(file: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Known>,
         Ok(files.iter().any(|file| file.id().identity.inode == inode))
     };
     identity::of_page_file(identity::of(file), knows_inode).inspect_err(|errno| {
-        complain(&format!(
+        complain_again(&format!(
             "looking at {}: {errno}. It is refused: what it has may be older than what the flash cache has",
             String::from_utf8_lossy(path)
         ));

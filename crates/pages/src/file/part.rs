@@ -3,7 +3,7 @@
 use super::real::RealRead;
 use crate::{
     PAGE_BYTES,
-    complain::{complain, complain_once, said},
+    complain::{complain, complain_again, complain_once, said},
     page::Page,
     session::Session,
 };
@@ -45,7 +45,7 @@ pub(super) fn read_part(
     };
     if let Some(read) = session.homes.read_guarded(file.id(), to, at) {
         return read.map(|()| to.len()).map_err(|e| {
-            complain(&format!("reading the guard file: {e}"));
+            complain_again(&format!("reading the guard file: {e}"));
             Errno::IO
         });
     }

@@ -1,8 +1,8 @@
 //! Another size while the server runs: what the command has asked for, done by the cache's thread.
 
-use super::Windows;
+use super::{STAY, Windows};
 use crate::{
-    complain::complain,
+    complain::{complain, complain_of},
     request::Request,
     session::Session,
     status::{Answer, Resizing},
@@ -69,7 +69,7 @@ fn resize(session: &Session, request: &Request, windows: &mut Windows) -> Result
     let resized = session.cache.resize(request.bytes, |progress| {
         // Pages leave as always meanwhile.
         if let Err(error) = session.cache.step() {
-            complain(&format!("pages stay in the flash cache: {error}"));
+            complain_of(STAY, &error);
         }
         // The last thing that is said before the metadata is written, which may take long, is that all is home.
         if said.elapsed() < OFTEN && progress.done < progress.of {
