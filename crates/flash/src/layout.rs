@@ -13,8 +13,9 @@ use crate::error::FlashError;
 use forebay_pool::crc32c;
 use uuid::Uuid;
 
-/// The newest version of the format. A cache that was never resized is of version 1.
-pub const VERSION: u32 = 2;
+/// The newest version of the format. A cache that was never resized is of version 1; one whose checkpoints are behind its slots of
+/// version 2, and one whose checkpoints are back before them of version 3.
+pub const VERSION: u32 = 3;
 /// Bytes of a header, and what regions are aligned to.
 pub const BLOCK: u64 = 4096;
 /// Where the headers are.
@@ -52,7 +53,7 @@ pub struct Geometry {
     pub(crate) moved: Option<Moved>,
 }
 
-/// The layout of a cache that was resized. Its slots begin where they began; the checkpoints are behind them.
+/// The layout of a cache that was resized. Its slots begin where they began; the checkpoints are behind them, or where they were first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moved {
     /// How often it was resized.
@@ -194,10 +195,10 @@ impl Header {
         put32(
             &mut bytes,
             8,
-            if self.geometry.moved.is_some() {
-                VERSION
-            } else {
-                1
+            match self.geometry.moved {
+                None => 1,
+                Some(moved) if moved.is_behind(&self.geometry) => 2,
+                Some(_) => VERSION,
             },
         );
         put32(&mut bytes, 12, self.geometry.page_bytes);

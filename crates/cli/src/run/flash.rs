@@ -14,10 +14,11 @@ use forebay_pages::{
     ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, Settings,
     SetupError, Status, Warm, What, status_of,
 };
-use forebay_pool::media::volatile;
+use forebay_pool::disks::Ground;
 use std::{
     ffi::OsString,
     fs, io,
+    os::fd::AsFd,
     path::{Path, PathBuf},
 };
 use uuid::Uuid;
@@ -226,7 +227,7 @@ fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
         warm.slots,
         warm.dirty
     );
-    if rustix::fs::statfs(path).is_ok_and(|found| volatile(&found).is_some()) {
+    if fs::File::open(path).is_ok_and(|file| !Ground::of(file.as_fd()).memory.is_empty()) {
         complain!(
             "forebay: the flash cache {} is in memory: a power cut takes it, and with it what only it has. Put it on a disk",
             path.display()
@@ -238,8 +239,8 @@ fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
     };
     if !arguments.iter().any(mentions) {
         complain!(
-            "forebay: with a flash cache no page is torn: innodb_doublewrite=0 is safe, and saves half of the writes. Keep it on only if tables are page-compressed, or \
-             have a KEY_BLOCK_SIZE"
+            "forebay: once the server's log says that page files go through the flash cache, no page of theirs is torn: innodb_doublewrite=0 is safe then, and saves half of \
+             the writes. Keep it on if that log says that page files stay plain, or if tables are page-compressed, or have a KEY_BLOCK_SIZE"
         );
     }
 }

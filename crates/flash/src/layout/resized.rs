@@ -1,9 +1,10 @@
 //! Another size of a cache: where everything lies then. docs/flash-format.md, "Another size".
 //!
 //! The slots stay where they are, and so does what is in them. The checkpoints lie behind the last slot, at a place that has nothing the layout before
-//! needs: neither its checkpoints, nor a page that only flash has. So both layouts are whole until the header says which one counts.
+//! needs: neither its checkpoints, nor a page that only flash has. A size that has no room there, as the first one of a small cache, has them before the
+//! slots again, where they were when it was made. So both layouts are whole until the header says which one counts.
 
-use super::{BLOCK, GROUPS_MIN, Geometry, Moved};
+use super::{BLOCK, CHECKPOINTS, GROUPS_MIN, Geometry, Moved};
 use crate::error::FlashError;
 
 /// No offset is as high: what is computed from a header never overflows.
@@ -16,7 +17,17 @@ impl Moved {
             && self.slots_first > 0
             && self.checkpoints.is_multiple_of(BLOCK)
             && self.checkpoints < OFFSET_MAX
-            && self.checkpoints >= geometry.data_end()
+            && (self.is_behind(geometry) || self.is_before(geometry))
+    }
+
+    /// The checkpoints are behind the slots.
+    pub(super) fn is_behind(&self, geometry: &Geometry) -> bool {
+        self.checkpoints >= geometry.data_end()
+    }
+
+    /// The checkpoints are where they were when the cache was made.
+    fn is_before(&self, geometry: &Geometry) -> bool {
+        self.checkpoints == CHECKPOINTS && geometry.slots <= self.slots_first
     }
 }
 
@@ -46,6 +57,11 @@ impl Geometry {
         }
         let bad = |reason: String| Err(FlashError::BadSize { reason });
         let needed = group_pages.saturating_mul(GROUPS_MIN);
+        if new.slots < needed
+            && let Some(before) = self.back_before(bytes, needed)
+        {
+            return Ok(Some(before));
+        }
         if new.slots < needed {
             return bad(format!(
                 "{bytes} bytes hold {} pages of {} bytes beside the metadata of {} files; {GROUPS_MIN} groups of {group_pages} pages are needed. Give a larger file",
@@ -61,6 +77,29 @@ impl Geometry {
             ));
         }
         Ok(Some(new))
+    }
+
+    /// With the checkpoints where they were when the cache was made, if nothing is there now: so it can have its first size
+    /// again, whose slots leave no room behind them. `None` if it has fewer slots than are needed.
+    fn back_before(&self, bytes: u64, needed: u32) -> Option<Self> {
+        let moved = self
+            .moved
+            .filter(|moved| moved.checkpoints >= self.data())?;
+        let room = bytes.saturating_sub(self.data()) / u64::from(self.page_bytes);
+        let slots = u32::try_from(room)
+            .unwrap_or(u32::MAX)
+            .min(moved.slots_first);
+        let moved = Moved {
+            layout: moved.layout + 1,
+            checkpoints: CHECKPOINTS,
+            wanted: bytes,
+            ..moved
+        };
+        (slots >= needed).then_some(Self {
+            slots,
+            moved: Some(moved),
+            ..*self
+        })
     }
 
     /// Behind the slots, and not over the checkpoints that count until then.

@@ -78,6 +78,38 @@ fn a_cache_that_was_never_resized_is_of_version_1_and_has_its_size() {
     assert!(less.to_string().contains("Give a larger file"), "{less}");
 }
 
+/// The least size has no room for the metadata behind its slots, and any size between has more slots than were made first.
+#[test]
+fn a_cache_has_its_first_size_again_whatever_that_was() {
+    for first in (180_000..600_000).step_by(4_096) {
+        let Ok(made) = Geometry::fit(first, 4096, 16, 4) else {
+            continue;
+        };
+        let mut now = made;
+        for more in [first + 200_000, first + 900_000, first + 5_000_000] {
+            let Ok(Some(grown)) = now.resized(more, 4) else {
+                panic!("{first} cannot grow to {more}");
+            };
+            now = grown;
+            let back = now.resized(first, 4);
+            let back = back.unwrap().unwrap();
+            assert!(back.bytes() <= first && back.data() == made.data());
+            let [begin, end] = [back.checkpoint(0), back.checkpoint(2)];
+            let apart = end <= now.checkpoint(0) || now.checkpoint(2) <= begin;
+            assert!(apart, "{now:?} {back:?}");
+            let slots = back.data()..back.slot(u64::from(back.slots) - 1) + 4096;
+            assert!(end <= slots.start || begin >= slots.end, "{back:?}");
+            let header = Header {
+                geometry: back,
+                ..header()
+            };
+            assert_eq!(Header::decode(&header.encode()), Ok(header));
+            assert_eq!(back.resized(first, 4).unwrap(), None);
+            now = back;
+        }
+    }
+}
+
 #[test]
 fn sizes_that_make_no_cache_are_refused_with_the_reason() {
     let reason = |bytes, page, files, group| {
