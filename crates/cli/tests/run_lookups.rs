@@ -214,3 +214,68 @@ fn a_program_built_with_address_sanitizer_is_absorbed_and_checked() {
     assert!(line.unwrap().ends_with("absorbed"), "{}", ran.stderr);
     run(&["overflow"]).fails(9, &["heap-buffer-overflow"]);
 }
+
+/// What a library imports decides whether loading it past the hooks ends absorbing; one that cannot be loaded ends nothing.
+#[test]
+fn only_a_library_that_calls_what_is_hooked_ends_absorbing() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let compile = |name: &str, source: &str, words: &[&str]| {
+        std::fs::write(sandbox.file("source.c"), source).unwrap();
+        let mut compiler = Command::new("cc");
+        compiler.args(["-shared", "-fPIC", "-o", name, "source.c", "-L."]);
+        let built = compiler.args(words).current_dir(sandbox.path()).status();
+        assert!(built.unwrap().success(), "{name}");
+    };
+    let writes = "#include <unistd.h>\nint put(int fd) { return write(fd, \"z\", 1); }";
+    let adds = "int add(int a) { return a + 1; }";
+    compile("writes.so", writes, &[]);
+    compile("adds.so", adds, &[]);
+    let needs = ["-Wl,--no-as-needed", "-l:writes.so"];
+    compile("broken.so", adds, &needs);
+    compile(
+        "needs.so",
+        adds,
+        &[&needs[..], &["-Wl,-rpath,$ORIGIN"]].concat(),
+    );
+    let script = r#"
+import ctypes, os, subprocess, sys
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
+os.write(fd, b"x" * 100); os.fdatasync(fd)
+libc = ctypes.CDLL(None)
+libc.dlopen.restype = libc.dlmopen.restype = ctypes.c_void_p
+what, loads = os.fsencode(sys.argv[2]), sys.argv[3] == "loads"
+if sys.argv[1] == "deep":
+    loaded = libc.dlopen(what, os.RTLD_NOW | os.RTLD_DEEPBIND)
+else:
+    loaded = libc.dlmopen(ctypes.c_long(-1), what, os.RTLD_NOW)
+assert bool(loaded) == loads
+os.write(fd, b"y" * 100); os.fdatasync(fd)
+status = subprocess.run([os.environ["FOREBAY"], "status"], capture_output=True, text=True)
+print(status.returncode, status.stdout)
+"#;
+    for (way, name, loads, ends) in [
+        ("deep", "./adds.so", "loads", false),
+        ("deep", "./writes.so", "loads", true),
+        ("deep", "./needs.so", "loads", true),
+        ("deep", "./broken.so", "fails", false),
+        ("deep", "./source.c", "fails", false),
+        ("deep", "nosuch.so", "fails", false),
+        ("deep", "libc.so.6", "loads", false),
+        ("apart", "./adds.so", "loads", false),
+        ("apart", "./writes.so", "loads", true),
+        ("apart", "./nosuch.so", "fails", false),
+    ] {
+        let _ = std::fs::remove_file(sandbox.file("a.log"));
+        let mut command = sandbox.command("run --pool p --absorb *.log -- python3 -c");
+        command.args([script, way, name, loads]);
+        command
+            .env("FOREBAY", common::FOREBAY)
+            .env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        let ran = Ran::of(command.output().unwrap()).ok();
+        let said = ran.text();
+        let is_told = said.starts_with("1 ") && said.contains("is not absorbed any more");
+        assert_eq!(is_told, ends, "{way} {name}: {said}{}", ran.stderr);
+        assert_eq!(said.contains("then plain"), ends, "{way} {name}: {said}");
+    }
+}

@@ -1,4 +1,8 @@
-//! Programs, before they are executed: whether a library can be put before them.
+//! Programs, before they are executed: whether a library can be put before them. Libraries, before they are loaded.
+
+mod library;
+
+pub use library::SharedLibrary;
 
 use std::{
     ffi::OsStr,

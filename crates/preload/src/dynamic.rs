@@ -2,7 +2,8 @@
 //! .NET look up those of `libc.so.6` itself). What another library has under such a name is left alone.
 //!
 //! `dlopen` and `dlmopen`: what is loaded with `RTLD_DEEPBIND` finds the C library before us, and what is loaded into another namespace has a C library of
-//! its own. Neither's calls are seen, so before it runs this process absorbs nothing any more.
+//! its own. Neither's calls are seen, so before it runs this process absorbs nothing any more, if it calls anything that is hidden
+//! ([`loading`](crate::loading)).
 //!
 //! The dynamic linker asks who calls: for the libraries behind the caller (`RTLD_NEXT`), its scope, its namespace and where its libraries are searched.
 //! So each of the four goes on to the hidden function by a jump, with the caller's return address in place. `RTLD_NEXT` and `RTLD_DEFAULT` are the hidden
@@ -11,6 +12,7 @@
 
 use crate::{
     client_call::tell_client,
+    loading::Load,
     next::{Next, library_of, note_first},
     real::{Hook, c_name},
 };
@@ -77,29 +79,82 @@ extern "C-unwind" fn before_dlvsym(handle: *mut c_void) -> Target {
     }
 }
 
-extern "C-unwind" fn before_dlopen(path: *const c_char, flags: c_int) -> Target {
-    if flags & libc::RTLD_DEEPBIND != 0 && loads(path, flags) {
-        give_up("a library was loaded with RTLD_DEEPBIND, whose calls are not seen");
+extern "C-unwind" fn before_dlopen(
+    path: *const c_char,
+    flags: c_int,
+    _: usize,
+    caller: usize,
+) -> Target {
+    if flags & libc::RTLD_DEEPBIND != 0 && may_load(path, flags) {
+        give_up_if(
+            path,
+            caller,
+            Some(is_loaded),
+            "a library was loaded with RTLD_DEEPBIND, whose calls are not seen",
+        );
     }
     or_fail(&DLOPEN)
 }
 
-extern "C-unwind" fn before_dlmopen(space: c_long, path: *const c_char, flags: c_int) -> Target {
-    if space != libc::LM_ID_BASE && loads(path, flags) {
-        give_up("a library was loaded into another namespace (dlmopen), whose calls are not seen");
-    } else {
-        before_dlopen(path, flags);
+extern "C-unwind" fn before_dlmopen(
+    space: c_long,
+    path: *const c_char,
+    flags: c_int,
+    caller: usize,
+) -> Target {
+    if space == libc::LM_ID_BASE {
+        before_dlopen(path, flags, 0, caller);
+    } else if may_load(path, flags) {
+        give_up_if(
+            path,
+            caller,
+            None,
+            "a library was loaded into another namespace (dlmopen), whose calls are not seen",
+        );
     }
     or_fail(&DLMOPEN)
 }
 
 /// Whether it may load anything.
-fn loads(path: *const c_char, flags: c_int) -> bool {
+fn may_load(path: *const c_char, flags: c_int) -> bool {
     !path.is_null() && flags & libc::RTLD_NOLOAD == 0
 }
 
-fn give_up(why: &'static str) {
-    tell_client(|| client::give_up(why));
+/// Gives up if what is about to be loaded calls what this library hides.
+fn give_up_if(
+    path: *const c_char,
+    caller: usize,
+    is_loaded: Option<fn(*const c_char) -> bool>,
+    why: &'static str,
+) {
+    tell_client(|| {
+        // SAFETY: the caller's argument, which is not null: the name of a library.
+        let name = unsafe { CStr::from_ptr(path) };
+        let load = Load {
+            name,
+            caller,
+            is_loaded,
+            is_hidden: |name| hooks().any(|hook| hook.name().to_bytes() == name),
+        };
+        if load.calls_hidden() {
+            client::give_up(why);
+        }
+    });
+}
+
+/// Whether a library of this name is loaded, in the program's own namespace.
+fn is_loaded(name: *const c_char) -> bool {
+    let address = or_fail(&DLOPEN);
+    // SAFETY: a function that is called `dlopen`, or one that takes no arguments and returns null; a string, and a handle that was just given.
+    unsafe {
+        let real: unsafe extern "C-unwind" fn(*const c_char, c_int) -> *mut c_void =
+            std::mem::transmute(address);
+        let library = real(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
+        !library.is_null() && {
+            libc::dlclose(library);
+            true
+        }
+    }
 }
 
 /// Looks `name` up as the hidden `dlsym` does: what this library hides stays what it is.
@@ -311,8 +366,8 @@ fn is_c_librarys(function: *mut c_void) -> bool {
     C_LIBRARY.iter().any(|part| name == Some(part))
 }
 
-/// Defines an exported function that goes on to where the function `before` says, which gets its arguments. There the caller's address is the fourth
-/// argument.
+/// Defines an exported function that goes on to where the function `before` says, which gets its arguments. There, and in `before`, the caller's
+/// address is the fourth argument.
 macro_rules! forward {
     ($name:ident, $before:ident) => {
         #[unsafe(naked)]
@@ -326,6 +381,7 @@ macro_rules! forward {
                 "mov [rsp], rdi",
                 "mov [rsp + 8], rsi",
                 "mov [rsp + 16], rdx",
+                "mov rcx, [rsp + 24]",
                 "call {before}",
                 "mov rdi, [rsp]",
                 "mov rsi, [rsp + 8]",
@@ -347,6 +403,7 @@ macro_rules! forward {
                 "mov x29, sp",
                 "stp x0, x1, [sp, #16]",
                 "str x2, [sp, #32]",
+                "mov x3, x30",
                 "bl {before}",
                 "mov x16, x0",
                 "ldp x0, x1, [sp, #16]",

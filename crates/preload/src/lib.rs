@@ -7,7 +7,7 @@
 //! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`received`] (`open_by_handle_at`, `pidfd_getfd`), [`descriptor`] (`close`, `dup`, `fcntl`, `unshare`),
 //! [`directory`] (`readdir`), [`name`] (`rename`, `unlink`, `link`, `truncate`), [`times`] (`utimensat`, …), [`metadata`] (`mkdir`, `chmod`, `setxattr`, …: what a sync is ordered behind), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
 //! [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`] (by [`variadic`]), [`asynchronous`] (POSIX AIO, libaio,
-//! `io_uring`), [`ring`] (an `io_uring` that is made past them), [`system_call`] (`syscall`), [`process`] (fork, `daemon`), [`execute`] (`execve`, `posix_spawn`, `pidfd_spawn`, `system`), [`identity`] (`setuid`), [`dynamic`] (`dlsym`, `dlopen`). [`start`] is the library's own start and end.
+//! `io_uring`), [`ring`] (an `io_uring` that is made past them), [`system_call`] (`syscall`), [`process`] (fork, `daemon`), [`execute`] (`execve`, `posix_spawn`, `pidfd_spawn`, `system`), [`identity`] (`setuid`), [`dynamic`] (`dlsym`, `dlopen`, by [`loading`]). [`start`] is the library's own start and end.
 //!
 //! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]), [`checkpoint`] what comes before InnoDB says that pages are durable.
 //!
@@ -30,6 +30,7 @@ mod execute;
 mod identity;
 mod kernel;
 pub mod layer;
+mod loading;
 mod map;
 mod memory;
 mod message;
