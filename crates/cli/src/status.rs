@@ -6,7 +6,7 @@ use crate::{
     run::{self, RunningFlash},
 };
 use clap::Args;
-use forebay_files::supervisor::{self, Running};
+use forebay_files::supervisor::{self, Orphaned, Running, WaitingPool, Whose};
 use forebay_pages::Status as Flash;
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
@@ -15,11 +15,16 @@ use std::{path::Path, thread, time::Duration};
 #[derive(Args)]
 #[command(
     long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \
-                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. Exit status 1 if there are errors, if a flash cache fails or has lost pages, \
+                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. So are runs whose forebay was killed, and pools in which such runs left records. \
+                  With FOREBAY_RUN_DIR in the environment it lists the runs of that directory alone. \
+                  Exit status 1 if there is one of those, if there are errors, if a run absorbs nothing though it should, if a flash cache fails or has lost pages, \
                   or if a run does not answer, or while its program runs no server in it has said for ten seconds how its flash cache is. As JSON a run without a pool has its pid and flash cache alone.",
     after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
 )]
 pub struct Status {
+    /// Those of all users too (root only)
+    #[arg(long)]
+    all: bool,
     /// Again every second, until interrupted
     #[arg(long)]
     watch: bool,
@@ -31,12 +36,12 @@ pub struct Status {
 impl Status {
     pub fn run(self) -> Result<(), Failure> {
         const AGAIN: Duration = Duration::from_secs(1);
-        let dir = run::run_dir()?;
+        let dir = run::existing_run_dir()?;
+        let whose = self.whose()?;
         if !self.watch {
-            let running = supervisor::status_of_running(&dir)?;
+            let running = supervisor::status_of(&dir, whose)?;
             let flash = RunningFlash::of(&dir);
-            let answers = running.silent.is_empty() && running.statuses.iter().all(run::is_well);
-            let is_well = answers && flash.is_well();
+            let is_well = all_are_well(&running) && flash.is_well();
             if self.json {
                 name_silent(&running, &flash);
             }
@@ -45,16 +50,29 @@ impl Status {
             });
         }
         loop {
-            self.show(&dir)?;
+            self.show(&dir, whose)?;
             thread::sleep(AGAIN);
         }
     }
 
+    fn whose(&self) -> Result<Whose, Failure> {
+        if !self.all {
+            return Ok(run::whose());
+        }
+        match rustix::process::geteuid().is_root() {
+            true => Ok(Whose::All),
+            false => Err(Failure::Usage(
+                "--all is for root: the runs of another user answer only that user and root"
+                    .to_owned(),
+            )),
+        }
+    }
+
     /// One look of `--watch`.
-    fn show(&self, dir: &Path) -> Result<(), Failure> {
+    fn show(&self, dir: &Path, whose: Whose) -> Result<(), Failure> {
         // To the upper left corner, and everything away.
         const CLEAR: &str = "\x1b[H\x1b[2J";
-        let running = supervisor::status_of_running(dir)?;
+        let running = supervisor::status_of(dir, whose)?;
         let flash = RunningFlash::of(dir);
         let mut output = Output::new();
         if self.json {
@@ -66,6 +84,14 @@ impl Status {
         }
         output.finish()
     }
+}
+
+/// True if each run answers, does what it is for, and has its supervisor, and no pool waits.
+fn all_are_well(running: &Running) -> bool {
+    running.silent.is_empty()
+        && running.orphaned.is_empty()
+        && running.waiting.is_empty()
+        && running.statuses.iter().all(run::is_well)
 }
 
 /// A run, as JSON.
@@ -80,6 +106,10 @@ enum Run<'a> {
     },
     /// A flash cache alone: no supervisor answers for it.
     Flash { pid: u32, flash: &'a Flash },
+    /// It goes on without its supervisor, which was killed.
+    Orphaned { orphaned: &'a Orphaned },
+    /// It is over, and its pool has records of it.
+    Waiting { waiting: &'a WaitingPool },
 }
 
 fn each<'a>(running: &'a Running, flash: &'a RunningFlash) -> Vec<Run<'a>> {
@@ -91,17 +121,61 @@ fn each<'a>(running: &'a Running, flash: &'a RunningFlash) -> Vec<Run<'a>> {
     });
     let mut runs: Vec<Run> = with_pool.collect();
     runs.extend((alone.into_iter()).map(|(pid, flash)| Run::Flash { pid: *pid, flash }));
+    let orphaned = running.orphaned.iter();
+    runs.extend(orphaned.map(|orphaned| Run::Orphaned { orphaned }));
+    let waiting = running.waiting.iter();
+    runs.extend(waiting.map(|waiting| Run::Waiting { waiting }));
     runs
 }
 
 fn human(running: &Running, flash: &RunningFlash) -> String {
     let mut parts: Vec<String> = running.statuses.iter().map(run::running).collect();
     parts.extend(running.silent.iter().map(|pid| silent(*pid) + "\n"));
+    parts.extend(running.orphaned.iter().map(orphaned));
+    parts.extend(running.waiting.iter().map(waiting));
     parts.extend(flash.paragraphs());
     if parts.is_empty() {
         return "nothing runs under forebay (for this user)\n".to_owned();
     }
-    parts.join("\n")
+    printable(&parts.join("\n"))
+}
+
+/// Of a run that lost its supervisor.
+fn orphaned(run: &Orphaned) -> String {
+    let named = run.processes.iter();
+    let named: Vec<String> = named
+        .map(|(pid, program)| format!("{program} (process {pid})"))
+        .collect();
+    let pool = match &run.pool {
+        Some(pool) => format!(", with the pool {}", pool.display()),
+        None => String::new(),
+    };
+    format!(
+        "WITHOUT FOREBAY: {}{pool}: its forebay was killed, so each sync is a real one. Restart it \
+         under forebay run when convenient\n",
+        named.join(", ")
+    )
+}
+
+/// Of what a run left in a pool.
+fn waiting(pool: &WaitingPool) -> String {
+    let holds = match pool.records {
+        Some(records) => format!("holds {records} records"),
+        None => "may hold records, and cannot be looked into,".to_owned(),
+    };
+    let path = pool.pool.display();
+    format!(
+        "WAITING: the pool {path} {holds} of a run that was cut off. Start its program under \
+         forebay run with this pool, or: forebay recover --pool {path}\n"
+    )
+}
+
+/// Other users' words may have anything in them.
+fn printable(text: &str) -> String {
+    let is_plain = |c: char| c == '\n' || !c.is_control();
+    text.chars()
+        .map(|c| if is_plain(c) { c } else { '?' })
+        .collect()
 }
 
 /// Names what has no place in the JSON: supervisors, and flash caches, of which nothing is said.
@@ -113,6 +187,6 @@ fn name_silent(running: &Running, flash: &RunningFlash) {
 /// Of a supervisor that does not say how it is doing.
 fn silent(pid: u32) -> String {
     format!(
-        "forebay {pid} does not answer: it is stopped, or of another version. If it is stopped, programs that open its logs may wait: kill -CONT {pid}"
+        "forebay {pid} does not answer: it is stopped, in another network namespace, or of another version. If it is stopped, programs that open its logs may wait: kill -CONT {pid}"
     )
 }

@@ -9,12 +9,14 @@
 mod asking;
 mod lane;
 mod sweep;
+mod tables;
 
 pub(crate) use asking::{Asking, AskingView, Heard, Question};
 pub(crate) use lane::LanePlace;
-pub(crate) use sweep::{clean_up, give_up, of_lane};
+pub(crate) use sweep::{clean_up, give_up, is_over, of_lane};
+pub(crate) use tables::of_users;
 
-use crate::sys;
+use crate::{shared::Text, sys};
 use forebay_pool::media::Mapped;
 use rustix::{
     fs::{FallocateFlags, FileType, Mode, OFlags},
@@ -22,14 +24,18 @@ use rustix::{
     mm::ProtFlags,
 };
 use std::{
+    ffi::OsString,
     mem::offset_of,
     ops::{Deref, Range},
-    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    os::{
+        fd::{AsFd, BorrowedFd, OwnedFd},
+        unix::ffi::{OsStrExt, OsStringExt},
+    },
     path::{Path, PathBuf},
     sync::{
         Arc,
         atomic::{
-            AtomicU8, AtomicU32, AtomicU64, AtomicUsize,
+            AtomicU32, AtomicU64, AtomicUsize,
             Ordering::{Acquire, Relaxed, Release, SeqCst},
             fence,
         },
@@ -51,7 +57,9 @@ const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x04");
 /// Files that one run absorbs at a time, at most.
 const ENTRIES: usize = 8192;
 /// Bytes of a socket's name at most.
-const NAME_MAX: usize = 56;
+const NAME_MAX: usize = 62;
+/// Bytes of a run directory's path at most: a longer one is not said.
+const RUN_DIR_MAX: usize = 1022;
 /// The kernel's bits of a word in a thread's robust list that say which thread has it.
 const OWNER: u32 = 0x3FFF_FFFF;
 
@@ -83,10 +91,11 @@ pub(crate) struct Page {
     life: AtomicU32,
     /// Entries behind this were never used.
     used: AtomicU32,
-    name_bytes: AtomicU32,
     unused: AtomicU32,
     /// The supervisor's abstract socket.
-    name: [AtomicU8; NAME_MAX],
+    name: Text<NAME_MAX>,
+    /// The run directory, by which a look at the runs of one directory finds this one.
+    run_dir: Text<RUN_DIR_MAX>,
     /// The run's lane.
     pub(crate) lane: lane::LaneNote,
     entries: [Entry; ENTRIES],
@@ -116,12 +125,13 @@ impl Page {
 
     /// The supervisor's socket.
     pub(crate) fn socket(&self) -> Vec<u8> {
-        let bytes = self.name_bytes.load(Relaxed) as usize;
-        self.name
-            .iter()
-            .take(bytes)
-            .map(|b| b.load(Relaxed))
-            .collect()
+        self.name.get()
+    }
+
+    /// The run directory; none if its path is too long to be said.
+    pub(crate) fn run_dir(&self) -> Option<PathBuf> {
+        let path = self.run_dir.get();
+        (!path.is_empty()).then(|| PathBuf::from(OsString::from_vec(path)))
     }
 
     fn used(&self) -> impl Iterator<Item = &Entry> {
@@ -299,11 +309,13 @@ impl Table {
     /// # Errors
     /// What the kernel says.
     pub(crate) fn new(run_dir: &Path, socket: &[u8], boot: Uuid) -> Result<Self, Errno> {
-        Self::new_in(Path::new(SHARED_DIR), socket, boot)
-            .or_else(|_| Self::new_in(run_dir, socket, boot))
+        let real = run_dir.canonicalize();
+        let said = real.as_deref().unwrap_or(run_dir).as_os_str().as_bytes();
+        Self::new_in(Path::new(SHARED_DIR), said, socket, boot)
+            .or_else(|_| Self::new_in(run_dir, said, socket, boot))
     }
 
-    fn new_in(directory: &Path, socket: &[u8], boot: Uuid) -> Result<Self, Errno> {
+    fn new_in(directory: &Path, run_dir: &[u8], socket: &[u8], boot: Uuid) -> Result<Self, Errno> {
         let path = directory.join(format!("{PREFIX}{}", Uuid::new_v4().simple()));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o644);
@@ -316,13 +328,8 @@ impl Table {
             let (high, low) = boot.as_u64_pair();
             page.boot[0].store(high, Relaxed);
             page.boot[1].store(low, Relaxed);
-            let name = socket.get(..socket.len().min(NAME_MAX)).unwrap_or_default();
-            page.name
-                .iter()
-                .zip(name)
-                .for_each(|(to, from)| to.store(*from, Relaxed));
-            page.name_bytes
-                .store(u32::try_from(name.len()).unwrap_or(0), Relaxed);
+            // What is too long is not said.
+            let _ = page.name.set(socket) && page.run_dir.set(run_dir);
             let page = Arc::new(page);
             let life = live(&page)?;
             page.magic.store(MAGIC, Release);

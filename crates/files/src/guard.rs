@@ -289,11 +289,12 @@ impl Laid {
 }
 
 fn tell(at: &Path, errno: Errno) {
-    sys::complain(&format!(
+    let what = format!(
         "no guard can be laid in {} ({errno}): after a power cut a server that is started without Forebay will not notice that the pool holds \
          acknowledged writes. Ask forebay doctor first",
         at.display()
-    ));
+    );
+    sys::complain_repeated(&what, &what);
 }
 
 /// Takes the guard of a run away, if it is there; also one that an earlier version laid, of which a pool had one.

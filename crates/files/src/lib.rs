@@ -60,3 +60,17 @@ pub const ENV_GUARD: &str = "FOREBAY_GUARD";
 pub fn readable<S: serde::Serializer>(path: &std::path::Path, to: S) -> Result<S::Ok, S::Error> {
     to.serialize_str(&path.to_string_lossy())
 }
+
+/// The same of one that may not be known.
+///
+/// # Errors
+/// Those of `to`.
+pub fn readable_if<S: serde::Serializer>(
+    path: &Option<std::path::PathBuf>,
+    to: S,
+) -> Result<S::Ok, S::Error> {
+    match path {
+        Some(path) => readable(path, to),
+        None => to.serialize_none(),
+    }
+}

@@ -67,12 +67,13 @@ impl Marks {
 }
 
 fn tell(directory: &Path, pool: &Path, errno: Errno) {
-    sys::complain(&format!(
+    let what = format!(
         "{0} cannot be marked with the pool {1} (the extended attribute {NAME}: {errno}): after a crash, forebay doctor and forebay recover --for will not find the pool by \
          it, but forebay recover --pool {1} will bring to the files what it holds. If marks of pools that are gone leave no room: forebay recover --for {0} --lift",
         directory.display(),
         pool.display()
-    ));
+    );
+    sys::complain_repeated(&what, &what);
 }
 
 /// The other pools that a directory is marked with: none if that cannot be read.

@@ -1,11 +1,11 @@
 //! What /proc says of processes, ours and others.
 
 use rustix::{
-    fs::{Stat, major, minor},
+    fs::{OFlags, Stat, major, minor},
     io::Errno,
     process::{Pid, test_kill_process},
 };
-use std::io::ErrorKind;
+use std::{fs::DirEntry, io::ErrorKind, path::PathBuf};
 
 /// True if there is a process, or thread, with this id that has not ended, or if that cannot be told.
 pub(crate) fn is_process(id: u32) -> bool {
@@ -78,6 +78,30 @@ pub(crate) fn has_mapped(id: u32, file: &Stat) -> bool {
             (words.next(), words.next()) == (Some(&*wanted.0), Some(&*wanted.1))
         })
     })
+}
+
+/// Whether the process has Forebay's library; none if that cannot be told, or if it is about to end.
+pub(crate) fn has_library(id: u32) -> Option<bool> {
+    const LIBRARY: &str = "/libforebay";
+    let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).ok()?;
+    (!maps.is_empty()).then(|| maps.contains(LIBRARY))
+}
+
+/// Files that the process has open to be written to, as far as it may be looked at.
+pub(crate) fn written_by(id: u32) -> Vec<PathBuf> {
+    let entries = std::fs::read_dir(format!("/proc/{id}/fd"));
+    let entries = entries.into_iter().flatten().flatten();
+    let is_written = |fd: &DirEntry| {
+        let info = format!("/proc/{id}/fdinfo/{}", fd.file_name().to_string_lossy());
+        let info = std::fs::read_to_string(info).unwrap_or_default();
+        let flags = info.lines().find_map(|line| line.strip_prefix("flags:"));
+        let flags = flags.and_then(|flags| u32::from_str_radix(flags.trim(), 8).ok());
+        flags.is_some_and(|flags| flags & OFlags::ACCMODE.bits() != 0)
+    };
+    let written = entries.filter(is_written);
+    written
+        .filter_map(|fd| fd.path().read_link().ok())
+        .collect()
 }
 
 /// The process that a thread is of.

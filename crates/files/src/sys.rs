@@ -15,7 +15,7 @@ mod signals;
 mod stat;
 mod truncate;
 
-pub(crate) use forebay_pool::complain;
+pub(crate) use forebay_pool::{complain, complain_repeated};
 
 pub(crate) use confirm::{confirm_sync, confirm_sync_of};
 pub use frames::Frame;

@@ -204,6 +204,35 @@ pub(crate) fn may_wait(place: &LanePlace) -> bool {
     })
 }
 
+/// What a dead run's lane still has.
+pub(crate) enum Left {
+    /// Nothing; or its pool is not there any more.
+    Nothing,
+    /// So many records.
+    Records(u64),
+    /// That cannot be told.
+    Unknown,
+}
+
+/// What a dead run's lane still has, for its user: unlike [`may_wait`], nothing waits in a pool that was removed.
+pub(crate) fn left(place: &LanePlace) -> Left {
+    let pool = match open_with(&PoolOptions::new().emulated(true), &place.path) {
+        Ok(pool) if pool.uuid() == place.pool => pool,
+        Ok(_) => return Left::Nothing,
+        Err(unopened) if unopened.is_gone => return Left::Nothing,
+        Err(_) => return Left::Unknown,
+    };
+    let Some(lane) = lanes(&pool).find(|lane| lane.owner == place.owner) else {
+        return Left::Nothing;
+    };
+    match pool.check_lane(lane.lane) {
+        // A process that has it recovers it.
+        LaneCheck::InUse | LaneCheck::Whole { records: 0, .. } => Left::Nothing,
+        LaneCheck::Whole { records, .. } => Left::Records(records),
+        LaneCheck::Damaged(_) => Left::Unknown,
+    }
+}
+
 /// When the last record was written that waits in a pool for any file; none if none does.
 pub fn last_record(pool: &Pool) -> Option<Duration> {
     let mut last = None;

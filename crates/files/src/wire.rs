@@ -38,7 +38,7 @@ pub enum Request {
     },
     /// The first message of a process that wants to look. Answer: [`Answer::Status`], and the status as JSON in the file that comes along.
     Status {
-        /// The secret of the supervisor's file.
+        /// The secret of the supervisor's file; root and the supervisor's own user need none.
         token: Uuid,
     },
     /// The first message of a process that writes plainly to a file that another may absorb. Answer: [`Answer::Done`] once no process does.

@@ -24,7 +24,7 @@ pub struct Status {
 
 impl Status {
     pub fn run(self) -> Result<(), Failure> {
-        let running = RunningFlash::of(&run::run_dir()?);
+        let running = RunningFlash::of(&run::existing_run_dir()?);
         if self.json {
             running.silent().for_each(|line| complain!("{line}"));
         }

@@ -35,6 +35,8 @@ use std::{
 
 /// How often signals are looked for while what the program left is waited for.
 const LOOK: Duration = Duration::from_millis(100);
+/// A child that ends this soon after the program is part of its orderly end, and no background.
+const ORDERLY: Duration = Duration::from_millis(250);
 /// What ends this soon after the program is not spoken of.
 const SOON: Duration = Duration::from_secs(1);
 /// Processes that are named; of more their number is said.
@@ -81,8 +83,13 @@ impl Signals {
 
     /// True if there is one to be read.
     fn is_there(&self) -> bool {
+        self.is_there_within(Duration::ZERO)
+    }
+
+    fn is_there_within(&self, limit: Duration) -> bool {
         let mut wait = [PollFd::new(&self.fd, PollFlags::IN)];
-        poll(&mut wait, Some(&Timespec::default())).is_ok_and(|found| found > 0)
+        let limit = Timespec::try_from(limit).unwrap_or_default();
+        poll(&mut wait, Some(&limit)).is_ok_and(|found| found > 0)
     }
 }
 
@@ -107,16 +114,15 @@ pub fn run(
         )
     })?;
     limit::raise_open_files();
+    // When the program ended with 0, and left a child.
+    let mut left: Option<Instant> = None;
     loop {
         signals.stop.follow()?;
         match reap()? {
             Some((child, News::Ended(status))) if child == leader => match (status, oldest_child())
             {
                 (0, Some(next)) => {
-                    complain!(
-                        "forebay: {} went into the background as process {next}; forebay stays until that ends",
-                        program.name().to_string_lossy()
-                    );
+                    left.get_or_insert_with(Instant::now);
                     leader = next;
                 }
                 (status, _) => return Ok(status),
@@ -126,7 +132,17 @@ pub fn run(
             }
             // An orphan that is not waited for.
             Some(_) => {}
-            None => pass_one(&[leader], signals)?,
+            None => match left {
+                Some(since) if since.elapsed() >= ORDERLY => {
+                    complain!(
+                        "forebay: {} went into the background as process {leader}; forebay stays until that ends",
+                        program.name().to_string_lossy()
+                    );
+                    left = None;
+                }
+                Some(_) if !signals.is_there_within(LOOK) => {}
+                _ => pass_one(&[leader], signals)?,
+            },
         }
     }
 }

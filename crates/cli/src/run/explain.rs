@@ -39,10 +39,15 @@ fn body(status: &Status) -> String {
         .iter()
         .map(|process| process.program.clone())
         .collect();
-    let mut text = String::new();
+    let mut text: String = (status.degraded.iter())
+        .map(|why| format!("DEGRADED: {why}\n"))
+        .collect();
     if status.files.iter().any(|file| file.writes > 0) {
         let programs: Vec<String> = programs.into_iter().collect();
-        text = format!("absorbed what was written by {}\n", programs.join(", "));
+        text.push_str(&format!(
+            "absorbed what was written by {}\n",
+            programs.join(", ")
+        ));
     }
     text.push_str(&files(status));
     text.push_str(&plain(&status.plain));
@@ -137,7 +142,7 @@ fn files(status: &Status) -> String {
     for file in &status.files {
         sums.entry(shown(&file.path)).or_default().add(file);
     }
-    if sums.is_empty() && !status.plain.is_empty() {
+    if sums.is_empty() && !(status.plain.is_empty() && status.degraded.is_empty()) {
         return "no file was absorbed\n".to_owned();
     }
     if sums.is_empty() {
@@ -175,6 +180,14 @@ fn files(status: &Status) -> String {
         ]);
     }
     table.render()
+}
+
+/// At the end of a run in which no file was absorbed: why.
+pub fn without_effect(status: &Status) -> String {
+    match status.degraded.first() {
+        Some(why) => why.replacen("nothing is absorbed", "nothing was absorbed", 1),
+        None => "nothing was absorbed: no file that matches was opened for writing".to_owned(),
+    }
 }
 
 /// Files that match and stay plain, with the reason.
@@ -234,10 +247,10 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// True if everything that is absorbed can be brought to its files.
+/// True if everything that is absorbed can be brought to its files, and the run absorbs what it is for.
 pub fn is_well(status: &Status) -> bool {
     let is_left = status.lane.as_ref().is_some_and(|lane| lane.left.is_some());
-    !is_left && status.files.iter().all(|file| file.error.is_none())
+    !is_left && status.degraded.is_empty() && status.files.iter().all(|file| file.error.is_none())
 }
 
 /// True if the lane's records are still in the pool, for the user to decide.

@@ -21,7 +21,7 @@ pub use flash::{Contents, Policy as FlashPolicy, Running as RunningFlash};
 pub use layer::Layer;
 pub use library::Library;
 pub use pool::open_default;
-pub use run_dir::run_dir;
+pub use run_dir::{existing_run_dir, run_dir, whose};
 
 use crate::{
     failure::Failure,
@@ -36,7 +36,7 @@ use forebay_files::{
     replay::{self, RecoverOptions},
     supervisor::{self, Status, Supervisor, SupervisorOptions, preload},
 };
-use forebay_pool::Pool;
+use forebay_pool::{Pool, disks::Ground};
 use pool::Source;
 use program::Program;
 use std::{
@@ -194,6 +194,7 @@ impl Run {
         room_for_lane(&pool, self.buffers)?;
         announce(&policy, &pool, self.buffers);
         announce_holes(&pool);
+        announce_memory(&pool);
         announce_neighbours(&pool)?;
 
         // Before the supervisor's threads start, so that they leave all signals to us.
@@ -238,6 +239,9 @@ impl Run {
         absorbed: Result<Status, forebay_files::FilesError>,
     ) -> Result<(), Failure> {
         let status = absorbed?;
+        if status.files.is_empty() {
+            complain!("forebay: {}", explain::without_effect(&status));
+        }
         if self.explain {
             say(format_args!("{}", explain::summary(policy, &status)));
         }
@@ -314,6 +318,19 @@ fn announce_holes(pool: &Pool) {
             "forebay: {path} has holes of {}: until they are filled, commits cost the file system's own work too, and fail when it is full. \
              Fill them while no program uses the pool: fallocate -l {bytes} {path}",
             size::show(holes)
+        );
+    }
+}
+
+/// Says that a pool which was made as one on a disk lies in memory, under a loop device or a volume.
+fn announce_memory(pool: &Pool) {
+    let ground = (pool.descriptor())
+        .filter(|_| pool.needs_commit())
+        .map(Ground::of);
+    for what in ground.into_iter().flat_map(|ground| ground.memory) {
+        complain!(
+            "forebay: {} lies in memory ({what}), so a power cut takes what is in it, with what was acknowledged. Make another on a disk",
+            pool.path().display()
         );
     }
 }

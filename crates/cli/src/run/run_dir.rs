@@ -1,15 +1,27 @@
 //! Where running supervisors, and what they say of themselves, can be found.
 
 use crate::failure::Failure;
+use forebay_files::supervisor::Whose;
 use std::{
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::PathBuf,
 };
 
+/// The environment variable that names it.
+const NAMED: &str = "FOREBAY_RUN_DIR";
+
+/// Whose runs a look is about: those of the run directory, if the user named one, and all of the user's otherwise.
+pub fn whose() -> Whose {
+    match std::env::var_os(NAMED) {
+        Some(_) => Whose::Directory,
+        None => Whose::User,
+    }
+}
+
 /// One place for all of root's, one for each other user's.
-pub fn run_dir() -> Result<PathBuf, Failure> {
+fn place() -> PathBuf {
     let uid = rustix::process::getuid();
-    let dir = if let Some(dir) = std::env::var_os("FOREBAY_RUN_DIR") {
+    if let Some(dir) = std::env::var_os(NAMED) {
         PathBuf::from(dir)
     } else if uid.is_root() {
         PathBuf::from("/run/forebay")
@@ -17,12 +29,32 @@ pub fn run_dir() -> Result<PathBuf, Failure> {
         PathBuf::from(dir).join("forebay")
     } else {
         std::env::temp_dir().join(format!("forebay-{}", uid.as_raw()))
-    };
+    }
+}
+
+/// The run directory, to be looked into: it may not be there.
+pub fn existing_run_dir() -> Result<PathBuf, Failure> {
+    let dir = place();
+    match std::fs::metadata(&dir) {
+        Err(_) => Ok(dir),
+        Ok(_) => checked(dir),
+    }
+}
+
+/// The run directory, which is made if it is not there.
+pub fn run_dir() -> Result<PathBuf, Failure> {
+    let dir = place();
     std::fs::DirBuilder::new()
         .recursive(true)
         .mode(0o700)
         .create(&dir)
         .map_err(Failure::io("creating", dir.display()))?;
+    checked(dir)
+}
+
+/// The directory, if it is this user's.
+fn checked(dir: PathBuf) -> Result<PathBuf, Failure> {
+    let uid = rustix::process::getuid();
     let meta = std::fs::metadata(&dir).map_err(Failure::io("looking at", dir.display()))?;
     if meta.uid() != uid.as_raw() {
         return Err(Failure::Failed(format!(

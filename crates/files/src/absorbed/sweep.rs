@@ -3,12 +3,12 @@
 //! A table whose supervisor is dead says which files its lane has records of. As long as they wait in a pool, whichever that is, it has to stay: by it
 //! another run knows that it must not absorb those files.
 
-use super::{PREFIX, SHARED_DIR, View, open_table};
-use crate::{boot, order, processes, sys, waiting};
-use std::{
-    os::fd::{AsFd, OwnedFd},
-    path::{Path, PathBuf},
+use super::{
+    SHARED_DIR, View,
+    tables::{Found, of_users},
 };
+use crate::{boot, order, processes, waiting};
+use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
 /// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has nothing that is needed. Those of another boot, too: their processes may live, and have been
@@ -41,8 +41,9 @@ pub(crate) fn give_up(pool: &Path) {
 pub(crate) fn of_lane(owner: Uuid, user: u32) -> Option<View> {
     const ROOT: u32 = 0;
     let boot = boot::id().ok()?;
-    let mut tables = of_users(Path::new(SHARED_DIR), &[user, ROOT]).into_iter();
-    tables.find_map(|(_, table)| {
+    let wanted = |by| [user, ROOT].contains(&by);
+    let mut tables = of_users(Path::new(SHARED_DIR), wanted).into_iter();
+    tables.find_map(|Found { table, .. }| {
         let is_its = (table.lane.place()).is_some_and(|place| place.owner == owner);
         (is_its && table.is_of(boot) && !is_over(&table)).then_some(table)
     })
@@ -56,23 +57,13 @@ fn remove(table: &Path) {
 
 /// This user's tables of a directory.
 fn own(directory: &Path) -> Vec<(PathBuf, View)> {
-    of_users(directory, &[rustix::process::geteuid().as_raw()])
-}
-
-/// These users' tables of a directory. One that is being made has no magic yet, and is none.
-fn of_users(directory: &Path, users: &[u32]) -> Vec<(PathBuf, View)> {
-    let ours = |fd: &OwnedFd| sys::stat_of(fd).is_ok_and(|stat| users.contains(&stat.st_uid));
-    let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
-    let found = named.filter_map(|entry| {
-        let fd = open_table(&entry.path()).ok().filter(ours)?;
-        Some((entry.path(), View::copy_of(fd.as_fd()).ok()?))
-    });
-    found.collect()
+    let user = rustix::process::geteuid().as_raw();
+    let own = of_users(directory, |owner| owner == user).into_iter();
+    own.map(|found| (found.path, found.table)).collect()
 }
 
 /// True if no process of the run is left that is known.
-fn is_over(table: &View) -> bool {
+pub(crate) fn is_over(table: &View) -> bool {
     !table.is_alive() && !any_client_lives(table)
 }
 

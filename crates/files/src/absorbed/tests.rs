@@ -7,7 +7,7 @@ fn boot() -> Uuid {
 #[test]
 fn what_is_published_is_found_until_it_is_withdrawn() {
     let dir = tempfile::tempdir().unwrap();
-    let table = Table::new_in(dir.path(), b"socket", boot()).unwrap();
+    let table = Table::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
     let view = View::open(&table.path).unwrap();
     assert!(view.is_of(boot()) && view.is_alive() && !view.any());
     assert_eq!(view.socket(), b"socket");
@@ -27,7 +27,7 @@ fn what_is_published_is_found_until_it_is_withdrawn() {
 #[test]
 fn a_table_that_is_full_takes_no_file_and_has_room_again() {
     let dir = tempfile::tempdir().unwrap();
-    let table = Table::new_in(dir.path(), b"socket", boot()).unwrap();
+    let table = Table::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
     for ino in 0..ENTRIES as u64 {
         assert!(table.publish(77, (8, ino), 0));
     }
@@ -53,7 +53,7 @@ fn a_file_that_is_no_table_is_refused() {
 fn a_table_of_another_boot_stays_as_long_as_a_process_of_it_lives() {
     let dir = tempfile::tempdir().unwrap();
     let another = Uuid::from_u128(8);
-    let table = Table::new_in(dir.path(), b"socket", boot()).unwrap();
+    let table = Table::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
     clean_up(dir.path(), another);
     assert!(table.path.exists());
     let copy = |name: &str| {

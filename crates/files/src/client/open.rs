@@ -91,7 +91,8 @@ pub fn open(
     {
         let opening = Opening::of(session, path, known.is_some());
         return with_room(|| {
-            open_to_absorb(config, (session, opening), existing, flags, &mut real)
+            let found = (path, opening);
+            open_to_absorb((config, session), found, existing, flags, &mut real)
         });
     }
     if let (Some(number), Some(key)) = (known, existing.filter(|_| !writes(flags))) {
@@ -99,7 +100,7 @@ pub fn open(
     }
     let fd = open_plainly(config, dir, path, flags, &mut real)?;
     if is_wanted {
-        tell_plain(config, fd);
+        tell_plain(config, fd, path);
     }
     Ok(fd)
 }
@@ -173,8 +174,8 @@ impl Drop for Opening {
 
 /// Opens a file for writing without what its flags do to the file, absorbs it, and does that then.
 fn open_to_absorb(
-    config: &Config,
-    (session, opening): (&'static Session, Option<Opening>),
+    (config, session): (&Config, &'static Session),
+    (path, opening): (&CStr, Option<Opening>),
     existing: Option<Key>,
     flags: c_int,
     real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
@@ -197,6 +198,14 @@ fn open_to_absorb(
     let truncates = truncates && (existing.is_some() || stat.st_size > 0);
     let absorbed = absorb(session, fd, flags, &stat, key);
     drop(opening);
+    if absorbed == Err(NO_PATH) {
+        let _ = PLAIN_FOR.set(
+            "the process cannot see /proc, by which a file's path is found (a chroot, or a mount \
+             namespace without it): mount it there"
+                .to_owned(),
+        );
+        tell_plain(config, fd, path);
+    }
     let is_plain = absorbed.is_err();
     let may_change = match absorbed {
         Ok(()) => Ok(()),
@@ -243,14 +252,15 @@ fn claimed(config: &Config, fd: c_int) -> Result<c_int, Errno> {
 }
 
 /// Says once why the files that the profile names stay plain in this process, if that is this process's own doing.
-fn tell_plain(config: &Config, fd: c_int) {
+fn tell_plain(config: &Config, fd: c_int, name: &CStr) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let Some(reason) = PLAIN_FOR.get().cloned() else {
         return;
     };
     let path = sys::borrow(fd).and_then(|fd| {
         regular(fd).ok()?;
-        rustix::fs::readlink(sys::link_of(fd), Vec::new()).ok()
+        let path = rustix::fs::readlink(sys::link_of(fd), Vec::new());
+        Some(path.unwrap_or_else(|_| name.to_owned()))
     });
     let Some(path) = path else { return };
     if !TOLD.swap(true, Relaxed) {
@@ -265,6 +275,9 @@ fn tell_plain(config: &Config, fd: c_int) {
         });
     }
 }
+
+/// The path of an open file cannot be found.
+const NO_PATH: Errno = Errno::NOTDIR;
 
 /// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses, `EIO` if it must not be written to.
 fn absorb(
@@ -290,7 +303,8 @@ fn absorb(
             None => {
                 // Its name stays until it is known to the run.
                 let _registry = process().registry.lock();
-                let path = rustix::fs::readlink(sys::link_of(raw), Vec::new())?;
+                let path = rustix::fs::readlink(sys::link_of(raw), Vec::new());
+                let path = path.map_err(|_| NO_PATH)?;
                 session.register(raw, path.into_bytes())?
             }
         };

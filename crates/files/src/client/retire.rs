@@ -13,7 +13,7 @@ use super::{
     standing::{GIVEN_UP, LEFT, PENDING, PLAIN_FOR},
     table,
 };
-use crate::sys;
+use crate::{sys, wire::Request};
 use rustix::io::Errno;
 use std::{
     ffi::{CStr, c_int},
@@ -182,12 +182,23 @@ pub fn give_up(reason: &'static str) {
     if let Some(session) = session::current() {
         sys::complain(&format!("files are plain from now on: {reason}"));
         for number in numbers() {
+            tell_plain(session, number, reason);
             if retire_file(session, number, generation(number)).is_err() {
                 // Its next write or sync tries again.
                 mark_range_unknown(number);
             }
         }
     }
+}
+
+/// Has the status say why a file that was absorbed is plain.
+fn tell_plain(session: &Session, number: usize, reason: &str) {
+    let Some(config) = CONFIG.get() else { return };
+    session.tell(&Request::Plain {
+        token: config.address.token,
+        path: session.page.files[number].path.get(),
+        reason: reason.to_owned(),
+    });
 }
 
 /// Before the process exits in the normal way.

@@ -98,7 +98,8 @@ fn join_anew() -> Option<&'static Session> {
     match begin(&config.address) {
         Ok(session) => Some(session),
         Err(why) => {
-            sys::complain(&format!("a child of the program stays plain: {why}"));
+            let what = format!("a child of the program stays plain: {why}");
+            sys::complain_repeated(&what, &what);
             LEFT.store(true, Release);
             PENDING.store(false, Release);
             None
@@ -290,7 +291,8 @@ impl Session {
                 Ok((number, generation))
             }
             Answer::Unheard { reason } => {
-                sys::complain(&format!("a file cannot be opened for writing: {reason}"));
+                let what = format!("a file cannot be opened for writing: {reason}");
+                sys::complain_repeated(&what, &what);
                 Err(Errno::IO)
             }
             // It knows that the file is plain here.

@@ -130,6 +130,9 @@ pub fn write(
                         && (held.shared.stamp().state == State::Strayed
                             || needs_commit
                             || order::is_behind(held.shared, durability));
+                    if is_synced && !commits {
+                        held.shared.syncs.fetch_add(1, Relaxed);
+                    }
                     let is_held = order::is_held(held.shared) && !needs_commit;
                     let generation = held.generation();
                     drop(held);

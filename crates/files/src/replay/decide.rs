@@ -282,9 +282,12 @@ impl Situation<'_> {
                 format!("{path} cannot be opened ({errno}): its whole file system was synced");
             return Plan::SyncAll(directory, why);
         }
-        Plan::Refuse(format!(
-            "{path} cannot be opened: {errno}. Run the recovery as a user who may, or let this one (chmod u+rw)"
-        ))
+        Plan::Refuse(match errno {
+            Errno::NOKEY => locked(file),
+            _ => format!(
+                "{path} cannot be opened: {errno}. Run the recovery as a user who may, or let this one (chmod u+rw)"
+            ),
+        })
     }
 
     /// True if the kernel has everything that was written to files of this mount.
@@ -320,6 +323,10 @@ impl Situation<'_> {
         if removed.is_some() && parents.iter().any(|(_, mount)| was_in(*mount)) {
             return Plan::Nothing(removed);
         }
+        // Its name cannot be read, and nothing says that it is gone.
+        if obstacle == Some(Errno::NOKEY) {
+            return Plan::Refuse(locked(file));
+        }
         if self.options.force {
             let why = format!(
                 "{path} is missing: its {} writes, {} bytes, are GIVEN UP, as asked for",
@@ -334,6 +341,14 @@ impl Situation<'_> {
              in other places too); or go on without it by `forebay recover --force`"
         ))
     }
+}
+
+/// In an encrypted directory, without its key.
+fn locked(file: &Logged<'_>) -> String {
+    format!(
+        "{} is in an encrypted directory whose key is not there. Unlock it (fscrypt unlock DIRECTORY), and recover again",
+        file.path().display()
+    )
 }
 
 /// A sync of the file failed, and it cannot be written again because of `why`.

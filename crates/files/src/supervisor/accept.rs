@@ -158,7 +158,7 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), firs
             let reason = format!("the library speaks version {version}, the supervisor {VERSION}");
             Answer::Refused { reason }
         }
-        Request::Status { token } if known(token) => match status(shared) {
+        Request::Status { token } if known(token) || may_look(uid) => match status(shared) {
             Ok(file) => {
                 along.push(file);
                 Answer::Status
@@ -213,6 +213,12 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), firs
     let along: Vec<_> = along.iter().map(AsFd::as_fd).collect();
     // Who asked may be gone.
     let _ = wire::send(connection.as_fd(), &answer, &along);
+}
+
+/// True of a user who may look without the secret: the note that has it may be gone.
+fn may_look(uid: u32) -> bool {
+    const ROOT: u32 = 0;
+    uid == ROOT || uid == rustix::process::geteuid().as_raw()
 }
 
 /// The status in a file of its own: it may be larger than a message.

@@ -247,10 +247,8 @@ impl Run {
                 "Nothing is lost: what was written stays in the pool and is written again; until then its syncs fail"
             }
         };
-        sys::complain(&format!(
-            "{} cannot be synced: {errno}. {what_now}",
-            known.path.display()
-        ));
+        let cause = format!("{} cannot be synced: {errno}", known.path.display());
+        sys::complain_repeated(&cause, &format!("{cause}. {what_now}"));
         errno
     }
 

@@ -132,9 +132,8 @@ pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> E
                 .for_each(|own| own.lane.set_settled()),
             Left::Something(what) => {
                 let why = format!("records of it may wait in {what}");
-                sys::complain(&format!(
-                    "{who}, which was killed, absorbed a file of this one: {why}"
-                ));
+                let what = format!("{who}, which was killed, absorbed a file of this one: {why}");
+                sys::complain_repeated(&what, &what);
                 found = Elsewhere::LetGo(why);
             }
         }

@@ -4,6 +4,7 @@ use super::{
     Shared,
     drain::key_of,
     run::{Forgotten, Known, Run, SUPERVISOR},
+    status::newest_path,
     watch::Watched,
 };
 use crate::{
@@ -38,8 +39,9 @@ impl Run {
             self.retired.lock().insert(known.identity.clone());
         }
         let counts = [&file.writes, &file.bytes, &file.syncs].map(|count| count.load(Relaxed));
+        let path = newest_path(file, &known.path);
         let mut forgotten = self.forgotten.lock();
-        match forgotten.iter_mut().find(|sum| sum.path == known.path) {
+        match forgotten.iter_mut().find(|sum| sum.path == path) {
             Some(sum) => {
                 for (sum, count) in sum.counts.iter_mut().zip(counts) {
                     *sum += count;
@@ -47,7 +49,7 @@ impl Run {
                 sum.retired = retired;
             }
             None => forgotten.push(Forgotten {
-                path: known.path.clone(),
+                path,
                 counts,
                 retired,
             }),

@@ -230,9 +230,8 @@ fn let_go(shared: &Arc<Shared>, key: Key) -> Arc<AtomicBool> {
         .name("letting go".into())
         .spawn(work.clone())
     {
-        sys::complain(&format!(
-            "a process that opens an absorbed file waits for a thread: {e}"
-        ));
+        let what = format!("a process that opens an absorbed file waits for a thread: {e}");
+        sys::complain_repeated(&what, &what);
         thread::sleep(THREAD_AGAIN);
     }
     done
@@ -251,10 +250,12 @@ fn tell(pid: u32, path: PathBuf, token: String) {
         if is_ours.unwrap_or_else(|| processes::is_descendant(pid)) {
             return;
         }
-        sys::complain(&format!(
+        let cause = format!("{} is plain from now on: {name}", path.display());
+        let what = format!(
             "{} is plain from now on: process {pid} ({name}), which is not of this run, opens it for writing",
             path.display()
-        ));
+        );
+        sys::complain_repeated(&cause, &what);
     };
     // It is said in the status, too.
     let _ = thread::Builder::new().name("telling".into()).spawn(telling);

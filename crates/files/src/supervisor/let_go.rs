@@ -31,9 +31,10 @@ pub(super) fn outlast(file: BorrowedFd<'_>) {
         rustix::fs::fsync(again)
     });
     if let Err(errno) = set {
-        sys::complain(&format!(
+        let what = format!(
             "the time of a file that is written to past the pool cannot be set ({errno}): a power cut in the next seconds may undo that"
-        ));
+        );
+        sys::complain_repeated(&what, &what);
     }
 }
 

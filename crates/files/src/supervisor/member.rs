@@ -86,7 +86,7 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &Arc<OwnedFd>, (pid, u
     let (number, run) = match joined {
         Ok(joined) => joined,
         Err(reason) => {
-            sys::complain(&format!("process {pid} stays plain: {reason}"));
+            sys::complain_repeated(&reason, &format!("process {pid} stays plain: {reason}"));
             let _ = wire::send(connection.as_fd(), &Answer::Refused { reason }, &[]);
             return;
         }
@@ -377,6 +377,7 @@ impl Shared {
             program: processes::name_of_process(pid),
             reason,
         };
+        self.say_plain(&file);
         let mut plain = self.plain.lock();
         plain.retain(|known| (&known.path, known.pid) != (&file.path, pid));
         if plain.len() < NOTED_MAX {

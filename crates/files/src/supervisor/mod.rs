@@ -10,8 +10,10 @@ mod asked;
 mod bury;
 mod candidate;
 mod closed;
+mod discover;
 mod drain;
 mod drained;
+mod effect;
 mod elsewhere;
 mod first_sync;
 mod forget;
@@ -29,10 +31,9 @@ mod snapshot;
 mod status;
 mod watch;
 
+pub use discover::{Orphaned, Running, WaitingPool, Whose, status_of, status_of_running};
 pub use layer::Layer;
-pub use status::{
-    FileStatus, LaneStatus, PlainFile, ProcessStatus, Running, Status, status_of_running,
-};
+pub use status::{FileStatus, LaneStatus, PlainFile, ProcessStatus, Status};
 pub use watch::Outside;
 
 use crate::{
@@ -116,6 +117,8 @@ struct Shared {
     watch: watch::Watch,
     /// Files that a pattern names and that stay plain.
     plain: Mutex<Vec<PlainFile>>,
+    /// What was said of a run that absorbs nothing.
+    effect: effect::Effect,
     stopping: AtomicBool,
     /// Which directories say that this pool may hold something of theirs.
     marks: Marks,
@@ -137,7 +140,7 @@ impl Supervisor {
     /// Of the socket and of the note in the run directory.
     pub fn start(pool: Pool, options: SupervisorOptions) -> Result<Self, FilesError> {
         sys::ignore_signals();
-        let socket_name = format!("forebay-{}", Uuid::new_v4()).into_bytes();
+        let socket_name = format!("{}{}", discover::SOCKET_PREFIX, Uuid::new_v4()).into_bytes();
         let listening = || -> rustix::io::Result<OwnedFd> {
             let socket = rustix::net::socket_with(
                 AddressFamily::UNIX,
@@ -178,6 +181,7 @@ impl Supervisor {
             silent: accept::Silent::default(),
             watch: watch::Watch::new(),
             plain: Mutex::default(),
+            effect: effect::Effect::default(),
             stopping: AtomicBool::new(false),
             marks: Marks::default(),
             guards: guard::Laid::default(),
@@ -193,6 +197,11 @@ impl Supervisor {
         thread::Builder::new()
             .name("asked".into())
             .spawn(move || asked::run(&asked))
+            .map_err(FilesError::io("starting a thread"))?;
+        let looking = Arc::clone(&shared);
+        thread::Builder::new()
+            .name("effect".into())
+            .spawn(move || effect::run(&looking))
             .map_err(FilesError::io("starting a thread"))?;
         let watching = Arc::clone(&shared);
         thread::Builder::new()
@@ -266,6 +275,7 @@ impl Supervisor {
             .running()
             .and_then(|run| run.end(shared, END_WAIT).err());
         shared.stopping.store(true, Release);
+        shared.effect.end();
         // A last connection ends the wait for one.
         let _ = wire::connect(&self.socket_name, None);
         match left {

@@ -81,10 +81,12 @@ impl Inotify {
                 let name = processes::name_of_process(pid);
                 // One that is gone again cannot be asked whether it was of this run.
                 if let Some(path) = path.filter(|_| name != "?" && !shared.is_of_run(pid)) {
-                    sys::complain(&format!(
+                    let cause = format!("{} is plain from now on: {name}", path.display());
+                    let what = format!(
                         "{} is plain from now on: process {pid} ({name}), which is not of this run, opened it for writing",
                         path.display()
-                    ));
+                    );
+                    sys::complain_repeated(&cause, &what);
                 }
             }
             thread::sleep(REST.max(begun.elapsed() * SHARE));

@@ -79,7 +79,7 @@ impl Run {
                 Answer::Refused { reason }
             }
             Err(Refusal::Unheard(reason)) => {
-                sys::complain(&format!(
+                complain_again(&format!(
                     "{} cannot be opened for writing: {reason}",
                     path.display()
                 ));
@@ -311,7 +311,7 @@ impl Run {
         }
         let directory = candidate.path.parent().unwrap_or(Path::new("/"));
         other_pools::check_marked(shared, directory, wanted).inspect_err(|why| {
-            sys::complain(&format!("{}: {why}", candidate.path.display()));
+            complain_again(&format!("{}: {why}", candidate.path.display()));
             outlast(candidate.theirs.as_fd());
         })?;
         match alone {
@@ -337,6 +337,11 @@ impl Run {
         }
         Ok(())
     }
+}
+
+/// A program may try it again and again.
+fn complain_again(what: &str) {
+    sys::complain_repeated(what, what);
 }
 
 /// Opens what is open as `theirs` anew, for the supervisor.

@@ -1,28 +1,24 @@
-//! What a supervisor says of itself, and how those who look find it.
+//! What a supervisor says of itself. Who looks finds it by [`discover`](super::discover).
 
 use super::{Outside, Shared, member::Member, run::Run};
 use crate::{
-    FilesError, sys,
-    wire::{self, Answer, Request},
+    FilesError,
+    shared::{SharedFile, State},
 };
 use forebay_pool::PAGE;
-use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{
+    ffi::OsString,
     fs,
-    io::{Seek, SeekFrom, Write},
-    os::{
-        fd::AsFd,
-        unix::fs::{DirBuilderExt, OpenOptionsExt},
+    io::Write,
+    os::unix::{
+        ffi::OsStringExt,
+        fs::{DirBuilderExt, OpenOptionsExt},
     },
     path::{self, Path, PathBuf},
     sync::atomic::Ordering::Relaxed,
-    time::Duration,
 };
 use uuid::Uuid;
-
-/// How long a supervisor may take to say how it is doing.
-const ANSWER_WAIT: Duration = Duration::from_secs(5);
 
 /// What a file absorbed.
 #[derive(Clone, Debug, Serialize, Deserialize)]
@@ -118,6 +114,13 @@ pub struct Status {
     pub files: Vec<FileStatus>,
     /// Files that a pattern names and that stay plain.
     pub plain: Vec<PlainFile>,
+    /// Where the run's supervisor left a note of itself; empty of a version that does not say it.
+    #[serde(default, serialize_with = "crate::readable")]
+    pub run_dir: PathBuf,
+    /// What keeps the run from being what it was begun for, in words: nothing is absorbed, or not
+    /// any more.
+    #[serde(default)]
+    pub degraded: Vec<String>,
 }
 
 impl Run {
@@ -137,10 +140,11 @@ impl Run {
         drop(forgotten);
         for (known, file) in known.iter().zip(&self.page.files) {
             let Some(known) = known else { continue };
-            let at = files.iter().position(|before| before.path == known.path);
+            let path = newest_path(file, &known.path);
+            let at = files.iter().position(|before| before.path == path);
             let at = at.unwrap_or_else(|| {
                 files.push(FileStatus {
-                    path: known.path.clone(),
+                    path,
                     writes: 0,
                     bytes: 0,
                     syncs: 0,
@@ -156,6 +160,17 @@ impl Run {
             files[at].error = file.error().map(|errno| errno.to_string());
         }
         files
+    }
+
+    /// True once a file was absorbed.
+    pub(super) fn has_absorbed(&self) -> bool {
+        let is_absorbed = |at: usize| {
+            let file = self.page.files.get(at);
+            file.is_some_and(|file| file.stamp().state == State::Absorbed)
+        };
+        let any = (self.files.lock().iter().enumerate())
+            .any(|(at, known)| known.is_some() && is_absorbed(at));
+        any || !self.forgotten.lock().is_empty()
     }
 
     fn status(&self, order_syncs: u64) -> LaneStatus {
@@ -182,9 +197,14 @@ impl Shared {
     pub(super) fn status(&self) -> Status {
         let run = self.running();
         let pool = self.pool.path();
-        let members = self.members.lock();
-        let processes = members.iter().map(Member::status);
+        let processes: Vec<ProcessStatus> =
+            self.members.lock().iter().map(Member::status).collect();
+        let files = run.as_ref().map(|run| run.file_status());
+        let files = files.unwrap_or_default();
+        let plain = self.plain.lock().clone();
         Status {
+            degraded: self.degraded(&files, &plain),
+            run_dir: absolute(&self.options.run_dir),
             pid: std::process::id(),
             program: self.options.program.clone(),
             pool: path::absolute(pool).unwrap_or_else(|_| pool.to_owned()),
@@ -194,18 +214,32 @@ impl Shared {
             outside_writer: self.watch.outside(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
             lane: run.as_ref().map(|run| run.status(self.order.page.syncs())),
-            processes: processes.collect(),
-            files: run.map(|run| run.file_status()).unwrap_or_default(),
-            plain: self.plain.lock().clone(),
+            processes,
+            files,
+            plain,
         }
     }
 }
 
+/// The name that a file has now: members say in the page when it is renamed.
+pub(super) fn newest_path(file: &SharedFile, registered: &Path) -> PathBuf {
+    let newest = PathBuf::from(OsString::from_vec(file.path.get()));
+    match newest.is_absolute() {
+        true => newest,
+        false => registered.to_owned(),
+    }
+}
+
+fn absolute(path: &Path) -> PathBuf {
+    let real = path.canonicalize().or_else(|_| path::absolute(path));
+    real.unwrap_or_else(|_| path.to_owned())
+}
+
 /// How to find a supervisor.
 #[derive(Serialize, Deserialize)]
-struct Note {
-    socket: String,
-    token: Uuid,
+pub(super) struct Note {
+    pub(super) socket: String,
+    pub(super) token: Uuid,
 }
 
 /// Makes the run directory, for this user only, if it is not there.
@@ -240,69 +274,4 @@ pub(super) fn leave_note(shared: &Shared, socket: &[u8]) -> Result<PathBuf, File
     };
     write().map_err(FilesError::io(doing()))?;
     Ok(path)
-}
-
-/// The supervisors of a run directory.
-#[derive(Debug, Default)]
-pub struct Running {
-    /// What those say that answer.
-    pub statuses: Vec<Status>,
-    /// Process ids of those that do not, since they are stopped, for instance.
-    pub silent: Vec<u32>,
-}
-
-/// Asks every supervisor that left a note in `run_dir`. Notes of those that died are removed.
-///
-/// # Errors
-/// If the directory is there and cannot be read.
-pub fn status_of_running(run_dir: &Path) -> Result<Running, FilesError> {
-    let mut all = Running::default();
-    let entries = match fs::read_dir(run_dir) {
-        Ok(entries) => entries,
-        Err(e) if e.kind() == std::io::ErrorKind::NotFound => return Ok(all),
-        Err(e) => return Err(FilesError::io(format!("reading {}", run_dir.display()))(e)),
-    };
-    for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
-        let Some(note) = fs::read(&path)
-            .ok()
-            .and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok())
-        else {
-            continue;
-        };
-        match ask(&note) {
-            Ok(status) => all.statuses.push(status),
-            Err(Errno::CONNREFUSED) => {
-                let _ = fs::remove_file(&path);
-            }
-            // It ends just now.
-            Err(Errno::CONNRESET | Errno::PIPE) => {}
-            Err(_) => all.silent.extend(pid_of(&path)),
-        }
-    }
-    all.statuses.sort_by_key(|status| status.pid);
-    all.silent.sort_unstable();
-    Ok(all)
-}
-
-/// Whose note this is, by its name.
-fn pid_of(note: &Path) -> Option<u32> {
-    let name = note.file_name()?.to_str()?;
-    name.split_once('-')?.0.parse().ok()
-}
-
-fn ask(note: &Note) -> Result<Status, Errno> {
-    let socket = wire::connect(note.socket.as_bytes(), Some(ANSWER_WAIT))?;
-    wire::send(socket.as_fd(), &Request::Status { token: note.token }, &[])?;
-    match wire::receive::<Answer>(socket.as_fd())? {
-        (Answer::Status, fds) => {
-            let status = fds.into_iter().next().ok_or(Errno::PROTO)?;
-            let mut status = fs::File::from(status);
-            // It is sent as it was written: behind its end.
-            status
-                .seek(SeekFrom::Start(0))
-                .map_err(|e| sys::errno_of(&e))?;
-            serde_json::from_reader(std::io::BufReader::new(status)).map_err(|_| Errno::PROTO)
-        }
-        _ => Err(Errno::PROTO),
-    }
 }

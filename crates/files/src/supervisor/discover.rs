@@ -1,0 +1,321 @@
+//! Which runs there are: those whose supervisor lives, those that lost it, and pools that hold
+//! records of a run that is over.
+//!
+//! A note in the run directory says how to ask a supervisor, and goes with the directory (a logout
+//! takes `$XDG_RUNTIME_DIR` away). So there are two more ways, and each finds what the others lost:
+//! the tables of absorbed files ([`absorbed`](crate::absorbed)), and the names of the abstract
+//! sockets that the kernel knows. docs/operations.md, "Looking at it".
+
+use super::status::{Note, Status};
+use crate::{
+    FilesError,
+    absorbed::{self, SHARED_DIR},
+    processes, sys,
+    waiting::{self, Left},
+    wire::{self, Answer, Request},
+};
+use rustix::io::Errno;
+use serde::Serialize;
+use std::{
+    collections::BTreeSet,
+    fs::{self, File},
+    io::{self, Seek, SeekFrom},
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    time::Duration,
+};
+use uuid::Uuid;
+
+/// How long a supervisor may take to say how it is doing.
+const ANSWER_WAIT: Duration = Duration::from_secs(5);
+/// How long one may that is found by its socket alone: it may be another directory's.
+const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
+/// Bytes of an answer at most: it may be another user's.
+const ANSWER_MAX: u64 = 64 << 20;
+/// Leads the names of supervisors' sockets; a random number follows.
+pub(super) const SOCKET_PREFIX: &str = "forebay-";
+
+/// Whose runs are looked for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Whose {
+    /// This user's, begun with the run directory that is looked in.
+    Directory,
+    /// This user's.
+    User,
+    /// All users'.
+    All,
+}
+
+/// A run that goes on without its supervisor.
+#[derive(Clone, Debug, Serialize)]
+pub struct Orphaned {
+    /// The pool, if its path is known.
+    #[serde(serialize_with = "crate::readable_if")]
+    pub pool: Option<PathBuf>,
+    /// Its processes that opened a log, and their programs' names.
+    pub processes: Vec<(u32, String)>,
+}
+
+/// A pool with records of a run that is over.
+#[derive(Clone, Debug, Serialize)]
+pub struct WaitingPool {
+    /// Its path.
+    #[serde(serialize_with = "crate::readable")]
+    pub pool: PathBuf,
+    /// How many records, if they can be counted.
+    pub records: Option<u64>,
+}
+
+/// What there is.
+#[derive(Debug, Default)]
+pub struct Running {
+    /// What those say that answer.
+    pub statuses: Vec<Status>,
+    /// Process ids of supervisors that do not, since they are stopped, for instance.
+    pub silent: Vec<u32>,
+    /// Runs whose supervisor was killed.
+    pub orphaned: Vec<Orphaned>,
+    /// What such runs left when all of their processes had ended.
+    pub waiting: Vec<WaitingPool>,
+}
+
+/// Asks every supervisor of this user that was begun with `run_dir`, and whose note or table is there. Notes of those that died are
+/// removed.
+///
+/// # Errors
+/// If the directory is there and cannot be read.
+pub fn status_of_running(run_dir: &Path) -> Result<Running, FilesError> {
+    let mut look = Look::new(run_dir, Whose::Directory);
+    look.by_notes(run_dir)?;
+    look.by_tables(run_dir);
+    Ok(look.found())
+}
+
+/// Asks every supervisor that is looked for, whatever was removed of what it left; and finds what is left of runs without one.
+///
+/// # Errors
+/// As [`status_of_running`].
+pub fn status_of(run_dir: &Path, whose: Whose) -> Result<Running, FilesError> {
+    let mut look = Look::new(run_dir, whose);
+    look.by_notes(run_dir)?;
+    look.by_tables(run_dir);
+    look.by_sockets();
+    Ok(look.found())
+}
+
+/// What was found so far.
+struct Look {
+    whose: Whose,
+    user: u32,
+    run_dir: PathBuf,
+    /// Sockets of which nothing more is to be learnt by another way.
+    known: BTreeSet<Vec<u8>>,
+    all: Running,
+}
+
+impl Look {
+    fn new(run_dir: &Path, whose: Whose) -> Self {
+        let real = run_dir.canonicalize();
+        Self {
+            whose,
+            user: rustix::process::geteuid().as_raw(),
+            run_dir: real.unwrap_or_else(|_| run_dir.to_owned()),
+            known: BTreeSet::new(),
+            all: Running::default(),
+        }
+    }
+
+    fn found(mut self) -> Running {
+        self.all.statuses.sort_by_key(|status| status.pid);
+        self.all.silent.sort_unstable();
+        self.all.silent.dedup();
+        self.all
+    }
+
+    fn by_notes(&mut self, run_dir: &Path) -> Result<(), FilesError> {
+        let entries = match fs::read_dir(run_dir) {
+            Ok(entries) => entries,
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(FilesError::io(format!("reading {}", run_dir.display()))(e)),
+        };
+        for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
+            let bytes = fs::read(&path).ok();
+            let note = bytes.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
+            let Some(note) = note else { continue };
+            let socket = note.socket.into_bytes();
+            let answered = ask((&socket, ANSWER_WAIT), note.token, |_| true);
+            self.known.insert(socket);
+            match answered {
+                Ok(status) => self.all.statuses.push(status),
+                Err(Errno::CONNREFUSED) => {
+                    let _ = fs::remove_file(&path);
+                }
+                // It ends just now.
+                Err(Errno::CONNRESET | Errno::PIPE) => {}
+                Err(_) => self.all.silent.extend(pid_of(&path)),
+            }
+        }
+        Ok(())
+    }
+
+    fn by_tables(&mut self, run_dir: &Path) {
+        let is_wanted = |user| self.whose == Whose::All || user == self.user;
+        let places = [Path::new(SHARED_DIR), run_dir];
+        let tables = places.map(|place| absorbed::of_users(place, is_wanted));
+        for found in tables.into_iter().flatten() {
+            let table = &found.table;
+            if !is_of_this_boot(table) {
+                continue;
+            }
+            if !self.is_of_directory(table.run_dir().as_deref()) {
+                self.known.insert(table.socket());
+            } else if table.is_alive() {
+                let supervisor = processes::of_thread(table.supervisor());
+                self.ask_unknown(table.socket(), supervisor);
+            } else if !absorbed::is_over(table) {
+                self.all.orphaned.push(orphaned(table));
+            } else if let Some(waiting) = waiting_pool(table) {
+                self.all.waiting.push(waiting);
+            }
+        }
+    }
+
+    /// Sockets of which there is neither a note nor a table.
+    fn by_sockets(&mut self) {
+        let sockets = fs::read_to_string("/proc/net/unix").unwrap_or_default();
+        for socket in sockets.lines().filter_map(supervisors_socket) {
+            self.ask_unknown(socket.as_bytes().to_vec(), None);
+        }
+    }
+
+    /// Asks a supervisor whose secret is not known, which answers its own user and root; `pid` is its process id, if that is
+    /// known.
+    fn ask_unknown(&mut self, socket: Vec<u8>, pid: Option<u32>) {
+        if !self.known.insert(socket.clone()) {
+            return;
+        }
+        let (whose, user) = (self.whose, self.user);
+        let is_wanted = |by: u32| whose == Whose::All || by == user;
+        let wait = pid.map_or(UNKNOWN_WAIT, |_| ANSWER_WAIT);
+        match ask((&socket, wait), Uuid::nil(), is_wanted) {
+            Ok(status) if self.is_of_directory(Some(&status.run_dir)) => {
+                self.all.statuses.push(status);
+            }
+            // Another user's, another directory's, or gone.
+            Ok(_) | Err(Errno::ACCESS | Errno::CONNREFUSED | Errno::CONNRESET | Errno::PIPE) => {}
+            Err(_) if pid.is_some() || whose != Whose::Directory => {
+                self.all.silent.extend(pid.or_else(|| peer_of(&socket)));
+            }
+            Err(_) => {}
+        }
+    }
+
+    /// True if a run of that directory is looked for; where it is not known which, it may be.
+    fn is_of_directory(&self, run_dir: Option<&Path>) -> bool {
+        self.whose != Whose::Directory || run_dir.is_none_or(|run_dir| run_dir == self.run_dir)
+    }
+}
+
+fn is_of_this_boot(table: &absorbed::View) -> bool {
+    crate::boot::id().is_ok_and(|boot| table.is_of(boot))
+}
+
+fn orphaned(table: &absorbed::View) -> Orphaned {
+    let mut living = table.pids();
+    living.sort_unstable();
+    living.dedup();
+    living.retain(|pid| processes::is_process(*pid));
+    let named = |pid: u32| (pid, processes::name_of_process(pid));
+    Orphaned {
+        pool: table.lane.place().map(|place| place.path),
+        processes: living.into_iter().map(named).collect(),
+    }
+}
+
+/// What a run without any process left in its pool. A pool that is not there any more was given up.
+fn waiting_pool(table: &absorbed::View) -> Option<WaitingPool> {
+    let place = table.lane.place().filter(|_| !table.lane.is_settled())?;
+    let records = match waiting::left(&place) {
+        Left::Nothing => return None,
+        Left::Records(records) => Some(records),
+        Left::Unknown => None,
+    };
+    let pool = place.path;
+    Some(WaitingPool { pool, records })
+}
+
+/// The name of a supervisor's socket that listens, from a line of /proc/net/unix.
+fn supervisors_socket(line: &str) -> Option<&str> {
+    /// `__SO_ACCEPTCON`, and `SOCK_SEQPACKET`.
+    const LISTENS: [&str; 2] = ["00010000", "0005"];
+    let mut words = line.split_ascii_whitespace().skip(3);
+    let state = [words.next()?, words.next()?];
+    let name = words.last()?.strip_prefix('@')?;
+    let number = name.strip_prefix(SOCKET_PREFIX)?;
+    (state == LISTENS && Uuid::parse_str(number).is_ok()).then_some(name)
+}
+
+/// Whose note this is, by its name.
+fn pid_of(note: &Path) -> Option<u32> {
+    let name = note.file_name()?.to_str()?;
+    name.split_once('-')?.0.parse().ok()
+}
+
+/// The process that listens.
+fn peer_of(socket: &[u8]) -> Option<u32> {
+    let socket = wire::connect(socket, Some(UNKNOWN_WAIT)).ok()?;
+    sys::peer(socket.as_fd()).ok().map(|(pid, _)| pid)
+}
+
+/// What the supervisor says. `EACCES` if it is a user's whose runs are not wanted.
+fn ask(
+    (socket, wait): (&[u8], Duration),
+    token: Uuid,
+    is_wanted: impl Fn(u32) -> bool,
+) -> Result<Status, Errno> {
+    let socket = wire::connect(socket, Some(wait))?;
+    let (_, user) = sys::peer(socket.as_fd())?;
+    if !is_wanted(user) {
+        return Err(Errno::ACCESS);
+    }
+    wire::send(socket.as_fd(), &Request::Status { token }, &[])?;
+    let (Answer::Status, fds) = wire::receive::<Answer>(socket.as_fd())? else {
+        return Err(Errno::PROTO);
+    };
+    let file = File::from(fds.into_iter().next().ok_or(Errno::PROTO)?);
+    read(file).map_err(|e| sys::errno_of(&e))
+}
+
+/// The status in a file. Another user may send something else, which would be waited for.
+fn read(mut file: File) -> io::Result<Status> {
+    let found = file.metadata()?;
+    if !found.is_file() || found.len() > ANSWER_MAX {
+        return Err(Errno::PROTO.into());
+    }
+    // It is sent as it was written: behind its end.
+    file.seek(SeekFrom::Start(0))?;
+    Ok(serde_json::from_reader(io::BufReader::new(file))?)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn socket_of_a_supervisor_is_known_by_its_line() {
+        let name = "forebay-1b4e28ba-2fa1-11d2-883f-0016d3cca427";
+        let line = |flags, kind, name: &str| {
+            format!("0000000000000000: 00000002 00000000 {flags} {kind} 01 4711 @{name}")
+        };
+        let its = line("00010000", "0005", name);
+        assert_eq!(supervisors_socket(&its), Some(name));
+        for other in [
+            line("00000000", "0005", name),
+            line("00010000", "0001", name),
+            line("00010000", "0005", "forebay-1b4e28ba"),
+            "Num       RefCount Protocol Flags    Type St Inode Path".to_owned(),
+        ] {
+            assert_eq!(supervisors_socket(&other), None, "{other}");
+        }
+    }
+}
