@@ -33,7 +33,8 @@ fn world_on(disk: &Disk, sandbox: Sandbox, policy: &str) -> Option<World> {
     let mut world = World::within(sandbox, &dir)?;
     let has_no_binary_log = |option: &String| !option.contains("bin");
     world.launch.options.retain(has_no_binary_log);
-    let faults = dir.join("faults");
+    // Not on the disk that fills up.
+    let faults = world.sandbox.file("faults");
     let environment = &mut world.launch.environment;
     environment.push(("FOREBAY_TEST_FLASH_FAULT".into(), faults.into()));
     let options = ["--flash-size", FLASH, "--flash-policy", policy];
@@ -59,7 +60,7 @@ fn server_goes_on_when_the_data_disk_is_full_and_pages_go_around() {
         fill(&server);
         let filler = fill_up(&disk.at);
         if is_broken {
-            world.break_flash("write");
+            fs::write(world.sandbox.file("faults"), "write").unwrap();
         }
         for round in 0..40 {
             let update = format!("UPDATE stock.s SET k = k + 1 WHERE id % 997 = {round}");
@@ -78,7 +79,7 @@ fn server_goes_on_when_the_data_disk_is_full_and_pages_go_around() {
         assert_eq!(sum(&server), before, "{kind}, {policy}");
         sound(&server, "stock.s");
         if is_broken {
-            world.mend_flash();
+            fs::remove_file(world.sandbox.file("faults")).unwrap();
         }
         server.stop().unwrap();
         let flush = format!("flush --flash {}", world.flash().display());
