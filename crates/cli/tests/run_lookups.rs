@@ -215,7 +215,8 @@ fn a_program_built_with_address_sanitizer_is_absorbed_and_checked() {
     run(&["overflow"]).fails(9, &["heap-buffer-overflow"]);
 }
 
-/// What a library imports decides whether loading it past the hooks ends absorbing; one that cannot be loaded ends nothing.
+/// What a library imports decides whether loading it past the hooks ends absorbing; one that cannot
+/// be loaded ends nothing.
 #[test]
 fn only_a_library_that_calls_what_is_hooked_ends_absorbing() {
     let sandbox = Sandbox::new();

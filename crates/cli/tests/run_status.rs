@@ -1,4 +1,5 @@
-//! What `forebay status` knows of runs: those whose note is gone, that lost their supervisor, that left records, and that absorb
+//! What `forebay status` knows of runs: those whose note is gone, that lost their supervisor, that
+//! left records, and that absorb
 //! nothing. And what a run says of itself in that case.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -16,7 +17,8 @@ use std::{
 
 const NOBODY: u32 = 65534;
 
-/// Begins a program: `log(name)` writes to a log and syncs it; `status()` is what the command says, with its exit status.
+/// Begins a program: `log(name)` writes to a log and syncs it; `status()` is what the command says,
+/// with its exit status.
 const BEGIN: &str = r#"
 import ctypes, os, shutil, signal, subprocess, sys, time
 def log(name, flags=0):
@@ -147,7 +149,7 @@ fn run_without_its_supervisor_and_what_it_leaves_are_told() {
 }
 
 #[test]
-fn program_without_the_library_is_told_while_it_runs_and_at_the_end() {
+fn program_without_the_library_is_told_then_and_at_the_end() {
     for (script, writes) in [("log('a.log')", true), ("pass", false)] {
         let world = World::new();
         let mut run = world.begin("env -u LD_PRELOAD", script);

@@ -80,7 +80,8 @@ pub(crate) fn has_mapped(id: u32, file: &Stat) -> bool {
     })
 }
 
-/// Whether the process has Forebay's library; none if that cannot be told, or if it is about to end.
+/// Whether the process has Forebay's library; none if that cannot be told, or if it is about to
+/// end.
 pub(crate) fn has_library(id: u32) -> Option<bool> {
     const LIBRARY: &str = "/libforebay";
     let maps = std::fs::read_to_string(format!("/proc/{id}/maps")).ok()?;

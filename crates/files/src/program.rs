@@ -1,4 +1,5 @@
-//! Programs, before they are executed: whether a library can be put before them. Libraries, before they are loaded.
+//! Programs, before they are executed: whether a library can be put before them. Libraries, before
+//! they are loaded.
 
 mod library;
 

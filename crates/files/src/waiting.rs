@@ -214,7 +214,8 @@ pub(crate) enum Left {
     Unknown,
 }
 
-/// What a dead run's lane still has, for its user: unlike [`may_wait`], nothing waits in a pool that was removed.
+/// What a dead run's lane still has, for its user: unlike [`may_wait`], nothing waits in a pool
+/// that was removed.
 pub(crate) fn left(place: &LanePlace) -> Left {
     let pool = match open_with(&PoolOptions::new().emulated(true), &place.path) {
         Ok(pool) if pool.uuid() == place.pool => pool,

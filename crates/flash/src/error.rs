@@ -20,7 +20,8 @@ impl fmt::Display for PageName {
 }
 
 impl FlashError {
-    /// What is wrong, and with which file or device: the same for each page, however often it is met.
+    /// What is wrong, and with which file or device: the same for each page, however often it is
+    /// met.
     #[must_use]
     pub fn cause(&self) -> String {
         match self {

@@ -13,7 +13,8 @@ use crate::error::FlashError;
 use forebay_pool::crc32c;
 use uuid::Uuid;
 
-/// The newest version of the format. A cache that was never resized is of version 1; one whose checkpoints are behind its slots of
+/// The newest version of the format. A cache that was never resized is of version 1; one whose
+/// checkpoints are behind its slots of
 /// version 2, and one whose checkpoints are back before them of version 3.
 pub const VERSION: u32 = 3;
 /// Bytes of a header, and what regions are aligned to.
@@ -53,7 +54,8 @@ pub struct Geometry {
     pub(crate) moved: Option<Moved>,
 }
 
-/// The layout of a cache that was resized. Its slots begin where they began; the checkpoints are behind them, or where they were first.
+/// The layout of a cache that was resized. Its slots begin where they began; the checkpoints are
+/// behind them, or where they were first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Moved {
     /// How often it was resized.

@@ -36,7 +36,8 @@ mod tests {
     use forebay_flash::PageName;
     use std::{io, process::Command};
 
-    /// What a server's calls meet in a second while two files cannot be written and a third has damaged pages.
+    /// What a server's calls meet in a second while two files cannot be written and a third has
+    /// damaged pages.
     #[test]
     #[ignore = "run by the test below, which counts its lines"]
     fn errors_of_each_call() {

@@ -1,5 +1,7 @@
-//! What a file lies on, as the kernel knows it: disks, or memory. Whatever is between is followed down:
-//! partitions, loop devices, the device mapper and arrays (by what sysfs says is below them), and file
+//! What a file lies on, as the kernel knows it: disks, or memory. Whatever is between is followed
+//! down:
+//! partitions, loop devices, the device mapper and arrays (by what sysfs says is below them), and
+//! file
 //! systems that have no device number of their own (btrfs, overlayfs).
 
 mod mounted;
@@ -127,7 +129,8 @@ impl Ground {
         }
     }
 
-    /// What the file of a loop device lies on: found by its path, or, if it was removed, by where it was.
+    /// What the file of a loop device lies on: found by its path, or, if it was removed, by where
+    /// it was.
     fn add_backing(&mut self, at: &Path, layers: usize) {
         const REMOVED: &str = " (deleted)";
         let path = fs::read_to_string(at.join("loop/backing_file")).unwrap_or_default();
@@ -161,7 +164,8 @@ impl Ground {
     }
 }
 
-/// The names of the disks below a device: of a partition the disk's, of a volume its disks', of a loop device its file's.
+/// The names of the disks below a device: of a partition the disk's, of a volume its disks', of a
+/// loop device its file's.
 #[must_use]
 pub fn whole(device: u64) -> Vec<String> {
     Ground::of_device(device).disks.into_iter().collect()

@@ -2,7 +2,8 @@
 //! .NET look up those of `libc.so.6` itself). What another library has under such a name is left alone.
 //!
 //! `dlopen` and `dlmopen`: what is loaded with `RTLD_DEEPBIND` finds the C library before us, and what is loaded into another namespace has a C library of
-//! its own. Neither's calls are seen, so before it runs this process absorbs nothing any more, if it calls anything that is hidden
+//! its own. Neither's calls are seen, so before it runs this process absorbs nothing any more, if
+//! it calls anything that is hidden
 //! ([`loading`](crate::loading)).
 //!
 //! The dynamic linker asks who calls: for the libraries behind the caller (`RTLD_NEXT`), its scope, its namespace and where its libraries are searched.
@@ -145,7 +146,8 @@ fn give_up_if(
 /// Whether a library of this name is loaded, in the program's own namespace.
 fn is_loaded(name: *const c_char) -> bool {
     let address = or_fail(&DLOPEN);
-    // SAFETY: a function that is called `dlopen`, or one that takes no arguments and returns null; a string, and a handle that was just given.
+    // SAFETY: a function that is called `dlopen`, or one that takes no arguments and returns null;
+    // a string, and a handle that was just given.
     unsafe {
         let real: unsafe extern "C-unwind" fn(*const c_char, c_int) -> *mut c_void =
             std::mem::transmute(address);
@@ -366,7 +368,8 @@ fn is_c_librarys(function: *mut c_void) -> bool {
     C_LIBRARY.iter().any(|part| name == Some(part))
 }
 
-/// Defines an exported function that goes on to where the function `before` says, which gets its arguments. There, and in `before`, the caller's
+/// Defines an exported function that goes on to where the function `before` says, which gets its
+/// arguments. There, and in `before`, the caller's
 /// address is the fourth argument.
 macro_rules! forward {
     ($name:ident, $before:ident) => {

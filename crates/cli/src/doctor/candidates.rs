@@ -1,4 +1,5 @@
-//! Where a pool on a disk could lie, and what it would bring. What is measured is written to, so that
+//! Where a pool on a disk could lie, and what it would bring. What is measured is written to, so
+//! that
 //! is the directory of the data and what the user names beside it; the other disks are listed.
 
 use super::disks::{self, Mount};

@@ -37,7 +37,8 @@ pub fn mounts() -> Vec<Mount> {
     found
 }
 
-/// The one that `path` is on. A directory of btrfs may have another device's number than its mount: that is found by its place.
+/// The one that `path` is on. A directory of btrfs may have another device's number than its mount:
+/// that is found by its place.
 pub fn mount_of(path: &Path) -> Option<Mount> {
     let device = fs::metadata(path).ok()?.dev();
     let text = fs::read_to_string("/proc/self/mountinfo").ok()?;

@@ -247,7 +247,8 @@ fn duration(seconds: f64) -> String {
     }
 }
 
-/// True if everything that is absorbed can be brought to its files, and the run absorbs what it is for.
+/// True if everything that is absorbed can be brought to its files, and the run absorbs what it is
+/// for.
 pub fn is_well(status: &Status) -> bool {
     let is_left = status.lane.as_ref().is_some_and(|lane| lane.left.is_some());
     !is_left && status.degraded.is_empty() && status.files.iter().all(|file| file.error.is_none())

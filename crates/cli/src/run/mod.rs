@@ -322,7 +322,8 @@ fn announce_holes(pool: &Pool) {
     }
 }
 
-/// Says that a pool which was made as one on a disk lies in memory, under a loop device or a volume.
+/// Says that a pool which was made as one on a disk lies in memory, under a loop device or a
+/// volume.
 fn announce_memory(pool: &Pool) {
     let ground = (pool.descriptor())
         .filter(|_| pool.needs_commit())

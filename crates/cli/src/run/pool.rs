@@ -72,7 +72,8 @@ fn data_of(command: &[OsString]) -> PathBuf {
     named.unwrap_or_else(|| PathBuf::from("."))
 }
 
-/// In a sentence, how to find out what a pool on a disk of this machine would bring. Nothing is measured: that is written to.
+/// In a sentence, how to find out what a pool on a disk of this machine would bring. Nothing is
+/// measured: that is written to.
 fn what_a_disk_would_bring(data: &Path) -> String {
     let none = "There is no pool on persistent memory here";
     let ask = format!("forebay doctor --dir {}", data.display());

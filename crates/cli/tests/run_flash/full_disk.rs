@@ -1,4 +1,5 @@
-//! The disk with the data is full while pages go around flash: the server goes on, as it does without Forebay.
+//! The disk with the data is full while pages go around flash: the server goes on, as it does
+//! without Forebay.
 
 use crate::{
     common::{Sandbox, databases::Strike, disk::Disk},
@@ -43,7 +44,7 @@ fn world_on(disk: &Disk, sandbox: Sandbox, policy: &str) -> Option<World> {
 }
 
 #[test]
-fn server_goes_on_when_the_data_disk_is_full_and_pages_go_around() {
+fn server_goes_on_when_the_disk_is_full_and_pages_go_around() {
     for (kind, policy, is_broken) in [
         ("ext4", "around", false),
         ("xfs", "off", false),

@@ -1,4 +1,5 @@
-//! The tables that lie in a directory, as copies: their owners cannot take memory away under those who look.
+//! The tables that lie in a directory, as copies: their owners cannot take memory away under those
+//! who look.
 
 use super::{PREFIX, View, open_table};
 use crate::sys;

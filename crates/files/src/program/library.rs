@@ -1,4 +1,5 @@
-//! A shared library in its file: what it needs, where that is searched, and which functions it imports.
+//! A shared library in its file: what it needs, where that is searched, and which functions it
+//! imports.
 
 use super::{u16_at, u32_at, u64_at};
 use std::{ffi::CString, fs::File, io, os::unix::fs::FileExt};
@@ -42,7 +43,8 @@ fn wrong() -> io::Error {
 }
 
 impl SharedLibrary {
-    /// Reads it, and whether it imports a function of one of these names. None if it is no library of this machine,
+    /// Reads it, and whether it imports a function of one of these names. None if it is no library
+    /// of this machine,
     /// which the dynamic linker refuses.
     ///
     /// # Errors

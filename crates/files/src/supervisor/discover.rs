@@ -79,7 +79,8 @@ pub struct Running {
     pub waiting: Vec<WaitingPool>,
 }
 
-/// Asks every supervisor of this user that was begun with `run_dir`, and whose note or table is there. Notes of those that died are
+/// Asks every supervisor of this user that was begun with `run_dir`, and whose note or table is
+/// there. Notes of those that died are
 /// removed.
 ///
 /// # Errors
@@ -91,7 +92,8 @@ pub fn status_of_running(run_dir: &Path) -> Result<Running, FilesError> {
     Ok(look.found())
 }
 
-/// Asks every supervisor that is looked for, whatever was removed of what it left; and finds what is left of runs without one.
+/// Asks every supervisor that is looked for, whatever was removed of what it left; and finds what
+/// is left of runs without one.
 ///
 /// # Errors
 /// As [`status_of_running`].
@@ -188,7 +190,8 @@ impl Look {
         }
     }
 
-    /// Asks a supervisor whose secret is not known, which answers its own user and root; `pid` is its process id, if that is
+    /// Asks a supervisor whose secret is not known, which answers its own user and root; `pid` is
+    /// its process id, if that is
     /// known.
     fn ask_unknown(&mut self, socket: Vec<u8>, pid: Option<u32>) {
         if !self.known.insert(socket.clone()) {

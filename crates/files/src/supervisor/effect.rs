@@ -1,4 +1,5 @@
-//! Runs without effect: nothing is absorbed, or not any more, and why. Such a run looks as a healthy
+//! Runs without effect: nothing is absorbed, or not any more, and why. Such a run looks as a
+//! healthy
 //! one does until the power fails or someone measures, so it is said when the server opens its log,
 //! in the status, and at the end.
 //!
@@ -188,7 +189,8 @@ fn given_up(files: &[FileStatus], plain: &[PlainFile]) -> Vec<String> {
     .collect()
 }
 
-/// Looks at the run's processes until something is absorbed, and says which errors have ended, until the run ends.
+/// Looks at the run's processes until something is absorbed, and says which errors have ended,
+/// until the run ends.
 pub(super) fn run(shared: &Arc<Shared>) {
     let mut apart = BEGINS;
     loop {

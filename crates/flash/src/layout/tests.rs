@@ -78,7 +78,8 @@ fn a_cache_that_was_never_resized_is_of_version_1_and_has_its_size() {
     assert!(less.to_string().contains("Give a larger file"), "{less}");
 }
 
-/// The least size has no room for the metadata behind its slots, and any size between has more slots than were made first.
+/// The least size has no room for the metadata behind its slots, and any size between has more
+/// slots than were made first.
 #[test]
 fn a_cache_has_its_first_size_again_whatever_that_was() {
     for first in (180_000..600_000).step_by(4_096) {

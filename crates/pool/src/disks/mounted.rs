@@ -47,7 +47,8 @@ pub(super) fn below(device: u64) -> Below {
     })
 }
 
-/// The device number of the mount by which a file was opened: a directory of btrfs has another one than its mount.
+/// The device number of the mount by which a file was opened: a directory of btrfs has another one
+/// than its mount.
 pub(super) fn device_of(file: BorrowedFd<'_>) -> Option<u64> {
     let about = fs::read_to_string(format!("/proc/self/fdinfo/{}", file.as_raw_fd())).ok()?;
     let mount = about
@@ -65,7 +66,8 @@ pub(super) fn device_of(file: BorrowedFd<'_>) -> Option<u64> {
     ))
 }
 
-/// A line, if it is this device's: number, parent, device, root, mount point, options, …, -, kind, source, options.
+/// A line, if it is this device's: number, parent, device, root, mount point, options, …, -, kind,
+/// source, options.
 fn parse(line: &str, device: u64) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
     let (major, minor) = left.split(' ').nth(2)?.split_once(':')?;

@@ -1,4 +1,5 @@
-//! Where the dynamic linker looks for a library: what it says of its caller (`dlinfo`), the run paths
+//! Where the dynamic linker looks for a library: what it says of its caller (`dlinfo`), the run
+//! paths
 //! of what is loaded on the way, and its cache.
 #![expect(unsafe_code, reason = "asks the dynamic linker")]
 
@@ -120,7 +121,8 @@ fn directory_of(file: PathBuf) -> PathBuf {
     real.parent().map(Path::to_owned).unwrap_or_default()
 }
 
-/// With the directory of who uses it in the place of its variable; none if there is another variable.
+/// With the directory of who uses it in the place of its variable; none if there is another
+/// variable.
 fn with_origin(text: &[u8], origin: &Path) -> Option<Vec<u8>> {
     if !text.contains(&b'$') {
         return Some(text.to_vec());
@@ -154,7 +156,8 @@ unsafe fn searched(library: *mut c_void) -> Option<BTreeSet<PathBuf>> {
     let mut space = vec![0_u64; size.bytes.div_ceil(size_of::<u64>())];
     let info: *mut SearchInfo = space.as_mut_ptr().cast();
     let mut found = BTreeSet::new();
-    // SAFETY: there is as much room as the dynamic linker wants, aligned; it fills in as many paths as it says, whose names are strings in that room.
+    // SAFETY: there is as much room as the dynamic linker wants, aligned; it fills in as many paths
+    // as it says, whose names are strings in that room.
     unsafe {
         info.write(size);
         if dlinfo(library, SERINFO, info.cast()) != 0 {
