@@ -1,11 +1,13 @@
-//! Processes that cannot connect to the supervisor any more: what they write is as durable as without Forebay, at once, and nothing older is written over it.
+//! Processes that cannot connect to the supervisor any more: what they write is as durable as
+//! without Forebay, at once, and nothing older is written over it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
 
 use common::recovered::{Disk, nothing_is_lost};
 
-/// A child that has done `drops` writes by what it inherited and by what it opens; then its parent writes.
+/// A child that has done `drops` writes by what it inherited and by what it opens; then its parent
+/// writes.
 fn unreachable(drops: &str, opens: bool) {
     let opens = match opens {
         true => "again = opened('a.log', os.O_APPEND)\n    logged(again, b'd')",
@@ -57,7 +59,8 @@ fn process_without_descriptors_writes_its_log() {
 
 #[test]
 fn process_in_landlock_writes_its_log() {
-    // Abstract sockets of other domains are out of its reach; before Linux 6.12 there is no such right.
+    // Abstract sockets of other domains are out of its reach; before Linux 6.12 there is no such
+    // right.
     let drops = "rules = libc.syscall(444, struct.pack('QQQ', 0, 0, 1), 24, 0)\n    \
                  assert libc.prctl(38, 1, 0, 0, 0) == 0\n    \
                  assert rules < 0 or libc.syscall(446, rules, 0) == 0";

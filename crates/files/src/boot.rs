@@ -25,7 +25,14 @@ pub fn id() -> Result<Uuid, FilesError> {
             .map_err(|_| FilesError::Config(format!("{OVERRIDE} is no uuid: {id}")));
     }
     const PATH: &str = "/proc/sys/kernel/random/boot_id";
-    let text = std::fs::read_to_string(PATH).map_err(FilesError::io(format!("reading {PATH}")))?;
+    let text = std::fs::read_to_string(PATH).map_err(|e| {
+        // Of /proc that is there, and has processes only, a unit's line has made it so.
+        let remedy = match std::path::Path::new("/proc/self").exists() {
+            true => "/proc has processes only. In a unit of systemd that is ProcSubset=pid: take the line out, or write ProcSubset=all",
+            false => "/proc is not mounted. forebay and its program need it: mount it in the chroot or container",
+        };
+        FilesError::Config(format!("reading {PATH}: {e}. {remedy}"))
+    })?;
     text.trim()
         .parse()
         .map_err(|_| FilesError::Config(format!("{PATH} is no uuid: {text}")))

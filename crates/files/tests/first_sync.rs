@@ -1,4 +1,5 @@
-//! The first sync of a log: not before there is something to find, before anything that is acknowledged, and in no other log's way.
+//! The first sync of a log: not before there is something to find, before anything that is
+//! acknowledged, and in no other log's way.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -14,8 +15,10 @@ const AT_ONCE: Duration = Duration::from_secs(20);
 /// Attempts, where another program has all file systems synced meanwhile.
 const ATTEMPTS: usize = 10;
 
-/// Does `work` on a file system of each kind, with each kind of pool, and then `check`, after a power cut and a recovery. If it `commits` nothing, neither is there what was made
-/// without Forebay just before; where that is, another program has synced all, and it is tried again.
+/// Does `work` on a file system of each kind, with each kind of pool, and then `check`, after a
+/// power cut and a recovery. If it `commits` nothing, neither is there what was made
+/// without Forebay just before; where that is, another program has synced all, and it is tried
+/// again.
 fn cut_after(commits: bool, work: impl Fn(&mut common::Running, &Lab), check: impl Fn(&Lab)) {
     for make in [&["mkfs.ext4", "-q"][..], &["mkfs.xfs", "-q", "-f"]] {
         for on_disk in [false, true] {

@@ -1,4 +1,5 @@
-//! A process that is asked before any file is opened, as an on-access scanner is: the supervisor does not wait for it while it waits for the supervisor.
+//! A process that is asked before any file is opened, as an on-access scanner is: the supervisor
+//! does not wait for it while it waits for the supervisor.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;

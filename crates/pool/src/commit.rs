@@ -13,6 +13,7 @@
 //! Records state how far behind them the log was *committed* (`record::Header`), since that alone is what a recovery may hold against a gap.
 
 use crate::{
+    Moment,
     error::AppendError,
     format::record::{Header, Lsn},
     media::{Media, OwnLine, wait, wake},
@@ -26,7 +27,7 @@ use std::{
         AtomicU32, AtomicU64,
         Ordering::{Acquire, Relaxed, Release, SeqCst},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -179,7 +180,7 @@ impl Commits {
         check: impl Fn() -> bool,
         work: impl FnOnce(),
     ) {
-        let since = Instant::now();
+        let since = Moment::now();
         let is_time = || (steps::is_scheduled() || since.elapsed() < patience) && check();
         while is_time() {
             let seen = self.ended.load(SeqCst);

@@ -45,6 +45,7 @@ pub mod failpoint;
 pub mod format;
 mod lane;
 pub mod media;
+mod moment;
 pub mod persist;
 mod pool;
 #[doc(hidden)]
@@ -98,6 +99,7 @@ pub use format::{
     record::{Header, Lsn, RECORD_HEADER, Record, record_bytes},
 };
 pub use lane::{Ahead, AheadBytes, Crowded, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
+pub use moment::Moment;
 pub use pool::{ClaimOptions, Pool, PoolOptions};
 pub use shared::{Member, Segment, SharedLane};
 pub use stack::with_room;

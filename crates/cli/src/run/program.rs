@@ -126,7 +126,11 @@ fn check(path: &Path, depth: usize) -> Result<(), Failure> {
             "{why}, so the system loads no library into it and nothing of it can be absorbed. Run it as its owner, or run a copy without that"
         ));
     }
-    let own = File::open("/proc/self/exe").map_err(Failure::io("reading", "this program"))?;
+    let own = File::open("/proc/self/exe").map_err(|e| {
+        Failure::Failed(format!(
+            "reading /proc/self/exe: {e}. /proc is not mounted, which forebay and its program need: mount it in the chroot or container"
+        ))
+    })?;
     match Elf::read(&file, &own) {
         Ok(elf) => check_elf(&elf, path),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => refuse(format!("{error}")),

@@ -1,7 +1,7 @@
 //! Where running supervisors, and what they say of themselves, can be found.
 
 use crate::failure::Failure;
-use forebay_files::supervisor::Whose;
+use forebay_files::supervisor::{Whose, run_dir_remedy};
 use std::{
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::PathBuf,
@@ -49,7 +49,10 @@ pub fn run_dir() -> Result<PathBuf, Failure> {
         .recursive(true)
         .mode(0o700)
         .create(&dir)
-        .map_err(Failure::io("creating", dir.display()))?;
+        .map_err(|e| {
+            let remedy = run_dir_remedy(&e);
+            Failure::Failed(format!("creating {}: {e}{remedy}", dir.display()))
+        })?;
     checked(dir)
 }
 

@@ -1,7 +1,10 @@
-//! What processes ask by the table: that a file be made plain. docs/files-protocol.md, "Other writers".
+//! What processes ask by the table: that a file be made plain. docs/files-protocol.md, "Other
+//! writers".
 //!
-//! It needs no connection, which a process may have no right to make any more, and no descriptor: the part of the table by which it is asked is mapped when the library starts, and a
-//! forked child has it. Each entry has a count of the questions about it, which processes raise, and one of those that are answered, which the supervisor alone writes.
+//! It needs no connection, which a process may have no right to make any more, and no descriptor:
+//! the part of the table by which it is asked is mapped when the library starts, and a
+//! forked child has it. Each entry has a count of the questions about it, which processes raise,
+//! and one of those that are answered, which the supervisor alone writes.
 
 use super::{ENTRIES, Entry, Key, Page, Table, View};
 use forebay_pool::media::{self, Mapped};
@@ -90,7 +93,8 @@ impl AskingView {
         self.0.memory()
     }
 
-    /// Asks that the file be made plain; none if the run does not absorb it. Neither allocates nor locks.
+    /// Asks that the file be made plain; none if the run does not absorb it. Neither allocates nor
+    /// locks.
     pub(crate) fn ask(&self, table: &Page, key: Key) -> Option<Question> {
         let (at, entry) = table.entry_of(key)?;
         let published = entry.published.load(Acquire);
@@ -105,7 +109,8 @@ impl AskingView {
 }
 
 impl View {
-    /// The part of the same table, at `path`, by which it is asked: none if it is not there, or this process may not.
+    /// The part of the same table, at `path`, by which it is asked: none if it is not there, or
+    /// this process may not.
     pub(crate) fn to_ask(&self, path: &Path) -> Option<AskingView> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;

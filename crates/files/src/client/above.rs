@@ -19,6 +19,7 @@ use crate::{
     shared::State,
     sys::{self, writes},
 };
+use forebay_pool::Moment;
 use rustix::{
     fs::{AtFlags, Timespec},
     io::Errno,
@@ -26,7 +27,7 @@ use rustix::{
 use std::{
     ffi::{CStr, c_int},
     os::fd::BorrowedFd,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How long the supervisor may take to have a file let go of.
@@ -135,7 +136,7 @@ fn outlast(session: &Session, number: usize, generation: u32) -> bool {
     if let Some(config) = CONFIG.get() {
         let _ = asked(config, file.key());
     }
-    let begun = Instant::now();
+    let begun = Moment::now();
     while begun.elapsed() < session.silence() {
         let stamp = file.stamp();
         if stamp.generation != generation || stamp.state == State::Free {

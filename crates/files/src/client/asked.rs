@@ -1,11 +1,13 @@
-//! Asking that a file be made plain without a connection: by the table. docs/files-protocol.md, "Other writers".
+//! Asking that a file be made plain without a connection: by the table. docs/files-protocol.md,
+//! "Other writers".
 
 use super::{config::Config, lookup::Key};
 use crate::absorbed::Heard;
+use forebay_pool::Moment;
 use rustix::{fs::Timespec, io::Errno};
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How often to look for the answer.
@@ -15,13 +17,14 @@ const LOOK: Timespec = Timespec {
 };
 
 impl Config {
-    /// Asks by the table, and waits for the answer. None if this process cannot ask so, or there is none for so long, or there is no supervisor. Neither allocates nor locks.
+    /// Asks by the table, and waits for the answer. None if this process cannot ask so, or there is
+    /// none for so long, or there is no supervisor. Neither allocates nor locks.
     pub(super) fn ask_by_table(&self, file: Key, limit: Duration) -> Option<Heard> {
         let (table, asking) = (self.table.as_ref()?, self.asking.as_ref()?);
         let Some(question) = asking.ask(table, file) else {
             return Some(Heard::Anew);
         };
-        let begun = Instant::now();
+        let begun = Moment::now();
         while begun.elapsed() < limit && table.is_alive() {
             match table.heard(file, &question) {
                 Heard::NotYet => drop(rustix::thread::nanosleep(&LOOK)),

@@ -19,7 +19,8 @@ pub(super) struct Config {
     pub(super) table: Option<View>,
     /// What the run's file systems may still lack. Without it this process can be no member.
     pub(super) order: Option<OrderView>,
-    /// By which a process asks that a file be made plain, though it cannot connect; none if this process may not write to the table.
+    /// By which a process asks that a file be made plain, though it cannot connect; none if this
+    /// process may not write to the table.
     pub(super) asking: Option<AskingView>,
     /// Where the table is.
     pub(super) table_path: PathBuf,

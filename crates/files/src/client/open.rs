@@ -153,11 +153,13 @@ impl Found {
     }
 }
 
-/// Held from before a file is opened that may be absorbed, until that is decided: of all processes of the run that open one of this name.
+/// Held from before a file is opened that may be absorbed, until that is decided: of all processes
+/// of the run that open one of this name.
 struct Opening(&'static Lock);
 
 impl Opening {
-    /// None if the run absorbs the file already, which is joined, not registered: its open waits for no other one. Nor is one waited for that takes too long: it may wait for
+    /// None if the run absorbs the file already, which is joined, not registered: its open waits
+    /// for no other one. Nor is one waited for that takes too long: it may wait for
     /// a lease, or a server, or a disk.
     fn of(session: &'static Session, path: &CStr, is_known: bool) -> Option<Self> {
         let lock = session.page.opening(path.to_bytes());

@@ -25,7 +25,7 @@ use crate::{
     shared::{Failure, Gone, SharedFile, State, Turn},
     sys, void,
 };
-use forebay_pool::{PoolError, rewrite, with_room};
+use forebay_pool::{Moment, PoolError, rewrite, with_room};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     ffi::c_int,
@@ -35,7 +35,7 @@ use std::{
     path::Path,
     process::id,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How long the lock of a file is waited for that is to be written again.
@@ -55,7 +55,7 @@ impl Session {
     #[cold]
     pub(super) fn settle(&self, number: usize) -> Result<(), Errno> {
         say();
-        let begun = Instant::now();
+        let begun = Moment::now();
         loop {
             match self.page.turn_to_settle(id()) {
                 Turn::Done => break,
@@ -88,7 +88,7 @@ impl Session {
     /// Returns when no change of a file is under way: none begins without a supervisor, and as long as the lane is open, one that the kernel has is logged. A sync would make it
     /// durable while the lane is needed, and a recovery would not know whose it is.
     fn wait_for_changes(&self) {
-        let begun = Instant::now();
+        let begun = Moment::now();
         let test = std::env::var(ENV_CHANGE_WAIT).ok();
         let limit = test.and_then(|ms| ms.parse().ok());
         let limit = limit.map_or(CHANGE_WAIT, Duration::from_millis);

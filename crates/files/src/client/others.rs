@@ -27,6 +27,7 @@ use crate::{
     sys,
     wire::{self, Answer, Request},
 };
+use forebay_pool::Moment;
 use rustix::{
     fs::{AtFlags, OFlags},
     io::{Errno, FdFlags},
@@ -38,7 +39,7 @@ use std::{
     path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How long to try to be heard by a supervisor that lives.
@@ -115,7 +116,7 @@ impl Config {
     /// # Errors
     /// `EIO` if the supervisor lives and does not answer: then the file must not be changed.
     pub(super) fn claim(&self, file: Key) -> Result<(), Errno> {
-        let begun = Instant::now();
+        let begun = Moment::now();
         let mut refused = None;
         while self.is_absorbed(file) {
             let pause = match self.orphaned() {
@@ -255,7 +256,7 @@ impl Config {
     /// Before the run's files are renamed or lose a name without a supervisor, which a process that is no member cannot log: the lane is settled, if this process can do
     /// that, so that no recovery has to find them.
     pub(super) fn settle_orphaned(&self) {
-        let begun = Instant::now();
+        let begun = Moment::now();
         while let Some(table) = self.orphaned()
             && take_over(self, table) == TakenOver::ByAnother
             && begun.elapsed() < self.heard_wait
@@ -369,7 +370,8 @@ pub fn executing_past() -> Result<(), Errno> {
     Ok(())
 }
 
-/// False if a program that is executed now would not find the table of what the run absorbs: it has another root, or may not open the table, or has no descriptor left for it.
+/// False if a program that is executed now would not find the table of what the run absorbs: it has
+/// another root, or may not open the table, or has no descriptor left for it.
 #[must_use]
 pub fn is_table_in_reach() -> bool {
     CONFIG

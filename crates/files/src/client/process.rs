@@ -167,7 +167,8 @@ pub(super) fn lock(session: &'static Session, number: usize) -> Option<Held> {
     (!session.is_orphan()).then_some(held)
 }
 
-/// The file with this number and generation, which may be changed: its first sync is not under way. None if it is plain, and then its descriptors here are.
+/// The file with this number and generation, which may be changed: its first sync is not under way.
+/// None if it is plain, and then its descriptors here are.
 ///
 /// # Errors
 /// It is to be plain, and what the lane has of it cannot be synced.

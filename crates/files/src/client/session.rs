@@ -377,7 +377,8 @@ impl Session {
         received.map(|(answer, _)| answer).map_err(lost)
     }
 
-    /// Has the supervisor do a file's first sync, and returns when it is done, or the file is no longer absorbed, or there is no supervisor. Without any lock of it.
+    /// Has the supervisor do a file's first sync, and returns when it is done, or the file is no
+    /// longer absorbed, or there is no supervisor. Without any lock of it.
     #[cold]
     pub(super) fn wait_for_first_sync(&self, number: usize, generation: u32) {
         let is_over = || !self.is_current() || self.is_orphan();

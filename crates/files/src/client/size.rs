@@ -40,7 +40,8 @@ pub fn truncate(fd: c_int, bytes: u64) -> Result<(), Errno> {
     change_open(fd, true, |held| truncated(held, Some(raw), bytes, real))
 }
 
-/// Empties the absorbed `fd`, which was opened just now. That is durable with what is written next: an open waits for no disk.
+/// Empties the absorbed `fd`, which was opened just now. That is durable with what is written next:
+/// an open waits for no disk.
 ///
 /// # Errors
 /// The kernel's.
@@ -139,7 +140,8 @@ fn changed(held: &Held, at: u64, done: Result<(), Errno>) -> Result<(), Errno> {
     held.logged(done)
 }
 
-/// Does `change` to an `fd`, with the file if it is absorbed, and again if that says none; otherwise it changes the kernel only. If `is_kept`, it is as durable as a write
+/// Does `change` to an `fd`, with the file if it is absorbed, and again if that says none;
+/// otherwise it changes the kernel only. If `is_kept`, it is as durable as a write
 /// when this returns.
 fn change_open(
     fd: c_int,

@@ -164,7 +164,8 @@ pub fn write(
     }
 }
 
-/// After a change that the lane has not, since the file's first sync is to come: that covers it. With a pool on a disk a write is durable when a sync says so; elsewhere when it
+/// After a change that the lane has not, since the file's first sync is to come: that covers it.
+/// With a pool on a disk a write is durable when a sync says so; elsewhere when it
 /// returns.
 ///
 /// # Errors

@@ -14,18 +14,15 @@ use super::{
     write::{Failed, set_times, step},
 };
 use crate::sys;
-use forebay_pool::{Lane, PoolError};
-use std::{
-    thread,
-    time::{Duration, Instant},
-};
+use forebay_pool::{Lane, Moment, PoolError};
+use std::{thread, time::Duration};
 
 /// One attempt to replay a lane.
 pub(super) struct Attempt<'a> {
     lane: &'a Lane,
     label: &'a str,
     mark: Mark,
-    beat: Option<Instant>,
+    beat: Option<Moment>,
 }
 
 impl<'a> Attempt<'a> {
@@ -65,7 +62,7 @@ impl<'a> Attempt<'a> {
         }
         self.mark = self.mark.replaying(now());
         self.say().map_err(|e| Failed::Lane(e.to_string()))?;
-        self.beat = Some(Instant::now());
+        self.beat = Some(Moment::now());
         step();
         Ok(())
     }

@@ -1,6 +1,8 @@
-//! Whether an absorbed file was really synced, with its directory, since the run has it. docs/files-protocol.md, "The first sync".
+//! Whether an absorbed file was really synced, with its directory, since the run has it.
+//! docs/files-protocol.md, "The first sync".
 //!
-//! Until then nothing of it is logged: the first sync covers what the kernel has. While it is under way no member changes the file, so what is logged afterwards is all that it
+//! Until then nothing of it is logged: the first sync covers what the kernel has. While it is under
+//! way no member changes the file, so what is logged afterwards is all that it
 //! does not cover.
 
 use super::{Page, SharedFile, State};
@@ -45,7 +47,8 @@ impl FirstSync {
         self.state.store(PENDING, Release);
     }
 
-    /// True once it succeeded: what changes is logged. Of a word that was written over it is not known to have.
+    /// True once it succeeded: what changes is logged. Of a word that was written over it is not
+    /// known to have.
     #[inline]
     pub fn is_done(&self) -> bool {
         self.state.load(Acquire) == DONE
@@ -66,7 +69,8 @@ impl FirstSync {
         }
     }
 
-    /// A process is about to rename the file, whose new name no record has: the first sync does not begin meanwhile.
+    /// A process is about to rename the file, whose new name no record has: the first sync does not
+    /// begin meanwhile.
     pub fn begin_naming(&self) {
         self.change(PENDING, NAMING);
     }
@@ -76,7 +80,8 @@ impl FirstSync {
         self.change(NAMING, PENDING);
     }
 
-    /// Supervisor: it begins, for all that asked, and the file does not change from now on. False if it is not to, or not yet.
+    /// Supervisor: it begins, for all that asked, and the file does not change from now on. False
+    /// if it is not to, or not yet.
     pub fn start(&self) -> bool {
         let starts = self.change(PENDING, UNDER_WAY);
         if starts {
@@ -118,7 +123,8 @@ impl SharedFile {
         self.first_sync.is_done()
     }
 
-    /// Returns when the first sync of this file is not under way, or the file is no longer absorbed, or `gives_up` says so. Without its lock.
+    /// Returns when the first sync of this file is not under way, or the file is no longer
+    /// absorbed, or `gives_up` says so. Without its lock.
     pub fn outlast_first_sync(&self, generation: u32, gives_up: impl Fn() -> bool) {
         while self.is_absorbed(generation) && self.first_sync.is_under_way() && !gives_up() {
             self.first_sync.wait();
@@ -145,7 +151,8 @@ impl Page {
         }
     }
 
-    /// Has the supervisor do the first sync of a file, and returns when it is done, or the file is no longer absorbed, or `gives_up` says so. Without its lock.
+    /// Has the supervisor do the first sync of a file, and returns when it is done, or the file is
+    /// no longer absorbed, or `gives_up` says so. Without its lock.
     pub fn wait_for_first_sync(&self, number: usize, generation: u32, gives_up: impl Fn() -> bool) {
         let file = &self.files[number];
         while file.is_absorbed(generation) && !file.is_logged() && !gives_up() {

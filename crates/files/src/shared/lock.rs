@@ -1,12 +1,12 @@
 //! A lock that processes share, of which each knows who has it: when that one dies, it is taken away from it.
 
-use forebay_pool::media;
+use forebay_pool::{Moment, media};
 use std::{
     sync::atomic::{
         AtomicU32,
         Ordering::{Acquire, Relaxed, Release},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// A thread may sleep until it is free.
@@ -47,7 +47,7 @@ impl Lock {
 
     /// As [`take`](Self::take), for so long at most.
     pub fn take_for(&self, who: u32, limit: Duration) -> bool {
-        let begun = Instant::now();
+        let begun = Moment::now();
         self.take(who, || begun.elapsed() >= limit)
     }
 

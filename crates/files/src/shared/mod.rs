@@ -72,7 +72,8 @@ impl FileOrder {
     }
 }
 
-/// Files that may be opened at a time by processes of the run, if they are to be absorbed, and have different names.
+/// Files that may be opened at a time by processes of the run, if they are to be absorbed, and have
+/// different names.
 const OPENINGS: usize = 64;
 
 /// No segment has named the file yet.

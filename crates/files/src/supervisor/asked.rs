@@ -1,4 +1,5 @@
-//! What processes ask by the table, because they cannot connect or need not: that a file be made plain. docs/files-protocol.md, "Other writers".
+//! What processes ask by the table, because they cannot connect or need not: that a file be made
+//! plain. docs/files-protocol.md, "Other writers".
 
 use super::Shared;
 use crate::absorbed::{Key, Question};
@@ -12,7 +13,8 @@ use std::{
 /// How often to look, also if no process rings.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Answers until the supervisor stops. Each file is let go of in a thread of its own: that may wait for a member, or a disk.
+/// Answers until the supervisor stops. Each file is let go of in a thread of its own: that may wait
+/// for a member, or a disk.
 pub(super) fn run(shared: &Arc<Shared>) {
     let begun: Arc<Mutex<Vec<Key>>> = Arc::default();
     while !shared.stopping.load(Acquire) {

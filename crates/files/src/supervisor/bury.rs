@@ -8,11 +8,9 @@ use crate::{
     shared::{Gone, State},
     sys,
 };
+use forebay_pool::Moment;
 use rustix::io::Errno;
-use std::{
-    sync::atomic::Ordering::Relaxed,
-    time::{Duration, Instant},
-};
+use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// How long what a dead member had not logged may take to reach the disk, before its file is made plain.
 const UNLOGGED_WAIT: Duration = Duration::from_secs(10);
@@ -77,11 +75,11 @@ impl Run {
         file.touched.store(0, Relaxed);
         self.log().touched(number, sys::modified(&stat))?;
         forebay_pool::failpoint!("files:bury-logged");
-        let deadline = Instant::now() + UNLOGGED_WAIT;
+        let deadline = Moment::now() + UNLOGGED_WAIT;
         loop {
             match self.flush(shared, deadline) {
                 // Another file's error, which may be repaired.
-                Err(_) if file.error().is_none() && Instant::now() < deadline => {
+                Err(_) if file.error().is_none() && Moment::now() < deadline => {
                     std::thread::sleep(LOOK);
                 }
                 done => return done,

@@ -5,13 +5,8 @@
 
 use super::{Shared, run::Run};
 use crate::{shared::State, sys};
-use forebay_pool::Lsn;
-use std::{
-    collections::BTreeMap,
-    os::fd::AsFd,
-    sync::atomic::Ordering::Relaxed,
-    time::{Duration, Instant},
-};
+use forebay_pool::{Lsn, Moment};
+use std::{collections::BTreeMap, os::fd::AsFd, sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// How long they have to be closed: a program that opens its log for each write has it registered, and synced, only when it paused.
 const CLOSED_FOR: Duration = Duration::from_millis(700);
@@ -20,9 +15,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What was seen of the files of each file system, by its device.
 pub(super) struct Closed {
-    looked: Instant,
+    looked: Moment,
     /// Since when all are closed, and the log address behind the last record of any.
-    since: BTreeMap<u64, (Instant, Lsn)>,
+    since: BTreeMap<u64, (Moment, Lsn)>,
     /// Below it, all is in segments that were ended.
     ended: Lsn,
 }
@@ -30,7 +25,7 @@ pub(super) struct Closed {
 impl Closed {
     pub(super) fn new() -> Self {
         Self {
-            looked: Instant::now(),
+            looked: Moment::now(),
             since: BTreeMap::new(),
             ended: 0,
         }
@@ -41,7 +36,7 @@ impl Closed {
         if self.looked.elapsed() < LOOK_EVERY {
             return;
         }
-        self.looked = Instant::now();
+        self.looked = Moment::now();
         let closed = closed_devices(run);
         self.since
             .retain(|device, (_, end)| closed.get(device) == Some(end));

@@ -28,7 +28,7 @@ use crate::{
     sys::{self, errno_of},
     void,
 };
-use forebay_pool::{Lsn, rewrite};
+use forebay_pool::{Lsn, Moment, rewrite};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     collections::BTreeMap,
@@ -38,7 +38,7 @@ use std::{
         Arc,
         atomic::Ordering::{Acquire, Relaxed},
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// What was logged is on the disk this long after the last write at most, though no segment is full.
@@ -59,7 +59,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Keeps a segment ready for the members, until the run ends. A thread of its own: a sync may take as long as many segments to be filled.
 pub(super) fn prepare(shared: &Shared, run: &Run) {
-    let mut committed = Instant::now();
+    let mut committed = Moment::now();
     while !run.ended.load(Acquire) {
         if committed.elapsed() >= COMMIT_EVERY {
             // If it cannot be, the next sync finds that out.
@@ -68,7 +68,7 @@ pub(super) fn prepare(shared: &Shared, run: &Run) {
                 // If it fails, so does every sync, and each tries again.
                 let _ = run.settle(shared);
             }
-            committed = Instant::now();
+            committed = Moment::now();
         }
         let seen = run.lane.turned();
         if run.lane.prepare() || !grow(shared, run) {
@@ -85,8 +85,8 @@ fn grow(shared: &Shared, run: &Run) -> bool {
 
 /// Works until the run ends and everything in the lane is drained, or cannot be.
 pub(super) fn run(shared: &Shared, run: &Run) {
-    let mut last_work = Instant::now();
-    let mut last_drained = Instant::now();
+    let mut last_work = Moment::now();
+    let mut last_drained = Moment::now();
     let mut last_tail = 0;
     let mut closed = Closed::new();
     loop {
@@ -119,7 +119,7 @@ pub(super) fn run(shared: &Shared, run: &Run) {
             }
             run.lane.release(last.end);
             run.notify();
-            last_work = Instant::now();
+            last_work = Moment::now();
             last_drained = last_work;
             continue;
         }
@@ -130,14 +130,14 @@ pub(super) fn run(shared: &Shared, run: &Run) {
             return;
         }
         if usage.tail != last_tail {
-            (last_tail, last_work) = (usage.tail, Instant::now());
+            (last_tail, last_work) = (usage.tail, Moment::now());
             if last_drained.elapsed() >= LAG_MAX && run.lane.is_sound() {
                 last_drained = last_work;
                 let _ = run.lane.seal();
                 continue;
             }
         } else if last_work.elapsed() >= IDLE && run.lane.is_sound() {
-            last_work = Instant::now();
+            last_work = Moment::now();
             rest(shared, run);
             continue;
         }
@@ -161,9 +161,7 @@ fn rest(shared: &Shared, run: &Run) {
 impl Run {
     /// Wakes who waits for the drain.
     pub(super) fn notify(&self) {
-        // So that none looks before and sleeps after.
-        drop(self.drained.lock());
-        self.changed.notify_all();
+        self.changed.ring();
     }
 
     /// Syncs every file that has records below `end` which are not on the disk. False if one of them cannot be synced.
@@ -267,7 +265,7 @@ impl Run {
             Some(Err(errno)) => return Err(std::io::Error::from_raw_os_error(*errno)),
             None => {}
         }
-        let started = Instant::now();
+        let started = Moment::now();
         self.page.begin_sync(number);
         let done = shared.sync(target, true, || match directory {
             Some(_) => target.sync_all(),
@@ -290,6 +288,7 @@ impl Run {
     fn repair_all(&self, shared: &Shared) -> bool {
         self.notify();
         while self.page.failing() {
+            let rung = self.changed.rung();
             let ended = self.ending.load(Acquire);
             for number in 0..FILES_MAX {
                 if self.page.files[number].error().is_some() {
@@ -302,8 +301,7 @@ impl Run {
             if ended {
                 return false;
             }
-            let mut drained = self.drained.lock();
-            self.changed.wait_for(&mut drained, REPAIR_EVERY);
+            self.changed.wait(rung, REPAIR_EVERY);
         }
         true
     }
@@ -340,7 +338,7 @@ impl Run {
                 // What stays marked is looked at more closely by a recovery.
                 let _ = self.mark(Mark::None);
             }
-            self.changed.notify_all();
+            self.changed.ring();
         }
         file.lock.free();
         done

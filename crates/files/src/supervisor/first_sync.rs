@@ -1,11 +1,16 @@
-//! The first sync of a file that the run absorbs: the file and the directory that has its name, before anything of it is logged. docs/files-protocol.md, "The first sync".
+//! The first sync of a file that the run absorbs: the file and the directory that has its name,
+//! before anything of it is logged. docs/files-protocol.md, "The first sync".
 //!
-//! It is done when there is something to be found by that name after a power cut: at the first write, or sync. A file that was only opened is none that a power cut leaves.
+//! It is done when there is something to be found by that name after a power cut: at the first
+//! write, or sync. A file that was only opened is none that a power cut leaves.
 //!
 //! 1. Under the file's lock it begins: from now on no member changes the file.
-//! 2. The file is synced, with all that the kernel has of it, and with every change of metadata before it.
-//! 3. Its directory is marked with the pool and synced: of all files that wait for that at a time, once.
-//! 4. It is done: changes are logged. If any of this fails, the file is plain instead; the lane has nothing of it.
+//! 2. The file is synced, with all that the kernel has of it, and with every change of
+//!    metadata before it.
+//! 3. Its directory is marked with the pool and synced: of all files that wait for that at a time,
+//!    once.
+//! 4. It is done: changes are logged. If any of this fails, the file is plain instead; the lane has
+//!    nothing of it.
 //!
 //! Each has a thread of its own, so that of many files none waits for another one's disk.
 
@@ -22,7 +27,7 @@ use crate::{
     shared::{Due, State},
     sys::{self, errno_of},
 };
-use forebay_pool::media;
+use forebay_pool::{Moment, media};
 use parking_lot::{Condvar, Mutex};
 use rustix::{fs::AtFlags, io::Errno};
 use std::{
@@ -38,7 +43,7 @@ use std::{
         atomic::Ordering::{Acquire, Relaxed},
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How often those are done that no process waits for.
@@ -100,12 +105,12 @@ impl Turns {
 
 /// Has what members ask for done, until the run ends.
 pub(super) fn run(shared: &Arc<Shared>, run: &Arc<Run>) {
-    let mut looked = Instant::now();
+    let mut looked = Moment::now();
     while !run.ended.load(Acquire) {
         let seen = run.page.asked.load(Acquire);
         let is_time = looked.elapsed() >= SOON;
         if is_time {
-            looked = Instant::now();
+            looked = Moment::now();
         }
         for (number, file) in run.page.files.iter().enumerate() {
             let is_due = match file.first_sync.due() {
@@ -152,10 +157,11 @@ impl Run {
         self.first_syncs.begun.lock().retain(|one| *one != number);
     }
 
-    /// True when it has begun. False if a member is in the middle of a change for too long: it is asked for again.
+    /// True when it has begun. False if a member is in the middle of a change for too long: it is
+    /// asked for again.
     fn start_first_sync(&self, number: usize, generation: u32) -> bool {
         let file = &self.page.files[number];
-        let begun = Instant::now();
+        let begun = Moment::now();
         loop {
             let stamp = file.stamp();
             if stamp.generation != generation

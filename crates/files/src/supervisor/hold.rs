@@ -6,15 +6,18 @@
 //! 1. The supervisor's own threads: at once, before any lock is taken. They may hold one.
 //! 2. A member of the run, whose client knows what it opens: at once.
 //! 3. Who opens it for reading only: at once. The event does not say how; the system call does that the opener sleeps in.
-//! 4. All others: when the file has been let go of, or nothing was logged of it for two seconds ([`Shared::let_go`]). Or, whatever that waits for, when the file has strayed for a
+//! 4. All others: when the file has been let go of, or nothing was logged of it for two seconds
+//!    ([`Shared::let_go`]). Or, whatever that waits for, when the file has strayed for a
 //!    silence, [`STRAYS_AFTER`] later.
 //!
-//! What lets go of a file opens nothing: another process may be asked about that first, which waits for an opener that waits here.
+//! What lets go of a file opens nothing: another process may be asked about that first, which waits
+//! for an opener that waits here.
 //!
 //! If the supervisor dies, the kernel lets all go on. If it is stopped, they wait.
 
 use super::Shared;
 use crate::{absorbed::Key, processes, record::silence, sys};
+use forebay_pool::Moment;
 use nix::sys::fanotify::{
     EventFFlags, Fanotify, FanotifyEvent, FanotifyResponse, InitFlags, MarkFlags, MaskFlags,
     Response,
@@ -36,7 +39,7 @@ use std::{
         },
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// How often to see whether the supervisor stops.
@@ -53,7 +56,8 @@ const LOOK_WAITING: Timespec = Timespec {
 const ATTEMPTS: u32 = 100;
 const AGAIN: Duration = Duration::from_micros(100);
 
-/// After so long nothing more is logged of a file that cannot be let go of: longer than [`Shared::let_go`] takes to say so itself.
+/// After so long nothing more is logged of a file that cannot be let go of: longer than
+/// [`Shared::let_go`] takes to say so itself.
 const STRAYS_AFTER: Duration = Duration::from_secs(6);
 /// Longer than a call takes that found the file absorbed a moment before.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -79,14 +83,15 @@ impl Drop for EndsTheSupervisor {
 struct Waiting {
     event: FanotifyEvent,
     key: Key,
-    begun: Instant,
+    begun: Moment,
     has_strayed: bool,
     /// The file has been let go of.
     done: Arc<AtomicBool>,
 }
 
 impl Waiting {
-    /// False once it may go on: the file is plain, or has strayed for a silence, so that a replay sees what is changed now.
+    /// False once it may go on: the file is plain, or has strayed for a silence, so that a replay
+    /// sees what is changed now.
     fn waits(&mut self, shared: &Shared) -> bool {
         if self.done.load(Acquire) {
             return false;
@@ -168,7 +173,7 @@ impl Gate {
                             done: let_go(shared, key),
                             event,
                             key,
-                            begun: Instant::now(),
+                            begun: Moment::now(),
                             has_strayed: false,
                         });
                     }

@@ -2,12 +2,19 @@
 
 use super::Shared;
 use crate::{absorbed::Key, identity, record::silence, sys};
+use forebay_pool::Moment;
 use rustix::fs::OFlags;
 use std::{
     fs::File,
     os::fd::{AsFd, BorrowedFd},
     path::PathBuf,
-    sync::{Arc, mpsc},
+    sync::{
+        Arc,
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Release},
+        },
+    },
     thread,
     time::Duration,
 };
@@ -16,6 +23,7 @@ use std::{
 const RETIRE_WAIT: Duration = Duration::from_secs(2);
 /// How long the file's time may take to be on its disk.
 const OUTLAST_WAIT: Duration = Duration::from_secs(2);
+const OUTLAST_LOOK: Duration = Duration::from_millis(1);
 
 /// Neither for reading nor for writing: enough to sync by, and the kernel counts it neither among the readers nor among the writers of the
 /// file. So it hinders no lease.
@@ -38,16 +46,21 @@ pub(super) fn outlast(file: BorrowedFd<'_>) {
     }
 }
 
-/// As [`outlast`], for so long at most. It opens the file, which may wait for the same process that waits for this, and syncs it, on a disk that may hang.
+/// As [`outlast`], for so long at most. It opens the file, which may wait for the same process that
+/// waits for this, and syncs it, on a disk that may hang.
 fn outlast_for(file: Arc<File>, limit: Duration) {
-    let (done, ended) = mpsc::channel();
+    let ended = Arc::new(AtomicBool::new(false));
+    let says = Arc::clone(&ended);
     let work = move || {
         outlast(file.as_fd());
-        // Too late for who waited.
-        let _ = done.send(());
+        says.store(true, Release);
     };
     let thread = thread::Builder::new().name("outlasting".into()).spawn(work);
-    if thread.is_err() || ended.recv_timeout(limit).is_err() {
+    let begun = Moment::now();
+    while thread.is_ok() && !ended.load(Acquire) && begun.elapsed() < limit {
+        thread::sleep(OUTLAST_LOOK);
+    }
+    if !ended.load(Acquire) {
         sys::complain(
             "the time of a file that is written to past the pool is not set yet: a power cut in the next seconds may undo that",
         );
@@ -55,7 +68,8 @@ fn outlast_for(file: Arc<File>, limit: Duration) {
 }
 
 impl Shared {
-    /// Nothing is logged of the file any more: a process that is no member may change it before it is plain. Waits for nothing.
+    /// Nothing is logged of the file any more: a process that is no member may change it before it
+    /// is plain. Waits for nothing.
     pub(super) fn stray(&self, key: Key) {
         if let Some(run) = self.running()
             && let Some((number, stamp, _)) = run.find(key)

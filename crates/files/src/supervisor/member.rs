@@ -320,7 +320,7 @@ impl Shared {
         let mut members = self.members.lock();
         members.retain(|member| member.has_ended() || member.number != number);
         drop(members);
-        self.changed.notify_all();
+        self.changed.ring();
     }
 
     /// It is gone, and nothing of it is left.
@@ -338,7 +338,7 @@ impl Shared {
             members.remove(first);
         }
         drop(members);
-        self.changed.notify_all();
+        self.changed.ring();
     }
 
     /// The processes that are members now.

@@ -7,6 +7,7 @@
 
 mod accept;
 mod asked;
+mod bell;
 mod bury;
 mod candidate;
 mod closed;
@@ -33,7 +34,7 @@ mod watch;
 
 pub use discover::{Orphaned, Running, WaitingPool, Whose, status_of, status_of_running};
 pub use layer::Layer;
-pub use status::{FileStatus, LaneStatus, PlainFile, ProcessStatus, Status};
+pub use status::{FileStatus, LaneStatus, PlainFile, ProcessStatus, Status, run_dir_remedy};
 pub use watch::Outside;
 
 use crate::{
@@ -45,9 +46,9 @@ use crate::{
     order::{self, OrderFile},
     sys, wire,
 };
-use forebay_pool::{Pool, disks, media::Durability};
+use forebay_pool::{Moment, Pool, disks, media::Durability};
 use member::Member;
-use parking_lot::{Condvar, Mutex};
+use parking_lot::Mutex;
 use run::{END_WAIT, Run};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::{
@@ -62,7 +63,7 @@ use std::{
         },
     },
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -95,7 +96,7 @@ struct Shared {
     options: SupervisorOptions,
     token: Uuid,
     boot: Uuid,
-    started: Instant,
+    started: Moment,
     /// The run's lane, once a process has asked for it.
     run: Mutex<Option<Arc<Run>>>,
     draining: Mutex<Option<thread::JoinHandle<()>>>,
@@ -104,7 +105,7 @@ struct Shared {
     /// The run has ended: no process joins it any more. Set and looked at with `members` locked.
     over: AtomicBool,
     /// One of them ended, and nothing of it is left to do.
-    changed: Condvar,
+    changed: bell::Bell,
     /// What is absorbed, for all to see.
     table: Table,
     /// What the file systems of the logs may still lack, which all processes of the run count.
@@ -169,12 +170,12 @@ impl Supervisor {
             pool,
             token: Uuid::new_v4(),
             boot,
-            started: Instant::now(),
+            started: Moment::now(),
             run: Mutex::default(),
             draining: Mutex::default(),
             members: Mutex::default(),
             over: AtomicBool::new(false),
-            changed: Condvar::new(),
+            changed: bell::Bell::default(),
             table,
             order,
             tables: elsewhere::Tables::default(),
@@ -308,9 +309,18 @@ impl Shared {
 
     /// The members that have not ended within the limit. Once there is none, there will be none: the lane is about to be given back.
     fn outlast(&self, limit: Duration) -> Vec<ProcessStatus> {
-        let mut members = self.members.lock();
-        let is_left = |members: &mut Vec<Member>| members.iter().any(|it| !it.has_ended());
-        self.changed.wait_while_for(&mut members, is_left, limit);
+        let begun = Moment::now();
+        let members = loop {
+            let rung = self.changed.rung();
+            let members = self.members.lock();
+            let waits = members.iter().any(|it| !it.has_ended());
+            let left = limit.saturating_sub(begun.elapsed());
+            if !waits || left.is_zero() {
+                break members;
+            }
+            drop(members);
+            self.changed.wait(rung, left);
+        };
         let left = members.iter().filter(|member| !member.has_ended());
         let left: Vec<ProcessStatus> = left.map(Member::status).collect();
         if left.is_empty() {

@@ -6,6 +6,7 @@
 
 use super::Shared;
 use crate::{absorbed::Key, processes, sys};
+use forebay_pool::Moment;
 use parking_lot::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
@@ -21,7 +22,7 @@ use std::{
     os::unix::fs::MetadataExt,
     sync::atomic::Ordering::Acquire,
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Time between two looks at least.
@@ -74,7 +75,7 @@ impl Inotify {
             if keys.is_empty() {
                 continue;
             }
-            let begun = Instant::now();
+            let begun = Moment::now();
             for (key, pid) in outside_writers(shared, &keys) {
                 let path = shared.absorbed_as(key);
                 shared.let_go(key);

@@ -15,7 +15,7 @@ use crate::{
 };
 use forebay_pool::media::volatile;
 use rustix::fs::Stat;
-use std::{os::fd::OwnedFd, path::Path, thread, time::SystemTime};
+use std::{os::fd::OwnedFd, path::Path, thread, time::Duration};
 
 /// A file that is to be absorbed.
 #[derive(Clone, Copy)]
@@ -155,8 +155,8 @@ fn is_past(pool: &Path) -> bool {
 
 /// Returns a silence after the last record, by the clock that it has its time from.
 fn be_silent_since(waiting: &Waiting, on_disk: bool) {
-    let now = SystemTime::now().duration_since(SystemTime::UNIX_EPOCH);
-    let passed = now.unwrap_or_default().saturating_sub(waiting.last);
+    let now = Duration::from_nanos(sys::file_time_now());
+    let passed = now.saturating_sub(waiting.last);
     let whole = silence(on_disk);
     thread::sleep(whole.saturating_sub(passed));
 }

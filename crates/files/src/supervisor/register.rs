@@ -15,7 +15,7 @@ use crate::{
     sys,
     wire::Answer,
 };
-use forebay_pool::extents;
+use forebay_pool::{Moment, extents};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -30,7 +30,7 @@ use std::{
     path::{Path, PathBuf},
     sync::{Arc, atomic::Ordering::Relaxed},
     thread,
-    time::{Duration, Instant},
+    time::Duration,
 };
 
 /// Free numbers below which those of closed files are freed.
@@ -56,7 +56,8 @@ impl Run {
         usize::try_from(file).ok().filter(|file| *file < FILES_MAX)
     }
 
-    /// Looks whether a file can be absorbed, and says whether it is from now on. It is synced when it is changed first (`first_sync`).
+    /// Looks whether a file can be absorbed, and says whether it is from now on. It is synced when
+    /// it is changed first (`first_sync`).
     pub(super) fn register(
         &self,
         shared: &Shared,
@@ -135,9 +136,10 @@ impl Run {
         done.map(|()| (number, generation))
     }
 
-    /// Gives the file a number, unless it has one: nothing here waits for a disk, nor for another file's registration.
+    /// Gives the file a number, unless it has one: nothing here waits for a disk, nor for another
+    /// file's registration.
     fn number_of(&self, shared: &Shared, candidate: &Candidate<'_>) -> Result<Numbered, Refusal> {
-        let begun = Instant::now();
+        let begun = Moment::now();
         loop {
             let mut next = self.registering.lock();
             let Some((number, stamp, _)) = self.find(candidate.key()) else {
@@ -189,7 +191,8 @@ impl Run {
         free().0
     }
 
-    /// All numbers are files': waits until those of closed files can be freed, of which the lane has something.
+    /// All numbers are files': waits until those of closed files can be freed, of which the lane
+    /// has something.
     ///
     /// # Errors
     /// There is none that is closed, or what the lane has cannot be synced.
@@ -202,7 +205,7 @@ impl Run {
         };
         let known: Vec<Arc<Known>> = self.files.lock().iter().flatten().cloned().collect();
         let flushed = match known.iter().any(is_closed) {
-            true => self.flush(shared, Instant::now() + WAIT).is_ok(),
+            true => self.flush(shared, Moment::now() + WAIT).is_ok(),
             false => false,
         };
         if flushed {

@@ -1,7 +1,8 @@
 //! The run's lane, and what the supervisor knows of the files in it. Every process of the run appends to it; the supervisor claims it, drains it, and gives it back.
 
 use super::{
-    Shared, drained::Drained, first_sync::FirstSyncs, lane_mark::LaneMark, watch::Watched,
+    Shared, bell::Bell, drained::Drained, first_sync::FirstSyncs, lane_mark::LaneMark,
+    watch::Watched,
 };
 use crate::{
     FILES_MAX,
@@ -11,8 +12,8 @@ use crate::{
     shared::{SharedPage, Stamp, State},
     sys,
 };
-use forebay_pool::{ClaimOptions, Pool, PoolError, PoolOptions, SharedLane};
-use parking_lot::{Condvar, Mutex};
+use forebay_pool::{ClaimOptions, Moment, Pool, PoolError, PoolOptions, SharedLane};
+use parking_lot::Mutex;
 use rustix::{fs::Stat, io::Errno};
 use std::{
     collections::HashSet,
@@ -27,7 +28,7 @@ use std::{
             Ordering::{Relaxed, Release},
         },
     },
-    time::{Duration, Instant},
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -97,7 +98,7 @@ pub(super) struct Run {
     pub(super) repairing: Mutex<()>,
     pub(super) drained: Mutex<Drained>,
     /// Segments were released, or a file was repaired, or the run ends.
-    pub(super) changed: Condvar,
+    pub(super) changed: Bell,
     /// All members are gone: the drain ends when the lane is empty.
     pub(super) ending: AtomicBool,
     /// It has.
@@ -162,7 +163,7 @@ impl Run {
             first_syncs: FirstSyncs::default(),
             repairing: Mutex::default(),
             drained: Mutex::default(),
-            changed: Condvar::new(),
+            changed: Bell::default(),
             ending: AtomicBool::new(false),
             ended: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
@@ -238,7 +239,7 @@ impl Run {
         if !file.leave(generation) {
             return Ok(());
         }
-        let deadline = Instant::now() + limit;
+        let deadline = Moment::now() + limit;
         if !file.lock.take_for(SUPERVISOR, limit) {
             return Err(Errno::TIMEDOUT);
         }
@@ -258,10 +259,11 @@ impl Run {
     ///
     /// # Errors
     /// That of a file that cannot be synced; `ETIMEDOUT`.
-    pub(super) fn flush(&self, shared: &Shared, deadline: Instant) -> Result<(), Errno> {
+    pub(super) fn flush(&self, shared: &Shared, deadline: Moment) -> Result<(), Errno> {
         let mut end = None;
         loop {
-            let mut drained = self.drained.lock();
+            let rung = self.changed.rung();
+            let drained = self.drained.lock();
             if end.is_none() {
                 match self.lane.seal() {
                     Ok(sealed) => end = sealed,
@@ -282,10 +284,11 @@ impl Run {
             if let Some(errno) = self.page.failure() {
                 return Err(errno);
             }
-            if Instant::now() >= deadline {
+            if Moment::now() >= deadline {
                 return Err(Errno::TIMEDOUT);
             }
-            self.changed.wait_for(&mut drained, LOOK);
+            drop(drained);
+            self.changed.wait(rung, LOOK);
         }
     }
 
@@ -333,10 +336,10 @@ impl Run {
     /// # Errors
     /// As [`flush`](Self::flush), but for a disk that is only slow.
     fn drain(&self, shared: &Shared, wait: Duration) -> Result<(), Errno> {
-        let mut deadline = Instant::now() + wait;
+        let mut deadline = Moment::now() + wait;
         loop {
-            match self.flush(shared, Instant::now() + wait) {
-                Err(_) if self.page.failing() && Instant::now() < deadline => {
+            match self.flush(shared, Moment::now() + wait) {
+                Err(_) if self.page.failing() && Moment::now() < deadline => {
                     for number in 0..FILES_MAX {
                         let _ = self.repair(shared, number);
                     }
@@ -349,7 +352,7 @@ impl Run {
                         "the program has ended, and the disk is slow: up to {left} MiB of what it wrote are still to be synced. forebay stays until they are; if it \
                          is killed, they are in the pool for forebay recover"
                     ));
-                    deadline = Instant::now() + wait;
+                    deadline = Moment::now() + wait;
                 }
                 drained => return drained,
             }

@@ -248,13 +248,33 @@ pub(super) fn make_run_dir(directory: &Path) -> Result<(), FilesError> {
         .recursive(true)
         .mode(0o700)
         .create(directory)
-        .map_err(FilesError::io(format!("making {}", directory.display())))
+        .map_err(|e| unwritable(directory, "making", &e))
+}
+
+/// What to do where nothing can be left in the run directory because of this: which line of a unit
+/// is to be changed.
+#[must_use]
+pub fn run_dir_remedy(error: &std::io::Error) -> &'static str {
+    match Errno::from_io_error(error) {
+        Some(Errno::ROFS) => {
+            ". It is read-only: in a unit of systemd by ProtectSystem= or ReadOnlyPaths=. Add RuntimeDirectory=forebay and Environment=FOREBAY_RUN_DIR=%t/forebay"
+        }
+        Some(Errno::ACCESS | Errno::PERM) => {
+            ". Name a directory of this user's with the environment variable FOREBAY_RUN_DIR (in a unit of systemd: RuntimeDirectory=forebay and \
+             Environment=FOREBAY_RUN_DIR=%t/forebay)"
+        }
+        _ => "",
+    }
+}
+
+fn unwritable(directory: &Path, doing: &str, error: &std::io::Error) -> FilesError {
+    let remedy = run_dir_remedy(error);
+    FilesError::Config(format!("{doing} {}: {error}{remedy}", directory.display()))
 }
 
 /// Leaves a note in the run directory, readable for its owner only.
 pub(super) fn leave_note(shared: &Shared, socket: &[u8]) -> Result<PathBuf, FilesError> {
     let directory = &shared.options.run_dir;
-    let doing = || format!("leaving a note in {}", directory.display());
     let path = directory.join(format!(
         "{}-{}.json",
         std::process::id(),
@@ -272,6 +292,6 @@ pub(super) fn leave_note(shared: &Shared, socket: &[u8]) -> Result<PathBuf, File
             .open(&path)?;
         file.write_all(&serde_json::to_vec(&note)?)
     };
-    write().map_err(FilesError::io(doing()))?;
+    write().map_err(|e| unwritable(directory, "leaving a note in", &e))?;
     Ok(path)
 }

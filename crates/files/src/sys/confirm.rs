@@ -16,8 +16,10 @@ pub(crate) fn confirm_sync(fd: impl AsFd) -> Result<(), Errno> {
     rustix::fs::fdatasync(fd)
 }
 
-/// As [`confirm_sync`], of a file that programs write to meanwhile: what they wrote since is not synced, where the file system can be asked
-/// without, by an open directory of it. Opens nothing: who is asked before anything is opened may be waiting for this.
+/// As [`confirm_sync`], of a file that programs write to meanwhile: what they wrote since is not
+/// synced, where the file system can be asked
+/// without, by an open directory of it. Opens nothing: who is asked before anything is opened may
+/// be waiting for this.
 ///
 /// # Errors
 /// As [`confirm_sync`].

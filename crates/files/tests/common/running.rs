@@ -79,7 +79,8 @@ impl Running {
         assert!(limit.status().unwrap().success());
     }
 
-    /// Opens a file: 1 if it is absorbed. It has had its first sync then, so what is written next is logged.
+    /// Opens a file: 1 if it is absorbed. It has had its first sync then, so what is written next
+    /// is logged.
     pub fn open(&mut self, handle: &str, path: &Path, flags: i32) -> usize {
         let opened = self.open_only(handle, path, flags);
         if opened == 1 {

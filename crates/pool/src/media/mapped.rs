@@ -66,7 +66,8 @@ impl<T: Atomics> Mapped<T> {
         Self::map_from(fd, protection, 0)
     }
 
-    /// Maps the part of the file that begins at `offset`, which is one of a page. Where `protection` does not let it be written to, nothing may be stored.
+    /// Maps the part of the file that begins at `offset`, which is one of a page. Where
+    /// `protection` does not let it be written to, nothing may be stored.
     ///
     /// # Errors
     /// What the kernel says; `EINVAL` for something smaller than a `T`.

@@ -11,8 +11,9 @@ use super::{
     state::{Seen, Writer, first},
     step,
 };
+use crate::Moment;
 use crate::{format::record::Lsn, lane::split, persist::LINE};
-use std::{sync::atomic::Ordering::SeqCst, time::Instant};
+use std::sync::atomic::Ordering::SeqCst;
 
 impl SharedLane {
     /// Member `member` is dead, all its threads: what it reserved and did not publish becomes void. False if that cannot be told from what a living
@@ -103,7 +104,7 @@ impl SharedLane {
         let state = self.state();
         let (_, tail) = split(state.tail.0.load(SeqCst));
         step!("bury:tail");
-        let deadline = Instant::now() + MOMENT;
+        let deadline = Moment::now() + MOMENT;
         let mut taken: Vec<(Lsn, Lsn)> = Vec::new();
         for writer in state.writers() {
             let seen = resolved(writer, dead, deadline)?;
@@ -159,7 +160,7 @@ impl SharedLane {
 
 /// The cell once it does not announce what it did when the owner first looked; none if it still does at the `deadline`. What is announced later reserves
 /// only lines that are above the tail that the owner read.
-fn resolved(writer: &Writer, dead: &[u32], deadline: Instant) -> Option<Seen> {
+fn resolved(writer: &Writer, dead: &[u32], deadline: Moment) -> Option<Seen> {
     let first = writer.seen();
     let mut seen = first;
     while seen == first && seen.is_announced() && !dead.contains(&seen.member()) {

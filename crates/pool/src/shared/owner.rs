@@ -7,6 +7,7 @@ use super::{
     step, steps,
 };
 use crate::{
+    Moment,
     error::{AppendError, PoolError},
     format::{
         layout::PAGE,
@@ -23,7 +24,7 @@ use std::{
     io::{self, IoSlice},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::atomic::Ordering::{Acquire, SeqCst},
-    time::{Duration, Instant},
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -31,8 +32,8 @@ use uuid::Uuid;
 pub(super) const MOMENT: Duration = Duration::from_millis(5);
 
 /// True once the owner has waited long enough. Where a scheduler decides who goes on it waits no time at all.
-pub(super) fn is_over(deadline: Instant) -> bool {
-    steps::is_scheduled() || Instant::now() >= deadline
+pub(super) fn is_over(deadline: Moment) -> bool {
+    steps::is_scheduled() || Moment::now() >= deadline
 }
 
 /// A segment that is complete: everything in it is published, and nothing is appended to it any more.
@@ -221,7 +222,7 @@ impl SharedLane {
         drop(control);
         let state = self.state();
         wake(&state.turned);
-        let deadline = Instant::now() + MOMENT;
+        let deadline = Moment::now() + MOMENT;
         loop {
             // As in `prepare`: a writer may miss the note of the hole.
             state.finished.advance(state);

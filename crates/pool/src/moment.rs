@@ -1,0 +1,36 @@
+//! Points of the kernel's monotonic clock, asked of the kernel itself: a library that shows a
+//! program another time (a clock that stands still, or was shifted) hides the C library's.
+
+use rustix::time::{ClockId, clock_gettime};
+use std::{ops::Add, time::Duration};
+
+/// As [`std::time::Instant`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct Moment(Duration);
+
+impl Moment {
+    /// Now.
+    #[must_use]
+    pub fn now() -> Self {
+        let now = clock_gettime(ClockId::Monotonic);
+        let seconds = u64::try_from(now.tv_sec).unwrap_or(0);
+        Self(Duration::new(
+            seconds,
+            u32::try_from(now.tv_nsec).unwrap_or(0),
+        ))
+    }
+
+    /// How long ago it was.
+    #[must_use]
+    pub fn elapsed(&self) -> Duration {
+        Self::now().0.saturating_sub(self.0)
+    }
+}
+
+impl Add<Duration> for Moment {
+    type Output = Self;
+
+    fn add(self, time: Duration) -> Self {
+        Self(self.0.saturating_add(time))
+    }
+}
