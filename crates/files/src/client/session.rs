@@ -377,14 +377,6 @@ impl Session {
         received.map(|(answer, _)| answer).map_err(lost)
     }
 
-    /// Has the supervisor do a file's first sync, and returns when it is done, or the file is no
-    /// longer absorbed, or there is no supervisor. Without any lock of it.
-    #[cold]
-    pub(super) fn wait_for_first_sync(&self, number: usize, generation: u32) {
-        let is_over = || !self.is_current() || self.is_orphan();
-        self.page.wait_for_first_sync(number, generation, is_over);
-    }
-
     /// Tells the supervisor something that has no answer. If it is gone, it need not know.
     pub(super) fn tell(&self, request: &Request) {
         let _ = wire::send(own::connection().as_fd(), request, &[]);

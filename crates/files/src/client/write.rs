@@ -191,6 +191,16 @@ pub(super) fn first_synced(session: &'static Session, number: usize, generation:
     }
 }
 
+impl Session {
+    /// Has the supervisor do a file's first sync, and returns when it is done, or the file is no
+    /// longer absorbed, or there is no supervisor. Without any lock of it.
+    #[cold]
+    pub(super) fn wait_for_first_sync(&self, number: usize, generation: u32) {
+        let is_over = || !self.is_current() || self.is_orphan();
+        self.page.wait_for_first_sync(number, generation, is_over);
+    }
+}
+
 /// Before the first write to a file in a segment: the size that it has, and its time if that lies ahead. All that it has is on the disk when the segments before are released, so a
 /// recovery knows an older copy of the file by it.
 #[inline]

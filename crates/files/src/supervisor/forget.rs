@@ -3,7 +3,7 @@
 use super::{
     Shared,
     drain::key_of,
-    run::{Forgotten, Known, Run, SUPERVISOR},
+    run::{Known, Run, SUPERVISOR},
     status::newest_path,
     watch::Watched,
 };
@@ -14,9 +14,19 @@ use crate::{
 use std::{
     fs::File,
     os::fd::AsFd,
+    path::PathBuf,
     sync::{Arc, atomic::Ordering::Relaxed},
     time::Duration,
 };
+
+/// What a file that is absorbed no longer had absorbed, by its path.
+pub(super) struct Forgotten {
+    pub(super) path: PathBuf,
+    /// Writes, bytes, syncs.
+    pub(super) counts: [u64; 3],
+    /// It was made plain, not only closed.
+    pub(super) retired: bool,
+}
 
 impl Run {
     /// Lets go of a file of which the lane holds nothing; it was `retired`, or it is closed. Under its lock.

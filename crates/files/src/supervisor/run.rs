@@ -1,8 +1,8 @@
 //! The run's lane, and what the supervisor knows of the files in it. Every process of the run appends to it; the supervisor claims it, drains it, and gives it back.
 
 use super::{
-    Shared, bell::Bell, drained::Drained, first_sync::FirstSyncs, lane_mark::LaneMark,
-    watch::Watched,
+    Shared, bell::Bell, drained::Drained, first_sync::FirstSyncs, forget::Forgotten,
+    lane_mark::LaneMark, watch::Watched,
 };
 use crate::{
     FILES_MAX,
@@ -62,15 +62,6 @@ pub(super) struct Known {
     /// The directory that had its last name.
     pub(super) unlinked_from: Option<Arc<File>>,
     pub(super) watched: Watched,
-}
-
-/// What a file that is absorbed no longer had absorbed, by its path.
-pub(super) struct Forgotten {
-    pub(super) path: PathBuf,
-    /// Writes, bytes, syncs.
-    pub(super) counts: [u64; 3],
-    /// It was made plain, not only closed.
-    pub(super) retired: bool,
 }
 
 /// The run's lane and its files.
