@@ -338,7 +338,7 @@ impl Situation<'_> {
         let obstacle = obstacle.map_or_else(String::new, |errno| format!(" ({errno})"));
         Plan::Refuse(format!(
             "{path} is missing, or another file has its name{obstacle}. Put it back, or mount its file system, and recover again (as root it is found \
-             in other places too); or go on without it by `forebay recover --force`"
+             in other places of its mount too); or go on without it by `forebay recover --force`"
         ))
     }
 }
