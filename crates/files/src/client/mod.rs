@@ -30,6 +30,7 @@ mod orphan;
 mod others;
 mod own;
 mod process;
+mod received;
 mod renewed;
 mod retire;
 mod session;
@@ -55,13 +56,13 @@ pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{exchange, link, rename, unlink};
 pub use open::open;
 pub use order::{changed_on, counts_changes, device_at, device_of};
-pub use others::{
-    any_absorbed, executing_past, is_table_in_reach, opened, opened_by_handle, taken_from_process,
-};
+pub use others::{any_absorbed, executing_past, is_table_in_reach, opened};
 pub use own::{make_way_from, making_way, may_be_own, own_within};
+pub use received::{opened_by_handle, taken_from_process};
 pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};
-pub use session::{before_joining, is_absorbing, may_join, on_pool};
+pub use session::{is_absorbing, on_pool};
 pub use size::{extending, truncate, truncate_path};
+pub use standing::{before_joining, may_join};
 pub use table::DESCRIPTORS;
 pub use times::{touching, touching_path};
 pub use write::{Durability, Synced, at_position, sync, write};

@@ -8,7 +8,7 @@ use super::{
     mappings::{self, Of},
     own,
     renewed::Renewed,
-    standing::{GIVEN_UP, INHERITED, LEFT, PENDING, PLAIN_FOR},
+    standing::{GIVEN_UP, INHERITED, LEFT, PENDING, PLAIN_FOR, ask_to_join},
 };
 use crate::{
     log::{ENDED, LOOK, Log},
@@ -142,27 +142,10 @@ pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
     if let Some(session) = joining.session.get() {
         return Ok(session);
     }
-    let session = with_room(|| {
-        BEFORE_JOINING.get().map_or(Ok(()), |check| check())?;
-        Session::begin(address)
-    })?;
+    let session = with_room(|| ask_to_join().and_then(|()| Session::begin(address)))?;
     let session = joining.session.get_or_init(|| session);
     PENDING.store(false, Release);
     Ok(session)
-}
-
-/// Asked before this process joins.
-static BEFORE_JOINING: OnceLock<fn() -> Result<(), String>> = OnceLock::new();
-
-/// Has `check` asked before this process joins the run: why it must not.
-pub fn before_joining(check: fn() -> Result<(), String>) {
-    let _ = BEFORE_JOINING.set(check);
-}
-
-/// True if this process is in a run, and may become a member.
-#[must_use]
-pub fn may_join() -> bool {
-    CONFIG.get().is_some() && !GIVEN_UP.load(Relaxed) && !LEFT.load(Relaxed)
 }
 
 type OnPool = Box<dyn Fn(Pool) -> Pool + Send + Sync>;

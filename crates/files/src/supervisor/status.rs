@@ -6,6 +6,7 @@ use crate::{
     shared::{SharedFile, State},
 };
 use forebay_pool::PAGE;
+use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
