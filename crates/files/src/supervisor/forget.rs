@@ -67,10 +67,14 @@ impl Run {
     }
 
     /// The number is no file's again, whose registration failed.
-    pub(super) fn vacate(&self, number: usize) {
+    pub(super) fn vacate(&self, number: usize, generation: u32) {
         let mut files = self.files.lock();
+        if self.generation(number) != generation {
+            // It was made plain meanwhile, and another file has the number.
+            return;
+        }
         files[number] = None;
-        let (generation, state) = (self.generation(number), State::Free);
+        let state = State::Free;
         self.page.files[number].set(Stamp { generation, state });
     }
 

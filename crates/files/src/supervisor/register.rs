@@ -121,7 +121,7 @@ impl Run {
         let file = &self.page.files[number];
         shared.lay_guard(pid, self.lane.owner());
         let done = self
-            .watch_and_follow(shared, number, &candidate)
+            .watch_and_follow(shared, (number, generation), &candidate)
             .and_then(|watched| {
                 if file.change(generation, State::Registering, State::Absorbed) {
                     return Ok(());
@@ -131,7 +131,7 @@ impl Run {
             });
         if done.is_err() {
             shared.table.withdraw(candidate.key());
-            self.vacate(number);
+            self.vacate(number, generation);
         }
         done.map(|()| (number, generation))
     }
@@ -263,7 +263,7 @@ impl Run {
             .table
             .publish(candidate.pid, candidate.key(), candidate.born)
         {
-            self.vacate(number);
+            self.vacate(number, generation);
             return Err("this run absorbs too many files already".into());
         }
         Ok(generation)
@@ -275,7 +275,7 @@ impl Run {
     fn watch_and_follow(
         &self,
         shared: &Shared,
-        number: usize,
+        number: (usize, u32),
         candidate: &Candidate<'_>,
     ) -> Result<Watched, Refusal> {
         // Before it is watched, or the supervisor would be seen itself.
@@ -297,7 +297,7 @@ impl Run {
     fn follow(
         &self,
         shared: &Shared,
-        number: usize,
+        (number, generation): (usize, u32),
         candidate: &Candidate<'_>,
         uncounted: Option<File>,
         watched: Watched,
@@ -334,9 +334,9 @@ impl Run {
         };
         let known = candidate.known(Some(Arc::new(own)), watched);
         match &mut self.files.lock()[number] {
-            Some(place) => *place = Arc::new(known),
-            // It is plain, and its number free.
-            None => return Err(OPENED_MEANWHILE.into()),
+            Some(place) if self.generation(number) == generation => *place = Arc::new(known),
+            // It is plain, and its number free, or another file's.
+            _ => return Err(OPENED_MEANWHILE.into()),
         }
         Ok(())
     }
