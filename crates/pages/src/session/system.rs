@@ -40,6 +40,16 @@ fn has_pages(tablespace: &File, path: &Path) -> Result<bool, String> {
     }
 }
 
+/// The copies beside a guard that is laid. Its pages are in the cache, so the server goes on, also
+/// where the copies have no room.
+fn of_a_laid_guard(dir: &Path, owner: Uuid) -> Copies {
+    let copies = Copies::new(dir, owner);
+    if let Err(why) = copies.make_room() {
+        complain(&why);
+    }
+    copies
+}
+
 /// An epoch: any number but none. What it is like says nothing.
 fn drawn() -> u32 {
     (Uuid::new_v4().as_u128() as u32).max(1)
@@ -105,11 +115,7 @@ impl Session {
         };
         find::attach_all(&self.cache, &self.homes, at).map_err(|e| e.to_string())?;
         naming::is_at(&self.cache, &file, path).map_err(|e| e.to_string())?;
-        let copies = Copies::new(dir, owner);
-        if let Err(why) = copies.make_room() {
-            // The guard is laid, and its pages are in the cache: the server is needed to go on.
-            complain(&why);
-        }
+        let copies = of_a_laid_guard(dir, owner);
         match copies.restore(&self.cache, &*self.homes).map_err(failed)? {
             0 => {}
             pages => complain(&format!(
