@@ -150,7 +150,6 @@ fn text_at(names: &[u8], at: u64) -> io::Result<&[u8]> {
 }
 
 #[cfg(test)]
-#[expect(clippy::unwrap_used, reason = "tests")]
 mod tests {
     use super::*;
 
