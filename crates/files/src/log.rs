@@ -127,6 +127,8 @@ impl Log<'_> {
             }
             at += taken as u64;
             left -= taken;
+            // At once: the next part may be in another segment, and this one be released before that.
+            self.page.files[number].note_logged(at);
         }
         Ok(true)
     }
@@ -139,6 +141,8 @@ impl Log<'_> {
 
     /// The file gets `bytes` bytes: next, or it has them.
     pub(crate) fn truncate(&self, number: usize, bytes: u64) -> Result<(), Errno> {
+        // The kernel may refuse it.
+        self.page.files[number].set_known_end(None);
         self.append_head(number, KIND_TRUNCATE, bytes)
     }
 
@@ -266,8 +270,10 @@ impl Log<'_> {
             let appended = self.lane.append_in(segment, kind, &[IoSlice::new(payload)]);
             appended.map_err(errno).map(|lsn| lsn.is_some())
         };
+        // A write that finds the segment full is in the kernel, and in no segment yet.
+        let had = file.had().or_else(|| file.known_end());
+        let ahead = file.ahead();
         // The newest name is the last.
-        let (had, ahead) = (file.had(), file.ahead());
         for path in paths(file) {
             let mut named = self.named(number, &path);
             record::add_before(&mut named, had, ahead);

@@ -210,8 +210,9 @@ fn note_size(held: &Held, raw: BorrowedFd<'_>) {
         if let Some(stat) = &stat {
             held.shared.note_modified(sys::modified(stat));
         }
-        held.shared
-            .set_had(stat.map(|stat| stat.st_size.unsigned_abs()));
+        let size = stat.map(|stat| stat.st_size.unsigned_abs());
+        held.shared.set_had(size);
+        held.shared.set_known_end(size);
     }
 }
 

@@ -105,6 +105,8 @@ pub struct SharedFile {
     resizing: AtomicU64,
     /// The size that it had before the write that names it in a segment, plus one; 0 where that is not known.
     had: AtomicU64,
+    /// Where it ends, as its size said when it was looked at last, and what was logged of it since, plus one; 0 where that is not known.
+    ends: AtomicU64,
     /// The latest modification time ahead of the clock that it was seen to have, ns since 1970.
     ahead: AtomicU64,
     /// What order its syncs keep.
@@ -242,6 +244,26 @@ impl SharedFile {
     pub fn set_had(&self, bytes: Option<u64>) {
         self.had
             .store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
+    }
+
+    /// Where it ends, but for a write that is not logged yet.
+    pub fn known_end(&self) -> Option<u64> {
+        self.ends.load(Relaxed).checked_sub(1)
+    }
+
+    /// Notes that, or that it is not known any more.
+    pub fn set_known_end(&self, bytes: Option<u64>) {
+        self.ends
+            .store(bytes.map_or(0, |bytes| bytes.saturating_add(1)), Relaxed);
+    }
+
+    /// A write that ends there was logged.
+    #[inline]
+    pub fn note_logged(&self, end: u64) {
+        let known = self.ends.load(Relaxed);
+        if known != 0 && known <= end {
+            self.ends.store(end.saturating_add(1), Relaxed);
+        }
     }
 
     /// It was seen to have this modification time, which may stay on the disk for a while though it is written to.

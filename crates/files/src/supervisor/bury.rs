@@ -34,6 +34,7 @@ impl Run {
             forebay_pool::failpoint!("files:bury-locked");
             // It may be where the next write comes back to.
             file.last_write.forget();
+            file.set_known_end(None);
             if self.sync_unlogged(shared, number).is_err() {
                 // Each sync of it is a real one, or fails, until it is plain.
                 file.stray(file.stamp().generation);

@@ -231,6 +231,7 @@ impl Run {
         file.mount.store(mount, Relaxed);
         file.set_named_in(None);
         file.set_had(None);
+        file.set_known_end(Some(candidate.stat.st_size.unsigned_abs()));
         file.set_newer(0..0);
         file.set_gone(Gone::No);
         for count in [&file.end, &file.writes, &file.bytes, &file.syncs] {

@@ -2,12 +2,13 @@
 
 use crate::{
     LATER, OTHER_BOOT, RDWR,
-    common::{Lab, content, disk::Disk, put_back},
+    common::{Lab, Running, content, disk::Disk, put_back},
     why,
 };
 use std::{
     fs,
     io::Write,
+    ops::Range,
     path::{Path, PathBuf},
     thread,
 };
@@ -16,12 +17,14 @@ const FILE_SYSTEMS: [(&[&str], u64); 2] =
     [(&["mkfs.ext4", "-q"], 64), (&["mkfs.xfs", "-q", "-f"], 320)];
 /// What the original's run has acknowledged before the clone was made, and after.
 const BEFORE: u64 = 4;
-const AFTER: u64 = 40;
+const AFTER: u64 = 36;
 
 /// A run that was killed, whose volume was cloned meanwhile.
 struct Cloned {
     original: Disk,
     clone: Disk,
+    /// Writes that were acknowledged.
+    all: u64,
     /// Last: what is mounted in it goes before.
     lab: Lab,
 }
@@ -35,19 +38,32 @@ enum Used {
 
 impl Cloned {
     fn new(make: &[&str], megabytes: u64, used: Used) -> Option<Self> {
+        Self::of(make, megabytes, used, BEFORE)
+    }
+
+    /// With so many writes before the clone is made; of many, the first segments are released.
+    fn of(make: &[&str], megabytes: u64, used: Used, before: u64) -> Option<Self> {
         let lab = Lab::new();
         let original = Disk::mount(&lab, make, megabytes)?;
         fs::create_dir(lab.data("d")).unwrap();
         let mut run = lab.run();
         let path = lab.data("d/a.log");
         assert_eq!(run.open("a", &path, RDWR | libc::O_APPEND), 1);
+        let write = |run: &mut Running, seeds: Range<u64>| {
+            for seed in seeds {
+                run.call(format!("write a {seed} 700")).unwrap();
+                run.call("sync a").unwrap();
+            }
+        };
+        if before > BEFORE {
+            write(&mut run, 0..before);
+            thread::sleep(LATER);
+        }
         // It would drain what there is.
         run.stop_supervisor();
-        let mut write = |seed: u64| {
-            run.call(format!("write a {seed} 700")).unwrap();
-            run.call("sync a").unwrap();
-        };
-        (0..BEFORE).for_each(&mut write);
+        if before == BEFORE {
+            write(&mut run, 0..before);
+        }
         let clone = original.cloned(&lab.home.path().join("clone"));
         if used == Used::Yes {
             let cloned = clone.at.join("d/a.log");
@@ -56,11 +72,12 @@ impl Cloned {
             log.sync_all().unwrap();
             thread::sleep(LATER / 10);
         }
-        (BEFORE..AFTER).for_each(&mut write);
+        write(&mut run, before..before + AFTER);
         run.kill_both();
         Some(Self {
             original,
             clone,
+            all: before + AFTER,
             lab,
         })
     }
@@ -71,7 +88,7 @@ impl Cloned {
         self.original.mount_at(&at);
         let reports = self.lab.recover(boot, &[]);
         assert_ne!(reports[0]["outcome"], "refused", "{reports:?}");
-        let all: Vec<u8> = (0..AFTER).flat_map(|seed| content(seed, 700)).collect();
+        let all: Vec<u8> = (0..self.all).flat_map(|seed| content(seed, 700)).collect();
         assert!(fs::read(self.lab.data("d/a.log")).unwrap() == all);
         assert_eq!(self.lab.lanes(), 0);
     }
@@ -125,6 +142,31 @@ fn a_clone_that_was_used_gets_nothing_in_its_originals_place() {
         cloned.clone.unmount();
         cloned.check_whole(Some(OTHER_BOOT));
     });
+}
+
+/// The lane's first records are in the middle of the log: the write before did not fit into the segment that is released.
+#[test]
+fn a_clone_gets_nothing_though_most_of_the_log_was_released() {
+    let (make, megabytes) = FILE_SYSTEMS[0];
+    let Some(mut cloned) = Cloned::of(make, megabytes, Used::Yes, 100) else {
+        return;
+    };
+    cloned.original.shut_down();
+    cloned.original.unmount();
+    cloned.clone.unmount();
+    let at = cloned.lab.home.path().join("data");
+    cloned.clone.mount_at(&at);
+    let before = read(&cloned.clone, "d/a.log");
+    let reports = cloned.lab.recover(Some(OTHER_BOOT), &[]);
+    let records = reports[0]["files"][0]["records"].as_u64().unwrap();
+    assert!(records < cloned.all - 50, "nothing was released: {records}");
+    assert!(
+        why(&reports).contains("a clone or a snapshot"),
+        "{reports:?}"
+    );
+    assert!(read(&cloned.clone, "d/a.log") == before);
+    cloned.clone.unmount();
+    cloned.check_whole(Some(OTHER_BOOT));
 }
 
 /// A snapshot that was not used is the volume as it was: what was acknowledged since belongs to it.
