@@ -28,7 +28,7 @@ fn python_command(sandbox: &Sandbox, pool: &Path, script: &str) -> Command {
     let mut command = sandbox.command("run --absorb *.log --pool");
     let script = format!(
         "import os, signal\nos.makedirs('data/below', exist_ok=True)\n\
-         fd = os.open('data/below/a.log', os.O_RDWR | os.O_CREAT, 0o600); os.write(fd, b'a' * 100); os.fsync(fd)\n{script}"
+         fd = os.open('data/below/a.log', os.O_RDWR | os.O_CREAT, 0o600); os.fsync(fd); os.write(fd, b'a' * 100); os.fsync(fd)\n{script}"
     );
     command.arg(pool).args(["--", "python3", "-c", &script]);
     command.env("FOREBAY_RUN_DIR", sandbox.file("run"));

@@ -35,7 +35,7 @@ fn pools(sandbox: &Sandbox) {
     sandbox.pool();
     let mut run = sandbox.command("run --absorb *.log --pool p -- python3 -c");
     run.arg(
-        "import os, signal; fd = os.open('a.log', os.O_WRONLY | os.O_CREAT); os.write(fd, b'a'); os.fsync(fd)\n\
+        "import os, signal; fd = os.open('a.log', os.O_WRONLY | os.O_CREAT); os.fsync(fd); os.write(fd, b'a'); os.fsync(fd)\n\
          os.kill(os.getppid(), signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)",
     );
     run.env("FOREBAY_RUN_DIR", sandbox.file("run"));

@@ -88,7 +88,7 @@ number = libc.fileno(stream)
 libc.fclose(stream)
 assert os.dup(fd) == number
 logged(number, b"b")
-assert open(os.environ["FOREBAY_TEST_SYNCED"] + os.path.realpath("a.log"), "rb").read() == b""
+assert open(os.environ["FOREBAY_TEST_SYNCED"] + os.path.realpath("a.log"), "rb").read() == b"a" * 100
 cut()
 "#
         ),
@@ -284,6 +284,8 @@ if os.fork() == 0:
 assert os.wait()[1] == 0
 other = opened("other.log")
 libc.close_range(other, LAST, UNSHARE)
+# Behind the name of the other one.
+os.fsync(fd)
 filtered("fsync", REFUSED)
 os.pwrite(fd, b"n" * 100, 0)
 os.fsync(fd)

@@ -97,7 +97,7 @@ os.makedirs("pg_replslot", exist_ok=True)
 if not os.path.exists("pg_wal"):
     os.mkdir("pg_wal")
 fd = os.open("pg_wal/a.log", os.O_RDWR | os.O_CREAT, 0o600)
-os.write(fd, b"a" * 100); os.fsync(fd)
+os.fsync(fd); os.write(fd, b"a" * 100); os.fsync(fd)
 without = {name: value for name, value in os.environ.items() if name != "LD_PRELOAD"}
 seen = subprocess.run(["ls", "pg_replslot"], env=without, capture_output=True, text=True).stdout.split()
 print(len(os.listdir("pg_replslot")), len(seen), flush=True)

@@ -71,7 +71,7 @@ fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
          SYS_utimensat, SYS_linkat = (280, 265) if is_x86 else (88, 37)\n\
          AT_EMPTY_PATH = 0x1000\n\
          fd = os.open('a.log', os.O_WRONLY | os.O_CREAT | os.O_APPEND)\n\
-         os.write(fd, b'acknowledged')\nos.fsync(fd)\n\
+         os.fsync(fd)\nos.write(fd, b'acknowledged')\nos.fsync(fd)\n\
          time.sleep(0.3)\n\
          {script}\n\
          os.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)\n"
