@@ -94,7 +94,9 @@ fn explained(said: &str, suffix: &str) -> Counts {
 
 /// Syncs that were real ones, since names had changed before them, as `forebay run --explain` says.
 fn ordered(said: &str) -> u64 {
-    let line = said.lines().find(|line| line.contains("syncs were real ones"));
+    let line = said
+        .lines()
+        .find(|line| line.contains("syncs were real ones"));
     let number = |line: &str| line.split(' ').next().unwrap().parse().unwrap();
     line.map_or(0, number)
 }

@@ -367,6 +367,11 @@ fn a_redis_that_goes_into_the_background_is_absorbed_there() {
                 .unwrap();
             assert!(is_ok(&reply), "{reply:?}");
         }
+        let told = || fs::read_to_string(&said).unwrap();
+        let until = Instant::now() + PATIENCE;
+        while !told().contains("went into the background") && Instant::now() < until {
+            thread::sleep(Duration::from_millis(20));
+        }
         // To whom, if not to the one in the background, which alone can be killed.
         match signal {
             Signal::TERM => forebay.handle().signal(signal),

@@ -11,6 +11,7 @@ use std::{fs, path::PathBuf, thread, time::Duration};
 const PROGRAM: &str = r#"
 import os, signal, sys
 fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+os.fsync(fd)
 os.pwrite(fd, sys.argv[1].encode() * 100, 0)
 os.fdatasync(fd)
 if sys.argv[2] == "cut":

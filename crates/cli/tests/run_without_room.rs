@@ -124,7 +124,8 @@ fn what_an_overlay_absorbed_is_there_after_it_was_mounted_anew() {
     sandbox.pool();
     let mut environment = Vec::new();
     boot_anew(&mut environment, 1);
-    let script = format!("{BEGIN}fd = opened('mounted/a.log')\nlogged(fd, b'a', 50)\ncut()");
+    let script =
+        format!("{BEGIN}fd = opened('mounted/a.log')\nos.fsync(fd)\nlogged(fd, b'a', 50)\ncut()");
     let mut command = sandbox.command("run --absorb *.log --pool p -- python3 -c");
     let run = command.arg(script).envs(environment.clone());
     let ran = Ran::of(run.output().unwrap());

@@ -27,7 +27,7 @@ pub(super) fn foreign(
     open: &File,
     may_be_ahead: bool,
 ) -> io::Result<Option<u64>> {
-    match grown_from(file) {
+    match grown_from(file).filter(|_| !file.is_touched) {
         Some(had) => unexplained(file, open, had, may_be_ahead),
         None => Ok(None),
     }

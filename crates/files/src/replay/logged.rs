@@ -42,6 +42,8 @@ pub(super) struct Logged<'a> {
     held: Vec<Lsn>,
     /// Changes that were [given up](Self::give_up_held): the file may have them all the same.
     pub(super) given_up: Vec<(Head, Change<'a>)>,
+    /// Its time was moved after the last change that is logged: a write may have failed, or been left unlogged by a process that died.
+    pub(super) is_touched: bool,
     /// Wall clock of the last record.
     last: Duration,
     /// The modification time that the program left it with, if the lane says so.
@@ -61,6 +63,7 @@ impl<'a> Logged<'a> {
             had: None,
             grows_from: None,
             changes: Vec::new(),
+            is_touched: false,
             held: Vec::new(),
             given_up: Vec::new(),
             last: Duration::ZERO,
@@ -158,6 +161,7 @@ impl<'a> Logged<'a> {
             }
             Change::Write(_) | Change::Truncate | Change::Refused => {
                 self.left = time.or(self.left);
+                self.is_touched = false;
                 let before = self.changes.len();
                 record::add_change(&mut self.changes, head, change);
                 let after = self.changes.len();
@@ -173,6 +177,7 @@ impl<'a> Logged<'a> {
                 self.held.drain(..ordered);
             }
             Change::Touched(modified) => {
+                self.is_touched = true;
                 let modified = Duration::from_nanos(modified);
                 self.left = Some(modified);
                 self.known.insert(modified);

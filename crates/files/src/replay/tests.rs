@@ -94,7 +94,9 @@ impl Place {
 
 #[test]
 fn a_file_that_was_named_without_a_handle_is_found_by_a_recovery_that_has_handles() {
-    let place = Place::new();
+    let mut place = Place::new();
+    // Where the kernel numbers no mounts, the file may be what the disk had.
+    place.has_mounts = false;
     let (path, file) = place.file("a");
     let identities = identity::all_of(file.as_fd());
     assert_eq!(identities.len(), 2, "no handles or no birth times here");
