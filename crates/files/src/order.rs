@@ -1,17 +1,18 @@
-//! Which changes of names, sizes and attributes the journals of the run's file systems may still lack. docs/files-protocol.md, "Order with the
-//! rest of the file system".
+//! Which changes of names, sizes and attributes the journals of the run's file systems may still
+//! lack. docs/files-protocol.md, "Order with the rest of the file system".
 //!
-//! A plain sync of a file that grew commits the journal of its file system, and with it every earlier change of metadata, of whatever file.
-//! An absorbed sync does not. So the processes of a run count such changes by file system, in memory that all of them share, and a sync that
-//! finds one which no real sync followed is a real one.
+//! A plain sync of a file that grew commits the journal of its file system, and with it every
+//! earlier change of metadata, of whatever file. An absorbed sync does not. So the processes of a
+//! run count such changes by file system, in memory that all of them share, and a sync that finds
+//! one which no real sync followed is a real one.
 //!
 //! | field | raised by | when |
 //! |---|---|---|
 //! | `changes` | the process that makes a change | as soon as the kernel has made it |
 //! | `ordered` | who had the journal committed | afterwards, to what `changes` was before |
 //!
-//! A file system whose first log is registered begins with one change that is not ordered, so what was changed before is never counted:
-//! without a log on it, a change costs one load.
+//! A file system whose first log is registered begins with one change that is not ordered, so what
+//! was changed before is never counted: without a log on it, a change costs one load.
 
 use crate::sys;
 use forebay_pool::media::{Atomics, Mapped};
@@ -31,7 +32,8 @@ use std::{
 
 /// File systems with absorbed files that a run may have at a time.
 pub(crate) const FILE_SYSTEMS_MAX: usize = 64;
-/// In the place of a device: changes anywhere count. Of a file system that shows its files under several devices (overlayfs).
+/// In the place of a device: changes anywhere count. Of a file system that shows its files under
+/// several devices (overlayfs).
 pub(crate) const ANY_DEVICE: u64 = u64::MAX;
 /// Leads the names of these files, in the place of the table's.
 const PREFIX: &str = "forebay-order-";
@@ -113,7 +115,8 @@ impl OrderPage {
         self.used().map(|it| it.syncs.load(Relaxed)).sum()
     }
 
-    /// Supervisor, one thread at a time: the place of the file system with this device. None if there are too many.
+    /// Supervisor, one thread at a time: the place of the file system with this device. None if
+    /// there are too many.
     pub(crate) fn claim(&self, device: u64) -> Option<usize> {
         let wanted = match device {
             ANY_DEVICE => ANY_DEVICE,
@@ -218,8 +221,8 @@ pub(crate) fn path_beside(table: &Path) -> PathBuf {
     table.with_file_name(format!("{PREFIX}{run}"))
 }
 
-/// Under which device changes of metadata on the file system of `file` are counted. A file system of several layers does not show its
-/// directories and its files under the same one.
+/// Under which device changes of metadata on the file system of `file` are counted. A file system
+/// of several layers does not show its directories and its files under the same one.
 pub(crate) fn device_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
     /// `OVERLAYFS_SUPER_MAGIC`.
     const OVERLAY: i64 = 0x794c_7630;
@@ -229,8 +232,9 @@ pub(crate) fn device_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
     }
 }
 
-/// Has the file system commit all that it has journalled, by a sync of a file or directory of it. The kernel does that only where this was changed itself
-/// since: so its modification time is set to what it is.
+/// Has the file system commit all that it has journalled, by a sync of a file or directory of it.
+/// The kernel does that only where this was changed itself since: so its modification time is set
+/// to what it is.
 ///
 /// # Errors
 /// The kernel's.

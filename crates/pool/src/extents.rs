@@ -1,4 +1,5 @@
-//! What a file system says of a file's blocks (FIEMAP): which it has, and whether they were ever written.
+//! What a file system says of a file's blocks (FIEMAP): which it has, and whether they were ever
+//! written.
 #![expect(unsafe_code, reason = "an ioctl that no library has")]
 
 use rustix::io::Errno;
@@ -38,7 +39,8 @@ struct Extents {
 const FIEMAP: u32 = 0xC020_660B;
 const EXTENT_LAST: u32 = 0x1;
 const EXTENT_UNWRITTEN: u32 = 0x800;
-/// `FIEMAP_EXTENT_UNKNOWN`, `_DELALLOC`, `_ENCODED`, `_UNWRITTEN`, `_SHARED`: written next, such a block gets another place, or its place is noted.
+/// `FIEMAP_EXTENT_UNKNOWN`, `_DELALLOC`, `_ENCODED`, `_UNWRITTEN`, `_SHARED`: written next, such a
+/// block gets another place, or its place is noted.
 const EXTENT_MOVES: u32 = 0x2 | 0x4 | 0x8 | EXTENT_UNWRITTEN | 0x2000;
 
 /// Calls `see` with each extent of the range, in order, until it says that this is enough.
@@ -82,7 +84,8 @@ fn each(
     Ok(())
 }
 
-/// True if the file system has something of the range for unwritten. One that does not say is believed.
+/// True if the file system has something of the range for unwritten. One that does not say is
+/// believed.
 pub(crate) fn has_unwritten(file: BorrowedFd<'_>, range: &Range<u64>) -> bool {
     let mut is_found = false;
     let asked = each(file, range, |extent| {
@@ -92,8 +95,9 @@ pub(crate) fn has_unwritten(file: BorrowedFd<'_>, range: &Range<u64>) -> bool {
     asked.is_ok() && is_found
 }
 
-/// True if all of the first `bytes` bytes have blocks that were written before, and that no other file shares: what is written there goes to the same
-/// place, and the file system has nothing to note of it. False where it does not say.
+/// True if all of the first `bytes` bytes have blocks that were written before, and that no other
+/// file shares: what is written there goes to the same place, and the file system has nothing to
+/// note of it. False where it does not say.
 pub fn is_all_written(file: impl AsFd, bytes: u64) -> bool {
     let mut to = 0;
     let asked = each(file.as_fd(), &(0..bytes), |extent| {

@@ -43,7 +43,8 @@ hooks! {
             return metadata::resized(fd, call);
         }
         if pages::is_cached(fd) {
-            let done = pages::allocate(fd, mode, [offset, bytes], || checked(call()).map(drop));
+            let counted = || checked(metadata::resized(fd, call)).map(drop);
+            let done = pages::allocate(fd, mode, [offset, bytes], counted);
             allocated(fd, done.is_ok());
             return done.map_or_else(|failed| failed.with(-1), |()| 0);
         }
@@ -75,7 +76,7 @@ hooks! {
             return metadata::resized(fd, || unsafe { real(fd, offset, bytes) });
         }
         // SAFETY: our caller's arguments.
-        let call = || match unsafe { real(fd, offset, bytes) } {
+        let call = || match metadata::resized(fd, || unsafe { real(fd, offset, bytes) }) {
             0 => Ok(()),
             number => Err(Errno::from_raw_os_error(number)),
         };
@@ -143,10 +144,10 @@ hooks! {
 /// Cuts a file off, or makes it longer.
 fn shorten(fd: c_int, bytes: u64, real: impl FnMut() -> c_int) -> Result<(), Failed> {
     if pages::is_cached(fd) {
-        return pages::truncate(fd, bytes, real);
+        let mut real = real;
+        return pages::truncate(fd, bytes, || metadata::resized(fd, &mut real));
     }
     if !client::absorbs(fd) && metadata::is_counted() {
-        // By a counter of changes: nothing of it is absorbed.
         return checked(metadata::resized(fd, real))
             .map(drop)
             .map_err(Failed::of);

@@ -1,6 +1,7 @@
-//! What changes a name, a size or an attribute of a file is counted, so that an absorbed sync keeps its order with that
-//! ([`forebay_files::client`], docs/files-protocol.md, "Order with the rest of the file system"). `mkdir`, `symlink`, `chmod`,
-//! `setxattr` and the like are hooked for nothing else; other modules call this one for what they hook anyway.
+//! What changes a name, a size or an attribute of a file is counted, so that an absorbed sync keeps
+//! its order with that ([`forebay_files::client`], docs/files-protocol.md, "Order with the rest of
+//! the file system"). `mkdir`, `symlink`, `chmod`, `setxattr` and the like are hooked for nothing
+//! else; other modules call this one for what they hook anyway.
 //!
 //! As long as the run has absorbed no file, a change costs two loads.
 #![expect(
@@ -277,7 +278,8 @@ fn made(real: impl FnOnce() -> c_int) -> c_int {
     fd
 }
 
-/// What an opening may change beside what is written: whether it makes a name, or takes away bytes, is known when it has been done.
+/// What an opening may change beside what is written: whether it makes a name, or takes away bytes,
+/// is known when it has been done.
 pub(crate) struct MayCreate {
     /// The file's size before; none if it was not there.
     before: Option<u64>,
@@ -312,7 +314,7 @@ pub(crate) fn opened(before: Option<MayCreate>, fd: c_int) {
     }
 }
 
-/// Does `real` if it is known what it does to the size of `fd`, and counts it if it does anything.
+/// Does `real`, and counts it if it changes the size of `fd`, or its blocks.
 pub(crate) fn resized(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     let size = || stat_of(fd).map(|stat| (stat.st_size, stat.st_blocks));
     let before = size();

@@ -55,7 +55,7 @@ pub use mapped::{has_mapped, mapped, stays_mapped, unmapping};
 pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{exchange, link, rename, unlink};
 pub use open::open;
-pub use order::{changed_on, counts_changes, device_at, device_of};
+pub use order::{changed_on, counts_changes};
 pub use others::{any_absorbed, executing_past, is_table_in_reach, opened};
 pub use own::{make_way_from, making_way, may_be_own, own_within};
 pub use received::{opened_by_handle, taken_from_process};

@@ -1,13 +1,17 @@
-//! The order of an absorbed log with the rest of its file system. docs/files-protocol.md, "Order with the rest of the file system".
+//! The order of an absorbed log with the rest of its file system. docs/files-protocol.md, "Order
+//! with the rest of the file system".
 //!
-//! 1. Every hook that changes a name, a size or an attribute counts the change, by file system ([`changed_on`]).
-//! 2. A write behind a change that no commit of the journal has followed is *held*: its record counts in a recovery once a later one says so.
-//!    Where a write is durable when it returns (a pool in memory), it waits for that.
-//! 3. A sync that finds such a change has the journal committed; then it says so. Others find the changes ordered.
+//! 1. Every hook that changes a name, a size or an attribute counts the change, by file system
+//!    ([`changed_on`]).
+//! 2. A write behind a change that no commit of the journal has followed is *held*: its record
+//!    counts in a recovery once a later one says so. Where a write is durable when it returns (a
+//!    pool in memory), it waits for that.
+//! 3. A sync that finds such a change has the journal committed; then it says so. Others find the
+//!    changes ordered.
 //! 4. A truncation, which a replay repeats, has the journal committed before.
 //!
-//! What is written in place (below [`FileOrder::in_place_below`](crate::shared::FileOrder)) is in no journal, and a plain `fdatasync` of it orders
-//! nothing: nor does this one.
+//! What is written in place (below [`FileOrder::in_place_below`](crate::shared::FileOrder)) is in
+//! no journal, and a plain `fdatasync` of it orders nothing: nor does this one.
 
 use super::{
     config::CONFIG,
@@ -20,15 +24,13 @@ use super::{
 use crate::{
     order::{JournalOrder, OrderPage, commit_journal},
     shared::SharedFile,
-    sys,
 };
 use forebay_pool::Lsn;
 use rustix::{
-    fs::{AtFlags, Mode, OFlags},
+    fs::{Mode, OFlags},
     io::Errno,
 };
 use std::{
-    ffi::{CStr, c_int},
     os::fd::{AsFd, BorrowedFd, OwnedFd},
     sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release},
 };
@@ -46,21 +48,8 @@ pub fn counts_changes() -> bool {
     page().is_some_and(OrderPage::has_logs)
 }
 
-/// The device of what has this name; no link is followed. None if that is not known.
-#[must_use]
-pub fn device_at(dir: c_int, path: &CStr) -> Option<u64> {
-    let stat = sys::stat_at(sys::directory(dir), path, AtFlags::SYMLINK_NOFOLLOW);
-    stat.ok().map(|stat| stat.st_dev)
-}
-
-/// The device of what is open as `fd`. None if that is not known.
-#[must_use]
-pub fn device_of(fd: c_int) -> Option<u64> {
-    let stat = sys::stat_of(sys::borrow(fd)?);
-    stat.ok().map(|stat| stat.st_dev)
-}
-
-/// The kernel has changed a name, a size or an attribute on this device; where it is not known, on any. Neither allocates nor locks.
+/// The kernel has changed a name, a size or an attribute on this device; where it is not known, on
+/// any. Neither allocates nor locks.
 pub fn changed_on(device: Option<u64>) {
     if let Some(page) = page() {
         match device {
@@ -81,7 +70,8 @@ pub(super) fn changes_before(held: &Held) -> u64 {
     journal_of(held.shared).map_or(0, JournalOrder::changes)
 }
 
-/// The kernel has written up to file offset `end`, after so many `changes`, and it is about to be logged.
+/// The kernel has written up to file offset `end`, after so many `changes`, and it is about to be
+/// logged.
 ///
 /// # Errors
 /// Of the lane.
@@ -121,8 +111,9 @@ pub(super) fn is_held(file: &SharedFile) -> bool {
     file.order.held.load(Relaxed) != 0
 }
 
-/// After a write that is held, to a pool in which a write is durable when it returns: has the journal committed. If that fails, the next sync says so, as
-/// a plain one would. Without any lock of the file.
+/// After a write that is held, to a pool in which a write is durable when it returns: has the
+/// journal committed. If that fails, the next sync says so, as a plain one would. Without any lock
+/// of the file.
 #[cold]
 pub(super) fn after_write(session: &'static Session, file: Number, fd: BorrowedFd<'_>) {
     if let Err(errno) = before_sync(session, file, fd, Durability::Data) {
@@ -153,7 +144,8 @@ pub(super) fn is_behind(file: &SharedFile, durability: Durability) -> bool {
     }
 }
 
-/// Before an absorbed sync returns: has the journal committed, if it may lack a change that came before what was written. True if it did. Without any lock of the file.
+/// Before an absorbed sync returns: has the journal committed, if it may lack a change that came
+/// before what was written. True if it did. Without any lock of the file.
 ///
 /// # Errors
 /// That of the real sync.
@@ -197,7 +189,8 @@ fn order(file: &SharedFile, fd: BorrowedFd<'_>) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Before a truncation is logged, which a replay repeats whatever else the disk has: what was changed before it is on the disk. `fd` is the file's, if it is open here.
+/// Before a truncation is logged, which a replay repeats whatever else the disk has: what was
+/// changed before it is on the disk. `fd` is the file's, if it is open here.
 ///
 /// # Errors
 /// That of the sync.
