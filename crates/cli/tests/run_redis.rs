@@ -6,7 +6,7 @@ mod common;
 
 use common::{
     Sandbox,
-    databases::{Strike, boot_anew, forebay_run, goes_on, moment, random, small_pool},
+    databases::{PATIENCE, Strike, boot_anew, forebay_run, goes_on, moment, random, small_pool},
 };
 use forebay_bench::{
     data::Random,
@@ -24,7 +24,7 @@ use std::{
     process::Command,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
-    time::Duration,
+    time::{Duration, Instant},
 };
 
 /// What a key's value may be: one thing, once the server has said so; two while it has not.
