@@ -82,8 +82,18 @@ impl Thin {
     }
 }
 
+/// A device keeps the limit when it is another file's.
+fn lift_limit(device: &Path) -> std::io::Result<()> {
+    let queue = Path::new("/sys/block")
+        .join(device.file_name().unwrap_or_default())
+        .join("queue");
+    let most = fs::read(queue.join("max_hw_sectors_kb"))?;
+    fs::write(queue.join("max_sectors_kb"), most)
+}
+
 impl Drop for Thin {
     fn drop(&mut self) {
+        let _ = lift_limit(&self.device);
         let _ = run(&["umount", "-l"], &[&self.at]);
         let _ = run(&["losetup", "-d"], &[&self.device]);
         let _ = run(&["umount", "-l"], &[&self.lower]);

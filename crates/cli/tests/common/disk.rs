@@ -127,6 +127,11 @@ impl Loop {
         match made {
             Ok(path) => {
                 let device = Self { path };
+                // Nor does a device forget how much it was to take at a time.
+                let queue = format!("/sys/block/{}/queue", device.name());
+                if let Ok(most) = fs::read(format!("{queue}/max_hw_sectors_kb")) {
+                    let _ = fs::write(format!("{queue}/max_sectors_kb"), most);
+                }
                 // The kernel chooses the size of its blocks at the first opening only, and another test that looks for a free device may have this one open.
                 let block = sector_bytes.max(4096).to_string();
                 run("blockdev", &["--setbsz", &block, &device.path]).unwrap();

@@ -137,6 +137,10 @@ impl Drop for Thin {
     fn drop(&mut self) {
         let _ = run(&["umount", "-l"], &[&self.at("disk")]);
         if !self.device.is_empty() {
+            // It keeps the limit when it is another file's.
+            let queue = format!("/sys/block/{}/queue", &self.device[5..]);
+            let most = fs::read(format!("{queue}/max_hw_sectors_kb"));
+            let _ = most.and_then(|most| fs::write(format!("{queue}/max_sectors_kb"), most));
             let _ = run(&["losetup", "-d", &self.device], &[]);
         }
         let _ = run(&["umount", "-l"], &[&self.at("lower")]);
