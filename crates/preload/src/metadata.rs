@@ -76,18 +76,6 @@ hooks! {
     // SAFETY: as above.
     else |real| named((dir, path), NOFOLLOW, || unsafe { real(dir, path, mode, device) });
 
-    fn [__xmknod] (version: c_int, path: *const c_char, mode: mode_t, device: *mut dev_t) -> c_int;
-    missing missing(-1);
-    plain if !is_counted();
-    // SAFETY: as above.
-    else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(version, path, mode, device) });
-
-    fn [__xmknodat] (version: c_int, dir: c_int, path: *const c_char, mode: mode_t, device: *mut dev_t) -> c_int;
-    missing missing(-1);
-    plain if !is_counted();
-    // SAFETY: as above.
-    else |real| named((dir, path), NOFOLLOW, || unsafe { real(version, dir, path, mode, device) });
-
     fn [mkfifo] (path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if !is_counted();

@@ -35,7 +35,7 @@ const ENDS: [&str; 10] = [
 ];
 
 /// The standard library's sorting has up to 4 KiB for a few elements.
-const LARGE: &str = "5slice4sort";
+const LARGE: [&str; 2] = ["5slice4sort", "5alloc3fmt6format"];
 
 #[derive(Default)]
 struct Function {
@@ -213,7 +213,7 @@ fn no_hook_takes_more_than_8_kib_of_a_stack() {
     for (name, (_, way)) in &depths.known {
         let bytes: u64 = way[0].split(' ').next().unwrap().parse().unwrap();
         assert!(
-            bytes <= FRAME_MAX || name.contains(LARGE),
+            bytes <= FRAME_MAX || LARGE.iter().any(|large| name.contains(large)),
             "{name} takes {bytes} bytes"
         );
     }

@@ -20,6 +20,7 @@ mod files;
 mod harness;
 mod libraries;
 mod maps;
+mod metadata;
 mod numbers;
 mod operations;
 mod process;

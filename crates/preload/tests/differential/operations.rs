@@ -1,7 +1,7 @@
 //! Everything that a worker does, and in which order: in turn, at random, among other threads, in a child.
 
 use crate::{
-    aio, data, descriptors, files, maps, numbers, process, streams,
+    aio, data, descriptors, files, maps, metadata, numbers, process, streams,
     world::{World, size},
 };
 use libc::c_int;
@@ -52,6 +52,10 @@ const ALONE: &[Operation] = &[
     descriptors::fork,
     files::open_direct,
     files::link,
+    metadata::make,
+    metadata::make_temporary,
+    metadata::attribute,
+    metadata::extended,
     aio::asynchronous,
     aio::submit,
     process::handle,

@@ -33,8 +33,6 @@ pub const SYMBOLS: &[&str] = &[
     "__read_chk",
     "__vdprintf_chk",
     "__write",
-    "__xmknod",
-    "__xmknodat",
     "aio_error",
     "aio_error64",
     "aio_fsync",
