@@ -206,7 +206,10 @@ impl Shared {
         };
         let _waiting = self.background.brake.waits.begin();
         thread::sleep(pause);
-        while self.memtable_load() >= STOP && !self.stopping() {
+        // Only while there is something to ingest: one long key may fill its part of the active chunk
+        // many times over, and it takes a writer to freeze that.
+        let is_on = || self.background.brake.on.load(Relaxed);
+        while is_on() && self.memtable_load() >= STOP && !self.stopping() {
             self.check_index()?;
             thread::sleep(PAUSE_MAX);
         }
