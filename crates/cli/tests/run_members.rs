@@ -210,13 +210,15 @@ fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() 
 #[test]
 fn a_process_that_writes_over_what_its_run_says_of_a_file_loses_nothing_and_is_told() {
     // The first file's state, its lock, both and its error, all of the file, the page but its head, all of the page. docs/files-protocol.md, "The shared page".
-    for place in [(64, 8), (64, 16), (64, 8192), (64, 0), (0, 0)] {
+    const FILE: usize = 320;
+    const LOCK: usize = FILE + 8;
+    for place in [(FILE, 8), (FILE, 16), (FILE, 8192), (FILE, 0), (0, 0)] {
         nothing_is_lost_by_writing("forebay", place, 0xFF);
         nothing_is_lost_by_writing("forebay", place, 0);
     }
     // A lock of zeros is a free one.
-    nothing_is_lost_by_writing("forebay", (72, 4), 0xFF);
-    nothing_is_lost_by_writing("forebay", (72, 4), 1);
+    nothing_is_lost_by_writing("forebay", (LOCK, 4), 0xFF);
+    nothing_is_lost_by_writing("forebay", (LOCK, 4), 1);
 }
 
 /// Has a process write bytes to a place of that memory; a length of 0 is as far as it goes.
