@@ -61,7 +61,7 @@ fn a_flash_cache_counts_neither_before_the_program_nor_in_the_wait_for_its_files
     let sandbox = Sandbox::new();
     sandbox.pool();
     let runs = Runs::watch(&sandbox);
-    let absorbs = "import os; fd = os.open('a.log', os.O_WRONLY | os.O_CREAT); os.write(fd, b'a'); os.fsync(fd)";
+    let absorbs = "import os; fd = os.open('a.log', os.O_WRONLY | os.O_CREAT); os.fsync(fd); os.write(fd, b'a'); os.fsync(fd)";
     let ran = run(&sandbox, &format!("ls run && python3 -c \"{absorbs}\"")).output();
     let during = Ran::of(ran.unwrap()).ok().text();
     assert!(during.contains(".flash"), "{during}");

@@ -154,6 +154,9 @@ fn a_log_that_is_written_again_appends_all_the_time() {
     const APPENDING: &str = r#"
 import os
 fd = os.open("a.log", os.O_WRONLY | os.O_APPEND | os.O_CREAT)
+os.fsync(fd)
+print("open", flush=True)
+input()
 os.write(fd, b"one")
 print("ready", flush=True)
 input()
@@ -166,8 +169,6 @@ print("synced", flush=True)
     }
     let sandbox = Sandbox::new();
     let pool = small_pool();
-    // The supervisor's sync fails: what the lane has of the file is to be written again.
-    fs::write(sandbox.file("fault"), format!("5 {}", u64::MAX)).unwrap();
     let mut forebay = sandbox
         .command("run --absorb *.log --pool")
         .arg(pool.path())
@@ -192,6 +193,10 @@ print("synced", flush=True)
         .unwrap();
     let mut input = forebay.stdin.take().unwrap();
     let mut lines = BufReader::new(forebay.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "open");
+    // The supervisor's next sync fails: what the lane has of the file is to be written again.
+    fs::write(sandbox.file("fault"), format!("5 {}", u64::MAX)).unwrap();
+    writeln!(input).unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "ready");
     let begun = Instant::now();
     let said = || fs::read_to_string(sandbox.file("said")).unwrap();

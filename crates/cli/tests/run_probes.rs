@@ -17,8 +17,7 @@ fn python(sandbox: &Sandbox, pool: &Path, options: &str, script: &str) -> Ran {
     Ran::of(command.output().unwrap())
 }
 
-const LOG: &str =
-    "fd = os.open('a.log', os.O_RDWR | os.O_CREAT, 0o600); os.write(fd, b'a' * 4096)\n";
+const LOG: &str = "fd = os.open('a.log', os.O_RDWR | os.O_CREAT, 0o600); os.fsync(fd); os.write(fd, b'a' * 4096)\n";
 
 /// InnoDB asks so whether its log is on persistent memory.
 const MAP_SYNC: &str = "c.mmap.restype = ctypes.c_void_p\n\
