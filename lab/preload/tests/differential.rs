@@ -23,6 +23,8 @@ mod harness;
 mod libraries;
 #[path = "../../../crates/preload/tests/differential/maps.rs"]
 mod maps;
+#[path = "../../../crates/preload/tests/differential/metadata.rs"]
+mod metadata;
 #[path = "../../../crates/preload/tests/differential/numbers.rs"]
 mod numbers;
 #[path = "../../../crates/preload/tests/differential/operations.rs"]
