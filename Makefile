@@ -51,6 +51,7 @@ test: ## Run everything that must pass: lint, all tests, two power cuts of each 
 	FOREBAY_TEST_POOLS=disk cargo test --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
 	python3 -m unittest -q suites.selftest
+	cargo build $(LOCKED) -p forebay -p forebay-preload
 	@if [ "$$(id -u)" = 0 ]; then python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 	@$(MAKE) --no-print-directory powercut-quick
 
