@@ -1,6 +1,5 @@
 //! What `forebay status` knows of runs: those whose note is gone, that lost their supervisor, that
-//! left records, and that absorb
-//! nothing. And what a run says of itself in that case.
+//! left records, and that absorb nothing. And what a run says of itself in that case.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -75,7 +74,10 @@ impl World {
     fn begin(&self, before: &str, script: &str) -> Child {
         let script = format!("{script}\nopen('ready', 'w').close()\ntime.sleep(60)");
         let mut command = self.python("", before, &script);
-        let child = command.stderr(Stdio::piped()).spawn().unwrap();
+        // A run's own output may go to a file that a pattern names.
+        let output = fs::File::create(self.0.file("output.log")).unwrap();
+        let child = command.stdout(output).stderr(Stdio::piped());
+        let child = child.spawn().unwrap();
         self.until("ready", || self.0.file("ready").exists());
         child
     }
@@ -156,6 +158,7 @@ fn program_without_the_library_is_told_then_and_at_the_end() {
         let is_told = || world.status().text().contains("without Forebay's library");
         world.until("told", is_told);
         let said = world.status().fails(1, &[]).text();
+        assert_eq!(said.contains(" writes to "), writes, "{said}");
         assert_eq!(said.contains("a.log"), writes, "{said}");
         kill(child_of(run.id()));
         let ended = run.wait_with_output_in_time();

@@ -105,6 +105,12 @@ pub(crate) fn written_by(id: u32) -> Vec<PathBuf> {
         .collect()
 }
 
+/// The files, if they are files, that are this process's standard input, output and error output.
+pub(crate) fn standard_streams() -> Vec<PathBuf> {
+    let all = (0..3).map(|fd| std::fs::read_link(format!("/proc/self/fd/{fd}")));
+    all.flatten().collect()
+}
+
 /// The process that a thread is of.
 pub(crate) fn of_thread(thread: u32) -> Option<u32> {
     let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;

@@ -1,7 +1,6 @@
-//! Runs without effect: nothing is absorbed, or not any more, and why. Such a run looks as a
-//! healthy
-//! one does until the power fails or someone measures, so it is said when the server opens its log,
-//! in the status, and at the end.
+//! Runs without effect: nothing is absorbed, or not any more, and why. Such a run looks healthy
+//! until the power fails or an operator measures, so it is said when the server opens its log, in
+//! the status, and at the end.
 //!
 //! A program that has not got the library tells the supervisor nothing: its environment was cleared
 //! (`pg_ctlcluster`, `sudo`), or it is linked statically. It is found by what it has in its memory.
@@ -148,9 +147,12 @@ impl Shared {
             thread::sleep(LOOK_AGAIN);
             lacking.retain(lacks);
         }
+        // Where the run's own output goes was opened before it, and is not its to absorb.
+        let output = processes::standard_streams();
         let log = |pid| {
             let mut written = processes::written_by(pid).into_iter();
-            written.find(|path| self.is_named(path.as_os_str().as_bytes()))
+            written
+                .find(|path| !output.contains(path) && self.is_named(path.as_os_str().as_bytes()))
         };
         let told = lacking.into_iter();
         told.map(|pid| Unreached { pid, log: log(pid) }).collect()
