@@ -3,6 +3,8 @@
 A suite is a module with `NAME`, `ABOUT`, `missing()` (why it cannot run here, or None), `groups()` (names of its parts), and
 `run_group(group, place)`, which runs one part in a fresh place and gives an outcome for each test, as text that is the same wherever it ran.
 It may have `run_again(group, place, names)`, which runs only these tests of the part, and `notes()`, what the page is to say besides.
+
+Promise (programs): Other people's test suites give the same results as without Forebay.
 """
 
 from __future__ import annotations

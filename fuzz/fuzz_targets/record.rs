@@ -1,4 +1,6 @@
 //! Arbitrary bytes read as records and as a segment.
+//!
+//! Promise: as `crates/pool/tests/fuzzed.rs`.
 #![no_main]
 
 #[path = "../../crates/pool/tests/support/fuzzed.rs"]

@@ -4,6 +4,10 @@ Data and flash are file systems of their own (`disk`), shut down one after the o
 binary log, lies outside of both, in memory, and plays the persistent memory. In the next boot the server goes on with the warm cache, or `forebay flush`
 brings all pages home first: that is cut up to twice as well, and then `innochecksum` looks at the files before any server has mended anything. At
 last every transaction that was acknowledged must be there, whole (`mariadb`).
+
+Promise (flash-run): MariaDB behind a flash cache has every acknowledged transaction, whole, after
+many cuts of both file systems in a row, with `forebay flush` cut in between.
+Promise: as `every_page_is_durable_before_a_checkpoint_and_none_for_a_record_of_the_log`.
 """
 
 from __future__ import annotations

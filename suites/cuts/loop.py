@@ -1,4 +1,9 @@
-"""Rounds of writing, killing, cutting, recovering and looking."""
+"""Rounds of writing, killing, cutting, recovering and looking.
+
+Promise (processes): Several processes on one SQLite database, in one run, in two and beside plain
+ones, leave it sound with every acknowledged transaction, whatever is killed and cut.
+Promise: as `by_whatever_name_and_in_whatever_mount_namespace_it_opens_the_file`.
+"""
 
 from __future__ import annotations
 

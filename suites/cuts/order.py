@@ -3,6 +3,9 @@
 On ext4 and XFS a plain sync of a log that grew commits the journal, and with it every earlier change of metadata, of whatever file. So a record that
 is found after a cut, acknowledged or not, speaks of a change that is there. Who makes the changes, of which kinds, and how the log is written, is
 `changes`. docs/durability.md, "Order with other files".
+
+Promise (order): Each record of a log that is found after a power cut, acknowledged or not, speaks
+of a change that is there, and no acknowledged record is missing.
 """
 
 from __future__ import annotations

@@ -44,6 +44,8 @@ const MARK: &str = "user.forebay.pools";
 const KILL_BOTH: &str =
     "os.kill(os.getppid(), signal.SIGKILL); os.kill(os.getpid(), signal.SIGKILL)";
 
+/// Promise (guards): A directory names the pool that may hold records of its files until that is
+/// recovered, also if it was made or renamed during the run.
 #[test]
 fn a_directory_says_which_pool_holds_what_belongs_into_its_files_until_that_is_recovered() {
     let sandbox = Sandbox::new();
@@ -99,6 +101,8 @@ fn recover_for_data(sandbox: &Sandbox) -> Ran {
     sandbox.run("recover --for data")
 }
 
+/// Promise: as
+/// `a_directory_says_which_pool_holds_what_belongs_into_its_files_until_that_is_recovered`.
 #[test]
 fn a_directory_that_is_made_anew_during_a_run_is_marked_as_the_first_was() {
     for made_anew in [
@@ -122,6 +126,7 @@ fn a_directory_that_is_made_anew_during_a_run_is_marked_as_the_first_was() {
     }
 }
 
+/// Promise (guards): A run names the pool itself where a directory cannot.
 #[test]
 fn a_directory_that_cannot_be_marked_is_complained_of_once() {
     let sandbox = Sandbox::new();
@@ -170,6 +175,7 @@ impl Drop for Stopped {
     }
 }
 
+/// Promise: as `after_a_cut_the_units_command_finds_the_pool_by_the_directory_and_lifts_the_guard`.
 #[test]
 fn as_long_as_what_is_left_of_a_run_uses_a_pool_its_directory_is_not_recovered() {
     let sandbox = Sandbox::new();
@@ -185,6 +191,7 @@ fn as_long_as_what_is_left_of_a_run_uses_a_pool_its_directory_is_not_recovered()
     recover_for_data(&sandbox).ok();
 }
 
+/// Promise: as `after_a_cut_the_units_command_finds_the_pool_by_the_directory_and_lifts_the_guard`.
 #[test]
 fn a_pool_that_another_database_uses_keeps_none_that_was_recovered_from_starting() {
     let sandbox = Sandbox::new();
@@ -207,6 +214,8 @@ fn a_pool_that_another_database_uses_keeps_none_that_was_recovered_from_starting
     assert!(said.contains("is running"), "{said}");
 }
 
+/// Promise (guards): `forebay recover --for DIR` gives up nothing unless told to, and then only
+/// pools that are gone.
 #[test]
 fn only_a_pool_that_is_gone_is_given_up_and_that_is_said() {
     let sandbox = Sandbox::new();
@@ -240,6 +249,9 @@ fn only_a_pool_that_is_gone_is_given_up_and_that_is_said() {
 }
 
 /// A flash cache's guard or its tablespace that is no file, in a copy somewhere below.
+///
+/// Promise (guards): `forebay recover --for DIR` recovers the pools although it cannot tell whether
+/// anything newer is left, says so, and fails.
 #[test]
 fn a_pool_is_recovered_though_a_flash_guard_beside_it_cannot_be_looked_at() {
     for (name, target) in [("ibdata1", "ibdata1"), ("forebay.guard", "elsewhere")] {

@@ -54,6 +54,8 @@ fn partitioned(device: &Loop, sectors: u32) {
 /// Puts something on a device.
 type Fill = fn(&Loop);
 
+/// Promise (pool): `forebay pool create` overwrites the contents of a block device only with
+/// `--force`, and never a device in use or a pool whose lane a process has.
 #[test]
 fn a_device_that_holds_something_is_refused_with_what_that_is_and_given_up_by_force() {
     let contents: [(&str, Fill); 8] = [
@@ -116,6 +118,7 @@ fn the_partitions_that_would_be_given_up_are_named() {
     sandbox.run(&create(&device)).fails(1, &[&partition]);
 }
 
+/// Promise: as `a_device_that_holds_something_is_refused_with_what_that_is_and_given_up_by_force`.
 #[test]
 fn a_device_in_use_is_refused_also_by_force_and_its_use_is_named() {
     let Some((sandbox, device)) = device(16, 512) else {
@@ -180,6 +183,7 @@ impl Drop for Sleeps {
     }
 }
 
+/// Promise: as `a_device_that_holds_something_is_refused_with_what_that_is_and_given_up_by_force`.
 #[test]
 fn a_pool_on_a_device_is_given_up_by_force_but_not_while_a_run_has_it() {
     let Some((sandbox, device)) = device(16, 512) else {
@@ -249,6 +253,7 @@ fn a_pool_on_sectors_of_4096_bytes_keeps_what_was_put_and_synced() {
     sandbox.run(&format!("pool check {pool}")).ok();
 }
 
+/// Promise (pool): `forebay pool create` refuses a disk whose sectors are larger than a page.
 #[test]
 fn a_disk_whose_sectors_are_larger_than_a_page_is_refused() {
     let Some((sandbox, device)) = device(16, 16384) else {
@@ -314,6 +319,8 @@ fn a_pool_that_does_not_fit_on_its_file_system_is_refused_and_nothing_of_it_is_l
     });
 }
 
+/// Promise (pool): A pool's file with holes on a full file system counts as a disk that fails, not
+/// as damaged memory, and costs nothing that was synced.
 #[test]
 fn a_pool_with_holes_on_a_full_file_system_costs_nothing_that_was_synced() {
     let Some((sandbox, _device, _mounted)) = small_file_system() else {

@@ -150,6 +150,9 @@ fn burst(
     (status[0]["lane"].clone(), synced)
 }
 
+/// Promise (programs): A burst of synced writes that fits into the free part of the pool waits for
+/// no disk.
+/// Promise (programs): A file that has lost its last name is not synced.
 #[test]
 fn a_burst_as_large_as_the_pool_waits_for_no_disk_and_removed_logs_are_not_synced() {
     let patience = Duration::from_secs(120);

@@ -23,6 +23,7 @@ fn same_in(place: &Path) {
     assert!(line.unwrap().ends_with("absorbed"), "{}", ran.stderr);
 }
 
+/// Promise (programs): A log with `O_DIRECT` takes and refuses the same calls as without Forebay.
 #[test]
 fn direct_io_of_a_log_is_refused_where_it_is_plainly() {
     same_in(Sandbox::on_disk().path());

@@ -8,6 +8,8 @@ use common::{
     recovered::{BEGIN, Disk, RUN, run_and_recovered, same},
 };
 
+/// Promise (files): Bytes that a program writes by a duplicate of a log's descriptor are the log's,
+/// though another thread closed that descriptor meanwhile.
 #[test]
 fn what_is_written_by_a_duplicate_of_a_descriptor_that_another_thread_closes_is_recovered() {
     let sandbox = Sandbox::new();

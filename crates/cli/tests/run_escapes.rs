@@ -28,6 +28,8 @@ fn a_stream_is_seen(script: &str) {
     nothing_is_lost(Disk::All, &format!("{STREAMS}{script}\ncut()\n"));
 }
 
+/// Promise (files): Text that a stream prints to a log which came to have its descriptor's number
+/// is synced when the log is.
 #[test]
 fn what_is_printed_to_a_log_that_became_standard_output_is_really_synced() {
     for way in [
@@ -40,6 +42,7 @@ fn what_is_printed_to_a_log_that_became_standard_output_is_really_synced() {
     }
 }
 
+/// Promise: as `what_is_printed_to_a_log_that_became_standard_output_is_really_synced`.
 #[test]
 fn what_is_printed_to_a_log_in_the_place_of_a_streams_file_is_really_synced() {
     for stream in [
@@ -66,6 +69,7 @@ printed(stream, number)
     }
 }
 
+/// Promise: as `what_is_printed_to_a_log_that_became_standard_output_is_really_synced`.
 #[test]
 fn a_backtrace_that_the_c_library_writes_to_a_log_is_really_synced() {
     a_stream_is_seen(
@@ -95,6 +99,8 @@ cut()
     );
 }
 
+/// Promise (files): Bytes that go to a descriptor's number after the C library gave it another file
+/// are not taken for the log's.
 #[test]
 fn what_a_daemon_writes_to_its_standard_output_is_not_taken_for_the_logs() {
     for daemon in [
@@ -134,11 +140,15 @@ fn after_children(disk: Disk, kind: &str) -> Vec<u8> {
     ))
 }
 
+/// Promise (files): Older records of a parent do not overwrite the writes and truncations of its
+/// child of `vfork`, also by descriptors that the child opens or duplicates.
 #[test]
 fn what_a_child_of_vfork_truncates_writes_and_syncs_is_not_undone() {
     assert_eq!(after_children(Disk::All, "vfork"), b"new");
 }
 
+/// Promise (files): A file behind an inherited descriptor is plain before the descriptor is passed
+/// on or a ring can write to it, though its program never wrote to it.
 #[test]
 fn what_another_process_writes_by_a_descriptor_that_one_inherited_and_passed_on_is_not_undone() {
     // It passes the descriptor to itself: the library does not know the one that it gets.
@@ -161,6 +171,8 @@ cut()
     );
 }
 
+/// Promise: as
+/// `what_another_process_writes_by_a_descriptor_that_one_inherited_and_passed_on_is_not_undone`.
 #[test]
 fn a_program_that_makes_an_io_uring_has_what_it_inherited_made_plain() {
     nothing_is_lost(
@@ -187,6 +199,8 @@ def unshared(way):
     thread.join()
 "#;
 
+/// Promise (files): A thread that closes descriptors of its own has the process forget none of the
+/// other threads'.
 #[test]
 fn what_is_written_after_a_thread_closed_its_own_descriptors_is_not_undone() {
     for way in [
@@ -295,6 +309,9 @@ cut()
     );
 }
 
+/// Promise (processes): A child is a member of its own however it was forked: by a system call that
+/// no library sees, or by a signal handler above a write.
+/// Promise (processes): A child of any fork neither crashes nor holds up the run.
 #[test]
 fn a_child_of_a_system_call_that_forks_writes_and_syncs_as_any_other() {
     for fork in [
@@ -334,6 +351,7 @@ cut()
     }
 }
 
+/// Promise: as `a_child_of_a_system_call_that_forks_writes_and_syncs_as_any_other`.
 #[test]
 fn a_child_that_a_handler_forks_above_a_write_holds_up_and_undoes_nothing() {
     let found = after_children(Disk::All, "handler");
@@ -341,6 +359,8 @@ fn a_child_that_a_handler_forks_above_a_write_holds_up_and_undoes_nothing() {
     assert_eq!(b"abcd".map(count), [100; 4]);
 }
 
+/// Promise (processes): A signal handler that jumps out of a write, in a process of one thread,
+/// holds up others only until the next call, and the write's bytes are synced.
 #[test]
 fn a_handler_that_jumps_out_of_a_write_holds_up_no_process_and_loses_nothing() {
     let found = after_children(Disk::Synced, "jump");
@@ -369,6 +389,10 @@ def waited(child):
     assert os.waitpid(child, 0)[1] == 0
 "#;
 
+/// Promise (processes): A parent absorbs nothing any more once a child shares its descriptors and
+/// not its memory (`clone` with `CLONE_FILES`).
+/// Promise (processes): Bytes that go to a file which a child put in a log's place, in the
+/// descriptors it shares, are not taken for the log's.
 #[test]
 fn what_is_written_to_what_a_child_put_in_a_logs_place_is_not_taken_for_the_logs() {
     for way in ["by_number()", "by_function()"] {

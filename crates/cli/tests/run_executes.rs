@@ -1,5 +1,8 @@
 //! Programs that inherit a descriptor of a log and write past the library: they are executed without it, or it cannot be loaded into them. What they have written
 //! and synced is not written over by a recovery, however they were executed.
+//!
+//! Promise (processes): A recovery undoes nothing that a program without the library writes and
+//! syncs by an inherited descriptor, however it was executed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -183,6 +186,7 @@ fn what_a_program_writes_that_is_executed_where_no_proc_is_is_not_undone() {
     assert!(recovered.starts_with(&[b'n'; 50]));
 }
 
+/// Promise: as `what_a_program_writes_in_whose_mounts_the_library_is_not_is_not_undone`.
 #[test]
 fn what_a_program_writes_that_the_dynamic_linker_takes_for_a_privileged_one_is_not_undone() {
     if !rustix::process::geteuid().is_root() {
@@ -197,6 +201,8 @@ fn what_a_program_writes_that_the_dynamic_linker_takes_for_a_privileged_one_is_n
     }
 }
 
+/// Promise (processes): A recovery undoes nothing that a program writes and syncs although the
+/// dynamic linker could not load the library into it.
 #[test]
 fn what_a_program_writes_in_whose_mounts_the_library_is_not_is_not_undone() {
     if !rustix::process::geteuid().is_root() {

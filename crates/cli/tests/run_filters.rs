@@ -34,6 +34,8 @@ cut()
     }
 }
 
+/// Promise (programs): A process that seccomp refuses `fstat`, `newfstatat` or `getpid` truncates
+/// and unlinks its logs as without Forebay, or is told that an open failed, and is not aborted.
 #[test]
 fn a_log_is_truncated_by_open_where_fstat_is_refused() {
     filtered(
@@ -46,6 +48,7 @@ logged(again, b"b")
     );
 }
 
+/// Promise: as `a_log_is_truncated_by_open_where_fstat_is_refused`.
 #[test]
 fn a_log_is_truncated_by_open_where_only_statx_is_allowed() {
     filtered(
@@ -58,6 +61,7 @@ logged(again, b"b")
     );
 }
 
+/// Promise: as `a_log_is_truncated_by_open_where_fstat_is_refused`.
 #[test]
 fn an_open_fails_and_truncates_nothing_where_no_file_can_be_looked_at() {
     filtered(
@@ -75,6 +79,8 @@ logged(fd, b"b")
 }
 
 /// On a file system that is mounted anew: without a record that it is gone, a log that is not found would be missed by the recovery.
+///
+/// Promise: as `a_log_is_truncated_by_open_where_fstat_is_refused`.
 #[test]
 fn a_log_that_is_unlinked_where_fstat_is_refused_is_known_to_be_gone() {
     for calls in [&["fstat"][..], &["fstat", "newfstatat"]] {
@@ -115,6 +121,7 @@ cut()
     }
 }
 
+/// Promise: as `a_log_is_truncated_by_open_where_fstat_is_refused`.
 #[test]
 fn a_process_that_may_not_ask_who_it_is_goes_on() {
     filtered(

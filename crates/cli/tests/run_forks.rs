@@ -8,6 +8,7 @@ use common::{
     recovered::{Disk, RUN, run_and_recovered, same},
 };
 
+/// Promise (processes): Threads of a forked child wait for no thread of its parent.
 #[test]
 fn threads_of_a_forked_child_wait_for_none_of_its_parents() {
     let sandbox = Sandbox::new();

@@ -170,6 +170,9 @@ fn a_guard_lies_there_as_long_as_a_run_does_and_its_processes_do_not_see_it() {
     }
 }
 
+/// Promise (guards): `forebay recover --for DIR` succeeds only if the directory's pools have
+/// nothing for its files, no run with files there uses them, and no flash cache may have newer
+/// pages.
 #[test]
 fn after_a_cut_the_units_command_finds_the_pool_by_the_directory_and_lifts_the_guard() {
     for is_linked in [false, true] {
@@ -326,11 +329,16 @@ fn cut_off(is_renewed: bool) {
     server.stop().unwrap();
 }
 
+/// Promise (guards): PostgreSQL does not start without Forebay while a pool that survives power
+/// cuts may hold acknowledged records, and its log names the remedy.
+/// Promise: as `so_does_one_that_had_started_its_processes_anew_and_lost_its_last_checkpoint`.
 #[test]
 fn a_postgres_that_is_started_too_early_ends_with_the_sentence_and_has_everything_later() {
     cut_off(false);
 }
 
+/// Promise (guards): A PostgreSQL that a guard kept from starting has everything after the
+/// recovery.
 #[test]
 fn so_does_one_that_had_started_its_processes_anew_and_lost_its_last_checkpoint() {
     cut_off(true);

@@ -51,24 +51,29 @@ fn parts(parts: &[(&str, usize)]) -> String {
         .collect()
 }
 
+/// Promise (files): A recovery undoes no synced write or truncation that a signal handler made
+/// above a call it interrupted, by whatever descriptor, though that call may have no record yet.
 #[test]
 fn what_a_handler_wrote_by_its_own_descriptor_is_not_overwritten() {
     let (_, found) = recovered_after("own");
     assert_eq!(found, parts(&[("n", 100), ("o", 200)]));
 }
 
+/// Promise: as `what_a_handler_wrote_by_its_own_descriptor_is_not_overwritten`.
 #[test]
 fn what_a_handler_truncated_by_opening_does_not_come_back() {
     let (_, found) = recovered_after("truncating");
     assert_eq!(found, parts(&[("n", 100)]));
 }
 
+/// Promise: as `what_a_handler_wrote_by_its_own_descriptor_is_not_overwritten`.
 #[test]
 fn what_a_handler_wrote_by_the_programs_descriptor_is_not_overwritten() {
     let (_, found) = recovered_after("shared");
     assert_eq!(found, parts(&[("n", 100), ("o", 200)]));
 }
 
+/// Promise: as `what_a_handler_wrote_by_its_own_descriptor_is_not_overwritten`.
 #[test]
 fn what_a_handler_wrote_above_a_write_that_has_no_record_yet_is_not_overwritten() {
     for another_boot in [true, false] {

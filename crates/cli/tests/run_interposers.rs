@@ -1,6 +1,9 @@
 //! Libraries that are put before the C library's functions as Forebay's is, before it and behind
 //! it: allocators, a faked clock or user, and one that makes every call by its number. What the
 //! program does is what it does without Forebay, and its logs are absorbed.
+//!
+//! Promise (programs): A program is absorbed as ever below valgrind and another interposing library
+//! (an allocator, a faked clock or user), before or behind ours, preloaded or linked.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

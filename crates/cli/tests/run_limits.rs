@@ -58,6 +58,8 @@ fn sandbox() -> Sandbox {
     sandbox
 }
 
+/// Promise (programs): A limit on the size of files below Forebay's need is refused, or has files
+/// stay plain.
 #[test]
 fn a_run_that_could_not_make_its_own_files_is_refused_and_says_why() {
     let sandbox = sandbox();
@@ -68,6 +70,7 @@ fn a_run_that_could_not_make_its_own_files_is_refused_and_says_why() {
     }
 }
 
+/// Promise: as `a_run_that_could_not_make_its_own_files_is_refused_and_says_why`.
 #[test]
 fn a_program_whose_limit_is_below_the_pools_size_goes_on_with_plain_files_and_is_told() {
     let sandbox = sandbox();
@@ -80,6 +83,8 @@ fn a_program_whose_limit_is_below_the_pools_size_goes_on_with_plain_files_and_is
     assert_eq!(lines(&sandbox), 40);
 }
 
+/// Promise (programs): A limit on the size of files ends a program only if it would without
+/// Forebay.
 #[test]
 fn a_program_that_goes_beyond_its_own_limit_ends_as_it_does_without_forebay() {
     let sandbox = sandbox();

@@ -51,6 +51,8 @@ fn each_way(sandbox: &Sandbox) {
     }
 }
 
+/// Promise (programs): A program for musl or another machine is executed as without Forebay,
+/// whichever way.
 #[test]
 fn a_program_for_musl_is_executed_without_the_library() {
     if !have("musl-gcc") {
@@ -61,6 +63,7 @@ fn a_program_for_musl_is_executed_without_the_library() {
     each_way(&sandbox);
 }
 
+/// Promise: as `a_program_for_musl_is_executed_without_the_library`.
 #[test]
 fn a_program_for_another_machine_gets_no_library() {
     let sandbox = Sandbox::new();

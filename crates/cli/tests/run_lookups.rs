@@ -57,6 +57,8 @@ fn nothing_is_lost_with_a_plugin(script: &str) -> Vec<u8> {
     ))
 }
 
+/// Promise (files): Changes by functions that a program looked up in the C library (`ctypes`, JNA,
+/// P/Invoke) are absorbed as any other.
 #[test]
 fn what_is_changed_by_functions_looked_up_in_the_c_library_is_recovered() {
     for change in [
@@ -74,6 +76,7 @@ fn what_is_changed_by_functions_looked_up_in_the_c_library_is_recovered() {
     }
 }
 
+/// Promise: as `what_is_changed_by_functions_looked_up_in_the_c_library_is_recovered`.
 #[test]
 fn what_is_written_by_functions_looked_up_in_the_c_library_is_absorbed() {
     nothing_is_lost(
@@ -89,6 +92,7 @@ cut()
     );
 }
 
+/// Promise: as `what_is_changed_by_functions_looked_up_in_the_c_library_is_recovered`.
 #[test]
 fn functions_looked_up_by_version_or_by_a_dlsym_that_was_looked_up_are_the_hooks() {
     nothing_is_lost(
@@ -124,6 +128,8 @@ assert plugin.put(fd, 98, L(100), L(50))
     );
 }
 
+/// Promise (files): Changes by a library that finds the C library first (`RTLD_DEEPBIND`), or has
+/// its own (`dlmopen`), are not undone.
 #[test]
 fn what_a_plugin_changes_that_finds_the_c_library_before_all_others_is_not_undone() {
     for change in ["put(fd, 98, L(100), L(50))", "cut_off(fd, L(150))"] {
@@ -137,6 +143,7 @@ logged(fd, b"c", 2)
     }
 }
 
+/// Promise: as `what_a_plugin_changes_that_finds_the_c_library_before_all_others_is_not_undone`.
 #[test]
 fn what_a_plugin_in_a_namespace_of_its_own_changes_is_not_undone() {
     nothing_is_lost_with_a_plugin(

@@ -1,5 +1,8 @@
 //! MariaDB under `forebay run`, as Debian ships and configures it: its logs are absorbed, and after SIGKILL, of whom ever and in another boot too, nothing
 //! acknowledged is missing, and InnoDB and the binary log agree.
+//!
+//! Promise (programs): MariaDB has every acknowledged transaction after SIGKILL and in another
+//! boot, and its binary log has exactly InnoDB's transactions.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -117,6 +120,7 @@ fn nothing_acknowledged_is_lost_whoever_is_killed_and_binary_log_and_innodb_agre
     storm("killed", 6, false);
 }
 
+/// Promise: as `writes_of_any_place_and_length_leave_the_file_as_the_kernel_has_it`.
 #[test]
 fn nor_if_the_machine_boots_anew_each_time() {
     storm("killed, other boots", 6, true);
@@ -284,6 +288,8 @@ fn a_backup_beside_it_is_whole_and_takes_nothing_from_it() {
     restored.stop().unwrap();
 }
 
+/// Promise (disks): A file system that shuts itself down in a sync and reports success, as ext4 and
+/// XFS do, costs no acknowledged byte: the supervisor asks it again before a release.
 #[test]
 fn nothing_acknowledged_is_lost_when_the_file_system_is_cut_off() {
     for kind in ["ext4", "xfs"] {

@@ -164,11 +164,16 @@ fn rounds(end: End, rounds: usize) {
     }
 }
 
+/// Promise (processes): All processes of a run append to one lane, and every byte acknowledged to
+/// any of them survives a power cut, whichever of them is killed at any moment.
+/// Promise: as `writes_of_any_place_and_length_leave_the_file_as_the_kernel_has_it`.
 #[test]
 fn whatever_is_killed_all_that_any_process_was_promised_survives_a_power_cut() {
     rounds(End::PowerCut, 2);
 }
 
+/// Promise (processes): The other processes go on when one of a run's processes or the supervisor
+/// is killed, whatever they fork, execute and write to the same files.
 #[test]
 fn when_the_supervisor_is_killed_its_processes_go_on_and_lose_nothing() {
     rounds(End::SupervisorFirst, 2);
@@ -198,6 +203,9 @@ if sys.argv[4] == "killed":
     os.kill(os.getpid(), 9)
 "#;
 
+/// Promise (processes): A process that overwrites the memory which its run shares costs no
+/// acknowledged byte and hangs no process: the lane ends, the files are synced, the supervisor says
+/// so.
 #[test]
 fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() {
     // Mark, tail, the next segment, where segments lie, all of it but the version and who owns it. docs/pool-format.md, "Shared lanes".
@@ -207,6 +215,7 @@ fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() 
     }
 }
 
+/// Promise: as `a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told`.
 #[test]
 fn a_process_that_writes_over_what_its_run_says_of_a_file_loses_nothing_and_is_told() {
     // The first file's state, its lock, both and its error, all of the file, the page but its head, all of the page. docs/files-protocol.md, "The shared page".

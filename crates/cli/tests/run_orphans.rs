@@ -28,6 +28,8 @@ const LATER: Duration = Duration::from_millis(300);
 /// While the other process waits for the write.
 const SOON: Duration = Duration::from_millis(20);
 
+/// Promise (processes): A write that the kernel has and the pool lacks when the supervisor dies is
+/// logged before the lane is closed.
 #[test]
 fn a_write_that_the_pool_has_not_yet_when_the_supervisor_dies_is_waited_for_by_who_settles_the_lane()
  {
@@ -128,11 +130,14 @@ fn is_not_written_over(begin: &str) {
     );
 }
 
+/// Promise (processes): A recovery does not overwrite bytes that a forked child, a program without
+/// the library, or one with a log as standard input synced past a lane that nobody settled.
 #[test]
 fn what_a_forked_child_syncs_past_a_lane_that_no_process_settles_is_not_written_over() {
     is_not_written_over("if os.fork() == 0: exec(newer(fd))");
 }
 
+/// Promise: as `what_a_forked_child_syncs_past_a_lane_that_no_process_settles_is_not_written_over`.
 #[test]
 fn what_a_program_without_the_library_syncs_past_such_a_lane_is_not_written_over() {
     is_not_written_over(
@@ -140,6 +145,7 @@ fn what_a_program_without_the_library_syncs_past_such_a_lane_is_not_written_over
     );
 }
 
+/// Promise: as `what_a_forked_child_syncs_past_a_lane_that_no_process_settles_is_not_written_over`.
 #[test]
 fn what_a_program_syncs_past_such_a_lane_by_its_standard_input_is_not_written_over() {
     is_not_written_over(

@@ -10,6 +10,8 @@ use common::{
     recovered::{BEGIN, Disk, nothing_is_lost},
 };
 
+/// Promise (files): A write is logged where it went, though other processes share its open file and
+/// move the position or have it append.
 #[test]
 fn a_write_after_a_spawned_program_moved_the_position_is_recovered_where_it_went() {
     // Without the library it has the log made plain before: what is written then is really synced.
@@ -33,6 +35,7 @@ cut()
     }
 }
 
+/// Promise: as `a_write_after_a_spawned_program_moved_the_position_is_recovered_where_it_went`.
 #[test]
 fn writes_of_a_spawned_program_by_the_same_open_file_are_recovered_too() {
     let recovered = nothing_is_lost(
@@ -50,6 +53,7 @@ cut()
     assert_eq!(recovered, expected.concat());
 }
 
+/// Promise: as `a_write_after_a_spawned_program_moved_the_position_is_recovered_where_it_went`.
 #[test]
 fn a_child_that_reads_while_its_parent_writes_puts_no_record_in_the_wrong_place() {
     // Between the write and the question where it went.
@@ -70,6 +74,8 @@ cut()
     );
 }
 
+/// Promise (files): Bytes that a process or thread wrote, and another saw in the file and synced,
+/// are durable, though the write has not returned or its process was killed.
 #[test]
 fn what_a_killed_process_wrote_and_another_read_and_synced_survives_a_power_cut() {
     // It dies between its write and the question where that went: it is not logged.
@@ -108,6 +114,7 @@ cut()
     );
 }
 
+/// Promise: as `a_write_after_a_spawned_program_moved_the_position_is_recovered_where_it_went`.
 #[test]
 fn writes_to_an_open_file_that_another_process_has_append_are_recovered() {
     nothing_is_lost(
@@ -123,6 +130,8 @@ cut()
     );
 }
 
+/// Promise (files): A write is logged for the file that got it, though other threads put another
+/// file in its descriptor's place.
 #[test]
 fn what_a_thread_writes_while_another_exchanges_its_descriptor_is_logged() {
     for (from, to) in [
@@ -184,6 +193,8 @@ except OSError as error:
     assert_eq!(ran.stdout, b"refused 5\n", "{}", ran.stderr);
 }
 
+/// Promise (files): A truncation that returned has happened, also if its record left the lane
+/// before the kernel truncated.
 #[test]
 fn a_truncation_is_not_lost_whose_record_was_released_before_the_kernel_truncated() {
     nothing_is_lost(
@@ -215,6 +226,7 @@ sys.exit("all truncations took too long to test")
     );
 }
 
+/// Promise: as `what_a_killed_process_wrote_and_another_read_and_synced_survives_a_power_cut`.
 #[test]
 fn what_a_thread_saw_of_another_threads_write_and_synced_is_recovered() {
     nothing_is_lost(

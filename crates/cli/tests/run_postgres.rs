@@ -1,5 +1,9 @@
 //! PostgreSQL under `forebay run`: after SIGKILL, of whom ever and in another boot too, nothing acknowledged is missing, and a standby that runs under
 //! Forebay as well takes over with all of it.
+//!
+//! Promise (programs): PostgreSQL 15 has every acknowledged transaction after SIGKILL of all or one
+//! of its processes and in another boot, and so has a standby or a rewound server.
+//! Promise: as `whatever_is_killed_all_that_any_process_was_promised_survives_a_power_cut`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

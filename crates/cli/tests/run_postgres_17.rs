@@ -1,5 +1,8 @@
 //! PostgreSQL 17 under `forebay run`, beside the one that Debian has (`run_postgres.rs`): what is killed loses nothing, and what is new in it: a process that summarizes the
 //! log, and incremental backups. `scripts/setup.sh suites` fetches it. All of `run_postgres` runs on it with `FOREBAY_POSTGRES_BIN`.
+//!
+//! Promise (programs): PostgreSQL 17 has every acknowledged transaction after SIGKILL, and so has
+//! an incremental backup.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

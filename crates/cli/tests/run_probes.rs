@@ -26,6 +26,7 @@ const MAP_SYNC: &str = "c.mmap.restype = ctypes.c_void_p\n\
      got = c.mmap(None, 4096, mmap.PROT_READ | mmap.PROT_WRITE, SHARED_VALIDATE | SYNC, fd, 0)\n\
      assert got == ctypes.c_void_p(-1).value and ctypes.get_errno() == errno.EOPNOTSUPP, (got, ctypes.get_errno())\n";
 
+/// Promise (files): A mapping or a ring that is refused changes nothing.
 #[test]
 fn a_mapping_that_the_kernel_refuses_retires_nothing() {
     let sandbox = Sandbox::new();
@@ -53,6 +54,8 @@ fn a_mapping_that_the_kernel_makes_retires_the_file_first() {
 }
 
 /// A file with room for more than was written is what a log is that will never need a block again.
+///
+/// Promise (files): A file that `fallocate` made longer is as long after a power cut.
 #[test]
 fn a_file_that_is_made_longer_stays_absorbed_and_is_as_long_after_a_power_cut() {
     for longer in [
@@ -88,6 +91,7 @@ fn a_file_that_is_made_longer_stays_absorbed_and_is_as_long_after_a_power_cut() 
     }
 }
 
+/// Promise: as `a_mapping_that_the_kernel_refuses_retires_nothing`.
 #[test]
 fn where_the_profile_says_so_making_a_ring_fails_and_nothing_is_given_up() {
     let config = "[profile.ringless]\nabsorb = [\"*.log\"]\nrefuse_io_uring = true\n";
@@ -116,6 +120,7 @@ fn where_the_profile_says_so_making_a_ring_fails_and_nothing_is_given_up() {
     }
 }
 
+/// Promise: as `every_page_is_durable_before_a_checkpoint_and_none_for_a_record_of_the_log`.
 #[test]
 fn a_checkpoint_of_innodb_is_written_after_a_real_sync_and_nothing_else_of_its_log_is() {
     if !have("strace") {

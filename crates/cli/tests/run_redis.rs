@@ -1,5 +1,7 @@
 //! Redis and Valkey under `forebay run`, killed again and again with SIGKILL: every acknowledged write is there with its
 //! exact bytes, whichever process was killed, also while the append-only file is rewritten.
+//!
+//! Promise (programs): Redis and Valkey have every acknowledged command after SIGKILL.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -313,6 +315,8 @@ fn an_orderly_end_leaves_nothing_in_the_pool() {
     assert_eq!(recover["done"], true);
 }
 
+/// Promise (programs): A server that puts itself into the background is absorbed there, and its
+/// supervisor stays.
 #[test]
 fn a_redis_that_goes_into_the_background_is_absorbed_there() {
     const WRITES: u32 = 200;

@@ -52,11 +52,14 @@ fn changes(library: &str) {
     }
 }
 
+/// Promise (files): Older records do not overwrite changes by a ring that no library function
+/// makes, nor writes by a descriptor that came from a handle or another process.
 #[test]
 fn what_a_ring_of_the_program_itself_writes_is_not_overwritten() {
     changes("-l:liburing.a");
 }
 
+/// Promise: as `what_a_ring_of_the_program_itself_writes_is_not_overwritten`.
 #[test]
 fn what_a_ring_of_the_library_writes_is_not_overwritten() {
     changes("-luring");
@@ -78,6 +81,8 @@ fn own_calls(words: &str) -> (Vec<i64>, String) {
     (numbers.collect(), ran.stderr)
 }
 
+/// Promise (files): A ring that is made past the hooks is refused to a member that may have a
+/// descriptor for a log.
 #[test]
 fn a_ring_that_is_not_announced_is_refused_to_a_member() {
     if !rustix::process::geteuid().is_root() {
@@ -111,6 +116,7 @@ here = os.open(".", os.O_RDONLY)
 by_number = {"x86_64": 304, "aarch64": 265}[os.uname().machine]
 "#;
 
+/// Promise: as `what_a_ring_of_the_program_itself_writes_is_not_overwritten`.
 #[test]
 fn a_log_that_is_opened_by_its_handle_is_plain() {
     if !rustix::process::geteuid().is_root() {
@@ -136,6 +142,7 @@ cut()
     }
 }
 
+/// Promise: as `what_a_ring_of_the_program_itself_writes_is_not_overwritten`.
 #[test]
 fn a_log_whose_descriptor_is_taken_from_a_process_is_plain() {
     for call in ["libc.pidfd_getfd(", "libc.syscall(438, "] {

@@ -81,6 +81,7 @@ const WAYS: [(&str, &str); 7] = [
     ),
 ];
 
+/// Promise: as `newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut`.
 #[test]
 fn newer_bytes_of_another_process_are_not_overwritten_however_it_opened_the_file() {
     for (way, script) in WAYS {
@@ -124,6 +125,10 @@ os.fsync(fd)
 os.close(fd)
 "#;
 
+/// Promise (rights): A forked child of a member has neither the pool nor anything that the run's
+/// processes share.
+/// Promise (rights): A process that becomes another user drains and lets go of the pool and the
+/// run's shared memory before, or stays who it is if it cannot drain.
 #[test]
 fn a_process_that_becomes_another_user_has_the_pool_no_longer() {
     if !rustix::process::getuid().is_root() {
@@ -160,6 +165,8 @@ fn a_process_that_becomes_another_user_has_the_pool_no_longer() {
     }
 }
 
+/// Promise (rights): A process whose user is not the pool's owner does not get the pool: its files
+/// stay plain, and the supervisor names the remedy.
 #[test]
 fn a_pool_of_another_user_is_not_given_to_a_process() {
     if !rustix::process::getuid().is_root() {
@@ -327,6 +334,7 @@ open("written", "w").close()
 time.sleep(60)
 "#;
 
+/// Promise: as `a_file_that_is_open_elsewhere_at_its_registration_stays_plain`.
 #[test]
 fn a_file_that_is_opened_while_it_is_being_registered_is_not_absorbed() {
     if !cfg!(target_arch = "x86_64") {
@@ -377,6 +385,7 @@ os.wait()
 subprocess.run([sys.executable, "-c", os.environ["SCRIPT"], "executed"], check=True)
 "#;
 
+/// Promise: as `file_in_its_first_sync_is_joined_where_no_descriptor_is_left`.
 #[test]
 fn without_a_supervisor_a_process_waits_once_at_most_before_it_opens_a_file() {
     let sandbox = Sandbox::new();

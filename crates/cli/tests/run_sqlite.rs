@@ -1,5 +1,8 @@
 //! SQLite under `forebay run` with `synchronous=FULL`, in each journal mode, killed with SIGKILL: every acknowledged transaction is there, and
 //! the database is whole.
+//!
+//! Promise (programs): SQLite has every acknowledged transaction after SIGKILL, in each journal
+//! mode.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

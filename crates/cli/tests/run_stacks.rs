@@ -25,6 +25,7 @@ fn run(words: &str) -> Ran {
     Ran::of(command.output().unwrap()).ok()
 }
 
+/// Promise: as `no_hook_takes_more_than_8_kib_of_a_stack`.
 #[test]
 fn each_call_takes_little_of_a_threads_stack() {
     let said = run("").text();
@@ -39,6 +40,7 @@ fn each_call_takes_little_of_a_threads_stack() {
     assert!(calls > 60, "{calls} calls of a log and of another file");
 }
 
+/// Promise: as `no_hook_takes_more_than_8_kib_of_a_stack`.
 #[test]
 fn a_handler_with_a_stack_of_8_kib_opens_and_writes_a_log() {
     run("handler");

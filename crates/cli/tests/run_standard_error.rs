@@ -43,6 +43,8 @@ fn data(how: &str) -> String {
     read()
 }
 
+/// Promise (programs): Forebay writes its messages to no file that came to have the number of
+/// standard error.
 #[test]
 fn a_file_that_comes_to_have_the_number_of_standard_error_gets_no_word_of_forebays() {
     for how in [
@@ -74,6 +76,7 @@ fn what_a_program_makes_its_standard_error_is_told() {
     }
 }
 
+/// Promise: as `a_file_that_comes_to_have_the_number_of_standard_error_gets_no_word_of_forebays`.
 #[test]
 fn a_program_that_is_started_without_standard_error_has_no_word_in_its_files() {
     let sandbox = Sandbox::new();
@@ -93,6 +96,8 @@ fn a_program_that_is_started_without_standard_error_has_no_word_in_its_files() {
     assert_eq!(fs::read(sandbox.file("data")).unwrap(), b"");
 }
 
+/// Promise (programs): A program runs, and its status is passed on, although Forebay can say
+/// nothing.
 #[test]
 fn a_program_runs_and_its_status_is_passed_on_though_nothing_can_be_said() {
     let sandbox = Sandbox::new();

@@ -148,11 +148,14 @@ fn rounds(kind: &str, rounds: usize) {
     server.stop().unwrap();
 }
 
+/// Promise (processes): The first process that would write past a lane settles it once supervisor
+/// and members were killed: a later power cut costs nothing and leaves nothing to decide.
 #[test]
 fn after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4() {
     rounds("ext4", 2);
 }
 
+/// Promise: as `after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4`.
 #[test]
 fn after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_xfs() {
     rounds("xfs", 2);
@@ -183,6 +186,7 @@ print("same" if sorted(os.listdir("/proc/self/fd")) == before else "other", flus
 sys.stdin.readline()
 "#;
 
+/// Promise (processes): A process that takes a lane over keeps its locks and descriptors.
 #[test]
 fn who_takes_the_lane_over_keeps_its_locks_and_descriptors() {
     let sandbox = Sandbox::new();

@@ -145,6 +145,8 @@ fn refused(ran: &Ran, words: &[&str]) {
     }
 }
 
+/// Promise (processes): A run absorbs no file while a killed run's records for it wait in another
+/// pool, also after a reboot: the directory has a mark.
 #[test]
 fn what_a_second_run_wrote_is_not_overwritten_by_what_the_first_one_left_in_another_pool() {
     for kind in ["disk", "emulated"] {
@@ -172,6 +174,8 @@ fn what_a_second_run_wrote_is_not_overwritten_by_what_the_first_one_left_in_anot
     }
 }
 
+/// Promise: as
+/// `what_a_second_run_wrote_is_not_overwritten_by_what_the_first_one_left_in_another_pool`.
 #[test]
 fn after_a_reboot_the_directory_says_that_another_pool_has_records_and_once_they_are_recovered_it_is_absorbed()
  {
@@ -197,6 +201,7 @@ fn after_a_reboot_the_directory_says_that_another_pool_has_records_and_once_they
     place.has(b'C');
 }
 
+/// Promise: as `of_two_pools_with_records_of_one_file_the_older_ones_come_first`.
 #[test]
 fn a_pool_that_was_moved_leaves_the_log_plain_until_it_is_back_or_given_up() {
     let place = Place::new();
@@ -231,6 +236,7 @@ fn a_pool_that_was_moved_leaves_the_log_plain_until_it_is_back_or_given_up() {
     place.has(b'C');
 }
 
+/// Promise (processes): Records that were given up or recovered hold up no later run.
 #[test]
 fn a_pool_that_was_made_anew_at_its_path_holds_up_the_next_run_once_and_no_longer() {
     let place = Place::new();
@@ -274,6 +280,8 @@ fn mounts_are_numbered() -> bool {
     (numbers.next(), numbers.next()) >= (Some(6), Some(8))
 }
 
+/// Promise (processes): Recoveries of several pools, in whatever order and of a moved one too,
+/// write no older bytes over newer ones.
 #[test]
 fn of_two_pools_with_records_of_one_file_the_older_ones_come_first() {
     if !mounts_are_numbered() {
@@ -294,6 +302,7 @@ fn of_two_pools_with_records_of_one_file_the_older_ones_come_first() {
     place.has(b'B');
 }
 
+/// Promise: as `of_two_pools_with_records_of_one_file_the_older_ones_come_first`.
 #[test]
 fn records_of_two_boots_in_two_pools_are_refused_until_the_user_decides() {
     let place = in_two_pools(1, 2);
@@ -310,6 +319,7 @@ fn records_of_two_boots_in_two_pools_are_refused_until_the_user_decides() {
     place.has(b'B');
 }
 
+/// Promise: as `a_pool_that_was_made_anew_at_its_path_holds_up_the_next_run_once_and_no_longer`.
 #[test]
 fn runs_with_pools_of_their_own_that_end_in_order_do_not_hinder_each_other() {
     let place = Place::new();

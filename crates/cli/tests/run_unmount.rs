@@ -52,6 +52,8 @@ fn run(sandbox: &Sandbox, script: &str, words: &[&str]) -> Ran {
     Ran::of(command.output().unwrap()).ok()
 }
 
+/// Promise (programs): A file system is free to be unmounted a second after the program closed its
+/// last log there, whatever else it writes.
 #[test]
 fn a_file_system_whose_logs_are_closed_is_unmounted_soon_however_busy_other_logs_are() {
     for how in ["idle", "busy"] {

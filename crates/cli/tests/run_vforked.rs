@@ -32,16 +32,22 @@ fn is_not_the_logs(kind: &str) {
     }
 }
 
+/// Promise (processes): A child with its parent's memory and not its descriptors (`vfork`,
+/// `CLONE_VM`) may write to or truncate another file by a log's number: it is not taken for the
+/// log.
 #[test]
 fn what_a_child_of_vfork_writes_to_what_it_put_in_a_logs_place_is_not_taken_for_the_logs() {
     is_not_the_logs("vfork");
 }
 
+/// Promise: as
+/// `what_a_child_of_vfork_writes_to_what_it_put_in_a_logs_place_is_not_taken_for_the_logs`.
 #[test]
 fn nor_what_one_does_that_shares_the_memory_and_goes_on_beside_its_parent() {
     is_not_the_logs("clone");
 }
 
+/// Promise: as `what_a_child_of_vfork_truncates_writes_and_syncs_is_not_undone`.
 #[test]
 fn what_a_child_of_vfork_writes_by_a_duplicate_of_a_log_is_not_written_over() {
     for way in ["dup2", "dup3", "dup", "fcntl"] {

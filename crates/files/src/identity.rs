@@ -272,6 +272,8 @@ mod tests {
     use crate::mounted::Mounted;
     use std::process::Command;
 
+    /// Promise (recovery): A log with the same handle on another btrfs that was made alike, or on a
+    /// FUSE that was mounted anew, is not taken for the lane's.
     #[test]
     fn the_logs_of_two_file_systems_that_were_made_alike_are_two() {
         let identities = [(); 2].map(|()| {
@@ -303,6 +305,8 @@ mod tests {
         }
     }
 
+    /// Promise (recovery): Logs stay plain on FAT, exFAT and network file systems, where a reboot
+    /// leaves no way to tell files apart or other machines write.
     #[test]
     fn files_on_fat_exfat_and_a_networks_file_systems_have_no_identity() {
         // As linux/magic.h has them; ext4, XFS, tmpfs.
@@ -314,6 +318,7 @@ mod tests {
         }
     }
 
+    /// Promise: as `the_logs_of_two_file_systems_that_were_made_alike_are_two`.
     #[test]
     fn a_number_that_a_server_gave_a_file_for_as_long_as_it_is_mounted_is_no_identity() {
         let shown = tempfile::tempdir().unwrap();

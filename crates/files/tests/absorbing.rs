@@ -1,4 +1,7 @@
 //! What is absorbed, and what becomes of it while all goes well.
+//!
+//! Promise (files): A file is absorbed only after it and its directory were really synced, and is
+//! drained before anything changes it that is not logged.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -99,6 +102,7 @@ fn a_file_that_is_closed_and_opened_again_stays_the_same_file_and_numbers_do_not
     assert_eq!(fs::read(lab.data("7.log")).unwrap(), expected);
 }
 
+/// Promise: as `whatever_is_killed_all_that_any_process_was_promised_survives_a_power_cut`.
 #[test]
 fn a_second_process_that_opens_an_absorbed_file_joins_it_and_all_that_both_wrote_is_recovered() {
     let lab = Lab::new();
@@ -121,6 +125,7 @@ fn a_second_process_that_opens_an_absorbed_file_joins_it_and_all_that_both_wrote
     );
 }
 
+/// Promise: as `newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut`.
 #[test]
 fn a_file_that_one_process_retires_is_plain_for_all() {
     let lab = Lab::new();
@@ -144,6 +149,7 @@ fn a_file_that_one_process_retires_is_plain_for_all() {
     );
 }
 
+/// Promise: as `newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut`.
 #[test]
 fn a_process_that_absorbs_nothing_any_more_still_tells_those_that_do() {
     let lab = Lab::new();
@@ -194,6 +200,7 @@ fn a_file_that_the_first_process_closed_is_absorbed_for_the_second() {
     );
 }
 
+/// Promise (files): An `open` that fails has truncated nothing.
 #[test]
 fn an_open_that_fails_because_the_file_cannot_be_made_plain_has_not_truncated_it() {
     let lab = Lab::new();

@@ -15,6 +15,8 @@ fn keep_as_synced(lab: &Lab, path: &Path) {
     fs::copy(path, lab.synced(path)).unwrap();
 }
 
+/// Promise (processes): Older records do not overwrite the writes of processes that are no members,
+/// by whatever name and in whatever hooked way they opened the file.
 #[test]
 fn newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut() {
     for symbolic in [false, true] {
@@ -41,6 +43,7 @@ fn newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut(
     }
 }
 
+/// Promise: as `newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut`.
 #[test]
 fn truncation_by_another_name_is_not_undone_by_older_records() {
     let lab = Lab::new();
@@ -57,6 +60,8 @@ fn truncation_by_another_name_is_not_undone_by_older_records() {
     run.end();
 }
 
+/// Promise (processes): A run absorbs a file only if no other run on the machine does, and only if
+/// the file is open nowhere else.
 #[test]
 fn a_file_that_is_open_elsewhere_at_its_registration_stays_plain() {
     let lab = Lab::new();
@@ -76,6 +81,8 @@ fn a_file_that_is_open_elsewhere_at_its_registration_stays_plain() {
     run.end();
 }
 
+/// Promise (processes): Of two runs, with pools of their own or a shared one, one lets go of a file
+/// before the other writes to it.
 #[test]
 fn of_two_runs_one_absorbs_a_file_and_lets_go_before_the_other_writes() {
     let (lab, second) = (Lab::new(), Lab::new());
@@ -97,6 +104,7 @@ fn of_two_runs_one_absorbs_a_file_and_lets_go_before_the_other_writes() {
     assert_eq!(fs::read(&path).unwrap(), content(2, 300));
 }
 
+/// Promise: as `of_two_runs_one_absorbs_a_file_and_lets_go_before_the_other_writes`.
 #[test]
 fn two_runs_that_share_a_pool_absorb_a_file_once() {
     let lab = Lab::new();
@@ -128,6 +136,7 @@ fn connect(name: &str) -> rustix::fd::OwnedFd {
     socket
 }
 
+/// Promise (processes): A supervisor that ran out of descriptors hears everything later.
 #[test]
 fn a_supervisor_that_ran_out_of_descriptors_hears_everything_later() {
     let lab = Lab::new();
@@ -147,6 +156,7 @@ fn a_supervisor_that_ran_out_of_descriptors_hears_everything_later() {
     run.end();
 }
 
+/// Promise (rights): Strangers that connect and say nothing silence no process of the run.
 #[test]
 fn connections_that_say_nothing_keep_no_process_from_being_heard() {
     let lab = Lab::new();
@@ -197,6 +207,7 @@ fn a_file_is_not_opened_for_writing_while_a_supervisor_that_lives_does_not_answe
     run.end();
 }
 
+/// Promise (processes): Members of a supervisor that was killed let go of their files.
 #[test]
 fn without_a_supervisor_a_process_lets_go_of_its_files_at_its_next_call() {
     let lab = Lab::new();
@@ -221,6 +232,7 @@ fn without_a_supervisor_a_process_lets_go_of_its_files_at_its_next_call() {
     assert_eq!(fs::read(&path).unwrap(), content(2, 300));
 }
 
+/// Promise (programs): The supervisor holds no lock, executable or disk space of the program's.
 #[test]
 fn locks_on_an_open_file_end_with_the_programs_close() {
     let lab = Lab::new();
@@ -237,6 +249,7 @@ fn locks_on_an_open_file_end_with_the_programs_close() {
     run.end();
 }
 
+/// Promise: as `locks_on_an_open_file_end_with_the_programs_close`.
 #[test]
 fn a_program_that_was_just_written_and_closed_can_be_executed() {
     use std::os::unix::fs::PermissionsExt;
@@ -256,6 +269,7 @@ fn a_program_that_was_just_written_and_closed_can_be_executed() {
     run.end();
 }
 
+/// Promise: as `locks_on_an_open_file_end_with_the_programs_close`.
 #[test]
 fn the_space_of_a_file_that_was_unlinked_and_closed_is_given_back_at_once() {
     for closed_first in [true, false] {
@@ -292,6 +306,8 @@ fn the_space_of_a_file_that_was_unlinked_and_closed_is_given_back_at_once() {
     }
 }
 
+/// Promise (rights): A member gets the pool that the supervisor opened, whatever the pool's path
+/// leads to by now.
 #[test]
 fn the_pool_that_a_process_gets_is_the_supervisors_whatever_its_path_leads_to_now() {
     let lab = Lab::new();
@@ -335,6 +351,7 @@ fn a_supervisor_that_starts_takes_away_what_killed_ones_left() {
     run.end();
 }
 
+/// Promise (files): A logged write is on the disk soon, also if the log is idle.
 #[test]
 fn an_idle_log_reaches_the_disk_without_anyone_asking() {
     let lab = Lab::new();

@@ -54,6 +54,9 @@ fn acknowledge(lab: &Lab, run: &mut Running) -> PathBuf {
     path
 }
 
+/// Promise (disks): A pool's disk that fails, for a while or for good, leaves everything
+/// acknowledged synced and every later sync a real one, also if the supervisor is killed meanwhile.
+/// Promise: as `a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed`.
 #[test]
 fn when_the_pools_disk_fails_every_sync_is_a_real_one_and_no_recovery_undoes_it() {
     for supervisor_dies in [false, true] {
@@ -100,6 +103,7 @@ fn when_the_pools_disk_fails_every_sync_is_a_real_one_and_no_recovery_undoes_it(
     }
 }
 
+/// Promise (disks): A run that comes after a pool's disk failed is absorbed and recovered as ever.
 #[test]
 fn a_run_that_comes_after_a_pools_disk_failed_is_absorbed_and_recovered_as_ever() {
     let lab = Lab::on_disk();
@@ -125,6 +129,8 @@ fn a_run_that_comes_after_a_pools_disk_failed_is_absorbed_and_recovered_as_ever(
     assert!(fs::read(&path).unwrap() == content(3, 3000));
 }
 
+/// Promise (disks): A recovery writes nothing older over the files once a pool's failed disk is
+/// back.
 #[test]
 fn a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed() {
     let lab = Lab::on_disk();
@@ -143,6 +149,8 @@ fn a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed() {
     assert!(fs::read(&path).unwrap() == content(3, 3000));
 }
 
+/// Promise (disks): A sync and a change of names fail with `EIO` where neither the pool nor the
+/// files can be told that records are void.
 #[test]
 fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_succeeds() {
     for supervisor_dies in [false, true] {
@@ -161,6 +169,8 @@ fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_s
     }
 }
 
+/// Promise: as
+/// `where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_succeeds`.
 #[test]
 fn where_neither_the_pool_nor_a_file_can_say_that_records_are_void_no_name_changes() {
     for call in [
@@ -193,6 +203,7 @@ fn where_neither_the_pool_nor_a_file_can_say_that_records_are_void_no_name_chang
     }
 }
 
+/// Promise: as `a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed`.
 #[test]
 fn what_the_pools_disk_does_not_take_as_released_is_not() {
     let lab = Lab::on_disk();
@@ -211,6 +222,8 @@ fn what_the_pools_disk_does_not_take_as_released_is_not() {
     assert!(fs::read(&path).unwrap() == content(2, 3000));
 }
 
+/// Promise (disks): A recovery in the same boot does not take the page cache's contents for durable
+/// if the files' disk failed beside the pool's.
 #[test]
 fn after_both_disks_failed_a_recovery_in_the_same_boot_drops_nothing() {
     let lab = Lab::on_disk();
@@ -228,6 +241,7 @@ fn after_both_disks_failed_a_recovery_in_the_same_boot_drops_nothing() {
     assert_eq!(lab.lanes(), 1);
 }
 
+/// Promise: as `after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses`.
 #[test]
 fn a_sync_that_failed_in_a_recovery_is_not_made_good_by_a_second_one() {
     let lab = Lab::on_disk();
@@ -250,6 +264,7 @@ fn a_sync_that_failed_in_a_recovery_is_not_made_good_by_a_second_one() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise (disks): A recovery writes nothing to a file whose attributes cannot be read.
 #[test]
 fn a_file_whose_marks_cannot_be_read_gets_nothing() {
     let lab = Lab::on_disk();
@@ -266,6 +281,8 @@ fn a_file_whose_marks_cannot_be_read_gets_nothing() {
     assert!(fs::read(&path).unwrap() == content(1, 3000));
 }
 
+/// Promise (disks): A sync without a supervisor fails once in each process where records cannot be
+/// voided, and no recovery overwrites later writes.
 #[test]
 fn without_a_supervisor_and_where_nothing_can_be_said_what_is_acknowledged_later_is_not_overwritten()
  {
@@ -285,6 +302,8 @@ fn without_a_supervisor_and_where_nothing_can_be_said_what_is_acknowledged_later
     assert!(fs::read(&path).unwrap() == content(3, 3000));
 }
 
+/// Promise (disks): Members without a supervisor write nothing over bytes that another process
+/// wrote since.
 #[test]
 fn without_a_supervisor_nothing_is_written_over_what_another_process_wrote_since() {
     let lab = Lab::new();
@@ -304,6 +323,8 @@ fn without_a_supervisor_nothing_is_written_over_what_another_process_wrote_since
     drop(pipe);
 }
 
+/// Promise (disks): Members without a supervisor sync a file that they cannot find with its whole
+/// file system.
 #[test]
 fn without_a_supervisor_a_file_that_cannot_be_found_is_synced_with_its_file_system() {
     let lab = Lab::of_an_ordinary_user();
@@ -330,6 +351,8 @@ fn without_a_supervisor_a_file_that_cannot_be_found_is_synced_with_its_file_syst
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise (disks): Forebay writes nothing over bytes that a process outside wrote to a file which
+/// could not be made plain.
 #[test]
 fn what_a_process_outside_writes_to_a_file_that_cannot_be_made_plain_is_not_overwritten() {
     if !rustix::process::geteuid().is_root() {
@@ -348,6 +371,7 @@ fn what_a_process_outside_writes_to_a_file_that_cannot_be_made_plain_is_not_over
     assert!(fs::read(&path).unwrap() == content(2, 3000));
 }
 
+/// Promise (disks): A run ends although its pool's disk failed with a full segment.
 #[test]
 fn a_run_ends_though_its_pools_disk_failed_with_a_segment_that_is_full() {
     let lab = Lab::on_disk();

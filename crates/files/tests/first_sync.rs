@@ -51,6 +51,8 @@ fn cut_after(commits: bool, work: impl Fn(&mut common::Running, &Lab), check: im
     }
 }
 
+/// Promise (files): A log that was only opened is after a power cut as it would be without Forebay:
+/// its open makes no name durable.
 #[test]
 fn log_that_was_only_opened_is_none_after_a_cut() {
     cut_after(
@@ -73,6 +75,8 @@ fn log_that_was_only_opened_is_none_after_a_cut() {
     );
 }
 
+/// Promise (files): A log that has anything acknowledged is found after a power cut, by each name
+/// that it had.
 #[test]
 fn synced_log_is_found_after_a_cut_by_each_name_it_had() {
     cut_after(

@@ -30,6 +30,9 @@ fn seeds() -> PathBuf {
 }
 
 /// The only test here that runs: the supervisor's memory and descriptors are those of the process.
+///
+/// Promise (processes): Messages of a process, whatever they are and in whatever order, end no
+/// thread of the supervisor, hold none up, and cost no memory or descriptor that stays.
 #[test]
 fn whatever_a_client_sends_the_supervisor_goes_on_and_keeps_nothing_of_it() {
     count_panics();

@@ -25,6 +25,10 @@ fn is_between(found: &[u8], states: &[Vec<u8>]) -> bool {
         })
 }
 
+/// Promise (files): A kill without a power cut costs the files no written byte, also with a pool on
+/// a disk.
+/// Promise (files): A recovery from a pool on a disk leaves everything synced in the files, and
+/// each other byte is one that the file had since, whatever died at any moment.
 #[test]
 fn whatever_dies_at_any_moment_what_was_synced_is_there() {
     let seed = seed();
@@ -102,6 +106,9 @@ fn whatever_dies_at_any_moment_what_was_synced_is_there() {
     }
 }
 
+/// Promise (files): A write that was not synced is not in a pool on a disk after a power cut: the
+/// tests of such a pool can fail.
+/// Promise: as `what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory`.
 #[test]
 fn what_was_not_synced_is_not_in_the_pool_after_a_power_cut() {
     // Or the tests here could not fail.
@@ -118,6 +125,7 @@ fn what_was_not_synced_is_not_in_the_pool_after_a_power_cut() {
     assert!(fs::read(&path).unwrap() == content(1, 3000));
 }
 
+/// Promise (files): A synchronous write is durable when it returns, with a pool on a disk too.
 #[test]
 fn a_write_that_is_synchronous_is_durable_when_it_returns() {
     let lab = Lab::on_disk();
@@ -131,6 +139,7 @@ fn a_write_that_is_synchronous_is_durable_when_it_returns() {
     assert!(fs::read(&path).unwrap() == content(1, 3000));
 }
 
+/// Promise (files): A pool on a disk commits a write that nobody syncs a second later.
 #[test]
 fn a_second_after_it_was_written_it_is_durable_without_a_sync() {
     let lab = Lab::on_disk();

@@ -11,6 +11,8 @@ const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
 /// The supervisor looks once a second.
 const NOTICED: Duration = Duration::from_secs(3);
 
+/// Promise (disks): Forebay brings everything to the files within a second or two when a pool's
+/// file is removed in use, and makes every sync a real one.
 #[test]
 fn when_a_pools_file_is_removed_all_is_brought_to_the_files_and_every_sync_is_a_real_one() {
     for lab in [Lab::new(), Lab::on_disk()] {

@@ -38,6 +38,7 @@ fn check_settled(lab: &Lab, path: &Path, expected: &[u8]) {
     assert_eq!(fs::read(path).unwrap(), expected);
 }
 
+/// Promise: as `after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4`.
 #[test]
 fn who_opens_a_file_of_a_run_whose_supervisor_and_members_are_dead_settles_it() {
     let lab = Lab::new();
@@ -58,6 +59,7 @@ fn who_opens_a_file_of_a_run_whose_supervisor_and_members_are_dead_settles_it() 
     check_settled(&lab, &path, &expected);
 }
 
+/// Promise: as `after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4`.
 #[test]
 fn so_it_is_with_a_pool_on_a_disk() {
     let lab = Lab::on_disk();
@@ -86,6 +88,7 @@ fn once_it_is_settled_no_process_waits_or_looks_into_the_pool() {
     assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
 }
 
+/// Promise: as `after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4`.
 #[test]
 fn who_renames_or_unlinks_a_file_of_such_a_run_settles_it_first() {
     for how in ["rename", "unlink"] {
@@ -123,6 +126,7 @@ fn a_member_that_lives_settles_it_and_who_opens_a_file_waits_until_it_has() {
     check_settled(&lab, &path, &content(1, 3000));
 }
 
+/// Promise: as `a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one`.
 #[test]
 fn what_a_dead_member_wrote_and_did_not_log_stays_and_the_lane_is_settled_all_the_same() {
     let lab = Lab::new();
@@ -170,6 +174,8 @@ fn orphaned_with_cut(lab: &Lab, paths: &[&Path], cut: &str) -> Running {
     run
 }
 
+/// Promise (processes): A takeover of a lane succeeds although the process dies on its way or
+/// several try at once, and, from Linux 6.8 on, although a member died between kernel and lane.
 #[test]
 fn a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one() {
     let mut cuts = 0;
@@ -203,6 +209,7 @@ fn a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one() {
     assert!(cuts >= 4, "{cuts} steps were those of the settling");
 }
 
+/// Promise: as `a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one`.
 #[test]
 fn two_processes_that_settle_at_once_do_it_one_after_the_other() {
     let lab = Lab::new();

@@ -39,12 +39,15 @@ fn unlinked_before(change: impl FnOnce(&Path)) -> (Lab, PathBuf) {
     (lab, path)
 }
 
+/// Promise (files): The acknowledged bytes of a file that lost its last name are there if a power
+/// cut gives it the name again, whatever became of its directory meanwhile.
 #[test]
 fn a_file_that_was_unlinked_in_a_directory_that_is_gone_is_synced_itself() {
     let (lab, path) = unlinked_before(|directory| fs::remove_dir(directory).unwrap());
     assert!(fs::read(lab.synced(&path)).unwrap() == content(1, 3000));
 }
 
+/// Promise: as `a_file_that_was_unlinked_in_a_directory_that_is_gone_is_synced_itself`.
 #[test]
 fn a_file_that_was_unlinked_in_a_directory_that_moved_is_synced_itself() {
     let (lab, path) = unlinked_before(|directory| {
@@ -54,6 +57,7 @@ fn a_file_that_was_unlinked_in_a_directory_that_moved_is_synced_itself() {
     assert!(fs::read(lab.synced(&path)).unwrap() == content(1, 3000));
 }
 
+/// Promise: as `a_file_that_was_unlinked_in_a_directory_that_is_gone_is_synced_itself`.
 #[test]
 fn of_a_file_that_was_unlinked_the_directory_that_had_it_is_synced_instead() {
     let (lab, path) = unlinked_before(|_| {});
@@ -131,6 +135,8 @@ fn check_gone_or_whole(lab: &Lab, disk: &Disk) {
     }
 }
 
+/// Promise (files): The bytes of a file without a name are kept whether the supervisor drains the
+/// lane, a member settles it, or a recovery finds the file gone.
 #[test]
 fn a_member_that_settles_the_lane_makes_durable_that_a_file_lost_its_last_name() {
     for how in LOST {
@@ -149,6 +155,7 @@ fn a_member_that_settles_the_lane_makes_durable_that_a_file_lost_its_last_name()
     }
 }
 
+/// Promise: as `a_member_that_settles_the_lane_makes_durable_that_a_file_lost_its_last_name`.
 #[test]
 fn a_recovery_makes_durable_that_a_file_and_its_directory_are_gone() {
     for how in LOST.into_iter().filter(|(lost, _)| *lost == Lost::InTheRun) {

@@ -18,6 +18,8 @@ fn exhaust(run: &Running) {
     run.limit_descriptors((0..).find(|fd| !is_open(fd)).unwrap());
 }
 
+/// Promise (processes): A member stays one as long as it lives: no other process gets its number,
+/// and nothing of its own is taken for a dead member's, though it cannot be answered.
 #[test]
 fn a_member_is_one_until_it_is_dead_though_one_of_its_files_got_no_descriptor() {
     let lab = Lab::new();
@@ -37,6 +39,8 @@ fn a_member_is_one_until_it_is_dead_though_one_of_its_files_got_no_descriptor() 
     run.end();
 }
 
+/// Promise (processes): A process never takes a supervisor that it cannot hear for one that says
+/// that no process absorbs a file.
 #[test]
 fn file_in_its_first_sync_is_joined_where_no_descriptor_is_left() {
     // Root's supervisor needs a descriptor for each process that opens what it watches.

@@ -41,6 +41,8 @@ impl Epochs {
 mod tests {
     use super::*;
 
+    /// Promise (flash-run): A cache and its data directory go together, however many starts are cut
+    /// one after the other.
     #[test]
     fn wherever_one_start_after_the_other_is_cut_the_cache_and_its_owner_are_of_the_same_time() {
         for cuts in 0..4_u32.pow(4) {

@@ -16,6 +16,7 @@ use support::{
 /// Versions of one page, more than a record of the lane has room for.
 const VERSIONS: u64 = 300;
 
+/// Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
 #[test]
 fn a_page_with_any_number_of_versions_on_flash_goes_around_it_whenever_the_power_fails() {
     let machine = Machine::new(400, &options());
@@ -79,6 +80,8 @@ fn a_lost_page_that_was_written_again_and_torn_on_its_way_home_is_what_was_writt
     assert_eq!(found.cache.lost_pages(), []);
 }
 
+/// Promise (flash): A page that is torn on its way home around flash is made whole from its copy,
+/// and a copy is given up only once the failed write home is done.
 #[test]
 fn pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up() {
     for lets_go in [false, true] {
@@ -97,6 +100,7 @@ fn pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_give
     }
 }
 
+/// Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
 #[test]
 fn as_long_as_torn_pages_cannot_be_written_home_nothing_is_changed_past_the_cache() {
     let machine = torn();
@@ -256,6 +260,7 @@ fn what_such_a_commit_has_recorded_is_not_written_again_over_what_has_its_slots_
     }
 }
 
+/// Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
 #[test]
 fn pages_that_were_torn_on_their_way_home_are_whole_though_flash_took_some_of_them_since() {
     let options = Options {
@@ -319,6 +324,9 @@ fn what_goes_home_around_flash_is_not_older_again_whenever_the_power_fails() {
 }
 
 /// Whether it leaves flash or goes around it.
+///
+/// Promise (flash): A home gets no version of a page after a newer one, whether the page leaves
+/// flash or goes around it, and whatever comes in meanwhile.
 #[test]
 fn at_home_no_version_of_a_page_comes_after_a_newer_one() {
     for policy in [

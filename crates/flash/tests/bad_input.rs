@@ -84,6 +84,7 @@ fn a_flash_file_that_is_too_small_is_refused_with_what_is_needed() {
     machine.create(2 << 20).unwrap();
 }
 
+/// Promise: as `what_is_no_cache_is_refused_for_what_it_is`.
 #[test]
 fn what_is_not_blank_is_not_made_a_cache() {
     let machine = Machine::new();
@@ -95,6 +96,8 @@ fn what_is_not_blank_is_not_made_a_cache() {
     assert!(e.contains("something that is no flash cache"), "{e}");
 }
 
+/// Promise (flash): A cache that is damaged, cut short, of other pages, of another pool or without
+/// its lane, or is none, is refused for that reason and left as it is.
 #[test]
 fn what_is_no_cache_is_refused_for_what_it_is() {
     let machine = Machine::new();
@@ -109,6 +112,7 @@ fn what_is_no_cache_is_refused_for_what_it_is() {
     assert!(e.contains("it has 5 bytes"), "{e}");
 }
 
+/// Promise: as `what_is_no_cache_is_refused_for_what_it_is`.
 #[test]
 fn one_damaged_header_is_written_anew_and_two_are_refused() {
     let machine = Machine::new();
@@ -133,6 +137,7 @@ fn one_damaged_header_is_written_anew_and_two_are_refused() {
     );
 }
 
+/// Promise: as `what_is_no_cache_is_refused_for_what_it_is`.
 #[test]
 fn a_cache_that_was_cut_short_is_refused() {
     let machine = Machine::new();
@@ -145,6 +150,7 @@ fn a_cache_that_was_cut_short_is_refused() {
     );
 }
 
+/// Promise: as `what_is_no_cache_is_refused_for_what_it_is`.
 #[test]
 fn a_cache_with_other_pages_or_of_another_pool_is_refused() {
     let machine = Machine::new();
@@ -162,6 +168,7 @@ fn a_cache_with_other_pages_or_of_another_pool_is_refused() {
     assert!(e.contains("belongs to pool"), "{e}");
 }
 
+/// Promise: as `what_is_no_cache_is_refused_for_what_it_is`.
 #[test]
 fn without_its_lane_a_cache_is_refused() {
     let machine = Machine::new();

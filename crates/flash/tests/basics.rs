@@ -91,6 +91,7 @@ fn a_page_that_is_read_stays_while_the_queue_turns() {
     assert!(!machine.hits(100));
 }
 
+/// Promise (flash): The queue moves on, whatever is read.
 #[test]
 fn when_every_page_is_read_the_queue_still_moves_and_nothing_is_lost() {
     for chances in [0, 1, 4, 7] {
@@ -129,6 +130,7 @@ fn clean_pages_come_in_if_they_are_wanted_and_never_go_home() {
     }
 }
 
+/// Promise (flash): A home that cannot be synced keeps no page of another home on flash.
 #[test]
 fn reads_of_a_file_whose_home_cannot_be_synced_try_it_once() {
     let options = Options {
@@ -181,6 +183,7 @@ fn a_row_of_writes_goes_past_the_cache_if_asked_for_but_not_over_a_newer_page() 
     assert_eq!(cached, [10, 11, 12, 20]);
 }
 
+/// Promise (flash): A page that is read at home counts as clean only if it is durable there.
 #[test]
 fn a_page_that_was_read_at_home_before_it_was_written_does_not_come_in() {
     let options = Options {
@@ -262,6 +265,8 @@ fn a_scan_reads_a_block_of_home_at_once_and_what_is_on_flash_from_there() {
     assert_eq!(ahead(&machine, 160), (Some(0), 32 * PAGE));
 }
 
+/// Promise (flash): A page that was read ahead of a scan is served only as long as the file and the
+/// cache have the same.
 #[test]
 fn what_was_read_ahead_does_not_count_once_its_page_is_another_one() {
     let machine = scanned(200);

@@ -17,6 +17,8 @@ use support::{
     session::{self, new_contents},
 };
 
+/// Promise (flash-run): A cache that is lost after `through` loses nothing that was synced, or that
+/// a checkpoint passed.
 #[test]
 fn written_through_a_checkpoint_has_every_page_at_home() {
     let machine = Machine::new(60, &options());
@@ -30,6 +32,7 @@ fn written_through_a_checkpoint_has_every_page_at_home() {
     assert_eq!((machine.home(1), machine.home(2)), (11, 22));
 }
 
+/// Promise: as `written_through_a_checkpoint_has_every_page_at_home`.
 #[test]
 fn written_through_there_is_no_checkpoint_past_a_page_that_flash_cannot_give() {
     let machine = Machine::new(60, &options());
@@ -149,6 +152,7 @@ impl Home for Closing {
     }
 }
 
+/// Promise: as `reads_of_a_file_whose_home_cannot_be_synced_try_it_once`.
 #[test]
 fn a_file_that_is_dropped_while_a_checkpoint_syncs_it_does_not_fail_the_checkpoint() {
     let world = World::new(new_contents(60, 3));

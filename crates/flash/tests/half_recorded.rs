@@ -1,4 +1,6 @@
 //! Pages of which copies are kept for their way home around flash, and of which the lane has no room to record all.
+//!
+//! Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

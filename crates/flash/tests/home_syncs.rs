@@ -59,6 +59,9 @@ fn beside_syncs_that_fail(
     (machine, went)
 }
 
+/// Promise (flash): A failed sync of flash or of a home is never followed by one that only claims
+/// success.
+/// Promise: as `reads_of_a_file_whose_home_cannot_be_synced_try_it_once`.
 #[test]
 fn pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there() {
     let steps = |cache: &Cache| cache.step().map(drop);
@@ -85,6 +88,7 @@ fn pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there() {
     }
 }
 
+/// Promise: as `pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there`.
 #[test]
 fn pages_beside_which_one_sync_after_the_other_fails_stay_on_flash() {
     let steps = |cache: &Cache| cache.step().map(drop);
@@ -118,6 +122,7 @@ fn fail_after(machine: &Machine, others: u64) {
     world.fail_at.store(next + others, SeqCst);
 }
 
+/// Promise: as `pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there`.
 #[test]
 fn a_home_s_sync_that_failed_in_the_background_is_followed_by_no_false_success() {
     // The group is read, two pages are written home, and two homes synced: one of them fails.
@@ -140,6 +145,7 @@ fn a_home_s_sync_that_failed_in_the_background_is_followed_by_no_false_success()
     }
 }
 
+/// Promise: as `pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there`.
 #[test]
 fn a_sync_that_succeeds_before_another_one_is_known_to_have_failed_is_none() {
     let (machine, home, _) = beside_a_page_past_the_cache();

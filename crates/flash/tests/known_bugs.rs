@@ -26,6 +26,9 @@ fn has_none(cache: &Cache, pages: u32) -> bool {
 }
 
 /// dm-cache: after a crash all of a clean cache was taken for dirty, and flushing it took hours.
+///
+/// Promise (flash): After a crash exactly those pages are dirty that were, unlike in some releases
+/// of dm-cache, dm-writecache, bcache, lvmcache and Open CAS.
 #[test]
 fn after_a_kill_what_was_dirty_is_dirty_and_nothing_else_and_a_flush_writes_no_more() {
     let machine = Machine::new(200, &options());
@@ -51,6 +54,8 @@ fn after_a_kill_what_was_dirty_is_dirty_and_nothing_else_and_a_flush_writes_no_m
 
 /// dm-writecache (Linux aa9509209c5a): the disk was flushed, and only then the writes that were under way were waited for: the superblock that counted on them was
 /// durable before they were.
+///
+/// Promise (flash): A write that is under way in another thread is durable before it is recorded.
 #[test]
 fn a_write_that_is_under_way_in_another_thread_is_durable_before_it_is_recorded() {
     let (machine, flash, _) = Machine::held(60, &options());
@@ -85,6 +90,8 @@ fn a_write_that_is_under_way_in_another_thread_is_durable_before_it_is_recorded(
 
 /// bcache (Linux df4ad5324215): when a cache that was to be detached had been written back it was clean, and for a moment not detached. After a power cut it served
 /// what it had of a block that had been written past it in that moment.
+///
+/// Promise (flash): A page that goes around a cache which is being emptied is not older again.
 #[test]
 fn what_goes_around_a_cache_that_is_emptied_is_not_older_again_after_a_power_cut() {
     let (machine, _, home) = Machine::held(60, &options());
@@ -130,6 +137,9 @@ fn what_goes_around_a_cache_that_is_emptied_is_not_older_again_after_a_power_cut
 }
 
 /// bcache and lvmcache: a cache that was made, or made larger, over old blocks served what lay there.
+///
+/// Promise (flash): A cache reads nothing that lay in its slots before, and no page of a cache that
+/// was there before.
 #[test]
 fn what_lies_in_slots_from_before_is_never_read() {
     let mut contents = new_contents(40, 2);
@@ -153,6 +163,8 @@ fn what_lies_in_slots_from_before_is_never_read() {
 }
 
 /// OpenCAS (ocf 617): a cache that was made anew where another one was, and whose making a power cut ended, was loaded with the pages of the other one.
+///
+/// Promise: as `what_lies_in_slots_from_before_is_never_read`.
 #[test]
 fn a_cache_where_another_one_was_has_none_of_its_pages_whenever_it_is_cut() {
     let mut machine = Machine::new(40, &options());

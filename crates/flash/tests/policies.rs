@@ -87,6 +87,8 @@ fn each_write_policy_does_what_it_says_and_is_changed_while_the_cache_is_in_use(
     assert_eq!((machine.home(9), machine.hits(9)), (6, true));
 }
 
+/// Promise (flash-run): Policy *adaptive* may judge flash anew at any time: every synced page is
+/// durable on flash or at home, and none is torn.
 #[test]
 fn while_flash_does_not_pay_pages_go_home_before_a_sync_returns_and_those_on_it_leave() {
     let machine = Machine::new(60, &options());
@@ -210,6 +212,8 @@ fn a_commit_that_goes_the_other_way_and_fails_there_goes_the_usual_one() {
     assert_eq!((machine.home(4), around()), (7, 2));
 }
 
+/// Promise: as
+/// `while_flash_does_not_pay_pages_go_home_before_a_sync_returns_and_those_on_it_leave`.
 #[test]
 fn a_page_that_is_written_twice_goes_home_once_around_flash_and_as_it_was_last() {
     let machine = Machine::new(60, &options());
@@ -252,6 +256,7 @@ fn steps_begin_at_the_high_watermark_and_end_at_the_low_one() {
     assert_eq!(machine.cache.step().unwrap().freed, 0);
 }
 
+/// Promise (flash): A flush that is stopped or killed goes on where it was.
 #[test]
 fn a_flush_that_is_stopped_goes_on_where_it_was_even_after_a_kill() {
     let machine = Machine::new(100, &options());
@@ -311,6 +316,8 @@ fn a_cache_opens_warm_and_reads_no_page_for_it() {
     }
 }
 
+/// Promise (flash): Pages of a dropped file do not come back in a file that has its inode, or its
+/// very identity.
 #[test]
 fn a_dropped_files_pages_are_not_its_successors() {
     let machine = Machine::new(60, &options());
@@ -339,6 +346,8 @@ fn a_dropped_files_pages_are_not_its_successors() {
     assert_eq!(machine.cache.stats().pages, 0, "nor after a restart");
 }
 
+/// Promise (flash): A page behind the durable end of its file is written there at once, past the
+/// cache.
 #[test]
 fn a_page_behind_the_durable_end_of_its_file_goes_past_the_cache() {
     let machine = Machine::new(60, &options());
@@ -360,6 +369,7 @@ fn more_files_than_there_is_room_for_are_refused_and_dropping_one_makes_room() {
     session::register(&machine.cache, (9, 1)).unwrap();
 }
 
+/// Promise (flash): The metadata of any number of pages fits a lane of one segment.
 #[test]
 fn the_metadata_of_any_number_of_pages_fits_any_lane() {
     for segments in 1..=3 {

@@ -41,6 +41,7 @@ fn beside_a_resize(
     });
 }
 
+/// Promise (flash): A flush that a resize comes between misses no page.
 #[test]
 fn a_flush_that_waits_for_a_resize_brings_all_pages_home() {
     let (machine, flash, _) = Machine::held(60, &options());
@@ -57,6 +58,7 @@ fn a_flush_that_waits_for_a_resize_brings_all_pages_home() {
     }
 }
 
+/// Promise: as `a_cache_that_is_emptied_while_pages_are_written_says_so_or_has_them_all_at_home`.
 #[test]
 fn a_file_that_is_let_go_of_has_every_page_whatever_came_between() {
     let (machine, flash, _) = Machine::held(60, &options());
@@ -90,6 +92,7 @@ fn a_file_with_a_page_that_cannot_be_read_is_not_let_go_of() {
     assert_eq!(machine.home(3), 34);
 }
 
+/// Promise: as `at_home_no_version_of_a_page_comes_after_a_newer_one`.
 #[test]
 fn an_older_page_that_leaves_flash_does_not_go_over_a_newer_one_that_went_around_it() {
     let (machine, flash, home) = Machine::held(60, &leaving());
@@ -121,6 +124,7 @@ fn an_older_page_that_leaves_flash_does_not_go_over_a_newer_one_that_went_around
     assert_eq!(found.read(2), 101);
 }
 
+/// Promise: as `pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there`.
 #[test]
 fn a_checkpoint_that_another_thread_s_failed_sync_took_is_not_taken_for_one() {
     let (machine, flash, _) = Machine::held(200, &options());
@@ -157,6 +161,7 @@ fn a_checkpoint_that_another_thread_s_failed_sync_took_is_not_taken_for_one() {
     }
 }
 
+/// Promise (flash): A page that went home while flash failed to give it is read at home.
 #[test]
 fn a_page_that_goes_home_while_flash_fails_to_give_it_is_read_there() {
     for gone in [false, true] {
@@ -207,6 +212,7 @@ fn a_page_whose_slot_a_resize_writes_over_before_it_was_read_is_read_at_home() {
     assert!(written_over > 0, "each page was read before");
 }
 
+/// Promise: as `pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there`.
 #[test]
 fn a_group_that_was_written_before_a_change_of_length_failed_is_written_again() {
     let machine = Machine::new(60, &options());
@@ -237,6 +243,9 @@ fn a_group_that_was_written_before_a_change_of_length_failed_is_written_again() 
 }
 
 /// At no moment in particular, many times.
+///
+/// Promise (flash): After `empty` the files have all pages, and after `let_go` a file has all of
+/// its own.
 #[test]
 fn a_cache_that_is_emptied_while_pages_are_written_says_so_or_has_them_all_at_home() {
     let machine = Machine::new(100, &options());

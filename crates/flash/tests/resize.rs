@@ -51,6 +51,8 @@ fn reopened(machine: Machine, options: &Options) -> Machine {
     Machine::open(world, options)
 }
 
+/// Promise (flash): A cache that is given another size in use keeps every synced page, and has one
+/// of the two sizes, whatever fails, dies or is cut.
 #[test]
 fn a_cache_of_another_size_has_what_it_had_and_goes_on() {
     for ([before, after], writes) in SIZES.iter().flat_map(|s| WRITTEN.map(|w| (*s, w))) {
@@ -124,6 +126,8 @@ fn a_cache_that_shrinks_writes_home_what_the_slots_that_go_have_and_no_more() {
     assert_eq!(stayed + group, stats.slots);
 }
 
+/// Promise (flash): A resized cache never reads old bytes in its new slots, and a superseded
+/// version does not come back when the version after it goes.
 #[test]
 fn the_slots_that_are_new_are_used_and_what_lies_in_them_is_never_read() {
     let options = Options {
@@ -177,6 +181,7 @@ fn begun([before, after]: [u64; 2], writes: u64) -> (Arc<World>, Vec<u64>, u64) 
     (world, last, after)
 }
 
+/// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
 #[test]
 fn wherever_the_power_fails_in_a_resize_it_has_one_of_the_two_sizes_and_is_repeated() {
     for (size, writes) in SIZES.iter().flat_map(|s| WRITTEN.map(|w| (*s, w))) {
@@ -216,6 +221,7 @@ fn operations_of(size: [u64; 2], writes: u64) -> u64 {
     world.operations.load(SeqCst) - before
 }
 
+/// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
 #[test]
 fn whichever_operation_of_a_resize_fails_nothing_is_lost_and_it_is_repeated() {
     for (size, writes) in SIZES.iter().flat_map(|s| WRITTEN.map(|w| (*s, w))) {
@@ -240,6 +246,7 @@ fn whichever_operation_of_a_resize_fails_nothing_is_lost_and_it_is_repeated() {
     }
 }
 
+/// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
 #[test]
 fn wherever_in_a_resize_flash_dies_what_was_synced_is_there_when_it_can_be_read_again() {
     let mut half = 0;

@@ -227,16 +227,20 @@ impl Machine {
     }
 }
 
+/// Promise (flash): A reader beside writers, a dequeuer, flushes and changes of the policy gets the
+/// newest version of a page, whole.
 #[test]
 fn readers_see_the_newest_page_whole_while_others_write_sync_dequeue_and_flush() {
     Machine::new(Contents::Dirty, false).run(&[WritePolicy::Back]);
 }
 
+/// Promise: as `readers_see_the_newest_page_whole_while_others_write_sync_dequeue_and_flush`.
 #[test]
 fn clean_pages_come_in_beside_writers_and_are_never_older_than_what_was_written() {
     Machine::new(Contents::All, false).run(&[WritePolicy::Back]);
 }
 
+/// Promise: as `readers_see_the_newest_page_whole_while_others_write_sync_dequeue_and_flush`.
 #[test]
 fn the_policy_is_changed_under_readers_and_writers() {
     let policies = [
@@ -248,6 +252,7 @@ fn the_policy_is_changed_under_readers_and_writers() {
     Machine::new(Contents::All, false).run(&policies);
 }
 
+/// Promise: as `what_was_read_ahead_does_not_count_once_its_page_is_another_one`.
 #[test]
 fn a_scan_is_given_the_newest_pages_though_they_are_written_after_they_were_read_ahead() {
     let policies = [WritePolicy::Back, WritePolicy::Around, WritePolicy::Off];

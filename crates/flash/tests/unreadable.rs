@@ -37,6 +37,7 @@ fn read_error(machine: &Machine, page: u32) -> FlashError {
     session::read(&machine.world, &machine.cache, &machine.file, page).unwrap_err()
 }
 
+/// Promise: as `a_damaged_dirty_page_is_named_and_never_served_until_it_is_written_again`.
 #[test]
 fn a_dirty_page_on_a_sector_that_cannot_be_read_is_set_aside_and_the_queue_goes_on() {
     for second_chances_max in [0, 4] {
@@ -78,6 +79,7 @@ fn a_dirty_page_on_a_sector_that_cannot_be_read_is_set_aside_and_the_queue_goes_
     }
 }
 
+/// Promise: as `a_damaged_dirty_page_is_named_and_never_served_until_it_is_written_again`.
 #[test]
 fn while_flash_gives_nothing_at_all_no_page_is_given_up() {
     let machine = Machine::new(SLOTS, &options());

@@ -71,6 +71,8 @@ pub(crate) fn of_page_file(
 mod tests {
     use super::*;
 
+    /// Promise (flash-run): A page file that cannot be looked at or looked for is refused, not read
+    /// as it is, and not taken for deleted.
     #[test]
     fn a_page_file_of_which_it_cannot_be_told_who_it_is_is_refused() {
         for errno in [Errno::NOMEM, Errno::IO, Errno::INTR, Errno::NOSYS] {

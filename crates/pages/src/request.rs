@@ -244,6 +244,7 @@ mod tests {
         assert_eq!(Request::read(&flash).unwrap(), None);
     }
 
+    /// Promise: as `what_has_the_name_of_a_cache_s_file_by_then_is_left`.
     #[test]
     fn a_request_is_in_the_directory_that_was_held_whatever_its_path_leads_to() {
         let dirs = Two::new();

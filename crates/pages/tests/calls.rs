@@ -18,6 +18,8 @@ use std::{
 };
 use support::{PAGES, STATUS, World, page};
 
+/// Promise (flash-run): A truncation, a hole and an `open` with `O_TRUNC` that the kernel refuses
+/// change no page.
 #[test]
 fn a_truncation_that_the_kernel_refuses_leaves_every_page_as_it_was() {
     let name = "a_truncation_that_the_kernel_refuses_leaves_every_page_as_it_was";
@@ -45,6 +47,8 @@ fn a_truncation_that_the_kernel_refuses_leaves_every_page_as_it_was() {
 
 const PUNCH_AND_KEEP_SIZE: i32 = 3;
 
+/// Promise (flash-run): Pages that were cut off or punched out are not back after a kill: the file
+/// has zeros there, or the bytes written since.
 #[test]
 fn pages_that_were_cut_off_are_not_back_after_a_kill_and_the_file_grows_by_zeros() {
     let name = "pages_that_were_cut_off_are_not_back_after_a_kill_and_the_file_grows_by_zeros";
@@ -72,6 +76,7 @@ fn pages_that_were_cut_off_are_not_back_after_a_kill_and_the_file_grows_by_zeros
     }
 }
 
+/// Promise: as `pages_that_were_cut_off_are_not_back_after_a_kill_and_the_file_grows_by_zeros`.
 #[test]
 fn pages_that_were_punched_out_are_zeros_also_after_a_kill() {
     let name = "pages_that_were_punched_out_are_zeros_also_after_a_kill";
@@ -135,6 +140,7 @@ fn a_file_that_was_to_be_truncated_and_could_not_be_opened_keeps_its_pages() {
     assert_eq!(world.home(5), page(50));
 }
 
+/// Promise (flash-run): A file that is opened with `O_TRUNC` is as long as the writes to it since.
 #[test]
 fn a_file_that_is_empty_since_it_was_opened_grows_by_what_is_written_to_it() {
     let name = "a_file_that_is_empty_since_it_was_opened_grows_by_what_is_written_to_it";
@@ -165,6 +171,7 @@ fn deleted() -> usize {
         .count()
 }
 
+/// Promise (flash-run): A file that became plain and was removed takes no space once it is closed.
 #[test]
 fn a_file_that_became_plain_and_was_unlinked_takes_no_space_once_it_is_closed() {
     let name = "a_file_that_became_plain_and_was_unlinked_takes_no_space_once_it_is_closed";
@@ -189,6 +196,8 @@ fn a_file_that_became_plain_and_was_unlinked_takes_no_space_once_it_is_closed() 
     });
 }
 
+/// Promise (flash-run): Pages on their way home are written and synced again when the kernel fails
+/// a sync of their file, in whichever thread.
 #[test]
 fn a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home() {
     let name = "a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home";
@@ -219,6 +228,7 @@ fn a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home() {
     });
 }
 
+/// Promise (flash-run): A file that is opened while it is unlinked is not missed at the next start.
 #[test]
 fn a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill() {
     let name = "a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill";
@@ -267,6 +277,7 @@ fn a_cache_whose_path_is_no_text_says_how_it_is_too() {
     world.flush();
 }
 
+/// Promise (flash-run): A page written with `O_DSYNC` is durable when the write returns.
 #[test]
 fn a_page_of_a_file_that_is_open_for_synchronous_writes_is_durable_when_it_is_written() {
     let name = "a_page_of_a_file_that_is_open_for_synchronous_writes_is_durable_when_it_is_written";
@@ -283,6 +294,7 @@ fn a_page_of_a_file_that_is_open_for_synchronous_writes_is_durable_when_it_is_wr
     assert_eq!(world.home(5), page(50));
 }
 
+/// Promise: as `written_through_a_checkpoint_has_every_page_at_home`.
 #[test]
 fn written_through_a_checkpoint_outlives_the_cache() {
     let name = "written_through_a_checkpoint_outlives_the_cache";
@@ -298,6 +310,8 @@ fn written_through_a_checkpoint_outlives_the_cache() {
     assert_eq!(world.home(5), page(50));
 }
 
+/// Promise: as
+/// `when_the_cache_is_lost_what_is_torn_or_older_is_made_whole_and_nothing_newer_is_undone`.
 #[test]
 fn when_a_cache_is_lost_pages_that_were_torn_on_their_way_around_it_are_written_again() {
     let name = "when_a_cache_is_lost_pages_that_were_torn_on_their_way_around_it_are_written_again";

@@ -81,6 +81,8 @@ fn every_table_has_its_page(world: &World) {
     }
 }
 
+/// Promise (flash-run): More tables than a cache knows, or a process has descriptors for, go
+/// through the cache as long as few are open at a time.
 #[test]
 fn more_tables_than_a_cache_knows_go_through_it_as_few_are_open_at_a_time() {
     let name = "more_tables_than_a_cache_knows_go_through_it_as_few_are_open_at_a_time";
@@ -90,6 +92,7 @@ fn more_tables_than_a_cache_knows_go_through_it_as_few_are_open_at_a_time() {
     every_table_has_its_page(&world);
 }
 
+/// Promise: as `more_tables_than_a_cache_knows_go_through_it_as_few_are_open_at_a_time`.
 #[test]
 fn more_tables_than_descriptors_go_through_the_cache_as_few_are_open_at_a_time() {
     let name = "more_tables_than_descriptors_go_through_the_cache_as_few_are_open_at_a_time";
@@ -122,6 +125,7 @@ fn the_system_tablespace_is_not_let_go_of_though_the_server_has_it_closed() {
 /// A page of a table that no process with the limit below may write to its file.
 const FAR: u64 = 900 * PAGE_BYTES as u64;
 
+/// Promise (flash-run): A table whose file takes no page keeps no other one from the cache.
 #[test]
 fn a_closed_table_whose_file_takes_no_page_keeps_no_other_one_in_the_cache() {
     let name = "a_closed_table_whose_file_takes_no_page_keeps_no_other_one_in_the_cache";
@@ -148,6 +152,7 @@ fn a_closed_table_whose_file_takes_no_page_keeps_no_other_one_in_the_cache() {
     assert!(found == page(7));
 }
 
+/// Promise: as `a_table_that_finds_no_place_in_the_cache_is_refused_and_not_left_unprotected`.
 #[test]
 fn a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_one() {
     let name = "a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_one";

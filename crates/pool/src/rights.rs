@@ -188,6 +188,8 @@ mod tests {
         Rights::of(&stat, user)
     }
 
+    /// Promise (rights): Root recovers another user's pool in a thread with that user's groups and
+    /// file rights, and no capability.
     #[test]
     fn what_a_file_says_is_done_with_the_rights_of_its_owner_and_no_more() {
         assert_eq!(rights(0, 0o600, 0), Ok(Rights::Own));

@@ -94,6 +94,8 @@ fn all_are_found(pool: &Pool, told: &[(Lsn, usize)]) {
     assert_eq!(found, told);
 }
 
+/// Promise (pool): A record is whole although another thread changes the buffer during the append:
+/// each byte has one of the values that it had.
 #[test]
 fn a_buffer_that_changes_while_it_is_appended_makes_a_whole_record() {
     for bytes in [32, 96, 256, 4096, 100_000] {

@@ -2,6 +2,8 @@
 //! is recovered, byte for byte and in order, and nothing that was not appended ever appears.
 //!
 //! `FOREBAY_SEED=n` repeats the workloads of a failure (several threads: not their exact interleaving).
+//!
+//! Promise (pool): A claim never refuses a pool that only crashed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -151,11 +153,18 @@ fn one_generation(on: usize, workloads: u64) {
     });
 }
 
+/// Promise (pool): When `Lane::append` returns, the record and every record below it in the lane
+/// survive a power cut, byte for byte and in order, until the drain releases them.
+/// Promise (pool): Recovery returns only records that this owner appended, each of them once, and
+/// none without the record that its writer appended before it.
+/// Promise (pool): Recovery returns an unacknowledged record whole or not at all.
 #[test]
 fn whenever_the_power_fails_every_acknowledged_record_is_recovered_and_no_other() {
     one_generation(0, 16);
 }
 
+/// Promise (pool): When `Lane::commit` returns, every record below it on the disk survives a power
+/// cut at any moment, and again in the session after it.
 #[test]
 fn on_a_disk_whenever_the_power_fails_every_committed_record_is_recovered() {
     one_generation(1, 16);
@@ -209,21 +218,28 @@ fn cut_after_a_kill(on: usize) {
     });
 }
 
+/// Promise (pool): A pool that was recovered survives the next power cut as well, in the middle of
+/// the recovery or at any point of the session after it.
 #[test]
 fn a_pool_recovered_from_one_power_cut_survives_the_next_at_any_point_of_claim_and_session() {
     cut_again(0);
 }
 
+/// Promise: as `on_a_disk_whenever_the_power_fails_every_committed_record_is_recovered`.
 #[test]
 fn a_pool_on_a_disk_recovered_from_one_power_cut_survives_the_next() {
     cut_again(1);
 }
 
+/// Promise (pool): Records of a killed process survive a power cut once the next process has
+/// recovered them, although the killed one never fenced them.
 #[test]
 fn what_a_killed_process_left_unfenced_and_the_next_one_recovered_survives_a_power_cut() {
     cut_after_a_kill(0);
 }
 
+/// Promise (pool): A process that is killed while its writes are on their way to a disk costs no
+/// committed record.
 #[test]
 fn what_a_killed_process_had_on_its_way_to_a_disk_and_the_next_one_recovered_survives_a_power_cut()
 {
@@ -250,12 +266,15 @@ fn cut_while_made(on: usize) {
     });
 }
 
+/// Promise (pool): A power cut while a pool is made leaves no pool or a whole one.
 #[test]
 fn a_power_cut_while_a_pool_is_made_leaves_no_pool_or_a_whole_one() {
     cut_while_made(0);
     cut_while_made(1);
 }
 
+/// Promise (pool): Opening a pool repairs one damaged superblock, and a power cut in the middle of
+/// the repair leaves the other superblock intact.
 #[test]
 fn a_power_cut_while_a_damaged_superblock_is_repaired_leaves_an_intact_one() {
     for (on, damaged) in [(0, 0), (0, 4096), (1, 0), (1, 4096)] {

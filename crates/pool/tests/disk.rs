@@ -19,6 +19,8 @@ fn payloads(path: &Path, owner: Uuid) -> Vec<Vec<u8>> {
     recovered.records().map(|r| r.payload.to_vec()).collect()
 }
 
+/// Promise (pool): Recovery returns every record that was committed to a disk, whichever process
+/// appended or committed it, and none that was not, after a power cut.
 #[test]
 fn what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -46,6 +48,7 @@ fn what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory() {
     assert_eq!(payloads(&path, owner), expected[..40]);
 }
 
+/// Promise: as `what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory`.
 #[test]
 fn a_process_that_is_sent_the_pools_memory_commits_what_another_appended() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

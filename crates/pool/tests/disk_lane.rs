@@ -61,6 +61,8 @@ fn after_a_cut(sim: &Sim) -> Vec<u32> {
     numbers(&claim(&open(&Arc::new(Sim::disk(image)))).1)
 }
 
+/// Promise (pool): Recovery from a disk returns the uncommitted records of a lane as one stretch
+/// without a gap, or returns none of them.
 #[test]
 fn what_is_not_committed_is_nowhere_and_what_is_has_all_before_it() {
     let sim = simulated();
@@ -78,6 +80,7 @@ fn what_is_not_committed_is_nowhere_and_what_is_has_all_before_it() {
     assert_eq!(sim.crash_images().points(), points);
 }
 
+/// Promise (pool): The drain gets no record that is not committed.
 #[test]
 fn a_drain_gets_nothing_that_is_not_committed() {
     let sim = simulated();
@@ -113,6 +116,8 @@ fn work(sim: &Sim, lane: &Lane, first: u32) {
     }
 }
 
+/// Promise (pool): A pool on a disk writes no page again that has a committed record, before that
+/// record's segment is released.
 #[test]
 fn no_page_with_a_committed_record_is_ever_written_again_so_that_a_torn_one_costs_nothing() {
     let sim = simulated();
@@ -153,6 +158,8 @@ fn no_page_with_a_committed_record_is_ever_written_again_so_that_a_torn_one_cost
     }
 }
 
+/// Promise (pool): A pool's disk that fails at any write costs nothing that was committed, and
+/// leaves no thread waiting.
 #[test]
 fn wherever_the_disk_fails_nothing_committed_is_lost_and_nothing_waits_for_it() {
     let mut failures = 0;
@@ -223,6 +230,7 @@ fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         .expect("it waits")
 }
 
+/// Promise: as `wherever_the_disk_fails_nothing_committed_is_lost_and_nothing_waits_for_it`.
 #[test]
 fn a_lane_whose_disk_fails_while_it_is_given_back_waits_for_nothing() {
     let sim = simulated();
@@ -243,6 +251,7 @@ fn a_lane_whose_disk_fails_while_it_is_given_back_waits_for_nothing() {
     assert_eq!(numbers(&recovered), []);
 }
 
+/// Promise: as `wherever_the_disk_fails_nothing_committed_is_lost_and_nothing_waits_for_it`.
 #[test]
 fn neither_a_drain_nor_a_writer_waits_for_a_lane_whose_disk_has_failed() {
     let sim = simulated();
@@ -335,6 +344,8 @@ fn child() {
     });
 }
 
+/// Promise: as
+/// `what_a_killed_process_had_on_its_way_to_a_disk_and_the_next_one_recovered_survives_a_power_cut`.
 #[test]
 fn after_each_of_many_kills_everything_that_was_committed_is_there() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();

@@ -86,6 +86,7 @@ fn write_the_fixture_of_version_1() {
     fs::write(fixture(), image).unwrap();
 }
 
+/// Promise (pool): Every later version opens a pool of format version 1.
 #[test]
 fn a_pool_of_format_version_1_opens_for_ever() {
     let dir = tempfile::tempdir().unwrap();

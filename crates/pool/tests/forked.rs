@@ -90,6 +90,7 @@ fn refuses_everything(pool: &Pool, lane: &Lane) {
     assert!(pool.segments_free().is_err());
 }
 
+/// Promise: as `what_a_child_drops_stays_its_parents`.
 #[test]
 fn a_forked_child_gets_an_error_from_every_call() {
     for on_disk in [false, true] {
@@ -130,6 +131,8 @@ fn inherited<T>(kept: &ManuallyDrop<T>) -> T {
     unsafe { ptr::read(&raw const **kept) }
 }
 
+/// Promise (pool): A forked child gets an error from every call on an inherited pool or lane, and
+/// its drops give back nothing of its parent's.
 #[test]
 fn what_a_child_drops_stays_its_parents() {
     for on_disk in [false, true] {

@@ -1,5 +1,8 @@
 //! The fuzz targets' functions, with the committed seeds and with random changes: no pool, however
 //! damaged, makes the program panic, and no record appears that was not there.
+//!
+//! Promise (pool): A damaged pool, whatever its bytes, makes no program panic or allocate without
+//! bound, and yields no record that was not there.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 #[path = "support/fuzzed.rs"]

@@ -205,6 +205,8 @@ fn several_writers_see_their_records_durable_in_one_order() {
     }
 }
 
+/// Promise (pool): A claim refuses damage to an acknowledged record that anything was appended
+/// behind, and does not take the damage for the end of the log.
 #[test]
 fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_precedes_it() {
     let (sim, pool) = pool();
@@ -236,6 +238,8 @@ fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_pre
     assert!(recovered.lost().is_some());
 }
 
+/// Promise (pool): Salvage keeps the records before the damage, and a later opening does not report
+/// the given-up records as damage.
 #[test]
 fn what_a_salvage_gave_up_proves_no_loss_once_what_it_kept_is_released() {
     for medium in [Sim::new(1 << 20), Sim::disk(vec![0; 1 << 20])] {
@@ -269,6 +273,8 @@ fn what_a_salvage_gave_up_proves_no_loss_once_what_it_kept_is_released() {
     }
 }
 
+/// Promise: as
+/// `a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_precedes_it`.
 #[test]
 fn a_damaged_segment_header_is_not_taken_for_an_empty_lane() {
     let (sim, pool) = pool();

@@ -50,6 +50,8 @@ fn drain(lane: &Lane) {
     }
 }
 
+/// Promise (pool): A lane that was given back is empty for its next owner, also if that is the same
+/// owner again.
 #[test]
 fn an_owner_that_gave_its_lane_back_and_takes_one_again_does_not_find_its_old_records() {
     let (sim, pool) = pool();
@@ -87,6 +89,8 @@ fn what_is_appended_to_a_lane_that_was_given_back_is_refused_and_waits_for_nothi
     assert_eq!((sealed, usage.tail, usage.segments_used), (end, end, 0));
 }
 
+/// Promise (pool): Bytes that are lent to a reader never change, whichever thread or process
+/// drains, closes, gives back or claims the lane meanwhile.
 #[test]
 fn bytes_that_are_lent_out_keep_the_lane_and_its_segments_from_everybody_else() {
     let (_sim, pool) = pool();
@@ -242,6 +246,7 @@ fn a_pool_that_is_in_the_way_of_a_new_one_is_named_and_not_even_repaired() {
     );
 }
 
+/// Promise: as `a_path_without_a_pool_is_refused_for_what_it_is_and_left_as_it_is`.
 #[test]
 fn a_pool_made_on_persistent_memory_and_moved_is_refused_untouched_unless_asked_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -269,6 +274,7 @@ fn a_record_of_the_pools_own_kind_is_not_appended() {
     let _ = lane.append(0, &[IoSlice::new(b"would end the segment")]);
 }
 
+/// Promise (pool): A power cut while a pool is formatted again leaves no pool or a whole one.
 #[test]
 fn formatting_takes_the_old_pool_away_before_anything_else() {
     let (sim, pool) = pool();
@@ -298,6 +304,8 @@ fn formatting_takes_the_old_pool_away_before_anything_else() {
     }
 }
 
+/// Promise (pool): A session's seal proves every record before it: a claim refuses a flipped bit in
+/// the last of them from then on.
 #[test]
 fn a_flipped_bit_in_the_very_last_record_is_taken_for_a_torn_end_until_a_session_seals_behind_it() {
     let (sim, pool) = pool();

@@ -132,6 +132,8 @@ impl Second {
     }
 }
 
+/// Promise (pool): Processes share a pool through different lanes, and a lane has one owner at a
+/// time.
 #[test]
 fn two_processes_append_to_one_pool_at_once_and_each_recovers_its_own() {
     let (_dir, path) = new_pool();
@@ -155,6 +157,8 @@ fn two_processes_append_to_one_pool_at_once_and_each_recovers_its_own() {
     assert!(found.len() > 15_000);
 }
 
+/// Promise (pool): A process that is killed at any moment loses no acknowledged record, and another
+/// process can claim its lane at once.
 #[test]
 fn the_lane_of_a_killed_process_is_claimed_at_once_with_everything_it_acknowledged() {
     let (_dir, path) = new_pool();
@@ -203,6 +207,8 @@ fn refused(path: &Path, open_says: &str, create_says: &str) {
     assert!(fs::read(path).ok() == before, "the file was changed");
 }
 
+/// Promise (pool): A file that is no pool, a damaged pool, and a pool that lost its persistent
+/// memory are each refused for their own reason and left unchanged.
 #[test]
 fn a_path_without_a_pool_is_refused_for_what_it_is_and_left_as_it_is() {
     let dir = tempfile::tempdir().unwrap();
@@ -228,6 +234,7 @@ fn a_path_without_a_pool_is_refused_for_what_it_is_and_left_as_it_is() {
     refused(Path::new("/dev/null"), "is neither a regular file nor", "");
 }
 
+/// Promise: as `a_path_without_a_pool_is_refused_for_what_it_is_and_left_as_it_is`.
 #[test]
 fn a_damaged_pool_file_is_refused_for_what_is_wrong_and_left_as_it_is() {
     let (dir, path) = new_pool();

@@ -119,11 +119,16 @@ fn storm(lane: &Lane, writers: u64, drains: usize, records_each: u64) {
     assert!(drained == told);
 }
 
+/// Promise (pool): Every record reaches the drain exactly as it was appended, with any number of
+/// writers, drains and segments, one segment included.
+/// Promise (pool): Writers wait while the drain makes no progress, and never wait forever once it
+/// goes on.
 #[test]
 fn writers_that_meet_while_a_single_buffer_is_reopened_never_share_a_place() {
     storm(&slow_lane(4096, 1, 50), 6, 1, 300);
 }
 
+/// Promise: as `writers_that_meet_while_a_single_buffer_is_reopened_never_share_a_place`.
 #[test]
 fn several_drains_release_out_of_order_and_nothing_is_lost_or_drained_twice() {
     storm(&slow_lane(4096, 3, 20), 3, 3, 400);
@@ -211,6 +216,8 @@ fn state_of(thread: i32) -> char {
     fields.chars().next().unwrap()
 }
 
+/// Promise (pool): A writer that loses its processor during an append stops no writer behind it,
+/// and publishes the records that those finished meanwhile.
 #[test]
 fn writers_behind_one_that_lost_its_processor_leave_theirs_and_are_published_by_it() {
     let late = Arc::new(Late {

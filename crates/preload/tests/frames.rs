@@ -163,6 +163,8 @@ impl Depths {
     }
 }
 
+/// Promise (programs): Calls on files take at most 8 KiB of a thread's stack, and a handler with
+/// one of 8 KiB opens and writes logs.
 #[test]
 fn no_hook_takes_more_than_8_kib_of_a_stack() {
     if !cfg!(target_arch = "x86_64") {

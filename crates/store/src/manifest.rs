@@ -278,6 +278,7 @@ mod tests {
         assert!(Manifest::read(&held).is_err());
     }
 
+    /// Promise (store): A store never replaces the manifest of another store or of another session.
     #[test]
     fn another_store_or_sessions_manifest_is_not_replaced() {
         let dir = tempfile::tempdir().unwrap();

@@ -29,6 +29,8 @@ fn a_store_that_is_closed_without_a_write_opens_again_in_every_variant() {
     }
 }
 
+/// Promise (store): Sessions that end in any way and order leave a log that the next opening can
+/// walk.
 #[test]
 fn sessions_that_end_in_any_way_and_order_leave_a_log_that_can_be_walked() {
     let mut rng = common::Rng(7);
@@ -64,6 +66,8 @@ fn sessions_that_end_in_any_way_and_order_leave_a_log_that_can_be_walked() {
     }
 }
 
+/// Promise (store): A store whose close returned `Ok` needs its pool no more, unless it is a
+/// resident one.
 #[test]
 fn a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage() {
     for round in 0..6u64 {
@@ -84,6 +88,8 @@ fn a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage() {
     }
 }
 
+/// Promise (store): A close that returned `Ok` leaves everything in the files, on the disk, in
+/// every variant, also while a snapshot is open.
 #[test]
 fn what_was_closed_without_syncing_each_write_is_all_on_the_disk() {
     for round in 0..8u64 {
@@ -114,6 +120,8 @@ fn what_was_closed_without_syncing_each_write_is_all_on_the_disk() {
     }
 }
 
+/// Promise (store): A session never takes bytes that an earlier session left behind the log's end
+/// for its own.
 #[test]
 fn what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones() {
     // Whole lines of records, so that those of two sessions begin at the same places.
@@ -152,6 +160,7 @@ fn what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones() {
     }
 }
 
+/// Promise: as `what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones`.
 #[test]
 fn a_file_begun_behind_the_page_where_a_salvage_ends_the_log_is_set_aside() {
     // Whole lines of records, so that those of two sessions begin at the same places.
@@ -228,6 +237,7 @@ fn a_snapshot_kept_beyond_the_close_reads_on_and_the_next_session_finds_everythi
     }
 }
 
+/// Promise: as `a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage`.
 #[test]
 fn a_close_with_a_snapshot_open_needs_no_pool_any_more_and_the_snapshot_reads_on() {
     for variant in VARIANTS {

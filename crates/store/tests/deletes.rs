@@ -11,6 +11,7 @@ fn key(number: u32) -> Vec<u8> {
     format!("key {number:08}").into_bytes()
 }
 
+/// Promise (store): Deleted keys leave the index and stop slowing scans down.
 #[test]
 fn an_index_of_which_every_key_is_deleted_has_no_entries_left() {
     within(Duration::from_secs(120), "merging tombstones away", || {
@@ -49,6 +50,7 @@ fn pop(store: &Store, queue: &mut VecDeque<u32>, next: &mut u32, pops: u32) -> u
     store.stats().scan_passed_keys - before
 }
 
+/// Promise: as `an_index_of_which_every_key_is_deleted_has_no_entries_left`.
 #[test]
 fn a_pop_passes_over_few_deleted_keys_however_many_came_before() {
     const LIVE: u32 = 500;
@@ -74,6 +76,7 @@ fn a_pop_passes_over_few_deleted_keys_however_many_came_before() {
     }
 }
 
+/// Promise: as `an_index_of_which_every_key_is_deleted_has_no_entries_left`.
 #[test]
 fn a_pop_passes_over_few_deleted_keys_while_their_chunk_waits_to_be_ingested() {
     const LIVE: u32 = 300;

@@ -62,6 +62,8 @@ fn open_in(dir: &Path) -> usize {
         .count()
 }
 
+/// Promise (store): A store has no more value-log files and large values open than its options
+/// allow, and finds every value whatever is closed and collected meanwhile.
 #[test]
 fn a_store_of_many_files_has_no_more_open_than_its_options_allow() {
     let bench = Bench::new();
@@ -82,6 +84,7 @@ fn a_store_of_many_files_has_no_more_open_than_its_options_allow() {
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
+/// Promise: as `a_store_of_many_files_has_no_more_open_than_its_options_allow`.
 #[test]
 fn readers_whose_files_are_closed_and_collected_meanwhile_find_every_value() {
     let bench = Bench::new();
@@ -123,6 +126,7 @@ fn readers_whose_files_are_closed_and_collected_meanwhile_find_every_value() {
 
 const STORE: &str = "STORE_OF_FEW_DESCRIPTORS";
 
+/// Promise: as `a_store_of_many_files_has_no_more_open_than_its_options_allow`.
 #[test]
 fn a_store_of_many_files_is_written_read_and_opened_with_few_descriptors() {
     let bench = Bench::new();

@@ -90,6 +90,8 @@ impl Tenant {
 
 const VARIANTS: [Variant; 3] = [Variant::DOUBLE, Variant::NoSync, Variant::Fsync];
 
+/// Promise (store): A store stays in the directory that it was opened in, wherever the path leads
+/// later (`chdir`, renames, replaced links, other names, bind mounts).
 #[test]
 fn a_store_opened_as_store_stays_where_it_was_after_chdir() {
     let _current = CURRENT.lock();
@@ -129,6 +131,7 @@ fn both_go_on(away: impl Fn(&Path), variant: Variant) {
     first.close_and_check(&base.path().join("moved"), variant);
 }
 
+/// Promise: as `a_store_opened_as_store_stays_where_it_was_after_chdir`.
 #[test]
 fn a_renamed_store_leaves_the_one_under_its_old_name_alone() {
     for variant in VARIANTS {
@@ -139,6 +142,7 @@ fn a_renamed_store_leaves_the_one_under_its_old_name_alone() {
     }
 }
 
+/// Promise: as `a_store_opened_as_store_stays_where_it_was_after_chdir`.
 #[test]
 fn a_store_opened_by_a_link_stays_when_the_link_is_replaced() {
     let variant = Variant::NoSync;
@@ -158,6 +162,7 @@ fn a_store_opened_by_a_link_stays_when_the_link_is_replaced() {
     second.close_and_check(&two, variant);
 }
 
+/// Promise: as `a_store_opened_as_store_stays_where_it_was_after_chdir`.
 #[test]
 fn a_replaced_directory_within_a_store_takes_none_of_its_files() {
     for part in ["vlog", "large", "index"] {
@@ -176,6 +181,7 @@ fn a_replaced_directory_within_a_store_takes_none_of_its_files() {
     }
 }
 
+/// Promise (store): A directory has one open store at a time, whichever of its files is removed.
 #[test]
 fn a_store_is_refused_by_every_other_name_it_has() {
     let _current = CURRENT.lock();
@@ -198,6 +204,7 @@ fn a_store_is_refused_by_every_other_name_it_has() {
     options(Variant::NoSync).open(&link, None).unwrap();
 }
 
+/// Promise: as `a_store_is_refused_by_every_other_name_it_has`.
 #[test]
 fn a_store_is_refused_by_a_bind_mount_of_it() {
     let bench = Bench::new();
@@ -233,6 +240,7 @@ fn unbind(at: &Path) {
     assert!(status.unwrap().success());
 }
 
+/// Promise: as `another_store_or_sessions_manifest_is_not_replaced`.
 #[test]
 fn another_stores_manifest_is_left_as_it_is() {
     for variant in VARIANTS {

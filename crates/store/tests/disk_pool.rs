@@ -50,6 +50,7 @@ fn put(store: &Store, number: u32) -> Result<(), StoreError> {
     store.put(&key(number), &[number as u8; 500])
 }
 
+/// Promise: as `with_a_pool_on_a_disk_after_two_power_cuts_every_committed_write_is_there`.
 #[test]
 fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
     for variant in [Variant::SINGLE, Variant::DOUBLE, Variant::Buffered(5)] {
@@ -77,6 +78,8 @@ fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
     }
 }
 
+/// Promise (store): A crash with `commit_puts(false)` leaves everything that was committed and, of
+/// each writer's later operations, the first few or none.
 #[test]
 fn without_commits_a_crash_leaves_a_stretch_of_puts_that_has_all_before_the_last_commit() {
     let (dir, pool) = new_pool();
@@ -128,6 +131,7 @@ fn without_commits_a_crash_leaves_a_stretch_of_puts_that_has_all_before_the_last
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
+/// Promise (store): A close makes every put durable, also with `commit_puts(false)`.
 #[test]
 fn what_was_put_without_a_commit_is_there_after_a_close() {
     let (dir, pool) = new_pool();
@@ -246,6 +250,9 @@ fn until_it_fails(writes: u64, options: &StoreOptions, path: &Path) -> (u32, Arc
     (done, sim)
 }
 
+/// Promise (store): A store whose pool's disk fails says so, refuses later puts and goes on
+/// reading, and its next opening has everything acknowledged.
+/// Promise: as `a_pool_in_a_file_whose_disk_fails_keeps_what_was_acknowledged`.
 #[test]
 fn wherever_the_pools_disk_fails_nothing_acknowledged_is_lost_and_the_store_says_what_happened() {
     within(Duration::from_secs(240), "failing disks", || {
@@ -297,6 +304,7 @@ fn child() {
     assert!(store.close().is_err());
 }
 
+/// Promise (store): A pool's disk that fails at any write costs nothing that a store acknowledged.
 #[test]
 fn a_pool_in_a_file_whose_disk_fails_keeps_what_was_acknowledged() {
     let (dir, pool) = new_pool();

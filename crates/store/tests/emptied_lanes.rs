@@ -75,6 +75,8 @@ fn openings_before(bench: &Bench) {
     drop(bench.pool.claim(owner, &options).unwrap());
 }
 
+/// Promise (store): An opening that is cut at any step while it empties a lane costs nothing
+/// acknowledged later, and leaves no large value's file for ever.
 #[test]
 fn what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill() {
     cut_at_each_step(openings_before, |bench| {
@@ -86,6 +88,7 @@ fn what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill() {
     });
 }
 
+/// Promise: as `what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill`.
 #[test]
 fn what_is_acknowledged_after_the_pool_of_a_cut_opening_is_given_up_is_there_after_a_kill() {
     cut_at_each_step(openings_before, |bench| {
@@ -98,6 +101,7 @@ fn what_is_acknowledged_after_the_pool_of_a_cut_opening_is_given_up_is_there_aft
     });
 }
 
+/// Promise: as `what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill`.
 #[test]
 fn a_large_value_whose_writing_a_power_cut_ended_takes_no_space_for_ever() {
     let large = |bench: &Bench| bench.path().join("large");

@@ -204,6 +204,7 @@ fn check_usable(dir: &Path, pool: Option<&Pool>, variant: Variant, last: bool) {
     check(&store, &expected);
 }
 
+/// Promise (store): Every later version opens a store of format version 1.
 #[test]
 fn a_closed_store_of_format_version_1_opens_without_a_pool_and_with_a_new_one() {
     for variant in [Variant::Fsync, Variant::NoSync, Variant::DOUBLE] {
@@ -213,6 +214,7 @@ fn a_closed_store_of_format_version_1_opens_without_a_pool_and_with_a_new_one() 
     }
 }
 
+/// Promise: as `a_closed_store_of_format_version_1_opens_without_a_pool_and_with_a_new_one`.
 #[test]
 fn a_crashed_store_of_format_version_1_opens_with_its_pool_in_every_variant() {
     for variant in [

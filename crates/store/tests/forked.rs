@@ -175,6 +175,7 @@ fn inherited<T>(kept: &ManuallyDrop<T>) -> T {
     unsafe { ptr::read(&raw const **kept) }
 }
 
+/// Promise: as `only_a_child_forked_before_any_store_may_open_one`.
 #[test]
 fn a_forked_child_gets_an_error_from_every_call() {
     for kind in KINDS {
@@ -209,6 +210,8 @@ fn a_forked_child_gets_an_error_from_every_call() {
     }
 }
 
+/// Promise (store): A forked child changes nothing of its parent's store by its drops, and both
+/// processes find everything that either acknowledged.
 #[test]
 fn a_child_that_drops_the_store_takes_nothing_from_it() {
     for kind in KINDS {
@@ -238,6 +241,7 @@ fn a_child_that_drops_the_store_takes_nothing_from_it() {
     }
 }
 
+/// Promise: as `a_child_that_drops_the_store_takes_nothing_from_it`.
 #[test]
 fn a_child_drops_a_snapshot_that_outlives_the_store() {
     let place = Place::new(Kind::Files(Variant::NoSync));
@@ -257,6 +261,7 @@ fn a_child_drops_a_snapshot_that_outlives_the_store() {
     place.check(300);
 }
 
+/// Promise: as `only_a_child_forked_before_any_store_may_open_one`.
 #[test]
 fn a_child_forked_amid_writers_waits_for_none() {
     for kind in [Kind::Memory, Kind::Disk, Kind::Files(Variant::Fsync)] {
@@ -319,6 +324,8 @@ fn a_child_that_lives_on_does_not_keep_its_parents_store_locked() {
 /// Set in a process that runs one test alone, without stores of other tests.
 const ALONE: &str = "FOREBAY_TEST_ALONE";
 
+/// Promise (store): A child that is forked while a store is open gets an error at once from every
+/// call on it, and from opening another store.
 #[test]
 fn only_a_child_forked_before_any_store_may_open_one() {
     if std::env::var_os(ALONE).is_none() {

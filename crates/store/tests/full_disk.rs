@@ -188,6 +188,8 @@ fn has_room_for_more(store: &Store, live: &mut Vec<(u32, u32)>) {
     }
 }
 
+/// Promise (store): A store on a full disk collects garbage, takes deletes, closes and opens, and
+/// takes puts once there is room, if the file system allocates ahead.
 #[test]
 fn garbage_on_a_full_disk_is_collected_when_asked_for() {
     everywhere(|place| {
@@ -203,6 +205,7 @@ fn garbage_on_a_full_disk_is_collected_when_asked_for() {
     });
 }
 
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
 #[test]
 fn garbage_on_a_full_disk_is_collected_after_an_opening() {
     everywhere(|place| {
@@ -218,6 +221,7 @@ fn garbage_on_a_full_disk_is_collected_after_an_opening() {
     });
 }
 
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
 #[test]
 fn deletes_are_taken_on_a_full_disk_and_give_room() {
     everywhere(|place| {
@@ -247,6 +251,7 @@ fn deletes_are_taken_on_a_full_disk_and_give_room() {
     });
 }
 
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
 #[test]
 fn a_store_on_a_full_disk_closes_and_opens() {
     everywhere(|place| {
@@ -268,6 +273,7 @@ fn a_store_on_a_full_disk_closes_and_opens() {
     });
 }
 
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
 #[test]
 fn room_that_another_makes_is_used_again() {
     everywhere(|place| {
@@ -285,6 +291,8 @@ fn room_that_another_makes_is_used_again() {
 }
 
 /// Bytes of the reserve are found where they should be, and nowhere for a store that needs none.
+///
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
 #[test]
 fn a_reserve_is_kept_once_there_are_files() {
     let place = Place::quota(Variant::NoSync);

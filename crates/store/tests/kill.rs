@@ -160,6 +160,8 @@ fn strike(dir: &Path, order: &str, lives: Duration) -> (HashMap<u32, u32>, End) 
     })
 }
 
+/// Promise (store): An operation that was in flight at a kill is there as a whole or not at all.
+/// Promise: as `kills_with_values_and_segments_of_a_megabyte_lose_no_acknowledged_write`.
 #[test]
 fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
     let pool = PoolOptions::new().emulated(true);
@@ -168,6 +170,8 @@ fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
     });
 }
 
+/// Promise: as `with_a_pool_on_a_disk_after_two_power_cuts_every_committed_write_is_there`.
+/// Promise: as `kills_with_values_and_segments_of_a_megabyte_lose_no_acknowledged_write`.
 #[test]
 fn after_each_of_many_kills_with_a_pool_on_a_disk_every_acknowledged_write_is_there() {
     let pool = PoolOptions::new().on_disk(true);
@@ -176,6 +180,8 @@ fn after_each_of_many_kills_with_a_pool_on_a_disk_every_acknowledged_write_is_th
     });
 }
 
+/// Promise (store): A process that is killed at any moment loses nothing that its store
+/// acknowledged, in any variant, `nosync` included.
 #[test]
 fn kills_with_values_and_segments_of_a_megabyte_lose_no_acknowledged_write() {
     let pool = PoolOptions::new().emulated(true);

@@ -26,6 +26,8 @@ fn counted(store: &Store, round: u32) {
     store.put(b"round", &round.to_le_bytes()).unwrap();
 }
 
+/// Promise (store): Snapshots and scans keep to the memory of the options, however many are open
+/// and however long.
 #[test]
 fn snapshots_with_a_put_between_them_share_the_memtable() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
@@ -53,6 +55,7 @@ fn snapshots_with_a_put_between_them_share_the_memtable() {
     }
 }
 
+/// Promise: as `snapshots_with_a_put_between_them_share_the_memtable`.
 #[test]
 fn snapshots_and_scans_held_over_many_ingestions_keep_to_the_memory_of_the_options() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());

@@ -83,6 +83,8 @@ fn refused(path: &Path, options: &StoreOptions, image: &[u8]) -> StoreError {
     error
 }
 
+/// Promise (store): A store refuses, unchanged, a pool that lacks the records that the MANIFEST
+/// expects there, and a lane that is older than sessions without a pool.
 #[test]
 fn a_pool_restored_from_before_the_stores_first_write_is_refused_unchanged() {
     // With something in the files, and with nothing.
@@ -110,6 +112,7 @@ fn a_pool_restored_from_before_the_stores_first_write_is_refused_unchanged() {
     }
 }
 
+/// Promise: as `a_pool_restored_from_before_the_stores_first_write_is_refused_unchanged`.
 #[test]
 fn a_lane_that_is_older_than_sessions_without_a_pool_is_refused_unchanged() {
     let (media, pool) = new_pool();
@@ -174,6 +177,8 @@ fn disk_that_fails_at(left: &Arc<AtomicUsize>) -> Arc<HookDisk> {
     })
 }
 
+/// Promise (store): A store opens after a close or an opening that was cut: it does not take its
+/// pool for one of another moment.
 #[test]
 fn a_close_that_is_cut_at_any_note_is_not_taken_for_an_older_pool() {
     let variants = [Variant::DOUBLE, Variant::Fsync];
@@ -194,6 +199,7 @@ fn a_close_that_is_cut_at_any_note_is_not_taken_for_an_older_pool() {
     }
 }
 
+/// Promise: as `a_close_that_is_cut_at_any_note_is_not_taken_for_an_older_pool`.
 #[test]
 fn an_opening_that_is_cut_while_it_empties_a_lane_is_not_taken_for_an_older_pool() {
     for notes in 0.. {

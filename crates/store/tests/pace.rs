@@ -21,6 +21,7 @@ use std::{
 /// How long something that should happen is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
+/// Promise: as `small_prices_add_up_to_a_pause_and_none_is_longer_than_the_longest`.
 #[test]
 fn a_sync_that_takes_long_slows_writers_little_by_little_before_one_has_to_wait() {
     within(PATIENCE, "writers beside a sync that takes long", || {

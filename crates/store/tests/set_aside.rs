@@ -55,6 +55,8 @@ fn disk(unreadable: &Unreadable) -> Arc<HookDisk> {
     })
 }
 
+/// Promise (store): A file that cannot be collected (an unreadable sector, a key too long for
+/// today's segments) is named and stops the collection of no other.
 #[test]
 fn an_unreadable_sector_in_a_dead_file_stops_no_collection_and_is_named() {
     // Where a sample looks, and where none does.
@@ -102,6 +104,7 @@ fn an_unreadable_sector_in_a_dead_file_stops_no_collection_and_is_named() {
     }
 }
 
+/// Promise: as `an_unreadable_sector_in_a_dead_file_stops_no_collection_and_is_named`.
 #[test]
 fn a_key_too_long_for_smaller_segments_stops_no_collection_and_is_named() {
     // At the places in a file that samples look at, and between them.
@@ -145,6 +148,7 @@ fn a_key_too_long_for_smaller_segments_stops_no_collection_and_is_named() {
     }
 }
 
+/// Promise (store): A disk that cannot be written makes the collector set no file aside.
 #[test]
 fn a_log_that_cannot_be_written_sets_no_file_aside_and_the_reason_is_told() {
     let bench = Bench::new();

@@ -91,6 +91,8 @@ fn value(i: u64) -> Vec<u8> {
     vec![(i % 255) as u8 + 1; 100 + (i as usize * 37) % 3000]
 }
 
+/// Promise (store): Writes that an `fsync` store acknowledged are there after the kernel aborted an
+/// ext4 in the middle of writes.
 #[test]
 fn what_was_acknowledged_before_an_ext4_is_shut_down_is_there_afterwards() {
     let dir = tempfile::tempdir().unwrap();

@@ -37,6 +37,8 @@ fn opened_anew(bench: &Bench, options: &StoreOptions, test: impl Fn(&Store)) {
 
 const VARIANTS: [Variant; 2] = [Variant::DOUBLE, Variant::NoSync];
 
+/// Promise (store): A store takes a key, a value or a batch of any size whole, by every way of
+/// writing it, or refuses it with nothing done.
 #[test]
 fn a_value_of_any_size_is_taken_by_put_and_by_batch() {
     for variant in VARIANTS {
@@ -82,6 +84,7 @@ fn a_value_of_any_size_is_taken_by_put_and_by_batch() {
     }
 }
 
+/// Promise: as `a_value_of_any_size_is_taken_by_put_and_by_batch`.
 #[test]
 fn a_batch_of_any_size_is_taken_whole_or_refused_whole() {
     for variant in VARIANTS {
@@ -113,6 +116,7 @@ fn a_batch_of_any_size_is_taken_whole_or_refused_whole() {
     }
 }
 
+/// Promise: as `a_value_of_any_size_is_taken_by_put_and_by_batch`.
 #[test]
 fn a_key_of_any_size_is_put_and_deleted_or_refused_for_its_length() {
     for (variant, segment) in [
@@ -163,6 +167,7 @@ fn a_key_of_any_size_is_put_and_deleted_or_refused_for_its_length() {
     }
 }
 
+/// Promise: as `a_value_of_any_size_is_taken_by_put_and_by_batch`.
 #[test]
 fn one_value_around_half_of_a_default_segment_is_taken_by_batch() {
     let bench = Bench::new();

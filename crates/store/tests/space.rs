@@ -103,6 +103,8 @@ fn the_space_of_deleted_keys_comes_back_while_others_are_written() {
     assert_eq!(store.scan(ScanRange::all()).unwrap().count(), 1000);
 }
 
+/// Promise (store): A snapshot keeps no file of the log, and no large value, that was begun after
+/// it.
 #[test]
 fn a_snapshot_keeps_none_of_the_files_begun_after_it() {
     for variant in [Variant::DOUBLE, Variant::NoSync] {

@@ -92,7 +92,9 @@ pub fn drawn((first, last): (u64, u64), random: &mut Random) -> u64 {
     first + random.below(last + 1 - first)
 }
 
+/// Promise (lab): A record that a power cut tore is not taken for one, whatever its header says.
 pub const TORN: Moment = Moment::new("an append, torn", "pool:append-torn", (1, 400), Then::Cut);
+/// Promise (lab): A segment leaves the pool only when its bytes are on the disk.
 const RELEASE: Moment = Moment::new(
     "segment released, lane entry not written",
     "pool:release-entry",
@@ -160,6 +162,7 @@ const REGISTERED: Moment = Moment::new(
     (2, 4),
     Then::GoOn,
 );
+/// Promise (lab): A recovery may be cut, and the next one cut as well.
 const REPLAY: Moment = Moment::new(
     "recovery, between two writes",
     "files:replay",

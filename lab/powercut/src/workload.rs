@@ -170,6 +170,9 @@ pub const WORKLOADS: [Workload; 11] = [
 ];
 
 /// What shows that the lab sees loss where there must be some, and none where there must be none.
+///
+/// Promise (lab): The lab sees the loss of an acknowledged write: with syncs switched off, and with
+/// Forebay broken on purpose.
 pub const CONTROLS: [Workload; 22] = [
     Workload {
         name: "redis-always",

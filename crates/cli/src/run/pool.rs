@@ -246,6 +246,8 @@ mod tests {
         open_emulated(&path, 2 << 20).unwrap();
     }
 
+    /// Promise (rights): A run uses a default pool in `/dev/shm` only if the open file is this
+    /// user's regular file, no link, and closed to others.
     #[test]
     fn what_another_user_may_have_planted_is_not_used() {
         let dir = tempfile::tempdir().unwrap();

@@ -29,6 +29,7 @@ if len(sys.argv) > 1 and signal.sigtimedwait([signal.SIGTERM], 30):
 sys.exit(5)
 "#;
 
+/// Promise: as `a_redis_that_goes_into_the_background_is_absorbed_there`.
 #[test]
 fn a_program_that_goes_into_the_background_is_absorbed_there_and_waited_for() {
     let sandbox = Sandbox::new();

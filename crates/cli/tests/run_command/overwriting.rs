@@ -64,6 +64,7 @@ os.kill(os.getppid(), signal.SIGKILL)
 os.kill(os.getpid(), signal.SIGKILL)
 "#;
 
+/// Promise (files): A range that an `ioctl` zeroed, punched or exchanged is not written again.
 #[test]
 fn a_range_that_was_zeroed_by_an_ioctl_is_not_written_again() {
     // A real disk rather than tmpfs, which does not have it.
@@ -104,6 +105,8 @@ os.kill(os.getppid(), signal.SIGKILL)
 os.kill(os.getpid(), signal.SIGKILL)
 "#;
 
+/// Promise (recovery): A recovery does not overwrite the writes of a loop device that the program
+/// set up over its log.
 #[test]
 fn what_a_loop_device_over_a_log_wrote_is_not_written_over() {
     for way in ["set", "configure"] {
@@ -200,6 +203,8 @@ os.kill(os.getppid(), signal.SIGKILL)
 os.kill(os.getpid(), signal.SIGKILL)
 "#;
 
+/// Promise (recovery): An older copy of a log that is shorter than the log was at the pool's first
+/// record gets none of the records.
 #[test]
 fn an_older_copy_of_a_log_gets_no_records_that_belong_behind_what_it_lacks() {
     let sandbox = Sandbox::on_disk();
@@ -262,6 +267,8 @@ os.ftruncate(fd, 37000); os.fsync(fd)
 cut()
 "#;
 
+/// Promise (files): Bytes that a program writes to a log from a mapping of that log (a compaction
+/// in place) are recovered as the kernel had them.
 #[test]
 fn what_is_written_to_a_log_from_a_mapping_of_it_is_recovered_as_the_kernel_had_it() {
     for how in ["shared", "private", "moved", "many", "unmapped"] {
@@ -286,6 +293,7 @@ os.fsync(fd)
 cut()
 "#;
 
+/// Promise: as `what_is_written_to_a_log_from_a_mapping_of_it_is_recovered_as_the_kernel_had_it`.
 #[test]
 fn a_write_from_behind_the_end_of_a_mapped_log_is_as_long_as_the_kernel_makes_it() {
     nothing_is_lost(Disk::All, BEYOND);

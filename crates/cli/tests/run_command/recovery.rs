@@ -98,6 +98,7 @@ fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
     }
 }
 
+/// Promise: as `what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed`.
 #[test]
 fn calls_that_move_a_files_time_or_names_are_followed_into_the_pool() {
     for (script, name) in [
@@ -169,6 +170,7 @@ fn calls_that_move_a_files_time_or_names_are_followed_into_the_pool() {
     }
 }
 
+/// Promise: as `an_emulated_pool_of_another_boot_is_written_nowhere_without_force`.
 #[test]
 fn an_emulated_pool_of_another_boot_keeps_a_run_from_starting_and_says_what_to_do() {
     let sandbox = Sandbox::new();

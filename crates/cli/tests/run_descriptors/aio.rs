@@ -6,6 +6,8 @@ use crate::{
     python,
 };
 
+/// Promise (files): Writes of libaio and POSIX AIO by a descriptor with `O_DSYNC` are synced, and
+/// no ring can write by one.
 #[test]
 fn libaio_syncs_what_is_written_by_a_descriptor_whose_o_dsync_the_kernel_does_not_know() {
     let ran = python(
@@ -51,6 +53,9 @@ has_none = subprocess.check_output([sys.executable, "-c", code], env=plain) == b
 "#;
 
 /// Whether its file is absorbed, or plain by now.
+///
+/// Promise: as
+/// `libaio_syncs_what_is_written_by_a_descriptor_whose_o_dsync_the_kernel_does_not_know`.
 #[test]
 fn a_ring_is_refused_while_a_descriptor_is_open_whose_o_dsync_the_kernel_does_not_know() {
     for plain in ["", "mmap.mmap(fd, 1000)"] {
@@ -105,6 +110,8 @@ os.write(1, b"complete")
 assert libc.aio_return(block) == 6
 "#;
 
+/// Promise: as
+/// `libaio_syncs_what_is_written_by_a_descriptor_whose_o_dsync_the_kernel_does_not_know`.
 #[test]
 fn a_write_by_posix_aio_is_complete_when_it_is_synced_if_the_descriptor_says_so() {
     if !common::have("strace") {

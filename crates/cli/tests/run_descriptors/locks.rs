@@ -2,6 +2,8 @@
 
 use crate::{absorbed, python};
 
+/// Promise (programs): Forebay never drops the program's locks, holds up its opens while one waits
+/// (a FIFO), or keeps a descriptor's number from it.
 #[test]
 fn a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync() {
     let ran = python(
@@ -18,6 +20,7 @@ print(is_locked("a.log"), bool(fcntl.fcntl(again, fcntl.F_GETFL) & os.O_DSYNC))
     assert_eq!(ran.text(), "True True\n", "{}", ran.stderr);
 }
 
+/// Promise: as `a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync`.
 #[test]
 fn a_file_that_another_process_keeps_plain_keeps_its_locks_too() {
     let ran = python(
@@ -61,6 +64,7 @@ print(len(os.read(again, 5000)), is_locked("a.log"))
     absorbed(&ran, "a.log", "7");
 }
 
+/// Promise: as `a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync`.
 #[test]
 fn locks_on_a_file_outlive_its_sync_by_a_program_whose_supervisor_is_gone() {
     let ran = python(

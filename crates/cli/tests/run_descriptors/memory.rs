@@ -2,6 +2,8 @@
 
 use crate::{absorbed, python};
 
+/// Promise (programs): A program that unmaps whatever it finds in its memory loses nothing, and
+/// goes on being absorbed.
 #[test]
 fn a_program_that_unmaps_whatever_it_finds_goes_on_and_its_writes_are_absorbed() {
     let ran = python(

@@ -2,6 +2,7 @@
 
 use crate::{absorbed, python, python_with};
 
+/// Promise: as `a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync`.
 #[test]
 fn the_clients_descriptors_make_way_for_the_programs() {
     let ran = python(

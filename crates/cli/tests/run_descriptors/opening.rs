@@ -32,6 +32,7 @@ print([result(libc.openat2(-100, b"none.log", how(os.O_RDWR), ctypes.c_size_t(24
     absorbed(&ran, "a.log", "5");
 }
 
+/// Promise: as `a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync`.
 #[test]
 fn an_open_that_waits_for_the_other_end_of_a_fifo_holds_up_no_other() {
     let ran = python(

@@ -58,6 +58,8 @@ fn found(sandbox: &Sandbox, name: &str, at: usize, bytes: usize) -> Vec<u8> {
     fs::read(sandbox.file(name)).unwrap()[at..][..bytes].to_vec()
 }
 
+/// Promise (flash-run): A checkpoint of InnoDB is durable only after every page that it passes,
+/// also one whose write ended while the page files were being synced.
 #[test]
 fn every_page_is_durable_before_a_checkpoint_and_none_for_a_record_of_the_log() {
     let pool = small_pool();
@@ -80,6 +82,9 @@ fn every_page_is_durable_before_a_checkpoint_and_none_for_a_record_of_the_log() 
 }
 
 /// Neither flash nor the table's file takes it.
+///
+/// Promise (flash-run): InnoDB writes no checkpoint while a page that it passes cannot be made
+/// durable, and none through a mapping.
 #[test]
 fn as_long_as_a_page_cannot_be_made_durable_no_checkpoint_is_written() {
     let sandbox = data();
@@ -97,6 +102,8 @@ fn as_long_as_a_page_cannot_be_made_durable_no_checkpoint_is_written() {
 }
 
 /// What is written to memory has no page made durable before it.
+///
+/// Promise: as `as_long_as_a_page_cannot_be_made_durable_no_checkpoint_is_written`.
 #[test]
 fn the_log_cannot_be_mapped_for_writing_and_is_still_read_by_mappings() {
     let sandbox = data();

@@ -71,6 +71,9 @@ const CASES: [(&str, &str, bool); 4] = [
 
 /// The logs are in a pool: a sync that is under way when an ext4 or an XFS is shut down may return as if it had succeeded, which would be taken for a loss of
 /// the binary log.
+///
+/// Promise (flash-run): Synced pages are there after the file systems of data and flash are cut off
+/// (ext4, XFS; logs in a pool), with `all` contents, and while the policy is switched.
 #[test]
 fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
     for (kind, contents, switched) in CASES {
@@ -134,6 +137,10 @@ fn switch_policies(flash: &Path, done: &AtomicBool) -> bool {
 }
 
 /// A checkpoint of InnoDB's overtakes the names of files, which nothing else makes durable so soon.
+///
+/// Promise (flash-run): A call that makes, renames, rebuilds or drops a table syncs its directory
+/// before it returns, and only then the cache forgets removed pages.
+/// Promise (flash-run): A checkpoint overtakes no name, and no file comes back without its pages.
 #[test]
 fn a_table_that_was_rebuilt_or_replaced_before_a_checkpoint_is_whole_after_the_file_system_is_cut_off()
  {

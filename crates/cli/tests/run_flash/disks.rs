@@ -33,6 +33,8 @@ fn move_behind_a_link(file: &Path, there: &Path) {
     symlink(there, file).unwrap();
 }
 
+/// Promise (flash-run): A disk under the cache's metadata that fails ends the server, and
+/// everything acknowledged is there when the disk is back.
 #[test]
 fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_lost() {
     let Some(world) = World::new() else { return };
@@ -88,6 +90,9 @@ fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_los
 }
 
 /// InnoDB takes a page that it cannot read for damaged: purges and updates pass it over, its log makes that durable, and an index lacks rows from then on.
+///
+/// Promise (flash-run): A server whose flash gives nothing any more ends before InnoDB passes a
+/// page over and its log makes that durable.
 #[test]
 fn a_server_whose_flash_gives_nothing_any_more_ends_before_it_passes_a_page_over() {
     const WRITERS: u64 = 3;
@@ -208,6 +213,9 @@ fn flash_on_another_file_system_of_the_data_s_disk_is_told() {
 }
 
 /// The flash file has holes, as one that was copied has, and its file system has no room to fill them.
+///
+/// Promise (flash-run): The cache goes around flash whose file system is full, and uses it again
+/// when there is room.
 #[test]
 fn flash_whose_file_system_is_full_is_written_around_and_used_again_when_there_is_room() {
     let Some(mut world) = World::new() else {

@@ -31,6 +31,8 @@ fn a_page_that_is_damaged_on_flash_is_named_and_the_older_one_is_not_served() {
     server.stop().unwrap();
 }
 
+/// Promise (flash-run): The cache goes around flash that takes no pages, and uses it again when it
+/// does: a kill meanwhile loses nothing acknowledged and tears no page.
 #[test]
 fn flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_kill() {
     let Some(world) = World::breakable() else {
@@ -84,6 +86,8 @@ fn flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_
     has_flushed(&world, server, &after);
 }
 
+/// Promise (flash-run): A page that flash cannot give is named, and the server never gets an older
+/// one.
 #[test]
 fn a_page_that_flash_cannot_give_is_named_and_the_server_ends_without_an_older_one() {
     let Some(world) = World::breakable() else {

@@ -43,6 +43,8 @@ fn world_on(disk: &Disk, sandbox: Sandbox, policy: &str) -> Option<World> {
     Some(world)
 }
 
+/// Promise (flash-run): A full data disk fails no page on its way around flash: the file of copies
+/// has its blocks before the guard is laid.
 #[test]
 fn server_goes_on_when_the_disk_is_full_and_pages_go_around() {
     for (kind, policy, is_broken) in [
@@ -92,6 +94,7 @@ fn server_goes_on_when_the_disk_is_full_and_pages_go_around() {
     }
 }
 
+/// Promise (flash-run): A first start without room for the file of copies changes nothing.
 #[test]
 fn first_start_says_what_room_is_missing_and_changes_nothing() {
     let sandbox = Sandbox::on_disk();

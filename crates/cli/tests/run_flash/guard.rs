@@ -8,6 +8,11 @@ use std::{fs, os::unix::fs::FileExt};
 /// How one begins anew after a backup was restored.
 const RESTORED: &str = "forebay.guard and forebay.pages in the data directory";
 
+/// Promise (flash-run): A server that is started without Forebay does not come up while the cache
+/// may have newer pages, and `forebay doctor` and `forebay recover --for` say so and fail.
+/// Promise (flash-run): After `forebay flush` the server comes up without Forebay and has
+/// everything, and the cache hides nothing that it writes then.
+/// Promise: as `after_a_cut_the_units_command_finds_the_pool_by_the_directory_and_lifts_the_guard`.
 #[test]
 fn a_server_without_forebay_comes_up_only_after_a_flush() {
     let Some(world) = World::new() else { return };
@@ -58,6 +63,8 @@ fn a_server_without_forebay_comes_up_only_after_a_flush() {
     assert!(world.flush().ok().text().contains(": 0 pages"));
 }
 
+/// Promise (flash-run): A cache is refused with another data directory, a copy, a directory that
+/// was written to without it, or a second server, and both are kept.
 #[test]
 fn a_cache_that_does_not_go_with_the_data_is_refused_and_kept() {
     let Some(world) = World::new() else { return };
@@ -108,6 +115,7 @@ fn a_cache_that_does_not_go_with_the_data_is_refused_and_kept() {
     server.stop().unwrap();
 }
 
+/// Promise: as `a_cache_that_does_not_go_with_the_data_is_refused_and_kept`.
 #[test]
 fn a_tablespace_that_was_written_to_without_the_cache_is_refused() {
     let Some(world) = World::new() else { return };
@@ -127,6 +135,7 @@ fn a_tablespace_that_was_written_to_without_the_cache_is_refused() {
     world.flush().fails(1, &words);
 }
 
+/// Promise (flash-run): A copy of both files of a cache is as good as the cache.
 #[test]
 fn a_copy_of_the_cache_on_another_disk_is_flushed_as_well_as_the_cache() {
     let Some(world) = World::new() else { return };

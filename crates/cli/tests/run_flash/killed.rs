@@ -64,6 +64,8 @@ fn storm(name: &str, strikes: usize, world: &World) {
     server.stop().unwrap();
 }
 
+/// Promise (flash-run): Everything that the server acknowledged is there after SIGKILL of the
+/// server, the supervisor or both, and the cache goes on warm.
 #[test]
 fn nothing_acknowledged_is_lost_and_no_page_is_torn_whoever_is_killed() {
     if let Some(world) = World::new() {
@@ -71,6 +73,8 @@ fn nothing_acknowledged_is_lost_and_no_page_is_torn_whoever_is_killed() {
     }
 }
 
+/// Promise (flash-run): A kill loses nothing acknowledged with the redo log and the binary log in a
+/// pool either.
 #[test]
 fn with_the_redo_log_in_a_pool_nothing_acknowledged_is_lost_either() {
     let pool = small_pool();

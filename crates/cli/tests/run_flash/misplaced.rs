@@ -20,6 +20,8 @@ fn change(world: &World) -> String {
     sum
 }
 
+/// Promise (flash-run): The server and a flush refuse a cache, or a data directory, that is older
+/// than the other.
 #[test]
 fn an_older_copy_of_the_cache_is_refused_by_the_server_and_by_a_flush() {
     let Some(world) = World::new() else { return };
@@ -47,6 +49,7 @@ fn an_older_copy_of_the_cache_is_refused_by_the_server_and_by_a_flush() {
     has_flushed(&world, server, &after);
 }
 
+/// Promise: as `an_older_copy_of_the_cache_is_refused_by_the_server_and_by_a_flush`.
 #[test]
 fn an_older_copy_of_the_data_directory_is_refused_by_a_newer_cache() {
     let Some(world) = World::new() else { return };
@@ -72,6 +75,7 @@ fn an_older_copy_of_the_data_directory_is_refused_by_a_newer_cache() {
     has_flushed(&world, server, &after);
 }
 
+/// Promise (flash-run): A cache that guards one data directory is not taken for another.
 #[test]
 fn a_cache_that_guards_one_data_directory_is_not_taken_for_another() {
     let Some(world) = World::new() else { return };
@@ -113,6 +117,7 @@ fn a_cache_that_guards_one_data_directory_is_not_taken_for_another() {
     server.stop().unwrap();
 }
 
+/// Promise (flash-run): A renamed page file is found wherever it is.
 #[test]
 fn a_table_that_was_renamed_is_found_where_the_system_tablespace_is_elsewhere() {
     let Some(mut world) = World::new() else {
@@ -148,6 +153,8 @@ fn a_table_that_was_renamed_is_found_where_the_system_tablespace_is_elsewhere() 
     server.stop().unwrap();
 }
 
+/// Promise (flash-run): A start is refused while a file with newer pages is not found and no server
+/// removed it, until the file is back or given up.
 #[test]
 fn a_table_whose_file_was_replaced_by_its_copy_is_missed_until_it_is_back_or_given_up() {
     let Some(world) = World::new() else { return };
@@ -205,6 +212,7 @@ fn a_file_beside_the_cache_with_its_name_and_another_ending_is_left_alone() {
     }
 }
 
+/// Promise (flash-run): A copy of a cache is not flushed into the files of a server that runs.
 #[test]
 fn a_copy_of_the_cache_is_not_flushed_into_the_files_of_a_server_that_runs() {
     let Some(world) = World::new() else { return };
@@ -231,6 +239,8 @@ fn a_copy_of_the_cache_is_not_flushed_into_the_files_of_a_server_that_runs() {
     has_flushed(&world, server, &after);
 }
 
+/// Promise (flash-run): A copy of a cache that was made while its server ran is refused once that
+/// server has ended.
 #[test]
 fn a_copy_of_the_cache_that_was_made_while_its_server_ran_is_refused_once_that_has_ended() {
     let Some(world) = World::new() else { return };

@@ -26,6 +26,8 @@ fn flushed() -> Option<World> {
     Some(world)
 }
 
+/// Promise (flash-run): A program that is no server, such as a state transfer that the server
+/// starts, never has the cache, and gets page files only once the cache was flushed.
 #[test]
 fn a_program_that_is_no_server_gets_page_files_only_after_the_cache_was_flushed() {
     let Some(world) = World::new() else { return };

@@ -164,6 +164,9 @@ fn resized(world: &World, before: &str) {
 }
 
 /// A page of another size could not come in, and the system tablespace not be used as it is.
+///
+/// Promise (flash-run): Page files that cannot be behind the cache (their file system, their page
+/// size, a server without the library) are refused or named.
 #[test]
 fn a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it() {
     let Some(mut world) = World::new() else {
@@ -185,6 +188,7 @@ fn a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it
     world.plain().unwrap().stop().unwrap();
 }
 
+/// Promise: as `a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it`.
 #[test]
 fn page_files_of_which_nobody_knows_when_they_were_born_stay_plain_and_that_is_said() {
     let sandbox = Sandbox::new();
@@ -207,6 +211,7 @@ fn page_files_of_which_nobody_knows_when_they_were_born_stay_plain_and_that_is_s
     }
 }
 
+/// Promise: as `a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it`.
 #[test]
 fn a_server_that_did_not_get_the_library_is_missed_at_the_end_of_the_run() {
     let Some(mut world) = World::new() else {
@@ -244,6 +249,7 @@ fn a_server_that_did_not_get_the_library_is_missed_at_the_end_of_the_run() {
     assert!(!said.contains("reads that found their page"), "{said}");
 }
 
+/// Promise: as `a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it`.
 #[test]
 fn of_a_cache_in_memory_it_is_said_that_a_power_cut_takes_it() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
@@ -259,6 +265,9 @@ fn of_a_cache_in_memory_it_is_said_that_a_power_cut_takes_it() {
 }
 
 /// By its command line: what a configuration file says is the server's.
+///
+/// Promise (flash-run): A run says that the doublewrite buffer may be off, and that plain tables
+/// need it.
 #[test]
 fn a_run_says_that_the_doublewrite_buffer_may_be_off_unless_its_server_knows() {
     let sandbox = Sandbox::new();
@@ -301,6 +310,8 @@ fn a_cache_whose_making_was_cut_is_said_to_be_none_yet() {
     }
 }
 
+/// Promise (flash-run): A data directory is made under `forebay run --flash` as without it,
+/// whatever its pages.
 #[test]
 fn a_data_directory_of_other_pages_is_made_with_a_cache_as_without_it() {
     let Some(world) = World::new() else { return };

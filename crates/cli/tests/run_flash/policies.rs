@@ -55,6 +55,7 @@ fn written_through_everything_is_in_the_files_after_a_sync() {
     server.stop().unwrap();
 }
 
+/// Promise: as `written_through_a_checkpoint_has_every_page_at_home`.
 #[test]
 fn after_writing_through_a_cache_that_is_lost_can_be_given_up_and_nothing_is_missing() {
     let Some(mut world) = World::new() else {
@@ -81,6 +82,7 @@ fn after_writing_through_a_cache_that_is_lost_can_be_given_up_and_nothing_is_mis
     server.stop().unwrap();
 }
 
+/// Promise (flash-run): The policy may be changed at any time, and a kill then loses nothing.
 #[test]
 fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_nothing() {
     let Some(world) = World::new() else { return };

@@ -13,6 +13,7 @@ fn left(world: &World) -> Vec<String> {
     names.filter(|name| name.starts_with("flash")).collect()
 }
 
+/// Promise (flash-run): Forebay removes a cache only once it was flushed and no server has it.
 #[test]
 fn a_cache_is_removed_once_it_was_flushed_and_a_new_one_begins_in_its_place() {
     let Some(world) = World::new() else { return };

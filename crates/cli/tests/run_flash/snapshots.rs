@@ -90,6 +90,8 @@ impl Twins {
     }
 }
 
+/// Promise (flash-run): A flush and a server that work on a snapshot mounted beside its original
+/// write only to the snapshot.
 #[test]
 fn a_snapshots_cache_is_flushed_into_the_snapshot_and_not_into_what_it_was_made_of() {
     let Some(twins) = twins(|_, _| {}) else {
@@ -106,6 +108,7 @@ fn a_snapshots_cache_is_flushed_into_the_snapshot_and_not_into_what_it_was_made_
     twins.go_on();
 }
 
+/// Promise: as `a_snapshots_cache_is_flushed_into_the_snapshot_and_not_into_what_it_was_made_of`.
 #[test]
 fn a_server_on_a_snapshot_writes_to_that_and_not_to_what_it_was_made_of() {
     let Some(twins) = twins(|_, _| {}) else {

@@ -66,6 +66,9 @@ fn uncommitted(server: &Server) -> Vec<Connection> {
     begun.collect()
 }
 
+/// Promise (flash-run): Truncated, dropped, altered and renamed tables stay so after a kill, and so
+/// do the rollbacks of an undo tablespace that the server truncated.
+/// Promise: as `a_run_says_that_the_doublewrite_buffer_may_be_off_unless_its_server_knows`.
 #[test]
 fn tables_that_are_truncated_dropped_and_altered_stay_so_after_a_kill() {
     let Some(mut world) = World::new() else {
@@ -177,6 +180,7 @@ fn a_table_that_is_imported_is_read_as_it_was_copied_in_also_after_a_kill() {
     server.stop().unwrap();
 }
 
+/// Promise (flash-run): A table that is exported is copied from its file as the server has it.
 #[test]
 fn a_table_that_is_exported_is_copied_from_its_file_as_the_server_has_it() {
     let Some(world) = World::new() else { return };
@@ -218,6 +222,9 @@ fn a_table_that_is_exported_is_copied_from_its_file_as_the_server_has_it() {
 }
 
 /// The cache has 256 places, and no other table is closed that could make way.
+///
+/// Promise (flash-run): A table that finds no place in the cache is refused, and not left
+/// unprotected.
 #[test]
 fn a_table_that_finds_no_place_in_the_cache_is_refused_and_not_left_unprotected() {
     let Some(mut world) = World::new() else {

@@ -218,18 +218,28 @@ fn rounds(end: End, rounds: u64) {
     }
 }
 
+/// Promise (processes): Processes that fork, execute themselves, write, truncate, rename and
+/// unlink, and die at any call, return and leave the same as without Forebay.
 #[test]
 fn processes_that_die_at_any_call_leave_what_they_leave_without_forebay() {
     rounds(End::InOrder, 1);
     rounds(End::Killed, 1);
 }
 
+/// Promise: as `processes_that_die_at_any_call_leave_what_they_leave_without_forebay`.
+/// Promise: as `after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4`.
 #[test]
 fn nor_does_it_matter_when_their_supervisor_dies_first() {
     rounds(End::SupervisorFirst, 1);
     rounds(End::SupervisorThenPower, 1);
 }
 
+/// Promise (processes): A log that several processes append to has each synced record once after a
+/// power cut, whole, in its process's order.
+/// Promise (processes): A process that died with a write not logged leaves no hole before the bytes
+/// that others synced.
+/// Promise (processes): After a power cut each file is as it was after its last sync or later, also
+/// with the supervisor dead before.
 #[test]
 fn after_a_power_cut_everything_is_there_that_any_of_them_synced() {
     rounds(End::PowerCut, 2);

@@ -177,6 +177,8 @@ mod tests {
         }
     }
 
+    /// Promise (files): The record of a block that is written again leaves out only bytes that an
+    /// older record of the same segment has, whichever processes wrote the block.
     #[test]
     fn writes_of_any_place_and_length_leave_the_file_as_the_kernel_has_it() {
         let mut below = random(0x9E37_79B9_7F4A_7C15);
@@ -260,6 +262,8 @@ mod tests {
         }
     }
 
+    /// Promise (files): A block that another thread changed during its write, so that kernel and
+    /// lane got different bytes, is made good by the next write of it, in any segment.
     #[test]
     fn what_the_kernel_and_the_lane_saw_differently_is_made_good_by_the_next_write_in_any_segment()
     {

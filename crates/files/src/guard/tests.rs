@@ -42,6 +42,8 @@ fn a_guard_says_its_pool_and_is_taken_away_by_its_own_run_only() {
     assert_eq!(all_names(&dir), [""; 0]);
 }
 
+/// Promise (guards): Two runs of one pool on one data directory have a guard each, which goes with
+/// its own run.
 #[test]
 fn a_guard_goes_with_its_own_run_or_when_that_has_no_lane_and_another_lays_its_own() {
     let (dir, directory, pool) = place();
@@ -80,6 +82,8 @@ fn a_guard_that_an_earlier_version_laid_is_lifted_with_its_run() {
     assert_eq!(all_names(&dir), [""; 0]);
 }
 
+/// Promise (rights): Root, which lifts guards in another user's data directory, follows no link in
+/// the place of one and changes nothing that it leads to.
 #[test]
 fn a_link_with_the_name_of_a_guard_is_not_followed() {
     let (dir, directory, pool) = place();

@@ -213,6 +213,7 @@ mod tests {
         }
     }
 
+    /// Promise: as `a_clone_that_was_used_gets_nothing_in_its_originals_place`.
     #[test]
     fn what_no_write_put_behind_the_old_end_is_foreign() {
         let writes = [(2, Some(&b"abcd"[..])), (6, Some(b"efgh"))];

@@ -299,6 +299,7 @@ mod tests {
         assert_eq!(Mark::None.apart(), Mark::None);
     }
 
+    /// Promise: as `what_was_written_between_two_attempts_is_not_taken_for_theirs`.
     #[test]
     fn a_replay_begins_after_the_hundredth_in_which_a_file_was_changed() {
         let after = |milliseconds: u64| BEGUN + Duration::from_millis(milliseconds);

@@ -308,6 +308,7 @@ mod tests {
         assert_eq!(file.left, Some(seconds(100.0)));
     }
 
+    /// Promise: as `what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed`.
     #[test]
     fn a_clock_that_is_set_back_hides_no_later_change_and_refuses_no_earlier_one() {
         let file = logged(&[(5000.0, Change::Write(b"a")), (100.0, Change::Write(b"b"))]);
@@ -338,6 +339,8 @@ mod tests {
         assert_eq!(logged(&[(1.0, about), (1.0, Change::Kept)]).gone, Gone::No);
     }
 
+    /// Promise (order): A recovery counts held records once they are ordered, and gives them up in
+    /// another boot before that.
     #[test]
     fn held_writes_count_once_they_are_ordered() {
         let head = |held| Head {

@@ -108,6 +108,8 @@ fn a_file_that_was_named_without_a_handle_is_found_by_a_recovery_that_has_handle
     }
 }
 
+/// Promise (recovery): Released records that come back with an older head of a lane are not written
+/// over the bytes that a file got since it was absorbed again.
 #[test]
 fn of_a_file_that_was_let_go_of_and_absorbed_again_the_newer_records_count() {
     let place = Place::new();
@@ -124,6 +126,7 @@ fn of_a_file_that_was_let_go_of_and_absorbed_again_the_newer_records_count() {
     assert_eq!(fs::read(&path).unwrap(), b"newer");
 }
 
+/// Promise: as `a_symbolic_link_at_a_files_name_is_not_followed`.
 #[test]
 fn what_is_no_regular_file_is_not_opened() {
     let place = Place::new();
@@ -161,6 +164,8 @@ fn an_old_version_without_confirmations_is_understood() {
     assert!(report.files[0].note.is_some());
 }
 
+/// Promise (recovery): A recovery takes no file for newer than the pool where it does not know
+/// whether the file system was mounted all the time.
 #[test]
 fn where_mounts_are_not_known_no_file_is_taken_for_newer_than_the_pool() {
     let mut place = Place::with(PoolOptions::new().on_disk(true));
@@ -179,6 +184,7 @@ fn where_mounts_are_not_known_no_file_is_taken_for_newer_than_the_pool() {
     }
 }
 
+/// Promise: as `where_mounts_are_not_known_no_file_is_taken_for_newer_than_the_pool`.
 #[test]
 fn where_mounts_are_not_known_an_emulated_pool_is_not_written_over_its_own_disk() {
     let mut place = Place::new();
@@ -192,6 +198,8 @@ fn where_mounts_are_not_known_an_emulated_pool_is_not_written_over_its_own_disk(
     assert_eq!(fs::read(&path).unwrap(), b"before");
 }
 
+/// Promise (processes): A process that takes a lane over writes to no file that another process has
+/// open.
 #[test]
 fn who_takes_a_lane_over_writes_to_no_file_that_another_process_has_open() {
     let mut place = Place::with(PoolOptions::new().on_disk(true));
@@ -217,6 +225,7 @@ fn who_takes_a_lane_over_writes_to_no_file_that_another_process_has_open() {
     assert!(place.pool.lanes().is_empty());
 }
 
+/// Promise: as `what_was_written_between_two_attempts_is_not_taken_for_theirs`.
 #[test]
 fn a_replay_waits_for_a_file_that_was_just_changed_also_where_another_is_newer() {
     let place = Place::new();

@@ -65,6 +65,7 @@ mod tests {
         assert_eq!(page.turn_to_settle(8), Turn::Done);
     }
 
+    /// Promise: as `a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one`.
     #[test]
     fn what_a_process_settled_that_died_then_is_settled_by_no_other_again() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();

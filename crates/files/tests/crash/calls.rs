@@ -31,6 +31,7 @@ fn a_file_that_is_written_to_after_it_lost_its_name_keeps_no_other_from_being_re
     assert!(fs::read(&other).unwrap() == expected);
 }
 
+/// Promise (files): A truncation that the kernel refused never happens.
 #[test]
 fn a_truncation_that_the_kernel_refuses_changes_nothing_after_a_power_cut() {
     let lab = Lab::new();
@@ -67,6 +68,8 @@ fn what_a_signal_handler_wrote_above_another_call_is_synced_really() {
     assert!(fs::read(&path).unwrap() == expected);
 }
 
+/// Promise (files): A file that was renamed, replaced, unlinked or truncated is as the database
+/// left it, also if no descriptor of it was left in the process.
 #[test]
 fn a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing() {
     for renamed in [true, false] {
@@ -108,6 +111,8 @@ fn a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_
     }
 }
 
+/// Promise: as
+/// `a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing`.
 #[test]
 fn a_file_that_is_opened_with_truncation_keeps_nothing_of_what_the_pool_had_of_it() {
     let lab = Lab::new();

@@ -6,6 +6,8 @@ use crate::{
 };
 use std::{fs, thread};
 
+/// Promise (files): A recovery brings everything acknowledged into the files and nothing that was
+/// never written, whether the database, the supervisor or both were killed.
 #[test]
 fn when_the_database_is_killed_its_files_are_synced_and_its_lane_goes_back() {
     let lab = Lab::new();
@@ -20,6 +22,8 @@ fn when_the_database_is_killed_its_files_are_synced_and_its_lane_goes_back() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise (recovery): A file's contents count in the same boot, whoever wrote them and when, while
+/// its mount stayed and no sync of it failed (from Linux 6.8 on).
 #[test]
 fn when_both_are_killed_a_recovery_in_the_same_boot_syncs_and_rewrites_nothing() {
     let lab = Lab::new();
@@ -40,6 +44,8 @@ fn when_both_are_killed_a_recovery_in_the_same_boot_syncs_and_rewrites_nothing()
     assert!(lab.recover(None, &[]).is_empty());
 }
 
+/// Promise (files): A recovery after a power cut brings everything acknowledged into the files, if
+/// the pool survives power cuts.
 #[test]
 fn after_a_power_cut_everything_acknowledged_is_replayed() {
     let lab = Lab::new();
@@ -57,6 +63,8 @@ fn after_a_power_cut_everything_acknowledged_is_replayed() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise (recovery): A recovery writes to no file that another process changed since, to no
+/// missing file, and to no other file at the same path.
 #[test]
 fn a_file_that_was_changed_since_is_not_touched_without_force() {
     for (options, left) in [(&["--force"][..], "forced"), (&["--discard"], "changed")] {
@@ -98,6 +106,7 @@ fn a_file_that_was_changed_since_is_not_touched_without_force() {
     }
 }
 
+/// Promise: as `a_file_that_was_changed_since_is_not_touched_without_force`.
 #[test]
 fn a_missing_file_is_told_and_kept_unless_the_database_removed_it_itself() {
     let lab = Lab::new();
@@ -126,6 +135,7 @@ fn a_missing_file_is_told_and_kept_unless_the_database_removed_it_itself() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise: as `a_file_that_was_changed_since_is_not_touched_without_force`.
 #[test]
 fn another_file_at_the_same_path_is_not_written_to() {
     let lab = Lab::new();
@@ -143,6 +153,8 @@ fn another_file_at_the_same_path_is_not_written_to() {
     assert_eq!(fs::read(lab.data("moved")).unwrap(), content(1, 300));
 }
 
+/// Promise (recovery): A replay may be cut anywhere and repeated, also in the same boot, with the
+/// power behind it, and however long it took.
 #[test]
 fn a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same() {
     let lab = Lab::new();
@@ -195,6 +207,7 @@ fn a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise: as `when_the_database_is_killed_its_files_are_synced_and_its_lane_goes_back`.
 #[test]
 fn when_the_supervisor_is_killed_the_database_goes_on_and_drains_itself() {
     let lab = Lab::new();

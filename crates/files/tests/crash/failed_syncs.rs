@@ -6,6 +6,9 @@ use crate::{
 };
 use std::{fs, path::Path, thread, time::Duration};
 
+/// Promise (disks): A program's `fsync` fails as long as the sync behind it does.
+/// Promise: as `what_is_acknowledged_while_syncs_fail_survives_a_power_cut`.
+/// Promise: as `what_the_pool_had_no_room_for_is_not_overwritten_by_older_records`.
 #[test]
 fn a_failed_sync_costs_no_acknowledged_byte_and_once_it_succeeds_all_goes_on() {
     let begin: [fn(&Lab) -> Running; 2] = [Lab::run, Lab::run_unheard];
@@ -29,6 +32,7 @@ fn a_failed_sync_costs_no_acknowledged_byte_and_once_it_succeeds_all_goes_on() {
     }
 }
 
+/// Promise (disks): A write that is refused because syncs fail has changed nothing.
 #[test]
 fn a_write_that_is_refused_because_syncs_fail_has_changed_nothing() {
     let lab = Lab::new();
@@ -65,6 +69,8 @@ fn a_write_that_is_refused_because_syncs_fail_has_changed_nothing() {
     assert!(fs::read(&path).unwrap() == expected);
 }
 
+/// Promise (disks): A sync that fails behind the database costs no acknowledged byte, also where no
+/// process hears the supervisor.
 #[test]
 fn what_is_acknowledged_while_syncs_fail_survives_a_power_cut() {
     let lab = Lab::new();
@@ -85,6 +91,8 @@ fn what_is_acknowledged_while_syncs_fail_survives_a_power_cut() {
     assert!(fs::read(&path).unwrap() == expected);
 }
 
+/// Promise (disks): A write that finds no room in the pool because a file cannot be synced waits
+/// until that file is written again and synced.
 #[test]
 fn what_the_pool_had_no_room_for_is_not_overwritten_by_older_records() {
     let lab = Lab::new();
@@ -120,6 +128,8 @@ fn what_the_pool_had_no_room_for_is_not_overwritten_by_older_records() {
     assert!(fs::read(&path).unwrap() == expected);
 }
 
+/// Promise (disks): Neither a run nor a recovery takes a file for durable because a later sync
+/// succeeds, once a sync of it failed.
 #[test]
 fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
     let full = |lab: &Lab| {
@@ -182,6 +192,8 @@ fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise (disks): Bytes that are written again after a failed sync do not overwrite the newer
+/// bytes of a signal handler.
 #[test]
 fn after_a_failed_sync_what_a_signal_handler_wrote_is_not_overwritten_by_what_is_older() {
     let lab = Lab::new();
@@ -230,6 +242,8 @@ fn put_back(path: &Path, synced: &[u8]) {
     file.set_modified(modified).unwrap();
 }
 
+/// Promise (disks): A file that is written again after a failed sync keeps its modification time,
+/// so that a power cut leaves nothing to decide.
 #[test]
 fn what_is_written_again_is_not_taken_for_another_processs_change_after_a_power_cut() {
     if !rustix::process::geteuid().is_root() {

@@ -54,6 +54,8 @@ fn is_not_done(lab: &Lab, mut run: Running, truncations: u64) {
     check(lab, run, &content(1, BYTES as usize)[..left]);
 }
 
+/// Promise (processes): A truncation or an unlink that waits to be logged when the supervisor dies
+/// is done once nothing in the lane is needed any more, or fails and is not done.
 #[test]
 fn a_truncation_that_waits_for_room_when_the_supervisor_dies_is_done_behind_the_lanes_end() {
     let lab = Lab::new();
@@ -64,6 +66,8 @@ fn a_truncation_that_waits_for_room_when_the_supervisor_dies_is_done_behind_the_
     check(&lab, run, &content(1, BYTES as usize)[..left]);
 }
 
+/// Promise: as
+/// `a_truncation_that_waits_for_room_when_the_supervisor_dies_is_done_behind_the_lanes_end`.
 #[test]
 fn one_behind_which_the_lane_is_still_needed_is_not_done() {
     let lab = Lab::new();
@@ -71,6 +75,8 @@ fn one_behind_which_the_lane_is_still_needed_is_not_done() {
     is_not_done(&lab, run, done);
 }
 
+/// Promise: as
+/// `a_truncation_that_waits_for_room_when_the_supervisor_dies_is_done_behind_the_lanes_end`.
 #[test]
 fn nor_is_a_last_name_taken_that_a_recovery_would_miss() {
     let (run, done) = truncated(&Lab::new(), BYTES);

@@ -129,6 +129,8 @@ fn check(lab: &Lab, mut run: Running, other_lives: bool) {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise (processes): One member settles the lane when the supervisor dies, the others wait, and
+/// another goes on where that one dies.
 #[test]
 fn of_two_members_that_settle_at_once_one_does_it_and_the_other_waits() {
     let lab = Lab::new();
@@ -145,6 +147,7 @@ fn of_two_members_that_settle_at_once_one_does_it_and_the_other_waits() {
     check(&lab, run, true);
 }
 
+/// Promise: as `of_two_members_that_settle_at_once_one_does_it_and_the_other_waits`.
 #[test]
 fn where_the_one_dies_in_the_middle_of_it_the_other_settles_the_lane() {
     // Of the two files it has synced so many.
@@ -168,6 +171,7 @@ fn where_the_one_dies_in_the_middle_of_it_the_other_settles_the_lane() {
     }
 }
 
+/// Promise (processes): A recovery has everything where all members die while they settle a lane.
 #[test]
 fn where_both_die_in_the_middle_of_it_a_recovery_has_everything() {
     let lab = Lab::new();
@@ -196,6 +200,7 @@ fn where_both_die_in_the_middle_of_it_a_recovery_has_everything() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise: as `where_the_one_dies_that_only_fears_an_error_the_other_settles_the_lane`.
 #[test]
 fn where_the_one_dies_that_could_not_sync_a_file_that_is_gone_the_lane_stays() {
     for is_interrupted in [false, true] {
@@ -218,6 +223,8 @@ fn where_the_one_dies_that_could_not_sync_a_file_that_is_gone_the_lane_stays() {
     }
 }
 
+/// Promise (processes): A member that goes on settling takes nothing that the dead one feared for a
+/// failure, and forgets no real failure.
 #[test]
 fn where_the_one_dies_that_only_fears_an_error_the_other_settles_the_lane() {
     let lab = Lab::new();
@@ -240,6 +247,7 @@ fn where_the_one_dies_that_only_fears_an_error_the_other_settles_the_lane() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise: as `of_two_members_that_settle_at_once_one_does_it_and_the_other_waits`.
 #[test]
 fn where_the_one_dies_that_writes_an_interrupted_file_again_the_other_does_so_too() {
     let lab = Lab::new();

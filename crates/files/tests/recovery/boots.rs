@@ -16,6 +16,10 @@ use std::{
 };
 
 /// As a ring of the program's, a system call past the C library, or a process outside has written it: the pool has nothing of that.
+///
+/// Promise (recovery): A recovery in the same boot writes no record over a file whose mount stayed
+/// and whose syncs succeeded, and reports a file that differs.
+/// Promise: as `when_both_are_killed_a_recovery_in_the_same_boot_syncs_and_rewrites_nothing`.
 #[test]
 fn in_the_same_boot_a_file_is_right_whatever_its_pool_says() {
     for (medium, lab) in [("memory", Lab::new as fn() -> Lab), ("disk", Lab::on_disk)] {
@@ -104,6 +108,8 @@ fn what_may_be_lost_in_a_sync_that_was_cut_is_written_from_the_pool() {
 }
 
 /// The kernel says once of what it could not write back that it was lost, to the first that asks: here that is the recovery.
+///
+/// Promise: as `in_the_same_boot_a_file_is_right_whatever_its_pool_says`.
 #[test]
 fn a_file_that_differs_and_cannot_be_synced_keeps_its_lane() {
     let lab = Lab::new();
@@ -162,16 +168,21 @@ fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
     assert_eq!(lab.lanes(), 1);
 }
 
+/// Promise (recovery): A recovery writes a file from the pool, on ext4 and XFS, if its file system
+/// was shut down and mounted again, or its device came back, in the same boot.
 #[test]
 fn a_file_system_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged() {
     survives_a_shutdown_of(&["mkfs.ext4", "-q"], 64);
 }
 
+/// Promise: as `a_file_system_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged`.
 #[test]
 fn an_xfs_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged() {
     survives_a_shutdown_of(&["mkfs.xfs", "-q", "-f"], 320);
 }
 
+/// Promise (recovery): A file whose file system keeps times in whole seconds stays plain: a
+/// recovery could not tell another process's change in the second of the last record.
 #[test]
 fn a_file_whose_times_are_whole_seconds_stays_plain() {
     let lab = Lab::new();
@@ -224,12 +235,16 @@ fn keeps_its_lane_while_it_is_shut_down(make: &[&str], megabytes: u64) {
     }
 }
 
+/// Promise (recovery): A recovery keeps the records for a file system that was shut down until that
+/// is mounted again, though the kernel may report a sync of everything.
 #[test]
 fn a_file_system_that_is_shut_down_and_still_mounted_keeps_its_lane() {
     keeps_its_lane_while_it_is_shut_down(&["mkfs.ext4", "-q"], 64);
     keeps_its_lane_while_it_is_shut_down(&["mkfs.xfs", "-q", "-f"], 320);
 }
 
+/// Promise (recovery): A run and a recovery refuse an emulated pool of another boot, write none of
+/// its records anywhere, and name the remedy.
 #[test]
 fn an_emulated_pool_of_another_boot_is_written_nowhere_without_force() {
     for options in [&["--discard"][..], &["--force"]] {

@@ -109,6 +109,9 @@ fn each(used: Used, check: impl Fn(Cloned, Option<&str>)) {
     }
 }
 
+/// Promise (recovery): The original of a clone or snapshot gets all its records when it is back in
+/// its place.
+/// Promise: as `a_clone_that_was_used_gets_nothing_in_its_originals_place`.
 #[test]
 fn a_clone_beside_its_original_that_is_away_gets_nothing() {
     for used in [Used::No, Used::Yes] {
@@ -124,6 +127,8 @@ fn a_clone_beside_its_original_that_is_away_gets_nothing() {
     }
 }
 
+/// Promise (recovery): A clone or snapshot of a log's volume gets no record while it is mounted
+/// beside the original's place, nor in that place once a program has written to it.
 #[test]
 fn a_clone_that_was_used_gets_nothing_in_its_originals_place() {
     each(Used::Yes, |mut cloned, boot| {
@@ -145,6 +150,8 @@ fn a_clone_that_was_used_gets_nothing_in_its_originals_place() {
 }
 
 /// The lane's first records are in the middle of the log: the write before did not fit into the segment that is released.
+///
+/// Promise: as `a_clone_that_was_used_gets_nothing_in_its_originals_place`.
 #[test]
 fn a_clone_gets_nothing_though_most_of_the_log_was_released() {
     let (make, megabytes) = FILE_SYSTEMS[0];

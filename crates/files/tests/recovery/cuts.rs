@@ -33,6 +33,7 @@ fn acknowledged() -> Vec<u8> {
     (0..4).flat_map(|i| content(i, 700)).collect()
 }
 
+/// Promise: as `a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same`.
 #[test]
 fn a_recovery_in_the_same_boot_may_be_cut_anywhere_and_the_power_with_it() {
     let lab = Lab::new();
@@ -75,6 +76,7 @@ fn a_recovery_in_the_same_boot_may_be_cut_anywhere_and_the_power_with_it() {
     }
 }
 
+/// Promise: as `a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same`.
 #[test]
 fn a_replay_that_took_long_and_was_cut_knows_its_own_changes() {
     let lab = Lab::new();
@@ -108,6 +110,8 @@ fn cut_an_hour_ago(lab: &Lab) -> SystemTime {
     UNIX_EPOCH + Duration::from_secs(begun)
 }
 
+/// Promise (recovery): A recovery overwrites nothing that another program wrote between two
+/// attempts, just before one or after a refused one, and keeps that file's time.
 #[test]
 fn what_was_written_between_two_attempts_is_not_taken_for_theirs() {
     for is_cut_again in [false, true] {
@@ -133,6 +137,7 @@ fn what_was_written_between_two_attempts_is_not_taken_for_theirs() {
     }
 }
 
+/// Promise: as `what_was_written_between_two_attempts_is_not_taken_for_theirs`.
 #[test]
 fn what_was_written_after_a_refused_recovery_is_not_taken_for_its_own() {
     let lab = Lab::new();
@@ -157,6 +162,7 @@ fn what_was_written_after_a_refused_recovery_is_not_taken_for_its_own() {
     assert_eq!(lab.lanes(), 1);
 }
 
+/// Promise: as `a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same`.
 #[test]
 fn a_recovery_that_is_cut_twice_knows_what_neither_attempt_finished() {
     let lab = Lab::new();

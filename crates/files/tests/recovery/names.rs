@@ -98,6 +98,8 @@ fn is_replayed_in(lab: Lab, name: &str, calls: &[&str]) {
     );
 }
 
+/// Promise (recovery): A recovery finds a file by whatever name it has left, also in a directory
+/// that was renamed, and also without privileges.
 #[test]
 fn a_file_that_lost_one_of_two_names_is_found_by_the_other() {
     is_replayed_to("other/b", &["link @/d/a.log @/other/b", "unlink @/d/a.log"]);
@@ -121,6 +123,8 @@ fn a_file_that_gets_a_third_name_is_plain_and_all_of_it_on_the_disk() {
     run.end();
 }
 
+/// Promise (recovery): A recovery reports and refuses a file that it does not find, and names each
+/// file that `--force` passes over.
 #[test]
 fn a_file_that_lost_another_name_or_kept_its_own_may_not_be_missing() {
     for calls in [
@@ -133,6 +137,9 @@ fn a_file_that_lost_another_name_or_kept_its_own_may_not_be_missing() {
     }
 }
 
+/// Promise: as `a_file_that_lost_one_of_two_names_is_found_by_the_other`.
+/// Promise: as
+/// `a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing`.
 #[test]
 fn a_file_whose_directory_was_renamed_is_found_in_it() {
     is_replayed_to("e/a.log", &["rename @/d @/e"]);
@@ -154,6 +161,7 @@ fn a_file_whose_directory_was_renamed_is_found_in_it() {
     assert!(fs::read(lab.data("moved/a.log")).unwrap() == content(1, 3000));
 }
 
+/// Promise: as `a_file_that_lost_one_of_two_names_is_found_by_the_other`.
 #[test]
 fn a_file_whose_directory_was_renamed_while_it_was_written_to_is_found_in_it() {
     let lab = Lab::of_an_ordinary_user();
@@ -183,6 +191,7 @@ fn a_file_whose_directory_was_renamed_while_it_was_written_to_is_found_in_it() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise: as `a_file_that_lost_one_of_two_names_is_found_by_the_other`.
 #[test]
 fn a_file_whose_directory_was_exchanged_for_another_is_found_in_it() {
     for call in ["exchange @/d @/far/e", "exchange @/far/e @/d"] {
@@ -198,6 +207,7 @@ fn a_file_whose_directory_was_exchanged_for_another_is_found_in_it() {
     assert!(synced == content(1, 3000));
 }
 
+/// Promise: as `a_file_that_lost_one_of_two_names_is_found_by_the_other`.
 #[test]
 fn a_file_whose_directory_was_renamed_without_a_sync_is_found_in_it_by_a_pool_on_a_disk() {
     let lab = || Lab::on_disk().given_to_an_ordinary_user();
@@ -205,6 +215,8 @@ fn a_file_whose_directory_was_renamed_without_a_sync_is_found_in_it_by_a_pool_on
     is_replayed_in(lab(), "other/b", &["rename @/d/a.log @/other/b"]);
 }
 
+/// Promise: as
+/// `a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing`.
 #[test]
 fn a_file_that_loses_its_name_while_no_descriptor_is_left_is_all_on_the_disk() {
     for call in ["unlink @/d/a.log", "rename @/d/a.log @/other/b"] {
@@ -229,6 +241,8 @@ fn a_file_that_lost_its_last_name_keeps_no_recovery_from_ending() {
 /// A process that was killed when it was about to take the file's last name.
 const KILLED: &str = "other killed unlink @/d/a.log";
 
+/// Promise (recovery): Writes to a file after a killed process was about to remove it are not given
+/// up with the file, which may be missing only where it was.
 #[test]
 fn a_file_that_was_about_to_be_removed_may_not_be_missing_once_it_is_used_again() {
     let open = format!("open b @/d/a.log {APPEND}");
@@ -246,6 +260,7 @@ fn a_file_that_was_about_to_be_removed_may_not_be_missing_once_it_is_used_again(
     }
 }
 
+/// Promise: as `a_file_that_was_about_to_be_removed_may_not_be_missing_once_it_is_used_again`.
 #[test]
 fn a_file_that_was_about_to_be_removed_is_found_nearby_or_missing_only_where_it_was() {
     let (lab, reports) = after(&[KILLED], |lab| {
@@ -274,6 +289,7 @@ fn a_file_that_was_about_to_be_removed_is_found_nearby_or_missing_only_where_it_
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise: as `a_file_that_lost_another_name_or_kept_its_own_may_not_be_missing`.
 #[test]
 fn what_force_passes_over_is_said() {
     let (lab, reports) = after(&[], |lab| fs::remove_file(lab.data("d/a.log")).unwrap());

@@ -7,6 +7,10 @@ use crate::{
 };
 use std::{fs, os::unix::fs::PermissionsExt, process::Command};
 
+/// Promise (rights): A recovery acts with the rights of the owner of the pool's file, never more:
+/// any user recovers its own pools, and root's.
+/// Promise (rights): Root learns by a recorded file handle where the file is, and goes there with
+/// the owner's rights.
 #[test]
 fn a_recovery_by_root_writes_only_what_the_pools_owner_may() {
     if !rustix::process::geteuid().is_root() {
@@ -51,6 +55,8 @@ fn a_recovery_by_root_writes_only_what_the_pools_owner_may() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise (rights): A recovery refuses a pool that other users may write to (for root: its group,
+/// too), and names the remedy, `chmod go-w`.
 #[test]
 fn a_pool_that_anybody_may_write_to_is_not_recovered() {
     let lab = Lab::new();
@@ -62,6 +68,8 @@ fn a_pool_that_anybody_may_write_to_is_not_recovered() {
     assert_eq!(fs::read(lab.data("a.log")).unwrap(), b"");
 }
 
+/// Promise (rights): A recovery opens at a recorded path only the file that it holds: a regular
+/// file with the recorded identity, and no link.
 #[test]
 fn a_symbolic_link_at_a_files_name_is_not_followed() {
     let lab = Lab::of_an_ordinary_user();
@@ -75,6 +83,7 @@ fn a_symbolic_link_at_a_files_name_is_not_followed() {
     assert_eq!(fs::read(&elsewhere).unwrap(), b"");
 }
 
+/// Promise (recovery): A file that may only be appended to gets the bytes that it lacks.
 #[test]
 fn a_file_that_may_only_be_appended_to_gets_what_it_lacks() {
     let lab = Lab::new();
@@ -97,6 +106,8 @@ fn a_file_that_may_only_be_appended_to_gets_what_it_lacks() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise (recovery): A file that cannot be written to gets no lane refused where a sync is
+/// enough.
 #[test]
 fn a_file_that_cannot_be_written_to_needs_only_a_sync_in_the_same_boot() {
     for mode in [0o444, 0o000] {

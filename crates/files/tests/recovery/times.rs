@@ -19,6 +19,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
+/// Promise (recovery): A change to a file's time but to none of its bytes gets no lane refused:
+/// `futimens`, `fallocate`, a failed write, a clock that was set back.
 #[test]
 fn what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed() {
     for call in ["touch a 5000", "touch a -5000", "room a 65536"] {
@@ -38,6 +40,9 @@ fn what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed
 }
 
 /// Its time is one of a clock that was ahead, or was set so before the run: on the disk it stays so until what was written is synced.
+///
+/// Promise (recovery): A file whose time lies ahead of the clock gets no lane refused, whether a
+/// program set it so or the clock was set back.
 #[test]
 fn a_file_whose_time_lies_ahead_of_the_clock_keeps_no_lane_from_being_replayed() {
     let ahead = SystemTime::now() + Duration::from_secs(86_400);
@@ -59,6 +64,8 @@ fn a_file_whose_time_lies_ahead_of_the_clock_keeps_no_lane_from_being_replayed()
 }
 
 /// The program itself gave it such a time; what it writes then is in another segment.
+///
+/// Promise: as `a_file_whose_time_lies_ahead_of_the_clock_keeps_no_lane_from_being_replayed`.
 #[test]
 fn a_time_ahead_of_the_clock_that_a_program_gave_its_file_long_ago_is_still_its_own() {
     let lab = Lab::new();
@@ -92,6 +99,8 @@ pub fn numbers_mounts(path: &Path) -> bool {
     stat.stx_mask & unique.bits() != 0
 }
 
+/// Promise (recovery): A file keeps the times that the program left, whatever a recovery or a
+/// member's end did to the file.
 #[test]
 fn a_file_keeps_the_times_that_the_program_gave_it() {
     let hour = Duration::from_secs(3600);
@@ -123,6 +132,7 @@ fn a_file_keeps_the_times_that_the_program_gave_it() {
     }
 }
 
+/// Promise (processes): A process that ends keeps no other process from opening its files.
 #[test]
 fn nobody_who_opens_a_file_without_waiting_is_kept_out_at_its_clients_end() {
     let mut refused = 0;

@@ -81,6 +81,8 @@ fn last_lost<const FILES: usize>(lab: &Lab, names: [&str; FILES]) -> [PathBuf; F
     paths
 }
 
+/// Promise (recovery): A recovery writes nothing where the pool's disk does not take the note that
+/// a replay begins.
 #[test]
 fn where_the_pool_cannot_be_told_nothing_is_written() {
     let lab = Lab::on_disk();
@@ -96,6 +98,8 @@ fn where_the_pool_cannot_be_told_nothing_is_written() {
     assert!(fs::read(&b).unwrap() == content(1, 3000));
 }
 
+/// Promise (recovery): A file says itself that its sync failed where the pool's disk does not take
+/// that note.
 #[test]
 fn a_sync_that_failed_in_a_recovery_is_known_though_the_pool_was_not_told() {
     let lab = Lab::on_disk();
@@ -115,6 +119,8 @@ fn a_sync_that_failed_in_a_recovery_is_known_though_the_pool_was_not_told() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// Promise (recovery): A recovery with `--discard` gives up the records that it refuses, and none
+/// whose write or sync failed.
 #[test]
 fn what_could_not_be_synced_is_not_given_up_with_what_is_refused() {
     let lab = Lab::on_disk();

@@ -39,6 +39,8 @@ fn a_cache_uses_what_there_is_and_not_a_byte_more() {
 }
 
 /// From each size to each: the slots stay where they are, and nothing that the layout before needs is written over.
+///
+/// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
 #[test]
 fn a_cache_of_another_size_keeps_its_slots_and_has_its_checkpoints_elsewhere() {
     let sizes: Vec<u64> = (300_000..1_500_000).step_by(71_111).collect();

@@ -12,6 +12,7 @@ use crate::{
 use forebay_flash::{Cache, CachedFile, FlashError, Options, Read};
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 
+/// Promise: as `a_damaged_clean_page_is_read_at_home`.
 #[test]
 fn while_flash_is_gone_clean_pages_are_read_at_home_and_dirty_ones_are_named() {
     let (world, cache, file) = machine();

@@ -11,6 +11,8 @@ use crate::{
 use forebay_flash::Watermarks;
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 
+/// Promise (flash): The cache refuses writers before pages that neither device takes fill the
+/// memory.
 #[test]
 fn writers_are_refused_before_memory_fills_with_what_neither_device_takes() {
     let (world, cache, file) = machine();
@@ -23,6 +25,7 @@ fn writers_are_refused_before_memory_fills_with_what_neither_device_takes() {
     assert!(refused.is_some_and(|n| n <= most + 1), "{refused:?}");
 }
 
+/// Promise: as `whatever_fails_before_the_power_does_nothing_synced_is_lost`.
 #[test]
 fn a_home_that_fails_stops_the_queue_and_loses_nothing() {
     let (world, cache, file) = machine();
@@ -59,6 +62,8 @@ fn a_home_that_fails_stops_the_queue_and_loses_nothing() {
     }
 }
 
+/// Promise (flash): A home write tears no page, without a doublewrite buffer: flash keeps the page
+/// until the home's sync returned.
 #[test]
 fn a_page_that_was_torn_at_home_is_repaired_from_flash() {
     let (world, cache, file) = machine();

@@ -33,6 +33,7 @@ fn workload(world: &World, cache: &Cache, file: &CachedFile) -> (Vec<u64>, Vec<u
     (newest, synced)
 }
 
+/// Promise: as `whatever_fails_before_the_power_does_nothing_synced_is_lost`.
 #[test]
 fn whichever_operation_fails_once_nothing_is_lost_and_all_goes_on() {
     let (world, cache, file) = machine();

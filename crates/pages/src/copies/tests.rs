@@ -89,6 +89,8 @@ impl World {
     }
 }
 
+/// Promise (flash-run): A start repairs each page that a power cut or a failed write tore on its
+/// way around flash, once, and undoes nothing newer, whenever the power fails next.
 #[test]
 fn a_page_that_was_torn_on_its_way_is_whole_after_a_restart_and_it_is_done_once() {
     let Some(world) = World::new() else { return };
@@ -158,6 +160,7 @@ impl World {
     }
 }
 
+/// Promise: as `a_page_that_was_torn_on_its_way_is_whole_after_a_restart_and_it_is_done_once`.
 #[test]
 fn while_copies_are_written_those_before_count_since_their_pages_may_be_torn() {
     let Some(world) = World::new() else { return };
@@ -179,6 +182,7 @@ fn while_copies_are_written_those_before_count_since_their_pages_may_be_torn() {
     assert_eq!((world.home(2)[0], world.home(6)[0]), (9, 4));
 }
 
+/// Promise: as `a_page_that_was_torn_on_its_way_is_whole_after_a_restart_and_it_is_done_once`.
 #[test]
 fn copies_that_are_given_up_go_at_once_and_none_before_them_comes_back() {
     let Some(world) = World::new() else { return };
@@ -309,6 +313,8 @@ impl World {
     }
 }
 
+/// Promise (flash-run): A page that was torn on its way around a cache is made whole also when the
+/// cache is lost and given up.
 #[test]
 fn when_the_cache_is_lost_what_is_torn_or_older_is_made_whole_and_nothing_newer_is_undone() {
     let Some(world) = World::new() else { return };
@@ -333,6 +339,7 @@ fn when_the_cache_is_lost_what_is_torn_or_older_is_made_whole_and_nothing_newer_
     assert_eq!(world.home(5), page_at(101, 8).0.to_vec());
 }
 
+/// Promise: as `server_goes_on_when_the_disk_is_full_and_pages_go_around`.
 #[test]
 fn the_file_has_all_its_blocks_before_a_copy_is_kept() {
     use std::os::unix::fs::MetadataExt;

@@ -87,6 +87,7 @@ impl World {
     }
 }
 
+/// Promise: as `a_table_that_was_renamed_is_found_where_the_system_tablespace_is_elsewhere`.
 #[test]
 fn renamed_files_are_found_and_deleted_ones_forgotten() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd", "db/c.ibd"]);
@@ -113,6 +114,8 @@ fn renamed_files_are_found_and_deleted_ones_forgotten() {
     assert_eq!(world.cache.stats().dirty_pages, 3);
 }
 
+/// Promise: as
+/// `a_table_whose_file_was_replaced_by_its_copy_is_missed_until_it_is_back_or_given_up`.
 #[test]
 fn a_file_with_newer_pages_that_no_server_removed_is_missed_until_its_pages_are_given_up() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
@@ -165,6 +168,7 @@ fn a_file_of_which_only_clean_pages_are_there_may_be_gone() {
     assert_eq!(world.cache.files().len(), 2);
 }
 
+/// Promise: as `a_table_that_was_renamed_is_found_where_the_system_tablespace_is_elsewhere`.
 #[test]
 fn a_table_that_was_renamed_into_another_database_is_found_wherever_the_system_tablespace_is() {
     let world = World::new(&["../system/ibdata1", "db/a.ibd"]);
@@ -186,6 +190,8 @@ fn of_a_database_that_was_dropped_the_files_are_forgotten() {
     assert_eq!(world.cache.files().len(), 1);
 }
 
+/// Promise: as
+/// `a_table_whose_file_was_replaced_by_its_copy_is_missed_until_it_is_back_or_given_up`.
 #[test]
 fn files_that_may_be_on_a_file_system_that_is_not_mounted_keep_their_pages() {
     let world = World::new(&["ibdata1", "db/a.ibd"]);
@@ -213,6 +219,7 @@ fn a_data_directory_that_was_moved_is_found_with_all_its_files() {
     assert_eq!(world.cache.files().len(), 2);
 }
 
+/// Promise: as `a_page_file_of_which_it_cannot_be_told_who_it_is_is_refused`.
 #[test]
 fn a_file_that_cannot_be_looked_for_is_not_taken_for_deleted() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);

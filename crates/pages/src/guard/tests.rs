@@ -68,6 +68,7 @@ impl World {
     }
 }
 
+/// Promise (flash-run): A guard is whole or known not to be, wherever laying or lifting it is cut.
 #[test]
 fn a_guard_that_is_laid_and_lifted_leaves_every_byte_as_it_was() {
     let world = World::new();
@@ -110,6 +111,7 @@ fn a_sector_of_text_is_enough_to_know_where_the_page_is() {
     }
 }
 
+/// Promise: as `a_guard_that_is_laid_and_lifted_leaves_every_byte_as_it_was`.
 #[test]
 fn without_any_text_an_unfinished_guard_is_none() {
     let world = World::new();
@@ -175,6 +177,7 @@ fn a_guard_file_that_is_gone_is_missed_and_the_tablespace_is_not_called_a_copy()
     );
 }
 
+/// Promise: as `a_guard_that_is_laid_and_lifted_leaves_every_byte_as_it_was`.
 #[test]
 fn a_guard_file_that_is_damaged_does_not_count() {
     let world = World::new();
@@ -222,6 +225,8 @@ fn a_path_that_the_guard_has_no_room_for_is_refused() {
     assert!(!world.dir.path().join(GUARD_FILE).exists());
 }
 
+/// Promise (flash-run): A process that looks for a guard opens no link or pipe in its place, and
+/// takes neither for the absence of one.
 #[test]
 fn what_is_no_file_is_not_opened_by_who_looks_for_a_guard() {
     use rustix::fs::{CWD, FileType, mknodat};
@@ -246,6 +251,8 @@ fn what_is_no_file_is_not_opened_by_who_looks_for_a_guard() {
     drop(writer);
 }
 
+/// Promise (flash-run): Forebay reports a guard without its tablespace, and a guarded tablespace
+/// without a whole guard file.
 #[test]
 fn a_guard_without_a_tablespace_says_which_cache_it_is_of_and_what_to_do() {
     let world = World::new();
@@ -265,6 +272,8 @@ fn a_guard_without_a_tablespace_says_which_cache_it_is_of_and_what_to_do() {
 }
 
 /// It comes up no more than one whose guard is whole.
+///
+/// Promise: as `a_guard_without_a_tablespace_says_which_cache_it_is_of_and_what_to_do`.
 #[test]
 fn a_tablespace_whose_guard_is_missing_empty_or_damaged_is_named_with_what_to_do() {
     let damages: [fn(&Path); 3] = [

@@ -29,6 +29,7 @@ fn found(flash: &Path, bytes: u64) -> Result<(Warm, Resized), SetupError> {
     resize_found(flash, bytes, &[], |_| ControlFlow::Continue(()))
 }
 
+/// Promise: as `a_cache_of_another_size_is_warm_and_has_nothing_that_was_not_written_to_it`.
 #[test]
 fn a_cache_grows_and_shrinks_and_its_file_has_the_length_that_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -192,6 +193,7 @@ fn a_cache_whose_headers_were_written_over_is_not_made_anew() {
     }
 }
 
+/// Promise: as `a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothing`.
 #[test]
 fn a_cache_whose_making_was_cut_before_its_headers_is_made_anew() {
     let dir = tempfile::tempdir().unwrap();
@@ -233,6 +235,7 @@ fn a_server_s_cache_is_made_anew_in_a_directory_of_root_s_and_stays_the_server_s
     }
 }
 
+/// Promise: as `what_has_the_name_of_a_cache_s_file_by_then_is_left`.
 #[test]
 fn a_cache_is_made_anew_in_its_files_whatever_their_names_lead_to_by_then() {
     let dirs = Two::new();

@@ -205,6 +205,7 @@ mod tests {
     use super::*;
     use std::thread;
 
+    /// Promise: as `a_writer_that_loses_its_processor_in_a_shard_keeps_no_other_waiting`.
     #[test]
     fn what_is_left_of_a_segment_is_shared_out_over_the_rest_of_the_drain_and_lasts() {
         const RECORD: u64 = 4096;

@@ -377,6 +377,7 @@ impl Media for DiskMedia {
 mod tests {
     use super::*;
 
+    /// Promise: as `wherever_the_disk_fails_nothing_committed_is_lost_and_nothing_waits_for_it`.
     #[test]
     fn a_block_of_the_tables_that_cannot_be_read_is_a_failure_of_the_disk() {
         let dir = tempfile::tempdir().unwrap();

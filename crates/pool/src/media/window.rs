@@ -264,6 +264,7 @@ mod tests {
         assert!(window.open(4096, 4096));
     }
 
+    /// Promise: as `bytes_that_are_lent_out_keep_the_lane_and_its_segments_from_everybody_else`.
     #[test]
     fn readers_that_look_in_at_any_moment_neither_stop_the_writer_nor_see_it_write() {
         let window = window();

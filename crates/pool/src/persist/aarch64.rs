@@ -116,6 +116,8 @@ pub(super) fn fence() {
 mod tests {
     use super::*;
 
+    /// Promise (pool): The pool uses `dc cvap` on aarch64 where the kernel announces it, and `dc
+    /// cvac` elsewhere.
     #[test]
     fn dc_cvap_is_used_where_the_kernel_announces_it_and_dc_cvac_elsewhere() {
         const HWCAP_DCPOP: u64 = 1 << 16;

@@ -229,6 +229,8 @@ const KINDS: [(&[&str], &str); 3] = [
     (&["mkfs.xfs", "-q"], ""),
 ];
 
+/// Promise (disks): Bytes that are written again after a failed write-back are on the disk once a
+/// sync succeeded: of files, the store's log and a flash cache's homes.
 #[test]
 fn what_is_written_again_after_a_failed_write_back_is_on_the_disk() {
     for (make, options) in KINDS {
@@ -246,6 +248,8 @@ fn what_is_written_again_after_a_failed_write_back_is_on_the_disk() {
 }
 
 /// Control: the same bytes over the same pages, which a sync then says are there.
+///
+/// Promise: as `what_is_written_again_after_a_failed_write_back_is_on_the_disk`.
 #[test]
 fn control_pages_that_stay_are_not_on_the_disk_and_the_check_says_so() {
     let (make, options) = KINDS[0];
@@ -267,6 +271,7 @@ fn control_pages_that_stay_are_not_on_the_disk_and_the_check_says_so() {
     }
 }
 
+/// Promise: as `what_is_written_again_after_a_failed_write_back_is_on_the_disk`.
 #[test]
 fn a_file_that_was_written_again_by_its_owner_is_on_the_disk() {
     for (make, options) in KINDS {

@@ -4,6 +4,9 @@
 //! A worker (this program again, [`worker`]) makes the calls that a seed says in an empty directory, and writes down what each did. It runs plain and
 //! under Forebay; the transcripts and the directories must be the same. Of what threads do at the same time only what does not depend on
 //! their order is compared. `FOREBAY_SEED=n` repeats a run.
+//!
+//! Promise (programs): A database sees the results, errors and bytes that it would see without
+//! Forebay.
 #![allow(
     unsafe_code,
     clippy::undocumented_unsafe_blocks,

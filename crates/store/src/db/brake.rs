@@ -242,6 +242,8 @@ mod tests {
         assert_eq!(price(1000.0), PAUSE_MAX);
     }
 
+    /// Promise (store): A writer that outruns the index or the pool's disk is slowed down
+    /// gradually: neither brake holds a put for longer than 10 ms.
     #[test]
     fn small_prices_add_up_to_a_pause_and_none_is_longer_than_the_longest() {
         let debt = Debt::default();

@@ -350,6 +350,8 @@ mod tests {
     use crate::{ScanRange, StoreOptions, Variant};
     use std::sync::atomic::Ordering::SeqCst;
 
+    /// Promise (store): An ingestion that fails at any step goes on when it is tried again,
+    /// whatever snapshots and scans there are.
     #[test]
     fn an_ingestion_that_failed_behind_a_snapshot_goes_on_though_its_chunks_grew() {
         let dir = tempfile::tempdir().unwrap();

@@ -368,6 +368,7 @@ mod tests {
         assert!(snapshots.none_sees_large(retired, large.next_id()));
     }
 
+    /// Promise (store): A snapshot or a scan keeps no writer waiting.
     #[test]
     fn a_snapshot_that_waits_for_one_writer_keeps_no_other_waiting() {
         let dir = tempfile::tempdir().unwrap();

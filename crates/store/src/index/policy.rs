@@ -101,6 +101,8 @@ mod tests {
         assert!(!is_dense(1000, 0, 1000));
     }
 
+    /// Promise (store): An index of 180 GB of 100-byte values has some 50 tables, one of 1 TB some
+    /// 260, and as many again while all are merged.
     #[test]
     fn an_index_of_a_terabyte_of_small_values_has_fewer_tables_than_a_process_may_open_files() {
         const LEAST: u64 = 32 << 20;

@@ -164,6 +164,7 @@ mod tests {
         faulty::{Fault, FaultyDisk, Plan},
     };
 
+    /// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
     #[test]
     fn the_reserve_is_given_once_and_the_shortage_ends_with_room() {
         let dir = tempfile::tempdir().unwrap();

@@ -165,6 +165,8 @@ mod tests {
         Some(shard.find(hasher.hash_one(key), key)?.address().lsn)
     }
 
+    /// Promise (store): A writer that loses its processor during a put keeps no put of other keys
+    /// waiting for longer than an append in the order of the log.
     #[test]
     fn a_writer_that_loses_its_processor_in_a_shard_keeps_no_other_waiting() {
         let hasher = RandomState::default();
@@ -190,6 +192,8 @@ mod tests {
         assert_eq!(shard.read(&hasher).len(), 2);
     }
 
+    /// Promise (store): A read misses no insert, also if the inserting thread left it to the writer
+    /// that had the shard.
     #[test]
     fn what_a_thread_inserted_is_there_when_it_reads_whoever_has_the_shard() {
         const KEYS: u64 = 8;

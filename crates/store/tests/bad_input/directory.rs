@@ -4,6 +4,8 @@ use crate::{check, closed, common::files_in, quiet, refused};
 use forebay_store::{StoreError, Variant};
 use std::fs;
 
+/// Promise (store): A store refuses missing, truncated, foreign and damaged files, names the reason
+/// and the remedy, and changes nothing.
 #[test]
 fn a_damaged_truncated_or_foreign_manifest_is_named() {
     let bench = closed();
@@ -68,6 +70,7 @@ fn a_store_of_a_newer_format_is_told_from_a_damaged_one() {
     );
 }
 
+/// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
 fn a_store_without_its_manifest_is_never_taken_for_an_empty_one() {
     let bench = closed();
@@ -93,6 +96,8 @@ fn a_store_copied_without_its_lock_file_is_a_store() {
     check(&options.open(bench.path(), None).unwrap());
 }
 
+/// Promise (store): A store refuses a directory that is no store, cannot be written or is in use,
+/// and names the reason and the remedy.
 #[test]
 fn a_directory_that_is_no_store_stays_exactly_as_it_is() {
     let dir = tempfile::tempdir().unwrap();

@@ -23,6 +23,10 @@ fn flip(path: &Path, at: u64) {
     file.write_all_at(&[byte[0] ^ 4], at).unwrap();
 }
 
+/// Promise (store): Damage to a record, a large value or an index table costs no other key, and the
+/// collector never removes it.
+/// Promise (store): Every read of a damaged record, large value or index table reports the damage,
+/// and so does `verify`.
 #[test]
 fn a_flipped_bit_in_a_record_is_told_by_the_get_of_its_key_and_by_verify_and_by_nothing_else() {
     let bench = closed();
@@ -59,6 +63,8 @@ fn a_flipped_bit_in_a_record_is_told_by_the_get_of_its_key_and_by_verify_and_by_
     assert_eq!(store.get(&key(40)).unwrap().unwrap(), b"new");
 }
 
+/// Promise (store): An opening refuses damage to an acknowledged record that it has to replay,
+/// wherever anything proves that the record was acknowledged.
 #[test]
 fn a_flipped_bit_in_the_part_of_the_log_that_is_replayed_keeps_the_store_from_opening() {
     // In a file that has another one behind it, and in the last one.
@@ -105,6 +111,8 @@ fn a_flipped_bit_in_the_part_of_the_log_that_is_replayed_keeps_the_store_from_op
     }
 }
 
+/// Promise: as
+/// `a_flipped_bit_in_a_record_is_told_by_the_get_of_its_key_and_by_verify_and_by_nothing_else`.
 #[test]
 fn a_damaged_or_missing_large_value_is_told_by_its_get_and_by_verify() {
     let bench = closed();

@@ -8,6 +8,7 @@ use crate::{
 use forebay_store::{StoreError, Variant};
 use std::{fs::OpenOptions, path::PathBuf, process::Command};
 
+/// Promise: as `a_directory_that_is_no_store_stays_exactly_as_it_is`.
 #[test]
 fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
     let bench = closed();
@@ -54,6 +55,7 @@ fn a_lock_that_goes_to_a_process_that_is_being_started_does_not_keep_the_store_c
 
 const CHILD: &str = "STORE_OF_THE_PARENT";
 
+/// Promise: as `a_directory_that_is_no_store_stays_exactly_as_it_is`.
 #[test]
 fn a_store_that_another_process_has_open_is_refused() {
     let bench = closed();

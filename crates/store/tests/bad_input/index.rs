@@ -4,6 +4,8 @@ use crate::{KEYS, check, closed, common::files_in, key, quiet, refused, value};
 use forebay_store::{StoreError, Variant};
 use std::{fs, path::PathBuf};
 
+/// Promise: as
+/// `a_flipped_bit_in_a_record_is_told_by_the_get_of_its_key_and_by_verify_and_by_nothing_else`.
 #[test]
 fn a_damaged_index_table_is_told_and_the_store_reads_all_once_it_is_restored() {
     let bench = closed();
@@ -37,6 +39,7 @@ fn a_damaged_index_table_is_told_and_the_store_reads_all_once_it_is_restored() {
     check(&bench.open(&quiet(Variant::Fsync)));
 }
 
+/// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
 fn a_missing_truncated_or_foreign_index_table_is_refused_by_name() {
     let bench = closed();
@@ -71,6 +74,7 @@ fn a_missing_truncated_or_foreign_index_table_is_refused_by_name() {
     check(&bench.open(&quiet(Variant::Fsync)));
 }
 
+/// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
 fn a_damaged_or_missing_index_manifest_is_refused_and_no_empty_index_is_made() {
     let bench = closed();

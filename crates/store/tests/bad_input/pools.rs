@@ -16,6 +16,8 @@ fn crashed() -> Bench {
     bench
 }
 
+/// Promise (store): A store with acknowledged data in a pool does not open without that pool, and
+/// with it has all of that data.
 #[test]
 fn a_store_whose_data_is_in_its_pool_opens_with_that_pool_only_and_then_has_all_of_it() {
     for variant in [Variant::DOUBLE, Variant::Fsync] {
@@ -46,6 +48,8 @@ fn a_buffered_variant_without_a_pool_is_refused_with_the_choices() {
     );
 }
 
+/// Promise (store): A store opens without a pool that is gone, if the user asks for `salvage`, and
+/// lacks only that pool's writes.
 #[test]
 fn with_salvage_a_store_opens_without_a_pool_that_is_gone_and_goes_on() {
     let bench = crashed();
@@ -67,6 +71,7 @@ fn with_salvage_a_store_opens_without_a_pool_that_is_gone_and_goes_on() {
     }
 }
 
+/// Promise (store): An older copy of a store's directory loses nothing that is in the pool.
 #[test]
 fn an_earlier_copy_of_the_directory_loses_nothing_that_is_in_the_pool() {
     let bench = Bench::new();

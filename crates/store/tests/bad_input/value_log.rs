@@ -4,6 +4,7 @@ use crate::{check, closed, common::value_log_files, quiet, refused};
 use forebay_store::{StoreError, Variant};
 use std::fs;
 
+/// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
 fn a_missing_value_log_file_is_named_and_the_store_opens_once_it_is_back() {
     let bench = closed();
@@ -23,6 +24,7 @@ fn a_missing_value_log_file_is_named_and_the_store_opens_once_it_is_back() {
     check(&bench.open(&quiet(Variant::DOUBLE)));
 }
 
+/// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
 fn a_truncated_value_log_file_is_named_and_nothing_is_written_into_it() {
     for variant in [Variant::DOUBLE, Variant::Fsync] {
@@ -48,6 +50,7 @@ fn a_truncated_value_log_file_is_named_and_nothing_is_written_into_it() {
     }
 }
 
+/// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
 fn a_foreign_value_log_file_is_not_taken_for_ours_nor_touched() {
     let (bench, other) = (closed(), closed());

@@ -16,6 +16,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Promise: as `a_store_does_what_a_map_does`.
 #[test]
 fn garbage_collection_gives_space_back_and_keeps_every_live_value_also_after_a_crash() {
     for variant in [Variant::DOUBLE, Variant::NoSync] {

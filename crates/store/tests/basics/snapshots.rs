@@ -47,6 +47,8 @@ fn a_scan_gives_exactly_its_range_in_both_directions() {
     assert!(pair.1.is_empty());
 }
 
+/// Promise (store): A snapshot stays the same, whatever the store writes, deletes, collects or
+/// merges.
 #[test]
 fn a_snapshot_does_not_change_whatever_is_written_deleted_collected_or_merged() {
     let bench = Bench::new();
@@ -84,6 +86,8 @@ fn a_snapshot_does_not_change_whatever_is_written_deleted_collected_or_merged() 
     }
 }
 
+/// Promise (store): A snapshot that is taken beside writers has all of each batch or nothing of it,
+/// and never changes.
 #[test]
 fn a_snapshot_taken_beside_writers_has_all_of_each_batch_or_nothing_and_stays() {
     const KEYS: u32 = 300;
@@ -127,6 +131,7 @@ fn a_snapshot_taken_beside_writers_has_all_of_each_batch_or_nothing_and_stays() 
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
+/// Promise (store): A store refuses more snapshots than it keeps.
 #[test]
 fn more_snapshots_than_a_store_keeps_are_refused_and_those_of_one_moment_are_one() {
     let bench = Bench::new();

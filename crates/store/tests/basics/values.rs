@@ -58,6 +58,8 @@ fn check_contains(store: &Store, key: &[u8]) {
     assert!(store.get(key).unwrap().is_some());
 }
 
+/// Promise (store): A store of any variant opens with everything that any other variant
+/// acknowledged, after a close and after a crash of the process.
 #[test]
 fn every_variant_opens_what_any_other_left_closed_or_crashed() {
     for (number, first) in VARIANTS.into_iter().enumerate() {
@@ -143,6 +145,7 @@ fn values_from_nothing_to_many_segments_and_keys_from_one_byte_to_64_kib_are_kep
     }
 }
 
+/// Promise (store): A batch is there whole or not at all.
 #[test]
 fn a_batch_is_all_or_nothing_and_its_last_operation_on_a_key_counts() {
     let bench = Bench::new();

@@ -12,6 +12,7 @@ use std::{
     io::{self, Write as _},
 };
 
+/// Promise: as `crates/store/tests/fuzzed.rs`.
 #[test]
 fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow() {
     let bench = Bench::new();

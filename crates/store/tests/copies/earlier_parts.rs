@@ -18,6 +18,7 @@ fn pool_of(image: Vec<u8>) -> Pool {
         .unwrap()
 }
 
+/// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
 #[test]
 fn a_pool_of_an_earlier_moment_is_refused_and_nothing_is_written_over_the_files() {
     // Taken from the running session, and from the session before; with an index that knows more, and with one that knows nothing.
@@ -76,6 +77,7 @@ fn a_pool_of_an_earlier_moment_is_refused_and_nothing_is_written_over_the_files(
     }
 }
 
+/// Promise (store): An older index brings no deleted key back.
 #[test]
 fn an_index_of_an_earlier_moment_brings_no_deleted_key_back() {
     let bench = Bench::new();
@@ -105,6 +107,7 @@ fn an_index_of_an_earlier_moment_brings_no_deleted_key_back() {
     check(&store, 1000..1100, 2);
 }
 
+/// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
 #[test]
 fn a_copy_whose_last_file_was_copied_before_it_was_written_is_refused() {
     for (variant, closed) in [

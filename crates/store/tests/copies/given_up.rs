@@ -19,6 +19,8 @@ use std::{
     },
 };
 
+/// Promise (store): A salvage names its losses beforehand and afterwards, and moves files that it
+/// gives up to `given-up/`.
 #[test]
 fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
     let bench = Bench::new();
@@ -72,6 +74,8 @@ fn with_a_collected_file(options: &StoreOptions) -> Bench {
     bench
 }
 
+/// Promise (store): A collected file that cannot be unlinked keeps no store from opening, and is
+/// named.
 #[test]
 fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_opening() {
     let options = quiet(Variant::Fsync);

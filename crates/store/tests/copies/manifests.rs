@@ -26,6 +26,9 @@ fn refused_with_manifest(bench: &Bench, variant: Variant, older: &[u8], keys: u3
     check(&bench.open(&quiet(variant)), 0..keys, 1);
 }
 
+/// Promise (store): A store with an older MANIFEST, value log, index or pool beside newer parts is
+/// refused unchanged, or opens with everything that the older moment had.
+/// Promise: as `a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused`.
 #[test]
 fn a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused() {
     for variant in [Variant::Fsync, Variant::NoSync, Variant::DOUBLE] {
@@ -37,6 +40,7 @@ fn a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused() {
     }
 }
 
+/// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
 #[test]
 fn a_manifest_of_an_earlier_clean_close_is_refused_if_only_the_last_file_grew() {
     // With the index of the later moment, and with that of the earlier one.
@@ -62,6 +66,9 @@ fn a_manifest_of_an_earlier_clean_close_is_refused_if_only_the_last_file_grew() 
     }
 }
 
+/// Promise (store): A store unlinks a file that holds log only if the manifest says that it was
+/// collected.
+/// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
 #[test]
 fn a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused() {
     for variant in [Variant::Fsync, Variant::NoSync, Variant::DOUBLE] {

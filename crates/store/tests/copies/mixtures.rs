@@ -123,6 +123,7 @@ impl Moments {
     }
 }
 
+/// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
 #[test]
 fn a_mixture_of_two_moments_is_refused_unchanged_or_has_what_the_older_one_had() {
     for (variant, closed) in [

@@ -24,6 +24,7 @@ use std::{
     time::{Duration, Instant},
 };
 
+/// Promise (store): The collector removes nothing before its replacement is as durable as it was.
 #[test]
 fn a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk() {
     let work = tempfile::tempdir().unwrap();
@@ -60,6 +61,8 @@ fn a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk() {
     }
 }
 
+/// Promise (store): Writes that a killed session did not sync are on the disk before a later
+/// session acknowledges anything behind it.
 #[test]
 fn what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_behind_it() {
     for bytes in [4032 - 34 - 3, 100, 4032 + 4096 - 34 - 3] {
@@ -114,6 +117,8 @@ fn a_segment_s_first_record_that_arrives_before_the_seal_in_front_of_it_keeps_no
     }
 }
 
+/// Promise (store): A store refuses a pool that lost records which the index has, and keeps every
+/// write that it acknowledges after a `salvage`.
 #[test]
 fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_not_used_again() {
     let work = tempfile::tempdir().unwrap();
@@ -153,6 +158,8 @@ fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_
     }
 }
 
+/// Promise (store): A power cut between two value-log files costs no acknowledged write, and the
+/// next session goes on where the log ended.
 #[test]
 fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again() {
     for seed in 0..4 {

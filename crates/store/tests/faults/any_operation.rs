@@ -167,6 +167,10 @@ fn life(variant: Variant, at: u64, fault: Fault, closes: bool) -> u64 {
     })
 }
 
+/// Promise (store): A store's error for a failed disk names the remedy, and with a pool writes go
+/// on by themselves when the disk does.
+/// Promise (store): An operation on the disk that fails or is torn, once, for a while or for good,
+/// loses nothing acknowledged and leaves no caller hanging.
 #[test]
 fn whichever_operation_on_the_disk_fails_nothing_acknowledged_is_lost_and_nothing_hangs() {
     // Other operations each time; a failure says which one it was.

@@ -58,6 +58,8 @@ fn a_write_after_one_that_could_not_begin_a_new_file_is_not_lost() {
     }
 }
 
+/// Promise: as
+/// `what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_behind_it`.
 #[test]
 fn what_a_killed_session_wrote_last_is_written_again_and_synced_in_every_file() {
     let bench = Bench::new();

@@ -23,6 +23,7 @@ use std::{
     time::Duration,
 };
 
+/// Promise (store): A failed sync is never followed by one that claims success.
 #[test]
 fn once_a_sync_failed_no_later_one_claims_that_all_is_durable() {
     let bench = Bench::new();
@@ -45,6 +46,8 @@ fn once_a_sync_failed_no_later_one_claims_that_all_is_durable() {
     assert!(store.close().is_err());
 }
 
+/// Promise (store): A store starts a background thread again that panicked, and tells the threads
+/// that wait for it.
 #[test]
 fn a_thread_that_panics_is_started_again_and_nothing_is_lost_or_hangs() {
     let bench = Bench::new();

@@ -94,6 +94,8 @@ fn an_empty_run_moves_the_watermark() {
     assert_eq!(open(dir.path()).watermark(), u64::MAX);
 }
 
+/// Promise (store): The index has few tables, all of them open: a large run has larger tables and
+/// not more of them.
 #[test]
 fn the_tables_of_a_large_run_are_larger_and_not_more() {
     let dir = tempfile::tempdir().unwrap();

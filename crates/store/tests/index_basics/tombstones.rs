@@ -80,6 +80,7 @@ fn a_tombstone_stays_while_an_older_run_has_the_key() {
     agree(&index.snapshot(), &model);
 }
 
+/// Promise: as `an_index_of_which_every_key_is_deleted_has_no_entries_left`.
 #[test]
 fn tombstones_are_merged_away_when_a_quarter_of_all_entries_are() {
     let dir = tempfile::tempdir().unwrap();
@@ -102,6 +103,7 @@ fn tombstones_are_merged_away_when_a_quarter_of_all_entries_are() {
     agree(&index.snapshot(), &model);
 }
 
+/// Promise: as `an_index_of_which_every_key_is_deleted_has_no_entries_left`.
 #[test]
 fn a_few_tombstones_that_scans_pass_over_again_and_again_are_merged_away() {
     let dir = tempfile::tempdir().unwrap();

@@ -19,6 +19,8 @@ proptest! {
         max_shrink_iters: 200,
         ..ProptestConfig::default()
     })]
+    /// Promise (store): A deleted key never comes back, and the collector loses no live value,
+    /// whatever happens beside it.
     #[test]
     fn a_store_does_what_a_map_does(
         variant in 0u8..WAYS,

@@ -7,6 +7,9 @@ use super::{
 };
 
 /// Of every workload whose pool is on a disk.
+///
+/// Promise (lab): A pool on a second disk, whole or a file on ext4, whose cache loses unflushed
+/// sectors, keeps the same promises for every workload.
 pub const COMMIT: &[Moment] = &[
     Moment::new(
         "commit, led and nothing done",
@@ -40,6 +43,8 @@ pub const COMMIT: &[Moment] = &[
     ),
 ];
 
+/// Promise (lab): A command that Redis or Valkey acknowledged with `appendfsync always` is there
+/// after a power cut, and a transaction is there whole or not at all.
 pub const REDIS: &[Moment] = &[
     DRAIN,
     RELEASE,
@@ -74,6 +79,8 @@ pub const REDIS: &[Moment] = &[
     WRITTEN,
 ];
 
+/// Promise (lab): A write batch that RocksDB acknowledged with `sync` is there after a power cut,
+/// over memtable switches and logs that are renamed and removed.
 pub const ROCKSDB: &[Moment] = &[
     Moment::new(
         "memtable switch, the new log being registered",
@@ -98,6 +105,9 @@ pub const ROCKSDB: &[Moment] = &[
 ];
 
 /// With a write-ahead log only one file is ever registered, when the database is opened.
+///
+/// Promise (lab): A transaction that SQLite acknowledged, in either journal mode, is there after a
+/// power cut, and the database passes its integrity check.
 pub const SQLITE: &[Moment] = &[
     DRAIN,
     REPLAY,
@@ -118,11 +128,15 @@ pub const SQLITE: &[Moment] = &[
     WRITTEN,
 ];
 
+/// Promise: as `SQLITE`.
 pub const SQLITE_JOURNAL: &[Moment] = &[
     UNLINK, REGISTER, REPLAYED, REGISTERED, DRAIN, TORN, FULL, REPLAY, RELEASE,
 ];
 
 /// Redo log, binary log and Aria's are registered when the server starts.
+///
+/// Promise (lab): A transaction that MariaDB acknowledged is there after a power cut, its binary
+/// log has exactly InnoDB's transactions, and `CHECK TABLE … EXTENDED` finds nothing.
 pub const MARIADB: &[Moment] = &[
     DRAIN,
     REPLAY,
@@ -151,6 +165,9 @@ pub const MARIADB: &[Moment] = &[
 ];
 
 /// A segment of the log is registered when the server goes on to it, every second or so; old ones get the names of new ones.
+///
+/// Promise (lab): A transaction that PostgreSQL acknowledged is there after a power cut, and
+/// `amcheck` finds nothing.
 pub const POSTGRES: &[Moment] = &[
     ALL_DEAD[0],
     ALL_DEAD[1],
@@ -185,6 +202,9 @@ pub const POSTGRES: &[Moment] = &[
 ];
 
 /// As [`SQLITE`], with several processes that write to the file in turn.
+///
+/// Promise (lab): A transaction that one of several processes on a SQLite database acknowledged is
+/// there after a power cut.
 pub const SQLITE_PROCESSES: &[Moment] = &[
     BOTH_DEAD[0],
     BOTH_DEAD[1],
@@ -208,10 +228,14 @@ pub const SQLITE_PROCESSES: &[Moment] = &[
     RELEASED,
 ];
 
+/// Promise (lab): A program that relies on ext4 making a new file's name durable with the file's
+/// sync may go on doing so.
 pub const LOGS: &[Moment] = &[
     RENAME, REGISTER, REPLAY, RENAMED, UNLINK, REGISTERED, DRAIN, FULL, REPLAYED, TORN, DRAINED,
 ];
 
+/// Promise (lab): A put, delete or batch that the store acknowledged is there after a power cut,
+/// nothing deleted comes back, and `verify` finds nothing.
 pub const STORE: &[Moment] = &[
     Moment::new(
         "drain, before the sync",
@@ -280,6 +304,8 @@ pub const RELEASE_EARLY: &[Moment] = &[Moment::new(
     (1, 12),
     Then::Stall,
 )];
+/// Promise (lab): A file is absorbed only after a real sync: the lab sees the loss of one that was
+/// not synced.
 pub const UNREGISTERED: &[Moment] = &[Moment::new(
     "registered without a sync",
     "files:registered",

@@ -3,6 +3,11 @@
 //!
 //! A process that dies in an append has its file's lock, and the kernel has what it wrote. Each one that comes in its place dies as well: after the same
 //! number of appends.
+//!
+//! Promise (lab): A process that dies in an append or in a segment's rotation costs nothing that
+//! others were acknowledged, whenever the power goes while it is buried.
+//! Promise (lab): A supervisor that dies while its processes go on costs nothing acknowledged after
+//! a power cut.
 
 use super::{Moment, Then};
 

@@ -68,6 +68,8 @@ mod tests {
     use super::*;
 
     /// Every queue of every cache up to a size: what stays is in the slot that it was in.
+    ///
+    /// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
     #[test]
     fn whatever_stays_keeps_its_slot_and_no_two_have_the_same() {
         for slots in 4..12u64 {

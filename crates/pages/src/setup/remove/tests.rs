@@ -62,6 +62,7 @@ fn a_cache_is_removed_with_all_that_is_beside_it_and_another_may_take_its_place(
     assert_eq!(Kept::read(&flash).unwrap(), Kept::default());
 }
 
+/// Promise: as `a_cache_is_removed_once_it_was_flushed_and_a_new_one_begins_in_its_place`.
 #[test]
 fn a_cache_that_knows_a_file_or_is_in_use_is_refused_and_kept() {
     let (dir, flash) = made();
@@ -162,6 +163,8 @@ fn a_server_s_cache_in_a_directory_of_root_s_is_removed_by_root() {
 }
 
 /// As where the directory is swapped for a link while the cache in it is opened and ended.
+///
+/// Promise: as `what_has_the_name_of_a_cache_s_file_by_then_is_left`.
 #[test]
 fn what_is_removed_is_in_the_directory_that_was_held_whatever_its_path_leads_to() {
     let dirs = Two::new();
@@ -179,6 +182,8 @@ fn what_is_removed_is_in_the_directory_that_was_held_whatever_its_path_leads_to(
     assert!(names(&at("y")).is_empty());
 }
 
+/// Promise (rights): A command removes and makes names beside a cache only in the directory that it
+/// held, and removes only files that it looked at.
 #[test]
 fn what_has_the_name_of_a_cache_s_file_by_then_is_left() {
     for name in ["f", "f.lane"] {
@@ -206,6 +211,8 @@ fn metadata_that_a_link_leads_to_goes_from_where_it_is_and_nothing_else_by_its_n
     assert!(names(dir.path()).is_empty());
 }
 
+/// Promise (rights): A command uses root's own rights beside a cache only where root alone may
+/// change names.
 #[test]
 fn root_s_own_rights_remove_nothing_where_another_user_may_change_names() {
     if !is_root() {

@@ -139,6 +139,8 @@ impl World {
 /// What belongs to a server's user.
 const SERVERS: [&str; 5] = ["f", "f.lane", "data", "data/ibdata1", "data/forebay.guard"];
 
+/// Promise (rights): Root opens a flash cache and writes its pages home in a thread with the rights
+/// of the owner of its two files (on a device: of its metadata).
 #[test]
 fn a_flush_or_a_resize_by_root_writes_only_what_the_caches_owner_may() {
     let Some(world) = World::new() else { return };
@@ -157,6 +159,8 @@ fn a_flush_or_a_resize_by_root_writes_only_what_the_caches_owner_may() {
     assert!(!world.at("data/forebay.guard").exists());
 }
 
+/// Promise (rights): A command on a cache of root's, or on a lost one, has the rights of the user
+/// who laid the guard.
 #[test]
 fn a_cache_of_root_is_flushed_whosever_the_data_directory_and_its_files_are() {
     let Some(world) = World::new() else { return };
@@ -168,6 +172,7 @@ fn a_cache_of_root_is_flushed_whosever_the_data_directory_and_its_files_are() {
     assert_eq!(world.first_page("data/t.ibd"), 7);
 }
 
+/// Promise (rights): A command follows no link in the place of `forebay.guard` or `forebay.pages`.
 #[test]
 fn a_link_in_the_place_of_the_copies_leads_to_nothing_that_root_writes() {
     for user in [0, NOBODY] {
@@ -192,6 +197,9 @@ fn a_link_in_the_place_of_the_copies_leads_to_nothing_that_root_writes() {
 }
 
 /// As `cp -al` leaves it.
+///
+/// Promise (rights): A command writes with root's own rights to no file that has another name as
+/// well.
 #[test]
 fn a_data_directory_whose_files_have_other_names_is_flushed_with_its_owners_rights() {
     let Some(world) = World::new() else { return };
@@ -211,6 +219,8 @@ fn a_data_directory_whose_files_have_other_names_is_flushed_with_its_owners_righ
     assert!(!world.at("data/forebay.guard").exists());
 }
 
+/// Promise (rights): A data directory that the cache's owner may not enter is refused as that, and
+/// not taken for gone.
 #[test]
 fn a_data_directory_that_the_caches_owner_may_not_enter_is_not_taken_for_gone() {
     let Some(world) = World::new() else { return };
@@ -230,6 +240,7 @@ fn a_data_directory_that_the_caches_owner_may_not_enter_is_not_taken_for_gone() 
     world.flush().unwrap();
 }
 
+/// Promise (rights): A command refuses other users' copies of pages beside a guard of root's.
 #[test]
 fn copies_that_another_user_has_put_beside_a_guard_of_roots_are_not_written() {
     let Some(world) = World::new() else { return };
@@ -247,6 +258,7 @@ fn copies_that_another_user_has_put_beside_a_guard_of_roots_are_not_written() {
     assert_eq!(world.first_page("roots"), 0);
 }
 
+/// Promise: as `a_cache_of_root_is_flushed_whosever_the_data_directory_and_its_files_are`.
 #[test]
 fn giving_up_a_lost_cache_root_writes_only_what_may_who_laid_the_guard() {
     let Some(world) = World::new() else { return };
@@ -273,6 +285,8 @@ fn giving_up_a_lost_cache_root_writes_only_what_may_who_laid_the_guard() {
     assert_eq!(world.first_page("roots"), 7);
 }
 
+/// Promise (rights): A command opens no cache that other users may write to (for root: its group,
+/// too), or whose files are of two users.
 #[test]
 fn a_cache_that_others_may_write_to_or_of_two_users_is_not_opened_by_root() {
     let Some(world) = World::new() else { return };
@@ -318,6 +332,8 @@ fn a_cache_that_its_user_may_not_make_or_open_is_refused_with_whose_it_is_to_be(
     denied(open, "f");
 }
 
+/// Promise (rights): A command opens the very files of a cache that it looked at, since it holds
+/// them before.
 #[test]
 fn what_is_opened_is_what_was_looked_at_whatever_its_name_leads_to_by_then() {
     let Some(world) = World::new() else { return };
@@ -343,6 +359,7 @@ fn a_flash_file_that_has_become_a_link_since_it_was_named_is_not_followed() {
     assert!(said.contains("become a link"), "{said}");
 }
 
+/// Promise: as `a_link_in_the_place_of_the_copies_leads_to_nothing_that_root_writes`.
 #[test]
 fn what_is_no_plain_file_of_a_data_directory_is_not_opened_there() {
     let Some(world) = World::new() else { return };
@@ -364,6 +381,8 @@ fn what_is_no_plain_file_of_a_data_directory_is_not_opened_there() {
 }
 
 /// A queue of bytes that has no writer would be waited for for ever.
+///
+/// Promise (rights): A queue of bytes in a data directory makes no command wait.
 #[test]
 fn what_is_a_queue_of_bytes_makes_no_command_wait() {
     let Some(world) = World::new() else { return };

@@ -70,6 +70,7 @@ fn with_a_hole(lane: &SharedLane, pool: &Pool) {
     assert!(dying("shared:claimed", 1, || drop(append(&dead, 1, 100))));
 }
 
+/// Promise (shared): The owner of a shared lane never waits for a member.
 #[test]
 fn the_owner_ends_a_segment_behind_a_hole_without_waiting_for_it() {
     let (_dir, pool) = pool(4);
@@ -85,6 +86,8 @@ fn the_owner_ends_a_segment_behind_a_hole_without_waiting_for_it() {
     assert_eq!(recovered(&pool), [0, 2]);
 }
 
+/// Promise (shared): A member whose owner is gone does not wait forever once one of the members has
+/// abandoned the lane.
 #[test]
 fn appends_behind_a_hole_end_when_the_owner_is_gone_and_the_lane_abandoned() {
     let (_dir, pool) = pool(4);
@@ -141,6 +144,8 @@ fn owner_does_all(lane: &SharedLane) {
     let _ = (lane.bury(4), lane.usage(), lane.complete());
 }
 
+/// Promise (shared): Nonsense that a member writes into the shared memory makes neither the owner
+/// nor another member panic, and never makes the owner wait forever.
 #[test]
 fn nonsense_in_the_shared_memory_neither_stops_the_owner_nor_makes_any_member_panic() {
     let mut random = 0x5EED_u64;

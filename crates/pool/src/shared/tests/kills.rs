@@ -261,12 +261,14 @@ fn kill_until(kills: u32, lane: &SharedLane, run: &Run, steps: &[&str], passes: 
     started
 }
 
+/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
 #[test]
 fn processes_killed_at_every_step_and_at_any_moment_lose_nothing_and_stop_no_other() {
     let steps: Vec<&str> = APPENDING.into_iter().chain(TURNING).collect();
     kill_many(150, &steps, 200, pool(8));
 }
 
+/// Promise: as `on_a_disk_a_member_dies_at_each_step_of_a_commit_beside_another_at_each_step`.
 #[test]
 fn on_a_disk_processes_killed_at_every_step_of_a_commit_lose_nothing_and_stop_no_other() {
     let steps = APPENDING.into_iter().chain(TURNING).chain(COMMITTING);
@@ -312,6 +314,8 @@ fn kill_many(kills: u32, steps: &[&str], passes: u64, (dir, pool): (TempDir, Poo
     );
 }
 
+/// Promise (shared): A recovery refuses a shared lane while a living member has the pool's open
+/// file, and takes the lane at once when none has.
 #[test]
 fn a_lane_is_not_recovered_while_a_member_lives_that_has_the_open_file_and_is_at_once_when_none_does()
  {

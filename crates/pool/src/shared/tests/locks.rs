@@ -215,17 +215,21 @@ fn leaves_no_lock((_dir, pool): (TempDir, Pool), work: &str, step: &str) {
     assert!(refused, "{error}");
 }
 
+/// Promise (shared): A process of a shared lane that is killed anywhere holds up no other lane of
+/// the pool, although others have its open file.
 #[test]
 fn an_owner_killed_in_the_tables_of_a_disk_leaves_their_lock_to_no_member() {
     leaves_no_lock(disk_pool(8), "release", "disk:tables-locked");
 }
 
+/// Promise: as `an_owner_killed_in_the_tables_of_a_disk_leaves_their_lock_to_no_member`.
 #[test]
 fn an_owner_killed_while_its_lane_grows_leaves_neither_the_pools_lock_nor_a_lanes() {
     leaves_no_lock(pool(8), "grow", "pool:segment-taken");
     leaves_no_lock(disk_pool(8), "grow", "pool:segment-taken");
 }
 
+/// Promise: as `an_owner_killed_in_the_tables_of_a_disk_leaves_their_lock_to_no_member`.
 #[test]
 fn a_member_killed_while_it_settles_the_lane_leaves_no_lock_to_another() {
     leaves_no_lock(disk_pool(8), "settle", "disk:tables-locked");

@@ -290,6 +290,7 @@ fn dies_beside(dies: &'static str, stands: &'static str, fill: usize) {
     );
 }
 
+/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
 #[test]
 fn a_member_may_die_at_any_step_of_an_append_beside_one_that_stands_at_any_step() {
     quietly();
@@ -300,6 +301,7 @@ fn a_member_may_die_at_any_step_of_an_append_beside_one_that_stands_at_any_step(
     }
 }
 
+/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
 #[test]
 fn a_member_may_die_at_any_step_of_leaving_a_full_segment_beside_one_that_stands_at_any_step() {
     quietly();
@@ -311,6 +313,7 @@ fn a_member_may_die_at_any_step_of_leaving_a_full_segment_beside_one_that_stands
     }
 }
 
+/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
 #[test]
 fn members_that_die_at_random_moments_cost_no_acknowledged_record_and_stop_no_other() {
     quietly();

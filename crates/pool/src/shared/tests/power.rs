@@ -196,6 +196,10 @@ fn one_generation(on: On, seeds: u64) {
     });
 }
 
+/// Promise (shared): A shared lane survives a power cut while members die and are buried, and while
+/// segments are prepared, begun, released, taken and given back.
+/// Promise (shared): When `Member::append` returns, the record and every record below it in the
+/// shared lane survive a power cut, whichever process wrote them.
 #[test]
 fn whenever_the_power_fails_everything_acknowledged_by_any_member_is_recovered() {
     one_generation(On::Memory, 12);
@@ -271,6 +275,8 @@ fn second_generation(
     }
 }
 
+/// Promise (shared): A shared lane that was recovered from one power cut survives the next at any
+/// point.
 #[test]
 fn a_shared_lane_recovered_from_one_power_cut_survives_the_next_at_any_point() {
     with_seeds(6, |rng| {
@@ -289,6 +295,8 @@ fn on_a_disk_a_shared_lane_recovered_from_one_power_cut_survives_the_next() {
     });
 }
 
+/// Promise (shared): Records of killed members survive a power cut once a recovery has taken them,
+/// although the killed members never fenced them.
 #[test]
 fn what_killed_members_left_unfenced_and_a_recovery_took_survives_a_power_cut() {
     with_seeds(6, |rng| {

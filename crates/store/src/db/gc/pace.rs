@@ -171,6 +171,7 @@ mod tests {
         assert!(!pace.concerns(150));
     }
 
+    /// Promise (store): Garbage collection holds no put of up to 16 KiB for longer than 10 ms.
     #[test]
     fn a_write_waits_as_long_as_it_is_large_and_no_longer_than_a_quarter_of_a_second() {
         assert_eq!(pause_max(0), PAUSE_MAX);

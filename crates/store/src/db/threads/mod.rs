@@ -114,6 +114,8 @@ mod tests {
     };
     use std::fs;
 
+    /// Promise (store): A snapshot that is kept beyond its store unlinks nothing of a later
+    /// session.
     #[test]
     fn a_merge_that_the_stores_end_cuts_leaves_nothing_to_a_snapshot_that_stays() {
         let dir = tempfile::tempdir().unwrap();

@@ -18,11 +18,14 @@ fn peaceful() -> Scenario {
     }
 }
 
+/// Promise (shared): A member that waits is woken by the member that it waits for, and needs no
+/// time limit to go on while no member dies.
 #[test]
 fn two_members_append_twice_each_in_every_order() {
     peaceful().explore();
 }
 
+/// Promise: as `two_members_append_twice_each_in_every_order`.
 #[test]
 fn three_members_append_once_each_in_every_order() {
     Scenario {
@@ -33,6 +36,7 @@ fn three_members_append_once_each_in_every_order() {
     .explore();
 }
 
+/// Promise: as `two_members_append_twice_each_in_every_order`.
 #[test]
 fn members_leave_a_full_segment_in_every_order() {
     Scenario {
@@ -44,6 +48,7 @@ fn members_leave_a_full_segment_in_every_order() {
     .explore();
 }
 
+/// Promise: as `two_members_append_twice_each_in_every_order`.
 #[test]
 fn the_owner_drains_and_releases_while_members_append_in_every_order() {
     Scenario {
@@ -65,6 +70,8 @@ fn the_owner_drains_and_releases_while_members_append_in_every_order() {
     .explore();
 }
 
+/// Promise (shared): A shared lane has at most two unpublished segments, also while its owner
+/// seals.
 #[test]
 fn the_owner_seals_twice_while_members_append_in_every_order() {
     Scenario {
@@ -80,6 +87,8 @@ fn the_owner_seals_twice_while_members_append_in_every_order() {
     .explore();
 }
 
+/// Promise (shared): A member that dies at any step, in any state of any other, costs no
+/// acknowledged record and stops no other member once it is buried.
 #[test]
 fn a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment() {
     Scenario {
@@ -100,6 +109,7 @@ fn a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_seg
     .explore();
 }
 
+/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
 #[test]
 fn a_member_dies_at_each_step_beside_another_and_the_owner_at_each_step() {
     Scenario {
@@ -114,6 +124,7 @@ fn a_member_dies_at_each_step_beside_another_and_the_owner_at_each_step() {
     .explore();
 }
 
+/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
 #[test]
 fn a_member_dies_at_each_step_beside_another_at_each_step_and_a_third_that_arrives() {
     Scenario {
@@ -128,6 +139,7 @@ fn a_member_dies_at_each_step_beside_another_at_each_step_and_a_third_that_arriv
     .explore();
 }
 
+/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
 #[test]
 fn a_member_dies_at_each_step_of_leaving_a_full_segment_beside_another_at_each_step() {
     Scenario {
@@ -143,6 +155,7 @@ fn a_member_dies_at_each_step_of_leaving_a_full_segment_beside_another_at_each_s
     .explore();
 }
 
+/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
 #[test]
 fn the_owner_seals_and_drains_while_a_member_dies_at_each_step() {
     Scenario {
@@ -163,6 +176,7 @@ fn the_owner_seals_and_drains_while_a_member_dies_at_each_step() {
     .explore();
 }
 
+/// Promise: as `two_members_append_twice_each_in_every_order`.
 #[test]
 fn on_a_disk_members_commit_where_a_page_ends_in_every_order() {
     Scenario {
@@ -179,6 +193,8 @@ fn on_a_disk_members_commit_where_a_page_ends_in_every_order() {
     .explore();
 }
 
+/// Promise (shared): A member that dies at any step of a commit to a disk costs no acknowledged
+/// record and stops no other member.
 #[test]
 fn on_a_disk_a_member_dies_at_each_step_of_a_commit_beside_another_at_each_step() {
     Scenario {
