@@ -4,7 +4,7 @@
 //! pass the caches by, and one `sfence` makes them durable (with ADR the memory controller's queue
 //! is inside the power-fail domain). On aarch64 they are copied, cleaned to the point of
 //! persistence line by line (`dc cvap`), and ordered by `dsb`. What the processor offers is
-//! detected once at run time. See docs/durability.md, "What the processor must do".
+//! detected once at run time. See docs/pool-format.md, "What the processor must do".
 //!
 //! A store becomes durable at the next fence *of the thread that issued it*.
 //!
