@@ -50,7 +50,7 @@ test: ## Run everything that must pass: lint, all tests, two power cuts of each 
 	cargo test --workspace --no-fail-fast $(LOCKED)
 	FOREBAY_TEST_POOLS=disk cargo test --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
-	python3 -m unittest -q suites.selftest
+	python3 -m unittest -q suites.selftest scripts.test_promises
 	cargo build $(LOCKED) -p forebay -p forebay-preload
 	@if [ "$$(id -u)" = 0 ]; then python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 	@$(MAKE) --no-print-directory powercut-quick
@@ -131,7 +131,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts and links between documents
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents and the promises
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
@@ -139,6 +139,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	RUSTDOCFLAGS='-D warnings' cargo doc $(LOCKED) --no-deps -p forebay-pool -p forebay-store
 	scripts/licences.sh
 	scripts/links.py
+	scripts/promises.py --check
 	shellcheck scripts/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh
 

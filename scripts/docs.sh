@@ -13,6 +13,10 @@ git ls-files -z | xargs -0 cp --parents -t "$book/src"
 cp docs/site/book.toml "$book"
 # The summary stands where mdBook looks for it, and so do its links.
 sed -E 's#\((\.\./){2}#(#; s#\(\.\./#(docs/#' docs/site/SUMMARY.md >"$book/src/SUMMARY.md"
+# The page of all promises comes behind the text about them, which links to what prints it.
+scripts/promises.py >"$book/src/docs/promises.md"
+sed -i 's#(\.\./scripts/promises\.py)#(promises.md)#' "$book/src/docs/durability.md"
+sed -i '/(docs\/durability\.md)/a - [Promises and their tests](docs/promises.md)' "$book/src/SUMMARY.md"
 page=$book/src/docs/reproduction
 "$lab" report docs/reproduction --markdown "$page/report.md"
 # Its heading is the one of the text before it.
