@@ -4,7 +4,7 @@
 //! A note in the run directory says how to ask a supervisor, and goes with the directory (a logout
 //! takes `$XDG_RUNTIME_DIR` away). So there are two more ways, and each finds what the others lost:
 //! the tables of absorbed files ([`absorbed`](crate::absorbed)), and the names of the abstract
-//! sockets that the kernel knows. docs/operations.md, "Looking at it".
+//! sockets that the kernel knows. docs/operations.md, "Watching it".
 
 use super::status::{Note, Status};
 use crate::{
