@@ -17,6 +17,9 @@ ROWS = 1200
 ADDED = 32
 START_LIMIT_S = 90.0
 CALL_LIMIT_S = 120.0
+# The line before what a statement of several gives.
+ANSWER = "answer of statement "
+NO_ANSWER = "no answer"
 TABLES = f"""
 CREATE DATABASE IF NOT EXISTS test; USE test;
 CREATE TABLE wide (id INT PRIMARY KEY, n BIGINT NOT NULL, v VARCHAR(7000)) ENGINE=InnoDB;
@@ -74,6 +77,15 @@ class Server:
         done = subprocess.run([*self.command(), "-e", statement], capture_output=True, text=True, timeout=CALL_LIMIT_S)
         return done.stdout.strip() if done.returncode == 0 else ""
 
+    def answers(self, questions: dict[str, str]) -> dict[str, str]:
+        """What each statement gives, by its name, in one call: a client for each takes long. Of one that fails, the error."""
+        script = "".join(f"SELECT '{ANSWER}{number}';\n{statement};\n" for number, statement in enumerate(questions.values()))
+        command = [*self.command(), "--force"]
+        done = subprocess.run(
+            command, input=script, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=CALL_LIMIT_S
+        )
+        return dict(zip(questions, answers_in(done.stdout, len(questions))))
+
     def faults(self, acknowledged: int) -> list[str]:
         """What is wrong, if the transactions up to `acknowledged` were."""
         sums = "SELECT CONCAT_WS(' ', (SELECT COUNT(*) FROM test.tx), (SELECT IFNULL(MAX(id), 0) FROM test.tx), (SELECT SUM(n) FROM test.wide))"
@@ -97,6 +109,17 @@ class Server:
     def last(self) -> int:
         """The last transaction that is there."""
         return int(self.ask("SELECT IFNULL(MAX(id), 0) FROM test.tx"))
+
+
+def answers_in(output: str, number: int) -> list[str]:
+    """What each of so many statements gave. The server may have ended on the way."""
+    answers: list[list[str]] = []
+    for line in output.splitlines():
+        if line == f"{ANSWER}{len(answers)}" and len(answers) < number:
+            answers.append([])
+        elif answers:
+            answers[-1].append(line)
+    return ["\n".join(lines) for lines in answers] + [NO_ANSWER] * (number - len(answers))
 
 
 class Client:
