@@ -1,6 +1,8 @@
 """The runner's own tests: `python3 -m unittest suites.selftest`, a part of `make test`."""
 
 import pathlib
+import random
+import re
 import signal
 import subprocess
 import tempfile
@@ -8,7 +10,7 @@ import time
 import unittest
 
 from . import processes
-from .cuts import database, worker
+from .cuts import database, definitions, mariadb, worker
 from .place import absorbed_writes
 from .report import DIFFERENT, FLAKY, SAME, Case, Result, to_markdown
 
@@ -86,6 +88,43 @@ class Databases(unittest.TestCase):
             ):
                 subprocess.run(["sqlite3", str(path), change], check=True)
                 self.assertTrue(any(found in fault for fault in database.faults(path, {"w": last})), found)
+
+
+class Definitions(unittest.TestCase):
+    WAS = {"table d.a": "a INT", "view d.v": "select 1", "rows of d.a": "3"}
+
+    def test_what_is_as_it_was_acknowledged_differs_in_nothing(self):
+        self.assertEqual(definitions.differences(self.WAS, dict(reversed(self.WAS.items()))), [])
+
+    def test_a_lost_a_changed_a_stray_and_an_unreadable_definition_are_each_found(self):
+        without = {name: said for name, said in self.WAS.items() if name != "view d.v"}
+        error = "ERROR 1146 (42S02) at line 2: Table 'd.a' doesn't exist"
+        for now, found in (
+            (without, "view d.v is gone"),
+            ({**self.WAS, "table d.a": "b INT"}, "table d.a: acknowledged as 'a INT', now 'b INT'"),
+            ({**self.WAS, "table d.b": "c INT"}, "table d.b is there, which no statement left"),
+            ({**self.WAS, "table d.a": error}, "table d.a: acknowledged as 'a INT', now"),
+        ):
+            wrong = definitions.differences(self.WAS, now)
+            self.assertEqual(len(wrong), 1)
+            self.assertIn(found, wrong[0])
+        # An error is none the less one because it was there before.
+        self.assertEqual(len(definitions.differences({"table d.a": error}, {"table d.a": error})), 1)
+
+    def test_statements_drop_only_what_is_there_and_create_only_what_is_not(self):
+        changes, there = definitions.SchemaChanges(random.Random(1)), {"innodb0", "aria0", "e0"}
+        kinds = set()
+        for _ in range(1000):
+            statement = changes.next()
+            kinds.add(re.sub(r"\d+", "", statement))
+            if made := re.match(r"(CREATE|DROP) (?:TABLE|DATABASE|USER) (?:d\.)?(\w+)", statement):
+                self.assertEqual(made[2] in there, made[1] == "DROP", statement)
+                there ^= {made[2]}
+        self.assertGreaterEqual(len(kinds), len(definitions.KINDS))
+
+    def test_each_answer_is_its_statements_and_of_a_server_that_ended_there_is_none(self):
+        said = f"{mariadb.ANSWER}0\n1\ta\n2\tb\n{mariadb.ANSWER}1\nERROR 1146 at line 4\n{mariadb.ANSWER}2\n"
+        self.assertEqual(mariadb.answers_in(said, 4), ["1\ta\n2\tb", "ERROR 1146 at line 4", "", mariadb.NO_ANSWER])
 
 
 if __name__ == "__main__":

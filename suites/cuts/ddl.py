@@ -1,0 +1,225 @@
+"""MariaDB's definitions are changed and its file systems are cut, again and again: is every acknowledged change there?
+
+A server keeps definitions in files beside InnoDB's own dictionary (`.frm`, `.TRG`, `.par`, a view's), which it creates, renames and
+removes. A sync of its binary log makes these changes durable on ext4 and XFS, as `definitions` says; with the log absorbed that sync is
+no real one, and it must be so all the same. InnoDB's dictionary is recovered from the redo log, which lies in the pool: where one is
+older than the other, a table cannot be opened, or the server does not start.
+
+Each round makes some random changes, then commits slowly for a while or does not, and cuts. After `forebay recover` (or without: the next
+run does the same) the server starts, and every definition and checksum is compared with what was read before the cut.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import pathlib
+import random
+import shutil
+import subprocess
+import time
+import uuid
+
+from .. import processes
+from ..place import create_pool, forebay
+from ..report import Result
+from . import definitions, mariadb, rounds
+from .disk import Disk, why_not
+
+NAME = "ddl-cuts"
+ABOUT = "MariaDB's tables, views, triggers, databases and users, changed; killed, the file system shut down, recovered in another boot"
+ROUNDS_OF_ONE_SERVER = 8
+RECOVERY_LIMIT_S = 60.0
+# Hardly more than the four groups that a cache must have.
+FLASH_SIZE = "4506KiB"
+# Between two commits of the slow load. The drain is never idle then, and fills no segment.
+COMMIT_EVERY_S = 0.05
+SYNCED = ("--sync-binlog=1",)
+
+
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """What stands before the server, and what it syncs."""
+
+    name: str
+    kind: str
+    under_forebay: bool = False
+    behind_flash: bool = False
+    options: tuple[str, ...] = SYNCED
+    # True: it has to lose something, or the loop would not see it.
+    must_lose: bool = False
+    # Rounds, as a part of those asked for.
+    share: float = 1.0
+
+
+VARIANTS = [
+    Variant("ext4 under Forebay", "ext4", under_forebay=True),
+    Variant("xfs under Forebay", "xfs", under_forebay=True),
+    Variant("ext4 under Forebay behind flash", "ext4", under_forebay=True, behind_flash=True, options=(*SYNCED, "--innodb-doublewrite=0")),
+    Variant("ext4", "ext4", share=0.2),
+    Variant("xfs", "xfs", share=0.2),
+    Variant("ext4, logs not synced", "ext4", options=("--sync-binlog=0", "--innodb-flush-log-at-trx-commit=0"), must_lose=True, share=0.1),
+]
+
+
+def run(number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
+    """`number` rounds of each variant (of the one named `only`)."""
+    result = Result(NAME, ABOUT)
+    if why := why_not():
+        result.missing = why
+        return result
+    if lacking := mariadb.missing():
+        result.missing = f"{', '.join(lacking)} not installed: scripts/setup.sh suites"
+        return result
+    left_out = "left out, since a plain server loses them as well: db.opt, new sequences"
+    result.notes.append(f"seed {seed}; {len(definitions.KINDS)} kinds of statements; {left_out}")
+    for variant in VARIANTS:
+        if only in (None, variant.name):
+            _run_variant(variant, max(3, round(number * variant.share)), seed, keep, result)
+    return result
+
+
+def _run_variant(variant: Variant, number: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
+    tally = rounds.run(
+        NAME,
+        variant,
+        lambda home, first: Epoch(variant, home, random.Random(f"{seed} {variant.name} {first}")),
+        rounds=number,
+        rounds_of_one=ROUNDS_OF_ONE_SERVER,
+        seed=seed,
+        keep=keep,
+        result=result,
+    )
+    result.notes.append(
+        f"{variant.name}: {tally.done} cuts, {tally.bad}, {tally.acknowledged:,} statements acknowledged "
+        f"and {tally.counted:,} commits of the slow load"
+    )
+
+
+class Epoch:
+    """A disk (two, if one is flash), a data directory and a pool; some rounds on them."""
+
+    def __init__(self, variant: Variant, home: pathlib.Path, rng: random.Random):
+        self.variant, self.home, self.rng = variant, home, rng
+        self.said, self.socket, self.pool = home / "said", home / "socket", home / "pool"
+        self.boot = uuid.UUID(int=rng.getrandbits(128))
+        self.changes = definitions.SchemaChanges(rng)
+        # The statements of the round.
+        self.statements: list[str] = []
+        self.acknowledged = 0
+        # Commits of the slow load, in all rounds.
+        self.counted = 0
+        self.about = "made"
+        self.disks: list[Disk] = []
+        self.server = None
+        try:
+            for name, kind in [("data", variant.kind)] + [("flash", "ext4")] * variant.behind_flash:
+                (home / name).mkdir()
+                self.disks.append(Disk(home / name, kind))
+            self.data = self.disks[0].mounted / "mariadb"
+            mariadb.create(self.data)
+            if variant.under_forebay:
+                create_pool(self.pool, size="64MiB", segment=rng.choice(["1MiB", "8MiB"]), lanes=8)
+            self.server = self._start()
+            subprocess.run(self.server.command(), input=definitions.TABLES, check=True, text=True, timeout=mariadb.CALL_LIMIT_S)
+            # What is made here was not synced as what a round makes.
+            for disk in self.disks:
+                disk.write_back()
+        except BaseException:
+            self.close()
+            raise
+
+    def close(self) -> None:
+        processes.stop_all()
+        for disk in self.disks:
+            disk.close()
+
+    def _env(self) -> dict[str, str]:
+        """In this boot, with a pool that lived through the cut."""
+        run = self.home / "run"
+        run.mkdir(exist_ok=True)
+        return {"FOREBAY_TEST_BOOT_ID": str(self.boot), "FOREBAY_TEST_POOL_SURVIVED": "1", "FOREBAY_RUN_DIR": str(run)}
+
+    def _start(self) -> mariadb.Server:
+        front = []
+        if self.variant.under_forebay:
+            front = [forebay(), "run", "--pool", str(self.pool)]
+            if self.variant.behind_flash:
+                front += ["--flash", str(self.disks[1].mounted / "cache"), "--flash-size", FLASH_SIZE]
+            front.append("--")
+        options = ["--innodb-log-file-size=16M", *self.variant.options]
+        return mariadb.Server(front, self.data, self.socket, options, self._env(), self.said)
+
+    def round(self, _number: int) -> list[str]:
+        """Changes, cuts, recovers, starts: what is wrong then."""
+        self.statements, self.acknowledged = [], 0
+        try:
+            acknowledged = self._change()
+        except RuntimeError as error:
+            return [str(error)]
+        self._cut()
+        try:
+            if wrong := self._recover():
+                return wrong
+            self.server = self._start()
+            found = definitions.read_all(self.server)
+            wrong = definitions.differences(acknowledged, found) + definitions.failed_checks(self.server)
+            commits = self.server.ask(f"SELECT COUNT(*) FROM {definitions.LOAD}.commits")
+        except (RuntimeError, subprocess.TimeoutExpired) as error:
+            return [str(error)]
+        if commits != str(self.counted):
+            wrong.append(f"{self.counted} commits of the slow load were acknowledged, and {commits or 'none'} are there")
+        return wrong
+
+    def _change(self) -> dict[str, str]:
+        """Makes some changes, and goes on for a while: what was read of all of them in between."""
+        if self.rng.random() < 0.4:
+            # The drain rests, and the journal is written.
+            time.sleep(1.5)
+        client = mariadb.Client(self.server, self.said)
+        try:
+            for _ in range(self.rng.randint(1, 7)):
+                self.statements.append(self.changes.next())
+                client.call(self.statements[-1])
+                self.acknowledged += 1
+            read = definitions.read_all(self.server)
+            load_s = self.rng.choice([0, 0, self.rng.uniform(0.5, 4)])
+            delay_s = self.rng.choice([0, self.rng.uniform(0, 0.3)])
+            self.about = f"after {'; '.join(reversed(self.statements))}; {load_s:.1f} s of slow load, {delay_s:.2f} s of nothing"
+            until = time.monotonic() + load_s
+            while time.monotonic() < until:
+                client.call(f"INSERT INTO {definitions.LOAD}.commits VALUES ({self.counted + 1})")
+                self.counted += 1
+                time.sleep(COMMIT_EVERY_S)
+            time.sleep(delay_s)
+        finally:
+            client.close()
+        return read
+
+    def _cut(self) -> None:
+        """Nothing reaches a device any more, in any order; everything is killed; the next boot begins."""
+        # Not in the middle of a sync (see `loop`).
+        processes.pause(processes.descendants())
+        for disk in self.rng.sample(self.disks, len(self.disks)):
+            disk.cut()
+        processes.stop_all()
+        for disk in self.disks:
+            disk.mount_again()
+        self.boot = uuid.UUID(int=self.rng.getrandbits(128))
+
+    def _recover(self) -> list[str]:
+        if not self.variant.under_forebay or self.rng.random() < 0.3:
+            return []
+        command = [forebay(), "recover", "--pool", str(self.pool)]
+        done = processes.run(command, cwd=self.home, limit_s=RECOVERY_LIMIT_S, env=self._env())
+        return [] if done.status == 0 else [f"forebay recover: {done.outcome}: {' '.join((done.output + done.errors).split())}"]
+
+    def keep(self, to: pathlib.Path, faults: list[str]) -> None:
+        """Copies what is there, for who looks for the reason."""
+        processes.stop_all()
+        shutil.rmtree(to, ignore_errors=True)
+        shutil.copytree(self.data, to / "data")
+        (to / "faults").write_text("\n".join([*faults, "", *self.statements]))
+        caches = self.disks[1].mounted.glob("cache*") if self.variant.behind_flash else []
+        for path in [self.said, self.pool, *caches]:
+            if path.exists():
+                shutil.copy2(path, to)
