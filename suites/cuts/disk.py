@@ -8,6 +8,7 @@ import pathlib
 import struct
 import subprocess
 import time
+from typing import ClassVar
 
 # linux: FS_IOC_SHUTDOWN / XFS_IOC_GOINGDOWN, and to write nothing back, not even the journal. What `xfs_io -x -c shutdown` does.
 IOC_SHUTDOWN = 0x8004587D
@@ -26,7 +27,8 @@ def why_not() -> str | None:
     return None if done.returncode == 0 else f"no loop device is free: {done.stderr.strip()}"
 
 
-def _run(*argv: str) -> str:
+def run(*argv: str) -> str:
+    """What a program says, which has to succeed."""
     done = subprocess.run(argv, capture_output=True, text=True, timeout=60)
     if done.returncode != 0:
         raise RuntimeError(f"{' '.join(argv)}: {done.stderr.strip()}")
@@ -36,19 +38,22 @@ def _run(*argv: str) -> str:
 class Disk:
     """The file system; `mounted` is where it is mounted."""
 
-    def __init__(self, home: pathlib.Path, kind: str):
-        self.image = home / "disk"
+    MAKE: ClassVar = {"ext4": ("mkfs.ext4", "-q", "-F"), "xfs": ("mkfs.xfs", "-q")}
+
+    def __init__(self, home: pathlib.Path, kind: str, *, image: pathlib.Path | None = None, options: str = "defaults"):
+        self.image = image or home / "disk"
+        self.options = options
         self.mounted = home / "mnt"
         self.mounted.mkdir(exist_ok=True)
         self.image.unlink(missing_ok=True)
-        with open(self.image, "wb") as image:
-            image.truncate(SIZE_BYTES)
-        _run("mkfs.xfs", "-q", str(self.image)) if kind == "xfs" else _run("mkfs.ext4", "-q", "-F", str(self.image))
-        self.loop = _run("losetup", "--find", "--show", str(self.image))
+        with open(self.image, "wb") as file:
+            file.truncate(SIZE_BYTES)
+        run(*self.MAKE[kind], str(self.image))
+        self.loop = run("losetup", "--find", "--show", str(self.image))
         try:
-            _run("mount", self.loop, str(self.mounted))
+            self._mount()
         except BaseException:
-            _run("losetup", "--detach", self.loop)
+            run("losetup", "--detach", self.loop)
             raise
 
     def cut(self) -> None:
@@ -61,12 +66,15 @@ class Disk:
 
     def write_back(self) -> None:
         """What the kernel does by itself now and then."""
-        _run("sync", "--file-system", str(self.mounted))
+        run("sync", "--file-system", str(self.mounted))
 
     def mount_again(self, limit_s: float = 30.0) -> None:
         """Unmounts it and mounts what is on the device."""
         self._unmount(limit_s)
-        _run("mount", self.loop, str(self.mounted))
+        self._mount()
+
+    def _mount(self) -> None:
+        run("mount", "-o", self.options, self.loop, str(self.mounted))
 
     def _unmount(self, limit_s: float) -> None:
         deadline = time.monotonic() + limit_s
@@ -91,4 +99,4 @@ class Disk:
         finally:
             # If something still holds it, it goes with that.
             subprocess.run(["umount", "--lazy", str(self.mounted)], capture_output=True)
-            _run("losetup", "--detach", self.loop)
+            run("losetup", "--detach", self.loop)
