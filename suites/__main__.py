@@ -12,13 +12,13 @@ import sys
 from collections.abc import Callable
 
 from . import compare, dpkg, fio, git, processes, python, report, sqlite
-from .cuts import ddl, flash, loop, order
+from .cuts import ddl, flash, loop, order, writeback
 from .place import forebay, target
 
 
 def main() -> int:
     suites = comparisons()
-    cuts = {cut.NAME: cut for cut in (loop, flash, ddl, order)}
+    cuts = {cut.NAME: cut for cut in (loop, flash, ddl, order, writeback)}
     variants = [variant.name for cut in cuts.values() for variant in cut.VARIANTS]
     names = [*suites, *cuts]
     parser = argparse.ArgumentParser(prog="python3 -m suites", description=__doc__)

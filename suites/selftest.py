@@ -10,7 +10,7 @@ import time
 import unittest
 
 from . import processes
-from .cuts import database, definitions, mariadb, worker
+from .cuts import appends, database, definitions, mariadb, worker
 from .place import absorbed_writes
 from .report import DIFFERENT, FLAKY, SAME, Case, Result, to_markdown
 
@@ -125,6 +125,24 @@ class Definitions(unittest.TestCase):
     def test_each_answer_is_its_statements_and_of_a_server_that_ended_there_is_none(self):
         said = f"{mariadb.ANSWER}0\n1\ta\n2\tb\n{mariadb.ANSWER}1\nERROR 1146 at line 4\n{mariadb.ANSWER}2\n"
         self.assertEqual(mariadb.answers_in(said, 4), ["1\ta\n2\tb", "ERROR 1146 at line 4", "", mariadb.NO_ANSWER])
+
+
+class AppendedRecords(unittest.TestCase):
+    def test_a_lost_a_zeroed_and_a_changed_record_are_each_found(self):
+        with tempfile.TemporaryDirectory() as home:
+            log = pathlib.Path(home) / "a.log"
+            length, _ = appends.shape("seed")
+            whole = b"".join(appends.record("seed", number) for number in range(5))
+            log.write_bytes(whole)
+            self.assertEqual(appends.faults(log, "seed", 4), [])
+            # What is behind the last acknowledged record is nobody's business.
+            self.assertEqual(appends.faults(log, "seed", 2), [])
+            self.assertIn("1 of 6 acknowledged records", appends.faults(log, "seed", 5)[0])
+            for bytes_there, found in ((bytes(length), "zeros"), (b"x" * length, "other bytes")):
+                log.write_bytes(whole[:length] + bytes_there + whole[2 * length :])
+                self.assertIn(found, appends.faults(log, "seed", 4)[0])
+            log.unlink()
+            self.assertIn("not there", appends.faults(log, "seed", 4)[0])
 
 
 if __name__ == "__main__":
