@@ -13,6 +13,9 @@ it does when memory is short. A recovery that says what to do is given that, and
 
 Without Forebay a program loses records that way on ext4 if it writes again what could not be synced, and takes the next sync's word for
 it.
+
+Promise (disks): Every acknowledged record of a log whose disk fills is on the disk once there is room and it was recovered, whoever is
+killed meanwhile and whichever boot recovers.
 """
 
 from __future__ import annotations
