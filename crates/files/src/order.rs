@@ -237,7 +237,7 @@ pub(crate) fn device_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
 /// to what it is.
 ///
 /// # Errors
-/// The kernel's.
+/// The kernel's; also if the file system shut itself down meanwhile, and said nothing.
 #[cold]
 pub(crate) fn commit_journal(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     let stat = sys::stat_of(fd)?;
@@ -255,7 +255,8 @@ pub(crate) fn commit_journal(fd: BorrowedFd<'_>) -> Result<(), Errno> {
         Ok(()) => rustix::fs::fsync(fd),
         // It is another user's: then all of the file system.
         Err(_) => rustix::fs::syncfs(fd),
-    }
+    }?;
+    sys::check_file_system(fd)
 }
 
 #[cfg(test)]

@@ -1,8 +1,14 @@
 //! Whether a sync that succeeded was one. A file system that shuts itself down (ext4 and XFS do, when they cannot write their journal) may take what it
 //! gave up for written, and says so when it is asked next.
 
-use rustix::io::Errno;
-use std::{fs::File, os::fd::AsFd};
+use rustix::{
+    fs::{FileType, SeekFrom},
+    io::Errno,
+};
+use std::{
+    fs::File,
+    os::fd::{AsFd, BorrowedFd},
+};
 
 /// `f_type` of file systems.
 const EXT4: i64 = 0xEF53;
@@ -37,6 +43,27 @@ pub(crate) fn confirm_sync_of(file: impl AsFd, directory: Option<&File>) -> Resu
     }
 }
 
+/// After a sync that succeeded: whether the file system had not shut itself down before that was
+/// done. Of a file it is asked without another flush of the disk.
+///
+/// # Errors
+/// The file system's: what was synced may not be on the disk.
+pub(crate) fn check_file_system(fd: BorrowedFd<'_>) -> Result<(), Errno> {
+    if FileType::from_raw_mode(super::stat_of(fd)?.st_mode).is_dir() {
+        return confirm_sync(fd);
+    }
+    // Each looks before it finds that there is nothing to do: ext4 in the first two, XFS in the
+    // last two. One that the descriptor is not open for fails otherwise.
+    let asked = [
+        rustix::io::pwrite(fd, &[], 0).err(),
+        rustix::io::pread(fd, &mut [0u8; 0], 0).err(),
+        rustix::fs::seek(fd, SeekFrom::Current(0)).err(),
+    ];
+    let is_shut_down = |errno: &Errno| matches!(*errno, Errno::IO | Errno::SHUTDOWN);
+    let found = asked.into_iter().flatten().find(is_shut_down);
+    found.map_or(Ok(()), Err)
+}
+
 #[cfg(test)]
 mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
@@ -56,6 +83,10 @@ mod tests {
             file.write_all(b"written").unwrap();
             file.sync_data().unwrap();
             let directory = File::open(disk.path()).unwrap();
+            let files =
+                [&file, &File::open(&path).unwrap(), &directory].map(|it| it.try_clone().unwrap());
+            let check = |file: &File| check_file_system(file.as_fd());
+            assert!(files.iter().all(|file| check(file) == Ok(())));
             confirm_sync_of(&file, Some(&directory)).unwrap();
             file.write_all(b"not synced").unwrap();
             confirm_sync_of(&file, Some(&directory)).unwrap();
@@ -65,6 +96,9 @@ mod tests {
             assert!(shutting.output().unwrap().status.success());
             let said = confirm_sync_of(&file, Some(&directory)).unwrap_err();
             assert_eq!(said, Errno::IO, "{}", make[0]);
+            for file in &files {
+                assert!(check(file).is_err(), "{}: {file:?}", make[0]);
+            }
             // It may have been on another file system, or not be known.
             for other in [None, Some(&File::open("/").unwrap())] {
                 assert!(confirm_sync_of(&file, other).is_err(), "{other:?}");
