@@ -28,7 +28,10 @@ use crate::{
     page::Page,
 };
 use forebay_flash::{Cache, FileId, Home, HomePage, Identity};
-use forebay_pool::crc32c;
+use forebay_pool::{
+    crc32c,
+    rewrite::{self, Rewritten},
+};
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
 use std::{
@@ -72,6 +75,8 @@ pub(crate) struct Copies {
 /// The file in use.
 struct Kept {
     file: File,
+    /// Copies that could not be kept are written over by the next.
+    rewritten: Rewritten,
     /// The half that the next copies go to: not the one that has those that count.
     half: usize,
     /// Theirs.
@@ -133,6 +138,7 @@ impl Kept {
     fn of(file: File, newest: Option<&Found>) -> Self {
         Self {
             file,
+            rewritten: Rewritten::default(),
             half: newest.map_or(0, |newest| 1 - newest.half),
             number: newest.map_or(1, |newest| newest.number + 1),
             used: true,
@@ -147,14 +153,14 @@ impl Kept {
         let mut at = (self.half * HALF) as u64;
         for page in pages {
             if bytes.len() >= WRITTEN {
-                self.file.write_all_at(bytes, at)?;
+                self.rewritten.write(&self.file, bytes, at)?;
                 at += bytes.len() as u64;
                 bytes.clear();
             }
             bytes.extend_from_slice(page.bytes);
         }
-        self.file.write_all_at(bytes, at)?;
-        self.file.sync_data()?;
+        self.rewritten.write(&self.file, bytes, at)?;
+        self.rewritten.sync(&self.file, File::sync_data)?;
         self.half = 1 - self.half;
         self.number += 1;
         Ok(())
@@ -343,7 +349,8 @@ impl Found {
         system: (Identity, &Guard),
     ) -> io::Result<Saved> {
         let mut saved = Saved::default();
-        let mut batch: Vec<(File, u64, &Page)> = Vec::new();
+        // By home: none is the guard file.
+        let mut batch: HashMap<Option<&Identity>, (File, Vec<(u64, &[u8])>)> = HashMap::new();
         for (identity, offset, page) in &self.pages {
             let guarded = Guard::moved(*offset).filter(|_| *identity == system.0);
             let (home, at) = match (guarded, files.get(identity)) {
@@ -360,16 +367,17 @@ impl Found {
                 home.read_exact_at(&mut start, at)?;
             }
             if is_within && log_sequence(&start) <= log_sequence(&page.0) {
-                batch.push((home, at, page));
+                let of = guarded.is_none().then_some(identity);
+                let (_, pages) = batch.entry(of).or_insert((home, Vec::new()));
+                pages.push((at, &page.0[..]));
             }
         }
-        for (home, at, page) in &batch {
-            home.write_all_at(&page.0, *at)?;
-        }
-        for (home, ..) in &batch {
+        for (home, pages) in batch.values() {
+            rewrite::write(home, pages)?;
             home.sync_data()?;
+            rewrite::check(home, pages)?;
+            saved.pages += pages.len() as u64;
         }
-        saved.pages = batch.len() as u64;
         Ok(saved)
     }
 }

@@ -29,6 +29,7 @@ use crate::{
     descriptor::{hold_plain, link_to},
 };
 use forebay_flash::{Epochs, Identity};
+use forebay_pool::rewrite::Rewritten;
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use std::{
@@ -163,6 +164,8 @@ pub(crate) enum Found {
 #[derive(Debug)]
 pub(crate) struct Guard {
     file: File,
+    /// A page is written again after a sync that failed.
+    rewritten: Rewritten,
     path: PathBuf,
     header: Header,
 }
@@ -195,6 +198,15 @@ fn read_page(tablespace: &File, page: u32) -> io::Result<Vec<u8>> {
 }
 
 impl Guard {
+    fn new(file: File, path: PathBuf, header: Header) -> Self {
+        Self {
+            file,
+            rewritten: Rewritten::default(),
+            path,
+            header,
+        }
+    }
+
     /// What there is for the tablespace `of`, open without `O_DIRECT`, in `dir`, with the cache `owner`, if that is there in these epochs. Changes
     /// nothing.
     pub(crate) fn find(
@@ -230,7 +242,7 @@ impl Guard {
             (_, true) if !is_of_its_time => Found::Mismatch(Mismatch::OtherTime(header.flash)),
             (State::Laid, false) => Found::Mismatch(Mismatch::WrittenSince),
             (_, false) => Found::None,
-            (_, true) => Found::Here(Self { file, path, header }),
+            (_, true) => Found::Here(Self::new(file, path, header)),
         })
     }
 
@@ -266,7 +278,7 @@ impl Guard {
         file.sync_all()?;
         rustix::fs::rename(&aside, &path)?;
         sync_directory(dir)?;
-        let mut guard = Self { file, path, header };
+        let mut guard = Self::new(file, path, header);
         guard.complete(tablespace)?;
         Ok(guard)
     }
@@ -277,10 +289,11 @@ impl Guard {
             return Ok(());
         }
         let text = text(self.header.owner, &self.header.flash);
+        let rewritten = Rewritten::default();
         for page in PAGES {
             forebay_pool::failpoint!("pages:laying");
-            tablespace.write_all_at(&text, offset(page))?;
-            tablespace.sync_data()?;
+            rewritten.write(tablespace, &text, offset(page))?;
+            rewritten.sync(tablespace, File::sync_data)?;
         }
         self.set(State::Laid)
     }
@@ -288,12 +301,13 @@ impl Guard {
     /// Gives the tablespace its pages back, and removes the guard file: the cache has nothing any more.
     pub(crate) fn lift(mut self, tablespace: &File) -> io::Result<()> {
         self.set(State::Lifting)?;
+        let rewritten = Rewritten::default();
         for (at, page) in PAGES.into_iter().enumerate().rev() {
             let mut bytes = vec![0; PAGE_BYTES];
             self.file.read_exact_at(&mut bytes, place(at))?;
             forebay_pool::failpoint!("pages:lifting");
-            tablespace.write_all_at(&bytes, offset(page))?;
-            tablespace.sync_data()?;
+            rewritten.write(tablespace, &bytes, offset(page))?;
+            rewritten.sync(tablespace, File::sync_data)?;
         }
         forebay_pool::failpoint!("pages:lifted");
         rustix::fs::unlink(&self.path)?;
@@ -319,8 +333,8 @@ impl Guard {
 
     fn set(&mut self, state: State) -> io::Result<()> {
         self.header.state = state;
-        self.file.write_all_at(&self.header.encode(), 0)?;
-        self.file.sync_data()
+        self.write(&self.header.encode(), 0)?;
+        self.sync()
     }
 
     /// Where the bytes at `at` of the tablespace are in the guard file, if they are in a guarded page.
@@ -330,9 +344,19 @@ impl Guard {
         Some(place(which) + at % PAGE_BYTES as u64)
     }
 
-    /// Reads from, writes to, and syncs the guard file: the home of the guarded pages.
+    /// The guard file: the home of the guarded pages. It is written to by [`Guard::write`] alone.
     pub(crate) fn file(&self) -> &File {
         &self.file
+    }
+
+    /// Writes to the guard file.
+    pub(crate) fn write(&self, bytes: &[u8], at: u64) -> io::Result<()> {
+        self.rewritten.write(&self.file, bytes, at)
+    }
+
+    /// Syncs the guard file.
+    pub(crate) fn sync(&self) -> io::Result<()> {
+        self.rewritten.sync(&self.file, File::sync_data)
     }
 }
 

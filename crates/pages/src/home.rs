@@ -92,9 +92,7 @@ impl Home for Homes {
         let mut others = Vec::with_capacity(pages.len());
         for page in pages {
             match Guard::moved(page.offset).filter(|_| page.file.number == *number) {
-                Some(at) => {
-                    (guard.file().write_all_at(page.bytes, at)).map_err(|e| (page.file, e))?
-                }
+                Some(at) => guard.write(page.bytes, at).map_err(|e| (page.file, e))?,
                 None => others.push(*page),
             }
         }
@@ -116,7 +114,7 @@ impl Home for Homes {
         if let Some((number, guard)) = &*self.guarded.read()
             && file.number == *number
         {
-            guard.file().sync_data()?;
+            guard.sync()?;
         }
         self.files.sync(file)
     }
@@ -124,7 +122,7 @@ impl Home for Homes {
     fn sync_files(&self, files: &[FileId]) -> Vec<io::Result<()>> {
         let guarded = match &*self.guarded.read() {
             Some((number, guard)) if files.iter().any(|file| file.number == *number) => {
-                Some((*number, guard.file().sync_data()))
+                Some((*number, guard.sync()))
             }
             _ => None,
         };

@@ -147,7 +147,7 @@ fn write_at(file: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), E
 pub const ALL: Range<u64> = 0..u64::MAX;
 
 /// A file whose owner writes again what a failed sync may have lost, by these calls: as long as none has failed they are the kernel's.
-#[derive(Default)]
+#[derive(Debug, Default)]
 pub struct Rewritten {
     /// It was written to.
     begun: AtomicBool,

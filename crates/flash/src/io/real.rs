@@ -2,6 +2,7 @@
 
 use super::Flash;
 use crate::buffer::ALIGN;
+use forebay_pool::rewrite::Rewritten;
 use rustix::{
     fs::{FallocateFlags, OFlags, fallocate},
     io::Errno,
@@ -32,6 +33,8 @@ fn fault(what: &str) -> io::Result<()> {
 pub struct FlashFile {
     path: PathBuf,
     buffered: File,
+    /// What goes through the page cache, and may be written again after a sync that failed.
+    rewritten: Rewritten,
     direct: Option<File>,
     /// False once the file system has refused it.
     past_cache: AtomicBool,
@@ -73,6 +76,7 @@ impl FlashFile {
             path: path.to_owned(),
             past_cache: AtomicBool::new(direct.is_some()),
             buffered,
+            rewritten: Rewritten::default(),
             direct,
             bytes: AtomicU64::new(bytes),
             is_device: kind.is_block_device(),
@@ -170,12 +174,17 @@ impl Flash for FlashFile {
     fn write_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
         fault("write")?;
         let file = self.file(from.as_ptr(), from.len(), offset);
-        self.either(file, |file| file.write_all_at(from, offset))
+        self.either(file, |file| {
+            match std::ptr::eq(file, &raw const self.buffered) {
+                true => self.rewritten.write(file, from, offset),
+                false => file.write_all_at(from, offset),
+            }
+        })
     }
 
     fn sync(&self) -> io::Result<()> {
         fault("write")?;
-        self.buffered.sync_data()
+        self.rewritten.sync(&self.buffered, File::sync_data)
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
