@@ -16,6 +16,7 @@ pub mod memory;
 mod profile;
 mod queue;
 mod shared;
+pub mod thin;
 
 pub use device::{Device, FileKey, Mode};
 pub use devices::{Counts, Devices, Placed};

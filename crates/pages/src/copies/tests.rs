@@ -7,6 +7,7 @@ use crate::{
     identity,
     setup::{Place, create},
 };
+use forebay_device::thin::ThinDisk;
 use forebay_flash::{CachedFile, Enqueued, Options};
 use std::{fs, fs::OpenOptions, sync::Arc};
 use tempfile::TempDir;
@@ -15,6 +16,7 @@ const PAGES: usize = 8;
 
 struct World {
     dir: TempDir,
+    path: PathBuf,
     homes: Arc<Homes>,
     cache: Cache,
     file: Arc<CachedFile>,
@@ -28,25 +30,35 @@ impl World {
     /// A cache and a file of zeros; none where files have no time of birth.
     fn new() -> Option<Self> {
         let dir = TempDir::new().unwrap();
+        let path = dir.path().join("t.ibd");
+        fs::write(&path, vec![0; PAGES * PAGE_BYTES]).unwrap();
+        Self::of(dir, path)
+    }
+
+    fn of(dir: TempDir, path: PathBuf) -> Option<Self> {
         let flash = dir.path().join("flash");
         create(&flash, 8 << 20).unwrap();
-        let home = dir.path().join("t.ibd");
-        fs::write(&home, vec![0; PAGES * PAGE_BYTES]).unwrap();
         let homes = Arc::new(Homes::new());
         let (cache, _) = Place::of(&flash)
             .unwrap()
             .open(&homes, &Options::default())
             .unwrap();
-        let held = File::open(&home).unwrap();
+        let held = File::open(&path).unwrap();
         let known = identity::of(&held).unwrap()?;
         let file = cache.register(known.identity, "t.ibd").unwrap();
         homes.attach(file.id(), reopen(&held, true).unwrap());
         Some(Self {
             dir,
+            path,
             homes,
             cache,
             file,
         })
+    }
+
+    /// Its files, none of which is open any more.
+    fn closed(self) -> (TempDir, PathBuf) {
+        (self.dir, self.path)
     }
 
     fn copies(&self) -> Copies {
@@ -54,15 +66,13 @@ impl World {
     }
 
     fn home(&self, page: usize) -> Vec<u8> {
-        let bytes = fs::read(self.dir.path().join("t.ibd")).unwrap();
+        let bytes = fs::read(&self.path).unwrap();
         bytes[page * PAGE_BYTES..][..PAGE_BYTES].to_vec()
     }
 
     /// As a power cut leaves it: half of the page is new.
     fn tear(&self, page: usize, byte: u8) {
-        let file = OpenOptions::new()
-            .write(true)
-            .open(self.dir.path().join("t.ibd"));
+        let file = OpenOptions::new().write(true).open(&self.path);
         let half = vec![byte; PAGE_BYTES / 2];
         file.unwrap()
             .write_all_at(&half, (page * PAGE_BYTES) as u64)
@@ -281,16 +291,14 @@ fn page_at(lsn: u64, byte: u8) -> Page {
 
 impl World {
     fn put(&self, at: usize, bytes: &[u8]) {
-        let file = OpenOptions::new()
-            .write(true)
-            .open(self.dir.path().join("t.ibd"));
+        let file = OpenOptions::new().write(true).open(&self.path);
         let offset = (at * PAGE_BYTES) as u64;
         file.unwrap().write_all_at(bytes, offset).unwrap();
     }
 
     /// What becomes of the copies when the cache is lost.
     fn save(&self) -> Saved {
-        let held = File::open(self.dir.path().join("t.ibd")).unwrap();
+        let held = File::open(&self.path).unwrap();
         let files = HashMap::from([(self.file.id().identity, OwnedFd::from(held))]);
         let nobody = Identity {
             device: 0,
@@ -363,4 +371,47 @@ fn the_file_has_all_its_blocks_before_a_copy_is_kept() {
     world.tear(2, 9);
     assert_eq!(world.restore(), 1);
     assert_eq!(world.home(2), page(7).0.to_vec());
+}
+
+#[test]
+fn pages_that_a_failed_sync_left_are_on_the_disk_when_they_are_saved() {
+    let dir = TempDir::new_in("/dev/shm").unwrap();
+    let mounted = dir.path().join("disk");
+    fs::create_dir(&mounted).unwrap();
+    let make = ["mkfs.ext4", "-q", "-F", "-b", "4096", "-J", "size=4"];
+    let disk = match ThinDisk::mount(dir.path(), &mounted, &make, None) {
+        Ok(disk) => disk,
+        Err(why) => {
+            println!("skipped: {why}");
+            return;
+        }
+    };
+    // A tablespace grows as InnoDB's do: reserved, and not written.
+    let path = mounted.join("t.ibd");
+    let bytes = PAGES_MAX * PAGE_BYTES;
+    let home = File::create_new(&path).unwrap();
+    let whole = rustix::fs::FallocateFlags::empty();
+    rustix::fs::fallocate(&home, whole, 0, bytes as u64).unwrap();
+    home.sync_all().unwrap();
+    let world = World::of(dir, path).unwrap();
+    let pages: Vec<Page> = (0..PAGES_MAX)
+        .map(|at| page_at(100, at as u8 | 1))
+        .collect();
+    let kept: Vec<_> = pages.iter().enumerate().collect();
+    world.keep(1000, &kept);
+    disk.fill(2 << 20).unwrap();
+    for (at, page) in kept {
+        world.put(at, &page.0);
+    }
+    home.sync_data().unwrap_err();
+    disk.make_room().unwrap();
+    assert_eq!(world.save().pages, PAGES_MAX as u64);
+    drop(home);
+    let (dir, path) = world.closed();
+    disk.mount_again().unwrap();
+    let found = fs::read(&path).unwrap();
+    let lost = pages.iter().zip(found.chunks(PAGE_BYTES));
+    let lost = lost.filter(|(page, found)| page.0 != **found).count();
+    assert_eq!(lost, 0);
+    drop((disk, dir));
 }

@@ -60,6 +60,7 @@ impl World {
         let header = read_header(&file).unwrap().unwrap();
         let mut guard = Guard {
             file: file.try_clone().unwrap(),
+            rewritten: Rewritten::default(),
             path,
             header,
         };

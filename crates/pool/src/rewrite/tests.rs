@@ -1,12 +1,7 @@
 use super::*;
 use crate::extents::has_unwritten;
-use std::{
-    fs,
-    os::unix::fs::OpenOptionsExt,
-    path::{Path, PathBuf},
-    process::Command,
-};
-use tempfile::TempDir;
+use forebay_device::thin::ThinDisk;
+use std::fs;
 
 #[test]
 fn ranges_that_touch_are_one_and_pieces_are_whole() {
@@ -49,104 +44,6 @@ fn an_extent_that_was_allocated_and_not_written_is_found() {
     assert!(has_unwritten(file.as_fd(), &(4096..1 << 20)));
 }
 
-/// A file system whose disk has no room, though it has: a sparse image on a small tmpfs, which is full.
-struct Thin {
-    home: TempDir,
-    device: String,
-    options: &'static str,
-}
-
-fn run(words: &[&str], paths: &[&Path]) -> Result<String, String> {
-    let done = Command::new(words[0])
-        .args(&words[1..])
-        .args(paths)
-        .output();
-    let done = done.map_err(|e| format!("{words:?}: {e}"))?;
-    match done.status.success() {
-        true => Ok(String::from_utf8_lossy(&done.stdout).trim().to_owned()),
-        false => Err(format!(
-            "{words:?}: {}",
-            String::from_utf8_lossy(&done.stderr)
-        )),
-    }
-}
-
-impl Thin {
-    fn new(make: &[&str], options: &'static str) -> Result<Self, String> {
-        let mut thin = Self {
-            home: tempfile::tempdir_in("/dev/shm").map_err(|e| e.to_string())?,
-            device: String::new(),
-            options,
-        };
-        for name in ["lower", "disk"] {
-            fs::create_dir(thin.at(name)).unwrap();
-        }
-        run(
-            &["mount", "-t", "tmpfs", "-o", "size=96m", "none"],
-            &[&thin.at("lower")],
-        )?;
-        let image = thin.at("lower/image");
-        File::create(&image).unwrap().set_len(400 << 20).unwrap();
-        run(make, &[&image])?;
-        thin.device = run(&["losetup", "-f", "--show"], &[&image])?;
-        // So that a part of what is written back fails, and not all at once.
-        let small = format!("/sys/block/{}/queue/max_sectors_kb", &thin.device[5..]);
-        fs::write(small, "4").map_err(|e| e.to_string())?;
-        thin.mount()?;
-        // The journal gets its place.
-        for round in 0..300 {
-            let file = File::create(thin.at("disk").join(format!("f{}", round % 7))).unwrap();
-            file.write_all_at(&[7; 5000], 0).unwrap();
-            file.sync_all().unwrap();
-        }
-        Ok(thin)
-    }
-
-    fn at(&self, name: &str) -> PathBuf {
-        self.home.path().join(name)
-    }
-
-    fn mount(&self) -> Result<(), String> {
-        let mut words = vec!["mount"];
-        if !self.options.is_empty() {
-            words.extend(["-o", self.options]);
-        }
-        run(&words, &[Path::new(&self.device), &self.at("disk")]).map(drop)
-    }
-
-    /// What is on the disk, and nothing that is in memory.
-    fn mount_again(&self) {
-        run(&["umount"], &[&self.at("disk")]).unwrap();
-        self.mount().unwrap();
-    }
-
-    /// Leaves so many bytes.
-    fn fill(&self, left: u64) {
-        let free = rustix::fs::statvfs(self.at("lower")).unwrap();
-        let file = File::create(self.at("lower/ballast")).unwrap();
-        let bytes = free.f_bavail * free.f_frsize - left;
-        rustix::fs::fallocate(&file, rustix::fs::FallocateFlags::empty(), 0, bytes).unwrap();
-    }
-
-    fn make_room(&self) {
-        fs::remove_file(self.at("lower/ballast")).unwrap();
-    }
-}
-
-impl Drop for Thin {
-    fn drop(&mut self) {
-        let _ = run(&["umount", "-l"], &[&self.at("disk")]);
-        if !self.device.is_empty() {
-            // It keeps the limit when it is another file's.
-            let queue = format!("/sys/block/{}/queue", &self.device[5..]);
-            let most = fs::read(format!("{queue}/max_hw_sectors_kb"));
-            let _ = most.and_then(|most| fs::write(format!("{queue}/max_sectors_kb"), most));
-            let _ = run(&["losetup", "-d", &self.device], &[]);
-        }
-        let _ = run(&["umount", "-l"], &[&self.at("lower")]);
-    }
-}
-
 const RECORD: usize = 4096;
 const AT_ONCE: u64 = 126;
 
@@ -174,17 +71,20 @@ fn fails(log: &File) -> (u64, u64) {
 /// What is written again `by`, after a sync of it failed, is on the disk when that has succeeded: how many records are not.
 fn lost(
     make: &[&str],
-    options: &'static str,
+    options: Option<&'static str>,
     by: impl Fn(&File, &[(u64, &[u8])]),
 ) -> Option<usize> {
-    let thin = match Thin::new(make, options) {
-        Ok(thin) => thin,
+    let home = tempfile::tempdir_in("/dev/shm").unwrap();
+    let mounted = home.path().join("disk");
+    fs::create_dir(&mounted).unwrap();
+    let disk = match ThinDisk::mount(home.path(), &mounted, make, options) {
+        Ok(disk) => disk,
         Err(why) => {
             println!("skipped: {why}");
             return None;
         }
     };
-    let path = thin.at("disk").join("a.log");
+    let path = mounted.join("a.log");
     let create = || {
         File::options()
             .read(true)
@@ -195,20 +95,16 @@ fn lost(
             .open(&path)
     };
     let log = create().unwrap();
-    thin.fill(2 << 20);
+    disk.fill(2 << 20).unwrap();
     let (synced, end) = fails(&log);
-    thin.make_room();
-    if options.contains("remount-ro") {
-        let again = ["mount", "-o", "remount,rw"];
-        let _ = run(&again, &[&thin.at("disk")]);
-    }
+    disk.make_room().unwrap();
     let records: Vec<Vec<u8>> = (synced..end).map(record).collect();
     let parts = (synced..)
         .zip(&records)
         .map(|(number, bytes)| (number * RECORD as u64, &bytes[..]));
     by(&create().unwrap(), &parts.collect::<Vec<_>>());
     drop(log);
-    thin.mount_again();
+    disk.mount_again().unwrap();
     let found = fs::read(&path).unwrap();
     let is_there = |number: &u64| {
         let at = *number as usize * RECORD;
@@ -217,16 +113,16 @@ fn lost(
     Some((0..end).filter(|number| !is_there(number)).count())
 }
 
-const KINDS: [(&[&str], &str); 3] = [
+const KINDS: [(&[&str], Option<&str>); 3] = [
     (
         &["mkfs.ext4", "-q", "-F", "-b", "4096", "-J", "size=4"],
-        "errors=continue",
+        Some("errors=continue"),
     ),
     (
         &["mkfs.ext4", "-q", "-F", "-b", "4096", "-J", "size=4"],
-        "errors=remount-ro",
+        Some("errors=remount-ro"),
     ),
-    (&["mkfs.xfs", "-q"], ""),
+    (&["mkfs.xfs", "-q"], None),
 ];
 
 /// Promise (disks): Bytes that are written again after a failed write-back are on the disk once a
@@ -242,7 +138,7 @@ fn what_is_written_again_after_a_failed_write_back_is_on_the_disk() {
         let lost = lost(make, options, again);
         assert!(
             lost.is_none_or(|lost| lost == 0),
-            "{make:?} {options}: {lost:?} are lost"
+            "{make:?} {options:?}: {lost:?} are lost"
         );
     }
 }
@@ -290,7 +186,7 @@ fn a_file_that_was_written_again_by_its_owner_is_on_the_disk() {
         let lost = lost(make, options, again);
         assert!(
             lost.is_none_or(|lost| lost == 0),
-            "{make:?} {options}: {lost:?} are lost"
+            "{make:?} {options:?}: {lost:?} are lost"
         );
     }
 }
