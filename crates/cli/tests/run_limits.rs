@@ -1,11 +1,13 @@
-//! A limit on the size of files (`ulimit -f`) holds for what Forebay makes and writes to, too: nothing ends by it that would not end without Forebay.
+//! Limits on the size of files (`ulimit -f`) and on memory (`ulimit -v`, `ulimit -l` and `mlockall`)
+//! hold for what Forebay makes, writes to and maps, too: nothing ends by it that would not end
+//! without Forebay.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
 
 use common::{Ran, Sandbox};
 use nix::sys::signal::Signal;
-use std::fs;
+use std::{fs, os::unix::fs::PermissionsExt};
 
 /// Appends to a log, each write synced, with the signal as a program of C has it.
 const PROGRAM: &str = r#"
@@ -98,5 +100,63 @@ fn a_program_that_goes_beyond_its_own_limit_ends_as_it_does_without_forebay() {
         );
         assert_eq!(fs::metadata(sandbox.file("a.log")).unwrap().len(), 8192);
         fs::remove_file(sandbox.file("a.log")).unwrap();
+    }
+}
+
+/// Opens a log under a limit that leaves no room for the pool: what is mapped then that was not
+/// before?
+const NO_ROOM: &str = r#"
+import ctypes, os, resource, sys
+def mapped():
+    return [line.split()[5] for line in open("/proc/self/maps") if len(line.split()) > 5]
+def limit():
+    if "address" in sys.argv:
+        used = int(open("/proc/self/statm").read().split()[0]) * resource.getpagesize()
+        resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), used + (1 << 20)))
+    else:
+        # What is mapped from now on is locked.
+        FUTURE = 2
+        c = ctypes.CDLL(None, use_errno=True)
+        assert c.mlockall(FUTURE) == 0, os.strerror(ctypes.get_errno())
+        hard = resource.getrlimit(resource.RLIMIT_MEMLOCK)[1]
+        resource.setrlimit(resource.RLIMIT_MEMLOCK, (1 << 20, hard))
+        os.setresuid(65534, 65534, 65534)
+mapped()
+limit()
+before = mapped()
+log = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
+for i in range(40):
+    os.write(log, b"%099d\n" % i); os.fsync(log)
+# Of libraries only the code that was looked for may be there.
+more = [path for path in mapped() if path not in before and ".so" not in path]
+assert not more, more
+"#;
+
+/// Promise (programs): A program whose limits leave no room for the pool goes on with plain files
+/// and nothing of the pool in its memory, and is told.
+#[test]
+fn program_without_room_for_the_pool_goes_on_with_plain_files() {
+    let sandbox = sandbox();
+    sandbox.let_in();
+    fs::create_dir(sandbox.file("open")).unwrap();
+    fs::set_permissions(sandbox.file("open"), fs::Permissions::from_mode(0o777)).unwrap();
+    for (pool, what) in ["disk", "memory"]
+        .iter()
+        .flat_map(|pool| ["address", "locked"].map(|what| (*pool, what)))
+    {
+        let line = format!("run --explain --absorb *.log --pool ../{pool} -- python3 -S -c");
+        let mut command = sandbox.command(&line);
+        command.arg(NO_ROOM).arg(what);
+        command.current_dir(sandbox.file("open"));
+        command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        let ran = Ran::of(command.output().unwrap()).ok();
+        assert!(
+            ran.stderr.contains("stays plain"),
+            "{pool} {what}: {}",
+            ran.stderr
+        );
+        let written = fs::read(sandbox.file("open/a.log")).unwrap();
+        assert_eq!(written.len(), 4000, "{pool} {what}");
+        fs::remove_file(sandbox.file("open/a.log")).unwrap();
     }
 }

@@ -40,6 +40,7 @@ impl Disk {
             "xfs" => run("mkfs.xfs", &["-q", path])?,
             // Its inodes have no room for when a file was born.
             "ext4-128" => run("mkfs.ext4", &["-q", "-F", "-I", "128", path])?,
+            "ext4-encrypt" => run("mkfs.ext4", &["-q", "-F", "-O", "encrypt", path])?,
             _ => run("mkfs.ext4", &["-q", "-F", path])?,
         };
         let mut disk = Self {

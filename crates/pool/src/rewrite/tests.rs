@@ -1,7 +1,7 @@
 use super::*;
 use crate::extents::has_unwritten;
 use forebay_device::thin::ThinDisk;
-use std::fs;
+use std::{fs, os::unix::fs::OpenOptionsExt};
 
 #[test]
 fn ranges_that_touch_are_one_and_pieces_are_whole() {
