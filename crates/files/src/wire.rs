@@ -72,8 +72,8 @@ pub enum Request {
         /// Why.
         reason: String,
     },
-    /// Absorb the file whose descriptor comes along, and which the run does not absorb yet. Answer: [`Answer::Absorb`] once it and its
-    /// directory are synced, or [`Answer::Refused`], or [`Answer::Unheard`].
+    /// Absorb the file whose descriptor comes along, and which the run does not absorb yet. Answer: [`Answer::Absorb`] once no
+    /// process outside the run has it open, or [`Answer::Refused`], or [`Answer::Unheard`].
     Register {
         /// Its path, as bytes.
         path: Vec<u8>,
@@ -121,7 +121,8 @@ pub enum Answer {
         /// This boot's id.
         boot: Uuid,
     },
-    /// The file and its directory are synced, and no process outside the run has it open; or the run absorbs it already.
+    /// No process outside the run has the file open, or the run absorbs it already. It and its
+    /// directory are synced at its first write or sync.
     Absorb {
         /// Its number.
         file: u32,

@@ -16,7 +16,7 @@ use crate::{
     session::Session,
     table,
 };
-use forebay_flash::{CachedFile, Enqueued, FileId};
+use forebay_flash::{Cache, CachedFile, Enqueued, FileId, FlashError};
 use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use part::read_part;
 pub use real::{RealRead, RealWrite};
@@ -32,7 +32,12 @@ use std::{
             Ordering::{AcqRel, Acquire, Release},
         },
     },
+    thread,
+    time::Duration,
 };
+
+/// A writer waits so long for room before it is told that homes fail.
+const HOMES_FAIL: Duration = Duration::from_secs(1);
 
 /// See the module's head.
 pub(crate) struct PageFile {
@@ -147,7 +152,7 @@ impl PageFile {
     ) -> Result<usize, Errno> {
         let mut done = 0;
         for (page, bytes) in (number(offset)..).zip(from.chunks_exact(PAGE_BYTES)) {
-            match session.cache.enqueue(file, page, bytes) {
+            match enqueue_patiently(&session.cache, file, page, bytes) {
                 Ok(Enqueued::Cached) => {}
                 Ok(Enqueued::Past(past)) => {
                     let written = self.changing(|| real(bytes, offset + done as u64));
@@ -381,6 +386,23 @@ fn give_back(session: &Session, file: &CachedFile, [first, last]: [u32; 2]) -> R
 fn ask_length(session: &Session, file: &CachedFile) -> Result<(), Errno> {
     let bytes = session.cache.durable_bytes(file);
     bytes.map(drop).map_err(|e| said(&e))
+}
+
+/// As [`Cache::enqueue`], once more after a while if there is no room because homes fail: a server
+/// that is told so at once writes at once again, and notes each failure in its log.
+fn enqueue_patiently<'a>(
+    cache: &'a Cache,
+    file: &'a CachedFile,
+    page: u32,
+    bytes: &[u8],
+) -> Result<Enqueued<'a>, FlashError> {
+    match cache.enqueue(file, page, bytes) {
+        Err(FlashError::Home { .. }) => {
+            thread::sleep(HOMES_FAIL);
+            cache.enqueue(file, page, bytes)
+        }
+        taken => taken,
+    }
 }
 
 /// The page that this byte is in.

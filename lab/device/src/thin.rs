@@ -12,7 +12,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-const LOWER: &str = "size=96m";
+const LOWER: &str = "size=160m";
 /// More than there is room for, and the least that XFS takes.
 const IMAGE_BYTES: u64 = 400 << 20;
 const UNMOUNT_MAX: Duration = Duration::from_secs(20);

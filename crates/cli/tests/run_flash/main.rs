@@ -7,6 +7,7 @@ mod checkpoints;
 mod common;
 mod cut_off;
 mod disks;
+mod failing_homes;
 mod faults;
 mod flush;
 mod full_disk;
