@@ -134,6 +134,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents and the promises
 	@scripts/setup.sh lint
 	cargo fmt --all --check
+	scripts/wrap.py --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
 	cargo clippy --features forebay/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc $(LOCKED) --no-deps -p forebay-pool -p forebay-store
@@ -146,6 +147,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 fmt: ## Format all Rust code
 	@scripts/setup.sh lint
 	cargo fmt --all
+	scripts/wrap.py
 
 # What a thread leaves to the kernel for its end (`mark_at_end_of_thread`) is no leak, and would end the fuzzing of messages.
 fuzz: export ASAN_OPTIONS = detect_leaks=0

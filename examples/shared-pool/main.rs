@@ -1,19 +1,22 @@
-//! One pool shared by several nodes, each with a lane of its own; one node dies, another takes its lane over.
+//! One pool shared by several nodes, each with a lane of its own; one node dies, another takes its
+//! lane over.
 //!
-//! What a shared pool of fabric-attached memory is for (the outlook of the paper on LevelDB on a Gen-Z memory device): every node reaches all of it without
-//! another node's processor. Here the nodes are processes on one machine, and the pool is a file that all of them map.
+//! What a shared pool of fabric-attached memory is for (the outlook of the paper on LevelDB on a
+//! Gen-Z memory device): every node reaches all of it without another node's processor. Here the
+//! nodes are processes on one machine, and the pool is a file that all of them map.
 //!
-//! 1. Three nodes open the same pool, each with a store whose value log is resident in it, and put pairs, saying each number
-//!    once it is acknowledged.
+//! 1. Three nodes open the same pool, each with a store whose value log is resident in it, and put
+//!    pairs, saying each number once it is acknowledged.
 //! 2. Node 0 is asked to take node 1's store over while that one lives: refused.
-//! 3. Node 1 is killed with SIGKILL in the middle of a put. Node 0 takes its store over: the lane's lock died with its owner, the
-//!    lane's records are all there. Nodes 0 and 2 go on meanwhile.
+//! 3. Node 1 is killed with SIGKILL in the middle of a put. Node 0 takes its store over: the lane's
+//!    lock died with its owner, the lane's records are all there. Nodes 0 and 2 go on meanwhile.
 //! 4. Each acknowledged put of each node is looked for.
 //!
 //! ```text
 //! cargo run --release -p forebay-store --example shared-pool [DIR]
 //! ```
-//! DIR is where the pool and the stores are made, and is removed again [default: one in /dev/shm]. Exit status 1 if anything is missing.
+//! DIR is where the pool and the stores are made, and is removed again [default: one in /dev/shm].
+//! Exit status 1 if anything is missing.
 
 use forebay_pool::{Pool, PoolOptions};
 use forebay_store::{ScanRange, Store, StoreOptions, Variant};
@@ -227,7 +230,8 @@ fn newest(store: &Store) -> Result<String, Failure> {
     Ok(format!("last {last}"))
 }
 
-/// A node's own process: puts until it is told to stop, and takes another's store over when it is told to.
+/// A node's own process: puts until it is told to stop, and takes another's store over when it is
+/// told to.
 fn node(dir: &Path, number: &str) -> Result<(), Failure> {
     let pool = PoolOptions::new().open(pool_path(dir))?;
     let store = open(dir, &pool, number)?;

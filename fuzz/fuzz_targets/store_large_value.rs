@@ -1,4 +1,5 @@
-//! Arbitrary bytes as a file, read by `forebay_store::fuzzed::large_value`. The directory is in memory where there is one that is.
+//! Arbitrary bytes as a file, read by `forebay_store::fuzzed::large_value`. The directory is in
+//! memory where there is one that is.
 //!
 //! Promise: as `crates/store/tests/fuzzed.rs`.
 #![no_main]

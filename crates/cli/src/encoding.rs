@@ -78,7 +78,8 @@ fn from_hex(text: &str) -> Result<Vec<u8>, String> {
         .ok_or_else(wrong)
 }
 
-/// Tab, newline, carriage return and backslash become `\t`, `\n`, `\r`, `\\`; what is not UTF-8 becomes `\xHH`.
+/// Tab, newline, carriage return and backslash become `\t`, `\n`, `\r`, `\\`; what is not UTF-8
+/// becomes `\xHH`.
 fn escape(bytes: &[u8], to: &mut Vec<u8>) {
     for chunk in bytes.utf8_chunks() {
         for &byte in chunk.valid().as_bytes() {

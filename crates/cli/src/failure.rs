@@ -14,7 +14,8 @@ pub enum Failure {
     Usage(String),
     /// It did not work. The message says what to do. Status 1.
     Failed(String),
-    /// The program to be run could not be: its message, and the status that shells give for it (126, 127).
+    /// The program to be run could not be: its message, and the status that shells give for it
+    /// (126, 127).
     NotRun(u8, String),
     /// The report on standard output says it all, if it was read. Status 1.
     Reported,
@@ -25,7 +26,8 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Says it on standard error, and, if a report was to be `json`, on standard output as well: `{"error": …}`. Gives the status.
+    /// Says it on standard error, and, if a report was to be `json`, on standard output as well:
+    /// `{"error": …}`. Gives the status.
     pub fn report(self, json: bool) -> ExitCode {
         let (status, message) = match self {
             Self::Usage(message) => (2, Some(message)),

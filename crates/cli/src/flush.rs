@@ -13,7 +13,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Bring everything in a flash cache to the files, so that the server may be started without Forebay
+/// Bring everything in a flash cache to the files, so that the server may be started without
+/// Forebay
 #[derive(Args)]
 #[command(
     long_about = "Writes all pages that are newer in the flash cache than in the database's files to these files, empties the cache, and removes the guard that stops a server \
@@ -32,12 +33,14 @@ pub struct Flush {
     /// Look for the files in this directory too; may be given several times
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
-    /// Give up the pages of this file, which is gone or was replaced by another; may be given several times
+    /// Give up the pages of this file, which is gone or was replaced by another; may be given
+    /// several times
     #[arg(long, value_name = "FILE", requires = "flash")]
     give_up: Vec<PathBuf>,
-    /// The cache is lost for good: let a server start on these data directories (--data) with what their files have.
-    /// Pages that a crash tore on their way around flash are repaired from forebay.pages there.
-    /// After --flash-policy through nothing that was synced is missing; after any other policy restore a backup
+    /// The cache is lost for good: let a server start on these data directories (--data) with what
+    /// their files have. Pages that a crash tore on their way around flash are repaired from
+    /// forebay.pages there. After --flash-policy through nothing that was synced is missing; after
+    /// any other policy restore a backup
     #[arg(long, conflicts_with = "flash", requires = "data")]
     cache_is_lost: bool,
     /// Report as JSON
@@ -85,7 +88,8 @@ pub fn directories(given: &[PathBuf]) -> Result<Vec<PathBuf>, Failure> {
     each.collect()
 }
 
-/// A file of `--give-up` by its whole name, as the cache knows it. It may be gone; where it is not said from the root, its directory is not.
+/// A file of `--give-up` by its whole name, as the cache knows it. It may be gone; where it is not
+/// said from the root, its directory is not.
 fn whole(file: &Path) -> Result<PathBuf, Failure> {
     let beside = Path::new(".").join(file);
     match (beside.parent(), beside.file_name()) {

@@ -1,4 +1,5 @@
-//! `--help` fits a screen: a line for each option, and examples. What else there is to say is on the manual pages (`forebay man`), from the same source.
+//! `--help` fits a screen: a line for each option, and examples. What else there is to say is on
+//! the manual pages (`forebay man`), from the same source.
 
 use clap::{Arg, ArgAction, Command};
 

@@ -1,9 +1,11 @@
-//! The `forebay` command: databases run under it, pools, stores, what they gain on this machine, and a look at it.
+//! The `forebay` command: databases run under it, pools, stores, what they gain on this machine,
+//! and a look at it.
 //!
-//! One module a subcommand. What they share, and share with `forebay-lab` (lab/cli): [`failure`] (exit codes), [`output`] (standard output that may
-//! close), [`size`] (arguments), [`progress`] (bars on standard error), [`measuring`] (where, how often, and cleaning up), and [`Run`], under which a laboratory may put a
-//! [`Layer`]. Reports go to standard output,
-//! everything else to standard error.
+//! One module a subcommand. What they share, and share with `forebay-lab` (lab/cli): [`failure`]
+//! (exit codes), [`output`] (standard output that may close), [`size`] (arguments), [`progress`]
+//! (bars on standard error), [`measuring`] (where, how often, and cleaning up), and [`Run`], under
+//! which a laboratory may put a [`Layer`]. Reports go to standard output, everything else to
+//! standard error.
 
 mod bench;
 mod completions;

@@ -1,4 +1,5 @@
-//! What commands that measure have in common: where, how often, with which pools; and that nothing is left behind.
+//! What commands that measure have in common: where, how often, with which pools; and that nothing
+//! is left behind.
 
 use crate::failure::Failure;
 use clap::Args;
@@ -24,7 +25,8 @@ pub fn clean_up_on_signals() -> Result<(), Failure> {
     .map_err(|e| Failure::Failed(format!("handling signals: {e}")))
 }
 
-/// A directory on a disk, if one is at hand: the system's for temporary files, or else the current one.
+/// A directory on a disk, if one is at hand: the system's for temporary files, or else the current
+/// one.
 #[must_use]
 pub fn default_dir() -> PathBuf {
     let temporary = std::env::temp_dir();
@@ -45,13 +47,15 @@ pub fn own_program() -> Result<PathBuf, Failure> {
 /// Where a database and its pools are, and how often it is measured.
 #[derive(Args)]
 pub struct Options {
-    /// Where databases are made, in a directory that is removed again [default: the one for temporary files, if that is on a disk]
+    /// Where databases are made, in a directory that is removed again [default: the one for
+    /// temporary files, if that is on a disk]
     #[arg(long, value_name = "DIR")]
     pub dir: Option<PathBuf>,
     /// Use this pool instead of one that is emulated in memory
     #[arg(long, value_name = "PATH")]
     pub pool: Option<PathBuf>,
-    /// Besides, measure with the pool on a disk, in a file that is made in DIR and removed again; may be given several times
+    /// Besides, measure with the pool on a disk, in a file that is made in DIR and removed again;
+    /// may be given several times
     #[arg(long, value_name = "DIR")]
     pub pool_disk: Vec<PathBuf>,
     /// Rounds, of which the median counts [default: 3]
@@ -68,7 +72,8 @@ pub struct Options {
     pub eatmydata: bool,
 }
 
-/// Segments of a pool in memory that is made: a run takes more than its two while the disk is behind.
+/// Segments of a pool in memory that is made: a run takes more than its two while the disk is
+/// behind.
 const IN_MEMORY: u64 = 8;
 
 impl Options {
@@ -110,7 +115,8 @@ impl Options {
         contenders.map(move |it| (it.to_string(), pools.source_of(&it)))
     }
 
-    /// A contest of a database plain, with libeatmydata and under Forebay, each with these settings of the database.
+    /// A contest of a database plain, with libeatmydata and under Forebay, each with these settings
+    /// of the database.
     ///
     /// # Errors
     /// I/O errors.

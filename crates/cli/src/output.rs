@@ -1,4 +1,5 @@
-//! Standard output, which may be closed at any time (`| head`), and standard error, which may be full.
+//! Standard output, which may be closed at any time (`| head`), and standard error, which may be
+//! full.
 
 use crate::failure::Failure;
 use serde::Serialize;
@@ -7,8 +8,8 @@ use std::{
     io::{self, BufWriter, StdoutLock, Write},
 };
 
-/// Says a line on standard error. Unlike `eprintln!` it does not panic where nothing can be said (a reader that is gone, a full disk): the program that is
-/// run goes on.
+/// Says a line on standard error. Unlike `eprintln!` it does not panic where nothing can be said (a
+/// reader that is gone, a full disk): the program that is run goes on.
 macro_rules! complain {
     ($($words:tt)*) => {
         $crate::output::say(format_args!("{}\n", format_args!($($words)*)))
@@ -84,7 +85,8 @@ pub(crate) fn error(why: &str) -> Result<(), Failure> {
     output.finish()
 }
 
-/// Prints a report as [`report`] does, and fails if not all is well. That its reader has gone away makes nothing well.
+/// Prints a report as [`report`] does, and fails if not all is well. That its reader has gone away
+/// makes nothing well.
 pub fn verdict<R: Serialize>(
     json: bool,
     report: &R,

@@ -31,14 +31,18 @@ pub struct Recover {
     /// The pool [default: the one of forebay run --emulated]
     #[arg(long, value_name = "PATH")]
     pool: Option<PathBuf>,
-    /// Recover instead each pool that may hold acknowledged writes for the files below these directories, as their marks and guards say; with exit status 0 a database may be
-    /// started there without Forebay. A flash cache that may have newer pages than these files is named, and stays as it is
+    /// Recover instead each pool that may hold acknowledged writes for the files below these
+    /// directories, as their marks and guards say; with exit status 0 a database may be started
+    /// there without Forebay. A flash cache that may have newer pages than these files is named,
+    /// and stays as it is
     #[arg(long = "for", value_name = "DATA", num_args = 1.., conflicts_with_all = ["pool", "force", "discard", "emulated"])]
     data: Vec<PathBuf>,
-    /// With --for: take marks and guards away whose pool is gone for good, or that came with a copy of the directory. ACKNOWLEDGED WRITES MAY BE MISSING then
+    /// With --for: take marks and guards away whose pool is gone for good, or that came with a copy
+    /// of the directory. ACKNOWLEDGED WRITES MAY BE MISSING then
     #[arg(long, requires = "data")]
     lift: bool,
-    /// Write also to files that were changed since, or whose pool is older than they are: what was written to them then may be overwritten
+    /// Write also to files that were changed since, or whose pool is older than they are: what was
+    /// written to them then may be overwritten
     #[arg(long, conflicts_with = "discard")]
     force: bool,
     /// Give up what cannot be brought to its files. ACKNOWLEDGED WRITES ARE LOST

@@ -1,7 +1,7 @@
 //! Numbers of bytes, as people write and read them.
 
-/// Reads `64MiB`, `8M`, `4k`, `100`, `1.5GiB`, `10MB`: K, M, G, T alone or with `iB` are powers of 1024, with `B`
-/// powers of 1000.
+/// Reads `64MiB`, `8M`, `4k`, `100`, `1.5GiB`, `10MB`: K, M, G, T alone or with `iB` are powers of
+/// 1024, with `B` powers of 1000.
 pub fn parse(text: &str) -> Result<u64, String> {
     let wrong = || {
         format!(

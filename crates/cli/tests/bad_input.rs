@@ -1,4 +1,5 @@
-//! Stores that are not whole, not writable, or not with their pool: a clear error with the remedy, and nothing lost.
+//! Stores that are not whole, not writable, or not with their pool: a clear error with the remedy,
+//! and nothing lost.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -50,7 +51,8 @@ impl Writer {
     }
 }
 
-/// A store `s` whose writer was killed, so that acknowledged writes are in the pool `p` only. How many pairs were acknowledged.
+/// A store `s` whose writer was killed, so that acknowledged writes are in the pool `p` only. How
+/// many pairs were acknowledged.
 fn killed_store(sandbox: &Sandbox) -> u64 {
     let mut writer = Writer::start(sandbox);
     writer.acknowledged(300);
@@ -279,7 +281,8 @@ fn a_read_only_directory_is_reported() {
 fn a_disk_that_takes_no_more_is_reported_and_what_was_acknowledged_is_there() {
     let sandbox = Sandbox::new();
     closed_store(&sandbox);
-    // A limit on the size of files stands for a full disk: a write past it fails, as one without space does.
+    // A limit on the size of files stands for a full disk: a write past it fails, as one without
+    // space does.
     let lines: String = (0..200_000)
         .map(|i| format!("more {i}\t{}\n", "x".repeat(200)))
         .collect();

@@ -1,4 +1,5 @@
-//! `forebay bench`: plain and under Forebay in turns, a figure for each, and nothing left behind. Not how fast.
+//! `forebay bench`: plain and under Forebay in turns, a figure for each, and nothing left behind.
+//! Not how fast.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -150,7 +150,8 @@ fn a_directory_that_cannot_be_marked_is_complained_of_once() {
     }
 }
 
-/// A program of a run with a log in `data` which is stopped, and whose supervisor is dead. It is killed in the end.
+/// A program of a run with a log in `data` which is stopped, and whose supervisor is dead. It is
+/// killed in the end.
 struct Stopped(Watched);
 
 impl Stopped {

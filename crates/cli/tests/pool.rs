@@ -8,7 +8,8 @@ use forebay_pool::{ClaimOptions, PoolOptions};
 use std::{fs, io::IoSlice};
 use uuid::Uuid;
 
-/// A pool `p` with a lane that holds `records` records; their first is returned as an offset in the file.
+/// A pool `p` with a lane that holds `records` records; their first is returned as an offset in the
+/// file.
 fn pool_with_records(sandbox: &Sandbox, records: usize) {
     sandbox.pool();
     let pool = PoolOptions::new().open(sandbox.file("p")).unwrap();

@@ -1,4 +1,5 @@
-//! Pools on block devices: what is on them, who uses them, their sectors and sizes; and on file systems that are full. As root, on loop devices.
+//! Pools on block devices: what is on them, who uses them, their sectors and sizes; and on file
+//! systems that are full. As root, on loop devices.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -329,7 +330,8 @@ fn a_pool_with_holes_on_a_full_file_system_costs_nothing_that_was_synced() {
     sandbox
         .run(&format!("pool create mounted/p --disk {SIZES}"))
         .ok();
-    // The pool has its tables in the first 64 KiB; what is behind them loses its blocks, and nothing is left for new ones.
+    // The pool has its tables in the first 64 KiB; what is behind them loses its blocks, and
+    // nothing is left for new ones.
     let script = format!(
         "set -e\n\
         {ZEROS} a.log 1000 10\n\

@@ -1,4 +1,5 @@
-//! What a command says on standard output, to a reader that may have gone away, and as JSON; and its exit status.
+//! What a command says on standard output, to a reader that may have gone away, and as JSON; and
+//! its exit status.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -30,7 +31,8 @@ fn mark(directory: &Path, pool: &OsStr) {
     rustix::fs::setxattr(directory, name, pool.as_bytes(), XattrFlags::empty()).unwrap();
 }
 
-/// A pool `p` with records of a file that is gone, and one whose first lane has no state any more, `damaged`.
+/// A pool `p` with records of a file that is gone, and one whose first lane has no state any more,
+/// `damaged`.
 fn pools(sandbox: &Sandbox) {
     sandbox.pool();
     let mut run = sandbox.command("run --absorb *.log --pool p -- python3 -c");
@@ -241,7 +243,8 @@ fn a_run_whose_server_does_not_say_how_its_flash_cache_is_fails_and_is_named() {
     }
 }
 
-/// As its number may be one of another PID namespace, and as the next one of the run may be about to start.
+/// As its number may be one of another PID namespace, and as the next one of the run may be about
+/// to start.
 #[test]
 fn what_a_server_has_just_said_counts_though_no_process_has_its_number() {
     let sandbox = Sandbox::new();

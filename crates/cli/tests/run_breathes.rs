@@ -1,5 +1,5 @@
-//! The lane breathes: while the disk is behind, it takes what is free in the pool, and a burst of synced writes waits for no disk; what has lost its last name
-//! is dropped and never synced.
+//! The lane breathes: while the disk is behind, it takes what is free in the pool, and a burst of
+//! synced writes waits for no disk; what has lost its last name is dropped and never synced.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -20,7 +20,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// A disk whose syncs, once there is a file `burst`, return when there is a file `go`, or after some time. It writes what it synced then to `synced`.
+/// A disk whose syncs, once there is a file `burst`, return when there is a file `go`, or after
+/// some time. It writes what it synced then to `synced`.
 struct Held {
     dir: PathBuf,
     longest: Duration,
@@ -82,8 +83,9 @@ fn a_run_on_a_held_disk() {
     }
 }
 
-/// Registers a log that stays and some that go; then, while the disk is held, writes so many KiB to the first in synced pieces, with pauses, and to the others, which
-/// it removes; prints the status, and lets go of the disk.
+/// Registers a log that stays and some that go; then, while the disk is held, writes so many KiB to
+/// the first in synced pieces, with pauses, and to the others, which it removes; prints the status,
+/// and lets go of the disk.
 const BURST: &str = r#"
 import json, os, subprocess, time
 def opened(name):
@@ -112,7 +114,8 @@ open("status", "wb").write(status())
 open("go", "w").close()
 "#;
 
-/// What `forebay status` said of the lane at the end of such a burst, in a pool of so many MiB, and what was synced from its beginning on.
+/// What `forebay status` said of the lane at the end of such a burst, in a pool of so many MiB, and
+/// what was synced from its beginning on.
 fn burst(
     pool_mib: u64,
     burst_kib: u64,
@@ -122,7 +125,8 @@ fn burst(
     let sandbox = Sandbox::on_disk();
     let made = format!("pool create p --emulated --size {pool_mib}MiB --segment-size 1MiB");
     sandbox.run(&made).ok();
-    // A supervisor blocks the signal that tells of its child's end before it has threads, which the test's program has by then.
+    // A supervisor blocks the signal that tells of its child's end before it has threads, which the
+    // test's program has by then.
     let mut command = Command::new("env");
     command
         .arg("--block-signal=CHLD")

@@ -1,4 +1,5 @@
-//! Beyond one machine: examples/redis-cluster, examples/postgres-standby and examples/mariadb-galera, run as a user would, with SIGKILL of their nodes.
+//! Beyond one machine: examples/redis-cluster, examples/postgres-standby and
+//! examples/mariadb-galera, run as a user would, with SIGKILL of their nodes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -7,7 +8,8 @@ use common::{FOREBAY, Ran};
 use forebay_bench::{mariadb, postgres, processes::find_program, redis::server::Kind};
 use std::{ffi::OsStr, net::TcpListener, ops::Range, path::Path, process::Command};
 
-/// The first of ports of loopback that are free, of each `range` its own: those behind it by `offsets`.
+/// The first of ports of loopback that are free, of each `range` its own: those behind it by
+/// `offsets`.
 fn free_ports(range: Range<u16>, offsets: &[u16]) -> u16 {
     let is_free = |port: u16| TcpListener::bind(("127.0.0.1", port)).is_ok();
     // Below those that the kernel gives out by itself.

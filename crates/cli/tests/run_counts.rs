@@ -1,6 +1,8 @@
-//! Nothing that a database does to its logs goes past the library: what it counts is what strace counts.
+//! Nothing that a database does to its logs goes past the library: what it counts is what strace
+//! counts.
 //!
-//! Each database runs the same work twice under strace, plain and under `forebay run`, one operation at a time so that both do the same.
+//! Each database runs the same work twice under strace, plain and under `forebay run`, one
+//! operation at a time so that both do the same.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -17,7 +19,8 @@ use std::{
     process::{Command, Stdio},
 };
 
-/// What was done to a database's logs, all together: which of its logs a write goes to depends on when its threads run.
+/// What was done to a database's logs, all together: which of its logs a write goes to depends on
+/// when its threads run.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 struct Counts {
     writes: u64,
@@ -41,7 +44,8 @@ fn strace(to: &Path) -> Vec<OsString> {
 fn seen(output: &Path, suffix: &str) -> Counts {
     let mut counts = Counts::default();
     for line in fs::read_to_string(output).unwrap().lines() {
-        // PID CALL(FD</path>, … A call that another thread's interrupted is resumed in a line without a path.
+        // PID CALL(FD</path>, … A call that another thread's interrupted is resumed in a line
+        // without a path.
         let Some((call, rest)) = line
             .split_once(' ')
             .and_then(|(_, call)| call.trim_start().split_once('('))
@@ -58,7 +62,8 @@ fn seen(output: &Path, suffix: &str) -> Counts {
         if !path.ends_with(suffix) {
             continue;
         }
-        // Without flags it does nothing: RocksDB asks so whether the file system has the call. Another thread's call may come in between.
+        // Without flags it does nothing: RocksDB asks so whether the file system has the call.
+        // Another thread's call may come in between.
         let is_without_flags = [", 0)", ", 0 <unfinished"]
             .iter()
             .any(|end| rest.contains(end));

@@ -1,4 +1,5 @@
-//! A duplicate of a log's descriptor that one thread makes while another closes that: what is written by it is the log's.
+//! A duplicate of a log's descriptor that one thread makes while another closes that: what is
+//! written by it is the log's.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

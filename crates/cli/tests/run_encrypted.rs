@@ -22,8 +22,8 @@ os.kill(os.getppid(), signal.SIGKILL)
 os.kill(os.getpid(), signal.SIGKILL)
 "#;
 
-/// Promise (recovery): A recovery without an encrypted directory's key refuses, names the remedy, and
-/// loses nothing.
+/// Promise (recovery): A recovery without an encrypted directory's key refuses, names the remedy,
+/// and loses nothing.
 #[test]
 fn recovery_without_the_key_names_the_remedy_and_loses_nothing() {
     let sandbox = Sandbox::new();

@@ -1,5 +1,6 @@
-//! Ways past the library that a program's descriptors take: streams that land on a log, what the C library puts in the place of one, children of every kind. What was
-//! acknowledged is recovered, and nothing older or of another file is written over it.
+//! Ways past the library that a program's descriptors take: streams that land on a log, what the C
+//! library puts in the place of one, children of every kind. What was acknowledged is recovered,
+//! and nothing older or of another file is written over it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -82,7 +83,8 @@ assert synced_by_the_kernel(fd)
 
 #[test]
 fn the_number_of_a_stream_that_was_closed_is_as_good_as_any_other_for_a_log() {
-    // Were the log given back to the kernel, a cut would find what was synced for it, and nothing logged.
+    // Were the log given back to the kernel, a cut would find what was synced for it, and nothing
+    // logged.
     nothing_is_lost(
         Disk::Synced,
         &format!(

@@ -1,5 +1,6 @@
-//! Programs that inherit a descriptor of a log and write past the library: they are executed without it, or it cannot be loaded into them. What they have written
-//! and synced is not written over by a recovery, however they were executed.
+//! Programs that inherit a descriptor of a log and write past the library: they are executed
+//! without it, or it cannot be loaded into them. What they have written and synced is not written
+//! over by a recovery, however they were executed.
 //!
 //! Promise (processes): A recovery undoes nothing that a program without the library writes and
 //! syncs by an inherited descriptor, however it was executed.
@@ -160,7 +161,8 @@ fn what_a_static_program_writes_is_not_undone() {
         &["python3", "-c", &script],
     ));
     assert!(recovered.starts_with(&[b'n'; 50]));
-    // A shell truncates the log, and gives it to the program: by an open that nothing outside has to see.
+    // A shell truncates the log, and gives it to the program: by an open that nothing outside has
+    // to see.
     let line = "./past 3 3>a.log && kill -9 $PPID $$";
     let run = without_rights(&sandbox.command(RUN));
     let recovered = same(run_and_recovered(disk, &sandbox, run, &["sh", "-c", line]));

@@ -1,4 +1,5 @@
-//! Programs that may not make all system calls (seccomp): what Forebay asks the kernel itself, it asks in another way, or lets the program's call fail.
+//! Programs that may not make all system calls (seccomp): what Forebay asks the kernel itself, it
+//! asks in another way, or lets the program's call fail.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -78,7 +79,8 @@ logged(fd, b"b")
     );
 }
 
-/// On a file system that is mounted anew: without a record that it is gone, a log that is not found would be missed by the recovery.
+/// On a file system that is mounted anew: without a record that it is gone, a log that is not found
+/// would be missed by the recovery.
 ///
 /// Promise: as `a_log_is_truncated_by_open_where_fstat_is_refused`.
 #[test]

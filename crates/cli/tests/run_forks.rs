@@ -1,4 +1,5 @@
-//! A process of several threads that write to a log forks while they wait for each other: its child's threads do the same, and none waits for one of its parent's.
+//! A process of several threads that write to a log forks while they wait for each other: its
+//! child's threads do the same, and none waits for one of its parent's.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! A run that was cut off with its supervisor: the command that a unit runs before the database brings everything to the files, and a PostgreSQL that is started before it
-//! does not come up.
+//! A run that was cut off with its supervisor: the command that a unit runs before the database
+//! brings everything to the files, and a PostgreSQL that is started before it does not come up.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -90,7 +90,8 @@ fn the_unit_is_one_that_systemd_takes() {
     }
 }
 
-/// Writes to `pg_wal/a.log`, and what a process of the run and one outside see in `pg_replslot`; then `END`.
+/// Writes to `pg_wal/a.log`, and what a process of the run and one outside see in `pg_replslot`;
+/// then `END`.
 const SERVER: &str = r#"
 import os, signal, subprocess
 os.makedirs("pg_replslot", exist_ok=True)
@@ -263,8 +264,9 @@ fn plainly(launch: &Launch) -> Launch {
     plain
 }
 
-/// Cuts off a server that three clients write to, starts it too early, and then after the unit's command. With `is_renewed`, its processes were started anew before, without
-/// seeing what they would stumble over, and its last checkpoint is in the pool only.
+/// Cuts off a server that three clients write to, starts it too early, and then after the unit's
+/// command. With `is_renewed`, its processes were started anew before, without seeing what they
+/// would stumble over, and its last checkpoint is in the pool only.
 fn cut_off(is_renewed: bool) {
     let sandbox = Sandbox::new();
     sandbox.let_in();
@@ -309,7 +311,8 @@ fn cut_off(is_renewed: bool) {
     let said = failed.unwrap_err().to_string();
     assert!(said.contains(SENTENCE), "{said}");
     let ran = as_the_unit(&launch.data(), 2).ok();
-    // Of processes that were started anew while old ones still had the log open, it stays plain: then its real syncs were before the cut.
+    // Of processes that were started anew while old ones still had the log open, it stays plain:
+    // then its real syncs were before the cut.
     assert!(
         is_renewed || ran.text().contains("written to them"),
         "{}",

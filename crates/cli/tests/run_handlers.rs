@@ -1,5 +1,5 @@
-//! Signal handlers that work on a log above a call of the library that they interrupted: what they synced is durable, and nothing older is
-//! written over it.
+//! Signal handlers that work on a log above a call of the library that they interrupted: what they
+//! synced is durable, and nothing older is written over it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -11,7 +11,8 @@ use common::{
 };
 use std::fs;
 
-/// Runs `programs/handler.c`, which ends with its supervisor, and recovers as if the machine had been started anew: the recovery, and the log.
+/// Runs `programs/handler.c`, which ends with its supervisor, and recovers as if the machine had
+/// been started anew: the recovery, and the log.
 fn recovered_after(kind: &str) -> (Ran, String) {
     recovered_in(true, kind)
 }

@@ -1,4 +1,5 @@
-//! LevelDB (Debian's library, a small program of ours) under `forebay run`, killed with SIGKILL: every acknowledged pair is there with its exact bytes.
+//! LevelDB (Debian's library, a small program of ours) under `forebay run`, killed with SIGKILL:
+//! every acknowledged pair is there with its exact bytes.
 //!
 //! Promise (programs): LevelDB has every acknowledged pair after SIGKILL.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]

@@ -1,6 +1,6 @@
-//! Limits on the size of files (`ulimit -f`) and on memory (`ulimit -v`, `ulimit -l` and `mlockall`)
-//! hold for what Forebay makes, writes to and maps, too: nothing ends by it that would not end
-//! without Forebay.
+//! Limits on the size of files (`ulimit -f`) and on memory (`ulimit -v`, `ulimit -l` and
+//! `mlockall`) hold for what Forebay makes, writes to and maps, too: nothing ends by it that would
+//! not end without Forebay.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

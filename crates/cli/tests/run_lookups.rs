@@ -1,5 +1,5 @@
-//! Functions of the C library that a program looks up by itself, and libraries that find the C library before Forebay's: what they wrote, cut off and synced is
-//! recovered.
+//! Functions of the C library that a program looks up by itself, and libraries that find the C
+//! library before Forebay's: what they wrote, cut off and synced is recovered.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

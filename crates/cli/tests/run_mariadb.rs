@@ -1,5 +1,6 @@
-//! MariaDB under `forebay run`, as Debian ships and configures it: its logs are absorbed, and after SIGKILL, of whom ever and in another boot too, nothing
-//! acknowledged is missing, and InnoDB and the binary log agree.
+//! MariaDB under `forebay run`, as Debian ships and configures it: its logs are absorbed, and after
+//! SIGKILL, of whom ever and in another boot too, nothing acknowledged is missing, and InnoDB and
+//! the binary log agree.
 //!
 //! Promise (programs): MariaDB has every acknowledged transaction after SIGKILL and in another
 //! boot, and its binary log has exactly InnoDB's transactions.
@@ -49,7 +50,8 @@ fn the_redo_log_and_the_binary_log_are_absorbed_as_debian_configures_the_server(
     check(&server, &mut writers);
     let said = server.stop().unwrap();
     for (name, least) in [
-        // Transactions that commit at the same time are one write: at most as many as there are writers.
+        // Transactions that commit at the same time are one write: at most as many as there are
+        // writers.
         ("/ib_logfile0", 200 / 3),
         ("/changes.000001", 200 / 3),
         ("/aria_log.00000001", 1),
@@ -60,8 +62,8 @@ fn the_redo_log_and_the_binary_log_are_absorbed_as_debian_configures_the_server(
     assert!(!said.contains("stays plain"), "{said}");
 }
 
-/// Kills `strikes` times under load. With `other_boots`, every start believes that the machine was booted anew, so that everything in the pool is
-/// written to the files again.
+/// Kills `strikes` times under load. With `other_boots`, every start believes that the machine was
+/// booted anew, so that everything in the pool is written to the files again.
 fn storm(name: &str, strikes: usize, other_boots: bool) {
     let mut random = random(name);
     let sandbox = Sandbox::new();

@@ -1,5 +1,6 @@
-//! A run of many processes that write to the same logs: they fork, execute themselves, and are killed by the hundred at any moment. The others go on, and
-//! after a power cut everything that any of them was promised is there.
+//! A run of many processes that write to the same logs: they fork, execute themselves, and are
+//! killed by the hundred at any moment. The others go on, and after a power cut everything that any
+//! of them was promised is there.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -34,7 +35,8 @@ const WRITES_MIN: usize = 20;
 enum End {
     /// All, and the files are as they were synced last: a power cut.
     PowerCut,
-    /// The supervisor, and a moment later the others; the files are as the kernel has them, and this boot goes on.
+    /// The supervisor, and a moment later the others; the files are as the kernel has them, and
+    /// this boot goes on.
     SupervisorFirst,
 }
 
@@ -179,7 +181,8 @@ fn when_the_supervisor_is_killed_its_processes_go_on_and_lose_nothing() {
     rounds(End::SupervisorFirst, 2);
 }
 
-/// A process that writes over the memory of the run that it is a member of, where its library has it, between acknowledged writes; then it goes on.
+/// A process that writes over the memory of the run that it is a member of, where its library has
+/// it, between acknowledged writes; then it goes on.
 const SCRIBBLING: &str = r#"
 import ctypes, os, sys
 fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -208,7 +211,8 @@ if sys.argv[4] == "killed":
 /// so.
 #[test]
 fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() {
-    // Mark, tail, the next segment, where segments lie, all of it but the version and who owns it. docs/pool-format.md, "Shared lanes".
+    // Mark, tail, the next segment, where segments lie, all of it but the version and who owns it.
+    // docs/pool-format.md, "Shared lanes".
     let places = [(256, 8), (128, 8), (384, 8), (400, 1024), (128, 70_000)];
     for ((at, length), byte) in places.into_iter().flat_map(|p| [(p, 0xFF), (p, 0)]) {
         nothing_is_lost_by_writing("forebay-lane", (at, length), byte);
@@ -218,7 +222,8 @@ fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() 
 /// Promise: as `a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told`.
 #[test]
 fn a_process_that_writes_over_what_its_run_says_of_a_file_loses_nothing_and_is_told() {
-    // The first file's state, its lock, both and its error, all of the file, the page but its head, all of the page. docs/files-protocol.md, "The shared page".
+    // The first file's state, its lock, both and its error, all of the file, the page but its head,
+    // all of the page. docs/files-protocol.md, "The shared page".
     const FILE: usize = 320;
     const LOCK: usize = FILE + 8;
     for place in [(FILE, 8), (FILE, 16), (FILE, 8192), (FILE, 0), (0, 0)] {
@@ -264,7 +269,8 @@ fn nothing_is_lost_by_writing(memory: &str, (at, length): (usize, usize), byte: 
     }
 }
 
-/// A process writes to a log; others that write to none give it other names, as PostgreSQL's checkpointer does, and remove another one.
+/// A process writes to a log; others that write to none give it other names, as PostgreSQL's
+/// checkpointer does, and remove another one.
 const NAMING: &str = r#"
 import os, subprocess, sys
 fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)

@@ -93,7 +93,8 @@ fn a_flash_cache_counts_neither_before_the_program_nor_in_the_wait_for_its_files
     assert!(!events.iter().any(is_flash), "{events:?}");
 }
 
-/// Absorbs a log, lets what started it be killed, and goes on until the status says that the program has ended.
+/// Absorbs a log, lets what started it be killed, and goes on until the status says that the
+/// program has ended.
 const LEFT: &str = r#"
 import os, subprocess, time
 fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)

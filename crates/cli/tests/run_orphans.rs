@@ -1,7 +1,9 @@
-//! What is under way when the supervisor of `forebay run` dies: a write that the kernel has and the pool has not, while another process of the run settles the lane and
-//! cannot (`programs/held.c`). A recovery after a power cut has nothing to decide.
+//! What is under way when the supervisor of `forebay run` dies: a write that the kernel has and the
+//! pool has not, while another process of the run settles the lane and cannot (`programs/held.c`).
+//! A recovery after a power cut has nothing to decide.
 //!
-//! And what a process writes that goes on past a lane which no process settles, because a member lives that makes no call.
+//! And what a process writes that goes on past a lane which no process settles, because a member
+//! lives that makes no call.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -82,8 +84,9 @@ fn a_write_that_the_pool_has_not_yet_when_the_supervisor_dies_is_waited_for_by_w
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), b"newersed");
 }
 
-/// A member that has synced what it wrote to `a.log`, and makes no call after its supervisor is dead. What it begins is to execute `newer`, by the descriptor with a number: that
-/// overwrites and syncs the same bytes, and ends both.
+/// A member that has synced what it wrote to `a.log`, and makes no call after its supervisor is
+/// dead. What it begins is to execute `newer`, by the descriptor with a number: that overwrites and
+/// syncs the same bytes, and ends both.
 const SILENT: &str = r#"
 import os, signal, sys
 fd, member = os.open("a.log", os.O_RDWR), os.getpid()
@@ -95,8 +98,8 @@ def newer(fd):
 os.kill(os.getppid(), signal.SIGKILL)
 "#;
 
-/// The time that a file has on its disk is that of the last change of its inode that was synced: of what is written in place, and synced by `fdatasync`, it says nothing for a
-/// while.
+/// The time that a file has on its disk is that of the last change of its inode that was synced: of
+/// what is written in place, and synced by `fdatasync`, it says nothing for a while.
 fn is_not_written_over(begin: &str) {
     let sandbox = Sandbox::on_disk();
     let Some(mut disk) = Disk::make(sandbox.path(), "ext4") else {
@@ -153,8 +156,9 @@ fn what_a_program_syncs_past_such_a_lane_by_its_standard_input_is_not_written_ov
     );
 }
 
-/// Whether a descriptor appends is a matter of the open file, which other processes have too: they would write over one another's records, and do so for good if the process
-/// that had it otherwise for a moment was killed in that.
+/// Whether a descriptor appends is a matter of the open file, which other processes have too: they
+/// would write over one another's records, and do so for good if the process that had it otherwise
+/// for a moment was killed in that.
 #[test]
 fn a_log_that_is_written_again_appends_all_the_time() {
     const APPENDING: &str = r#"

@@ -1,5 +1,5 @@
-//! Programs whose processes share open files: what is logged is where the kernel put it, whichever process moved the position, exchanged the
-//! descriptor or changed its flags meanwhile.
+//! Programs whose processes share open files: what is logged is where the kernel put it, whichever
+//! process moved the position, exchanged the descriptor or changed its flags meanwhile.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

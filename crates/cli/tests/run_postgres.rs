@@ -1,5 +1,6 @@
-//! PostgreSQL under `forebay run`: after SIGKILL, of whom ever and in another boot too, nothing acknowledged is missing, and a standby that runs under
-//! Forebay as well takes over with all of it.
+//! PostgreSQL under `forebay run`: after SIGKILL, of whom ever and in another boot too, nothing
+//! acknowledged is missing, and a standby that runs under Forebay as well takes over with all of
+//! it.
 //!
 //! Promise (programs): PostgreSQL 15 has every acknowledged transaction after SIGKILL of all or one
 //! of its processes and in another boot, and so has a standby or a rewound server.
@@ -228,7 +229,8 @@ fn pg_waldump_beside_it_reads_every_acknowledged_commit() {
     server.stop().unwrap();
 }
 
-/// Makes a standby of `primary` in `dir` by `pg_basebackup`, which streams from it with a pool of its own.
+/// Makes a standby of `primary` in `dir` by `pg_basebackup`, which streams from it with a pool of
+/// its own.
 fn standby(primary: &Server, dir: &Path, pool: &forebay_bench::scratch::ScratchPool) -> Launch {
     let copied = {
         let bare = Launch::new(dir).unwrap();
@@ -273,7 +275,8 @@ fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follow
         return;
     };
     let mut primary = Server::start(&first).unwrap();
-    // What is written is kept for the rewinding, which recovers the old primary by a server without our settings.
+    // What is written is kept for the rewinding, which recovers the old primary by a server without
+    // our settings.
     let setting = "ALTER SYSTEM SET wal_keep_size = '64MB'";
     primary.sql(setting).unwrap();
     make_table(&primary);
@@ -320,10 +323,12 @@ fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follow
     check(&stands_by, &mut writers);
     write_some(&stands_by, &mut writers, 100);
 
-    // The old primary may have more than the new one: its pool is brought to its files before they are rewound.
-    // Before a checkpoint, the new one's control file names the old timeline, and pg_rewind finds nothing to do.
+    // The old primary may have more than the new one: its pool is brought to its files before they
+    // are rewound. Before a checkpoint, the new one's control file names the old timeline, and
+    // pg_rewind finds nothing to do.
     stands_by.sql("CHECKPOINT").unwrap();
-    // By the directory: where its processes outlived the supervisor, they have settled the lane, and no lane names the directory that has the guard.
+    // By the directory: where its processes outlived the supervisor, they have settled the lane,
+    // and no lane names the directory that has the guard.
     let data = first.data();
     forebay(&first, &["recover", "--for", data.to_str().unwrap()]).ok();
     let mut rewind = first.client("pg_rewind").unwrap();
@@ -350,7 +355,8 @@ fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follow
     stands_by.stop().unwrap();
 }
 
-/// What was wrong after a server's file system was cut off so many times; none where there can be no such disk.
+/// What was wrong after a server's file system was cut off so many times; none where there can be
+/// no such disk.
 fn cut_off(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result<(), String>> {
     let mut random = random(kind);
     let sandbox = Sandbox::new();

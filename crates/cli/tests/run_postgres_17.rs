@@ -1,5 +1,7 @@
-//! PostgreSQL 17 under `forebay run`, beside the one that Debian has (`run_postgres.rs`): what is killed loses nothing, and what is new in it: a process that summarizes the
-//! log, and incremental backups. `scripts/setup.sh suites` fetches it. All of `run_postgres` runs on it with `FOREBAY_POSTGRES_BIN`.
+//! PostgreSQL 17 under `forebay run`, beside the one that Debian has (`run_postgres.rs`): what is
+//! killed loses nothing, and what is new in it: a process that summarizes the log, and incremental
+//! backups. `scripts/setup.sh suites` fetches it. All of `run_postgres` runs on it with
+//! `FOREBAY_POSTGRES_BIN`.
 //!
 //! Promise (programs): PostgreSQL 17 has every acknowledged transaction after SIGKILL, and so has
 //! an incremental backup.
@@ -84,7 +86,8 @@ fn an_incremental_backup_that_was_made_under_forebay_has_everything_when_combine
     let said = server.stop().unwrap();
     let segments = Segments::of(&said);
     assert!(segments.absorbed >= 2, "{said}");
-    // The summarizer may read the segment with which the server begins before the first process writes to it: that one stays plain.
+    // The summarizer may read the segment with which the server begins before the first process
+    // writes to it: that one stays plain.
     let is_first = |line: &String| line.contains("it is open elsewhere") || line.contains("writes");
     assert!(
         segments

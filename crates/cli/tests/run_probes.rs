@@ -1,4 +1,5 @@
-//! What a program asks of the kernel in vain, or changes without changing a byte: its log stays absorbed.
+//! What a program asks of the kernel in vain, or changes without changing a byte: its log stays
+//! absorbed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -1,5 +1,6 @@
-//! Redis and Valkey under `forebay run`, killed again and again with SIGKILL: every acknowledged write is there with its
-//! exact bytes, whichever process was killed, also while the append-only file is rewritten.
+//! Redis and Valkey under `forebay run`, killed again and again with SIGKILL: every acknowledged
+//! write is there with its exact bytes, whichever process was killed, also while the append-only
+//! file is rewritten.
 //!
 //! Promise (programs): Redis and Valkey have every acknowledged command after SIGKILL.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
@@ -50,7 +51,8 @@ impl Keeper {
         }
     }
 
-    /// Writes until the connection breaks or `done`. Every write is remembered before it is sent, and settled once acknowledged.
+    /// Writes until the connection breaks or `done`. Every write is remembered before it is sent,
+    /// and settled once acknowledged.
     fn write(&mut self, port: u16, done: &AtomicBool, all: &AtomicU64) {
         let Ok(mut connection) = Connection::new(port) else {
             return;
@@ -135,8 +137,8 @@ fn launch(kind: Kind, dir: &Path, pool: &Path) -> Option<Launch> {
     }
 }
 
-/// Kills `strikes` times. With `other_boots`, every start believes that the machine was booted anew, so that everything in the pool is
-/// written to the files again.
+/// Kills `strikes` times. With `other_boots`, every start believes that the machine was booted
+/// anew, so that everything in the pool is written to the files again.
 fn storm(kind: Kind, strikes: usize, rewriting: bool, other_boots: bool) {
     let mut random = random(&format!("{kind}"));
     let sandbox = Sandbox::new();
@@ -206,7 +208,8 @@ fn storm(kind: Kind, strikes: usize, rewriting: bool, other_boots: bool) {
     );
 }
 
-/// Asks for a rewrite of the append-only file and for a snapshot, in turn, until the server is gone.
+/// Asks for a rewrite of the append-only file and for a snapshot, in turn, until the server is
+/// gone.
 fn save_and_rewrite(port: u16) {
     let Ok(mut connection) = Connection::new(port) else {
         return;

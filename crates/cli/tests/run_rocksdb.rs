@@ -1,4 +1,5 @@
-//! RocksDB's own programs (Debian's rocksdb-tools) under `forebay run`: whole after SIGKILL, and with every Put that was acknowledged.
+//! RocksDB's own programs (Debian's rocksdb-tools) under `forebay run`: whole after SIGKILL, and
+//! with every Put that was acknowledged.
 //!
 //! Promise (programs): RocksDB has every acknowledged put after SIGKILL.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]

@@ -1,4 +1,5 @@
-//! Data and pool on one disk: a log that has its size before it is written stays plain, any other is absorbed.
+//! Data and pool on one disk: a log that has its size before it is written stays plain, any other
+//! is absorbed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

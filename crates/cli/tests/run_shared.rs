@@ -1,4 +1,5 @@
-//! Programs of several processes, users and runs: who writes to an absorbed file, and who has the pool.
+//! Programs of several processes, users and runs: who writes to an absorbed file, and who has the
+//! pool.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -17,7 +18,8 @@ fn python(sandbox: &Sandbox, pool: &Path, options: &str, script: &str) -> Ran {
     Ran::of(command.output().unwrap())
 }
 
-/// Recovers by force, in another boot: the newer bytes that another process wrote to `a.log`, in this way, are there still.
+/// Recovers by force, in another boot: the newer bytes that another process wrote to `a.log`, in
+/// this way, are there still.
 #[track_caller]
 fn newer_bytes_stay(sandbox: &Sandbox, pool: &Path, way: &str) {
     let mut recover = sandbox.command("recover --json --force --pool");
@@ -27,8 +29,8 @@ fn newer_bytes_stay(sandbox: &Sandbox, pool: &Path, way: &str) {
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), expected, "{way}");
 }
 
-/// One process absorbs `a.log`; another writes newer bytes over what was logged, in the way that it is told, and syncs them really. Then all are
-/// killed.
+/// One process absorbs `a.log`; another writes newer bytes over what was logged, in the way that it
+/// is told, and syncs them really. Then all are killed.
 const NEWER: &str = r#"
 import os, signal, subprocess, sys
 fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -98,7 +100,8 @@ fn newer_bytes_of_another_process_are_not_overwritten_however_it_opened_the_file
     }
 }
 
-/// Becomes another user with an absorbed file open, or has a child do so: prints whether it has the pool, or the memory that the run's processes share, each time.
+/// Becomes another user with an absorbed file open, or has a child do so: prints whether it has the
+/// pool, or the memory that the run's processes share, each time.
 const BECOMES_NOBODY: &str = r#"
 import os, sys
 pool = os.stat(sys.argv[1])
@@ -258,8 +261,9 @@ fn what_stays_plain_and_which_program_absorbed_is_told() {
     assert!(line("/c.log").ends_with("not written to"), "{}", ran.stderr);
 }
 
-/// Runs `forebay`, whose arguments it is given, and holds up the thread that registers `a.log` between the kernel's answer that no other process has it open and its first
-/// sync, until the file `opened` is there: at its look into the directory of other runs' tables.
+/// Runs `forebay`, whose arguments it is given, and holds up the thread that registers `a.log`
+/// between the kernel's answer that no other process has it open and its first sync, until the file
+/// `opened` is there: at its look into the directory of other runs' tables.
 const HELD_UP: &str = r#"
 import ctypes, fcntl, os, signal, socket, struct, sys, threading, time
 signal.alarm(60)
@@ -305,7 +309,8 @@ while True:
         go_on(number)
 "#;
 
-/// Registers `a.log` and logs bytes, while another process of the run opens it past the lane, and then writes and syncs newer bytes.
+/// Registers `a.log` and logs bytes, while another process of the run opens it past the lane, and
+/// then writes and syncs newer bytes.
 const REGISTERS: &str = r#"
 import ctypes, os, signal, time
 def wait_for(name):
@@ -356,7 +361,8 @@ fn a_file_that_is_opened_while_it_is_being_registered_is_not_absorbed() {
     newer_bytes_stay(&sandbox, pool.path(), "while it is being registered");
 }
 
-/// Goes on without its supervisor, and prints for each process how long its opens of the file for writing took.
+/// Goes on without its supervisor, and prints for each process how long its opens of the file for
+/// writing took.
 const ALONE: &str = r#"
 import os, signal, subprocess, sys, time
 signal.alarm(100)
@@ -402,7 +408,8 @@ fn without_a_supervisor_a_process_waits_once_at_most_before_it_opens_a_file() {
     assert_eq!(lines.len(), 3, "{said}{}", ran.stderr);
     for line in lines {
         let took = line[1..].iter().map(|took| took.parse::<f64>().unwrap());
-        // Who was a member, or is its child, knows that nothing in the lane is needed any more; any other waits for the longest silence.
+        // Who was a member, or is its child, knows that nothing in the lane is needed any more; any
+        // other waits for the longest silence.
         let waits = took.filter(|took| *took > 3.0).count();
         assert!(waits <= usize::from(line[0] == "executed"), "{said}");
     }

@@ -1,5 +1,5 @@
-//! SQLite under `forebay run` with `synchronous=FULL`, in each journal mode, killed with SIGKILL: every acknowledged transaction is there, and
-//! the database is whole.
+//! SQLite under `forebay run` with `synchronous=FULL`, in each journal mode, killed with SIGKILL:
+//! every acknowledged transaction is there, and the database is whole.
 //!
 //! Promise (programs): SQLite has every acknowledged transaction after SIGKILL, in each journal
 //! mode.
@@ -21,8 +21,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// The number of rows of the table, each with the text that belongs to it, and its last one, as `sqlite3` without forebay sees them; none if there is no
-/// table.
+/// The number of rows of the table, each with the text that belongs to it, and its last one, as
+/// `sqlite3` without forebay sees them; none if there is no table.
 fn rows(database: &Path) -> Option<(i64, i64)> {
     let ask = |question: &str| -> String {
         let said = Command::new("sqlite3")
@@ -50,7 +50,8 @@ fn rows(database: &Path) -> Option<(i64, i64)> {
     Some((count, last))
 }
 
-/// Tells it to insert rows one after the other until it is killed: the last that it said was done; none if it did not say that there is a table. Counts them.
+/// Tells it to insert rows one after the other until it is killed: the last that it said was done;
+/// none if it did not say that there is a table. Counts them.
 fn insert(database: &mut Spoken, mode: &str, from: i64, done: &AtomicU64) -> Option<i64> {
     for line in [
         format!("PRAGMA journal_mode={mode};"),

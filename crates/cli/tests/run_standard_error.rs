@@ -1,4 +1,5 @@
-//! What Forebay says on standard error, it says to no other file, and a program runs though it cannot be said.
+//! What Forebay says on standard error, it says to no other file, and a program runs though it
+//! cannot be said.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -6,7 +7,8 @@ mod common;
 use common::{Ran, Sandbox};
 use std::fs;
 
-/// A program whose standard error is given up as `how` says, and which then has something said: its supervisor is killed.
+/// A program whose standard error is given up as `how` says, and which then has something said: its
+/// supervisor is killed.
 const UNHEARD: &str = r#"
 import os, signal, sys, time
 log = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)

@@ -1,5 +1,7 @@
-//! PostgreSQL under `forebay run`: its supervisor and one of its processes are killed together. The postmaster, which absorbs nothing, ends all others and begins new ones, which
-//! are no members either; they go on plainly, and a power cut after that costs nothing and leaves nothing to decide.
+//! PostgreSQL under `forebay run`: its supervisor and one of its processes are killed together. The
+//! postmaster, which absorbs nothing, ends all others and begins new ones, which are no members
+//! either; they go on plainly, and a power cut after that costs nothing and leaves nothing to
+//! decide.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -31,7 +33,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Kills the supervisor and a process of the server's at once, amid its work, and waits until the server serves again.
+/// Kills the supervisor and a process of the server's at once, amid its work, and waits until the
+/// server serves again.
 fn kill_both(server: &Server, writers: &mut [Writer], random: &mut Random) {
     let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
     let wait = moment(random, 300);
@@ -82,7 +85,8 @@ fn cut_off(server: &Server, writers: &mut [Writer], disk: &Disk, random: &mut Ra
         is_stuck |= !goes_on(&all);
         thread::sleep(wait);
         let left = processes(server.launch());
-        // A sync that a cut finds in the middle may succeed and have lost what it synced, whatever Forebay does.
+        // A sync that a cut finds in the middle may succeed and have lost what it synced, whatever
+        // Forebay does.
         stop(&left);
         disk.cut();
         left.iter().for_each(|one| one.signal(Signal::KILL));
@@ -91,7 +95,8 @@ fn cut_off(server: &Server, writers: &mut [Writer], disk: &Disk, random: &mut Ra
     assert!(!is_stuck, "no transactions after it began again");
 }
 
-/// Records in the pool that a recovery would have to decide about. A lane that a member settled before it ended has none, and is there.
+/// Records in the pool that a recovery would have to decide about. A lane that a member settled
+/// before it ended has none, and is there.
 fn records(pool: &Path) -> u64 {
     let pool = PoolOptions::new().open(pool).unwrap();
     let lanes = pool.lanes().into_iter();
@@ -161,8 +166,9 @@ fn after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_xfs() {
     rounds("xfs", 2);
 }
 
-/// A program whose first process absorbs nothing, and has a lock on a file that its child writes to. It says when the child was promised something; then it goes on alone, writes
-/// past the lane to the other file, and says so.
+/// A program whose first process absorbs nothing, and has a lock on a file that its child writes
+/// to. It says when the child was promised something; then it goes on alone, writes past the lane
+/// to the other file, and says so.
 const LOCKING: &str = r#"
 import fcntl, os, sys
 child = os.fork()

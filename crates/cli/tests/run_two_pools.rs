@@ -1,5 +1,6 @@
-//! A program that is killed with its run, and started again with another pool, while the first one has records of its log: whatever is recovered in whatever order, no older
-//! bytes come over newer ones.
+//! A program that is killed with its run, and started again with another pool, while the first one
+//! has records of its log: whatever is recovered in whatever order, no older bytes come over newer
+//! ones.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -7,7 +8,8 @@ mod common;
 use common::{Ran, Sandbox, cut::put_back, databases::boot_anew, disk::Disk};
 use std::{fs, path::PathBuf, thread, time::Duration};
 
-/// Writes a hundred of a byte to the beginning of `a.log` and syncs them, and not when they were written; then, if it is to, ends with its run as in a power cut.
+/// Writes a hundred of a byte to the beginning of `a.log` and syncs them, and not when they were
+/// written; then, if it is to, ends with its run as in a power cut.
 const PROGRAM: &str = r#"
 import os, signal, sys
 fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
@@ -155,7 +157,8 @@ fn what_a_second_run_wrote_is_not_overwritten_by_what_the_first_one_left_in_anot
             return;
         };
         place.data.clone_from(&disk.at);
-        // With its space: what is written to that in place, and synced by `fdatasync`, moves no time on the disk for a while.
+        // With its space: what is written to that in place, and synced by `fdatasync`, moves no
+        // time on the disk for a while.
         fs::write(place.data.join("a.log"), [b'0'; 100]).unwrap();
         disk.sync();
         for name in ["z.pool", "a.pool"] {
@@ -256,7 +259,8 @@ fn a_pool_that_was_made_anew_at_its_path_holds_up_the_next_run_once_and_no_longe
     place.has(b'B');
 }
 
-/// Records of one file in two pools, which two runs left that did not see each other, in boots of these numbers; the second run's are newer.
+/// Records of one file in two pools, which two runs left that did not see each other, in boots of
+/// these numbers; the second run's are newer.
 fn in_two_pools(first: usize, second: usize) -> Place {
     let place = Place::new();
     for name in ["z.pool", "a.pool"] {

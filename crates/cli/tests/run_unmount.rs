@@ -1,4 +1,5 @@
-//! What the supervisor has open of a file system is open no longer than a moment after the program closed it.
+//! What the supervisor has open of a file system is open no longer than a moment after the program
+//! closed it.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -9,7 +10,8 @@ use common::{
 };
 use std::fs;
 
-/// Two logs on a file system, and one beside it that is written all the time, or not; then the file system is unmounted, again and again.
+/// Two logs on a file system, and one beside it that is written all the time, or not; then the file
+/// system is unmounted, again and again.
 const PROGRAM: &str = r#"
 import os, subprocess, sys, time
 mounted, how = sys.argv[1:]
@@ -27,7 +29,8 @@ while subprocess.run(["umount", mounted], capture_output=True).returncode != 0:
     time.sleep(0.05)
 print("%.1f" % (time.time() - begun))
 "#;
-/// Two logs in one directory, of which one is closed for a while and the other written all the time: how often the supervisor has the first one open then.
+/// Two logs in one directory, of which one is closed for a while and the other written all the
+/// time: how often the supervisor has the first one open then.
 const CLOSED: &str = r#"
 import os, time
 x, y = [os.open(f"{name}.log", os.O_RDWR | os.O_CREAT, 0o600) for name in "xy"]

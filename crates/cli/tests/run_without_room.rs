@@ -1,5 +1,6 @@
-//! Runs that can absorb nothing: no lane is free, the pool filled up before the first process said hello, or the file system does not say who a file is. The program goes on with plain
-//! syncs, is told why, and loses nothing.
+//! Runs that can absorb nothing: no lane is free, the pool filled up before the first process said
+//! hello, or the file system does not say who a file is. The program goes on with plain syncs, is
+//! told why, and loses nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -19,7 +20,8 @@ logged(fd, b"a", 50)
 print("the kernel's" if synced_by_the_kernel(fd) else "the pool's", flush=True)
 "#;
 
-/// Takes a lane by writing to `outer.log`, when the run inside it has started, or before that; waits for it.
+/// Takes a lane by writing to `outer.log`, when the run inside it has started, or before that;
+/// waits for it.
 const OUTER: &str = r#"
 import os, subprocess, sys, time
 forebay, pool, when, script = sys.argv[1:]

@@ -1,7 +1,8 @@
-//! What a write costs: plain, of a file that is absorbed, and of one that is not, in a program under `forebay run`.
+//! What a write costs: plain, of a file that is absorbed, and of one that is not, in a program
+//! under `forebay run`.
 //!
-//! Here it only shows that it works. To measure, on a quiet machine:
-//! `WRITES=200000 cargo test --release -p forebay -p forebay-preload --test write_cost -- --nocapture`
+//! Here it only shows that it works. To measure, on a quiet machine: `WRITES=200000 cargo test
+//! --release -p forebay -p forebay-preload --test write_cost -- --nocapture`
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

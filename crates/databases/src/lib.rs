@@ -1,8 +1,11 @@
-//! Databases that are measured: their servers, the loads that they get, and the turns that they take, plain and under `forebay run`.
+//! Databases that are measured: their servers, the loads that they get, and the turns that they
+//! take, plain and under `forebay run`.
 //!
-//! [`contest`] has what all of them share: modes, pools, what stands around a program, turns and the report. [`server`] starts servers;
-//! what is a database's own stands in [`redis`], [`rocksdb`], [`sqlite`], and in [`mariadb`] and [`postgres`], which [`sql`] measures.
-//! `forebay bench` and the laboratory measure with them, tests start their servers. docs/benchmarks.md says how each figure is made.
+//! [`contest`] has what all of them share: modes, pools, what stands around a program, turns and
+//! the report. [`server`] starts servers; what is a database's own stands in [`redis`],
+//! [`rocksdb`], [`sqlite`], and in [`mariadb`] and [`postgres`], which [`sql`] measures. `forebay
+//! bench` and the laboratory measure with them, tests start their servers. docs/benchmarks.md says
+//! how each figure is made.
 
 pub mod contest;
 pub mod mariadb;

@@ -1,5 +1,5 @@
-//! Database servers of our own, each in a directory of its own: how one is started ([`Launch`]), and
-//! one that runs ([`Server`]). What is a database's own stands in [`crate::redis::server`],
+//! Database servers of our own, each in a directory of its own: how one is started ([`Launch`]),
+//! and one that runs ([`Server`]). What is a database's own stands in [`crate::redis::server`],
 //! [`crate::mariadb::server`] and [`crate::postgres::server`].
 
 use crate::{MeasureError, contest::Around};
@@ -23,7 +23,8 @@ pub trait Program: Clone {
     const NAME: &'static str;
     /// By which a server ends in the orderly way.
     const ENDS_BY: Signal = Signal::TERM;
-    /// By which it ends at once and takes its processes with it, where being killed would leave them.
+    /// By which it ends at once and takes its processes with it, where being killed would leave
+    /// them.
     const GIVEN_UP_BY: Option<Signal> = None;
     /// Whether it is started in its directory; otherwise it goes there itself.
     const IN_ITS_DIR: bool = true;
@@ -140,7 +141,8 @@ impl<P: Program> Server<P> {
 }
 
 impl<P: Program> Server<P> {
-    /// Kills it, and what stands before it first, so that this cannot finish what the server leaves.
+    /// Kills it, and what stands before it first, so that this cannot finish what the server
+    /// leaves.
     ///
     /// # Errors
     /// [`MeasureError::Child`] if they do not end.

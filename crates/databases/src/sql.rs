@@ -1,7 +1,9 @@
-//! What the benchmarks of SQL servers have in common: modes, the turns that they take, and the report.
+//! What the benchmarks of SQL servers have in common: modes, the turns that they take, and the
+//! report.
 //!
-//! Each number of clients is measured in all modes in turn, round after round, each time on a fresh copy of one data directory, which is reached by a
-//! Unix socket. [`Database`] is what a server adds: [`crate::mariadb`], [`crate::postgres`].
+//! Each number of clients is measured in all modes in turn, round after round, each time on a fresh
+//! copy of one data directory, which is reached by a Unix socket. [`Database`] is what a server
+//! adds: [`crate::mariadb`], [`crate::postgres`].
 
 pub use forebay_measure::{server as running, user::User};
 
@@ -34,7 +36,8 @@ pub trait Client: Sized {
     /// Has a statement carried out, or several with semicolons between them; their rows.
     ///
     /// # Errors
-    /// I/O errors: then it is not known whether it was; `Other` with the server's own words if it refuses.
+    /// I/O errors: then it is not known whether it was; `Other` with the server's own words if it
+    /// refuses.
     fn query(&mut self, statement: &str) -> io::Result<Vec<Columns>>;
 }
 
@@ -116,7 +119,8 @@ pub trait Database: Program {
 /// Runs it all. `note` is told what is being done.
 ///
 /// # Errors
-/// The first thing that goes wrong; if libeatmydata is not installed, that is reported, and is no error.
+/// The first thing that goes wrong; if libeatmydata is not installed, that is reported, and is no
+/// error.
 pub fn run<D: Database>(
     config: &Config<D::Size>,
     note: &dyn Fn(&str),
@@ -225,8 +229,9 @@ pub const fn modes(
     ]
 }
 
-/// The server's processors, as `taskset` has them, and the client's. One client and the thread that serves it work in turns: where the
-/// scheduler puts both on one processor decides more than any sync, so they are kept apart. Several fill the processors themselves.
+/// The server's processors, as `taskset` has them, and the client's. One client and the thread that
+/// serves it work in turns: where the scheduler puts both on one processor decides more than any
+/// sync, so they are kept apart. Several fill the processors themselves.
 fn pinned(clients: u64) -> Option<(String, usize)> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let last = processors.checked_sub(1).filter(|last| *last > 0)?;

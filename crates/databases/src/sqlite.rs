@@ -1,8 +1,10 @@
-//! SQLite: what it pays for transactions that survive a power cut, and what it pays under `forebay run`.
+//! SQLite: what it pays for transactions that survive a power cut, and what it pays under `forebay
+//! run`.
 //!
-//! The load is SQLite's own shell, which is told one INSERT after the other by a pipe, each a transaction, on a fresh database each time: the profile
-//! of `forebay run` knows it by its name, and it needs no driver. What a transaction takes includes a line to the shell and one back, in all modes
-//! alike.
+//! The load is SQLite's own shell, which is told one INSERT after the other by a pipe, each a
+//! transaction, on a fresh database each time: the profile of `forebay run` knows it by its name,
+//! and it needs no driver. What a transaction takes includes a line to the shell and one back, in
+//! all modes alike.
 
 use crate::{
     MeasureError,

@@ -1,9 +1,11 @@
-//! What the tests of the files tier start and kill: a supervisor (`lab run POOL DIR PATTERN…`), the database under it (`lab database`), and a
-//! recovery (`lab recover POOL [--force] [--discard]`).
+//! What the tests of the files tier start and kill: a supervisor (`lab run POOL DIR PATTERN…`), the
+//! database under it (`lab database`), and a recovery (`lab recover POOL [--force] [--discard]`).
 //!
-//! The database does what it reads on standard input, a call a line, through the client, as libforebay.so would have it, and answers `ok N` or
-//! `errno N`. What follows `other` is done by a second process, what follows `third` by a third one, whose recoveries are cut as `LAB_CUT_THIRD` says; with `begin`
-//! before it the answer is not waited for, until `end` asks for it. Of one that died it is `gone 0`.
+//! The database does what it reads on standard input, a call a line, through the client, as
+//! libforebay.so would have it, and answers `ok N` or `errno N`. What follows `other` is done by a
+//! second process, what follows `third` by a third one, whose recoveries are cut as `LAB_CUT_THIRD`
+//! says; with `begin` before it the answer is not waited for, until `end` asks for it. Of one that
+//! died it is `gone 0`.
 
 use forebay_files::{
     client,
@@ -29,7 +31,8 @@ use std::{
 
 type Failure = Box<dyn std::error::Error>;
 
-/// So many a database may have that is to have none left: fewer than the numbers of the client's own.
+/// So many a database may have that is to have none left: fewer than the numbers of the client's
+/// own.
 const DESCRIPTORS: u64 = 100;
 /// So long a call is held up at most.
 const WAIT: Duration = Duration::from_secs(60);
@@ -317,7 +320,8 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
         ["killed", ref names @ ..] => change_names(names, || {
             let _ = kill_process(getpid(), Signal::KILL);
         }),
-        // slowly FILE CALL: there is FILE when the kernel is about to do it, which waits until it is removed.
+        // slowly FILE CALL: there is FILE when the kernel is about to do it, which waits until it
+        // is removed.
         ["slowly", at, ref names @ ..] => change_names(names, || wait_at(Path::new(at))),
         // touch HANDLE SECONDS: sets the modification time, SECONDS after now
         ["touch", handle, seconds] => {

@@ -1,10 +1,12 @@
-//! The table of the files that a run absorbs, for all processes of the machine to read. docs/files-protocol.md, "The table of absorbed files".
+//! The table of the files that a run absorbs, for all processes of the machine to read.
+//! docs/files-protocol.md, "The table of absorbed files".
 //!
-//! The supervisor alone writes it. The run's processes map it when they start, and compare what they open for writing with it, by device
-//! and inode: a file that another process absorbs has to be let go of first, by whatever name it was opened. Other runs read a copy of
-//! it. A word of it is marked by the kernel when the supervisor dies, however it dies; from then on its processes say in another one what became of the
-//! lane ([`lane`]).
-//! In a part of its own they ask that a file be made plain ([`asking`]).
+//! The supervisor alone writes it. The run's processes map it when they start, and compare what
+//! they open for writing with it, by device and inode: a file that another process absorbs has to
+//! be let go of first, by whatever name it was opened. Other runs read a copy of it. A word of it
+//! is marked by the kernel when the supervisor dies, however it dies; from then on its processes
+//! say in another one what became of the lane ([`lane`]). In a part of its own they ask that a file
+//! be made plain ([`asking`]).
 
 mod asking;
 mod lane;
@@ -48,7 +50,8 @@ use uuid::Uuid;
 /// Device and inode.
 pub(crate) type Key = (u64, u64);
 
-/// Where tables lie, if it is there: visible to all users and all processes, and gone after a reboot.
+/// Where tables lie, if it is there: visible to all users and all processes, and gone after a
+/// reboot.
 pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// Leads the names of tables.
 pub(crate) const PREFIX: &str = "forebay-absorbed-";
@@ -70,7 +73,8 @@ struct Entry {
     ino: AtomicU64,
     /// 1 if it is absorbed, 0 if the entry is free.
     present: AtomicU64,
-    /// When the file was made, ns since 1970; 0 if that is not known. Its inode may be another's after the run's end.
+    /// When the file was made, ns since 1970; 0 if that is not known. Its inode may be another's
+    /// after the run's end.
     born: AtomicU64,
     /// A process of the run: the one that opened it first.
     pid: AtomicU32,
@@ -141,7 +145,8 @@ impl Page {
 
     /// True if the run absorbs anything.
     pub(crate) fn any(&self) -> bool {
-        // What is asked about was opened before: either its opening is seen by who absorbs it later, or the entry by us.
+        // What is asked about was opened before: either its opening is seen by who absorbs it
+        // later, or the entry by us.
         fence(SeqCst);
         self.present().next().is_some()
     }
@@ -152,7 +157,8 @@ impl Page {
         self.present().any(|entry| entry.is_of(key))
     }
 
-    /// The process of a run, which may have ended, that absorbs the file made then. None if nothing that the run's lane has is needed any more.
+    /// The process of a run, which may have ended, that absorbs the file made then. None if nothing
+    /// that the run's lane has is needed any more.
     pub(crate) fn holder_of(&self, key: Key, born: u64) -> Option<u32> {
         if self.lane.is_settled() {
             return None;
@@ -238,7 +244,8 @@ impl View {
             .ok_or(Errno::INVAL)
     }
 
-    /// The same table at `path`, to note in it what became of the lane: none if it is not there, or this process may not.
+    /// The same table at `path`, to note in it what became of the lane: none if it is not there, or
+    /// this process may not.
     pub(crate) fn to_note(&self, path: &Path) -> Option<Self> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
@@ -299,7 +306,8 @@ pub(crate) struct Table {
     pub(crate) path: PathBuf,
     /// One at a time.
     writing: parking_lot::Mutex<()>,
-    /// The thread by whose end the kernel knows that the supervisor is dead: it ends when the channel does.
+    /// The thread by whose end the kernel knows that the supervisor is dead: it ends when the
+    /// channel does.
     life: Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>,
 }
 
@@ -350,7 +358,8 @@ impl Table {
         }
     }
 
-    /// Says that the run absorbs the file, which was made at `born` and opened first by process `pid`. False if there is no room.
+    /// Says that the run absorbs the file, which was made at `born` and opened first by process
+    /// `pid`. False if there is no room.
     pub(crate) fn publish(&self, pid: u32, key: Key, born: u64) -> bool {
         let _writing = self.writing.lock();
         self.page.publish(pid, key, born)

@@ -1,5 +1,6 @@
-//! What a service manager (systemd) says to the process that it starts, by its number: which sockets it is given (`LISTEN_PID`), and that it is watched
-//! (`WATCHDOG_PID`). Under `forebay run` that process is the supervisor, and the program is meant.
+//! What a service manager (systemd) says to the process that it starts, by its number: which
+//! sockets it is given (`LISTEN_PID`), and that it is watched (`WATCHDOG_PID`). Under `forebay run`
+//! that process is the supervisor, and the program is meant.
 
 use std::{collections::BTreeMap, ffi::OsString};
 
@@ -10,7 +11,8 @@ pub const PROGRAM: &str = "the program of forebay run";
 /// The same process by another number, which need not be given.
 const BESIDE: &str = "LISTEN_PIDFDID";
 
-/// Of the environment of a program that the process `own` starts: what names that one names the program.
+/// Of the environment of a program that the process `own` starts: what names that one names the
+/// program.
 pub fn hand_over(environment: &mut BTreeMap<OsString, OsString>, own: u32) {
     let own = OsString::from(own.to_string());
     for name in NAMING {

@@ -6,7 +6,8 @@ use uuid::Uuid;
 /// Set in tests only: pretends another boot.
 const OVERRIDE: &str = "FOREBAY_TEST_BOOT_ID";
 
-/// Set in tests only: pretends that an emulated pool is persistent memory, which a new boot leaves as it was.
+/// Set in tests only: pretends that an emulated pool is persistent memory, which a new boot leaves
+/// as it was.
 const SURVIVED: &str = "FOREBAY_TEST_POOL_SURVIVED";
 
 /// True if a test says that its pool, though emulated, has lived through a power cut.
@@ -14,7 +15,8 @@ pub(crate) fn pool_survived() -> bool {
     std::env::var_os(SURVIVED).is_some()
 }
 
-/// The kernel's id of this boot: as long as it is the same, the page cache may have everything that was written.
+/// The kernel's id of this boot: as long as it is the same, the page cache may have everything that
+/// was written.
 ///
 /// # Errors
 /// If `/proc` is not there.

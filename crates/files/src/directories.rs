@@ -10,7 +10,8 @@ use std::{
 /// What `fsck` finds is root's, and may be read by no other user: no database has files there.
 const LOST_AND_FOUND: &str = "lost+found";
 
-/// Visits a directory, those below it, and those that links in them lead to, but nothing below the latter.
+/// Visits a directory, those below it, and those that links in them lead to, but nothing below the
+/// latter.
 ///
 /// # Errors
 /// Of the visit, or of a directory that cannot be read: with its path, and what to do.

@@ -1,21 +1,29 @@
-//! What a server that is started without Forebay stumbles over while a pool may hold acknowledged records of its files.
+//! What a server that is started without Forebay stumbles over while a pool may hold acknowledged
+//! records of its files.
 //!
-//! PostgreSQL reads `pg_replslot` when it starts, before it writes anything: of a directory there whose `state` it cannot read it says the name, and ends. So the guard is
-//! such a directory, and its name the sentence. It may not be opened, so that a server that was cut off, and that looks into all its directories first, names it also where
-//! it ends sooner: since the last checkpoint is in the pool only. Backups, `pg_basebackup` and `pg_rewind` leave out what `pg_replslot`
-//! holds, which is why the guard lies there and not in a file that they copy. The processes of a run do not see it (`readdir` in libforebay.so), if it is of
-//! the run's own pool: of that nothing is left, since a run recovers its pool first.
+//! PostgreSQL reads `pg_replslot` when it starts, before it writes anything: of a directory there
+//! whose `state` it cannot read it says the name, and ends. So the guard is such a directory, and
+//! its name the sentence. It may not be opened, so that a server that was cut off, and that looks
+//! into all its directories first, names it also where it ends sooner: since the last checkpoint is
+//! in the pool only. Backups, `pg_basebackup` and `pg_rewind` leave out what `pg_replslot` holds,
+//! which is why the guard lies there and not in a file that they copy. The processes of a run do
+//! not see it (`readdir` in libforebay.so), if it is of the run's own pool: of that nothing is
+//! left, since a run recovers its pool first.
 //!
-//! Each run lays one of its own, since two may have one data directory: while the first run of a server that is started again drains, the second begins.
+//! Each run lays one of its own, since two may have one data directory: while the first run of a
+//! server that is started again drains, the second begins.
 //!
-//! Laying, before the run absorbs its first file there: (1) a directory `NAME.tmp`, which PostgreSQL removes if it finds it, with `state` in it, synced; (2) renamed to `NAME`;
-//! (3) closed to all, `pg_replslot` synced. Lifting: (1) opened to its owner, renamed back; (2) `pg_replslot` synced; (3) removed. So a power cut leaves the guard whole or not
-//! at all.
+//! Laying, before the run absorbs its first file there: (1) a directory `NAME.tmp`, which
+//! PostgreSQL removes if it finds it, with `state` in it, synced; (2) renamed to `NAME`; (3) closed
+//! to all, `pg_replslot` synced. Lifting: (1) opened to its owner, renamed back; (2) `pg_replslot`
+//! synced; (3) removed. So a power cut leaves the guard whole or not at all.
 //!
-//! It is lifted by the end of its run that left nothing, by the recovery of its run's lane where the lane names files beside it, by a later run of the pool, which lays its own
-//! before, and by [`lift`].
+//! It is lifted by the end of its run that left nothing, by the recovery of its run's lane where
+//! the lane names files beside it, by a later run of the pool, which lays its own before, and by
+//! [`lift`].
 //!
-//! Root does this in other users' directories: no link is followed, and a guard is held while it is looked into or taken away.
+//! Root does this in other users' directories: no link is followed, and a guard is held while it is
+//! looked into or taken away.
 
 pub(crate) mod name;
 
@@ -158,7 +166,8 @@ fn run_of(directory: &File, name: &OsStr) -> Option<Uuid> {
     Some(Text::decode(&text)?.run)
 }
 
-/// Lays the guard of a run in the directory, then takes those away of runs of the pool that have no lane any more.
+/// Lays the guard of a run in the directory, then takes those away of runs of the pool that have no
+/// lane any more.
 pub(crate) fn lay(directory: &File, pool: &Pool, run: Uuid) -> Result<(), Errno> {
     let own = of_run(pool.uuid(), run);
     let own = OsStr::new(&own);
@@ -246,8 +255,9 @@ fn has_lane(pool: &Pool, run: Uuid) -> bool {
 pub(crate) struct Laid(parking_lot::Mutex<Vec<(PathBuf, File)>>);
 
 impl Laid {
-    /// Lays a guard in the directory `kind` of the process's working directory, the first time that it is asked for. A program that has none there is not guarded. Says so
-    /// if it has, and no guard can be laid.
+    /// Lays a guard in the directory `kind` of the process's working directory, the first time that
+    /// it is asked for. A program that has none there is not guarded. Says so if it has, and no
+    /// guard can be laid.
     pub(crate) fn note(&self, kind: &str, pid: u32, pool: &Pool, run: Uuid) {
         let link = format!("/proc/{pid}/cwd");
         let Ok(at) = std::fs::read_link(&link).map(|cwd| cwd.join(kind)) else {
@@ -297,14 +307,16 @@ fn tell(at: &Path, errno: Errno) {
     sys::complain_repeated(&what, &what);
 }
 
-/// Takes the guard of a run away, if it is there; also one that an earlier version laid, of which a pool had one.
+/// Takes the guard of a run away, if it is there; also one that an earlier version laid, of which a
+/// pool had one.
 fn lift_of(directory: &File, pool: Uuid, run: Uuid) -> Result<(), Errno> {
     let names = names(directory, pool)?;
     let mut own = (names.iter()).filter(|name| run_of(directory, name) == Some(run));
     own.try_for_each(|name| take(directory, name))
 }
 
-/// Takes away the guards of a run whose lane is recovered, beside the directories that had its files.
+/// Takes away the guards of a run whose lane is recovered, beside the directories that had its
+/// files.
 pub(crate) fn lift_beside(parents: &BTreeSet<PathBuf>, pool: Uuid, run: Uuid) {
     let near = parents
         .iter()
@@ -330,7 +342,8 @@ pub struct Guard {
     /// The pool; none if it does not say that.
     #[serde(serialize_with = "readable_if_any")]
     pub pool: Option<PathBuf>,
-    /// False if it came with a copy of the data directory: of what it is without is in the pool, nothing is for the copy.
+    /// False if it came with a copy of the data directory: of what it is without is in the pool,
+    /// nothing is for the copy.
     pub is_its_own: bool,
     #[serde(skip)]
     run: Option<Uuid>,

@@ -1,14 +1,17 @@
 //! Who a file is, whatever it is called: found again after a reboot, never mistaken for another.
 //!
-//! The identity is the file system's handle of the inode (`name_to_handle_at`), which has the inode's generation in it: a file that
-//! was made later at the same inode has another one. On a file system without handles it is the inode's number and birth time.
+//! The identity is the file system's handle of the inode (`name_to_handle_at`), which has the
+//! inode's generation in it: a file that was made later at the same inode has another one. On a
+//! file system without handles it is the inode's number and birth time.
 //!
-//! Not every file system makes handles that stay one file's. FUSE's have a number in them that its server gives a file when it is looked at first, another one at each
-//! mount: there they say nothing. Btrfs counts inodes and generations from the same numbers on, so the first logs of two such file systems have the same handle: there
-//! the file system belongs to the identity.
+//! Not every file system makes handles that stay one file's. FUSE's have a number in them that its
+//! server gives a file when it is looked at first, another one at each mount: there they say
+//! nothing. Btrfs counts inodes and generations from the same numbers on, so the first logs of two
+//! such file systems have the same handle: there the file system belongs to the identity.
 //!
-//! Where neither lasts there is no identity, and a file stays plain: FAT and exFAT number a file anew whenever the kernel reads its directory entry. Nor has a network's file
-//! system one, though it may have handles and grant a lease: other machines write there, which no run sees.
+//! Where neither lasts there is no identity, and a file stays plain: FAT and exFAT number a file
+//! anew whenever the kernel reads its directory entry. Nor has a network's file system one, though
+//! it may have handles and grant a lease: other machines write there, which no run sees.
 
 use crate::sys;
 use rustix::{
@@ -41,7 +44,8 @@ const SMB2: i64 = 0xFE53_4D42;
 /// The identity of an open file.
 ///
 /// # Errors
-/// `EOPNOTSUPP` where the file system knows neither handles nor birth times, or none that tell which file it is after a reboot.
+/// `EOPNOTSUPP` where the file system knows neither handles nor birth times, or none that tell
+/// which file it is after a reboot.
 pub fn of(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     if sys::kind_of_file_system(fd).is_ok_and(knows_no_file) {
         return Err(Errno::OPNOTSUPP);
@@ -90,7 +94,8 @@ fn by_birth(fd: BorrowedFd<'_>) -> Result<Vec<u8>, Errno> {
     Ok(identity)
 }
 
-/// All identities that a process may know the file by: one that may not ask for handles (seccomp) knows the other.
+/// All identities that a process may know the file by: one that may not ask for handles (seccomp)
+/// knows the other.
 #[cfg(test)]
 pub(crate) fn all_of(fd: BorrowedFd<'_>) -> Vec<Vec<u8>> {
     [by_handle(fd), by_birth(fd)]
@@ -111,8 +116,9 @@ pub(crate) fn is(fd: BorrowedFd<'_>, identity: &[u8]) -> bool {
     found.as_deref() == Ok(identity)
 }
 
-/// The mount that an open file is on: a number that the kernel gives no other mount as long as it runs. As long as a mount is there, so is what
-/// the page cache has of its files. `None` where the kernel has no such number (before Linux 6.8).
+/// The mount that an open file is on: a number that the kernel gives no other mount as long as it
+/// runs. As long as a mount is there, so is what the page cache has of its files. `None` where the
+/// kernel has no such number (before Linux 6.8).
 pub(crate) fn mount(fd: BorrowedFd<'_>) -> Option<u64> {
     /// `STATX_MNT_ID_UNIQUE`, which is younger than the headers.
     const UNIQUE: StatxFlags = StatxFlags::from_bits_retain(0x4000);
@@ -120,7 +126,8 @@ pub(crate) fn mount(fd: BorrowedFd<'_>) -> Option<u64> {
     (stat.stx_mask & UNIQUE.bits() != 0 && stat.stx_mnt_id != 0).then_some(stat.stx_mnt_id)
 }
 
-/// True if two open files are on one mount. A file on another may have the same identity: that of a clone of the volume has.
+/// True if two open files are on one mount. A file on another may have the same identity: that of a
+/// clone of the volume has.
 pub(crate) fn are_on_one_mount(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bool {
     let numbers = [one, other].map(|fd| mount(fd).or_else(|| mount_now(fd)));
     match numbers {
@@ -132,14 +139,15 @@ pub(crate) fn are_on_one_mount(one: BorrowedFd<'_>, other: BorrowedFd<'_>) -> bo
     }
 }
 
-/// The mount that an open file is on: a number that another one may get when it is gone (from Linux 5.8 on).
+/// The mount that an open file is on: a number that another one may get when it is gone (from Linux
+/// 5.8 on).
 fn mount_now(fd: BorrowedFd<'_>) -> Option<u64> {
     let stat = rustix::fs::statx(fd, c"", AtFlags::EMPTY_PATH, StatxFlags::MNT_ID).ok()?;
     (stat.stx_mask & StatxFlags::MNT_ID.bits() != 0).then_some(stat.stx_mnt_id)
 }
 
-/// Which file system a file is on, as long as the machine is up: its device; of btrfs, whose subvolumes have each a device of their own, the part of its number that is
-/// the same in all.
+/// Which file system a file is on, as long as the machine is up: its device; of btrfs, whose
+/// subvolumes have each a device of their own, the part of its number that is the same in all.
 ///
 /// # Errors
 /// The kernel's.
@@ -162,7 +170,8 @@ pub fn at(dir: BorrowedFd<'_>, path: &CStr, flags: AtFlags) -> Result<Vec<u8>, E
     of(rustix::fs::openat(dir, path, open, Mode::empty())?.as_fd())
 }
 
-/// The regular file at this path, if it is the one with `identity`: not opened, only held, so that it stays this one whatever becomes of the path.
+/// The regular file at this path, if it is the one with `identity`: not opened, only held, so that
+/// it stays this one whatever becomes of the path.
 ///
 /// # Errors
 /// What looking the path up says.
@@ -178,8 +187,9 @@ fn is_it(seen: BorrowedFd<'_>, identity: &[u8]) -> bool {
         && is(seen, identity)
 }
 
-/// The regular file with `identity` by its handle, on the file system that the paths lead to; held, as by [`look`]. `None` if it is not there, has
-/// no handle, or this process may not (`CAP_DAC_READ_SEARCH`).
+/// The regular file with `identity` by its handle, on the file system that the paths lead to; held,
+/// as by [`look`]. `None` if it is not there, has no handle, or this process may not
+/// (`CAP_DAC_READ_SEARCH`).
 pub(crate) fn look_by_handle(identity: &[u8], paths: &[&Path]) -> Option<OwnedFd> {
     ask_by_handle(identity, paths).ok()
 }
@@ -238,11 +248,13 @@ pub(crate) fn reopen(seen: BorrowedFd<'_>, flags: OFlags) -> Result<File, Errno>
     rustix::fs::open(sys::link_of(seen), flags, Mode::empty()).map(File::from)
 }
 
-/// Opens the file with `identity`, which is on `device`, for writing: by one of its paths, or, where that is permitted, by its handle on the file system
-/// that its paths lead to. `None` if it is not there any more. What has the identity on another device is a clone's.
+/// Opens the file with `identity`, which is on `device`, for writing: by one of its paths, or,
+/// where that is permitted, by its handle on the file system that its paths lead to. `None` if it
+/// is not there any more. What has the identity on another device is a clone's.
 ///
 /// # Errors
-/// What opening says, if it is there and cannot be opened; `ENOENT` if it has none of these names, and may have another.
+/// What opening says, if it is there and cannot be opened; `ENOENT` if it has none of these names,
+/// and may have another.
 pub(crate) fn open(identity: &[u8], paths: &[&Path], device: u64) -> Result<Option<File>, Errno> {
     let is_on_it = |seen: &OwnedFd| sys::stat_of(seen).is_ok_and(|stat| stat.st_dev == device);
     let by_path = paths

@@ -1,9 +1,12 @@
-//! The files tier: what an unmodified database writes to its log files goes to the pool as well, so that its fsync costs a copy.
+//! The files tier: what an unmodified database writes to its log files goes to the pool as well, so
+//! that its fsync costs a copy.
 //!
-//! An absorbed write goes to the kernel as always, *and* into a lane of the pool; only its durability is taken over. The [`client`] does that inside the
-//! database's process (through libforebay.so); it owns the lane. The [`supervisor`], which started the database, syncs the files of a
-//! sealed segment, so that the client can release it. [`replay`] brings the files up to date after a crash.
-//! docs/files-protocol.md has the messages, records and rules; docs/durability.md the promises.
+//! An absorbed write goes to the kernel as always, *and* into a lane of the pool; only its
+//! durability is taken over. The [`client`] does that inside the database's process (through
+//! libforebay.so); it owns the lane. The [`supervisor`], which started the database, syncs the
+//! files of a sealed segment, so that the client can release it. [`replay`] brings the files up to
+//! date after a crash. docs/files-protocol.md has the messages, records and rules;
+//! docs/durability.md the promises.
 
 mod absorbed;
 pub mod activation;
@@ -46,14 +49,17 @@ pub const ENV_TABLE: &str = "FOREBAY_TABLE";
 /// Environment of the database: `fnmatch` patterns of the files to absorb, one a line.
 pub const ENV_ABSORB: &str = "FOREBAY_ABSORB";
 
-/// Environment of the database: [`IO_URING_REFUSED`] if making an `io_uring` is to fail with `ENOSYS`. May be absent.
+/// Environment of the database: [`IO_URING_REFUSED`] if making an `io_uring` is to fail with
+/// `ENOSYS`. May be absent.
 pub const ENV_IO_URING: &str = "FOREBAY_IO_URING";
 /// See [`ENV_IO_URING`].
 pub const IO_URING_REFUSED: &str = "refuse";
-/// Environment of the database: how the names of the [`guard`]s begin that it does not see. May be absent.
+/// Environment of the database: how the names of the [`guard`]s begin that it does not see. May be
+/// absent.
 pub const ENV_GUARD: &str = "FOREBAY_GUARD";
 
-/// Writes a path for a reader: what of it is no text stands as U+FFFD. JSON has no other way, and a name of a file must not silence a report.
+/// Writes a path for a reader: what of it is no text stands as U+FFFD. JSON has no other way, and a
+/// name of a file must not silence a report.
 ///
 /// # Errors
 /// The serialiser's.

@@ -1,7 +1,9 @@
-//! Logging: what becomes of a file, as records of the run's lane. By the holder of the file's lock, a member or the supervisor.
+//! Logging: what becomes of a file, as records of the run's lane. By the holder of the file's lock,
+//! a member or the supervisor.
 //!
-//! Each segment names a file before anything else of it, so a segment is understood without those before it. When a segment is full, the thread
-//! that finds it so goes on in the next one, which the supervisor has prepared; if it has not, the disk is behind, and is waited for.
+//! Each segment names a file before anything else of it, so a segment is understood without those
+//! before it. When a segment is full, the thread that finds it so goes on in the next one, which
+//! the supervisor has prepared; if it has not, the disk is behind, and is waited for.
 
 use crate::{
     record::{
@@ -44,7 +46,8 @@ pub(crate) struct Log<'a> {
     pub(crate) is_orphan: fn() -> bool,
 }
 
-/// Errors of all: that of the file that cannot be synced, if the lane is full because of it; [`ENDED`].
+/// Errors of all: that of the file that cannot be synced, if the lane is full because of it;
+/// [`ENDED`].
 impl Log<'_> {
     /// What a write put at file offset `at`: the first `bytes` bytes of `parts`.
     #[inline]
@@ -58,7 +61,8 @@ impl Log<'_> {
         self.write_records(number, at, parts, bytes, None).map(drop)
     }
 
-    /// The same, beginning in the segment that starts at `segment`. False if another one is open: then nothing is logged.
+    /// The same, beginning in the segment that starts at `segment`. False if another one is open:
+    /// then nothing is logged.
     #[inline]
     pub(crate) fn write_in(
         &self,
@@ -127,7 +131,8 @@ impl Log<'_> {
             }
             at += taken as u64;
             left -= taken;
-            // At once: the next part may be in another segment, and this one be released before that.
+            // At once: the next part may be in another segment, and this one be released before
+            // that.
             self.page.files[number].note_logged(at);
         }
         Ok(true)
@@ -164,13 +169,15 @@ impl Log<'_> {
         self.append_head(number, kind, at)
     }
 
-    /// The file was about to lose its last name and has it still. If the lane does not take that, the page goes on saying what the lane says, and the next call that looks at it logs it.
+    /// The file was about to lose its last name and has it still. If the lane does not take that,
+    /// the page goes on saying what the lane says, and the next call that looks at it logs it.
     pub(crate) fn keeps_name(&self, number: usize) -> Result<(), Errno> {
         let logged = self.gone(number, Gone::No);
         logged.inspect_err(|_| self.page.files[number].set_gone(Gone::Maybe))
     }
 
-    /// The file's modification time is this one (ns since 1970), though nothing that is logged has changed it.
+    /// The file's modification time is this one (ns since 1970), though nothing that is logged has
+    /// changed it.
     pub(crate) fn touched(&self, number: usize, modified: u64) -> Result<(), Errno> {
         let file = &self.page.files[number];
         if !file.is_logged() {
@@ -207,12 +214,14 @@ impl Log<'_> {
         )
     }
 
-    /// The head of a record of now; without a time if the file has strayed. A call that is under way then logs what the kernel has by it, and all else that the lane has of the file
-    /// must not become newer by that than what was changed past the lane.
+    /// The head of a record of now; without a time if the file has strayed. A call that is under
+    /// way then logs what the kernel has by it, and all else that the lane has of the file must not
+    /// become newer by that than what was changed past the lane.
     #[inline]
     fn head(&self, number: usize, at: u64) -> Head {
         let now = sys::file_time_now();
-        // First the time, then the look: a file that strays after both is changed past the lane a silence later than the record says.
+        // First the time, then the look: a file that strays after both is changed past the lane a
+        // silence later than the record says.
         fence(Acquire);
         let time = match self.page.files[number].stamp().state {
             State::Strayed => NO_TIME,
@@ -232,7 +241,8 @@ impl Log<'_> {
         self.append_in(None, number, kind, parts).map(drop)
     }
 
-    /// The same, to the segment that starts at `wanted`, if it is to be that one. False if another is open, or this one has no room.
+    /// The same, to the segment that starts at `wanted`, if it is to be that one. False if another
+    /// is open, or this one has no room.
     #[inline]
     fn append_in(
         &self,

@@ -1,9 +1,12 @@
-//! Which pools may hold what belongs into the files of a directory: an extended attribute of the directory, `user.forebay.pools`, one path a line.
+//! Which pools may hold what belongs into the files of a directory: an extended attribute of the
+//! directory, `user.forebay.pools`, one path a line.
 //!
-//! A supervisor adds its pool's path before it absorbs the first file of a directory, and the directory's sync makes that durable. It is taken away at the end of a
-//! run that left nothing in the pool. So it outlives a crash, and the user who is about to start a database without Forebay can be told
-//! ([`standing`]), and a run with another pool leaves a file plain of which records may wait in this one. It is a hint: a file system without extended attributes
-//! has none, and what a mark says is looked for in the pool itself.
+//! A supervisor adds its pool's path before it absorbs the first file of a directory, and the
+//! directory's sync makes that durable. It is taken away at the end of a run that left nothing in
+//! the pool. So it outlives a crash, and the user who is about to start a database without Forebay
+//! can be told ([`standing`]), and a run with another pool leaves a file plain of which records may
+//! wait in this one. It is a hint: a file system without extended attributes has none, and what a
+//! mark says is looked for in the pool itself.
 
 mod users;
 mod write_count;
@@ -40,8 +43,9 @@ const BYTES_MAX: usize = 1 << 14;
 pub(crate) struct Marks(Mutex<BTreeSet<PathBuf>>);
 
 impl Marks {
-    /// Marks a directory, unless it is marked: whenever a file of it is registered, since another directory may be at its path by now. Its sync makes that durable. Says so
-    /// once if it cannot be marked, though its file system has extended attributes.
+    /// Marks a directory, unless it is marked: whenever a file of it is registered, since another
+    /// directory may be at its path by now. Its sync makes that durable. Says so once if it cannot
+    /// be marked, though its file system has extended attributes.
     pub(crate) fn note(&self, path: &Path, directory: &File, pool: &Path) {
         let is_first = self.0.lock().insert(path.to_owned());
         match change(directory, pool, true) {
@@ -87,7 +91,8 @@ pub(crate) fn others(directory: &Path, own: &Path) -> Vec<PathBuf> {
     pools
 }
 
-/// Takes a pool out of a directory's mark, if it has nothing for the files there. What the file system refuses to take is left as it is, and harmless.
+/// Takes a pool out of a directory's mark, if it has nothing for the files there. What the file
+/// system refuses to take is left as it is, and harmless.
 ///
 /// # Errors
 /// It is needed again, and cannot be put back.
@@ -96,7 +101,8 @@ fn take_out(directory: &File, pool: &Path, is_empty: impl Fn() -> bool) -> Resul
         return Ok(());
     }
     let _ = change(directory, pool, false);
-    // A run that begins with a file there meanwhile has its lane, and the file in its table, before it marks, and may have found the mark there.
+    // A run that begins with a file there meanwhile has its lane, and the file in its table, before
+    // it marks, and may have found the mark there.
     if !is_empty() {
         change(directory, pool, true)?;
         rustix::fs::fsync(directory)?;
@@ -107,7 +113,8 @@ fn take_out(directory: &File, pool: &Path, is_empty: impl Fn() -> bool) -> Resul
 /// Adds a pool to a directory's mark, or takes it out.
 ///
 /// # Errors
-/// What the file system says; `EINVAL` for a path that a mark cannot have, `ENOSPC` where there is no room for it.
+/// What the file system says; `EINVAL` for a path that a mark cannot have, `ENOSPC` where there is
+/// no room for it.
 fn change(directory: &File, pool: &Path, is_added: bool) -> Result<(), Errno> {
     let pool = match pool.canonicalize() {
         Ok(pool) => pool,
@@ -146,7 +153,8 @@ fn rewrite(directory: &File, pool: PathBuf, is_added: bool) -> Result<(), Errno>
     }
 }
 
-/// Locks a directory: another supervisor may be at its mark too, and would write over ours. A program that has the lock is not waited for for long.
+/// Locks a directory: another supervisor may be at its mark too, and would write over ours. A
+/// program that has the lock is not waited for for long.
 fn lock(directory: &File) -> bool {
     const ATTEMPTS: u32 = 50;
     const AGAIN: Duration = Duration::from_millis(5);
@@ -185,7 +193,8 @@ pub enum State {
         /// Their number, with truncations.
         records: u64,
     },
-    /// A run whose pool's disk failed left so many writes in it, and went on without it: the files are newer.
+    /// A run whose pool's disk failed left so many writes in it, and went on without it: the files
+    /// are newer.
     Older {
         /// Their number.
         records: u64,
@@ -219,7 +228,8 @@ impl Standing {
     }
 }
 
-/// All marks of a directory and those below it, on whatever file systems they are. Of a link to a directory only that directory.
+/// All marks of a directory and those below it, on whatever file systems they are. Of a link to a
+/// directory only that directory.
 ///
 /// # Errors
 /// I/O errors: of a directory that cannot be read it is not known whether it is marked.
@@ -249,7 +259,8 @@ pub fn clear(directory: &Path, pool: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-/// Takes a pool out of a directory's mark, whatever it may hold, and the tables away of dead runs that had it: a run with another pool need not heed it.
+/// Takes a pool out of a directory's mark, whatever it may hold, and the tables away of dead runs
+/// that had it: a run with another pool need not heed it.
 ///
 /// # Errors
 /// I/O errors.
@@ -302,7 +313,8 @@ fn state_in(pool: &Pool, directory: &Path) -> State {
     }
 }
 
-/// True if a file of the directory says that nothing of the owner's lane is needed, which then holds for all files of that lane.
+/// True if a file of the directory says that nothing of the owner's lane is needed, which then
+/// holds for all files of that lane.
 fn is_void(directory: &Path, owner: Uuid) -> bool {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
     let mut files = entries.filter(|entry| entry.file_type().is_ok_and(|kind| kind.is_file()));

@@ -11,7 +11,8 @@ pub(crate) struct Mounted {
 }
 
 impl Mounted {
-    /// A new file system on a loop device, made by these words; none, which is said, where that cannot be done.
+    /// A new file system on a loop device, made by these words; none, which is said, where that
+    /// cannot be done.
     pub(crate) fn made(words: &[&str]) -> Option<Self> {
         let image = NamedTempFile::new().unwrap();
         image.as_file().set_len(320 << 20).unwrap();
@@ -21,7 +22,8 @@ impl Mounted {
         Some(mounted)
     }
 
-    /// By a program that is given what is to be mounted, and where; none, which is said, where that cannot be done.
+    /// By a program that is given what is to be mounted, and where; none, which is said, where that
+    /// cannot be done.
     pub(crate) fn by(words: &[&str], what: &Path) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         run(words, &[what, dir.path()])?;

@@ -1,12 +1,13 @@
 //! Which files are absorbed: profiles by program, a configuration file over them, and patterns.
 //!
-//! A pattern is one of fnmatch(3) (`*`, `?`, `[a-z]`, `\`), where `*` and `?` do not match a slash. It is compared with as
-//! many of a path's last names as it has itself: `*.aof` with the file's name wherever it lies, `pg_wal/*` with
-//! whatever lies in a directory `pg_wal`. A pattern that begins with a slash is compared with the whole path. [`matches`] decides.
+//! A pattern is one of fnmatch(3) (`*`, `?`, `[a-z]`, `\`), where `*` and `?` do not match a slash.
+//! It is compared with as many of a path's last names as it has itself: `*.aof` with the file's
+//! name wherever it lies, `pg_wal/*` with whatever lies in a directory `pg_wal`. A pattern that
+//! begins with a slash is compared with the whole path. [`matches`] decides.
 //!
-//! Precedence: a profile is chosen by name, or else by the program's name, from those built in and those of the
-//! configuration file, which may also change what is built in. `absorb` at the top of the file replaces the profile's
-//! patterns; patterns of the command line are added.
+//! Precedence: a profile is chosen by name, or else by the program's name, from those built in and
+//! those of the configuration file, which may also change what is built in. `absorb` at the top of
+//! the file replaces the profile's patterns; patterns of the command line are added.
 
 mod config;
 mod error;
@@ -30,7 +31,8 @@ pub struct Policy {
     pub profile: String,
     /// Patterns, each once, for [`matches`].
     pub patterns: Vec<String>,
-    /// Patterns of files that have their size before they are written: they stay plain where they lie on the disk of the pool.
+    /// Patterns of files that have their size before they are written: they stay plain where they
+    /// lie on the disk of the pool.
     pub preallocated: Vec<String>,
     /// Making an `io_uring` fails with `ENOSYS`.
     pub refuse_io_uring: bool,
@@ -65,7 +67,8 @@ fn in_short(pattern: &str) -> String {
 /// What the user asks for, and about which program.
 #[derive(Clone, Copy, Debug)]
 pub struct Request<'a> {
-    /// The program's names, the likeliest first: as it was called, and as the file is called that this leads to.
+    /// The program's names, the likeliest first: as it was called, and as the file is called that
+    /// this leads to.
     pub programs: &'a [&'a OsStr],
     /// The profile that the user names.
     pub profile: Option<&'a str>,
@@ -78,7 +81,8 @@ pub struct Request<'a> {
 /// Chooses what is absorbed.
 ///
 /// # Errors
-/// [`PolicyError::UnknownProfile`]; without patterns to absorb [`PolicyError::UnknownProgram`]; [`PolicyError::Pattern`].
+/// [`PolicyError::UnknownProfile`]; without patterns to absorb [`PolicyError::UnknownProgram`];
+/// [`PolicyError::Pattern`].
 pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
     let profiles = request.config.profiles();
     let known = || profiles.iter().map(|p| p.name.clone()).collect::<Vec<_>>();

@@ -7,7 +7,8 @@ use rustix::{
 };
 use std::{fs::DirEntry, io::ErrorKind, path::PathBuf};
 
-/// True if there is a process, or thread, with this id that has not ended, or if that cannot be told.
+/// True if there is a process, or thread, with this id that has not ended, or if that cannot be
+/// told.
 pub(crate) fn is_process(id: u32) -> bool {
     match has_ended(id) {
         Ok(ended) => !ended,
@@ -15,7 +16,8 @@ pub(crate) fn is_process(id: u32) -> bool {
     }
 }
 
-/// True if it is certain that there is no process, or thread, with this id that has not ended; also where /proc shows only some.
+/// True if it is certain that there is no process, or thread, with this id that has not ended; also
+/// where /proc shows only some.
 pub(crate) fn is_gone(id: u32) -> bool {
     let is_unknown = || {
         let pid = i32::try_from(id).ok().and_then(Pid::from_raw);
@@ -52,8 +54,8 @@ pub(crate) fn name_of_process(id: u32) -> String {
     name.map_or_else(|_| "?".to_owned(), |name| name.trim_end().to_owned())
 }
 
-/// True if a process was started with these bytes in its environment; none if that cannot be read. Its memory may take for ever to be read, if that is
-/// what the process is after.
+/// True if a process was started with these bytes in its environment; none if that cannot be read.
+/// Its memory may take for ever to be read, if that is what the process is after.
 pub(crate) fn has_in_environment(id: u32, bytes: &str) -> Option<bool> {
     let environment = std::fs::read(format!("/proc/{id}/environ")).ok()?;
     let mut parts = environment.windows(bytes.len());

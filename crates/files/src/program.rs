@@ -19,8 +19,8 @@ use std::{
 /// Scripts whose interpreter is a script, and so on, at most; as the kernel has it.
 pub const SCRIPTS_MAX: usize = 5;
 
-/// True if the dynamic linker loads a preloaded library into the program at this path, and what it does to files goes by the C library. Of one that cannot be
-/// executed at all: true.
+/// True if the dynamic linker loads a preloaded library into the program at this path, and what it
+/// does to files goes by the C library. Of one that cannot be executed at all: true.
 #[must_use]
 pub fn is_followed(path: &Path) -> bool {
     is_followed_within(path, SCRIPTS_MAX)
@@ -52,8 +52,9 @@ fn is_followed_within(path: &Path, scripts: usize) -> bool {
     }
 }
 
-/// True if the program at this path has another dynamic linker than the GNU C library's for this machine: musl's ends it for a library that it cannot load, and that
-/// of another machine complains. Of a script its interpreter's.
+/// True if the program at this path has another dynamic linker than the GNU C library's for this
+/// machine: musl's ends it for a library that it cannot load, and that of another machine
+/// complains. Of a script its interpreter's.
 #[must_use]
 pub fn has_other_linker(path: &Path) -> bool {
     let mut path = path.to_owned();
@@ -78,7 +79,8 @@ pub fn has_other_linker(path: &Path) -> bool {
     false
 }
 
-/// True if whatever this process executes is taken for a program that gains privileges: its effective user or group is not its real one.
+/// True if whatever this process executes is taken for a program that gains privileges: its
+/// effective user or group is not its real one.
 fn is_secure() -> bool {
     use rustix::process::{getegid, geteuid, getgid, getuid};
     geteuid() != getuid() || getegid() != getgid()

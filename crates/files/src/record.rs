@@ -21,19 +21,21 @@
 //!     size               8, or nothing: the file's, before the first write to it in this segment; 2^64-1 if that is not known
 //!     ahead              8, or nothing: a modification time ahead of the clock that the file has had, ns since 1970
 //! ```
-//! and a `write` record with the bytes written. Each segment names a file before it writes to it, so that a segment can be understood
-//! without those before it, which may be drained.
+//! and a `write` record with the bytes written. Each segment names a file before it writes to it,
+//! so that a segment can be understood without those before it, which may be drained.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt, path::Path, time::Duration};
 
-/// A file that changed later than this after its last record was changed by a process that does not absorb it. Record and change take their time
-/// from the same coarse clock, the record afterwards; a file system may take the finer clock for the change, which is a tick ahead at most.
+/// A file that changed later than this after its last record was changed by a process that does not
+/// absorb it. Record and change take their time from the same coarse clock, the record afterwards;
+/// a file system may take the finer clock for the change, which is a tick ahead at most.
 const SLACK: Duration = Duration::from_millis(100);
-/// The same for a pool on a disk: what is not committed is lost with the power, though the disk may have got it, and the supervisor commits once a
-/// second.
+/// The same for a pool on a disk: what is not committed is lost with the power, though the disk may
+/// have got it, and the supervisor commits once a second.
 const SLACK_ON_DISK: Duration = Duration::from_secs(5);
 
-/// How much later than its last record a file may have changed without a change that is in no record.
+/// How much later than its last record a file may have changed without a change that is in no
+/// record.
 pub(crate) fn slack(pool_is_on_disk: bool) -> Duration {
     match pool_is_on_disk {
         true => SLACK_ON_DISK,
@@ -41,7 +43,8 @@ pub(crate) fn slack(pool_is_on_disk: bool) -> Duration {
     }
 }
 
-/// After so long without a record of a file, whatever changes it is seen to have come later. A record may be late itself.
+/// After so long without a record of a file, whatever changes it is seen to have come later. A
+/// record may be late itself.
 pub(crate) fn silence(pool_is_on_disk: bool) -> Duration {
     slack(pool_is_on_disk) + Duration::from_secs(2)
 }
@@ -50,8 +53,9 @@ pub(crate) fn silence(pool_is_on_disk: bool) -> Duration {
 pub const KIND_FILE: u16 = 1;
 /// Bytes written at an offset.
 pub const KIND_WRITE: u16 = 2;
-/// A new size. Logged before the kernel has it: the kernel may make a truncation durable at any time, and what the lane still has of the bytes
-/// that were cut off must not come back without those before them, which may be drained.
+/// A new size. Logged before the kernel has it: the kernel may make a truncation durable at any
+/// time, and what the lane still has of the bytes that were cut off must not come back without
+/// those before them, which may be drained.
 pub const KIND_TRUNCATE: u16 = 3;
 /// The file is about to lose its last name, or has lost it: it may be missing.
 pub const KIND_GONE: u16 = 4;
@@ -61,7 +65,8 @@ pub const KIND_TOUCHED: u16 = 5;
 pub const KIND_KEPT: u16 = 6;
 /// The file did not get the size that the record of it before this one says.
 pub const KIND_REFUSED: u16 = 7;
-/// The file's records below a log address follow no change of metadata any more that a power cut could take back.
+/// The file's records below a log address follow no change of metadata any more that a power cut
+/// could take back.
 pub const KIND_ORDERED: u16 = 8;
 /// A flag of the head: the record counts once a later one says that it is [ordered](KIND_ORDERED).
 const HELD: u32 = 1;
@@ -84,7 +89,8 @@ pub struct Head {
     pub file: u32,
     /// File offset of a write; new size of a truncation; for the others see the module's head.
     pub at: u64,
-    /// Wall clock after the kernel had the change, of a truncation before it, ns since 1970; or [`NO_TIME`].
+    /// Wall clock after the kernel had the change, of a truncation before it, ns since 1970; or
+    /// [`NO_TIME`].
     pub time: u64,
     /// It follows a change of metadata that was not ordered yet.
     pub held: bool,
@@ -136,7 +142,8 @@ pub enum Change<'a> {
         path: &'a Path,
         /// The size that it had before the first write to it in this segment, if that is known.
         had: Option<u64>,
-        /// A modification time that the file on the disk may have though it lies ahead of the clock, ns since 1970.
+        /// A modification time that the file on the disk may have though it lies ahead of the
+        /// clock, ns since 1970.
         ahead: Option<u64>,
     },
     /// Bytes were written at the head's offset.
@@ -190,7 +197,8 @@ pub fn encode_file(head: Head, boot: [u8; 16], identity: &[u8], path: &Path) -> 
     bytes
 }
 
-/// Says in the payload of a `file` record which size the file had before it was written to in this segment, and which time ahead of the clock it may have.
+/// Says in the payload of a `file` record which size the file had before it was written to in this
+/// segment, and which time ahead of the clock it may have.
 pub(crate) fn add_before(named: &mut Vec<u8>, had: Option<u64>, ahead: Option<u64>) {
     if had.is_some() || ahead.is_some() {
         named.extend(had.unwrap_or(UNKNOWN).to_le_bytes());

@@ -1,4 +1,5 @@
-//! System calls that have no safe form, and descriptors that belong to the database: all `unsafe` of the crate, beside the shared page's.
+//! System calls that have no safe form, and descriptors that belong to the database: all `unsafe`
+//! of the crate, beside the shared page's.
 #![expect(
     unsafe_code,
     reason = "raw system calls, and descriptors that are not ours"
@@ -45,8 +46,8 @@ use std::{
     sync::atomic::{AtomicBool, AtomicU32, AtomicUsize, Ordering::Relaxed},
 };
 
-/// A descriptor of the database, for the length of one system call: if it is closed meanwhile, the kernel says `EBADF`, as it would
-/// have said to the database.
+/// A descriptor of the database, for the length of one system call: if it is closed meanwhile, the
+/// kernel says `EBADF`, as it would have said to the database.
 pub(crate) fn borrow(fd: c_int) -> Option<BorrowedFd<'static>> {
     // SAFETY: not -1. It is used for system calls only, which take any number; see above.
     (fd >= 0).then(|| unsafe { BorrowedFd::borrow_raw(fd) })
@@ -57,7 +58,8 @@ pub(crate) fn directory(fd: c_int) -> BorrowedFd<'static> {
     borrow(fd).unwrap_or(rustix::fs::CWD)
 }
 
-/// The directory of links to this thread's descriptors: a thread may have a table of its own (`unshare`).
+/// The directory of links to this thread's descriptors: a thread may have a table of its own
+/// (`unshare`).
 pub(crate) const LINKS: &str = "/proc/thread-self/fd";
 
 /// The link to what `fd` is open as.
@@ -88,14 +90,16 @@ pub(crate) fn replace(
     } else {
         rustix::io::DupFlags::empty()
     };
-    // SAFETY: the database was not given this descriptor yet; no other code has it. Forgotten, so that it stays open.
+    // SAFETY: the database was not given this descriptor yet; no other code has it. Forgotten, so
+    // that it stays open.
     let mut place = unsafe { OwnedFd::from_raw_fd(fd.as_raw_fd()) };
     let done = rustix::io::dup3(&instead, &mut place, flags);
     std::mem::forget(place);
     done
 }
 
-/// The file's modification time is now, which a replay takes for a change that is not in the lane. Does not allocate.
+/// The file's modification time is now, which a replay takes for a change that is not in the lane.
+/// Does not allocate.
 pub(crate) fn set_changed_now(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     let tv_nsec = UTIME_NOW;
     set_time(fd, Timespec { tv_sec: 0, tv_nsec })
@@ -137,8 +141,9 @@ struct RobustHead {
     pending: usize,
 }
 
-/// Puts this thread's id into `word`. When the thread ends, however it ends, the kernel takes it away (`set_robust_list`): so all who
-/// share the memory know that it did. `node` is the list's, and in the same memory.
+/// Puts this thread's id into `word`. When the thread ends, however it ends, the kernel takes it
+/// away (`set_robust_list`): so all who share the memory know that it did. `node` is the list's,
+/// and in the same memory.
 pub(crate) fn mark_at_end_of_thread(node: &AtomicUsize, word: &AtomicU32) -> Result<(), Errno> {
     use std::sync::atomic::Ordering::Release;
     let offset = std::ptr::from_ref(word)
@@ -154,8 +159,8 @@ pub(crate) fn mark_at_end_of_thread(node: &AtomicUsize, word: &AtomicU32) -> Res
     node.store(std::ptr::from_ref(&head.first).expose_provenance(), Release);
     let thread = rustix::thread::gettid().as_raw_nonzero().get();
     word.store(thread.cast_unsigned(), Release);
-    // SAFETY: the head lives for ever and has the kernel's layout. It replaces the C library's, whose robust mutexes this thread has none
-    // of.
+    // SAFETY: the head lives for ever and has the kernel's layout. It replaces the C library's,
+    // whose robust mutexes this thread has none of.
     let done = unsafe { libc::syscall(libc::SYS_set_robust_list, head, size_of::<RobustHead>()) };
     (done == 0).then_some(()).ok_or_else(last_errno)
 }
@@ -172,7 +177,8 @@ pub(crate) fn born(fd: BorrowedFd<'_>) -> u64 {
     })
 }
 
-/// True if a descriptor of one process and one of another share one open file; none if that cannot be told.
+/// True if a descriptor of one process and one of another share one open file; none if that cannot
+/// be told.
 pub(crate) fn share_open_file(
     (one, fd): (u32, c_int),
     (other, other_fd): (u32, c_int),
@@ -183,7 +189,8 @@ pub(crate) fn share_open_file(
     (order >= 0).then_some(order == 0)
 }
 
-/// Process and user at the other end of a Unix socket, when it connected. The process is 0 if it is not in our namespace.
+/// Process and user at the other end of a Unix socket, when it connected. The process is 0 if it is
+/// not in our namespace.
 pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(u32, u32), Errno> {
     let mut peer = libc::ucred {
         pid: 0,
@@ -214,8 +221,8 @@ pub(crate) fn keep_from_children(range: std::ops::Range<usize>) -> Result<(), Er
     unsafe { rustix::mm::madvise(start, range.len(), rustix::mm::Advice::LinuxDontFork) }
 }
 
-/// Puts empty memory of this process alone in the place of all mappings of a file. What was a reference into it stays valid, and leads to
-/// zeros.
+/// Puts empty memory of this process alone in the place of all mappings of a file. What was a
+/// reference into it stays valid, and leads to zeros.
 pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
     let maps = std::fs::read_to_string("/proc/self/maps")
         .map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))?;
@@ -236,7 +243,8 @@ pub(crate) fn unmap_file(dev: u64, ino: u64) -> Result<(), Errno> {
         }
         let parse = |address| usize::from_str_radix(address, 16).map_err(|_| Errno::INVAL);
         let (start, end) = (parse(start)?, parse(end)?);
-        // SAFETY: the range is mapped, from the file, by us; all of it is replaced by memory that may be accessed in the same ways.
+        // SAFETY: the range is mapped, from the file, by us; all of it is replaced by memory that
+        // may be accessed in the same ways.
         unsafe {
             rustix::mm::mmap_anonymous(
                 std::ptr::without_provenance_mut(start),
@@ -258,7 +266,8 @@ pub(crate) fn unmap(range: std::ops::Range<usize>) {
 
 /// Puts empty memory of this process alone where `range` was, or is mapped.
 pub(crate) fn stand_in(range: std::ops::Range<usize>) -> Result<(), Errno> {
-    // SAFETY: the range is the client's, of which nothing is used any more but what may be anything.
+    // SAFETY: the range is the client's, of which nothing is used any more but what may be
+    // anything.
     unsafe {
         rustix::mm::mmap_anonymous(
             std::ptr::without_provenance_mut(range.start),
@@ -270,7 +279,8 @@ pub(crate) fn stand_in(range: std::ops::Range<usize>) -> Result<(), Errno> {
     .map(drop)
 }
 
-/// Makes all of a file system durable, by a directory in it. Some that were cut off take `syncfs` for done.
+/// Makes all of a file system durable, by a directory in it. Some that were cut off take `syncfs`
+/// for done.
 ///
 /// # Errors
 /// The file system's.
@@ -279,14 +289,16 @@ pub(crate) fn sync_file_system(directory: impl std::os::fd::AsFd) -> Result<(), 
     confirm_sync(directory)
 }
 
-/// Now by the clock that files have their times from, ns since 1970: a finer one may be in the next second already.
+/// Now by the clock that files have their times from, ns since 1970: a finer one may be in the next
+/// second already.
 #[inline]
 pub(crate) fn file_time_now() -> u64 {
     let now = rustix::time::clock_gettime(ClockId::RealtimeCoarse);
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// In tests: an error instead of the next sync, taken from a file that says which and how often (`errno count`; the largest count: always).
+/// In tests: an error instead of the next sync, taken from a file that says which and how often
+/// (`errno count`; the largest count: always).
 pub(crate) fn sync_fault() -> Option<Errno> {
     let path = std::env::var_os("FOREBAY_TEST_SYNC_FAULT")?;
     let text = std::fs::read_to_string(&path).ok()?;
@@ -307,7 +319,8 @@ pub(crate) fn modified(stat: &rustix::fs::Stat) -> u64 {
         .saturating_add(stat.st_mtime_nsec)
 }
 
-/// True if the file's times are whole seconds. That of its inode no program sets, so it says what the file system can.
+/// True if the file's times are whole seconds. That of its inode no program sets, so it says what
+/// the file system can.
 pub(crate) fn has_coarse_times(stat: &rustix::fs::Stat) -> bool {
     (stat.st_ctime_nsec, stat.st_mtime_nsec) == (0, 0)
 }

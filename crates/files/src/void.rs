@@ -1,13 +1,15 @@
-//! What is said of a file in the file itself, where the pool's disk failed and takes nothing: an extended attribute, `user.forebay.void.OWNER` or
-//! `user.forebay.failed.OWNER`, by the owner of the lane that has records of it.
+//! What is said of a file in the file itself, where the pool's disk failed and takes nothing: an
+//! extended attribute, `user.forebay.void.OWNER` or `user.forebay.failed.OWNER`, by the owner of
+//! the lane that has records of it.
 //!
-//! *Void*: nothing that the lane has of the file is needed.
-//! When a pool's disk fails, the run syncs its files and goes on plainly. That the lane is not needed any more is said in the pool; where not even that
-//! can be written, it is said here, or else a recovery, once the disk is back, could write older bytes over what is newer. A lane's owner is a number
-//! that no other lane ever has, so a mark says nothing of what is absorbed later, and may stay for ever.
+//! *Void*: nothing that the lane has of the file is needed. When a pool's disk fails, the run syncs
+//! its files and goes on plainly. That the lane is not needed any more is said in the pool; where
+//! not even that can be written, it is said here, or else a recovery, once the disk is back, could
+//! write older bytes over what is newer. A lane's owner is a number that no other lane ever has, so
+//! a mark says nothing of what is absorbed later, and may stay for ever.
 //!
-//! *Failed*: a sync of the file failed, so that what the kernel has of it may not be on its disk. That matters in this boot, so it is not synced; in
-//! another one it is harmless.
+//! *Failed*: a sync of the file failed, so that what the kernel has of it may not be on its disk.
+//! That matters in this boot, so it is not synced; in another one it is harmless.
 
 use crate::sys;
 use rustix::{fs::XattrFlags, io::Errno};
@@ -21,10 +23,12 @@ const FAILED: &str = "user.forebay.failed.";
 /// Their value: by its presence alone each says everything.
 const VALUE: &[u8] = b"1";
 
-/// Says, durably, that what the lane of `owner` has of an open file is void. The file's content was synced before.
+/// Says, durably, that what the lane of `owner` has of an open file is void. The file's content was
+/// synced before.
 ///
 /// # Errors
-/// The kernel's: of a file system that has no extended attributes, for example. Then it is not said.
+/// The kernel's: of a file system that has no extended attributes, for example. Then it is not
+/// said.
 pub(crate) fn mark(fd: BorrowedFd<'_>, owner: Uuid) -> Result<(), Errno> {
     if std::env::var_os("FOREBAY_TEST_VOID_FAULT").is_some() {
         return Err(Errno::OPNOTSUPP);
@@ -39,7 +43,8 @@ pub(crate) fn mark(fd: BorrowedFd<'_>, owner: Uuid) -> Result<(), Errno> {
     }
 }
 
-/// Says, for as long as the machine is up at least, that a sync of an open file failed of which the lane of `owner` has records.
+/// Says, for as long as the machine is up at least, that a sync of an open file failed of which the
+/// lane of `owner` has records.
 ///
 /// # Errors
 /// As [`mark`].

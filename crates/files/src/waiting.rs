@@ -1,4 +1,5 @@
-//! What waits for a file in a pool: records of runs that ended without bringing them to it. docs/files-protocol.md, "Two runs".
+//! What waits for a file in a pool: records of runs that ended without bringing them to it.
+//! docs/files-protocol.md, "Two runs".
 //!
 //! Lanes are only looked at, and nothing is claimed. A lane that a process has is not looked into.
 
@@ -54,7 +55,8 @@ pub(crate) fn lanes(pool: &Pool) -> impl Iterator<Item = LaneStatus> {
     all.filter(|lane| replay::is_files(&lane.label))
 }
 
-/// Opens a pool at a path that a mark or a table says, to look at it: as [`open_with`], wherever it lies.
+/// Opens a pool at a path that a mark or a table says, to look at it: as [`open_with`], wherever it
+/// lies.
 ///
 /// # Errors
 /// In words.
@@ -68,12 +70,14 @@ pub(crate) fn open(path: &Path) -> Result<Pool, String> {
 pub struct Unopened {
     /// In words.
     pub why: String,
-    /// True if there is no pool at that path, whatever else may be; false if one may be, which cannot be read now.
+    /// True if there is no pool at that path, whatever else may be; false if one may be, which
+    /// cannot be read now.
     pub is_gone: bool,
 }
 
-/// Opens a pool at a path that was found somewhere, perhaps another user's words. What can be no pool is not opened: of many a device (a watchdog, a tape) that alone does
-/// something, and for the other end of a FIFO it waits.
+/// Opens a pool at a path that was found somewhere, perhaps another user's words. What can be no
+/// pool is not opened: of many a device (a watchdog, a tape) that alone does something, and for the
+/// other end of a FIFO it waits.
 ///
 /// # Errors
 /// Why not.
@@ -188,13 +192,15 @@ impl Found {
     }
 }
 
-/// False if nothing of a dead run's lane can come to a file any more: it was given back, or its pool was made anew.
+/// False if nothing of a dead run's lane can come to a file any more: it was given back, or its
+/// pool was made anew.
 pub(crate) fn may_wait(place: &LanePlace) -> bool {
     let Ok(pool) = open(&place.path) else {
         return true;
     };
     if pool.uuid() != place.pool {
-        // It may have been moved: who comes across the table's files waits until a recovery tells its records from what came later.
+        // It may have been moved: who comes across the table's files waits until a recovery tells
+        // its records from what came later.
         return true;
     }
     let lane = lanes(&pool).find(|lane| lane.owner == place.owner);

@@ -1,5 +1,5 @@
-//! The messages between a client and its supervisor: JSON, one message a packet of a Unix socket, with descriptors beside it.
-//! docs/files-protocol.md, "Messages".
+//! The messages between a client and its supervisor: JSON, one message a packet of a Unix socket,
+//! with descriptors beside it. docs/files-protocol.md, "Messages".
 
 use rustix::{
     io::Errno,
@@ -29,19 +29,22 @@ const DESCRIPTORS_MAX: usize = 4;
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Request {
-    /// The first message of a process that is to be a member of the run. Answer: [`Answer::Welcome`].
+    /// The first message of a process that is to be a member of the run. Answer:
+    /// [`Answer::Welcome`].
     Hello {
         /// [`VERSION`].
         version: u32,
         /// The secret from the environment.
         token: Uuid,
     },
-    /// The first message of a process that wants to look. Answer: [`Answer::Status`], and the status as JSON in the file that comes along.
+    /// The first message of a process that wants to look. Answer: [`Answer::Status`], and the
+    /// status as JSON in the file that comes along.
     Status {
         /// The secret of the supervisor's file; root and the supervisor's own user need none.
         token: Uuid,
     },
-    /// The first message of a process that writes plainly to a file that another may absorb. Answer: [`Answer::Done`] once no process does.
+    /// The first message of a process that writes plainly to a file that another may absorb.
+    /// Answer: [`Answer::Done`] once no process does.
     Foreign {
         /// The secret from the environment.
         token: Uuid,
@@ -50,20 +53,23 @@ pub enum Request {
         /// Inode number of the file.
         ino: u64,
     },
-    /// The first message of another run, one of whose processes has a file open that this run absorbs. Answer: [`Answer::Done`] once it
-    /// does not. No secret: who may write to the file may ask.
+    /// The first message of another run, one of whose processes has a file open that this run
+    /// absorbs. Answer: [`Answer::Done`] once it does not. No secret: who may write to the file may
+    /// ask.
     OtherRun {
         /// Device number of the file.
         dev: u64,
         /// Inode number of the file.
         ino: u64,
     },
-    /// The first message of a process that cannot open the table of absorbed files. Answer: [`Answer::Done`] with the table.
+    /// The first message of a process that cannot open the table of absorbed files. Answer:
+    /// [`Answer::Done`] with the table.
     Table {
         /// The secret from the environment.
         token: Uuid,
     },
-    /// The first message of a process in which a file that the profile names stays plain, for a reason of its own. No answer.
+    /// The first message of a process in which a file that the profile names stays plain, for a
+    /// reason of its own. No answer.
     Plain {
         /// The secret from the environment.
         token: Uuid,
@@ -72,22 +78,24 @@ pub enum Request {
         /// Why.
         reason: String,
     },
-    /// Absorb the file whose descriptor comes along, and which the run does not absorb yet. Answer: [`Answer::Absorb`] once no
-    /// process outside the run has it open, or [`Answer::Refused`], or [`Answer::Unheard`].
+    /// Absorb the file whose descriptor comes along, and which the run does not absorb yet. Answer:
+    /// [`Answer::Absorb`] once no process outside the run has it open, or [`Answer::Refused`], or
+    /// [`Answer::Unheard`].
     Register {
         /// Its path, as bytes.
         path: Vec<u8>,
     },
-    /// The file is about to be changed in a way that is not logged. Answer: [`Answer::Done`] once it is plain, for all processes of the run;
-    /// [`Answer::Failed`] if what the lane has of it cannot be synced: then it must not be changed.
+    /// The file is about to be changed in a way that is not logged. Answer: [`Answer::Done`] once
+    /// it is plain, for all processes of the run; [`Answer::Failed`] if what the lane has of it
+    /// cannot be synced: then it must not be changed.
     Retire {
         /// Its number.
         file: u32,
         /// Which of the files that had the number.
         generation: u32,
     },
-    /// A sync of a file that could not be synced. Answer: [`Answer::Done`] once what the lane has of it is written again and synced,
-    /// [`Answer::Failed`] if that failed as well.
+    /// A sync of a file that could not be synced. Answer: [`Answer::Done`] once what the lane has
+    /// of it is written again and synced, [`Answer::Failed`] if that failed as well.
     Repair {
         /// Its number.
         file: u32,
@@ -99,8 +107,8 @@ pub enum Request {
         /// The name that it had, as bytes.
         path: Vec<u8>,
     },
-    /// The process closed its last descriptor of a file that has no name. If no other has it open, nothing of it is needed any more. No
-    /// answer.
+    /// The process closed its last descriptor of a file that has no name. If no other has it open,
+    /// nothing of it is needed any more. No answer.
     Released {
         /// The file.
         file: u32,
@@ -111,8 +119,8 @@ pub enum Request {
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Answer {
-    /// The process is a member of the run. The pool's descriptor, the lane's state and the shared page come along, and of a pool on a disk its
-    /// memory.
+    /// The process is a member of the run. The pool's descriptor, the lane's state and the shared
+    /// page come along, and of a pool on a disk its memory.
     Welcome {
         /// The pool's path, as bytes.
         pool: Vec<u8>,
@@ -150,8 +158,8 @@ pub enum Answer {
     Status,
 }
 
-/// Connects to the supervisor that listens at the abstract address `name`. With a limit, no later call on the connection takes longer.
-/// Does not allocate.
+/// Connects to the supervisor that listens at the abstract address `name`. With a limit, no later
+/// call on the connection takes longer. Does not allocate.
 ///
 /// # Errors
 /// What the kernel says; `ECONNREFUSED` if nothing listens there.

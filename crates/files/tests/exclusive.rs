@@ -1,4 +1,5 @@
-//! A file is absorbed by one process of one run on a machine, and any other process that writes to it is noticed, by whatever name.
+//! A file is absorbed by one process of one run on a machine, and any other process that writes to
+//! it is noticed, by whatever name.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

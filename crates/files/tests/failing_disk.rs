@@ -1,5 +1,5 @@
-//! A pool on a disk that fails, or the data's disk beside it: no acknowledged write is lost, no recovery writes older bytes over newer ones, and nothing waits
-//! for ever.
+//! A pool on a disk that fails, or the data's disk beside it: no acknowledged write is lost, no
+//! recovery writes older bytes over newer ones, and nothing waits for ever.
 
 #![allow(clippy::unwrap_used, reason = "tests")]
 
@@ -38,7 +38,8 @@ fn mend_disk(lab: &Lab) {
     fs::remove_file(lab.home.path().join("disk-fault")).unwrap();
 }
 
-/// As if the file had been changed last before anything in the pool was logged: its time says nothing of what is newer.
+/// As if the file had been changed last before anything in the pool was logged: its time says
+/// nothing of what is newer.
 fn set_back(path: &Path) {
     let file = fs::File::options().write(true).open(path).unwrap();
     let long_ago = SystemTime::now() - Duration::from_secs(3600);
@@ -254,7 +255,8 @@ fn a_sync_that_failed_in_a_recovery_is_not_made_good_by_a_second_one() {
         command.env("FOREBAY_TEST_SYNC_FAULT", lab.fault_file());
     });
     assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
-    // The file has it all, by the page cache. Only written again it comes to the disk, which cannot be done while another process has it open.
+    // The file has it all, by the page cache. Only written again it comes to the disk, which cannot
+    // be done while another process has it open.
     assert!(fs::read(&path).unwrap() == content(1, 3000));
     let other = fs::File::open(&path).unwrap();
     let reports = lab.recover(Some(OTHER_BOOT), &[]);

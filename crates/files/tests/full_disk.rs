@@ -1,4 +1,5 @@
-//! A disk that is full: what the kernel refused is in no lane, and what it took is lost by no recovery.
+//! A disk that is full: what the kernel refused is in no lane, and what it took is lost by no
+//! recovery.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -1,5 +1,5 @@
-//! The supervisor's messages: arbitrary bytes, and valid messages in any order with wrong numbers and descriptors, neither end it nor hold it up, and it
-//! keeps nothing of those who sent them.
+//! The supervisor's messages: arbitrary bytes, and valid messages in any order with wrong numbers
+//! and descriptors, neither end it nor hold it up, and it keeps nothing of those who sent them.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -12,7 +12,8 @@ const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
 const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
 const OTHER_BOOT: &str = "11111111-2222-3333-4444-555555555555";
 
-/// True if each byte of `found`, and its length, is what one of the `states` that the file may be in has.
+/// True if each byte of `found`, and its length, is what one of the `states` that the file may be
+/// in has.
 fn is_between(found: &[u8], states: &[Vec<u8>]) -> bool {
     let length = found.len();
     states.iter().any(|state| state.len() <= length)

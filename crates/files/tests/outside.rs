@@ -44,7 +44,8 @@ fn work_beside<T>(run: &mut Running, other: &JoinHandle<T>) {
     }
 }
 
-/// All is killed and the power is cut: what is in the file after the recovery. What was in it is on the disk.
+/// All is killed and the power is cut: what is in the file after the recovery. What was in it is on
+/// the disk.
 fn cut(lab: &Lab, run: Running, path: &Path) -> Vec<u8> {
     fs::copy(path, lab.synced(path)).unwrap();
     run.kill_both();

@@ -1,4 +1,5 @@
-//! A pool whose file is removed while a run uses it: a power cut would take it along, so nothing is left in it.
+//! A pool whose file is removed while a run uses it: a power cut would take it along, so nothing is
+//! left in it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 #[path = "common/mod.rs"]

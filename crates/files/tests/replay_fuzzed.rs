@@ -1,5 +1,5 @@
-//! The fuzz target's function, with the committed seeds and with random bytes: no lane, whatever it says, makes a recovery panic, or write to a file
-//! that it does not name by its identity.
+//! The fuzz target's function, with the committed seeds and with random bytes: no lane, whatever it
+//! says, makes a recovery panic, or write to a file that it does not name by its identity.
 //!
 //! Promise (rights): No bytes in a lane make a recovery panic, or write to a file that they do not
 //! name by its identity.

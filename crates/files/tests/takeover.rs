@@ -1,5 +1,6 @@
-//! The supervisor and every member are dead, and the program goes on by processes that were none: the first of them that is about to write past the lane settles it. After a
-//! power cut a recovery finds nothing to decide, and nothing acknowledged is lost.
+//! The supervisor and every member are dead, and the program goes on by processes that were none:
+//! the first of them that is about to write past the lane settles it. After a power cut a recovery
+//! finds nothing to decide, and nothing acknowledged is lost.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -19,7 +20,8 @@ const OTHER_BOOT: &str = "11111111-2222-4333-8444-555555555555";
 /// Long before a process that can settle nothing goes on.
 const AT_ONCE: Duration = Duration::from_secs(4);
 
-/// A run whose one member wrote to `path` and is dead, as the supervisor is; the first process of the database lives and has opened nothing yet.
+/// A run whose one member wrote to `path` and is dead, as the supervisor is; the first process of
+/// the database lives and has opened nothing yet.
 fn orphaned(lab: &Lab, path: &Path) -> Running {
     let mut run = lab.run();
     assert_eq!(run.open("other a", path, RDWR), 1);

@@ -1,4 +1,5 @@
-//! A disk behind the files that has less room than it says: what could not be written back is on it once a sync has succeeded again.
+//! A disk behind the files that has less room than it says: what could not be written back is on it
+//! once a sync has succeeded again.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;

@@ -1,5 +1,6 @@
-//! A file that lost its last name: after a power cut it may have it again, until the directory that had it is synced. Which one that was the supervisor learns by a path,
-//! and later; and who brings the lane to its files instead of it does not know.
+//! A file that lost its last name: after a power cut it may have it again, until the directory that
+//! had it is synced. Which one that was the supervisor learns by a path, and later; and who brings
+//! the lane to its files instead of it does not know.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -15,7 +16,8 @@ use std::{
 
 const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
 
-/// A run in which `d/a.log` was acknowledged, closed and unlinked, and the directory `d` changed before its supervisor heard of that: the laboratory, and the file.
+/// A run in which `d/a.log` was acknowledged, closed and unlinked, and the directory `d` changed
+/// before its supervisor heard of that: the laboratory, and the file.
 fn unlinked_before(change: impl FnOnce(&Path)) -> (Lab, PathBuf) {
     let lab = Lab::new();
     let (directory, path) = (lab.data("d"), lab.data("d/a.log"));
@@ -78,8 +80,9 @@ enum Lost {
     Outside,
 }
 
-/// A run of two logs on a file system that commits nothing by itself: what was acknowledged of `d/a.log` is in the lane only, and the file, and the directory `d`, are gone.
-/// None where there is no such file system.
+/// A run of two logs on a file system that commits nothing by itself: what was acknowledged of
+/// `d/a.log` is in the lane only, and the file, and the directory `d`, are gone. None where there
+/// is no such file system.
 fn gone_with_its_directory((lost, is_heard): (Lost, bool)) -> Option<(Lab, Disk, Running)> {
     let lab = Lab::new();
     let disk = Disk::mount(&lab, &["mkfs.ext4", "-q"], 64)?;

@@ -1,4 +1,5 @@
-//! Checkpoints: the whole metadata as of a moment, so that the lane's segments can be used again. docs/flash-format.md, "Checkpoint".
+//! Checkpoints: the whole metadata as of a moment, so that the lane's segments can be used again.
+//! docs/flash-format.md, "Checkpoint".
 
 use crate::{
     epochs::Epochs,
@@ -80,7 +81,8 @@ impl Checkpoint {
         bytes.resize(bytes.len().next_multiple_of(BLOCK as usize), 0);
     }
 
-    /// The checkpoint of `owner` whose header is in `bytes`; `None` if it is none, or cannot be in a cache of these sizes.
+    /// The checkpoint of `owner` whose header is in `bytes`; `None` if it is none, or cannot be in
+    /// a cache of these sizes.
     pub(crate) fn decode(bytes: &[u8], owner: Uuid, geometry: &Geometry) -> Option<Self> {
         if bytes.len() < HEADER || bytes[..4] != MAGIC {
             return None;

@@ -1,7 +1,8 @@
 //! [`Epochs`]: which of the times that an owner has used the cache it is from.
 
-/// Numbers that an owner draws anew each time that it begins to use the cache, and keeps beside the homes as well: if both are not from the same time,
-/// one of them was put back from a copy. Zero stands for none.
+/// Numbers that an owner draws anew each time that it begins to use the cache, and keeps beside the
+/// homes as well: if both are not from the same time, one of them was put back from a copy. Zero
+/// stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Epochs {
     /// The one that the cache is in.
@@ -17,8 +18,9 @@ impl Epochs {
         epoch == self.current || self.next != 0 && epoch == self.next
     }
 
-    /// What is noted before the owner, which has noted `noted`, begins the epoch `next`. An owner that was cut before may have noted what was next then, so
-    /// that is what counts, whatever the cache was in.
+    /// What is noted before the owner, which has noted `noted`, begins the epoch `next`. An owner
+    /// that was cut before may have noted what was next then, so that is what counts, whatever the
+    /// cache was in.
     #[must_use]
     pub fn about_to_begin(next: u32, noted: u32) -> Self {
         Self {

@@ -24,7 +24,8 @@ pub struct Identity {
 /// A registered file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub struct FileId {
-    /// The cache's number for it. No other file ever gets it, not even the same one after it was dropped.
+    /// The cache's number for it. No other file ever gets it, not even the same one after it was
+    /// dropped.
     pub number: u32,
     /// Who it is.
     pub identity: Identity,
@@ -44,8 +45,9 @@ pub struct CachedFile {
     pub(crate) writes: Mutex<Sequential>,
 }
 
-/// What was written to the file past the cache. Until it is durable, a page that is read there is none that the cache may take for
-/// clean: a crash could take it from the file and leave it in the cache.
+/// What was written to the file past the cache. Until it is durable, a page that is read there is
+/// none that the cache may take for clean: a crash could take it from the file and leave it in the
+/// cache.
 #[derive(Debug)]
 struct Past {
     /// Writes that go on now.
@@ -54,9 +56,11 @@ struct Past {
     begun: u64,
     /// Of these, those that are durable.
     durable: u64,
-    /// A sync failed before they were: what became of them is not known, and a later sync does not say it.
+    /// A sync failed before they were: what became of them is not known, and a later sync does not
+    /// say it.
     failed: bool,
-    /// A sync failed of which it is not known what it took of the file: nothing that is read there is taken for durable any more.
+    /// A sync failed of which it is not known what it took of the file: nothing that is read there
+    /// is taken for durable any more.
     doubtful: bool,
 }
 
@@ -137,13 +141,15 @@ impl CachedFile {
         }
     }
 
-    /// True if something was written past the cache in this session, and is not known to be durable.
+    /// True if something was written past the cache in this session, and is not known to be
+    /// durable.
     pub(crate) fn has_past_writes(&self) -> bool {
         let past = self.past.lock();
         past.begun > past.durable.max(1)
     }
 
-    /// Writes that were begun: if the file is synced after this, they are [durable](Self::set_settled).
+    /// Writes that were begun: if the file is synced after this, they are
+    /// [durable](Self::set_settled).
     pub(crate) fn unsettled(&self) -> Option<u64> {
         let past = self.past.lock();
         (past.begun > past.durable).then_some(past.begun)

@@ -14,8 +14,8 @@ use forebay_pool::crc32c;
 use uuid::Uuid;
 
 /// The newest version of the format. A cache that was never resized is of version 1; one whose
-/// checkpoints are behind its slots of
-/// version 2, and one whose checkpoints are back before them of version 3.
+/// checkpoints are behind its slots of version 2, and one whose checkpoints are back before them of
+/// version 3.
 pub const VERSION: u32 = 3;
 /// Bytes of a header, and what regions are aligned to.
 pub const BLOCK: u64 = 4096;

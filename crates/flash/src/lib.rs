@@ -1,14 +1,19 @@
-//! A cache of pages on flash that survives crashes: the multi-version FIFO of FaCE (Kang, Lee, Moon, VLDB 2012).
+//! A cache of pages on flash that survives crashes: the multi-version FIFO of FaCE (Kang, Lee,
+//! Moon, VLDB 2012).
 //!
-//! Pages go to the rear of a circular queue on flash, by large sequential writes, however they are scattered at home. Several versions of
-//! a page may be in the queue; the newest one counts. What reaches the front goes home, sorted, if it is the newest and home has an older one.
-//! What is in which slot is logged in a lane of a pool ([`forebay_pool`]). A newer page never goes over the one at home before it is
-//! durable on flash, so pages are written atomically: a doublewrite buffer is not needed.
+//! Pages go to the rear of a circular queue on flash, by large sequential writes, however they are
+//! scattered at home. Several versions of a page may be in the queue; the newest one counts. What
+//! reaches the front goes home, sorted, if it is the newest and home has an older one. What is in
+//! which slot is logged in a lane of a pool ([`forebay_pool`]). A newer page never goes over the
+//! one at home before it is durable on flash, so pages are written atomically: a doublewrite buffer
+//! is not needed.
 //!
-//! When [`Cache::sync`] returns, all pages that were [enqueued](Cache::enqueue) before are durable. After a crash [`Cache::open`] restores the
-//! map from the metadata and reads no page. docs/flash-format.md has the format, the protocol, and the invariants by number.
+//! When [`Cache::sync`] returns, all pages that were [enqueued](Cache::enqueue) before are durable.
+//! After a crash [`Cache::open`] restores the map from the metadata and reads no page.
+//! docs/flash-format.md has the format, the protocol, and the invariants by number.
 //!
-//! The crate knows pages and files, and no database. [`Flash`] and [`Home`] are its ways to both devices.
+//! The crate knows pages and files, and no database. [`Flash`] and [`Home`] are its ways to both
+//! devices.
 //!
 //! ```
 //! use forebay_flash::{Cache, CreateOptions, FlashFile, HomeFiles, Identity, Options, Read};

@@ -1,7 +1,9 @@
-//! Bytes a second: a bucket that fills at the rate that is allowed, to a second's worth, and that work may overdraw once. A thread that finds
-//! it empty does something else meanwhile: none waits in here.
+//! Bytes a second: a bucket that fills at the rate that is allowed, to a second's worth, and that
+//! work may overdraw once. A thread that finds it empty does something else meanwhile: none waits
+//! in here.
 //!
-//! Work that does not look whether it is open is counted, too, but never adds up to a debt that would keep the rest waiting for hours.
+//! Work that does not look whether it is open is counted, too, but never adds up to a debt that
+//! would keep the rest waiting for hours.
 
 use parking_lot::Mutex;
 use std::{

@@ -1,8 +1,10 @@
-//! The queue of slots and the map from pages to their newest version, in memory: arrays and indices, no pointer.
+//! The queue of slots and the map from pages to their newest version, in memory: arrays and
+//! indices, no pointer.
 //!
-//! A *position* counts all pages that ever came in; it is in slot `position % slots`. The queue is `front..rear`; below `recorded` its
-//! pages are durable on flash and in the lane. Of a page's versions in the queue the one with the highest position is the newest, and
-//! the only one that is ever read. Each version leads to the one before it, so that a tombstone finds them all.
+//! A *position* counts all pages that ever came in; it is in slot `position % slots`. The queue is
+//! `front..rear`; below `recorded` its pages are durable on flash and in the lane. Of a page's
+//! versions in the queue the one with the highest position is the newest, and the only one that is
+//! ever read. Each version leads to the one before it, so that a tombstone finds them all.
 
 mod void;
 
@@ -114,7 +116,8 @@ impl Map {
         }
     }
 
-    /// Takes the place of `before`: nothing that was asked of that one about changes is true of this one.
+    /// Takes the place of `before`: nothing that was asked of that one about changes is true of
+    /// this one.
     pub(crate) fn succeed(&mut self, before: &Self) {
         let most = before.changes.iter().max().copied().unwrap_or(0);
         self.changes.fill(most.wrapping_add(1));
@@ -154,7 +157,8 @@ impl Map {
         (mixed >> 32) as usize & (self.buckets.len() - 1)
     }
 
-    /// How often something changed in a bucket: a newer version of one of its pages came, or one was read at home and may be stale.
+    /// How often something changed in a bucket: a newer version of one of its pages came, or one
+    /// was read at home and may be stale.
     pub(crate) fn changes(&self, bucket: usize) -> u32 {
         self.changes[bucket]
     }
@@ -194,8 +198,8 @@ impl Map {
         None
     }
 
-    /// Of a page whose newest version is `newest`, the newest that is durable in the lane. What is not void supersedes what comes before it, recorded
-    /// or not.
+    /// Of a page whose newest version is `newest`, the newest that is durable in the lane. What is
+    /// not void supersedes what comes before it, recorded or not.
     pub(crate) fn recorded_before(&self, newest: Version) -> Option<Version> {
         if newest.position < self.recorded {
             return Some(newest);
@@ -313,14 +317,16 @@ impl Map {
         }
     }
 
-    /// The versions before `first` of the page at `position`, of which anything is needed, the newest one first.
+    /// The versions before `first` of the page at `position`, of which anything is needed, the
+    /// newest one first.
     pub(crate) fn versions_before(&self, position: u64, first: u64) -> Vec<Version> {
         let page = self.version(position).entry;
         let mut versions = Vec::new();
         let mut next = position + 1;
         while next > self.front {
             let version = self.version(next - 1);
-            // What it leads to may have been used again since: then it is another page's, and lies before the front.
+            // What it leads to may have been used again since: then it is another page's, and lies
+            // before the front.
             if (version.entry.file, version.entry.page) != (page.file, page.page) {
                 break;
             }

@@ -33,9 +33,11 @@ pub struct Options {
     pub group_pages: u32,
     /// Full groups that may be written to flash and not synced: this many groups of memory.
     pub groups_unsynced_max: u32,
-    /// Groups that leave at a time at most: they share what syncing their homes takes. No more than an eighth of the slots, or one.
+    /// Groups that leave at a time at most: they share what syncing their homes takes. No more than
+    /// an eighth of the slots, or one.
     pub groups_leaving_max: u32,
-    /// Pages of a group that are given a second chance at most, and slots that are kept for them. 0 for none: FaCE without GSC.
+    /// Pages of a group that are given a second chance at most, and slots that are kept for them. 0
+    /// for none: FaCE without GSC.
     pub second_chances_max: u32,
     /// Which pages come in.
     pub contents: Contents,
@@ -45,14 +47,18 @@ pub struct Options {
     pub watermarks: Watermarks,
     /// So many pages read in a row go past the cache from then on; 0 for never.
     pub bypass_reads: u32,
-    /// So many pages written in a row go past the cache from then on; 0 for never. What goes past it is not protected from being
-    /// torn: only for writers that protect their pages themselves (a doublewrite buffer).
+    /// So many pages written in a row go past the cache from then on; 0 for never. What goes past
+    /// it is not protected from being torn: only for writers that protect their pages themselves (a
+    /// doublewrite buffer).
     pub bypass_writes: u32,
-    /// Milliseconds for which flash is not written to after it failed: pages go straight home meanwhile.
+    /// Milliseconds for which flash is not written to after it failed: pages go straight home
+    /// meanwhile.
     pub flash_retry_ms: u32,
-    /// Bytes a second that `step` writes home at most; 0 for no limit. Who finds no slot free does not wait for it.
+    /// Bytes a second that `step` writes home at most; 0 for no limit. Who finds no slot free does
+    /// not wait for it.
     pub home_bytes_per_second: u64,
-    /// Bytes a second that are written to flash at most; 0 for no limit. What is above it goes around flash.
+    /// Bytes a second that are written to flash at most; 0 for no limit. What is above it goes
+    /// around flash.
     pub flash_bytes_per_second: u64,
 }
 
@@ -93,12 +99,14 @@ pub enum WritePolicy {
     Back,
     /// To flash, and home before a sync returns: losing the flash loses nothing that was synced.
     Through,
-    /// To memory, and home before a sync returns; not to flash. Nothing comes in, and what is written is not in the cache any more.
+    /// To memory, and home before a sync returns; not to flash. Nothing comes in, and what is
+    /// written is not in the cache any more.
     Around,
     /// As around; and `step` writes home what there is and empties the queue.
     Off,
-    /// As back while flash is measurably faster than homes, to read, or to write all pages there and some of them home later. While it is not, as around,
-    /// and the cache empties slowly. Pages that are read come in only while reads are faster.
+    /// As back while flash is measurably faster than homes, to read, or to write all pages there
+    /// and some of them home later. While it is not, as around, and the cache empties slowly. Pages
+    /// that are read come in only while reads are faster.
     Adaptive,
 }
 

@@ -1,13 +1,15 @@
-//! Pages one after the other: a scan, a dump or a read-ahead, which would only push out what is worth keeping.
+//! Pages one after the other: a scan, a dump or a read-ahead, which would only push out what is
+//! worth keeping.
 //!
-//! A few rows are followed at a time, so that one scan does not hide another, nor random pages any of them. What several threads read for one scan
-//! comes in nearly its order.
+//! A few rows are followed at a time, so that one scan does not hide another, nor random pages any
+//! of them. What several threads read for one scan comes in nearly its order.
 
 /// Rows that are followed at a time.
 const ROWS: usize = 4;
 /// Pages by which a page of a row may come early or late, where threads share it.
 const SLACK: u32 = 16;
-/// A row that has not grown in so many accesses is none: or random pages of a small file would be one in the end.
+/// A row that has not grown in so many accesses is none: or random pages of a small file would be
+/// one in the end.
 const GROWS_WITHIN: u32 = 256;
 
 #[derive(Clone, Copy, Debug, Default)]
@@ -124,7 +126,8 @@ mod tests {
         let mut in_order = Sequential::in_order();
         let mut shortest = u32::MAX;
         for block in 0..20 {
-            // Each of 16 threads takes the next page, and the scheduler says whose read comes first.
+            // Each of 16 threads takes the next page, and the scheduler says whose read comes
+            // first.
             for n in [3, 0, 1, 7, 2, 4, 11, 6, 5, 9, 8, 15, 10, 13, 12, 14] {
                 let length = sequential.length(block * 16 + n);
                 in_order.length(block * 16 + n);

@@ -57,7 +57,8 @@ counters! {
     second_chances,
     /// Bytes of pages that came in, second chances left out.
     page_bytes,
-    /// Bytes written to flash: pages and checkpoints. Divided by `page_bytes`: what a byte costs the flash.
+    /// Bytes written to flash: pages and checkpoints. Divided by `page_bytes`: what a byte costs
+    /// the flash.
     flash_bytes,
     /// Groups written to flash.
     groups,

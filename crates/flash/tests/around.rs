@@ -1,4 +1,5 @@
-//! Pages that go around flash: however many versions flash has of them, and whatever fails on the way.
+//! Pages that go around flash: however many versions flash has of them, and whatever fails on the
+//! way.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -86,7 +87,8 @@ fn a_lost_page_that_was_written_again_and_torn_on_its_way_home_is_what_was_writt
 fn pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up() {
     for lets_go in [false, true] {
         let machine = torn();
-        // Another page is changed past the cache, or another file: what was on its way goes home first.
+        // Another page is changed past the cache, or another file: what was on its way goes home
+        // first.
         match lets_go {
             false => machine.cache.forget_pages(&machine.file, 9, 9).unwrap(),
             true => {
@@ -163,8 +165,8 @@ fn while_only_flash_knows_which_size_the_cache_has_no_page_goes_around_it_either
 /// Pages that are in memory at a time: more than a record has room for.
 const AT_ONCE: u32 = 304;
 
-/// A commit of pages of which one record is in the lane, and the checkpoint that would make room for the next one fails: its write, or its sync. Before it
-/// came so many others.
+/// A commit of pages of which one record is in the lane, and the checkpoint that would make room
+/// for the next one fails: its write, or its sync. Before it came so many others.
 fn between_two_records(commits: u64, fails: u64) -> Option<Machine> {
     let options = Options {
         groups_unsynced_max: 120,
@@ -296,7 +298,8 @@ fn pages_that_were_torn_on_their_way_home_are_whole_though_flash_took_some_of_th
     });
 }
 
-/// A clean page that waits in memory beside its newer version was recorded before that one, and a crash in between brought it back though home was newer.
+/// A clean page that waits in memory beside its newer version was recorded before that one, and a
+/// crash in between brought it back though home was newer.
 #[test]
 fn what_goes_home_around_flash_is_not_older_again_whenever_the_power_fails() {
     let options = Options {

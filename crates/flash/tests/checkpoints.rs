@@ -1,4 +1,5 @@
-//! A writer that gives up its log after `sync_all`: until it returned, the pages are where the policy says they are.
+//! A writer that gives up its log after `sync_all`: until it returned, the pages are where the
+//! policy says they are.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -26,7 +27,8 @@ fn written_through_a_checkpoint_has_every_page_at_home() {
     machine.cache.sync_all().unwrap();
     assert_eq!(machine.home(1), 0, "on flash");
     machine.cache.set_policy(WritePolicy::Through);
-    // No sync of a file comes between: the server takes a page for durable whose write ended while one ran.
+    // No sync of a file comes between: the server takes a page for durable whose write ended while
+    // one ran.
     machine.write(2, 22);
     machine.cache.sync_all().unwrap();
     assert_eq!((machine.home(1), machine.home(2)), (11, 22));

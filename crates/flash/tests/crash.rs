@@ -1,5 +1,6 @@
-//! The cache's promise, at every point in time at which the power can fail: every page whose sync had returned reads back its newest synced
-//! version or a later one, whole; what was cut off or dropped never comes back.
+//! The cache's promise, at every point in time at which the power can fail: every page whose sync
+//! had returned reads back its newest synced version or a later one, whole; what was cut off or
+//! dropped never comes back.
 //!
 //! `FOREBAY_SEED=n` repeats a failure.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]

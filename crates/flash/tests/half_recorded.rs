@@ -1,4 +1,5 @@
-//! Pages of which copies are kept for their way home around flash, and of which the lane has no room to record all.
+//! Pages of which copies are kept for their way home around flash, and of which the lane has no
+//! room to record all.
 //!
 //! Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
@@ -15,7 +16,8 @@ use support::{
     session,
 };
 
-/// Pages of another file, more than a record has room for. With page 5 and those before it they are whole groups.
+/// Pages of another file, more than a record has room for. With page 5 and those before it they are
+/// whole groups.
 const OTHERS: Range<u32> = 600..980;
 const PAGES: u64 = 384;
 
@@ -30,8 +32,9 @@ fn wide() -> Options {
     }
 }
 
-/// So many records are in the lane. Behind them page 5, three others of its file, which make a row with it when it is written again, and pages of another file
-/// are in memory, and are to go around flash.
+/// So many records are in the lane. Behind them page 5, three others of its file, which make a row
+/// with it when it is written again, and pages of another file are in memory, and are to go around
+/// flash.
 fn around(commits: u64) -> (Machine, Arc<CachedFile>) {
     let machine = Machine::new(600, &wide());
     for version in 1..=commits {
@@ -72,8 +75,9 @@ fn write_past(machine: &Machine) {
     machine.world.write_past((0, 1), 5 * PAGE, &page_of(2005));
 }
 
-/// The copy of a page that had left the queue counted still when the page was written past the cache, since not all pages that it was kept with were
-/// recorded. These passed through the empty queue then, which the lane does not hear of, and after a crash the page was what its copy was.
+/// The copy of a page that had left the queue counted still when the page was written past the
+/// cache, since not all pages that it was kept with were recorded. These passed through the empty
+/// queue then, which the lane does not hear of, and after a crash the page was what its copy was.
 #[test]
 fn what_is_written_past_the_cache_stays_though_its_copy_is_half_recorded() {
     let commits = 100;

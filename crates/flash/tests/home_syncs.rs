@@ -27,7 +27,8 @@ type GoHome = fn(&Cache) -> Result<(), FlashError>;
 /// Syncs a home.
 type SyncHome = fn(&Machine) -> Result<(), FlashError>;
 
-/// Does `go_home` in a thread of its own, and so many times when a group is written home and not synced `sync`, which fails.
+/// Does `go_home` in a thread of its own, and so many times when a group is written home and not
+/// synced `sync`, which fails.
 fn beside_syncs_that_fail(
     times: usize,
     go_home: GoHome,
@@ -101,8 +102,9 @@ fn pages_beside_which_one_sync_after_the_other_fails_stay_on_flash() {
     assert_eq!(machine.cache.stats().dirty_pages, 0);
 }
 
-/// A file with a page that is written past the cache, and another one, both of which have a page that leaves flash with the next step. When it has synced the
-/// first one, which fails if that is to, it waits at `home.synced`, which is shut.
+/// A file with a page that is written past the cache, and another one, both of which have a page
+/// that leaves flash with the next step. When it has synced the first one, which fails if that is
+/// to, it waits at `home.synced`, which is shut.
 fn beside_a_page_past_the_cache() -> (Machine, Arc<HeldHome>, Arc<CachedFile>) {
     let (machine, _, home) = Machine::held(60, &leaving());
     let other = session::register(&machine.cache, (1, 1)).unwrap();

@@ -52,8 +52,8 @@ fn after_a_kill_what_was_dirty_is_dirty_and_nothing_else_and_a_flush_writes_no_m
     assert_eq!((flushed.pages, machine.cache.stats().home_pages), (3, 3));
 }
 
-/// dm-writecache (Linux aa9509209c5a): the disk was flushed, and only then the writes that were under way were waited for: the superblock that counted on them was
-/// durable before they were.
+/// dm-writecache (Linux aa9509209c5a): the disk was flushed, and only then the writes that were
+/// under way were waited for: the superblock that counted on them was durable before they were.
 ///
 /// Promise (flash): A write that is under way in another thread is durable before it is recorded.
 #[test]
@@ -88,8 +88,9 @@ fn a_write_that_is_under_way_in_another_thread_is_durable_before_it_is_recorded(
     }
 }
 
-/// bcache (Linux df4ad5324215): when a cache that was to be detached had been written back it was clean, and for a moment not detached. After a power cut it served
-/// what it had of a block that had been written past it in that moment.
+/// bcache (Linux df4ad5324215): when a cache that was to be detached had been written back it was
+/// clean, and for a moment not detached. After a power cut it served what it had of a block that
+/// had been written past it in that moment.
 ///
 /// Promise (flash): A page that goes around a cache which is being emptied is not older again.
 #[test]
@@ -136,7 +137,8 @@ fn what_goes_around_a_cache_that_is_emptied_is_not_older_again_after_a_power_cut
     }
 }
 
-/// bcache and lvmcache: a cache that was made, or made larger, over old blocks served what lay there.
+/// bcache and lvmcache: a cache that was made, or made larger, over old blocks served what lay
+/// there.
 ///
 /// Promise (flash): A cache reads nothing that lay in its slots before, and no page of a cache that
 /// was there before.
@@ -162,7 +164,8 @@ fn what_lies_in_slots_from_before_is_never_read() {
     assert_eq!(cache.stats().pages, 1);
 }
 
-/// OpenCAS (ocf 617): a cache that was made anew where another one was, and whose making a power cut ended, was loaded with the pages of the other one.
+/// OpenCAS (ocf 617): a cache that was made anew where another one was, and whose making a power
+/// cut ended, was loaded with the pages of the other one.
 ///
 /// Promise: as `what_lies_in_slots_from_before_is_never_read`.
 #[test]

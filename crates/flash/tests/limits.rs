@@ -58,8 +58,9 @@ fn what_is_above_the_limit_towards_flash_goes_around_it() {
     }
 }
 
-/// What came of a resize that has to wait for the limit once its first batch is home, and how far it said to be each time. `waiting` is done then; if it
-/// does not help, the limit is lifted in the end.
+/// What came of a resize that has to wait for the limit once its first batch is home, and how far
+/// it said to be each time. `waiting` is done then; if it does not help, the limit is lifted in the
+/// end.
 fn limited(machine: &Machine, waiting: fn(&Machine) -> ControlFlow<()>) -> (Resized, Vec<u64>) {
     const LONG: Duration = Duration::from_secs(30);
     let (done, is_done) = mpsc::channel();

@@ -1,4 +1,5 @@
-//! Policies, watermarks, flushes, files: what goes home and when, and what a cache has when it is opened again.
+//! Policies, watermarks, flushes, files: what goes home and when, and what a cache has when it is
+//! opened again.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

@@ -22,7 +22,8 @@ use support::{
 /// Until a thread waits that was just started.
 const A_WHILE: Duration = Duration::from_millis(200);
 
-/// Does `other` in a thread of its own while a resize has everything durable, and its new checkpoint is not: it waits for the resize.
+/// Does `other` in a thread of its own while a resize has everything durable, and its new
+/// checkpoint is not: it waits for the resize.
 fn beside_a_resize(
     machine: &Machine,
     flash: &HeldFlash,
@@ -101,7 +102,8 @@ fn an_older_page_that_leaves_flash_does_not_go_over_a_newer_one_that_went_around
     }
     machine.sync();
     machine.cache.set_policy(WritePolicy::Around);
-    // Of a page that leaves, the newer version has to be durable first: with it goes what else is in memory by then.
+    // Of a page that leaves, the newer version has to be durable first: with it goes what else is
+    // in memory by then.
     machine.write(1, 100);
     thread::scope(|scope| {
         flash.reads.shut();

@@ -355,7 +355,8 @@ fn a_page_that_is_lost_keeps_its_slot_from_going() {
         matches!(e, FlashError::DamagedPages { count: 1, .. }),
         "{e}"
     );
-    // Its page is the last one that was written, and so in a slot that goes. What is whole is there.
+    // Its page is the last one that was written, and so in a slot that goes. What is whole is
+    // there.
     let lost = (100 * 7 % PAGES) as u32;
     for (page, &version) in last
         .iter()

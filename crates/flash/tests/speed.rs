@@ -1,5 +1,5 @@
-//! What the cache costs beside the devices. Run it with
-//! `cargo test --release -p forebay-flash --test speed -- --ignored --nocapture`.
+//! What the cache costs beside the devices. Run it with `cargo test --release -p forebay-flash
+//! --test speed -- --ignored --nocapture`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_flash::{
@@ -125,7 +125,8 @@ fn a_hit_and_an_enqueue_beside_the_devices() {
         hit - raw
     );
 
-    // As a whole, with its share of groups in memory, syncs that cost nothing, metadata, and the queue's front.
+    // As a whole, with its share of groups in memory, syncs that cost nothing, metadata, and the
+    // queue's front.
     let enqueue = median(PAGES, || {
         for n in 0..PAGES {
             let _ = cache

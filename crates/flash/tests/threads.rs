@@ -156,7 +156,8 @@ impl Machine {
                         .read_exact_at(bytes, (page * PAGE) as u64)
                         .unwrap();
                 }
-                // A database latches a page while it reads it: here its home may have been written meanwhile.
+                // A database latches a page while it reads it: here its home may have been written
+                // meanwhile.
                 if self.begun[page].load(SeqCst) != written {
                     continue;
                 }

@@ -1,4 +1,5 @@
-//! Sectors of flash that cannot be read: a dirty page on one is named and set aside, what is at home is never served for it, and the others go on.
+//! Sectors of flash that cannot be read: a dirty page on one is named and set aside, what is at
+//! home is never served for it, and the others go on.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -56,7 +57,8 @@ fn a_dirty_page_on_a_sector_that_cannot_be_read_is_set_aside_and_the_queue_goes_
             .map(ToString::to_string)
             .collect();
         assert_eq!(lost, ["page 3 of t0.ibd"]);
-        // Its slot is another page's by now, and the sector was written: it stays lost, and is not what home has.
+        // Its slot is another page's by now, and the sector was written: it stays lost, and is not
+        // what home has.
         machine.world.unreadable.lock().unwrap().clear();
         let e = read_error(&machine, 3);
         assert!(matches!(e, FlashError::DamagedPage { .. }), "{e}");

@@ -48,7 +48,8 @@ pub fn fresh_seed() -> u64 {
     uuid::Uuid::new_v4().as_u64_pair().0
 }
 
-/// The 8-byte key number `index` of the key set `seed`: keys of different indices differ and come in random order.
+/// The 8-byte key number `index` of the key set `seed`: keys of different indices differ and come
+/// in random order.
 #[inline]
 #[must_use]
 pub fn key(seed: u64, index: u64) -> [u8; 8] {
@@ -63,8 +64,8 @@ pub struct Values {
 
 /// Distance between two windows.
 const STRIDE: usize = 64;
-/// Number of windows: with small values the buffer stays in the processor's second-level cache, as values that an
-/// application has just made are.
+/// Number of windows: with small values the buffer stays in the processor's second-level cache, as
+/// values that an application has just made are.
 const WINDOWS: usize = 4096;
 
 impl Values {

@@ -1,9 +1,13 @@
 //! What measuring on a user's machine needs, and the laboratory's measurements stand on too.
 //!
-//! `forebay doctor`, `forebay bench` and `forebay demo` are made of it, and so is the laboratory (lab/bench), which adds workloads, peers and the
-//! papers' experiments. It knows no database and no benchmark: [`disk`] (how fast the disk under a directory is), [`scratch`] (directories and
-//! pools that go away again), [`processes`] and [`server`] (the same for processes, and for servers that `forebay run` starts), [`user`] (whom a
-//! server runs as that refuses to run as root), [`dialog`] (programs that answer line by line), [`threads`] and [`lane`] (what runs beside it), [`rounds`] (medians, and taking turns), [`data`] (keys and values), [`table`] and [`units`] (figures for people).
+//! `forebay doctor`, `forebay bench` and `forebay demo` are made of it, and so is the laboratory
+//! (lab/bench), which adds workloads, peers and the papers' experiments. It knows no database and
+//! no benchmark: [`disk`] (how fast the disk under a directory is), [`scratch`] (directories and
+//! pools that go away again), [`processes`] and [`server`] (the same for processes, and for servers
+//! that `forebay run` starts), [`user`] (whom a server runs as that refuses to run as root),
+//! [`dialog`] (programs that answer line by line), [`threads`] and [`lane`] (what runs beside it),
+//! [`rounds`] (medians, and taking turns), [`data`] (keys and values), [`table`] and [`units`]
+//! (figures for people).
 
 pub mod data;
 pub mod dialog;

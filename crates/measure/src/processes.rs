@@ -1,7 +1,8 @@
-//! Processes that are started for a measurement or a test, and are gone when it is over, however it ends.
+//! Processes that are started for a measurement or a test, and are gone when it is over, however it
+//! ends.
 //!
-//! A process is ended through a descriptor of it (pidfd), never by a number that may be another process's by now. One that
-//! ends otherwise (a signal) calls [`kill_all`] on its way out.
+//! A process is ended through a descriptor of it (pidfd), never by a number that may be another
+//! process's by now. One that ends otherwise (a signal) calls [`kill_all`] on its way out.
 
 mod watched;
 
@@ -26,9 +27,9 @@ use std::{
 /// Those that are running.
 static ALIVE: Mutex<Vec<Watched>> = Mutex::new(Vec::new());
 
-/// Kills every process of this module and what they started, and waits until they are gone: their files are removed next.
-/// For the handler of a signal that ends this one: no other thread goes on with a process of this module, or starts one,
-/// from now on.
+/// Kills every process of this module and what they started, and waits until they are gone: their
+/// files are removed next. For the handler of a signal that ends this one: no other thread goes on
+/// with a process of this module, or starts one, from now on.
 pub fn kill_all() {
     let processes = alive();
     let killed: Vec<Watched> = processes.iter().flat_map(Watched::kill_tree).collect();
@@ -42,7 +43,8 @@ fn alive() -> std::sync::MutexGuard<'static, Vec<Watched>> {
     ALIVE.lock().unwrap_or_else(PoisonError::into_inner)
 }
 
-/// A process of ours that is killed when this is dropped, if it is not gone by then. Not necessarily a child.
+/// A process of ours that is killed when this is dropped, if it is not gone by then. Not
+/// necessarily a child.
 #[derive(Debug)]
 pub struct Handle(Watched);
 
@@ -120,8 +122,8 @@ impl Process {
         &mut self.child
     }
 
-    /// Its first child, once there is one that has become another program: for programs that start one. `None` if this one ends
-    /// before, or `timeout` passes.
+    /// Its first child, once there is one that has become another program: for programs that start
+    /// one. `None` if this one ends before, or `timeout` passes.
     #[must_use]
     pub fn first_child(&mut self, timeout: Duration) -> Option<Handle> {
         let pid = self.handle.pid();
@@ -212,8 +214,8 @@ pub fn output(command: &mut Command) -> Result<Output, MeasureError> {
     })
 }
 
-/// A program of a peer: in PATH, or where `scripts/setup.sh` puts what Debian does not have (`peers/bin` beside cargo's
-/// output, above this program).
+/// A program of a peer: in PATH, or where `scripts/setup.sh` puts what Debian does not have
+/// (`peers/bin` beside cargo's output, above this program).
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
@@ -228,11 +230,12 @@ pub fn find_program(name: &str) -> Option<PathBuf> {
 /// Where Debian has the programs of each version, which are not on the path.
 const VERSIONS: &str = "/usr/lib/postgresql";
 
-/// The directory of the PostgreSQL to use, if it is to be another than the newest installed: its `bin`.
+/// The directory of the PostgreSQL to use, if it is to be another than the newest installed: its
+/// `bin`.
 const ENV_POSTGRES: &str = "FOREBAY_POSTGRES_BIN";
 
-/// A program of PostgreSQL: of the directory that the environment names (`FOREBAY_POSTGRES_BIN`), of the newest version installed, or where
-/// `scripts/setup.sh` unpacks it.
+/// A program of PostgreSQL: of the directory that the environment names (`FOREBAY_POSTGRES_BIN`),
+/// of the newest version installed, or where `scripts/setup.sh` unpacks it.
 ///
 /// # Errors
 /// In words, that it is not installed, and the remedy.

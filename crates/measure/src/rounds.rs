@@ -69,15 +69,16 @@ pub fn span(values: &[f64]) -> Span {
     }
 }
 
-/// Of several rounds the one whose `figure` is the median (of an even number, the lower middle one), so
-/// that all figures of a row belong together.
+/// Of several rounds the one whose `figure` is the median (of an even number, the lower middle
+/// one), so that all figures of a row belong together.
 pub fn median_round<T>(mut rounds: Vec<T>, figure: impl Fn(&T) -> f64) -> Option<T> {
     rounds.sort_by(|a, b| figure(a).total_cmp(&figure(b)));
     let middle = rounds.len().checked_sub(1)? / 2;
     Some(rounds.swap_remove(middle))
 }
 
-/// The contestants in the order of a round: every other one backwards, so that none always runs after the same one.
+/// The contestants in the order of a round: every other one backwards, so that none always runs
+/// after the same one.
 #[must_use]
 pub fn in_turn<T>(contestants: impl IntoIterator<Item = T>, round: usize) -> Vec<T> {
     let mut order: Vec<T> = contestants.into_iter().collect();

@@ -1,6 +1,7 @@
 //! Directories and pools that are there for a measurement and go away again.
 //!
-//! They are removed when dropped. A process that ends otherwise (a signal) calls [`remove_all`] on its way out.
+//! They are removed when dropped. A process that ends otherwise (a signal) calls [`remove_all`] on
+//! its way out.
 
 use crate::MeasureError;
 use forebay_pool::{Pool, PoolOptions};
@@ -17,12 +18,14 @@ use tempfile::TempDir;
 /// The scratch directories that exist.
 static ALIVE: Mutex<Vec<PathBuf>> = Mutex::new(Vec::new());
 
-/// Attempts to remove a directory in which the threads of an interrupted measurement may still be making files.
+/// Attempts to remove a directory in which the threads of an interrupted measurement may still be
+/// making files.
 const REMOVALS: u32 = 200;
 /// Time between two of them.
 const AGAIN: Duration = Duration::from_millis(5);
 
-/// Removes every scratch directory of this process. For the handler of a signal that ends it: no other is made from now on.
+/// Removes every scratch directory of this process. For the handler of a signal that ends it: no
+/// other is made from now on.
 pub fn remove_all() {
     let mut alive = ALIVE.lock().unwrap_or_else(PoisonError::into_inner);
     for path in alive.drain(..) {
@@ -79,7 +82,8 @@ impl Drop for ScratchDir {
 pub enum PoolSource {
     /// Made for the purpose in memory (`/dev/shm`): it survives a process crash only.
     Emulated,
-    /// Made for the purpose in this directory, on an ordinary disk: what is committed survives a power cut.
+    /// Made for the purpose in this directory, on an ordinary disk: what is committed survives a
+    /// power cut.
     OnDisk(PathBuf),
     /// The user's.
     At(PathBuf),

@@ -74,8 +74,8 @@ fn differ_in_numbers_only(one: &str, other: &str) -> bool {
 }
 
 impl Running {
-    /// Starts it, its output going to the file `output`, and waits until it is ready. `is_wrapped`: what `command` starts is not the server, but
-    /// starts it.
+    /// Starts it, its output going to the file `output`, and waits until it is ready. `is_wrapped`:
+    /// what `command` starts is not the server, but starts it.
     ///
     /// # Errors
     /// I/O errors, and [`MeasureError::Child`] with what it said if it ends or does not serve.
@@ -147,7 +147,8 @@ impl Running {
             .unwrap_or_default()
     }
 
-    /// Has the server end by `signal`, which is a way to end for it, and waits for the end of all. Gives what they have printed.
+    /// Has the server end by `signal`, which is a way to end for it, and waits for the end of all.
+    /// Gives what they have printed.
     ///
     /// # Errors
     /// [`MeasureError::Child`] if they do not end, or end with an error.
@@ -173,8 +174,8 @@ impl Running {
     }
 }
 
-/// What stands before a command to have it run under `forebay`, with a pool of which it gets so many segments, or with none, and with further
-/// options.
+/// What stands before a command to have it run under `forebay`, with a pool of which it gets so
+/// many segments, or with none, and with further options.
 #[must_use]
 pub fn forebay_run(
     forebay: &Path,

@@ -4,7 +4,8 @@ use crate::{disk::Speed, rounds::Span};
 use comfy_table::{CellAlignment, presets::NOTHING};
 use serde_json::{Map, Value};
 
-/// A table: a head, and rows of as many cells. The first column is left-aligned, all others right-aligned.
+/// A table: a head, and rows of as many cells. The first column is left-aligned, all others
+/// right-aligned.
 pub struct Table(comfy_table::Table);
 
 impl Table {

@@ -11,7 +11,8 @@ pub fn join<T>(thread: ScopedJoinHandle<'_, T>) -> T {
     thread.join().unwrap_or_else(|panic| resume_unwind(panic))
 }
 
-/// Does `work`, and `aside` in a thread beside it, which ends when it is told that `work` is done. What both give.
+/// Does `work`, and `aside` in a thread beside it, which ends when it is told that `work` is done.
+/// What both give.
 pub fn beside<A: Send, T>(
     aside: impl FnOnce(&AtomicBool) -> A + Send,
     work: impl FnOnce() -> T,

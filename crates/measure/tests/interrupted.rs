@@ -9,7 +9,8 @@ use std::{
     time::Duration,
 };
 
-/// Says to this program that it is the one to be interrupted, and the word by which its processes are known.
+/// Says to this program that it is the one to be interrupted, and the word by which its processes
+/// are known.
 const MARK: &str = "FOREBAY_TEST_INTERRUPTED";
 
 /// Numbers of the processes one of whose arguments is `word`.
@@ -24,7 +25,8 @@ fn processes_with(word: &str) -> Vec<i32> {
     found.collect()
 }
 
-/// Starts wrappers, and they their programs, on four threads until `after` has passed, and ends as a handler of a signal does.
+/// Starts wrappers, and they their programs, on four threads until `after` has passed, and ends as
+/// a handler of a signal does.
 fn start_until(word: &str, after: Duration) -> ! {
     for _ in 0..4 {
         let word = word.to_owned();

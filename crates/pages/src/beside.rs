@@ -1,4 +1,5 @@
-//! Small files beside a flash file, in JSON: what the command and the process that has the cache tell one another. Either may be another user's.
+//! Small files beside a flash file, in JSON: what the command and the process that has the cache
+//! tell one another. Either may be another user's.
 
 use rustix::fs::OFlags;
 use serde::{Serialize, de::DeserializeOwned};
@@ -34,7 +35,8 @@ pub(crate) fn beside(flash: &Path, ending: &str) -> PathBuf {
 /// What a file's name ends with while it is written.
 const NEW: &str = ".new";
 
-/// The files beside `flash`, whose name is whole, that have one of these endings, and what was to take their places when who wrote it was killed.
+/// The files beside `flash`, whose name is whole, that have one of these endings, and what was to
+/// take their places when who wrote it was killed.
 ///
 /// # Errors
 /// What the operating system says.
@@ -76,7 +78,8 @@ pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
 /// What the file has. A pipe, or a device, that another user put there makes no one wait.
 ///
 /// # Errors
-/// What the operating system says; `InvalidInput` if it is no file, or longer than any that is kept there.
+/// What the operating system says; `InvalidInput` if it is no file, or longer than any that is kept
+/// there.
 pub(crate) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     const MOST: u64 = 1 << 20;
     let mut options = OpenOptions::new();
@@ -121,7 +124,8 @@ pub(crate) fn replace(
     bytes: &[u8],
     settle: impl FnOnce(&File) -> io::Result<()>,
 ) -> io::Result<()> {
-    // Of no other process, or thread, that does the same. And a new file: the directory may be that of a user who has made a link of any name in it.
+    // Of no other process, or thread, that does the same. And a new file: the directory may be that
+    // of a user who has made a link of any name in it.
     let aside = beside(path, &format!(".{}{NEW}", Uuid::new_v4()));
     let mut options = OpenOptions::new();
     options.write(true).create_new(true);

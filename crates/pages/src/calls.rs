@@ -1,4 +1,5 @@
-//! What becomes of each file function of the C library for page files. A descriptor of another file costs one load ([`crate::is_cached`]).
+//! What becomes of each file function of the C library for page files. A descriptor of another file
+//! costs one load ([`crate::is_cached`]).
 //!
 //! None of these may be called by a signal handler; InnoDB does no I/O there.
 
@@ -30,7 +31,8 @@ use who::{say_unborn, who_is};
 /// A page file was opened as `fd`, by `path`: from now on its pages may be in the cache.
 ///
 /// # Errors
-/// Then it must not be used: its pages may be older than those in the cache, which this process has not got. The reason was said.
+/// Then it must not be used: its pages may be older than those in the cache, which this process has
+/// not got. The reason was said.
 pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     use rustix::fd::AsRawFd;
     if !names::is_page_file(path) {
@@ -115,7 +117,8 @@ fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Resul
     Ok(PageFile::new(known, path, is_system, state))
 }
 
-/// The session begins with the system tablespace, and its thread as soon as pages may come in: not while the data directory is made.
+/// The session begins with the system tablespace, and its thread as soon as pages may come in: not
+/// while the data directory is made.
 fn begin_system(
     session: &'static Session,
     fd: BorrowedFd<'_>,
@@ -134,7 +137,8 @@ fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<Pages>, Errno> {
     if bytes < PAGE_BYTES as u64 {
         return Ok(None);
     }
-    // Without direct I/O, which would want aligned memory, and whatever the descriptor may be used for.
+    // Without direct I/O, which would want aligned memory, and whatever the descriptor may be used
+    // for.
     use rustix::fd::AsRawFd;
     let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
@@ -195,7 +199,8 @@ pub fn sync(fd: c_int, real: &mut dyn FnMut() -> Result<(), Errno>) -> Result<()
     }
 }
 
-/// Makes all pages durable that came into the cache before this call, of whichever file; with the policy *through* at home as well.
+/// Makes all pages durable that came into the cache before this call, of whichever file; with the
+/// policy *through* at home as well.
 ///
 /// # Errors
 /// `EIO` if they cannot be: then there must be no checkpoint that passes them.
@@ -259,10 +264,12 @@ pub fn allocate(
     }
 }
 
-/// Before something is done to a page file that the cache cannot follow: it is plain when this returns.
+/// Before something is done to a page file that the cache cannot follow: it is plain when this
+/// returns.
 ///
 /// # Errors
-/// `EIO`: it is the system tablespace, or its pages cannot be written home. Then it must not be done.
+/// `EIO`: it is the system tablespace, or its pages cannot be written home. Then it must not be
+/// done.
 pub fn leave(fd: c_int) -> Result<(), Errno> {
     match of(fd)? {
         Some((file, session)) => {
@@ -272,7 +279,8 @@ pub fn leave(fd: c_int) -> Result<(), Errno> {
     }
 }
 
-/// `fd` is about to be closed. The file's home stays open, unless the file is plain and no other descriptor leads to it.
+/// `fd` is about to be closed. The file's home stays open, unless the file is plain and no other
+/// descriptor leads to it.
 pub fn closing(fd: c_int) {
     let last = match session::is_forked() {
         true => None,
@@ -296,7 +304,8 @@ pub fn forked() {
     session::set_forked();
 }
 
-/// The process ends in the orderly way: what it wrote and did not sync is made durable too, and the status is said.
+/// The process ends in the orderly way: what it wrote and did not sync is made durable too, and the
+/// status is said.
 pub fn exiting() {
     let Some(session) = session::current().filter(|_| !session::is_forked()) else {
         return;

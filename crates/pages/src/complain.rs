@@ -1,4 +1,5 @@
-//! What the database's administrator has to hear: one line on standard error, which is the server's log.
+//! What the database's administrator has to hear: one line on standard error, which is the server's
+//! log.
 
 use forebay_flash::FlashError;
 pub(crate) use forebay_pool::{complain, complain_repeated, say_what_ended};

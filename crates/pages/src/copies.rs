@@ -1,7 +1,9 @@
-//! Copies of pages on their way home that flash has not got: it failed, or the policy goes around it. Until they are whole at home a power cut may tear
-//! them, and this file makes them whole again: what a doublewrite buffer is to InnoDB. docs/flash-tier.md, "Around flash".
+//! Copies of pages on their way home that flash has not got: it failed, or the policy goes around
+//! it. Until they are whole at home a power cut may tear them, and this file makes them whole
+//! again: what a doublewrite buffer is to InnoDB. docs/flash-tier.md, "Around flash".
 //!
-//! The file is `forebay.pages`, beside the system tablespace. It has two halves, which are used in turn:
+//! The file is `forebay.pages`, beside the system tablespace. It has two halves, which are used in
+//! turn:
 //!
 //! ```text
 //!  0          8        12      16         32      40       48   64                    24576
@@ -10,13 +12,15 @@
 //!  └──────────┴────────┴───────┴──────────┴───────┴────────┴────┴─────────────────────┴──────────────────┘
 //!  a page: device 8, inode 8, generation 8, offset 8, CRC-32C 4, zero 4
 //! ```
-//! The first checksum covers bytes 12 to 24576. Pages are written and synced here before the first of them is written home. Of two halves that are whole the
-//! one with the higher number counts, as long as position `last`, the last one that one of its pages came in at, is not recorded in the cache. If a half is
-//! not whole, none of its pages has been written home, and the other one counts: a write home that failed may have torn its pages, and what was being kept
-//! instead are these, as they are now. Copies are given up by keeping none.
+//! The first checksum covers bytes 12 to 24576. Pages are written and synced here before the first
+//! of them is written home. Of two halves that are whole the one with the higher number counts, as
+//! long as position `last`, the last one that one of its pages came in at, is not recorded in the
+//! cache. If a half is not whole, none of its pages has been written home, and the other one
+//! counts: a write home that failed may have torn its pages, and what was being kept instead are
+//! these, as they are now. Copies are given up by keeping none.
 //!
-//! The versions before had one half, and noted the first position. `FBPAGES2` is the same without a number, and `FBPAGES1` has a header of 4096 bytes. They
-//! are read still.
+//! The versions before had one half, and noted the first position. `FBPAGES2` is the same without a
+//! number, and `FBPAGES1` has a header of 4096 bytes. They are read still.
 
 mod room;
 
@@ -214,7 +218,8 @@ impl Copies {
         kept.keep(self.owner, last, pages)
     }
 
-    /// Nothing in it counts any more, durably: before a file whose pages it may have is changed past the cache.
+    /// Nothing in it counts any more, durably: before a file whose pages it may have is changed
+    /// past the cache.
     pub(crate) fn clear(&self) -> io::Result<()> {
         if let Some(kept) = &mut *self.kept.lock()
             && kept.used
@@ -293,8 +298,9 @@ impl Copies {
         }))
     }
 
-    /// After a crash: pages that may be torn at home are written there again, durably, and how many. A page of which the cache has a newer version is its,
-    /// unless that is lost: then it was written again.
+    /// After a crash: pages that may be torn at home are written there again, durably, and how
+    /// many. A page of which the cache has a newer version is its, unless that is lost: then it was
+    /// written again.
     pub(crate) fn restore(&self, cache: &Cache, homes: &dyn Home) -> io::Result<u64> {
         let Some(file) = self.open()? else {
             return Ok(0);
@@ -341,8 +347,10 @@ impl Found {
         self.pages.iter().map(|(identity, ..)| *identity).collect()
     }
 
-    /// The cache is lost, and with it whether these pages were all home. So each goes there unless what is there is newer, by the log's number in
-    /// the page's first sector: what is older, or torn, is not. Files are found in `files`; the guarded pages of `system` are in its guard file.
+    /// The cache is lost, and with it whether these pages were all home. So each goes there unless
+    /// what is there is newer, by the log's number in the page's first sector: what is older, or
+    /// torn, is not. Files are found in `files`; the guarded pages of `system` are in its guard
+    /// file.
     pub(crate) fn save(
         &self,
         files: &HashMap<Identity, OwnedFd>,

@@ -15,7 +15,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The kernel's link to what is open, by which it is opened once more whatever its name leads to by now.
+/// The kernel's link to what is open, by which it is opened once more whatever its name leads to by
+/// now.
 pub(crate) fn link_to(fd: impl AsFd) -> PathBuf {
     format!("/proc/self/fd/{}", fd.as_fd().as_raw_fd()).into()
 }
@@ -29,7 +30,8 @@ pub fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
 }
 
-/// Opens once more what is open, for reading and writing: past the page cache if the file system can and `direct` says so.
+/// Opens once more what is open, for reading and writing: past the page cache if the file system
+/// can and `direct` says so.
 pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
     let link = link_to(fd);
     // By the C library, so that a home on an emulated device is one.
@@ -47,7 +49,8 @@ pub(crate) fn reopen(fd: impl AsFd, direct: bool) -> Result<File, Errno> {
     opened.map_err(|e| Errno::from_io_error(&e).unwrap_or(Errno::IO))
 }
 
-/// What is at `path`, a link to it or not: only held, which needs no right to it and waits for nothing.
+/// What is at `path`, a link to it or not: only held, which needs no right to it and waits for
+/// nothing.
 ///
 /// # Errors
 /// What the operating system says.
@@ -55,7 +58,8 @@ pub(crate) fn hold(path: &Path) -> Result<OwnedFd, Errno> {
     rustix::fs::open(path, OFlags::PATH | OFlags::CLOEXEC, Mode::empty())
 }
 
-/// The regular file of this name in a data directory, only held. Another user may have put something else there: no link is followed, and nothing is opened.
+/// The regular file of this name in a data directory, only held. Another user may have put
+/// something else there: no link is followed, and nothing is opened.
 ///
 /// # Errors
 /// What the operating system says; `InvalidInput` of anything else.
@@ -73,8 +77,8 @@ pub(crate) fn hold_regular(path: &Path) -> io::Result<OwnedFd> {
     Ok(held)
 }
 
-/// The same, to be written to: with root's own rights only what has no other name as well, since it may be a file that the user who put it there may not
-/// write to.
+/// The same, to be written to: with root's own rights only what has no other name as well, since it
+/// may be a file that the user who put it there may not write to.
 ///
 /// # Errors
 /// As [`hold_regular`].
@@ -122,7 +126,8 @@ pub(crate) fn descriptors_max() -> usize {
     usize::try_from(most.unwrap_or(u64::MAX)).unwrap_or(usize::MAX)
 }
 
-/// Lets this process have so many files open beside those that it needs in any case, as far as it may decide that.
+/// Lets this process have so many files open beside those that it needs in any case, as far as it
+/// may decide that.
 pub(crate) fn allow(files: usize) {
     const BESIDE: u64 = 256;
     let limit = getrlimit(Resource::Nofile);

@@ -1,7 +1,8 @@
 //! A page file in use: what is read from and written to it, by way of the cache.
 //!
-//! Whole pages go to the cache. Whatever else is done to a file (a write that is no page, a mapping) makes it *plain* first: its pages go home, and the
-//! cache forgets it. The system tablespace cannot become plain, since its guarded pages are not in it; there the call fails.
+//! Whole pages go to the cache. Whatever else is done to a file (a write that is no page, a
+//! mapping) makes it *plain* first: its pages go home, and the cache forgets it. The system
+//! tablespace cannot become plain, since its guarded pages are not in it; there the call fails.
 
 mod part;
 mod real;
@@ -45,13 +46,16 @@ pub(crate) struct PageFile {
     pub path: PathBuf,
     pub is_system: bool,
     pub state: RwLock<State>,
-    /// It was changed past the cache since it was synced last: its length, or what is written while it is undecided.
+    /// It was changed past the cache since it was synced last: its length, or what is written while
+    /// it is undecided.
     changed: AtomicBool,
-    /// A descriptor of it was opened with `O_DSYNC` or `O_SYNC`: what is written is durable when the write returns.
+    /// A descriptor of it was opened with `O_DSYNC` or `O_SYNC`: what is written is durable when
+    /// the write returns.
     write_through: AtomicBool,
     /// Held during a real sync: who finds nothing changed waits for the one that covers the change.
     syncing: Mutex<()>,
-    /// Its home, which is open still though the file became plain: to close it would drop the locks that the program has on the file.
+    /// Its home, which is open still though the file became plain: to close it would drop the locks
+    /// that the program has on the file.
     left: Mutex<Option<FileId>>,
 }
 
@@ -75,7 +79,8 @@ impl PageFile {
         self.write_through.store(true, Release);
     }
 
-    /// Its home is changed past the cache by `change`: a sync that begins after it is a real one, whatever a sync beside it found.
+    /// Its home is changed past the cache by `change`: a sync that begins after it is a real one,
+    /// whatever a sync beside it found.
     pub(crate) fn changing<T>(&self, change: impl FnOnce() -> T) -> T {
         let changed = change();
         self.changed.store(true, Release);
@@ -109,7 +114,8 @@ impl PageFile {
         Ok(done)
     }
 
-    /// Writes pages to the cache; anything else to the file, which is open as `fd` and may become plain for it.
+    /// Writes pages to the cache; anything else to the file, which is open as `fd` and may become
+    /// plain for it.
     pub(crate) fn write(
         &self,
         session: &Session,
@@ -171,7 +177,8 @@ impl PageFile {
         Ok(done)
     }
 
-    /// Before a write: the page 0 that is written says what becomes of the file, also of one that was decided on before.
+    /// Before a write: the page 0 that is written says what becomes of the file, also of one that
+    /// was decided on before.
     fn decide(
         &self,
         session: &Session,
@@ -211,8 +218,9 @@ impl PageFile {
         }
     }
 
-    /// Lets the cache know the file, by its descriptor: it may have been renamed since it was opened, as a table that is rebuilt is before its page 0 is
-    /// written. Without room for it nothing is written: it would not be protected from torn pages.
+    /// Lets the cache know the file, by its descriptor: it may have been renamed since it was
+    /// opened, as a table that is rebuilt is before its page 0 is written. Without room for it
+    /// nothing is written: it would not be protected from torn pages.
     fn register(&self, session: &Session, fd: BorrowedFd<'_>) -> Result<State, Errno> {
         let path = match identity::of(fd) {
             Ok(Some(now)) if now.identity == self.known.identity => {
@@ -260,8 +268,8 @@ impl PageFile {
         session.cache.sync(file).map_err(|e| said(&e))
     }
 
-    /// Cuts off, or makes longer: what is cut off is brought home and then forgotten durably before the kernel does it. If the kernel refuses it,
-    /// the file has its pages.
+    /// Cuts off, or makes longer: what is cut off is brought home and then forgotten durably before
+    /// the kernel does it. If the kernel refuses it, the file has its pages.
     pub(crate) fn truncate(
         &self,
         session: &Session,
@@ -285,7 +293,8 @@ impl PageFile {
         self.changing(real)
     }
 
-    /// It was cut off as it was opened, after [`truncate`](Self::truncate) had asked for its length.
+    /// It was cut off as it was opened, after [`truncate`](Self::truncate) had asked for its
+    /// length.
     pub(crate) fn truncated(&self, session: &Session) -> Result<(), Errno> {
         match &*self.state.read() {
             State::Cached(file) => ask_length(session, file),
@@ -318,7 +327,8 @@ impl PageFile {
         self.changing(real)
     }
 
-    /// Makes the file plain: everything of it is home, and the cache has nothing, when this returns.
+    /// Makes the file plain: everything of it is home, and the cache has nothing, when this
+    /// returns.
     pub(crate) fn leave(&self, session: &Session, why: &str) -> Result<(), Errno> {
         let mut state = self.state.write();
         let file = match &*state {
@@ -348,7 +358,8 @@ impl PageFile {
         self.left.lock().is_some()
     }
 
-    /// Closes the home that is open still, if no descriptor leads to the file: then the program has no lock on it.
+    /// Closes the home that is open still, if no descriptor leads to the file: then the program has
+    /// no lock on it.
     pub(crate) fn close_left(&self, session: &Session) {
         let is_closed = |_: &mut FileId| !table::open().contains(&self.known.identity);
         if let Some(id) = self.left.lock().take_if(is_closed) {
@@ -372,8 +383,8 @@ impl PageFile {
     }
 }
 
-/// Before the kernel is asked to change these pages: the file has them, and the cache forgets them, durably. Without the first a change that is
-/// refused would leave the file with older ones.
+/// Before the kernel is asked to change these pages: the file has them, and the cache forgets them,
+/// durably. Without the first a change that is refused would leave the file with older ones.
 fn give_back(session: &Session, file: &CachedFile, [first, last]: [u32; 2]) -> Result<(), Errno> {
     let cache = &session.cache;
     cache
@@ -382,7 +393,8 @@ fn give_back(session: &Session, file: &CachedFile, [first, last]: [u32; 2]) -> R
         .map_err(|e| said(&e))
 }
 
-/// After the file was cut off: the length that is durable is this one from now on, so it may grow to what it was at once.
+/// After the file was cut off: the length that is durable is this one from now on, so it may grow
+/// to what it was at once.
 fn ask_length(session: &Session, file: &CachedFile) -> Result<(), Errno> {
     let bytes = session.cache.durable_bytes(file);
     bytes.map(drop).map_err(|e| said(&e))

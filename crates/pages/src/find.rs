@@ -1,4 +1,5 @@
-//! Where the files of a cache are: by the names that they were registered with, or, since files are renamed, by looking through the data directory.
+//! Where the files of a cache are: by the names that they were registered with, or, since files are
+//! renamed, by looking through the data directory.
 
 mod moved;
 
@@ -165,7 +166,8 @@ fn is_searchable(dir: &Path) -> bool {
     !fs::metadata(dir.join(".")).is_err_and(|e| e.kind() == io::ErrorKind::PermissionDenied)
 }
 
-/// The page files in the directories that are `wanted`, by identity. A database may be a link to a directory elsewhere.
+/// The page files in the directories that are `wanted`, by identity. A database may be a link to a
+/// directory elsewhere.
 pub(crate) fn look_through(
     roots: &BTreeSet<PathBuf>,
     wanted: &HashSet<Identity>,
@@ -196,8 +198,9 @@ pub(crate) fn look_through(
     Ok(found)
 }
 
-/// True if a file that was not found was deleted, by what became of its directory: `was` is the system tablespace's, as it is registered, and
-/// `is` where that is now. A directory that is there and empty may be one where a file system is to be mounted.
+/// True if a file that was not found was deleted, by what became of its directory: `was` is the
+/// system tablespace's, as it is registered, and `is` where that is now. A directory that is there
+/// and empty may be one where a file system is to be mounted.
 fn is_gone(path: &Path, was: &Path, is: &Path) -> bool {
     let Some(parent) = path.parent() else {
         return false;

@@ -1,12 +1,14 @@
-//! The guard: while the cache may have newer pages than the files, a server that is started without Forebay does not come up.
-//! docs/flash-tier.md, "The guard".
+//! The guard: while the cache may have newer pages than the files, a server that is started without
+//! Forebay does not come up. docs/flash-tier.md, "The guard".
 //!
-//! Two pages of the system tablespace hold text instead of what InnoDB looks for: page 0, without which it opens nothing, and the page that says where
-//! its doublewrite buffer is, so that it does not take an old page 0 from there. Their real contents are at home in a *guard file* beside
-//! it. Of a page of text every sector is text, so a page that is only partly written is known as well.
+//! Two pages of the system tablespace hold text instead of what InnoDB looks for: page 0, without
+//! which it opens nothing, and the page that says where its doublewrite buffer is, so that it does
+//! not take an old page 0 from there. Their real contents are at home in a *guard file* beside it.
+//! Of a page of text every sector is text, so a page that is only partly written is known as well.
 //!
-//! Laying: (1) the guard file, durable, says *laying*; (2) text over page 0, synced; (3) over the other, synced; (4) the guard file says *laid*.
-//! Lifting: (1) it says *lifting*; (2) the other page, synced; (3) page 0, synced; (4) the guard file is removed.
+//! Laying: (1) the guard file, durable, says *laying*; (2) text over page 0, synced; (3) over the
+//! other, synced; (4) the guard file says *laid*. Lifting: (1) it says *lifting*; (2) the other
+//! page, synced; (3) page 0, synced; (4) the guard file is removed.
 //!
 //! | the guard file says | page 0 in the tablespace | the two pages are |
 //! |---|---|---|
@@ -43,7 +45,8 @@ use uuid::Uuid;
 /// The guard file's name, in the directory of the system tablespace.
 pub const GUARD_FILE: &str = "forebay.guard";
 
-/// The pages that are guarded: the tablespace's header, and InnoDB's page of the transaction system, which names the doublewrite buffer.
+/// The pages that are guarded: the tablespace's header, and InnoDB's page of the transaction
+/// system, which names the doublewrite buffer.
 const PAGES: [u32; 2] = [0, 5];
 
 /// A disk writes at least so much at once.
@@ -78,8 +81,8 @@ struct Header {
 }
 
 impl Header {
-    /// One sector: magic 8, CRC-32C of what follows 4, state 4, owner 16, device, inode, generation 8 each, length of the path 4, epoch 4, the
-    /// path from 64 on.
+    /// One sector: magic 8, CRC-32C of what follows 4, state 4, owner 16, device, inode, generation
+    /// 8 each, length of the path 4, epoch 4, the path from 64 on.
     fn encode(&self) -> [u8; SECTOR] {
         use std::os::unix::ffi::OsStrExt;
         let mut sector = [0; SECTOR];
@@ -170,7 +173,8 @@ pub(crate) struct Guard {
     header: Header,
 }
 
-/// An open file that is never closed by a lock's sake is the caller's; this one is the guard file's.
+/// An open file that is never closed by a lock's sake is the caller's; this one is the guard
+/// file's.
 fn open(path: &Path) -> io::Result<File> {
     let held = hold_plain(path)?;
     let flags = OFlags::RDWR | OFlags::CLOEXEC;
@@ -207,8 +211,8 @@ impl Guard {
         }
     }
 
-    /// What there is for the tablespace `of`, open without `O_DIRECT`, in `dir`, with the cache `owner`, if that is there in these epochs. Changes
-    /// nothing.
+    /// What there is for the tablespace `of`, open without `O_DIRECT`, in `dir`, with the cache
+    /// `owner`, if that is there in these epochs. Changes nothing.
     pub(crate) fn find(
         dir: &Path,
         tablespace: &File,
@@ -246,7 +250,8 @@ impl Guard {
         })
     }
 
-    /// Lays it anew, over a tablespace whose pages are its own, and of which the cache has nothing that is newer.
+    /// Lays it anew, over a tablespace whose pages are its own, and of which the cache has nothing
+    /// that is newer.
     pub(crate) fn lay(
         dir: &Path,
         tablespace: &File,
@@ -298,7 +303,8 @@ impl Guard {
         self.set(State::Laid)
     }
 
-    /// Gives the tablespace its pages back, and removes the guard file: the cache has nothing any more.
+    /// Gives the tablespace its pages back, and removes the guard file: the cache has nothing any
+    /// more.
     pub(crate) fn lift(mut self, tablespace: &File) -> io::Result<()> {
         self.set(State::Lifting)?;
         let rewritten = Rewritten::default();
@@ -337,7 +343,8 @@ impl Guard {
         self.sync()
     }
 
-    /// Where the bytes at `at` of the tablespace are in the guard file, if they are in a guarded page.
+    /// Where the bytes at `at` of the tablespace are in the guard file, if they are in a guarded
+    /// page.
     pub(crate) fn moved(at: u64) -> Option<u64> {
         let page = at / PAGE_BYTES as u64;
         let which = PAGES.iter().position(|&one| u64::from(one) == page)?;

@@ -1,4 +1,5 @@
-//! Where pages go at last: the files themselves, and for the guarded pages of the system tablespace the guard file.
+//! Where pages go at last: the files themselves, and for the guarded pages of the system tablespace
+//! the guard file.
 
 use crate::{copies::Copies, guard::Guard};
 use forebay_flash::{FileId, Home, HomeFiles, HomePage};
@@ -63,7 +64,8 @@ impl Homes {
         }
     }
 
-    /// Reads what is in the guard file instead of the tablespace. None if it is in the tablespace. Within a page.
+    /// Reads what is in the guard file instead of the tablespace. None if it is in the tablespace.
+    /// Within a page.
     pub(crate) fn read_guarded(
         &self,
         id: FileId,

@@ -1,5 +1,6 @@
-//! Who a page file is, for ever: its inode, and the nanosecond in which it was born, since an inode is used again. The device is left out: its number may
-//! be another after a boot, and what file systems say of themselves is that number again for some of them.
+//! Who a page file is, for ever: its inode, and the nanosecond in which it was born, since an inode
+//! is used again. The device is left out: its number may be another after a boot, and what file
+//! systems say of themselves is that number again for some of them.
 
 use forebay_flash::Identity;
 use rustix::{
@@ -22,7 +23,8 @@ pub(crate) struct Known {
 /// Looks at an open file. None if it is no regular file.
 ///
 /// # Errors
-/// `EOPNOTSUPP` where the file system does not say when a file was born: then one inode's files cannot be told from each other.
+/// `EOPNOTSUPP` where the file system does not say when a file was born: then one inode's files
+/// cannot be told from each other.
 pub(crate) fn of(fd: impl AsFd) -> Result<Option<Known>, Errno> {
     let fd = fd.as_fd();
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
@@ -52,11 +54,13 @@ pub(crate) fn of(fd: impl AsFd) -> Result<Option<Known>, Errno> {
     }))
 }
 
-/// As [`of`], of a page file that is opened or truncated: what its cache would know it by. None if it can be in no cache: it is no regular file,
-/// or its file system does not say when it was born, and the cache `knows` no file of its inode.
+/// As [`of`], of a page file that is opened or truncated: what its cache would know it by. None if
+/// it can be in no cache: it is no regular file, or its file system does not say when it was born,
+/// and the cache `knows` no file of its inode.
 ///
 /// # Errors
-/// It cannot be told who the file is: what it has may be older than what the cache has, and it must not be used.
+/// It cannot be told who the file is: what it has may be older than what the cache has, and it must
+/// not be used.
 pub(crate) fn of_page_file(
     looked_at: Result<Option<Known>, Errno>,
     knows_inode: impl FnOnce() -> Result<bool, Errno>,

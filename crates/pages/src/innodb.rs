@@ -1,4 +1,5 @@
-//! What is read of InnoDB's pages: the flags of a tablespace, on its page 0. They say how long its pages are and whether they are compressed.
+//! What is read of InnoDB's pages: the flags of a tablespace, on its page 0. They say how long its
+//! pages are and whether they are compressed.
 
 use crate::PAGE_BYTES;
 
@@ -21,7 +22,8 @@ pub(crate) enum Pages {
     Compressed,
 }
 
-/// What page 0, or its beginning, says of the tablespace. None if it is too short, or of zeros: not made yet.
+/// What page 0, or its beginning, says of the tablespace. None if it is too short, or of zeros: not
+/// made yet.
 pub(crate) fn pages(page: &[u8]) -> Option<Pages> {
     let start = page.get(..LOOKED_AT)?;
     if start.iter().all(|&byte| byte == 0) {
@@ -53,10 +55,12 @@ pub(crate) fn pages(page: &[u8]) -> Option<Pages> {
     })
 }
 
-/// Where a page's log sequence number is, on which it is written: in its first sector, also of a page that is encrypted.
+/// Where a page's log sequence number is, on which it is written: in its first sector, also of a
+/// page that is encrypted.
 const LSN: usize = 16;
 
-/// How far the server's log was when a page, or its beginning, was changed last; 0 if it is not made yet.
+/// How far the server's log was when a page, or its beginning, was changed last; 0 if it is not
+/// made yet.
 pub(crate) fn log_sequence(page: &[u8]) -> u64 {
     let bytes = page.get(LSN..LSN + 8).and_then(|at| at.try_into().ok());
     bytes.map_or(0, u64::from_be_bytes)

@@ -1,4 +1,5 @@
-//! The cache's thread: pages go home, settings are followed, the status is said, and what a flash device that fails takes with it.
+//! The cache's thread: pages go home, settings are followed, the status is said, and what a flash
+//! device that fails takes with it.
 
 mod size;
 
@@ -134,7 +135,8 @@ impl Windows {
 }
 
 impl Failing {
-    /// Says when flash fails, and when it takes pages again. Meanwhile everything that can be read goes home: it is safe there.
+    /// Says when flash fails, and when it takes pages again. Meanwhile everything that can be read
+    /// goes home: it is safe there.
     fn watch(&mut self, session: &Session, windows: &mut Windows) {
         const AGAIN: Duration = Duration::from_secs(60);
         let Some(trouble) = session.cache.flash_trouble() else {
@@ -180,7 +182,8 @@ impl Failing {
     }
 }
 
-/// Says when flash stops to pay, for all pages or for those that are only read, and when it begins again: what it pays for, in this order.
+/// Says when flash stops to pay, for all pages or for those that are only read, and when it begins
+/// again: what it pays for, in this order.
 fn say_worth(session: &Session, paid: [bool; 2]) -> [bool; 2] {
     let cache = &session.cache;
     let options = cache.options();
@@ -205,7 +208,8 @@ fn say_worth(session: &Session, paid: [bool; 2]) -> [bool; 2] {
     pays
 }
 
-/// Names the pages that were lost as they left flash, if they are more than the `known` ones: how many there are.
+/// Names the pages that were lost as they left flash, if they are more than the `known` ones: how
+/// many there are.
 fn name_lost(session: &Session, known: u64) -> u64 {
     let now = session.cache.stats().lost_pages;
     if now > known {

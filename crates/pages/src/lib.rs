@@ -1,22 +1,32 @@
-//! Page files of a database under `forebay run --flash`: what is read from and written to them goes through a flash cache ([`forebay_flash`]).
+//! Page files of a database under `forebay run --flash`: what is read from and written to them goes
+//! through a flash cache ([`forebay_flash`]).
 //!
-//! The cache lives in the database's process. One process of a run has it (the cache's lane is locked): the first one that opens a page file.
-//! docs/flash-tier.md has the protocols by number. In order of a page's way:
+//! The cache lives in the database's process. One process of a run has it (the cache's lane is
+//! locked): the first one that opens a page file. docs/flash-tier.md has the protocols by number.
+//! In order of a page's way:
 //!
-//! * `names`: which files are page files, or a redo log, and `innodb`: which of them have pages that a cache can take;
-//! * `session`: the cache of this process, opened with the first page file; its thread writes pages home;
-//! * `calls`: what becomes of each file function of the C library; `table`: which descriptor is which file; `file`: a page file in use;
-//! * `descriptor`: the path of what is open, and the same opened once more; `page`: a page in memory;
+//! * `names`: which files are page files, or a redo log, and `innodb`: which of them have pages
+//!   that a cache can take;
+//! * `session`: the cache of this process, opened with the first page file; its thread writes pages
+//!   home;
+//! * `calls`: what becomes of each file function of the C library; `table`: which descriptor is
+//!   which file; `file`: a page file in use;
+//! * `descriptor`: the path of what is open, and the same opened once more; `page`: a page in
+//!   memory;
 //! * `others`: programs of a run that are no server;
-//! * `home`: where pages go at last, and `find`: where those files are, whatever they are called now;
+//! * `home`: where pages go at last, and `find`: where those files are, whatever they are called
+//!   now;
 //! * `copies`: of pages that go home around flash, so that a power cut tears none of them;
-//! * `guard`: keeps a server that was started without Forebay from coming up while the cache has newer pages;
-//! * `settings`: what can be changed while it is in use; `request`: another size for it meanwhile; `beside`: the files that say both;
+//! * `guard`: keeps a server that was started without Forebay from coming up while the cache has
+//!   newer pages;
+//! * `settings`: what can be changed while it is in use; `request`: another size for it meanwhile;
+//!   `beside`: the files that say both;
 //! * `status` and `lost`: what is said of it, for people; `moment`: when;
 //! * `setup`: making the cache, looking at it, emptying and ending it, for the command.
 //!
-//! Home descriptors are opened once and stay open as long as the process lives: closing *any* descriptor of a file drops the process's POSIX
-//! locks on it, and InnoDB has one on its system tablespace.
+//! Home descriptors are opened once and stay open as long as the process lives: closing *any*
+//! descriptor of a file drops the process's POSIX locks on it, and InnoDB has one on its system
+//! tablespace.
 
 mod beside;
 mod calls;

@@ -6,7 +6,8 @@ use serde::{Deserialize, Serialize};
 /// How long a process may say nothing that says every second how it is.
 const PATIENCE_SECONDS: u64 = 10;
 
-/// Seconds of `CLOCK_MONOTONIC`, which counts from the boot while the machine does not sleep: where the time of day jumps, it does not.
+/// Seconds of `CLOCK_MONOTONIC`, which counts from the boot while the machine does not sleep: where
+/// the time of day jumps, it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
 pub struct Moment(u64);
@@ -19,7 +20,8 @@ impl Moment {
         Self(u64::try_from(now.tv_sec).unwrap_or(0))
     }
 
-    /// True for ten seconds from it on; false of one that is still to come, as it may be of another boot.
+    /// True for ten seconds from it on; false of one that is still to come, as it may be of another
+    /// boot.
     #[must_use]
     pub fn is_recent(self) -> bool {
         let age = Self::now().0.checked_sub(self.0);

@@ -3,8 +3,8 @@
 /// The system tablespace, which carries the guard.
 pub(crate) const SYSTEM: &[u8] = b"ibdata1";
 
-/// True if the file of this path is one of InnoDB's tablespaces: of a table, the system's, or of undo logs. Temporary ones are made anew by each
-/// start, so nothing of them has to be kept.
+/// True if the file of this path is one of InnoDB's tablespaces: of a table, the system's, or of
+/// undo logs. Temporary ones are made anew by each start, so nothing of them has to be kept.
 #[must_use]
 pub fn is_page_file(path: &[u8]) -> bool {
     let name = last(path);
@@ -18,7 +18,8 @@ pub fn is_page_file(path: &[u8]) -> bool {
         || numbered(b"undo")
 }
 
-/// True if it is a table's, or a part of one's: in the directory of its database, beside which others are.
+/// True if it is a table's, or a part of one's: in the directory of its database, beside which
+/// others are.
 pub(crate) fn is_table(path: &[u8]) -> bool {
     last(path).ends_with(b".ibd")
 }
@@ -27,7 +28,8 @@ pub(crate) fn is_system(path: &[u8]) -> bool {
     last(path) == SYSTEM
 }
 
-/// True if the file of this path is InnoDB's redo log, or the one that is to replace it when its size is changed.
+/// True if the file of this path is InnoDB's redo log, or the one that is to replace it when its
+/// size is changed.
 #[must_use]
 pub fn is_redo_log(path: &[u8]) -> bool {
     matches!(last(path), b"ib_logfile0" | b"ib_logfile101")

@@ -1,14 +1,18 @@
-//! Under which name the cache knows a file: where it is, or that the name is about to be taken away.
+//! Under which name the cache knows a file: where it is, or that the name is about to be taken
+//! away.
 //!
-//! Before a file is unlinked, or another takes its name, that is noted durably. So a file that is not found, and that the cache has newer pages of, is
-//! known to be gone if it is noted, and is missed if it is not. docs/flash-tier.md, "A file that is not there".
+//! Before a file is unlinked, or another takes its name, that is noted durably. So a file that is
+//! not found, and that the cache has newer pages of, is known to be gone if it is noted, and is
+//! missed if it is not. docs/flash-tier.md, "A file that is not there".
 
 use forebay_flash::{Cache, CachedFile, FlashError};
 use std::path::{Path, PathBuf};
 
-/// Leads the name of a file that is on its way out of its directory. A file's own name is a whole path.
+/// Leads the name of a file that is on its way out of its directory. A file's own name is a whole
+/// path.
 const LEAVING: &str = "unlinked ";
-/// Ends the name that the kernel gives a file that has none: it was unlinked while it was looked at. No page file's own name ends so.
+/// Ends the name that the kernel gives a file that has none: it was unlinked while it was looked
+/// at. No page file's own name ends so.
 const DELETED: &str = " (deleted)";
 
 /// Where it is, or was.

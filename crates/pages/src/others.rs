@@ -1,7 +1,9 @@
-//! Programs of a run that are no server: those that a server starts (the scripts of a state transfer, `rsync`, `mariadb-backup`), or a script before it.
+//! Programs of a run that are no server: those that a server starts (the scripts of a state
+//! transfer, `rsync`, `mariadb-backup`), or a script before it.
 //!
-//! The cache is never theirs. If it has nothing of any file, they use page files as they are. Else they are refused: what they read would be older than what
-//! the server wrote, and the cache would go on with what they wrote over, or removed. docs/flash-tier.md, "Programs that are no server".
+//! The cache is never theirs. If it has nothing of any file, they use page files as they are. Else
+//! they are refused: what they read would be older than what the server wrote, and the cache would
+//! go on with what they wrote over, or removed. docs/flash-tier.md, "Programs that are no server".
 
 use crate::{
     complain::{complain_again, complain_once},
@@ -26,13 +28,15 @@ use std::{
 /// File names of servers begin so.
 const SERVERS: [&[u8]; 2] = [b"mariadbd", b"mysqld"];
 
-/// True if the program at this path is a server by its name, or the one that was `run`. One that cannot be told is.
+/// True if the program at this path is a server by its name, or the one that was `run`. One that
+/// cannot be told is.
 pub(crate) fn is_server(program: &Path, run: Option<&OsStr>) -> bool {
     let name = program.file_name().unwrap_or_default().as_bytes();
     run.is_none_or(|run| run == program) || SERVERS.iter().any(|server| name.starts_with(server))
 }
 
-/// Before this process, if it is another program than the server, opens, changes or removes the file of this path.
+/// Before this process, if it is another program than the server, opens, changes or removes the
+/// file of this path.
 ///
 /// # Errors
 /// `EBUSY`: it is a page file, and it must not. The reason was said.
@@ -52,10 +56,12 @@ fn is_of_database(path: &[u8]) -> bool {
     names::is_page_file(path) || name.is_some_and(|name| beside.contains(&name))
 }
 
-/// Which files a cache's two are, and when each was changed last. A server that opens the cache writes to both.
+/// Which files a cache's two are, and when each was changed last. A server that opens the cache
+/// writes to both.
 type Changed = [(u64, [i64; 2]); 2];
 
-/// As they were when they were found to have nothing that is needed: a backup opens thousands of files.
+/// As they were when they were found to have nothing that is needed: a backup opens thousands of
+/// files.
 static UNNEEDED: Mutex<Option<Changed>> = Mutex::new(None);
 
 /// None of a device, which does not tell.

@@ -1,5 +1,6 @@
-//! Another size of a cache that a server runs with: a file beside it, `PATH.resize`, which the command writes and the process that has the cache looks for
-//! several times a second. How far it is, and how it ended, that process says in its status. docs/flash-tier.md, "Another size".
+//! Another size of a cache that a server runs with: a file beside it, `PATH.resize`, which the
+//! command writes and the process that has the cache looks for several times a second. How far it
+//! is, and how it ended, that process says in its status. docs/flash-tier.md, "Another size".
 
 use crate::{
     beside::{self, RESIZE, beside, status_of},
@@ -76,10 +77,12 @@ pub(crate) fn take_back(flash: &Path) -> io::Result<()> {
 /// How long the process that has the cache may say nothing.
 const PATIENCE: Duration = Duration::from_secs(15);
 
-/// Has the process that has the cache on this flash file give it `bytes` bytes, waits until it has, and says how far it is.
+/// Has the process that has the cache on this flash file give it `bytes` bytes, waits until it has,
+/// and says how far it is.
 ///
 /// # Errors
-/// What it says, in words. If it says nothing for fifteen seconds the request is taken back, and what becomes of it is not known.
+/// What it says, in words. If it says nothing for fifteen seconds the request is taken back, and
+/// what becomes of it is not known.
 pub fn resize_running(
     flash: &Path,
     bytes: u64,
@@ -113,7 +116,8 @@ fn ask(
             continue;
         };
         if let Some(answer) = now.resized.filter(|answer| answer.id == request.id) {
-            // The command removes what it made: the server's user may have no right to. Where that fails, each start does it once more.
+            // The command removes what it made: the server's user may have no right to. Where that
+            // fails, each start does it once more.
             let _ = withdraw();
             return match answer.error {
                 Some(error) => Err(error),

@@ -1,6 +1,8 @@
-//! Another size for a cache that no server has: with what is in it. docs/flash-tier.md, "Another size"; the protocol is the cache's own.
+//! Another size for a cache that no server has: with what is in it. docs/flash-tier.md, "Another
+//! size"; the protocol is the cache's own.
 //!
-//! Before, what a crash may have torn in the files is made whole, as by a flush: which pages these are is known by their positions, and all get others.
+//! Before, what a crash may have torn in the files is made whole, as by a flush: which pages these
+//! are is known by their positions, and all get others.
 
 use crate::{
     descriptor::{hold, link_to},
@@ -21,8 +23,9 @@ use std::{
     sync::Arc,
 };
 
-/// Gives the cache on this flash file or device `bytes` bytes. `data` are directories to look for files in, beside those where they were. It has the rights
-/// of the user whose cache it is, never more.
+/// Gives the cache on this flash file or device `bytes` bytes. `data` are directories to look for
+/// files in, beside those where they were. It has the rights of the user whose cache it is, never
+/// more.
 ///
 /// # Errors
 /// See [`SetupError`]; nothing that the cache has is lost, and the resize may be repeated.
@@ -66,7 +69,8 @@ fn resize_held(
     let (cache, rights) = held.open(&homes)?;
     let before = Warm::of(&cache);
     let is_of_size = cache.is_of_size(bytes)?;
-    // What was asked of a server that is gone. One that another user has left is not in the way of a cache that is as it should be.
+    // What was asked of a server that is gone. One that another user has left is not in the way of
+    // a cache that is as it should be.
     let request = request_of(place.flash());
     held.remove_beside(&request)
         .or_else(|source| match is_of_size {
@@ -95,7 +99,8 @@ fn resize_held(
     Ok((before, resized))
 }
 
-/// True if it is the rest of a cache that the version before ended, to make one of another size; or of one that was being made. Nothing is in it.
+/// True if it is the rest of a cache that the version before ended, to make one of another size; or
+/// of one that was being made. Nothing is in it.
 pub(crate) fn is_ended(flash: &Path) -> Result<bool, SetupError> {
     let fail = |e: io::Error| SetupError::io("looking at", flash)(e);
     // Only held until it is known what it is: what is no file makes no one wait.
@@ -126,8 +131,9 @@ pub(crate) fn start_of(held: impl AsFd) -> io::Result<Vec<u8>> {
     Ok(start)
 }
 
-/// True if the metadata beside blank headers says that a server has used the cache: then these were written over, and pages may be in it. Making a cache
-/// claims its lane once, and appends nothing; ending it gives the lane back.
+/// True if the metadata beside blank headers says that a server has used the cache: then these were
+/// written over, and pages may be in it. Making a cache claims its lane once, and appends nothing;
+/// ending it gives the lane back.
 fn was_used(held: &Held<'_>) -> Result<bool, SetupError> {
     let pool = match held.pool() {
         // It was not made to the end, or is something else.

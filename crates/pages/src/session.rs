@@ -1,7 +1,7 @@
 //! The cache of this process: opened with the first page file, kept until the process ends.
 //!
-//! Pages come in only once the system tablespace is open and [guarded](crate::guard), which is before InnoDB opens any other. What the cache has is
-//! read through it from the first moment.
+//! Pages come in only once the system tablespace is open and [guarded](crate::guard), which is
+//! before InnoDB opens any other. What the cache has is read through it from the first moment.
 
 mod closed;
 mod sizes;
@@ -57,7 +57,8 @@ static SETTINGS: OnceLock<Environment> = OnceLock::new();
 static SESSION: OnceLock<Session> = OnceLock::new();
 /// Held while the session is begun; why it could not be, once that was tried.
 static BEGINNING: Mutex<Option<()>> = Mutex::new(None);
-/// This is the child of a process with a session: its descriptors are page files, and the cache is its parent's.
+/// This is the child of a process with a session: its descriptors are page files, and the cache is
+/// its parent's.
 static FORKED: AtomicBool = AtomicBool::new(false);
 
 /// Reads the environment. Called once, before the program runs: some overwrite it with their title.
@@ -263,9 +264,11 @@ impl Session {
         Ok(())
     }
 
-    /// The file is changed past the cache from now on, and has everything: the copies that may have pages of it are given up too. Its home stays open.
+    /// The file is changed past the cache from now on, and has everything: the copies that may have
+    /// pages of it are given up too. Its home stays open.
     pub(crate) fn let_go(&self, file: &CachedFile) -> Result<(), FlashError> {
-        // No checkpoint waits for what was written past the cache to a file that it does not know any more.
+        // No checkpoint waits for what was written past the cache to a file that it does not know
+        // any more.
         self.cache.sync(file)?;
         self.cache.let_go(file)?;
         self.registered.lock().remove(&file.id().identity);

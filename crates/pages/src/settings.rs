@@ -1,5 +1,5 @@
-//! What can be changed of a cache while a server uses it. `kept`: the file beside it, so that it means the next runs too; what a run's own command line says
-//! means that run from its start.
+//! What can be changed of a cache while a server uses it. `kept`: the file beside it, so that it
+//! means the next runs too; what a run's own command line says means that run from its start.
 
 mod kept;
 

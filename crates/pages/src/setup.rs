@@ -1,4 +1,5 @@
-//! Making a cache, looking at it, emptying it, and ending it: for the command, while no server has it.
+//! Making a cache, looking at it, emptying it, and ending it: for the command, while no server has
+//! it.
 
 mod create;
 mod directory;

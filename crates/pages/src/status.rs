@@ -18,7 +18,8 @@ use std::{
 };
 use uuid::Uuid;
 
-/// How a cache is, and what it did since its process opened it. Counts are pages unless they say something else.
+/// How a cache is, and what it did since its process opened it. Counts are pages unless they say
+/// something else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct Status {
@@ -74,7 +75,8 @@ pub struct Status {
     pub home_syncs: u64,
     /// Pages that left without being written: superseded, clean, or dropped.
     pub dropped_versions: u64,
-    /// Of the pages written to the files, those that flash never had: it failed, or was gone around.
+    /// Of the pages written to the files, those that flash never had: it failed, or was gone
+    /// around.
     pub around_pages: u64,
     /// Times that flash failed to write or sync.
     pub flash_errors: u64,
@@ -84,7 +86,8 @@ pub struct Status {
     pub trouble: Option<String>,
     /// False while policy *adaptive* goes around flash, which takes no less than the files.
     pub flash_pays: bool,
-    /// True while with *adaptive* no page comes in that is only read: flash is not much faster to read than the files, but takes less for writes.
+    /// True while with *adaptive* no page comes in that is only read: flash is not much faster to
+    /// read than the files, but takes less for writes.
     pub written_only: bool,
     /// What is in force.
     pub settings: Settings,
@@ -92,7 +95,8 @@ pub struct Status {
     pub resizing: Option<Resizing>,
     /// How the last request for another size ended.
     pub resized: Option<Answer>,
-    /// The last ten seconds, minute, ten minutes and hour, as far as its process has had it so long; a tenth more or less.
+    /// The last ten seconds, minute, ten minutes and hour, as far as its process has had it so
+    /// long; a tenth more or less.
     pub windows: Vec<Window>,
 }
 
@@ -206,7 +210,8 @@ impl Status {
         }
     }
 
-    /// Whole or not at all. Where its process can make no other file: over what is there, and a reader that finds a part reads it again.
+    /// Whole or not at all. Where its process can make no other file: over what is there, and a
+    /// reader that finds a part reads it again.
     pub(crate) fn write(&self, path: &Path) -> io::Result<()> {
         // It may make none there, or there is no room for one.
         const OVER: [io::ErrorKind; 3] = [
@@ -238,15 +243,17 @@ impl Status {
         Ok(serde_json::from_slice(&beside::bytes_of(path)?)?)
     }
 
-    /// What the process that has the cache said last in this run. None if it said nothing yet: what is there is of an earlier one.
+    /// What the process that has the cache said last in this run. None if it said nothing yet: what
+    /// is there is of an earlier one.
     #[must_use]
     pub fn of_run(path: &Path, run: Uuid) -> Option<Self> {
         let said = whole(|| Self::read(path)).ok();
         said.filter(|status| status.run == run)
     }
 
-    /// True for ten seconds after it was said, as it is every second. Whether its process is there does not count: another one may be about to go on with it, and its number is
-    /// that of its own PID namespace.
+    /// True for ten seconds after it was said, as it is every second. Whether its process is there
+    /// does not count: another one may be about to go on with it, and its number is that of its own
+    /// PID namespace.
     #[must_use]
     pub fn is_current(&self) -> bool {
         self.said_at.is_recent()
@@ -352,7 +359,8 @@ impl Status {
     }
 }
 
-/// Reads a status again as long as it is a part of one: it is just being [written](Status::write) over another.
+/// Reads a status again as long as it is a part of one: it is just being [written](Status::write)
+/// over another.
 fn whole(mut read: impl FnMut() -> io::Result<Status>) -> io::Result<Status> {
     const TRIES: usize = 10;
     const AGAIN: Duration = Duration::from_millis(10);

@@ -1,4 +1,5 @@
-//! Which descriptor is which page file: a word a descriptor, so that a descriptor of another file costs one load.
+//! Which descriptor is which page file: a word a descriptor, so that a descriptor of another file
+//! costs one load.
 
 use crate::file::{PageFile, State};
 use forebay_flash::Identity;
@@ -21,7 +22,8 @@ const DESCRIPTORS: usize = 1 << 16;
 /// The place in [`FILES`] plus one; 0 for a descriptor of another file.
 static ENTRIES: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
 
-/// The files that are open, or were: a place is used again when no descriptor leads to it. None has been [let go of](remove).
+/// The files that are open, or were: a place is used again when no descriptor leads to it. None has
+/// been [let go of](remove).
 static FILES: RwLock<Vec<Option<Arc<PageFile>>>> = RwLock::new(Vec::new());
 
 fn entry(fd: c_int) -> Option<&'static AtomicU32> {
@@ -52,7 +54,8 @@ pub(crate) fn set(fd: c_int, file: &Arc<PageFile>) -> bool {
     };
     let known = files.iter().position(is_it);
     let at = known.unwrap_or_else(|| {
-        // One that only the table has is of no descriptor, unless one of a child that shares our memory still has it.
+        // One that only the table has is of no descriptor, unless one of a child that shares our
+        // memory still has it.
         match free(&files) {
             Some(at) => {
                 files[at] = Some(Arc::clone(file));

@@ -1,5 +1,6 @@
-//! What a server's file functions promise of its page files, each in a process of its own that is killed at its end: what the kernel refuses changes
-//! nothing, what it does is not undone, and what is acknowledged is durable.
+//! What a server's file functions promise of its page files, each in a process of its own that is
+//! killed at its end: what the kernel refuses changes nothing, what it does is not undone, and what
+//! is acknowledged is durable.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -238,7 +239,8 @@ fn a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill() {
         let link = CString::new(path.as_os_str().as_bytes()).unwrap();
         let file = OpenOptions::new().read(true).write(true).open(&path);
         let file = file.unwrap();
-        // A thread that unlinks it finds that the cache does not know it, and another one, which has opened it, has the cache know it.
+        // A thread that unlinks it finds that the cache does not know it, and another one, which
+        // has opened it, has the cache know it.
         let leaving = forebay_pages::unlinking(CWD, &link).unwrap();
         std::thread::scope(|threads| {
             let fd = file.as_fd();

@@ -1,4 +1,5 @@
-//! More page files than a cache knows, or than a process may have open: as long as the server has few of them open at a time, all go through the cache.
+//! More page files than a cache knows, or than a process may have open: as long as the server has
+//! few of them open at a time, all go through the cache.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -40,7 +41,8 @@ fn content(number: usize) -> u8 {
     (number % 250 + 1) as u8
 }
 
-/// Makes tables, writes a page of each by the cache, and reads all of them again, a few open at a time.
+/// Makes tables, writes a page of each by the cache, and reads all of them again, a few open at a
+/// time.
 fn use_tables(dir: &Path) {
     let at = (5 * PAGE_BYTES) as u64;
     let mut few = Vec::new();

@@ -6,8 +6,8 @@
 
 use crc_fast::{CrcAlgorithm, Digest};
 
-/// So many bytes the processor's own instruction is fast enough for. It needs no stack, which may be a small one: what a program's thread
-/// appends to the log comes here in pieces of no more.
+/// So many bytes the processor's own instruction is fast enough for. It needs no stack, which may
+/// be a small one: what a program's thread appends to the log comes here in pieces of no more.
 #[cfg(target_arch = "x86_64")]
 const SHORT: usize = 1024;
 
@@ -70,7 +70,8 @@ impl Checksum {
         !self.0
     }
 
-    /// The register behind the checksum: the remainder of all bytes so far, the lowest degree in the highest bit.
+    /// The register behind the checksum: the remainder of all bytes so far, the lowest degree in
+    /// the highest bit.
     #[cfg(target_arch = "x86_64")]
     #[inline]
     pub(crate) fn state(self) -> u32 {

@@ -1,16 +1,23 @@
-//! What commits of a lane and of a shared lane have in common: who commits, who waits, and what is written.
+//! What commits of a lane and of a shared lane have in common: who commits, who waits, and what is
+//! written.
 //!
-//! On a medium that needs it ([`Media::needs_commit`]), what was appended is durable once it is written back:
+//! On a medium that needs it ([`Media::needs_commit`]), what was appended is durable once it is
+//! written back:
 //!
-//! 1. One thread *begins* a commit for all that wait, unless [`IN_FLIGHT`] are being written already.
-//! 2. It *fills the page* in which the log ends with a void record, so that no durable page is ever written again, and waits until everything
-//!    before that is published. From here on another may begin the next commit.
+//! 1. One thread *begins* a commit for all that wait, unless [`IN_FLIGHT`] are being written
+//!    already.
+//! 2. It *fills the page* in which the log ends with a void record, so that no durable page is ever
+//!    written again, and waits until everything before that is published. From here on another may
+//!    begin the next commit.
 //! 3. It *writes back* what no commit before it does, whole pages, segment by segment.
-//! 4. It waits until everything before is committed, moves the mark `committed`, and wakes those that wait: commits are acknowledged in order.
+//! 4. It waits until everything before is committed, moves the mark `committed`, and wakes those
+//!    that wait: commits are acknowledged in order.
 //!
-//! If a process dies in the middle of a commit, the next one that begins writes again what is not committed.
+//! If a process dies in the middle of a commit, the next one that begins writes again what is not
+//! committed.
 //!
-//! Records state how far behind them the log was *committed* (`record::Header`), since that alone is what a recovery may hold against a gap.
+//! Records state how far behind them the log was *committed* (`record::Header`), since that alone
+//! is what a recovery may hold against a gap.
 
 use crate::{
     Moment,
@@ -50,7 +57,8 @@ pub(crate) trait Log {
     /// [`AppendError::Closed`].
     fn check(&self) -> Result<(), AppendError>;
 
-    /// Step 2: what of the log is to be committed, committed parts of its segments included, and where that ends.
+    /// Step 2: what of the log is to be committed, committed parts of its segments included, and
+    /// where that ends.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
@@ -122,7 +130,8 @@ impl Commits {
         self.committed.0.fetch_max(end, SeqCst);
     }
 
-    /// Returns when everything that was appended below `lsn` is committed: by others, or by `who` (not 0).
+    /// Returns when everything that was appended below `lsn` is committed: by others, or by `who`
+    /// (not 0).
     ///
     /// # Errors
     /// [`AppendError::Closed`].
@@ -142,7 +151,8 @@ impl Commits {
                     self.not_begun();
                     continue;
                 }
-                // What had been appended before is committed then, whatever the caller made of its address.
+                // What had been appended before is committed then, whatever the caller made of its
+                // address.
                 if self.lead(log, who, || log.fill())? {
                     return Ok(());
                 }
@@ -171,8 +181,8 @@ impl Commits {
         self.lead(log, who, fill).map(drop)
     }
 
-    /// Does `work` while none is committing. If one is at it for longer than `patience` (it may be stopped), or `check` says that there will be no
-    /// commit any more, nothing is done.
+    /// Does `work` while none is committing. If one is at it for longer than `patience` (it may be
+    /// stopped), or `check` says that there will be no commit any more, nothing is done.
     pub(crate) fn between(
         &self,
         who: u32,
@@ -243,7 +253,8 @@ impl Commits {
         self.beginner.store(0, SeqCst);
     }
 
-    /// Who begins does not, after all. Another that could not begin meanwhile waits for a commit to end: if there is none, it is to look again.
+    /// Who begins does not, after all. Another that could not begin meanwhile waits for a commit to
+    /// end: if there is none, it is to look again.
     fn not_begun(&self) {
         self.begun();
         if !self.is_written() {
@@ -295,7 +306,8 @@ impl Commits {
         done
     }
 
-    /// Step 4: what is below `end` is committed with everything below `from`. False if who had to commit that is dead.
+    /// Step 4: what is below `end` is committed with everything below `from`. False if who had to
+    /// commit that is dead.
     fn acknowledge(&self, log: &impl Log, from: Lsn, end: Lsn) -> Result<bool, AppendError> {
         loop {
             let seen = self.ended.load(SeqCst);

@@ -1,8 +1,9 @@
 //! What a process says on its standard error.
 //!
-//! A library lives in other people's programs, and these may close their standard error: the file that they open next has its number. What was said
-//! then would be bytes in a database. So the library notes what standard error is when it starts, and when the program puts something else there on
-//! purpose (`dup2`, `freopen`); to anything else nothing is said.
+//! A library lives in other people's programs, and these may close their standard error: the file
+//! that they open next has its number. What was said then would be bytes in a database. So the
+//! library notes what standard error is when it starts, and when the program puts something else
+//! there on purpose (`dup2`, `freopen`); to anything else nothing is said.
 
 mod repeated;
 
@@ -18,11 +19,13 @@ use std::{
     },
 };
 
-/// Device and inode of what standard error was when that was last noted. Two that are not of one moment are no file's: then nothing is said.
+/// Device and inode of what standard error was when that was last noted. Two that are not of one
+/// moment are no file's: then nothing is said.
 static NOTED: [AtomicU64; 2] = [AtomicU64::new(0), AtomicU64::new(0)];
 static IS_NOTED: AtomicBool = AtomicBool::new(false);
 
-/// The process's standard error is what has its number now. From now on nothing is said to any other file of that number.
+/// The process's standard error is what has its number now. From now on nothing is said to any
+/// other file of that number.
 pub fn note_standard_error() {
     // One that is closed, or may not be looked at, is none.
     let (dev, ino) = look(io::stderr()).unwrap_or_default();
@@ -40,7 +43,8 @@ pub fn complain(what: &str) {
             return;
         }
     }
-    // If that fails, there is nowhere to say so. Not by the standard library: it would wait for a lock that a killed thread may have had at a fork.
+    // If that fails, there is nowhere to say so. Not by the standard library: it would wait for a
+    // lock that a killed thread may have had at a fork.
     let line = ["forebay: ", what, "\n"].map(|part| IoSlice::new(part.as_bytes()));
     let _ = rustix::io::writev(&to, &line);
 }

@@ -1,7 +1,9 @@
-//! What a disk holds already: the marks that file systems, partition tables, arrays and volumes are known by.
+//! What a disk holds already: the marks that file systems, partition tables, arrays and volumes are
+//! known by.
 //!
-//! A small table of well-known marks, each a few bytes at a fixed place. It says *that* something is there and what it calls itself, never that it is whole. A
-//! mark that is not in it is no licence: anything that is not zero in the first MiB counts as data.
+//! A small table of well-known marks, each a few bytes at a fixed place. It says *that* something
+//! is there and what it calls itself, never that it is whole. A mark that is not in it is no
+//! licence: anything that is not zero in the first MiB counts as data.
 
 use std::{collections::BTreeSet, fmt, fs::File, io, os::unix::fs::FileExt};
 
@@ -149,7 +151,8 @@ static MARKS: [Mark; 50] = [
     start("an Oracle ASM disk", 32, 0, b"ORCLDISK"),
 ];
 
-/// What is on the disk that `file` is open on, for reading, and that has so many `bytes`: empty if nothing is. Nothing is changed.
+/// What is on the disk that `file` is open on, for reading, and that has so many `bytes`: empty if
+/// nothing is. Nothing is changed.
 ///
 /// # Errors
 /// I/O errors.
@@ -230,7 +233,8 @@ impl Disk<'_> {
         Ok(Some(Content { what, at }))
     }
 
-    /// A partition table in the first sector. Other boot records have the same two bytes at its end: the table's entries tell.
+    /// A partition table in the first sector. Other boot records have the same two bytes at its
+    /// end: the table's entries tell.
     fn boot_record(&self) -> io::Result<Option<Content>> {
         const ENTRIES: std::ops::Range<usize> = 446..510;
         let Some(sector) = self.read(0, 512)? else {

@@ -1,12 +1,16 @@
-//! What lanes and the pool both stand on: the medium, the superblock and tables on it, and its locks.
+//! What lanes and the pool both stand on: the medium, the superblock and tables on it, and its
+//! locks.
 //!
-//! A [`Core`] outlives the [`Pool`](crate::Pool) that opened it, for as long as a lane, or a member of a shared one, has it. It is the one place
-//! that takes the medium's locks and that makes parts of it zero. Format: docs/pool-format.md.
+//! A [`Core`] outlives the [`Pool`](crate::Pool) that opened it, for as long as a lane, or a member
+//! of a shared one, has it. It is the one place that takes the medium's locks and that makes parts
+//! of it zero. Format: docs/pool-format.md.
 //!
-//! Lock order: the lock of who recovers a lane (2^21 + lane, taken without waiting), the pool lock (lock 0 of the medium, held while lanes and segments change hands), then a
-//! lane's lock (1 + lane, held by its owner for as long as it lives), then that of a disk's tables (2^20, the medium's own). All die with their process, but for the
-//! lock of a shared lane, which lasts until no process has the pool's open file. A lane's lock is taken under the pool lock only, and without waiting; the
-//! pool lock is waited for.
+//! Lock order: the lock of who recovers a lane (2^21 + lane, taken without waiting), the pool lock
+//! (lock 0 of the medium, held while lanes and segments change hands), then a lane's lock (1 +
+//! lane, held by its owner for as long as it lives), then that of a disk's tables (2^20, the
+//! medium's own). All die with their process, but for the lock of a shared lane, which lasts until
+//! no process has the pool's open file. A lane's lock is taken under the pool lock only, and
+//! without waiting; the pool lock is waited for.
 
 use crate::{
     error::{AppendError, PoolError, PoolErrorKind},
@@ -51,7 +55,8 @@ impl Core {
         PoolError::new(&self.path, kind)
     }
 
-    /// Refuses to do anything in a child that was forked from the process that opened the pool. Before any lock is taken.
+    /// Refuses to do anything in a child that was forked from the process that opened the pool.
+    /// Before any lock is taken.
     pub(crate) fn check_process(&self) -> Result<(), PoolError> {
         match self.process.is_here() {
             true => Ok(()),
@@ -84,8 +89,8 @@ impl Core {
         loaded.map_err(|e| PoolError::io(&self.path, "reading the pool's tables", e))
     }
 
-    /// Takes the lock of `lane`, if it is free. The caller has the pool lock: so it is refused by an owner,
-    /// not by a process that only looks.
+    /// Takes the lock of `lane`, if it is free. The caller has the pool lock: so it is refused by
+    /// an owner, not by a process that only looks.
     pub(crate) fn try_lock_lane(&self, lane: u32) -> Result<Option<Guard>, PoolError> {
         match Guard::take(&self.media, lane_lock(lane), false) {
             Ok(guard) => {
@@ -98,7 +103,8 @@ impl Core {
         }
     }
 
-    /// True if no process has the lock of `lane`, which stays so as long as the caller has the pool lock.
+    /// True if no process has the lock of `lane`, which stays so as long as the caller has the pool
+    /// lock.
     pub(crate) fn is_lane_free(&self, lane: u32) -> Result<bool, PoolError> {
         let free = self.media.is_free(lane_lock(lane));
         free.map_err(|e| PoolError::io(&self.path, "looking at the lock of a lane", e))
@@ -137,7 +143,8 @@ impl Core {
             done += now;
         }
         self.media.fence();
-        // Whole pages: what lies before it in the first one stays what it is, and nothing is written there meanwhile.
+        // Whole pages: what lies before it in the first one stays what it is, and nothing is
+        // written there meanwhile.
         let from = offset / PAGE * PAGE;
         let written = self.media.commit_pages(from, offset + bytes - from);
         written.map_err(|e| match e.kind() {

@@ -1,8 +1,6 @@
 //! What a file lies on, as the kernel knows it: disks, or memory. Whatever is between is followed
-//! down:
-//! partitions, loop devices, the device mapper and arrays (by what sysfs says is below them), and
-//! file
-//! systems that have no device number of their own (btrfs, overlayfs).
+//! down: partitions, loop devices, the device mapper and arrays (by what sysfs says is below them),
+//! and file systems that have no device number of their own (btrfs, overlayfs).
 
 mod mounted;
 

@@ -1,10 +1,14 @@
-//! For the power-cut lab (feature `failpoints`, never in a normal build): moments that announce themselves, and deliberate faults.
+//! For the power-cut lab (feature `failpoints`, never in a normal build): moments that announce
+//! themselves, and deliberate faults.
 //!
-//! `FOREBAY_FAILPOINT=NAME=N` announces the failpoint NAME when it is passed the N-th time in a process, by a line on `/dev/console`, and
-//! the thread that passed it, and every one that passes it later, stands still for ever; with `NAME=N:go` they go on. With `NAME=N:die` the process is
-//! killed there, and nothing is announced: so a member dies for others to go on without it, and so does each one that comes in its place. With
-//! `@OTHER` behind it, passes count once the process has passed OTHER. Several are separated by commas. `FOREBAY_BROKEN=NAME` breaks what
-//! [`fault_enabled!`](crate::broken) names. Nothing here calls the C library for files: it runs inside the library that hooks it.
+//! `FOREBAY_FAILPOINT=NAME=N` announces the failpoint NAME when it is passed the N-th time in a
+//! process, by a line on `/dev/console`, and the thread that passed it, and every one that passes
+//! it later, stands still for ever; with `NAME=N:go` they go on. With `NAME=N:die` the process is
+//! killed there, and nothing is announced: so a member dies for others to go on without it, and so
+//! does each one that comes in its place. With `@OTHER` behind it, passes count once the process
+//! has passed OTHER. Several are separated by commas. `FOREBAY_BROKEN=NAME` breaks what
+//! [`fault_enabled!`](crate::broken) names. Nothing here calls the C library for files: it runs
+//! inside the library that hooks it.
 
 use rustix::{
     fs::{Mode, OFlags},
@@ -80,7 +84,8 @@ fn armed() -> &'static [Armed] {
     })
 }
 
-/// True if this is the pass that was asked for: what the caller breaks off there ends with [`announce`].
+/// True if this is the pass that was asked for: what the caller breaks off there ends with
+/// [`announce`].
 #[must_use]
 pub fn hit(name: &str) -> bool {
     // Each is to count it.

@@ -1,13 +1,15 @@
 //! Persistent memory, shared out as crash-consistent logs.
 //!
-//! A [`Pool`] lies on a [`media::Media`]: real persistent memory, or an emulation that says so. It is divided into
-//! fixed-size segments. Each owner (a store, say) claims a [`Lane`], an ordered log over a few segments.
-//! [`Lane::append`] returns when the record and all before it are durable: a copy and a fence. (On an ordinary disk [`Lane::commit`] makes them so.) A full segment
-//! goes to the owner's drain ([`Lane::take_sealed`]), which makes it durable elsewhere and releases
-//! it. After a crash, [`Pool::claim`] gives back every acknowledged record, and no other.
+//! A [`Pool`] lies on a [`media::Media`]: real persistent memory, or an emulation that says so. It
+//! is divided into fixed-size segments. Each owner (a store, say) claims a [`Lane`], an ordered log
+//! over a few segments. [`Lane::append`] returns when the record and all before it are durable: a
+//! copy and a fence. (On an ordinary disk [`Lane::commit`] makes them so.) A full segment goes to
+//! the owner's drain ([`Lane::take_sealed`]), which makes it durable elsewhere and releases it.
+//! After a crash, [`Pool::claim`] gives back every acknowledged record, and no other.
 //!
-//! The modules, bottom up: [`persist`] (instructions) → [`media`] (memory) → `format` (bytes; docs/pool-format.md) → `core` (what lanes and the pool
-//! share) → `lane` (the log) → `pool` → `shared`, `status`.
+//! The modules, bottom up: [`persist`] (instructions) → [`media`] (memory) → `format` (bytes;
+//! docs/pool-format.md) → `core` (what lanes and the pool share) → `lane` (the log) → `pool` →
+//! `shared`, `status`.
 //!
 //! ```
 //! use forebay_pool::{ClaimOptions, PoolOptions, RECORD_HEADER, Uuid};
@@ -57,7 +59,8 @@ mod stack;
 mod status;
 mod waits;
 
-/// A moment at which the power-cut lab may cut the power. Nothing at all without the feature `failpoints`.
+/// A moment at which the power-cut lab may cut the power. Nothing at all without the feature
+/// `failpoints`.
 #[cfg(feature = "failpoints")]
 #[macro_export]
 macro_rules! failpoint {
@@ -66,14 +69,16 @@ macro_rules! failpoint {
     };
 }
 
-/// A moment at which the power-cut lab may cut the power. Nothing at all without the feature `failpoints`.
+/// A moment at which the power-cut lab may cut the power. Nothing at all without the feature
+/// `failpoints`.
 #[cfg(not(feature = "failpoints"))]
 #[macro_export]
 macro_rules! failpoint {
     ($name:literal) => {};
 }
 
-/// True if the power-cut lab breaks this on purpose. Never, and known when compiled, without the feature `failpoints`.
+/// True if the power-cut lab breaks this on purpose. Never, and known when compiled, without the
+/// feature `failpoints`.
 #[cfg(feature = "failpoints")]
 #[macro_export]
 macro_rules! fault_enabled {
@@ -82,7 +87,8 @@ macro_rules! fault_enabled {
     };
 }
 
-/// True if the power-cut lab breaks this on purpose. Never, and known when compiled, without the feature `failpoints`.
+/// True if the power-cut lab breaks this on purpose. Never, and known when compiled, without the
+/// feature `failpoints`.
 #[cfg(not(feature = "failpoints"))]
 #[macro_export]
 macro_rules! fault_enabled {

@@ -1,16 +1,20 @@
-//! Writing again what a failed write-back may have lost, so that it is on the disk when a sync has succeeded.
+//! Writing again what a failed write-back may have lost, so that it is on the disk when a sync has
+//! succeeded.
 //!
-//! The same bytes written over the same pages are not enough. Ext4 allocates what is written for the first time as *unwritten*: it reads as zeros until the write-back is done. When
-//! that fails, the pages stay in the page cache with a note of where they go, and without one that the place is unwritten. Written and
-//! synced again they go there, the sync succeeds, and the disk says zeros still. So whoever repairs a file
+//! The same bytes written over the same pages are not enough. Ext4 allocates what is written for
+//! the first time as *unwritten*: it reads as zeros until the write-back is done. When that fails,
+//! the pages stay in the page cache with a note of where they go, and without one that the place is
+//! unwritten. Written and synced again they go there, the sync succeeds, and the disk says zeros
+//! still. So whoever repairs a file
 //!
 //! 1. writes what is dirty to the disk, and drops its pages: dirty ones cannot be dropped;
 //! 2. writes;
 //! 3. syncs;
-//! 4. asks the file system (FIEMAP) whether it takes any of that for unwritten: then the sync has failed, whatever it said.
+//! 4. asks the file system (FIEMAP) whether it takes any of that for unwritten: then the sync has
+//!    failed, whatever it said.
 //!
-//! [`write`] is 1 and 2, [`check`] is 4. [`Rewritten`] does all that for a file that its owner writes to again after a failed sync: 1 as soon as it failed, and
-//! nothing before.
+//! [`write`] is 1 and 2, [`check`] is 4. [`Rewritten`] does all that for a file that its owner
+//! writes to again after a failed sync: 1 as soon as it failed, and nothing before.
 
 use crate::extents;
 use parking_lot::Mutex;
@@ -35,19 +39,22 @@ use std::{
     time::Duration,
 };
 
-/// Pages are dropped in whole pieces of this, at both ends: one that is part of a larger piece of the page cache stays.
+/// Pages are dropped in whole pieces of this, at both ends: one that is part of a larger piece of
+/// the page cache stays.
 const PIECE: u64 = 2 << 20;
-/// How often, and after how long, a file system is asked again that has not noted yet what it has written.
+/// How often, and after how long, a file system is asked again that has not noted yet what it has
+/// written.
 const LOOKS: u32 = 10;
 const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
-/// Writes what is dirty to the disk: only then its pages can be dropped. An error is that which is being repaired.
+/// Writes what is dirty to the disk: only then its pages can be dropped. An error is that which is
+/// being repaired.
 pub fn flush(file: impl AsFd) {
     let _ = fdatasync(file);
 }
 
-/// Drops the pages of these ranges that are not dirty: what is read or written there next comes from the disk. Between this and the writing the file may
-/// hold less than it did.
+/// Drops the pages of these ranges that are not dirty: what is read or written there next comes
+/// from the disk. Between this and the writing the file may hold less than it did.
 pub fn drop_pages(file: impl AsFd, ranges: impl IntoIterator<Item = Range<u64>>) {
     let file = file.as_fd();
     for range in merged(ranges) {
@@ -146,7 +153,8 @@ fn write_at(file: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), E
 /// The whole of any file.
 pub const ALL: Range<u64> = 0..u64::MAX;
 
-/// A file whose owner writes again what a failed sync may have lost, by these calls: as long as none has failed they are the kernel's.
+/// A file whose owner writes again what a failed sync may have lost, by these calls: as long as
+/// none has failed they are the kernel's.
 #[derive(Debug, Default)]
 pub struct Rewritten {
     /// It was written to.
@@ -165,7 +173,8 @@ impl Rewritten {
     #[inline]
     pub fn write(&self, file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
         if !self.begun.load(Relaxed) {
-            // A process before this one may have seen a sync of it fail, and have died of that: what that left is clean.
+            // A process before this one may have seen a sync of it fail, and have died of that:
+            // what that left is clean.
             let _ = fadvise(file, 0, None, Advice::DontNeed);
             self.begun.store(true, Relaxed);
         }
@@ -181,8 +190,8 @@ impl Rewritten {
     /// Syncs what was written: by `sync`.
     ///
     /// # Errors
-    /// Of that; `EIO` if it succeeds, and something that was written again is not on the disk. What was written since the last sync that succeeded is to be written
-    /// again then.
+    /// Of that; `EIO` if it succeeds, and something that was written again is not on the disk. What
+    /// was written since the last sync that succeeded is to be written again then.
     pub fn sync(&self, file: &File, sync: impl FnOnce(&File) -> io::Result<()>) -> io::Result<()> {
         let ranges = match self.failed.load(Acquire) {
             true => std::mem::take(&mut *self.ranges.lock()),

@@ -1,7 +1,8 @@
-//! With whose rights a process works on what another user may have made up: those of that user, never more. docs/durability.md, "Who trusts whom".
+//! With whose rights a process works on what another user may have made up: those of that user,
+//! never more. docs/durability.md, "Who trusts whom".
 //!
-//! Who can write to a pool, or to a flash cache, can have its files name any file of the machine. A process that may do more than that user (root) works
-//! on these files in a thread that may not.
+//! Who can write to a pool, or to a flash cache, can have its files name any file of the machine. A
+//! process that may do more than that user (root) works on these files in a thread that may not.
 #![expect(
     unsafe_code,
     reason = "system calls of the calling thread alone; the system's list of users"
@@ -105,7 +106,8 @@ impl Rights {
     }
 }
 
-/// The group and the supplementary groups of a user, as at its log-in; none if the system knows no such user.
+/// The group and the supplementary groups of a user, as at its log-in; none if the system knows no
+/// such user.
 fn groups_of(user: u32) -> Option<(u32, Vec<u32>)> {
     let mut buffer = vec![0; 16 << 10];
     let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
@@ -135,7 +137,8 @@ fn groups_of(user: u32) -> Option<(u32, Vec<u32>)> {
     Some((group, groups))
 }
 
-/// From now on this thread, and no other, has the rights to files of this user with these groups, and no capability. It cannot go back.
+/// From now on this thread, and no other, has the rights to files of this user with these groups,
+/// and no capability. It cannot go back.
 fn take_rights(user: u32, group: u32, groups: &[u32]) -> Result<(), Errno> {
     #[repr(C)]
     struct Header {
@@ -150,13 +153,15 @@ fn take_rights(user: u32, group: u32, groups: &[u32]) -> Result<(), Errno> {
     };
     // Effective, permitted, inheritable; twice 32 of them.
     let none = [[0u32; 3]; 2];
-    // SAFETY: raw system calls, which concern the calling thread alone (the C library's functions would concern all); `groups` has the length that
-    // is said, `header` and `none` the layouts that the kernel's version 3 has.
+    // SAFETY: raw system calls, which concern the calling thread alone (the C library's functions
+    // would concern all); `groups` has the length that is said, `header` and `none` the layouts
+    // that the kernel's version 3 has.
     unsafe {
         if libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) != 0 {
             return Err(last_errno());
         }
-        // Both return what was before, whether they succeed or not: asked a second time, they say what is.
+        // Both return what was before, whether they succeed or not: asked a second time, they say
+        // what is.
         for (call, id) in [(libc::SYS_setfsgid, group), (libc::SYS_setfsuid, user)] {
             libc::syscall(call, id);
             if libc::syscall(call, u32::MAX) != i64::from(id) {

@@ -52,7 +52,8 @@ pub enum LaneCheck {
 }
 
 impl Pool {
-    /// Every lane that has an owner, or is damaged. None in a child that was forked since the pool was opened.
+    /// Every lane that has an owner, or is damaged. None in a child that was forked since the pool
+    /// was opened.
     #[must_use]
     pub fn lanes(&self) -> Vec<LaneStatus> {
         if self.core.check_process().is_err() {
@@ -78,8 +79,9 @@ impl Pool {
             .collect()
     }
 
-    /// Takes the lock by which those who recover the log of lane `lane` for its owner exclude each other; none if another has it. It keeps no owner from
-    /// its lane: it tells those who find the lane in use whether it is its owner who has it, or a recovery.
+    /// Takes the lock by which those who recover the log of lane `lane` for its owner exclude each
+    /// other; none if another has it. It keeps no owner from its lane: it tells those who find the
+    /// lane in use whether it is its owner who has it, or a recovery.
     ///
     /// # Errors
     /// Of the locks of the pool's file.

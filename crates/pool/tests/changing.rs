@@ -1,6 +1,8 @@
-//! Programs that change a buffer while it is appended: databases do so with the tail block of their logs.
+//! Programs that change a buffer while it is appended: databases do so with the tail block of their
+//! logs.
 //!
-//! What the record holds is then any mixture of old and new bytes, but it is a record: what was stored is what was checksummed.
+//! What the record holds is then any mixture of old and new bytes, but it is a record: what was
+//! stored is what was checksummed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{ClaimOptions, Lane, Lsn, Pool, PoolOptions, media::Sim};
@@ -34,8 +36,8 @@ impl Hammered {
         reason = "a program's buffer, which its other threads write to"
     )]
     fn bytes(&self) -> &[u8] {
-        // SAFETY: the words are there as long as `self` is. That they change is what is tested: the pool loads them through
-        // `persist` only, which expects it.
+        // SAFETY: the words are there as long as `self` is. That they change is what is tested: the
+        // pool loads them through `persist` only, which expects it.
         unsafe { std::slice::from_raw_parts(self.0.as_ptr().cast(), self.0.len() * 8) }
     }
 
@@ -53,7 +55,8 @@ impl Hammered {
     }
 }
 
-/// Appends `buffer` and pieces of it until the lane is full, while two threads change it. Where each record went, and its length.
+/// Appends `buffer` and pieces of it until the lane is full, while two threads change it. Where
+/// each record went, and its length.
 fn append_while_it_changes(lane: &Lane, buffer: &Hammered) -> Vec<(Lsn, usize)> {
     lane.set_stalled("there is no drain".into());
     let (running, done) = (AtomicU64::new(0), AtomicBool::new(false));

@@ -1,7 +1,8 @@
-//! The pool's promise, at every point in time at which the power can fail: every acknowledged record
-//! is recovered, byte for byte and in order, and nothing that was not appended ever appears.
+//! The pool's promise, at every point in time at which the power can fail: every acknowledged
+//! record is recovered, byte for byte and in order, and nothing that was not appended ever appears.
 //!
-//! `FOREBAY_SEED=n` repeats the workloads of a failure (several threads: not their exact interleaving).
+//! `FOREBAY_SEED=n` repeats the workloads of a failure (several threads: not their exact
+//! interleaving).
 //!
 //! Promise (pool): A claim never refuses a pool that only crashed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
@@ -34,7 +35,8 @@ fn disk(bytes: usize) -> Sim {
     Sim::disk(vec![0; bytes])
 }
 
-/// Runs `test` with `workloads` seeds (fewer if `PROPTEST_CASES` says so), and prints the one that fails.
+/// Runs `test` with `workloads` seeds (fewer if `PROPTEST_CASES` says so), and prints the one that
+/// fails.
 fn with_seeds(workloads: u64, test: impl Fn(&mut Rng)) {
     let cases = std::env::var("PROPTEST_CASES").map_or(256, |n| n.parse().unwrap());
     let workloads = (workloads * cases / 256).max(1);
@@ -88,7 +90,8 @@ fn recover(sim: &Sim, image: Vec<u8>, known: &Known) {
     }
 }
 
-/// Cuts the power at every point of what `sim` has recorded, with `subsets` choices of what arrived.
+/// Cuts the power at every point of what `sim` has recorded, with `subsets` choices of what
+/// arrived.
 fn cut_everywhere(sim: &Sim, before: &Known, ledger: &Ledger, rng: &mut Rng, subsets: u64) {
     let images = sim.crash_images();
     let mut moment = images.start();
@@ -107,8 +110,8 @@ fn cut_everywhere(sim: &Sim, before: &Known, ledger: &Ledger, rng: &mut Rng, sub
     }
 }
 
-/// Memory as a process finds it that starts after another one was killed: it sees what that one stored
-/// without a fence, and the power may still fail.
+/// Memory as a process finds it that starts after another one was killed: it sees what that one
+/// stored without a fence, and the power may still fail.
 #[expect(unsafe_code, reason = "stores to a medium by itself")]
 fn after_a_kill(killed: &Sim, durable: Vec<u8>, seen: &[u8]) -> Arc<Sim> {
     let sim = Arc::new(killed.of_its_kind(durable.clone()));
@@ -170,7 +173,8 @@ fn on_a_disk_whenever_the_power_fails_every_committed_record_is_recovered() {
     one_generation(1, 16);
 }
 
-/// A second session on what a crash at some points of the first left, itself cut at every point, its claims included.
+/// A second session on what a crash at some points of the first left, itself cut at every point,
+/// its claims included.
 fn second_generation(
     on: usize,
     rng: &mut Rng,
@@ -302,7 +306,8 @@ fn a_segment_without_acknowledged_records_is_opened_again_over_whole_ones_that_w
         let options = ClaimOptions::new();
         let (lane, _) = pool.claim(owner, &options).unwrap();
         let data = pool.geometry().data() as usize;
-        // The segment's first record, of two lines, never arrived; the second one, of another writer, did.
+        // The segment's first record, of two lines, never arrived; the second one, of another
+        // writer, did.
         let second = Header {
             length: 100,
             lsn: 64 + 128,

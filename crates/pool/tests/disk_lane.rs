@@ -1,4 +1,5 @@
-//! A lane of one process on a disk: what commits promise beside what `crash.rs` cuts, and when the disk fails.
+//! A lane of one process on a disk: what commits promise beside what `crash.rs` cuts, and when the
+//! disk fails.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{
@@ -129,7 +130,8 @@ fn no_page_with_a_committed_record_is_ever_written_again_so_that_a_torn_one_cost
     let data = open(&sim).geometry().data();
     let mut moment = images.start();
     loop {
-        // Every page that is being written is nonsense. The tables are rewritten in place, by sectors.
+        // Every page that is being written is nonsense. The tables are rewritten in place, by
+        // sectors.
         let torn: Vec<_> = (moment.in_flight().map(|(at, _)| at))
             .filter(|at| *at >= data)
             .collect();
@@ -142,7 +144,8 @@ fn no_page_with_a_committed_record_is_ever_written_again_so_that_a_torn_one_cost
             let pool = open(&Arc::new(Sim::disk(image)));
             let (lane, recovered) = claim(&pool);
             let found = numbers(&recovered);
-            // What was released is drained: the log is a stretch of numbers, up to the last one that was promised at least.
+            // What was released is drained: the log is a stretch of numbers, up to the last one
+            // that was promised at least.
             assert!(found.is_sorted());
             let promised = images.notes_before(moment.point()).max().unwrap_or(0);
             let last = found.last().map(|last| u64::from(*last));

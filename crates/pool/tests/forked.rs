@@ -1,4 +1,5 @@
-//! What a forked child makes of a pool and a lane that it inherited: an error, and nothing of its parent's is changed.
+//! What a forked child makes of a pool and a lane that it inherited: an error, and nothing of its
+//! parent's is changed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 #![allow(unsafe_code, reason = "forks")]
 
@@ -47,7 +48,8 @@ fn append(lane: &Lane, number: u8) -> Result<(), AppendError> {
 
 /// Runs `what` in a forked child, which neither hangs nor ends otherwise than it should.
 fn in_child(what: impl FnOnce()) {
-    // SAFETY: the child uses what it has of the C library's memory, whose locks `fork` looks after, and ends without any of the parent's destructors.
+    // SAFETY: the child uses what it has of the C library's memory, whose locks `fork` looks after,
+    // and ends without any of the parent's destructors.
     let child = unsafe { libc::fork() };
     if child == 0 {
         // SAFETY: they end the child.

@@ -48,7 +48,8 @@ fn every_seed_of_the_recovery_fuzzer_is_recovered_or_refused_without_panic() {
 
 #[test]
 fn a_pool_with_every_word_of_its_tables_at_its_worst_and_the_right_checksum_never_panics() {
-    // Superblock, lane entries, map, and the first lines of each segment: all ones, all zeros, and one bit.
+    // Superblock, lane entries, map, and the first lines of each segment: all ones, all zeros, and
+    // one bit.
     let tables = (0..128).chain(8192..8192 + 4 * 256 + 48);
     let segments = (0..6u16).flat_map(|s| {
         let at = 3 * PAGE as u16 + s * 8192;
@@ -111,7 +112,8 @@ proptest! {
     }
 }
 
-/// Edits that make the first record of the fixture's second segment a void of `length` bytes of payload.
+/// Edits that make the first record of the fixture's second segment a void of `length` bytes of
+/// payload.
 fn void_edits(length: u32) -> Vec<(usize, u8)> {
     let at = 3 * PAGE as usize + 8192 + 64;
     let header = peek(&fuzzed::POOL[at..]).unwrap();

@@ -373,7 +373,8 @@ fn a_lane_is_crowded_in_its_last_free_segment_until_the_drain_has_caught_up() {
             lane.wait_free(Duration::from_millis(1));
             let last = lane.usage().tail;
             assert!(lane.crowding(last, 64).is_some());
-            // Writers are held back, so the drain is behind: for them the segment stays crowded until another one comes free.
+            // Writers are held back, so the drain is behind: for them the segment stays crowded
+            // until another one comes free.
             sealed.remove(0).release();
             assert!(lane.crowding(last, 64).is_some());
             lane.wait_free(Duration::MAX);

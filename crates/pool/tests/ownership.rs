@@ -105,7 +105,8 @@ fn bytes_that_are_lent_out_keep_the_lane_and_its_segments_from_everybody_else() 
     let (lane, recovered) = pool.claim(OWNER, &buffers(4)).unwrap();
     drain(&lane);
     assert!(lane.remove());
-    // Given back, but what was recovered is still looked at: no other owner gets these segments yet.
+    // Given back, but what was recovered is still looked at: no other owner gets these segments
+    // yet.
     let error = pool.claim(OTHER, &buffers(1)).err().unwrap();
     assert!(matches!(error.kind, PoolErrorKind::Full { .. }), "{error}");
     assert_eq!(recovered.records().next().unwrap().payload, [7; 500]);

@@ -38,8 +38,8 @@ fn claim(pool: &Pool, owner: Uuid) -> (Lane, Vec<Vec<u8>>) {
     (lane, payloads)
 }
 
-/// The second process: claims its lane and appends for ever, saying each record's number once it is acknowledged.
-/// Not a test by itself.
+/// The second process: claims its lane and appends for ever, saying each record's number once it is
+/// acknowledged. Not a test by itself.
 #[test]
 fn second_process() {
     let Ok(path) = std::env::var(ROLE) else {
@@ -71,7 +71,8 @@ struct Second {
 
 impl Second {
     fn start(path: &Path) -> Self {
-        // Where the tests run in an emulator, the second process needs it too; cargo has it in this variable.
+        // Where the tests run in an emulator, the second process needs it too; cargo has it in this
+        // variable.
         let arch = std::env::consts::ARCH.to_uppercase();
         let runner = std::env::var(format!("CARGO_TARGET_{arch}_UNKNOWN_LINUX_GNU_RUNNER"));
         let runner = runner.unwrap_or_default();
@@ -269,7 +270,8 @@ fn a_damaged_pool_file_is_refused_for_what_is_wrong_and_left_as_it_is() {
     corrupt[30] ^= 1;
     corrupt[4096 + 60] ^= 1;
     refused(&at("corrupt", &corrupt), "superblock A", exists);
-    // Damage further in is found by the call that needs it: claiming is refused, and changes nothing either.
+    // Damage further in is found by the call that needs it: claiming is refused, and changes
+    // nothing either.
     let (lane, map) = (geometry.lane_entry(0) as usize, geometry.map() as usize);
     for (name, bytes) in [("lane", vec![lane + 9, lane + 73]), ("map", vec![map + 3])] {
         let mut damaged = whole.clone();

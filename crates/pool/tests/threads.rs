@@ -29,7 +29,8 @@ use uuid::Uuid;
 
 const OWNER: Uuid = Uuid::from_u128(0x7EAD);
 
-/// A lane on a medium whose every store takes 20 µs, so that a segment's opening and closing are long enough to meet.
+/// A lane on a medium whose every store takes 20 µs, so that a segment's opening and closing are
+/// long enough to meet.
 fn slow_lane(segment_bytes: u64, buffers: u16, latency_us: u32) -> Lane {
     let profile = Profile {
         write_latency_ns: latency_us * 1000,
@@ -149,7 +150,8 @@ fn a_record_behind_an_early_seal_is_read_and_not_what_the_sealed_segment_holds_a
     }
 }
 
-/// A medium on which a thread named `late` stays in its fence while `held`, as if it had lost its processor there.
+/// A medium on which a thread named `late` stays in its fence while `held`, as if it had lost its
+/// processor there.
 struct Late {
     memory: Sim,
     held: AtomicBool,
@@ -209,7 +211,8 @@ impl Media for Late {
     }
 }
 
-/// State of a thread of this process, as the kernel has it: `S` asleep, `R` on a processor or waiting for one.
+/// State of a thread of this process, as the kernel has it: `S` asleep, `R` on a processor or
+/// waiting for one.
 fn state_of(thread: i32) -> char {
     let stat = fs::read_to_string(format!("/proc/self/task/{thread}/stat")).unwrap();
     let (_, fields) = stat.rsplit_once(") ").unwrap();

@@ -1,8 +1,9 @@
 //! POSIX AIO, libaio and liburing.
 //!
-//! The first two name each descriptor when the work is submitted: its file is retired then. What goes through an `io_uring` cannot be seen at all, so with the
-//! first one that is made the client gives up, unless the profile has them refused. They are refused as well while a descriptor is open that is to be synced with each write and the
-//! kernel does not know that.
+//! The first two name each descriptor when the work is submitted: its file is retired then. What
+//! goes through an `io_uring` cannot be seen at all, so with the first one that is made the client
+//! gives up, unless the profile has them refused. They are refused as well while a descriptor is
+//! open that is to be synced with each write and the kernel does not know that.
 #![expect(
     unsafe_code,
     reason = "exports C functions; reads their control blocks"
@@ -65,7 +66,8 @@ hooks! {
         Err(failed) => failed.with(-1),
     };
 
-    // By these the program learns that a write is complete: then it is durable as well, if the program opened the file so.
+    // By these the program learns that a write is complete: then it is durable as well, if the
+    // program opened the file so.
     fn [aio_error aio_error64] (block: *mut aiocb) -> c_int;
     missing missing(-1);
     plain if !is_absorbed(block);
@@ -161,8 +163,8 @@ hooks! {
     };
 }
 
-/// True if no ring and no context is to be made: the program does without, and what it does can be seen.
-/// InnoDB looks at errno for the reason, so that is set as well.
+/// True if no ring and no context is to be made: the program does without, and what it does can be
+/// seen. InnoDB looks at errno for the reason, so that is set as well.
 pub(crate) fn is_refused() -> bool {
     client::refuses_io_uring() || pages::is_configured() || layer::is_there()
 }
@@ -190,7 +192,8 @@ fn retire_block(block: *mut aiocb) -> Result<(), Failed> {
     retire(unsafe { (*block).aio_fildes })
 }
 
-/// Syncs the file of a block, if the program believes that its descriptor does that and the kernel does not know.
+/// Syncs the file of a block, if the program believes that its descriptor does that and the kernel
+/// does not know.
 fn sync_complete(block: *mut aiocb) -> Result<(), Failed> {
     // SAFETY: as above.
     let fd = unsafe { (*block).aio_fildes };
@@ -222,7 +225,8 @@ fn each_write(
     Ok(())
 }
 
-/// Retires what libaio is about to write to, and has it synced where the kernel does not know that it is to be. From the first block on that cannot be read, the kernel submits none.
+/// Retires what libaio is about to write to, and has it synced where the kernel does not know that
+/// it is to be. From the first block on that cannot be read, the kernel submits none.
 pub(crate) fn retire_submitted(count: c_long, blocks: *mut *mut iocb) -> Result<(), Failed> {
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: our caller does not change the list nor the blocks while they are submitted.
@@ -241,7 +245,8 @@ pub(crate) fn retire_submitted(count: c_long, blocks: *mut *mut iocb) -> Result<
         {
             retire(fd)?;
             if client::hidden_flags(fd) & libc::O_DSYNC != 0 {
-                // SAFETY: a block is the submitter's to write to: the kernel does so too. The flag says what the descriptor says for the program.
+                // SAFETY: a block is the submitter's to write to: the kernel does so too. The flag
+                // says what the descriptor says for the program.
                 unsafe { (*place).aio_rw_flags |= RWF_DSYNC };
             }
         }

@@ -1,4 +1,5 @@
-//! What surrounds every call of the client: errno, cancellation, and the mark by which the client's own file calls are known.
+//! What surrounds every call of the client: errno, cancellation, and the mark by which the client's
+//! own file calls are known.
 #![expect(unsafe_code, reason = "errno and POSIX thread cancellation")]
 
 use forebay_files::client;
@@ -66,14 +67,16 @@ pub(crate) fn cancellation_point() {
     unsafe { pthread_testcancel() }
 }
 
-/// True if this is the client calling (or a signal handler above it): whatever it does with paths must not come back to it.
+/// True if this is the client calling (or a signal handler above it): whatever it does with paths
+/// must not come back to it.
 pub(crate) fn is_client() -> bool {
     client::is_inside()
 }
 
-/// Calls the client, also in a forked child that is to become known only by this; all others [ask first](crate::client_call::client) whether this is one.
-/// The thread cannot be cancelled meanwhile, not even asynchronously, and its errno afterwards is what it was before. Never inlined: of two calls, one inside
-/// the other, the inner one is deeper in the stack.
+/// Calls the client, also in a forked child that is to become known only by this; all others [ask
+/// first](crate::client_call::client) whether this is one. The thread cannot be cancelled
+/// meanwhile, not even asynchronously, and its errno afterwards is what it was before. Never
+/// inlined: of two calls, one inside the other, the inner one is deeper in the stack.
 #[inline(never)]
 pub(crate) fn inside<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
     let before = errno();
@@ -97,13 +100,15 @@ pub(crate) fn without_cancellation<T: Copy>(call: impl FnOnce() -> T) -> T {
     unsafe { pthread_setcancelstate(PTHREAD_CANCEL_DISABLE, &raw mut before) };
     let result = call();
     if before != PTHREAD_CANCEL_DISABLE {
-        // SAFETY: a thread that is cancelled asynchronously unwinds from here, and nothing of ours has to be dropped: `T` is `Copy`.
+        // SAFETY: a thread that is cancelled asynchronously unwinds from here, and nothing of ours
+        // has to be dropped: `T` is `Copy`.
         unsafe { pthread_setcancelstate(before, std::ptr::null_mut()) };
     }
     result
 }
 
-/// A panic of the client ends the process: unwinding would leave its state half changed, and the database might catch it.
+/// A panic of the client ends the process: unwinding would leave its state half changed, and the
+/// database might catch it.
 struct AbortOnPanic;
 
 impl Drop for AbortOnPanic {

@@ -1,5 +1,7 @@
-//! What changes a file through its descriptor without writing to it: `ftruncate` is logged by the client, and so is `fallocate` that only
-//! makes it longer; before anything else (other `fallocate`, `copy_file_range`, `sendfile`, `splice`, cloning and zeroing by `ioctl`) the file is retired.
+//! What changes a file through its descriptor without writing to it: `ftruncate` is logged by the
+//! client, and so is `fallocate` that only makes it longer; before anything else (other
+//! `fallocate`, `copy_file_range`, `sendfile`, `splice`, cloning and zeroing by `ioctl`) the file
+//! is retired.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -161,7 +163,8 @@ pub(crate) fn retire(fd: c_int) -> Result<(), Failed> {
     client(|| client::retire(fd))
 }
 
-/// Does `call`, which makes room in the file of `fd` and may make it longer, but changes no byte that it has.
+/// Does `call`, which makes room in the file of `fd` and may make it longer, but changes no byte
+/// that it has.
 fn extend(fd: c_int, call: impl Fn() -> Result<(), Errno>) -> Result<(), Failed> {
     let done = client(|| client::extending(fd, call));
     allocated(fd, done.is_ok());
@@ -175,15 +178,17 @@ fn allocated(fd: c_int, is_done: bool) {
     }
 }
 
-/// Makes the file of `to` plain, then does `transfer` into it. What was to be durable by the flags that the kernel does not know of is
-/// made so afterwards. Each descriptor comes with the pointer to its offset; null for its position.
+/// Makes the file of `to` plain, then does `transfer` into it. What was to be durable by the flags
+/// that the kernel does not know of is made so afterwards. Each descriptor comes with the pointer
+/// to its offset; null for its position.
 fn transfer(
     (from, from_offset): (c_int, *const loff_t),
     (to, to_offset): (c_int, *const loff_t),
     transfer: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let prepared = retire(to).and_then(|()| match from_offset.is_null() {
-        // The kernel moves its position, and may wait for the other end meanwhile: no write by it can be told where it went.
+        // The kernel moves its position, and may wait for the other end meanwhile: no write by it
+        // can be told where it went.
         true => retire(from),
         false => pages::leave(from),
     });
@@ -196,7 +201,8 @@ fn transfer(
         (to_offset, written.is_some()),
     ];
     let [read_at, written_at] = places.map(|(offset, is_wanted)| {
-        // SAFETY: our caller does not change it meanwhile; any bytes are an offset. A null pointer cannot be read.
+        // SAFETY: our caller does not change it meanwhile; any bytes are an offset. A null pointer
+        // cannot be read.
         let offset = is_wanted.then(|| unsafe { memory::read(offset) }).flatten();
         offset.map(i64::unsigned_abs)
     });
@@ -238,8 +244,9 @@ fn before_request(fd: c_int, request: c_ulong, argument: c_ulong) -> Result<(), 
     named::retire_named(request, argument)
 }
 
-/// Whether an `ioctl` may change a file's contents: cloning, punching and zeroing ranges, exchanging files, atomic writes. That is any request of
-/// the file systems' families that is not known to leave them alone.
+/// Whether an `ioctl` may change a file's contents: cloning, punching and zeroing ranges,
+/// exchanging files, atomic writes. That is any request of the file systems' families that is not
+/// known to leave them alone.
 fn changes(request: c_ulong) -> bool {
     /// `FS_IOC_FIEMAP`.
     const FIEMAP: c_ulong = 0xC020_660B;

@@ -1,8 +1,10 @@
 //! InnoDB's checkpoints: what must be durable of other files before one is written.
 //!
-//! A checkpoint says that all pages that were changed before it are durable. The server syncs its page files first. But it takes a page for durable also if
-//! its write ended while that sync ran: the sync of the log, which follows, flushes the device, and with it whatever was written there past the page
-//! cache. Under Forebay that sync is no flush, and the page may be on its way to flash. So before a write to the place of a checkpoint:
+//! A checkpoint says that all pages that were changed before it are durable. The server syncs its
+//! page files first. But it takes a page for durable also if its write ended while that sync ran:
+//! the sync of the log, which follows, flushes the device, and with it whatever was written there
+//! past the page cache. Under Forebay that sync is no flush, and the page may be on its way to
+//! flash. So before a write to the place of a checkpoint:
 //!
 //! 1. the pages that came into the flash cache become durable;
 //! 2. the log is really synced, if it is absorbed: that flushes the device.
@@ -36,8 +38,9 @@ pub(crate) fn opened(fd: c_int, path: &CStr) {
     }
 }
 
-/// Whether a shared mapping of `fd` that can be written to is refused, behind a flash cache: checkpoints would be written to memory, and nothing come before them. The server writes
-/// to its log, then.
+/// Whether a shared mapping of `fd` that can be written to is refused, behind a flash cache:
+/// checkpoints would be written to memory, and nothing come before them. The server writes to its
+/// log, then.
 pub(crate) fn refuses_mapping(fd: c_int, protection: c_int) -> bool {
     protection & libc::PROT_WRITE != 0
         && may_come()

@@ -1,4 +1,5 @@
-//! Which process this is: a forked child has its parent's memory, and is nothing of what its parent is.
+//! Which process this is: a forked child has its parent's memory, and is nothing of what its parent
+//! is.
 #![expect(unsafe_code, reason = "asks for the process's number")]
 
 use crate::{

@@ -7,7 +7,8 @@ use crate::{
 use forebay_files::client;
 use rustix::io::Errno;
 
-/// Calls the client. The thread cannot be cancelled meanwhile, not even asynchronously, and its errno afterwards is what it was before.
+/// Calls the client. The thread cannot be cancelled meanwhile, not even asynchronously, and its
+/// errno afterwards is what it was before.
 pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
     if client::is_new_process() {
         child::forked();

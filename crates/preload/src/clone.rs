@@ -1,5 +1,7 @@
-//! `clone`: a child that shares this process's descriptors and not its memory makes other descriptors of their numbers, and this process does not hear of that; of one that
-//! shares its memory and not its descriptors what is heard is taken for this process's. So before either is made, nothing is absorbed any more.
+//! `clone`: a child that shares this process's descriptors and not its memory makes other
+//! descriptors of their numbers, and this process does not hear of that; of one that shares its
+//! memory and not its descriptors what is heard is taken for this process's. So before either is
+//! made, nothing is absorbed any more.
 #![expect(unsafe_code, reason = "exports a C function")]
 
 use crate::{
@@ -43,7 +45,8 @@ pub(crate) fn before_system_call(number: c_long, first: c_long) {
         libc::SYS_clone => before(first as c_int),
         libc::SYS_clone3 => {
             let flags = ptr::with_exposed_provenance::<u64>(first as usize);
-            // SAFETY: our caller does not change it meanwhile; any bytes are a number. What cannot be read the kernel refuses.
+            // SAFETY: our caller does not change it meanwhile; any bytes are a number. What cannot
+            // be read the kernel refuses.
             if let Some(flags) = unsafe { memory::read(flags) } {
                 before(flags as c_int);
             }

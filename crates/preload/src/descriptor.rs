@@ -1,7 +1,9 @@
-//! `close`, `close_range`, `closefrom`, `unshare`, `dup`, `dup2`, `dup3`, `fcntl`: which descriptor is which file.
+//! `close`, `close_range`, `closefrom`, `unshare`, `dup`, `dup2`, `dup3`, `fcntl`: which descriptor
+//! is which file.
 //!
-//! The client must know before an absorbed descriptor goes away, and that cannot be taken back: whatever the kernel would refuse is refused first.
-//! Its own descriptors do not exist for the database: they make way for what it puts in their place.
+//! The client must know before an absorbed descriptor goes away, and that cannot be taken back:
+//! whatever the kernel would refuse is refused first. Its own descriptors do not exist for the
+//! database: they make way for what it puts in their place.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -138,7 +140,8 @@ fn is_in_the_way(command: c_int) -> bool {
     matches!(command, libc::F_DUPFD | libc::F_DUPFD_CLOEXEC) && client::is_absorbing()
 }
 
-/// The kernel's flags of `fd`, unless they are negative because there are none, with those that it does not know of.
+/// The kernel's flags of `fd`, unless they are negative because there are none, with those that it
+/// does not know of.
 fn shown(fd: c_int, flags: c_int) -> c_int {
     if flags < 0 {
         return flags;
@@ -172,7 +175,8 @@ fn duplicate(from: c_int, real: impl Fn() -> c_int) -> c_int {
     }
 }
 
-/// After the C library put something else in the place of the standard streams' descriptors, past the library.
+/// After the C library put something else in the place of the standard streams' descriptors, past
+/// the library.
 pub(crate) fn standard_replaced() {
     for fd in libc::STDIN_FILENO..=libc::STDERR_FILENO {
         if !is_plain(fd) {
@@ -201,7 +205,8 @@ fn concerns(from: c_int, to: c_int) -> bool {
     !is_plain(from) || !is_plain(to) || client::may_be_own(to)
 }
 
-/// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other arguments.
+/// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other
+/// arguments.
 fn replace(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
     let done = match concerns(from, to) && (from != to || client::is_own(to)) {
         true => replace_ours(from, to, real),
@@ -241,7 +246,8 @@ fn is_open(fd: c_int) -> bool {
     })
 }
 
-/// Whether the resource limit allows the descriptor. It may have been lowered below one that is open.
+/// Whether the resource limit allows the descriptor. It may have been lowered below one that is
+/// open.
 fn is_allowed(fd: c_int) -> bool {
     let limit = rustix::process::getrlimit(rustix::process::Resource::Nofile).current;
     limit.is_none_or(|limit| u64::from(fd.unsigned_abs()) < limit)
@@ -274,7 +280,8 @@ fn has_ours(first: c_uint, last: c_uint) -> bool {
     known(first, last).any(|fd| !is_plain(fd)) || client::own_within(first, last).next().is_some()
 }
 
-/// Closes all from `first` to `last` but the client's own; `close` closes what is between those. Returns what it returns if it fails.
+/// Closes all from `first` to `last` but the client's own; `close` closes what is between those.
+/// Returns what it returns if it fails.
 fn close_spans(
     first: c_uint,
     last: c_uint,

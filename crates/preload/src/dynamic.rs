@@ -1,14 +1,17 @@
-//! `dlsym` and `dlvsym`: who looks up a function of the C library that this library hides is given ours, by whatever handle (Python's `ctypes`, Java's JNA and
-//! .NET look up those of `libc.so.6` itself). What another library has under such a name is left alone.
+//! `dlsym` and `dlvsym`: who looks up a function of the C library that this library hides is given
+//! ours, by whatever handle (Python's `ctypes`, Java's JNA and .NET look up those of `libc.so.6`
+//! itself). What another library has under such a name is left alone.
 //!
-//! `dlopen` and `dlmopen`: what is loaded with `RTLD_DEEPBIND` finds the C library before us, and what is loaded into another namespace has a C library of
-//! its own. Neither's calls are seen, so before it runs this process absorbs nothing any more, if
-//! it calls anything that is hidden
+//! `dlopen` and `dlmopen`: what is loaded with `RTLD_DEEPBIND` finds the C library before us, and
+//! what is loaded into another namespace has a C library of its own. Neither's calls are seen, so
+//! before it runs this process absorbs nothing any more, if it calls anything that is hidden
 //! ([`loading`](crate::loading)).
 //!
-//! The dynamic linker asks who calls: for the libraries behind the caller (`RTLD_NEXT`), its scope, its namespace and where its libraries are searched.
-//! So each of the four goes on to the hidden function by a jump, with the caller's return address in place. `RTLD_NEXT` and `RTLD_DEFAULT` are the hidden
-//! function's alone: the search that they ask for has this library in its place, and an interposer that is behind it must find what it hides, and not us.
+//! The dynamic linker asks who calls: for the libraries behind the caller (`RTLD_NEXT`), its scope,
+//! its namespace and where its libraries are searched. So each of the four goes on to the hidden
+//! function by a jump, with the caller's return address in place. `RTLD_NEXT` and `RTLD_DEFAULT`
+//! are the hidden function's alone: the search that they ask for has this library in its place, and
+//! an interposer that is behind it must find what it hides, and not us.
 #![expect(unsafe_code, reason = "exports C functions, in assembly")]
 
 use crate::{
@@ -239,8 +242,8 @@ fn hook_for(found: *mut c_void, name: &CStr) -> Option<*mut c_void> {
     hook.map(Hook::ours)
 }
 
-/// Whether this code is of a library whose function of that name is called by ours, or by one that ours calls: it asks for what it hides itself, and would
-/// call ours again.
+/// Whether this code is of a library whose function of that name is called by ours, or by one that
+/// ours calls: it asks for what it hides itself, and would call ours again.
 fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
     let Some(library) = library_of(code.addr()).filter(|library| library.is_behind_us) else {
         return false;
@@ -253,8 +256,8 @@ fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
     defines || all.any(|function| library.addresses.contains(&function.addr()))
 }
 
-/// Whether this code is of a library that is searched after this one and has functions that it hides. Neither allocates nor locks anything
-/// of ours.
+/// Whether this code is of a library that is searched after this one and has functions that it
+/// hides. Neither allocates nor locks anything of ours.
 pub(crate) fn is_interposer(code: usize) -> bool {
     if INTERPOSERS.iter().any(|known| known.contains(code)) {
         return true;
@@ -309,7 +312,8 @@ fn hooks() -> impl Iterator<Item = &'static Hook> {
     found_at_start().chain(later.into_iter().flatten())
 }
 
-/// Those whose hidden functions are looked for when the library starts. libaio's and liburing's, and `readdir`, are looked for when they are called.
+/// Those whose hidden functions are looked for when the library starts. libaio's and liburing's,
+/// and `readdir`, are looked for when they are called.
 fn found_at_start() -> impl Iterator<Item = &'static Hook> {
     use crate::{
         change, clone, descriptor, dprintf, execute, identity, map, message, metadata, name, open,
@@ -362,15 +366,15 @@ fn is_c_librarys(function: *mut c_void) -> bool {
     if file.is_null() {
         return false;
     }
-    // SAFETY: the name of a library, which is loaded: it has the function that the caller is about to be given.
+    // SAFETY: the name of a library, which is loaded: it has the function that the caller is about
+    // to be given.
     let path = unsafe { CStr::from_ptr(file) }.to_bytes();
     let name = path.rsplit(|byte| *byte == b'/').next();
     C_LIBRARY.iter().any(|part| name == Some(part))
 }
 
 /// Defines an exported function that goes on to where the function `before` says, which gets its
-/// arguments. There, and in `before`, the caller's
-/// address is the fourth argument.
+/// arguments. There, and in `before`, the caller's address is the fourth argument.
 macro_rules! forward {
     ($name:ident, $before:ident) => {
         #[unsafe(naked)]

@@ -1,5 +1,6 @@
-//! Executing a program. It inherits descriptors, also of absorbed files, and writes past this library if that is not loaded into it: a static program, one of
-//! another user, one that is executed without our environment. Then the files are made plain before.
+//! Executing a program. It inherits descriptors, also of absorbed files, and writes past this
+//! library if that is not loaded into it: a static program, one of another user, one that is
+//! executed without our environment. Then the files are made plain before.
 #![expect(
     unsafe_code,
     reason = "exports C functions; reads the strings they are given"
@@ -248,8 +249,9 @@ fn has_library(environment: Strings) -> bool {
 /// Begins the name of this library, and of the laboratory's.
 const LIBRARY: &[u8] = b"libforebay";
 
-/// Whether a list of libraries has this one, where the dynamic linker finds it. In a process that has changed its root, or its mounts, or who it is, it may be
-/// nowhere, and then the program goes on without it.
+/// Whether a list of libraries has this one, where the dynamic linker finds it. In a process that
+/// has changed its root, or its mounts, or who it is, it may be nowhere, and then the program goes
+/// on without it.
 fn loads_library(list: &[u8]) -> bool {
     let mut libraries = list.split(|byte| matches!(byte, b':' | b' '));
     libraries.any(|path| {
@@ -339,13 +341,15 @@ pub(crate) mod listed {
         Hook::new(&EXECLE.hidden, execle as *const ()),
     ];
 
-    /// The C library's function takes this process's own environment: that is changed, unless it is the parent's of a child of `vfork`.
+    /// The C library's function takes this process's own environment: that is changed, unless it is
+    /// the parent's of a child of `vfork`.
     fn before_listed(program: &Program) -> Result<(), Failed> {
         before(program, own_environment())?;
         if !client::in_vforked_child()
             && let Some(fitting) = environment::kept(program, own_environment())
         {
-            // SAFETY: as `setenv` does. If nothing is executed, later programs are executed without this library, as a program that has changed its environment does.
+            // SAFETY: as `setenv` does. If nothing is executed, later programs are executed without
+            // this library, as a program that has changed its environment does.
             unsafe { environ = fitting };
         }
         Ok(())

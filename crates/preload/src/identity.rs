@@ -1,5 +1,5 @@
-//! `setuid` and its kin: a process that becomes another user gives the pool back first, since it is not that user's to write to.
-//! docs/durability.md, "Who trusts whom".
+//! `setuid` and its kin: a process that becomes another user gives the pool back first, since it is
+//! not that user's to write to. docs/durability.md, "Who trusts whom".
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -39,7 +39,8 @@ hooks! {
 /// A user that is not changed.
 const KEPT: uid_t = uid_t::MAX;
 
-/// Whether these, real, effective and saved, are who the process is already; or whether it has no pool.
+/// Whether these, real, effective and saved, are who the process is already; or whether it has no
+/// pool.
 fn is_no_change(wanted: [uid_t; 3]) -> bool {
     if !client::is_absorbing() {
         return true;

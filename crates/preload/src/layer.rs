@@ -1,11 +1,15 @@
-//! The seam for a laboratory: what it puts between a program and its files, and the library that ships does not have.
+//! The seam for a laboratory: what it puts between a program and its files, and the library that
+//! ships does not have.
 //!
-//! A [`Layer`] hears of the calls on descriptors that it says it [sees](Layer::seen), and of memory that it [guards](guard_memory); what it
-//! does then, waiting for instance, is its own. The call itself is made first and is what it always is. A library that is built on this one
-//! [installs](install) its layer in a constructor that runs before this one's; libforebay.so has none, and each hook pays one relaxed load
-//! to know that. Which descriptors a layer sees is a table and not a question to it: loads, and no call.
+//! A [`Layer`] hears of the calls on descriptors that it says it [sees](Layer::seen), and of memory
+//! that it [guards](guard_memory); what it does then, waiting for instance, is its own. The call
+//! itself is made first and is what it always is. A library that is built on this one
+//! [installs](install) its layer in a constructor that runs before this one's; libforebay.so has
+//! none, and each hook pays one relaxed load to know that. Which descriptors a layer sees is a
+//! table and not a question to it: loads, and no call.
 //!
-//! The hooks are in the libraries of a laboratory the very same ones, not built with other features: what is tested there is what ships.
+//! The hooks are in the libraries of a laboratory the very same ones, not built with other
+//! features: what is tested there is what ships.
 
 pub(crate) mod installed;
 

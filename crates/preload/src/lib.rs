@@ -1,19 +1,29 @@
-//! libforebay.so: the C library's file functions, translated to [`forebay_files::client`], and nothing else.
+//! libforebay.so: the C library's file functions, translated to [`forebay_files::client`], and
+//! nothing else.
 //!
-//! The dynamic linker puts these functions before the C library's (`LD_PRELOAD`). Each asks whether its descriptor is absorbed,
-//! which is one load, and if not goes on to the function of the same name that it hides ([`real`]): errno, cancellation and
-//! whatever the kernel does are then the C library's own. docs/files-protocol.md says what has to happen otherwise.
+//! The dynamic linker puts these functions before the C library's (`LD_PRELOAD`). Each asks whether
+//! its descriptor is absorbed, which is one load, and if not goes on to the function of the same
+//! name that it hides ([`real`]): errno, cancellation and whatever the kernel does are then the C
+//! library's own. docs/files-protocol.md says what has to happen otherwise.
 //!
-//! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`], [`received`] (`open_by_handle_at`, `pidfd_getfd`), [`descriptor`] (`close`, `dup`, `fcntl`, `unshare`),
-//! [`directory`] (`readdir`), [`name`] (`rename`, `unlink`, `link`, `truncate`), [`times`] (`utimensat`, …), [`metadata`] (`mkdir`, `chmod`, `setxattr`, …: what a sync is ordered behind), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`, …),
-//! [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`] (by [`variadic`]), [`asynchronous`] (POSIX AIO, libaio,
-//! `io_uring`), [`ring`] (an `io_uring` that is made past them), [`system_call`] (`syscall`), [`process`] (fork, `daemon`), [`execute`] (`execve`, `posix_spawn`, `pidfd_spawn`, `system`), [`identity`] (`setuid`), [`dynamic`] (`dlsym`, `dlopen`, by [`loading`]). [`start`] is the library's own start and end.
+//! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`],
+//! [`received`] (`open_by_handle_at`, `pidfd_getfd`), [`descriptor`] (`close`, `dup`, `fcntl`,
+//! `unshare`), [`directory`] (`readdir`), [`name`] (`rename`, `unlink`, `link`, `truncate`),
+//! [`times`] (`utimensat`, …), [`metadata`] (`mkdir`, `chmod`, `setxattr`, …: what a sync is
+//! ordered behind), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`,
+//! …), [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`] (by
+//! [`variadic`]), [`asynchronous`] (POSIX AIO, libaio, `io_uring`), [`ring`] (an `io_uring` that is
+//! made past them), [`system_call`] (`syscall`), [`process`] (fork, `daemon`), [`execute`]
+//! (`execve`, `posix_spawn`, `pidfd_spawn`, `system`), [`identity`] (`setuid`), [`dynamic`]
+//! (`dlsym`, `dlopen`, by [`loading`]). [`start`] is the library's own start and end.
 //!
-//! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]), [`checkpoint`] what comes before InnoDB says that pages are durable.
+//! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]), [`checkpoint`]
+//! what comes before InnoDB says that pages are durable.
 //!
 //! [`layer`] is where a laboratory sees what a program does; this library has nothing there.
 //!
-//! All of them may be called before the library's constructor ran, and by the client itself (through Rust's standard library).
+//! All of them may be called before the library's constructor ran, and by the client itself
+//! (through Rust's standard library).
 
 mod asynchronous;
 mod call_context;

@@ -3,10 +3,9 @@
 //!
 //! It is answered before the load, since what is loaded runs code of its own (constructors) before
 //! `dlopen` returns. So the library, and each that it needs and that is not loaded yet, is looked
-//! for
-//! where the dynamic linker does, and its imports are read. A library that is not found, or is none
-//! for this machine, cannot be loaded: then nothing changes. What cannot be understood is taken for
-//! one that calls what is hidden.
+//! for where the dynamic linker does, and its imports are read. A library that is not found, or is
+//! none for this machine, cannot be loaded: then nothing changes. What cannot be understood is
+//! taken for one that calls what is hidden.
 
 mod places;
 

@@ -1,7 +1,9 @@
-//! `mmap`, `munmap`, `mprotect`, `mremap`. The client's own memory ([`client::is_own_memory`]) stays mapped, whatever a program finds and unmaps.
+//! `mmap`, `munmap`, `mprotect`, `mremap`. The client's own memory ([`client::is_own_memory`])
+//! stays mapped, whatever a program finds and unmaps.
 //!
-//! A [layer](crate::layer) may guard a mapping, or refuse it; so may what a [checkpoint] needs. A shared mapping of an absorbed file, which is open for writing, can be written to now or
-//! after `mprotect`: the file is retired, if the kernel makes the mapping at all.
+//! A [layer](crate::layer) may guard a mapping, or refuse it; so may what a [checkpoint] needs. A
+//! shared mapping of an absorbed file, which is open for writing, can be written to now or after
+//! `mprotect`: the file is retired, if the kernel makes the mapping at all.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -22,7 +24,8 @@ hooks! {
     missing missing(libc::MAP_FAILED);
     plain if !is_concerned(address, bytes, flags, fd);
     else |real| {
-        // What a program writes from a mapping of the file that it writes to changes meanwhile: the client knows of those.
+        // What a program writes from a mapping of the file that it writes to changes meanwhile: the
+        // client knows of those.
         if is_shared(flags) && (layer::refuses_mapping(fd, protection, flags) || checkpoint::refuses_mapping(fd, protection)) {
             set_errno(libc::EOPNOTSUPP);
             return libc::MAP_FAILED;
@@ -33,8 +36,9 @@ hooks! {
             return failed.with(libc::MAP_FAILED);
         }
         if is_shared(flags) && client::absorbs(fd) {
-            // A mapping that the kernel refuses changes nothing: InnoDB asks whether its log is persistent memory (`MAP_SYNC`).
-            // SAFETY: our caller's arguments; the kernel chooses the address, so nothing is mapped over.
+            // A mapping that the kernel refuses changes nothing: InnoDB asks whether its log is
+            // persistent memory (`MAP_SYNC`). SAFETY: our caller's arguments; the kernel chooses
+            // the address, so nothing is mapped over.
             let probe = unsafe { real(ptr::null_mut(), bytes, protection, flags & !AT_ONCE, fd, offset) };
             if probe == libc::MAP_FAILED {
                 return probe;
@@ -115,7 +119,8 @@ hooks! {
     };
 }
 
-/// True if the kernel does what the program asks for at these addresses, and nothing else has to be done.
+/// True if the kernel does what the program asks for at these addresses, and nothing else has to be
+/// done.
 fn is_plain(address: *mut c_void, bytes: usize) -> bool {
     !layer::guards_memory() && !client::is_own_memory(address.addr(), bytes)
 }
@@ -157,7 +162,8 @@ fn may_be_log(flags: c_int) -> bool {
     !is_anonymous(flags) && client::any_absorbed()
 }
 
-/// Whether a mapping is of a file that is not plain, or may be put over one that is guarded or the client's.
+/// Whether a mapping is of a file that is not plain, or may be put over one that is guarded or the
+/// client's.
 fn is_concerned(address: *mut c_void, bytes: usize, flags: c_int, fd: c_int) -> bool {
     !is_anonymous(flags) && !plain::is_plain(fd)
         || may_be_log(flags)

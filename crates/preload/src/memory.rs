@@ -1,4 +1,5 @@
-//! The caller's memory, read without trusting its pointers: where the kernel says `EFAULT`, this library must not crash.
+//! The caller's memory, read without trusting its pointers: where the kernel says `EFAULT`, this
+//! library must not crash.
 #![expect(
     unsafe_code,
     reason = "reads memory that the kernel found to be readable"
@@ -14,8 +15,9 @@ use std::{ffi::CStr, mem::MaybeUninit, ptr};
 /// Memory is readable or not by pages of at least this size.
 const PAGE_BYTES: usize = 4096;
 
-/// What the kernel takes as a path: NUL-terminated within `PATH_MAX` bytes of readable memory. `None` otherwise; then the C library's function,
-/// called with the same pointer, fails as it should.
+/// What the kernel takes as a path: NUL-terminated within `PATH_MAX` bytes of readable memory.
+/// `None` otherwise; then the C library's function, called with the same pointer, fails as it
+/// should.
 ///
 /// # Safety
 ///
@@ -51,7 +53,8 @@ pub(crate) unsafe fn read<T: Copy>(pointer: *const T) -> Option<T> {
     unsafe { read_all(pointer, &mut place) }.map(|values| values[0])
 }
 
-/// As many values as `places` has, from `pointer` on, if they can be read. The pointer need not be aligned.
+/// As many values as `places` has, from `pointer` on, if they can be read. The pointer need not be
+/// aligned.
 ///
 /// # Safety
 ///
@@ -69,7 +72,8 @@ pub(crate) unsafe fn read_all<T: Copy>(
         }
         at = (at | (PAGE_BYTES - 1)).checked_add(1)?;
     }
-    // SAFETY: all pages from the first byte to the last are readable; `places` is ours, and initialised by the copy.
+    // SAFETY: all pages from the first byte to the last are readable; `places` is ours, and
+    // initialised by the copy.
     unsafe {
         let bytes = size_of_val(places);
         ptr::copy_nonoverlapping(pointer.cast::<u8>(), places.as_mut_ptr().cast(), bytes);
@@ -77,8 +81,8 @@ pub(crate) unsafe fn read_all<T: Copy>(
     }
 }
 
-/// Asks the kernel whether the word around an address can be read: it copies a signal mask from there before it finds that the
-/// other argument makes no sense.
+/// Asks the kernel whether the word around an address can be read: it copies a signal mask from
+/// there before it finds that the other argument makes no sense.
 pub fn is_readable(address: usize) -> bool {
     const NO_SUCH_HOW: c_int = -1;
     const MASK_BYTES: usize = 8;

@@ -1,5 +1,6 @@
-//! `sendmsg`, `sendmmsg`: a descriptor that is passed to another process can be written to there, so its file is retired first. And as with
-//! `send` and `sendto`, what is sent of memory that a [layer] guards is made accessible.
+//! `sendmsg`, `sendmmsg`: a descriptor that is passed to another process can be written to there,
+//! so its file is retired first. And as with `send` and `sendto`, what is sent of memory that a
+//! [layer] guards is made accessible.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -65,8 +66,8 @@ fn before_sending_all(messages: *mut mmsghdr, count: c_uint) -> Result<(), Faile
     Ok(())
 }
 
-/// Touches what is in a message, and retires the files of all its absorbed descriptors. What cannot be read, or makes no sense, the
-/// kernel refuses.
+/// Touches what is in a message, and retires the files of all its absorbed descriptors. What cannot
+/// be read, or makes no sense, the kernel refuses.
 fn before_sending(message: *const msghdr) -> Result<(), Failed> {
     // SAFETY: a message that is being sent is left alone by its sender.
     let Some(message) = (unsafe { memory::read(message) }) else {

@@ -1,5 +1,6 @@
-//! Files that an `ioctl` changes, or has the kernel change later, though it is made on another descriptor: it names them in its argument. A loop device writes to
-//! what is below it, and two files exchange what they have.
+//! Files that an `ioctl` changes, or has the kernel change later, though it is made on another
+//! descriptor: it names them in its argument. A loop device writes to what is below it, and two
+//! files exchange what they have.
 #![expect(unsafe_code, reason = "reads the caller's memory")]
 
 use crate::{call_context::Failed, change::retire, memory};
@@ -54,7 +55,8 @@ pub(crate) fn retire_named(request: c_ulong, argument: c_ulong) -> Result<(), Fa
             Itself => argument as c_int,
             At(offset) => {
                 let place = std::ptr::with_exposed_provenance::<c_int>(argument as usize);
-                // SAFETY: our caller does not change it meanwhile; any bytes are a number. What cannot be read the kernel refuses.
+                // SAFETY: our caller does not change it meanwhile; any bytes are a number. What
+                // cannot be read the kernel refuses.
                 let Some(fd) = (unsafe { memory::read(place.wrapping_byte_add(*offset)) }) else {
                     return Ok(());
                 };

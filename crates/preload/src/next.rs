@@ -1,8 +1,9 @@
-//! The next definition of a function behind this library, read from the tables of the loaded libraries: for `dlsym` itself, which cannot be
-//! asked where it is, since this library's own is the one that answers.
+//! The next definition of a function behind this library, read from the tables of the loaded
+//! libraries: for `dlsym` itself, which cannot be asked where it is, since this library's own is
+//! the one that answers.
 //!
-//! Neither allocates nor calls what is looked for: an allocator that is put before the C library's asks `dlsym` for that one, and is not
-//! there before it has the answer.
+//! Neither allocates nor calls what is looked for: an allocator that is put before the C library's
+//! asks `dlsym` for that one, and is not there before it has the answer.
 #![expect(unsafe_code, reason = "reads the tables that the dynamic linker reads")]
 
 use libc::{Elf64_Phdr, Elf64_Sym, c_int, c_void, dl_phdr_info, size_t};
@@ -256,7 +257,8 @@ struct Tables {
     base: usize,
     names: *const libc::c_char,
     symbols: *const Elf64_Sym,
-    /// Numbers of buckets, first symbol, words of the filter, its shift; the filter; the buckets; the hashes of the symbols.
+    /// Numbers of buckets, first symbol, words of the filter, its shift; the filter; the buckets;
+    /// the hashes of the symbols.
     hashes: *const u32,
 }
 
@@ -301,8 +303,9 @@ impl Tables {
     /// The library is loaded.
     unsafe fn find(&self, name: &CStr) -> Option<*mut c_void> {
         let hash = hash_of(name);
-        // SAFETY: the table has its four numbers, the filter, whose words are of 64 bits, as many buckets as it says, and behind them a
-        // chain for each bucket that is not empty, up to the hash with the lowest bit set.
+        // SAFETY: the table has its four numbers, the filter, whose words are of 64 bits, as many
+        // buckets as it says, and behind them a chain for each bucket that is not empty, up to the
+        // hash with the lowest bit set.
         unsafe {
             let [buckets, first, filter] = [0, 1, 2].map(|n| *self.hashes.add(n));
             let bucket = self.hashes.add(4 + 2 * filter as usize);

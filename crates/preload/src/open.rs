@@ -1,7 +1,9 @@
-//! `open`, `openat`, `openat2`, `creat` in all spellings: what can change a file is opened through the client.
+//! `open`, `openat`, `openat2`, `creat` in all spellings: what can change a file is opened through
+//! the client.
 //!
-//! What cannot (read-only without `O_TRUNC`, `O_PATH`, a directory, an unnamed file) is opened plainly. Opening through the client is a
-//! cancellation point at its start, but cannot be cancelled while it blocks. So does what a signal handler opens above a call of the client; the
+//! What cannot (read-only without `O_TRUNC`, `O_PATH`, a directory, an unnamed file) is opened
+//! plainly. Opening through the client is a cancellation point at its start, but cannot be
+//! cancelled while it blocks. So does what a signal handler opens above a call of the client; the
 //! client itself opens nothing to change it by these functions.
 #![expect(unsafe_code, reason = "exports C functions")]
 
@@ -66,8 +68,8 @@ hooks! {
     missing missing(-1);
     plain if false;
     else |real| open_file(AT_FDCWD, path, CREAT, |flags| match hidden::open.get() {
-        // The client truncates the file itself, at another moment.
-        // SAFETY: our caller's arguments, and some of the flags that `creat` has.
+        // The client truncates the file itself, at another moment. SAFETY: our caller's arguments,
+        // and some of the flags that `creat` has.
         Some(open) if flags != CREAT => unsafe { open(path, flags, mode) },
         // SAFETY: our caller's arguments.
         _ => unsafe { real(path, mode) },
@@ -89,7 +91,8 @@ pub(crate) fn can_change(flags: c_int) -> bool {
     writes && flags & (libc::O_PATH | libc::O_DIRECTORY) == 0
 }
 
-/// Whether opening a file with `flags` is more than the kernel's business, where there is neither a layer nor a cache.
+/// Whether opening a file with `flags` is more than the kernel's business, where there is neither a
+/// layer nor a cache.
 pub(crate) fn may_matter(flags: c_int) -> bool {
     can_change(flags) || flags & libc::O_CREAT != 0 && client::counts_changes()
 }

@@ -1,7 +1,8 @@
-//! Page files behind the flash cache ([`forebay_pages`]): the functions of the C library in its terms.
+//! Page files behind the flash cache ([`forebay_pages`]): the functions of the C library in its
+//! terms.
 //!
-//! What the cache has not got is read from and written to the file itself by the program's own descriptor, and a [layer](crate::layer) hears of it as of
-//! any other I/O.
+//! What the cache has not got is read from and written to the file itself by the program's own
+//! descriptor, and a [layer](crate::layer) hears of it as of any other I/O.
 #![expect(
     unsafe_code,
     reason = "makes slices of what it is given; borrows descriptors"
@@ -75,7 +76,8 @@ pub(crate) fn read_at(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off
     }
     cancellation_point();
     let read = client(|| {
-        // SAFETY: our caller's memory, which it lends to be written to, and which no other thread uses meanwhile.
+        // SAFETY: our caller's memory, which it lends to be written to, and which no other thread
+        // uses meanwhile.
         let to = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), bytes) };
         forebay_pages::read(fd, to, at, &mut |to, at| real_read(fd, to, at))
     });

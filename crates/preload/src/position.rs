@@ -1,6 +1,8 @@
-//! `read`, `readv`, `lseek`: what moves the file position of an absorbed descriptor does so while no write is moving it.
+//! `read`, `readv`, `lseek`: what moves the file position of an absorbed descriptor does so while
+//! no write is moving it.
 //!
-//! `preadv2` is here for its offset -1, which is the position; `pread` and `preadv` for a [layer](crate::layer).
+//! `preadv2` is here for its offset -1, which is the position; `pread` and `preadv` for a
+//! [layer](crate::layer).
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -132,7 +134,8 @@ fn reading_at(fd: c_int, offset: off_t, read: impl FnOnce() -> ssize_t) -> ssize
     bytes
 }
 
-/// Reads by a descriptor that the program has opened with `O_DIRECT`: what is not aligned is refused.
+/// Reads by a descriptor that the program has opened with `O_DIRECT`: what is not aligned is
+/// refused.
 fn direct(
     fd: c_int,
     (buffer, bytes): (*mut c_void, size_t),

@@ -1,14 +1,17 @@
-//! The functions that ours hide: found once by name, among the libraries after this one, then called through a pointer.
+//! The functions that ours hide: found once by name, among the libraries after this one, then
+//! called through a pointer.
 //!
-//! [`hooks!`] declares an exported function under each of its names (`pwrite`, `pwrite64`, …: on 64-bit Linux they are the same function);
-//! each goes on to the hidden function of exactly its own name, so that another preloaded library behind this one sees what it
-//! would see without.
+//! [`hooks!`] declares an exported function under each of its names (`pwrite`, `pwrite64`, …: on
+//! 64-bit Linux they are the same function); each goes on to the hidden function of exactly its own
+//! name, so that another preloaded library behind this one sees what it would see without.
 //!
-//! The ABI is "C-unwind", and nothing on the way to the hidden function has to be dropped: `pthread_cancel` unwinds through it.
+//! The ABI is "C-unwind", and nothing on the way to the hidden function has to be dropped:
+//! `pthread_cancel` unwinds through it.
 //!
-//! Some hidden functions are variadic (`open`, `fcntl`, `ioctl`, `syscall`), which stable Rust cannot declare. They are declared with the
-//! arguments that they may have: x86-64 and aarch64 Linux pass variadic integers and pointers where they pass others, and an
-//! argument that the caller did not give is only handed on, as the C library does.
+//! Some hidden functions are variadic (`open`, `fcntl`, `ioctl`, `syscall`), which stable Rust
+//! cannot declare. They are declared with the arguments that they may have: x86-64 and aarch64
+//! Linux pass variadic integers and pointers where they pass others, and an argument that the
+//! caller did not give is only handed on, as the C library does.
 #![expect(
     unsafe_code,
     reason = "makes functions of the addresses that the dynamic linker knows"
@@ -118,7 +121,8 @@ impl<F> Real<F> {
 
     #[inline(always)]
     fn function(address: *mut c_void) -> Option<F> {
-        // SAFETY: an optional function pointer is an address or null (the size is asserted in `new`), and `new`'s caller vouches for its type.
+        // SAFETY: an optional function pointer is an address or null (the size is asserted in
+        // `new`), and `new`'s caller vouches for its type.
         unsafe { std::mem::transmute_copy(&address) }
     }
 }
@@ -139,7 +143,8 @@ impl Hidden {
         let mut address = unsafe { libc::dlsym(libc::RTLD_NEXT, self.name.as_ptr()) };
         if address.is_null() {
             address = in_private_library(self.name);
-            // SAFETY: it needs nothing. The failure is ours; the program's next `dlerror` must not show it.
+            // SAFETY: it needs nothing. The failure is ours; the program's next `dlerror` must not
+            // show it.
             unsafe { libc::dlerror() };
         }
         self.address.store(address, Ordering::Release);
@@ -148,8 +153,8 @@ impl Hidden {
     }
 }
 
-/// Searches the libraries whose functions we hide beside the C library's, which a plugin may have loaded for itself alone: RTLD_NEXT
-/// does not see them then.
+/// Searches the libraries whose functions we hide beside the C library's, which a plugin may have
+/// loaded for itself alone: RTLD_NEXT does not see them then.
 fn in_private_library(name: &CStr) -> *mut c_void {
     const LIBRARIES: [&CStr; 4] = [
         c"libaio.so.1",
@@ -161,8 +166,8 @@ fn in_private_library(name: &CStr) -> *mut c_void {
         return ptr::null_mut();
     }
     for library in LIBRARIES {
-        // SAFETY: both are strings; RTLD_NOLOAD only finds a library that is loaded. The reference that this takes is
-        // never given back, so the function stays.
+        // SAFETY: both are strings; RTLD_NOLOAD only finds a library that is loaded. The reference
+        // that this takes is never given back, so the function stays.
         let address = unsafe {
             let library = libc::dlopen(library.as_ptr(), libc::RTLD_LAZY | libc::RTLD_NOLOAD);
             if library.is_null() {
@@ -183,9 +188,9 @@ fn in_private_library(name: &CStr) -> *mut c_void {
 /// * `plain if`: the hidden function is called and nothing else happens (a tail call);
 /// * `else`: what happens otherwise, with the hidden function in a variable.
 ///
-/// It also defines `HOOKS`, the table of the module's functions, and `over`, where each of them goes on to a function
-/// that its caller gives: a system call that is made by its number must not come back to the hidden function of that
-/// name, which may be the one that makes it.
+/// It also defines `HOOKS`, the table of the module's functions, and `over`, where each of them
+/// goes on to a function that its caller gives: a system call that is made by its number must not
+/// come back to the hidden function of that name, which may be the one that makes it.
 macro_rules! hooks {
     ($(
         fn [$($name:ident)+] $arguments:tt -> $result:ty;

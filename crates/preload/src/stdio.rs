@@ -1,7 +1,9 @@
-//! Streams: the C library writes to their files without coming by here, so a file that gets one is retired first.
+//! Streams: the C library writes to their files without coming by here, so a file that gets one is
+//! retired first.
 //!
-//! `fclose` and `freopen` close a descriptor, which the client must hear of as of [`crate::descriptor`]'s.
-//! `dprintf` is in [`crate::dprintf`]. `vdprintf` and `backtrace_symbols_fd` are here, since they write in the same way.
+//! `fclose` and `freopen` close a descriptor, which the client must hear of as of
+//! [`crate::descriptor`]'s. `dprintf` is in [`crate::dprintf`]. `vdprintf` and
+//! `backtrace_symbols_fd` are here, since they write in the same way.
 #![expect(unsafe_code, reason = "exports C functions; reads a mode string")]
 
 use crate::{
@@ -137,7 +139,8 @@ hooks! {
     };
 }
 
-/// A stream was just opened: what the program puts in the place of its descriptor, the stream writes to past the client.
+/// A stream was just opened: what the program puts in the place of its descriptor, the stream
+/// writes to past the client.
 fn note(stream: *mut FILE) {
     if !stream.is_null() {
         client::stream_opened(number(stream));
@@ -174,7 +177,8 @@ fn note_opened(before: Option<MayCreate>, stream: *mut FILE) {
     note_new(stream);
 }
 
-/// A stream that was just opened, when no other process absorbs its file any more; null if that cannot be achieved.
+/// A stream that was just opened, when no other process absorbs its file any more; null if that
+/// cannot be achieved.
 fn claimed(mode: *const c_char, stream: *mut FILE) -> *mut FILE {
     if stream.is_null() || is_plain(mode) {
         return stream;

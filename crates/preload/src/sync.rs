@@ -1,7 +1,9 @@
 //! `fsync`, `fdatasync`, `sync_file_range`: of an absorbed descriptor, by the client.
 //!
-//! `sync`, `syncfs`, `msync`, and an `fsync` by a descriptor that the client does not know (one that cannot write) are the kernel's: it has everything that was written, and does them in
-//! full. But what it makes durable, a pool on a disk has to have before: or a recovery would write over it what the pool has, which is older.
+//! `sync`, `syncfs`, `msync`, and an `fsync` by a descriptor that the client does not know (one
+//! that cannot write) are the kernel's: it has everything that was written, and does them in full.
+//! But what it makes durable, a pool on a disk has to have before: or a recovery would write over
+//! it what the pool has, which is older.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
@@ -71,7 +73,8 @@ hooks! {
     };
 }
 
-/// Of an absorbed file the client knows what is durable. Of another that a layer sees the sync is `real`, and the layer hears of it.
+/// Of an absorbed file the client knows what is durable. Of another that a layer sees the sync is
+/// `real`, and the layer hears of it.
 fn synchronise(fd: c_int, durability: Durability, mut real: impl FnMut() -> c_int) -> c_int {
     let data_only = durability != Durability::Full;
     if pages::is_cached(fd) {

@@ -1,8 +1,9 @@
-//! `syscall`: the kernel's functions by their numbers. Those that have a hook of their own go there, if a descriptor is absorbed or a name
-//! may be an absorbed file's.
+//! `syscall`: the kernel's functions by their numbers. Those that have a hook of their own go
+//! there, if a descriptor is absorbed or a name may be an absorbed file's.
 //!
-//! A library that is put before the C library's functions as this one is may make the calls by their numbers: what a hook goes on to then comes
-//! back here. So a hook that is called from here goes on to the kernel, and what comes back from a call of the client goes there at once.
+//! A library that is put before the C library's functions as this one is may make the calls by
+//! their numbers: what a hook goes on to then comes back here. So a hook that is called from here
+//! goes on to the kernel, and what comes back from a call of the client goes there at once.
 #![expect(unsafe_code, reason = "exports a C function; calls the others")]
 
 use crate::{
@@ -86,7 +87,8 @@ extern "C-unwind" fn called(
     }
 }
 
-/// Whether a system call makes a process that has a copy of this one's memory, for which no handler of `fork` is called.
+/// Whether a system call makes a process that has a copy of this one's memory, for which no handler
+/// of `fork` is called.
 fn may_fork(number: c_long) -> bool {
     match number {
         libc::SYS_clone | libc::SYS_clone3 => true,
@@ -138,7 +140,8 @@ macro_rules! by_number {
     };
 }
 
-/// Does `call`, in the place of a system call that `caller` makes; unless that is the end of a call of the client.
+/// Does `call`, in the place of a system call that `caller` makes; unless that is the end of a call
+/// of the client.
 fn instead(caller: *const c_void, call: impl FnOnce() -> c_long) -> ControlFlow<c_long> {
     match is_ours_already(caller) {
         true => Continue(()),
@@ -146,22 +149,25 @@ fn instead(caller: *const c_void, call: impl FnOnce() -> c_long) -> ControlFlow<
     }
 }
 
-/// Whether a system call is what a call of the client comes to. The client goes on to the next library's function, and that one may make
-/// the system call by its number, as an allocator or a library that fakes users does: then all has been done, and the client may have
-/// locks. A signal handler, which makes its own call above the client's, is no such library's.
+/// Whether a system call is what a call of the client comes to. The client goes on to the next
+/// library's function, and that one may make the system call by its number, as an allocator or a
+/// library that fakes users does: then all has been done, and the client may have locks. A signal
+/// handler, which makes its own call above the client's, is no such library's.
 fn is_ours_already(caller: *const c_void) -> bool {
     client::is_inside() && dynamic::is_interposer(caller.addr())
 }
 
-/// Calls the hook of a system call, if it has one and that would do anything, over the kernel: the next library's function of that name may
-/// be what makes the system call. No system call is a cancellation point here, the hooks are.
+/// Calls the hook of a system call, if it has one and that would do anything, over the kernel: the
+/// next library's function of that name may be what makes the system call. No system call is a
+/// cancellation point here, the hooks are.
 ///
 /// # Safety
 ///
 /// As the system call with this number.
 #[rustfmt::skip]
 unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *const c_void) -> ControlFlow<c_long> {
-    /// Calls a hook over the system call of a number, or over a function, with the arguments as its types.
+    /// Calls a hook over the system call of a number, or over a function, with the arguments as its
+    /// types.
     macro_rules! call {
         ($number:ident => $module:ident::$hook:ident, $($argument:tt),*) => {
             call!(by_number!($number, $($argument),*) => $module::$hook, $($argument),*)
@@ -297,7 +303,8 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
     }
 }
 
-/// `fchmodat2`, `setxattrat`, `removexattrat`: younger than the C library's headers, and the same on all architectures.
+/// `fchmodat2`, `setxattrat`, `removexattrat`: younger than the C library's headers, and the same
+/// on all architectures.
 const SYS_FCHMODAT2: c_long = 452;
 const SYS_SETXATTRAT: c_long = 463;
 const SYS_REMOVEXATTRAT: c_long = 466;

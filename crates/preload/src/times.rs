@@ -68,7 +68,8 @@ hooks! {
     });
 }
 
-/// Does `real` to an absorbed file's descriptor, which moves its modification time and none of its bytes.
+/// Does `real` to an absorbed file's descriptor, which moves its modification time and none of its
+/// bytes.
 pub(crate) fn of_descriptor(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     let real = || metadata::open(fd, real);
     match client(|| client::touching(fd, || checked(real()))) {

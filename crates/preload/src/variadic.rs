@@ -1,5 +1,6 @@
-//! Variadic functions whose arguments may be of any type and number, which Rust cannot hand on. Assembly keeps all the registers in which there may be
-//! arguments, asks Rust for the function to go on to, and jumps to it.
+//! Variadic functions whose arguments may be of any type and number, which Rust cannot hand on.
+//! Assembly keeps all the registers in which there may be arguments, asks Rust for the function to
+//! go on to, and jumps to it.
 #![expect(unsafe_code, reason = "names the C functions that are jumped to")]
 
 use crate::{
@@ -8,7 +9,8 @@ use crate::{
 };
 use libc::c_int;
 
-/// A hidden function, of which only the address is used: it is never called but by a jump with all arguments in place.
+/// A hidden function, of which only the address is used: it is never called but by a jump with all
+/// arguments in place.
 pub(crate) type Target = unsafe extern "C-unwind" fn() -> c_int;
 
 /// Where to go on to, after what has to be done before.

@@ -1,7 +1,9 @@
-//! `write`, `pwrite`, `writev`, `pwritev`, `pwritev2`: to an absorbed descriptor, by the client. To any other by the hidden function, once
-//! what is written of memory that a [layer] guards is accessible.
+//! `write`, `pwrite`, `writev`, `pwritev`, `pwritev2`: to an absorbed descriptor, by the client. To
+//! any other by the hidden function, once what is written of memory that a [layer] guards is
+//! accessible.
 //!
-//! What the kernel would refuse anyway (a negative offset, too many parts, no memory) goes to the hidden function, for its errno.
+//! What the kernel would refuse anyway (a negative offset, too many parts, no memory) goes to the
+//! hidden function, for its errno.
 #![expect(
     unsafe_code,
     reason = "exports C functions; makes slices of what they are given"
@@ -101,7 +103,8 @@ impl Place {
     }
 }
 
-/// Writes one buffer; `plain` is the hidden function, for other descriptors and for what the kernel refuses.
+/// Writes one buffer; `plain` is the hidden function, for other descriptors and for what the kernel
+/// refuses.
 #[inline]
 fn one(
     fd: c_int,
@@ -117,13 +120,15 @@ fn one(
         iov_base: buffer.cast_mut(),
         iov_len: bytes,
     };
-    // SAFETY: an `IoSlice` is an `iovec` in memory, of readable bytes that no thread writes to meanwhile: our caller's promise to `write`.
-    // One who breaks it gets the kernel's EFAULT, because the client reads only what the kernel has accepted.
+    // SAFETY: an `IoSlice` is an `iovec` in memory, of readable bytes that no thread writes to
+    // meanwhile: our caller's promise to `write`. One who breaks it gets the kernel's EFAULT,
+    // because the client reads only what the kernel has accepted.
     let part = unsafe { &*(&raw const part).cast::<IoSlice<'_>>() };
     write_parts(fd, std::slice::from_ref(part), place, 0, plain)
 }
 
-/// Writes several buffers; `plain` as above. Few need little of a stack, which may be a signal handler's, and the most a thread can give need one of their own.
+/// Writes several buffers; `plain` as above. Few need little of a stack, which may be a signal
+/// handler's, and the most a thread can give need one of their own.
 fn several(
     fd: c_int,
     parts: *const iovec,
@@ -157,7 +162,8 @@ fn several_of<const MOST: usize>(
     several_in(&mut places[..count], fd, parts, place, flags, plain)
 }
 
-/// The same of more, in memory that the kernel lends: a stack may be small, and a signal handler must not allocate. A thread that is cancelled meanwhile leaves it.
+/// The same of more, in memory that the kernel lends: a stack may be small, and a signal handler
+/// must not allocate. A thread that is cancelled meanwhile leaves it.
 #[inline(never)]
 fn several_of_many(
     fd: c_int,

@@ -1,4 +1,5 @@
-//! A batch, which is written whole or not at all; scans in both directions; a snapshot, which later writes leave as it is.
+//! A batch, which is written whole or not at all; scans in both directions; a snapshot, which later
+//! writes leave as it is.
 
 use forebay_pool::PoolOptions;
 use forebay_store::{Batch, ScanRange, StoreOptions};

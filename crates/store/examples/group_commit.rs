@@ -1,4 +1,5 @@
-//! A pool on an ordinary disk: each put is committed, or many are by one commit. What was committed is there after a crash.
+//! A pool on an ordinary disk: each put is committed, or many are by one commit. What was committed
+//! is there after a crash.
 
 use forebay_pool::PoolOptions;
 use forebay_store::{ScanRange, StoreOptions};

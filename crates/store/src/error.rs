@@ -161,7 +161,8 @@ pub enum StoreError {
         /// Why no room can be made.
         reason: String,
     },
-    /// So many snapshots and scans of different moments are open that another one would cost too much.
+    /// So many snapshots and scans of different moments are open that another one would cost too
+    /// much.
     #[error(
         "{open} snapshots and scans of different moments are open, which is as many as a store keeps; drop some, or share them: a snapshot may be cloned, and scanned any number of times"
     )]
@@ -225,7 +226,8 @@ impl StoreError {
         }
     }
 
-    /// True if a refused write cannot have reached the log: nothing in it points to what was written beside it.
+    /// True if a refused write cannot have reached the log: nothing in it points to what was
+    /// written beside it.
     pub(crate) fn nothing_logged(&self) -> bool {
         matches!(
             self,

@@ -1,5 +1,6 @@
-//! What the fuzzers call with arbitrary bytes, for each of the store's formats. None may panic, or take memory beyond what the bytes
-//! themselves can fill; what is accepted is written as it was read. `tests/fuzzed.rs`, `fuzz/fuzz_targets`.
+//! What the fuzzers call with arbitrary bytes, for each of the store's formats. None may panic, or
+//! take memory beyond what the bytes themselves can fill; what is accepted is written as it was
+//! read. `tests/fuzzed.rs`, `fuzz/fuzz_targets`.
 
 use crate::{
     disk::{Directory, RealDisk},
@@ -76,7 +77,8 @@ pub fn operation(data: &[u8]) {
     let _ = read_record(data, 64, OWNER);
 }
 
-/// A value-log file in `dir`, which is empty and is so again afterwards: as it is, and behind a whole header.
+/// A value-log file in `dir`, which is empty and is so again afterwards: as it is, and behind a
+/// whole header.
 pub fn value_log(dir: &Path, data: &[u8]) {
     walk(dir, data);
     let whole = [&file_header(0, data.len() as u64, OWNER)[..], data].concat();

@@ -1,7 +1,7 @@
 //! What an opening with `salvage` gives up: said, and kept where it can be.
 //!
-//! A file that has no place in the store any more is not unlinked but moved to `given-up/` in the store's directory, which no part of
-//! the store reads. docs/store-format.md, "Salvage".
+//! A file that has no place in the store any more is not unlinked but moved to `given-up/` in the
+//! store's directory, which no part of the store reads. docs/store-format.md, "Salvage".
 
 use crate::{disk::Disk, error::StoreError};
 use parking_lot::Mutex;

@@ -1,8 +1,8 @@
 //! Large values: those that do not fit into half a log segment lie in files of their own.
 //!
-//! The file is written and synced before the record that points to it is appended, so the log never points to
-//! nothing. It names its key, so that garbage collection can ask whether the key still leads to it.
-//! docs/store-format.md, "Large values".
+//! The file is written and synced before the record that points to it is appended, so the log never
+//! points to nothing. It names its key, so that garbage collection can ask whether the key still
+//! leads to it. docs/store-format.md, "Large values".
 //!
 //! ```text
 //!  0  magic "FLRG"    4
@@ -38,7 +38,8 @@ const DIR: &str = "large";
 const MAGIC: &[u8; 4] = b"FLRG";
 const HEADER: usize = 64;
 
-/// No value gets a higher number: so counting on never overflows, and a file with one is not the store's.
+/// No value gets a higher number: so counting on never overflows, and a file with one is not the
+/// store's.
 pub(crate) const ID_MAX: u64 = 1 << 62;
 
 /// The files of large values.
@@ -53,7 +54,8 @@ pub(crate) struct LargeValues {
     files: AtomicU64,
 }
 
-/// A large value that was written and is not pointed to yet. Collection leaves it alone as long as this lives.
+/// A large value that was written and is not pointed to yet. Collection leaves it alone as long as
+/// this lives.
 pub(crate) struct Written<'a> {
     values: &'a LargeValues,
     pub(crate) value: LargeRef,
@@ -74,8 +76,8 @@ impl Drop for Written<'_> {
 }
 
 impl LargeValues {
-    /// The large values of a store. A new one gets the number `next` or a higher one, whichever files are there: the numbers below may
-    /// be those of files that are missing.
+    /// The large values of a store. A new one gets the number `next` or a higher one, whichever
+    /// files are there: the numbers below may be those of files that are missing.
     pub(crate) fn open(
         disk: Arc<dyn Disk>,
         store_dir: &Path,
@@ -176,7 +178,8 @@ impl LargeValues {
         self.bytes.fetch_add(total, SeqCst);
         self.files.fetch_add(1, SeqCst);
         write().map_err(|e| {
-            // Nothing points to it, unless it was there already. What cannot be removed now counts until it is.
+            // Nothing points to it, unless it was there already. What cannot be removed now counts
+            // until it is.
             let is_gone = e.kind() == io::ErrorKind::AlreadyExists
                 || match self.disk.remove(&path) {
                     Ok(()) => true,

@@ -1,8 +1,10 @@
-//! An embedded key-value store: values in a log whose end lies in persistent memory, keys in an index that leads to them.
+//! An embedded key-value store: values in a log whose end lies in persistent memory, keys in an
+//! index that leads to them.
 //!
-//! Keys and values are appended to a log; an index leads from each key to its newest record. The log's end lies in
-//! a [`forebay_pool::Pool`], so a put is durable after a memory copy, and is drained to value-log files in large sequential writes. Without
-//! a pool, puts go to the files directly ([`Variant::Fsync`], [`Variant::NoSync`]).
+//! Keys and values are appended to a log; an index leads from each key to its newest record. The
+//! log's end lies in a [`forebay_pool::Pool`], so a put is durable after a memory copy, and is
+//! drained to value-log files in large sequential writes. Without a pool, puts go to the files
+//! directly ([`Variant::Fsync`], [`Variant::NoSync`]).
 //!
 //! ```
 //! use forebay_pool::PoolOptions;
@@ -26,12 +28,14 @@
 //! # }
 //! ```
 //!
-//! The modules: `options`, `disk` (files, and files that fail), `op` (operations as bytes), `log` (the address space of
-//! records), `large` (values too large for it), `memtable` (recent keys), `index` (all others), `manifest`, and `db`, where they come
-//! together. Formats: docs/store-format.md. What is promised: docs/durability.md.
+//! The modules: `options`, `disk` (files, and files that fail), `op` (operations as bytes), `log`
+//! (the address space of records), `large` (values too large for it), `memtable` (recent keys),
+//! `index` (all others), `manifest`, and `db`, where they come together. Formats:
+//! docs/store-format.md. What is promised: docs/durability.md.
 
 mod db;
-// The three that are hidden are no part of the library's interface: they are open for its own tests and fuzzers.
+// The three that are hidden are no part of the library's interface: they are open for its own tests
+// and fuzzers.
 #[doc(hidden)]
 pub mod disk;
 mod error;

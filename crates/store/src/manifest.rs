@@ -60,11 +60,13 @@ pub(crate) struct State {
     pub(crate) large_from: u64,
     /// Value-log files in address order.
     pub(crate) files: Vec<FileRef>,
-    /// Files that were collected, or forgotten because a lane has what they hold, and may be there still: only these may be unlinked
-    /// with what they hold. None in a manifest by a program that did not note them.
+    /// Files that were collected, or forgotten because a lane has what they hold, and may be there
+    /// still: only these may be unlinked with what they hold. None in a manifest by a program that
+    /// did not note them.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub(crate) retired: Option<Vec<Lsn>>,
-    /// The index was complete below this address when this was written; what is collected lies below.
+    /// The index was complete below this address when this was written; what is collected lies
+    /// below.
     #[serde(default)]
     pub(crate) indexed_to: Lsn,
 }
@@ -82,7 +84,8 @@ impl State {
         }
     }
 
-    /// True if the last session was closed. One that only has everything in the files need not be: an opening that was cut has noted that.
+    /// True if the last session was closed. One that only has everything in the files need not be:
+    /// an opening that was cut has noted that.
     pub(crate) fn is_closed(&self) -> bool {
         self.log_end.is_some() && self.pool.is_none()
     }
@@ -196,7 +199,8 @@ impl Manifest {
         &self.state
     }
 
-    /// Changes the contents, durably; on an error they stay as they were. The manifest of another store or session is never replaced.
+    /// Changes the contents, durably; on an error they stay as they were. The manifest of another
+    /// store or session is never replaced.
     pub(crate) fn update(
         &mut self,
         disk: &dyn Disk,
@@ -216,7 +220,8 @@ impl Manifest {
 }
 
 impl Manifest {
-    /// Refuses if the manifest in the directory is not this session's, which becomes, or is, number `epoch`. One that was removed is written anew.
+    /// Refuses if the manifest in the directory is not this session's, which becomes, or is, number
+    /// `epoch`. One that was removed is written anew.
     fn check_there(&self, epoch: u32) -> Result<(), StoreError> {
         let replaced = |found: String| StoreError::Replaced {
             path: self.path.clone(),

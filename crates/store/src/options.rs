@@ -9,12 +9,13 @@ use forebay_pool::SEGMENTS_MAX;
 pub enum Variant {
     /// Each put writes to the value log and syncs it. Needs no pool.
     Fsync,
-    /// Each put writes to the value log and does not sync: fast, and *unsafe*: a power cut loses what the kernel had not
-    /// written. A killed process loses nothing. Needs no pool.
+    /// Each put writes to the value log and does not sync: fast, and *unsafe*: a power cut loses
+    /// what the kernel had not written. A killed process loses nothing. Needs no pool.
     NoSync,
-    /// Puts go to so many segments of a pool, 1 to 64, and are durable there (on a disk once they are
-    /// [committed](StoreOptions::commit_puts)); a background drain writes the value
-    /// log. With one, writers wait while it is drained once it is full; with two, they fill the other one meanwhile.
+    /// Puts go to so many segments of a pool, 1 to 64, and are durable there (on a disk once they
+    /// are [committed](StoreOptions::commit_puts)); a background drain writes the value log. With
+    /// one, writers wait while it is drained once it is full; with two, they fill the other one
+    /// meanwhile.
     Buffered(u16),
 }
 
@@ -85,7 +86,8 @@ impl Default for StoreOptions {
 }
 
 impl StoreOptions {
-    /// A store in front of which two segments of a pool stand, made if there is none, that collects its garbage.
+    /// A store in front of which two segments of a pool stand, made if there is none, that collects
+    /// its garbage.
     #[must_use]
     pub const fn new() -> Self {
         Self {
@@ -112,20 +114,24 @@ impl StoreOptions {
         self
     }
 
-    /// The value log stays in the pool and is never drained: the store's data device is the memory itself. Needs 4 to 64
-    /// segments of a pool (5 of one on a disk), which together are what the store can hold; writes beyond are refused ([`StoreError::Full`]). With [`gc`](Self::gc) the space of
-    /// dead records is used again. Large values and the index's tables lie in the directory as ever. A store may be opened in turn with and
-    /// without. Default: no.
+    /// The value log stays in the pool and is never drained: the store's data device is the memory
+    /// itself. Needs 4 to 64 segments of a pool (5 of one on a disk), which together are what the
+    /// store can hold; writes beyond are refused ([`StoreError::Full`]). With [`gc`](Self::gc) the
+    /// space of dead records is used again. Large values and the index's tables lie in the
+    /// directory as ever. A store may be opened in turn with and without. Default: no.
     #[must_use]
     pub const fn resident(mut self, resident: bool) -> Self {
         self.resident = resident;
         self
     }
 
-    /// With a pool on a disk: each put, delete and batch is committed, that is written to that disk, before it returns; writers that come at the same time
-    /// share a write. Without, they return as soon as they are in memory, at the speed of persistent memory, and
-    /// [`Store::commit`](crate::Store::commit) makes all that was done before durable at once. Until then a crash of the process, or of the machine, may take
-    /// the last of them, in the order in which they were done; none goes in part. Any other pool has no commits, and this no effect. Default: yes.
+    /// With a pool on a disk: each put, delete and batch is committed, that is written to that
+    /// disk, before it returns; writers that come at the same time share a write. Without, they
+    /// return as soon as they are in memory, at the speed of persistent memory, and
+    /// [`Store::commit`](crate::Store::commit) makes all that was done before durable at once.
+    /// Until then a crash of the process, or of the machine, may take the last of them, in the
+    /// order in which they were done; none goes in part. Any other pool has no commits, and this no
+    /// effect. Default: yes.
     #[must_use]
     pub const fn commit_puts(mut self, commit: bool) -> Self {
         self.commit_puts = commit;
@@ -139,47 +145,53 @@ impl StoreOptions {
         self
     }
 
-    /// Bytes of a log segment where no pool fixes it ([`Variant::Fsync`], [`Variant::NoSync`]), 64 KiB to 64 MiB. Default: 8 MiB.
+    /// Bytes of a log segment where no pool fixes it ([`Variant::Fsync`], [`Variant::NoSync`]), 64
+    /// KiB to 64 MiB. Default: 8 MiB.
     #[must_use]
     pub const fn segment_size(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
         self
     }
 
-    /// Bytes at which a value-log file is full, 1 MiB to 1 GiB. Files are smaller than this (a 32nd of the log, but not below 16 MiB) as
-    /// long as the log is small, so that it may be given back in small parts. Default: 512 MiB.
+    /// Bytes at which a value-log file is full, 1 MiB to 1 GiB. Files are smaller than this (a 32nd
+    /// of the log, but not below 16 MiB) as long as the log is small, so that it may be given back
+    /// in small parts. Default: 512 MiB.
     #[must_use]
     pub const fn file_size(mut self, bytes: u64) -> Self {
         self.file_bytes = bytes;
         self
     }
 
-    /// Bytes of memory of one memtable chunk, 64 KiB or more. Up to [`CHUNKS_MAX`](Self::CHUNKS_MAX) exist at a time. Default: 64 MiB.
+    /// Bytes of memory of one memtable chunk, 64 KiB or more. Up to
+    /// [`CHUNKS_MAX`](Self::CHUNKS_MAX) exist at a time. Default: 64 MiB.
     #[must_use]
     pub const fn memtable_size(mut self, bytes: usize) -> Self {
         self.memtable_bytes = bytes;
         self
     }
 
-    /// Log bytes that one chunk covers at most, 64 KiB or more: what a restart has to read again is bounded by this times the number
-    /// of chunks. Default: 512 MiB.
+    /// Log bytes that one chunk covers at most, 64 KiB or more: what a restart has to read again is
+    /// bounded by this times the number of chunks. Default: 512 MiB.
     #[must_use]
     pub const fn chunk_log_size(mut self, bytes: u64) -> Self {
         self.chunk_log_bytes = bytes;
         self
     }
 
-    /// Bytes of memory of the cache, which holds blocks of the index and values that were read more than once. Default: 128 MiB.
+    /// Bytes of memory of the cache, which holds blocks of the index and values that were read more
+    /// than once. Default: 128 MiB.
     #[must_use]
     pub const fn cache_size(mut self, bytes: u64) -> Self {
         self.cache_bytes = bytes;
         self
     }
 
-    /// Files that the store has open at a time, 16 or more: half of them value-log files and large values, the other half left for the
-    /// index's tables, each of which is open. Those have 32 MiB, and up to 1 GiB in a large index: some 50 hold 180 GB of values of 100 bytes,
-    /// 260 hold 1 TB, with as many again for a moment while all are merged. Files that are being written are open beyond that. Default: half of
-    /// what the process may open (`RLIMIT_NOFILE`, the soft limit), 8,192 at most.
+    /// Files that the store has open at a time, 16 or more: half of them value-log files and large
+    /// values, the other half left for the index's tables, each of which is open. Those have 32
+    /// MiB, and up to 1 GiB in a large index: some 50 hold 180 GB of values of 100 bytes, 260 hold
+    /// 1 TB, with as many again for a moment while all are merged. Files that are being written are
+    /// open beyond that. Default: half of what the process may open (`RLIMIT_NOFILE`, the soft
+    /// limit), 8,192 at most.
     #[must_use]
     pub const fn open_files(mut self, files: usize) -> Self {
         self.open_files = Some(files);
@@ -193,23 +205,26 @@ impl StoreOptions {
         self
     }
 
-    /// Bytes of value-log files over live bytes that garbage collection keeps to, 1.1 to 10; however little is live, four files of
-    /// garbage are allowed for. Writers are slowed to the pace of collection when they outrun it. Default: 1.5.
+    /// Bytes of value-log files over live bytes that garbage collection keeps to, 1.1 to 10;
+    /// however little is live, four files of garbage are allowed for. Writers are slowed to the
+    /// pace of collection when they outrun it. Default: 1.5.
     #[must_use]
     pub const fn space_amplification_max(mut self, factor: f64) -> Self {
         self.space_amplification_max = factor;
         self
     }
 
-    /// Open although parts of the store contradict each other or acknowledged records are unreadable, and give those up. The refusal
-    /// without this says what would be given up, [`Stats::given_up`](crate::Stats::given_up) what was. Default: no.
+    /// Open although parts of the store contradict each other or acknowledged records are
+    /// unreadable, and give those up. The refusal without this says what would be given up,
+    /// [`Stats::given_up`](crate::Stats::given_up) what was. Default: no.
     #[must_use]
     pub const fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
         self
     }
 
-    /// How many files of the value log and large values may be open at a time; the rest is for the index's tables.
+    /// How many files of the value log and large values may be open at a time; the rest is for the
+    /// index's tables.
     pub(crate) fn open_log_files(&self) -> usize {
         self.open_files.unwrap_or_else(descriptors::default_limit) / 2
     }

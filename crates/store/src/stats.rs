@@ -15,7 +15,8 @@ pub struct Stats {
     pub survives: String,
     /// Log address of the next record: bytes ever logged, headers included.
     pub log_tail: u64,
-    /// Log address below which everything is in value-log files on the disk; of a resident store, where the log in the pool begins.
+    /// Log address below which everything is in value-log files on the disk; of a resident store,
+    /// where the log in the pool begins.
     pub log_drained: u64,
     /// Log address below which the index's tables are complete: where a restart begins to replay.
     pub log_indexed: u64,
@@ -27,8 +28,8 @@ pub struct Stats {
     pub large_value_bytes: u64,
     /// Number of large values in files of their own.
     pub large_value_files: u64,
-    /// Estimated garbage in the value log, by sampling; as old as the last look of the collector. That in files that cannot be collected is
-    /// counted.
+    /// Estimated garbage in the value log, by sampling; as old as the last look of the collector.
+    /// That in files that cannot be collected is counted.
     pub garbage_bytes: u64,
     /// Value-log bytes over live bytes by that estimate.
     pub space_amplification: f64,
@@ -42,7 +43,8 @@ pub struct Stats {
     pub memory_bytes_max: u64,
     /// Keys in the memtable chunks, older versions included.
     pub memtable_keys: u64,
-    /// Deleted keys, or ones that memory hides, that scans have passed over since the store was opened; tombstones in tables not counted.
+    /// Deleted keys, or ones that memory hides, that scans have passed over since the store was
+    /// opened; tombstones in tables not counted.
     pub scan_passed_keys: u64,
     /// What writers waited for since the store was opened.
     pub waits: Waits,
@@ -54,13 +56,16 @@ pub struct Stats {
     pub sync_seconds: f64,
     /// CPU time of the calling threads in those syncs, seconds.
     pub sync_cpu_seconds: f64,
-    /// Value-log files that cannot be collected, as far as collection has found out in this session. Their garbage is counted.
+    /// Value-log files that cannot be collected, as far as collection has found out in this
+    /// session. Their garbage is counted.
     pub set_aside: Vec<SetAside>,
-    /// Files that are of no use any more and could not be removed, and why. They take space and do no harm; the next opening tries again.
+    /// Files that are of no use any more and could not be removed, and why. They take space and do
+    /// no harm; the next opening tries again.
     pub leftovers: Vec<String>,
     /// What this opening gave up, with `salvage`.
     pub given_up: Vec<String>,
-    /// Why the value log or the index cannot be written, or no garbage be collected, at present, if so.
+    /// Why the value log or the index cannot be written, or no garbage be collected, at present, if
+    /// so.
     pub trouble: Option<String>,
 }
 
@@ -160,6 +165,7 @@ pub struct VerifyReport {
     pub log_records: u64,
     /// Everything that is wrong.
     pub problems: Vec<String>,
-    /// Value-log files that cannot be collected, and why, whether anything in them is damaged or not.
+    /// Value-log files that cannot be collected, and why, whether anything in them is damaged or
+    /// not.
     pub not_collectable: Vec<String>,
 }

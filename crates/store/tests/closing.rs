@@ -203,7 +203,8 @@ fn a_file_begun_behind_the_page_where_a_salvage_ends_the_log_is_set_aside() {
     assert!(fs::read(given_up).unwrap() == second);
     let said = store.given_up().join("\n");
     assert!(said.contains("given-up"), "{said}");
-    // Others than those that were at the same places, and the index is told of all of it: a replay begins at the log's end.
+    // Others than those that were at the same places, and the index is told of all of it: a replay
+    // begins at the log's end.
     let later = in_first + 20..in_first + 27;
     for i in later.clone() {
         store.put(&key(i), &[2; VALUE]).unwrap();

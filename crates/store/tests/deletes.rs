@@ -35,7 +35,8 @@ fn an_index_of_which_every_key_is_deleted_has_no_entries_left() {
     });
 }
 
-/// Takes `pops` keys from a queue of `live`, each time the first that a scan gives. Keys that scans passed over meanwhile.
+/// Takes `pops` keys from a queue of `live`, each time the first that a scan gives. Keys that scans
+/// passed over meanwhile.
 fn pop(store: &Store, queue: &mut VecDeque<u32>, next: &mut u32, pops: u32) -> u64 {
     let before = store.stats().scan_passed_keys;
     for _ in 0..pops {

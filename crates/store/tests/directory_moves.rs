@@ -1,4 +1,5 @@
-//! A store is in the directory that it was opened in, wherever the paths to that lead later, and in no two processes at a time.
+//! A store is in the directory that it was opened in, wherever the paths to that lead later, and in
+//! no two processes at a time.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

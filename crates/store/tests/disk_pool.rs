@@ -1,4 +1,5 @@
-//! A store whose pool lies on a disk: real files, threads, commits by hand, a disk that fails. Power cuts: `crash/`; kills: `kill.rs`.
+//! A store whose pool lies on a disk: real files, threads, commits by hand, a disk that fails.
+//! Power cuts: `crash/`; kills: `kill.rs`.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
@@ -201,7 +202,8 @@ fn what_commits_leave_empty_is_garbage_and_is_collected() {
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
-/// A store on a simulated disk that fails after so many writes: how many puts it took, and the disk.
+/// A store on a simulated disk that fails after so many writes: how many puts it took, and the
+/// disk.
 fn until_it_fails(writes: u64, options: &StoreOptions, path: &Path) -> (u32, Arc<Sim>) {
     let sim = new_disk(64 << 10);
     let pool = common::format(Arc::clone(&sim), 64 << 10);
@@ -357,7 +359,8 @@ fn a_resident_store_keeps_what_was_put_over_crashes_in_a_pool_on_a_disk() {
 fn commits_between_the_collectors_copies_leave_a_resident_store_room_to_collect() {
     let (dir, pool) = new_pool();
     let path = dir.path().join("store");
-    // Few segments, most of them live: the collector copies without end, and each commit meanwhile ends a page.
+    // Few segments, most of them live: the collector copies without end, and each commit meanwhile
+    // ends a page.
     let options = tiny(Variant::Buffered(12))
         .resident(true)
         .commit_puts(false);

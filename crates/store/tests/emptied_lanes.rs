@@ -1,4 +1,5 @@
-//! Openings that are cut while they empty the lane that the last session left: the next one finds everything, and goes on as after any cut.
+//! Openings that are cut while they empty the lane that the last session left: the next one finds
+//! everything, and goes on as after any cut.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -47,8 +48,9 @@ fn disk_that_fails_after(steps: usize) -> Arc<HookDisk> {
     })
 }
 
-/// Each time: a session is killed with something in its lane, `meanwhile` is done, an opening without a lane is cut one step later than the
-/// time before, and then `then` is done. Until it is not cut at all.
+/// Each time: a session is killed with something in its lane, `meanwhile` is done, an opening
+/// without a lane is cut one step later than the time before, and then `then` is done. Until it is
+/// not cut at all.
 fn cut_at_each_step(meanwhile: impl Fn(&Bench), then: impl Fn(&Bench)) {
     for steps in 0.. {
         let bench = Bench::new();
@@ -68,7 +70,8 @@ fn cut_at_each_step(meanwhile: impl Fn(&Bench), then: impl Fn(&Bench)) {
     }
 }
 
-/// Each opening that claims the lane gives the session a higher number, and these were cut right then.
+/// Each opening that claims the lane gives the session a higher number, and these were cut right
+/// then.
 fn openings_before(bench: &Bench) {
     let owner = bench.pool.lanes()[0].owner;
     let options = ClaimOptions::new().epoch_above(100);

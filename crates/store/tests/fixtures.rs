@@ -1,10 +1,11 @@
 //! A store of format version 1 opens for ever.
 //!
-//! `fixtures/closed.v1` is a store that was closed; `fixtures/crashed.v1` is one that was not, with its pool file
-//! beside it that holds its last writes. Both are packed: per file a line `file PATH LENGTH`, then per run of bytes
-//! that are not zero a line `run OFFSET BYTES` and the bytes; all else is zeros. They are made once per format version, with
-//! `cargo test -p forebay-store --test fixtures -- --ignored`, and never again: a fixture made by today's program
-//! says nothing about yesterday's.
+//! `fixtures/closed.v1` is a store that was closed; `fixtures/crashed.v1` is one that was not, with
+//! its pool file beside it that holds its last writes. Both are packed: per file a line `file PATH
+//! LENGTH`, then per run of bytes that are not zero a line `run OFFSET BYTES` and the bytes; all
+//! else is zeros. They are made once per format version, with `cargo test -p forebay-store --test
+//! fixtures -- --ignored`, and never again: a fixture made by today's program says nothing about
+//! yesterday's.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

@@ -1,4 +1,5 @@
-//! A store in a forked child: an error from every call, at once, and nothing that the parent acknowledged is lost.
+//! A store in a forked child: an error from every call, at once, and nothing that the parent
+//! acknowledged is lost.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 #![allow(unsafe_code, reason = "forks")]
 
@@ -111,8 +112,8 @@ struct Child(libc::pid_t);
 
 impl Child {
     fn fork(what: impl FnOnce()) -> Self {
-        // SAFETY: the child uses what it has of the C library's memory, whose locks `fork` looks after, and ends without any of the parent's
-        // destructors.
+        // SAFETY: the child uses what it has of the C library's memory, whose locks `fork` looks
+        // after, and ends without any of the parent's destructors.
         let child = unsafe { libc::fork() };
         if child == 0 {
             // SAFETY: they end the child.

@@ -1,5 +1,5 @@
-//! The fuzz targets' functions, with the committed seeds and with random changes: whatever bytes the store's files have, it does not
-//! panic, and takes no more memory than they can fill.
+//! The fuzz targets' functions, with the committed seeds and with random changes: whatever bytes
+//! the store's files have, it does not panic, and takes no more memory than they can fill.
 //!
 //! Promise (store): No bytes of a manifest, an index manifest, a value-log file, an operation or a
 //! large value's file make a store panic or take memory beyond the file's size.

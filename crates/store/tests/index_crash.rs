@@ -147,8 +147,8 @@ fn a_damaged_manifest_is_named() {
     open(dir.path()).verify().unwrap();
 }
 
-/// Flips one bit after another, all over a table. Whatever is read must be right or an error, `verify`
-/// must notice every one of them, and a merge must not launder any.
+/// Flips one bit after another, all over a table. Whatever is read must be right or an error,
+/// `verify` must notice every one of them, and a merge must not launder any.
 #[test]
 fn a_flipped_bit_anywhere_in_a_table_is_an_error_or_harmless_but_never_a_panic() {
     let dir = tempfile::tempdir().unwrap();

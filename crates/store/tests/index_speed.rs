@@ -1,6 +1,6 @@
-//! Measurement of the index, not a check: `cargo test --release -p forebay-store --test index_speed --
-//! --ignored --nocapture`, with `INDEX_KEYS` (millions, default 10), `INDEX_RUN` (thousands, default 1000)
-//! and `INDEX_DIR` (default: the temporary directory).
+//! Measurement of the index, not a check: `cargo test --release -p forebay-store --test index_speed
+//! -- --ignored --nocapture`, with `INDEX_KEYS` (millions, default 10), `INDEX_RUN` (thousands,
+//! default 1000) and `INDEX_DIR` (default: the temporary directory).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 use forebay_store::index::{Address, Form, Index, IndexOptions};
 use std::{
@@ -16,7 +16,8 @@ fn setting(name: &str, default: u64) -> u64 {
         .unwrap_or(default)
 }
 
-/// A permutation of the numbers below 2^32 (odd multiplier), so keys are distinct and in random order.
+/// A permutation of the numbers below 2^32 (odd multiplier), so keys are distinct and in random
+/// order.
 fn key(n: u64) -> u64 {
     ((n as u32).wrapping_mul(0x9E37_79B1) as u64) << 20
 }

@@ -1,9 +1,10 @@
 //! SIGKILL at random moments on one and the same store, again and again.
 //!
-//! A child process opens the store (in any variant), writes from several threads, and says over a socket what was
-//! acknowledged; it closes the store if it comes that far. It is killed at a random moment: while it opens and recovers, while it
-//! writes, while it closes. Each writer's keys must then be as they were after its last acknowledged operation, or after
-//! the one that was in flight. That holds for `nosync` too: what a killed process wrote is the kernel's.
+//! A child process opens the store (in any variant), writes from several threads, and says over a
+//! socket what was acknowledged; it closes the store if it comes that far. It is killed at a random
+//! moment: while it opens and recovers, while it writes, while it closes. Each writer's keys must
+//! then be as they were after its last acknowledged operation, or after the one that was in flight.
+//! That holds for `nosync` too: what a killed process wrote is the kernel's.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -96,8 +97,8 @@ fn child() {
 /// What the parent's last connection says instead of a writer's number.
 const LAST: u32 = u32::MAX;
 
-/// Hears how many operations each writer has had acknowledged, until a connection says that it is the last.
-/// One that says nothing is of a child that was killed before it could.
+/// Hears how many operations each writer has had acknowledged, until a connection says that it is
+/// the last. One that says nothing is of a child that was killed before it could.
 fn listen(listener: &UnixListener) -> HashMap<u32, u32> {
     let heard = Mutex::new(HashMap::new());
     thread::scope(|scope| {

@@ -1,5 +1,6 @@
-//! Pools of another moment than the store's directory: restored from a copy, or left over from a session before. Each is refused
-//! with nothing changed, and a session that was only cut is not taken for one.
+//! Pools of another moment than the store's directory: restored from a copy, or left over from a
+//! session before. Each is refused with nothing changed, and a session that was only cut is not
+//! taken for one.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -67,7 +68,8 @@ fn value(i: u32) -> Vec<u8> {
     vec![i as u8; 20_000]
 }
 
-/// An opening with the pool is refused, in words that name it as older, and changes neither the directory nor the pool.
+/// An opening with the pool is refused, in words that name it as older, and changes neither the
+/// directory nor the pool.
 fn refused(path: &Path, options: &StoreOptions, image: &[u8]) -> StoreError {
     let before = contents(path);
     let media = Arc::new(Sim::from_image(image.to_vec()));
@@ -162,7 +164,8 @@ fn a_salvage_writes_nothing_over_the_files_from_an_older_lane_in_another_pool() 
     check(&store, 0..60);
 }
 
-/// A disk whose `n`-th rename fails from the moment at which `left` is set to `n`, and all behind it.
+/// A disk whose `n`-th rename fails from the moment at which `left` is set to `n`, and all behind
+/// it.
 fn disk_that_fails_at(left: &Arc<AtomicUsize>) -> Arc<HookDisk> {
     let left = Arc::clone(left);
     HookDisk::new(move |doing| match doing {

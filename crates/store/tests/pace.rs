@@ -1,4 +1,5 @@
-//! What stands behind the pool is slow, or stands still: writers slow down before they have to wait, and say what for.
+//! What stands behind the pool is slow, or stands still: writers slow down before they have to
+//! wait, and say what for.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

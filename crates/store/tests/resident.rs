@@ -1,4 +1,5 @@
-//! A store whose value log stays in the pool: it holds what was put, uses dead space again, says when it is full, and comes back.
+//! A store whose value log stays in the pool: it holds what was put, uses dead space again, says
+//! when it is full, and comes back.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -88,7 +89,8 @@ fn overwriting_goes_on_for_ever_in_the_same_segments() {
         let path = dir.path().join("store");
         let pool = pool(17);
         let store = resident(16).open(&path, &pool).unwrap();
-        // A third of the pool is live; thirty times the pool is written, in single puts and batches.
+        // A third of the pool is live; thirty times the pool is written, in single puts and
+        // batches.
         let mut rng = Rng(7);
         let mut last = BTreeMap::new();
         for n in 0..30_000u64 {
@@ -235,7 +237,8 @@ fn a_store_is_opened_in_turn_resident_and_not() {
     }
 }
 
-/// A store with 100 live values in files whose other halves are garbage, opened with its log in the pool and without a collector.
+/// A store with 100 live values in files whose other halves are garbage, opened with its log in the
+/// pool and without a collector.
 fn resident_above_files(path: &Path, pool: &Pool) -> Store {
     let store = tiny(Variant::DOUBLE).gc(false).open(path, pool).unwrap();
     for n in 0..200u64 {

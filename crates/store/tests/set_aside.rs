@@ -1,4 +1,5 @@
-//! Value-log files that cannot be collected: each is set aside and named, and the others are collected as ever.
+//! Value-log files that cannot be collected: each is set aside and named, and the others are
+//! collected as ever.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -33,7 +34,8 @@ fn put(store: &Store, key: u32, round: u32) {
     store.put(&key.to_be_bytes(), &value).unwrap();
 }
 
-/// Overwrites all keys so many times; the log's bytes beside the live ones at the end, once collection has caught up.
+/// Overwrites all keys so many times; the log's bytes beside the live ones at the end, once
+/// collection has caught up.
 fn overwrite(store: &Store, times: u32) {
     for round in 0..times {
         (0..KEYS).for_each(|key| put(store, key, round));

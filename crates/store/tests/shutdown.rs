@@ -1,8 +1,10 @@
-//! A real ext4 that is shut down in the middle of writes: what the variant `fsync` acknowledged is on the disk.
+//! A real ext4 that is shut down in the middle of writes: what the variant `fsync` acknowledged is
+//! on the disk.
 //!
-//! The kernel is told to abort the file system (as it does by itself after an error of the journal), so nothing that is in its memory only
-//! reaches the disk any more. Needs root, a loop device, and the packages `e2fsprogs` and `xfsprogs` (scripts/setup.sh test); where
-//! something is missing it says so and passes.
+//! The kernel is told to abort the file system (as it does by itself after an error of the
+//! journal), so nothing that is in its memory only reaches the disk any more. Needs root, a loop
+//! device, and the packages `e2fsprogs` and `xfsprogs` (scripts/setup.sh test); where something is
+//! missing it says so and passes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_store::{StoreOptions, Variant};
@@ -54,7 +56,8 @@ impl Ext4 {
         Ok(disk)
     }
 
-    /// On another device each time: a process with mounts of its own may still hold the file system that was shut down.
+    /// On another device each time: a process with mounts of its own may still hold the file system
+    /// that was shut down.
     fn mount(&mut self) -> Result<(), String> {
         self.device = run("losetup", &["-f", "--show", self.image.to_str().unwrap()])?;
         run("mount", &[&self.device, self.at.to_str().unwrap()])?;

@@ -1,4 +1,5 @@
-//! Keys, values and batches of sizes around every limit: each is taken whole by every way of writing it, or refused with nothing done.
+//! Keys, values and batches of sizes around every limit: each is taken whole by every way of
+//! writing it, or refused with nothing done.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

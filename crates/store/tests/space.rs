@@ -197,7 +197,8 @@ fn a_file_that_is_damaged_stays_and_the_others_are_collected() {
     store.flush().unwrap();
     let damaged = value_log_files(&bench.path())[3].clone();
     let mut bytes = std::fs::read(&damaged).unwrap();
-    // Within the first record: a page for the file's header, a line for the segment's, and one for the record's.
+    // Within the first record: a page for the file's header, a line for the segment's, and one for
+    // the record's.
     bytes[4096 + 2 * 64] ^= 1;
     std::fs::write(&damaged, bytes).unwrap();
     let mut rng = Rng(6);

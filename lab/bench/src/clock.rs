@@ -1,7 +1,7 @@
 //! Time: what a reading of the clock costs, and the processor time of this process.
 //!
-//! `Instant` is read through the vDSO, so a reading costs some 20 to 50 ns. Workloads read it once an
-//! operation: the end of one is the start of the next.
+//! `Instant` is read through the vDSO, so a reading costs some 20 to 50 ns. Workloads read it once
+//! an operation: the end of one is the start of the next.
 
 pub use rustix::time::ClockId;
 

@@ -1,7 +1,9 @@
-//! Emulated devices: what a program sees of one, beside what its profile says (P5's Fig. 3 and 4 for the memory behind a fabric).
+//! Emulated devices: what a program sees of one, beside what its profile says (P5's Fig. 3 and 4
+//! for the memory behind a fabric).
 //!
-//! fio under `forebay-lab run --device` reads and writes past the cache (`O_DIRECT`), 4 KiB and 1 MiB, sequentially and at random. The
-//! figure is the median of the calls' latencies: what the machine does to single calls is not the device's.
+//! fio under `forebay-lab run --device` reads and writes past the cache (`O_DIRECT`), 4 KiB and 1
+//! MiB, sequentially and at random. The figure is the median of the calls' latencies: what the
+//! machine does to single calls is not the device's.
 
 use crate::{
     BenchError,
@@ -35,11 +37,13 @@ fn requests() -> impl Iterator<Item = (&'static str, &'static str, usize)> {
         .flat_map(|(rw, name)| SIZES.map(|bytes| (rw, name, bytes)))
 }
 
-/// Measures the devices of these profiles (names, or paths of TOML files) one after the other, saying which to `progress`. Their directories are made
-/// in `dir`, which is on something faster than they. `is_quick` shows that it runs, with medians of a few calls.
+/// Measures the devices of these profiles (names, or paths of TOML files) one after the other,
+/// saying which to `progress`. Their directories are made in `dir`, which is on something faster
+/// than they. `is_quick` shows that it runs, with medians of a few calls.
 ///
 /// # Errors
-/// [`BenchError::Config`] for a profile that is none; [`BenchError::Missing`] without fio; I/O errors; [`BenchError::Child`].
+/// [`BenchError::Config`] for a profile that is none; [`BenchError::Missing`] without fio; I/O
+/// errors; [`BenchError::Child`].
 pub fn run(
     forebay: &Path,
     names: &[String],
@@ -65,7 +69,8 @@ pub fn run(
     })
 }
 
-/// Every kind of request to one device, by one fio that does so many of each, or less of what takes long, one after the other.
+/// Every kind of request to one device, by one fio that does so many of each, or less of what takes
+/// long, one after the other.
 fn of_device(mut fio: Command, profile: &Profile, calls: usize) -> Result<Vec<Row>, BenchError> {
     fio.arg(format!("--runtime={SECONDS_MAX}"));
     for (rw, _, bytes) in requests() {
@@ -118,7 +123,8 @@ pub fn table(report: &Report) -> String {
     report::table("device", &report.rows).render()
 }
 
-/// fio in a file of so many bytes in `dir`, which is made, on an emulated device: past the cache, a call at a time. Which calls is to be added.
+/// fio in a file of so many bytes in `dir`, which is made, on an emulated device: past the cache, a
+/// call at a time. Which calls is to be added.
 ///
 /// # Errors
 /// [`BenchError::Missing`] if it is not installed; I/O errors.

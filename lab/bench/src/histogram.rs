@@ -9,7 +9,8 @@ use serde_json::{Value, json};
 #[derive(Clone)]
 pub struct Latencies(Histogram<u64>);
 
-/// No latency yet. Room for anything up to a minute is made now, so that recording allocates nothing.
+/// No latency yet. Room for anything up to a minute is made now, so that recording allocates
+/// nothing.
 impl Default for Latencies {
     fn default() -> Self {
         const MINUTE_NS: u64 = 60_000_000_000;
@@ -34,7 +35,8 @@ impl Latencies {
         let _ = self.0.add(&other.0);
     }
 
-    /// How many took at most so many microseconds, and longer than the step before: steps from ten on, each twice the last.
+    /// How many took at most so many microseconds, and longer than the step before: steps from ten
+    /// on, each twice the last.
     #[must_use]
     pub fn steps(&self) -> Vec<Value> {
         let steps = self.0.iter_log(10_000, 2.0);

@@ -1,17 +1,22 @@
-//! Everything behind `forebay-lab`: workloads, the measurement of the device they run on, peers, reports.
+//! Everything behind `forebay-lab`: workloads, the measurement of the device they run on, peers,
+//! reports.
 //!
-//! A benchmark here is a library call that takes a plain configuration and returns a [`report::Report`], which serialises to
-//! JSON (each benchmark has a `table` of the same, for people). Three rules hold for all of them, and docs/benchmarks.md
-//! says how each figure is made:
+//! A benchmark here is a library call that takes a plain configuration and returns a
+//! [`report::Report`], which serialises to JSON (each benchmark has a `table` of the same, for
+//! people). Three rules hold for all of them, and docs/benchmarks.md says how each figure is made:
 //!
-//! * *Interleaved.* Contestants take turns, round after round; a figure is that of the median round.
+//! * *Interleaved.* Contestants take turns, round after round; a figure is that of the median
+//!   round.
 //! * *Counted to the end.* The clock of a write workload stops when the data is on the disk.
-//! * *In the same run.* The device's own speed ([`device`]) and the peers ([`peers`]) are measured beside us.
+//! * *In the same run.* The device's own speed ([`device`]) and the peers ([`peers`]) are measured
+//!   beside us.
 //!
-//! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values); [`scratch`]
-//! (directories and pools that go away again); [`processes`] (the same for processes); [`device`]; `place` (what files are on); `perf`;
-//! [`pool_bench`], [`wisckey`], [`emulated`], [`fam`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the papers' tables and figures, made of the
-//! benchmarks). Those of databases are [`forebay_databases`], to which [`forebay_sysbench`] and `mix` add what the papers ask.
+//! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values);
+//! [`scratch`] (directories and pools that go away again); [`processes`] (the same for processes);
+//! [`device`]; `place` (what files are on); `perf`; [`pool_bench`], [`wisckey`], [`emulated`],
+//! [`fam`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the papers' tables and figures, made of
+//! the benchmarks). Those of databases are [`forebay_databases`], to which [`forebay_sysbench`] and
+//! `mix` add what the papers ask.
 
 pub mod clock;
 pub mod emulated;

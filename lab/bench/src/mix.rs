@@ -1,7 +1,9 @@
-//! A client of our own, for what redis-benchmark does not do: mixes of SETs and GETs, and loading distinct keys.
+//! A client of our own, for what redis-benchmark does not do: mixes of SETs and GETs, and loading
+//! distinct keys.
 //!
-//! One thread serves all connections, each with one request in flight, as redis-benchmark does: it waits until answers have come, takes
-//! the time of each, and sends the next request on the same connection.
+//! One thread serves all connections, each with one request in flight, as redis-benchmark does: it
+//! waits until answers have come, takes the time of each, and sends the next request on the same
+//! connection.
 
 use crate::{
     contest::Sample,

@@ -1,7 +1,9 @@
-//! The stores that ours is compared with, as programs: `db_bench` of Debian's rocksdb-tools, small C programs of ours that are linked to Debian's
-//! libraries (`programs/`) and built when they are needed, and `forebay-peers` (lab/peers/), which is built beside this program or is missing.
+//! The stores that ours is compared with, as programs: `db_bench` of Debian's rocksdb-tools, small
+//! C programs of ours that are linked to Debian's libraries (`programs/`) and built when they are
+//! needed, and `forebay-peers` (lab/peers/), which is built beside this program or is missing.
 //!
-//! What they are asked for is their callers' business ([`crate::wisckey`], [`crate::rocksdb`], [`crate::fam`]).
+//! What they are asked for is their callers' business ([`crate::wisckey`], [`crate::rocksdb`],
+//! [`crate::fam`]).
 
 use crate::{
     BenchError,
@@ -74,7 +76,8 @@ impl Peer {
         }
     }
 
-    /// Of a store that is linked to a C program of ours: that, the header that it includes, and Debian's package of both.
+    /// Of a store that is linked to a C program of ours: that, the header that it includes, and
+    /// Debian's package of both.
     fn in_c(self) -> Option<[&'static str; 3]> {
         let leveldb = include_str!("../programs/leveldb.c");
         let lmdb = include_str!("../programs/lmdb.c");

@@ -1,7 +1,9 @@
-//! Where processor time goes, by Linux's `perf`: the share of a process's samples that were taken inside fsync.
+//! Where processor time goes, by Linux's `perf`: the share of a process's samples that were taken
+//! inside fsync.
 //!
-//! P1 reports `__x64_sys_fsync`'s share of core time. Not every machine lets a process be sampled with kernel stacks (perf is not installed,
-//! `kernel.perf_event_paranoid`, no symbols): then [`Sampler::start`] or [`Sampler::share`] say why, and the caller names its substitute.
+//! P1 reports `__x64_sys_fsync`'s share of core time. Not every machine lets a process be sampled
+//! with kernel stacks (perf is not installed, `kernel.perf_event_paranoid`, no symbols): then
+//! [`Sampler::start`] or [`Sampler::share`] say why, and the caller names its substitute.
 
 use crate::processes::{Process, find_program};
 use rustix::process::Signal;
@@ -89,7 +91,8 @@ impl Sampler {
     }
 }
 
-/// The share of stacks with one of [`SYNCS`] in them. A stack is some lines `ADDRESS SYMBOL`, and an empty line.
+/// The share of stacks with one of [`SYNCS`] in them. A stack is some lines `ADDRESS SYMBOL`, and
+/// an empty line.
 fn share(script: &str) -> Result<f64, String> {
     const KERNEL: [&str; 3] = ["entry_SYSCALL_64", "_sys_", "el0_svc"];
     let stacks = || {

@@ -1,11 +1,13 @@
-//! `forebay-lab pool`: what an append costs beside the floor, a bare copy and fence of the same bytes.
+//! `forebay-lab pool`: what an append costs beside the floor, a bare copy and fence of the same
+//! bytes.
 //!
-//! Appends and bare copies take turns, a slice of time each, round after round. The lane's segments are large, and a drain
-//! releases sealed ones at once, so that sealing is rare. The floor goes through
-//! [`Media::stream`] and [`Media::fence`] to a scratch medium of the same kind and size, one after the
-//! other; with several threads each has a part of it for itself.
+//! Appends and bare copies take turns, a slice of time each, round after round. The lane's segments
+//! are large, and a drain releases sealed ones at once, so that sealing is rare. The floor goes
+//! through [`Media::stream`] and [`Media::fence`] to a scratch medium of the same kind and size,
+//! one after the other; with several threads each has a part of it for itself.
 //!
-//! Beside threads on a lane of one process, `--processes` measures processes ([`members`]) on a shared lane, and as many threads of one process on it.
+//! Beside threads on a lane of one process, `--processes` measures processes ([`members`]) on a
+//! shared lane, and as many threads of one process on it.
 
 use crate::{
     BenchError,

@@ -1,6 +1,8 @@
-//! What every benchmark of the laboratory reports: rows of named figures, printed as JSON, and tables of them for people.
+//! What every benchmark of the laboratory reports: rows of named figures, printed as JSON, and
+//! tables of them for people.
 //!
-//! What a field means is in docs/benchmarks.md. A table is data, in tables.toml: for each column its head and the field.
+//! What a field means is in docs/benchmarks.md. A table is data, in tables.toml: for each column
+//! its head and the field.
 
 pub use forebay_measure::table::{
     Column, Table, disk as device, figure, grouped, min_max, notes, object,
@@ -73,7 +75,8 @@ impl Row {
         self.fields.extend(object(fields));
     }
 
-    /// Of several rounds the one whose `rate` is the median, with the span of all as `…_span`. None of none.
+    /// Of several rounds the one whose `rate` is the median, with the span of all as `…_span`. None
+    /// of none.
     #[must_use]
     pub fn median_round(rounds: Vec<Self>, rate: &str) -> Option<Self> {
         let of = |row: &Self| row.number(rate).unwrap_or(0.0);
@@ -116,7 +119,8 @@ impl Row {
         }
     }
 
-    /// A field as people read it: a share (`…_share`) in percent, a span from its smallest to its largest; a dash for none.
+    /// A field as people read it: a share (`…_share`) in percent, a span from its smallest to its
+    /// largest; a dash for none.
     #[must_use]
     pub fn shown(&self, name: &str) -> String {
         match self.get(name).unwrap_or(&Value::Null) {

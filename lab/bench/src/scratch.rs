@@ -1,4 +1,5 @@
-//! What the laboratory's measurements add to [`forebay_measure::scratch`]: bare memory beside a pool, and what files occupy and leave in memory.
+//! What the laboratory's measurements add to [`forebay_measure::scratch`]: bare memory beside a
+//! pool, and what files occupy and leave in memory.
 
 use crate::BenchError;
 use forebay_device::memory::{self, Profile, Timed};
@@ -9,7 +10,8 @@ pub use forebay_measure::scratch::{
 use forebay_pool::media::{Media, open_dax, open_emulated};
 use std::{fs, path::Path, sync::Arc};
 
-/// A pool for a measurement, as [`ScratchPool::new`] makes it; with a `profile` it is as slow as that memory.
+/// A pool for a measurement, as [`ScratchPool::new`] makes it; with a `profile` it is as slow as
+/// that memory.
 ///
 /// # Errors
 /// Those of the pool.
@@ -34,8 +36,8 @@ pub struct ScratchMedia {
 }
 
 impl ScratchMedia {
-    /// `bytes` bytes of memory like that of a pool from `source`. `None` beside a devdax device: there is no
-    /// second one.
+    /// `bytes` bytes of memory like that of a pool from `source`. `None` beside a devdax device:
+    /// there is no second one.
     ///
     /// # Errors
     /// I/O errors.
@@ -67,7 +69,8 @@ impl ScratchMedia {
     }
 }
 
-/// Drops the page cache of every file under `dir`, which must be synced, so that reads go to the device.
+/// Drops the page cache of every file under `dir`, which must be synced, so that reads go to the
+/// device.
 ///
 /// # Errors
 /// I/O errors.

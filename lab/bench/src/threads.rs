@@ -24,7 +24,8 @@ pub(crate) fn in_threads<T: Send>(
     })
 }
 
-/// Does `work` in so many threads, each of which gets its number and its share of `ops`. Adds up what they count, and their latencies.
+/// Does `work` in so many threads, each of which gets its number and its share of `ops`. Adds up
+/// what they count, and their latencies.
 pub(crate) fn share_out(
     threads: usize,
     ops: u64,
@@ -42,8 +43,9 @@ pub(crate) fn share_out(
     Ok((count, latencies))
 }
 
-/// Has so many threads compute for `each` again and again, as long as they are to `go_on`, and neither wait nor share anything. How long each turn
-/// took: longer than that only if the thread had no processor.
+/// Has so many threads compute for `each` again and again, as long as they are to `go_on`, and
+/// neither wait nor share anything. How long each turn took: longer than that only if the thread
+/// had no processor.
 pub(crate) fn keep_busy(
     threads: usize,
     each: Duration,

@@ -1,4 +1,5 @@
-//! Results of experiments as files: whole, read again, and refused where they are damaged or another's.
+//! Results of experiments as files: whole, read again, and refused where they are damaged or
+//! another's.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use forebay_bench::{

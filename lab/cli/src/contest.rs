@@ -13,7 +13,8 @@ use forebay_cli::{
 pub struct Common {
     #[command(flatten)]
     pub options: Options,
-    /// Put the data on an emulated device: hdd-7200, …, or the path of a profile; with DIR= before it, below DIR
+    /// Put the data on an emulated device: hdd-7200, …, or the path of a profile; with DIR= before
+    /// it, below DIR
     #[arg(long, value_name = "[DIR=]PROFILE")]
     device: Option<String>,
     /// Bytes of a segment of a pool that is made

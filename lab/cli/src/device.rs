@@ -19,8 +19,8 @@ use std::path::PathBuf;
         forebay-lab device --profile ./mine.toml --quick"
 )]
 pub struct Device {
-    /// Only this profile: hdd-7200, hdd-15k-raid0x8, sata-ssd, nvme, nvram, gen-z-uc, gen-z-wt, gen-z-wc, or a TOML file;
-    /// may be given several times
+    /// Only this profile: hdd-7200, hdd-15k-raid0x8, sata-ssd, nvme, nvram, gen-z-uc, gen-z-wt,
+    /// gen-z-wc, or a TOML file; may be given several times
     #[arg(long, value_name = "PROFILE")]
     profile: Vec<String>,
     /// Make the directories here instead of in memory

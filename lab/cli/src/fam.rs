@@ -37,7 +37,8 @@ pub struct Fam {
     /// Rounds [default: 3]
     #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     rounds: Option<usize>,
-    /// Where the directories are made, in one that is removed again [default: the one for temporary files, if that is on a disk]
+    /// Where the directories are made, in one that is removed again [default: the one for temporary
+    /// files, if that is on a disk]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Toy size: shows that it runs, not how fast

@@ -1,8 +1,9 @@
 //! `forebay-lab`: what the project measures, as `forebay` measures what a user would gain.
 //!
-//! Workloads beside their peers, in all modes, on this disk and on emulated devices; the papers' experiments and their report. One module a
-//! subcommand; lab/bench measures. Databases run under the `forebay` that lies beside this program, with its libforebay.so; on emulated devices under this
-//! program itself ([`run`]), with its libforebay_lab.so.
+//! Workloads beside their peers, in all modes, on this disk and on emulated devices; the papers'
+//! experiments and their report. One module a subcommand; lab/bench measures. Databases run under
+//! the `forebay` that lies beside this program, with its libforebay.so; on emulated devices under
+//! this program itself ([`run`]), with its libforebay_lab.so.
 
 mod contest;
 mod device;
@@ -104,7 +105,8 @@ fn forebay() -> Result<PathBuf, Failure> {
 /// A slower device's latency.
 #[derive(Args)]
 struct Slowed {
-    /// Slow the pool down to a device: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc, gen-z-wt, gen-z-wc
+    /// Slow the pool down to a device: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc,
+    /// gen-z-wt, gen-z-wc
     #[arg(long, value_name = "DEVICE", value_parser = profile)]
     profile: Option<Profile>,
 }

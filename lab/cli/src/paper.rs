@@ -42,7 +42,8 @@ pub struct Paper {
     /// Leave out what the results have already, of the same size
     #[arg(long)]
     resume: bool,
-    /// Where stores and databases are made, in directories that are removed again [default: the one for temporary files, if that is on a disk]
+    /// Where stores and databases are made, in directories that are removed again [default: the one
+    /// for temporary files, if that is on a disk]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Use this pool instead of emulated ones

@@ -37,7 +37,8 @@ pub struct Pool {
         default_value = "1,2,4,8,16"
     )]
     threads: Vec<usize>,
-    /// Numbers of processes on a shared lane, to be measured as well, beside as many threads of one process on it
+    /// Numbers of processes on a shared lane, to be measured as well, beside as many threads of one
+    /// process on it
     #[arg(long, value_name = "N,…", value_delimiter = ',', value_parser = positive::<usize>, conflicts_with = "profile")]
     processes: Vec<usize>,
     /// Bytes of a segment of the emulated pool

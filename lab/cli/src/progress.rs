@@ -1,4 +1,5 @@
-//! How the laboratory's measurements go on, on standard error: a line on a terminal that changes, lines otherwise.
+//! How the laboratory's measurements go on, on standard error: a line on a terminal that changes,
+//! lines otherwise.
 
 use forebay_cli::progress::style;
 use indicatif::ProgressBar;

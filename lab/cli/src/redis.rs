@@ -32,7 +32,8 @@ pub struct Redis {
         default_value = "redis,valkey"
     )]
     server: Vec<Kind>,
-    /// Modes: off, no, everysec, always, eatmydata, nvm (all of the server's files in memory), forebay
+    /// Modes: off, no, everysec, always, eatmydata, nvm (all of the server's files in memory),
+    /// forebay
     #[arg(
         long,
         value_name = "MODE,…",
@@ -61,7 +62,8 @@ pub struct Redis {
     /// Also measure values of 8 KiB while the append-only file is rewritten again and again
     #[arg(long)]
     during_rewrite: bool,
-    /// Bytes of an emulated pool; several sizes give a row of mode forebay for each [default: twice the server's segments]
+    /// Bytes of an emulated pool; several sizes give a row of mode forebay for each [default: twice
+    /// the server's segments]
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, conflicts_with = "pool")]
     pool_size: Vec<u64>,
     #[command(flatten)]

@@ -36,7 +36,8 @@ pub struct Rocksdb {
     /// Numbers of writing threads
     #[arg(long, value_name = "T,…", value_delimiter = ',', default_value = "1")]
     threads: Vec<u64>,
-    /// Put the log on these emulated devices, one after the other: sata-ssd, nvme, nvram, hdd-7200, … (forebay-lab run --device)
+    /// Put the log on these emulated devices, one after the other: sata-ssd, nvme, nvram, hdd-7200,
+    /// … (forebay-lab run --device)
     #[arg(long, value_name = "DEVICE,…", value_delimiter = ',')]
     wal_device: Vec<String>,
     /// Puts of a round at most; in mode sync, seconds count instead [default: 1000000]

@@ -1,7 +1,8 @@
-//! `forebay-lab run`: what `forebay run` does, with emulated devices under the program, or a slower memory under its pool.
+//! `forebay-lab run`: what `forebay run` does, with emulated devices under the program, or a slower
+//! memory under its pool.
 //!
-//! The run is that of `forebay` ([`forebay_cli::Run`]) with a layer: libforebay_lab.so ([`LIBRARY`]) instead of libforebay.so, and [`supervisor`] under the
-//! supervisor's syncs.
+//! The run is that of `forebay` ([`forebay_cli::Run`]) with a layer: libforebay_lab.so
+//! ([`LIBRARY`]) instead of libforebay.so, and [`supervisor`] under the supervisor's syncs.
 
 mod device;
 mod supervisor;
@@ -35,11 +36,13 @@ const LIBRARY: Library = Library {
         Exit status: as of forebay run."
 )]
 pub struct EmulatedRun {
-    /// Give file I/O below DIR the latency, bandwidth, queue and sync cost of a device: hdd-7200, hdd-15k-raid0x8, sata-ssd, sata-ssd-steady,
-    /// nvme, nvram, gen-z-uc, gen-z-wt, gen-z-wc, or the path of a TOML file with a profile; may be given several times
+    /// Give file I/O below DIR the latency, bandwidth, queue and sync cost of a device: hdd-7200,
+    /// hdd-15k-raid0x8, sata-ssd, sata-ssd-steady, nvme, nvram, gen-z-uc, gen-z-wt, gen-z-wc, or
+    /// the path of a TOML file with a profile; may be given several times
     #[arg(long = "device", value_name = "DIR=PROFILE", value_parser = device::parse)]
     devices: Vec<Placed>,
-    /// Make the pool as slow as a memory: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc, gen-z-wt, gen-z-wc
+    /// Make the pool as slow as a memory: dram, nvdimm-n, pcm, xpoint-mm, xpoint-sm, gen-z-uc,
+    /// gen-z-wt, gen-z-wc
     #[arg(long, value_name = "MEMORY", value_parser = crate::profile)]
     media_profile: Option<Profile>,
     #[command(flatten)]

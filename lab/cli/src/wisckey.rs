@@ -33,7 +33,8 @@ use std::path::PathBuf;
         forebay-lab wisckey --full --peers --json"
 )]
 pub struct Wisckey {
-    /// Where to make the stores, in a directory that is removed again [default: the one for temporary files, if that is on a disk]
+    /// Where to make the stores, in a directory that is removed again [default: the one for
+    /// temporary files, if that is on a disk]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Use this pool; its segments are the buffers
@@ -67,7 +68,8 @@ pub struct Wisckey {
     /// Bytes of one buffer
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "8MiB")]
     buffer_size: u64,
-    /// Bytes in the store before the clock starts; the data set of --reads, --overwrite and --reopen [default: none, and 1 GiB]
+    /// Bytes in the store before the clock starts; the data set of --reads, --overwrite and
+    /// --reopen [default: none, and 1 GiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     preload: Option<u64>,
     /// Memory of the block cache, ours and the peers'
@@ -76,7 +78,8 @@ pub struct Wisckey {
     /// Rounds
     #[arg(long, value_name = "N", value_parser = positive::<usize>)]
     rounds: Option<usize>,
-    /// Run peers too: all there are, or those named: rocksdb (all workloads), rocksdb_blob, leveldb, lmdb, fjall, redb (Puts)
+    /// Run peers too: all there are, or those named: rocksdb (all workloads), rocksdb_blob,
+    /// leveldb, lmdb, fjall, redb (Puts)
     #[arg(long, value_name = "NAME,…", num_args = 0..=1, require_equals = true, value_delimiter = ',', default_missing_value = ALL_PEERS)]
     peers: Option<Vec<Peer>>,
     /// Leave the Puts out
@@ -94,7 +97,8 @@ pub struct Wisckey {
     /// The longest put: new keys beside two busy threads, 50 million or --ops
     #[arg(long)]
     stalls: bool,
-    /// A queue of which a million keys are taken, and a store of which as many are all deleted, or --ops
+    /// A queue of which a million keys are taken, and a store of which as many are all deleted, or
+    /// --ops
     #[arg(long)]
     queue: bool,
     /// Ten million new keys, or --ops, alone and beside short scans, twenty a second
@@ -118,7 +122,8 @@ pub struct Wisckey {
 const DATA_BYTES: u64 = 1 << 30;
 /// What `--peers` alone means.
 const ALL_PEERS: &str = "rocksdb,rocksdb_blob,leveldb,lmdb,fjall,redb";
-/// Puts of --stalls and --scans, and pops (and keys to delete) of --queue, if nothing else is said; and at toy size.
+/// Puts of --stalls and --scans, and pops (and keys to delete) of --queue, if nothing else is said;
+/// and at toy size.
 const STALL_PUTS: u64 = 50_000_000;
 const QUEUE_POPS: u64 = 1_000_000;
 const SCANNED_PUTS: u64 = 10_000_000;
@@ -162,7 +167,8 @@ impl Wisckey {
         })
     }
 
-    /// The configurations that the options ask for: the Puts of each value size, and the other workloads.
+    /// The configurations that the options ask for: the Puts of each value size, and the other
+    /// workloads.
     fn configs(&self) -> Result<Vec<Config>, Failure> {
         let base = self.base()?;
         let limit = match (self.ops, self.seconds) {
@@ -234,7 +240,8 @@ impl Wisckey {
         };
         let peers = base.peers.iter().copied();
         let rocksdb = peers.filter(|peer| *peer == Peer::RocksDb);
-        // The last variant, as the other workloads have it: what more threads cost is the same for all that have a pool.
+        // The last variant, as the other workloads have it: what more threads cost is the same for
+        // all that have a pool.
         let threads = [1, 2, 4, 8, 16].into_iter().flat_map(|threads| {
             [100, 4096].map(|value_bytes| Config {
                 run: "threads".to_owned(),

@@ -26,7 +26,8 @@ fn the_benchmark_shows_each_kind_of_request_beside_the_profile() {
     assert_eq!(rows.len(), 8);
     for row in rows {
         let us = |name: &str| row[name].as_f64().unwrap();
-        // Not faster than the device, whatever the machine does; how much slower is its business here.
+        // Not faster than the device, whatever the machine does; how much slower is its business
+        // here.
         assert!(us("measured_us") >= us("profile_us") * 0.999, "{row}");
         assert!(us("profile_us") >= 2000.0, "{row}");
     }

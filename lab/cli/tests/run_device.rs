@@ -1,4 +1,5 @@
-//! `forebay-lab run --device`: what is charged, that bytes are what they are, readers of mappings, and what is refused.
+//! `forebay-lab run --device`: what is charged, that bytes are what they are, readers of mappings,
+//! and what is refused.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -50,7 +51,8 @@ fn counts(ran: &Ran) -> [u64; 3] {
     let line = line.unwrap_or_else(|| panic!("no figures in {}", ran.stderr));
     let from = line.find(" device ").unwrap() + " device ".len();
     let cells: Vec<&str> = line[from..].split_whitespace().collect();
-    // reads, read (a figure and a unit), from memory, writes, written (a figure and a unit), syncs, flushes
+    // reads, read (a figure and a unit), from memory, writes, written (a figure and a unit), syncs,
+    // flushes
     [0, 4, 7].map(|at| cells[at].replace(',', "").parse().unwrap())
 }
 

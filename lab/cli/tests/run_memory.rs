@@ -23,7 +23,8 @@ fn a_pool_may_be_slowed_to_a_memory_for_measurements() {
     let ran = Ran::of(command.output().unwrap()).ok();
     assert!(ran.stderr.contains("slowed to gen-z-uc"), "{}", ran.stderr);
     let took_ns: u64 = ran.text().trim().parse().unwrap();
-    // Each of the writes waits for as long as the profile says that such memory takes for a line at least.
+    // Each of the writes waits for as long as the profile says that such memory takes for a line at
+    // least.
     let profile = Profile::named("gen-z-uc").unwrap();
     let least = 10_000 * profile.write_cost(64);
     assert!(

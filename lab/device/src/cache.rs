@@ -1,6 +1,8 @@
-//! Which pages are in memory: a set-associative table of page tags, shared by all processes, without locks.
+//! Which pages are in memory: a set-associative table of page tags, shared by all processes,
+//! without locks.
 //!
-//! Two processes that change one set at the same time may lose a page, which is then charged once more.
+//! Two processes that change one set at the same time may lose a page, which is then charged once
+//! more.
 
 use crate::shared::{Set, WAYS};
 use std::sync::atomic::Ordering::Relaxed;
@@ -42,7 +44,8 @@ impl Pages<'_> {
         None
     }
 
-    /// Puts a page into memory, or changes its epoch. Another leaves if there is no room: one that was not referenced since it was last looked at.
+    /// Puts a page into memory, or changes its epoch. Another leaves if there is no room: one that
+    /// was not referenced since it was last looked at.
     pub(crate) fn insert(&self, page: u64, epoch: u16) {
         let tag = Self::tag(page);
         let word = tag << TAG_SHIFT | u64::from(epoch) << EPOCH_SHIFT;

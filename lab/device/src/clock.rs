@@ -1,8 +1,11 @@
-//! The clock of the model, and waiting for a point in time to some microseconds without keeping a processor busy.
+//! The clock of the model, and waiting for a point in time to some microseconds without keeping a
+//! processor busy.
 //!
-//! A sleeper is woken late: by the kernel's timer slack, which is set to nothing here, and by what the timer and a processor take to come back
-//! (tens of microseconds in a virtual machine). That lateness is much the same from one sleep to the next, so it is tracked, and each sleep
-//! ends so much earlier. What is left then, a few microseconds, is spun, and so are waits that are shorter than the lateness.
+//! A sleeper is woken late: by the kernel's timer slack, which is set to nothing here, and by what
+//! the timer and a processor take to come back (tens of microseconds in a virtual machine). That
+//! lateness is much the same from one sleep to the next, so it is tracked, and each sleep ends so
+//! much earlier. What is left then, a few microseconds, is spun, and so are waits that are shorter
+//! than the lateness.
 
 use rustix::time::{ClockId, Timespec};
 use std::{
@@ -16,10 +19,12 @@ const NS_PER_S: u64 = 1_000_000_000;
 /// How late this process's sleepers are woken: the median, followed step by step, nanoseconds.
 static LATENESS_NS: AtomicU64 = AtomicU64::new(25_000);
 
-/// By how much one sleep moves it. Small against it, since single sleeps say little on a machine that has other things to do.
+/// By how much one sleep moves it. Small against it, since single sleeps say little on a machine
+/// that has other things to do.
 const STEP_NS: u64 = 250;
 
-/// No more than this is spun, however late sleepers are: on a machine that is so busy, a wait is as late as everything else.
+/// No more than this is spun, however late sleepers are: on a machine that is so busy, a wait is as
+/// late as everything else.
 const LATENESS_MAX_NS: u64 = 50_000;
 
 /// Nanoseconds of the monotonic clock, which all processes of the machine read alike.
@@ -29,8 +34,8 @@ pub fn now_ns() -> u64 {
     now.tv_sec.unsigned_abs() * NS_PER_S + now.tv_nsec.unsigned_abs()
 }
 
-/// Waits until the monotonic clock shows `deadline`, whatever signals arrive. May be called in a signal handler. The thread's timer slack is 1 ns
-/// afterwards.
+/// Waits until the monotonic clock shows `deadline`, whatever signals arrive. May be called in a
+/// signal handler. The thread's timer slack is 1 ns afterwards.
 pub fn wait_until(deadline: u64) {
     let asleep_until = deadline.saturating_sub(LATENESS_NS.load(Relaxed));
     if now_ns() < asleep_until {
@@ -42,8 +47,9 @@ pub fn wait_until(deadline: u64) {
 }
 
 fn sleep_until(asleep_until: u64) {
-    // The thread is the program's, and may have been anything before: asked each time, which costs less than remembering for each thread. If it is
-    // refused, sleepers are later, and that is tracked.
+    // The thread is the program's, and may have been anything before: asked each time, which costs
+    // less than remembering for each thread. If it is refused, sleepers are later, and that is
+    // tracked.
     let _ = rustix::thread::set_current_timer_slack(NonZeroU64::new(1));
     let until = Timespec {
         tv_sec: (asleep_until / NS_PER_S).cast_signed(),
@@ -99,8 +105,8 @@ mod tests {
             wait_until(deadline);
             now_ns() - deadline
         });
-        // 10 % of the wait, as the profiles' bounds are. Most waits end so; on a machine that does other things, some do. How many is for
-        // `forebay-lab device` to measure.
+        // 10 % of the wait, as the profiles' bounds are. Most waits end so; on a machine that does
+        // other things, some do. How many is for `forebay-lab device` to measure.
         assert!(late.any(|late| late < 15_000), "none of them did");
     }
 }

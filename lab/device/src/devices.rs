@@ -28,7 +28,8 @@ pub struct Placed {
 }
 
 impl Placed {
-    /// Reads `DIR=PROFILE`: a directory that is there, and a built-in profile or the path of a TOML file.
+    /// Reads `DIR=PROFILE`: a directory that is there, and a built-in profile or the path of a TOML
+    /// file.
     ///
     /// # Errors
     /// [`DeviceError::Syntax`], [`DeviceError::Directory`], and those of [`Profile::named`].
@@ -127,7 +128,8 @@ impl Devices {
         })
     }
 
-    /// What the environment of the run's processes must have, so that they find these devices as long as this process lives.
+    /// What the environment of the run's processes must have, so that they find these devices as
+    /// long as this process lives.
     #[must_use]
     pub fn environment(&self) -> Option<(OsString, OsString)> {
         let fd = self.fd.as_ref()?.as_raw_fd();
@@ -172,7 +174,8 @@ impl Devices {
         &self.placed
     }
 
-    /// The number of the device that a file with this absolute path is on: the innermost directory's. Does not allocate.
+    /// The number of the device that a file with this absolute path is on: the innermost
+    /// directory's. Does not allocate.
     #[must_use]
     pub fn holding(&self, path: &[u8]) -> Option<usize> {
         let below = |placed: &Placed| {

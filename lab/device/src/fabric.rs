@@ -1,14 +1,18 @@
-//! Gen-Z: memory behind a fabric (P5), under each way that the processor's cache can stand before it. What both models are made of: that of a device
-//! below a directory ([`Profile`](crate::Profile)) and that of a memory that a pool is on ([`memory::Profile`](crate::memory::Profile)).
+//! Gen-Z: memory behind a fabric (P5), under each way that the processor's cache can stand before
+//! it. What both models are made of: that of a device below a directory
+//! ([`Profile`](crate::Profile)) and that of a memory that a pool is on
+//! ([`memory::Profile`](crate::memory::Profile)).
 
 use serde::Serialize;
 use std::{fmt, str::FromStr};
 
-/// A read: nanoseconds before the first byte, and megabytes a second. So 4 KiB take 35 µs, and 1 MiB 6.5 ms.
+/// A read: nanoseconds before the first byte, and megabytes a second. So 4 KiB take 35 µs, and 1
+/// MiB 6.5 ms.
 pub(crate) const READ: (u32, u32) = (9_650, 161);
 /// A write: 25 µs, and 3.5 ms.
 pub(crate) const WRITE: (u32, u32) = (11_400, 301);
-/// Last-level cache of the processor that it was measured with, a Threadripper 1950X. The memory has none of its own.
+/// Last-level cache of the processor that it was measured with, a Threadripper 1950X. The memory
+/// has none of its own.
 pub(crate) const CACHE_MIB: usize = 32;
 
 /// How the processor's cache stands before the memory (x86's page attributes).

@@ -1,10 +1,13 @@
-//! Emulated devices: what file I/O below a directory would cost on another disk, computed and waited for.
+//! Emulated devices: what file I/O below a directory would cost on another disk, computed and
+//! waited for.
 //!
-//! A [`Profile`] says what a device is like; [`Devices`] are the directories that have one, with their state in memory that all
-//! processes of a run share, so that they queue up at the same device; a [`Device`] is asked what a read, a write or a sync costs and answers with the time
-//! at which it is done, and [`clock`] waits for it. The bytes are none of its business: they are the file system's, as always.
-//! [`memory`] is the same for a pool's memory; [`fabric`] is one that is emulated as both.
-//! docs/devices.md has the model with its formulas, the profiles' figures with their sources, and the limits.
+//! A [`Profile`] says what a device is like; [`Devices`] are the directories that have one, with
+//! their state in memory that all processes of a run share, so that they queue up at the same
+//! device; a [`Device`] is asked what a read, a write or a sync costs and answers with the time at
+//! which it is done, and [`clock`] waits for it. The bytes are none of its business: they are the
+//! file system's, as always. [`memory`] is the same for a pool's memory; [`fabric`] is one that is
+//! emulated as both. docs/devices.md has the model with its formulas, the profiles' figures with
+//! their sources, and the limits.
 
 mod cache;
 pub mod clock;

@@ -1,4 +1,5 @@
-//! What a device is like: the profiles that are built in, and those of a TOML file. Figures and sources: docs/devices.md.
+//! What a device is like: the profiles that are built in, and those of a TOML file. Figures and
+//! sources: docs/devices.md.
 
 use crate::{
     DeviceError,
@@ -27,10 +28,12 @@ pub struct Profile {
     pub read: Cost,
     /// What a write costs, until the device says that it has it.
     pub write: Cost,
-    /// Microseconds of a flush of the device's volatile cache, if something was written since the last; 0: it has none.
+    /// Microseconds of a flush of the device's volatile cache, if something was written since the
+    /// last; 0: it has none.
     #[serde(default)]
     pub flush_us: f64,
-    /// True if the file system commits a journal record (one more write of a page) where a sync follows changed metadata.
+    /// True if the file system commits a journal record (one more write of a page) where a sync
+    /// follows changed metadata.
     #[serde(default = "yes")]
     pub journal: bool,
     /// The memory in front of the device.
@@ -47,7 +50,8 @@ pub struct Cost {
     /// Microseconds before the first byte, where the last request ended; as `random_us` if absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub sequential_us: Option<f64>,
-    /// Microseconds before the first byte of a request smaller than a page; as the others if absent.
+    /// Microseconds before the first byte of a request smaller than a page; as the others if
+    /// absent.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub partial_us: Option<f64>,
     /// Bandwidth, 10^6 bytes a second.
@@ -85,7 +89,8 @@ pub(crate) fn ns(us: f64) -> u64 {
 pub struct CacheModel {
     /// What was read or written before is read at no cost. False: every read is charged.
     pub reads: bool,
-    /// Writes wait in memory until a sync, or until there are too many. False: every write is charged when it is made.
+    /// Writes wait in memory until a sync, or until there are too many. False: every write is
+    /// charged when it is made.
     pub writes: bool,
     /// Its size, MiB.
     pub mib: u64,
@@ -150,7 +155,8 @@ impl Profile {
         Self::parse(text, Path::new(name)).ok()
     }
 
-    /// Memory behind a fabric, as a device. What differs below a page, and at a sync, are assumptions (docs/devices.md).
+    /// Memory behind a fabric, as a device. What differs below a page, and at a sync, are
+    /// assumptions (docs/devices.md).
     pub(crate) fn of_fabric(policy: Policy) -> Self {
         let (write_partial_us, flush_us) = match policy {
             Policy::Uc => (None, 0.0),

@@ -1,4 +1,5 @@
-//! A device's queue: when a request that arrives now is done. All processes of a run reserve here, without locks.
+//! A device's queue: when a request that arrives now is done. All processes of a run reserve here,
+//! without locks.
 
 use crate::profile::{CHANNELS_MAX, Cost};
 use std::sync::atomic::{
@@ -18,10 +19,11 @@ pub(crate) struct Queue {
 }
 
 impl Queue {
-    /// When a request of `bytes` at `place` that arrives at `now` is done. `place` is the offset in a file plus a number of the file.
+    /// When a request of `bytes` at `place` that arrives at `now` is done. `place` is the offset in
+    /// a file plus a number of the file.
     ///
-    /// The request takes the channel that is free first: it waits for it, then takes its fixed time, and the transfer of its bytes, which is
-    /// also behind all bytes reserved before.
+    /// The request takes the channel that is free first: it waits for it, then takes its fixed
+    /// time, and the transfer of its bytes, which is also behind all bytes reserved before.
     pub(crate) fn reserve(
         &self,
         channels: u32,

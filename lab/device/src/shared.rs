@@ -1,5 +1,6 @@
-//! The state that the processes of a run share: words in a memory file. Each is valid whatever its value, so a process that is killed
-//! between two of them leaves a cost that is slightly wrong, and nothing else.
+//! The state that the processes of a run share: words in a memory file. Each is valid whatever its
+//! value, so a process that is killed between two of them leaves a cost that is slightly wrong, and
+//! nothing else.
 #![expect(unsafe_code, reason = "memory shared with other processes")]
 
 use crate::{DEVICES_MAX, queue::Queue};
@@ -21,7 +22,8 @@ pub(crate) const WAYS: usize = 8;
 #[repr(C, align(64))]
 pub(crate) struct Set(pub(crate) [AtomicU64; WAYS]);
 
-/// Files that are known at once. Of more, some are forgotten, and what they had to write back with them.
+/// Files that are known at once. Of more, some are forgotten, and what they had to write back with
+/// them.
 pub(crate) const FILES: usize = 1 << 14;
 
 /// What is known of a file.
@@ -41,7 +43,8 @@ pub(crate) struct FileState {
     pub(crate) runs: AtomicU64,
     /// Its size as far as known: what is beyond was written by ways that are not seen.
     pub(crate) end: AtomicU64,
-    /// Where what was ever written to it ends: beyond there is room, as `fallocate` makes it, which is not read before it is changed.
+    /// Where what was ever written to it ends: beyond there is room, as `fallocate` makes it, which
+    /// is not read before it is changed.
     pub(crate) data_end: AtomicU64,
     /// Its size when it was last synced.
     pub(crate) synced_end: AtomicU64,
@@ -102,7 +105,8 @@ fn bytes(sets: usize) -> usize {
 const _: () = assert!(size_of::<State>().is_multiple_of(align_of::<Set>()));
 
 impl Shared {
-    /// New state, all zero, with a page cache of `sets` sets. Its memory is taken as it is used; its size is sealed.
+    /// New state, all zero, with a page cache of `sets` sets. Its memory is taken as it is used;
+    /// its size is sealed.
     pub(crate) fn create(sets: usize) -> Result<(Self, OwnedFd), Errno> {
         let fd = rustix::fs::memfd_create(
             "forebay-device",
@@ -134,7 +138,8 @@ impl Shared {
     }
 
     pub(crate) fn state(&self) -> &State {
-        // SAFETY: the mapping has at least this size and lives as long as `self`; there are atomics only, valid whatever their value.
+        // SAFETY: the mapping has at least this size and lives as long as `self`; there are atomics
+        // only, valid whatever their value.
         unsafe { self.base.as_ref() }
     }
 

@@ -1,4 +1,5 @@
-//! The model alone, by a clock that the test sets: what requests cost, how they queue up, what memory saves, what a sync pays for.
+//! The model alone, by a clock that the test sets: what requests cost, how they queue up, what
+//! memory saves, what a sync pays for.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_device::{Device, Devices, FileKey, Mode, Placed, Profile};

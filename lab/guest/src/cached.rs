@@ -1,4 +1,5 @@
-//! A MariaDB server in a guest: its data on one disk, and a smaller and faster one for what is to cache that.
+//! A MariaDB server in a guest: its data on one disk, and a smaller and faster one for what is to
+//! cache that.
 
 use crate::{
     Failure, MODULES, bcache,
@@ -88,7 +89,8 @@ pub fn lacking() -> Option<String> {
     }
 }
 
-/// What such a machine boots, made in `home`: the server, and the programs of Forebay that lie beside `forebay`.
+/// What such a machine boots, made in `home`: the server, and the programs of Forebay that lie
+/// beside `forebay`.
 ///
 /// # Errors
 /// Something is not installed, with the remedy; I/O errors.
@@ -223,7 +225,8 @@ impl Server {
         }
     }
 
-    /// Ends it in the orderly way, boots another machine with its disks, which are not slow now, and starts it there again.
+    /// Ends it in the orderly way, boots another machine with its disks, which are not slow now,
+    /// and starts it there again.
     ///
     /// # Errors
     /// Whatever fails in the guest.

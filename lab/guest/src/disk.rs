@@ -1,4 +1,5 @@
-//! Disks that are files of this machine, and no faster than they are told to be: QEMU holds requests back.
+//! Disks that are files of this machine, and no faster than they are told to be: QEMU holds
+//! requests back.
 
 use crate::{Failure, run};
 use forebay_device::{Cost, Profile};
@@ -17,8 +18,8 @@ pub struct Disk {
     pub limits: Option<Limits>,
 }
 
-/// What a disk does at most in a second. An operation is a request as it arrives, of any size and anywhere; reads and writes share both. A flush counts
-/// nothing.
+/// What a disk does at most in a second. An operation is a request as it arrives, of any size and
+/// anywhere; reads and writes share both. A flush counts nothing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Limits {
     /// Requests a second.
@@ -28,8 +29,9 @@ pub struct Limits {
 }
 
 impl Limits {
-    /// What a disk does that is so many times slower than the device whose built-in profile has this name; none without such a profile. Reads and writes
-    /// are taken to be as many, and none to follow another.
+    /// What a disk does that is so many times slower than the device whose built-in profile has
+    /// this name; none without such a profile. Reads and writes are taken to be as many, and none
+    /// to follow another.
     #[must_use]
     pub fn of(device: &str, slower: f64) -> Option<Self> {
         let profile = Profile::built_in(device)?;
@@ -49,8 +51,9 @@ impl fmt::Display for Limits {
     }
 }
 
-/// The words of QEMU's command line for these disks: the guest has them as `/dev/vda`, `/dev/vdb` and so on. What it flushes is in this machine's
-/// memory, and survives the guest's end, not this machine's.
+/// The words of QEMU's command line for these disks: the guest has them as `/dev/vda`, `/dev/vdb`
+/// and so on. What it flushes is in this machine's memory, and survives the guest's end, not this
+/// machine's.
 #[must_use]
 pub fn words(disks: &[Disk]) -> Vec<String> {
     let mut words = Vec::new();
@@ -90,7 +93,8 @@ pub fn blank(image: &Path, bytes: u64) -> Result<(), Failure> {
     made.map_err(|e| format!("making {}: {e}", image.display()).into())
 }
 
-/// Makes a disk of ext4 with what is in the directory `files`, or empty. The file system has `bytes`, behind `offset` bytes that are left free.
+/// Makes a disk of ext4 with what is in the directory `files`, or empty. The file system has
+/// `bytes`, behind `offset` bytes that are left free.
 ///
 /// # Errors
 /// I/O errors; mke2fs is not installed, or fails.

@@ -1,6 +1,8 @@
-//! The guest's first file system: busybox, kernel modules, the programs under test with their libraries, and `init`.
+//! The guest's first file system: busybox, kernel modules, the programs under test with their
+//! libraries, and `init`.
 //!
-//! Made of what is installed on this machine; nothing of it is kept. The format is the kernel's "newc" cpio archive.
+//! Made of what is installed on this machine; nothing of it is kept. The format is the kernel's
+//! "newc" cpio archive.
 
 use crate::{Failure, run};
 use std::{
@@ -23,7 +25,8 @@ const DIRECTORY: u32 = 0o040_755;
 const BOOT: &str = include_str!("boot.sh");
 
 impl Initramfs {
-    /// Adds busybox, and the first process: a shell script that does `then` once the kernel's modules are loaded and the network is up.
+    /// Adds busybox, and the first process: a shell script that does `then` once the kernel's
+    /// modules are loaded and the network is up.
     ///
     /// # Errors
     /// Busybox cannot be read.
@@ -57,7 +60,8 @@ impl Initramfs {
         Ok(())
     }
 
-    /// The same without its symbols, which would be read, and unpacked, at every boot. `home` is where the smaller program is made.
+    /// The same without its symbols, which would be read, and unpacked, at every boot. `home` is
+    /// where the smaller program is made.
     ///
     /// # Errors
     /// `strip` is not installed or fails, and those of [`add_program`](Self::add_program).
@@ -68,7 +72,8 @@ impl Initramfs {
         self.add_program(&stripped, to)
     }
 
-    /// Adds kernel modules and what they need, and a list of them in the order in which they are to be inserted.
+    /// Adds kernel modules and what they need, and a list of them in the order in which they are to
+    /// be inserted.
     ///
     /// # Errors
     /// The kernel's modules of this release cannot be read.

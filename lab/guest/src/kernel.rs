@@ -1,4 +1,5 @@
-//! The kernel: one of those that are installed on this machine, which need not be the one that runs here.
+//! The kernel: one of those that are installed on this machine, which need not be the one that runs
+//! here.
 
 use crate::Failure;
 use std::{
@@ -44,8 +45,8 @@ pub fn installed(module: &str) -> Result<String, Failure> {
         .ok_or_else(|| "no kernel is installed in /boot: scripts/setup.sh powercut".into())
 }
 
-/// The kernel of a release without its compression, which would be undone at every boot, and slowly, in the directory `home`; the packed one itself if
-/// that cannot be had.
+/// The kernel of a release without its compression, which would be undone at every boot, and
+/// slowly, in the directory `home`; the packed one itself if that cannot be had.
 ///
 /// # Errors
 /// I/O errors.

@@ -1,4 +1,5 @@
-//! What a guest has counted since it booted: its processors' time, its disks' requests, and what bcache found.
+//! What a guest has counted since it booted: its processors' time, its disks' requests, and what
+//! bcache found.
 
 use crate::{Failure, machine::Machine, shell::Shell};
 use std::time::Duration;
@@ -13,13 +14,15 @@ done";
 /// Counts since the boot, or between two moments.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Look {
-    /// Time of the processors, in the kernel's ticks, and how much of it they had nothing to do or waited for a disk.
+    /// Time of the processors, in the kernel's ticks, and how much of it they had nothing to do or
+    /// waited for a disk.
     pub ticks: u64,
     /// See above.
     pub idle_ticks: u64,
     /// `/dev/vda`, `/dev/vdb`.
     pub disks: [Requests; 2],
-    /// Reads of the disk that bcache is before, and those of them that it had on its cache. Counted every 22 s.
+    /// Reads of the disk that bcache is before, and those of them that it had on its cache. Counted
+    /// every 22 s.
     pub bcache_reads: u64,
     /// See above.
     pub bcache_found: u64,
@@ -55,7 +58,8 @@ impl Look {
             let name = words.next().unwrap_or_default();
             let counts: Vec<u64> = words.filter_map(|word| word.parse().ok()).collect();
             let count = |at: usize| counts.get(at).copied().unwrap_or(0);
-            // The fields are those of the kernel's documentation: proc(5), Documentation/block/stat.rst.
+            // The fields are those of the kernel's documentation: proc(5),
+            // Documentation/block/stat.rst.
             let requests = Requests {
                 reads: count(0),
                 writes: count(4),

@@ -11,7 +11,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Starts of a machine whose emulator fails: QEMU 7.2 does, once in some hundred starts on a busy machine, while the guest sets up its interrupts.
+/// Starts of a machine whose emulator fails: QEMU 7.2 does, once in some hundred starts on a busy
+/// machine, while the guest sets up its interrupts.
 const BOOTS_MAX: u32 = 3;
 /// What QEMU says then.
 const EMULATOR_FAILED: &str = "msix_table_mmio_write: Assertion";
@@ -26,9 +27,11 @@ pub struct Machine {
 }
 
 impl Machine {
-    /// Starts one with further words of QEMU's command line for its board, memory and disks, ports of the guest that are to be reached from here, and
-    /// parameters of the kernel. What it prints goes to the file `console`. A port may be named more than once: QEMU lets only one connection at a time
-    /// wait for it to be taken, and a client that waits for the server to speak first waits for ever if its own is not.
+    /// Starts one with further words of QEMU's command line for its board, memory and disks, ports
+    /// of the guest that are to be reached from here, and parameters of the kernel. What it prints
+    /// goes to the file `console`. A port may be named more than once: QEMU lets only one
+    /// connection at a time wait for it to be taken, and a client that waits for the server to
+    /// speak first waits for ever if its own is not.
     ///
     /// # Errors
     /// QEMU is not installed, with the remedy; I/O errors.
@@ -67,7 +70,8 @@ impl Machine {
             .arg(&kernel.initramfs)
             .args([
                 "-append",
-                // The kernel's own tests of its ciphers have hung in emulation, and that of its timer fails where this machine is busy.
+                // The kernel's own tests of its ciphers have hung in emulation, and that of its
+                // timer fails where this machine is busy.
                 &format!(
                     "console=ttyS0 quiet panic=-1 mitigations=off audit=0 apparmor=0 cryptomgr.notests no_timer_check {parameters}"
                 ),
@@ -119,7 +123,8 @@ impl Machine {
     /// Calls `ready` with the console until it gives something.
     ///
     /// # Errors
-    /// The guest says that something failed (`LAB failed`), ends, or takes longer than `limit`; with what it printed.
+    /// The guest says that something failed (`LAB failed`), ends, or takes longer than `limit`;
+    /// with what it printed.
     pub fn wait<T>(
         &mut self,
         limit: Duration,

@@ -24,7 +24,8 @@ pub fn add_server(guest: &mut Initramfs, home: &Path) -> Result<(), Failure> {
     Ok(())
 }
 
-/// Starts it on the data directory `/data/data`, with what stands `before` it on the command line, and waits until it serves, without asking who comes.
+/// Starts it on the data directory `/data/data`, with what stands `before` it on the command line,
+/// and waits until it serves, without asking who comes.
 ///
 /// # Errors
 /// It ends, with what it said; it takes longer than `limit`.

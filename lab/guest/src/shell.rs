@@ -33,8 +33,8 @@ fn ended(said: &str) -> Option<Result<&str, &str>> {
 
 /// What can be told to run a script.
 pub trait Shell {
-    /// Runs a script in the guest, which ends with the first command that fails, and gives what it printed. What it leaves behind in the background must
-    /// not have its output.
+    /// Runs a script in the guest, which ends with the first command that fails, and gives what it
+    /// printed. What it leaves behind in the background must not have its output.
     ///
     /// # Errors
     /// A command fails, or it takes longer than `limit`; with what it printed.

@@ -1,13 +1,16 @@
-//! `forebay-peers`: embedded stores of others under P1's workload, for `forebay-lab wisckey --peers`.
+//! `forebay-peers`: embedded stores of others under P1's workload, for `forebay-lab wisckey
+//! --peers`.
 //!
-//! A process of its own, so that no build of forebay needs what these stores need. One run is one row:
+//! A process of its own, so that no build of forebay needs what these stores need. One run is one
+//! row:
 //!
 //! ```text
 //! forebay-peers STORE DIR put OPS SECONDS VALUE_BYTES SEED SYNC CACHE_BYTES
 //! ```
-//! Puts of new 8-byte keys in random order, a transaction each, until OPS are done or SECONDS have passed (0: no such limit); then a sync of
-//! what was not synced. With SYNC 1 each Put is. Prints one JSON object: name, mode, ops, seconds, and latencies in microseconds.
-//! The C programs in lab/bench/programs take the same arguments and print the same.
+//! Puts of new 8-byte keys in random order, a transaction each, until OPS are done or SECONDS have
+//! passed (0: no such limit); then a sync of what was not synced. With SYNC 1 each Put is. Prints
+//! one JSON object: name, mode, ops, seconds, and latencies in microseconds. The C programs in
+//! lab/bench/programs take the same arguments and print the same.
 
 mod fjall;
 mod redb;

@@ -1,4 +1,5 @@
-//! What the guest boots: a kernel that is installed here, and the first file system with Forebay and the databases in it.
+//! What the guest boots: a kernel that is installed here, and the first file system with Forebay
+//! and the databases in it.
 
 use crate::Failure;
 use forebay_bench::{

@@ -1,7 +1,8 @@
-//! A chain of cycles on one machine's disk and NVDIMM: boot, recover, compare, write, cut, and so on.
+//! A chain of cycles on one machine's disk and NVDIMM: boot, recover, compare, write, cut, and so
+//! on.
 //!
-//! A *cycle* is a cut and the comparison after it. What a cycle leaves is what the next one begins with, so a store ages, and damage that a
-//! comparison does not see may be seen by a later one.
+//! A *cycle* is a cut and the comparison after it. What a cycle leaves is what the next one begins
+//! with, so a store ages, and damage that a comparison does not see may be seen by a later one.
 
 use crate::{
     Failure,
@@ -38,7 +39,8 @@ pub struct Chain<'a> {
     pool: PoolOn,
     images: Images,
     random: Random,
-    /// The last cut may have left a guard that is laid in part: a flush comes next, and has to lift it.
+    /// The last cut may have left a guard that is laid in part: a flush comes next, and has to lift
+    /// it.
     lays: bool,
     ledger: Ledger,
     /// If it is to be kept.
@@ -53,7 +55,8 @@ const MOMENT_MAX: Duration = Duration::from_secs(15);
 const STALL: Duration = Duration::from_millis(1500);
 
 impl<'a> Chain<'a> {
-    /// Runs `cycles` cycles; `first` is the number of the moment that the first aimed one gets. `done` is told of each.
+    /// Runs `cycles` cycles; `first` is the number of the moment that the first aimed one gets.
+    /// `done` is told of each.
     pub fn run(
         lab: &'a Lab,
         workload: &'static Workload,
@@ -133,7 +136,8 @@ impl<'a> Chain<'a> {
             .boot(beside, &self.images, self.pool, &parameters, failpoints)
     }
 
-    /// Waits for the guest's server, or for a failpoint that is announced before: then there is no client.
+    /// Waits for the guest's server, or for a failpoint that is announced before: then there is no
+    /// client.
     fn connect(&self, machine: &mut Machine) -> Result<Option<Client>, Failure> {
         let port = machine.port();
         machine.wait(PATIENCE, |console| {
@@ -224,7 +228,8 @@ impl<'a> Chain<'a> {
             came = judged.is_none();
             client = match judged {
                 Some(client) => Some(client),
-                // The next failpoint was announced during the recovery: cut there, and compare without it.
+                // The next failpoint was announced during the recovery: cut there, and compare
+                // without it.
                 None if cycle.unusable.is_none() => {
                     self.cut(machine, &mut cycle)?;
                     machine = self.boot(None)?;

@@ -1,4 +1,5 @@
-//! The client outside the guest: sends transactions, several at a time, and says to the ledger what was acknowledged.
+//! The client outside the guest: sends transactions, several at a time, and says to the ledger what
+//! was acknowledged.
 
 use crate::ledger::{Ledger, Transaction};
 use forebay_bench::redis::resp::{Connection, Reply, unexpected};
@@ -37,7 +38,8 @@ fn name(key: u64) -> Vec<u8> {
 }
 
 impl Client {
-    /// Connects and waits for an answer, for `wait`. The guest's port is open for connections long before a server listens.
+    /// Connects and waits for an answer, for `wait`. The guest's port is open for connections long
+    /// before a server listens.
     pub fn connect(port: u16, dialect: Dialect, wait: Duration) -> io::Result<Self> {
         let mut wire = Connection::new(port)?;
         wire.send(&[b"DBSIZE"])?;
@@ -122,7 +124,8 @@ impl Client {
         }
     }
 
-    /// All keys below `keys` that the server has, with their values. An error if it says that it has another number of keys.
+    /// All keys below `keys` that the server has, with their values. An error if it says that it
+    /// has another number of keys.
     pub fn read_all(&mut self, keys: u64) -> io::Result<BTreeMap<u64, Vec<u8>>> {
         let mut found = BTreeMap::new();
         for from in (0..keys).step_by(ASK as usize) {

@@ -16,7 +16,8 @@ pub struct Cycle {
     pub pool: PoolOn,
     /// When it was to be cut.
     pub moment: &'static str,
-    /// True if the power was cut there. False for a moment that did not come: then it was cut some time later.
+    /// True if the power was cut there. False for a moment that did not come: then it was cut some
+    /// time later.
     pub reached: bool,
     /// Seconds after the boot at which the power was cut; several if the recovery was cut as well.
     pub cut_after: Vec<f64>,

@@ -1,10 +1,13 @@
-//! The guest's disk: what a flush or a forced write acknowledged survives the power cut; of the rest, some sectors do.
+//! The guest's disk: what a flush or a forced write acknowledged survives the power cut; of the
+//! rest, some sectors do.
 //!
-//! A disk acknowledges a write when it is in its cache. Until the next flush it may write sectors in any order, or not at all, and of one that
-//! was written twice either content may be on the medium. [`Disk::cut`] draws from all of that: each sector is one of the versions since the
-//! last flush, or the one before.
+//! A disk acknowledges a write when it is in its cache. Until the next flush it may write sectors
+//! in any order, or not at all, and of one that was written twice either content may be on the
+//! medium. [`Disk::cut`] draws from all of that: each sector is one of the versions since the last
+//! flush, or the one before.
 //!
-//! Faults that must be survivable: all of these. Not modelled: a disk that lies about flushes, a torn sector, bit rot.
+//! Faults that must be survivable: all of these. Not modelled: a disk that lies about flushes, a
+//! torn sector, bit rot.
 
 use std::{collections::BTreeMap, fs::File, io, os::unix::fs::FileExt, path::Path};
 
@@ -112,7 +115,8 @@ impl Disk {
         self.off
     }
 
-    /// After the power went: sectors survive as `seed` draws them. How many had not been flushed, and how many of them are lost.
+    /// After the power went: sectors survive as `seed` draws them. How many had not been flushed,
+    /// and how many of them are lost.
     pub fn cut(&mut self, seed: u64, survival: Survival) -> io::Result<(u64, u64)> {
         let unflushed = self.cache.len() as u64;
         let mut random = Random(seed);
@@ -134,7 +138,8 @@ impl Disk {
         Ok((unflushed, lost))
     }
 
-    /// Empties the cache; `choose` says what becomes of each sector. Neighbours are written at once.
+    /// Empties the cache; `choose` says what becomes of each sector. Neighbours are written at
+    /// once.
     fn settle(
         &mut self,
         mut choose: impl FnMut(u64, &[Sector]) -> Option<Sector>,

@@ -1,5 +1,6 @@
-//! What is special about a workload whose page files are behind a flash cache, on a disk of its own: what comes between a cut and the server that
-//! the client gets, what the cache did until a cut, and the moments.
+//! What is special about a workload whose page files are behind a flash cache, on a disk of its
+//! own: what comes between a cut and the server that the client gets, what the cache did until a
+//! cut, and the moments.
 
 use crate::moment::{Moment, TORN, Then};
 use serde::{Deserialize, Serialize};
@@ -9,9 +10,11 @@ use serde::{Deserialize, Serialize};
 pub enum Route {
     /// Nothing: the cache is warm, and ages over several cuts.
     Warm,
-    /// `forebay flush`, and `innochecksum` of what was synced before the cut: no server has mended anything yet.
+    /// `forebay flush`, and `innochecksum` of what was synced before the cut: no server has mended
+    /// anything yet.
     Flush,
-    /// A server on the warm cache, every table checked, a clean end, `forebay flush`, and `innochecksum` of all files.
+    /// A server on the warm cache, every table checked, a clean end, `forebay flush`, and
+    /// `innochecksum` of all files.
     Look,
 }
 
@@ -31,7 +34,8 @@ impl Route {
     }
 }
 
-/// What the cache did since the server was started, as it said within the last second. Pages, but for the batches.
+/// What the cache did since the server was started, as it said within the last second. Pages, but
+/// for the batches.
 #[derive(Clone, Copy, Debug, Default, Serialize, Deserialize)]
 pub struct Counts {
     /// Slots of the cache, and those in use.
@@ -66,7 +70,8 @@ impl Counts {
     }
 }
 
-/// While the server gives the cache another size, and the client has been writing for some time: it is asked for a larger and a smaller one in turn.
+/// While the server gives the cache another size, and the client has been writing for some time: it
+/// is asked for a larger and a smaller one in turn.
 const fn live(name: &'static str, failpoint: &'static str) -> Moment {
     Moment::new(name, failpoint, (2, 5), Then::Cut).behind("flash:drop-recorded")
 }
@@ -76,7 +81,8 @@ const fn offline(name: &'static str, failpoint: &'static str) -> Moment {
     Moment::new(name, failpoint, (1, 1), Then::Twice)
 }
 
-/// Of the workload `mariadb-flash`. Those that are rare have to come early, or they would not come before the lab loses patience.
+/// Of the workload `mariadb-flash`. Those that are rare have to come early, or they would not come
+/// before the lab loses patience.
 ///
 /// Promise (lab): MariaDB behind a flash cache with `innodb_doublewrite=0` has after a power cut
 /// everything acknowledged, and `innochecksum` finds no torn page after `forebay flush`.

@@ -1,4 +1,5 @@
-//! What all cycles begin with: kernels with the guest's first file systems, and the images of a formatted disk and an empty pool.
+//! What all cycles begin with: kernels with the guest's first file systems, and the images of a
+//! formatted disk and an empty pool.
 
 use crate::{
     Failure,
@@ -70,8 +71,9 @@ pub struct Lab {
 }
 
 impl Lab {
-    /// Prepares everything in `home`. `programs` and `aimed` are the directories of the programs built without and with failpoints; `servers` are those
-    /// that are needed; `flash` says that a workload has a flash cache.
+    /// Prepares everything in `home`. `programs` and `aimed` are the directories of the programs
+    /// built without and with failpoints; `servers` are those that are needed; `flash` says that a
+    /// workload has a flash cache.
     pub fn new(
         home: &Path,
         programs: &Path,
@@ -162,7 +164,8 @@ impl Lab {
         template.copy_to(dir, flash)
     }
 
-    /// Boots a machine, with failpoints in Forebay or without, and with the programs of a database server if there is to be one.
+    /// Boots a machine, with failpoints in Forebay or without, and with the programs of a database
+    /// server if there is to be one.
     pub fn boot(
         &self,
         beside: Option<Beside>,

@@ -1,7 +1,9 @@
-//! What was sent, and what of it was acknowledged: the memory of the client, which stands outside the guest.
+//! What was sent, and what of it was acknowledged: the memory of the client, which stands outside
+//! the guest.
 //!
-//! One connection sends transactions in order, several at a time, and the server carries them out in that order. So after a power cut the
-//! server must hold what was acknowledged and, of what was not, the first so many transactions, each whole; no other state is right.
+//! One connection sends transactions in order, several at a time, and the server carries them out
+//! in that order. So after a power cut the server must hold what was acknowledged and, of what was
+//! not, the first so many transactions, each whole; no other state is right.
 
 use crate::disk::Random;
 use serde::Serialize;
@@ -10,7 +12,8 @@ use std::collections::{BTreeMap, VecDeque};
 /// Number of a write: each has its own, and its value begins with it.
 pub type Number = u64;
 
-/// Changes that happen together or not at all: keys, and the number of each's new value, or none for a deletion.
+/// Changes that happen together or not at all: keys, and the number of each's new value, or none
+/// for a deletion.
 pub type Transaction = Vec<(u64, Option<Number>)>;
 
 /// What is written: how much, and how large.

@@ -1,5 +1,6 @@
-//! One virtual machine: QEMU with an NVDIMM in a file, and one to three disks that the lab itself serves. Killing it is the power cut: what was in the
-//! guest's memory is gone, the NVDIMM's file holds what its processors had stored there, and the disks what [`crate::disk`] says.
+//! One virtual machine: QEMU with an NVDIMM in a file, and one to three disks that the lab itself
+//! serves. Killing it is the power cut: what was in the guest's memory is gone, the NVDIMM's file
+//! holds what its processors had stored there, and the disks what [`crate::disk`] says.
 
 use crate::{
     Failure,
@@ -37,7 +38,8 @@ pub struct Images {
 }
 
 impl Images {
-    /// Empty ones in `dir`, with further disks if the pool is to be on one, and if there is to be flash.
+    /// Empty ones in `dir`, with further disks if the pool is to be on one, and if there is to be
+    /// flash.
     pub fn create(dir: &Path, pool_on_disk: bool, flash: bool) -> Result<Self, Failure> {
         let images = Self::in_dir(dir, pool_on_disk, flash);
         let [pool, flash] = [(&images.pool, POOL_DISK), (&images.flash, FLASH_DISK)]
@@ -120,7 +122,8 @@ impl Machine {
         for (number, image) in images.disks().enumerate() {
             let socket = image.with_extension("socket");
             disks.push(Server::start(Disk::open(image)?, &socket)?);
-            // Nothing of it is cached on this side: the guest's flushes reach the disk, and only they make anything durable.
+            // Nothing of it is cached on this side: the guest's flushes reach the disk, and only
+            // they make anything durable.
             let disk = format!(
                 "driver=nbd,node-name=disk{number},server.type=unix,server.path={},cache.direct=on,cache.no-flush=off",
                 socket.display()
@@ -155,7 +158,8 @@ impl Machine {
         self.guest.console()
     }
 
-    /// Calls `ready` with the console until it gives something; fails if the guest says so, ends, or takes too long.
+    /// Calls `ready` with the console until it gives something; fails if the guest says so, ends,
+    /// or takes too long.
     pub fn wait<T>(
         &mut self,
         limit: Duration,
@@ -176,7 +180,8 @@ impl Machine {
         Ok(())
     }
 
-    /// Cuts the power: first the disks', so that nothing is acknowledged that came after. Of each disk survives what its number says.
+    /// Cuts the power: first the disks', so that nothing is acknowledged that came after. Of each
+    /// disk survives what its number says.
     pub fn cut(mut self, seed: u64, survival: impl Fn(u64) -> Survival) -> Result<Cut, Failure> {
         for disk in &self.disks {
             disk.power_off();

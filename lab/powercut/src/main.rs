@@ -1,7 +1,11 @@
-//! The power-cut lab: boots a real kernel with an NVDIMM, has a client outside write to a real database in it, cuts the power, boots again,
-//! and looks for everything that was acknowledged. lab/powercut/README.md says how, docs/durability.md what it proves.
+//! The power-cut lab: boots a real kernel with an NVDIMM, has a client outside write to a real
+//! database in it, cuts the power, boots again, and looks for everything that was acknowledged.
+//! lab/powercut/README.md says how, docs/durability.md what it proves.
 //!
-//! `machine` is the machine and its cut, `disk` and `nbd` its disks, `flash` what is special where one is a flash cache, `boots`, `lab`, `mariadb` and `postgres` what it boots; `ledger` remembers, over `client`; `workload` lists what runs and when it is cut, `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `report` says it.
+//! `machine` is the machine and its cut, `disk` and `nbd` its disks, `flash` what is special where
+//! one is a flash cache, `boots`, `lab`, `mariadb` and `postgres` what it boots; `ledger`
+//! remembers, over `client`; `workload` lists what runs and when it is cut, `chain` does it,
+//! `cycle` is what came of it, `evidence` keeps what a loss leaves, `report` says it.
 
 mod boots;
 mod chain;
@@ -73,7 +77,8 @@ struct Options {
     /// Also so many cycles of each control
     #[arg(long, value_name = "N", default_value_t = 0)]
     controls: u64,
-    /// Where the pool is: on the NVDIMM, or on a second disk [default: mostly fsdax, now and then devdax]
+    /// Where the pool is: on the NVDIMM, or on a second disk [default: mostly fsdax, now and then
+    /// devdax]
     #[arg(long, value_name = "KIND", value_enum)]
     pool: Option<PoolOn>,
     /// What the random numbers begin with [default: the clock]

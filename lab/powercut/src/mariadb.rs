@@ -1,4 +1,5 @@
-//! What the guest gets to run MariaDB: the server's program, and a data directory that is made here, once.
+//! What the guest gets to run MariaDB: the server's program, and a data directory that is made
+//! here, once.
 
 use crate::{Failure, boots::archive};
 use forebay_bench::mariadb::server::{self, Launch, Server};
@@ -30,8 +31,8 @@ pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
     Ok(guest)
 }
 
-/// An archive of a data directory with the tables, undo tablespaces that a server would truncate, and a redo log that is small: it wraps round in
-/// seconds, and is unpacked at once.
+/// An archive of a data directory with the tables, undo tablespaces that a server would truncate,
+/// and a redo log that is small: it wraps round in seconds, and is unpacked at once.
 fn data_directory(home: &Path) -> Result<PathBuf, Failure> {
     let dir = home.join("mariadb");
     fs::create_dir(&dir)?;

@@ -1,4 +1,5 @@
-//! Moments at which the power is cut: passages in Forebay's code that announce themselves. `lists` has those of each workload.
+//! Moments at which the power is cut: passages in Forebay's code that announce themselves. `lists`
+//! has those of each workload.
 
 mod lists;
 pub mod takeover;
@@ -28,13 +29,15 @@ pub type Death = (&'static str, (u64, u64));
 /// What happens between the announcement and the cut.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Then {
-    /// The thread that announced it stands still, the others go on for some tenths of a second at most.
+    /// The thread that announced it stands still, the others go on for some tenths of a second at
+    /// most.
     Cut,
     /// The same, until nothing is acknowledged any more.
     Stall,
     /// The thread goes on, for some tenths of a second at most.
     GoOn,
-    /// The machine is booted again with the same failpoint, and cut there once more: the recovery is cut twice in a row.
+    /// The machine is booted again with the same failpoint, and cut there once more: the recovery
+    /// is cut twice in a row.
     Twice,
     /// The same, and what is cut is `forebay flush`.
     TwiceFlushing,
@@ -72,7 +75,8 @@ impl Moment {
         }
     }
 
-    /// What Forebay is told: the deaths, as `random` draws them, and the failpoint, which is announced when it is passed for this time.
+    /// What Forebay is told: the deaths, as `random` draws them, and the failpoint, which is
+    /// announced when it is passed for this time.
     pub fn armed(&self, time: u64, random: &mut Random) -> String {
         let mut armed = String::new();
         for (failpoint, times) in self.deaths {

@@ -1,7 +1,9 @@
-//! A server of one [`Disk`] over the network block device protocol, on a Unix-domain socket: how QEMU reaches it.
+//! A server of one [`Disk`] over the network block device protocol, on a Unix-domain socket: how
+//! QEMU reaches it.
 //!
-//! Only what QEMU asks for: the fixed newstyle handshake with `NBD_OPT_GO`, simple replies, reads, writes (forced ones too) and flushes.
-//! The protocol: <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>.
+//! Only what QEMU asks for: the fixed newstyle handshake with `NBD_OPT_GO`, simple replies, reads,
+//! writes (forced ones too) and flushes. The protocol:
+//! <https://github.com/NetworkBlockDevice/nbd/blob/master/doc/proto.md>.
 
 use crate::disk::{Disk, SECTOR, Survival};
 use std::{
@@ -67,12 +69,14 @@ impl Server {
         self.disk.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    /// Takes nothing more: the power is off. Whatever is being written when this is called is written or not as a whole.
+    /// Takes nothing more: the power is off. Whatever is being written when this is called is
+    /// written or not as a whole.
     pub fn power_off(&self) {
         self.disk().power_off();
     }
 
-    /// Decides what survived, see [`Disk::cut`]. How many sectors had not been flushed, and how many of them are lost.
+    /// Decides what survived, see [`Disk::cut`]. How many sectors had not been flushed, and how
+    /// many of them are lost.
     pub fn cut(&self, seed: u64, survival: Survival) -> io::Result<(u64, u64)> {
         self.disk().cut(seed, survival)
     }

@@ -1,4 +1,5 @@
-//! What the guest gets to run PostgreSQL: the server's program, and a data directory that is made here, once.
+//! What the guest gets to run PostgreSQL: the server's program, and a data directory that is made
+//! here, once.
 
 use crate::{Failure, boots::archive};
 use forebay_bench::{
@@ -11,7 +12,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// What is written to, and how many transactions there were; and what makes the data directory small.
+/// What is written to, and how many transactions there were; and what makes the data directory
+/// small.
 const STATEMENTS: [&str; 8] = [
     "CREATE EXTENSION amcheck",
     "CREATE SCHEMA lab",
@@ -23,7 +25,8 @@ const STATEMENTS: [&str; 8] = [
     "DROP DATABASE template1",
 ];
 
-/// The files, to be unpacked behind those that every guest has. The server looks for its own by its place, so they are where Debian has them.
+/// The files, to be unpacked behind those that every guest has. The server looks for its own by its
+/// place, so they are where Debian has them.
 pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
     let mut guest = Initramfs::default();
     let program = server::program("postgres")?.canonicalize()?;
@@ -47,7 +50,8 @@ pub fn guest(home: &Path) -> Result<Initramfs, Failure> {
     Ok(guest)
 }
 
-/// An archive of a data directory with the tables, checksums, and segments of the log that are small: one is begun every second.
+/// An archive of a data directory with the tables, checksums, and segments of the log that are
+/// small: one is begun every second.
 fn data_directory(home: &Path) -> Result<PathBuf, Failure> {
     let dir = home.join("postgres");
     if let Some(user) = User::unprivileged()? {

@@ -19,7 +19,8 @@ pub struct Workload {
     pub shape: Shape,
     /// What must be seen.
     pub expected: Expected,
-    /// What is broken in Forebay on purpose, if anything: a name that `forebay_pool::fault_enabled!` knows.
+    /// What is broken in Forebay on purpose, if anything: a name that
+    /// `forebay_pool::fault_enabled!` knows.
     pub broken: Option<&'static str>,
     /// Hard moments. A workload with some is cut at one of them in every second cycle.
     pub moments: &'static [Moment],
@@ -69,7 +70,8 @@ const LARGE: Shape = Shape {
     short: 3000,
 };
 
-/// Some hundred transactions fill the pool's segments: a server in an emulated machine is slow. Keys are read one by one.
+/// Some hundred transactions fill the pool's segments: a server in an emulated machine is slow.
+/// Keys are read one by one.
 const FEW: Shape = Shape {
     keys: 400,
     batch_max: 8,

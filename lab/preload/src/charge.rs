@@ -1,4 +1,5 @@
-//! What reads, writes, syncs and mappings of a descriptor wait for: the device is asked, and the caller waits until it would have been done.
+//! What reads, writes, syncs and mappings of a descriptor wait for: the device is asked, and the
+//! caller waits until it would have been done.
 
 use crate::{
     devices::{borrow, get},
@@ -146,8 +147,9 @@ impl Operation {
         clock::wait_until(self.device.write(key, offset, bytes, mode, self.begun));
     }
 
-    /// Whether a shared mapping is to be refused, as a file system on a disk refuses it: one by `MAP_SYNC`, and a later one of the same file that can
-    /// be stored to. InnoDB asks for both where its log is in /dev/shm, and then neither writes nor syncs it.
+    /// Whether a shared mapping is to be refused, as a file system on a disk refuses it: one by
+    /// `MAP_SYNC`, and a later one of the same file that can be stored to. InnoDB asks for both
+    /// where its log is in /dev/shm, and then neither writes nor syncs it.
     pub(crate) fn refuses_stores(&self, protection: c_int, flags: c_int) -> bool {
         let Some((stat, _)) = self.look() else {
             return false;

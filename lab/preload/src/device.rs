@@ -1,7 +1,9 @@
-//! Emulated devices ([`forebay_device`]) under the hooks: which descriptors are on one, and what changes that.
+//! Emulated devices ([`forebay_device`]) under the hooks: which descriptors are on one, and what
+//! changes that.
 //!
-//! The real call is made first and is what it always is; then the device is asked when it would have been done with it, and the caller waits until
-//! then ([`charge`](crate::charge)). Where a file lies is asked once, when it is opened.
+//! The real call is made first and is what it always is; then the device is asked when it would
+//! have been done with it, and the caller waits until then ([`charge`](crate::charge)). Where a
+//! file lies is asked once, when it is opened.
 #![expect(unsafe_code, reason = "closes a descriptor")]
 
 use crate::{
@@ -23,7 +25,8 @@ use std::sync::atomic::AtomicU16;
 /// The directory of links to this thread's descriptors.
 const LINKS: &str = "/proc/thread-self/fd";
 
-/// Reads from the environment which directories have a device; if any has, the hooks tell of what is done from now on.
+/// Reads from the environment which directories have a device; if any has, the hooks tell of what
+/// is done from now on.
 pub(crate) fn install() {
     match Devices::of_environment() {
         Ok(Some(devices)) => {
@@ -75,7 +78,8 @@ fn note(fd: c_int) -> bool {
     true
 }
 
-/// Notes of every open descriptor where it lies: at the start, and after a file was renamed from one device to another.
+/// Notes of every open descriptor where it lies: at the start, and after a file was renamed from
+/// one device to another.
 fn note_all() {
     let Ok(entries) = std::fs::read_dir(LINKS) else {
         return;

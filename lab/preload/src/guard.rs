@@ -1,12 +1,14 @@
-//! Read-only mappings of files on an emulated device: a page that is touched for the first time costs a read.
+//! Read-only mappings of files on an emulated device: a page that is touched for the first time
+//! costs a read.
 //!
-//! The mapping is the kernel's, so its bytes are always the file's; but its pages are inaccessible until they are touched. The fault
-//! (`SIGSEGV`) waits for the device, makes the page and those around it accessible, and lets the program go on; any other fault goes to
-//! the program's own handler. Where the profile keeps nothing in memory, only the pages that were touched last stay accessible:
-//! single accesses cannot be charged. docs/devices.md, "Mappings", has the limits.
+//! The mapping is the kernel's, so its bytes are always the file's; but its pages are inaccessible
+//! until they are touched. The fault (`SIGSEGV`) waits for the device, makes the page and those
+//! around it accessible, and lets the program go on; any other fault goes to the program's own
+//! handler. Where the profile keeps nothing in memory, only the pages that were touched last stay
+//! accessible: single accesses cannot be charged. docs/devices.md, "Mappings", has the limits.
 //!
-//! The table is fixed and without locks, but for the changes of pages' protection: those hold [`Held`], with all signals blocked, so that no
-//! handler waits for what it interrupted.
+//! The table is fixed and without locks, but for the changes of pages' protection: those hold
+//! [`Held`], with all signals blocked, so that no handler waits for what it interrupted.
 #![expect(
     unsafe_code,
     reason = "changes the protection of memory, in a signal handler"
@@ -88,11 +90,13 @@ pub(crate) fn is_readers(protection: c_int, flags: c_int) -> bool {
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Toucher {
     Program,
-    /// A system call, which would say `EFAULT` for a page that is inaccessible: so it stays accessible.
+    /// A system call, which would say `EFAULT` for a page that is inaccessible: so it stays
+    /// accessible.
     Kernel,
 }
 
-/// Touches all of `bytes` at `address` that are in a charged mapping, before the kernel is given them.
+/// Touches all of `bytes` at `address` that are in a charged mapping, before the kernel is given
+/// them.
 pub(crate) fn touch(address: usize, bytes: usize) {
     if is_idle() {
         return;
@@ -139,7 +143,8 @@ impl Guard {
     }
 }
 
-/// Charges the page at `address`, and those around it that are read with it, and makes them accessible.
+/// Charges the page at `address`, and those around it that are read with it, and makes them
+/// accessible.
 fn resolve(guard: &Guard, address: usize, toucher: Toucher) {
     let Some(device) = devices::get(guard.device.load(Relaxed)) else {
         return;
@@ -181,7 +186,8 @@ fn resolve(guard: &Guard, address: usize, toucher: Toucher) {
     }
 }
 
-/// Before the program changes what is mapped at `bytes` from `address` on: mappings there are as the program made them, and free.
+/// Before the program changes what is mapped at `bytes` from `address` on: mappings there are as
+/// the program made them, and free.
 pub(crate) fn release(address: usize, bytes: usize) {
     if is_idle() {
         return;
@@ -211,8 +217,9 @@ fn forget_last(pages: Range<usize>) {
 fn protect(from: usize, to: usize, protection: c_int) -> bool {
     let flags = rustix::mm::MprotectFlags::from_bits_retain(protection.unsigned_abs());
     let pages = ptr::with_exposed_provenance_mut(from);
-    // SAFETY: pages of a mapping in the table, which the program gave us to charge: it does not count on them being inaccessible, and
-    // gets them back as they were. Not the C library's `mprotect` or `syscall`, which come by here.
+    // SAFETY: pages of a mapping in the table, which the program gave us to charge: it does not
+    // count on them being inaccessible, and gets them back as they were. Not the C library's
+    // `mprotect` or `syscall`, which come by here.
     unsafe { rustix::mm::mprotect(pages, to - from, flags) }.is_ok()
 }
 

@@ -5,7 +5,8 @@ use crate::{device, guard};
 use forebay_device::memory::{self, ENV_MEMORY, Profile};
 use forebay_files::client;
 
-/// Before the constructor of the hooks, which is in `.init_array` without a priority; those up to 100 are the C library's and the compiler's.
+/// Before the constructor of the hooks, which is in `.init_array` without a priority; those up to
+/// 100 are the C library's and the compiler's.
 #[used]
 #[unsafe(link_section = ".init_array.00101")]
 static START: extern "C" fn() = start;

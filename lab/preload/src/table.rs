@@ -1,4 +1,5 @@
-//! Which descriptor is on which device: a fixed table, so that nothing is allocated where a read or a write goes through.
+//! Which descriptor is on which device: a fixed table, so that nothing is allocated where a read or
+//! a write goes through.
 
 use libc::c_int;
 use std::sync::atomic::{

@@ -1,5 +1,5 @@
-//! A program cannot tell that its files are on an emulated device: the calls of the product's test of the same name
-//! (crates/preload/tests/differential) have the same results there.
+//! A program cannot tell that its files are on an emulated device: the calls of the product's test
+//! of the same name (crates/preload/tests/differential) have the same results there.
 #![allow(
     unsafe_code,
     clippy::undocumented_unsafe_blocks,
@@ -46,8 +46,9 @@ use harness::{
 };
 use std::{fs, path::Path, process::Command};
 
-/// The command that runs `worker`, up to its own arguments, with a pool of its own in `dir` and everything on an emulated device that keeps nothing in
-/// memory, but is fast. Without the programs (cargo builds them for `cargo test --workspace`) the library alone.
+/// The command that runs `worker`, up to its own arguments, with a pool of its own in `dir` and
+/// everything on an emulated device that keeps nothing in memory, but is fast. Without the programs
+/// (cargo builds them for `cargo test --workspace`) the library alone.
 fn on_a_device(worker: &Path, dir: &Path) -> Command {
     let library = support::beside_the_tests("libforebay_lab.so");
     let programs = ["forebay", "forebay-lab"].map(|name| program(name, &library));

@@ -1,4 +1,5 @@
-//! The library exports the hooks of libforebay.so, those that its guards need beside them, and nothing else.
+//! The library exports the hooks of libforebay.so, those that its guards need beside them, and
+//! nothing else.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 #[path = "../../../crates/preload/tests/support/mod.rs"]

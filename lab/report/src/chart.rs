@@ -1,5 +1,5 @@
-//! Charts as SVG: grouped bars or lines over categories, with the span of the rounds as error bars. Colours are the style sheet's, so that one
-//! drawing serves light and dark.
+//! Charts as SVG: grouped bars or lines over categories, with the span of the rounds as error bars.
+//! Colours are the style sheet's, so that one drawing serves light and dark.
 
 use crate::{section::Figures, words};
 use forebay_bench::paper::catalogue::ChartKind;
@@ -209,7 +209,8 @@ impl<'a> Chart<'a> {
         }
     }
 
-    /// The legend in as many lines as it needs, and their height. None where the names stand below the bars.
+    /// The legend in as many lines as it needs, and their height. None where the names stand below
+    /// the bars.
     fn legend(&self) -> (Markup, f64) {
         if self.by_series || self.figures.series.len() == 1 {
             return (html! {}, 0.0);
@@ -317,7 +318,8 @@ impl<'a> Chart<'a> {
         }
     }
 
-    /// How far the points of a series stand beside those of the others, so that no error bar hides another.
+    /// How far the points of a series stand beside those of the others, so that no error bar hides
+    /// another.
     fn aside(&self, series: usize) -> f64 {
         const STEP: f64 = 7.0;
         STEP * (series as f64 - (self.figures.series.len() - 1) as f64 / 2.0)

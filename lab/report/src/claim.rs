@@ -1,9 +1,11 @@
-//! What a paper says of an experiment, as its file in lab/bench has it: ratios, never absolute figures.
+//! What a paper says of an experiment, as its file in lab/bench has it: ratios, never absolute
+//! figures.
 
 use forebay_bench::paper::Experiment;
 use serde::Deserialize;
 
-/// A figure as the paper gives it; a range where the paper does. Bounds that it leaves open are not finite.
+/// A figure as the paper gives it; a range where the paper does. Bounds that it leaves open are not
+/// finite.
 #[derive(Clone, Copy, Debug, PartialEq, Deserialize)]
 #[serde(from = "Written")]
 pub struct Expected {
@@ -38,7 +40,8 @@ pub struct Cell {
     pub panel: String,
     /// The series.
     pub series: String,
-    /// The x; none for every x that both sides of a ratio were measured at, of which the geometric mean counts.
+    /// The x; none for every x that both sides of a ratio were measured at, of which the geometric
+    /// mean counts.
     pub x: Option<String>,
 }
 
@@ -67,7 +70,8 @@ pub enum Ours {
     Value(Cell),
     /// By how many percent the largest of these is above the smallest.
     Spread(Vec<Cell>),
-    /// By how many percent the first is below the second: the smallest and the largest among the x are the span.
+    /// By how many percent the first is below the second: the smallest and the largest among the x
+    /// are the span.
     Below(Cell, Cell),
 }
 
@@ -98,7 +102,8 @@ pub struct Claim {
     /// Less than the paper is in our favour; otherwise more is.
     #[serde(default)]
     pub less: bool,
-    /// Why ours is above the paper's: a sentence. `{fsync_us}`, `{seq_mb_s}`, `{processors}` are replaced by what was measured.
+    /// Why ours is above the paper's: a sentence. `{fsync_us}`, `{seq_mb_s}`, `{processors}` are
+    /// replaced by what was measured.
     pub above: String,
     /// Why it is below, if that is another reason.
     pub below: Option<String>,

@@ -6,7 +6,8 @@ use forebay_bench::{
     rounds::{Span, median, span},
 };
 
-/// A figure of ours with its span: the smallest and the largest that the rounds (or, of several x, the x) allow.
+/// A figure of ours with its span: the smallest and the largest that the rounds (or, of several x,
+/// the x) allow.
 #[derive(Clone, Copy, Debug, PartialEq)]
 pub struct Estimate {
     pub value: f64,
@@ -51,7 +52,8 @@ impl Claim {
         }
     }
 
-    /// The peers: the same ratio's upper figure over theirs, so that above 1 is in favour of ours where more is better.
+    /// The peers: the same ratio's upper figure over theirs, so that above 1 is in favour of ours
+    /// where more is better.
     pub fn peers(&self, rows: &[Row], place: &str) -> Vec<(&str, f64)> {
         let Ours::Ratio(over, _) = &self.ours else {
             return Vec::new();
@@ -120,8 +122,9 @@ impl Estimate {
     }
 }
 
-/// Of one x: the median of the rounds' ratios and their span, since what the machine did in a round it did to both; of rounds that are not known the
-/// medians' ratio, and what the spans allow. Of several: their geometric mean, and the smallest and largest of them.
+/// Of one x: the median of the rounds' ratios and their span, since what the machine did in a round
+/// it did to both; of rounds that are not known the medians' ratio, and what the spans allow. Of
+/// several: their geometric mean, and the smallest and largest of them.
 fn ratio(over: &[&Row], under: &[&Row], several: bool) -> Option<Estimate> {
     let ratios = over.iter().filter_map(|over| {
         let is_its = |under: &&&Row| !several || under.text("x") == over.text("x");

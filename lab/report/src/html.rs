@@ -1,4 +1,5 @@
-//! The page in HTML: one file, nothing loaded from elsewhere, no scripts; light or dark as the reader's system is, and fit for paper.
+//! The page in HTML: one file, nothing loaded from elsewhere, no scripts; light or dark as the
+//! reader's system is, and fit for paper.
 
 use crate::{
     Results, chart,

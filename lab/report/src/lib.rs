@@ -1,7 +1,9 @@
-//! The papers' tables with ours beside them: one page in HTML and one in Markdown, from the files of `forebay-lab paper` alone.
+//! The papers' tables with ours beside them: one page in HTML and one in Markdown, from the files
+//! of `forebay-lab paper` alone.
 //!
-//! [`read`] gathers the results of a directory; [`html`] and [`markdown`] are the pages. What both say (claims, sentences, tables) is made once,
-//! in `section`; `claim` is what the papers say, `compare` computes ours in the same manner, `chart` draws.
+//! [`read`] gathers the results of a directory; [`html`] and [`markdown`] are the pages. What both
+//! say (claims, sentences, tables) is made once, in `section`; `claim` is what the papers say,
+//! `compare` computes ours in the same manner, `chart` draws.
 
 mod chart;
 mod claim;
@@ -20,7 +22,8 @@ use forebay_bench::{
 };
 use std::path::Path;
 
-/// The results that pages are made from: each experiment in the catalogue's order, and what it gave, if it was run.
+/// The results that pages are made from: each experiment in the catalogue's order, and what it
+/// gave, if it was run.
 #[derive(Debug)]
 pub struct Results(Vec<(&'static Experiment, Option<Outcome>)>);
 

@@ -51,7 +51,8 @@ impl Results {
         self.0.iter().filter_map(|(_, outcome)| outcome.as_ref())
     }
 
-    /// What the page begins with: at which size and where all of it was measured. Several, if the results are not of one run.
+    /// What the page begins with: at which size and where all of it was measured. Several, if the
+    /// results are not of one run.
     pub(crate) fn provenance(&self) -> Vec<String> {
         let mut lines: Vec<String> = Vec::new();
         for outcome in self.outcomes() {
@@ -353,8 +354,8 @@ impl<'a> Figures<'a> {
         }
     }
 
-    /// The figures as a table: head, and rows of a name and cells. Series stand beside each other, or below each other where they are many more than
-    /// the x.
+    /// The figures as a table: head, and rows of a name and cells. Series stand beside each other,
+    /// or below each other where they are many more than the x.
     pub fn table(&self) -> (Vec<&str>, Vec<(&str, Vec<Cell>)>) {
         const BESIDE_MAX: usize = 6;
         let upright = self.xs.len() == 1 || self.series.len() > BESIDE_MAX.max(self.xs.len());

@@ -35,7 +35,8 @@ fn with_unit(number: &str, is_percent: bool) -> String {
 /// The paper's figure.
 pub fn given(paper: Expected, is_percent: bool) -> String {
     let Expected { low, high } = paper;
-    // As many digits as the paper has; three behind the point where it is a ratio of two of its figures.
+    // As many digits as the paper has; three behind the point where it is a ratio of two of its
+    // figures.
     let digits = |value: f64| (value * 1000.0).round() / 1000.0;
     let unit = |value: f64| with_unit(&digits(value).to_string(), is_percent);
     if low == high {

@@ -29,8 +29,8 @@ const FILES: [(&str, &str); 8] = files![
 /// MyRocks, as a storage engine.
 pub const MYROCKS: &str = "rocksdb";
 
-/// What sysbench says if not all of its connections are there within 30 s; then it has done nothing. One through a port that an emulator forwards may
-/// stay silent, once in some hundred.
+/// What sysbench says if not all of its connections are there within 30 s; then it has done
+/// nothing. One through a port that an emulator forwards may stay silent, once in some hundred.
 const NOT_CONNECTED: &str = "Worker threads failed to initialize";
 /// How often it is started then, at most.
 const STARTS_MAX: u32 = 3;
@@ -47,7 +47,8 @@ pub enum Workload {
     Tpcc {
         /// Warehouses of some 100 MB.
         warehouses: u64,
-        /// Each transaction is at a warehouse of its own, as in tpcc-mysql; otherwise a connection has one for all.
+        /// Each transaction is at a warehouse of its own, as in tpcc-mysql; otherwise a connection
+        /// has one for all.
         roam: bool,
     },
 }
@@ -71,7 +72,8 @@ pub struct Measured {
     pub tpmc: Option<f64>,
     /// By kind.
     pub operations: Vec<Operation>,
-    /// What else is said of the whole: of TPC-C's kinds, whether each has its share and is done in time.
+    /// What else is said of the whole: of TPC-C's kinds, whether each has its share and is done in
+    /// time.
     #[serde(flatten)]
     pub more: Map<String, Value>,
 }
@@ -132,7 +134,8 @@ impl Scripts {
     /// Makes the tables and loads them.
     ///
     /// # Errors
-    /// [`MeasureError::Config`] without sysbench, [`MeasureError::Child`] with what it said if it fails.
+    /// [`MeasureError::Config`] without sysbench, [`MeasureError::Child`] with what it said if it
+    /// fails.
     pub fn prepare(&self, server: &Server) -> Result<(), MeasureError> {
         server.sql(&format!("CREATE DATABASE {DATABASE}"), "")?;
         let mut command = self.command(&server.into(), 2)?;
@@ -218,7 +221,8 @@ const SHARES: [(&str, f64); 4] = [
     ("stock_level", 4.0),
 ];
 
-/// TPC-C's checks that do not hold: of times in any round, of shares in all rounds together, since a short one has few transactions.
+/// TPC-C's checks that do not hold: of times in any round, of shares in all rounds together, since
+/// a short one has few transactions.
 #[must_use]
 pub fn failed(rounds: &[Measured]) -> Vec<String> {
     let mut failed: Vec<String> = rounds.iter().flat_map(Measured::failed).collect();

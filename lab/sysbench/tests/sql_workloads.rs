@@ -1,5 +1,5 @@
-//! LinkBench and TPC-C (`lab/sysbench/`) on a real MariaDB: they load, run the mix that they promise, and leave a consistent database; an
-//! inconsistent one is told.
+//! LinkBench and TPC-C (`lab/sysbench/`) on a real MariaDB: they load, run the mix that they
+//! promise, and leave a consistent database; an inconsistent one is told.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_databases::mariadb::server::{self, DATABASE, Launch, Server};
@@ -8,7 +8,8 @@ use tempfile::TempDir;
 
 const THREADS: u64 = 4;
 
-/// A server, reached by a socket only, and the workload that it is to run; both are removed in the end.
+/// A server, reached by a socket only, and the workload that it is to run; both are removed in the
+/// end.
 struct MariaDb {
     server: Server,
     scripts: Scripts,
@@ -16,7 +17,8 @@ struct MariaDb {
 }
 
 impl MariaDb {
-    /// Loads the workload. None where MariaDB or sysbench is not installed, which `scripts/setup.sh test` does.
+    /// Loads the workload. None where MariaDB or sysbench is not installed, which `scripts/setup.sh
+    /// test` does.
     fn load(workload: Workload) -> Option<Self> {
         if let Some(lacking) = server::lacking() {
             assert!(std::env::var_os("CI").is_none(), "{lacking}");
@@ -122,7 +124,8 @@ fn tpcc_deals_its_deck_and_keeps_its_consistency_conditions() {
             _ => 1,
         };
         let dealt = (all * cards) as f64 / 23.0;
-        // Each thread ends in the middle of a deck, and a transaction that ran into another's is not counted.
+        // Each thread ends in the middle of a deck, and a transaction that ran into another's is
+        // not counted.
         let allowed = (THREADS * cards) as f64 + 0.05 * all as f64;
         assert!(
             (of.count as f64 - dealt).abs() < allowed,

@@ -1,4 +1,5 @@
-//! What a commit to a pool on a disk costs beside that disk's own write of a page, which it cannot be faster than.
+//! What a commit to a pool on a disk costs beside that disk's own write of a page, which it cannot
+//! be faster than.
 
 use crate::failure::Failure;
 use forebay_measure::{
@@ -29,7 +30,8 @@ pub struct Commit {
     p99_over_write: f64,
 }
 
-/// Measures `commit`, which gives the time of one in µs, beside writes to a file in `dir`: in turns of `time`.
+/// Measures `commit`, which gives the time of one in µs, beside writes to a file in `dir`: in turns
+/// of `time`.
 pub fn measure(
     mode: &str,
     dir: &Path,

@@ -1,7 +1,9 @@
-//! `forebay bench`: what Forebay gains on this machine, for the pool and for the databases that are installed here.
+//! `forebay bench`: what Forebay gains on this machine, for the pool and for the databases that are
+//! installed here.
 //!
-//! Each of them is measured plain and under Forebay in turns ([`forebay_databases::contest`]), by the load program that comes with it. What the
-//! project itself measures, in more modes and beside more peers, is `forebay-lab` (lab/).
+//! Each of them is measured plain and under Forebay in turns ([`forebay_databases::contest`]), by
+//! the load program that comes with it. What the project itself measures, in more modes and beside
+//! more peers, is `forebay-lab` (lab/).
 
 mod commits;
 mod mariadb;

@@ -32,7 +32,8 @@ pub struct Demo {
     /// Seconds of each variant, at most
     #[arg(long, value_name = "S", default_value_t = 4.0)]
     seconds: f64,
-    /// Where to make the stores, in a directory that is removed again [default: the one for temporary files, if that is on a disk]
+    /// Where to make the stores, in a directory that is removed again [default: the one for
+    /// temporary files, if that is on a disk]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
     /// Report as JSON

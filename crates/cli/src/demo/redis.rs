@@ -90,7 +90,8 @@ pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
     Ok(Ok(Shown { bench, killed }))
 }
 
-/// Kills server and supervisor in the middle of writing, recovers, and looks for everything that was acknowledged.
+/// Kills server and supervisor in the middle of writing, recovers, and looks for everything that
+/// was acknowledged.
 fn kill(program: &Path, dir: &Path) -> Result<Killed, Failure> {
     let scratch = ScratchDir::new_in(dir)?;
     let pool = ScratchPool::new(&PoolSource::Emulated, SEGMENTS.into(), SEGMENT_BYTES)?;

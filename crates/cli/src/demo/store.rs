@@ -64,7 +64,8 @@ fn open(dir: &Path, pool: &Pool, variant: Variant) -> Result<Store, StoreError> 
     StoreOptions::new().variant(variant).open(dir, pool)
 }
 
-/// Puts new keys for `seconds` into a store of each variant, but not more than `puts`. The clock stops when everything is on the disk.
+/// Puts new keys for `seconds` into a store of each variant, but not more than `puts`. The clock
+/// stops when everything is on the disk.
 pub fn variants(dir: &Path, seconds: f64, puts: u64) -> Result<Vec<Row>, Failure> {
     let values = Values::new(VALUE_BYTES);
     let mut rows = Vec::new();
@@ -144,7 +145,8 @@ pub fn kill(dir: &Path) -> Result<Killed, Failure> {
     let mut acknowledged = 0;
     if let Some(lines) = writer.child().stdout.take() {
         let mut lines = BufReader::new(lines).lines().map_while(Result::ok);
-        // A machine with much to do takes its time to start a program: it lives this long from its first Put.
+        // A machine with much to do takes its time to start a program: it lives this long from its
+        // first Put.
         acknowledged += u64::from(lines.next().is_some());
         let killer = thread::spawn(move || {
             thread::sleep(ALIVE);

@@ -1,6 +1,5 @@
 //! Where a pool on a disk could lie, and what it would bring. What is measured is written to, so
-//! that
-//! is the directory of the data and what the user names beside it; the other disks are listed.
+//! that is the directory of the data and what the user names beside it; the other disks are listed.
 
 use super::disks::{self, Mount};
 use forebay_measure::{
@@ -41,7 +40,8 @@ pub struct Found {
     pub places: Vec<Place>,
     /// File systems with room for a pool, to which nothing was written.
     pub unmeasured: Vec<Spot>,
-    /// Block devices that no program uses and that hold nothing at their beginning. They are not measured.
+    /// Block devices that no program uses and that hold nothing at their beginning. They are not
+    /// measured.
     pub unused: Vec<PathBuf>,
 }
 

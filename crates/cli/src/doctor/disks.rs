@@ -52,7 +52,8 @@ pub fn mount_of(path: &Path) -> Option<Mount> {
     by_number.or_else(by_place).cloned()
 }
 
-/// A line of mountinfo: number, parent, device, root, mount point, options, …, -, kind, source, options.
+/// A line of mountinfo: number, parent, device, root, mount point, options, …, -, kind, source,
+/// options.
 fn parse(line: &str) -> Option<Mount> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(2);
@@ -113,7 +114,8 @@ pub fn doubt(disk: &str) -> Option<String> {
     (is_usb || read("removable").trim() == "1").then(|| format!("{disk} can be pulled out"))
 }
 
-/// Disks and partitions that nothing uses, and on which nothing is found. They are read, and that is all.
+/// Disks and partitions that nothing uses, and on which nothing is found. They are read, and that
+/// is all.
 pub fn unused() -> Vec<PathBuf> {
     let entries = |path: &Path| -> Vec<PathBuf> {
         let found = fs::read_dir(path).into_iter().flatten().flatten();

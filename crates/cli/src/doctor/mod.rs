@@ -26,7 +26,8 @@ use std::{fs, os::fd::AsFd, path::PathBuf, thread::available_parallelism};
     after_long_help = "Examples:\n  forebay doctor --dir /var/lib/db\n  forebay doctor --dir /var/lib/db --beside /mnt/nvme\n  forebay doctor /var/lib/mysql && systemctl start mariadb"
 )]
 pub struct Doctor {
-    /// Check instead whether a database must not be started on the files below this directory without Forebay; exit status 1 if so
+    /// Check instead whether a database must not be started on the files below this directory
+    /// without Forebay; exit status 1 if so
     ///
     /// It must not while a pool holds acknowledged writes for them, or a flash cache newer pages.
     #[arg(value_name = "DATA", conflicts_with = "dir")]

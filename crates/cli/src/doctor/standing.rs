@@ -16,7 +16,8 @@ use std::path::{Path, PathBuf};
 struct Report {
     #[serde(serialize_with = "forebay_files::readable")]
     directory: PathBuf,
-    /// True if no pool holds, or may hold, what belongs into the files below it, and no flash cache does.
+    /// True if no pool holds, or may hold, what belongs into the files below it, and no flash cache
+    /// does.
     is_harmless: bool,
     pools: Vec<Standing>,
     /// What a database without Forebay stumbles over there.

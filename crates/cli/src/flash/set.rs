@@ -47,7 +47,8 @@ pub struct Set {
     /// Bytes a second that go to the files in the background; 0 for no limit
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     home_limit: Option<u64>,
-    /// Bytes a second that are written to flash; what is above goes straight to the files. 0 for no limit
+    /// Bytes a second that are written to flash; what is above goes straight to the files. 0 for no
+    /// limit
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     write_limit: Option<u64>,
     /// Report as JSON
@@ -63,7 +64,8 @@ struct Report {
     settings: Settings,
     /// True if a server runs with it and does as it was told; false if the next one will.
     in_force: bool,
-    /// What is in force in that server: what its run's command line says, but for what was set since.
+    /// What is in force in that server: what its run's command line says, but for what was set
+    /// since.
     #[serde(skip_serializing_if = "Option::is_none")]
     running: Option<Settings>,
 }
@@ -119,7 +121,8 @@ fn said_at(flash: &Path) -> Option<SystemTime> {
     said.and_then(|meta| meta.modified()).ok()
 }
 
-/// Waits until the process that has the cache says, later than `before`, that it does as it was told: what is in force there.
+/// Waits until the process that has the cache says, later than `before`, that it does as it was
+/// told: what is in force there.
 fn follows(
     flash: &Path,
     wanted: &Settings,

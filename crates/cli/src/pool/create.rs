@@ -41,7 +41,8 @@ pub struct Create {
     /// Make it on an ordinary disk: what a program has synced survives a power cut
     #[arg(long)]
     disk: bool,
-    /// Give up what the device holds: file systems, partition tables, pools. Never what is in use, and never a file
+    /// Give up what the device holds: file systems, partition tables, pools. Never what is in use,
+    /// and never a file
     #[arg(long)]
     force: bool,
     /// Report as JSON
@@ -49,7 +50,8 @@ pub struct Create {
     json: bool,
 }
 
-/// Segments that a pool must have room for: those of a lane, as `forebay run` and a store take one unless told otherwise.
+/// Segments that a pool must have room for: those of a lane, as `forebay run` and a store take one
+/// unless told otherwise.
 const SEGMENTS_MIN: u64 = 2;
 
 impl Create {
@@ -67,7 +69,8 @@ impl Create {
             format!("created {}\n{}", self.path.display(), report.human())
         })
     }
-    /// Refuses a pool that nothing could be run on. Sizes that make no pool at all are refused where it is made.
+    /// Refuses a pool that nothing could be run on. Sizes that make no pool at all are refused
+    /// where it is made.
     fn check_room(&self) -> Result<(), Failure> {
         let Ok(geometry) = Geometry::fit(self.size, self.segment_size, self.lanes) else {
             return Ok(());

@@ -8,7 +8,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// The data directories with a flash cache's guard, of this one and those below it, each with what guards it, or why that cannot be told.
+/// The data directories with a flash cache's guard, of this one and those below it, each with what
+/// guards it, or why that cannot be told.
 ///
 /// # Errors
 /// A directory cannot be read.
@@ -23,7 +24,8 @@ pub fn below(directory: &Path) -> Result<Vec<(PathBuf, io::Result<Standing>)>, F
     Ok(found)
 }
 
-/// What is to be done with `directory`, behind the cache on `flash`, which `holds` this; the guard is its own, or came with a copy.
+/// What is to be done with `directory`, behind the cache on `flash`, which `holds` this; the guard
+/// is its own, or came with a copy.
 pub fn advice(directory: &Path, flash: &Path, is_its_own: bool, holds: &str) -> String {
     let (directory, flash) = (directory.display(), flash.display());
     match is_its_own {

@@ -1,4 +1,5 @@
-//! `forebay recover --for`: the pools that may hold something for the files of a directory, found by its marks and guards. What may be in a flash cache is said.
+//! `forebay recover --for`: the pools that may hold something for the files of a directory, found
+//! by its marks and guards. What may be in a flash cache is said.
 
 use super::{behind_flash, copied};
 use crate::{failure::Failure, output, run};
@@ -17,7 +18,8 @@ use std::{
 
 #[derive(Serialize)]
 struct Report {
-    /// True if nothing is left in a pool, or a flash cache, for the files there, and a database may be started without Forebay.
+    /// True if nothing is left in a pool, or a flash cache, for the files there, and a database may
+    /// be started without Forebay.
     done: bool,
     pools: Vec<Recovered>,
     /// What was given up with --lift, in words.
@@ -80,7 +82,8 @@ impl<'a> Found<'a> {
     }
 }
 
-/// Recovers them; with `lift`, takes marks and guards away whose pool is gone, or that came with a copy.
+/// Recovers them; with `lift`, takes marks and guards away whose pool is gone, or that came with a
+/// copy.
 pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Failure> {
     let found = Found::in_all(directories)?;
     let mut report = Report {
@@ -192,7 +195,8 @@ fn recover_pool(
     Ok(())
 }
 
-/// The runs that use the pool, and whose files may be there, in words. Other databases may share it.
+/// The runs that use the pool, and whose files may be there, in words. Other databases may share
+/// it.
 fn in_use(pool: &Pool, lanes: &[LaneReport], found: &Found<'_>) -> Result<Vec<String>, Failure> {
     let mut left = Vec::new();
     let used = lanes.iter().filter(|lane| lane.outcome == Outcome::InUse);

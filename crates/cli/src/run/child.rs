@@ -1,12 +1,16 @@
 //! The program that is run: starting it, passing signals through, waiting for its end.
 //!
-//! A program that puts itself into the background (ends with 0 and leaves a child) goes on as that child, the *leader* from then on: orphans
-//! below this process are given to it (`PR_SET_CHILD_SUBREAPER`), so it waits for them, and the supervisor is there when they open their logs.
+//! A program that puts itself into the background (ends with 0 and leaves a child) goes on as that
+//! child, the *leader* from then on: orphans below this process are given to it
+//! (`PR_SET_CHILD_SUBREAPER`), so it waits for them, and the supervisor is there when they open
+//! their logs.
 //!
-//! What is absorbed still when the program has ended otherwise is waited for as well, and gets the signals ([`outlast`]): a server whose wrapper was killed, for instance.
+//! What is absorbed still when the program has ended otherwise is waited for as well, and gets the
+//! signals ([`outlast`]): a server whose wrapper was killed, for instance.
 //!
-//! The program stays in our process group: what the terminal sends (`^C`, `^Z`, a changed window size) reaches it without us, and is
-//! not sent again. A signal that is sent to this process only is passed on.
+//! The program stays in our process group: what the terminal sends (`^C`, `^Z`, a changed window
+//! size) reaches it without us, and is not sent again. A signal that is sent to this process only
+//! is passed on.
 
 use super::{inherited, limit, program::Program};
 use crate::{failure::Failure, output::complain};
@@ -64,8 +68,8 @@ pub struct Signals {
 }
 
 impl Signals {
-    /// Takes them over, for this thread and those that it starts. A caller's ignoring SIGCHLD ends here, for the program too: whether `execve` hands that on, POSIX leaves
-    /// open.
+    /// Takes them over, for this thread and those that it starts. A caller's ignoring SIGCHLD ends
+    /// here, for the program too: whether `execve` hands that on, POSIX leaves open.
     pub fn block() -> Result<Self, Failure> {
         forebay_files::hear_of_children();
         let mut set: SigSet = PASSED.into_iter().collect();
@@ -93,8 +97,9 @@ impl Signals {
     }
 }
 
-/// Runs `program` with `environment` on top of ours until it has ended, and, if it ended with 0, whatever it left in the background; gives
-/// the status of who ended last, as a shell does: 128 and the signal's number if one killed it.
+/// Runs `program` with `environment` on top of ours until it has ended, and, if it ended with 0,
+/// whatever it left in the background; gives the status of who ended last, as a shell does: 128 and
+/// the signal's number if one killed it.
 pub fn run(
     program: &Program,
     environment: Vec<(OsString, OsString)>,
@@ -147,7 +152,8 @@ pub fn run(
     }
 }
 
-/// Waits for those of the run's processes that have not ended with the program, and passes signals on to them.
+/// Waits for those of the run's processes that have not ended with the program, and passes signals
+/// on to them.
 pub fn outlast(
     program: &Program,
     supervisor: &Supervisor,
@@ -220,8 +226,9 @@ fn reap() -> Result<Option<(Pid, News)>, Failure> {
     }
 }
 
-/// A stop that the terminal or another process asks for (SIGTSTP). The program decides about it: if this process stopped alone, nothing would empty the lane. Nor does it follow
-/// a stop of another kind, which the program alone is continued from.
+/// A stop that the terminal or another process asks for (SIGTSTP). The program decides about it: if
+/// this process stopped alone, nothing would empty the lane. Nor does it follow a stop of another
+/// kind, which the program alone is continued from.
 #[derive(Default)]
 struct Stop {
     is_asked_for: bool,
@@ -236,8 +243,8 @@ impl Stop {
             return Ok(());
         }
         *self = Self::default();
-        // The shell waits for us to stop; SIGCONT to the job wakes us both. By the same signal, which stops no process in an orphaned process group, which
-        // no shell would continue.
+        // The shell waits for us to stop; SIGCONT to the job wakes us both. By the same signal,
+        // which stops no process in an orphaned process group, which no shell would continue.
         let stop = SigSet::from_iter([Signal::SIGTSTP]);
         raise(Signal::SIGTSTP)
             .and_then(|()| stop.thread_unblock())
@@ -246,7 +253,8 @@ impl Stop {
     }
 }
 
-/// The child that this thread has had longest, which may have ended. None on a kernel that does not tell.
+/// The child that this thread has had longest, which may have ended. None on a kernel that does not
+/// tell.
 fn oldest_child() -> Option<Pid> {
     let children = std::fs::read_to_string("/proc/thread-self/children").ok()?;
     let first = children.split_whitespace().next()?;
@@ -315,8 +323,8 @@ fn pass_one(to: &[Pid], signals: &mut Signals) -> Result<(), Failure> {
     if signal == Signal::SIGCHLD {
         return Ok(());
     }
-    // The kernel's are the terminal's, and go to the whole process group. Who left it for the background is ended by them all the same, as
-    // what the terminal shows is this process.
+    // The kernel's are the terminal's, and go to the whole process group. Who left it for the
+    // background is ended by them all the same, as what the terminal shows is this process.
     const FROM_KERNEL: i32 = 0x80;
     const ENDING: [Signal; 2] = [Signal::SIGINT, Signal::SIGQUIT];
     let has_got_it =

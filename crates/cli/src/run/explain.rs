@@ -259,7 +259,8 @@ pub fn is_refused(report: &LaneReport) -> bool {
     report.outcome == Outcome::Refused
 }
 
-/// What recovery did with each lane that had anything in it, a line each, and one more for each file that was refused, or of which there is more to tell.
+/// What recovery did with each lane that had anything in it, a line each, and one more for each
+/// file that was refused, or of which there is more to tell.
 pub fn lanes(reports: &[LaneReport]) -> Vec<String> {
     reports.iter().flat_map(lane).collect()
 }
@@ -295,7 +296,8 @@ fn lane(report: &LaneReport) -> Vec<String> {
     std::iter::once(head).chain(refused).collect()
 }
 
-/// What was synced: each file was compared with what the pool had of it, and its line says how one differs.
+/// What was synced: each file was compared with what the pool had of it, and its line says how one
+/// differs.
 fn synced(report: &LaneReport, held: &str) -> String {
     let (kept, all) = (
         report.files.iter().filter(|file| file.is_kept).count(),

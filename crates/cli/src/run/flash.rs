@@ -1,4 +1,5 @@
-//! `--flash`: page files of a run behind a flash cache. Making it, saying what is in it, and what is left in it at the end.
+//! `--flash`: page files of a run behind a flash cache. Making it, saying what is in it, and what
+//! is left in it at the end.
 
 mod arguments;
 mod running;
@@ -46,7 +47,8 @@ pub enum Policy {
     Around,
     /// As around, and the cache is emptied into the files
     Off,
-    /// As back while flash is measurably faster than the files, to read or to write; else as around, and the cache empties slowly
+    /// As back while flash is measurably faster than the files, to read or to write; else as
+    /// around, and the cache empties slowly
     Adaptive,
 }
 
@@ -76,8 +78,10 @@ impl Policy {
 pub struct Options {
     /// Put a flash cache in this file, on a faster disk than the page files (mariadb)
     ///
-    /// Pages that the database writes go there, in large writes, and to their files later. The metadata is beside it, in PATH.lane. On the disk of the files nothing gets
-    /// faster: the server's log says so when it takes such a cache into use, also one on another partition or volume of that disk.
+    /// Pages that the database writes go there, in large writes, and to their files later. The
+    /// metadata is beside it, in PATH.lane. On the disk of the files nothing gets faster: the
+    /// server's log says so when it takes such a cache into use, also one on another partition or
+    /// volume of that disk.
     #[arg(long, value_name = "PATH")]
     flash: Option<PathBuf>,
     /// Size of the flash cache: it is made if it is not there, and resized, staying warm, if it is.
@@ -93,7 +97,8 @@ pub struct Options {
     /// Pages stop leaving when at most this much of the cache is in use, in percent [default: 90]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
     flash_low: Option<u8>,
-    /// Pages begin to leave when more than this much of the cache is in use, in percent [default: 95]
+    /// Pages begin to leave when more than this much of the cache is in use, in percent [default:
+    /// 95]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
     flash_high: Option<u8>,
     /// Bytes a second to the files in the background; 0: no limit
@@ -175,7 +180,8 @@ impl Options {
     }
 }
 
-/// Only of one database it is known which files are page files, and that it stands the loss of pages that it did not sync.
+/// Only of one database it is known which files are page files, and that it stands the loss of
+/// pages that it did not sync.
 fn check_profile(program: &Program, profile: Option<&str>, config: &Config) -> Result<(), Failure> {
     let chosen = policy::choose(policy::Request {
         programs: &program.names(),

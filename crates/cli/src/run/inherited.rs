@@ -1,7 +1,9 @@
-//! Signals that this process ignores, and may have been started so: the program starts with what the caller had.
+//! Signals that this process ignores, and may have been started so: the program starts with what
+//! the caller had.
 //!
-//! The supervisor ignores some, and Rust's runtime ignores SIGPIPE before `main`, as many a caller does (systemd: `IgnoreSIGPIPE=yes` is the default). So what was
-//! inherited is noted before the runtime begins.
+//! The supervisor ignores some, and Rust's runtime ignores SIGPIPE before `main`, as many a caller
+//! does (systemd: `IgnoreSIGPIPE=yes` is the default). So what was inherited is noted before the
+//! runtime begins.
 #![expect(unsafe_code, reason = "runs before main")]
 
 use nix::{

@@ -47,7 +47,8 @@ impl Library {
         }
     }
 
-    /// Beside this program: in its directory, in `deps/` of it (cargo), in `../lib` (installed); or where its variable says.
+    /// Beside this program: in its directory, in `deps/` of it (cargo), in `../lib` (installed); or
+    /// where its variable says.
     fn look_for(&self) -> Result<PathBuf, Failure> {
         let (name, variable) = (self.name, self.variable);
         if let Some(path) = env::var_os(variable).map(PathBuf::from) {

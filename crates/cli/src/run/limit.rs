@@ -1,8 +1,10 @@
-//! Limits that hold for what Forebay makes, too: on the size of files (`ulimit -f`, `LimitFSIZE=`), and on how many are open.
+//! Limits that hold for what Forebay makes, too: on the size of files (`ulimit -f`, `LimitFSIZE=`),
+//! and on how many are open.
 
 use crate::{failure::Failure, size};
 
-/// The largest of what a run makes for itself beside the pool's memory: the table of absorbed files, the page that its processes share.
+/// The largest of what a run makes for itself beside the pool's memory: the table of absorbed
+/// files, the page that its processes share.
 const OWN_BYTES: u64 = 8 << 20;
 
 /// Refuses a limit under which the run's own files cannot be made.
@@ -17,7 +19,8 @@ pub(super) fn check() -> Result<(), Failure> {
     }
 }
 
-/// Says it beside what kept a pool from being opened: the memory of one on a disk is a file as large.
+/// Says it beside what kept a pool from being opened: the memory of one on a disk is a file as
+/// large.
 pub(super) fn beside(failure: Failure) -> Failure {
     match (failure, limit()) {
         (Failure::Failed(why), Some(limit)) => {
@@ -27,7 +30,8 @@ pub(super) fn beside(failure: Failure) -> Failure {
     }
 }
 
-/// As many files as may be open: this process has two of each process of the program's, and some of each log. The program was started with the limit that there was.
+/// As many files as may be open: this process has two of each process of the program's, and some of
+/// each log. The program was started with the limit that there was.
 pub(super) fn raise_open_files() {
     use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
     let limit = getrlimit(Resource::Nofile);

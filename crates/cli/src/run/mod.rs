@@ -1,8 +1,9 @@
 //! `forebay run`: an unmodified database whose fsync costs a memory copy.
 //!
-//! In order: what is to be absorbed (`forebay_files::policy`), whether the program can be run so ([`program`]), the pool
-//! ([`pool`]) and what an earlier run left in it, the supervisor, and then the program, whose signals and exit status are passed through
-//! ([`child`]). A laboratory runs programs in the same way with something of its own under them ([`layer`]).
+//! In order: what is to be absorbed (`forebay_files::policy`), whether the program can be run so
+//! ([`program`]), the pool ([`pool`]) and what an earlier run left in it, the supervisor, and then
+//! the program, whose signals and exit status are passed through ([`child`]). A laboratory runs
+//! programs in the same way with something of its own under them ([`layer`]).
 
 mod child;
 mod explain;
@@ -105,13 +106,14 @@ pub struct Run {
     absorb: Vec<String>,
     /// Absorb preallocated logs on the pool's own disk too
     ///
-    /// Logs that have their size before they are written (PostgreSQL's, InnoDB's redo log) stay plain by default where they lie on the disk of the pool,
-    /// since their own syncs are as fast.
+    /// Logs that have their size before they are written (PostgreSQL's, InnoDB's redo log) stay
+    /// plain by default where they lie on the disk of the pool, since their own syncs are as fast.
     #[arg(long)]
     absorb_preallocated: bool,
     /// Lay no guard against a start without Forebay (PostgreSQL)
     ///
-    /// A guard is what a database without Forebay stumbles over as long as the pool may hold acknowledged writes of its files.
+    /// A guard is what a database without Forebay stumbles over as long as the pool may hold
+    /// acknowledged writes of its files.
     #[arg(long)]
     no_guard: bool,
     /// Segments of the pool to begin with; a run takes more as needed
@@ -129,7 +131,8 @@ impl Run {
     /// Runs it.
     ///
     /// # Errors
-    /// [`Failure::Passed`] with the program's status, if that is not 0; and what kept it from running, or its files from being in order.
+    /// [`Failure::Passed`] with the program's status, if that is not 0; and what kept it from
+    /// running, or its files from being in order.
     pub fn run(self) -> Result<(), Failure> {
         self.run_on(&Layer::default())
     }
@@ -232,7 +235,8 @@ impl Run {
         ended
     }
 
-    /// What became of it all. An error only if acknowledged bytes are not in their files, whatever the program's status.
+    /// What became of it all. An error only if acknowledged bytes are not in their files, whatever
+    /// the program's status.
     fn report(
         &self,
         policy: &Policy,

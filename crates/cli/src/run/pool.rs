@@ -20,7 +20,8 @@ pub enum Source {
 }
 
 impl Source {
-    /// What the options say; none if there is to be no pool. If they say nothing, it is a pool on persistent memory, if there is one for `command`.
+    /// What the options say; none if there is to be no pool. If they say nothing, it is a pool on
+    /// persistent memory, if there is one for `command`.
     pub fn of(
         pool: Option<&Path>,
         emulated: Option<u64>,
@@ -150,8 +151,8 @@ fn open_emulated(path: &Path, bytes: u64) -> Result<Pool, Failure> {
     Ok(pool)
 }
 
-/// Opens a pool in a directory that every user may write to, with its bytes: a file of this user's, which no other may write to. What is looked at is
-/// what is used. None if there is none.
+/// Opens a pool in a directory that every user may write to, with its bytes: a file of this user's,
+/// which no other may write to. What is looked at is what is used. None if there is none.
 fn open_own(path: &Path) -> Result<Option<(Pool, u64)>, Failure> {
     let open = fs::File::options()
         .read(true)
@@ -194,8 +195,8 @@ fn not_own(path: &Path) -> Failure {
     ))
 }
 
-/// Makes it aside and links it into place, so that no process sees half of it, and of several that make it at once one wins. What one leaves that is killed is in no other's
-/// way.
+/// Makes it aside and links it into place, so that no process sees half of it, and of several that
+/// make it at once one wins. What one leaves that is killed is in no other's way.
 fn make_emulated(path: &Path, bytes: u64) -> Result<(), Failure> {
     let segment_bytes = (bytes / SEGMENTS)
         .next_power_of_two()

@@ -70,7 +70,8 @@ impl Program {
     }
 }
 
-/// The file that `typed` means: itself with a slash, otherwise the first in `search` that can be run.
+/// The file that `typed` means: itself with a slash, otherwise the first in `search` that can be
+/// run.
 fn resolve(typed: &OsStr, search: &OsStr) -> Result<PathBuf, Failure> {
     let candidates: Vec<PathBuf> = if typed.as_bytes().contains(&b'/') {
         vec![PathBuf::from(typed)]
@@ -108,7 +109,8 @@ fn check(path: &Path, depth: usize) -> Result<(), Failure> {
     let failed = || Failure::io("reading", path.display());
     let file = match File::open(path) {
         Ok(file) => file,
-        // May be run and not read: then it is not checked, and its files stay plain if the library is not loaded.
+        // May be run and not read: then it is not checked, and its files stay plain if the library
+        // is not loaded.
         Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
         Err(error) => return Err(failed()(error)),
     };

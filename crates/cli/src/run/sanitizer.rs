@@ -1,6 +1,8 @@
-//! Programs that are built with AddressSanitizer: its runtime ends a program before which another library is loaded, unless it is told that this is meant.
+//! Programs that are built with AddressSanitizer: its runtime ends a program before which another
+//! library is loaded, unless it is told that this is meant.
 //!
-//! It can be: of a function that both have, Forebay's calls the runtime's, which checks the arguments and calls the C library's.
+//! It can be: of a function that both have, Forebay's calls the runtime's, which checks the
+//! arguments and calls the C library's.
 
 use super::program::Program;
 use crate::output::complain;

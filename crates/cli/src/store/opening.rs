@@ -15,18 +15,19 @@ pub struct Opening {
     /// The pool that the store keeps its newest writes in
     #[arg(long, value_name = "PATH")]
     pool: Option<PathBuf>,
-    /// When a write is durable: fsync, nosync (unsafe), single, double, or buffers=N [default: double with a pool,
-    /// otherwise fsync]
+    /// When a write is durable: fsync, nosync (unsafe), single, double, or buffers=N [default:
+    /// double with a pool, otherwise fsync]
     #[arg(long, value_name = "VARIANT")]
     variant: Option<Variant>,
-    /// Keep the whole value log in the pool, in the N segments of --variant buffers=N; without this, a store that was kept so goes on in files
+    /// Keep the whole value log in the pool, in the N segments of --variant buffers=N; without
+    /// this, a store that was kept so goes on in files
     #[arg(long, requires = "pool")]
     resident: bool,
     /// Open a pool that was made on persistent memory and lies elsewhere now
     #[arg(long, requires = "pool")]
     emulated: bool,
-    /// Open although parts contradict each other or acknowledged records are unreadable, give those up, and say what that was. Without this,
-    /// the refusal says what it would be
+    /// Open although parts contradict each other or acknowledged records are unreadable, give those
+    /// up, and say what that was. Without this, the refusal says what it would be
     #[arg(long)]
     salvage: bool,
 }

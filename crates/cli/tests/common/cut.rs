@@ -1,4 +1,5 @@
-//! Power cuts: of files that are put back to what was synced, and of a server whose file system is cut off under it, again and again.
+//! Power cuts: of files that are put back to what was synced, and of a server whose file system is
+//! cut off under it, again and again.
 
 use super::{
     databases::{boot_anew, goes_on, moment},
@@ -71,8 +72,8 @@ impl<D: Database> Cut for Launch<D> {
     }
 }
 
-/// Cuts the file system off under the writing server, kills it, and mounts what the device has; so many times and once more. The pool lies elsewhere and plays the
-/// persistent memory.
+/// Cuts the file system off under the writing server, kills it, and mounts what the device has; so
+/// many times and once more. The pool lies elsewhere and plays the persistent memory.
 ///
 /// # Errors
 /// What was wrong then.
@@ -117,7 +118,8 @@ pub fn cut<C: Cut>(
     C::faults(&running, &mut writers)
 }
 
-/// The files of a run that had `FOREBAY_TEST_SYNCED` are as they were synced last. Their inodes are the same.
+/// The files of a run that had `FOREBAY_TEST_SYNCED` are as they were synced last. Their inodes are
+/// the same.
 pub fn put_back(synced: &Path) {
     let mut left = vec![synced.to_owned()];
     while let Some(path) = left.pop() {

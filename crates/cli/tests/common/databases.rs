@@ -1,4 +1,5 @@
-//! Databases under `forebay run` that are killed: how they are started, struck, and compared with what they acknowledged.
+//! Databases under `forebay run` that are killed: how they are started, struck, and compared with
+//! what they acknowledged.
 
 use super::{FOREBAY, Sandbox, pools_on_disk};
 use forebay_bench::{
@@ -84,7 +85,8 @@ pub fn forebay_run(pool: &Path) -> Vec<OsString> {
     line
 }
 
-/// Every start with this environment believes that the machine was booted anew, and that the pool, which is emulated, survived it.
+/// Every start with this environment believes that the machine was booted anew, and that the pool,
+/// which is emulated, survived it.
 pub fn boot_anew(environment: &mut Vec<(OsString, OsString)>, number: usize) {
     let ours = ["FOREBAY_TEST_BOOT_ID", "FOREBAY_TEST_POOL_SURVIVED"];
     environment.retain(|(name, _)| !ours.iter().any(|our| *name == **our));
@@ -175,7 +177,8 @@ impl Strike {
     }
 }
 
-/// Waits until more is `acknowledged` than there was, by a database whose supervisor is gone. False if nothing is for as long as the slowest disk takes to sync.
+/// Waits until more is `acknowledged` than there was, by a database whose supervisor is gone. False
+/// if nothing is for as long as the slowest disk takes to sync.
 pub fn goes_on(acknowledged: &AtomicU64) -> bool {
     const EACH: Duration = Duration::from_millis(10);
     // What was on its way when the supervisor died does not count.
@@ -191,7 +194,8 @@ pub fn goes_on(acknowledged: &AtomicU64) -> bool {
     true
 }
 
-/// A program under forebay that is told things on its standard input and answers on its standard output.
+/// A program under forebay that is told things on its standard input and answers on its standard
+/// output.
 pub struct Spoken {
     process: Process,
     database: Handle,

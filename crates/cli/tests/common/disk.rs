@@ -1,4 +1,5 @@
-//! A file system of its own on a loop device, which can be cut off: what was not written back is gone, as after a power cut.
+//! A file system of its own on a loop device, which can be cut off: what was not written back is
+//! gone, as after a power cut.
 
 use std::{
     fs::{self, File},
@@ -68,8 +69,9 @@ impl Disk {
         run("xfs_io", &words).unwrap();
     }
 
-    /// Mounts what is on the device. Those who used the file system must have ended. Another process's mount namespace may hold it a little longer: what it
-    /// has in memory is written to the image when it lets go, so until then nothing else may use that.
+    /// Mounts what is on the device. Those who used the file system must have ended. Another
+    /// process's mount namespace may hold it a little longer: what it has in memory is written to
+    /// the image when it lets go, so until then nothing else may use that.
     pub fn mount_again(&mut self) {
         patiently(|| run("umount", &[self.at.to_str().unwrap()]));
         run("losetup", &["-d", &self.device]).unwrap();
@@ -120,7 +122,8 @@ pub struct Loop {
 }
 
 impl Loop {
-    /// With sectors of so many bytes; none where that cannot be made (no root, no loop device, a kernel that has no such sectors).
+    /// With sectors of so many bytes; none where that cannot be made (no root, no loop device, a
+    /// kernel that has no such sectors).
     pub fn of(image: &Path, sector_bytes: u32) -> Option<Self> {
         let sector = sector_bytes.to_string();
         let line = ["-f", "-P", "--show", "--sector-size", &sector];
@@ -133,7 +136,8 @@ impl Loop {
                 if let Ok(most) = fs::read(format!("{queue}/max_hw_sectors_kb")) {
                     let _ = fs::write(format!("{queue}/max_sectors_kb"), most);
                 }
-                // The kernel chooses the size of its blocks at the first opening only, and another test that looks for a free device may have this one open.
+                // The kernel chooses the size of its blocks at the first opening only, and another
+                // test that looks for a free device may have this one open.
                 let block = sector_bytes.max(4096).to_string();
                 run("blockdev", &["--setbsz", &block, &device.path]).unwrap();
                 Some(device)

@@ -1,4 +1,5 @@
-//! A MariaDB server under `forebay run`, writers that remember what they were promised, and what must be true after a crash.
+//! A MariaDB server under `forebay run`, writers that remember what they were promised, and what
+//! must be true after a crash.
 
 use super::{
     Sandbox,
@@ -26,7 +27,8 @@ use std::{
 /// Debian's own configuration.
 const DEBIANS: &str = "/etc/mysql/mariadb.cnf";
 
-/// A server in `dir`, with Debian's configuration where that is installed, under forebay with `pool`; none without MariaDB.
+/// A server in `dir`, with Debian's configuration where that is installed, under forebay with
+/// `pool`; none without MariaDB.
 pub fn launch(dir: &Path, pool: &Path) -> Option<Launch> {
     let programs = ["mariadbd", "mariadb-install-db", "mariadb"];
     if let Some(missing) = programs.iter().find_map(|name| server::program(name).err()) {
@@ -67,7 +69,8 @@ pub fn keep_in_myrocks(launch: &mut Launch) {
         "--plugin-load-add=ha_rocksdb".to_owned(),
         "--default-storage-engine=rocksdb".to_owned(),
         "--transaction-isolation=READ-COMMITTED".to_owned(),
-        // The server's default refuses to start if the last write to the log, which was not acknowledged, is there in part.
+        // The server's default refuses to start if the last write to the log, which was not
+        // acknowledged, is there in part.
         "--rocksdb-wal-recovery-mode=2".to_owned(),
     ]);
 }
@@ -83,8 +86,9 @@ pub fn make_table(server: &Server) {
     server.sql(&table, "").unwrap();
 }
 
-/// Everything that was acknowledged is in the table, each transaction whole; at most one more of each writer; the table is sound; and the binary logs
-/// have the same transactions. From now on what was found counts as acknowledged.
+/// Everything that was acknowledged is in the table, each transaction whole; at most one more of
+/// each writer; the table is sound; and the binary logs have the same transactions. From now on
+/// what was found counts as acknowledged.
 pub fn check(server: &Server, writers: &mut [Writer]) {
     faults(server, writers).unwrap();
 }
@@ -162,7 +166,8 @@ impl Database for MariaDb {
     }
 }
 
-/// What was wrong after a server's file system was cut off so many times; none where there can be no such disk.
+/// What was wrong after a server's file system was cut off so many times; none where there can be
+/// no such disk.
 pub fn cut_off(
     kind: &str,
     rounds: usize,

@@ -28,8 +28,8 @@ use std::{
 /// The ways in which PostgreSQL makes its log durable.
 pub const SYNC_METHODS: [&str; 4] = ["fdatasync", "fsync", "open_datasync", "open_sync"];
 
-/// A server in `dir` under forebay with `pool`, which becomes the server's user's; none without PostgreSQL. Its segments are small, so that it begins
-/// and recycles many.
+/// A server in `dir` under forebay with `pool`, which becomes the server's user's; none without
+/// PostgreSQL. Its segments are small, so that it begins and recycles many.
 pub fn launch(dir: &Path, pool: &ScratchPool) -> Option<Launch> {
     if let Some(missing) = server::lacking() {
         assert!(std::env::var_os("CI").is_none(), "{missing}");
@@ -89,8 +89,8 @@ pub fn write_some(server: &Server, writers: &mut [Writer], transactions: u64) {
     writers::write_some::<Connection>(server.socket(), writers, transactions);
 }
 
-/// Everything that was acknowledged is in the table, each transaction whole; at most one more of each writer; table and index are sound. From now on
-/// what was found counts as acknowledged.
+/// Everything that was acknowledged is in the table, each transaction whole; at most one more of
+/// each writer; table and index are sound. From now on what was found counts as acknowledged.
 #[track_caller]
 pub fn check(server: &Server, writers: &mut [Writer]) {
     faults(server, writers).unwrap();
@@ -121,9 +121,10 @@ pub fn processes(launch: &Launch) -> Vec<Watched> {
         .collect()
 }
 
-/// Waits until no process of the server is left, and the table of processes has neither one of `them` nor the postmaster any more: a server takes a
-/// number that is in use for another server. One that is dying already has no working directory to be found by, so the postmaster may not be among `them`.
-/// What we started ourselves is there until we ask for its end.
+/// Waits until no process of the server is left, and the table of processes has neither one of
+/// `them` nor the postmaster any more: a server takes a number that is in use for another server.
+/// One that is dying already has no working directory to be found by, so the postmaster may not be
+/// among `them`. What we started ourselves is there until we ask for its end.
 #[track_caller]
 pub fn wait_gone(server: &Server, them: &[Watched]) {
     let begun = Instant::now();
@@ -143,7 +144,8 @@ pub fn backend(connection: &mut Connection) -> Watched {
     Watched::of(number.parse().unwrap()).unwrap()
 }
 
-/// Segments of the log that `--explain` lists in the end, with the writes and syncs that were absorbed, and those that are not absorbed to the end.
+/// Segments of the log that `--explain` lists in the end, with the writes and syncs that were
+/// absorbed, and those that are not absorbed to the end.
 #[derive(Debug, Default)]
 pub struct Segments {
     pub absorbed: usize,

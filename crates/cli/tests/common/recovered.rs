@@ -1,4 +1,5 @@
-//! Programs that write to `a.log` under `forebay run` until the power is cut, and what a recovery makes of it.
+//! Programs that write to `a.log` under `forebay run` until the power is cut, and what a recovery
+//! makes of it.
 
 use super::{
     Ran, Sandbox,
@@ -80,7 +81,8 @@ pub enum Disk {
 /// `forebay run`, up to the pool.
 pub const RUN: &str = "run --absorb *.log --pool";
 
-/// Runs a program in Python until it calls `cut`: `a.log` as the kernel had it, and as a recovery in another boot makes it.
+/// Runs a program in Python until it calls `cut`: `a.log` as the kernel had it, and as a recovery
+/// in another boot makes it.
 pub fn cut_and_recovered(disk: Disk, script: &str) -> (Vec<u8>, Vec<u8>) {
     let sandbox = Sandbox::new();
     let program = ["python3", "-c", &format!("{BEGIN}{script}")];
@@ -117,7 +119,8 @@ pub fn run_and_recovered(
     (kernel, fs::read(sandbox.file("a.log")).unwrap())
 }
 
-/// A command whose process may hold up no other that opens a file: an ordinary user's, but for that.
+/// A command whose process may hold up no other that opens a file: an ordinary user's, but for
+/// that.
 pub fn without_rights(command: &Command) -> Command {
     let mut ordinary = Command::new("setpriv");
     if rustix::process::geteuid().is_root() {

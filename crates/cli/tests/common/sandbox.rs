@@ -1,4 +1,5 @@
-//! A directory of a test's own, and the program run in it. The laboratory's tests have it too, for its program.
+//! A directory of a test's own, and the program run in it. The laboratory's tests have it too, for
+//! its program.
 
 use std::{
     fs,
@@ -14,7 +15,8 @@ pub struct Sandbox {
     dir: TempDir,
 }
 
-/// What is mounted in it is not any more: or it could not be removed, and what is mounted may be another's that lives a little longer.
+/// What is mounted in it is not any more: or it could not be removed, and what is mounted may be
+/// another's that lives a little longer.
 impl Drop for Sandbox {
     fn drop(&mut self) {
         let mounts = fs::read_to_string("/proc/self/mounts").unwrap_or_default();
@@ -86,7 +88,8 @@ impl Ran {
     }
 }
 
-/// True if the tests' pools are to lie on a disk instead of in memory (`make test` runs some of them so).
+/// True if the tests' pools are to lie on a disk instead of in memory (`make test` runs some of
+/// them so).
 pub fn pools_on_disk() -> bool {
     std::env::var_os("FOREBAY_TEST_POOLS").is_some_and(|where_| where_ == "disk")
 }
@@ -101,7 +104,8 @@ impl Sandbox {
         }
     }
 
-    /// One where the tests are, which is more often a real disk than the directory of temporary files.
+    /// One where the tests are, which is more often a real disk than the directory of temporary
+    /// files.
     pub fn on_disk() -> Self {
         Self {
             dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),

@@ -14,8 +14,8 @@ use std::{
     thread,
 };
 
-/// Strikes so many times under load. With `other_boots`, every start believes that the machine was booted anew, so that everything in the pool is
-/// written to the files again.
+/// Strikes so many times under load. With `other_boots`, every start believes that the machine was
+/// booted anew, so that everything in the pool is written to the files again.
 pub fn storm(name: &str, mut launch: Launch, strikes: usize, other_boots: bool) {
     let mut random = random(name);
     let mut writers = Writer::several(4, &mut random);

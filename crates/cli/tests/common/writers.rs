@@ -1,4 +1,5 @@
-//! Writers of an SQL server that remember what they were promised: each has a connection of its own, and writes to the table `ledger.t`.
+//! Writers of an SQL server that remember what they were promised: each has a connection of its
+//! own, and writes to the table `ledger.t`.
 
 use super::databases::PATIENCE;
 use forebay_bench::{data::Random, sql::Client};
@@ -114,8 +115,8 @@ pub fn found(connection: &mut impl Client) -> io::Result<BTreeSet<Row>> {
     Ok(rows.iter().map(row).collect())
 }
 
-/// Every transaction that was acknowledged is there, each whole; at most one more of each writer. What is wrong, if not. From now on what was found
-/// counts as acknowledged.
+/// Every transaction that was acknowledged is there, each whole; at most one more of each writer.
+/// What is wrong, if not. From now on what was found counts as acknowledged.
 pub fn compare(found: &BTreeSet<Row>, writers: &mut [Writer]) -> Result<(), String> {
     let mut expected = BTreeSet::new();
     for writer in writers {

@@ -1,4 +1,5 @@
-//! A program that puts itself into the background is absorbed there, waited for, and gets the signals.
+//! A program that puts itself into the background is absorbed there, waited for, and gets the
+//! signals.
 
 use crate::common::{Ran, Sandbox};
 use rustix::process::Signal;
@@ -7,8 +8,8 @@ use std::{
     process::Stdio,
 };
 
-/// Goes into the background as daemons do, writes a log there, and ends with status 5, or when it is told to with 6. A handler could be too early for the sleep that
-/// it is to interrupt.
+/// Goes into the background as daemons do, writes a log there, and ends with status 5, or when it
+/// is told to with 6. A handler could be too early for the sleep that it is to interrupt.
 const DAEMON: &str = r#"
 import os, signal, sys, time
 signal.pthread_sigmask(signal.SIG_BLOCK, [signal.SIGTERM])

@@ -1,4 +1,5 @@
-//! Other runs of the user: which of them use the pool is said, and one that is stopped holds up no other command.
+//! Other runs of the user: which of them use the pool is said, and one that is stopped holds up no
+//! other command.
 
 use crate::common::{Sandbox, stop};
 use forebay_bench::processes::Process;

@@ -1,5 +1,6 @@
-//! A recovery overwrites nothing that is newer than the pool's records: a new file with an old inode, a range that an `ioctl` zeroed, what another
-//! process wrote. And a buffer that changes while it is absorbed leaves no damaged record.
+//! A recovery overwrites nothing that is newer than the pool's records: a new file with an old
+//! inode, a range that an `ioctl` zeroed, what another process wrote. And a buffer that changes
+//! while it is absorbed leaves no damaged record.
 
 use crate::common::{
     Ran, Sandbox,
@@ -8,7 +9,8 @@ use crate::common::{
 };
 use std::fs;
 
-/// Absorbs `a.log`; then its supervisor is killed, it is unlinked, and new files are made until one has the inode it had.
+/// Absorbs `a.log`; then its supervisor is killed, it is unlinked, and new files are made until one
+/// has the inode it had.
 const INODE_AGAIN: &str = r#"
 import os, signal, time
 def write(name, bytes, times):
@@ -124,7 +126,8 @@ fn what_a_loop_device_over_a_log_wrote_is_not_written_over() {
     }
 }
 
-/// Absorbs `a.log` and passes its descriptor through a socket; who receives it writes over what was written first.
+/// Absorbs `a.log` and passes its descriptor through a socket; who receives it writes over what was
+/// written first.
 const PASSED_ON: &str = r#"
 import os, signal, socket
 fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
@@ -242,7 +245,8 @@ fn an_older_copy_of_a_log_gets_no_records_that_belong_behind_what_it_lacks() {
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap().len(), 1100);
 }
 
-/// A log of 40,000 bytes that are all different from those 3,000 bytes on; its first 3,000 are dropped in place, by a write from a mapping of it.
+/// A log of 40,000 bytes that are all different from those 3,000 bytes on; its first 3,000 are
+/// dropped in place, by a write from a mapping of it.
 const COMPACTED: &str = r#"
 fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
 os.write(fd, b"".join(b"%07d\n" % n for n in range(5000))); os.fsync(fd)
@@ -279,7 +283,8 @@ fn what_is_written_to_a_log_from_a_mapping_of_it_is_recovered_as_the_kernel_had_
     }
 }
 
-/// More than is there is written from such a mapping: what is refused, and how much is written, is the kernel's to say.
+/// More than is there is written from such a mapping: what is refused, and how much is written, is
+/// the kernel's to say.
 const BEYOND: &str = r#"
 fd = os.open("a.log", os.O_RDWR | os.O_CREAT, 0o600)
 os.write(fd, b"a" * 5000); os.fsync(fd)

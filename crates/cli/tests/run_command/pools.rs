@@ -1,4 +1,5 @@
-//! The pool of a run: one that is missing, no pool or too small is refused with what to do, and an emulated one is kept from run to run.
+//! The pool of a run: one that is missing, no pool or too small is refused with what to do, and an
+//! emulated one is kept from run to run.
 
 use crate::common::{Ran, Sandbox, databases::absorbed_writes};
 use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path};

@@ -1,4 +1,5 @@
-//! Which files are absorbed: by the profile that goes with the program's name, or one of a configuration file.
+//! Which files are absorbed: by the profile that goes with the program's name, or one of a
+//! configuration file.
 
 use crate::common::Sandbox;
 use std::{fs, os::unix::fs::symlink};

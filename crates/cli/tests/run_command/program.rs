@@ -1,4 +1,5 @@
-//! The program that is run: which ones cannot be, and that its input, output, status and files are what they would be without Forebay.
+//! The program that is run: which ones cannot be, and that its input, output, status and files are
+//! what they would be without Forebay.
 
 use crate::common::{self, FOREBAY, Ran, Sandbox, ZEROS};
 use std::{

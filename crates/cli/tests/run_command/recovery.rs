@@ -1,4 +1,5 @@
-//! What a run that was killed left in its pool is in the files after the next one, or after a recovery, whatever became of the files' times and names.
+//! What a run that was killed left in its pool is in the files after the next one, or after a
+//! recovery, whatever became of the files' times and names.
 
 use crate::common::{
     Ran, Sandbox,
@@ -61,7 +62,8 @@ fn nothing_to_recover_is_no_error_and_no_pool_is_one() {
     assert_eq!(none.json(), serde_json::json!([]));
 }
 
-/// What is left in the pool after `script` wrote to `a.log` and all of its run was killed, with its data cut off as by a power cut.
+/// What is left in the pool after `script` wrote to `a.log` and all of its run was killed, with its
+/// data cut off as by a power cut.
 fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
     // The program kills its supervisor and itself.
     let script = format!(

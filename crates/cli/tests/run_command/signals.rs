@@ -1,4 +1,5 @@
-//! Signals are the program's: it starts with its caller's, gets those that are sent to `forebay run`, and stops and continues with it.
+//! Signals are the program's: it starts with its caller's, gets those that are sent to `forebay
+//! run`, and stops and continues with it.
 
 use crate::common::{FOREBAY, Ran, Sandbox, databases::PATIENCE};
 use forebay_bench::processes::Process;
@@ -100,7 +101,8 @@ fn the_end_of_a_program_is_noticed_though_the_caller_ignores_the_signal_of_it() 
     }
 }
 
-/// A script under forebay, as a job of ours, that has said that it is ready: SIGTSTP stops no process of an orphaned process group.
+/// A script under forebay, as a job of ours, that has said that it is ready: SIGTSTP stops no
+/// process of an orphaned process group.
 fn job(sandbox: &Sandbox, script: &str) -> Process {
     let run = "run --pool p --absorb x -- sh -c";
     let mut process = Process::spawn(

@@ -1,4 +1,5 @@
-//! What libaio and POSIX AIO write by a descriptor with `O_DSYNC` is synced, though the kernel does not know of the flag.
+//! What libaio and POSIX AIO write by a descriptor with `O_DSYNC` is synced, though the kernel does
+//! not know of the flag.
 
 use crate::{
     BEGIN,
@@ -93,7 +94,8 @@ print(has_none or made() == fd, is_refused() == has_none)
     assert_eq!(ran.text(), "True True\n", "{}", ran.stderr);
 }
 
-/// Writes by POSIX AIO, through a descriptor that was absorbed with `O_DSYNC`, and says when the write is known to be complete.
+/// Writes by POSIX AIO, through a descriptor that was absorbed with `O_DSYNC`, and says when the
+/// write is known to be complete.
 const POSIX_AIO: &str = r#"
 import struct
 fd = opened("a.log", os.O_DSYNC)

@@ -1,4 +1,5 @@
-//! What of a program under `forebay run` is its own, and what is not: its locks, its FIFOs, its numbers; the memory that it unmaps.
+//! What of a program under `forebay run` is its own, and what is not: its locks, its FIFOs, its
+//! numbers; the memory that it unmaps.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod aio;
@@ -29,7 +30,8 @@ def is_locked(name):
     return subprocess.run([sys.executable, "-c", code], env=plain, stderr=subprocess.DEVNULL).returncode != 0
 "#;
 
-/// Runs a Python program with `*.log` absorbed; its output and what `--explain` says are in the result.
+/// Runs a Python program with `*.log` absorbed; its output and what `--explain` says are in the
+/// result.
 fn python(script: &str) -> Ran {
     python_with("--emulated", script)
 }

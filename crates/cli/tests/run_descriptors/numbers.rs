@@ -1,4 +1,5 @@
-//! The numbers of descriptors are the program's: Forebay's own make way for them, and a low limit changes nothing.
+//! The numbers of descriptors are the program's: Forebay's own make way for them, and a low limit
+//! changes nothing.
 
 use crate::{absorbed, python, python_with};
 

@@ -1,4 +1,5 @@
-//! Syncs that are the kernel's alone: what they made durable, a recovery does not write over, though the pool's disk has not heard of it yet.
+//! Syncs that are the kernel's alone: what they made durable, a recovery does not write over,
+//! though the pool's disk has not heard of it yet.
 //!
 //! Promise (files): Bytes that `sync`, `syncfs`, `msync`, libaio or an `fsync` by a read-only
 //! descriptor made durable are not overwritten: a pool on a disk is committed before.

@@ -1,5 +1,6 @@
-//! InnoDB's checkpoints: before one is written every page is durable that was written before, whatever has the log. Here a program makes the calls of a
-//! server, so that it dies right behind one of them.
+//! InnoDB's checkpoints: before one is written every page is durable that was written before,
+//! whatever has the log. Here a program makes the calls of a server, so that it dies right behind
+//! one of them.
 
 use crate::common::{Ran, Sandbox, databases::small_pool};
 use std::{fs, path::Path, process::Command};
@@ -31,7 +32,8 @@ fn data() -> Sandbox {
     sandbox
 }
 
-/// The interpreter itself: a `python3` may be a script that executes it, and another program than the one that was run is no server.
+/// The interpreter itself: a `python3` may be a script that executes it, and another program than
+/// the one that was run is no server.
 fn python() -> String {
     let mut command = Command::new("python3");
     command.args(["-c", "import sys; print(sys.executable, end='')"]);

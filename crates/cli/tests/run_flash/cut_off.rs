@@ -1,5 +1,5 @@
-//! The file system with the data and the cache is cut off, as by a power cut: what was not synced is lost, what was is there, and no checkpoint
-//! overtakes a file's name.
+//! The file system with the data and the cache is cut off, as by a power cut: what was not synced
+//! is lost, what was is there, and no checkpoint overtakes a file's name.
 
 use crate::{
     common::{
@@ -61,7 +61,8 @@ impl Cut for World {
     }
 }
 
-/// The file system, what comes into the cache, and whether its policy is switched while the server runs.
+/// The file system, what comes into the cache, and whether its policy is switched while the server
+/// runs.
 const CASES: [(&str, &str, bool); 4] = [
     ("ext4", "dirty", false),
     ("xfs", "dirty", false),
@@ -69,8 +70,8 @@ const CASES: [(&str, &str, bool); 4] = [
     ("xfs", "all", true),
 ];
 
-/// The logs are in a pool: a sync that is under way when an ext4 or an XFS is shut down may return as if it had succeeded, which would be taken for a loss of
-/// the binary log.
+/// The logs are in a pool: a sync that is under way when an ext4 or an XFS is shut down may return
+/// as if it had succeeded, which would be taken for a loss of the binary log.
 ///
 /// Promise (flash-run): Synced pages are there after the file systems of data and flash are cut off
 /// (ext4, XFS; logs in a pool), with `all` contents, and while the policy is switched.
@@ -109,7 +110,8 @@ fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
     }
 }
 
-/// Sets one policy after the other until it is `done`: true if a server followed. While the file system is away none can be set.
+/// Sets one policy after the other until it is `done`: true if a server followed. While the file
+/// system is away none can be set.
 fn switch_policies(flash: &Path, done: &AtomicBool) -> bool {
     let mut followed = false;
     let policies = [

@@ -1,5 +1,5 @@
-//! The disks under the cache's two files: that of the metadata fails, and the server ends; that of the flash file fills, and pages go around it. Everything
-//! acknowledged is there either way.
+//! The disks under the cache's two files: that of the metadata fails, and the server ends; that of
+//! the flash file fills, and pages go around it. Everything acknowledged is there either way.
 
 use crate::{
     common::{databases::Strike, disk::Disk},
@@ -65,7 +65,8 @@ fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_los
     }
     let _ = server.wait();
     let said = server.output();
-    // A file system that was shut down gives no page of a mapped file any more: then the kernel ends the server.
+    // A file system that was shut down gives no page of a mapped file any more: then the kernel
+    // ends the server.
     let is_said = said.contains("Nothing more can be made durable there");
     assert!(is_said || said.contains("signal 7"), "{said}");
     drop(server);
@@ -89,7 +90,8 @@ fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_los
     server.stop().unwrap();
 }
 
-/// InnoDB takes a page that it cannot read for damaged: purges and updates pass it over, its log makes that durable, and an index lacks rows from then on.
+/// InnoDB takes a page that it cannot read for damaged: purges and updates pass it over, its log
+/// makes that durable, and an index lacks rows from then on.
 ///
 /// Promise (flash-run): A server whose flash gives nothing any more ends before InnoDB passes a
 /// page over and its log makes that durable.
@@ -212,7 +214,8 @@ fn flash_on_another_file_system_of_the_data_s_disk_is_told() {
     server.stop().unwrap();
 }
 
-/// The flash file has holes, as one that was copied has, and its file system has no room to fill them.
+/// The flash file has holes, as one that was copied has, and its file system has no room to fill
+/// them.
 ///
 /// Promise (flash-run): The cache goes around flash whose file system is full, and uses it again
 /// when there is room.

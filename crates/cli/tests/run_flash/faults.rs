@@ -1,4 +1,5 @@
-//! Flash that fails, and pages that are damaged on it: nothing is lost or torn, and the server never gets an older page.
+//! Flash that fails, and pages that are damaged on it: nothing is lost or torn, and the server
+//! never gets an older page.
 
 use crate::{
     common::databases::Strike,

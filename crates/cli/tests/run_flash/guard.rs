@@ -1,5 +1,5 @@
-//! The cache goes with one state of one data directory: no server comes up without the pages that are only in the cache, and a cache that is of
-//! other data is refused and kept.
+//! The cache goes with one state of one data directory: no server comes up without the pages that
+//! are only in the cache, and a cache that is of other data is refused and kept.
 
 use crate::world::{World, fill, sound, sum};
 use forebay_bench::mariadb::server::copy;

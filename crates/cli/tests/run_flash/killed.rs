@@ -1,4 +1,5 @@
-//! Server and supervisor are killed under load, again and again: what was acknowledged is there, no page is torn, and the cache goes on warm.
+//! Server and supervisor are killed under load, again and again: what was acknowledged is there, no
+//! page is torn, and the cache goes on warm.
 
 use crate::{
     common::{

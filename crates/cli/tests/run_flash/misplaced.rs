@@ -1,5 +1,6 @@
-//! What administrators do to caches and data directories: copy them, put an older one back, move a table's file, use one cache for two servers. Newer
-//! pages are found, or missed; no older one is served or written in their place without a word.
+//! What administrators do to caches and data directories: copy them, put an older one back, move a
+//! table's file, use one cache for two servers. Newer pages are found, or missed; no older one is
+//! served or written in their place without a word.
 
 use crate::world::{World, fill, has_flushed, sound, sum};
 use std::fs;
@@ -224,7 +225,8 @@ fn a_copy_of_the_cache_is_not_flushed_into_the_files_of_a_server_that_runs() {
     world
         .forebay("flush --flash copy")
         .fails(1, &["a server runs with"]);
-    // Nor does another server begin with it. Aria's log has a lock of its own, which is not to come before.
+    // Nor does another server begin with it. Aria's log has a lock of its own, which is not to come
+    // before.
     let data = world.launch.data();
     let second = format!(
         "run --no-pool --flash copy -- mariadbd --no-defaults --user=root --datadir={} --aria-log-dir-path={} --skip-networking --socket=second",

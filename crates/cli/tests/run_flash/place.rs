@@ -1,4 +1,5 @@
-//! What the cache is kept in: a file of its size, or a device that holds nothing else. Anything else is refused in a sentence, and not changed.
+//! What the cache is kept in: a file of its size, or a device that holds nothing else. Anything
+//! else is refused in a sentence, and not changed.
 
 use crate::{
     common::{
@@ -226,7 +227,8 @@ fn a_server_that_did_not_get_the_library_is_missed_at_the_end_of_the_run() {
     wrapper.extend(["env", "-u", "LD_PRELOAD"].map(Into::into));
     world.launch.wrapper = wrapper;
     let server = world.start();
-    // Not what the server before it has said. It is no failure at once: a server may not be that far yet.
+    // Not what the server before it has said. It is no failure at once: a server may not be that
+    // far yet.
     let limit = Instant::now() + Duration::from_secs(60);
     for line in ["flash status", "status"] {
         let shown = loop {

@@ -1,4 +1,5 @@
-//! How pages are written is a setting: written through, they are in the files as well; and it may change at any time.
+//! How pages are written is a setting: written through, they are in the files as well; and it may
+//! change at any time.
 
 use crate::{
     common::{FOREBAY, Sandbox, databases::Strike},
@@ -15,7 +16,8 @@ use std::{
 };
 use uuid::Uuid;
 
-/// What people look for: hit ratio, dirty pages, versions a page, second chances, endurance, batches.
+/// What people look for: hit ratio, dirty pages, versions a page, second chances, endurance,
+/// batches.
 const STATUS: [&str; 11] = [
     "hits",
     "misses",

@@ -1,4 +1,5 @@
-//! A cache is ended once the files have everything, and then nothing is left of it: another one may take its place.
+//! A cache is ended once the files have everything, and then nothing is left of it: another one may
+//! take its place.
 
 use crate::{
     common::{Sandbox, disk::Loop},

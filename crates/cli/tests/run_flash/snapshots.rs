@@ -1,4 +1,5 @@
-//! A snapshot of a file system has each file with the identity that it has in the original: what is done with the one does not touch the other.
+//! A snapshot of a file system has each file with the identity that it has in the original: what is
+//! done with the one does not touch the other.
 
 use crate::{
     common::{
@@ -11,7 +12,8 @@ use forebay_bench::mariadb::server::Server;
 use rustix::process::Signal;
 use std::fs;
 
-/// A world on a file system of its own, whose server goes on, and a snapshot of all of it, mounted beside. They end in this order.
+/// A world on a file system of its own, whose server goes on, and a snapshot of all of it, mounted
+/// beside. They end in this order.
 struct Twins {
     server: Server,
     /// What the snapshot has.

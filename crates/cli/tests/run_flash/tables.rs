@@ -1,4 +1,5 @@
-//! Tables that are truncated, dropped, altered, renamed or imported stay so after a kill, and in the files after a flush.
+//! Tables that are truncated, dropped, altered, renamed or imported stay so after a kill, and in
+//! the files after a flush.
 
 use crate::{
     common::databases::Strike,
@@ -50,7 +51,8 @@ fn truncate_undo(server: &Server, data: &Path) {
     panic!("an undo tablespace stays long: {}", server.output());
 }
 
-/// Transactions that change what `sum` sees, and are not committed as long as these connections are: of each undo tablespace some pages.
+/// Transactions that change what `sum` sees, and are not committed as long as these connections
+/// are: of each undo tablespace some pages.
 fn uncommitted(server: &Server) -> Vec<Connection> {
     let begun = (0..6).map(|number| {
         let mut connection = Connection::connect(server.socket()).unwrap();

@@ -1,4 +1,5 @@
-//! What the tests of the flash cache share: a MariaDB server with a data directory and a cache of its own, and the table that they change.
+//! What the tests of the flash cache share: a MariaDB server with a data directory and a cache of
+//! its own, and the table that they change.
 
 use crate::common::{FOREBAY, Ran, Sandbox};
 use forebay_bench::{
@@ -25,7 +26,8 @@ use tempfile::TempDir;
 /// Small, so that pages leave the buffer pool, and the queue turns.
 pub const FLASH: &str = "14MiB";
 
-/// A data directory that was just made; none without MariaDB. It stays, for the next run of the tests with the same version of the server.
+/// A data directory that was just made; none without MariaDB. It stays, for the next run of the
+/// tests with the same version of the server.
 fn template() -> Option<&'static Path> {
     static MADE: OnceLock<Option<PathBuf>> = OnceLock::new();
     let made = MADE.get_or_init(|| {
@@ -224,7 +226,8 @@ pub fn sum(server: &Server) -> String {
     rows.unwrap().trim().to_owned()
 }
 
-/// What the server has is in its files once it is stopped and the cache is flushed: a server without Forebay finds it, whole.
+/// What the server has is in its files once it is stopped and the cache is flushed: a server
+/// without Forebay finds it, whole.
 pub fn has_flushed(world: &World, server: Server, expected: &str) {
     server.stop().unwrap();
     world.flush().ok();

@@ -65,7 +65,8 @@ impl Round<'_> {
         }
     }
 
-    /// Of the log that all append to: everything synced is there once, each life's records in their order, and no record is torn.
+    /// Of the log that all append to: everything synced is there once, each life's records in their
+    /// order, and no record is torn.
     fn check_shared(&self) {
         let is_due = |life: &Life, step: u64| {
             let said = self.said.get(life).and_then(|said| said.get(step as usize));
@@ -79,7 +80,8 @@ impl Round<'_> {
         for (at, record) in records.into_iter().enumerate() {
             match record {
                 Some((life, step)) => found.entry(life).or_default().push(step),
-                // What no process had synced yet was only in the kernel's memory, or not committed to a pool on a disk.
+                // What no process had synced yet was only in the kernel's memory, or not committed
+                // to a pool on a disk.
                 None if self.end.is_power_cut() && due < Some(at) => {}
                 None => panic!(
                     "FOREBAY_SEED={}, {:?}: zeros at record {at}, synced up to {due:?}",
@@ -153,9 +155,10 @@ fn check_same(said: &[Step], replay: &Replay, found: &BTreeMap<u32, Vec<Content>
     );
 }
 
-/// Each log is as after its last sync that was said, or some later step, whatever name it has: its directory is not synced. One that was synced is there,
-/// unless it was unlinked since. What is not synced is there as well, up to some step, if it is in the pool at once: `is_ordered`. Otherwise, and of a call that
-/// has not returned, any part may be there.
+/// Each log is as after its last sync that was said, or some later step, whatever name it has: its
+/// directory is not synced. One that was synced is there, unless it was unlinked since. What is not
+/// synced is there as well, up to some step, if it is in the pool at once: `is_ordered`. Otherwise,
+/// and of a call that has not returned, any part may be there.
 fn check_synced(
     said: &[Step],
     replay: &Replay,

@@ -1,4 +1,5 @@
-//! What `programs/processes.c` says and leaves: a life's steps, its logs, and the records of files that all have.
+//! What `programs/processes.c` says and leaves: a life's steps, its logs, and the records of files
+//! that all have.
 
 use std::{collections::BTreeMap, fs, path::Path, process::Command};
 
@@ -63,7 +64,8 @@ pub fn log_name(name: &str) -> Option<(Life, u32, u32)> {
     Some((life, next()?, next()?))
 }
 
-/// What the calls of a life return and leave without Forebay, for so many steps. In memory: their syncs are not waited for.
+/// What the calls of a life return and leave without Forebay, for so many steps. In memory: their
+/// syncs are not waited for.
 pub fn replay(program: &Path, seed: u64, life: Life, steps: u64) -> Replay {
     let dir = tempfile::tempdir_in("/dev/shm").unwrap();
     let words = [seed, life.0 as u64, life.1, steps].map(|number| number.to_string());

@@ -1,9 +1,11 @@
-//! Several processes that make random calls on files at the same time, fork, execute themselves and die at any call: every call returns what it returns
-//! without Forebay, the files are as without, and after a power cut everything is there that was synced.
+//! Several processes that make random calls on files at the same time, fork, execute themselves and
+//! die at any call: every call returns what it returns without Forebay, the files are as without,
+//! and after a power cut everything is there that was synced.
 //!
-//! What each of them does on its own files is drawn from a seed, so it is compared with the same calls of one process without Forebay
-//! (`programs/processes.c`). To the log that all append to each adds records that say whose they are. `FOREBAY_SEED=n` repeats the calls, though not
-//! their order nor when which process is killed; `FOREBAY_ROUNDS=n` makes more rounds.
+//! What each of them does on its own files is drawn from a seed, so it is compared with the same
+//! calls of one process without Forebay (`programs/processes.c`). To the log that all append to
+//! each adds records that say whose they are. `FOREBAY_SEED=n` repeats the calls, though not their
+//! order nor when which process is killed; `FOREBAY_ROUNDS=n` makes more rounds.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod check;
@@ -61,7 +63,8 @@ impl End {
         matches!(self, Self::PowerCut | Self::SupervisorThenPower)
     }
 
-    /// True if the power goes when every sync is the kernel's: what that takes for durable while its file system is cut off is not Forebay's to keep.
+    /// True if the power goes when every sync is the kernel's: what that takes for durable while
+    /// its file system is cut off is not Forebay's to keep.
     fn cuts_off_plain(self) -> bool {
         self == Self::SupervisorThenPower
     }

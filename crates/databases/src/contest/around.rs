@@ -1,4 +1,5 @@
-//! What stands around a database's program: what its command line begins with, its environment, and its pool.
+//! What stands around a database's program: what its command line begins with, its environment, and
+//! its pool.
 
 use super::{Contender, Pools, Setup, Syncs};
 use crate::{
@@ -70,8 +71,9 @@ impl Setup {
 }
 
 impl Setting<'_> {
-    /// Makes the pool, and says what stands before the program. `devices`: directories, and the emulated devices that they are on; `options`: more of
-    /// `forebay run`, which then stands there in any case.
+    /// Makes the pool, and says what stands before the program. `devices`: directories, and the
+    /// emulated devices that they are on; `options`: more of `forebay run`, which then stands there
+    /// in any case.
     pub fn around(
         &self,
         devices: &[(&Path, &str)],

@@ -1,8 +1,10 @@
-//! How databases are compared: in modes that promise different things, in turns, with one report for all of them.
+//! How databases are compared: in modes that promise different things, in turns, with one report
+//! for all of them.
 //!
-//! A [`Mode`] is what a database promises and how its syncs are served. A [`Contender`] is a mode with a pool, where it has one: pools
-//! of several kinds and sizes are contenders of their own. A [`Cell`] of the report's table is what all contenders are measured at, in turn,
-//! round after round; [`Contest`] lets them. What stands before a database's program for that is in [`around`].
+//! A [`Mode`] is what a database promises and how its syncs are served. A [`Contender`] is a mode
+//! with a pool, where it has one: pools of several kinds and sizes are contenders of their own. A
+//! [`Cell`] of the report's table is what all contenders are measured at, in turn, round after
+//! round; [`Contest`] lets them. What stands before a database's program for that is in [`around`].
 
 pub mod around;
 mod pools;
@@ -109,7 +111,8 @@ impl fmt::Display for Mode {
 pub struct Contender {
     /// What is promised.
     pub mode: Mode,
-    /// Under Forebay, which of the disks for pools ([`Pools::disks`]) has the pool; otherwise it is in memory.
+    /// Under Forebay, which of the disks for pools ([`Pools::disks`]) has the pool; otherwise it is
+    /// in memory.
     pub disk: Option<usize>,
     /// Bytes of the pool, where that is asked for.
     pub pool_bytes: Option<u64>,
@@ -174,8 +177,8 @@ pub struct Setup {
     pub rounds: usize,
     /// The `forebay` program.
     pub forebay: PathBuf,
-    /// What stands in for it where devices or memories are emulated: a program with the options of `forebay run`, and with
-    /// `--device DIR=PROFILE` and `--media-profile MEMORY`.
+    /// What stands in for it where devices or memories are emulated: a program with the options of
+    /// `forebay run`, and with `--device DIR=PROFILE` and `--media-profile MEMORY`.
     pub emulator: Option<PathBuf>,
     /// How thoroughly the device is measured.
     pub effort: Effort,
@@ -228,7 +231,8 @@ pub struct Contest<'a> {
 }
 
 impl<'a> Contest<'a> {
-    /// Makes the scratch directory and measures its device. `unit`: what an operation is called, as in `SETs`.
+    /// Makes the scratch directory and measures its device. `unit`: what an operation is called, as
+    /// in `SETs`.
     ///
     /// # Errors
     /// I/O errors; a missing libeatmydata is reported, and is no error.
@@ -272,7 +276,8 @@ impl<'a> Contest<'a> {
         (self.note)(what);
     }
 
-    /// Has every contender that is `wanted` measured in turn, round after round, and adds their rows.
+    /// Has every contender that is `wanted` measured in turn, round after round, and adds their
+    /// rows.
     ///
     /// # Errors
     /// The first that `measure` has.

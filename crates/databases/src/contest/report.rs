@@ -1,4 +1,5 @@
-//! The one report of the benchmarks of databases: rows of cells and contenders, ratios, and a table.
+//! The one report of the benchmarks of databases: rows of cells and contenders, ratios, and a
+//! table.
 
 use super::{Behind, Contender, Sample, Setup};
 use crate::{
@@ -32,7 +33,8 @@ pub struct Report {
     pub rows: Vec<Row>,
     /// What was not installed.
     pub missing: Vec<Missing>,
-    /// Ratios of operations a second that the rows give: `forebay_over_everysec_redis_32_50`, and so on. Of p99 with `p99_` before it.
+    /// Ratios of operations a second that the rows give: `forebay_over_everysec_redis_32_50`, and
+    /// so on. Of p99 with `p99_` before it.
     pub ratios: BTreeMap<String, f64>,
     /// Settings that the rows do not show.
     pub settings: Map<String, Value>,
@@ -49,7 +51,8 @@ pub struct Missing {
     pub error: String,
 }
 
-/// What all contenders are measured at: the columns of a row that say so, and how a ratio's name ends.
+/// What all contenders are measured at: the columns of a row that say so, and how a ratio's name
+/// ends.
 #[derive(Clone, Debug, Default, PartialEq, Serialize)]
 #[serde(transparent)]
 pub struct Cell {

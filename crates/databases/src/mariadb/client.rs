@@ -1,5 +1,6 @@
-//! A connection to a MariaDB server, in MySQL's protocol: text queries of a user without a password. What tests and the power-cut lab talk to servers
-//! with, since each must know of every statement whether it was acknowledged.
+//! A connection to a MariaDB server, in MySQL's protocol: text queries of a user without a
+//! password. What tests and the power-cut lab talk to servers with, since each must know of every
+//! statement whether it was acknowledged.
 
 use crate::sql::Client;
 use std::{
@@ -10,8 +11,8 @@ use std::{
 
 pub use crate::sql::Columns as Row;
 
-/// `CLIENT_LONG_PASSWORD`, `CLIENT_PROTOCOL_41`, `CLIENT_TRANSACTIONS`, `CLIENT_SECURE_CONNECTION`, `CLIENT_MULTI_STATEMENTS`,
-/// `CLIENT_MULTI_RESULTS`, `CLIENT_PLUGIN_AUTH`.
+/// `CLIENT_LONG_PASSWORD`, `CLIENT_PROTOCOL_41`, `CLIENT_TRANSACTIONS`, `CLIENT_SECURE_CONNECTION`,
+/// `CLIENT_MULTI_STATEMENTS`, `CLIENT_MULTI_RESULTS`, `CLIENT_PLUGIN_AUTH`.
 const CAPABILITIES: u32 = 1 | 0x200 | 0x2000 | 0x8000 | 0x1_0000 | 0x2_0000 | 0x8_0000;
 /// `SERVER_MORE_RESULTS_EXISTS`: another statement's result follows.
 const MORE_RESULTS: u16 = 8;
@@ -71,8 +72,8 @@ impl Client for Connection {
 }
 
 impl Connection {
-    /// The events of a binary log, as `SHOW BINLOG EVENTS` has them. After a crash the last one may be cut off, which the server calls an error: the
-    /// events before it are given all the same.
+    /// The events of a binary log, as `SHOW BINLOG EVENTS` has them. After a crash the last one may
+    /// be cut off, which the server calls an error: the events before it are given all the same.
     ///
     /// # Errors
     /// I/O errors.

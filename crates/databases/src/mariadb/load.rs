@@ -1,5 +1,5 @@
-//! The loads that sysbench has by itself, on tables of rows of 190 bytes: `oltp_write_only` (in each transaction two updates, a deletion and an
-//! insertion), `oltp_read_only` (fourteen queries).
+//! The loads that sysbench has by itself, on tables of rows of 190 bytes: `oltp_write_only` (in
+//! each transaction two updates, a deletion and an insertion), `oltp_read_only` (fourteen queries).
 
 use super::server::{Address, DATABASE, Server, program, run_sysbench};
 use crate::{
@@ -69,7 +69,8 @@ pub const READ_ONLY: &str = "oltp_read_only";
 /// Runs sysbench's `script` against `server`.
 ///
 /// # Errors
-/// [`MeasureError::Config`] without sysbench, [`MeasureError::Child`] if it fails or its report cannot be read.
+/// [`MeasureError::Config`] without sysbench, [`MeasureError::Child`] if it fails or its report
+/// cannot be read.
 pub fn run(script: &str, load: &Load<Size>, server: &Server) -> Result<Sample, MeasureError> {
     let mut command = load.size.command(script, server, load.processor)?;
     command
@@ -85,7 +86,8 @@ pub fn run(script: &str, load: &Load<Size>, server: &Server) -> Result<Sample, M
     })
 }
 
-/// sysbench's report: its histogram has one line for each latency in milliseconds that occurred, `0.501 |****  5231`.
+/// sysbench's report: its histogram has one line for each latency in milliseconds that occurred,
+/// `0.501 |****  5231`.
 fn parse(report: &str) -> Option<Sample> {
     let after = |name: &str| {
         let mut lines = report.lines();

@@ -1,7 +1,8 @@
-//! What a MariaDB server with a binary log pays for transactions that survive a power cut, and what it pays under
-//! `forebay run`.
+//! What a MariaDB server with a binary log pays for transactions that survive a power cut, and what
+//! it pays under `forebay run`.
 //!
-//! The load is sysbench's `oltp_write_only`; [`crate::sql`] has the modes and the turns. [`server`] and [`client`] are also what the tests use.
+//! The load is sysbench's `oltp_write_only`; [`crate::sql`] has the modes and the turns. [`server`]
+//! and [`client`] are also what the tests use.
 
 pub mod client;
 pub mod load;

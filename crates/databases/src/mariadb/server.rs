@@ -1,7 +1,8 @@
-//! A MariaDB server of our own: a data directory made for the purpose, reached by a Unix socket only.
+//! A MariaDB server of our own: a data directory made for the purpose, reached by a Unix socket
+//! only.
 //!
-//! What is measured, and what the tests of MariaDB start. [`create`] makes a data directory, [`Launch`] says how a server
-//! is started on it, [`Server`] is one that runs.
+//! What is measured, and what the tests of MariaDB start. [`create`] makes a data directory,
+//! [`Launch`] says how a server is started on it, [`Server`] is one that runs.
 
 use super::{MariaDb, client::Connection};
 use crate::{
@@ -107,7 +108,8 @@ impl From<&Server> for Address {
 }
 
 impl Address {
-    /// The words of sysbench's command line, behind its name, that have `script` work on [`DATABASE`] of the server there.
+    /// The words of sysbench's command line, behind its name, that have `script` work on
+    /// [`DATABASE`] of the server there.
     #[must_use]
     pub fn sysbench(&self, script: &OsStr) -> Vec<OsString> {
         let mut words = vec![
@@ -202,7 +204,8 @@ impl Server {
         Ok(command)
     }
 
-    /// The rows that `statements` give in `database`, columns separated by tabs, without their names.
+    /// The rows that `statements` give in `database`, columns separated by tabs, without their
+    /// names.
     ///
     /// # Errors
     /// [`MeasureError::Child`] with what the server said.

@@ -1,5 +1,6 @@
-//! A connection to a PostgreSQL server, in its protocol, version 3: text queries of a user without a password. What tests and the power-cut lab talk
-//! to servers with, since each must know of every statement whether it was acknowledged.
+//! A connection to a PostgreSQL server, in its protocol, version 3: text queries of a user without
+//! a password. What tests and the power-cut lab talk to servers with, since each must know of every
+//! statement whether it was acknowledged.
 
 use crate::sql::{Client, Columns};
 use std::{
@@ -93,8 +94,9 @@ fn with_length(body: &[u8]) -> Vec<u8> {
     [&bytes.to_be_bytes()[..], body].concat()
 }
 
-/// An error of the server: fields, each with a letter before it; `M` is the text, `C` its code. One that ends the connection because the server ends
-/// tells nothing of the statement, as a broken connection tells nothing.
+/// An error of the server: fields, each with a letter before it; `M` is the text, `C` its code. One
+/// that ends the connection because the server ends tells nothing of the statement, as a broken
+/// connection tells nothing.
 fn refusal(body: &[u8]) -> io::Error {
     let field = |letter: u8| {
         let field = body.split(|byte| *byte == 0);

@@ -48,7 +48,8 @@ impl Size {
     }
 }
 
-/// Has `server` read what the load works on into its memory: by its own accesses that would take long where reading does.
+/// Has `server` read what the load works on into its memory: by its own accesses that would take
+/// long where reading does.
 ///
 /// # Errors
 /// [`MeasureError::Child`] with what the server said.
@@ -67,7 +68,8 @@ pub fn warm_up(server: &Server) -> Result<(), MeasureError> {
 /// Runs it against `server`.
 ///
 /// # Errors
-/// [`MeasureError::Config`] without pgbench, [`MeasureError::Child`] if it fails or its report cannot be read.
+/// [`MeasureError::Config`] without pgbench, [`MeasureError::Child`] if it fails or its report
+/// cannot be read.
 pub fn run(load: &Load<Size>, server: &Server) -> Result<Sample, MeasureError> {
     // Not on the disk that is measured.
     let logs = ScratchDir::new_in(&memory_dir())?;
@@ -111,7 +113,8 @@ fn parse(report: &str) -> Option<Sample> {
     })
 }
 
-/// Of each transaction in the files of `dir`, where each thread wrote one, microseconds; none of none.
+/// Of each transaction in the files of `dir`, where each thread wrote one, microseconds; none of
+/// none.
 fn latencies(dir: &Path) -> Result<Option<Vec<f64>>, MeasureError> {
     let failed = || MeasureError::io("reading", dir);
     let mut all = Vec::new();
@@ -127,7 +130,8 @@ fn latencies(dir: &Path) -> Result<Option<Vec<f64>>, MeasureError> {
     Ok((!all.is_empty()).then_some(all))
 }
 
-/// A line of the log: client, number of its transaction, microseconds, script, time in seconds and microseconds.
+/// A line of the log: client, number of its transaction, microseconds, script, time in seconds and
+/// microseconds.
 fn microseconds(line: &str) -> Option<f64> {
     line.split_whitespace().nth(2)?.parse().ok()
 }

@@ -1,6 +1,8 @@
-//! What a PostgreSQL server pays for transactions that survive a power cut, and what it pays under `forebay run`.
+//! What a PostgreSQL server pays for transactions that survive a power cut, and what it pays under
+//! `forebay run`.
 //!
-//! The load is `pgbench -N`; [`crate::sql`] has the modes and the turns. [`server`] and [`client`] are also what the tests use.
+//! The load is `pgbench -N`; [`crate::sql`] has the modes and the turns. [`server`] and [`client`]
+//! are also what the tests use.
 
 pub mod client;
 pub mod load;

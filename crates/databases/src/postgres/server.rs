@@ -1,8 +1,10 @@
-//! A PostgreSQL server of our own: a data directory made for the purpose, reached by a Unix socket only.
+//! A PostgreSQL server of our own: a data directory made for the purpose, reached by a Unix socket
+//! only.
 //!
-//! What is measured, and what the tests of PostgreSQL start. [`Launch`] says how a server is started, [`create`] makes its
-//! data directory, [`Server`] is one that runs. Root cannot run it: then everything is another user's ([`User`]), what stands before the server
-//! included, since a pool and the logs in it are one user's.
+//! What is measured, and what the tests of PostgreSQL start. [`Launch`] says how a server is
+//! started, [`create`] makes its data directory, [`Server`] is one that runs. Root cannot run it:
+//! then everything is another user's ([`User`]), what stands before the server included, since a
+//! pool and the logs in it are one user's.
 
 pub use forebay_measure::processes::find_of_postgres as program;
 
@@ -49,10 +51,12 @@ pub type Launch = server::Launch<Postgres>;
 pub type Server = server::Server<Postgres>;
 
 impl Launch {
-    /// `postgres` with no setting in `dir`, which is made, and given to the user that it is to run as.
+    /// `postgres` with no setting in `dir`, which is made, and given to the user that it is to run
+    /// as.
     ///
     /// # Errors
-    /// I/O errors; [`MeasureError::Config`] that it is not installed, or that there is no user for it.
+    /// I/O errors; [`MeasureError::Config`] that it is not installed, or that there is no user for
+    /// it.
     pub fn new(dir: &Path) -> Result<Self, MeasureError> {
         Self::of_program(program("postgres").map_err(MeasureError::Config)?, dir)
     }
@@ -84,7 +88,8 @@ impl Launch {
         self.dir.join(".s.PGSQL.5432")
     }
 
-    /// A command line of one of PostgreSQL's programs, of the same user, which leads to this server if it is one for that.
+    /// A command line of one of PostgreSQL's programs, of the same user, which leads to this server
+    /// if it is one for that.
     ///
     /// # Errors
     /// [`MeasureError::Config`] if it is not installed.
@@ -120,7 +125,8 @@ impl Launch {
     }
 }
 
-/// Makes the data directory by `initdb` with these options, not synced: the superuser has no password.
+/// Makes the data directory by `initdb` with these options, not synced: the superuser has no
+/// password.
 ///
 /// # Errors
 /// [`MeasureError::Config`] if it is not installed, [`MeasureError::Child`] with what it said.
@@ -193,7 +199,8 @@ impl Server {
         Ok(command)
     }
 
-    /// Has the server end at once, without writing its pages (an immediate shutdown), and waits for the end of all. Gives what they have printed.
+    /// Has the server end at once, without writing its pages (an immediate shutdown), and waits for
+    /// the end of all. Gives what they have printed.
     ///
     /// # Errors
     /// [`MeasureError::Child`] if they do not end, or end with an error.

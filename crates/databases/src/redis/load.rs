@@ -67,7 +67,8 @@ impl Load {
         parse(&said).ok_or_else(|| MeasureError::Child(unread()))
     }
 
-    /// The same while the append-only file is rewritten again and again. Also the number of rewrites that were done by the end.
+    /// The same while the append-only file is rewritten again and again. Also the number of
+    /// rewrites that were done by the end.
     ///
     /// # Errors
     /// As [`run`](Self::run), and those of the connection that asks for rewrites.

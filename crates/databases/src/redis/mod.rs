@@ -1,10 +1,12 @@
-//! Redis and Valkey: what an append-only file that is synced at each write costs a Redis or Valkey server, and what it costs
-//! under `forebay run` (P4).
+//! Redis and Valkey: what an append-only file that is synced at each write costs a Redis or Valkey
+//! server, and what it costs under `forebay run` (P4).
 //!
-//! Each cell of the table (server, bytes of a value, connections) is measured in all modes in turn, round after round, each time on a fresh
-//! server on loopback with a directory of its own; the load is redis-benchmark's SETs of random keys.
+//! Each cell of the table (server, bytes of a value, connections) is measured in all modes in turn,
+//! round after round, each time on a fresh server on loopback with a directory of its own; the load
+//! is redis-benchmark's SETs of random keys.
 //!
-//! [`stage`] is a server's directory and command line. [`server`] and [`resp`] are also what the end-to-end tests talk to servers with.
+//! [`stage`] is a server's directory and command line. [`server`] and [`resp`] are also what the
+//! end-to-end tests talk to servers with.
 
 pub mod load;
 pub mod modes;
@@ -33,7 +35,8 @@ pub struct Config {
     pub sizes: Vec<u64>,
     /// Connections.
     pub clients: Vec<u64>,
-    /// SETs of a round, at most. Where each waits for the device, there are fewer ([`Config::requests_of`]).
+    /// SETs of a round, at most. Where each waits for the device, there are fewer
+    /// ([`Config::requests_of`]).
     pub requests: u64,
     /// Only as many as take about so long.
     pub seconds: Option<f64>,
@@ -44,7 +47,8 @@ pub struct Config {
 }
 
 impl Config {
-    /// SETs of a round in `mode`: where each waits for the device, so many fewer that a round takes seconds, not minutes.
+    /// SETs of a round in `mode`: where each waits for the device, so many fewer that a round takes
+    /// seconds, not minutes.
     #[must_use]
     pub fn requests_of(&self, mode: Mode, clients: u64) -> u64 {
         const SYNCED_PER_CLIENT: u64 = 2000;
@@ -67,7 +71,8 @@ impl Config {
 /// Runs it all. `note` is told what is being done.
 ///
 /// # Errors
-/// The first thing that goes wrong; a server or library that is not installed is reported, and is no error.
+/// The first thing that goes wrong; a server or library that is not installed is reported, and is
+/// no error.
 pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, MeasureError> {
     config.check()?;
     let mut contest = Contest::begin("redis", "SETs", &config.setup, note)?;

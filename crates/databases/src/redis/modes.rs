@@ -22,7 +22,8 @@ pub const EVERYSEC: Mode = Mode::new(
 pub const ALWAYS: Mode = Mode::new("always", "a power cut", ALWAYS_SYNCED);
 /// As `always`, but fsync does nothing (libeatmydata).
 pub const EATMYDATA: Mode = contest::EATMYDATA.with(ALWAYS_SYNCED);
-/// As `always`, with the server's whole directory in memory that stands for NVM: all pairs are there.
+/// As `always`, with the server's whole directory in memory that stands for NVM: all pairs are
+/// there.
 pub const NVM: Mode = Mode::new("nvm", "what the memory does", ALWAYS_SYNCED).by(Syncs::Memory);
 /// As `always`, under `forebay run`.
 pub const FOREBAY: Mode = contest::FOREBAY.with(ALWAYS_SYNCED);

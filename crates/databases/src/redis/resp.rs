@@ -1,5 +1,5 @@
-//! A connection to a Redis server, for clients that remember what they were promised: requests may be
-//! in flight while answers are waited for, for a while only.
+//! A connection to a Redis server, for clients that remember what they were promised: requests may
+//! be in flight while answers are waited for, for a while only.
 
 pub use redis_protocol::resp2::types::OwnedFrame as Reply;
 

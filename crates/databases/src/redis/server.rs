@@ -80,7 +80,8 @@ impl Server {
         const TRIES: usize = 3;
         let mut last = None;
         for _ in 0..TRIES {
-            // Another program may take the port between our look and the server's: then another one.
+            // Another program may take the port between our look and the server's: then another
+            // one.
             match Self::start_on(launch, free_port()?) {
                 Err(MeasureError::Child(said)) if said.contains("in use") => {
                     last = Some(MeasureError::Child(said));

@@ -17,7 +17,8 @@ pub enum Rewrites {
     Automatic,
 }
 
-/// A directory, what stands around the server, and the server that is started there. All gone when this is dropped.
+/// A directory, what stands around the server, and the server that is started there. All gone when
+/// this is dropped.
 pub struct Stage {
     launch: Launch,
     around: Around,
@@ -26,7 +27,8 @@ pub struct Stage {
 }
 
 impl Stage {
-    /// Makes directory and pool; the directory is inside `scratch` and on the emulated `device`, except where the mode has it in memory.
+    /// Makes directory and pool; the directory is inside `scratch` and on the emulated `device`,
+    /// except where the mode has it in memory.
     ///
     /// # Errors
     /// I/O errors and those of the pool.
@@ -89,7 +91,8 @@ impl Stage {
         &self.launch.dir
     }
 
-    /// Bytes of NVM that are the server's, used or not: its lane's segments, or all its files where they are in memory.
+    /// Bytes of NVM that are the server's, used or not: its lane's segments, or all its files where
+    /// they are in memory.
     pub fn nvm_bytes(&self) -> Option<u64> {
         match self.memory {
             Some(_) => Some(disk_bytes(&self.launch.dir)),

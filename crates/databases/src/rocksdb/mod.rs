@@ -1,7 +1,9 @@
-//! RocksDB: what a write-ahead log that is synced at each Put costs RocksDB, and what it costs under `forebay run` (P3).
+//! RocksDB: what a write-ahead log that is synced at each Put costs RocksDB, and what it costs
+//! under `forebay run` (P3).
 //!
-//! `db_bench`'s `fillrandom` in every mode in turn, round after round, each time in a database of its own.
-//! What counts is `db_bench`'s own time of the Puts; compactions go on meanwhile in every mode alike.
+//! `db_bench`'s `fillrandom` in every mode in turn, round after round, each time in a database of
+//! its own. What counts is `db_bench`'s own time of the Puts; compactions go on meanwhile in every
+//! mode alike.
 
 pub mod db_bench;
 
@@ -32,9 +34,11 @@ pub struct Config {
     pub sizes: Vec<u64>,
     /// Numbers of writing threads.
     pub threads: Vec<u64>,
-    /// Emulated devices that the log is put on, one after the other, by the names of their profiles. None: the log is beside the data.
+    /// Emulated devices that the log is put on, one after the other, by the names of their
+    /// profiles. None: the log is beside the data.
     pub wal_devices: Vec<String>,
-    /// Bytes of keys and values that a round writes; `sync` writes for [`seconds`](Self::seconds) instead.
+    /// Bytes of keys and values that a round writes; `sync` writes for [`seconds`](Self::seconds)
+    /// instead.
     pub bytes: u64,
     /// Puts of a round at most.
     pub puts_max: u64,

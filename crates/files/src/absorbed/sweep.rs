@@ -1,7 +1,9 @@
-//! Which tables are removed: those of runs of which nothing waits any more. docs/files-protocol.md, "The table of absorbed files".
+//! Which tables are removed: those of runs of which nothing waits any more. docs/files-protocol.md,
+//! "The table of absorbed files".
 //!
-//! A table whose supervisor is dead says which files its lane has records of. As long as they wait in a pool, whichever that is, it has to stay: by it
-//! another run knows that it must not absorb those files.
+//! A table whose supervisor is dead says which files its lane has records of. As long as they wait
+//! in a pool, whichever that is, it has to stay: by it another run knows that it must not absorb
+//! those files.
 
 use super::{
     SHARED_DIR, View,
@@ -11,7 +13,8 @@ use crate::{boot, order, processes, waiting};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-/// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has nothing that is needed. Those of another boot, too: their processes may live, and have been
+/// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has
+/// nothing that is needed. Those of another boot, too: their processes may live, and have been
 /// given another boot's id than this one.
 pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
     for (path, table) in own(directory) {
@@ -36,8 +39,10 @@ pub(crate) fn give_up(pool: &Path) {
     }
 }
 
-/// The table of the run that has this lane, in a pool of this user's: none if it is not where all can see it. Any other user's but root's may say what it likes. None either if that
-/// run is over: what has the lane then recovers it, or looks into it, and it may hold records of files that are gone.
+/// The table of the run that has this lane, in a pool of this user's: none if it is not where all
+/// can see it. Any other user's but root's may say what it likes. None either if that run is over:
+/// what has the lane then recovers it, or looks into it, and it may hold records of files that are
+/// gone.
 pub(crate) fn of_lane(owner: Uuid, user: u32) -> Option<View> {
     const ROOT: u32 = 0;
     let boot = boot::id().ok()?;
@@ -72,7 +77,8 @@ fn any_client_lives(table: &View) -> bool {
     table.pids().into_iter().any(processes::is_process)
 }
 
-/// True if a process has the number of one of the table's. Of another boot's the kernel has not cleared the supervisor's.
+/// True if a process has the number of one of the table's. Of another boot's the kernel has not
+/// cleared the supervisor's.
 fn any_lives(table: &View) -> bool {
     table.is_alive() && processes::is_process(table.supervisor()) || any_client_lives(table)
 }

@@ -1,11 +1,15 @@
-//! What a signal handler does above a call of the client that it interrupted (docs/files-protocol.md, "Signal handlers").
+//! What a signal handler does above a call of the client that it interrupted
+//! (docs/files-protocol.md, "Signal handlers").
 //!
-//! The call may hold any of our locks and may have a record unfinished, so nothing here takes a lock, allocates, or appends a record. What the
-//! handler changes is in the kernel only, and is newer than the lane's records of that file. Before the handler hears that it is durable:
+//! The call may hold any of our locks and may have a record unfinished, so nothing here takes a
+//! lock, allocates, or appends a record. What the handler changes is in the kernel only, and is
+//! newer than the lane's records of that file. Before the handler hears that it is durable:
 //!
 //! 1. The file has *strayed*: no record of it has a time any more, of any thread or process.
-//! 2. The handler waits, [`Session::silence`] at most, for the supervisor to make it plain. Then the lane has nothing of it.
-//! 3. If the interrupted call has the file's lock, it cannot; then the file is changed later than that after the last record of it, which a replay sees: it refuses the lane and writes nothing
+//! 2. The handler waits, [`Session::silence`] at most, for the supervisor to make it plain. Then
+//!    the lane has nothing of it.
+//! 3. If the interrupted call has the file's lock, it cannot; then the file is changed later than
+//!    that after the last record of it, which a replay sees: it refuses the lane and writes nothing
 //!    over what is newer.
 
 use super::{
@@ -35,7 +39,8 @@ const LET_GO_WAIT: Duration = Duration::from_secs(15);
 /// How often to look whether another thread retired the file.
 const LOOK: Duration = Duration::from_millis(2);
 
-/// Opens a file plainly. If it is absorbed, here or elsewhere, it is so no longer when this returns, or its next change is seen by a replay.
+/// Opens a file plainly. If it is absorbed, here or elsewhere, it is so no longer when this
+/// returns, or its next change is seen by a replay.
 #[inline(never)]
 pub(super) fn open(
     config: &Config,
@@ -78,7 +83,8 @@ pub(super) fn leave_inherited(fd: BorrowedFd<'_>, number: usize) {
     }
 }
 
-/// Syncs an absorbed file: what the handler wrote to it is durable, and nothing older is written over it, when this returns.
+/// Syncs an absorbed file: what the handler wrote to it is durable, and nothing older is written
+/// over it, when this returns.
 ///
 /// # Errors
 /// That of the sync; of changing the file's time, which needs the right to write to it.
@@ -105,7 +111,8 @@ fn let_go_at(config: &Config, (dir, path): (c_int, &CStr)) {
     }
 }
 
-/// Returns when the run does not absorb the file, or is to make it plain and has logged nothing of it for [long enough](Session::silence).
+/// Returns when the run does not absorb the file, or is to make it plain and has logged nothing of
+/// it for [long enough](Session::silence).
 fn let_go(config: &Config, key: Key) {
     let ours = session::there().and_then(|session| Some((session, session.page.find(key)?)));
     if let Some((session, (number, stamp))) = ours {
@@ -126,7 +133,8 @@ fn asked(config: &Config, key: Key) -> bool {
     }
 }
 
-/// From now on nothing of the file is logged. Waits until it is plain, or was not logged for that long; true in the first case.
+/// From now on nothing of the file is logged. Waits until it is plain, or was not logged for that
+/// long; true in the first case.
 fn outlast(session: &Session, number: usize, generation: u32) -> bool {
     let file = &session.page.files[number];
     if !file.stray(generation) {

@@ -1,4 +1,5 @@
-//! The supervisor's address: what this process says to it before it is a member, or without being one.
+//! The supervisor's address: what this process says to it before it is a member, or without being
+//! one.
 
 use crate::{
     log::LOOK,
@@ -33,7 +34,8 @@ impl Address {
         wire::connect(&self.socket, limit)
     }
 
-    /// Tells the supervisor something that has no answer, by a connection of its own, which it closes once it knows: the process may end at once.
+    /// Tells the supervisor something that has no answer, by a connection of its own, which it
+    /// closes once it knows: the process may end at once.
     pub(super) fn tell(&self, request: &Request) {
         if let Ok(socket) = self.connect(Some(TELL_WAIT))
             && wire::send(socket.as_fd(), request, &[]).is_ok()
@@ -42,7 +44,8 @@ impl Address {
         }
     }
 
-    /// Asks to be a member. A supervisor that has too many connections closes some: they come again.
+    /// Asks to be a member. A supervisor that has too many connections closes some: they come
+    /// again.
     pub(super) fn ask_welcome(&self) -> Result<(OwnedFd, Answer, Vec<OwnedFd>), Errno> {
         let hello = Request::Hello {
             version: VERSION,

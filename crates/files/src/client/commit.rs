@@ -1,5 +1,6 @@
-//! Before the kernel syncs by itself: what it makes durable the pool has then, too. Where an append alone is not durable, a pool on a disk, a recovery would else
-//! write over it what the pool has, which is older. docs/files-protocol.md, "A pool on a disk".
+//! Before the kernel syncs by itself: what it makes durable the pool has then, too. Where an append
+//! alone is not durable, a pool on a disk, a recovery would else write over it what the pool has,
+//! which is older. docs/files-protocol.md, "A pool on a disk".
 
 use super::{depth::interrupted, session};
 use crate::{log::ENDED, sys};
@@ -13,7 +14,8 @@ pub fn commits() -> bool {
     session::there().is_some_and(|session| session.lane.needs_commit())
 }
 
-/// True if it does, and `fd`, of which the client knows nothing, leads to a file that the run absorbs: one that cannot write, for example.
+/// True if it does, and `fd`, of which the client knows nothing, leads to a file that the run
+/// absorbs: one that cannot write, for example.
 #[must_use]
 pub fn is_to_be_committed(fd: c_int) -> bool {
     commits() && sys::borrow(fd).is_some_and(is_known)
@@ -25,7 +27,8 @@ fn is_known(fd: BorrowedFd<'_>) -> bool {
     found.is_some_and(|(session, stat)| session.page.find((stat.st_dev, stat.st_ino)).is_some())
 }
 
-/// Before a sync of everything. A signal handler does not wait for the call that it interrupted, which may be committing.
+/// Before a sync of everything. A signal handler does not wait for the call that it interrupted,
+/// which may be committing.
 ///
 /// # Errors
 /// The pool cannot be committed: what the kernel has is not to be called durable.

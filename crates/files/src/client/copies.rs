@@ -1,10 +1,12 @@
-//! What a process has of the last write of a file, and how the next one, which [may come back](super::tail) to the same place, is compared with it.
+//! What a process has of the last write of a file, and how the next one, which [may come
+//! back](super::tail) to the same place, is compared with it.
 
 use crate::shared::{BLOCK, LastWrite, WORD};
 use forebay_pool::Lsn;
 use std::ops::Range;
 
-/// Copies of a write's first and last bytes. All memory is taken when it is made: a write allocates none.
+/// Copies of a write's first and last bytes. All memory is taken when it is made: a write allocates
+/// none.
 #[derive(Default)]
 pub(super) struct Copies {
     /// Of the first block, as far as the lane has not got it.
@@ -29,7 +31,8 @@ impl Copies {
         }
     }
 
-    /// Compares a write to `at` with what is known, and takes the copies. At least a word is logged: a record has the write's time.
+    /// Compares a write to `at` with what is known, and takes the copies. At least a word is
+    /// logged: a record has the write's time.
     pub(super) fn compare(&mut self, known: &LastWrite, at: u64, write: &[u8]) -> Compared {
         let (block, rest) = write.split_at(write.len().min(BLOCK));
         let range = at..at.saturating_add(write.len() as u64);
@@ -65,7 +68,8 @@ impl Copies {
         [first, &write[middle], &self.last]
     }
 
-    /// The next write is compared with this one, which put `bytes` bytes at `at`. It was logged up to `end`.
+    /// The next write is compared with this one, which put `bytes` bytes at `at`. It was logged up
+    /// to `end`.
     pub(super) fn keep(
         &self,
         known: &LastWrite,
@@ -82,7 +86,8 @@ impl Copies {
     }
 }
 
-/// `changed`, or if that is empty a word: what the program makes of it meanwhile is logged and kept.
+/// `changed`, or if that is empty a word: what the program makes of it meanwhile is logged and
+/// kept.
 fn at_least_a_word(changed: Range<usize>, block: &[u8]) -> Range<usize> {
     match changed.is_empty() {
         true => {
@@ -98,7 +103,8 @@ mod tests {
     use super::*;
     use crate::shared::SharedPage;
 
-    /// What is logged of each write in turn, at the file's beginning, and the file as a replay of that makes it. Processes write in turn.
+    /// What is logged of each write in turn, at the file's beginning, and the file as a replay of
+    /// that makes it. Processes write in turn.
     fn replayed(writes: &[(u64, Vec<u8>)]) -> (Vec<usize>, Vec<u8>) {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
         let known = &page.files[0].last_write;
@@ -132,7 +138,8 @@ mod tests {
         };
         let writes = [100, 300, 350, 350, 4096].map(|filled| (8192, block(filled)));
         let (logged, file) = replayed(&writes);
-        // Whole, until it is known that writes come back; then what was added, in words; of nothing new a word.
+        // Whole, until it is known that writes come back; then what was added, in words; of nothing
+        // new a word.
         assert_eq!(logged, [4096, 4096, 56, 8, 3752]);
         assert_eq!(file[8192..12288], block(4096));
     }
@@ -221,7 +228,8 @@ mod tests {
     }
 
     impl Model<'_> {
-        /// The kernel gets `kernel`, and what is compared and logged is `lane`: another thread changed some of it in between.
+        /// The kernel gets `kernel`, and what is compared and logged is `lane`: another thread
+        /// changed some of it in between.
         fn write(&mut self, at: usize, kernel: &[u8], lane: &[u8]) {
             self.kernel[at..at + kernel.len()].copy_from_slice(kernel);
             let is_met = self.known.is_met(self.end, at as u64);

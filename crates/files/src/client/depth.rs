@@ -4,7 +4,8 @@ use crate::sys::Frame;
 use std::{cell::Cell, marker::PhantomData};
 
 thread_local! {
-    /// Calls of this thread that are inside the client: more than one if a signal handler's interrupted another.
+    /// Calls of this thread that are inside the client: more than one if a signal handler's
+    /// interrupted another.
     pub(super) static DEPTH: Cell<u32> = const { Cell::new(0) };
     /// The first of them.
     pub(super) static OUTERMOST: Cell<usize> = const { Cell::new(0) };
@@ -38,7 +39,8 @@ pub fn is_inside() -> bool {
     DEPTH.get() > 0
 }
 
-/// True if the call is a signal handler's, and interrupted another call of this thread: that may have locks, which must not be waited for.
+/// True if the call is a signal handler's, and interrupted another call of this thread: that may
+/// have locks, which must not be waited for.
 #[inline]
 pub(super) fn interrupted() -> bool {
     DEPTH.get() > 1

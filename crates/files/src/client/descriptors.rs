@@ -25,8 +25,10 @@ use std::{
 /// A thread has descriptors of its own, so a number says no more which descriptor it is.
 static SPLIT: AtomicBool = AtomicBool::new(false);
 
-/// Before the calling thread gets descriptors of its own (`unshare`, `close_range`): of a process with others, which share theirs, the table cannot say any more what
-/// a number is, and nothing is absorbed from now on. What is known stays: that a descriptor is to be synced by who writes to it.
+/// Before the calling thread gets descriptors of its own (`unshare`, `close_range`): of a process
+/// with others, which share theirs, the table cannot say any more what a number is, and nothing is
+/// absorbed from now on. What is known stays: that a descriptor is to be synced by who writes to
+/// it.
 pub fn unsharing() {
     if !sys::in_vforked_child() && !sys::is_single_threaded() {
         SPLIT.store(true, Relaxed);
@@ -34,8 +36,9 @@ pub fn unsharing() {
     }
 }
 
-/// Before a child is made that shares this process's descriptors, but not its memory: what it closes and opens is not heard of here; or its memory, but not its descriptors,
-/// and goes on beside it: what a number is then depends on who asks. As [`unsharing`].
+/// Before a child is made that shares this process's descriptors, but not its memory: what it
+/// closes and opens is not heard of here; or its memory, but not its descriptors, and goes on
+/// beside it: what a number is then depends on who asks. As [`unsharing`].
 pub fn sharing() {
     if !sys::in_vforked_child() {
         SPLIT.store(true, Relaxed);
@@ -43,8 +46,8 @@ pub fn sharing() {
     }
 }
 
-/// Notes what is known of `fd`. Where its number may be another descriptor in another thread, nothing that is known of it is forgotten: to be synced too
-/// often costs time only.
+/// Notes what is known of `fd`. Where its number may be another descriptor in another thread,
+/// nothing that is known of it is forgotten: to be synced too often costs time only.
 fn note(fd: c_int, entry: Option<Entry>) {
     if !SPLIT.load(Relaxed) {
         table::set_entry(fd, entry);
@@ -76,7 +79,8 @@ pub fn closing(fd: c_int) {
     }
 }
 
-/// A descriptor of the file is gone. Its space is free as soon as the supervisor has closed it, too. What a handler closes it finds out itself.
+/// A descriptor of the file is gone. Its space is free as soon as the supervisor has closed it,
+/// too. What a handler closes it finds out itself.
 fn tell_released(session: &Session, number: usize) {
     if session.page.files[number].gone() == Gone::Yes
         && table::descriptors_of(number).next().is_none()
@@ -87,9 +91,10 @@ fn tell_released(session: &Session, number: usize) {
     }
 }
 
-/// Makes `to` a duplicate of `from`, another descriptor, by `real` (`dup2`, `dup3`). What other threads write to `to` meanwhile goes to the old file before, or to the
-/// new one after it, and is logged as what it is; only a write that a thread was about to begin to an open file which is not absorbed may pass by the lane
-/// then.
+/// Makes `to` a duplicate of `from`, another descriptor, by `real` (`dup2`, `dup3`). What other
+/// threads write to `to` meanwhile goes to the old file before, or to the new one after it, and is
+/// logged as what it is; only a write that a thread was about to begin to an open file which is not
+/// absorbed may pass by the lane then.
 ///
 /// # Errors
 /// Those of `real`; as [`retire`].
@@ -122,7 +127,8 @@ pub fn replacing(
         if (table::entry(from), table::entry(to)) != entries {
             continue;
         }
-        // Who finds the new file by it waits for that one's lock; who finds the old one, for the old one's.
+        // Who finds the new file by it waits for that one's lock; who finds the old one, for the
+        // old one's.
         if numbers[0].is_some() {
             note(to, source);
         }
@@ -136,7 +142,8 @@ pub fn replacing(
     }
 }
 
-/// In a child of `vfork`, before it makes a duplicate of `from`: the table is its parent's, in which its new descriptor cannot be noted. What it writes by that is plain.
+/// In a child of `vfork`, before it makes a duplicate of `from`: the table is its parent's, in
+/// which its new descriptor cannot be noted. What it writes by that is plain.
 ///
 /// # Errors
 /// As [`opened`].
@@ -154,8 +161,8 @@ fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, Copi
     [first.filter(|_| first != last), last].map(|number| number.map(process::local))
 }
 
-/// Makes a duplicate of `from` by `real` (`dup`, `F_DUPFD`). No other thread closes an absorbed `from`, or puts something else in its place, between the call and when its result
-/// is known.
+/// Makes a duplicate of `from` by `real` (`dup`, `F_DUPFD`). No other thread closes an absorbed
+/// `from`, or puts something else in its place, between the call and when its result is known.
 ///
 /// # Errors
 /// Those of `real`; as [`retire`].
@@ -178,7 +185,8 @@ pub fn duplicating(from: c_int, real: impl Fn() -> Result<c_int, Errno>) -> Resu
         }
     };
     if table::must_be_plain(to) && source.is_some_and(Entry::is_followed) {
-        // It would write round the lane. What cannot be known by its own number is known by the other.
+        // It would write round the lane. What cannot be known by its own number is known by the
+        // other.
         let followed = if table::entry(to).is_some() { to } else { from };
         retire(followed).map_err(|errno| {
             note(to, None);
@@ -196,7 +204,8 @@ pub(super) fn close_again(fd: c_int, errno: Errno) -> Errno {
     errno
 }
 
-/// `fd` was opened just now: what is known of its number is of a descriptor that was closed past the client.
+/// `fd` was opened just now: what is known of its number is of a descriptor that was closed past
+/// the client.
 pub(super) fn is_new(fd: c_int) {
     if table::entry(fd).is_some() {
         note(fd, None);
@@ -218,8 +227,9 @@ pub fn given(fd: c_int) {
     table::set_given(fd);
 }
 
-/// Before `fcntl(F_SETFL)` changes the flags of an absorbed `fd`. Whether a descriptor appends says where its writes go, and is the same for all of the open file, of
-/// whichever process: a file is plain before that changes.
+/// Before `fcntl(F_SETFL)` changes the flags of an absorbed `fd`. Whether a descriptor appends says
+/// where its writes go, and is the same for all of the open file, of whichever process: a file is
+/// plain before that changes.
 ///
 /// # Errors
 /// As [`retire`].
@@ -239,14 +249,17 @@ pub fn changed_flags(fd: c_int, flags: c_int) {
     }
 }
 
-/// The status flags (`O_SYNC`, `O_DSYNC`, `O_DIRECT`) that `fcntl(F_GETFL)` of an absorbed `fd` must show beside the kernel's.
+/// The status flags (`O_SYNC`, `O_DSYNC`, `O_DIRECT`) that `fcntl(F_GETFL)` of an absorbed `fd`
+/// must show beside the kernel's.
 #[must_use]
 pub fn hidden_flags(fd: c_int) -> c_int {
     table::entry(fd).map_or(0, Entry::hidden)
 }
 
-/// True if a file that is open was opened with `O_SYNC` or `O_DSYNC` and the kernel does not know it: what a ring writes to it would be complete, and not synced. Where
-/// threads have descriptors of their own what is known of a number stays ([`unsharing`]); something else than a file, as a ring, may have it by now.
+/// True if a file that is open was opened with `O_SYNC` or `O_DSYNC` and the kernel does not know
+/// it: what a ring writes to it would be complete, and not synced. Where threads have descriptors
+/// of their own what is known of a number stays ([`unsharing`]); something else than a file, as a
+/// ring, may have it by now.
 #[must_use]
 pub fn hides_syncs() -> bool {
     static TOLD: AtomicBool = AtomicBool::new(false);
@@ -263,7 +276,8 @@ pub fn hides_syncs() -> bool {
     hides
 }
 
-/// True if `fd`'s file is absorbed: its syncs cost nothing, and the supervisor's are those that count.
+/// True if `fd`'s file is absorbed: its syncs cost nothing, and the supervisor's are those that
+/// count.
 #[must_use]
 pub fn is_in_pool(fd: c_int) -> bool {
     table::entry(fd).is_some_and(|entry| entry.file().is_some())

@@ -4,7 +4,8 @@ use crate::sys;
 use forebay_pool::media::size_limit_below;
 use std::os::fd::{AsFd, OwnedFd};
 
-/// The memory of a pool on a disk, if it is one and this process may write to all of the pool's file. To any other pool it writes as to memory.
+/// The memory of a pool on a disk, if it is one and this process may write to all of the pool's
+/// file. To any other pool it writes as to memory.
 ///
 /// # Errors
 /// In words: it may not.

@@ -30,7 +30,8 @@ pub(super) struct Ours {
     pub(super) is_last_name: bool,
 }
 
-/// The absorbed file that has a name, or its number, if it cannot be held: there is no descriptor left.
+/// The absorbed file that has a name, or its number, if it cannot be held: there is no descriptor
+/// left.
 pub(super) fn ours_at(
     session: &Session,
     (dir, path): (c_int, &CStr),
@@ -48,7 +49,8 @@ pub(super) fn ours_at(
         Err(_) if stat_at(dir, path, flags) != Some(key(&stat)) => return None,
         Err(_) => return Some(Err(number)),
     };
-    // Another may have taken the name meanwhile. What cannot be looked at any more has not been seen to be another.
+    // Another may have taken the name meanwhile. What cannot be looked at any more has not been
+    // seen to be another.
     let is_it = sys::stat_of(&seen).map_or(true, |seen| key(&seen) == key(&stat));
     is_it.then_some(Ok(Ours {
         number,
@@ -61,7 +63,8 @@ pub(super) fn ours_at(
 fn see(dir: c_int, path: &CStr, flags: AtFlags) -> Result<OwnedFd, Errno> {
     let mut held = OFlags::PATH | OFlags::CLOEXEC;
     if flags.contains(AtFlags::EMPTY_PATH) && path.is_empty() {
-        // Not a copy of the descriptor: closing one would drop the database's record locks on the file.
+        // Not a copy of the descriptor: closing one would drop the database's record locks on the
+        // file.
         let open = sys::borrow(dir).ok_or(Errno::BADF)?;
         return rustix::fs::open(sys::link_of(open), held, Mode::empty());
     }

@@ -1,8 +1,11 @@
-//! Mappings of absorbed files, from which a program may write to the same file: a compaction in place does (`pwrite(fd, map + head, rest, 0)`). While the kernel copies
-//! such bytes they change, and when they are logged they are others. So they are copied first, and the kernel and the lane get the copy.
+//! Mappings of absorbed files, from which a program may write to the same file: a compaction in
+//! place does (`pwrite(fd, map + head, rest, 0)`). While the kernel copies such bytes they change,
+//! and when they are logged they are others. So they are copied first, and the kernel and the lane
+//! get the copy.
 //!
-//! A file is not absorbed while it is mapped, and a shared mapping that can be written to makes it plain; what is noted here are the others, as they are made. Neither
-//! allocates nor locks, but for the copy.
+//! A file is not absorbed while it is mapped, and a shared mapping that can be written to makes it
+//! plain; what is noted here are the others, as they are made. Neither allocates nor locks, but for
+//! the copy.
 
 use super::{config::CONFIG, lookup::regular};
 use crate::sys;
@@ -72,8 +75,9 @@ pub fn mapped(fd: c_int, address: usize, bytes: usize) {
     }
 }
 
-/// It is about to unmap what is there, or to move it: afterwards another thread's mapping may be. True if anything is known of it: then [where it is](stays_mapped)
-/// afterwards is to be told, if it is anywhere.
+/// It is about to unmap what is there, or to move it: afterwards another thread's mapping may be.
+/// True if anything is known of it: then [where it is](stays_mapped) afterwards is to be told, if
+/// it is anywhere.
 #[must_use]
 pub fn unmapping(range: &Range<usize>) -> bool {
     let is_known = overlaps(range);

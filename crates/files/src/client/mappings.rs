@@ -1,7 +1,9 @@
-//! Memory of this process that is the client's: the pool, the lane's state, the shared page, the table of what the run absorbs, the counts of
-//! changes. A program that unmaps whatever it finds leaves it as it is.
+//! Memory of this process that is the client's: the pool, the lane's state, the shared page, the
+//! table of what the run absorbs, the counts of changes. A program that unmaps whatever it finds
+//! leaves it as it is.
 //!
-//! Neither allocates nor locks: asked about by any call that changes what is mapped, a signal handler's or the allocator's too.
+//! Neither allocates nor locks: asked about by any call that changes what is mapped, a signal
+//! handler's or the allocator's too.
 
 use crate::sys;
 use std::{
@@ -64,8 +66,9 @@ pub(super) fn forget(of: Of) {
     OURS[of as usize].set(0..0);
 }
 
-/// In a forked child: what its parent had of the session, it does not use. Only the rest of a call that the fork interrupted does, `is_above`: it gets
-/// memory of its own, and changes nothing of the run's.
+/// In a forked child: what its parent had of the session, it does not use. Only the rest of a call
+/// that the fork interrupted does, `is_above`: it gets memory of its own, and changes nothing of
+/// the run's.
 pub(super) fn forked(is_above: bool) {
     for of in [Of::Page, Of::Lane, Of::Pool] {
         let range = OURS[of as usize].range();
@@ -87,7 +90,8 @@ pub(super) fn give_back() {
     }
 }
 
-/// True if any of the `bytes` bytes at `address` is in memory of the client's, which no program must unmap or make inaccessible.
+/// True if any of the `bytes` bytes at `address` is in memory of the client's, which no program
+/// must unmap or make inaccessible.
 #[inline]
 #[must_use]
 pub fn is_own_memory(address: usize, bytes: usize) -> bool {
@@ -98,8 +102,9 @@ pub fn is_own_memory(address: usize, bytes: usize) -> bool {
     })
 }
 
-/// Calls `change` for each part of the `bytes` bytes at `address` that is not the client's, with its address and length, until one returns
-/// something else than 0, which is returned. The program is told once.
+/// Calls `change` for each part of the `bytes` bytes at `address` that is not the client's, with
+/// its address and length, until one returns something else than 0, which is returned. The program
+/// is told once.
 pub fn around_own_memory(
     address: usize,
     bytes: usize,

@@ -1,13 +1,20 @@
-//! The client: the files tier inside the database's process, called by libforebay.so before, instead of, or after what the C library
-//! does. It has no threads and calls nothing of the database.
+//! The client: the files tier inside the database's process, called by libforebay.so before,
+//! instead of, or after what the C library does. It has no threads and calls nothing of the
+//! database.
 //!
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
-//! `config` is what the environment says, `standing` how this process stands to the run, `depth` whether a signal handler interrupted a call.
-//! `table` knows descriptors, `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor (`limit`: who may have none); `write`, `open`, `descriptors`, `names` (with `naming`), `times` and `retire` are
-//! what becomes of each call, `direct` what a descriptor with `O_DIRECT` is refused, `order` what else a sync has to make durable, `orphan` and `takeover` of the lane without a supervisor, `above` of a signal handler's that interrupted another, `commit` of a sync that is the kernel's. `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings` keep the
-//! client's own descriptors and memory from the program. docs/files-protocol.md says why it is so.
+//! `config` is what the environment says, `standing` how this process stands to the run, `depth`
+//! whether a signal handler interrupted a call. `table` knows descriptors, `process` files and
+//! locks, `lookup` whom a name leads to, `session` the lane and the supervisor (`limit`: who may
+//! have none); `write`, `open`, `descriptors`, `names` (with `naming`), `times` and `retire` are
+//! what becomes of each call, `direct` what a descriptor with `O_DIRECT` is refused, `order` what
+//! else a sync has to make durable, `orphan` and `takeover` of the lane without a supervisor,
+//! `above` of a signal handler's that interrupted another, `commit` of a sync that is the kernel's.
+//! `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings`
+//! keep the client's own descriptors and memory from the program. docs/files-protocol.md says why
+//! it is so.
 
 mod above;
 mod address;
@@ -80,8 +87,8 @@ use std::{
     path::PathBuf,
 };
 
-/// Reads the supervisor's address and the profile's patterns from the environment. Called once, by the library's constructor;
-/// before it, and without a supervisor, nothing is absorbed.
+/// Reads the supervisor's address and the profile's patterns from the environment. Called once, by
+/// the library's constructor; before it, and without a supervisor, nothing is absorbed.
 pub fn start() {
     let read = || {
         let socket = std::env::var_os(ENV_SOCKET)?.into_vec();
@@ -133,23 +140,25 @@ pub fn start() {
     }
 }
 
-/// True if writes to `fd` go to the pool as well, or if its flags are not what the database believes: then
-/// the functions below must be called instead of, or around, the C library's.
+/// True if writes to `fd` go to the pool as well, or if its flags are not what the database
+/// believes: then the functions below must be called instead of, or around, the C library's.
 #[inline]
 #[must_use]
 pub fn absorbs(fd: c_int) -> bool {
     table::entry(fd).is_some()
 }
 
-/// True if writes to `fd` go to the pool as well, or will: what moves its position must be done by [`at_position`]. Of any other descriptor that
-/// [`absorbs`] only the flags are known, and its number may be a pipe in another thread, which a read waits for.
+/// True if writes to `fd` go to the pool as well, or will: what moves its position must be done by
+/// [`at_position`]. Of any other descriptor that [`absorbs`] only the flags are known, and its
+/// number may be a pipe in another thread, which a read waits for.
 #[inline]
 #[must_use]
 pub fn is_followed(fd: c_int) -> bool {
     table::entry(fd).is_some_and(table::Entry::is_followed)
 }
 
-/// True if making an `io_uring`, or a context of Linux AIO, is to fail with `ENOSYS`: the profile knows that the database does without then.
+/// True if making an `io_uring`, or a context of Linux AIO, is to fail with `ENOSYS`: the profile
+/// knows that the database does without then.
 #[must_use]
 pub fn refuses_io_uring() -> bool {
     CONFIG.get().is_some_and(|config| config.refuse_io_uring)
@@ -176,15 +185,17 @@ pub fn in_vforked_child() -> bool {
     sys::in_vforked_child()
 }
 
-/// True if `fd` is one of the client's own (its connection, the pool), which the database knows nothing of: closing it
-/// is refused with `EBADF`, and it makes way ([`making_way`]) for what the database puts there.
+/// True if `fd` is one of the client's own (its connection, the pool), which the database knows
+/// nothing of: closing it is refused with `EBADF`, and it makes way ([`making_way`]) for what the
+/// database puts there.
 #[must_use]
 pub fn is_own(fd: c_int) -> bool {
     own::is_own(fd)
 }
 
-/// Begins a call of the client, which has `frame` on the stack until it returns, deeper than those that it is inside. A caller that may be in a
-/// signal handler which has interrupted the client must call it.
+/// Begins a call of the client, which has `frame` on the stack until it returns, deeper than those
+/// that it is inside. A caller that may be in a signal handler which has interrupted the client
+/// must call it.
 #[inline]
 pub fn enter(frame: &Frame) -> Inside<'_> {
     if DEPTH.get() > 0 && sys::is_gone(OUTERMOST.get(), frame) && retire::jumped() {
@@ -193,7 +204,8 @@ pub fn enter(frame: &Frame) -> Inside<'_> {
     depth::begin(frame)
 }
 
-/// True in a forked child in which [`forked`] was not called: no handler saw the system call that made it. Costs two loads.
+/// True in a forked child in which [`forked`] was not called: no handler saw the system call that
+/// made it. Costs two loads.
 #[inline]
 #[must_use]
 pub fn is_new_process() -> bool {

@@ -24,8 +24,9 @@ use std::{
     sync::atomic::Ordering::Acquire,
 };
 
-/// The session to follow a change of names by: this process becomes a member if one of them is of an absorbed file, or of a directory that may have some. None
-/// if nothing is to be followed, or cannot be.
+/// The session to follow a change of names by: this process becomes a member if one of them is of
+/// an absorbed file, or of a directory that may have some. None if nothing is to be followed, or
+/// cannot be.
 fn following(names: &[(c_int, &CStr)]) -> Option<&'static Session> {
     if interrupted() {
         return None;
@@ -51,7 +52,8 @@ fn following(names: &[(c_int, &CStr)]) -> Option<&'static Session> {
     session
 }
 
-/// The absorbed file whose names are about to change. One that cannot be followed while they do is made plain before.
+/// The absorbed file whose names are about to change. One that cannot be followed while they do is
+/// made plain before.
 ///
 /// # Errors
 /// As [`retire_file`].
@@ -67,7 +69,8 @@ fn followed(
     }
 }
 
-/// Renames: `real` does it. `from` may be absorbed, and so may what `to` replaces, and what is in it, if it is a directory.
+/// Renames: `real` does it. `from` may be absorbed, and so may what `to` replaces, and what is in
+/// it, if it is a directory.
 ///
 /// # Errors
 /// The kernel's.
@@ -125,7 +128,8 @@ pub fn rename(
     named.and(done)
 }
 
-/// Exchanges what two names are of: `real` does it. A file that has one becomes plain before; what is in a directory is followed.
+/// Exchanges what two names are of: `real` does it. A file that has one becomes plain before; what
+/// is in a directory is followed.
 ///
 /// # Errors
 /// The kernel's; as [`retire_path`].
@@ -184,7 +188,8 @@ pub fn unlink(
     done
 }
 
-/// Gives a file one more name: `real` does it. `from` may be absorbed; `flags` are those of `linkat`.
+/// Gives a file one more name: `real` does it. `from` may be absorbed; `flags` are those of
+/// `linkat`.
 ///
 /// # Errors
 /// The kernel's; that of a sync, if the file cannot be followed by so many names.
@@ -234,13 +239,14 @@ pub fn link(
     done
 }
 
-/// Before a name changes, which the kernel may make durable at any time: what says so is durable, and all that was written before.
+/// Before a name changes, which the kernel may make durable at any time: what says so is durable,
+/// and all that was written before.
 pub(super) fn commit(held: &Held) -> Result<(), Errno> {
     held.session.commit(held.shared.end.load(Acquire))
 }
 
-/// A file that is found with a name keeps it, if a process was killed when it was about to take the last one: what is written from now on must not be given up with the
-/// file.
+/// A file that is found with a name keeps it, if a process was killed when it was about to take the
+/// last one: what is written from now on must not be given up with the file.
 pub(super) fn note_kept(held: &Held, seen: impl AsFd) -> Result<(), Errno> {
     let has_name = || sys::stat_of(seen).is_ok_and(|stat| stat.st_nlink > 0);
     match held.shared.gone() == Gone::Maybe && has_name() {
@@ -249,7 +255,8 @@ pub(super) fn note_kept(held: &Held, seen: impl AsFd) -> Result<(), Errno> {
     }
 }
 
-/// Does `change` to a file, if the run absorbs it still. If it cannot be logged because the lane has ended, it need not be when this returns: a replay misses no name then.
+/// Does `change` to a file, if the run absorbs it still. If it cannot be logged because the lane
+/// has ended, it need not be when this returns: a replay misses no name then.
 pub(super) fn with_file(
     session: &'static Session,
     (number, generation): Number,
@@ -271,7 +278,8 @@ struct Losing {
 }
 
 impl Losing {
-    /// Of the last name it is logged before: if the machine stops now, the file may be there or not.
+    /// Of the last name it is logged before: if the machine stops now, the file may be there or
+    /// not.
     fn begin(session: &'static Session, named: Ours) -> Result<Self, Errno> {
         if named.is_last_name {
             with_file(session, named.number, |held| {
@@ -284,7 +292,8 @@ impl Losing {
         Ok(Self { session, named })
     }
 
-    /// What became of it says the file alone: the kernel may have refused, or another process may have given it another name meanwhile.
+    /// What became of it says the file alone: the kernel may have refused, or another process may
+    /// have given it another name meanwhile.
     fn end(self, name: (c_int, &CStr)) -> Result<(), Errno> {
         let Ours {
             number,

@@ -1,4 +1,5 @@
-//! Files that get another name, by their own renaming or by that of a directory. docs/files-protocol.md, "Retiring a file".
+//! Files that get another name, by their own renaming or by that of a directory.
+//! docs/files-protocol.md, "Retiring a file".
 
 use super::{
     lookup::{Number, real_parent, real_path},
@@ -59,7 +60,8 @@ impl Naming {
         }
         named_anew(held, &self.from, &self.to);
         held.shared.first_sync.end_naming();
-        // Another write has named the file meanwhile, by its old name, in a segment that outlives that of the new one.
+        // Another write has named the file meanwhile, by its old name, in a segment that outlives
+        // that of the new one.
         if held.shared.named_in() != self.logged_in {
             held.session.log().name(held.number, &self.to)?;
             commit(held)?;
@@ -93,7 +95,8 @@ pub(super) fn add_link(held: &Held, path: &Path) -> bool {
     has_room && link.set(bytes)
 }
 
-/// Before a directory gets another name: the absorbed files in it, which get others as well. None of what is no directory.
+/// Before a directory gets another name: the absorbed files in it, which get others as well. None
+/// of what is no directory.
 ///
 /// # Errors
 /// As [`with_file`]: then none of them gets another name.

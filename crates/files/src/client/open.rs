@@ -32,11 +32,13 @@ use std::{
     time::Duration,
 };
 
-/// How long another process may take to open a file that is to be absorbed, before this one does not wait for it any more.
+/// How long another process may take to open a file that is to be absorbed, before this one does
+/// not wait for it any more.
 const OPENING_WAIT: Duration = Duration::from_secs(10);
 
-/// Opens a file: `real` opens it with the flags it is given. Those may lack `O_SYNC`, `O_DSYNC`, `O_DIRECT` and `O_TRUNC`, if the file is to be
-/// absorbed. The descriptor is absorbed when this returns, if it is for writing and the run absorbs the file already, by whatever name; or if the
+/// Opens a file: `real` opens it with the flags it is given. Those may lack `O_SYNC`, `O_DSYNC`,
+/// `O_DIRECT` and `O_TRUNC`, if the file is to be absorbed. The descriptor is absorbed when this
+/// returns, if it is for writing and the run absorbs the file already, by whatever name; or if the
 /// profile says so and the supervisor agrees.
 ///
 /// # Errors
@@ -194,7 +196,8 @@ fn open_to_absorb(
             emulate(fd, flags);
             return Ok(fd);
         }
-        // It may be absorbed, and may have been to be truncated: it is not the program's to change as long as that is not known.
+        // It may be absorbed, and may have been to be truncated: it is not the program's to change
+        // as long as that is not known.
         Err(errno) => return Err(close_again(fd, errno)),
     };
     let truncates = truncates && (existing.is_some() || stat.st_size > 0);
@@ -212,7 +215,8 @@ fn open_to_absorb(
     let may_change = match absorbed {
         Ok(()) => Ok(()),
         Err(Errno::IO) => Err(Errno::IO),
-        // Also of one that the supervisor refuses: another process may be having it registered, if this one did not wait for that.
+        // Also of one that the supervisor refuses: another process may be having it registered, if
+        // this one did not wait for that.
         Err(_) => config.claim_open(fd),
     };
     // Only now: until then another process may have records of it.
@@ -230,7 +234,8 @@ fn open_to_absorb(
     Ok(fd)
 }
 
-/// Opens a file that stays plain here: another process that absorbs it lets go of it, before it is truncated and before it is written to.
+/// Opens a file that stays plain here: another process that absorbs it lets go of it, before it is
+/// truncated and before it is written to.
 fn open_plainly(
     config: &Config,
     dir: c_int,
@@ -253,7 +258,8 @@ fn claimed(config: &Config, fd: c_int) -> Result<c_int, Errno> {
     }
 }
 
-/// Says once why the files that the profile names stay plain in this process, if that is this process's own doing.
+/// Says once why the files that the profile names stay plain in this process, if that is this
+/// process's own doing.
 fn tell_plain(config: &Config, fd: c_int, name: &CStr) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let Some(reason) = PLAIN_FOR.get().cloned() else {
@@ -281,7 +287,8 @@ fn tell_plain(config: &Config, fd: c_int, name: &CStr) {
 /// The path of an open file cannot be found.
 const NO_PATH: Errno = Errno::NOTDIR;
 
-/// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses, `EIO` if it must not be written to.
+/// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses, `EIO` if it
+/// must not be written to.
 fn absorb(
     session: &'static Session,
     fd: c_int,
@@ -313,8 +320,9 @@ fn absorb(
         let Some(held) = hold_to_open(session, number, generation)? else {
             continue;
         };
-        // The lane may be full of a file that cannot be synced. Then it says of this one, as the page does, that it may be gone, until the next process
-        // that opens or names it logs that it is not.
+        // The lane may be full of a file that cannot be synced. Then it says of this one, as the
+        // page does, that it may be gone, until the next process that opens or names it logs that
+        // it is not.
         let _ = note_kept(&held, raw);
         table::set_entry(fd, Some(entry_of(raw, number, flags)));
         drop(held);
@@ -323,8 +331,8 @@ fn absorb(
     Err(Errno::BUSY)
 }
 
-/// Gives `fd` what the flags ask for that were taken from it in vain. It is not opened again: closing a descriptor of a file would drop the
-/// program's POSIX locks on it.
+/// Gives `fd` what the flags ask for that were taken from it in vain. It is not opened again:
+/// closing a descriptor of a file would drop the program's POSIX locks on it.
 fn emulate(fd: c_int, flags: c_int) {
     let Some(raw) = sys::borrow(fd) else { return };
     let mut hidden = flags;

@@ -1,13 +1,16 @@
-//! Without a supervisor: every sync is a real one from now on. docs/files-protocol.md, "When a process dies".
+//! Without a supervisor: every sync is a real one from now on. docs/files-protocol.md, "When a
+//! process dies".
 //!
-//! 1. Who is in the middle of a change logs it. Then the lane is closed: no member appends any more, and what an earlier append waits for does not come.
-//! 2. One member syncs every file that the lane may hold something of. Then the lane is marked drained, so that no replay writes older
-//!    records over what is written plainly from now on.
+//! 1. Who is in the middle of a change logs it. Then the lane is closed: no member appends any
+//!    more, and what an earlier append waits for does not come.
+//! 2. One member syncs every file that the lane may hold something of. Then the lane is marked
+//!    drained, so that no replay writes older records over what is written plainly from now on.
 //! 3. Every member finds its files plain at its next call.
 //!
-//! A file that could not be synced, or that the supervisor was syncing when it died (it may have got the error instead of us), is written again from
-//! the lane first. One that still cannot be synced leaves the lane as it is, marked, for a recovery; the next call of each process on that file
-//! says so.
+//! A file that could not be synced, or that the supervisor was syncing when it died (it may have
+//! got the error instead of us), is written again from the lane first. One that still cannot be
+//! synced leaves the lane as it is, marked, for a recovery; the next call of each process on that
+//! file says so.
 
 mod sync;
 
@@ -40,7 +43,8 @@ use std::{
 
 /// How long the lock of a file is waited for that is to be written again.
 const LOCK_WAIT: Duration = Duration::from_secs(2);
-/// How long changes are waited for that are under way. A process may have died in one, and then its file's lock stays taken.
+/// How long changes are waited for that are under way. A process may have died in one, and then its
+/// file's lock stays taken.
 const CHANGE_WAIT: Duration = Duration::from_millis(200);
 /// In tests: [`CHANGE_WAIT`] in milliseconds.
 const ENV_CHANGE_WAIT: &str = "FOREBAY_TEST_CHANGE_WAIT_MS";
@@ -85,8 +89,9 @@ impl Session {
         }
     }
 
-    /// Returns when no change of a file is under way: none begins without a supervisor, and as long as the lane is open, one that the kernel has is logged. A sync would make it
-    /// durable while the lane is needed, and a recovery would not know whose it is.
+    /// Returns when no change of a file is under way: none begins without a supervisor, and as long
+    /// as the lane is open, one that the kernel has is logged. A sync would make it durable while
+    /// the lane is needed, and a recovery would not know whose it is.
     fn wait_for_changes(&self) {
         let begun = Moment::now();
         let test = std::env::var(ENV_CHANGE_WAIT).ok();
@@ -122,7 +127,8 @@ impl Session {
         let (settled, said) = {
             // No handler may jump away from here, nor wait above it.
             let _masked = sys::mask();
-            // The pool's descriptor may have another number than the last time, and another file its number.
+            // The pool's descriptor may have another number than the last time, and another file
+            // its number.
             let stays = own::connection();
             self.lane.moved(stays.pool());
             forebay_pool::failpoint!("orphan:synced");
@@ -148,7 +154,8 @@ impl Session {
         }
     }
 
-    /// A file is about to be written again, and may hold less than it did until then: should all die meanwhile, that is not to be taken for newer than the lane.
+    /// A file is about to be written again, and may hold less than it did until then: should all
+    /// die meanwhile, that is not to be taken for newer than the lane.
     fn mark_repairing(&self, fd: BorrowedFd<'_>) {
         let _masked = sys::mask();
         let stays = own::connection();
@@ -159,8 +166,9 @@ impl Session {
         }
     }
 
-    /// What follows is plain, and a recovery finds the lane: it is to see that the files which need nothing of it were changed later, whatever is or was
-    /// written to them, and whether that moves their times on the disk or not.
+    /// What follows is plain, and a recovery finds the lane: it is to see that the files which need
+    /// nothing of it were changed later, whatever is or was written to them, and whether that moves
+    /// their times on the disk or not.
     fn outlast_the_lane(&self) {
         std::thread::sleep(self.silence());
         for (number, file) in self.named_in_lane() {
@@ -185,8 +193,9 @@ impl Session {
         }
     }
 
-    /// Everything is synced, and the pool cannot be told: says in every file that what the lane has of it is void. A file of which that cannot be said
-    /// fails, since a recovery could write older bytes over what is newer. True if it was said of all.
+    /// Everything is synced, and the pool cannot be told: says in every file that what the lane has
+    /// of it is void. A file of which that cannot be said fails, since a recovery could write older
+    /// bytes over what is newer. True if it was said of all.
     fn mark_void(&self, unwritten: &PoolError) -> bool {
         let owner = self.lane.owner();
         let mut all = true;
@@ -229,10 +238,13 @@ enum Use {
 }
 
 impl Session {
-    /// Writes again what the lane has of a file whose sync failed, or may have, of which so much was `known`, and syncs it.
+    /// Writes again what the lane has of a file whose sync failed, or may have, of which so much
+    /// was `known`, and syncs it.
     ///
-    /// A process that was only slow may be at it when another has taken its turn. Under the file's lock the one writes, and the other says that the file is sound, from when on it
-    /// is written to plainly. In the sync the lock is free: a process that dies there would keep it, and the next one is to do all this again.
+    /// A process that was only slow may be at it when another has taken its turn. Under the file's
+    /// lock the one writes, and the other says that the file is sound, from when on it is written
+    /// to plainly. In the sync the lock is free: a process that dies there would keep it, and the
+    /// next one is to do all this again.
     fn write_again(&self, number: usize, known: Failure) -> Result<(), Errno> {
         let file = &self.page.files[number];
         if !matches!(file.stamp().state, State::Absorbed | State::Leaving) {
@@ -270,7 +282,8 @@ impl Session {
         done
     }
 
-    /// Writes to a file what the lane has of it, if no other process has written to it since: where.
+    /// Writes to a file what the lane has of it, if no other process has written to it since:
+    /// where.
     fn write_kept(&self, number: usize, fd: BorrowedFd<'_>) -> Result<Vec<Range<u64>>, Errno> {
         let file = &self.page.files[number];
         if file.error().is_none() {
@@ -299,10 +312,12 @@ impl Session {
         Ok(rewrite::ranges_of(&parts).collect())
     }
 
-    /// Calls `work` with a descriptor of the file that does not append when it is to be written by. One that the program has is as it was, all the time: whether it appends is a matter of
-    /// the open file, which other processes may have too, and this one may be killed in `work`.
+    /// Calls `work` with a descriptor of the file that does not append when it is to be written by.
+    /// One that the program has is as it was, all the time: whether it appends is a matter of the
+    /// open file, which other processes may have too, and this one may be killed in `work`.
     ///
-    /// None is closed by this that the program can notice: closing one drops the program's POSIX locks on the file.
+    /// None is closed by this that the program can notice: closing one drops the program's POSIX
+    /// locks on the file.
     fn with_descriptor(
         &self,
         number: usize,
@@ -355,8 +370,8 @@ impl Session {
     }
 }
 
-/// A descriptor that this process has of the file, known to the client or not, and for which `is_it` says yes of its flags. None if that
-/// cannot be told.
+/// A descriptor that this process has of the file, known to the client or not, and for which
+/// `is_it` says yes of its flags. None if that cannot be told.
 fn open_here(
     file: Key,
     is_it: impl Fn(BorrowedFd<'_>, OFlags) -> bool,

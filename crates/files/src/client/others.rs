@@ -1,10 +1,11 @@
-//! Files that the run absorbs and that this process is about to change past the lane: they are made plain first. docs/files-protocol.md, "Other
-//! writers".
+//! Files that the run absorbs and that this process is about to change past the lane: they are made
+//! plain first. docs/files-protocol.md, "Other writers".
 //!
-//! Without a supervisor they are made plain by who settles the lane: a member, or else the process that is about to write past it (`takeover`).
+//! Without a supervisor they are made plain by who settles the lane: a member, or else the process
+//! that is about to write past it (`takeover`).
 //!
-//! Asked about is the file, by device and inode, after it was opened: its name says nothing. What fails here never means that no
-//! process absorbs the file.
+//! Asked about is the file, by device and inode, after it was opened: its name says nothing. What
+//! fails here never means that no process absorbs the file.
 
 use super::{
     asked::complain_once,
@@ -61,7 +62,8 @@ pub(super) fn heard_wait() -> Duration {
         .map_or(HEARD_WAIT, Duration::from_millis)
 }
 
-/// Finds the table of what the run absorbs, and what counts the run's changes: where they lie, or else from the supervisor.
+/// Finds the table of what the run absorbs, and what counts the run's changes: where they lie, or
+/// else from the supervisor.
 pub(super) fn find_table(config: &Config, path: &Path) -> (Option<View>, Option<OrderView>) {
     let (table, order) = (View::open(path).ok(), OrderView::open(path).ok());
     if table.is_some() && order.is_some() {
@@ -102,14 +104,16 @@ impl Config {
         (!table.is_alive() && !table.lane.is_settled()).then_some(table)
     }
 
-    /// The table says to all processes that nothing the lane has is needed any more. If this one may not write to it, each of the others finds that out.
+    /// The table says to all processes that nothing the lane has is needed any more. If this one
+    /// may not write to it, each of the others finds that out.
     pub(super) fn note_settled(&self, table: &View) {
         if let Some(note) = table.to_note(&self.table_path) {
             note.lane.set_settled();
         }
     }
 
-    /// Returns when the run does not absorb the file: this process is about to change it past the lane.
+    /// Returns when the run does not absorb the file: this process is about to change it past the
+    /// lane.
     ///
     /// # Errors
     /// `EIO` if the supervisor lives and does not answer: then the file must not be changed.
@@ -180,15 +184,17 @@ impl Config {
         }
     }
 
-    /// A file that is changed though the lane is not settled has the time of now on its disk, before it is: what is written in place, and synced by `fdatasync`, moves that
-    /// later only, and a recovery would not see that it was changed.
+    /// A file that is changed though the lane is not settled has the time of now on its disk,
+    /// before it is: what is written in place, and synced by `fdatasync`, moves that later only,
+    /// and a recovery would not see that it was changed.
     fn outlast(&self, fd: BorrowedFd<'_>, key: Key) -> Result<(), Errno> {
         if self.orphaned().is_none() || !self.is_absorbed(key) || SETTLED.load(Relaxed) {
             return Ok(());
         }
         match sys::set_changed_now(fd) {
             Ok(()) => rustix::fs::fsync(fd),
-            // Who may write to a file of another user's has its time moved by that, or it is not to be had.
+            // Who may write to a file of another user's has its time moved by that, or it is not to
+            // be had.
             Err(_) => Ok(()),
         }
     }
@@ -202,7 +208,8 @@ impl Config {
     }
 }
 
-/// A member has synced what the lane holds, and nothing in it is written to any file. A forked child has that from its parent.
+/// A member has synced what the lane holds, and nothing in it is written to any file. A forked
+/// child has that from its parent.
 static SETTLED: AtomicBool = AtomicBool::new(false);
 
 /// The lane is settled: this process knows it, and the table says so to the others.
@@ -215,8 +222,8 @@ pub(super) fn note_settled() {
     }
 }
 
-/// Since when this process, or the one that it was forked from, knows that it has no supervisor, or that a recovery of the lane was under way:
-/// nanoseconds of the monotonic clock; 0 for never.
+/// Since when this process, or the one that it was forked from, knows that it has no supervisor, or
+/// that a recovery of the lane was under way: nanoseconds of the monotonic clock; 0 for never.
 static ALONE: AtomicU64 = AtomicU64::new(0);
 
 impl Config {
@@ -246,13 +253,15 @@ impl Config {
             },
             None => {}
         }
-        // So long a process whose supervisor is dead has to notice: at its next call. One that makes none in that time logged nothing either, and a replay sees
-        // that the file was changed later. The pool may be on a disk.
+        // So long a process whose supervisor is dead has to notice: at its next call. One that
+        // makes none in that time logged nothing either, and a replay sees that the file was
+        // changed later. The pool may be on a disk.
         SETTLED.load(Relaxed) || u128::from(now.saturating_sub(alone)) >= silence(true).as_nanos()
     }
 
-    /// Before the run's files are renamed or lose a name without a supervisor, which a process that is no member cannot log: the lane is settled, if this process can do
-    /// that, so that no recovery has to find them.
+    /// Before the run's files are renamed or lose a name without a supervisor, which a process that
+    /// is no member cannot log: the lane is settled, if this process can do that, so that no
+    /// recovery has to find them.
     pub(super) fn settle_orphaned(&self) {
         let begun = Moment::now();
         while let Some(table) = self.orphaned()
@@ -271,7 +280,8 @@ fn monotonic_ns() -> u64 {
     u64::try_from(ns).unwrap_or(0).max(1)
 }
 
-/// After a file was opened for writing past the client (by `fopen`, `openat2`): returns when the run does not absorb it.
+/// After a file was opened for writing past the client (by `fopen`, `openat2`): returns when the
+/// run does not absorb it.
 ///
 /// # Errors
 /// `EIO` if that cannot be achieved: the descriptor must not be written to.
@@ -305,8 +315,9 @@ impl Config {
     }
 }
 
-/// Before this process, or a child that it has just made, executes a program which writes past the library: what that inherits of files that the run absorbs is
-/// plain by then, by a descriptor that an execution leaves open or by a [copy](super::given) of one that it closes.
+/// Before this process, or a child that it has just made, executes a program which writes past the
+/// library: what that inherits of files that the run absorbs is plain by then, by a descriptor that
+/// an execution leaves open or by a [copy](super::given) of one that it closes.
 ///
 /// # Errors
 /// `EIO` if that cannot be achieved: then the program must not be executed.
@@ -340,7 +351,8 @@ pub fn any_absorbed() -> bool {
     CONFIG.get().is_some_and(Config::any_absorbed)
 }
 
-/// When the program starts: descriptors that it inherited of files that the run absorbs are joined before they are written to.
+/// When the program starts: descriptors that it inherited of files that the run absorbs are joined
+/// before they are written to.
 pub(super) fn note_inherited(config: &Config) {
     let mut asked: Vec<Key> = Vec::new();
     for (fd, key) in config.written() {
@@ -359,7 +371,8 @@ pub(super) fn note_inherited(config: &Config) {
     }
 }
 
-/// Before an inherited descriptor is used for the first time: its file is absorbed here too, or by no process.
+/// Before an inherited descriptor is used for the first time: its file is absorbed here too, or by
+/// no process.
 ///
 /// # Errors
 /// As [`opened`].
@@ -373,8 +386,9 @@ pub(super) fn claim_inherited(fd: c_int, entry: Entry) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Before the position of an inherited descriptor is used or moved: its file is absorbed here, too, if this process can be a member. If it cannot, nothing is lost:
-/// it writes nothing, and who does asks the kernel where that went.
+/// Before the position of an inherited descriptor is used or moved: its file is absorbed here, too,
+/// if this process can be a member. If it cannot, nothing is lost: it writes nothing, and who does
+/// asks the kernel where that went.
 pub(super) fn join_inherited(fd: c_int) {
     if let Some(config) = CONFIG.get().filter(|_| !sys::in_vforked_child()) {
         let _ = join(config, fd);

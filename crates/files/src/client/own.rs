@@ -1,7 +1,9 @@
-//! The client's own descriptors: its connection to the supervisor, and the pool's open file, which holds the lane's lock.
+//! The client's own descriptors: its connection to the supervisor, and the pool's open file, which
+//! holds the lane's lock.
 //!
-//! The program knows nothing of them. They lie where programs do not count on the next free number, and if the program wants such a number
-//! nevertheless, they move: a thread that uses one holds a lock ([`MOVING`]), so none is replaced in use.
+//! The program knows nothing of them. They lie where programs do not count on the next free number,
+//! and if the program wants such a number nevertheless, they move: a thread that uses one holds a
+//! lock ([`MOVING`]), so none is replaced in use.
 
 use super::{depth::interrupted, renewed::Renewed};
 use crate::sys;
@@ -22,7 +24,8 @@ use std::{
 const OWN_MIN: c_int = 400;
 /// So far they move, if the limit allows it: who wants a number may want those beside it.
 const AWAY: c_int = 64;
-/// So long the connection stays where it is while an answer is waited for: who moves it waits, and all who would use it meanwhile wait for that one.
+/// So long the connection stays where it is while an answer is waited for: who moves it waits, and
+/// all who would use it meanwhile wait for that one.
 const STAYS: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 10_000_000,
@@ -49,7 +52,8 @@ static OWN: [AtomicI32; 2] = [const { AtomicI32::new(-1) }; 2];
 /// Where they were in the parent of a forked child: the program puts nothing there.
 static HOMES: [AtomicI32; 2] = [const { AtomicI32::new(OWN_MIN) }; 2];
 
-/// True if `fd` is one of them, in this process. Between `vfork` and `exec` they are copies, with which the child may do what it likes.
+/// True if `fd` is one of them, in this process. Between `vfork` and `exec` they are copies, with
+/// which the child may do what it likes.
 pub(super) fn is_own(fd: c_int) -> bool {
     fd >= 0 && OWN.iter().any(|own| own.load(Relaxed) == fd) && !sys::in_vforked_child()
 }
@@ -77,8 +81,8 @@ fn moved() -> RwLockWriteGuard<'static, ()> {
     moving.unwrap_or_else(PoisonError::into_inner)
 }
 
-/// Moves the connection and the pool to where they are out of the way, and notes them. They are never closed from now on, and have these numbers as
-/// long as the guard is there.
+/// Moves the connection and the pool to where they are out of the way, and notes them. They are
+/// never closed from now on, and have these numbers as long as the guard is there.
 pub(super) fn adopt(
     socket: OwnedFd,
     pool: OwnedFd,
@@ -111,7 +115,8 @@ pub(super) fn connection() -> Connection {
     Connection { _stays: used() }
 }
 
-/// The connection, when there is an answer to be received, or the other side is gone. However long that takes, it may be moved.
+/// The connection, when there is an answer to be received, or the other side is gone. However long
+/// that takes, it may be moved.
 ///
 /// # Errors
 /// The process is another one, or another user's, by now: it has none.
@@ -160,11 +165,13 @@ pub fn may_be_own(fd: c_int) -> bool {
     fd >= OWN_MIN || is_own(fd)
 }
 
-/// The program puts something in the place of `fd` by `put`: what is ours there moves first, and nothing of ours comes there meanwhile, nor does another
-/// thread that joins the run just then bring it there.
+/// The program puts something in the place of `fd` by `put`: what is ours there moves first, and
+/// nothing of ours comes there meanwhile, nor does another thread that joins the run just then
+/// bring it there.
 ///
 /// # Errors
-/// Those of `put`; `EMFILE` if there is no other place for ours, `EBUSY` if a signal handler wants a descriptor above a call that uses or moves ours.
+/// Those of `put`; `EMFILE` if there is no other place for ours, `EBUSY` if a signal handler wants
+/// a descriptor above a call that uses or moves ours.
 pub fn making_way<T>(fd: c_int, put: impl FnOnce() -> Result<T, Errno>) -> Result<T, Errno> {
     // Its descriptors are copies: none of ours is among them.
     if sys::in_vforked_child() {
@@ -204,9 +211,11 @@ fn move_away(own: &AtomicI32) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Before the program asks for the lowest free descriptor from `least` on: those of ours are free that come before it.
+/// Before the program asks for the lowest free descriptor from `least` on: those of ours are free
+/// that come before it.
 pub fn make_way_from(least: c_int) {
-    // What the kernel refuses it refuses. Between `vfork` and `exec` the descriptors are the child's, and the numbers of ours the parent's.
+    // What the kernel refuses it refuses. Between `vfork` and `exec` the descriptors are the
+    // child's, and the numbers of ours the parent's.
     let none = OWN.iter().all(|own| own.load(Relaxed) < 0);
     if least < 0 || none || sys::in_vforked_child() {
         return;

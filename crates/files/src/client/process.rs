@@ -1,7 +1,10 @@
-//! What this process knows of the run's files, and its locks. A forked child has its own: its parent's threads may have held the locks. Each lock of the client is a word that the
-//! kernel waits on: there is no table of waiting threads, which a child would have as its parent's threads left it, and a thread that waits allocates nothing.
+//! What this process knows of the run's files, and its locks. A forked child has its own: its
+//! parent's threads may have held the locks. Each lock of the client is a word that the kernel
+//! waits on: there is no table of waiting threads, which a child would have as its parent's threads
+//! left it, and a thread that waits allocates nothing.
 //!
-//! Lock order: the registry, then a file's own lock in this process, then the one that all processes share. See docs/files-protocol.md, "Locks".
+//! Lock order: the registry, then a file's own lock in this process, then the one that all
+//! processes share. See docs/files-protocol.md, "Locks".
 
 use super::{
     copies::Copies,
@@ -35,7 +38,8 @@ pub(super) struct Process {
     pub(super) registry: Mutex<()>,
 }
 
-/// Which of the files that had a number the descriptors in the table are of; 0 for none. A forked child has its parent's.
+/// Which of the files that had a number the descriptors in the table are of; 0 for none. A forked
+/// child has its parent's.
 static GENERATIONS: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
 
 /// Those of a file at first. A forked child has its parent's descriptors, but none of its copies.
@@ -66,7 +70,8 @@ pub(super) fn begin() {
     process();
 }
 
-/// In a forked child: all of it begins anew when it is asked for first. Neither allocates nor locks.
+/// In a forked child: all of it begins anew when it is asked for first. Neither allocates nor
+/// locks.
 pub(super) fn renew() {
     session::renew();
     own::renew();
@@ -124,7 +129,8 @@ pub(super) struct Held {
 }
 
 impl Held {
-    /// What cannot be logged because the lane has ended is as if there were none: the next sync is a real one.
+    /// What cannot be logged because the lane has ended is as if there were none: the next sync is
+    /// a real one.
     pub(super) fn logged(&self, done: Result<(), Errno>) -> Result<(), Errno> {
         match done {
             Err(ENDED) => {
@@ -150,7 +156,8 @@ impl Drop for Held {
     }
 }
 
-/// The file with this number, in whatever state it is, with both its locks; none if the supervisor is dead, or the lock was written over.
+/// The file with this number, in whatever state it is, with both its locks; none if the supervisor
+/// is dead, or the lock was written over.
 #[inline]
 pub(super) fn lock(session: &'static Session, number: usize) -> Option<Held> {
     let copies = local(number);
@@ -240,7 +247,8 @@ pub(super) fn hold_to_open(
     }
 }
 
-/// As [`hold`], of the file that `fd` leads to by the table; none also if the table says something else by now.
+/// As [`hold`], of the file that `fd` leads to by the table; none also if the table says something
+/// else by now.
 ///
 /// # Errors
 /// As [`hold`].
@@ -255,8 +263,9 @@ pub(super) fn hold_open(
     Ok(held.filter(|_| table::entry(fd) == Some(entry)))
 }
 
-/// A signal handler, above a call that may have a record unfinished, changed the file, or did something that makes it unknown what is in it: nothing is
-/// logged of it from now on, and the next call that uses it has it made plain. Neither allocates nor locks.
+/// A signal handler, above a call that may have a record unfinished, changed the file, or did
+/// something that makes it unknown what is in it: nothing is logged of it from now on, and the next
+/// call that uses it has it made plain. Neither allocates nor locks.
 pub(super) fn mark_range_unknown(number: usize) {
     if let Some(session) = session::there() {
         session.page.files[number].stray(generation(number));

@@ -1,5 +1,6 @@
-//! Descriptors that the kernel makes in other ways than by a name: by a file's handle, or from a process that has one.
-//! What they are of may be absorbed, and is plain before the program has them.
+//! Descriptors that the kernel makes in other ways than by a name: by a file's handle, or from a
+//! process that has one. What they are of may be absorbed, and is plain before the program has
+//! them.
 
 use super::{
     above,
@@ -14,7 +15,8 @@ use crate::sys;
 use rustix::io::Errno;
 use std::ffi::c_int;
 
-/// After a file was opened by its handle, past the client: as [`opened`]; and then it is cut to nothing, if that is asked for.
+/// After a file was opened by its handle, past the client: as [`opened`]; and then it is cut to
+/// nothing, if that is asked for.
 ///
 /// # Errors
 /// As [`opened`]; the kernel's.
@@ -26,7 +28,8 @@ pub fn opened_by_handle(fd: c_int, is_cut: bool) -> Result<(), Errno> {
     }
 }
 
-/// After a descriptor was taken from a process, which may be this one. That a log is to be synced with each write, the kernel does not know.
+/// After a descriptor was taken from a process, which may be this one. That a log is to be synced
+/// with each write, the kernel does not know.
 ///
 /// # Errors
 /// As [`opened`].
@@ -40,7 +43,8 @@ pub fn taken_from_process(fd: c_int) -> Result<(), Errno> {
     Ok(())
 }
 
-/// The kernel has made a descriptor in another way than by a name: no process absorbs its file any more, if it is to be written to.
+/// The kernel has made a descriptor in another way than by a name: no process absorbs its file any
+/// more, if it is to be written to.
 fn received(fd: c_int) -> Result<(), Errno> {
     let Some(raw) = sys::borrow(fd) else {
         return Ok(());

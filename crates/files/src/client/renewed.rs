@@ -1,4 +1,5 @@
-//! What a forked child has anew: its parent's threads may have held the locks in it, and what it says is of its parent.
+//! What a forked child has anew: its parent's threads may have held the locks in it, and what it
+//! says is of its parent.
 #![expect(unsafe_code, reason = "a pointer to what is never freed")]
 
 use std::{

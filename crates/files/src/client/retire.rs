@@ -1,4 +1,5 @@
-//! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a file", "When a process dies".
+//! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a
+//! file", "When a process dies".
 
 use super::{
     above,
@@ -21,9 +22,9 @@ use std::{
     sync::atomic::Ordering::{AcqRel, Relaxed, Release},
 };
 
-/// Before an absorbed `fd`'s file is changed in a way that is not logged (shared writable mapping, `copy_file_range`, `sendfile` or
-/// `splice` into it, `fallocate` that changes data, stdio, asynchronous I/O): everything in the pool is drained; from then on
-/// the file is plain.
+/// Before an absorbed `fd`'s file is changed in a way that is not logged (shared writable mapping,
+/// `copy_file_range`, `sendfile` or `splice` into it, `fallocate` that changes data, stdio,
+/// asynchronous I/O): everything in the pool is drained; from then on the file is plain.
 ///
 /// # Errors
 /// If it cannot be drained: then the change must not be made.
@@ -83,11 +84,14 @@ pub(super) fn retire_file(session: &Session, number: usize, wanted: u32) -> Resu
     done
 }
 
-/// In a forked child, before `fork` returns there: it has its parent's files, and becomes a member of its own when it uses one first. The locks are as
-/// the parent's threads left them, so none is taken, and nothing is allocated.
+/// In a forked child, before `fork` returns there: it has its parent's files, and becomes a member
+/// of its own when it uses one first. The locks are as the parent's threads left them, so none is
+/// taken, and nothing is allocated.
 ///
-/// If a signal handler forked above another call of its thread, that call goes on in the child, too, with a session and locks that are its parent's. Whatever it
-/// does there is not the run's, and what it writes is not logged: so the file is to be plain ([`forking_above`]), which the child sees to before it writes or syncs again.
+/// If a signal handler forked above another call of its thread, that call goes on in the child,
+/// too, with a session and locks that are its parent's. Whatever it does there is not the run's,
+/// and what it writes is not logged: so the file is to be plain ([`forking_above`]), which the
+/// child sees to before it writes or syncs again.
 pub fn forked() {
     sys::note_process();
     if session::there().is_some() {
@@ -102,8 +106,10 @@ pub fn forked() {
     mappings::forked(interrupted());
 }
 
-/// A signal handler jumped out of a call of this thread, or a child of `vfork` died in one: that call's locks, and what it had reserved in the lane, stay as they are. A
-/// process of one thread leaves all of it to the supervisor, which treats who closes its connection as dead, and becomes a new member. True if that was done.
+/// A signal handler jumped out of a call of this thread, or a child of `vfork` died in one: that
+/// call's locks, and what it had reserved in the lane, stay as they are. A process of one thread
+/// leaves all of it to the supervisor, which treats who closes its connection as dead, and becomes
+/// a new member. True if that was done.
 #[cold]
 pub(super) fn jumped() -> bool {
     // Other threads are in the middle of calls of this member.
@@ -119,12 +125,14 @@ pub(super) fn jumped() -> bool {
     true
 }
 
-/// Before a signal handler forks above another call of its thread ([`forked`]): nothing is logged any more of the files that it may be about.
+/// Before a signal handler forks above another call of its thread ([`forked`]): nothing is logged
+/// any more of the files that it may be about.
 pub fn forking_above() {
     numbers().for_each(mark_range_unknown);
 }
 
-/// This process cannot be a member: `fd`, inherited, is about to be written to, and is made plain for all.
+/// This process cannot be a member: `fd`, inherited, is about to be written to, and is made plain
+/// for all.
 ///
 /// # Errors
 /// `EIO` if the supervisor cannot be told: the file must not be written to.
@@ -138,8 +146,8 @@ pub(super) fn leave(fd: BorrowedFd<'_>, number: usize) -> Result<(), Errno> {
     Ok(())
 }
 
-/// Before the process becomes another user, who may not write to the pool: its files are made plain, and the pool is closed and unmapped.
-/// From then on this process absorbs nothing.
+/// Before the process becomes another user, who may not write to the pool: its files are made
+/// plain, and the pool is closed and unmapped. From then on this process absorbs nothing.
 ///
 /// # Errors
 /// If a file cannot be drained: then the process must stay who it is.
@@ -164,7 +172,8 @@ pub fn changing_identity() -> Result<(), Errno> {
     Ok(())
 }
 
-/// Has its files made plain and absorbs none from now on: the database does something that cannot be followed (`io_uring`).
+/// Has its files made plain and absorbs none from now on: the database does something that cannot
+/// be followed (`io_uring`).
 pub fn give_up(reason: &'static str) {
     let had = GIVEN_UP.swap(true, AcqRel);
     for (fd, entry) in table::inherited() {

@@ -1,4 +1,5 @@
-//! The session: this process as a member of the run. The lane, the shared page, the connection to the supervisor.
+//! The session: this process as a member of the run. The lane, the shared page, the connection to
+//! the supervisor.
 
 use super::{
     address::Address,
@@ -107,8 +108,8 @@ fn join_anew() -> Option<&'static Session> {
     }
 }
 
-/// The session, which begins now if it has not: before a file is opened, so that the supervisor knows for a member who opens it. None if this process
-/// cannot be a member.
+/// The session, which begins now if it has not: before a file is opened, so that the supervisor
+/// knows for a member who opens it. None if this process cannot be a member.
 pub(super) fn member(config: &Config) -> Option<&'static Session> {
     if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) {
         return None;
@@ -122,7 +123,8 @@ pub(super) fn member(config: &Config) -> Option<&'static Session> {
     })
 }
 
-/// The session; it begins now if it has not and what is asked about, which is looked at then, may be absorbed.
+/// The session; it begins now if it has not and what is asked about, which is looked at then, may
+/// be absorbed.
 pub(super) fn follower(
     config: &Config,
     may_be_absorbed: impl FnOnce() -> bool,
@@ -153,7 +155,8 @@ type OnPool = Box<dyn Fn(Pool) -> Pool + Send + Sync>;
 /// What a laboratory makes of the pool.
 static ON_POOL: OnceLock<OnPool> = OnceLock::new();
 
-/// Has this process use what `layer` makes of its pool ([`Pool::on_layer`]): a laboratory's wish, which is heard once, before the first file is absorbed.
+/// Has this process use what `layer` makes of its pool ([`Pool::on_layer`]): a laboratory's wish,
+/// which is heard once, before the first file is absorbed.
 pub fn on_pool(layer: impl Fn(Pool) -> Pool + Send + Sync + 'static) {
     let _ = ON_POOL.set(Box::new(layer));
 }
@@ -177,7 +180,8 @@ impl Session {
         };
         let memory = limit::checked(fds.next(), &pool_fd)?;
         let page = SharedPage::map(page.as_fd()).map_err(|e| format!("the shared page: {e}"))?;
-        // As the pool is. A forked child, which may become another user, maps both anew when it is a member.
+        // As the pool is. A forked child, which may become another user, maps both anew when it is
+        // a member.
         sys::keep_from_children(page.memory()).map_err(|e| format!("the shared page: {e}"))?;
         // The pool is mapped by this number: it does not move before.
         let ([socket, pool_fd], stays) = own::adopt(socket, pool_fd);
@@ -214,7 +218,8 @@ impl Session {
         })
     }
 
-    /// Returns when everything that was logged below `lsn` is durable: at once, but for a pool on a disk.
+    /// Returns when everything that was logged below `lsn` is durable: at once, but for a pool on a
+    /// disk.
     ///
     /// # Errors
     /// [`ENDED`]: a sync has to be a real one.
@@ -223,7 +228,8 @@ impl Session {
         if !self.lane.needs_commit() {
             return Ok(());
         }
-        // All others wait for who leads a commit: no handler may jump away from it, nor wait for it above it.
+        // All others wait for who leads a commit: no handler may jump away from it, nor wait for it
+        // above it.
         let _masked = sys::mask();
         // The pool's descriptor has its number meanwhile, which may be another than the last time.
         let stays = own::connection();
@@ -261,8 +267,8 @@ impl Session {
         is_orphan()
     }
 
-    /// Asks the supervisor to sync and follow a file: its number and generation. `EBUSY` if it refuses, `EIO` if the file must not be written
-    /// to.
+    /// Asks the supervisor to sync and follow a file: its number and generation. `EBUSY` if it
+    /// refuses, `EIO` if the file must not be written to.
     pub(super) fn register(
         &self,
         fd: BorrowedFd<'_>,
@@ -292,8 +298,8 @@ impl Session {
         self.ask_done(number, &Request::Retire { file, generation })
     }
 
-    /// A process has written over what the shared page says of a file: nothing is logged any more, of any file, and this one is plain when this returns. Without any lock of
-    /// it.
+    /// A process has written over what the shared page says of a file: nothing is logged any more,
+    /// of any file, and this one is plain when this returns. Without any lock of it.
     ///
     /// # Errors
     /// What the lane has cannot be synced.
@@ -312,8 +318,9 @@ impl Session {
         self.ask_done(number, &Request::Repair { file })
     }
 
-    /// Returns when the lane has room for a write of `bytes` bytes, or has ended. Without any lock of a file: one that could not be synced is to be
-    /// written again meanwhile, which is asked for.
+    /// Returns when the lane has room for a write of `bytes` bytes, or has ended. Without any lock
+    /// of a file: one that could not be synced is to be written again meanwhile, which is asked
+    /// for.
     ///
     /// # Errors
     /// That of a file that still cannot be synced.
@@ -365,13 +372,15 @@ impl Session {
         let _ = wire::send(own::connection().as_fd(), request, &[]);
     }
 
-    /// False in a process that has become another user, or another process, in the middle of a call: what the session maps is gone.
+    /// False in a process that has become another user, or another process, in the middle of a
+    /// call: what the session maps is gone.
     pub(super) fn is_current(&self) -> bool {
         there().is_some_and(|session| std::ptr::eq(session, self))
     }
 
-    /// The process has no right to the pool any more, nor to what the run's processes share: they are not in its memory from now on, and what was a reference into them leads to
-    /// zeros. The session is not the process's any more.
+    /// The process has no right to the pool any more, nor to what the run's processes share: they
+    /// are not in its memory from now on, and what was a reference into them leads to zeros. The
+    /// session is not the process's any more.
     ///
     /// # Errors
     /// What the kernel says.

@@ -1,7 +1,7 @@
 //! What changes an absorbed file's size: truncation, and room that is made in it.
 //!
-//! A truncation is logged before the kernel is asked, what makes the file longer after it; both under the file's lock, as what is written
-//! ([`write`](super::write)).
+//! A truncation is logged before the kernel is asked, what makes the file longer after it; both
+//! under the file's lock, as what is written ([`write`](super::write)).
 
 use super::{
     above,
@@ -75,11 +75,14 @@ pub(super) fn truncate_file(
     Ok(None)
 }
 
-/// Logged first: what a power cut finds truncated, the lane must know to be so (`record::KIND_TRUNCATE`). And once more afterwards, if the first record may have left the
-/// lane by then: a drain takes no lock of a file, so it may sync the file as long as it was and release the record before the kernel truncates.
+/// Logged first: what a power cut finds truncated, the lane must know to be so
+/// (`record::KIND_TRUNCATE`). And once more afterwards, if the first record may have left the lane
+/// by then: a drain takes no lock of a file, so it may sync the file as long as it was and release
+/// the record before the kernel truncates.
 ///
-/// None if the lane has ended: nothing is done yet, and the caller begins anew without the file's locks. It finds the file plain when the lane has nothing that a replay could
-/// write behind the cut.
+/// None if the lane has ended: nothing is done yet, and the caller begins anew without the file's
+/// locks. It finds the file plain when the lane has nothing that a replay could write behind the
+/// cut.
 fn truncated(
     held: Option<&Held>,
     fd: Option<BorrowedFd<'_>>,
@@ -110,10 +113,12 @@ fn truncated(
     let logged_in = held.shared.named_in();
     let done = logged.and_then(|()| real());
     forebay_pool::failpoint!("files:truncate");
-    // The segment of the record is looked for after the kernel truncated: while it is the open one, it is synced later than that.
+    // The segment of the record is looked for after the kernel truncated: while it is the open one,
+    // it is synced later than that.
     fence(SeqCst);
     let may_be_released = || log.segment().ok() != logged_in;
-    // Held up in between: a recovery is not to take the file's time for that of another program's truncation.
+    // Held up in between: a recovery is not to take the file's time for that of another program's
+    // truncation.
     let was_held_up = || sys::file_time_now().saturating_sub(begun) > STALL_NS;
     let settled = match done {
         Err(_) if logged.is_ok() => log.refused(number, bytes),
@@ -184,8 +189,9 @@ fn change_open(
     }
 }
 
-/// Does `real` to an absorbed `fd`, which makes room in the file (`fallocate`, `posix_fallocate`): it may be longer then, by zeros, and no
-/// byte that it had has changed, whether that failed or not.
+/// Does `real` to an absorbed `fd`, which makes room in the file (`fallocate`, `posix_fallocate`):
+/// it may be longer then, by zeros, and no byte that it had has changed, whether that failed or
+/// not.
 ///
 /// # Errors
 /// The kernel's.

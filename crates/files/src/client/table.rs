@@ -1,4 +1,5 @@
-//! What the client knows of descriptors: a fixed table, so that nothing is allocated where a write goes through.
+//! What the client knows of descriptors: a fixed table, so that nothing is allocated where a write
+//! goes through.
 
 use super::{lookup, session};
 use crate::sys;
@@ -27,7 +28,8 @@ const FILE: u32 = 0x1FF;
 const PRESENT: u32 = 1 << 9;
 /// Opened with `O_APPEND`.
 const APPEND: u32 = 1 << 10;
-/// Inherited from before this program was executed, of a file that the run absorbs: before it is written to, this process joins it.
+/// Inherited from before this program was executed, of a file that the run absorbs: before it is
+/// written to, this process joins it.
 const INHERITED: u32 = 1 << 14;
 /// The database believes that it was opened with these.
 const HIDDEN: [(u32, c_int); 3] = [
@@ -67,7 +69,8 @@ impl Entry {
         (self.0 & FILE != 0).then(|| (self.0 & FILE) as usize - 1)
     }
 
-    /// The same of a descriptor that was opened with `O_DIRECT` on a file that takes it so: offsets and lengths, and addresses, are multiples of these powers of 2.
+    /// The same of a descriptor that was opened with `O_DIRECT` on a file that takes it so: offsets
+    /// and lengths, and addresses, are multiples of these powers of 2.
     pub(super) fn aligned(self, [offset, memory]: [u32; 2]) -> Self {
         let [offset, memory] = [offset, memory].map(|to| to.max(1).ilog2().min(ALIGNED_MAX));
         Self(self.0 | offset << ALIGNED[0] | memory << ALIGNED[1])
@@ -130,7 +133,8 @@ impl Entry {
 static ENTRIES: [AtomicU32; DESCRIPTORS] = [const { AtomicU32::new(0) }; DESCRIPTORS];
 
 thread_local! {
-    /// A child of `vfork` has put others in the place of descriptors that are known: it shares this table, and not the descriptors. It runs in the place of the thread that made it.
+    /// A child of `vfork` has put others in the place of descriptors that are known: it shares this
+    /// table, and not the descriptors. It runs in the place of the thread that made it.
     static CHILDS: Cell<bool> = const { Cell::new(false) };
 }
 
@@ -154,7 +158,8 @@ pub(super) fn differs_in_child(fd: c_int) {
     }
 }
 
-/// True in a child of `vfork` in which `fd` is not the descriptor that is known. What is hidden of a plain one costs time only.
+/// True in a child of `vfork` in which `fd` is not the descriptor that is known. What is hidden of
+/// a plain one costs time only.
 #[cold]
 fn is_childs_own(fd: c_int, entry: Entry) -> bool {
     if !sys::in_vforked_child() {
@@ -198,7 +203,8 @@ pub(super) fn add_hidden(fd: c_int, of: Entry) {
     }
 }
 
-/// All descriptors that are to be synced with each write, which the kernel does not know. Looks through the whole table.
+/// All descriptors that are to be synced with each write, which the kernel does not know. Looks
+/// through the whole table.
 pub(super) fn synced_unseen() -> impl Iterator<Item = c_int> {
     (0..)
         .zip(&ENTRIES)
@@ -255,7 +261,8 @@ pub(super) fn may_be_given(fd: c_int) -> bool {
     GIVEN.has(fd).unwrap_or(true)
 }
 
-/// True if what is absorbed must not be open as `fd`: nothing can be noted of that number, or a stream uses it, which the client does not see.
+/// True if what is absorbed must not be open as `fd`: nothing can be noted of that number, or a
+/// stream uses it, which the client does not see.
 pub(super) fn must_be_plain(fd: c_int) -> bool {
     fd <= STDERR || STREAMS.has(fd) == Some(true) || !has_place_for(fd)
 }
@@ -270,7 +277,8 @@ pub(super) fn disown() {
     }
 }
 
-/// All descriptors that have to be joined or claimed before they are written to. Looks through the whole table.
+/// All descriptors that have to be joined or claimed before they are written to. Looks through the
+/// whole table.
 pub(super) fn inherited() -> impl Iterator<Item = (c_int, Entry)> {
     (0..)
         .zip(&ENTRIES)

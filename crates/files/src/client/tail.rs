@@ -1,21 +1,26 @@
-//! Writes that come back to where the last one ended: of the bytes that are logged already, none is logged again.
+//! Writes that come back to where the last one ended: of the bytes that are logged already, none is
+//! logged again.
 //!
-//! PostgreSQL and InnoDB write their logs in whole blocks, so each commit writes the last block again, with a few hundred bytes more in it. The record
-//! has what differs from the block as it was logged last, whichever process did ([`LastWrite`](crate::shared::LastWrite)).
+//! PostgreSQL and InnoDB write their logs in whole blocks, so each commit writes the last block
+//! again, with a few hundred bytes more in it. The record has what differs from the block as it was
+//! logged last, whichever process did ([`LastWrite`](crate::shared::LastWrite)).
 //!
-//! What a record leaves out, an older record of *the same segment* has: both are released together, after a sync of the file that began when both writes
-//! had returned. A record of an older segment is not enough: other threads may change the caller's memory while it is written, so what that record has
-//! need not be what the kernel had got by the same write, and synced.
+//! What a record leaves out, an older record of *the same segment* has: both are released together,
+//! after a sync of the file that began when both writes had returned. A record of an older segment
+//! is not enough: other threads may change the caller's memory while it is written, so what that
+//! record has need not be what the kernel had got by the same write, and synced.
 //!
-//! A byte that is found to be the same is not loaded again; what differs is copied, and the copy is what is logged and what the next write is compared
-//! with. A copy is made only of a file of which a write came back at least once; a log that is only appended to pays nothing.
+//! A byte that is found to be the same is not loaded again; what differs is copied, and the copy is
+//! what is logged and what the next write is compared with. A copy is made only of a file of which
+//! a write came back at least once; a log that is only appended to pays nothing.
 
 use super::{copies::Copies, process::Held};
 use crate::{log::Log, shared::SharedFile};
 use rustix::io::Errno;
 use std::{io::IoSlice, sync::atomic::Ordering::Relaxed};
 
-/// Logs what a write put at file offset `at`: the first `bytes` bytes of `parts`; of what the open segment has already, nothing.
+/// Logs what a write put at file offset `at`: the first `bytes` bytes of `parts`; of what the open
+/// segment has already, nothing.
 ///
 /// # Errors
 /// As [`Log::write`](crate::log::Log::write).

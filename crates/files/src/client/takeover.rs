@@ -1,13 +1,16 @@
-//! Without a supervisor, and without a member that could settle the lane: a process that is about to write past it brings it to its files. docs/files-protocol.md,
-//! "When a process dies".
+//! Without a supervisor, and without a member that could settle the lane: a process that is about
+//! to write past it brings it to its files. docs/files-protocol.md, "When a process dies".
 //!
 //! 1. The lock of the lane's recovery keeps all others waiting, also an administrator's recovery.
-//! 2. The lane is claimed. That is refused as long as a member lives, who settles it at its next call.
-//! 3. Its files are synced, and the lane is given back, as a recovery does it ([`replay::take_over`]). Nothing is written to a file that another process may write to
+//! 2. The lane is claimed. That is refused as long as a member lives, who settles it at its next
+//!    call.
+//! 3. Its files are synced, and the lane is given back, as a recovery does it
+//!    ([`replay::take_over`]). Nothing is written to a file that another process may write to
 //!    meanwhile: the kernel says by a lease that none has it open, and has who opens it wait.
 //! 4. The table says that it is settled: to every process of the run, at once.
 //!
-//! A process that dies of it at any moment leaves the lane to the next one, which begins anew: the lock is the kernel's.
+//! A process that dies of it at any moment leaves the lane to the next one, which begins anew: the
+//! lock is the kernel's.
 
 use super::{config::Config, depth};
 use crate::{
@@ -42,12 +45,14 @@ pub(super) fn take_over(config: &Config, table: &View) -> TakenOver {
     let Some(place) = table.lane.place() else {
         return TakenOver::NotNow;
     };
-    // A handler that jumped out of this would leave the allocator as it is just then; and the helper gets none.
+    // A handler that jumped out of this would leave the allocator as it is just then; and the
+    // helper gets none.
     let _masked = sys::mask();
     let work = || {
         let frame = Frame::new();
         let _inside = depth::begin(&frame);
-        // What is opened and closed here the program does not see, and none of its locks ends with it.
+        // What is opened and closed here the program does not see, and none of its locks ends with
+        // it.
         sys::own_descriptors()?;
         Ok::<_, Errno>(settle(config, table, &place))
     };

@@ -1,5 +1,5 @@
-//! What moves an absorbed file's modification time and changes no byte of it: it is logged, so that a recovery does not take it for another
-//! process's change. docs/files-protocol.md, "Records".
+//! What moves an absorbed file's modification time and changes no byte of it: it is logged, so that
+//! a recovery does not take it for another process's change. docs/files-protocol.md, "Records".
 
 use super::{
     depth::interrupted,
@@ -18,8 +18,9 @@ use std::{
     os::fd::BorrowedFd,
 };
 
-/// Does `real` to an absorbed `fd`, which moves its modification time and no byte: setting it (`futimens`), making room behind its end
-/// (`fallocate` that keeps its size). It may fail, and have moved it all the same.
+/// Does `real` to an absorbed `fd`, which moves its modification time and no byte: setting it
+/// (`futimens`), making room behind its end (`fallocate` that keeps its size). It may fail, and
+/// have moved it all the same.
 pub fn touching<T>(fd: c_int, real: impl FnOnce() -> T) -> T {
     let number = table::entry(fd).and_then(Entry::file);
     let (Some(number), Some(raw)) = (number, sys::borrow(fd)) else {

@@ -1,6 +1,7 @@
 //! What is written to an absorbed file, and what asks that it be durable.
 //!
-//! The kernel is asked first and the lane written second, both under the file's lock, so that the lane's order is the kernel's.
+//! The kernel is asked first and the lane written second, both under the file's lock, so that the
+//! lane's order is the kernel's.
 
 use super::{
     above,
@@ -28,11 +29,13 @@ use std::{
     sync::atomic::Ordering::{Acquire, Relaxed},
 };
 
-/// Writes `parts` to an absorbed `fd`, at `offset` or, with `None`, at the file position, as `pwritev2` with `flags` (`RWF_…`) does,
-/// and to the pool: when this returns, what was written is durable as soon as a sync says so. Not a cancellation point.
+/// Writes `parts` to an absorbed `fd`, at `offset` or, with `None`, at the file position, as
+/// `pwritev2` with `flags` (`RWF_…`) does, and to the pool: when this returns, what was written is
+/// durable as soon as a sync says so. Not a cancellation point.
 ///
 /// # Errors
-/// The kernel's; that of a file's sync, if the lane is full because of it: then nothing was written.
+/// The kernel's; that of a file's sync, if the lane is full because of it: then nothing was
+/// written.
 pub fn write(
     fd: c_int,
     parts: &[IoSlice<'_>],
@@ -75,7 +78,8 @@ pub fn write(
             };
         };
         if interrupted() {
-            // A signal handler, above a call that may have a record unfinished: no other would ever become durable.
+            // A signal handler, above a call that may have a record unfinished: no other would ever
+            // become durable.
             mark_range_unknown(number);
             let written = kernel_write(raw, parts, offset, flags)?;
             if is_synced {
@@ -124,7 +128,8 @@ pub fn write(
                 .and_then(|()| tail::log_write(&mut held, at, parts, written))
             {
                 Ok(()) => {
-                    // Where an append alone is not durable, or the lane's records are not written to the file any more.
+                    // Where an append alone is not durable, or the lane's records are not written
+                    // to the file any more.
                     let needs_commit = session.lane.needs_commit();
                     let commits = is_synced
                         && (held.shared.stamp().state == State::Strayed
@@ -148,7 +153,8 @@ pub fn write(
                     held.shared.set_newer(at..at + written as u64);
                     held.logged(Err(ENDED))?;
                 }
-                // Others took the room, and what they filled cannot be synced. What the kernel has was not acknowledged.
+                // Others took the room, and what they filled cannot be synced. What the kernel has
+                // was not acknowledged.
                 Err(errno) => return Err(errno),
             },
             // Where it went is not known: it cannot be logged, and nothing after it.
@@ -201,8 +207,9 @@ impl Session {
     }
 }
 
-/// Before the first write to a file in a segment: the size that it has, and its time if that lies ahead. All that it has is on the disk when the segments before are released, so a
-/// recovery knows an older copy of the file by it.
+/// Before the first write to a file in a segment: the size that it has, and its time if that lies
+/// ahead. All that it has is on the disk when the segments before are released, so a recovery knows
+/// an older copy of the file by it.
 #[inline]
 fn note_size(held: &Held, raw: BorrowedFd<'_>) {
     if held.session.log().segment().ok() != held.shared.named_in() {
@@ -216,8 +223,9 @@ fn note_size(held: &Held, raw: BorrowedFd<'_>) {
     }
 }
 
-/// Where in the file the kernel put the last `written` bytes. It is asked, never remembered: every process that shares the open file moves its position, also a
-/// program that knows nothing of the client.
+/// Where in the file the kernel put the last `written` bytes. It is asked, never remembered: every
+/// process that shares the open file moves its position, also a program that knows nothing of the
+/// client.
 #[inline]
 fn place(
     raw: BorrowedFd<'_>,
@@ -240,7 +248,8 @@ fn place(
     Ok(end.saturating_sub(written))
 }
 
-/// Where the kernel takes no flags with a write. That may be no file at all, in a thread with descriptors of its own: what cannot be synced need not be.
+/// Where the kernel takes no flags with a write. That may be no file at all, in a thread with
+/// descriptors of its own: what cannot be synced need not be.
 fn write_and_sync(
     fd: BorrowedFd<'_>,
     parts: &[IoSlice<'_>],
@@ -296,8 +305,8 @@ fn really(fd: BorrowedFd<'_>) -> Result<Synced, Errno> {
     rustix::fs::fsync(fd).map(|()| Synced::Really)
 }
 
-/// `fsync`, `fdatasync`, `sync_file_range`, `msync` of an absorbed `fd`: everything that any process wrote to it is durable when this
-/// returns.
+/// `fsync`, `fdatasync`, `sync_file_range`, `msync` of an absorbed `fd`: everything that any
+/// process wrote to it is durable when this returns.
 ///
 /// # Errors
 /// The kernel's, if the file cannot be synced.
@@ -338,8 +347,10 @@ pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
                 session.repair(number)?;
             }
             if file.lock.is_held() {
-                // Of a write that is under way, another thread's or another process's, the kernel may have what the lane has not: a caller that has
-                // seen that waits until it is logged. If its process is dead it never is: then the supervisor syncs it, or says that it could not.
+                // Of a write that is under way, another thread's or another process's, the kernel
+                // may have what the lane has not: a caller that has seen that waits until it is
+                // logged. If its process is dead it never is: then the supervisor syncs it, or says
+                // that it could not.
                 drop(lock(session, number));
                 if file.lock.is_damaged() {
                     session.give_up_lane(number, wanted)?;
@@ -385,8 +396,9 @@ pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
     }
 }
 
-/// Does `call`, which moves the file position of `fd`, while no write to its file is under way in any process: for `read`, `readv`, `lseek`. Between a write and
-/// the question where it went the position stays, though a forked child or an executed program has the same open file.
+/// Does `call`, which moves the file position of `fd`, while no write to its file is under way in
+/// any process: for `read`, `readv`, `lseek`. Between a write and the question where it went the
+/// position stays, though a forked child or an executed program has the same open file.
 pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
     let mut entry = table::entry(fd);
     if entry.is_some_and(Entry::is_inherited) && !interrupted() {

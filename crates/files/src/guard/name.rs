@@ -1,4 +1,6 @@
-//! What guards are called: `held-by-forebay-pool-POOL-RUN.first-run.forebay-recover--for-this-data-directory`, eight digits of each.
+//! What guards are called:
+//! `held-by-forebay-pool-POOL-RUN.first-run.forebay-recover--for-this-data-directory`, eight digits
+//! of each.
 
 use std::{ffi::OsStr, os::unix::ffi::OsStrExt};
 use uuid::Uuid;
@@ -6,7 +8,8 @@ use uuid::Uuid;
 const BEGIN: &str = "held-by-forebay-pool-";
 const END: &str = ".first-run.forebay-recover--for-this-data-directory";
 
-/// How the names of all guards of this pool begin. Before each run had a guard of its own, the end followed.
+/// How the names of all guards of this pool begin. Before each run had a guard of its own, the end
+/// followed.
 #[must_use]
 pub fn name(pool: Uuid) -> String {
     format!("{BEGIN}{}", digits(pool))

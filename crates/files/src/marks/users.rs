@@ -1,12 +1,13 @@
-//! Whether a run that uses a pool has files of a directory, which its table says (`absorbed`): databases may share a pool.
+//! Whether a run that uses a pool has files of a directory, which its table says (`absorbed`):
+//! databases may share a pool.
 
 use crate::{absorbed, directories::each_directory};
 use forebay_pool::Pool;
 use rustix::fs::{AtFlags, FileType};
 use std::path::Path;
 
-/// False if the lane's run is known to absorb no file of these directories and those below them. As far as is known it may: its table is where no process looks from
-/// here, or another user's.
+/// False if the lane's run is known to absorb no file of these directories and those below them. As
+/// far as is known it may: its table is where no process looks from here, or another user's.
 ///
 /// # Errors
 /// I/O errors: a directory cannot be read.

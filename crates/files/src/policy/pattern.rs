@@ -1,6 +1,8 @@
-//! Comparing a path with a pattern. Neither allocates nor locks: the client does it when the database opens a file.
+//! Comparing a path with a pattern. Neither allocates nor locks: the client does it when the
+//! database opens a file.
 
-/// True if the last names of `path` (as many as `pattern` has; all, if it begins with a slash) match `pattern`.
+/// True if the last names of `path` (as many as `pattern` has; all, if it begins with a slash)
+/// match `pattern`.
 #[must_use]
 pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
     let absolute = pattern.first() == Some(&b'/');
@@ -8,7 +10,8 @@ pub fn matches(pattern: &[u8], path: &[u8]) -> bool {
     let tail = if absolute {
         path
     } else {
-        // From the slash before the last names on; the whole path if it has no more names than that.
+        // From the slash before the last names on; the whole path if it has no more names than
+        // that.
         let mut left = slashes + 1;
         let cut = path.iter().rposition(|&b| {
             left -= usize::from(b == b'/');
@@ -69,7 +72,8 @@ fn matches_one(pattern: &[u8], byte: u8) -> Option<usize> {
     }
 }
 
-/// Whether `byte` is in the set that `pattern` begins with, and its length; `None` if it has no end.
+/// Whether `byte` is in the set that `pattern` begins with, and its length; `None` if it has no
+/// end.
 fn set(pattern: &[u8], byte: u8) -> Option<(bool, usize)> {
     let negated = matches!(pattern.get(1), Some(b'!' | b'^'));
     let first = if negated { 2 } else { 1 };

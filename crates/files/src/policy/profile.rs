@@ -11,13 +11,15 @@ pub struct Profile {
     pub programs: Vec<String>,
     /// Patterns of the files that are absorbed.
     pub absorb: Vec<String>,
-    /// Of those the ones that its programs give their size before they write to them. Nothing is to be synced there but the log's own blocks: on the pool's
-    /// own disk a commit is the same write, and the drain a second one.
+    /// Of those the ones that its programs give their size before they write to them. Nothing is to
+    /// be synced there but the log's own blocks: on the pool's own disk a commit is the same write,
+    /// and the drain a second one.
     pub preallocated: Vec<String>,
-    /// Its programs get no `io_uring` and no Linux AIO: making one fails with `ENOSYS`, as on a kernel without, and they read and write by calls that
-    /// can be seen.
+    /// Its programs get no `io_uring` and no Linux AIO: making one fails with `ENOSYS`, as on a
+    /// kernel without, and they read and write by calls that can be seen.
     pub refuse_io_uring: bool,
-    /// The directory, below its programs' working directory, that a [guard](crate::guard) is laid in.
+    /// The directory, below its programs' working directory, that a [guard](crate::guard) is laid
+    /// in.
     pub guard: Option<String>,
 }
 
@@ -30,7 +32,8 @@ impl Profile {
 
 /// Name, programs, patterns.
 pub(super) const BUILT_IN: [(&str, &[&str], &[&str]); 7] = [
-    // The second is the name of a new append-only file until the first rewrite after CONFIG SET appendonly yes.
+    // The second is the name of a new append-only file until the first rewrite after CONFIG SET
+    // appendonly yes.
     (
         "redis",
         &["redis-server", "redis-sentinel", "keydb-server"],
@@ -48,9 +51,10 @@ pub(super) const BUILT_IN: [(&str, &[&str], &[&str]); 7] = [
         &["[0-9]*.log"],
     ),
     ("sqlite", &["sqlite3"], &["*-wal", "*-journal"]),
-    // InnoDB's redo log, and the one that is to replace it when its size is changed; the binary and relay logs, whose names the user chooses and
-    // whose last part is always a number of six digits, seven after a million; Aria's log; MyRocks's. `aria_log_control` is rewritten at each of
-    // Aria's checkpoints, beside its log, and `tc.log` is mapped.
+    // InnoDB's redo log, and the one that is to replace it when its size is changed; the binary and
+    // relay logs, whose names the user chooses and whose last part is always a number of six
+    // digits, seven after a million; Aria's log; MyRocks's. `aria_log_control` is rewritten at each
+    // of Aria's checkpoints, beside its log, and `tc.log` is mapped.
     (
         "mariadb",
         &["mariadbd", "mysqld", "mariadbd-safe", "mysqld_safe"],
@@ -71,9 +75,11 @@ pub(super) const BUILT_IN: [(&str, &[&str], &[&str]); 7] = [
     ),
 ];
 
-/// A segment of PostgreSQL's write-ahead log: its timeline and place in 24 hexadecimal digits. Neither what a segment is called while it is filled with
-/// zeros (`xlogtemp.4711`), nor what an archive or a receiver names after one (`.partial`, `.backup`, `.history`, `archive_status/…ready`), nor a copy in an
-/// archive's directory. `pg_wal` may be a link to another place: the server opens its segments by this name.
+/// A segment of PostgreSQL's write-ahead log: its timeline and place in 24 hexadecimal digits.
+/// Neither what a segment is called while it is filled with zeros (`xlogtemp.4711`), nor what an
+/// archive or a receiver names after one (`.partial`, `.backup`, `.history`,
+/// `archive_status/…ready`), nor a copy in an archive's directory. `pg_wal` may be a link to
+/// another place: the server opens its segments by this name.
 pub(super) const WAL_SEGMENT: &str = concat!(
     "pg_wal/",
     "[0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F][0-9A-F]",
@@ -84,14 +90,15 @@ pub(super) const WAL_SEGMENT: &str = concat!(
 /// Profiles whose programs use `io_uring` where they can, and do without where they cannot.
 const REFUSING_IO_URING: [&str; 1] = ["mariadb"];
 
-/// Of a profile's patterns those of files that are given their size first: InnoDB's redo log, PostgreSQL's segments, which it fills with zeros or uses
-/// again.
+/// Of a profile's patterns those of files that are given their size first: InnoDB's redo log,
+/// PostgreSQL's segments, which it fills with zeros or uses again.
 const PREALLOCATED: [(&str, &[&str]); 2] = [
     ("mariadb", &["ib_logfile0", "ib_logfile101"]),
     ("postgres", &[WAL_SEGMENT]),
 ];
 
-/// Profiles whose programs stumble over a [guard](crate::guard), and the directory that they find it in.
+/// Profiles whose programs stumble over a [guard](crate::guard), and the directory that they find
+/// it in.
 const GUARDED: [(&str, &str); 1] = [("postgres", "pg_replslot")];
 
 /// The profiles that are built in.

@@ -44,8 +44,7 @@ fn wrong() -> io::Error {
 
 impl SharedLibrary {
     /// Reads it, and whether it imports a function of one of these names. None if it is no library
-    /// of this machine,
-    /// which the dynamic linker refuses.
+    /// of this machine, which the dynamic linker refuses.
     ///
     /// # Errors
     /// It cannot be read, or not be understood.

@@ -1,9 +1,12 @@
 //! What a lane says of the attempts to replay it: which changes of its files are theirs.
 //!
-//! 1. A file that an earlier attempt changed and did not finish gets a time that says so ([`UNFINISHED`]), and is synced. So nothing depends any more on when that attempt
-//!    was; what another program changed between the two stays known as that.
-//! 2. Before the first change the lane's label says when this attempt begins, and then that it goes on. Where that cannot be said nothing is changed. The label says it
-//!    to the hundredth of a second: an attempt does not begin in the one in which another program changed a file of the lane.
+//! 1. A file that an earlier attempt changed and did not finish gets a time that says so
+//!    ([`UNFINISHED`]), and is synced. So nothing depends any more on when that attempt was; what
+//!    another program changed between the two stays known as that.
+//! 2. Before the first change the lane's label says when this attempt begins, and then that it goes
+//!    on. Where that cannot be said nothing is changed. The label says it to the hundredth of a
+//!    second: an attempt does not begin in the one in which another program changed a file of the
+//!    lane.
 //! 3. If something is refused in the end, the label says when that was.
 
 use super::{
@@ -35,7 +38,8 @@ impl<'a> Attempt<'a> {
         }
     }
 
-    /// 1., for one file. False if it cannot get one (another user's file, say); then its time has to go on telling.
+    /// 1., for one file. False if it cannot get one (another user's file, say); then its time has
+    /// to go on telling.
     pub(super) fn set_apart(file: &Logged<'_>, target: &Target) -> Result<bool, Failed> {
         // Later it gets the time that the program left, which has to be known.
         if file.left.is_none() || !set_times(&target.file, target.accessed, UNFINISHED)? {
@@ -46,7 +50,8 @@ impl<'a> Attempt<'a> {
         Ok(true)
     }
 
-    /// All that earlier attempts did not finish is set apart. Returns once this one is told apart from what other programs did last to each of the files: when those were `changed`.
+    /// All that earlier attempts did not finish is set apart. Returns once this one is told apart
+    /// from what other programs did last to each of the files: when those were `changed`.
     pub(super) fn begin(&mut self, changed: &[Duration]) {
         self.mark = self.mark.apart();
         let now = now();

@@ -1,8 +1,11 @@
-//! How a file differs from what the lane says of it: whether it is a copy that was written to by itself, and what it lacks, in words.
+//! How a file differs from what the lane says of it: whether it is a copy that was written to by
+//! itself, and what it lacks, in words.
 //!
-//! Behind the size that a file had when the lane's records of it begin, only those records can have put bytes: all that was there before is on the disk. After a power cut
-//! each byte there is one that a record wrote, or a zero. A clone of the file's volume that a program has used has other bytes there, though its files have the
-//! same identities (file handles of ext4 and XFS do not name the file system).
+//! Behind the size that a file had when the lane's records of it begin, only those records can have
+//! put bytes: all that was there before is on the disk. After a power cut each byte there is one
+//! that a record wrote, or a zero. A clone of the file's volume that a program has used has other
+//! bytes there, though its files have the same identities (file handles of ext4 and XFS do not name
+//! the file system).
 
 use super::logged::Logged;
 use crate::record::{Change, Head};
@@ -10,15 +13,17 @@ use std::{fs::File, io, os::unix::fs::FileExt};
 
 /// What is read at a time.
 const WINDOW: u64 = 1 << 20;
-/// Bytes of a block that programs write again: the first one, a header; and the last one, when they add to it.
+/// Bytes of a block that programs write again: the first one, a header; and the last one, when they
+/// add to it.
 const BLOCK: u64 = 4096;
 
 /// A write of the lane: its offset and bytes.
 type Written<'a> = (u64, &'a [u8]);
 
-/// Where the file has, behind the size that it had before the lane's records, something that is neither one of theirs nor zeros; none if it has nothing of the kind, or that
-/// cannot be told. With `may_be_ahead` it may have what is not in the lane (the kernel gets a write first): then a byte counts only where no program
-/// writes again.
+/// Where the file has, behind the size that it had before the lane's records, something that is
+/// neither one of theirs nor zeros; none if it has nothing of the kind, or that cannot be told.
+/// With `may_be_ahead` it may have what is not in the lane (the kernel gets a write first): then a
+/// byte counts only where no program writes again.
 ///
 /// # Errors
 /// If it cannot be read.
@@ -33,13 +38,14 @@ pub(super) fn foreign(
     }
 }
 
-/// True if all that the file lacks of what the lane wrote may be what a write-back that failed has left, when the pages were evicted: zeros, what an earlier record wrote,
-/// or nothing.
+/// True if all that the file lacks of what the lane wrote may be what a write-back that failed has
+/// left, when the pages were evicted: zeros, what an earlier record wrote, or nothing.
 pub(super) fn may_be_lost(file: &Logged<'_>, open: &File) -> bool {
     unexplained(file, open, 0, false).is_ok_and(|at| at.is_none())
 }
 
-/// Where the file has, from an offset on, what is neither one of the records' that wrote there nor zero.
+/// Where the file has, from an offset on, what is neither one of the records' that wrote there nor
+/// zero.
 fn unexplained(
     file: &Logged<'_>,
     open: &File,
@@ -87,7 +93,8 @@ fn unexplained(
     }
 }
 
-/// Of each byte of a window that begins at `from`: how often it was written, and whether it is what was written once.
+/// Of each byte of a window that begins at `from`: how often it was written, and whether it is what
+/// was written once.
 fn explained(found: &[u8], from: u64, near: &[Written<'_>]) -> Vec<(u8, bool)> {
     let mut known = vec![(0u8, false); found.len()];
     for (at, bytes) in near {
@@ -102,7 +109,8 @@ fn explained(found: &[u8], from: u64, near: &[Written<'_>]) -> Vec<(u8, bool)> {
     known
 }
 
-/// The size that the file had before records of it, of which the lane says so, if they only made it longer: what was cut off may be there again.
+/// The size that the file had before records of it, of which the lane says so, if they only made it
+/// longer: what was cut off may be there again.
 fn grown_from(file: &Logged<'_>) -> Option<u64> {
     let had = file.grows_from?;
     let mut size = had;
@@ -132,7 +140,8 @@ fn end_of((at, bytes): &Written<'_>) -> u64 {
     at + bytes.len() as u64
 }
 
-/// In words: the file holds something else than the lane says, and is right. `on_disk`: the pool may lack what was not committed.
+/// In words: the file holds something else than the lane says, and is right. `on_disk`: the pool
+/// may lack what was not committed.
 pub(super) fn kept(file: &Logged<'_>, open: &File, is_readable: bool, on_disk: bool) -> String {
     let path = file.path().display();
     if !is_readable {
@@ -178,7 +187,8 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    /// What a file of this content has that is foreign to these writes behind a size, where the lane has all writes and where it may lack some.
+    /// What a file of this content has that is foreign to these writes behind a size, where the
+    /// lane has all writes and where it may lack some.
     fn of(
         had: Option<u64>,
         changes: &[(u64, Option<&'static [u8]>)],

@@ -46,7 +46,8 @@ pub(super) struct Situation<'a> {
     pub(super) emulated_on: Option<u64>,
     pub(super) pool: &'a Path,
     pub(super) mark: Mark,
-    /// It is no recovery that was asked for, but a process of the run that takes the lane over, while others of its processes may have the files.
+    /// It is no recovery that was asked for, but a process of the run that takes the lane over,
+    /// while others of its processes may have the files.
     pub(super) takes_over: bool,
     pub(super) options: &'a RecoverOptions,
 }
@@ -67,7 +68,8 @@ pub(super) enum Plan {
     Refuse(String),
 }
 
-/// Whether a file's bytes are written once more although it has them: a sync that failed may have left them clean.
+/// Whether a file's bytes are written once more although it has them: a sync that failed may have
+/// left them clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Again {
     No,
@@ -149,7 +151,8 @@ impl Situation<'_> {
                 .map_err(FilesError::io(format!("reading {path}")))?;
         if is_in {
             let again = match self.mark {
-                // The sync may have failed in this boot, though the lane is of an earlier one: a recovery's.
+                // The sync may have failed in this boot, though the lane is of an earlier one: a
+                // recovery's.
                 mark if mark.failed() || mark == Mark::Denied => Again::Must,
                 mark if self.same_boot || matches!(mark, Mark::Replay(_)) => Again::IfAlone,
                 _ => Again::No,
@@ -165,8 +168,9 @@ impl Situation<'_> {
         if self.options.force {
             return Plan::Write(target);
         }
-        // Unmounted and mounted again, the file is what the disk had of it, as after a power cut. It was not, for sure, if the mount is the same one; another
-        // one, of another mount namespace, may be of the same file system, which cannot be told.
+        // Unmounted and mounted again, the file is what the disk had of it, as after a power cut.
+        // It was not, for sure, if the mount is the same one; another one, of another mount
+        // namespace, may be of the same file system, which cannot be told.
         let is_same_mount = mount.is_some() && mount == file.mount;
         let is_other_mount = matches!((file.mount, mount), (Some(then), Some(now)) if then != now);
         let lost_with_it = !is_same_mount
@@ -181,8 +185,10 @@ impl Situation<'_> {
             .filter(|_| !is_ours);
         let was_there = self.same_boot && is_same_mount;
         if self.takes_over {
-            // A member had written what it did not come to log, or a process has gone on past the lane: the file is the truth, or, where the kernel does not say
-            // that it was there all the time, what was acknowledged is in the lane, and may be written if no process has it open.
+            // A member had written what it did not come to log, or a process has gone on past the
+            // lane: the file is the truth, or, where the kernel does not say that it was there all
+            // the time, what was acknowledged is in the lane, and may be written if no process has
+            // it open.
             let may_decide = !self.mark.failed() && target.is_readable;
             return match may_decide.then_some(()) {
                 Some(()) if was_there => self.keep(file, target),
@@ -225,7 +231,8 @@ impl Situation<'_> {
         ))
     }
 
-    /// True if what the file lacks may have been dropped by the kernel, which told that to a supervisor that was killed then, and no other program has changed it.
+    /// True if what the file lacks may have been dropped by the kernel, which told that to a
+    /// supervisor that was killed then, and no other program has changed it.
     fn may_be_lost(&self, file: &Logged<'_>, target: &Target, later: Option<Duration>) -> bool {
         self.mark == Mark::Syncing
             && later.is_none()
@@ -239,7 +246,8 @@ impl Situation<'_> {
         Plan::Keep(target, why)
     }
 
-    /// In words, if the file is on a clone of its volume that was used by itself, or that cannot be told.
+    /// In words, if the file is on a clone of its volume that was used by itself, or that cannot be
+    /// told.
     fn is_clone(&self, file: &Logged<'_>, target: &Target) -> Option<String> {
         if !target.is_readable {
             return None;
@@ -317,7 +325,8 @@ impl Situation<'_> {
             );
             return Plan::SyncAll(open, why);
         }
-        // Only where it was it is seen to be gone: its file system may not be mounted, and its directory be elsewhere. In another boot mounts have other numbers.
+        // Only where it was it is seen to be gone: its file system may not be mounted, and its
+        // directory be elsewhere. In another boot mounts have other numbers.
         let was_in =
             |mount: Option<u64>| !self.same_boot || file.mount.is_none() || mount == file.mount;
         if removed.is_some() && parents.iter().any(|(_, mount)| was_in(*mount)) {

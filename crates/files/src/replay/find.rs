@@ -26,7 +26,8 @@ pub(super) enum Found {
     Missing(Option<Errno>),
 }
 
-/// What a file's handle says of it to a process that may ask. The paths come from the lane: nothing is opened by them but directories.
+/// What a file's handle says of it to a process that may ask. The paths come from the lane: nothing
+/// is opened by them but directories.
 pub(super) enum ByHandle {
     Nothing,
     Unlinked,
@@ -67,7 +68,8 @@ pub(super) enum Way {
     Path(PathBuf),
 }
 
-/// Looks for a file with this thread's rights; `way` is what one with more has learned, if there is one.
+/// Looks for a file with this thread's rights; `way` is what one with more has learned, if there is
+/// one.
 pub(super) fn find(file: &Logged<'_>, way: Option<&Way>) -> Found {
     let mut obstacle = None;
     let mut look = |path: &Path| match identity::look(path, file.identity) {
@@ -96,7 +98,8 @@ pub(super) fn find(file: &Logged<'_>, way: Option<&Way>) -> Found {
             ByHandle::Nothing => {}
         },
     }
-    // One that lost its last name is nowhere. One that was about to may have kept it, if the process that was about to take it was killed.
+    // One that lost its last name is nowhere. One that was about to may have kept it, if the
+    // process that was about to take it was killed.
     let renamed = || {
         let mut paths = file.paths.iter().rev();
         paths.find_map(|path| close_to(path, file.identity))
@@ -107,8 +110,9 @@ pub(super) fn find(file: &Logged<'_>, way: Option<&Way>) -> Found {
     }
 }
 
-/// The file, if one part of its path has another name by now: it, or a directory that it is in, was renamed. No rename leads to another mount: what is there has the same
-/// identity if it is on a clone of the file's volume.
+/// The file, if one part of its path has another name by now: it, or a directory that it is in, was
+/// renamed. No rename leads to another mount: what is there has the same identity if it is on a
+/// clone of the file's volume.
 fn close_to(path: &Path, identity: &[u8]) -> Option<OwnedFd> {
     let mut rest = PathBuf::new();
     let mut at = path;

@@ -53,7 +53,8 @@ impl<'a> Image<'a> {
                 .is_some_and(|tail| tail.is_empty()))
     }
 
-    /// What a file of `size` bytes lacks at its end, in order; none if anything before that is not as it is to be.
+    /// What a file of `size` bytes lacks at its end, in order; none if anything before that is not
+    /// as it is to be.
     pub(super) fn missing(&self, file: &File, size: u64) -> io::Result<Option<Vec<Part<'a>>>> {
         let mut tail = Vec::new();
         for (at, bytes) in &self.parts {
@@ -85,7 +86,8 @@ fn is_there(file: &File, at: u64, bytes: &[u8]) -> io::Result<bool> {
     }
 }
 
-/// True if the file has nothing but zeros in `range`, which lies before its end. Holes are not read: they may be large.
+/// True if the file has nothing but zeros in `range`, which lies before its end. Holes are not
+/// read: they may be large.
 fn is_zero(file: &File, mut range: Range<u64>) -> io::Result<bool> {
     let mut found = vec![0; CHUNK];
     while range.start < range.end {
@@ -113,8 +115,8 @@ enum Remains<'a> {
     Zeros,
 }
 
-/// What the changes leave in the file: disjoint parts, which no later change touches. Ranges that are `newer` than all of them count as later
-/// changes.
+/// What the changes leave in the file: disjoint parts, which no later change touches. Ranges that
+/// are `newer` than all of them count as later changes.
 pub(crate) fn final_parts<'a>(
     changes: &[(Head, Change<'a>)],
     newer: &[Range<u64>],
@@ -128,7 +130,8 @@ pub(crate) fn final_parts<'a>(
     parts
 }
 
-/// Calls `found` with each range that a change leaves something in, from the last change to the first.
+/// Calls `found` with each range that a change leaves something in, from the last change to the
+/// first.
 fn remains<'a>(
     changes: &[(Head, Change<'a>)],
     newer: &[Range<u64>],

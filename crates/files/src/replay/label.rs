@@ -1,4 +1,5 @@
-//! The label of a lane: whose it is, and what a recovery has to know of it. docs/files-protocol.md, "Replay".
+//! The label of a lane: whose it is, and what a recovery has to know of it. docs/files-protocol.md,
+//! "Replay".
 //!
 //! ```text
 //!  0  leads    8   eight bytes, so that it changes at once
@@ -11,8 +12,8 @@
 //!     " " and whose lane it is
 //! ```
 //!
-//! Before, *begun* was in whole seconds and when the first attempt began, and *lasts* (not in the very first versions) in seconds up to when the last one had last
-//! said that it went on.
+//! Before, *begun* was in whole seconds and when the first attempt began, and *lasts* (not in the
+//! very first versions) in seconds up to when the last one had last said that it went on.
 
 use std::time::Duration;
 
@@ -34,9 +35,11 @@ pub(super) const BEAT: Duration = Duration::from_secs(1);
 const BEAT_MAX: Duration = Duration::from_secs(5);
 /// In which times are said; longer than the tick of the clock that files get their times from.
 const HUNDREDTH: Duration = Duration::from_millis(10);
-/// How long a replay waits to be told apart: past the hundredth of a file's time, with the clock a tick behind.
+/// How long a replay waits to be told apart: past the hundredth of a file's time, with the clock a
+/// tick behind.
 pub(super) const APART: Duration = Duration::from_millis(30);
-/// The modification time of a file that an attempt changed and did not finish, from when the next one begins: which time is its own then is said anew. No program sets it.
+/// The modification time of a file that an attempt changed and did not finish, from when the next
+/// one begins: which time is its own then is said anew. No program sets it.
 pub(super) const UNFINISHED: Duration = Duration::from_secs(0x466F_7265);
 
 /// What a lane's label says to a recovery.
@@ -44,11 +47,13 @@ pub(super) const UNFINISHED: Duration = Duration::from_secs(0x466F_7265);
 pub(crate) enum Mark {
     /// Nothing.
     None,
-    /// A sync of its files was under way when its supervisor died, which may have been told that it failed.
+    /// A sync of its files was under way when its supervisor died, which may have been told that it
+    /// failed.
     Syncing,
     /// A sync of one of its files failed: what the kernel has of them may never reach the disk.
     Failed,
-    /// Its process named files that it had not absorbed: nothing of it is believed unless asked for.
+    /// Its process named files that it had not absorbed: nothing of it is believed unless asked
+    /// for.
     Denied,
     /// It is being replayed, or its replay was cut.
     Replay(Replaying),
@@ -94,7 +99,8 @@ impl Mark {
         time == UNFINISHED || begun > Duration::ZERO && (begun..=begun + lasts).contains(&time)
     }
 
-    /// The same, where all files that a replay changed and did not finish have the time that says so.
+    /// The same, where all files that a replay changed and did not finish have the time that says
+    /// so.
     pub(super) fn apart(self) -> Self {
         match self {
             Self::Replay(replay) => Self::Replay(Replaying {
@@ -131,7 +137,8 @@ impl Mark {
     }
 }
 
-/// True if a replay that begins `now` does not take for its own what was `changed` then. Otherwise one that begins [`APART`] later does not.
+/// True if a replay that begins `now` does not take for its own what was `changed` then. Otherwise
+/// one that begins [`APART`] later does not.
 pub(super) fn is_told_apart(changed: Duration, now: Duration) -> bool {
     // The clock that is asked may be a tick behind the file's time.
     !(to_hundredth(now)..=now + HUNDREDTH).contains(&changed)
@@ -305,7 +312,8 @@ mod tests {
         let after = |milliseconds: u64| BEGUN + Duration::from_millis(milliseconds);
         for changed in 0..60 {
             for now in 0..60 {
-                // The clock that a replay asks may be a tick of 4 ms behind; one that was set back is not waited for.
+                // The clock that a replay asks may be a tick of 4 ms behind; one that was set back
+                // is not waited for.
                 let is_apart = is_told_apart(after(changed), after(now));
                 let begins = match is_apart {
                     true => now,

@@ -38,17 +38,20 @@ pub(super) struct Logged<'a> {
     pub(super) grows_from: Option<u64>,
     /// Writes and truncations, in order.
     pub(super) changes: Vec<(Head, Change<'a>)>,
-    /// Log addresses of the last of them: those that follow a change of metadata which no sync had ordered yet.
+    /// Log addresses of the last of them: those that follow a change of metadata which no sync had
+    /// ordered yet.
     held: Vec<Lsn>,
     /// Changes that were [given up](Self::give_up_held): the file may have them all the same.
     pub(super) given_up: Vec<(Head, Change<'a>)>,
-    /// Its time was moved after the last change that is logged: a write may have failed, or been left unlogged by a process that died.
+    /// Its time was moved after the last change that is logged: a write may have failed, or been
+    /// left unlogged by a process that died.
     pub(super) is_touched: bool,
     /// Wall clock of the last record.
     last: Duration,
     /// The modification time that the program left it with, if the lane says so.
     pub(super) left: Option<Duration>,
-    /// Wall clocks of all records, and modification times that were set: also those before a clock was set back.
+    /// Wall clocks of all records, and modification times that were set: also those before a clock
+    /// was set back.
     known: BTreeSet<Duration>,
 }
 
@@ -114,8 +117,8 @@ impl<'a> Logged<'a> {
         self.paths.iter().filter_map(|path| path.parent()).collect()
     }
 
-    /// How long after the last record a file with this modification time was changed; none if it was the program that did.
-    /// `slack` is what may lie between a change and its record.
+    /// How long after the last record a file with this modification time was changed; none if it
+    /// was the program that did. `slack` is what may lie between a change and its record.
     pub(super) fn changed_later(&self, modified: Duration, slack: Duration) -> Option<Duration> {
         if modified <= self.last + slack {
             return None;
@@ -125,14 +128,16 @@ impl<'a> Logged<'a> {
         (!is_known).then(|| modified - self.last)
     }
 
-    /// The size that it had already, if it is shorter now, with this size, and the program has not cut it since: then it is an older copy.
+    /// The size that it had already, if it is shorter now, with this size, and the program has not
+    /// cut it since: then it is an older copy.
     pub(super) fn is_cut_from(&self, size: u64) -> Option<u64> {
         let is_cut = (self.changes.iter()).any(|(_, change)| *change == Change::Truncate);
         self.had.filter(|had| size < *had && !is_cut)
     }
 
-    /// Gives up what was written behind a change of metadata that the disk may lack, and that no sync had acknowledged: where the page cache is gone, a
-    /// plain file would not have it either. How many changes that was.
+    /// Gives up what was written behind a change of metadata that the disk may lack, and that no
+    /// sync had acknowledged: where the page cache is gone, a plain file would not have it either.
+    /// How many changes that was.
     pub(super) fn give_up_held(&mut self) -> usize {
         let ordered = self.changes.len() - self.held.len();
         self.given_up = self.changes.split_off(ordered);
@@ -251,8 +256,9 @@ pub(super) fn read<'a>(
     Ok(files)
 }
 
-/// Adds a file that got a number: where it is. If it had one before, it was let go of in between, so that all that the lane had of it was drained, and came
-/// back with an older beginning of the lane: that is older than what the file got since.
+/// Adds a file that got a number: where it is. If it had one before, it was let go of in between,
+/// so that all that the lane had of it was drained, and came back with an older beginning of the
+/// lane: that is older than what the file got since.
 fn begin<'a>(
     files: &mut Vec<Logged<'a>>,
     numbers: &mut BTreeMap<u32, usize>,

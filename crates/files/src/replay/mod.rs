@@ -1,10 +1,12 @@
-//! Replay: bringing files up to date from lanes whose owner is gone. docs/files-protocol.md, "Replay"; whom it trusts with what:
-//! docs/durability.md, "Who trusts whom".
+//! Replay: bringing files up to date from lanes whose owner is gone. docs/files-protocol.md,
+//! "Replay"; whom it trusts with what: docs/durability.md, "Who trusts whom".
 //!
-//! 1. Take the lock of its recovery: another process's is waited for. Claim the lane; the pool recovers its records (`logged`).
+//! 1. Take the lock of its recovery: another process's is waited for. Claim the lane; the pool
+//!    recovers its records (`logged`).
 //! 2. Find each file by its identity, with the rights of the lane's owner (`find`, `rights`).
-//! 3. Compare it with what the lane says, and decide (`decide`, `image`). If one cannot be recovered, refuse the lane and change nothing. If one says
-//!    that the lane is void (`void`), there is nothing to do.
+//! 3. Compare it with what the lane says, and decide (`decide`, `image`). If one cannot be
+//!    recovered, refuse the lane and change nothing. If one says that the lane is void (`void`),
+//!    there is nothing to do.
 //! 4. Mark the lane (`label`, `attempt`), write and sync (`write`, `sync`).
 //! 5. Give the lane back. Every step may be cut and repeated.
 
@@ -56,12 +58,13 @@ use write::{Done, Work};
 /// How often to look whether another process's recovery of a lane has ended.
 const LOOK: Duration = Duration::from_millis(20);
 
-/// Recovers every lane of this tier whose owner is gone. What another process recovers is waited for, however long that takes, and said: until it has ended, a
-/// program that reads its files would not find in them what was acknowledged, and what it writes could be written over.
+/// Recovers every lane of this tier whose owner is gone. What another process recovers is waited
+/// for, however long that takes, and said: until it has ended, a program that reads its files would
+/// not find in them what was acknowledged, and what it writes could be written over.
 ///
 /// # Errors
-/// Of the pool; if others than its owner may write to it; if this process may not act for its owner. What was not finished is found again by the
-/// next recovery.
+/// Of the pool; if others than its owner may write to it; if this process may not act for its
+/// owner. What was not finished is found again by the next recovery.
 pub fn recover(pool: &Pool, options: &RecoverOptions) -> Result<Vec<LaneReport>, FilesError> {
     sys::ignore_signals();
     rights::to(pool)?;
@@ -122,8 +125,9 @@ fn whose(lane: &LaneStatus) -> &str {
     label::parse(&lane.label).map_or("", |(_, whose)| whose)
 }
 
-/// Brings the lane of `owner`, whose run this process is of, to its files, while others of the run may use them: nothing is written to a file that it does not
-/// hold already. The caller has the lock of the lane's recovery.
+/// Brings the lane of `owner`, whose run this process is of, to its files, while others of the run
+/// may use them: nothing is written to a file that it does not hold already. The caller has the
+/// lock of the lane's recovery.
 ///
 /// # Errors
 /// As [`recover`]; that the lane is in use, if a member lives.
@@ -207,7 +211,8 @@ fn recover_locked(
     Ok(report)
 }
 
-/// True if the mount that a file was on is known not to be there any more: the page cache of its time went with it.
+/// True if the mount that a file was on is known not to be there any more: the page cache of its
+/// time went with it.
 fn is_mounted_again(file: &Logged<'_>) -> bool {
     let Some(then) = file.mount else {
         return false;
@@ -292,7 +297,8 @@ impl Recovery<'_> {
         }
     }
 
-    /// Does what is planned. What fails then stays in the pool, also if what is refused is to be given up: that the user could know of.
+    /// Does what is planned. What fails then stays in the pool, also if what is refused is to be
+    /// given up: that the user could know of.
     fn carry_out(&mut self, plans: Vec<Plan>, reports: &mut [FileReport]) -> Outcome {
         let (files, discard) = (self.files, self.situation.options.discard);
         if !self.situation.takes_over

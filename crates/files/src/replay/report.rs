@@ -16,7 +16,8 @@ pub enum Outcome {
     Replayed,
     /// What it holds is kept; see the files' reasons.
     Refused,
-    /// Its files were synced when the pool's disk failed, and may be newer: nothing was written to them.
+    /// Its files were synced when the pool's disk failed, and may be newer: nothing was written to
+    /// them.
     Newer,
     /// What could not be brought to its files was given up, as asked for.
     Discarded,
@@ -34,7 +35,8 @@ pub struct FileReport {
     pub records: u64,
     /// Bytes written in them.
     pub bytes: u64,
-    /// True if it holds something else than these, and is right: it was synced as it is, and they are dropped.
+    /// True if it holds something else than these, and is right: it was synced as it is, and they
+    /// are dropped.
     pub is_kept: bool,
     /// Why it cannot be replayed, if it cannot, and what to do.
     pub refused: Option<String>,

@@ -1,6 +1,8 @@
-//! With whose rights a recovery does its work: those of the lane's owner, never more ([`forebay_pool::rights`]).
+//! With whose rights a recovery does its work: those of the lane's owner, never more
+//! ([`forebay_pool::rights`]).
 //!
-//! Who can write to a pool can forge any lane in it, so a lane's owner is the owner of the pool's file.
+//! Who can write to a pool can forge any lane in it, so a lane's owner is the owner of the pool's
+//! file.
 
 use crate::FilesError;
 use forebay_pool::{

@@ -1,6 +1,8 @@
-//! Records of a file that wait in another pool than the one that is recovered: which of them are the newer ones. docs/files-protocol.md, "Two runs".
+//! Records of a file that wait in another pool than the one that is recovered: which of them are
+//! the newer ones. docs/files-protocol.md, "Two runs".
 //!
-//! A run leaves a file plain of which records wait in another pool, so there are none as a rule; but the other pool may not have been to be seen then.
+//! A run leaves a file plain of which records wait in another pool, so there are none as a rule;
+//! but the other pool may not have been to be seen then.
 //!
 //! | the other pool's records of the file | then |
 //! |---|---|
@@ -22,8 +24,9 @@ use forebay_pool::Pool;
 use rustix::fs::Stat;
 use std::path::Path;
 
-/// What is to become of the file because of other pools; none if they have nothing of it. One that cannot be looked at, or whose run lives, is not heeded: a
-/// run does not absorb what such a one may have.
+/// What is to become of the file because of other pools; none if they have nothing of it. One that
+/// cannot be looked at, or whose run lives, is not heeded: a run does not absorb what such a one
+/// may have.
 pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>, found: &Found) -> Option<Plan> {
     let Found::Here(seen) = found else {
         return None;
@@ -63,7 +66,8 @@ pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>, found: &Found
     }
 }
 
-/// The first pool that a directory of the file names and that has records of it, if its owner may write to the file.
+/// The first pool that a directory of the file names and that has records of it, if its owner may
+/// write to the file.
 fn find(own: &Path, file: &Logged<'_>, stat: &Stat) -> Option<(Pool, Waiting)> {
     let parents = file.parents().into_iter();
     let held = parents.filter(|parent| directory(parent).is_ok());

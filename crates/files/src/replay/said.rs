@@ -1,4 +1,5 @@
-//! What a file itself says of the records that a lane has of it, where the pool took nothing any more ([`void`]).
+//! What a file itself says of the records that a lane has of it, where the pool took nothing any
+//! more ([`void`]).
 
 use super::{decide::Situation, find::Found};
 use crate::void;

@@ -1,4 +1,5 @@
-//! Syncs of a recovery: of a file, with the directories that have its names, and of the names that a file has lost.
+//! Syncs of a recovery: of a file, with the directories that have its names, and of the names that
+//! a file has lost.
 
 use super::{decide::directory, logged::Logged, write::Failed};
 use crate::{identity, sys};
@@ -24,7 +25,8 @@ pub(super) fn fsync(open: &File) -> Result<(), Failed> {
 
 fn sync_parents(file: &Logged<'_>) -> Result<(), Failed> {
     for parent in file.parents() {
-        // One that is gone since needs no sync; one that may not be read has to be synced by who may.
+        // One that is gone since needs no sync; one that may not be read has to be synced by who
+        // may.
         if let Ok(open) = directory(parent) {
             let synced = rustix::fs::fsync(&open).and_then(|()| sys::confirm_sync(&open));
             synced.map_err(Failed::Sync)?;
@@ -33,8 +35,8 @@ fn sync_parents(file: &Logged<'_>) -> Result<(), Failed> {
     Ok(())
 }
 
-/// Makes durable that a file is not there: it would be back without what the lane is about to lose. Where a directory that had its name is not there either, all of the
-/// file system is synced.
+/// Makes durable that a file is not there: it would be back without what the lane is about to lose.
+/// Where a directory that had its name is not there either, all of the file system is synced.
 pub(super) fn sync_absence(file: &Logged<'_>) -> Result<(), Failed> {
     sync_parents(file)?;
     let is_gone = |parent: &&Path| directory(parent).is_err();

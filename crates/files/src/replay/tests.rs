@@ -1,4 +1,5 @@
-//! Lanes that no client of this version writes: forged ones, and those of clients that know less of their files.
+//! Lanes that no client of this version writes: forged ones, and those of clients that know less of
+//! their files.
 
 use super::*;
 use crate::identity;

@@ -1,11 +1,14 @@
 //! Doing what was decided: syncing, writing the same bytes again, writing the lane's records.
 //!
-//! 1. Mark the lane (`attempt`): from here on, changes of its files that fall in this time are the recovery's own.
+//! 1. Mark the lane (`attempt`): from here on, changes of its files that fall in this time are the
+//!    recovery's own.
 //! 2. Write a file, and sync it.
-//! 3. Set its times to what the program left, and sync those: it is as if the recovery had never written to it.
+//! 3. Set its times to what the program left, and sync those: it is as if the recovery had never
+//!    written to it.
 //! 4. Sync the directories that have its names (`sync`).
 //!
-//! A cut anywhere leaves the lane as it was, and files that the next recovery knows as its own doing (1) or as the program's (3).
+//! A cut anywhere leaves the lane as it was, and files that the next recovery knows as its own
+//! doing (1) or as the program's (3).
 
 use super::{
     attempt::Attempt,
@@ -51,11 +54,13 @@ pub(super) enum Done {
 pub(super) struct Work<'a> {
     attempt: Attempt<'a>,
     force: bool,
-    /// Others may change the files meanwhile, and no later recovery is to take a change of theirs for one of this: no time is set, and the lane does not say that it goes on.
+    /// Others may change the files meanwhile, and no later recovery is to take a change of theirs
+    /// for one of this: no time is set, and the lane does not say that it goes on.
     takes_over: bool,
 }
 
-/// A failure: of a sync, after which the files' content is not taken for durable because a later one succeeds; of the pool, to say what is being done; or of anything else.
+/// A failure: of a sync, after which the files' content is not taken for durable because a later
+/// one succeeds; of the pool, to say what is being done; or of anything else.
 pub(super) enum Failed {
     Sync(Errno),
     Lane(String),
@@ -77,7 +82,8 @@ impl<'a> Work<'a> {
         }
     }
 
-    /// Before anything is changed: sets apart what earlier attempts did not finish. If that fails, of which file, and why.
+    /// Before anything is changed: sets apart what earlier attempts did not finish. If that fails,
+    /// of which file, and why.
     pub(super) fn begin(
         &mut self,
         files: &[Logged<'_>],
@@ -116,7 +122,8 @@ impl<'a> Work<'a> {
                 sys::sync_file_system(&directory).map_err(Failed::Sync),
                 Done::Synced,
             ),
-            // Opened since: the kernel tells this one of what it could not write back, unless another process heard of it.
+            // Opened since: the kernel tells this one of what it could not write back, unless
+            // another process heard of it.
             Plan::Sync(target, Again::No) | Plan::Keep(target, _) => {
                 (sync(file, &target.file), Done::Synced)
             }
@@ -172,7 +179,8 @@ impl<'a> Work<'a> {
         // A replay that was cut before may have moved it.
         let left = (file.left.filter(|_| target.is_ours)).unwrap_or(target.modified);
         if self.takes_over {
-            // First: so what a power cut in the middle of the writing leaves is what the lane says, unless a sync had failed.
+            // First: so what a power cut in the middle of the writing leaves is what the lane says,
+            // unless a sync had failed.
             sync(file, &target.file)?;
         }
         let refused = |why: &str| {
@@ -198,7 +206,8 @@ impl<'a> Work<'a> {
         rewrite::flush(&open);
         let why = "another process has it open: stop that and recover again. If what the file holds is right";
         let refused = refused(why);
-        // No process opens it from looking to having written, all in memory. The sync takes longer, and no opener waits for it.
+        // No process opens it from looking to having written, all in memory. The sync takes longer,
+        // and no opener waits for it.
         if !sys::take_lease(open.as_fd()) {
             return match refused {
                 Some(refused) => Ok(Some(refused)),
@@ -363,8 +372,8 @@ pub(crate) fn write_at(fd: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Res
     Ok(())
 }
 
-/// In tests: dies in the middle of a recovery, after as many steps as the environment says (`7`), or waits there for so many milliseconds (`7:500`);
-/// several of these, apart by commas.
+/// In tests: dies in the middle of a recovery, after as many steps as the environment says (`7`),
+/// or waits there for so many milliseconds (`7:500`); several of these, apart by commas.
 pub(super) fn step() {
     static STEPS: AtomicU64 = AtomicU64::new(0);
     static CUTS: OnceLock<Vec<(u64, Option<Duration>)>> = OnceLock::new();

@@ -1,15 +1,18 @@
-//! Which files of a run cannot be synced, and of which that is only feared. docs/files-protocol.md, "The shared page".
+//! Which files of a run cannot be synced, and of which that is only feared. docs/files-protocol.md,
+//! "The shared page".
 //!
-//! A sync that is interrupted may have got the error that no later one gets. So a file that the supervisor was syncing when it died is *feared* not to be sound: as good as failed
-//! until it is known. A fear never takes the place of an error, an error that of a fear; and what a member finds sound stays failed where another has found an error
-//! meanwhile.
+//! A sync that is interrupted may have got the error that no later one gets. So a file that the
+//! supervisor was syncing when it died is *feared* not to be sound: as good as failed until it is
+//! known. A fear never takes the place of an error, an error that of a fear; and what a member
+//! finds sound stays failed where another has found an error meanwhile.
 
 use super::{Page, SharedFile};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
-/// What is known of a file's syncs: the word of the page that says it. Its lowest 12 bits are 0, an error's number, or [`FEARED`](Self::FEARED); those above count errors, so
-/// that one is told from the next one of the same number.
+/// What is known of a file's syncs: the word of the page that says it. Its lowest 12 bits are 0, an
+/// error's number, or [`FEARED`](Self::FEARED); those above count errors, so that one is told from
+/// the next one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Failure(i32);
 
@@ -18,7 +21,8 @@ impl Failure {
     /// No error's number.
     const FEARED: i32 = 0xFFF;
 
-    /// The error with which the file cannot be synced, if it cannot. What is only feared is one, too.
+    /// The error with which the file cannot be synced, if it cannot. What is only feared is one,
+    /// too.
     #[inline]
     pub fn error(self) -> Option<Errno> {
         match self.0 & Self::WHAT {
@@ -91,7 +95,8 @@ impl Page {
         failure.fetch_and(!Failure::WHAT, Release);
     }
 
-    /// Without a supervisor: `file`, of which so much was `known`, is sound, unless another process has found since then that it is not. True if it is.
+    /// Without a supervisor: `file`, of which so much was `known`, is sound, unless another process
+    /// has found since then that it is not. True if it is.
     pub fn repaired_since(&self, file: usize, known: Failure) -> bool {
         let failure = &self.files[file].failure;
         // If another has said it already, that is as well.
@@ -109,7 +114,8 @@ impl Page {
         self.syncing.store(0, Release);
     }
 
-    /// Without a supervisor: `file` is feared not to be sound if it was being synced when the supervisor died, which may have got its error instead of the program.
+    /// Without a supervisor: `file` is feared not to be sound if it was being synced when the
+    /// supervisor died, which may have got its error instead of the program.
     pub fn fear_if_interrupted(&self, file: usize) {
         if self.syncing.load(Acquire) == syncing(file) {
             let failure = &self.files[file].failure;
@@ -118,7 +124,8 @@ impl Page {
                 let is_sound = now.error().is_none();
                 is_sound.then(|| now.with(Failure::FEARED).0)
             });
-            // Only now: where this process dies, one of the two tells the next one. Once the file is known to be sound, none fears for it again.
+            // Only now: where this process dies, one of the two tells the next one. Once the file
+            // is known to be sound, none fears for it again.
             self.end_sync();
         }
     }
@@ -197,7 +204,8 @@ mod tests {
             assert!(!page.repaired_since(3, known));
             assert_eq!(page.files[3].error(), Some(Errno::NOSPC));
         }
-        // Nor is one error taken for the next one of the same number, also where another process has said in between that the file is sound.
+        // Nor is one error taken for the next one of the same number, also where another process
+        // has said in between that the file is sound.
         let known = page.files[3].failure();
         for is_repaired in [false, true] {
             if is_repaired {

@@ -1,7 +1,8 @@
-//! The last bytes that were logged of a file, for all processes: what a write that comes back to them is compared with (`client::tail`).
+//! The last bytes that were logged of a file, for all processes: what a write that comes back to
+//! them is compared with (`client::tail`).
 //!
-//! Read and changed under the file's lock. A process may die in the middle: it is valid only for the log address behind the file's last record,
-//! which is stored last, and a record comes first.
+//! Read and changed under the file's lock. A process may die in the middle: it is valid only for
+//! the log address behind the file's last record, which is stored last, and a record comes first.
 
 use forebay_pool::Lsn;
 use std::{
@@ -12,7 +13,8 @@ use std::{
     },
 };
 
-/// Bytes that are remembered of a write, its last: a page of PostgreSQL's log, the largest block that a log is known to write again.
+/// Bytes that are remembered of a write, its last: a page of PostgreSQL's log, the largest block
+/// that a log is known to write again.
 pub const BLOCK: usize = 8192;
 
 /// Bytes that are compared, and written, at once.
@@ -30,8 +32,8 @@ pub struct LastWrite {
     to: AtomicU64,
     /// How many of its last bytes are known; 0 until it is known that writes come back.
     known: AtomicU64,
-    /// Behind so many words of what is known there are zeros only: a block is mostly written before it is full, and what is not in it yet
-    /// need not be fetched from another processor's cache.
+    /// Behind so many words of what is known there are zeros only: a block is mostly written before
+    /// it is full, and what is not in it yet need not be fetched from another processor's cache.
     filled: AtomicU64,
     words: [AtomicU64; BLOCK / WORD],
 }
@@ -42,14 +44,16 @@ impl LastWrite {
         self.end.store(0, Release);
     }
 
-    /// True if a write at `at` comes back to this one, which is the file's last: its record ends at `end`.
+    /// True if a write at `at` comes back to this one, which is the file's last: its record ends at
+    /// `end`.
     #[inline]
     pub fn is_met(&self, end: Lsn, at: u64) -> bool {
         let known = self.end.load(Acquire);
         known == end && known != 0 && (self.from.load(Relaxed)..self.to.load(Relaxed)).contains(&at)
     }
 
-    /// Only where it was is known from now on, unless its record is in the segment that starts at `segment`.
+    /// Only where it was is known from now on, unless its record is in the segment that starts at
+    /// `segment`.
     #[inline]
     pub fn forget_unless_in(&self, segment: Lsn) {
         if self.end.load(Relaxed) <= segment {
@@ -71,7 +75,8 @@ impl LastWrite {
         self.filled.store(filled, Relaxed);
     }
 
-    /// The words that are known from file offset `at` on: how many, and those before the zeros. None if that is not where a word begins.
+    /// The words that are known from file offset `at` on: how many, and those before the zeros.
+    /// None if that is not where a word begins.
     fn words_from(&self, at: u64) -> (usize, &[AtomicU64]) {
         let known = self.known.load(Relaxed).min(BLOCK as u64);
         let skipped = self.to.load(Relaxed).checked_sub(known);
@@ -88,7 +93,8 @@ impl LastWrite {
         (self.filled.load(Relaxed) as usize).min(self.words.len())
     }
 
-    /// Which part of `bytes`, written at `at`, differs from what is known, to whole words. Behind what is known, all does.
+    /// Which part of `bytes`, written at `at`, differs from what is known, to whole words. Behind
+    /// what is known, all does.
     pub fn changed(&self, at: u64, bytes: &[u8]) -> Range<usize> {
         let (known, filled) = self.words_from(at);
         let (words, rest) = bytes.as_chunks::<WORD>();
@@ -112,13 +118,15 @@ impl LastWrite {
         from * WORD..bytes.len() - same_at_end * WORD
     }
 
-    /// True if a write to `range`, of which the last `known` bytes are to be known, ends and begins where what is known does.
+    /// True if a write to `range`, of which the last `known` bytes are to be known, ends and begins
+    /// where what is known does.
     pub fn is_same_place(&self, range: &Range<u64>, known: usize) -> bool {
         self.to.load(Relaxed) == range.end && self.known.load(Relaxed) == known as u64
     }
 
-    /// A write to `range` was logged up to `end`, of which the last `known` bytes are to be known. `changed`, which begins at byte `from` of them, a
-    /// multiple of a word, is what differs from what is known, or all of them if that is not of the [same place](Self::is_same_place).
+    /// A write to `range` was logged up to `end`, of which the last `known` bytes are to be known.
+    /// `changed`, which begins at byte `from` of them, a multiple of a word, is what differs from
+    /// what is known, or all of them if that is not of the [same place](Self::is_same_place).
     pub fn keep(&self, range: Range<u64>, known: usize, from: usize, changed: &[u8], end: Lsn) {
         let filled = match self.is_same_place(&range, known) {
             true => self.filled(),

@@ -1,4 +1,5 @@
-//! A lock that processes share, of which each knows who has it: when that one dies, it is taken away from it.
+//! A lock that processes share, of which each knows who has it: when that one dies, it is taken
+//! away from it.
 
 use forebay_pool::{Moment, media};
 use std::{
@@ -20,7 +21,8 @@ const SPINS: u32 = 50;
 #[repr(transparent)]
 pub struct Lock(AtomicU32);
 
-/// Bits of a holder's number plus one; those above tell a holder from what a process has written over it, who would never free the lock.
+/// Bits of a holder's number plus one; those above tell a holder from what a process has written
+/// over it, who would never free the lock.
 const NUMBER_BITS: u32 = 21;
 
 /// The word while the process with the number `who` has the lock.
@@ -37,7 +39,8 @@ fn is_sound(word: u32) -> bool {
 }
 
 impl Lock {
-    /// Takes the lock for the process with the number `who`. False if `give_up` said so while it waited, or [it is damaged](Self::is_damaged).
+    /// Takes the lock for the process with the number `who`. False if `give_up` said so while it
+    /// waited, or [it is damaged](Self::is_damaged).
     #[inline]
     pub fn take(&self, who: u32, give_up: impl Fn() -> bool) -> bool {
         let ours = held_by(who);
@@ -103,7 +106,8 @@ impl Lock {
         !is_sound(self.0.load(Acquire))
     }
 
-    /// The process with the number `who` is dead: true if it had the lock, which still is its own until [`free`](Self::free).
+    /// The process with the number `who` is dead: true if it had the lock, which still is its own
+    /// until [`free`](Self::free).
     pub fn is_held_by(&self, who: u32) -> bool {
         self.0.load(Acquire) & !WAITED_FOR == held_by(who)
     }

@@ -1,7 +1,9 @@
-//! The page that the processes of a run share with its supervisor: ordinary memory, for what happens too often for messages.
+//! The page that the processes of a run share with its supervisor: ordinary memory, for what
+//! happens too often for messages.
 //!
-//! It is the table of the files that the run absorbs, by number: each file's state, its lock, its names, and what was counted. The lane itself
-//! is the pool's (`forebay_pool::SharedLane`). docs/files-protocol.md, "The shared page".
+//! It is the table of the files that the run absorbs, by number: each file's state, its lock, its
+//! names, and what was counted. The lane itself is the pool's (`forebay_pool::SharedLane`).
+//! docs/files-protocol.md, "The shared page".
 #![expect(unsafe_code, reason = "memory shared with another process")]
 
 mod failure;
@@ -57,9 +59,11 @@ const UNNAMED: u64 = u64::MAX;
 #[repr(C, align(64))]
 pub struct SharedFile {
     stamp: AtomicU64,
-    /// Kernel and lane get the changes of a file in one order, because both get them under this lock, whichever process makes them.
+    /// Kernel and lane get the changes of a file in one order, because both get them under this
+    /// lock, whichever process makes them.
     pub lock: Lock,
-    /// Supervisor, and without one the member that settles: why the file cannot be synced ([`failure`]).
+    /// Supervisor, and without one the member that settles: why the file cannot be synced
+    /// ([`failure`]).
     failure: AtomicI32,
     gone: AtomicU32,
     /// Where its file system stands among the run's ([`OrderPage`](crate::order::OrderPage)).
@@ -73,13 +77,16 @@ pub struct SharedFile {
     named_in: AtomicU64,
     /// Log address behind its last record.
     pub end: AtomicU64,
-    /// The modification time that was logged last, or that the file had when a member had written it again without a supervisor; ns since 1970.
+    /// The modification time that was logged last, or that the file had when a member had written
+    /// it again without a supervisor; ns since 1970.
     pub touched: AtomicU64,
     /// The size that it is about to get and that is or will be logged, plus one; 0 for none.
     resizing: AtomicU64,
-    /// The size that it had before the write that names it in a segment, plus one; 0 where that is not known.
+    /// The size that it had before the write that names it in a segment, plus one; 0 where that is
+    /// not known.
     had: AtomicU64,
-    /// Where it ends, as its size said when it was looked at last, and what was logged of it since, plus one; 0 where that is not known.
+    /// Where it ends, as its size said when it was looked at last, and what was logged of it since,
+    /// plus one; 0 where that is not known.
     ends: AtomicU64,
     /// The latest modification time ahead of the clock that it was seen to have, ns since 1970.
     ahead: AtomicU64,
@@ -115,8 +122,8 @@ impl SharedFile {
         self.stamp.store(stamp.encode(), Release);
     }
 
-    /// The file is to be plain: the next call that uses it sees to that, and one that is being registered is not absorbed. False if it is plain
-    /// already. Takes no lock.
+    /// The file is to be plain: the next call that uses it sees to that, and one that is being
+    /// registered is not absorbed. False if it is plain already. Takes no lock.
     pub fn leave(&self, generation: u32) -> bool {
         self.change(generation, State::Registering, State::Leaving)
             || self.change(generation, State::Absorbed, State::Leaving)
@@ -186,7 +193,8 @@ impl SharedFile {
         self.gone.store(gone, Relaxed);
     }
 
-    /// What is newer in the kernel than in the lane: one change at most, since the next one finds that the supervisor is gone.
+    /// What is newer in the kernel than in the lane: one change at most, since the next one finds
+    /// that the supervisor is gone.
     pub fn newer(&self) -> Option<Range<u64>> {
         let [from, to] = [&self.newer[0], &self.newer[1]].map(|at| at.load(Relaxed));
         (from < to).then_some(from..to)
@@ -240,14 +248,16 @@ impl SharedFile {
         }
     }
 
-    /// It was seen to have this modification time, which may stay on the disk for a while though it is written to.
+    /// It was seen to have this modification time, which may stay on the disk for a while though it
+    /// is written to.
     pub fn note_modified(&self, modified: u64) {
         if modified > sys::file_time_now() {
             self.ahead.fetch_max(modified, Relaxed);
         }
     }
 
-    /// A modification time ahead of the clock that it may have on the disk: it was set to that, or the clock was set back.
+    /// A modification time ahead of the clock that it may have on the disk: it was set to that, or
+    /// the clock was set back.
     pub fn ahead(&self) -> Option<u64> {
         Some(self.ahead.load(Relaxed)).filter(|ahead| *ahead > sys::file_time_now())
     }
@@ -265,14 +275,15 @@ impl SharedFile {
 pub struct Page {
     /// Members: how often the first sync of a file was asked for.
     pub asked: AtomicU32,
-    /// Supervisor: the file that it is syncing, plus one; 0 for none, or when a member has noted what is feared of it.
+    /// Supervisor: the file that it is syncing, plus one; 0 for none, or when a member has noted
+    /// what is feared of it.
     syncing: AtomicU32,
     /// Without a supervisor: whether a member has synced what the lane holds ([`settling`]).
     settled: AtomicU32,
     /// The process that does it.
     settling: AtomicU32,
-    /// Held from before a file that is to be absorbed is opened until that is decided: so of two processes that open it at a time
-    /// one registers it, and the other joins. By what its name is.
+    /// Held from before a file that is to be absorbed is opened until that is decided: so of two
+    /// processes that open it at a time one registers it, and the other joins. By what its name is.
     openings: [Lock; OPENINGS],
     /// Times that a process waited for the drain because the lane was full.
     pub waits: AtomicU64,
@@ -288,7 +299,8 @@ impl Page {
         files.for_each(|file| file.set(Stamp { generation, state }));
     }
 
-    /// True if a process has written over a state or a lock: what else the page says is not to be believed.
+    /// True if a process has written over a state or a lock: what else the page says is not to be
+    /// believed.
     pub fn is_damaged(&self) -> bool {
         let is_damaged =
             |file: &SharedFile| file.stamp().state == State::Damaged || file.lock.is_damaged();

@@ -1,4 +1,5 @@
-//! Who settles the lane when the supervisor is gone: one member, once. docs/files-protocol.md, "When a process dies".
+//! Who settles the lane when the supervisor is gone: one member, once. docs/files-protocol.md,
+//! "When a process dies".
 
 use super::Page;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
@@ -19,8 +20,9 @@ pub enum Turn {
 impl Page {
     /// Takes the turn for the process `who`, if no other has it.
     ///
-    /// Whether the lane is settled is looked at when the turn is taken: who had it before may have settled the lane and died since any earlier look, and
-    /// files are written to plainly by now, which settling the lane once more might write older bytes over.
+    /// Whether the lane is settled is looked at when the turn is taken: who had it before may have
+    /// settled the lane and died since any earlier look, and files are written to plainly by now,
+    /// which settling the lane once more might write older bytes over.
     pub fn turn_to_settle(&self, who: u32) -> Turn {
         let taken = self.settling.compare_exchange(0, who, AcqRel, Acquire);
         match taken {
@@ -70,7 +72,8 @@ mod tests {
     fn what_a_process_settled_that_died_then_is_settled_by_no_other_again() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
         assert_eq!(page.turn_to_settle(7), Turn::Ours);
-        // Two that looked before this are late: one finds the turn a dead process's, the other finds it free.
+        // Two that looked before this are late: one finds the turn a dead process's, the other
+        // finds it free.
         page.set_settled();
         page.give_turn_up(7);
         assert_eq!(page.turn_to_settle(9), Turn::Done);

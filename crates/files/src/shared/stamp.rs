@@ -9,9 +9,11 @@ pub enum State {
     Registering,
     /// What is written to it is logged.
     Absorbed,
-    /// It is to be plain: nothing is logged of it any more, and its next change waits until the lane has nothing of it.
+    /// It is to be plain: nothing is logged of it any more, and its next change waits until the
+    /// lane has nothing of it.
     Leaving,
-    /// It is to be plain, and was or may be changed past the lane already, who knows where: what the lane has of it is never written to it again.
+    /// It is to be plain, and was or may be changed past the lane already, who knows where: what
+    /// the lane has of it is never written to it again.
     Strayed,
     /// A process has written over the word.
     Damaged,
@@ -39,8 +41,8 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The state in 8 bits, the generation in 32, and 24 to tell such a word by: of a file that is absorbed, a word that a process has written over must not say that
-    /// it is plain.
+    /// The state in 8 bits, the generation in 32, and 24 to tell such a word by: of a file that is
+    /// absorbed, a word that a process has written over must not say that it is plain.
     pub(super) fn encode(self) -> u64 {
         let state = match self.state {
             State::Free => 0,

@@ -5,7 +5,8 @@ use std::sync::atomic::{
     Ordering::{Acquire, Relaxed, Release},
 };
 
-/// At most `N` bytes: a path, an identity. Who reads them while they are changed gets bytes of both; so that is done under a lock.
+/// At most `N` bytes: a path, an identity. Who reads them while they are changed gets bytes of
+/// both; so that is done under a lock.
 #[repr(C)]
 pub struct Text<const N: usize> {
     length: AtomicU16,

@@ -1,7 +1,9 @@
-//! Connections: who may say what first, and how long that may take. docs/durability.md, "Who trusts whom".
+//! Connections: who may say what first, and how long that may take. docs/durability.md, "Who trusts
+//! whom".
 //!
-//! The socket's name is no secret and any user can connect, so nothing that a stranger does may keep a process of the run from being heard:
-//! the first message has a time limit, each user a limit of connections that have said nothing yet, and an error of `accept` ends nothing.
+//! The socket's name is no secret and any user can connect, so nothing that a stranger does may
+//! keep a process of the run from being heard: the first message has a time limit, each user a
+//! limit of connections that have said nothing yet, and an error of `accept` ends nothing.
 
 use super::{Shared, member};
 use crate::{
@@ -65,7 +67,8 @@ impl Drop for Place<'_> {
     }
 }
 
-/// Connections that could not be served. The first is reported at once, since the process may stay plain for it, and how many there were at the end.
+/// Connections that could not be served. The first is reported at once, since the process may stay
+/// plain for it, and how many there were at the end.
 #[derive(Default)]
 struct Unheard(u64);
 

@@ -12,7 +12,8 @@ use forebay_pool::Moment;
 use rustix::io::Errno;
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
-/// How long what a dead member had not logged may take to reach the disk, before its file is made plain.
+/// How long what a dead member had not logged may take to reach the disk, before its file is made
+/// plain.
 const UNLOGGED_WAIT: Duration = Duration::from_secs(10);
 
 impl Run {
@@ -51,8 +52,10 @@ impl Run {
         }
     }
 
-    /// What a dead member wrote to the file and did not log was acknowledged to no process, but others may have read it, and their next sync says that it
-    /// is durable. So it is synced, with all that the lane has, which is released: nothing older is written over it. Its lock's waiters wait for that.
+    /// What a dead member wrote to the file and did not log was acknowledged to no process, but
+    /// others may have read it, and their next sync says that it is durable. So it is synced, with
+    /// all that the lane has, which is released: nothing older is written over it. Its lock's
+    /// waiters wait for that.
     fn sync_unlogged(&self, shared: &Shared, number: usize) -> Result<(), Errno> {
         let file = &self.page.files[number];
         let open = self.known(number).and_then(|known| known.file.clone());
@@ -72,7 +75,8 @@ impl Run {
             // What a sync of any process waits for has it.
             return Ok(());
         }
-        // It has moved the file's time. The record is made in any case: what the drain syncs are files that have one.
+        // It has moved the file's time. The record is made in any case: what the drain syncs are
+        // files that have one.
         file.touched.store(0, Relaxed);
         self.log().touched(number, sys::modified(&stat))?;
         forebay_pool::failpoint!("files:bury-logged");

@@ -1,14 +1,17 @@
-//! File systems on which the program has no absorbed file open any more: a moment later the supervisor has none there either, so that they can be unmounted. How
-//! busy other logs are does not matter: what the open segment has of such files is drained with it.
+//! File systems on which the program has no absorbed file open any more: a moment later the
+//! supervisor has none there either, so that they can be unmounted. How busy other logs are does
+//! not matter: what the open segment has of such files is drained with it.
 //!
-//! As long as one of a file system's files is open, it could not be unmounted without Forebay either, and those that are closed stay absorbed: PostgreSQL opens them again.
+//! As long as one of a file system's files is open, it could not be unmounted without Forebay
+//! either, and those that are closed stay absorbed: PostgreSQL opens them again.
 
 use super::{Shared, run::Run};
 use crate::{shared::State, sys};
 use forebay_pool::{Lsn, Moment};
 use std::{collections::BTreeMap, os::fd::AsFd, sync::atomic::Ordering::Relaxed, time::Duration};
 
-/// How long they have to be closed: a program that opens its log for each write has it registered, and synced, only when it paused.
+/// How long they have to be closed: a program that opens its log for each write has it registered,
+/// and synced, only when it paused.
 const CLOSED_FOR: Duration = Duration::from_millis(700);
 /// How often to look. One that is closed is leased for a moment, in which who opens it waits.
 const LOOK_EVERY: Duration = Duration::from_millis(200);
@@ -31,7 +34,8 @@ impl Closed {
         }
     }
 
-    /// Looks, now and then: ends the open segment if it has something of files that were closed some time ago, and gives up those of which the lane has nothing.
+    /// Looks, now and then: ends the open segment if it has something of files that were closed
+    /// some time ago, and gives up those of which the lane has nothing.
     pub(super) fn look(&mut self, shared: &Shared, run: &Run) {
         if self.looked.elapsed() < LOOK_EVERY {
             return;
@@ -63,7 +67,8 @@ impl Closed {
     }
 }
 
-/// The devices of which all absorbed files are closed, with the log address behind the last record of any.
+/// The devices of which all absorbed files are closed, with the log address behind the last record
+/// of any.
 fn closed_devices(run: &Run) -> BTreeMap<u64, Lsn> {
     let mut devices: BTreeMap<u64, Option<Lsn>> = BTreeMap::new();
     for (number, file) in run.page.files.iter().enumerate() {

@@ -80,8 +80,7 @@ pub struct Running {
 }
 
 /// Asks every supervisor of this user that was begun with `run_dir`, and whose note or table is
-/// there. Notes of those that died are
-/// removed.
+/// there. Notes of those that died are removed.
 ///
 /// # Errors
 /// If the directory is there and cannot be read.
@@ -191,8 +190,7 @@ impl Look {
     }
 
     /// Asks a supervisor whose secret is not known, which answers its own user and root; `pid` is
-    /// its process id, if that is
-    /// known.
+    /// its process id, if that is known.
     fn ask_unknown(&mut self, socket: Vec<u8>, pid: Option<u32>) {
         if !self.known.insert(socket.clone()) {
             return;

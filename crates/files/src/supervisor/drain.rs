@@ -1,16 +1,20 @@
 //! The drain: syncs the files of the lane's complete segments, and releases them.
 //!
 //! 1. Look which segments are complete. However many there are, they are drained together.
-//! 2. Sync every file that they have records of (of one that was unlinked, the directory that had it, if that can be told). A file is *clean* up to the segment that was open
-//!    when its last sync began: what is in segments before that one the kernel had.
-//! 3. Ask each file system whether it shut itself down meanwhile: then it may have taken a sync for done.
-//! 4. If a sync fails, say so on the shared page, and release nothing: what the lane has of the file is written to it again, by a descriptor of
-//!    the supervisor's own, and synced. A second sync alone would succeed, whatever the disk has.
+//! 2. Sync every file that they have records of (of one that was unlinked, the directory that had
+//!    it, if that can be told). A file is *clean* up to the segment that was open when its last
+//!    sync began: what is in segments before that one the kernel had.
+//! 3. Ask each file system whether it shut itself down meanwhile: then it may have taken a sync for
+//!    done.
+//! 4. If a sync fails, say so on the shared page, and release nothing: what the lane has of the
+//!    file is written to it again, by a descriptor of the supervisor's own, and synced. A second
+//!    sync alone would succeed, whatever the disk has.
 //! 5. Release the segments.
 //!
-//! While the disk is behind, the lane takes further segments of the pool, and while there is nothing to do it gives them back. If nothing is
-//! written for a second, or a segment does not fill in one, the open segment is ended, so that all is on the disk; so it is when all files of a
-//! file system were closed (`closed`).
+//! While the disk is behind, the lane takes further segments of the pool, and while there is
+//! nothing to do it gives them back. If nothing is written for a second, or a segment does not fill
+//! in one, the open segment is ended, so that all is on the disk; so it is when all files of a file
+//! system were closed (`closed`).
 
 use super::{
     Shared,
@@ -41,9 +45,11 @@ use std::{
     time::Duration,
 };
 
-/// What was logged is on the disk this long after the last write at most, though no segment is full.
+/// What was logged is on the disk this long after the last write at most, though no segment is
+/// full.
 const IDLE: Duration = Duration::from_secs(1);
-/// The same under a load that fills no segment for so long. A plain log's syncs would commit the journal all the time, and with it what writeback changes by itself.
+/// The same under a load that fills no segment for so long. A plain log's syncs would commit the
+/// journal all the time, and with it what writeback changes by itself.
 const LAG_MAX: Duration = Duration::from_secs(1);
 /// How often a file that could not be synced is written again, if no process asks for it.
 const REPAIR_EVERY: Duration = Duration::from_secs(1);
@@ -51,13 +57,14 @@ const REPAIR_EVERY: Duration = Duration::from_secs(1);
 const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// Segments of the pool that are left to other lanes while this one takes more.
 const LEFT_TO_OTHERS: u64 = 4;
-/// How often what no process syncs is committed, to a pool on a disk: so a file is hardly newer than the last record of it, and a recovery knows who
-/// changed it (`replay`).
+/// How often what no process syncs is committed, to a pool on a disk: so a file is hardly newer
+/// than the last record of it, and a recovery knows who changed it (`replay`).
 const COMMIT_EVERY: Duration = Duration::from_secs(1);
 /// How often to look whether something is to be done that no member says.
 const LOOK: Duration = Duration::from_millis(100);
 
-/// Keeps a segment ready for the members, until the run ends. A thread of its own: a sync may take as long as many segments to be filled.
+/// Keeps a segment ready for the members, until the run ends. A thread of its own: a sync may take
+/// as long as many segments to be filled.
 pub(super) fn prepare(shared: &Shared, run: &Run) {
     let mut committed = Moment::now();
     while !run.ended.load(Acquire) {
@@ -125,7 +132,8 @@ pub(super) fn run(shared: &Shared, run: &Run) {
         }
         let usage = run.lane.usage();
         let is_empty = || matches!(run.lane.seal(), Ok(Some(end)) if usage.head >= end);
-        // One that is not sound is drained no further: its files are synced when they are made plain.
+        // One that is not sound is drained no further: its files are synced when they are made
+        // plain.
         if run.ending.load(Acquire) && (!run.lane.is_sound() || is_empty()) {
             return;
         }
@@ -145,8 +153,8 @@ pub(super) fn run(shared: &Shared, run: &Run) {
     }
 }
 
-/// After a while without work: ends the open segment, which is drained next; frees the numbers of files that are closed, and gives segments
-/// back.
+/// After a while without work: ends the open segment, which is drained next; frees the numbers of
+/// files that are closed, and gives segments back.
 fn rest(shared: &Shared, run: &Run) {
     let _ = run.lane.seal();
     for (number, file) in run.page.files.iter().enumerate() {
@@ -164,7 +172,8 @@ impl Run {
         self.changed.ring();
     }
 
-    /// Syncs every file that has records below `end` which are not on the disk. False if one of them cannot be synced.
+    /// Syncs every file that has records below `end` which are not on the disk. False if one of
+    /// them cannot be synced.
     fn sync_below(&self, shared: &Shared, end: Lsn) -> bool {
         let is_behind = |number: usize| {
             let file = &self.page.files[number];
@@ -189,7 +198,8 @@ impl Run {
     }
 
     fn sync_each(&self, shared: &Shared, wanted: impl Fn(usize) -> bool) -> Result<(), Errno> {
-        // Many files may have lost their names in one directory: it is synced once, after all of them did.
+        // Many files may have lost their names in one directory: it is synced once, after all of
+        // them did.
         let mut directories: BTreeMap<Key, Result<(), i32>> = BTreeMap::new();
         let mut synced = Vec::new();
         let mut all = Ok(());
@@ -228,7 +238,8 @@ impl Run {
 
     /// Says that a file could not be synced, with what error.
     fn failed(&self, number: usize, known: &Known, errno: Errno) -> Errno {
-        // First of all, and where it outlives us: the kernel may tell no other process of this error.
+        // First of all, and where it outlives us: the kernel may tell no other process of this
+        // error.
         if self.mark(Mark::Failed).is_err()
             && let Some(file) = &known.file
         {
@@ -284,7 +295,8 @@ impl Run {
         done
     }
 
-    /// Waits until every file that could not be synced is sound again, and tries now and then. False if the run ended before.
+    /// Waits until every file that could not be synced is sound again, and tries now and then.
+    /// False if the run ended before.
     fn repair_all(&self, shared: &Shared) -> bool {
         self.notify();
         while self.page.failing() {
@@ -306,8 +318,8 @@ impl Run {
         true
     }
 
-    /// Writes again what the lane has of a file that could not be synced, and syncs it: a failed sync may have left clean what never reached
-    /// the disk.
+    /// Writes again what the lane has of a file that could not be synced, and syncs it: a failed
+    /// sync may have left clean what never reached the disk.
     ///
     /// # Errors
     /// Of opening it for writing, of writing, of the sync: it still cannot be synced.
@@ -323,7 +335,8 @@ impl Run {
         }
         let open = self.known(number).and_then(|known| known.file.clone());
         let done = match (open, file.stamp().state) {
-            // The kernel may have what is newer, and a sync of that may be one of nothing. A replay is to see that it was changed.
+            // The kernel may have what is newer, and a sync of that may be one of nothing. A replay
+            // is to see that it was changed.
             (Some(open), State::Strayed) => {
                 let _ = sys::set_changed_now(open.as_fd());
                 Err(failed)
@@ -360,8 +373,9 @@ impl Run {
         sys::confirm_sync(&to)
     }
 
-    /// A file that was written again has the time that it had: if the sync fails, a recovery is not to take this for another process's change. Not where a process outside may
-    /// have written to it meanwhile.
+    /// A file that was written again has the time that it had: if the sync fails, a recovery is not
+    /// to take this for another process's change. Not where a process outside may have written to
+    /// it meanwhile.
     fn keep_time(&self, shared: &Shared, number: usize, to: &File, modified: u64) {
         if shared.watch.outside() != Outside::Waits {
             return;

@@ -1,8 +1,9 @@
-//! Other runs on this machine: one that absorbs a file which a process of this run has open lets go of it first.
-//! docs/files-protocol.md, "Two runs".
+//! Other runs on this machine: one that absorbs a file which a process of this run has open lets go
+//! of it first. docs/files-protocol.md, "Two runs".
 //!
-//! Other runs are found by their tables ([`absorbed`](crate::absorbed)), whichever user's they are; but only those count whose owner may write to
-//! the file: no other user can keep it from being absorbed.
+//! Other runs are found by their tables ([`absorbed`](crate::absorbed)), whichever user's they are;
+//! but only those count whose owner may write to the file: no other user can keep it from being
+//! absorbed.
 
 use super::{
     Shared,
@@ -42,7 +43,8 @@ pub(super) enum Elsewhere {
     Unheard(String),
 }
 
-/// Where the other runs' tables are: looked for anew when a file came into or went from their directory.
+/// Where the other runs' tables are: looked for anew when a file came into or went from their
+/// directory.
 #[derive(Default)]
 pub(super) struct Tables {
     known: Mutex<Option<(Look, Arc<[PathBuf]>)>>,
@@ -72,13 +74,15 @@ impl Tables {
             name.to_string_lossy().starts_with(absorbed::PREFIX) && entry.path() != own
         });
         let paths: Arc<[PathBuf]> = found.map(|entry| entry.path()).collect();
-        // The clock of such times ticks: what came in the tick in which it was looked at may have the same.
+        // The clock of such times ticks: what came in the tick in which it was looked at may have
+        // the same.
         let is_settled = rustix::time::clock_gettime(ClockId::Realtime).tv_sec > stat.st_mtime + 1;
         *known = is_settled.then(|| (look, Arc::clone(&paths)));
         paths
     }
 
-    /// Waits for a silence, the first time that this table of a dead run, or pool, is named: nothing more comes to its lane.
+    /// Waits for a silence, the first time that this table of a dead run, or pool, is named:
+    /// nothing more comes to its lane.
     pub(super) fn be_silent(&self, whose: &Path) {
         let mut silent = self.silent.lock();
         if !silent.contains(whose) {
@@ -98,7 +102,8 @@ impl Tables {
     }
 }
 
-/// Asks every other run that absorbs the file, given with the time when it was made, to let go of it, and waits.
+/// Asks every other run that absorbs the file, given with the time when it was made, to let go of
+/// it, and waits.
 pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> Elsewhere {
     let mut found = Elsewhere::None;
     for path in shared.tables.others(&shared.table.path).iter() {
@@ -116,7 +121,8 @@ pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> E
             continue;
         }
         if processes::is_process(pid) {
-            // It lets go at its next call; one that does nothing logs nothing. Its pool may be on a disk.
+            // It lets go at its next call; one that does nothing logs nothing. Its pool may be on a
+            // disk.
             thread::sleep(silence(true));
             found = Elsewhere::LetGo(format!(
                 "{who}, whose supervisor was killed, absorbed it: forebay recover brings what is in that pool to the file"

@@ -1,4 +1,5 @@
-//! Files that the run has no more to do with: what is known of them is given up, and their numbers are free.
+//! Files that the run has no more to do with: what is known of them is given up, and their numbers
+//! are free.
 
 use super::{
     Shared,
@@ -29,7 +30,8 @@ pub(super) struct Forgotten {
 }
 
 impl Run {
-    /// Lets go of a file of which the lane holds nothing; it was `retired`, or it is closed. Under its lock.
+    /// Lets go of a file of which the lane holds nothing; it was `retired`, or it is closed. Under
+    /// its lock.
     pub(super) fn forget(&self, shared: &Shared, number: usize, retired: bool) {
         let file = &self.page.files[number];
         let mut files = self.files.lock();
@@ -78,7 +80,8 @@ impl Run {
         self.page.files[number].set(Stamp { generation, state });
     }
 
-    /// Frees the numbers of those files that are `wanted`, open in no process, and of which the lane holds nothing.
+    /// Frees the numbers of those files that are `wanted`, open in no process, and of which the
+    /// lane holds nothing.
     pub(super) fn reclaim(&self, shared: &Shared, wanted: impl Fn(&Known) -> bool) {
         let head = self.lane.usage().head;
         for (number, file) in self.page.files.iter().enumerate() {
@@ -103,8 +106,10 @@ impl Run {
         }
     }
 
-    /// Gives up the descriptor of a file that has no name and is open in no process: its space is free then. False if it is not such a file yet; nor is one without a
-    /// directory to be synced instead, as long as the lane has something of it: after a power cut it may have its name again.
+    /// Gives up the descriptor of a file that has no name and is open in no process: its space is
+    /// free then. False if it is not such a file yet; nor is one without a directory to be synced
+    /// instead, as long as the lane has something of it: after a power cut it may have its name
+    /// again.
     pub(super) fn release(&self, shared: &Shared, number: usize) -> bool {
         let is_drained = self.page.files[number].end.load(Relaxed) <= self.lane.usage().head;
         let mut files = self.files.lock();
@@ -129,8 +134,10 @@ impl Run {
         true
     }
 
-    /// From now on the directory that had the file's last name is synced instead of it, if that can be. It was found by its path, where another one may be by now: so it is to
-    /// be the one in which the file was registered, or one that has its inode, whose sync makes durable as well that the first is gone.
+    /// From now on the directory that had the file's last name is synced instead of it, if that can
+    /// be. It was found by its path, where another one may be by now: so it is to be the one in
+    /// which the file was registered, or one that has its inode, whose sync makes durable as well
+    /// that the first is gone.
     pub(super) fn unlinked(&self, number: usize, directory: Option<File>) {
         let mut files = self.files.lock();
         let Some(Some(known)) = files.get_mut(number) else {

@@ -1,11 +1,13 @@
-//! Holds up the `open` of a process outside the run until the file is absorbed no longer (fanotify's permission events).
-//! docs/files-protocol.md, "Processes outside".
+//! Holds up the `open` of a process outside the run until the file is absorbed no longer
+//! (fanotify's permission events). docs/files-protocol.md, "Processes outside".
 //!
-//! The kernel asks before any process gets an absorbed file open, in whatever mount namespace and by whatever name, and that process
-//! sleeps until it is answered. One thread answers, and never waits itself:
+//! The kernel asks before any process gets an absorbed file open, in whatever mount namespace and
+//! by whatever name, and that process sleeps until it is answered. One thread answers, and never
+//! waits itself:
 //! 1. The supervisor's own threads: at once, before any lock is taken. They may hold one.
 //! 2. A member of the run, whose client knows what it opens: at once.
-//! 3. Who opens it for reading only: at once. The event does not say how; the system call does that the opener sleeps in.
+//! 3. Who opens it for reading only: at once. The event does not say how; the system call does that
+//!    the opener sleeps in.
 //! 4. All others: when the file has been let go of, or nothing was logged of it for two seconds
 //!    ([`Shared::let_go`]). Or, whatever that waits for, when the file has strayed for a
 //!    silence, [`STRAYS_AFTER`] later.
@@ -52,7 +54,8 @@ const LOOK_WAITING: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 1_000_000,
 };
-/// How often to ask for the system call of a thread that does not sleep in it yet, and the time between two attempts.
+/// How often to ask for the system call of a thread that does not sleep in it yet, and the time
+/// between two attempts.
 const ATTEMPTS: u32 = 100;
 const AGAIN: Duration = Duration::from_micros(100);
 
@@ -68,7 +71,8 @@ const THREAD_AGAIN: Duration = Duration::from_millis(100);
 /// The kernel's questions.
 pub(super) struct Gate(Fanotify);
 
-/// If the thread that answers ends by an error of ours, so does the supervisor: every `open` would wait for ever.
+/// If the thread that answers ends by an error of ours, so does the supervisor: every `open` would
+/// wait for ever.
 struct EndsTheSupervisor;
 
 impl Drop for EndsTheSupervisor {
@@ -163,7 +167,8 @@ impl Gate {
             };
             let mut poll = [PollFd::new(&self.0, PollFlags::IN)];
             let _ = rustix::event::poll(&mut poll, Some(&limit));
-            // An error: there is none, or no descriptor for it; then the kernel has refused the `open`.
+            // An error: there is none, or no descriptor for it; then the kernel has refused the
+            // `open`.
             for event in self.0.read_events().unwrap_or_default() {
                 match consider(shared, &event) {
                     None => self.allow(&event),
@@ -242,8 +247,9 @@ fn let_go(shared: &Arc<Shared>, key: Key) -> Arc<AtomicBool> {
     done
 }
 
-/// Says who makes a file plain, if that is no process of this run, which is known by the run's `token`. While it waits, and is there to be looked at; in a
-/// thread of its own: standard error may take nothing at present, and another process's environment may take for ever to be read.
+/// Says who makes a file plain, if that is no process of this run, which is known by the run's
+/// `token`. While it waits, and is there to be looked at; in a thread of its own: standard error
+/// may take nothing at present, and another process's environment may take for ever to be read.
 fn tell(pid: u32, path: PathBuf, token: String) {
     if path.as_os_str().is_empty() {
         return;
@@ -266,7 +272,8 @@ fn tell(pid: u32, path: PathBuf, token: String) {
     let _ = thread::Builder::new().name("telling".into()).spawn(telling);
 }
 
-/// True if the thread sleeps in a system call that opens a file for reading only. What cannot be told is taken for writing.
+/// True if the thread sleeps in a system call that opens a file for reading only. What cannot be
+/// told is taken for writing.
 fn only_reads(thread: i32) -> bool {
     (0..ATTEMPTS)
         .find_map(|attempt| {
@@ -280,8 +287,8 @@ fn only_reads(thread: i32) -> bool {
         .is_some_and(|call| is_for_reading(&call))
 }
 
-/// Whether the system call, as /proc has it, opens a file for reading. `openat2`'s flags are in the caller's memory, which is not looked at:
-/// another process's memory may take for ever to be read.
+/// Whether the system call, as /proc has it, opens a file for reading. `openat2`'s flags are in the
+/// caller's memory, which is not looked at: another process's memory may take for ever to be read.
 fn is_for_reading(call: &str) -> bool {
     let mut words = call.split_ascii_whitespace();
     let number = words.next().and_then(|word| word.parse::<i64>().ok());

@@ -2,9 +2,11 @@
 
 use std::{fs::File, io, path::Path};
 
-/// What a laboratory puts between the supervisor and its files, an emulated disk for instance. A run of `forebay` has none.
+/// What a laboratory puts between the supervisor and its files, an emulated disk for instance. A
+/// run of `forebay` has none.
 pub trait Layer: Send + Sync {
-    /// Syncs a file, or a directory, by `real`, as `fdatasync` does if `data_only`. Returns when it counts as synced.
+    /// Syncs a file, or a directory, by `real`, as `fdatasync` does if `data_only`. Returns when it
+    /// counts as synced.
     ///
     /// # Errors
     /// That of `real`.
@@ -15,7 +17,8 @@ pub trait Layer: Send + Sync {
         real: &mut dyn FnMut() -> io::Result<()>,
     ) -> io::Result<()>;
 
-    /// True if the file at this absolute path counts as lying on a disk of its own, whatever the kernel says.
+    /// True if the file at this absolute path counts as lying on a disk of its own, whatever the
+    /// kernel says.
     fn is_elsewhere(&self, path: &Path) -> bool;
 }
 

@@ -1,4 +1,5 @@
-//! Files that are to be plain, because a process that is no member is to write to them. docs/files-protocol.md, "Other writers".
+//! Files that are to be plain, because a process that is no member is to write to them.
+//! docs/files-protocol.md, "Other writers".
 
 use super::Shared;
 use crate::{absorbed::Key, identity, record::silence, sys};
@@ -25,12 +26,14 @@ const RETIRE_WAIT: Duration = Duration::from_secs(2);
 const OUTLAST_WAIT: Duration = Duration::from_secs(2);
 const OUTLAST_LOOK: Duration = Duration::from_millis(1);
 
-/// Neither for reading nor for writing: enough to sync by, and the kernel counts it neither among the readers nor among the writers of the
-/// file. So it hinders no lease.
+/// Neither for reading nor for writing: enough to sync by, and the kernel counts it neither among
+/// the readers nor among the writers of the file. So it hinders no lease.
 pub(super) const UNCOUNTED: OFlags = OFlags::from_bits_retain(libc::O_ACCMODE.unsigned_abs());
 
-/// After a silence: has the file the time of now, on its disk. What is written over what it has, and synced by `fdatasync`, moves its time there only when the file
-/// system commits for itself (ext4 after 5 s, XFS after 30), and a recovery before that would not see that the file was changed later than the lane.
+/// After a silence: has the file the time of now, on its disk. What is written over what it has,
+/// and synced by `fdatasync`, moves its time there only when the file system commits for itself
+/// (ext4 after 5 s, XFS after 30), and a recovery before that would not see that the file was
+/// changed later than the lane.
 ///
 /// By an open file of its own: another one would hear no more of an error that this is told of.
 pub(super) fn outlast(file: BorrowedFd<'_>) {
@@ -78,14 +81,18 @@ impl Shared {
         }
     }
 
-    /// Makes the file plain, if the run absorbs it, and returns when it is. Or else, since a member that is stopped in the middle of a write cannot be waited
-    /// for, nor a disk that fails, after a [silence]: nothing is logged of the file in that time, so a replay sees that it was changed later.
+    /// Makes the file plain, if the run absorbs it, and returns when it is. Or else, since a member
+    /// that is stopped in the middle of a write cannot be waited for, nor a disk that fails, after
+    /// a [silence]: nothing is logged of the file in that time, so a replay sees that it was
+    /// changed later.
     pub(super) fn let_go(&self, key: Key) {
         let Some(run) = self.running() else { return };
-        // Also one that is being registered: who has opened it since the kernel was asked who has it open is seen by nothing else.
+        // Also one that is being registered: who has opened it since the kernel was asked who has
+        // it open is seen by nothing else.
         if let Some((number, stamp, _)) = run.find(key) {
             let retired = run.retire(self, number, stamp.generation, RETIRE_WAIT);
-            // It cannot be synced, or a member is stopped in the middle of a write: it is written to past the lane nevertheless.
+            // It cannot be synced, or a member is stopped in the middle of a write: it is written
+            // to past the lane nevertheless.
             if retired.is_err() {
                 run.page.files[number].stray(stamp.generation);
                 thread::sleep(silence(self.pool.needs_commit()));

@@ -1,4 +1,5 @@
-//! A process of the run: how it becomes a member of it, what it asks, and what is left to do when it is gone.
+//! A process of the run: how it becomes a member of it, what it asks, and what is left to do when
+//! it is gone.
 
 use super::{PlainFile, ProcessStatus, Shared, drain, first_sync, register, run::Run};
 use crate::{
@@ -26,7 +27,8 @@ use std::{
     time::Duration,
 };
 
-/// How long a member's own wish to have a file plain may take: another process may be stopped in the middle of a write.
+/// How long a member's own wish to have a file plain may take: another process may be stopped in
+/// the middle of a write.
 const RETIRE_WAIT: Duration = Duration::from_secs(30);
 
 /// How often to look whether a child that shares a dead member's memory is another program by now.
@@ -58,7 +60,8 @@ impl Member {
         }
     }
 
-    /// True until it is dead or another program. A program that is executed has not got the connection from its first instruction on.
+    /// True until it is dead or another program. A program that is executed has not got the
+    /// connection from its first instruction on.
     fn is_connected(&self) -> bool {
         self.connection.as_deref().is_some_and(is_open)
     }
@@ -77,7 +80,8 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &Arc<OwnedFd>, (pid, u
     for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
         let _ = sockopt::set_socket_timeout(connection, which, None);
     }
-    // Known before it is told, and before there is a lane: from now on the run does not end without it.
+    // Known before it is told, and before there is a lane: from now on the run does not end without
+    // it.
     let joined = may_write(shared, uid).and_then(|()| shared.join(pid, connection));
     let joined = joined.and_then(|number| {
         let run = shared.run().inspect_err(|_| shared.take_back(number))?;
@@ -118,7 +122,8 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &Arc<OwnedFd>, (pid, u
     shared.part(number);
 }
 
-/// Does what the next message asks. False if the member is gone, or cannot be served any more: then it hears that the connection is closed.
+/// Does what the next message asks. False if the member is gone, or cannot be served any more: then
+/// it hears that the connection is closed.
 fn serve(shared: &Shared, run: &Run, pid: u32, connection: &OwnedFd) -> bool {
     let is_served = match wire::receive::<Request>(connection.as_fd()) {
         Ok((request, fds)) => handle_request(shared, run, pid, connection, request, fds),
@@ -135,7 +140,8 @@ fn serve(shared: &Shared, run: &Run, pid: u32, connection: &OwnedFd) -> bool {
     is_served
 }
 
-/// Waits until the process is dead, or has closed its connection, which it does before it becomes another program or another member.
+/// Waits until the process is dead, or has closed its connection, which it does before it becomes
+/// another program or another member.
 fn until_gone(connection: &OwnedFd, process: Option<&OwnedFd>) {
     loop {
         let mut wait = vec![PollFd::new(connection, PollFlags::empty())];
@@ -147,7 +153,8 @@ fn until_gone(connection: &OwnedFd, process: Option<&OwnedFd>) {
     }
 }
 
-/// By which the kernel tells that the process is dead, though a child may have its connection still.
+/// By which the kernel tells that the process is dead, though a child may have its connection
+/// still.
 fn process(pid: u32) -> Option<OwnedFd> {
     let pid = Pid::from_raw(i32::try_from(pid).ok()?)?;
     rustix::process::pidfd_open(pid, PidfdFlags::empty()).ok()
@@ -166,7 +173,8 @@ fn is_there(connection: &OwnedFd, process: Option<&OwnedFd>) -> bool {
     }
 }
 
-/// A member writes to the pool, and who does that can make a recovery write to files: only for whom it belongs to.
+/// A member writes to the pool, and who does that can make a recovery write to files: only for whom
+/// it belongs to.
 fn may_write(shared: &Shared, uid: u32) -> Result<(), String> {
     let opening = |e: String| format!("opening the pool: {e}");
     let pool = shared
@@ -244,7 +252,8 @@ fn handle_request(
 
 /// Releases a file whose last descriptor is about to be closed.
 fn release_soon(shared: &Shared, run: &Run, number: usize) {
-    /// Milliseconds that the close may take; otherwise another process has it open, or the drain finds it later.
+    /// Milliseconds that the close may take; otherwise another process has it open, or the drain
+    /// finds it later.
     const ATTEMPTS: u32 = 20;
     for _ in 0..ATTEMPTS {
         if run.release(shared, number) {
@@ -348,8 +357,9 @@ impl Shared {
         living.map(|member| member.pid).collect()
     }
 
-    /// True if a process that is no member has the run's memory: a child of `vfork`, which writes by its parent's number until it executes a program, also when its parent is
-    /// dead. A forked child has not got that memory.
+    /// True if a process that is no member has the run's memory: a child of `vfork`, which writes
+    /// by its parent's number until it executes a program, also when its parent is dead. A forked
+    /// child has not got that memory.
     fn has_sharing_child(&self, run: &Run) -> bool {
         let members = self.member_processes();
         let Ok(page) = rustix::fs::fstat(&run.page_fd) else {

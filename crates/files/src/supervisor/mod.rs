@@ -1,9 +1,12 @@
-//! The supervisor: the database's parent, which makes durable behind it what the pool made durable at once.
+//! The supervisor: the database's parent, which makes durable behind it what the pool made durable
+//! at once.
 //!
-//! It listens on a Unix socket for members (processes of the database) and for those who look at it. A run has one lane (`run`; `settle` where it fails): each member has a
-//! thread that answers it (`member`, `register`), and two threads of the run prepare its segments and sync its files (`drain`). What keeps a file
-//! from being absorbed twice is in `accept` (who may say what), `elsewhere` (other runs) and `watch`, `hold`, `notice` (processes outside).
-//! When the last member has ended, what the lane holds is synced, and the lane goes back to the pool.
+//! It listens on a Unix socket for members (processes of the database) and for those who look at
+//! it. A run has one lane (`run`; `settle` where it fails): each member has a thread that answers
+//! it (`member`, `register`), and two threads of the run prepare its segments and sync its files
+//! (`drain`). What keeps a file from being absorbed twice is in `accept` (who may say what),
+//! `elsewhere` (other runs) and `watch`, `hold`, `notice` (processes outside). When the last member
+//! has ended, what the lane holds is synced, and the lane goes back to the pool.
 
 mod accept;
 mod asked;
@@ -76,7 +79,8 @@ pub struct SupervisorOptions {
     pub preallocated: Vec<String>,
     /// The database's attempts to make an `io_uring` fail with `ENOSYS`.
     pub refuse_io_uring: bool,
-    /// The directory, below the program's working directory, that a [guard] is laid in; none if there is to be none.
+    /// The directory, below the program's working directory, that a [guard] is laid in; none if
+    /// there is to be none.
     pub guard: Option<String>,
     /// Segments of the run's lane, while the disk keeps up.
     pub buffers: u16,
@@ -216,7 +220,8 @@ impl Supervisor {
         })
     }
 
-    /// What the database's environment must have beside what it has: the library, and how to find this supervisor.
+    /// What the database's environment must have beside what it has: the library, and how to find
+    /// this supervisor.
     #[must_use]
     pub fn environment(&self, library: &Path) -> Vec<(OsString, OsString)> {
         let mut environment = vec![
@@ -235,7 +240,8 @@ impl Supervisor {
         if self.shared.options.refuse_io_uring {
             environment.push((ENV_IO_URING.into(), IO_URING_REFUSED.into()));
         }
-        // Also where none is laid: one that an earlier run of the pool left is of no use, since the pool is recovered.
+        // Also where none is laid: one that an earlier run of the pool left is of no use, since the
+        // pool is recovered.
         if self.shared.options.guard.is_some() {
             environment.push((
                 ENV_GUARD.into(),
@@ -257,14 +263,15 @@ impl Supervisor {
         self.shared.status()
     }
 
-    /// Waits, for so long at most, until all processes of the run have ended: those that have not, or of which something is left to do. Once there is none, no
-    /// process joins it any more.
+    /// Waits, for so long at most, until all processes of the run have ended: those that have not,
+    /// or of which something is left to do. Once there is none, no process joins it any more.
     #[must_use]
     pub fn outlast(&self, limit: Duration) -> Vec<ProcessStatus> {
         self.shared.outlast(limit)
     }
 
-    /// After the database ended: waits until all its processes have, and their lane is drained, and stops.
+    /// After the database ended: waits until all its processes have, and their lane is drained, and
+    /// stops.
     ///
     /// # Errors
     /// If a file cannot be synced: its records stay in the pool.
@@ -293,8 +300,9 @@ impl Supervisor {
 }
 
 impl Shared {
-    /// A process is about to absorb a file: what a server without Forebay is to stumble over lies there from now on. With a pool that is gone after a power cut, as the
-    /// records in it, there is nothing to be guarded.
+    /// A process is about to absorb a file: what a server without Forebay is to stumble over lies
+    /// there from now on. With a pool that is gone after a power cut, as the records in it, there
+    /// is nothing to be guarded.
     fn lay_guard(&self, pid: u32, run: Uuid) {
         let survives = self.pool.durability() != Durability::ProcessCrash || boot::pool_survived();
         if let Some(kind) = self.options.guard.as_deref().filter(|_| survives) {
@@ -307,7 +315,8 @@ impl Shared {
         while !self.outlast(Duration::from_secs(1)).is_empty() {}
     }
 
-    /// The members that have not ended within the limit. Once there is none, there will be none: the lane is about to be given back.
+    /// The members that have not ended within the limit. Once there is none, there will be none:
+    /// the lane is about to be given back.
     fn outlast(&self, limit: Duration) -> Vec<ProcessStatus> {
         let begun = Moment::now();
         let members = loop {
@@ -330,7 +339,8 @@ impl Shared {
     }
 }
 
-/// The environment variable by which the dynamic linker puts the library before the program's other libraries.
+/// The environment variable by which the dynamic linker puts the library before the program's other
+/// libraries.
 #[must_use]
 pub fn preload(library: &Path) -> (OsString, OsString) {
     let mut preload = library.as_os_str().to_owned();

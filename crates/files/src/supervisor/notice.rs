@@ -1,8 +1,9 @@
-//! Notices processes outside the run afterwards (inotify): who opened an absorbed file is looked for in /proc, and if it is for writing, the
-//! file is let go of. docs/files-protocol.md, "Processes outside".
+//! Notices processes outside the run afterwards (inotify): who opened an absorbed file is looked
+//! for in /proc, and if it is for writing, the file is let go of. docs/files-protocol.md,
+//! "Processes outside".
 //!
-//! That is asynchronous: what such a process writes before the file is let go of is not protected from older records. And it takes a
-//! supervisor that may look at the other process.
+//! That is asynchronous: what such a process writes before the file is let go of is not protected
+//! from older records. And it takes a supervisor that may look at the other process.
 
 use super::Shared;
 use crate::{absorbed::Key, processes, sys};
@@ -120,7 +121,8 @@ impl Shared {
     }
 }
 
-/// Processes that are no members and have one of the files open for writing by an open file that no member has.
+/// Processes that are no members and have one of the files open for writing by an open file that no
+/// member has.
 fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
     let keys: BTreeSet<Key> = keys
         .iter()
@@ -142,7 +144,8 @@ fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
     let mut found = Vec::new();
     for pid in processes::all().filter(|pid| *pid != us && !members.contains(pid)) {
         for (fd, key) in open_for_writing(pid, &keys) {
-            // A child's copy: it becomes a member before it writes. Where copies cannot be told, so does any process of the run.
+            // A child's copy: it becomes a member before it writes. Where copies cannot be told, so
+            // does any process of the run.
             let inherited = own.iter().any(|(member, theirs, its)| {
                 *its == key
                     && sys::share_open_file((pid, fd), (*member, *theirs))

@@ -1,9 +1,10 @@
-//! Records of a file that wait in another pool than the run's: such a file stays plain, because a recovery would not know which pool has the newer bytes.
-//! docs/files-protocol.md, "Two runs".
+//! Records of a file that wait in another pool than the run's: such a file stays plain, because a
+//! recovery would not know which pool has the newer bytes. docs/files-protocol.md, "Two runs".
 //!
-//! Which pools to look into is said by the tables of dead runs (`elsewhere`), as long as the machine is not started again, and by the marks of the file's
-//! directory ([`marks`]). What the program writes to such a file plainly is written after a [silence], so that a recovery of the other pool sees that
-//! the file was changed later.
+//! Which pools to look into is said by the tables of dead runs (`elsewhere`), as long as the
+//! machine is not started again, and by the marks of the file's directory ([`marks`]). What the
+//! program writes to such a file plainly is written after a [silence], so that a recovery of the
+//! other pool sees that the file was changed later.
 
 use super::Shared;
 use crate::{
@@ -29,13 +30,15 @@ pub(super) struct Wanted<'a> {
 pub(super) enum Left {
     /// Nothing.
     Nothing,
-    /// Its pool was made anew, or moved and another one is in its place: what it had can be told from what comes later after a silence.
+    /// Its pool was made anew, or moved and another one is in its place: what it had can be told
+    /// from what comes later after a silence.
     Replaced,
     /// Records, for this reason in words.
     Something(String),
 }
 
-/// What the lane of a dead run, which its table names, has of the file. When this returns there was a silence, unless it is nothing.
+/// What the lane of a dead run, which its table names, has of the file. When this returns there was
+/// a silence, unless it is nothing.
 pub(super) fn left_by(shared: &Shared, (path, table): (&Path, &View), wanted: Wanted<'_>) -> Left {
     let Some(place) = table.lane.place() else {
         shared.tables.be_silent(path);
@@ -144,8 +147,8 @@ fn look_into(
     Ok(None)
 }
 
-/// True if a pool was in memory that is another one since: the machine was started again, and it is gone with what it had. In the boot in which it was
-/// there, a table says so.
+/// True if a pool was in memory that is another one since: the machine was started again, and it is
+/// gone with what it had. In the boot in which it was there, a table says so.
 fn is_past(pool: &Path) -> bool {
     let is_missing = matches!(pool.try_exists(), Ok(false));
     let directory = pool.parent().unwrap_or(Path::new("/"));

@@ -174,8 +174,9 @@ impl Run {
         }
     }
 
-    /// A number that is no file's, from `next` on: they are given in turn. So a file that was let go of gets another one than it had, by which a recovery tells its records from
-    /// released ones that come back.
+    /// A number that is no file's, from `next` on: they are given in turn. So a file that was let
+    /// go of gets another one than it had, by which a recovery tells its records from released ones
+    /// that come back.
     fn free_number(&self, shared: &Shared, next: usize) -> Option<usize> {
         let free = || {
             let files = self.files.lock();
@@ -217,8 +218,9 @@ impl Run {
         }
     }
 
-    /// Makes the number this file's, and the file the run's, for all to see: its generation. A process that finds the file in the
-    /// table, or is seen by the watch, finds it here and has it leave ([`Shared::let_go`]), which ends the registration: so first it is known here.
+    /// Makes the number this file's, and the file the run's, for all to see: its generation. A
+    /// process that finds the file in the table, or is seen by the watch, finds it here and has it
+    /// leave ([`Shared::let_go`]), which ends the registration: so first it is known here.
     fn reserve(
         &self,
         shared: &Shared,

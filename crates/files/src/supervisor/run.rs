@@ -1,4 +1,5 @@
-//! The run's lane, and what the supervisor knows of the files in it. Every process of the run appends to it; the supervisor claims it, drains it, and gives it back.
+//! The run's lane, and what the supervisor knows of the files in it. Every process of the run
+//! appends to it; the supervisor claims it, drains it, and gives it back.
 
 use super::{
     Shared, bell::Bell, drained::Drained, first_sync::FirstSyncs, forget::Forgotten,
@@ -34,7 +35,8 @@ use uuid::Uuid;
 
 /// The supervisor's number among those that take a file's lock.
 pub(super) const SUPERVISOR: u32 = 0;
-/// How long files that cannot be synced are tried again at the end of the run; and how often it is said that a disk which is only slow is waited for.
+/// How long files that cannot be synced are tried again at the end of the run; and how often it is
+/// said that a disk which is only slow is waited for.
 pub(super) const END_WAIT: Duration = Duration::from_secs(10);
 /// How long to wait for the drain before looking again.
 pub(super) const LOOK: Duration = Duration::from_millis(20);
@@ -56,8 +58,8 @@ pub(super) struct Known {
     pub(super) identity: Vec<u8>,
     /// Whose it was, and who might write to it, when it was registered.
     pub(super) stat: Stat,
-    /// An open file of the supervisor's own: it shares no lock, position or flag with the program's, and keeps no program from
-    /// being executed. None for a file that is released.
+    /// An open file of the supervisor's own: it shares no lock, position or flag with the
+    /// program's, and keeps no program from being executed. None for a file that is released.
     pub(super) file: Option<Arc<File>>,
     /// The directory that had its last name.
     pub(super) unlinked_from: Option<Arc<File>>,
@@ -66,7 +68,8 @@ pub(super) struct Known {
 
 /// The run's lane and its files.
 pub(super) struct Run {
-    /// By an open file of its own, which all members have: so the lane's lock ends with the last of them.
+    /// By an open file of its own, which all members have: so the lane's lock ends with the last of
+    /// them.
     pub(super) pool: Pool,
     pub(super) lane: SharedLane,
     pub(super) page: SharedPage,
@@ -75,7 +78,8 @@ pub(super) struct Run {
     marked: LaneMark,
     /// By number.
     pub(super) files: Mutex<Vec<Option<Arc<Known>>>>,
-    /// By number: the generation of the page, which any member may write over. Changed with `files` locked.
+    /// By number: the generation of the page, which any member may write over. Changed with `files`
+    /// locked.
     pub(super) generations: Vec<AtomicU32>,
     /// By number: the error with which the file cannot be synced, as the page has it; 0 for none.
     pub(super) errors: Vec<AtomicI32>,
@@ -191,7 +195,8 @@ impl Run {
         self.files.lock().get(number)?.clone()
     }
 
-    /// The number and generation of the file, if it is absorbed, and the path by which it was registered.
+    /// The number and generation of the file, if it is absorbed, and the path by which it was
+    /// registered.
     pub(super) fn find(&self, key: Key) -> Option<(usize, Stamp, PathBuf)> {
         let files = self.files.lock();
         let number = files
@@ -212,10 +217,12 @@ impl Run {
         Some(now.unwrap_or(known.stat))
     }
 
-    /// Makes a file plain: nothing is logged of it from now on, everything that the lane has is synced, and then all processes find it plain.
+    /// Makes a file plain: nothing is logged of it from now on, everything that the lane has is
+    /// synced, and then all processes find it plain.
     ///
     /// # Errors
-    /// That of a sync; `ETIMEDOUT` if a process has been in the middle of a write all the time. The file is still to be plain.
+    /// That of a sync; `ETIMEDOUT` if a process has been in the middle of a write all the time. The
+    /// file is still to be plain.
     pub(super) fn retire(
         &self,
         shared: &Shared,
@@ -283,7 +290,8 @@ impl Run {
         }
     }
 
-    /// True if the pool's file was removed, and the lane is needed still: a power cut would take along what only it has. Nothing is logged from then on.
+    /// True if the pool's file was removed, and the lane is needed still: a power cut would take
+    /// along what only it has. Nothing is logged from then on.
     pub(super) fn has_lost_pool(&self) -> bool {
         let stat = self.pool.descriptor().map(rustix::fs::fstat);
         let is_gone = matches!(stat, Some(Ok(stat)) if stat.st_nlink == 0);
@@ -295,7 +303,8 @@ impl Run {
         true
     }
 
-    /// True if a process has written over what the page says of a file, or of who has its lock: it cannot be.
+    /// True if a process has written over what the page says of a file, or of who has its lock: it
+    /// cannot be.
     pub(super) fn is_damaged(&self) -> bool {
         let files = self.files.lock();
         let is_wrong = |number: usize| {
@@ -322,7 +331,8 @@ impl Run {
         self.generations[number].load(Relaxed)
     }
 
-    /// Returns when all that the lane has is synced, however slow the disk is. Files that cannot be synced are tried again for so long.
+    /// Returns when all that the lane has is synced, however slow the disk is. Files that cannot be
+    /// synced are tried again for so long.
     ///
     /// # Errors
     /// As [`flush`](Self::flush), but for a disk that is only slow.
@@ -368,7 +378,8 @@ impl Run {
             // Before the lane is gone: a recovery finds guards by what lanes name.
             shared.guards.lift(&shared.pool, owner);
         }
-        // Of one that is settled nothing is needed, though the pool's disk may not take that it is free.
+        // Of one that is settled nothing is needed, though the pool's disk may not take that it is
+        // free.
         let is_done = || {
             self.lane.give_back()
                 || self.lane.is_settled()

@@ -1,4 +1,5 @@
-//! The lane has ended before the run. docs/files-protocol.md, "A pool on a disk", "When a process dies".
+//! The lane has ended before the run. docs/files-protocol.md, "A pool on a disk", "When a process
+//! dies".
 
 use super::{Shared, run::Run};
 use crate::{
@@ -9,8 +10,9 @@ use rustix::io::Errno;
 use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
 impl Run {
-    /// The lane has ended before the run, because the pool's disk failed, the pool was removed, or a process damaged the memory that all share: syncs every file really, after
-    /// which nothing in the lane is needed.
+    /// The lane has ended before the run, because the pool's disk failed, the pool was removed, or
+    /// a process damaged the memory that all share: syncs every file really, after which nothing in
+    /// the lane is needed.
     ///
     /// # Errors
     /// That of a file that cannot be synced: then the lane stays as it is.
@@ -51,7 +53,8 @@ impl Run {
             "{why}: nothing is absorbed any more, and every sync is a real one. What was acknowledged is not lost. {remedy}"
         ));
         for (number, file) in self.page.files.iter().enumerate() {
-            // From here on each sync of it is a real one, though its own records had all been committed.
+            // From here on each sync of it is a real one, though its own records had all been
+            // committed.
             file.leave(self.generation(number));
         }
         self.sync_files(shared, |_| true)?;
@@ -70,8 +73,9 @@ impl Run {
         Ok(())
     }
 
-    /// A process has written over the page: it says again what the supervisor knows, that of every file nothing is logged any more. Whatever else stood there is of no use,
-    /// since the lane is closed.
+    /// A process has written over the page: it says again what the supervisor knows, that of every
+    /// file nothing is logged any more. Whatever else stood there is of no use, since the lane is
+    /// closed.
     fn rewrite_page(&self) {
         let files = self.files.lock();
         self.page.end_sync();

@@ -33,7 +33,8 @@ pub struct FileStatus {
     pub bytes: u64,
     /// Syncs that returned at once.
     pub syncs: u64,
-    /// True if it is plain now: another process wrote to it, or the program changed it in a way that is not logged.
+    /// True if it is plain now: another process wrote to it, or the program changed it in a way
+    /// that is not logged.
     pub retired: bool,
     /// The error with which it cannot be synced at present, if it cannot.
     pub error: Option<String>,
@@ -65,7 +66,8 @@ pub struct LaneStatus {
     pub real_syncs: u64,
     /// Time that they took, seconds.
     pub real_sync_seconds: f64,
-    /// Syncs of the program's that were real ones, because a name, a size or an attribute on that file system had changed before.
+    /// Syncs of the program's that were real ones, because a name, a size or an attribute on that
+    /// file system had changed before.
     pub order_syncs: u64,
     /// Times that a process waited because it was full.
     pub waits: u64,

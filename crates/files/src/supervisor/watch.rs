@@ -1,8 +1,10 @@
-//! Processes that no message announces: those outside the run, and what is opened past the C library. Absorbed files are watched from
-//! before it is known that they are open nowhere else. docs/files-protocol.md, "Processes outside".
+//! Processes that no message announces: those outside the run, and what is opened past the C
+//! library. Absorbed files are watched from before it is known that they are open nowhere else.
+//! docs/files-protocol.md, "Processes outside".
 //!
-//! Where the supervisor may, the kernel asks it before such a process gets a file open ([`hold`](super::hold), fanotify); elsewhere
-//! it is told afterwards ([`notice`](super::notice), inotify).
+//! Where the supervisor may, the kernel asks it before such a process gets a file open
+//! ([`hold`](super::hold), fanotify); elsewhere it is told afterwards ([`notice`](super::notice),
+//! inotify).
 
 use super::{Shared, hold::Gate, notice::Inotify};
 use crate::{absorbed::Key, sys};
@@ -23,7 +25,8 @@ pub enum Outside {
 }
 
 impl Outside {
-    /// The same in words, after "a process outside of this run that opens an absorbed file for writing".
+    /// The same in words, after "a process outside of this run that opens an absorbed file for
+    /// writing".
     #[must_use]
     pub fn in_words(self) -> &'static str {
         match self {

@@ -1,5 +1,6 @@
-//! Whether a sync that succeeded was one. A file system that shuts itself down (ext4 and XFS do, when they cannot write their journal) may take what it
-//! gave up for written, and says so when it is asked next.
+//! Whether a sync that succeeded was one. A file system that shuts itself down (ext4 and XFS do,
+//! when they cannot write their journal) may take what it gave up for written, and says so when it
+//! is asked next.
 
 use rustix::{
     fs::{FileType, SeekFrom},
@@ -14,7 +15,8 @@ use std::{
 const EXT4: i64 = 0xEF53;
 const XFS: i64 = 0x5846_5342;
 
-/// After a sync that succeeded: whether the file system had not shut itself down before that was done, asked by a second sync.
+/// After a sync that succeeded: whether the file system had not shut itself down before that was
+/// done, asked by a second sync.
 ///
 /// # Errors
 /// The file system's: what was synced may not be on the disk.
@@ -23,9 +25,8 @@ pub(crate) fn confirm_sync(fd: impl AsFd) -> Result<(), Errno> {
 }
 
 /// As [`confirm_sync`], of a file that programs write to meanwhile: what they wrote since is not
-/// synced, where the file system can be asked
-/// without, by an open directory of it. Opens nothing: who is asked before anything is opened may
-/// be waiting for this.
+/// synced, where the file system can be asked without, by an open directory of it. Opens nothing:
+/// who is asked before anything is opened may be waiting for this.
 ///
 /// # Errors
 /// As [`confirm_sync`].

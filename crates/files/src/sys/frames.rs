@@ -1,4 +1,5 @@
-//! Calls of which a signal handler jumped out (`siglongjmp`): their frames are gone from the stack, and nothing that they began will be ended.
+//! Calls of which a signal handler jumped out (`siglongjmp`): their frames are gone from the stack,
+//! and nothing that they began will be ended.
 #![expect(unsafe_code, reason = "looks at the stack")]
 
 use std::{
@@ -8,7 +9,8 @@ use std::{
     sync::atomic::{AtomicUsize, Ordering::Relaxed},
 };
 
-/// What lies so near to where the library was started is on the first thread's stack: the kernel maps nothing else there.
+/// What lies so near to where the library was started is on the first thread's stack: the kernel
+/// maps nothing else there.
 const NEAR: usize = 8 << 20;
 
 /// Where on the stack the library was started.
@@ -42,8 +44,8 @@ impl Frame {
     }
 }
 
-/// True if the call that noted `frame` has certainly left the stack without returning, as `now`, a place of the running call, says. False if it may be that a
-/// handler runs above it.
+/// True if the call that noted `frame` has certainly left the stack without returning, as `now`, a
+/// place of the running call, says. False if it may be that a handler runs above it.
 pub(crate) fn is_gone(frame: usize, now: &Frame) -> bool {
     let now = ptr::from_ref(now).addr();
     let is_near = |address: usize| address.abs_diff(STARTED.load(Relaxed)) < NEAR;
@@ -51,9 +53,11 @@ pub(crate) fn is_gone(frame: usize, now: &Frame) -> bool {
         return false;
     }
     let place = ptr::with_exposed_provenance::<usize>(frame);
-    // SAFETY: the stack of the first thread stays mapped as far as it was ever used; any bytes are a number.
+    // SAFETY: the stack of the first thread stays mapped as far as it was ever used; any bytes are
+    // a number.
     let holds = unsafe { ptr::read_volatile(place) };
-    // Others' frames lie there. Or it is as it was, and this call's caller is one of those that it was above.
+    // Others' frames lie there. Or it is as it was, and this call's caller is one of those that it
+    // was above.
     holds != frame || now >= frame && is_near(now) && !is_on_another_stack()
 }
 

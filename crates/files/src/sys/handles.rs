@@ -26,7 +26,8 @@ pub(crate) fn handle_of(fd: BorrowedFd<'_>) -> Result<(i32, Vec<u8>), Errno> {
         handle: [0; HANDLE_MAX],
     };
     let mut mount: c_int = 0;
-    // SAFETY: `handle` has the layout of `struct file_handle` with room for as many bytes as it says.
+    // SAFETY: `handle` has the layout of `struct file_handle` with room for as many bytes as it
+    // says.
     let done = unsafe {
         libc::syscall(
             libc::SYS_name_to_handle_at,
@@ -44,7 +45,8 @@ pub(crate) fn handle_of(fd: BorrowedFd<'_>) -> Result<(i32, Vec<u8>), Errno> {
     Ok((handle.kind, handle.handle[..bytes].to_vec()))
 }
 
-/// Opens a file by its handle on the file system of `mount` (`open_by_handle_at`; needs `CAP_DAC_READ_SEARCH`).
+/// Opens a file by its handle on the file system of `mount` (`open_by_handle_at`; needs
+/// `CAP_DAC_READ_SEARCH`).
 pub(crate) fn open_handle(
     mount: BorrowedFd<'_>,
     kind: i32,

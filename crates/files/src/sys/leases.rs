@@ -5,7 +5,8 @@ use super::last_errno;
 use rustix::io::Errno;
 use std::os::fd::{AsRawFd, BorrowedFd};
 
-/// Asks for a lease on an open file, and gives it back: true if it is open nowhere else on this machine (`F_SETLEASE`).
+/// Asks for a lease on an open file, and gives it back: true if it is open nowhere else on this
+/// machine (`F_SETLEASE`).
 ///
 /// # Errors
 /// That cannot be told: it is not our file, or the file system knows no leases.
@@ -34,9 +35,11 @@ struct Owner {
     id: libc::pid_t,
 }
 
-/// Takes the lease of [`alone`] and keeps it until the file is closed: no process opens it meanwhile without waiting.
+/// Takes the lease of [`alone`] and keeps it until the file is closed: no process opens it
+/// meanwhile without waiting.
 ///
-/// The signal by which the kernel says that a process waits for it is this thread's: its process, which may be any program, would end by it.
+/// The signal by which the kernel says that a process waits for it is this thread's: its process,
+/// which may be any program, would end by it.
 pub(crate) fn take_lease(fd: BorrowedFd<'_>) -> bool {
     let owner = Owner {
         kind: F_OWNER_TID,

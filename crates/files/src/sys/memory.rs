@@ -22,7 +22,8 @@ pub(crate) fn copy_of(parts: &[IoSlice<'_>], bytes: usize) -> Result<Vec<u8>, Er
         iov_len: bytes,
     };
     let own = rustix::process::getpid().as_raw_nonzero().get();
-    // SAFETY: it writes to the copy alone, and reads what it may, or says that it may not. A slice for a write has the layout of an `iovec`.
+    // SAFETY: it writes to the copy alone, and reads what it may, or says that it may not. A slice
+    // for a write has the layout of an `iovec`.
     let read = unsafe {
         libc::process_vm_readv(
             own,

@@ -1,4 +1,5 @@
-//! Which process this is: of fork's children the one that no handler of fork's was called in, and of vfork's.
+//! Which process this is: of fork's children the one that no handler of fork's was called in, and
+//! of vfork's.
 #![expect(
     unsafe_code,
     reason = "asks who it is; a page that a forked child finds wiped; descriptors of a thread"
@@ -22,7 +23,8 @@ const PAGE: usize = 4096;
 /// Before there is a page.
 static NOT_YET: AtomicI32 = AtomicI32::new(-1);
 
-/// Where the process is that the library was started in, or forked to: in a page that the kernel wipes in a forked child.
+/// Where the process is that the library was started in, or forked to: in a page that the kernel
+/// wipes in a forked child.
 static MARK: AtomicPtr<AtomicI32> = AtomicPtr::new((&raw const NOT_YET).cast_mut());
 
 #[inline]
@@ -34,7 +36,8 @@ fn mark() -> &'static AtomicI32 {
 /// Noted where a process does not know its number.
 const UNKNOWN: i32 = -2;
 
-/// This process's number, if it is known: a filter (seccomp) may refuse to say, which the C library gives as a negative number.
+/// This process's number, if it is known: a filter (seccomp) may refuse to say, which the C library
+/// gives as a negative number.
 fn own_id() -> Option<i32> {
     // SAFETY: it needs nothing.
     let told = unsafe { libc::getpid() };
@@ -69,7 +72,8 @@ pub(crate) fn note_process() {
     mark().store(own_id().unwrap_or(UNKNOWN), Release);
 }
 
-/// True in a forked child that has not noted it: it was made by a system call that no handler of fork's saw. Costs two loads.
+/// True in a forked child that has not noted it: it was made by a system call that no handler of
+/// fork's saw. Costs two loads.
 #[inline]
 pub(crate) fn is_new_process() -> bool {
     mark().load(Relaxed) == 0
@@ -84,8 +88,9 @@ pub(crate) fn in_vforked_child() -> bool {
     }
 }
 
-/// From now on the calling thread has descriptors of its own, at first those of the process: what it opens and closes no other thread sees, and the process keeps its
-/// POSIX locks when this one closes a file.
+/// From now on the calling thread has descriptors of its own, at first those of the process: what
+/// it opens and closes no other thread sees, and the process keeps its POSIX locks when this one
+/// closes a file.
 ///
 /// # Errors
 /// What the kernel says.

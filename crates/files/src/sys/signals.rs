@@ -3,7 +3,8 @@
 
 use std::{marker::PhantomData, mem::MaybeUninit, ptr};
 
-/// Until it is dropped no handler interrupts this thread: none can jump away from what it does, or wait for it.
+/// Until it is dropped no handler interrupts this thread: none can jump away from what it does, or
+/// wait for it.
 pub(crate) struct Masked {
     before: libc::sigset_t,
     /// The mask is the thread's.
@@ -14,7 +15,8 @@ pub(crate) struct Masked {
 pub(crate) fn mask() -> Masked {
     let mut all = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
-    // SAFETY: the sets are written before they are read; the calls cannot fail with these arguments.
+    // SAFETY: the sets are written before they are read; the calls cannot fail with these
+    // arguments.
     unsafe {
         libc::sigfillset(all.as_mut_ptr());
         for fault in [libc::SIGSEGV, libc::SIGBUS, libc::SIGILL, libc::SIGFPE] {
@@ -37,14 +39,16 @@ impl Drop for Masked {
     }
 }
 
-/// Lets this process wait for its children, also if its caller ignored the signal of their end, which is inherited: the kernel says nothing then, and keeps no status.
+/// Lets this process wait for its children, also if its caller ignored the signal of their end,
+/// which is inherited: the kernel says nothing then, and keeps no status.
 pub fn hear_of_children() {
     // SAFETY: it installs no handler.
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// In a process of Forebay's own: ignores the signal by which the kernel says that a process waits for a lease, which is given up soon anyway, and the one by which
-/// it ends who writes beyond the limit on the size of files: the write fails, and that is said.
+/// In a process of Forebay's own: ignores the signal by which the kernel says that a process waits
+/// for a lease, which is given up soon anyway, and the one by which it ends who writes beyond the
+/// limit on the size of files: the write fails, and that is said.
 pub fn ignore_signals() {
     for signal in [libc::SIGIO, libc::SIGXFSZ] {
         // SAFETY: ignoring a signal installs no handler.

@@ -1,5 +1,6 @@
-//! `fstat` and `stat`, by whichever system call a process may make: a filter (seccomp) that was written for another C library refuses the one or the
-//! other, and what cannot be looked at would be taken for no log.
+//! `fstat` and `stat`, by whichever system call a process may make: a filter (seccomp) that was
+//! written for another C library refuses the one or the other, and what cannot be looked at would
+//! be taken for no log.
 
 use rustix::{
     fs::{AtFlags, Stat, Statx, StatxFlags},

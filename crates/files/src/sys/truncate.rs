@@ -21,13 +21,14 @@ pub(crate) fn truncate_open(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-/// The system call itself. In libforebay.so the C library's `truncate`, and its `syscall`, are hooks:
-/// they would take this for what a signal handler does above the call whose lock our caller has, and
-/// wait until that gave up.
+/// The system call itself. In libforebay.so the C library's `truncate`, and its `syscall`, are
+/// hooks: they would take this for what a signal handler does above the call whose lock our caller
+/// has, and wait until that gave up.
 fn truncate(path: &CStr, bytes: i64) -> isize {
     let result: isize;
     #[cfg(target_arch = "x86_64")]
-    // SAFETY: the string ends in a zero; the kernel only reads it, and keeps all registers but these.
+    // SAFETY: the string ends in a zero; the kernel only reads it, and keeps all registers but
+    // these.
     unsafe {
         asm!(
             "syscall",

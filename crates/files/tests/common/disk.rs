@@ -53,8 +53,8 @@ impl Disk {
         succeed(shut).unwrap();
     }
 
-    /// Mounts it anew after it was [shut down](Self::shut_down): what it had in memory is gone. False if a process elsewhere, in a mount namespace of its own, keeps
-    /// the old file system.
+    /// Mounts it anew after it was [shut down](Self::shut_down): what it had in memory is gone.
+    /// False if a process elsewhere, in a mount namespace of its own, keeps the old file system.
     pub fn mount_again(&self) -> bool {
         succeed(Command::new("umount").arg(&self.at)).unwrap();
         let is_kept = || {
@@ -75,7 +75,8 @@ impl Disk {
         true
     }
 
-    /// What a snapshot of its volume is, mounted at `at`, which is made: it has all that was written until now.
+    /// What a snapshot of its volume is, mounted at `at`, which is made: it has all that was
+    /// written until now.
     pub fn cloned(&self, at: &Path) -> Self {
         succeed(Command::new("sync").arg("--file-system").arg(&self.at)).unwrap();
         let image = at.with_extension("image");

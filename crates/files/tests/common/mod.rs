@@ -125,7 +125,8 @@ impl Lab {
         self.home.path().join("fault")
     }
 
-    /// The next syncs fail with `errno`, `count` times; `u64::MAX` for all, until this is called again.
+    /// The next syncs fail with `errno`, `count` times; `u64::MAX` for all, until this is called
+    /// again.
     pub fn inject(&self, errno: i32, count: u64) {
         fs::write(self.fault_file(), format!("{errno} {count}")).unwrap();
     }
@@ -207,7 +208,8 @@ impl Lab {
         serde_json::from_slice(&output.stdout).unwrap()
     }
 
-    /// A recovery in another boot with an emulated pool that is nothing but emulated, or one that has to fail: its reports or its words.
+    /// A recovery in another boot with an emulated pool that is nothing but emulated, or one that
+    /// has to fail: its reports or its words.
     pub fn recover_really(&self, boot: &str, options: &[&str]) -> Result<Vec<Value>, String> {
         let mut command = self.recover_command(options);
         let output = command.env("FOREBAY_TEST_BOOT_ID", boot).output().unwrap();
@@ -249,7 +251,8 @@ impl Lab {
             .join(path.strip_prefix("/").unwrap())
     }
 
-    /// The supervisor's syncs of this file wait until the pipe is read ([`held_up`]), as for a disk that is slow.
+    /// The supervisor's syncs of this file wait until the pipe is read ([`held_up`]), as for a disk
+    /// that is slow.
     pub fn slow_syncs(&self, path: &Path) -> PathBuf {
         let mut name = self.synced(path).into_os_string();
         name.push(".partial");
@@ -279,7 +282,8 @@ impl Lab {
     }
 }
 
-/// Returns when the supervisor has all of a file that it is to copy, which is more than a pipe takes, and waits for the other end to be read: that.
+/// Returns when the supervisor has all of a file that it is to copy, which is more than a pipe
+/// takes, and waits for the other end to be read: that.
 pub fn held_up(pipe: &Path) -> File {
     let open = File::options()
         .read(true)
@@ -335,15 +339,16 @@ pub fn output_of(output: &Output) -> String {
     String::from_utf8_lossy(&output.stdout).into_owned() + &String::from_utf8_lossy(&output.stderr)
 }
 
-/// Copies a program, by one of its own: had this process the copy open for writing, a child that another thread starts at that
-/// moment would have so, too, and the copy could not be executed.
+/// Copies a program, by one of its own: had this process the copy open for writing, a child that
+/// another thread starts at that moment would have so, too, and the copy could not be executed.
 pub fn copy(program: &str, to: &Path) {
     let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
     assert!(copied.success());
 }
 
-/// Puts what `from` has, and its time, into the file `to`, which stays the same: by another program, as [`copy`] does it. A child of this one that had it
-/// open for writing would keep a recovery from a lease on it.
+/// Puts what `from` has, and its time, into the file `to`, which stays the same: by another
+/// program, as [`copy`] does it. A child of this one that had it open for writing would keep a
+/// recovery from a lease on it.
 pub fn put_back(from: &Path, to: &Path) {
     let mut copy = Command::new("cp");
     copy.arg("--preserve=timestamps").args([from, to]);

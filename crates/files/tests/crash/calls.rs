@@ -1,4 +1,5 @@
-//! Calls that do more than write, before a power cut: unlink, truncate, rename, an open with truncation, a write by a signal handler.
+//! Calls that do more than write, before a power cut: unlink, truncate, rename, an open with
+//! truncation, a write by a signal handler.
 
 use crate::{
     APPEND, OTHER_BOOT, RDWR,

@@ -1,4 +1,5 @@
-//! Who dies: the database, its supervisor, both, the machine, the replay; what was acknowledged is there, and what others changed is not touched.
+//! Who dies: the database, its supervisor, both, the machine, the replay; what was acknowledged is
+//! there, and what others changed is not touched.
 
 use crate::{
     APPEND, LATER, OTHER_BOOT, RDWR,

@@ -1,4 +1,5 @@
-//! Syncs that fail: no acknowledged byte is lost, a refused write has changed nothing, and nothing older is written over what is newer.
+//! Syncs that fail: no acknowledged byte is lost, a refused write has changed nothing, and nothing
+//! older is written over what is newer.
 
 use crate::{
     APPEND, LATER, OTHER_BOOT, RDWR,
@@ -168,7 +169,8 @@ fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
         assert!(why.contains("open") && why.contains("--force"), "{why}");
     }
     drop(reader);
-    // A process that another test is about to start has the reader until it becomes another program.
+    // A process that another test is about to start has the reader until it becomes another
+    // program.
     let mut again = (0..100).map(|_| {
         let outcome = lab.recover(None, &[])[0]["outcome"].clone();
         (outcome != "refused").then_some(outcome)
@@ -216,7 +218,8 @@ fn after_a_failed_sync_what_a_signal_handler_wrote_is_not_overwritten_by_what_is
     assert!(fs::read(&path).unwrap() == content(2, 300));
 }
 
-/// A run with one file whose syncs fail from now on, and what the file held when one had succeeded last.
+/// A run with one file whose syncs fail from now on, and what the file held when one had succeeded
+/// last.
 fn failing(lab: &Lab) -> (Running, Vec<u8>) {
     let mut run = lab.run();
     let path = lab.data("a.log");

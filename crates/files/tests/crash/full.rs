@@ -1,4 +1,5 @@
-//! A lane that is full when its supervisor dies: what waits to be logged before the kernel does it is done when nothing in the lane is needed any more, or not at all.
+//! A lane that is full when its supervisor dies: what waits to be logged before the kernel does it
+//! is done when nothing in the lane is needed any more, or not at all.
 
 use crate::{
     LATER, OTHER_BOOT, RDWR,
@@ -11,8 +12,8 @@ const WAITS: Duration = Duration::from_secs(1);
 /// The size of the file before the first truncation.
 const BYTES: u64 = 20_000;
 
-/// A run whose supervisor stands still, with a file that was truncated so often, a byte each time, or until that waits for room in the lane. How often it was
-/// that a truncation returned.
+/// A run whose supervisor stands still, with a file that was truncated so often, a byte each time,
+/// or until that waits for room in the lane. How often it was that a truncation returned.
 fn truncated(lab: &Lab, times: u64) -> (Running, u64) {
     let mut run = lab.run();
     assert_eq!(run.open("a", &lab.data("a.log"), RDWR), 1);
@@ -44,7 +45,8 @@ fn check(lab: &Lab, run: Running, expected: &[u8]) {
     assert_eq!(lab.lanes(), 0);
 }
 
-/// What waits for room fails if no file can be synced when the supervisor dies, and has changed nothing.
+/// What waits for room fails if no file can be synced when the supervisor dies, and has changed
+/// nothing.
 fn is_not_done(lab: &Lab, mut run: Running, truncations: u64) {
     lab.inject(libc::EIO, u64::MAX);
     run.kill_supervisor();

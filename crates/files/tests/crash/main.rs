@@ -1,4 +1,5 @@
-//! Nothing acknowledged is lost, whatever dies: the database, the supervisor, both, the machine, the recovery.
+//! Nothing acknowledged is lost, whatever dies: the database, the supervisor, both, the machine,
+//! the recovery.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod calls;

@@ -1,4 +1,5 @@
-//! The supervisor is dead, and two members settle the lane at once: one of them does it, the other waits, and goes on where that one dies in the middle of it.
+//! The supervisor is dead, and two members settle the lane at once: one of them does it, the other
+//! waits, and goes on where that one dies in the middle of it.
 
 use crate::{
     LATER, OTHER_BOOT, RDWR,
@@ -79,7 +80,8 @@ fn orphans(lab: &Lab) -> Running {
     run
 }
 
-/// The same two, of a run whose supervisor stands still: in a sync of the first one's file, if that `is_interrupted` when it dies.
+/// The same two, of a run whose supervisor stands still: in a sync of the first one's file, if that
+/// `is_interrupted` when it dies.
 fn stopped(lab: &Lab, is_interrupted: bool) -> Running {
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -110,7 +112,8 @@ fn orphans_of_a_file_that_is_gone(lab: &Lab, is_interrupted: bool) -> Running {
     run
 }
 
-/// Both files, written to plainly, are not what the lane had, and a recovery in another boot finds nothing in it.
+/// Both files, written to plainly, are not what the lane had, and a recovery in another boot finds
+/// nothing in it.
 fn check(lab: &Lab, mut run: Running, other_lives: bool) {
     run.call("pwrite a 0 2 3000").unwrap();
     let b = match other_lives {

@@ -1,4 +1,5 @@
-//! Which boot it was: what the page cache lost in this one is written from the pool; a pool of another is written nowhere without force.
+//! Which boot it was: what the page cache lost in this one is written from the pool; a pool of
+//! another is written nowhere without force.
 
 use crate::{
     APPEND, LATER, OTHER_BOOT,
@@ -15,7 +16,8 @@ use std::{
     time::{Duration, SystemTime},
 };
 
-/// As a ring of the program's, a system call past the C library, or a process outside has written it: the pool has nothing of that.
+/// As a ring of the program's, a system call past the C library, or a process outside has written
+/// it: the pool has nothing of that.
 ///
 /// Promise (recovery): A recovery in the same boot writes no record over a file whose mount stayed
 /// and whose syncs succeeded, and reports a file that differs.
@@ -67,7 +69,8 @@ fn in_the_same_boot_a_file_is_right_whatever_its_pool_says() {
     }
 }
 
-/// The kernel told a supervisor that it had lost something, which was killed in that sync, and has evicted the pages: nothing but the lane says so.
+/// The kernel told a supervisor that it had lost something, which was killed in that sync, and has
+/// evicted the pages: nothing but the lane says so.
 #[test]
 fn what_may_be_lost_in_a_sync_that_was_cut_is_written_from_the_pool() {
     for (lost, outcome) in [
@@ -107,7 +110,8 @@ fn what_may_be_lost_in_a_sync_that_was_cut_is_written_from_the_pool() {
     }
 }
 
-/// The kernel says once of what it could not write back that it was lost, to the first that asks: here that is the recovery.
+/// The kernel says once of what it could not write back that it was lost, to the first that asks:
+/// here that is the recovery.
 ///
 /// Promise: as `in_the_same_boot_a_file_is_right_whatever_its_pool_says`.
 #[test]
@@ -205,7 +209,8 @@ fn a_file_whose_times_are_whole_seconds_stays_plain() {
     }
 }
 
-/// Its files can neither be opened nor looked for, and a sync of the whole may be said to have succeeded.
+/// Its files can neither be opened nor looked for, and a sync of the whole may be said to have
+/// succeeded.
 fn keeps_its_lane_while_it_is_shut_down(make: &[&str], megabytes: u64) {
     for is_renamed in [false, true] {
         let lab = Lab::new();
@@ -252,7 +257,8 @@ fn an_emulated_pool_of_another_boot_is_written_nowhere_without_force() {
         let run = written(&lab);
         run.kill_both();
         lab.power_cut();
-        // The disk has newer bytes than the pool, and their time lies before the pool's last record.
+        // The disk has newer bytes than the pool, and their time lies before the pool's last
+        // record.
         let path = lab.data("a.log");
         let then = modified(&path);
         fs::write(&path, b"newer").unwrap();

@@ -1,4 +1,5 @@
-//! A clone of the file's volume, or a snapshot: its files have the same identities, and get no records of the original, which gets all of them when it is back.
+//! A clone of the file's volume, or a snapshot: its files have the same identities, and get no
+//! records of the original, which gets all of them when it is back.
 
 use crate::{
     LATER, OTHER_BOOT, RDWR,
@@ -82,7 +83,8 @@ impl Cloned {
         })
     }
 
-    /// It has what was acknowledged, and the pool nothing any more, once it is back: `boot` is the recovery's.
+    /// It has what was acknowledged, and the pool nothing any more, once it is back: `boot` is the
+    /// recovery's.
     fn check_whole(mut self, boot: Option<&str>) {
         let at = self.lab.home.path().join("data");
         self.original.mount_at(&at);
@@ -149,7 +151,8 @@ fn a_clone_that_was_used_gets_nothing_in_its_originals_place() {
     });
 }
 
-/// The lane's first records are in the middle of the log: the write before did not fit into the segment that is released.
+/// The lane's first records are in the middle of the log: the write before did not fit into the
+/// segment that is released.
 ///
 /// Promise: as `a_clone_that_was_used_gets_nothing_in_its_originals_place`.
 #[test]

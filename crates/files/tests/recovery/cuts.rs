@@ -1,4 +1,5 @@
-//! A recovery that is cut, in the same boot or with the power, or that took long, knows its own changes when it is repeated.
+//! A recovery that is cut, in the same boot or with the power, or that took long, knows its own
+//! changes when it is repeated.
 
 use crate::{
     APPEND, LATER, OTHER_BOOT, RDWR,

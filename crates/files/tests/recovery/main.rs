@@ -1,4 +1,5 @@
-//! A recovery brings what was acknowledged to the right files, with the right times, by the right hands, and says what it could not.
+//! A recovery brings what was acknowledged to the right files, with the right times, by the right
+//! hands, and says what it could not.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod boots;
@@ -29,7 +30,8 @@ fn modified(path: &Path) -> SystemTime {
     fs::metadata(path).unwrap().modified().unwrap()
 }
 
-/// The modification time is what it was when the program had written last; records have the clock's next tick at the latest.
+/// The modification time is what it was when the program had written last; records have the clock's
+/// next tick at the latest.
 #[track_caller]
 fn same_time(path: &Path, expected: SystemTime) {
     let found = modified(path);

@@ -1,4 +1,5 @@
-//! Names: a file is found by whatever name it has left, and what is not found is refused, and said when force passes over it.
+//! Names: a file is found by whatever name it has left, and what is not found is refused, and said
+//! when force passes over it.
 
 use crate::{
     APPEND, OTHER_BOOT,
@@ -20,7 +21,8 @@ use std::{
 /// After so long a test waits for what never comes.
 const LIMIT: Duration = Duration::from_secs(60);
 
-/// What becomes of the only file after `calls` and a power cut, for an ordinary user, who can find it by its names alone.
+/// What becomes of the only file after `calls` and a power cut, for an ordinary user, who can find
+/// it by its names alone.
 fn after(calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Value>) {
     after_in(Lab::of_an_ordinary_user(), calls, then)
 }

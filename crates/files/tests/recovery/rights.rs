@@ -1,4 +1,5 @@
-//! Whose hands write: those of the pool's owner and no more, through no symbolic link, and to a file that takes no writes as far as it needs none.
+//! Whose hands write: those of the pool's owner and no more, through no symbolic link, and to a
+//! file that takes no writes as far as it needs none.
 
 use crate::{
     OTHER_BOOT,

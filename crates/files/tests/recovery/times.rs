@@ -1,5 +1,5 @@
-//! Times: a change of a file's time keeps no lane from being replayed, and a file keeps those that the program gave it.
-//! And the end of a file's client keeps no opener out.
+//! Times: a change of a file's time keeps no lane from being replayed, and a file keeps those that
+//! the program gave it. And the end of a file's client keeps no opener out.
 
 use crate::{
     APPEND, LATER, OTHER_BOOT, Running,
@@ -39,7 +39,8 @@ fn what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed
     }
 }
 
-/// Its time is one of a clock that was ahead, or was set so before the run: on the disk it stays so until what was written is synced.
+/// Its time is one of a clock that was ahead, or was set so before the run: on the disk it stays so
+/// until what was written is synced.
 ///
 /// Promise (recovery): A file whose time lies ahead of the clock gets no lane refused, whether a
 /// program set it so or the clock was set back.

@@ -1,4 +1,5 @@
-//! A recovery tells the pool, before and after, what it does to the files: where the pool's disk does not take that, nothing is written, and nothing is forgotten.
+//! A recovery tells the pool, before and after, what it does to the files: where the pool's disk
+//! does not take that, nothing is written, and nothing is forgotten.
 
 use crate::{
     APPEND, OTHER_BOOT,
@@ -39,7 +40,8 @@ impl Held {
         }
     }
 
-    /// The first sync has come. From then on the pool's disk fails, and the syncs end as they are told: the reports.
+    /// The first sync has come. From then on the pool's disk fails, and the syncs end as they are
+    /// told: the reports.
     fn end(self, how: &'static str) -> Vec<Value> {
         let Self {
             recovery,
@@ -106,7 +108,8 @@ fn a_sync_that_failed_in_a_recovery_is_known_though_the_pool_was_not_told() {
     let [a] = last_lost(&lab, ["a"]);
     let reports = Held::start(&lab).end("5 18446744073709551615");
     assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
-    // The file has it all, by the page cache. Only written again it comes to the disk, which cannot be done while another process has it open.
+    // The file has it all, by the page cache. Only written again it comes to the disk, which cannot
+    // be done while another process has it open.
     assert!(fs::read(&a).unwrap() == content(1, 3000));
     let other = fs::File::open(&a).unwrap();
     let reports = lab.recover(Some(OTHER_BOOT), &[]);

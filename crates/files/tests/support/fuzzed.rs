@@ -1,5 +1,6 @@
-//! What the fuzzer calls with arbitrary bytes, and an ordinary test with seeds and random bytes: a supervisor in this process, and messages of
-//! clients that mean it no good. The messages are written as docs/files-protocol.md has them, not by `wire.rs`.
+//! What the fuzzer calls with arbitrary bytes, and an ordinary test with seeds and random bytes: a
+//! supervisor in this process, and messages of clients that mean it no good. The messages are
+//! written as docs/files-protocol.md has them, not by `wire.rs`.
 
 #![allow(
     dead_code,
@@ -36,7 +37,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How long an answer may take. A supervisor waits 2 s at most for another client, and 10 s for the lane of one that ended.
+/// How long an answer may take. A supervisor waits 2 s at most for another client, and 10 s for the
+/// lane of one that ended.
 const PATIENCE: Duration = Duration::from_secs(30);
 /// Messages of one input, at most.
 const MESSAGES_MAX: usize = 24;
@@ -100,7 +102,8 @@ impl Attacked {
         self.home.path().join("data")
     }
 
-    /// Sends what `data` says over up to two connections, closes them, and looks whether the supervisor is well.
+    /// Sends what `data` says over up to two connections, closes them, and looks whether the
+    /// supervisor is well.
     pub fn input(&self, data: &[u8]) {
         let mut script = Script(data);
         let mut clients = [None, None];
@@ -252,7 +255,8 @@ pub struct Client {
 }
 
 impl Client {
-    /// Sends the next message of the script and, if there has to be one, receives its answer. False if the supervisor hung up.
+    /// Sends the next message of the script and, if there has to be one, receives its answer. False
+    /// if the supervisor hung up.
     fn send_next(&self, attacked: &Attacked, script: &mut Script<'_>) -> bool {
         let data = attacked.data();
         let mut answered = false;
@@ -304,7 +308,8 @@ impl Client {
         self.send(&message, &borrowed) && (!answered || self.receive().is_some())
     }
 
-    /// True if the supervisor has not hung up. What is no message is answered by hanging up, or, as a first message, by a refusal.
+    /// True if the supervisor has not hung up. What is no message is answered by hanging up, or, as
+    /// a first message, by a refusal.
     fn drop_answers(&self) -> bool {
         self.receive_flags(RecvFlags::DONTWAIT) != Err(Errno::CONNRESET)
     }

@@ -1,4 +1,5 @@
-//! What the fuzzer calls with arbitrary bytes; also called by an ordinary test, with seeds and random bytes.
+//! What the fuzzer calls with arbitrary bytes; also called by an ordinary test, with seeds and
+//! random bytes.
 
 #![allow(dead_code, clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -104,7 +105,8 @@ thread_local! {
     static WORLD: World = World::new();
 }
 
-/// Reads `data` as records of a lane, and recovers that: nothing panics, and nothing is written but to files that the lane names.
+/// Reads `data` as records of a lane, and recovers that: nothing panics, and nothing is written but
+/// to files that the lane names.
 pub fn replay(data: &[u8]) {
     WORLD.with(|world| replay_in(world, &mut Input(data)));
 }

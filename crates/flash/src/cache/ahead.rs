@@ -1,8 +1,10 @@
 //! Reading ahead of a scan at home. docs/flash-format.md, "Reading ahead".
 //!
-//! Of a file that is read in a row, pages that are on flash are missing: home is asked for what lies between them, by several threads, and a disk that
-//! could have read on has to seek. So the first page of a block that a scan misses is read with the rest of its block, and what others ask for is copied
-//! from there. A page that came in, or was written past the cache, after that is not: each has the count of changes that its [`Ticket`] would have.
+//! Of a file that is read in a row, pages that are on flash are missing: home is asked for what
+//! lies between them, by several threads, and a disk that could have read on has to seek. So the
+//! first page of a block that a scan misses is read with the rest of its block, and what others ask
+//! for is copied from there. A page that came in, or was written past the cache, after that is not:
+//! each has the count of changes that its [`Ticket`] would have.
 
 use super::{Cache, Ticket};
 use crate::{buffer::Buffer, file::CachedFile, stats::add};
@@ -30,7 +32,8 @@ const PAGES_MIN: usize = 8;
 #[derive(Default)]
 pub(super) struct Ahead {
     kept: Mutex<[Kept; BLOCKS]>,
-    /// Pages were cut off, punched, or dropped: how often. What was read before that does not count.
+    /// Pages were cut off, punched, or dropped: how often. What was read before that does not
+    /// count.
     forgotten: AtomicU64,
 }
 
@@ -85,10 +88,12 @@ impl Ahead {
 }
 
 impl Cache {
-    /// A page that [`read`](Self::read) has missed, if it is one of a row that goes past the cache: copied from what was read ahead, or read with what
-    /// follows it. `read` fills what it is given from an offset of the file, and says how far. False: the caller reads the page alone.
+    /// A page that [`read`](Self::read) has missed, if it is one of a row that goes past the cache:
+    /// copied from what was read ahead, or read with what follows it. `read` fills what it is given
+    /// from an offset of the file, and says how far. False: the caller reads the page alone.
     ///
-    /// As with a ticket: while pages of the file are [cut off or punched](Self::forget_pages) nothing reads them.
+    /// As with a ticket: while pages of the file are [cut off or punched](Self::forget_pages)
+    /// nothing reads them.
     pub fn read_ahead<E>(
         &self,
         file: &CachedFile,
@@ -124,7 +129,8 @@ impl Cache {
         true
     }
 
-    /// Reads a block of which a scan has come to page `at`. What cannot be read, each reader finds out alone.
+    /// Reads a block of which a scan has come to page `at`. What cannot be read, each reader finds
+    /// out alone.
     fn read_block<E>(&self, block: &mut Block, of: Of, at: u32, read: ReadHome<'_, E>) {
         let first = if at < BEGINNING { 0 } else { at };
         block.of = Some(of);

@@ -1,11 +1,14 @@
-//! Around flash: what came in becomes durable at home instead, because flash failed or the policy says so. docs/flash-format.md, "Around
-//! flash".
+//! Around flash: what came in becomes durable at home instead, because flash failed or the policy
+//! says so. docs/flash-format.md, "Around flash".
 //!
-//! 1. *Void* the clean versions that home is about to be newer than, durably: or a crash would bring them back.
-//! 2. *Protect*: [`Home::protect`](crate::Home::protect) keeps a copy until the pages are whole at home.
+//! 1. *Void* the clean versions that home is about to be newer than, durably: or a crash would
+//!    bring them back.
+//! 2. *Protect*: [`Home::protect`](crate::Home::protect) keeps a copy until the pages are whole at
+//!    home.
 //! 3. *Home*: written from memory, sorted, and synced.
-//! 4. *Record* them as clean. Their slots hold something else, which their checksums say: they are read at home. If nothing else is in the
-//!    cache that is recorded, they leave it at once, and nothing is recorded: the lane of a cache whose flash takes no checkpoint lasts.
+//! 4. *Record* them as clean. Their slots hold something else, which their checksums say: they are
+//!    read at home. If nothing else is in the cache that is recorded, they leave it at once, and
+//!    nothing is recorded: the lane of a cache whose flash takes no checkpoint lasts.
 
 use super::{Cache, Homing, group::Group};
 use crate::{
@@ -22,7 +25,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// Pages that [`Home::protect`](crate::Home::protect) is given at a time at most, or those of one group.
+/// Pages that [`Home::protect`](crate::Home::protect) is given at a time at most, or those of one
+/// group.
 const PROTECTED_MAX: usize = 512;
 
 /// What is known of a flash device that failed.
@@ -98,8 +102,9 @@ impl Cache {
         }
     }
 
-    /// With *adaptive* a commit now and then goes around flash that pays, or to flash that does not, to show what that takes. False if none was due, or it
-    /// failed: then the usual way is open still.
+    /// With *adaptive* a commit now and then goes around flash that pays, or to flash that does
+    /// not, to show what that takes. False if none was due, or it failed: then the usual way is
+    /// open still.
     fn try_other_way(&self, to: u64) -> bool {
         if !self.is_trial_due() {
             return false;
@@ -118,8 +123,8 @@ impl Cache {
         done
     }
 
-    /// The copies of pages on their way home are given up, before a file is changed past the cache. If a write home failed, they are needed still: what
-    /// was on its way becomes durable first.
+    /// The copies of pages on their way home are given up, before a file is changed past the cache.
+    /// If a write home failed, they are needed still: what was on its way becomes durable first.
     pub(super) fn give_up_copies(&self, homing: &mut Homing) -> Result<(), FlashError> {
         if self.state.lock().map.recorded < homing.begun {
             self.make_durable_within(homing.begun, homing)?;
@@ -157,7 +162,8 @@ impl Cache {
         if self.is_durable_below(to) {
             return Ok(());
         }
-        // The copies are known by a position, which says nothing while it is not known of which layout.
+        // The copies are known by a position, which says nothing while it is not known of which
+        // layout.
         self.check_resized()?;
         self.close_group();
         let mut groups: Vec<Arc<Group>> = self.state.lock().pending.iter().cloned().collect();
@@ -184,7 +190,8 @@ impl Cache {
         Ok(())
     }
 
-    /// When no version that is recorded is newer than home, everything that is recorded leaves the cache.
+    /// When no version that is recorded is newer than home, everything that is recorded leaves the
+    /// cache.
     fn leave_flash(&self) -> Result<(), FlashError> {
         self.record(|cache, _| {
             let end = {
@@ -209,8 +216,8 @@ impl Cache {
         })
     }
 
-    /// A group that is home leaves at once if nothing before it is in the cache. The lane does not hear of it before something is recorded
-    /// behind it.
+    /// A group that is home leaves at once if nothing before it is in the cache. The lane does not
+    /// hear of it before something is recorded behind it.
     fn passes(&self, group: &Group) -> bool {
         let _log = self.log.lock();
         let map = &mut self.state.lock().map;
@@ -223,13 +230,15 @@ impl Cache {
         true
     }
 
-    /// Steps 1 to 3, for groups that follow each other. After a failure they are the first ones again, perhaps with more behind them: so the copies that
-    /// are kept then have each page that may be torn.
+    /// Steps 1 to 3, for groups that follow each other. After a failure they are the first ones
+    /// again, perhaps with more behind them: so the copies that are kept then have each page that
+    /// may be torn.
     fn groups_home(&self, groups: &[Arc<Group>], homing: &mut Homing) -> Result<(), FlashError> {
         let (Some(first), Some(last)) = (groups.first(), groups.last()) else {
             return Ok(());
         };
-        // Of the first one some may be recorded: flash took them, and they count as what they were there.
+        // Of the first one some may be recorded: flash took them, and they count as what they were
+        // there.
         let start = first.first.max(self.state.lock().map.recorded);
         let end = last.end();
         let pages = self.newest_of(start, end);
@@ -269,7 +278,8 @@ impl Cache {
             }
             let page = (version.entry.file, version.entry.page);
             if written.get(&page).is_some_and(|&newest| newest != position) {
-                // Home has a newer one, which a crash may find unrecorded: this one is not to be read then, dirty or clean, whatever its slot has.
+                // Home has a newer one, which a crash may find unrecorded: this one is not to be
+                // read then, dirty or clean, whatever its slot has.
                 map.void_at(position);
             } else {
                 map.clean(position);
@@ -279,7 +289,8 @@ impl Cache {
         Ok(())
     }
 
-    /// The dirty pages from one position to another: of each its last version there. A newer one behind does not count: it may not be durable.
+    /// The dirty pages from one position to another: of each its last version there. A newer one
+    /// behind does not count: it may not be durable.
     fn newest_of(&self, start: u64, end: u64) -> Vec<Version> {
         let map = &self.state.lock().map;
         let mut seen = HashSet::new();
@@ -292,8 +303,9 @@ impl Cache {
             .collect()
     }
 
-    /// Step 1: if the newest version before `first`, all of which are recorded, is clean, it and all before it are void: or one of these would
-    /// be the newest. A dirty one stays: home is not known to be newer until step 4, and what a crash brings back until then goes home again.
+    /// Step 1: if the newest version before `first`, all of which are recorded, is clean, it and
+    /// all before it are void: or one of these would be the newest. A dirty one stays: home is not
+    /// known to be newer until step 4, and what a crash brings back until then goes home again.
     fn void_clean_versions(&self, pages: &[Version], first: u64) -> Result<(), FlashError> {
         let mut stale: Vec<u64> = {
             let map = &self.state.lock().map;
@@ -302,7 +314,8 @@ impl Cache {
             let clean = pages.filter(|versions| versions.first().is_some_and(|v| !v.is(DIRTY)));
             clean.flatten().map(|v| v.position).collect()
         };
-        // Of each page the oldest first: if a crash leaves only some of the records, the newest one is what it was.
+        // Of each page the oldest first: if a crash leaves only some of the records, the newest one
+        // is what it was.
         stale.sort_unstable();
         self.record_positions(VOIDED, &stale, Map::void_at)
     }

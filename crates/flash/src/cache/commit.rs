@@ -4,7 +4,8 @@
 //! 2. *Sync* flash.
 //! 3. *Record*: only now the lane says what is in the slots.
 //!
-//! One thread commits for all that wait: a thread that finds its pages recorded when its turn comes has nothing left to do.
+//! One thread commits for all that wait: a thread that finds its pages recorded when its turn comes
+//! has nothing left to do.
 
 use super::{Cache, group::Group};
 use crate::{
@@ -59,8 +60,8 @@ impl Cache {
         self.state.lock().map.recorded >= to
     }
 
-    /// Records what is in the slots before position `end`, whose bytes are durable: with one fence, if a record can name them all. Pages that were given
-    /// up meanwhile are recorded as void.
+    /// Records what is in the slots before position `end`, whose bytes are durable: with one fence,
+    /// if a record can name them all. Pages that were given up meanwhile are recorded as void.
     pub(super) fn record_pages(&self, end: u64) -> Result<(), FlashError> {
         let entries_max = (self.lane.payload_max() - 8) as u64 / PAGE_ENTRY;
         loop {

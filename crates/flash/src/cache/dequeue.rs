@@ -1,11 +1,13 @@
 //! How pages leave: some groups at a time. docs/flash-format.md, "Dequeue".
 //!
-//! 1. *Judge* the groups at the front: a version that is not the newest, or clean, is dropped; a dirty one goes home; one that was read
-//!    gets a second chance at the rear.
+//! 1. *Judge* the groups at the front: a version that is not the newest, or clean, is dropped; a
+//!    dirty one goes home; one that was read gets a second chance at the rear.
 //! 2. *Read* them from flash by one read; verify.
 //! 3. *Second chances*, unless a newer version came meanwhile.
-//! 4. *Commit*, if something dirty at the front is only superseded by what is not durable yet, or too much is in memory.
-//! 5. *Home* (`home`): written sorted, then synced. Until this returned, flash keeps what may be torn.
+//! 4. *Commit*, if something dirty at the front is only superseded by what is not durable yet, or
+//!    too much is in memory.
+//! 5. *Home* (`home`): written sorted, then synced. Until this returned, flash keeps what may be
+//!    torn.
 //! 6. *Front*: its record, and only then the slots are free.
 
 use super::{
@@ -48,8 +50,9 @@ pub(super) struct Leaving {
 }
 
 impl Cache {
-    /// Background work, a piece at a time, for a thread of the owner's: a checkpoint if the lane wants one; groups from the front, from when more
-    /// slots than the high watermark says are in use until no more than the low one says.
+    /// Background work, a piece at a time, for a thread of the owner's: a checkpoint if the lane
+    /// wants one; groups from the front, from when more slots than the high watermark says are in
+    /// use until no more than the low one says.
     ///
     /// # Errors
     /// What flash, the lane, or a home says. Nothing is lost: repeat it later.
@@ -63,7 +66,8 @@ impl Cache {
         }
         let (used, is_any_recorded) = {
             let map = &self.state.lock().map;
-            // Lost pages stay until they are written again or given up, however often the queue turns.
+            // Lost pages stay until they are written again or given up, however often the queue
+            // turns.
             (map.used() - map.lost, map.recorded > map.front)
         };
         self.judge_worth();
@@ -82,7 +86,8 @@ impl Cache {
         if !self.emptying.load(Relaxed) || !self.home_limit.is_open() {
             return Ok(Step::default());
         }
-        // No thread waits for these slots: the device is the server's, and so is the time at which it syncs what it wrote.
+        // No thread waits for these slots: the device is the server's, and so is the time at which
+        // it syncs what it wrote.
         if resting && !(is_any_recorded && self.worth.may_empty()) {
             return Ok(Step::default());
         }
@@ -135,7 +140,8 @@ impl Cache {
             version.position - leaving.front
         })?;
         self.move_front(&leaving)?;
-        // With other policies, and while flash does not pay, they leave early: that says nothing of how many are written again before they do.
+        // With other policies, and while flash does not pay, they leave early: that says nothing of
+        // how many are written again before they do.
         if self.is_adaptive() && self.flash_pays() {
             let took = read + begun.elapsed();
             (self.worth.writes).left(leaving.home.len(), leaving.superseded, took);
@@ -143,7 +149,8 @@ impl Cache {
         Ok(leaving.end - leaving.front)
     }
 
-    /// What became durable in step 4 may have gone home around flash: no older version is written over it, whatever else came in since.
+    /// What became durable in step 4 may have gone home around flash: no older version is written
+    /// over it, whatever else came in since.
     fn drop_superseded(&self, leaving: &mut Leaving) {
         let map = &self.state.lock().map;
         leaving.home.retain(|version| {
@@ -193,7 +200,8 @@ impl Cache {
             }
             is_void = false;
             if !version.newest {
-                // Until the version that took its place is durable, a crash would bring this one back.
+                // Until the version that took its place is durable, a crash would bring this one
+                // back.
                 let newest = map.find(version.entry.file, version.entry.page);
                 if let Some(newest) = newest.filter(|_| version.is(DIRTY)) {
                     leaving.superseded += 1;
@@ -221,8 +229,8 @@ impl Cache {
         Ok(leaving)
     }
 
-    /// Step 3. Where no slot is free but the last one, which is kept for lost pages, a dirty page goes home instead; a lost one that finds none ends the
-    /// group before it.
+    /// Step 3. Where no slot is free but the last one, which is kept for lost pages, a dirty page
+    /// goes home instead; a lost one that finds none ends the group before it.
     fn keep(&self, leaving: &mut Leaving, homing: &Homing) -> Result<(), FlashError> {
         let size = self.page_bytes();
         for version in std::mem::take(&mut leaving.again) {

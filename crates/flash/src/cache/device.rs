@@ -69,7 +69,8 @@ impl Device<'_> {
         self.write_blocks(&block, places)
     }
 
-    /// Makes both headers zero, durably, the second one first: a process that finds one of them has a cache still.
+    /// Makes both headers zero, durably, the second one first: a process that finds one of them has
+    /// a cache still.
     pub(super) fn blank_headers(&self) -> Result<(), FlashError> {
         let [a, b] = HEADERS;
         self.write_blocks(&Buffer::new(BLOCK as usize), &[b, a])

@@ -18,11 +18,13 @@ use std::sync::atomic::Ordering::Relaxed;
 pub enum Enqueued<'a> {
     /// To the cache. A [`sync`](Cache::sync) makes it durable.
     Cached,
-    /// Nowhere yet: the caller writes it home, and drops this afterwards. A [`sync`](Cache::sync) syncs the file, then.
+    /// Nowhere yet: the caller writes it home, and drops this afterwards. A [`sync`](Cache::sync)
+    /// syncs the file, then.
     Past(PastWrite<'a>),
 }
 
-/// A page that its writer writes home. The cache has no version of it; what others read at home before this is dropped does not come in.
+/// A page that its writer writes home. The cache has no version of it; what others read at home
+/// before this is dropped does not come in.
 #[must_use]
 pub struct PastWrite<'a> {
     cache: &'a Cache,
@@ -38,15 +40,17 @@ impl Drop for PastWrite<'_> {
 }
 
 impl Cache {
-    /// A page was written. Waits only where no slot is free (the front's pages go home then, in the caller's thread, unless
-    /// [`step`](Self::step) is called often enough) or where too many groups are not synced.
+    /// A page was written. Waits only where no slot is free (the front's pages go home then, in the
+    /// caller's thread, unless [`step`](Self::step) is called often enough) or where too many
+    /// groups are not synced.
     ///
-    /// The page goes past the cache if it is one of a row that is to, or if it lies behind the durable end of its file: then the writer
-    /// extends the file. Never if the cache has a newer one than home.
+    /// The page goes past the cache if it is one of a row that is to, or if it lies behind the
+    /// durable end of its file: then the writer extends the file. Never if the cache has a newer
+    /// one than home.
     ///
     /// # Errors
-    /// Nothing was taken then: [`FlashError::NotAPage`], [`FlashError::NoSuchFile`]; what a commit, or the homes of the pages that
-    /// had to make room, say.
+    /// Nothing was taken then: [`FlashError::NotAPage`], [`FlashError::NoSuchFile`]; what a commit,
+    /// or the homes of the pages that had to make room, say.
     pub fn enqueue<'a>(
         &'a self,
         file: &'a CachedFile,
@@ -69,7 +73,8 @@ impl Cache {
         Ok(Enqueued::Cached)
     }
 
-    /// A page was read at home, after [`read`](Self::read) had missed it and given this `ticket`: true if it came in.
+    /// A page was read at home, after [`read`](Self::read) had missed it and given this `ticket`:
+    /// true if it came in.
     ///
     /// # Errors
     /// As [`enqueue`](Self::enqueue); the reader has its page in any case.
@@ -91,7 +96,8 @@ impl Cache {
         match file.settled() {
             Settled::Yes => {}
             Settled::No => return Ok(false),
-            // What an earlier process wrote may not be durable: once in a session this is made sure.
+            // What an earlier process wrote may not be durable: once in a session this is made
+            // sure.
             Settled::NotAskedYet => self.settle(file)?,
         }
         let incoming = Incoming {
@@ -114,7 +120,8 @@ impl Cache {
         match file.unsettled() {
             Some(begun) => {
                 self.sync_home(file)?;
-                // One that is under way may have failed, and said so of this file, or taken what it had in the device.
+                // One that is under way may have failed, and said so of this file, or taken what it
+                // had in the device.
                 let _none_is_under_way = self.home_sync.write();
                 self.check_past(file)?;
                 file.set_settled(begun);
@@ -180,7 +187,8 @@ impl Cache {
         Ok(end <= self.durable_bytes(file)?)
     }
 
-    /// The cache forgets a clean page before it is written at home, durably: or a crash would bring it back.
+    /// The cache forgets a clean page before it is written at home, durably: or a crash would bring
+    /// it back.
     fn write_past<'a>(
         &'a self,
         file: &'a CachedFile,
@@ -196,7 +204,8 @@ impl Cache {
         if is_here {
             self.forget(file, [page, page])?;
         } else if copies_count {
-            // It may have left the queue before the lane hears of all positions that its copy was kept with: then that still counts.
+            // It may have left the queue before the lane hears of all positions that its copy was
+            // kept with: then that still counts.
             self.give_up_copies(&mut self.homing.lock())?;
         }
         file.begin_past();

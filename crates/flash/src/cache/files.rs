@@ -1,4 +1,5 @@
-//! Files: registering, and what is no longer what the cache has. docs/flash-format.md, "Tombstones".
+//! Files: registering, and what is no longer what the cache has. docs/flash-format.md,
+//! "Tombstones".
 
 use super::Cache;
 use crate::{
@@ -66,8 +67,9 @@ fn shortened(name: &str) -> &str {
 }
 
 impl Cache {
-    /// The file of this identity: the one that is registered, with the pages that the cache has of it, or a new one, durably. `name` is for
-    /// people and for finding it again; its first 480 bytes are kept.
+    /// The file of this identity: the one that is registered, with the pages that the cache has of
+    /// it, or a new one, durably. `name` is for people and for finding it again; its first 480
+    /// bytes are kept.
     ///
     /// # Errors
     /// [`FlashError::TooManyFiles`]; what the lane or a checkpoint says.
@@ -96,7 +98,8 @@ impl Cache {
     /// The file has another name from now on, durably.
     ///
     /// # Errors
-    /// [`FlashError::NoSuchFile`]; what the lane or a checkpoint says. It has the name that it had then.
+    /// [`FlashError::NoSuchFile`]; what the lane or a checkpoint says. It has the name that it had
+    /// then.
     pub fn rename(&self, file: &CachedFile, name: &str) -> Result<(), FlashError> {
         let name = shortened(name);
         self.record(|cache, log| {
@@ -138,14 +141,15 @@ impl Cache {
         newest.is_some_and(|version| version.is(DIRTY) && !version.is(LOST))
     }
 
-    /// The pages from `first` to `last`, both included, are about to be cut off, punched or zeroed, or to be written past the cache.
-    /// When this returns, no version of them that came in before ever appears again, in this session or after a crash, and none is
-    /// being written home. Only then the caller changes the file. If the change may be refused, the pages are [brought
+    /// The pages from `first` to `last`, both included, are about to be cut off, punched or zeroed,
+    /// or to be written past the cache. When this returns, no version of them that came in before
+    /// ever appears again, in this session or after a crash, and none is being written home. Only
+    /// then the caller changes the file. If the change may be refused, the pages are [brought
     /// home](Self::bring_home) first: the file would be left without them.
     ///
     /// # Errors
-    /// What the lane, a checkpoint, or the home's owner says, or a home that other pages are on their way to; then nothing was forgotten, and the file must
-    /// not be changed.
+    /// What the lane, a checkpoint, or the home's owner says, or a home that other pages are on
+    /// their way to; then nothing was forgotten, and the file must not be changed.
     pub fn forget_pages(&self, file: &CachedFile, first: u32, last: u32) -> Result<(), FlashError> {
         if file.is_dropped() {
             return Err(FlashError::NoSuchFile(file.id().number));
@@ -175,9 +179,10 @@ impl Cache {
         })
     }
 
-    /// The file is about to be unlinked, or is gone. As [`forget_pages`](Self::forget_pages) for all of it, and it is not registered any
-    /// more. A file that has its identity later is another one. The copies that [`Home::protect`](crate::Home::protect) keeps stay: those of this file are no
-    /// file's any more.
+    /// The file is about to be unlinked, or is gone. As [`forget_pages`](Self::forget_pages) for
+    /// all of it, and it is not registered any more. A file that has its identity later is another
+    /// one. The copies that [`Home::protect`](crate::Home::protect) keeps stay: those of this file
+    /// are no file's any more.
     ///
     /// # Errors
     /// As [`forget_pages`](Self::forget_pages).
@@ -186,12 +191,14 @@ impl Cache {
         self.record_drop(file, |_| Ok(()))
     }
 
-    /// The file is used past the cache from now on, and has everything when this returns: what is newer than home goes there first. As
-    /// [`drop_file`](Self::drop_file) otherwise. Nothing is written to it meanwhile.
+    /// The file is used past the cache from now on, and has everything when this returns: what is
+    /// newer than home goes there first. As [`drop_file`](Self::drop_file) otherwise. Nothing is
+    /// written to it meanwhile.
     ///
     /// # Errors
-    /// As [`flush`](Self::flush) and [`forget_pages`](Self::forget_pages); [`FlashError::DamagedPages`] if one of its pages cannot be read. The cache
-    /// has the file, then, and all its pages.
+    /// As [`flush`](Self::flush) and [`forget_pages`](Self::forget_pages);
+    /// [`FlashError::DamagedPages`] if one of its pages cannot be read. The cache has the file,
+    /// then, and all its pages.
     pub fn let_go(&self, file: &CachedFile) -> Result<(), FlashError> {
         let mut homing = self.homing.lock();
         self.bring_file_within(file, &mut homing)?;

@@ -1,7 +1,8 @@
 //! Everything home. docs/flash-format.md, "Flush".
 //!
-//! Takes as long as there are dirty pages, however large the cache is. Each batch is written sorted, synced, and then recorded as clean: a
-//! flush that is cut, or stopped, goes on where it was.
+//! Takes as long as there are dirty pages, however large the cache is. Each batch is written
+//! sorted, synced, and then recorded as clean: a flush that is cut, or stopped, goes on where it
+//! was.
 
 use super::{Cache, Homing};
 use crate::{
@@ -28,27 +29,31 @@ pub struct Progress {
 pub struct Flushed {
     /// Pages written home.
     pub pages: u64,
-    /// Pages that were damaged on flash, or that it could not read: their homes have older versions.
+    /// Pages that were damaged on flash, or that it could not read: their homes have older
+    /// versions.
     pub lost: Vec<PageName>,
     /// False if the caller stopped it.
     pub complete: bool,
 }
 
 impl Cache {
-    /// Makes all pages that were enqueued before this call durable, of whichever file: the open group goes out, flash is synced, the
-    /// metadata is recorded.
+    /// Makes all pages that were enqueued before this call durable, of whichever file: the open
+    /// group goes out, flash is synced, the metadata is recorded.
     ///
     /// # Errors
-    /// Then none of them is promised to be durable. They are kept, and the next sync tries it again.
+    /// Then none of them is promised to be durable. They are kept, and the next sync tries it
+    /// again.
     pub fn sync_pages(&self) -> Result<(), FlashError> {
         let rear = self.state.lock().map.rear;
         self.make_durable(rear)
     }
 
-    /// As [`sync_pages`](Self::sync_pages), and what was written to `file` past the cache. With [`WritePolicy::Through`] the pages are home as well.
+    /// As [`sync_pages`](Self::sync_pages), and what was written to `file` past the cache. With
+    /// [`WritePolicy::Through`] the pages are home as well.
     ///
     /// # Errors
-    /// Then none of them is promised to be durable. They are kept, and the next sync tries it again.
+    /// Then none of them is promised to be durable. They are kept, and the next sync tries it
+    /// again.
     pub fn sync(&self, file: &CachedFile) -> Result<(), FlashError> {
         self.sync_pages()?;
         self.settle(file)?;
@@ -63,7 +68,8 @@ impl Cache {
         }
     }
 
-    /// As [`sync`](Self::sync) of every file: for a writer that gives up the log of these pages afterwards.
+    /// As [`sync`](Self::sync) of every file: for a writer that gives up the log of these pages
+    /// afterwards.
     ///
     /// # Errors
     /// Then the log of none of them may be given up. With [`WritePolicy::Through`] also [`FlashError::DamagedPages`]: pages are only in the
@@ -73,7 +79,8 @@ impl Cache {
         let files = self.files();
         for file in files.iter().filter(|file| file.has_past_writes()) {
             match self.settle(file) {
-                // Nothing of a file that was dropped meanwhile is needed, and its home may be closed.
+                // Nothing of a file that was dropped meanwhile is needed, and its home may be
+                // closed.
                 Err(_) if file.is_dropped() => {}
                 settled => settled?,
             }
@@ -85,8 +92,8 @@ impl Cache {
         none_lost(flushed.lost)
     }
 
-    /// Writes every page home that is newer than there, and says how far it is after each batch. The pages stay in the cache, clean. May be stopped,
-    /// and repeated.
+    /// Writes every page home that is newer than there, and says how far it is after each batch.
+    /// The pages stay in the cache, clean. May be stopped, and repeated.
     ///
     /// # Errors
     /// What flash, the lane or a home says; what was flushed stays so.
@@ -119,17 +126,20 @@ impl Cache {
         Ok(flushed)
     }
 
-    /// Before the pages from `first` to `last`, both included, are [forgotten](Self::forget_pages) for a change of the file that may be refused:
-    /// brings home what is newer than there. If the change is not made, the file has them.
+    /// Before the pages from `first` to `last`, both included, are [forgotten](Self::forget_pages)
+    /// for a change of the file that may be refused: brings home what is newer than there. If the
+    /// change is not made, the file has them.
     ///
     /// # Errors
-    /// As [`flush`](Self::flush); [`FlashError::DamagedPages`] if one of them cannot be read. They are kept, and must not be forgotten.
+    /// As [`flush`](Self::flush); [`FlashError::DamagedPages`] if one of them cannot be read. They
+    /// are kept, and must not be forgotten.
     pub fn bring_home(&self, file: &CachedFile, first: u32, last: u32) -> Result<(), FlashError> {
         let pages = self.dirty_pages_of(file.id().number, [first, last]);
         none_lost(self.bring(&pages)?)
     }
 
-    /// The same of all pages of several files, by one look through the queue: those that cannot be read, which are kept.
+    /// The same of all pages of several files, by one look through the queue: those that cannot be
+    /// read, which are kept.
     ///
     /// # Errors
     /// As [`flush`](Self::flush).
@@ -150,8 +160,9 @@ impl Cache {
         Ok(flushed.lost)
     }
 
-    /// Brings home what is newer than there of a file that is not written meanwhile. The caller holds `homing`, so no page gets a second chance, and with it
-    /// a newer version than home, until it gives that back.
+    /// Brings home what is newer than there of a file that is not written meanwhile. The caller
+    /// holds `homing`, so no page gets a second chance, and with it a newer version than home,
+    /// until it gives that back.
     pub(super) fn bring_file_within(
         &self,
         file: &CachedFile,
@@ -169,12 +180,13 @@ impl Cache {
         none_lost(flushed.lost)
     }
 
-    /// As [`flush`](Self::flush), and then there is nothing in the cache, durably: the files are all there is, and may be changed
-    /// without it. The caller has ended all writes.
+    /// As [`flush`](Self::flush), and then there is nothing in the cache, durably: the files are
+    /// all there is, and may be changed without it. The caller has ended all writes.
     ///
     /// # Errors
-    /// As [`flush`](Self::flush); [`FlashError::DamagedPages`] if pages are lost, which a [tombstone](Self::forget_pages) gives up;
-    /// [`FlashError::StillWritten`]. Nothing is given up then.
+    /// As [`flush`](Self::flush); [`FlashError::DamagedPages`] if pages are lost, which a
+    /// [tombstone](Self::forget_pages) gives up; [`FlashError::StillWritten`]. Nothing is given up
+    /// then.
     pub fn empty(
         &self,
         mut progress: impl FnMut(Progress) -> ControlFlow<()>,
@@ -214,8 +226,8 @@ impl Cache {
         let size = self.page_bytes();
         let mut pages: Vec<Version> = Vec::with_capacity(batch.len());
         for &(file, page) in batch {
-            // By homing, no other thread makes it clean or lets it go meanwhile. One whose newest version is clean home has already,
-            // whatever is recorded of an earlier one.
+            // By homing, no other thread makes it clean or lets it go meanwhile. One whose newest
+            // version is clean home has already, whatever is recorded of an earlier one.
             let (newest, recorded) = {
                 let map = &self.state.lock().map;
                 let newest = map.find(file, page).filter(|newest| newest.is(DIRTY));

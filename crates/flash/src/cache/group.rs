@@ -1,5 +1,5 @@
-//! Groups: pages on their way to flash. They stay in memory until they are durable, so a failed write or sync is simply repeated, and
-//! what just came in is read without the device.
+//! Groups: pages on their way to flash. They stay in memory until they are durable, so a failed
+//! write or sync is simply repeated, and what just came in is read without the device.
 
 use super::{Cache, State, worth::nanos};
 use crate::{
@@ -30,7 +30,8 @@ pub(super) struct Group {
     capacity: u32,
     count: AtomicU32,
     pub(super) bytes: RwLock<Buffer>,
-    /// Failed syncs when it was written whole; `None` if it was not, [`GONE`] once it is recorded: its slots may be another group's by now.
+    /// Failed syncs when it was written whole; `None` if it was not, [`GONE`] once it is recorded:
+    /// its slots may be another group's by now.
     written: Mutex<Option<u64>>,
     /// What writing it took while it was filled, nanoseconds.
     took: AtomicU64,
@@ -101,9 +102,11 @@ pub(super) enum Appended {
 }
 
 impl Cache {
-    /// Copies a page to the open group, and makes it the newest version. So many slots are `spare` afterwards at least.
+    /// Copies a page to the open group, and makes it the newest version. So many slots are `spare`
+    /// afterwards at least.
     ///
-    /// Each byte of the caller's memory is loaded once: what is on flash is what was checksummed, though the program may change it.
+    /// Each byte of the caller's memory is loaded once: what is on flash is what was checksummed,
+    /// though the program may change it.
     pub(super) fn append_page(
         &self,
         page: &Incoming<'_>,
@@ -225,7 +228,8 @@ impl Cache {
         if *written == Some(failures) || *written == GONE {
             return Ok(());
         }
-        // What a commit has recorded that failed then is durable, and its slots may be another group's by now.
+        // What a commit has recorded that failed then is durable, and its slots may be another
+        // group's by now.
         let recorded = self.state.lock().map.recorded;
         let first = recorded.clamp(group.first, group.end());
         let place = |position| (position - group.first) as usize * self.page_bytes();
@@ -244,7 +248,8 @@ impl Cache {
         Ok(())
     }
 
-    /// A group that is durable and recorded leaves memory; its buffer is used again if no thread reads it.
+    /// A group that is durable and recorded leaves memory; its buffer is used again if no thread
+    /// reads it.
     pub(super) fn recycle(&self, group: Arc<Group>) {
         *group.written.lock() = GONE;
         if let Ok(group) = Arc::try_unwrap(group) {

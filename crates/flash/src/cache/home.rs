@@ -1,9 +1,10 @@
 //! Pages on their way home, and the syncs of homes. docs/flash-format.md, "Home".
 //!
-//! A sync that fails may lose whatever was written home since the last one that did not: the kernel says so once, whichever thread asks, and a device that
-//! could not flush has lost what other files had in it, too. So it counts for the pages of every thread that are on their way: they are not home, whatever
-//! the sync says that their own thread makes afterwards. They are written once more. Of what was written past the cache there is
-//! no other copy: later syncs of its file fail.
+//! A sync that fails may lose whatever was written home since the last one that did not: the kernel
+//! says so once, whichever thread asks, and a device that could not flush has lost what other files
+//! had in it, too. So it counts for the pages of every thread that are on their way: they are not
+//! home, whatever the sync says that their own thread makes afterwards. They are written once more.
+//! Of what was written past the cache there is no other copy: later syncs of its file fail.
 
 use super::Cache;
 use crate::{
@@ -24,7 +25,8 @@ const SYNCING: &str = "syncing it";
 const ATTEMPTS: usize = 3;
 
 impl Cache {
-    /// Writes `pages`, whose bytes are in `bytes` at the page that `place` says, sorted, and then syncs each file.
+    /// Writes `pages`, whose bytes are in `bytes` at the page that `place` says, sorted, and then
+    /// syncs each file.
     pub(super) fn write_home(
         &self,
         pages: &[Version],
@@ -63,7 +65,8 @@ impl Cache {
         batch
     }
 
-    /// Writes pages home, and syncs each file: again if another thread's sync of a home failed since the first one was written.
+    /// Writes pages home, and syncs each file: again if another thread's sync of a home failed
+    /// since the first one was written.
     pub(super) fn write_batch(&self, batch: &[HomePage<'_>]) -> Result<(), FlashError> {
         let Some(first) = batch.first() else {
             return Ok(());
@@ -99,7 +102,8 @@ impl Cache {
         self.sync_homes(batch)
     }
 
-    /// Syncs each file of a sorted batch, all at the same time: the first error, after all have ended.
+    /// Syncs each file of a sorted batch, all at the same time: the first error, after all have
+    /// ended.
     fn sync_homes(&self, batch: &[HomePage<'_>]) -> Result<(), FlashError> {
         let files: Vec<Arc<CachedFile>> = {
             let known = self.files.read();
@@ -130,7 +134,8 @@ impl Cache {
             .map_err(|source| Self::sync_failed(file, SYNCING, source))
     }
 
-    /// Runs `sync`, which syncs a home: the owner of the homes may do so past the cache. If it fails, what is on its way home meanwhile is written there again.
+    /// Runs `sync`, which syncs a home: the owner of the homes may do so past the cache. If it
+    /// fails, what is on its way home meanwhile is written there again.
     ///
     /// # Errors
     /// Those of `sync`.
@@ -176,10 +181,12 @@ impl Cache {
         }
     }
 
-    /// How long the file is at home, durably: it is asked for anew. After it was cut off, for example, so that it may grow to what it was at once.
+    /// How long the file is at home, durably: it is asked for anew. After it was cut off, for
+    /// example, so that it may grow to what it was at once.
     ///
     /// # Errors
-    /// What the home says. It may have been a sync that failed: then what was written to the file past the cache may be lost, and no later sync succeeds.
+    /// What the home says. It may have been a sync that failed: then what was written to the file
+    /// past the cache may be lost, and no later sync succeeds.
     pub fn durable_bytes(&self, file: &CachedFile) -> Result<u64, FlashError> {
         let asked = self.syncing(|| self.home.durable_bytes(file.id()), was_tried);
         let bytes = asked.map_err(|source| {
@@ -190,7 +197,8 @@ impl Cache {
     }
 }
 
-/// False if there is no home any more, which there is nothing of to be lost: its file was dropped meanwhile.
+/// False if there is no home any more, which there is nothing of to be lost: its file was dropped
+/// meanwhile.
 fn was_tried(e: &io::Error) -> bool {
     e.kind() != io::ErrorKind::NotFound
 }

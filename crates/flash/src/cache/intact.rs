@@ -1,7 +1,8 @@
 //! What of a group that leaves can be read. docs/flash-format.md, "Dequeue", step 2.
 //!
-//! A dirty page that cannot be read is *lost*: the older one at home is never served for it, and the queue goes on without it. That is said of a
-//! page only if flash gives other things meanwhile. A device that gives nothing may come back, with all that is on it.
+//! A dirty page that cannot be read is *lost*: the older one at home is never served for it, and
+//! the queue goes on without it. That is said of a page only if flash gives other things meanwhile.
+//! A device that gives nothing may come back, with all that is on it.
 
 use super::{Cache, Homing, dequeue::Leaving};
 use crate::{
@@ -13,13 +14,15 @@ use crate::{
 };
 use forebay_pool::crc32c;
 
-/// Bytes that are read of what leaves by one request at most: a thread of the server that reads a page waits behind no more.
+/// Bytes that are read of what leaves by one request at most: a thread of the server that reads a
+/// page waits behind no more.
 const READ_AT_ONCE: usize = 256 << 10;
 /// Times that a page is read again before it is given up.
 const READ_AGAIN: usize = 4;
 
 impl Cache {
-    /// Step 2: the group's bytes, in `homing`. What is damaged or unreadable and dirty is lost from now on; what is so and clean is dropped.
+    /// Step 2: the group's bytes, in `homing`. What is damaged or unreadable and dirty is lost from
+    /// now on; what is so and clean is dropped.
     ///
     /// # Errors
     /// [`FlashError::UnreadablePage`] if flash gives nothing at all: nothing is lost, then.
@@ -51,8 +54,9 @@ impl Cache {
         Ok(())
     }
 
-    /// Reads what stays of a group, some of it at a time, from the first page that is wanted to the last one. What this leaves wrong is read again page by page,
-    /// and then it is said which page it is.
+    /// Reads what stays of a group, some of it at a time, from the first page that is wanted to the
+    /// last one. What this leaves wrong is read again page by page, and then it is said which page
+    /// it is.
     fn read_wanted(&self, leaving: &Leaving, bytes: &mut [u8]) {
         let stays = leaving.home.iter().chain(&leaving.again);
         let mut wanted: Vec<u64> = stays
@@ -85,7 +89,8 @@ impl Cache {
         }
     }
 
-    /// As [`read_version`](Self::read_version). One that only flash has is read again if it cannot be: flash may be gone for a moment only. Whether it is, is asked each time.
+    /// As [`read_version`](Self::read_version). One that only flash has is read again if it cannot
+    /// be: flash may be gone for a moment only. Whether it is, is asked each time.
     pub(super) fn read_patiently(
         &self,
         version: &Version,

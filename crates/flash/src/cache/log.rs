@@ -1,7 +1,8 @@
 //! The lane, and checkpoints. docs/flash-format.md, "Checkpoint".
 //!
-//! A thread that changes what is durable holds `log` from before its record to after it is applied to the map: so the map below `recorded`,
-//! seen under `log`, is exactly what the lane says, and a checkpoint is a copy of it.
+//! A thread that changes what is durable holds `log` from before its record to after it is applied
+//! to the map: so the map below `recorded`, seen under `log`, is exactly what the lane says, and a
+//! checkpoint is a copy of it.
 
 use super::Cache;
 use crate::{
@@ -18,8 +19,8 @@ use std::{io::IoSlice, time::Duration};
 const COPIED_AT_ONCE: u64 = 4096;
 
 impl Cache {
-    /// Runs `section` under `log` until it says that its record found room, after a checkpoint each time that it did not. It is
-    /// given a buffer to build the record in.
+    /// Runs `section` under `log` until it says that its record found room, after a checkpoint each
+    /// time that it did not. It is given a buffer to build the record in.
     pub(super) fn record<T>(
         &self,
         mut section: impl FnMut(&Self, &mut Vec<u8>) -> Result<Option<T>, FlashError>,
@@ -35,7 +36,8 @@ impl Cache {
         }
     }
 
-    /// Appends a record, durably. False if no segment has room for it; never waits for a checkpoint. The caller holds `log`.
+    /// Appends a record, durably. False if no segment has room for it; never waits for a
+    /// checkpoint. The caller holds `log`.
     pub(super) fn try_append(&self, kind: u16, parts: &[IoSlice<'_>]) -> Result<bool, FlashError> {
         self.check_resized()?;
         loop {
@@ -51,8 +53,8 @@ impl Cache {
         }
     }
 
-    /// Records of `kind` name these positions, in their order, and once they do `apply` is done to each. The caller holds a lock by which they stay in the
-    /// queue.
+    /// Records of `kind` name these positions, in their order, and once they do `apply` is done to
+    /// each. The caller holds a lock by which they stay in the queue.
     pub(super) fn record_positions(
         &self,
         kind: u16,
@@ -83,8 +85,9 @@ impl Cache {
 
     /// Writes down all that the lane says, durably, and releases the lane's full segments.
     ///
-    /// 1. *Copy* what is recorded, and note where the lane's open segment starts: every record below that is in the copy. What is in
-    ///    that segment already may be in the copy as well; to apply it again changes nothing.
+    /// 1. *Copy* what is recorded, and note where the lane's open segment starts: every record
+    ///    below that is in the copy. What is in that segment already may be in the copy as well; to
+    ///    apply it again changes nothing.
     /// 2. *Write* it to the region that does not hold the last checkpoint, and *sync* flash.
     /// 3. *Release* the segments below.
     pub(super) fn checkpoint(&self) -> Result<(), FlashError> {
@@ -147,7 +150,8 @@ impl Cache {
         (through, finish(checkpoint, bytes))
     }
 
-    /// A checkpoint with its files, and the bytes that its pages come behind. The caller holds `log`.
+    /// A checkpoint with its files, and the bytes that its pages come behind. The caller holds
+    /// `log`.
     pub(super) fn begin_checkpoint(
         &self,
         layout: u32,

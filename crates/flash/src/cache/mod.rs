@@ -1,12 +1,16 @@
 //! The cache: what it holds, and its locks. docs/flash-format.md, "Protocol".
 //!
-//! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash synced, metadata durable;
+//! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash
+//!   synced, metadata durable;
 //! * `around`: the same at home, when flash fails or the policy says so;
-//! * `read`: how they are found, with `ahead` (of a scan, at home); `files`: registering, tombstones;
-//! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home, with `newer` (what is dirty); `home`: how they get there;
+//! * `read`: how they are found, with `ahead` (of a scan, at home); `files`: registering,
+//!   tombstones;
+//! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home,
+//!   with `newer` (what is dirty); `home`: how they get there;
 //! * `worth`: whether flash pays, by what `reads` and `writes` take;
 //! * `resize`: another size, with what is in it;
-//! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and `rebuild` (recovery).
+//! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and
+//!   `rebuild` (recovery).
 //!
 //! Locks, in the order in which they are taken:
 //!
@@ -25,8 +29,9 @@
 //! | those of `worth` | a moment | what reads and writes take |
 //! | `state` | a look-up or an insertion: tens of nanoseconds | the map |
 //!
-//! No lock is held by a read while it waits for flash. One lock for the map is enough: what is done under it is a hundredth of
-//! the copy that every page costs anyway, and of the read of flash that a hit costs.
+//! No lock is held by a read while it waits for flash. One lock for the map is enough: what is done
+//! under it is a hundredth of the copy that every page costs anyway, and of the read of flash that
+//! a hit costs.
 
 mod ahead;
 mod around;
@@ -89,7 +94,8 @@ pub struct Cache {
     flash: Arc<dyn Flash>,
     home: Arc<dyn Home>,
     lane: Lane,
-    /// Changed by a resize only, together with the map and under `state`: the map's positions are of its layout.
+    /// Changed by a resize only, together with the map and under `state`: the map's positions are
+    /// of its layout.
     header: RwLock<Header>,
     page_bytes: usize,
     options: Options,
@@ -137,8 +143,9 @@ struct State {
     open: Option<Arc<Group>>,
     /// Full groups that are not recorded, in order.
     pending: VecDeque<Arc<Group>>,
-    /// Copies of pages on their way home may be kept for positions below this. Until these are recorded a crash brings the copies back, also of a page that
-    /// has left the queue. Changed under `homing`.
+    /// Copies of pages on their way home may be kept for positions below this. Until these are
+    /// recorded a crash brings the copies back, also of a page that has left the queue. Changed
+    /// under `homing`.
     kept: u64,
 }
 
@@ -146,8 +153,9 @@ struct State {
 struct Homing {
     /// The pages of as many groups as leave at a time.
     bytes: Buffer,
-    /// Positions below this were on their way home around flash. Until they are recorded some of their pages may be torn there, and nothing but the copies
-    /// that the homes' owner keeps has them whole after a crash.
+    /// Positions below this were on their way home around flash. Until they are recorded some of
+    /// their pages may be torn there, and nothing but the copies that the homes' owner keeps has
+    /// them whole after a crash.
     begun: u64,
 }
 
@@ -177,7 +185,8 @@ impl Cache {
     /// It is in these from now on, durably.
     ///
     /// # Errors
-    /// What the lane or a checkpoint says; it is in those that it was in, or in these after a crash.
+    /// What the lane or a checkpoint says; it is in those that it was in, or in these after a
+    /// crash.
     pub fn set_epochs(&self, epochs: Epochs) -> Result<(), FlashError> {
         self.record(|cache, _| {
             let record = encode_epochs(epochs);
@@ -191,8 +200,9 @@ impl Cache {
         self.contents.store(contents as u8, Relaxed);
     }
 
-    /// Changes what becomes of writes, from now on. What is in the cache stays there until the front reaches it, [`flush`](Self::flush)
-    /// writes it home, or, with [`WritePolicy::Off`], `step` does.
+    /// Changes what becomes of writes, from now on. What is in the cache stays there until the
+    /// front reaches it, [`flush`](Self::flush) writes it home, or, with [`WritePolicy::Off`],
+    /// `step` does.
     pub fn set_policy(&self, policy: WritePolicy) {
         self.policy.store(policy as u8, Relaxed);
     }
@@ -203,7 +213,8 @@ impl Cache {
         self.watermarks[1].store(watermarks.high, Relaxed);
     }
 
-    /// Changes how many bytes a second are written home by `step`, and to flash, at most; 0 for no limit.
+    /// Changes how many bytes a second are written home by `step`, and to flash, at most; 0 for no
+    /// limit.
     pub fn set_limits(&self, home_bytes_per_second: u64, flash_bytes_per_second: u64) {
         self.home_limit.set(home_bytes_per_second);
         self.flash_limit.set(flash_bytes_per_second);
@@ -319,8 +330,9 @@ impl Cache {
 
     /// Does the `writes` to flash, and makes them durable.
     ///
-    /// A sync that fails may lose all that was written since the last one that did not, and the next one does not say so. So it counts for the writes of
-    /// every thread: groups that are in memory are written again, and a thread whose writes were under way has failed, too.
+    /// A sync that fails may lose all that was written since the last one that did not, and the
+    /// next one does not say so. So it counts for the writes of every thread: groups that are in
+    /// memory are written again, and a thread whose writes were under way has failed, too.
     fn write_durably(
         &self,
         writes: impl FnOnce() -> Result<(), FlashError>,

@@ -29,8 +29,8 @@ impl Cache {
         }
     }
 
-    /// The pages that were found damaged or unreadable when they were to leave flash, and that only it had the newest version of. They stay
-    /// so until they are written again or given up.
+    /// The pages that were found damaged or unreadable when they were to leave flash, and that only
+    /// it had the newest version of. They stay so until they are written again or given up.
     #[must_use]
     pub fn lost_pages(&self) -> Vec<PageName> {
         let dirty = self.dirty_versions(|_| true);
@@ -39,7 +39,8 @@ impl Cache {
             .collect()
     }
 
-    /// The pages of which only the cache has the newest version: what a flash device that is broken takes with it.
+    /// The pages of which only the cache has the newest version: what a flash device that is broken
+    /// takes with it.
     #[must_use]
     pub fn newer_than_home(&self) -> Vec<PageName> {
         let dirty = self.dirty_versions(|_| true);
@@ -53,7 +54,8 @@ impl Cache {
         self.state.lock().map.dirty_of(file.id().number)
     }
 
-    /// The newest versions that are dirty, of those that are `wanted`; in the order in which they go home.
+    /// The newest versions that are dirty, of those that are `wanted`; in the order in which they
+    /// go home.
     fn dirty_versions(&self, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
         let mut dirty = self.versions(|v| v.newest && v.is(DIRTY) && wanted(v));
         dirty.sort_unstable_by_key(page_of);
@@ -74,7 +76,8 @@ impl Cache {
         self.dirty_pages(|v| v.entry.file == file && is_there(v.entry.page))
     }
 
-    /// The pages that home may not have, of those whose versions are `wanted`; in the order in which they go home: file and number.
+    /// The pages that home may not have, of those whose versions are `wanted`; in the order in
+    /// which they go home: file and number.
     pub(super) fn dirty_pages(&self, wanted: impl Fn(&Version) -> bool) -> Vec<(u32, u32)> {
         self.dirty_versions(wanted).iter().map(page_of).collect()
     }
@@ -84,8 +87,9 @@ impl Cache {
         newest.is_some_and(|version| version.is(DIRTY))
     }
 
-    /// Of the queue, from where something may be dirty, what is `wanted`. As far as it goes by then: so a page that gets a second chance meanwhile is
-    /// found at the rear, perhaps for the second time.
+    /// Of the queue, from where something may be dirty, what is `wanted`. As far as it goes by
+    /// then: so a page that gets a second chance meanwhile is found at the rear, perhaps for the
+    /// second time.
     fn versions(&self, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
         let mut found = Vec::new();
         let mut at = 0;

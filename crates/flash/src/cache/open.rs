@@ -46,10 +46,12 @@ impl Cache {
     /// 2. *Write* the first checkpoint, and sync.
     /// 3. *Write* the headers, one after the other, and sync each: now it is a cache.
     ///
-    /// A crash before that leaves a blank flash, and a lane that the same owner's next attempt finds.
+    /// A crash before that leaves a blank flash, and a lane that the same owner's next attempt
+    /// finds.
     ///
     /// # Errors
-    /// [`FlashError::NotBlank`], [`FlashError::BadSize`], [`FlashError::LaneInUse`]; what flash or the pool says.
+    /// [`FlashError::NotBlank`], [`FlashError::BadSize`], [`FlashError::LaneInUse`]; what flash or
+    /// the pool says.
     pub fn create(
         flash: Arc<dyn Flash>,
         home: Arc<dyn Home>,
@@ -95,13 +97,14 @@ impl Cache {
         Ok(cache)
     }
 
-    /// Opens the cache on `flash` and restores its map from the metadata in `pool`: no page is read. Files keep their numbers; see
-    /// [`files`](Self::files).
+    /// Opens the cache on `flash` and restores its map from the metadata in `pool`: no page is
+    /// read. Files keep their numbers; see [`files`](Self::files).
     ///
     /// # Errors
-    /// All that can be wrong with it, before anything is changed: [`FlashError::NotACache`], [`FlashError::Version`],
-    /// [`FlashError::PageSize`], [`FlashError::OtherPool`], [`FlashError::NoLane`], [`FlashError::Truncated`], [`FlashError::Damaged`];
-    /// what flash or the pool says.
+    /// All that can be wrong with it, before anything is changed: [`FlashError::NotACache`],
+    /// [`FlashError::Version`], [`FlashError::PageSize`], [`FlashError::OtherPool`],
+    /// [`FlashError::NoLane`], [`FlashError::Truncated`], [`FlashError::Damaged`]; what flash or
+    /// the pool says.
     pub fn open(
         flash: Arc<dyn Flash>,
         home: Arc<dyn Home>,
@@ -140,7 +143,8 @@ impl Cache {
         let cache = Self::new(flash, home, lane, header, options, rebuilt, sequence);
         cache.record_layout()?;
         forebay_pool::failpoint!("flash:recovered");
-        // What was recovered goes to a checkpoint, so that the lane's segments are free. Flash that takes none may be read still.
+        // What was recovered goes to a checkpoint, so that the lane's segments are free. Flash that
+        // takes none may be read still.
         match cache.checkpoint() {
             Err(error @ FlashError::Flash { .. }) => opened.mended.push(error.to_string()),
             done => done?,
@@ -148,11 +152,12 @@ impl Cache {
         Ok((cache, opened))
     }
 
-    /// Ends the cache, which is [empty](Self::empty): flash is blank afterwards, and the lane is the pool's again.
+    /// Ends the cache, which is [empty](Self::empty): flash is blank afterwards, and the lane is
+    /// the pool's again.
     ///
     /// 1. *Blank* both headers, durably: it is no cache any more.
-    /// 2. *Release* the lane's segments, and give it back. After a crash between the two the lane is left, with a label that names
-    ///    the flash; its owner can claim it and give it back.
+    /// 2. *Release* the lane's segments, and give it back. After a crash between the two the lane
+    ///    is left, with a label that names the flash; its owner can claim it and give it back.
     ///
     /// # Errors
     /// [`FlashError::NotEmpty`]; what flash says.

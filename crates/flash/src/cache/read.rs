@@ -23,8 +23,8 @@ pub enum Read {
     Miss(Ticket),
 }
 
-/// That a page was not in the cache at some moment: what is read at home after that, while nothing happened to the page, is its newest
-/// version.
+/// That a page was not in the cache at some moment: what is read at home after that, while nothing
+/// happened to the page, is its newest version.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Ticket {
     pub(super) changes: u32,
@@ -42,12 +42,14 @@ struct Found {
 }
 
 impl Cache {
-    /// Reads a page into `to`: by one read of flash, or from memory while it is not durable. On a miss `to` is undefined, and the caller
-    /// reads the page at home; until it has, nothing writes that page (a database's latches see to that), or it may find it half written.
+    /// Reads a page into `to`: by one read of flash, or from memory while it is not durable. On a
+    /// miss `to` is undefined, and the caller reads the page at home; until it has, nothing writes
+    /// that page (a database's latches see to that), or it may find it half written.
     ///
     /// # Errors
-    /// [`FlashError::DamagedPage`], [`FlashError::UnreadablePage`] if only flash has the newest version, and it is not whole: the older one
-    /// at home must not be read. A clean page that is damaged is a miss.
+    /// [`FlashError::DamagedPage`], [`FlashError::UnreadablePage`] if only flash has the newest
+    /// version, and it is not whole: the older one at home must not be read. A clean page that is
+    /// damaged is a miss.
     pub fn read(&self, file: &CachedFile, page: u32, to: &mut [u8]) -> Result<Read, FlashError> {
         self.check_page(file, to.len())?;
         let row = file.reads.lock().length(page);
@@ -76,8 +78,9 @@ impl Cache {
         }
     }
 
-    /// What could not be read, or is not whole, is an error if home has an older version. Whether it has is asked now: the page may have gone home since it was
-    /// looked up. Of a clean one home has the same, and it is read there from now on.
+    /// What could not be read, or is not whole, is an error if home has an older version. Whether
+    /// it has is asked now: the page may have gone home since it was looked up. Of a clean one home
+    /// has the same, and it is read there from now on.
     fn pass_over(&self, version: &Version, error: FlashError) -> Result<(), FlashError> {
         let map = &mut self.state.lock().map;
         let newest = map.find(version.entry.file, version.entry.page);
@@ -122,7 +125,8 @@ impl Cache {
         }
     }
 
-    /// A page that [`read`](Self::read) had missed was read at home in such a time: what [`WritePolicy::Adaptive`](crate::WritePolicy::Adaptive) goes by.
+    /// A page that [`read`](Self::read) had missed was read at home in such a time: what
+    /// [`WritePolicy::Adaptive`](crate::WritePolicy::Adaptive) goes by.
     pub fn read_at_home(&self, ticket: &Ticket, took: Duration) {
         // What follows the page before may have been read ahead by the device.
         if ticket.random {
@@ -136,7 +140,8 @@ impl Cache {
         to.copy_from_slice(&group.bytes.read()[at..at + to.len()]);
     }
 
-    /// Reads a version from flash and checks it. False if the front has passed it meanwhile: its slot may have another page by now.
+    /// Reads a version from flash and checks it. False if the front has passed it meanwhile: its
+    /// slot may have another page by now.
     pub(super) fn read_version(
         &self,
         version: &Version,

@@ -22,12 +22,14 @@ pub(super) struct Rebuilt {
     pub(super) epochs: Epochs,
 }
 
-/// By the numbers of files that are gone: their pages before this position are needed no more. They are looked for once, when everything is known: to look for
-/// those of each file took as long as all the rest, for each.
+/// By the numbers of files that are gone: their pages before this position are needed no more. They
+/// are looked for once, when everything is known: to look for those of each file took as long as
+/// all the rest, for each.
 type Dropped = HashMap<u32, u64>;
 
 impl Device<'_> {
-    /// The newest whole checkpoint, with its body. It must fit the lane: its records follow without a gap.
+    /// The newest whole checkpoint, with its body. It must fit the lane: its records follow without
+    /// a gap.
     pub(super) fn newest_checkpoint(
         &self,
         header: &Header,
@@ -54,7 +56,8 @@ impl Device<'_> {
             let none = || self.damaged("neither checkpoint is whole".to_owned());
             return Err(unread.unwrap_or_else(none));
         };
-        // A checkpoint that found the lane without an open segment goes on where the next one begins.
+        // A checkpoint that found the lane without an open segment goes on where the next one
+        // begins.
         let (head, end) = (recovered.head(), recovered.end().next_multiple_of(PAGE));
         let through = checkpoint.through;
         if head > through || end < through {

@@ -1,15 +1,17 @@
 //! Another size, with what is in the cache. docs/flash-format.md, "Another size".
 //!
 //! 1. *Lengthen* the flash file, if it is to be longer.
-//! 2. *Home*: what only the slots that go have is written there, and recorded as clean. Pages come in meanwhile; what they leave is little, and goes home while
-//!    none comes in.
-//! 3. *Checkpoint*: the queue as the new layout has it, to both of its regions; synced. Neither region is over anything that the layout before needs.
-//! 4. *Header* B as it is, and then A as it will be, each synced: from here on the new layout counts. In memory, too.
+//! 2. *Home*: what only the slots that go have is written there, and recorded as clean. Pages come
+//!    in meanwhile; what they leave is little, and goes home while none comes in.
+//! 3. *Checkpoint*: the queue as the new layout has it, to both of its regions; synced. Neither
+//!    region is over anything that the layout before needs.
+//! 4. *Header* B as it is, and then A as it will be, each synced: from here on the new layout
+//!    counts. In memory, too.
 //! 5. *Record* in the lane of which layout what follows is. *Header* B, synced.
 //! 6. *Shorten* the flash file, if it is to be shorter.
 //!
-//! No page is moved. A page keeps its slot, and gets another position: one that is higher than all before, so a thread that holds one of these finds that
-//! the front has passed it.
+//! No page is moved. A page keeps its slot, and gets another position: one that is higher than all
+//! before, so a thread that holds one of these finds that the front has passed it.
 
 mod plan;
 
@@ -56,15 +58,20 @@ struct Ended<'a> {
 }
 
 impl Cache {
-    /// Gives the cache `bytes` bytes, also while it is in use. What is in it stays in it: if it becomes larger all, and if it becomes smaller what is in slots
-    /// that stay. What only the others have is written home first; `progress` hears of it before and after each batch, and again and again while as much went home
-    /// as may, and may stop it. A resize that is cut is repeated, and goes on. Pages come in all the time, but for as long as the metadata is written to both regions.
+    /// Gives the cache `bytes` bytes, also while it is in use. What is in it stays in it: if it
+    /// becomes larger all, and if it becomes smaller what is in slots that stay. What only the
+    /// others have is written home first; `progress` hears of it before and after each batch, and
+    /// again and again while as much went home as may, and may stop it. A resize that is cut is
+    /// repeated, and goes on. Pages come in all the time, but for as long as the metadata is
+    /// written to both regions.
     ///
-    /// New slots are used once the queue's front has come to where they are: after one turn at the latest.
+    /// New slots are used once the queue's front has come to where they are: after one turn at the
+    /// latest.
     ///
     /// # Errors
-    /// [`FlashError::BadSize`] with the bound; [`FlashError::DamagedPages`] if a slot that goes has a page that cannot be read; what flash, the lane or a home
-    /// says. The cache has one of the two sizes then, whole.
+    /// [`FlashError::BadSize`] with the bound; [`FlashError::DamagedPages`] if a slot that goes has
+    /// a page that cannot be read; what flash, the lane or a home says. The cache has one of the
+    /// two sizes then, whole.
     pub fn resize(
         &self,
         bytes: u64,
@@ -100,7 +107,8 @@ impl Cache {
         Ok(resized)
     }
 
-    /// Makes flash so long, durably: a sync of what other threads have written to it as well. Where it only has no room it goes on taking pages.
+    /// Makes flash so long, durably: a sync of what other threads have written to it as well. Where
+    /// it only has no room it goes on taking pages.
     fn set_flash_bytes(&self, bytes: u64) -> Result<(), FlashError> {
         self.syncing_flash(|| self.flash.set_bytes(bytes))
             .map_err(|e| self.flash_error("changing its length", e))
@@ -169,7 +177,8 @@ impl Cache {
         }
     }
 
-    /// The pages of which slots that go have the newest version, and home an older one; by file and page.
+    /// The pages of which slots that go have the newest version, and home an older one; by file and
+    /// page.
     fn pages_that_go(&self, geometry: &Geometry) -> Vec<(u32, u32)> {
         let (rear, plan) = {
             let map = &self.state.lock().map;
@@ -224,7 +233,8 @@ impl Cache {
         state.open = None;
     }
 
-    /// Ends the lane's segment, so that no record of this layout is behind the address that is given back.
+    /// Ends the lane's segment, so that no record of this layout is behind the address that is
+    /// given back.
     fn end_records(&self) -> Result<Ended<'_>, FlashError> {
         loop {
             {
@@ -319,7 +329,8 @@ impl Cache {
             FlashError::Flash { doing, source, .. } => self.flash_failed(doing, source),
             other => other,
         };
-        // It is all there is while A is written, and may be older: flash did not take it at an earlier resize.
+        // It is all there is while A is written, and may be older: flash did not take it at an
+        // earlier resize.
         (device.write_headers(&before, &HEADERS[1..])).map_err(failed)?;
         let Err(error) = device.write_headers(&after, &HEADERS[..1]) else {
             return Ok(());
@@ -331,7 +342,8 @@ impl Cache {
         Err(failed(error))
     }
 
-    /// An error once it is not known which layout counts: what is on flash and in the lane is whole in both of them, and stays so.
+    /// An error once it is not known which layout counts: what is on flash and in the lane is whole
+    /// in both of them, and stays so.
     pub(super) fn check_resized(&self) -> Result<(), FlashError> {
         match self.half_resized.load(Relaxed) {
             false => Ok(()),

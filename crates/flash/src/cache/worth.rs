@@ -1,10 +1,13 @@
-//! Whether flash pays, by what its reads and writes take, and those of homes. docs/flash-format.md, "Whether flash pays".
+//! Whether flash pays, by what its reads and writes take, and those of homes. docs/flash-format.md,
+//! "Whether flash pays".
 //!
 //! * `reads`: a page that was read comes in if reading it again on flash is faster than at home;
-//! * `writes`: a page that was written goes to flash if that is so, or if it takes less than to write it at home.
+//! * `writes`: a page that was written goes to flash if that is so, or if it takes less than to
+//!   write it at home.
 //!
-//! Times are taken as they happen, with all that the devices have to do beside. Several periods in a row have to agree before anything changes, and
-//! between where flash stops to pay and where it begins again lies a gap: what does not change stays as it is.
+//! Times are taken as they happen, with all that the devices have to do beside. Several periods in
+//! a row have to agree before anything changes, and between where flash stops to pay and where it
+//! begins again lies a gap: what does not change stays as it is.
 
 mod reads;
 mod writes;
@@ -21,7 +24,8 @@ use writes::Writes;
 
 /// A period, at least.
 const PERIOD: Duration = Duration::from_millis(500);
-/// Periods in a row that have to agree before anything changes for the first time, and each time twice as many, up to the last.
+/// Periods in a row that have to agree before anything changes for the first time, and each time
+/// twice as many, up to the last.
 const AGREE: u32 = 6;
 const AGREE_MAX: u32 = 32 * AGREE;
 /// After so long without a change half as many are enough again.
@@ -39,14 +43,16 @@ const TRIALS: Rest = Rest {
     times: 49,
 };
 
-/// How long something rests that takes the devices from the server: so many times as long as it took.
+/// How long something rests that takes the devices from the server: so many times as long as it
+/// took.
 struct Rest {
     least: Duration,
     times: u32,
 }
 
 impl Rest {
-    /// Until then, after something that took so long. A process that was stopped meanwhile has not worked so long.
+    /// Until then, after something that took so long. A process that was stopped meanwhile has not
+    /// worked so long.
     fn until(&self, took: Duration) -> Instant {
         const MOST: Duration = Duration::from_secs(60);
         let rest = took.saturating_mul(self.times).min(MOST).max(self.least);
@@ -55,7 +61,8 @@ impl Rest {
     }
 }
 
-/// What something takes on flash beside what it takes at home, in percent, at which flash stops to pay, and at which it begins again.
+/// What something takes on flash beside what it takes at home, in percent, at which flash stops to
+/// pay, and at which it begins again.
 struct Bounds {
     stops: u64,
     begins: u64,
@@ -111,7 +118,8 @@ impl Verdict {
         self.known.store(false, Relaxed);
     }
 
-    /// Ends the period, if it has lasted and there is enough of what something took on flash and at home, nanoseconds.
+    /// Ends the period, if it has lasted and there is enough of what something took on flash and at
+    /// home, nanoseconds.
     fn judge(&self, bounds: &Bounds, took: impl FnOnce() -> Option<[u64; 2]>) {
         let mut periods = self.periods.lock();
         let lasted = periods.begun.elapsed();
@@ -208,7 +216,8 @@ impl Cache {
         self.policy() == WritePolicy::Adaptive
     }
 
-    /// True while what is written goes to flash, as far as its speed is concerned. Never false but with [`WritePolicy::Adaptive`].
+    /// True while what is written goes to flash, as far as its speed is concerned. Never false but
+    /// with [`WritePolicy::Adaptive`].
     #[must_use]
     pub fn flash_pays(&self) -> bool {
         !self.is_adaptive() || self.worth.pays()
@@ -226,14 +235,16 @@ impl Cache {
         matters && self.worth.writes.is_trial_due()
     }
 
-    /// Takes flash for faster than homes from now on, or for no faster, until times show the opposite. For tests, whose devices all are as fast.
+    /// Takes flash for faster than homes from now on, or for no faster, until times show the
+    /// opposite. For tests, whose devices all are as fast.
     #[doc(hidden)]
     pub fn assume_flash_pays(&self, pays: bool) {
         self.worth.reads.verdict.assume(pays);
         self.worth.writes.assume(pays);
     }
 
-    /// The next commit goes the other way, if the policy is adaptive. For tests, which do not take so long.
+    /// The next commit goes the other way, if the policy is adaptive. For tests, which do not take
+    /// so long.
     #[doc(hidden)]
     pub fn assume_a_trial_is_due(&self) {
         self.worth.reads.verdict.forget();
@@ -252,7 +263,8 @@ impl Cache {
         self.worth.writes.judge();
     }
 
-    /// Reads a page that flash has for the time it takes: any one, so that no device has it at hand.
+    /// Reads a page that flash has for the time it takes: any one, so that no device has it at
+    /// hand.
     fn probe(&self) {
         let (front, recorded) = {
             let map = &self.state.lock().map;

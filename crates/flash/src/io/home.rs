@@ -21,7 +21,8 @@ struct Attached {
     file: File,
     /// Bytes of the file that are known to be durable.
     durable: AtomicU64,
-    /// After a failed sync the same bytes over the same pages of the page cache do not become durable.
+    /// After a failed sync the same bytes over the same pages of the page cache do not become
+    /// durable.
     rewritten: Rewritten,
 }
 
@@ -31,7 +32,8 @@ impl Attached {
     }
 }
 
-/// Open files by their number. Each batch is written by several threads, in order: a disk array is as fast as it has requests.
+/// Open files by their number. Each batch is written by several threads, in order: a disk array is
+/// as fast as it has requests.
 pub struct HomeFiles {
     files: RwLock<HashMap<u32, Arc<Attached>>>,
     workers: Workers,

@@ -1,5 +1,5 @@
-//! The cache's way to flash and to the home files: two small traits, so that tests can make each operation fail, tear what was not
-//! synced, and cut the power between any two.
+//! The cache's way to flash and to the home files: two small traits, so that tests can make each
+//! operation fail, tear what was not synced, and cut the power between any two.
 //!
 //! [`FlashFile`] and [`HomeFiles`] are the operating system.
 
@@ -36,11 +36,12 @@ pub trait Flash: Send + Sync {
     /// Makes everything written durable.
     ///
     /// # Errors
-    /// As above; all that was written since the last sync that succeeded may then be lost, and the cache writes it again.
+    /// As above; all that was written since the last sync that succeeded may then be lost, and the
+    /// cache writes it again.
     fn sync(&self) -> io::Result<()>;
 
-    /// Makes it so long, durably: what is new holds anything, what is behind the new end is gone. A device has the length it has: `bytes` is less then,
-    /// and only so much of it is used.
+    /// Makes it so long, durably: what is new holds anything, what is behind the new end is gone. A
+    /// device has the length it has: `bytes` is less then, and only so much of it is used.
     ///
     /// # Errors
     /// As above; it has the length that it had, or the new one.
@@ -69,33 +70,38 @@ pub struct HomePage<'a> {
 
 /// The files that the pages belong to.
 pub trait Home: Send + Sync {
-    /// How long the file is *durably*: if its length is not known to have been synced, syncs it first. No slot ever refers to a page
-    /// behind this.
+    /// How long the file is *durably*: if its length is not known to have been synced, syncs it
+    /// first. No slot ever refers to a page behind this.
     ///
     /// # Errors
     /// What the operating system says; so for all methods here.
     fn durable_bytes(&self, file: FileId) -> io::Result<u64>;
 
-    /// Writes pages, which are sorted by file and offset and all different; it may have several in flight.
+    /// Writes pages, which are sorted by file and offset and all different; it may have several in
+    /// flight.
     ///
     /// # Errors
     /// As above, with the file it happened to; any of the pages may have been written, or torn.
     fn write(&self, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)>;
 
-    /// Before pages are written of which flash has no copy: keeps one, durably, until it is asked to keep others. What a crash tears is made
-    /// whole from it before the cache is used again, if the position `last` is not [recorded](crate::Cache::is_recorded) then. After a failure
-    /// pages may be torn that only the copies have whole: so those that were kept before count until these are durable, which have
-    /// the same pages, or newer versions, unless the earlier ones are home. An implementation that keeps none does not protect them from being torn.
+    /// Before pages are written of which flash has no copy: keeps one, durably, until it is asked
+    /// to keep others. What a crash tears is made whole from it before the cache is used again, if
+    /// the position `last` is not [recorded](crate::Cache::is_recorded) then. After a failure pages
+    /// may be torn that only the copies have whole: so those that were kept before count until
+    /// these are durable, which have the same pages, or newer versions, unless the earlier ones are
+    /// home. An implementation that keeps none does not protect them from being torn.
     ///
     /// # Errors
-    /// As above; none of the pages was written, and the copies that were kept before count, or these.
+    /// As above; none of the pages was written, and the copies that were kept before count, or
+    /// these.
     fn protect(&self, last: u64, pages: &[HomePage<'_>]) -> Result<(), (FileId, io::Error)> {
         let _ = (last, pages);
         Ok(())
     }
 
-    /// The copies that [`protect`](Self::protect) keeps do not count any more, durably: pages are about to be changed past the cache. No page is
-    /// on its way home then, or may be torn there, so none needs them. A crash meanwhile leaves all of them or none.
+    /// The copies that [`protect`](Self::protect) keeps do not count any more, durably: pages are
+    /// about to be changed past the cache. No page is on its way home then, or may be torn there,
+    /// so none needs them. A crash meanwhile leaves all of them or none.
     ///
     /// # Errors
     /// As above; the pages are not changed.
@@ -109,8 +115,8 @@ pub trait Home: Send + Sync {
     /// As above; what was written since the last sync that succeeded is then written again.
     fn sync(&self, file: FileId) -> io::Result<()>;
 
-    /// Syncs several different files: of each what [`sync`](Self::sync) says. They may be under way at the same time, so that a device flushes once for
-    /// all of them.
+    /// Syncs several different files: of each what [`sync`](Self::sync) says. They may be under way
+    /// at the same time, so that a device flushes once for all of them.
     fn sync_files(&self, files: &[FileId]) -> Vec<io::Result<()>> {
         files.iter().map(|&file| self.sync(file)).collect()
     }

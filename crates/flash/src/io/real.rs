@@ -18,7 +18,8 @@ use std::{
     },
 };
 
-/// In tests: an error instead of what the file says that the environment names, while it is there: "read", "write".
+/// In tests: an error instead of what the file says that the environment names, while it is there:
+/// "read", "write".
 fn fault(what: &str) -> io::Result<()> {
     static FAULTS: OnceLock<Option<PathBuf>> = OnceLock::new();
     let path =

@@ -1,7 +1,8 @@
 //! Threads that do the parts of some work beside the one that has it.
 //!
-//! They are kept: an SSD writes a batch of twenty pages in less time than it takes to start eight threads. Who has the work does what none of them has
-//! taken yet, so all of it is done also where the system has no thread left.
+//! They are kept: an SSD writes a batch of twenty pages in less time than it takes to start eight
+//! threads. Who has the work does what none of them has taken yet, so all of it is done also where
+//! the system has no thread left.
 #![expect(
     unsafe_code,
     reason = "lends threads that are kept what its caller has"
@@ -18,7 +19,8 @@ use std::{
 /// Does a part, by its number.
 type Part<'a> = &'a (dyn Fn(usize) + Sync);
 
-/// So many threads at most, with the one that has the work. They start when there is something to do for them, and end when this is dropped.
+/// So many threads at most, with the one that has the work. They start when there is something to
+/// do for them, and end when this is dropped.
 pub(super) struct Workers {
     most: usize,
     shared: Arc<Shared>,
@@ -65,10 +67,12 @@ impl Workers {
         self.most == 1
     }
 
-    /// Does each part from 0 to `parts` once, begun in this order. A part that panics is as one that did nothing.
+    /// Does each part from 0 to `parts` once, begun in this order. A part that panics is as one
+    /// that did nothing.
     pub(super) fn each(&self, parts: usize, part: Part<'_>) {
-        // SAFETY: only the list of works has it, from which it is taken below, after the last thread that does a part of it has ended that. Nothing
-        // between unwinds: a part's panic is caught.
+        // SAFETY: only the list of works has it, from which it is taken below, after the last
+        // thread that does a part of it has ended that. Nothing between unwinds: a part's panic is
+        // caught.
         let part = unsafe { transmute::<Part<'_>, Part<'static>>(part) };
         let mut state = self.shared.state.lock();
         self.start(&mut state, parts);

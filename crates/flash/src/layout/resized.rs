@@ -1,10 +1,10 @@
 //! Another size of a cache: where everything lies then. docs/flash-format.md, "Another size".
 //!
-//! The slots stay where they are, and so does what is in them. The checkpoints lie behind the last slot, at a place that has nothing the layout before
-//! needs: neither its checkpoints, nor a page that only flash has. A size that has no room there,
-//! as the first one of a small cache, has them before the
-//! slots again, where they were when it was made. So both layouts are whole until the header says
-//! which one counts.
+//! The slots stay where they are, and so does what is in them. The checkpoints lie behind the last
+//! slot, at a place that has nothing the layout before needs: neither its checkpoints, nor a page
+//! that only flash has. A size that has no room there, as the first one of a small cache, has them
+//! before the slots again, where they were when it was made. So both layouts are whole until the
+//! header says which one counts.
 
 use super::{BLOCK, CHECKPOINTS, GROUPS_MIN, Geometry, Moved};
 use crate::error::FlashError;
@@ -82,8 +82,8 @@ impl Geometry {
     }
 
     /// With the checkpoints where they were when the cache was made, if nothing is there now: so it
-    /// can have its first size
-    /// again, whose slots leave no room behind them. `None` if it has fewer slots than are needed.
+    /// can have its first size again, whose slots leave no room behind them. `None` if it has fewer
+    /// slots than are needed.
     fn back_before(&self, bytes: u64, needed: u32) -> Option<Self> {
         let moved = self
             .moved

@@ -38,7 +38,8 @@ fn a_cache_uses_what_there_is_and_not_a_byte_more() {
     }
 }
 
-/// From each size to each: the slots stay where they are, and nothing that the layout before needs is written over.
+/// From each size to each: the slots stay where they are, and nothing that the layout before needs
+/// is written over.
 ///
 /// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
 #[test]

@@ -52,7 +52,8 @@ fn a_tombstone_reaches_every_version_before_it_and_none_behind() {
     }
 }
 
-/// A slot that is made to say behind the map's back that it has a page of the file becomes void if it is looked at.
+/// A slot that is made to say behind the map's back that it has a page of the file becomes void if
+/// it is looked at.
 #[test]
 fn a_tombstone_of_a_whole_file_looks_no_further_than_its_oldest_version() {
     let mut map = Map::new(8, 0);

@@ -1,5 +1,5 @@
-//! Pages and checkpoints that are damaged on flash: a clean page is read at home, a dirty one is named and never served, and nothing older takes
-//! the place of either.
+//! Pages and checkpoints that are damaged on flash: a clean page is read at home, a dirty one is
+//! named and never served, and nothing older takes the place of either.
 
 use crate::{
     LENGTH, SLOTS, machine, options, read,

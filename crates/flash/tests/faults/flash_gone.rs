@@ -1,4 +1,5 @@
-//! Flash that is gone, for a while or for long: pages go home past it, what only it has is named, and it is used again once it takes pages.
+//! Flash that is gone, for a while or for long: pages go home past it, what only it has is named,
+//! and it is used again once it takes pages.
 
 use crate::{
     LENGTH, SLOTS, machine, options, read,
@@ -114,7 +115,8 @@ fn however_long_flash_takes_nothing_writers_go_on_and_their_pages_are_durable() 
     };
     check(&cache, &file);
     drop((cache, file));
-    // Opened while flash can be read again, and used: what comes in now is behind all that went around.
+    // Opened while flash can be read again, and used: what comes in now is behind all that went
+    // around.
     world.flash_gone.store(false, SeqCst);
     let cache = session::open(&world, &options()).unwrap();
     let file = session::register(&cache, (0, 1)).unwrap();

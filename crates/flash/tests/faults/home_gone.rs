@@ -1,4 +1,5 @@
-//! A home that fails, or tears a page: the queue stops before memory fills, loses nothing, and flash repairs what was torn.
+//! A home that fails, or tears a page: the queue stops before memory fills, loses nothing, and
+//! flash repairs what was torn.
 
 use crate::{
     LENGTH, machine, options, read,
@@ -101,7 +102,8 @@ fn a_page_that_is_lost_while_homes_fail_finds_the_slot_that_is_kept_for_it() {
         let found = read(&world, &cache, &file, page).unwrap();
         assert_eq!(found, u64::from(page) + 1);
     };
-    // Of the pages at the front the first one is to go home, and the others are to have second chances, as often as it is tried.
+    // Of the pages at the front the first one is to go home, and the others are to have second
+    // chances, as often as it is tried.
     world.home_gone.store(true, SeqCst);
     for read in [&[1, 2][..], &[3]] {
         read.iter().for_each(|&page| is_whole(page));

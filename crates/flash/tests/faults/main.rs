@@ -1,5 +1,5 @@
-//! Devices that fail and pages that are damaged: nothing is lost that was synced, nothing stale or torn is ever served, and errors name what
-//! they are about.
+//! Devices that fail and pages that are damaged: nothing is lost that was synced, nothing stale or
+//! torn is ever served, and errors name what they are about.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod damaged;

@@ -1,4 +1,5 @@
-//! Whichever operation of a device fails once, nothing is lost that was synced, and everything goes on.
+//! Whichever operation of a device fails once, nothing is lost that was synced, and everything goes
+//! on.
 
 use crate::{
     LENGTH, machine, options, read,

@@ -83,7 +83,8 @@ impl Devices {
         }
     }
 
-    /// What was written to a device and not synced: of its sectors so many in 16 arrive, the others never.
+    /// What was written to a device and not synced: of its sectors so many in 16 arrive, the others
+    /// never.
     fn arrive(&mut self, home: Option<HomeKey>, of_16: u64, rng: &mut Rng) {
         let (now, later) = std::mem::take(&mut self.in_flight)
             .into_iter()

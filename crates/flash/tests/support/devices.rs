@@ -1,11 +1,14 @@
 //! Flash and home files that remember what was made durable.
 //!
 //! Faults that a cache must survive, all of which [`World::cut`] or [`World::fail_one_in`] produce:
-//! * the power fails between any two writes, syncs, and stores or fences of the pool, in the order of the whole machine;
-//! * of what was not synced, any subset of sectors has arrived, later ones possibly without earlier ones: pages are torn;
-//! * an operation fails and has done nothing, or half; after a sync that failed, what was not synced is lost or not, and no later
-//!   sync says so;
-//! * a device says that it has synced and has not: a lie, which the cache cannot survive. The controls tell it.
+//! * the power fails between any two writes, syncs, and stores or fences of the pool, in the order
+//!   of the whole machine;
+//! * of what was not synced, any subset of sectors has arrived, later ones possibly without earlier
+//!   ones: pages are torn;
+//! * an operation fails and has done nothing, or half; after a sync that failed, what was not
+//!   synced is lost or not, and no later sync says so;
+//! * a device says that it has synced and has not: a lie, which the cache cannot survive. The
+//!   controls tell it.
 
 pub use super::homes::SimHome;
 
@@ -37,7 +40,8 @@ pub fn key(file: FileId) -> HomeKey {
     (file.identity.inode, file.identity.generation)
 }
 
-/// One thing that happened, in the order of the whole machine. The pool's memory has a note with its number.
+/// One thing that happened, in the order of the whole machine. The pool's memory has a note with
+/// its number.
 pub enum Event {
     FlashWrite(usize, Vec<u8>),
     /// The write there has returned: a sync from now on covers it.
@@ -230,8 +234,8 @@ impl World {
         writes.collect()
     }
 
-    /// Walks through the crash points of what happened: at each of `points`, in order, what is found after a power cut, and what had
-    /// happened.
+    /// Walks through the crash points of what happened: at each of `points`, in order, what is
+    /// found after a power cut, and what had happened.
     pub fn cut(
         &self,
         points: &[usize],

@@ -10,7 +10,8 @@ use std::{
     sync::{Arc, atomic::Ordering::SeqCst},
 };
 
-/// Pages on their way home, and the last position that they came in at. Those that were kept before count until these are durable.
+/// Pages on their way home, and the last position that they came in at. Those that were kept before
+/// count until these are durable.
 #[derive(Clone, Default)]
 pub struct Copies {
     last: u64,
@@ -106,7 +107,8 @@ impl World {
         Ok(())
     }
 
-    /// What the owner of the homes does before a cache that was opened is used: what a crash tore is made whole. Copies are kept from then on.
+    /// What the owner of the homes does before a cache that was opened is used: what a crash tore
+    /// is made whole. Copies are kept from then on.
     pub fn restore(&self, cache: &Cache) -> Result<(), FlashError> {
         let copies = self.live.lock().unwrap().copies.clone();
         self.has_copies.store(true, SeqCst);

@@ -1,4 +1,5 @@
-//! Simulated devices, pages that can be judged byte by byte, and a model of what the cache has promised.
+//! Simulated devices, pages that can be judged byte by byte, and a model of what the cache has
+//! promised.
 #![allow(dead_code, reason = "each test program uses a part")]
 
 mod cut;
@@ -36,7 +37,8 @@ impl Rng {
     }
 }
 
-/// Runs `test` with `count` seeds (times `FOREBAY_CASES` of 256), and prints the one that fails. `FOREBAY_SEED=n` repeats it.
+/// Runs `test` with `count` seeds (times `FOREBAY_CASES` of 256), and prints the one that fails.
+/// `FOREBAY_SEED=n` repeats it.
 pub fn with_seeds(count: u64, test: impl Fn(&mut Rng)) {
     let cases = std::env::var("FOREBAY_CASES").map_or(256, |n| n.parse().unwrap());
     let given = std::env::var("FOREBAY_SEED").ok();

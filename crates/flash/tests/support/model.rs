@@ -1,6 +1,7 @@
 //! What each page may be found to be.
 //!
-//! Every version of a page has a number of its own, and its bytes follow from that, so a torn page is known for one. 0 is a page of zeros.
+//! Every version of a page has a number of its own, and its bytes follow from that, so a torn page
+//! is known for one. 0 is a page of zeros.
 
 use super::{
     Rng,
@@ -11,7 +12,8 @@ use std::collections::BTreeMap;
 pub const FILES: u64 = 3;
 pub const PAGES: u32 = 12;
 pub const PAGE: usize = 1024;
-/// What a page is that may be anything: torn, if a home write of it had failed before it was cut off.
+/// What a page is that may be anything: torn, if a home write of it had failed before it was cut
+/// off.
 pub const ANYTHING: u64 = u64::MAX;
 
 /// The bytes of a version.

@@ -1,7 +1,7 @@
 //! The kernel's counters of what a block device wrote (/proc/diskstats).
 //!
-//! They are machine-wide: what other processes write to the device meanwhile counts too. So do the file
-//! system's journal and metadata, which is the point of asking the device.
+//! They are machine-wide: what other processes write to the device meanwhile counts too. So do the
+//! file system's journal and metadata, which is the point of asking the device.
 
 use rustix::fs::{major, minor, stat};
 use std::{fs, ops::Sub, path::Path};
@@ -72,7 +72,8 @@ impl BlockDevice {
     }
 }
 
-/// The device's line: `major minor name reads merged sectors ms writes merged sectors ms …`; a sector is 512 bytes.
+/// The device's line: `major minor name reads merged sectors ms writes merged sectors ms …`; a
+/// sector is 512 bytes.
 fn find(table: &str, number: (u32, u32)) -> Option<(String, Written)> {
     table.lines().find_map(|line| {
         let fields: Vec<&str> = line.split_whitespace().collect();

@@ -27,7 +27,8 @@ pub struct Speed {
     pub seq_write_mb_s_span: Span,
     /// Median time of a 4 KiB write in place with fdatasync, microseconds.
     pub fsync_us: f64,
-    /// True if the writes went past the page cache (O_DIRECT); false where the file system refuses that.
+    /// True if the writes went past the page cache (O_DIRECT); false where the file system refuses
+    /// that.
     pub direct: bool,
     /// The block device, where one is known.
     pub name: Option<String>,
@@ -134,7 +135,8 @@ fn open_direct(path: &Path) -> std::io::Result<(File, bool)> {
     }
 }
 
-/// Writes the file anew, 1 MiB at a time, and syncs it. Its blocks are allocated before, as the store's are.
+/// Writes the file anew, 1 MiB at a time, and syncs it. Its blocks are allocated before, as the
+/// store's are.
 fn sequential_mb_s(file: &File, bytes: u64) -> std::io::Result<f64> {
     let chunks = (bytes / CHUNK as u64).max(1);
     file.set_len(0)?;
@@ -231,7 +233,8 @@ pub fn file_system(path: &Path) -> Option<FileSystem> {
         .max_by_key(|mount| mount.mount_point.len())
 }
 
-/// One line of mountinfo: `id parent MAJ:MIN root mount-point options … - type source super-options`.
+/// One line of mountinfo: `id parent MAJ:MIN root mount-point options … - type source
+/// super-options`.
 fn parse_mount(line: &str) -> Option<FileSystem> {
     let (left, right) = line.split_once(" - ")?;
     let left: Vec<&str> = left.split(' ').collect();

@@ -1,4 +1,5 @@
-//! Pages that are written one after the other, each durable before the next: what a log's sync costs, and what a pool's commit costs at least.
+//! Pages that are written one after the other, each durable before the next: what a log's sync
+//! costs, and what a pool's commit costs at least.
 
 use rustix::{
     fs::{Mode, OFlags},
@@ -22,8 +23,9 @@ struct Page([u8; 4096]);
 pub enum How {
     /// Written behind the last one, and the file synced, as a log grows.
     Appended,
-    /// Written over zeros by one write past the page cache (`O_DIRECT`, `RWF_DSYNC`), as a pool on a disk does. Where the file system refuses `O_DIRECT` the page cache
-    /// lies between, as for a pool.
+    /// Written over zeros by one write past the page cache (`O_DIRECT`, `RWF_DSYNC`), as a pool on
+    /// a disk does. Where the file system refuses `O_DIRECT` the page cache lies between, as for a
+    /// pool.
     InPlace,
 }
 

@@ -15,7 +15,8 @@ use std::{
 /// How long a process that was killed may take to end: it may be in the middle of a sync.
 pub(super) const END_WAIT: Duration = Duration::from_secs(60);
 
-/// How long a process may take to stop that waits for a processor, and one that sleeps in the kernel where no signal reaches it: that starts nothing, either.
+/// How long a process may take to stop that waits for a processor, and one that sleeps in the
+/// kernel where no signal reaches it: that starts nothing, either.
 const STOP_WAIT: Duration = Duration::from_secs(10);
 const SLEEP_WAIT: Duration = Duration::from_millis(200);
 
@@ -53,8 +54,8 @@ impl Watched {
         let _ = pidfd_send_signal(&*self.fd, signal);
     }
 
-    /// Kills it and all that it started. What a wrapper started just now is not known here yet, and would outlive it; one
-    /// that is stopped starts nothing.
+    /// Kills it and all that it started. What a wrapper started just now is not known here yet, and
+    /// would outlive it; one that is stopped starts nothing.
     pub(super) fn kill_tree(&self) -> Vec<Self> {
         self.signal(Signal::STOP);
         self.wait_stopped();
@@ -91,7 +92,8 @@ impl Watched {
             .collect()
     }
 
-    /// The processor time that all its threads have had: in its own code, and in the kernel. Nothing of one that is gone.
+    /// The processor time that all its threads have had: in its own code, and in the kernel.
+    /// Nothing of one that is gone.
     #[must_use]
     pub fn processor_time(&self) -> [Duration; 2] {
         let ticks = stat_of(self.pid).map_or([0; 2], |stat| stat.ticks);
@@ -100,15 +102,16 @@ impl Watched {
         })
     }
 
-    /// Waits until it has ended (a child not yet waited for counts as ended). False if it has not by then.
+    /// Waits until it has ended (a child not yet waited for counts as ended). False if it has not
+    /// by then.
     #[must_use]
     pub fn wait_gone(&self, timeout: Duration) -> bool {
         is_gone_within(&self.fd, timeout)
     }
 }
 
-/// Kills the processes of a group, and waits until they are gone: at the end of their output they may still hold locks.
-/// False if one is not gone in time.
+/// Kills the processes of a group, and waits until they are gone: at the end of their output they
+/// may still hold locks. False if one is not gone in time.
 pub fn kill_group(group: Pid) -> bool {
     let _ = kill_process_group(group, Signal::KILL);
     let entries = fs::read_dir("/proc").into_iter().flatten().flatten();
@@ -141,7 +144,8 @@ fn stat_of(pid: i32) -> Option<Stat> {
     })
 }
 
-/// Waits until a process has ended (a child not yet waited for counts as ended). False if it has not by then.
+/// Waits until a process has ended (a child not yet waited for counts as ended). False if it has
+/// not by then.
 fn is_gone_within(process: &OwnedFd, timeout: Duration) -> bool {
     use rustix::event::{PollFd, PollFlags, poll};
     let until = Instant::now() + timeout;

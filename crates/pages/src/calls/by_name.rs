@@ -1,4 +1,5 @@
-//! What becomes of the functions that name a file: its name goes, changes, or the file is truncated by it.
+//! What becomes of the functions that name a file: its name goes, changes, or the file is truncated
+//! by it.
 
 use super::who::who_is;
 use crate::{
@@ -20,7 +21,8 @@ use std::{
     sync::Arc,
 };
 
-/// A name that is about to be taken away. Until this is gone no file becomes known: one that did, by this name, would be missed at the next start.
+/// A name that is about to be taken away. Until this is gone no file becomes known: one that did,
+/// by this name, would be missed at the next start.
 pub struct Leaving {
     file: Option<Named>,
     _opening: Option<MutexGuard<'static, ()>>,
@@ -55,8 +57,9 @@ impl Leaving {
         }
     }
 
-    /// It is in no directory any more, [durably](renamed): the cache forgets it. The tombstone comes after the kernel's: a file that is gone is known by that,
-    /// and one that is not keeps its pages. Of a file with other names it is only noted that no server needs it where it was.
+    /// It is in no directory any more, [durably](renamed): the cache forgets it. The tombstone
+    /// comes after the kernel's: a file that is gone is known by that, and one that is not keeps
+    /// its pages. Of a file with other names it is only noted that no server needs it where it was.
     pub fn gone(self) {
         let file = self.file.as_ref().filter(|file| file.is_last);
         let (Some(session), Some(file)) = (session::current(), file) else {
@@ -137,8 +140,10 @@ fn replaced(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Optio
     (moved.identity != replaced.cached.id().identity).then_some(replaced)
 }
 
-/// After page files got these names, or lost them: makes that durable. A server whose page files are really synced gets that from its syncs; without them its
-/// checkpoints would overtake the file system, and a power cut bring a file back of which the cache has forgotten the pages, or an old name.
+/// After page files got these names, or lost them: makes that durable. A server whose page files
+/// are really synced gets that from its syncs; without them its checkpoints would overtake the file
+/// system, and a power cut bring a file back of which the cache has forgotten the pages, or an old
+/// name.
 ///
 /// # Errors
 /// Of a directory's sync.
@@ -177,7 +182,8 @@ pub fn renamed(names: &[(BorrowedFd<'_>, &CStr)]) -> Result<(), Errno> {
     all
 }
 
-/// If the file that has this name now is one that the cache knows, it knows it by this name from now on.
+/// If the file that has this name now is one that the cache knows, it knows it by this name from
+/// now on.
 fn note_name(dir: BorrowedFd<'_>, path: &CStr) {
     if let (Some(file), Some(session)) = (named(dir, path), session::current())
         && let Ok(path) = path_of(file.held.as_fd())
@@ -186,8 +192,10 @@ fn note_name(dir: BorrowedFd<'_>, path: &CStr) {
     }
 }
 
-/// Before the description of a table is made that is to be exported (`FLUSH TABLES … FOR EXPORT`), `t.cfg` beside `t.ibd`: the server has written the table's
-/// pages, and changes none until the export ends; meanwhile the user copies the file past the cache. So the file has everything first.
+/// Before the description of a table is made that is to be exported (`FLUSH TABLES … FOR EXPORT`),
+/// `t.cfg` beside `t.ibd`: the server has written the table's pages, and changes none until the
+/// export ends; meanwhile the user copies the file past the cache. So the file has everything
+/// first.
 ///
 /// # Errors
 /// `EIO` if it has not: then there is nothing to be copied.
@@ -207,7 +215,8 @@ pub fn exporting(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Before a page file is opened with `O_TRUNC`: what the cache has of it is forgotten. Once it is open it was [`truncated`](super::truncated).
+/// Before a page file is opened with `O_TRUNC`: what the cache has of it is forgotten. Once it is
+/// open it was [`truncated`](super::truncated).
 ///
 /// # Errors
 /// `EIO` if it cannot be.
@@ -239,7 +248,8 @@ pub fn truncate_path(
     let held = match rustix::fs::openat(dir, path, flags, Mode::empty()) {
         Ok(held) => held,
         Err(Errno::NOENT) => return real(),
-        // What keeps us from looking at it keeps `real` from changing it, but for want of descriptors or memory: then it must not.
+        // What keeps us from looking at it keeps `real` from changing it, but for want of
+        // descriptors or memory: then it must not.
         Err(errno) => return Err(errno),
     };
     let Some(known) = who_is(held.as_fd(), path.to_bytes())? else {

@@ -24,7 +24,8 @@ pub(super) fn who_is(file: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Known>,
     })
 }
 
-/// A page file can be in no cache. Of one whose file system does not say when it was born that is said, once for all of them.
+/// A page file can be in no cache. Of one whose file system does not say when it was born that is
+/// said, once for all of them.
 pub(super) fn say_unborn(file: BorrowedFd<'_>) {
     use std::sync::atomic::{AtomicBool, Ordering::Relaxed};
     static SAID: AtomicBool = AtomicBool::new(false);

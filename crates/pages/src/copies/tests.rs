@@ -143,8 +143,8 @@ fn copies_that_the_versions_before_kept_are_written_home_too_and_do_not_come_bac
 }
 
 impl World {
-    /// The file of copies as a crash may leave it that cuts `change`: with its first so many sectors. After each the home is as `tear` leaves it, and
-    /// pages are made whole.
+    /// The file of copies as a crash may leave it that cuts `change`: with its first so many
+    /// sectors. After each the home is as `tear` leaves it, and pages are made whole.
     fn at_each_cut(&self, change: impl FnOnce(), tear: impl Fn(), check: impl Fn(usize)) {
         let path = self.dir.path().join(COPIES_FILE);
         let before = fs::read(&path).unwrap();

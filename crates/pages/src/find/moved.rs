@@ -1,7 +1,9 @@
-//! Where a data directory was when the cache was used last, and where it is: it may have been moved, or be a snapshot beside the one it was made of.
+//! Where a data directory was when the cache was used last, and where it is: it may have been
+//! moved, or be a snapshot beside the one it was made of.
 //!
-//! A snapshot of a file system has each file with the identity that it has in the original. So a file that is found where it was may be the original's,
-//! and nothing of the snapshot's cache must be written there.
+//! A snapshot of a file system has each file with the identity that it has in the original. So a
+//! file that is found where it was may be the original's, and nothing of the snapshot's cache must
+//! be written there.
 
 use super::{HomesError, hold};
 use crate::names;

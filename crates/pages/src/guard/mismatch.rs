@@ -5,7 +5,8 @@ use crate::copies::COPIES_FILE;
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
-/// How to begin anew with a cache on this flash file that has pages of an earlier state of the files.
+/// How to begin anew with a cache on this flash file that has pages of an earlier state of the
+/// files.
 pub(crate) fn if_restored(flash: &Path) -> String {
     format!(
         "If the data directory was restored from a backup, and nothing in the cache is needed, remove {0} and {0}.lane (if {0} is a link to a device, leave it, and blank the device's first MiB), and {GUARD_FILE} and {COPIES_FILE} in the data directory",

@@ -1,9 +1,11 @@
-//! Whether a server runs with a data directory: InnoDB has a lock on its system tablespace from when it opens that until it ends.
+//! Whether a server runs with a data directory: InnoDB has a lock on its system tablespace from
+//! when it opens that until it ends.
 
 use rustix::{fs::FlockOperation, io::Errno};
 use std::{fs::File, path::Path};
 
-/// Takes that lock for this process, so that no other begins with the directory. It lasts until this process closes a descriptor of the tablespace.
+/// Takes that lock for this process, so that no other begins with the directory. It lasts until
+/// this process closes a descriptor of the tablespace.
 ///
 /// # Errors
 /// In words: another process has it, and writes these files by a cache of its own.

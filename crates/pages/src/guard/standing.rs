@@ -1,4 +1,5 @@
-//! Whether a data directory is guarded, for who looks at it from outside: root, too, at other users' directories.
+//! Whether a data directory is guarded, for who looks at it from outside: root, too, at other
+//! users' directories.
 
 use super::{GUARD_FILE, Header, State, has_text, read_header};
 use crate::{
@@ -38,7 +39,8 @@ pub(crate) fn is_of(path: &Path, owner: Uuid) -> bool {
     found.is_some_and(|found| found.is_its_own && found.cache == owner)
 }
 
-/// The same of another file than `own`, which is not opened: closing it would drop the lock that this process has on it.
+/// The same of another file than `own`, which is not opened: closing it would drop the lock that
+/// this process has on it.
 pub(crate) fn is_of_another(path: &Path, owner: Uuid, own: &Path) -> bool {
     let key = |path: &Path| path.metadata().map(|meta| (meta.dev(), meta.ino())).ok();
     let there = key(path);
@@ -55,7 +57,8 @@ fn system_of(dir: &Path) -> io::Result<PathBuf> {
     }
 }
 
-/// Where the guard of a data directory is: beside what its system tablespace is, which may be a link.
+/// Where the guard of a data directory is: beside what its system tablespace is, which may be a
+/// link.
 pub(crate) fn beside_system(dir: &Path) -> io::Result<PathBuf> {
     Ok(parent(&system_of(dir)?).to_owned())
 }
@@ -140,8 +143,9 @@ fn begins_with_text(tablespace: &File, path: &Path) -> io::Result<bool> {
 /// The guard in a data directory, if there is one.
 ///
 /// # Errors
-/// It cannot be looked at: what has its name, or that of the system tablespace, is no file, there is no tablespace, or one that is guarded without a guard file that says by which
-/// cache; what the operating system says.
+/// It cannot be looked at: what has its name, or that of the system tablespace, is no file, there
+/// is no tablespace, or one that is guarded without a guard file that says by which cache; what the
+/// operating system says.
 pub fn standing(dir: &Path) -> io::Result<Option<Standing>> {
     let system = system_of(dir).map_err(named(&dir.join("ibdata1")))?;
     let path = parent(&system).join(GUARD_FILE);

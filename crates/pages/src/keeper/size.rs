@@ -71,7 +71,8 @@ fn resize(session: &Session, request: &Request, windows: &mut Windows) -> Result
         if let Err(error) = session.cache.step() {
             complain_of(STAY, &error);
         }
-        // The last thing that is said before the metadata is written, which may take long, is that all is home.
+        // The last thing that is said before the metadata is written, which may take long, is that
+        // all is home.
         if said.elapsed() < OFTEN && progress.done < progress.of {
             return ControlFlow::Continue(());
         }

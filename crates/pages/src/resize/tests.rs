@@ -67,7 +67,8 @@ fn a_size_that_makes_no_cache_is_refused_before_anything_is_changed() {
     assert_eq!(fs::metadata(&flash).unwrap().len(), SMALL);
 }
 
-/// As one of another user, in a directory that is not this one's. Not even root can remove this one as a file.
+/// As one of another user, in a directory that is not this one's. Not even root can remove this one
+/// as a file.
 #[test]
 fn a_request_that_cannot_be_removed_is_in_the_way_of_another_size_only() {
     let dir = tempfile::tempdir().unwrap();

@@ -1,9 +1,12 @@
-//! More page files than the cache has room for, or than a process may have open: those that the server has closed are let go of.
+//! More page files than the cache has room for, or than a process may have open: those that the
+//! server has closed are let go of.
 //!
-//! A file that the cache knows takes a place in its metadata, and a descriptor, that of its home. A server has more tables than it has open at a time
-//! (`innodb_open_files`). So before one more file becomes known, and there is hardly room, of the files that no descriptor of the program's leads to, those of which flash has the
-//! fewest newer pages are let go of: these go home, and the cache forgets them. One that is opened again is a new one.
-//! docs/flash-tier.md, "More files than there is room for".
+//! A file that the cache knows takes a place in its metadata, and a descriptor, that of its home. A
+//! server has more tables than it has open at a time (`innodb_open_files`). So before one more file
+//! becomes known, and there is hardly room, of the files that no descriptor of the program's leads
+//! to, those of which flash has the fewest newer pages are let go of: these go home, and the cache
+//! forgets them. One that is opened again is a new one. docs/flash-tier.md, "More files than there
+//! is room for".
 
 use super::Session;
 use crate::{complain::complain_once, descriptor::descriptors_max, names, table};
@@ -11,11 +14,14 @@ use forebay_flash::{CachedFile, FlashError};
 use rustix::io::Errno;
 use std::sync::Arc;
 
-/// Files that are let go of at a time: the queue is looked through once for what goes home of all of them.
+/// Files that are let go of at a time: the queue is looked through once for what goes home of all
+/// of them.
 const AT_ONCE: usize = 32;
-/// Pages that go home for it, unless the first file has more: nothing is opened or removed meanwhile.
+/// Pages that go home for it, unless the first file has more: nothing is opened or removed
+/// meanwhile.
 const PAGES_AT_ONCE: u64 = 1024;
-/// Places that are kept free: a file is known when its first page is written, which may be after others were opened.
+/// Places that are kept free: a file is known when its first page is written, which may be after
+/// others were opened.
 const SPARE: usize = 16;
 
 /// Why a file is not known to the cache.
@@ -63,7 +69,8 @@ impl Session {
         self.let_go_of_closed();
     }
 
-    /// The cache has a place for one more file that is being made, beside those that are: each takes its place when its page 0 is written, which is too late to refuse it.
+    /// The cache has a place for one more file that is being made, beside those that are: each
+    /// takes its place when its page 0 is written, which is too late to refuse it.
     ///
     /// # Errors
     /// [`Unregistered::Full`]. The caller has `opening`.
@@ -96,7 +103,8 @@ impl Session {
         });
         let few = few.count().max(1);
         closed.truncate(few);
-        // Where it fails each file is brought home on its own: one whose pages cannot be, or whose home takes none, stays, and no other one with it.
+        // Where it fails each file is brought home on its own: one whose pages cannot be, or whose
+        // home takes none, stays, and no other one with it.
         let _ = self.cache.bring_files_home(&closed);
         for file in closed {
             table::remove(file.id().identity);

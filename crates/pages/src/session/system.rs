@@ -1,4 +1,5 @@
-//! A session begins with the system tablespace: what the cache has must be of its data directory, and of the same time.
+//! A session begins with the system tablespace: what the cache has must be of its data directory,
+//! and of the same time.
 
 use super::Session;
 use crate::{
@@ -24,8 +25,8 @@ use std::{
 };
 use uuid::Uuid;
 
-/// Before anything is laid over a tablespace: its pages must be such that the cache can take them, since it cannot become plain.
-/// False if there are none yet.
+/// Before anything is laid over a tablespace: its pages must be such that the cache can take them,
+/// since it cannot become plain. False if there are none yet.
 fn has_pages(tablespace: &File, path: &Path) -> Result<bool, String> {
     let mut start = [0; innodb::LOOKED_AT];
     (tablespace.read_exact_at(&mut start, 0))
@@ -56,8 +57,9 @@ fn drawn() -> u32 {
 }
 
 impl Session {
-    /// The system tablespace was opened, as `fd`: from now on the cache is in use, unless the data directory is being made. Everything the cache has is
-    /// of this data directory, or it is refused.
+    /// The system tablespace was opened, as `fd`: from now on the cache is in use, unless the data
+    /// directory is being made. Everything the cache has is of this data directory, or it is
+    /// refused.
     ///
     /// # Errors
     /// In words; nothing was changed.
@@ -96,7 +98,8 @@ impl Session {
                 None
             }
         };
-        // Before the guard: a flush finds that by the tablespace which the cache knows, also after a crash in between.
+        // Before the guard: a flush finds that by the tablespace which the cache knows, also after
+        // a crash in between.
         let file = match self.known(known.identity) {
             Some(file) => {
                 let home = reopen(fd, true).map_err(|e| failed(e.into()))?;
@@ -142,7 +145,8 @@ impl Session {
         Ok(())
     }
 
-    /// Has the cache and the guard, which is `laid` now if there is none, begin a new epoch. docs/flash-tier.md, "The guard".
+    /// Has the cache and the guard, which is `laid` now if there is none, begin a new epoch.
+    /// docs/flash-tier.md, "The guard".
     fn begin_epoch(
         &self,
         laid: Option<Guard>,
@@ -171,7 +175,8 @@ impl Session {
         Ok(guard)
     }
 
-    /// Begins another epoch as the server ends: a copy of the cache or of the data directory that was made while it ran is an older one from now on. If that cannot be noted it is said.
+    /// Begins another epoch as the server ends: a copy of the cache or of the data directory that
+    /// was made while it ran is an older one from now on. If that cannot be noted it is said.
     pub(crate) fn turn_epoch(&self) {
         let Some(noted) = self.homes.epoch() else {
             return;
@@ -192,7 +197,8 @@ impl Session {
         }
     }
 
-    /// The tablespace has no guard: the cache must have nothing that is newer than files, and what it has of others is let go.
+    /// The tablespace has no guard: the cache must have nothing that is newer than files, and what
+    /// it has of others is let go.
     fn take_over(&self, known: &Known, path: &Path) -> Result<(), String> {
         let dirty = self.cache.stats().dirty_pages;
         if dirty > 0 {
@@ -270,7 +276,8 @@ impl Session {
     }
 }
 
-/// What the file, or device, at `path` has in common with a file system, if anything: that, or a disk.
+/// What the file, or device, at `path` has in common with a file system, if anything: that, or a
+/// disk.
 fn shared_place(path: &Path, file_system: u64) -> Option<String> {
     let meta = path.metadata().ok()?;
     let device = match meta.file_type().is_block_device() {

@@ -1,8 +1,10 @@
-//! The file beside a cache that its settings are kept in, `PATH.settings`: the command replaces it, and the process that has the cache looks at it several times a
-//! second. docs/flash-tier.md, "Settings".
+//! The file beside a cache that its settings are kept in, `PATH.settings`: the command replaces it,
+//! and the process that has the cache looks at it several times a second. docs/flash-tier.md,
+//! "Settings".
 //!
-//! It has a change for each command that something is left of, the newest last, and each has an id. So a server tells those that are new to it, however many came between
-//! two looks, and does what they name: what a command has not named stays as it is in that run.
+//! It has a change for each command that something is left of, the newest last, and each has an id.
+//! So a server tells those that are new to it, however many came between two looks, and does what
+//! they name: what a command has not named stays as it is in that run.
 
 use super::Settings;
 use crate::beside::{self, SETTINGS, beside, directory_of};

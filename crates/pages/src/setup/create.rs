@@ -21,10 +21,12 @@ use std::{fs::File, io, path::Path, sync::Arc};
 const SEGMENTS: u16 = 4;
 const LANES: u32 = 2;
 
-/// Makes a cache: a flash file of `bytes` bytes, or on so many of a device that is blank, and its metadata beside it.
+/// Makes a cache: a flash file of `bytes` bytes, or on so many of a device that is blank, and its
+/// metadata beside it.
 ///
 /// # Errors
-/// If either is there already; sizes that make no cache; what the operating system says. What was made is removed again.
+/// If either is there already; sizes that make no cache; what the operating system says. What was
+/// made is removed again.
 pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
     let on_device = is_device(flash).unwrap_or(false);
     let flash = match on_device {
@@ -72,8 +74,9 @@ fn fill(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError> {
     make_in(held, bytes, check).inspect_err(|_| held.remove_new())
 }
 
-/// Makes a cache of `bytes` bytes in these two files, which are there and have nothing: no name in their directory becomes that of another file. Interrupted, it
-/// is repeated: the headers come last.
+/// Makes a cache of `bytes` bytes in these two files, which are there and have nothing: no name in
+/// their directory becomes that of another file. Interrupted, it is repeated: the headers come
+/// last.
 ///
 /// # Errors
 /// As [`create`].
@@ -81,7 +84,8 @@ pub(crate) fn create_in(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError>
     make_in(held, bytes, |_| Ok(()))
 }
 
-/// The same, if `check` finds nothing wrong with the flash file or device, which no other process has.
+/// The same, if `check` finds nothing wrong with the flash file or device, which no other process
+/// has.
 fn make_in(
     held: &Held<'_>,
     bytes: u64,
@@ -104,7 +108,8 @@ fn make_in(
         drop(options.create_on(lane, Arc::new(map_emulated(lane, emptied)?))?);
         begin(file, &held.open_pool()?, bytes)
     })?;
-    // For a server whose user may write to it, and make no file beside it. Without it only less is said.
+    // For a server whose user may write to it, and make no file beside it. Without it only less is
+    // said.
     let _ = held.create_beside(STATUS);
     Ok(warm)
 }
@@ -188,7 +193,8 @@ fn invalid(path: &Path, what: String) -> SetupError {
     SetupError::io("making a flash cache on", path)(error)
 }
 
-/// Files that a cache of this size may know, for a KiB of flash each: of a small one, too, more than a server has open at a time.
+/// Files that a cache of this size may know, for a KiB of flash each: of a small one, too, more
+/// than a server has open at a time.
 fn files_max(bytes: u64) -> u32 {
     const SMALL: u64 = 4096;
     let files = (bytes / (64 << 10)).min(SMALL).max(bytes / (256 << 10));

@@ -1,15 +1,20 @@
-//! The directory of a cache's files, held: what is looked at, removed or made in it is in that one, whatever the path to it leads to by then.
+//! The directory of a cache's files, held: what is looked at, removed or made in it is in that one,
+//! whatever the path to it leads to by then.
 //!
-//! Between any two system calls of a command of root's the cache's owner may be able to rename the directory, or one above it, to put a link in its place, and
-//! to have anything else there by the names of the cache's files. So no path is followed a second time, and a name goes with root's own rights only in a
-//! directory that is root's alone: there it stays that of what was looked at. In any other it goes with the rights of the cache's owner.
+//! Between any two system calls of a command of root's the cache's owner may be able to rename the
+//! directory, or one above it, to put a link in its place, and to have anything else there by the
+//! names of the cache's files. So no path is followed a second time, and a name goes with root's
+//! own rights only in a directory that is root's alone: there it stays that of what was looked at.
+//! In any other it goes with the rights of the cache's owner.
 //!
 //! What remains:
 //!
-//! * `unlinkat` is by name, also just after what has the name was compared with what is held. Gone by it is at most what the cache's owner may remove anyway;
-//!   of a cache that is root's own, in a directory in which another user may change names, a name in that directory.
-//! * A path through another user's directories may lead to another cache from the beginning. That one is ended and removed only if it has nothing, and no
-//!   process has it, as if it had been named.
+//! * `unlinkat` is by name, also just after what has the name was compared with what is held. Gone
+//!   by it is at most what the cache's owner may remove anyway; of a cache that is root's own, in a
+//!   directory in which another user may change names, a name in that directory.
+//! * A path through another user's directories may lead to another cache from the beginning. That
+//!   one is ended and removed only if it has nothing, and no process has it, as if it had been
+//!   named.
 
 use super::{error::SetupError, rights::exercise};
 use crate::{beside, descriptor::link_to};
@@ -156,7 +161,8 @@ impl Directory {
         }
     }
 
-    /// Makes an empty file of this name, which is not there yet, durably, for this thread's user alone.
+    /// Makes an empty file of this name, which is not there yet, durably, for this thread's user
+    /// alone.
     pub fn make(&self, path: &Path) -> Result<Entry, SetupError> {
         let made = || -> io::Result<Found> {
             let found = Found::of(self.new_file(path, 0o600)?)?;
@@ -186,10 +192,12 @@ impl Directory {
         Ok(named.collect())
     }
 
-    /// Removes this name, if it is there, and still that of what was found, if that is given: whether it is gone by this.
+    /// Removes this name, if it is there, and still that of what was found, if that is given:
+    /// whether it is gone by this.
     ///
     /// # Errors
-    /// Something else has the name by now; the cache's owner, whose `rights` these are, may not remove it.
+    /// Something else has the name by now; the cache's owner, whose `rights` these are, may not
+    /// remove it.
     pub fn unlink(
         &self,
         path: &Path,

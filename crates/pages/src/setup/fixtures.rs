@@ -24,14 +24,16 @@ impl Two {
         self.0.path().join(name)
     }
 
-    /// As their owner does while a command of root's is at it: the path to `x`, which is `y` from now on, leads to `other`.
+    /// As their owner does while a command of root's is at it: the path to `x`, which is `y` from
+    /// now on, leads to `other`.
     pub(crate) fn swap(&self) {
         fs::rename(self.at("x"), self.at("y")).unwrap();
         symlink(self.at("other"), self.at("x")).unwrap();
     }
 }
 
-/// Another directory, with the metadata of the cache on this flash file, which becomes a link to it.
+/// Another directory, with the metadata of the cache on this flash file, which becomes a link to
+/// it.
 pub(crate) fn move_lane(flash: &Path) -> (TempDir, PathBuf) {
     let other = tempfile::tempdir().unwrap();
     let real = other.path().join("lane");

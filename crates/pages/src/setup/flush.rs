@@ -34,9 +34,10 @@ pub struct Flushing {
     pub complete: bool,
 }
 
-/// Writes everything home, empties the cache, and lifts the guard: the server may be started without Forebay. What is interrupted goes on where it was.
-/// `data` are directories to look for files in, beside those where they were; `given_up` files that are not there, and whose pages are not needed.
-/// It has the rights of the user whose cache it is, never more.
+/// Writes everything home, empties the cache, and lifts the guard: the server may be started
+/// without Forebay. What is interrupted goes on where it was. `data` are directories to look for
+/// files in, beside those where they were; `given_up` files that are not there, and whose pages are
+/// not needed. It has the rights of the user whose cache it is, never more.
 ///
 /// # Errors
 /// See [`SetupError`]; nothing that the cache has is lost.
@@ -55,7 +56,8 @@ pub fn flush(
     })
 }
 
-/// Finds the files that the cache has pages of, and makes whole what a crash may have torn in them: the system tablespace, open, if there is one.
+/// Finds the files that the cache has pages of, and makes whole what a crash may have torn in them:
+/// the system tablespace, open, if there is one.
 pub(crate) fn attach_guarded(
     place: &Place,
     cache: &Cache,

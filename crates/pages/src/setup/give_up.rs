@@ -23,9 +23,10 @@ use std::{
     sync::Arc,
 };
 
-/// The cache of these data directories is lost: their guards are lifted, and the servers may be started with what the files have. Pages that only the
-/// cache had are lost; those that were on their way home around it are written again, so that none is torn. It has the rights of who has laid the guard,
-/// never more.
+/// The cache of these data directories is lost: their guards are lifted, and the servers may be
+/// started with what the files have. Pages that only the cache had are lost; those that were on
+/// their way home around it are written again, so that none is torn. It has the rights of who has
+/// laid the guard, never more.
 ///
 /// # Errors
 /// If a cache is there after all, or no directory is guarded; what the operating system says.
@@ -48,7 +49,8 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
     Ok(flushing)
 }
 
-/// Lifts the guard in `dir` of the system tablespace at `path`, whose cache is lost. None if that is no regular file.
+/// Lifts the guard in `dir` of the system tablespace at `path`, whose cache is lost. None if that
+/// is no regular file.
 fn lift_lost(dir: &Path, path: &Path, data: &[PathBuf]) -> Result<Option<Saved>, SetupError> {
     let io = |doing| SetupError::io(doing, path);
     let found = standing(dir).map_err(io("looking at the guard of"))?;
@@ -92,7 +94,8 @@ fn lift_lost(dir: &Path, path: &Path, data: &[PathBuf]) -> Result<Option<Saved>,
     Ok(Some(saved))
 }
 
-/// No guard of its own is over the system tablespace at `path`, though that `is_copy` of one with a guard.
+/// No guard of its own is over the system tablespace at `path`, though that `is_copy` of one with a
+/// guard.
 fn nothing_to_lift(path: &Path, is_copy: bool) -> SetupError {
     let why = match is_copy {
         true => {
@@ -103,7 +106,8 @@ fn nothing_to_lift(path: &Path, is_copy: bool) -> SetupError {
     SetupError::Guard(format!("{} {why}. Nothing was changed", path.display()))
 }
 
-/// Refuses to give up a cache that is there and knows the tablespace `of`, or of which that cannot be told.
+/// Refuses to give up a cache that is there and knows the tablespace `of`, or of which that cannot
+/// be told.
 fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> {
     let unreadable = |error: SetupError| {
         let remedy = "move it and its .lane away, and repeat this";

@@ -77,7 +77,8 @@ fn find_system(
     })
 }
 
-/// The rights with which the data directory of this cache is written to, which itself is used with `rights`.
+/// The rights with which the data directory of this cache is written to, which itself is used with
+/// `rights`.
 pub(crate) fn rights_to_data(
     flash: &Path,
     cache: &Cache,

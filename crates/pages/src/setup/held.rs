@@ -1,4 +1,5 @@
-//! A cache's two files, held with their directory: what a command opens, writes or removes is what it has looked at, whatever their names lead to by then.
+//! A cache's two files, held with their directory: what a command opens, writes or removes is what
+//! it has looked at, whatever their names lead to by then.
 
 use super::{
     directory::{Directory, Entry},
@@ -36,7 +37,8 @@ pub(crate) struct Held<'a> {
 
 impl<'a> Held<'a> {
     /// # Errors
-    /// What the operating system says; if others than its owner may write to one of the two, or its owner's rights cannot be had.
+    /// What the operating system says; if others than its owner may write to one of the two, or its
+    /// owner's rights cannot be had.
     pub(crate) fn of(place: &'a Place) -> Result<Self, SetupError> {
         let dir = Directory::of(place.flash())?;
         let (flash, lane) = (dir.hold(place.flash())?, dir.hold(place.pool_path())?);
@@ -51,8 +53,9 @@ impl<'a> Held<'a> {
         Ok(held)
     }
 
-    /// Makes the metadata of a cache on this flash file, which is new, or device: an empty file, once the flash file has its length. With the thread's own rights,
-    /// since what the two are is known. What fails is followed by the flash file's removal.
+    /// Makes the metadata of a cache on this flash file, which is new, or device: an empty file,
+    /// once the flash file has its length. With the thread's own rights, since what the two are is
+    /// known. What fails is followed by the flash file's removal.
     pub(super) fn begin(
         place: &'a Place,
         dir: Directory,
@@ -86,7 +89,8 @@ impl<'a> Held<'a> {
     fn rights_to_both(&self) -> Result<Rights, SetupError> {
         let (path, pool) = (self.place.flash(), self.place.pool_path());
         let flash = &self.flash.file()?.stat;
-        // A device is root's as a rule, and who may write to all of it is not kept from anything here.
+        // A device is root's as a rule, and who may write to all of it is not kept from anything
+        // here.
         let flash_rights = match self.kind()? {
             FileType::BlockDevice => Rights::of_owner(flash.st_uid, user()),
             // The name had none when it was asked for.
@@ -116,7 +120,8 @@ impl<'a> Held<'a> {
         }
     }
 
-    /// Those to files of root's: another user, in whose directory they are, may have put them together to a cache by links.
+    /// Those to files of root's: another user, in whose directory they are, may have put them
+    /// together to a cache by links.
     fn rights_to_links(&self) -> Rights {
         let mut links = [&self.flash, &self.lane].into_iter();
         let of_another = links.find(|entry| entry.is_link() && entry.named.stat.st_uid != 0);
@@ -153,7 +158,8 @@ impl<'a> Held<'a> {
         exercise(self.rights, self.place.pool_path(), || self.open_pool())
     }
 
-    /// True if it is a file or device whose headers are blank: the cache was ended, or not made to the end. Anything else is not opened, and makes no one wait.
+    /// True if it is a file or device whose headers are blank: the cache was ended, or not made to
+    /// the end. Anything else is not opened, and makes no one wait.
     pub(crate) fn is_blank(&self) -> Result<bool, SetupError> {
         let path = self.place.flash();
         match self.kind()? {
@@ -186,7 +192,8 @@ impl<'a> Held<'a> {
         })
     }
 
-    /// Keeps other commands from making a cache in these files, and from removing them, until what is returned is gone. Of a device that is not kept.
+    /// Keeps other commands from making a cache in these files, and from removing them, until what
+    /// is returned is gone. Of a device that is not kept.
     ///
     /// # Errors
     /// [`SetupError::InUse`].

@@ -1,6 +1,7 @@
 //! Where a cache is.
 //!
-//! It has its metadata in a pool of its own beside the flash file, so that one file system has both: each fence there is a sync of that file.
+//! It has its metadata in a pool of its own beside the flash file, so that one file system has
+//! both: each fence there is a sync of that file.
 
 use super::{error::SetupError, held::Held};
 use crate::{
@@ -27,8 +28,8 @@ pub fn pool_of(flash: &Path) -> PathBuf {
     beside(flash, ".lane")
 }
 
-/// The whole name of a flash file or device, beside which its metadata is. Of a device that is the name it was given by: a link to it in a directory where
-/// files stay.
+/// The whole name of a flash file or device, beside which its metadata is. Of a device that is the
+/// name it was given by: a link to it in a directory where files stay.
 pub(super) fn name_of(flash: &Path) -> Result<PathBuf, SetupError> {
     let fail = |e| SetupError::io_of_cache("opening the flash cache", flash)(e);
     let whole = flash.canonicalize().map_err(fail)?;
@@ -142,7 +143,8 @@ impl Place {
         self.open_on(Arc::new(flash), || self.pool(), homes, options)
     }
 
-    /// Opens the cache for a command: it, and the rights with which everything is done that it says.
+    /// Opens the cache for a command: it, and the rights with which everything is done that it
+    /// says.
     ///
     /// # Errors
     /// As [`open`](Self::open), and [`SetupError::Distrusted`].

@@ -24,22 +24,26 @@ use std::{
 /// Endings of the small files beside a flash file.
 const BESIDE: [&str; 3] = [STATUS, SETTINGS, RESIZE];
 
-/// Ends the cache on this flash file or device, which was [flushed](super::flush) or never used: the files that are gone. A device stays, blank, and so does the link
-/// that names it.
+/// Ends the cache on this flash file or device, which was [flushed](super::flush) or never used:
+/// the files that are gone. A device stays, blank, and so does the link that names it.
 ///
-/// 1. *Refuse* one that another process has, and one that knows a file: the guard over that goes with a flush only.
+/// 1. *Refuse* one that another process has, and one that knows a file: the guard over that goes
+///    with a flush only.
 /// 2. *End* it: its headers are blank, and its lane is given back.
 /// 3. *Blank* the start of a device.
 /// 4. *Remove* what is beside the flash file, its metadata, and last that file.
 ///
-/// What the cache says is done with the rights of its owner, and no path to it is followed after it was opened: the names go from the directory that it was
-/// found in, with the own rights only if root alone may change names there (`directory.rs`). So does metadata that a link in such a directory leads to. Each of
-/// the two goes as long as its name is that of what was opened.
+/// What the cache says is done with the rights of its owner, and no path to it is followed after it
+/// was opened: the names go from the directory that it was found in, with the own rights only if
+/// root alone may change names there (`directory.rs`). So does metadata that a link in such a
+/// directory leads to. Each of the two goes as long as its name is that of what was opened.
 ///
-/// Interrupted after 2, it goes on when it is repeated, as long as there is the metadata, without a lane, which no cache is, or a link to where it was.
+/// Interrupted after 2, it goes on when it is repeated, as long as there is the metadata, without a
+/// lane, which no cache is, or a link to where it was.
 ///
 /// # Errors
-/// [`SetupError::NotFlushed`], and whatever keeps a server from using it: nothing was changed. What the operating system says.
+/// [`SetupError::NotFlushed`], and whatever keeps a server from using it: nothing was changed. What
+/// the operating system says.
 pub fn remove(flash: &Path) -> Result<Vec<PathBuf>, SetupError> {
     let place = Place::of(flash)?;
     let held = Held::of(&place)?;
@@ -97,7 +101,8 @@ fn end(place: &Place, cache: Cache) -> Result<(), SetupError> {
     Ok(cache.remove()?)
 }
 
-/// True if it is what is left of a cache that was ended: its headers are blank, and its metadata has no lane, or is gone where a link leads to.
+/// True if it is what is left of a cache that was ended: its headers are blank, and its metadata
+/// has no lane, or is gone where a link leads to.
 fn is_ended(held: &Held<'_>) -> bool {
     let has_no_lane = || match held.lane.file() {
         Ok(_) => held.pool().is_ok_and(|pool| pool.lanes().is_empty()),

@@ -1,11 +1,14 @@
-//! With whose rights a command works: those of the user whose cache it is, never more. docs/durability.md, "Who trusts whom".
+//! With whose rights a command works: those of the user whose cache it is, never more.
+//! docs/durability.md, "Who trusts whom".
 //!
-//! Who can write to one of a cache's two files can have it name any file as one whose pages it has, and who can write to a data directory can put a guard
-//! and copies of pages there that do. So root opens a cache, and does what it says, in a thread with the rights of its owner. Of a cache that is root's
-//! own that is who has laid the guard, its server's user: what else lies beside the tablespace must be of the same user then.
+//! Who can write to one of a cache's two files can have it name any file as one whose pages it has,
+//! and who can write to a data directory can put a guard and copies of pages there that do. So root
+//! opens a cache, and does what it says, in a thread with the rights of its owner. Of a cache that
+//! is root's own that is who has laid the guard, its server's user: what else lies beside the
+//! tablespace must be of the same user then.
 //!
-//! What is opened is what was looked at: it is held meanwhile (`held`), whatever its name leads to by then. By which names root removes something is said in
-//! `directory`.
+//! What is opened is what was looked at: it is held meanwhile (`held`), whatever its name leads to
+//! by then. By which names root removes something is said in `directory`.
 
 use super::error::SetupError;
 use crate::guard::GUARD_FILE;

@@ -1,4 +1,5 @@
-//! Each figure of a status is the one that its name, and the words around it, say; and a status is whole, whichever process writes it.
+//! Each figure of a status is the one that its name, and the words around it, say; and a status is
+//! whole, whichever process writes it.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;

@@ -52,7 +52,8 @@ pub fn page(byte: u8) -> Vec<u8> {
 }
 
 impl World {
-    /// Runs `server` as the test `name` in a process that knows the cache, and kills it: what is left behind. None in that process itself.
+    /// Runs `server` as the test `name` in a process that knows the cache, and kills it: what is
+    /// left behind. None in that process itself.
     pub fn after(name: &str, settings: &str, server: fn(Server)) -> Option<Self> {
         Self::after_with("flash".into(), name, settings, server)
     }

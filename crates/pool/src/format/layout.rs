@@ -33,8 +33,8 @@ pub const SEGMENT_MAX: u64 = 64 << 20;
 pub const POOL_MAX: u64 = i64::MAX as u64;
 /// The highest log address at which a log may start.
 pub const START_MAX: u64 = 1 << 61;
-/// No log address is above this: the 2^61 bytes from [`START_MAX`] to here are more than a log is ever
-/// appended, and adding the size of a segment to an address never overflows.
+/// No log address is above this: the 2^61 bytes from [`START_MAX`] to here are more than a log is
+/// ever appended, and adding the size of a segment to an address never overflows.
 pub const LSN_MAX: u64 = 1 << 62;
 /// Lanes of a pool at most.
 pub const LANES_MAX: u32 = 1024;
@@ -100,7 +100,8 @@ impl Geometry {
         Ok(geometry)
     }
 
-    /// Bytes of the smallest pool that has room for `segments` segments of `segment_bytes` and tables of so many lanes.
+    /// Bytes of the smallest pool that has room for `segments` segments of `segment_bytes` and
+    /// tables of so many lanes.
     #[must_use]
     pub fn bytes_for(segments: u64, segment_bytes: u64, lanes: u32) -> u64 {
         let geometry = Self {

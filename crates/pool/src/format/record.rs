@@ -1,4 +1,5 @@
-//! The record: the unit of a log, in the pool and in the value-log file alike. docs/pool-format.md, "Record".
+//! The record: the unit of a log, in the pool and in the value-log file alike. docs/pool-format.md,
+//! "Record".
 //!
 //! ```text
 //!  0  CRC-32C       4   over the log's owner uuid, bytes 4..32, and the payload
@@ -14,11 +15,12 @@
 //! ```
 //! A record names its own address, so one of an earlier generation of the segment never passes as a
 //! current one; its epoch, so one that an earlier session wrote and did not acknowledge never
-//! passes as a later session's; and its owner, by the checksum. The lag tells corruption from a torn tail: a valid
-//! record behind an invalid one whose lag does not reach back to it proves that the invalid one had been durable.
+//! passes as a later session's; and its owner, by the checksum. The lag tells corruption from a
+//! torn tail: a valid record behind an invalid one whose lag does not reach back to it proves that
+//! the invalid one had been durable.
 //!
-//! A *void* record takes a place where nothing was written, or nothing that counts: its checksum is over the header
-//! alone, and readers step over it.
+//! A *void* record takes a place where nothing was written, or nothing that counts: its checksum is
+//! over the header alone, and readers step over it.
 
 use crate::{
     checksum::{Checksum, crc32c_seeded},
@@ -116,7 +118,8 @@ impl Header {
 /// Bytes of a record's payload that stand in its first line.
 pub(crate) const INLINE: usize = LINE - HEADER;
 
-/// A record's first line while its payload is being copied: header and first payload bytes, and the checksum so far.
+/// A record's first line while its payload is being copied: header and first payload bytes, and the
+/// checksum so far.
 pub(crate) struct FirstLine {
     line: [u8; LINE],
     /// Of the rest of the payload it is continued over what is stored.
@@ -124,7 +127,8 @@ pub(crate) struct FirstLine {
 }
 
 impl FirstLine {
-    /// Takes the first bytes of the payload, `parts`, which another thread may be changing: they are loaded once.
+    /// Takes the first bytes of the payload, `parts`, which another thread may be changing: they
+    /// are loaded once.
     #[inline]
     pub(crate) fn new(header: &Header, owner: Uuid, parts: &[IoSlice<'_>]) -> Self {
         let mut line = [0; LINE];
@@ -152,7 +156,8 @@ impl FirstLine {
     }
 }
 
-/// Bytes that are checksummed before the payload: the owner, and the header from its second word on.
+/// Bytes that are checksummed before the payload: the owner, and the header from its second word
+/// on.
 const SEED: usize = 16 + HEADER - 4;
 
 fn checksum<'a>(owner: Uuid, header: &[u8], payload: impl Iterator<Item = &'a [u8]>) -> u32 {
@@ -232,7 +237,8 @@ pub fn peek(bytes: &[u8]) -> Result<Header, Invalid> {
     })
 }
 
-/// Reads and checks the record of log address `lsn` at the start of `bytes`, which may go on behind it.
+/// Reads and checks the record of log address `lsn` at the start of `bytes`, which may go on behind
+/// it.
 ///
 /// # Errors
 /// What is there instead.

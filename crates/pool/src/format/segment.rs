@@ -10,9 +10,10 @@
 //! 32  owner         16   uuid of the log's owner
 //! 48  reserved      16   zero
 //! ```
-//! The first record stands at `start + 64`. A segment ends with a seal record, or where no line is left; void records are
-//! stepped over. The next one starts at the following multiple of 4 KiB. What is drained is the segment verbatim, so a value-log file is
-//! a row of segments and reads by this same module.
+//! The first record stands at `start + 64`. A segment ends with a seal record, or where no line is
+//! left; void records are stepped over. The next one starts at the following multiple of 4 KiB.
+//! What is drained is the segment verbatim, so a value-log file is a row of segments and reads by
+//! this same module.
 
 use crate::{
     checksum::crc32c,
@@ -110,7 +111,8 @@ pub struct Records<'a> {
 }
 
 impl<'a> Records<'a> {
-    /// The records of the segment `bytes` with this `header`, written by sessions up to `epoch_max`.
+    /// The records of the segment `bytes` with this `header`, written by sessions up to
+    /// `epoch_max`.
     #[must_use]
     pub fn new(bytes: &'a [u8], header: SegmentHeader, epoch_max: u32) -> Self {
         Self {
@@ -150,7 +152,8 @@ impl<'a> Records<'a> {
         let at = usize::try_from(self.at - self.header.start).unwrap_or(usize::MAX);
         let bytes = self.bytes.get(at..).unwrap_or_default();
         let record = record::read(bytes, self.at, self.header.owner)?;
-        // A record that an earlier session wrote behind its last acknowledged one is not part of the log.
+        // A record that an earlier session wrote behind its last acknowledged one is not part of
+        // the log.
         if !(self.epoch..=self.epoch_max).contains(&record.header.epoch) {
             return Err(Invalid::Elsewhere(self.at));
         }

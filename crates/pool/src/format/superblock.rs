@@ -1,4 +1,5 @@
-//! The superblock: what a pool is. Two copies, either one enough. docs/pool-format.md, "Superblock".
+//! The superblock: what a pool is. Two copies, either one enough. docs/pool-format.md,
+//! "Superblock".
 //!
 //! ```text
 //!  0  magic "FOREBAY\0"      8
@@ -139,7 +140,8 @@ impl Superblock {
         })
     }
 
-    /// The superblock of a pool that was made on a disk, by the `start` of that; none if it is anything else.
+    /// The superblock of a pool that was made on a disk, by the `start` of that; none if it is
+    /// anything else.
     pub(crate) fn on_disk(start: &[u8]) -> Option<Self> {
         let copies = SUPERBLOCKS.into_iter().filter_map(|at| {
             let at = usize::try_from(at).ok()?;
@@ -176,8 +178,8 @@ impl Superblock {
     /// Reads the newest intact copy.
     ///
     /// # Errors
-    /// [`PoolErrorKind::NotAPool`] if no copy is intact, [`PoolErrorKind::Version`] if either is of another
-    /// format, [`PoolErrorKind::Truncated`] if the medium is smaller than the pool.
+    /// [`PoolErrorKind::NotAPool`] if no copy is intact, [`PoolErrorKind::Version`] if either is of
+    /// another format, [`PoolErrorKind::Truncated`] if the medium is smaller than the pool.
     pub fn read(media: &dyn Media, path: &Path) -> Result<Read, PoolError> {
         let fail = |kind| Err(PoolError::new(path, kind));
         let mut newest: Option<Self> = None;

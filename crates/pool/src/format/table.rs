@@ -12,9 +12,10 @@
 //! 48  incarnation           4    rises each time the lane is given to an owner
 //! 52  reserved, zero       12
 //! ```
-//! A new pool's lanes have one state each, free: so from the first one on a torn write leaves an intact one.
-//! Then 128 bytes of label. A segment map entry is one aligned word, so it is never torn:
-//! `incarnation << 32 | check << 16 | lane + 1`, 0 when free; `check` is a checksum of the rest.
+//! A new pool's lanes have one state each, free: so from the first one on a torn write leaves an
+//! intact one. Then 128 bytes of label. A segment map entry is one aligned word, so it is never
+//! torn: `incarnation << 32 | check << 16 | lane + 1`, 0 when free; `check` is a checksum of the
+//! rest.
 
 use crate::{
     checksum::crc32c,
@@ -118,7 +119,8 @@ impl Tables<'_> {
         }
     }
 
-    /// Makes `state` the lane's state, durably. `entry` is the entry as last read or written; if the medium fails, it stays so.
+    /// Makes `state` the lane's state, durably. `entry` is the entry as last read or written; if
+    /// the medium fails, it stays so.
     pub fn write_lane(&self, lane: u32, entry: &mut LaneEntry, state: LaneState) {
         let sequence = entry.state.map_or(1, |s| s.sequence + 1);
         let state = LaneState { sequence, ..state };
@@ -151,9 +153,9 @@ impl Tables<'_> {
         }
     }
 
-    /// Makes durable what is read in lane `lane`'s entry. The process that wrote it may have died before its
-    /// fence: then it is seen until the power fails, and what is built on it would be left without it.
-    /// The caller has the lane's lock.
+    /// Makes durable what is read in lane `lane`'s entry. The process that wrote it may have died
+    /// before its fence: then it is seen until the power fails, and what is built on it would be
+    /// left without it. The caller has the lane's lock.
     pub fn settle_lane(&self, lane: u32) {
         settle(self.media, self.geometry.lane_entry(lane), 2 * LINE as u64);
     }
@@ -221,7 +223,8 @@ impl Tables<'_> {
         u64::from(incarnation) << 32 | u64::from(check & 0xFFFF) << 16 | u64::from(lane + 1)
     }
 
-    /// Sets the owner of every segment, durably. Words that do not change are rewritten as they are.
+    /// Sets the owner of every segment, durably. Words that do not change are rewritten as they
+    /// are.
     pub fn write_segment_owners(&self, owners: &[Option<(u32, u32)>]) {
         let bytes: Vec<u8> = owners
             .iter()

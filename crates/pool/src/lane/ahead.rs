@@ -1,8 +1,9 @@
-//! Writing ahead: an owner may write published pages of the open segment before it is sealed, so that a device need not idle while a
-//! segment fills, and little is left to write when it is sealed.
+//! Writing ahead: an owner may write published pages of the open segment before it is sealed, so
+//! that a device need not idle while a segment fills, and little is left to write when it is
+//! sealed.
 //!
-//! That is a head start, no more: nothing is released before the segment is sealed, written to its end, and synced
-//! ([`drain`](super::drain)).
+//! That is a head start, no more: nothing is released before the segment is sealed, written to its
+//! end, and synced ([`drain`](super::drain)).
 
 use super::{Control, Lane};
 use crate::{
@@ -11,8 +12,9 @@ use crate::{
 };
 use std::time::{Duration, Instant};
 
-/// A drain looks again whether the open segment has grown enough to write ahead when that is to be expected, but no sooner and no later than
-/// this. Each look takes a processor from a writer, where there are more writers than processors.
+/// A drain looks again whether the open segment has grown enough to write ahead when that is to be
+/// expected, but no sooner and no later than this. Each look takes a processor from a writer, where
+/// there are more writers than processors.
 const AHEAD_POLL: (Duration, Duration) = (Duration::from_micros(200), Duration::from_millis(5));
 
 /// How much of the open segment a drain writes ahead at a time, bytes.
@@ -47,13 +49,14 @@ pub(super) struct WrittenAhead {
 /// How an open segment grows.
 #[derive(Default)]
 pub(super) struct Growth {
-    /// How far it was published when it was looked at last, and when that was. The address is none while no segment is open.
+    /// How far it was published when it was looked at last, and when that was. The address is none
+    /// while no segment is open.
     last: Option<(Instant, Option<Lsn>)>,
 }
 
 impl Growth {
-    /// `open` is, if a segment is, how far it is published at `now`, and how many bytes are lacking: when that is worth another look.
-    /// `None` if nothing has changed since the last.
+    /// `open` is, if a segment is, how far it is published at `now`, and how many bytes are
+    /// lacking: when that is worth another look. `None` if nothing has changed since the last.
     pub(super) fn look(&mut self, now: Instant, open: Option<(Lsn, u64)>) -> Option<Instant> {
         let (soonest, latest) = AHEAD_POLL;
         let visible = open.map(|(visible, _)| visible);
@@ -71,8 +74,8 @@ impl Growth {
 }
 
 impl Lane {
-    /// Pages of the open segment that are published and not written; if there are too few, how far it is published, and how many bytes
-    /// are lacking.
+    /// Pages of the open segment that are published and not written; if there are too few, how far
+    /// it is published, and how many bytes are lacking.
     pub(super) fn next_ahead(
         &self,
         control: &mut Control,

@@ -1,14 +1,17 @@
 //! Appending: reserve, copy, fence, publish in order.
 //!
 //! 1. *Reserve* the record's lines by a compare-and-swap on the tail.
-//! 2. *Copy* the payload behind its first line, block by block: each byte of the caller's memory is loaded once, since the program
-//!    may change it meanwhile, and what is stored is what is checksummed. Then the first line, which holds the header.
+//! 2. *Copy* the payload behind its first line, block by block: each byte of the caller's memory is
+//!    loaded once, since the program may change it meanwhile, and what is stored is what is
+//!    checksummed. Then the first line, which holds the header.
 //! 3. *Fence*: the record is durable.
-//! 4. *Publish* ([`publish`](super::publish)): raise the window's mark over the record once it stands at it. So
-//!    what is published is durable without a gap, and recovery may stop at the first invalid record.
+//! 4. *Publish* ([`publish`](super::publish)): raise the window's mark over the record once it
+//!    stands at it. So what is published is durable without a gap, and recovery may stop at the
+//!    first invalid record.
 //!
-//! Writers copy in parallel and wait for each other only in step 4. On a disk "durable" is "ready to be committed" ([`commit`](super::commit)).
-//! The slow path, once a segment, is [`Lane::make_room`].
+//! Writers copy in parallel and wait for each other only in step 4. On a disk "durable" is "ready
+//! to be committed" ([`commit`](super::commit)). The slow path, once a segment, is
+//! [`Lane::make_room`].
 
 use super::{
     Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, payload_of, split, write_record,
@@ -38,8 +41,9 @@ impl Lane {
     }
 
     /// Appends a record of the owner's `kind` (not 0) whose payload is the concatenation of
-    /// `parts`. When this returns, the record is durable and so is every record of this lane with a lower address; on a disk
-    /// ([`needs_commit`](Self::needs_commit)) once it is [committed](Self::commit).
+    /// `parts`. When this returns, the record is durable and so is every record of this lane with a
+    /// lower address; on a disk ([`needs_commit`](Self::needs_commit)) once it is
+    /// [committed](Self::commit).
     ///
     /// Waits while all segments are in the drain's hands.
     ///
@@ -93,8 +97,9 @@ impl Lane {
         }
     }
 
-    /// As [`append`](Self::append), but only to the open segment that starts at `segment`: for records that are to be
-    /// understood together with an earlier one of the same segment. `None` if another segment is open, or none, or this one has no room
+    /// As [`append`](Self::append), but only to the open segment that starts at `segment`: for
+    /// records that are to be understood together with an earlier one of the same segment. `None`
+    /// if another segment is open, or none, or this one has no room
     /// ([`next_segment`](Self::next_segment) opens the next). Never waits for the drain.
     ///
     /// # Errors
@@ -133,8 +138,9 @@ impl Lane {
             .map(|reserved| self.fill(reserved, kind, parts, payload)))
     }
 
-    /// Seals the segment that starts at `full`, if that one is open, and opens the next: its start, or that of the one that
-    /// another thread opened meanwhile. `None` while all segments are in the drain's hands; never waits for it.
+    /// Seals the segment that starts at `full`, if that one is open, and opens the next: its start,
+    /// or that of the one that another thread opened meanwhile. `None` while all segments are in
+    /// the drain's hands; never waits for it.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
@@ -171,8 +177,8 @@ impl Lane {
         lsn
     }
 
-    /// Reserves `bytes` bytes in a segment whose start is `wanted`: slot, the slot's start, and log address. The tail, if there is
-    /// no room.
+    /// Reserves `bytes` bytes in a segment whose start is `wanted`: slot, the slot's start, and log
+    /// address. The tail, if there is no room.
     #[inline]
     fn reserve(&self, bytes: u64, wanted: impl Fn(Lsn) -> bool) -> Result<(usize, Lsn, Lsn), u64> {
         loop {
@@ -229,7 +235,8 @@ impl Lane {
         write_record(self.media(), place.offset(), &header, self.owner, parts);
     }
 
-    /// Seals the segment that was found full at `full`, and opens the next one, waiting for the drain if need be.
+    /// Seals the segment that was found full at `full`, and opens the next one, waiting for the
+    /// drain if need be.
     #[cold]
     fn make_room(&self, full: u64) -> Result<(), AppendError> {
         let mut control = self.control.lock();

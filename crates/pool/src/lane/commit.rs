@@ -1,10 +1,13 @@
-//! Commits of a lane of one process; what any lane's have in common is in [`commit`](crate::commit).
+//! Commits of a lane of one process; what any lane's have in common is in
+//! [`commit`](crate::commit).
 //!
-//! Only what is committed leaves the lane: a drain is handed nothing else, and no segment is released before. So what the leader writes back is never
-//! another segment meanwhile, and no recovery finds less in the log than the owner has made of it elsewhere.
+//! Only what is committed leaves the lane: a drain is handed nothing else, and no segment is
+//! released before. So what the leader writes back is never another segment meanwhile, and no
+//! recovery finds less in the log than the owner has made of it elsewhere.
 //!
-//! A page of a segment is written once: the segment's header with the first records, a seal with the last ones. A medium that fails ends the lane:
-//! what is in it can still be read, nothing is appended any more, and what is not committed may not be recovered.
+//! A page of a segment is written once: the segment's header with the first records, a seal with
+//! the last ones. A medium that fails ends the lane: what is in it can still be read, nothing is
+//! appended any more, and what is not committed may not be recovered.
 //!
 //! Lock order: the leader may take `control`; no thread commits while holding it.
 
@@ -44,8 +47,8 @@ impl Lane {
         self.commits.is_some()
     }
 
-    /// Returns when every record that was appended at an address below `lsn` is durable; at once where an append is so by itself. Threads that
-    /// commit at the same time share a write.
+    /// Returns when every record that was appended at an address below `lsn` is durable; at once
+    /// where an append is so by itself. Threads that commit at the same time share a write.
     ///
     /// # Errors
     /// [`AppendError::Closed`]: the medium failed ([`failure`](Self::failure) says how). What is not committed may not be recovered then, or in
@@ -112,8 +115,9 @@ impl Lane {
         MutexGuard::unlocked(control, || self.commit(end)).is_ok()
     }
 
-    /// Ends the page in which the log ends, and waits until everything in it is published: the open segment's stretch of the log up to there.
-    /// None while no segment is open: then all before are sealed, or about to be.
+    /// Ends the page in which the log ends, and waits until everything in it is published: the open
+    /// segment's stretch of the log up to there. None while no segment is open: then all before are
+    /// sealed, or about to be.
     fn fill_page(&self) -> Option<Range<Lsn>> {
         loop {
             let tail = self.tail.0.load(Acquire);
@@ -122,7 +126,8 @@ impl Lane {
             }
             let (slot, lsn) = split(tail);
             let window = &*self.slots[slot];
-            // As in `reserve`: the tail still points into that segment, so it was open when its start was read.
+            // As in `reserve`: the tail still points into that segment, so it was open when its
+            // start was read.
             let start = window.start();
             let (Some(start), true) = (start, self.tail.0.load(Acquire) == tail) else {
                 hint::spin_loop();
@@ -159,8 +164,8 @@ impl Lane {
         write_void(self.media(), place.offset(), (lsn, end), log, lag);
     }
 
-    /// What of the log is to be committed, with where its segments lie, and where that ends: all that is sealed, and of the open segment what is
-    /// `filled`.
+    /// What of the log is to be committed, with where its segments lie, and where that ends: all
+    /// that is sealed, and of the open segment what is `filled`.
     fn parts_below(&self, filled: Option<Range<Lsn>>) -> Result<(Vec<Part>, Lsn), AppendError> {
         // A segment that is being sealed is so when this is locked.
         let control = self.control.lock();
@@ -191,7 +196,8 @@ impl Lane {
         Ok((parts, end))
     }
 
-    /// The medium failed: nothing is appended or committed any more, and who waits for that is told.
+    /// The medium failed: nothing is appended or committed any more, and who waits for that is
+    /// told.
     pub(super) fn end_by(&self, control: &mut Control, error: &io::Error) {
         if let Some(slot) = control.open() {
             // Never committed, and so never handed out. Appends find no segment from now on.
@@ -225,7 +231,8 @@ impl Log for Lane {
     }
 }
 
-/// Waits until everything below `end` is published in the segment that starts at `start`. One that is sealed meanwhile is.
+/// Waits until everything below `end` is published in the segment that starts at `start`. One that
+/// is sealed meanwhile is.
 fn wait_published(window: &Window, start: Lsn, end: Lsn) {
     let mut turns = 0;
     while window.start() == Some(start) && window.visible() < end {

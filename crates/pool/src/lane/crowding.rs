@@ -1,17 +1,22 @@
 //! Crowding: a lane of several segments tells its writers how fast they may fill the last free one.
 //!
-//! A writer that finds no free segment waits until the drain has one synced, however long that takes. So that writers need not come to
-//! that, nor all at once, an owner may slow them down before. A lane is *crowded* from the first quarter of the only segment on that is not
-//! in the drain's hands. What is left of that segment is shared out over the time that the drain will still take, judged by how long it
-//! took of late: [`Lane::crowding`] charges a record its share, and says how far the records are ahead of the drain; [`Lane::wait_free`] waits for as
-//! long, or until a segment is free. A drain that takes longer than of late is taken to last half as long again as it has so far, at any time: so
-//! what is left gets smaller ever more slowly, and seldom comes to an end before the drain does.
+//! A writer that finds no free segment waits until the drain has one synced, however long that
+//! takes. So that writers need not come to that, nor all at once, an owner may slow them down
+//! before. A lane is *crowded* from the first quarter of the only segment on that is not in the
+//! drain's hands. What is left of that segment is shared out over the time that the drain will
+//! still take, judged by how long it took of late: [`Lane::crowding`] charges a record its share,
+//! and says how far the records are ahead of the drain; [`Lane::wait_free`] waits for as long, or
+//! until a segment is free. A drain that takes longer than of late is taken to last half as long
+//! again as it has so far, at any time: so what is left gets smaller ever more slowly, and seldom
+//! comes to an end before the drain does.
 //!
-//! A drain that finds writers held back when it is done is *behind*: it is the bound, and writers that raced until they are held back again
-//! would only take the processors from each other and from the drain. So after that the whole of the next segment is crowded, and of the open
-//! one what is left, at the drain's usual pace; until the drain once finds none held back.
+//! A drain that finds writers held back when it is done is *behind*: it is the bound, and writers
+//! that raced until they are held back again would only take the processors from each other and
+//! from the drain. So after that the whole of the next segment is crowded, and of the open one what
+//! is left, at the drain's usual pace; until the drain once finds none held back.
 //!
-//! A lane of one segment is never crowded: its writers wait at every segment's end, whatever they do before.
+//! A lane of one segment is never crowded: its writers wait at every segment's end, whatever they
+//! do before.
 
 use super::{Control, Lane, SlotState};
 use crate::{
@@ -23,25 +28,31 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// One in so many parts of the last free segment is filled as fast as writers can: a drain that keeps up with them is done by then.
+/// One in so many parts of the last free segment is filled as fast as writers can: a drain that
+/// keeps up with them is done by then.
 const FREE_PART: u64 = 4;
-/// Writers that are behind it by less than one in so many parts of a usual drain are still taken to be held back.
+/// Writers that are behind it by less than one in so many parts of a usual drain are still taken to
+/// be held back.
 const BEHIND_PART: u64 = 8;
 /// What is taken for usual before the first.
 const USUAL: Duration = Duration::from_millis(5);
-/// One drain counts one in so many parts of how long a drain takes, and at most twice as much as those before.
+/// One drain counts one in so many parts of how long a drain takes, and at most twice as much as
+/// those before.
 const MEMORY: u64 = 4;
 
 /// What a writer is told whose record lies where the lane is crowded.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Crowded {
-    /// By how much the records up to this one are ahead of the drain: for so long its writer should wait.
+    /// By how much the records up to this one are ahead of the drain: for so long its writer should
+    /// wait.
     pub ahead: Duration,
-    /// Another segment has come free, so that only writers that would race for processors need to wait.
+    /// Another segment has come free, so that only writers that would race for processors need to
+    /// wait.
     pub another_is_free: bool,
 }
 
-/// Where a lane is crowded, and how its writers have waited. Times are nanoseconds since the lane was opened.
+/// Where a lane is crowded, and how its writers have waited. Times are nanoseconds since the lane
+/// was opened.
 pub(super) struct Crowding {
     /// Records from this address on are; none while another segment is free.
     from: AtomicU64,
@@ -112,7 +123,8 @@ impl Crowding {
         }
     }
 
-    /// From now on records are crowded that lie in the segment that starts at `start`, behind its first part if the drain is not behind.
+    /// From now on records are crowded that lie in the segment that starts at `start`, behind its
+    /// first part if the drain is not behind.
     fn begin(&self, start: Lsn, segment_bytes: u64) {
         self.end.store(start + segment_bytes, Relaxed);
         self.segment_bytes.store(segment_bytes, Relaxed);
@@ -148,7 +160,8 @@ impl Crowding {
     }
 }
 
-/// What a record of `bytes` costs, where `room` bytes are left, a drain takes `usual` and has taken `so_far`: nanoseconds.
+/// What a record of `bytes` costs, where `room` bytes are left, a drain takes `usual` and has taken
+/// `so_far`: nanoseconds.
 fn price(usual: u64, so_far: u64, bytes: u64, room: u64) -> u64 {
     share(usual.saturating_sub(so_far).max(so_far / 2), bytes, room)
 }
@@ -160,14 +173,15 @@ fn share(time: u64, bytes: u64, room: u64) -> u64 {
 }
 
 impl Lane {
-    /// Charges the record of `bytes` at `lsn`, if it lies in the crowded part of the last free segment. `None` if it does not, or if the drain
-    /// keeps up by now. One load, mostly.
+    /// Charges the record of `bytes` at `lsn`, if it lies in the crowded part of the last free
+    /// segment. `None` if it does not, or if the drain keeps up by now. One load, mostly.
     #[inline]
     pub fn crowding(&self, lsn: Lsn, bytes: u64) -> Option<Crowded> {
         (lsn >= self.crowding.from.load(Relaxed)).then(|| self.crowding.charge(lsn, bytes))
     }
 
-    /// Waits until a segment is free beside the open one, no longer than `most`, nor for a lane that has ended.
+    /// Waits until a segment is free beside the open one, no longer than `most`, nor for a lane
+    /// that has ended.
     pub fn wait_free(&self, most: Duration) {
         if self.core.check_own().is_err() {
             return;
@@ -210,7 +224,8 @@ mod tests {
     fn what_is_left_of_a_segment_is_shared_out_over_the_rest_of_the_drain_and_lasts() {
         const RECORD: u64 = 4096;
         const MS: u64 = 1_000_000;
-        // Writers that pay at once, against drains that take as long as of late, half, twice and ten times as long.
+        // Writers that pay at once, against drains that take as long as of late, half, twice and
+        // ten times as long.
         for (usual, takes) in [(8, 8), (8, 4), (8, 16), (8, 80)] {
             let (mut now, mut room, mut longest) = (0, 6 << 20, 0);
             while now < takes * MS {

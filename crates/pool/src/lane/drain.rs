@@ -1,11 +1,12 @@
 //! Draining: sealed segments go to the owner, who makes them durable elsewhere and releases them.
 //!
-//! Several threads may drain at once. Segments are released in any order; the head, and with it what recovery
-//! starts from, moves over a prefix only. The new head is durable before a slot of that
-//! prefix is used again. Draining takes nothing from the pool, so it cannot deadlock with writers.
+//! Several threads may drain at once. Segments are released in any order; the head, and with it
+//! what recovery starts from, moves over a prefix only. The new head is durable before a slot of
+//! that prefix is used again. Draining takes nothing from the pool, so it cannot deadlock with
+//! writers.
 //!
-//! On a disk nothing is handed out that is not committed, so that what is elsewhere is in the log that a recovery finds; a segment that is sealed is
-//! committed by the drain that wants it.
+//! On a disk nothing is handed out that is not committed, so that what is elsewhere is in the log
+//! that a recovery finds; a segment that is sealed is committed by the drain that wants it.
 
 use super::{
     Control, Lane, SlotState, Stall,
@@ -25,8 +26,8 @@ pub enum Work<'a> {
     Ahead(Ahead<'a>),
 }
 
-/// A sealed segment in the drain's hands. Dropped without [`release`](Self::release), it goes back to
-/// the queue, to be written from its start, and its bytes stay.
+/// A sealed segment in the drain's hands. Dropped without [`release`](Self::release), it goes back
+/// to the queue, to be written from its start, and its bytes stay.
 pub struct Sealed<'a> {
     lane: &'a Lane,
     slot: usize,
@@ -39,8 +40,8 @@ pub struct Sealed<'a> {
 }
 
 impl Lane {
-    /// The next sealed segment in log order; waits up to `wait` for one. `None` on time-out, or at once
-    /// when the lane is closed, or its medium [failed](Self::failure), and nothing is left.
+    /// The next sealed segment in log order; waits up to `wait` for one. `None` on time-out, or at
+    /// once when the lane is closed, or its medium [failed](Self::failure), and nothing is left.
     ///
     /// ```
     /// use std::{fs::File, os::unix::fs::FileExt, time::Duration};
@@ -66,8 +67,9 @@ impl Lane {
         }
     }
 
-    /// The next sealed segment in log order, or with `ahead`, if there is none, pages of the open one; waits up to `wait` for
-    /// either. `None` on time-out, or at once when the lane is closed, or its medium [failed](Self::failure), and nothing is left.
+    /// The next sealed segment in log order, or with `ahead`, if there is none, pages of the open
+    /// one; waits up to `wait` for either. `None` on time-out, or at once when the lane is closed,
+    /// or its medium [failed](Self::failure), and nothing is left.
     pub fn take(&self, ahead: Option<AheadBytes>, wait: Duration) -> Option<Work<'_>> {
         self.core.check_own().ok()?;
         let deadline = Instant::now().checked_add(wait);
@@ -139,8 +141,8 @@ impl Lane {
     /// Waits until everything below `lsn` is drained.
     ///
     /// # Errors
-    /// [`AppendError::Stalled`] if the drain cannot go on: what it began before this call and failed does not count, for what was in
-    /// its way may be gone. [`AppendError::Closed`].
+    /// [`AppendError::Stalled`] if the drain cannot go on: what it began before this call and
+    /// failed does not count, for what was in its way may be gone. [`AppendError::Closed`].
     ///
     /// ```
     /// use std::{io::IoSlice, thread, time::Duration};
@@ -183,7 +185,8 @@ impl Lane {
         }));
     }
 
-    /// Tells writers why what the drain began at `begun` failed: they fail instead of waiting, until it goes on.
+    /// Tells writers why what the drain began at `begun` failed: they fail instead of waiting,
+    /// until it goes on.
     pub fn drain_failed(&self, begun: Instant, reason: String) {
         self.stall(Some(Stall {
             reason,
@@ -207,7 +210,8 @@ impl Lane {
         }
     }
 
-    /// Refuses appends that need a new segment from now on and lets drains that find nothing return.
+    /// Refuses appends that need a new segment from now on and lets drains that find nothing
+    /// return.
     pub fn close(&self) {
         if self.core.check_own().is_err() {
             return;
@@ -268,8 +272,8 @@ impl Sealed<'_> {
         self.bytes.as_deref().unwrap_or_default()
     }
 
-    /// How many of its first bytes were [`written`](Ahead::written) ahead, whole pages: they need not be written again, but
-    /// synced.
+    /// How many of its first bytes were [`written`](Ahead::written) ahead, whole pages: they need
+    /// not be written again, but synced.
     #[must_use]
     pub fn ahead(&self) -> usize {
         usize::try_from(self.ahead)

@@ -1,15 +1,16 @@
 //! The lane: one owner's log in the pool.
 //!
-//! A lane is an ordered list of segments over a fixed set of [`Window`]s (one is a
-//! single buffer, two are a double buffer). [`Lane::append`] writes a record and returns when it and all before
-//! it are durable (`append`). A full segment is *sealed* and handed to the owner's drain, which makes its bytes durable
-//! elsewhere and releases it (`drain`). After a crash the log is walked from the lane's head to its
-//! last valid record (`recover`). docs/pool-format.md, "The life of a segment".
+//! A lane is an ordered list of segments over a fixed set of [`Window`]s (one is a single buffer,
+//! two are a double buffer). [`Lane::append`] writes a record and returns when it and all before it
+//! are durable (`append`). A full segment is *sealed* and handed to the owner's drain, which makes
+//! its bytes durable elsewhere and releases it (`drain`). After a crash the log is walked from the
+//! lane's head to its last valid record (`recover`). docs/pool-format.md, "The life of a segment".
 //!
-//! On a disk an append alone is not durable: [`Lane::commit`] makes it so (`commit`). Nothing leaves the lane before.
+//! On a disk an append alone is not durable: [`Lane::commit`] makes it so (`commit`). Nothing
+//! leaves the lane before.
 //!
-//! Lock order: a lane has one mutex, `control`, for everything that happens once a segment. It is never held while
-//! waiting for another lock. Appends and reads take no lock.
+//! Lock order: a lane has one mutex, `control`, for everything that happens once a segment. It is
+//! never held while waiting for another lock. Appends and reads take no lock.
 
 mod ahead;
 mod append;
@@ -51,10 +52,13 @@ use uuid::Uuid;
 
 /// One owner's log in the pool. Shared by reference between any number of threads.
 ///
-/// It is given back when it and all that was lent out of it ([`PinnedBytes`], [`Recovered`]) are dropped.
+/// It is given back when it and all that was lent out of it ([`PinnedBytes`], [`Recovered`]) are
+/// dropped.
 ///
-/// In a child that was forked from its process it refuses everything ([`AppendError::Forked`](crate::AppendError::Forked)), gives nothing, and what was lent out panics when it is
-/// looked at: the memory is not there. Dropping it in the child takes nothing from the parent.
+/// In a child that was forked from its process it refuses everything
+/// ([`AppendError::Forked`](crate::AppendError::Forked)), gives nothing, and what was lent out
+/// panics when it is looked at: the memory is not there. Dropping it in the child takes nothing
+/// from the parent.
 pub struct Lane {
     core: Arc<Core>,
     lane: u32,
@@ -201,7 +205,8 @@ impl Lane {
         }
     }
 
-    /// In a child that was forked from the lane's owner: gives up what would hold the lane for as long as the child lives. In the owner nothing is done.
+    /// In a child that was forked from the lane's owner: gives up what would hold the lane for as
+    /// long as the child lives. In the owner nothing is done.
     pub fn abandon(&self) {
         if self.core.check_own().is_err() {
             self.media().abandon();

@@ -1,23 +1,30 @@
 //! Publishing: records become visible in log order, in whatever order their writers finish.
 //!
-//! A window's mark `visible` stands where everything below is durable without a gap. A writer whose record is durable *finishes*:
+//! A window's mark `visible` stands where everything below is durable without a gap. A writer whose
+//! record is durable *finishes*:
 //!
-//! 1. If the mark stands at its record, it moves the mark over it, and over all finished records behind.
-//! 2. Otherwise it notes its record in a [`Cell`], looks at the mark once more (the record before may have been published meanwhile),
-//!    and waits until the mark is above its record: for a moment busily, then asleep.
+//! 1. If the mark stands at its record, it moves the mark over it, and over all finished records
+//!    behind.
+//! 2. Otherwise it notes its record in a [`Cell`], looks at the mark once more (the record before
+//!    may have been published meanwhile), and waits until the mark is above its record: for a
+//!    moment busily, then asleep.
 //!
-//! The thread that moves the mark over a noted record wakes its writer. So a writer that loses its processor between its reservation and this
-//! costs the others no more than the time that it is away: they give their processors up, to it among others, and need none
-//! for their records to be published once it is back. Any thread may move the mark over a finished record, since its own writer fenced
-//! it; and one that has noted its record moves the mark itself as far as it goes. So no thread depends on another one's moving it.
+//! The thread that moves the mark over a noted record wakes its writer. So a writer that loses its
+//! processor between its reservation and this costs the others no more than the time that it is
+//! away: they give their processors up, to it among others, and need none for their records to be
+//! published once it is back. Any thread may move the mark over a finished record, since its own
+//! writer fenced it; and one that has noted its record moves the mark itself as far as it goes. So
+//! no thread depends on another one's moving it.
 //!
-//! In step 1 there is no barrier between moving the mark and looking for a note: it would wait for the copy to drain, which the fence
-//! does not. So a note can be missed by the writer that moves the mark to it. Its own writer then sees the mark while it waits busily, much later than a
-//! store takes to be seen; and if ever it should not, its sleep ends by itself ([`SLEEP`]). A note of the owner's of a shared lane, about what the dead had
-//! reserved, has no such writer: the owner looks again itself.
+//! In step 1 there is no barrier between moving the mark and looking for a note: it would wait for
+//! the copy to drain, which the fence does not. So a note can be missed by the writer that moves
+//! the mark to it. Its own writer then sees the mark while it waits busily, much later than a store
+//! takes to be seen; and if ever it should not, its sleep ends by itself ([`SLEEP`]). A note of the
+//! owner's of a shared lane, about what the dead had reserved, has no such writer: the owner looks
+//! again itself.
 //!
-//! All state is words without addresses of memory in them, so several processes can share it (`SharedLane`). A process may write nonsense there:
-//! addresses wrap rather than overflow.
+//! All state is words without addresses of memory in them, so several processes can share it
+//! (`SharedLane`). A process may write nonsense there: addresses wrap rather than overflow.
 
 use crate::{
     format::record::Lsn,
@@ -35,13 +42,15 @@ use std::{
     time::Duration,
 };
 
-/// Cells: more than there are writers at a time, mostly. A writer that finds its cell taken waits for its turn instead.
+/// Cells: more than there are writers at a time, mostly. A writer that finds its cell taken waits
+/// for its turn instead.
 const CELLS: usize = 256;
 
 /// Turns of the busy wait for earlier writers before a record is noted.
 const SPINS_BEFORE_NOTE: u32 = 16;
 
-/// Turns of the busy wait for earlier writers after that: some microseconds, as long as a large copy takes to a writer that has a processor.
+/// Turns of the busy wait for earlier writers after that: some microseconds, as long as a large
+/// copy takes to a writer that has a processor.
 const SPINS: u32 = 128;
 
 /// How long a writer sleeps that is not woken before it looks itself.
@@ -122,8 +131,8 @@ impl Finished {
         end_of(self.cell(lsn).record.load(SeqCst), lsn)
     }
 
-    /// Notes that `[lsn, end)`, which a dead writer had reserved, is durable; or publishes it, if its cell is taken and the mark stands there. False
-    /// if neither can be.
+    /// Notes that `[lsn, end)`, which a dead writer had reserved, is durable; or publishes it, if
+    /// its cell is taken and the mark stands there. False if neither can be.
     pub(crate) fn note_dead(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
         let noted = note(lsn, end);
         (self.cell(lsn).record)
@@ -132,7 +141,8 @@ impl Finished {
             || mark.move_from(lsn, end)
     }
 
-    /// Frees the cells of records below `mark`, which are published: their writers are dead, or do not miss the note.
+    /// Frees the cells of records below `mark`, which are published: their writers are dead, or do
+    /// not miss the note.
     pub(crate) fn forget_below(&self, mark: Lsn) {
         for cell in &self.0 {
             let noted = cell.record.load(SeqCst);
@@ -142,8 +152,8 @@ impl Finished {
         }
     }
 
-    /// Publishes the durable record `[lsn, end)` once all before it are published, and returns then. False if the mark is
-    /// abandoned and it is not.
+    /// Publishes the durable record `[lsn, end)` once all before it are published, and returns
+    /// then. False if the mark is abandoned and it is not.
     #[inline]
     pub(crate) fn publish(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
         if mark.at() == lsn {
@@ -154,14 +164,16 @@ impl Finished {
         }
     }
 
-    /// Publishes the durable record `[lsn, end)`, which the mark is known to stand at: false, without waiting, if it does not.
+    /// Publishes the durable record `[lsn, end)`, which the mark is known to stand at: false,
+    /// without waiting, if it does not.
     pub(crate) fn publish_first_of(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
         let moved = mark.move_from(lsn, end);
         self.advance(mark);
         moved
     }
 
-    /// Publishes the record up to `end`, which the mark stands at and of which there is no note, so that no other thread moves the mark.
+    /// Publishes the record up to `end`, which the mark stands at and of which there is no note, so
+    /// that no other thread moves the mark.
     #[inline]
     fn publish_first(&self, mark: &impl PublishMark, end: Lsn) {
         mark.set(end);
@@ -174,7 +186,8 @@ impl Finished {
     /// The same for a record before which some are not published.
     #[cold]
     fn finish_early(&self, mark: &impl PublishMark, lsn: Lsn, end: Lsn) -> bool {
-        // An earlier writer that has a processor is done in less than a note takes to get from one processor to another.
+        // An earlier writer that has a processor is done in less than a note takes to get from one
+        // processor to another.
         if spin(SPINS_BEFORE_NOTE, || mark.at() == lsn) {
             self.publish_first(mark, end);
             return true;
@@ -203,12 +216,14 @@ impl Finished {
             // The note stays: the record is durable.
             return false;
         }
-        // By exchange: the owner of a shared lane may have freed it, and it may be another writer's.
+        // By exchange: the owner of a shared lane may have freed it, and it may be another
+        // writer's.
         let _ = (cell.record).compare_exchange(note(lsn, end), 0, SeqCst, Relaxed);
         true
     }
 
-    /// Waits until everything below `lsn` is published: for once a segment, and for who has no cell. False if the mark is abandoned.
+    /// Waits until everything below `lsn` is published: for once a segment, and for who has no
+    /// cell. False if the mark is abandoned.
     pub(super) fn wait_for_earlier(&self, mark: &impl PublishMark, lsn: Lsn) -> bool {
         if spin(SPINS, || mark.at() == lsn) {
             return true;
@@ -218,7 +233,8 @@ impl Finished {
                 return false;
             }
             nap(lsn);
-            // A note before it may be of a process that died, and missed by the one that moved the mark to it.
+            // A note before it may be of a process that died, and missed by the one that moved the
+            // mark to it.
             self.advance(mark);
         }
         true
@@ -250,22 +266,26 @@ impl Finished {
 }
 
 impl Cell {
-    /// Waits, without a processor, until `done`; the thread that makes it so calls [`wake`](Self::wake) then.
+    /// Waits, without a processor, until `done`; the thread that makes it so calls
+    /// [`wake`](Self::wake) then.
     fn sleep_until(&self, done: impl Fn() -> bool) {
         loop {
-            // Sequentially consistent, as moving the mark over a note is: either `wake` finds us asleep, or we find it done.
+            // Sequentially consistent, as moving the mark over a note is: either `wake` finds us
+            // asleep, or we find it done.
             self.sleep.swap(ASLEEP, SeqCst);
             step!("publish:asleep");
             if done() {
                 break;
             }
-            // Woken, or not asleep any more, or interrupted, or at the end of it: in any case it is looked at again.
+            // Woken, or not asleep any more, or interrupted, or at the end of it: in any case it is
+            // looked at again.
             wait(&self.sleep, ASLEEP, SLEEP);
         }
         self.sleep.store(AWAKE, Relaxed);
     }
 
-    /// Wakes the writer, if it is asleep. It may be another one by now: that one looks and goes to sleep again.
+    /// Wakes the writer, if it is asleep. It may be another one by now: that one looks and goes to
+    /// sleep again.
     #[inline]
     fn wake(&self) {
         if self.sleep.load(SeqCst) == ASLEEP && self.sleep.swap(AWAKE, SeqCst) == ASLEEP {
@@ -293,15 +313,16 @@ fn spin(turns: u32, done: impl Fn() -> bool) -> bool {
     done()
 }
 
-/// What a cell holds of the finished record `[lsn, end)`. Not 0, since no record is empty. The address's highest bits are missing: a
-/// note is cleared by its writer, so two records that have the rest in common are never there at the same time.
+/// What a cell holds of the finished record `[lsn, end)`. Not 0, since no record is empty. The
+/// address's highest bits are missing: a note is cleared by its writer, so two records that have
+/// the rest in common are never there at the same time.
 #[inline]
 fn note(lsn: Lsn, end: Lsn) -> u64 {
     ((lsn / LINE as u64) << SIZE_BITS) | (end.wrapping_sub(lsn) / LINE as u64)
 }
 
-/// Lines from `from` on to the record that is `noted`, if there is one and it is not below. The nearer way round counts: the address's highest bits
-/// are missing.
+/// Lines from `from` on to the record that is `noted`, if there is one and it is not below. The
+/// nearer way round counts: the address's highest bits are missing.
 #[inline]
 fn lines_ahead(from: Lsn, noted: u64) -> Option<u64> {
     const ROUND: u64 = 1 << (64 - SIZE_BITS);

@@ -36,7 +36,8 @@ impl Lane {
     pub fn read(&self, lsn: Lsn, bytes: usize) -> Option<PinnedBytes> {
         self.core.check_own().ok()?;
         // A segment sealed early leaves the addresses behind its seal to the next one, so the last
-        // that starts at or below the address has it. If that one was released since, so was the one before.
+        // that starts at or below the address has it. If that one was released since, so was the
+        // one before.
         let pin = self
             .slots
             .iter()

@@ -2,13 +2,14 @@
 //!
 //! 1. The log starts at the lane's head. The segment there is the one whose header is intact, names
 //!    the owner, and starts at exactly that address.
-//! 2. Its records are walked in order. Each must name its own address, carry an intact checksum and an epoch that does not
-//!    fall. The first bytes that do not are the end of the log, unless a seal came first: then
-//!    the next segment is looked for at the next page boundary, as in 1.
-//! 3. Whatever lies behind the end was never acknowledged, *unless* a valid record behind it was written
-//!    after the end had become durable. Then the pool is damaged, and recovery refuses.
-//! 4. Segments that begin behind the end are *left over*: on a disk a later commit may arrive before an earlier one. They are erased before the log
-//!    goes on, or one of them would be found at the head, once all before it is drained. After a salvage all that lies behind the end is.
+//! 2. Its records are walked in order. Each must name its own address, carry an intact checksum and
+//!    an epoch that does not fall. The first bytes that do not are the end of the log, unless a
+//!    seal came first: then the next segment is looked for at the next page boundary, as in 1.
+//! 3. Whatever lies behind the end was never acknowledged, *unless* a valid record behind it was
+//!    written after the end had become durable. Then the pool is damaged, and recovery refuses.
+//! 4. Segments that begin behind the end are *left over*: on a disk a later commit may arrive
+//!    before an earlier one. They are erased before the log goes on, or one of them would be found
+//!    at the head, once all before it is drained. After a salvage all that lies behind the end is.
 
 use crate::{
     error::{PoolError, PoolErrorKind},
@@ -75,8 +76,8 @@ impl Recovered {
     }
 }
 
-/// Walks the log of `lane`, whose `windows` are closed, and which no thread writes to. The windows of the
-/// segments found are left open, fully published; the others closed.
+/// Walks the log of `lane`, whose `windows` are closed, and which no thread writes to. The windows
+/// of the segments found are left open, fully published; the others closed.
 ///
 /// # Errors
 /// [`PoolErrorKind::LostRecords`] unless `salvage`.
@@ -225,7 +226,8 @@ impl Held<'_> {
         walked
     }
 
-    /// Step 3: the log address of a valid record of `epoch` or later that was written once everything up to `end` was durable, if there is one.
+    /// Step 3: the log address of a valid record of `epoch` or later that was written once
+    /// everything up to `end` was durable, if there is one.
     fn witness(&self, segments: &[LiveSegment], end: Lsn, epoch: u32) -> Option<Lsn> {
         self.windows.iter().enumerate().find_map(|(slot, window)| {
             let live = segments.iter().find(|s| s.slot == slot);

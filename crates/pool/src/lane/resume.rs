@@ -41,8 +41,9 @@ impl Lane {
         let owner = entry.state.map_or_else(Uuid::nil, |s| s.owner);
         let mut states = vec![SlotState::Free; windows.len()];
         // What a process stored and did not live to fence is read now and may be gone after a power
-        // cut. The log goes on behind it, so it is made durable first. Only the last two segments can hold any: a shared
-        // lane's owner opens none before all that precedes the open one is published, and others none before the open one is.
+        // cut. The log goes on behind it, so it is made durable first. Only the last two segments
+        // can hold any: a shared lane's owner opens none before all that precedes the open one is
+        // published, and others none before the open one is.
         for last in recovered.segments.iter().rev().take(2) {
             let media = &*core.media;
             settle(
@@ -85,7 +86,8 @@ impl Lane {
         Ok(lane)
     }
 
-    /// Changes the label, durably. Whole words of eight bytes change at once; a crash may leave some of them changed.
+    /// Changes the label, durably. Whole words of eight bytes change at once; a crash may leave
+    /// some of them changed.
     ///
     /// # Errors
     /// The medium failed, so that a recovery may find the label as it was.
@@ -95,15 +97,16 @@ impl Lane {
         self.core.check()
     }
 
-    /// Ends the session and gives the lane back to the pool. False if its log is not drained, or the medium [failed](Self::failure): then
-    /// the lane stays its owner's, with everything in it.
+    /// Ends the session and gives the lane back to the pool. False if its log is not drained, or
+    /// the medium [failed](Self::failure): then the lane stays its owner's, with everything in it.
     #[must_use]
     pub fn remove(self) -> bool {
         self.give_back()
     }
 
-    /// As [`remove`](Self::remove), while others may hold this lane still: they read nothing in it any more, and what is appended is
-    /// refused. The caller has ended all appends. Its segments are free for others once it is dropped.
+    /// As [`remove`](Self::remove), while others may hold this lane still: they read nothing in it
+    /// any more, and what is appended is refused. The caller has ended all appends. Its segments
+    /// are free for others once it is dropped.
     #[must_use]
     pub fn give_back(&self) -> bool {
         if self.core.check_own().is_err() {
@@ -123,7 +126,8 @@ impl Lane {
         for slot in &self.slots {
             slot.close();
         }
-        // No segment is open any more: a thread that sealed one would wait for what is published in it.
+        // No segment is open any more: a thread that sealed one would wait for what is published in
+        // it.
         control.states.fill(SlotState::Free);
         control.order.clear();
         control.closed = true;
@@ -154,7 +158,8 @@ impl Lane {
 }
 
 /// The old end of the log is sealed rather than continued: what an earlier session left
-/// unacknowledged behind it must never line up with records of this one. On a disk, too, when this returns.
+/// unacknowledged behind it must never line up with records of this one. On a disk, too, when this
+/// returns.
 fn end_log(
     core: &Core,
     (owner, epoch): (Uuid, u32),
@@ -164,8 +169,8 @@ fn end_log(
     let Some(last) = recovered.segments.last_mut().filter(|last| !last.sealed) else {
         return Ok(());
     };
-    // On a disk its page may have records in front of it, though none that was committed: commits end with a page. Until the page
-    // is written they are no more certain than it is.
+    // On a disk its page may have records in front of it, though none that was committed: commits
+    // end with a page. Until the page is written they are no more certain than it is.
     let page = last.end / PAGE * PAGE;
     let behind = match core.media.needs_commit() {
         true => (last.end - page) / LINE as u64,

@@ -1,4 +1,5 @@
-//! What appends to a lane and to a shared one have in common: a payload's bounds, and a record's way to its reserved place.
+//! What appends to a lane and to a shared one have in common: a payload's bounds, and a record's
+//! way to its reserved place.
 
 use crate::{
     error::AppendError,
@@ -30,7 +31,8 @@ pub(crate) fn payload_of(
     Ok(bytes)
 }
 
-/// Copies one record to its reserved place, `offset` in the pool, and makes it durable. The caller has checked its length.
+/// Copies one record to its reserved place, `offset` in the pool, and makes it durable. The caller
+/// has checked its length.
 #[inline]
 pub(crate) fn write_record(
     media: &dyn Media,

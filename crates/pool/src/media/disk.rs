@@ -1,15 +1,18 @@
-//! A pool on an ordinary disk: a file or a block device, behind memory that its processes share. docs/pool-format.md, "Pools on a disk".
+//! A pool on an ordinary disk: a file or a block device, behind memory that its processes share.
+//! docs/pool-format.md, "Pools on a disk".
 //!
-//! What is read and written is the memory, a sealed memfd as large as the pool: pages of it that no lane uses are never made. What is
-//! durable is the disk:
+//! What is read and written is the memory, a sealed memfd as large as the pool: pages of it that no
+//! lane uses are never made. What is durable is the disk:
 //!
-//! * the tables (everything below [`Media::set_tables`]) go there with every store, block by block, under a lock of the disk's own, since several
-//!   processes may have the pool, each with a memory of its own;
-//! * everything else when it is [written back](Media::write_back). Blocks that are durable are never written again before their segment is
-//!   released, so that a torn write hurts none of them.
+//! * the tables (everything below [`Media::set_tables`]) go there with every store, block by block,
+//!   under a lock of the disk's own, since several processes may have the pool, each with a memory
+//!   of its own;
+//! * everything else when it is [written back](Media::write_back). Blocks that are durable are
+//!   never written again before their segment is released, so that a torn write hurts none of them.
 //!
-//! A disk that fails once is written to no more ([`Media::check`]): what it has from before stays what a recovery finds. One thing is tried again
-//! ([`Media::try_again`]): to say in the tables that a lane is not needed any more.
+//! A disk that fails once is written to no more ([`Media::check`]): what it has from before stays
+//! what a recovery finds. One thing is tried again ([`Media::try_again`]): to say in the tables
+//! that a lane is not needed any more.
 #![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
 
 use super::{
@@ -40,8 +43,8 @@ use std::{
     },
 };
 
-/// The unit of all that is written to the disk: no block that is durable shares one with what is written later. A drive that emulates smaller
-/// sectors writes as much at once.
+/// The unit of all that is written to the disk: no block that is durable shares one with what is
+/// written later. A drive that emulates smaller sectors writes as much at once.
 pub(crate) const BLOCK: u64 = PAGE;
 
 /// An aligned block, for a disk that is written to past the page cache.
@@ -64,7 +67,8 @@ pub(crate) struct DiskMedia {
 }
 
 impl DiskMedia {
-    /// On a disk of `bytes` bytes that is open for reading and writing; with the `memory` of another process that has it, or one of its own.
+    /// On a disk of `bytes` bytes that is open for reading and writing; with the `memory` of
+    /// another process that has it, or one of its own.
     ///
     /// # Errors
     /// What the kernel says; a disk whose sectors are larger than a page.
@@ -166,7 +170,8 @@ impl DiskMedia {
     }
 }
 
-/// Memory of so many bytes, none of which is there before it is touched, and whose size no process changes.
+/// Memory of so many bytes, none of which is there before it is touched, and whose size no process
+/// changes.
 fn sealed(bytes: u64) -> io::Result<OwnedFd> {
     let fd = rustix::fs::memfd_create(
         "forebay-pool",
@@ -177,7 +182,8 @@ fn sealed(bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// In tests: an error instead of a write, while the file that the environment names is there, or as often as it says.
+/// In tests: an error instead of a write, while the file that the environment names is there, or as
+/// often as it says.
 fn fault() -> Option<io::Error> {
     static FAULT: OnceLock<Option<PathBuf>> = OnceLock::new();
     let path = FAULT.get_or_init(|| std::env::var_os("FOREBAY_TEST_DISK_FAULT").map(PathBuf::from));
@@ -307,13 +313,15 @@ impl Media for DiskMedia {
         let _writing = self.writing.lock();
         let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
         let to = self.memory.raw(offset, bytes);
-        // SAFETY: the range is checked; the caller keeps others out, and `writing` other threads that load it in or store to the tables.
+        // SAFETY: the range is checked; the caller keeps others out, and `writing` other threads
+        // that load it in or store to the tables.
         let to = unsafe { std::slice::from_raw_parts_mut(to, bytes) };
         read_all(self.disk(), offset, to)
     }
 
     fn settle(&self) -> io::Result<()> {
-        // Whatever a process had written when it was killed: the disk may have it in its cache only.
+        // Whatever a process had written when it was killed: the disk may have it in its cache
+        // only.
         rustix::fs::fdatasync(self.disk()).map_err(Into::into)
     }
 

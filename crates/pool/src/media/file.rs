@@ -81,14 +81,14 @@ fn open(path: &Path) -> Result<File, PoolError> {
 /// Maps persistent memory at `path`: a file on a DAX file system, or a devdax device.
 ///
 /// # Errors
-/// [`PoolErrorKind::NotPersistentMemory`] where `MAP_SYNC` is refused: the error says on which file system
-/// the path lies and what to do. I/O errors.
+/// [`PoolErrorKind::NotPersistentMemory`] where `MAP_SYNC` is refused: the error says on which file
+/// system the path lies and what to do. I/O errors.
 pub fn open_dax(path: &Path) -> Result<FileMedia, PoolError> {
     map_file(path, open(path)?, |_| false)
 }
 
-/// Maps `file` as [`open_dax`] does, or if it is no persistent memory, and `fallback` says of the error that this will do, as
-/// [`open_emulated`] does.
+/// Maps `file` as [`open_dax`] does, or if it is no persistent memory, and `fallback` says of the
+/// error that this will do, as [`open_emulated`] does.
 pub(crate) fn map_file(
     path: &Path,
     file: File,
@@ -121,7 +121,8 @@ pub fn map_emulated(path: &Path, file: File) -> Result<FileMedia, PoolError> {
     Ok(FileMedia::new(path, file, mapping, Kind::Shared, found))
 }
 
-/// Makes an empty file so many bytes long, durably: real zeros rather than unwritten extents, so that no later store may need an allocation.
+/// Makes an empty file so many bytes long, durably: real zeros rather than unwritten extents, so
+/// that no later store may need an allocation.
 ///
 /// # Errors
 /// What the operating system says.

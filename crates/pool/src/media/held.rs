@@ -4,8 +4,8 @@ use super::{Media, ProcessMark};
 use parking_lot::{Condvar, Mutex};
 use std::{collections::HashSet, io, sync::Arc};
 
-/// The set of locks held through one medium. The kernel's locks on a file do not exclude two users of the
-/// same open file from each other; this does.
+/// The set of locks held through one medium. The kernel's locks on a file do not exclude two users
+/// of the same open file from each other; this does.
 #[derive(Default)]
 pub(super) struct HeldLocks {
     held: Mutex<HashSet<u32>>,
@@ -58,7 +58,8 @@ impl Guard {
         })
     }
 
-    /// Ends this process's part in the lock, which is held as long as any process has the medium's open file (see [`Media::leave`]).
+    /// Ends this process's part in the lock, which is held as long as any process has the medium's
+    /// open file (see [`Media::leave`]).
     #[expect(
         unsafe_code,
         reason = "a lock keeps others from memory that is lent out"
@@ -81,7 +82,8 @@ impl Drop for Guard {
     fn drop(&mut self) {
         // A forked child shares the open file: it would give back what its parent has.
         if !self.left && self.process.is_here() {
-            // SAFETY: it was taken by `take`, and is given back here only. Windows have a part in it, so none is left that lends anything out.
+            // SAFETY: it was taken by `take`, and is given back here only. Windows have a part in
+            // it, so none is left that lends anything out.
             unsafe { self.media.unlock(self.lock) };
         }
     }

@@ -1,4 +1,5 @@
-//! The limit on the size of files (`ulimit -f`): the kernel ends a process that writes beyond it, by SIGXFSZ.
+//! The limit on the size of files (`ulimit -f`): the kernel ends a process that writes beyond it,
+//! by SIGXFSZ.
 
 use rustix::{
     fs::FileType,
@@ -6,7 +7,8 @@ use rustix::{
 };
 use std::os::fd::AsFd;
 
-/// The size up to which this process may write to `file`, if that is below `bytes`. A device has no such limit.
+/// The size up to which this process may write to `file`, if that is below `bytes`. A device has no
+/// such limit.
 #[must_use]
 pub fn size_limit_below(file: impl AsFd, bytes: u64) -> Option<u64> {
     let limit = getrlimit(Resource::Fsize).current;

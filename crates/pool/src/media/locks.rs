@@ -1,13 +1,16 @@
-//! The open file of a medium, and its locks: single bytes of it, which the kernel gives back when what holds them is gone. docs/pool-format.md, "Locks".
+//! The open file of a medium, and its locks: single bytes of it, which the kernel gives back when
+//! what holds them is gone. docs/pool-format.md, "Locks".
 //!
-//! Members of a shared lane are sent the open file. It holds the lane's lock, which so lasts until the last of them ends. The pool's lock and
-//! that of a disk's tables are held for a moment and waited for: they have to end with the process that took one, however many others have the file.
+//! Members of a shared lane are sent the open file. It holds the lane's lock, which so lasts until
+//! the last of them ends. The pool's lock and that of a disk's tables are held for a moment and
+//! waited for: they have to end with the process that took one, however many others have the file.
 //! So where it is shared these two are held
 //!
 //! * by the lane's owner with another open file, which no process is sent;
-//! * by a member as a process (POSIX). It may have neither the right nor the `/proc` to open the file again, and its forked children would
-//!   have that open file, too. The kernel drops such a lock also when the process closes any descriptor of the file: the client that a member is closes none
-//!   meanwhile.
+//! * by a member as a process (POSIX). It may have neither the right nor the `/proc` to open the
+//!   file again, and its forked children would have that open file, too. The kernel drops such a
+//!   lock also when the process closes any descriptor of the file: the client that a member is
+//!   closes none meanwhile.
 #![expect(
     unsafe_code,
     reason = "keeps a descriptor by its number, and asks the kernel for locks"
@@ -29,17 +32,20 @@ use std::{
 
 /// The lock that guards who owns which lane and segment.
 pub(crate) const POOL_LOCK: u32 = 0;
-/// The lock under which a block of a disk's tables is read, changed and written: above those of any lane.
+/// The lock under which a block of a disk's tables is read, changed and written: above those of any
+/// lane.
 pub(super) const TABLES_LOCK: u32 = 1 << 20;
 /// Those that are held for a moment and waited for, in the order in which they are taken.
 const MOMENTARY: [u32; 2] = [POOL_LOCK, TABLES_LOCK];
 
 /// See the module's head.
 pub(super) struct LockedFile {
-    /// The program that a member lives in may want its number (see [`Media::moved`](super::Media::moved)).
+    /// The program that a member lives in may want its number (see
+    /// [`Media::moved`](super::Media::moved)).
     fd: AtomicI32,
     held: HeldLocks,
-    /// What holds the [`MOMENTARY`] locks; the open file itself as long as it is not shared. Set while none of them is held.
+    /// What holds the [`MOMENTARY`] locks; the open file itself as long as it is not shared. Set
+    /// while none of them is held.
     momentary: OnceLock<Momentary>,
 }
 
@@ -73,7 +79,8 @@ impl LockedFile {
     }
 
     pub(super) fn fd(&self) -> BorrowedFd<'_> {
-        // SAFETY: it is ours, and open as long as `self`; the caller of `moved` keeps others from using it meanwhile.
+        // SAFETY: it is ours, and open as long as `self`; the caller of `moved` keeps others from
+        // using it meanwhile.
         unsafe { BorrowedFd::borrow_raw(self.fd.load(Acquire)) }
     }
 
@@ -110,7 +117,8 @@ impl LockedFile {
         Ok(())
     }
 
-    /// See [`Media::abandon`](super::Media::abandon). The number is kept, for what holds it and closes it in the end.
+    /// See [`Media::abandon`](super::Media::abandon). The number is kept, for what holds it and
+    /// closes it in the end.
     pub(super) fn abandon(&self) {
         let Ok(other) = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC) else {
             return;
@@ -180,8 +188,8 @@ fn request(kind: libc::c_int, byte: u32) -> libc::flock {
     }
 }
 
-/// Takes or gives back the lock on one byte of the file that belongs to the holder: the kernel drops it when the last descriptor of the open file is closed, or the
-/// process ends.
+/// Takes or gives back the lock on one byte of the file that belongs to the holder: the kernel
+/// drops it when the last descriptor of the open file is closed, or the process ends.
 fn lock_byte(
     (file, holder): (BorrowedFd<'_>, Holder),
     byte: u32,

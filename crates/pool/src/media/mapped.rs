@@ -1,4 +1,5 @@
-//! Ordinary memory that processes share: a value of atomics in a sealed memfd, and counters in it to sleep on.
+//! Ordinary memory that processes share: a value of atomics in a sealed memfd, and counters in it
+//! to sleep on.
 #![expect(unsafe_code, reason = "memory shared with other processes")]
 
 use crate::shared::steps;
@@ -19,7 +20,8 @@ use std::{
 /// Memory that is shared with other processes.
 ///
 /// # Safety
-/// It consists of atomics: every bit pattern is valid, all zeros included, and others may change it.
+/// It consists of atomics: every bit pattern is valid, all zeros included, and others may change
+/// it.
 pub unsafe trait Atomics {}
 
 /// A mapping of a `T`, which other processes may map as well.
@@ -31,8 +33,8 @@ unsafe impl<T: Atomics> Send for Mapped<T> {}
 unsafe impl<T: Atomics> Sync for Mapped<T> {}
 
 impl<T: Atomics> Mapped<T> {
-    /// A new `T`, all zeros, and the descriptor to send to other processes. Its size is sealed: none of them can take
-    /// memory away under the others.
+    /// A new `T`, all zeros, and the descriptor to send to other processes. Its size is sealed:
+    /// none of them can take memory away under the others.
     ///
     /// # Errors
     /// What the kernel says.
@@ -95,8 +97,8 @@ impl<T: Atomics> Deref for Mapped<T> {
     type Target = T;
 
     fn deref(&self) -> &T {
-        // SAFETY: the mapping has the size of a `T`, which consists of atomics, for which every bit pattern is valid; it lives as
-        // long as `self`.
+        // SAFETY: the mapping has the size of a `T`, which consists of atomics, for which every bit
+        // pattern is valid; it lives as long as `self`.
         unsafe { self.0.as_ref() }
     }
 }
@@ -112,7 +114,8 @@ impl<T: Atomics> Drop for Mapped<T> {
 pub fn wake(counter: &AtomicU32) {
     counter.fetch_add(1, SeqCst);
     steps::wake(counter, true);
-    // Cannot fail: the word is there and aligned. The kernel takes the number for a signed one: a negative one wakes one sleeper.
+    // Cannot fail: the word is there and aligned. The kernel takes the number for a signed one: a
+    // negative one wakes one sleeper.
     let _ = futex::wake(counter, futex::Flags::empty(), i32::MAX.cast_unsigned());
 }
 

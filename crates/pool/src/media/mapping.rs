@@ -49,11 +49,13 @@ unsafe impl Send for Mapping {}
 unsafe impl Sync for Mapping {}
 
 impl Mapping {
-    /// Maps the first `bytes` bytes of `file` for reading and writing. Pages that are not [`populate`](Self::populate)d are mapped when they
-    /// are first touched: so a process has in its memory what it uses of a pool, and no more.
+    /// Maps the first `bytes` bytes of `file` for reading and writing. Pages that are not
+    /// [`populate`](Self::populate)d are mapped when they are first touched: so a process has in
+    /// its memory what it uses of a pool, and no more.
     ///
     /// # Errors
-    /// What `mmap` says; `EOPNOTSUPP` where the file system cannot do [`Kind::Sync`]; a device whose pages cannot be had.
+    /// What `mmap` says; `EOPNOTSUPP` where the file system cannot do [`Kind::Sync`]; a device
+    /// whose pages cannot be had.
     pub(super) fn new(file: &File, bytes: usize, kind: Kind) -> io::Result<Self> {
         let device = file.metadata()?.file_type().is_char_device();
         let _allowed = device.then(HugePages::allow);
@@ -76,8 +78,9 @@ impl Mapping {
             return Err(io::Error::last_os_error());
         }
         let base = NonNull::new(base.cast::<u8>()).ok_or(io::ErrorKind::AddrNotAvailable)?;
-        // A forked child must not write to its parent's lanes, nor keep their locks, which the mapping holds as well as the
-        // descriptor does. And a core dump is of the program, not of what its files were about to be: a pool on a disk is ordinary memory here.
+        // A forked child must not write to its parent's lanes, nor keep their locks, which the
+        // mapping holds as well as the descriptor does. And a core dump is of the program, not of
+        // what its files were about to be: a pool on a disk is ordinary memory here.
         for advice in [libc::MADV_DONTFORK, libc::MADV_DONTDUMP] {
             // SAFETY: the range was mapped just now; only children and core dumps are affected.
             if unsafe { libc::madvise(base.as_ptr().cast(), bytes, advice) } != 0 {
@@ -101,7 +104,8 @@ impl Mapping {
         Ok(mapping)
     }
 
-    /// Maps the pages of `[offset, offset + bytes)` now, with `write` so that stores cause no faults either.
+    /// Maps the pages of `[offset, offset + bytes)` now, with `write` so that stores cause no
+    /// faults either.
     ///
     /// # Errors
     /// A page that cannot be had: an access would end the process with SIGBUS.
@@ -144,7 +148,8 @@ impl Mapping {
     }
 
     fn at(&self, offset: u64, bytes: usize) -> *mut u8 {
-        // What is lent out can be looked at without asking the pool; a panic says more than a fault.
+        // What is lent out can be looked at without asking the pool; a panic says more than a
+        // fault.
         assert!(
             self.process.is_here(),
             "the pool was mapped by the process that this one was forked from; open it again"
@@ -188,7 +193,8 @@ impl Mapping {
         unsafe { self.persist.stream_once(to, parts, skip, sum) };
     }
 
-    /// The whole lines at `offset` that `parts` from byte `skip` on fill: line-aligned, since the base is page-aligned.
+    /// The whole lines at `offset` that `parts` from byte `skip` on fill: line-aligned, since the
+    /// base is page-aligned.
     #[inline]
     fn lines(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) -> *mut u8 {
         let total: usize = parts.iter().map(|p| p.len()).sum();
@@ -234,8 +240,9 @@ impl Mapping {
     }
 }
 
-/// Huge pages are allowed in this process as long as this lives; pages that come meanwhile stay. A devdax device has no pages smaller than
-/// its alignment, mostly 2 MiB, and some programs disable huge pages for themselves (Redis and Valkey: `disable-thp`).
+/// Huge pages are allowed in this process as long as this lives; pages that come meanwhile stay. A
+/// devdax device has no pages smaller than its alignment, mostly 2 MiB, and some programs disable
+/// huge pages for themselves (Redis and Valkey: `disable-thp`).
 struct HugePages {
     were_disabled: bool,
 }

@@ -48,8 +48,8 @@ use std::{
 pub enum Durability {
     /// Persistent memory: a fenced store is there after the power fails.
     PowerCut,
-    /// A disk: what was committed is there after the power fails, as far as the disk does what it says; what was not is lost with the last
-    /// process that has the pool.
+    /// A disk: what was committed is there after the power fails, as far as the disk does what it
+    /// says; what was not is lost with the last process that has the pool.
     PowerCutOnceCommitted,
     /// Ordinary memory or page cache: a store is there after the process dies, and gone
     /// when the machine goes down.
@@ -99,18 +99,21 @@ pub trait Media: Send + Sync + 'static {
     fn describe(&self) -> String;
 
     /// Copies the concatenation of `parts`, from its byte `skip` on, to `offset` (a multiple of
-    /// 64), the last line filled with zeros; durable after this thread's next [`fence`](Self::fence).
+    /// 64), the last line filled with zeros; durable after this thread's next
+    /// [`fence`](Self::fence).
     ///
     /// # Safety
-    /// Until it returns nothing else writes these lines, and no [`slice`](Self::slice) of them is alive.
+    /// Until it returns nothing else writes these lines, and no [`slice`](Self::slice) of them is
+    /// alive.
     ///
     /// # Panics
     /// If the range is not inside the medium or `offset` is not aligned.
     #[expect(unsafe_code, reason = "writes memory that is lent out")]
     unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize);
 
-    /// Copies as [`stream`](Self::stream) does, memory that another thread may be changing: each byte is loaded once, and `sum` is
-    /// continued over the bytes that were stored (without the zeros behind them).
+    /// Copies as [`stream`](Self::stream) does, memory that another thread may be changing: each
+    /// byte is loaded once, and `sum` is continued over the bytes that were stored (without the
+    /// zeros behind them).
     ///
     /// # Safety
     /// As [`stream`](Self::stream).
@@ -136,8 +139,8 @@ pub trait Media: Send + Sync + 'static {
     /// If the range is not inside the medium.
     fn load(&self, offset: u64, to: &mut [u8]);
 
-    /// Gets `[offset, offset + bytes)` ready, so that no access there waits for a page to be mapped: reads, and with `write` also
-    /// stores. Slow, and not needed for anything but speed.
+    /// Gets `[offset, offset + bytes)` ready, so that no access there waits for a page to be
+    /// mapped: reads, and with `write` also stores. Slow, and not needed for anything but speed.
     ///
     /// # Errors
     /// A part of it cannot be had, and would end the process when it is touched.
@@ -149,7 +152,8 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
-    /// Charges a read of `bytes` bytes at `offset` through [`slice`](Self::slice) to the device's latency.
+    /// Charges a read of `bytes` bytes at `offset` through [`slice`](Self::slice) to the device's
+    /// latency.
     fn charge_read(&self, offset: u64, bytes: usize) {
         let _ = (offset, bytes);
     }
@@ -164,8 +168,9 @@ pub trait Media: Send + Sync + 'static {
     #[expect(unsafe_code, reason = "lends memory that another thread could write")]
     unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8];
 
-    /// The open file that holds the locks, if there is one. A forked child inherits it, and with it the locks, until it closes it.
-    /// Before another process is sent it, or uses it: [`share`](Self::share).
+    /// The open file that holds the locks, if there is one. A forked child inherits it, and with it
+    /// the locks, until it closes it. Before another process is sent it, or uses it:
+    /// [`share`](Self::share).
     fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         None
     }
@@ -175,12 +180,14 @@ pub trait Media: Send + Sync + 'static {
         false
     }
 
-    /// The tables end at `end`: what is stored below is durable at the next fence also where the rest has to be written back.
+    /// The tables end at `end`: what is stored below is durable at the next fence also where the
+    /// rest has to be written back.
     fn set_tables(&self, end: u64) {
         let _ = end;
     }
 
-    /// Gets into memory what is durable of `[offset, offset + bytes)`, whole pages: what another process wrote, or was there before.
+    /// Gets into memory what is durable of `[offset, offset + bytes)`, whole pages: what another
+    /// process wrote, or was there before.
     ///
     /// # Safety
     /// As for [`stream`](Self::stream), but that others may call this for the same pages.
@@ -193,7 +200,8 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
-    /// What was written back by a process that did not live to be told is durable once this returns, as far as [`load_in`](Self::load_in) finds it.
+    /// What was written back by a process that did not live to be told is durable once this
+    /// returns, as far as [`load_in`](Self::load_in) finds it.
     ///
     /// # Errors
     /// It cannot be made so.
@@ -222,7 +230,8 @@ pub trait Media: Send + Sync + 'static {
         Ok(())
     }
 
-    /// A medium that failed is written to once more: the caller has ended every log that relied on it.
+    /// A medium that failed is written to once more: the caller has ended every log that relied on
+    /// it.
     fn try_again(&self) {}
 
     /// The memory, for another process to open the same medium with.
@@ -235,9 +244,10 @@ pub trait Media: Send + Sync + 'static {
         let _ = to;
     }
 
-    /// Several processes have the [descriptor](Self::descriptor) from now on: locks that are held for a moment end with this process all the same, and
-    /// exclude the others. The first call counts, and is made before any other process has it; it waits for threads that hold such a lock, so its
-    /// own must not.
+    /// Several processes have the [descriptor](Self::descriptor) from now on: locks that are held
+    /// for a moment end with this process all the same, and exclude the others. The first call
+    /// counts, and is made before any other process has it; it waits for threads that hold such a
+    /// lock, so its own must not.
     ///
     /// # Errors
     /// They cannot be made to.
@@ -247,13 +257,15 @@ pub trait Media: Send + Sync + 'static {
     }
 
     /// Takes lock number `lock` of this medium, for the life of the process or until
-    /// [`unlock`](Self::unlock); the kernel drops it when the owner dies. With `wait`, waits for it.
+    /// [`unlock`](Self::unlock); the kernel drops it when the owner dies. With `wait`, waits for
+    /// it.
     ///
     /// # Errors
     /// `WouldBlock` if another owner has it and `wait` is false.
     fn lock(&self, lock: u32, wait: bool) -> io::Result<()>;
 
-    /// True if no process has lock number `lock`, and nothing that uses this medium. It is taken for a moment where there is no other way to see that.
+    /// True if no process has lock number `lock`, and nothing that uses this medium. It is taken
+    /// for a moment where there is no other way to see that.
     ///
     /// # Errors
     /// Those of [`lock`](Self::lock) but `WouldBlock`.
@@ -276,20 +288,22 @@ pub trait Media: Send + Sync + 'static {
     /// Gives lock number `lock` back.
     ///
     /// # Safety
-    /// Only who took the lock gives it back, once; nothing that it kept others from is alive, such as a [`slice`](Self::slice) of a segment of the lane
-    /// that it is of.
+    /// Only who took the lock gives it back, once; nothing that it kept others from is alive, such
+    /// as a [`slice`](Self::slice) of a segment of the lane that it is of.
     #[expect(
         unsafe_code,
         reason = "a lock keeps others from memory that is lent out"
     )]
     unsafe fn unlock(&self, lock: u32);
 
-    /// In a forked child: gives up its copy of the [descriptor](Self::descriptor), with which it would hold its parent's locks for as long as it lives.
-    /// Nothing is done with this medium any more.
+    /// In a forked child: gives up its copy of the [descriptor](Self::descriptor), with which it
+    /// would hold its parent's locks for as long as it lives. Nothing is done with this medium any
+    /// more.
     fn abandon(&self) {}
 
-    /// Leaves lock number `lock` to the open file (see [`descriptor`](Self::descriptor)): others are refused until no process has that open any
-    /// more; through this medium it can be taken again.
+    /// Leaves lock number `lock` to the open file (see [`descriptor`](Self::descriptor)): others
+    /// are refused until no process has that open any more; through this medium it can be taken
+    /// again.
     ///
     /// # Safety
     /// As for [`unlock`](Self::unlock).
@@ -303,8 +317,9 @@ pub trait Media: Send + Sync + 'static {
     }
 }
 
-/// What the pool's own modules may do, whose protocol is what the medium's methods ask for: a line has one writer at a time and no reader (`window`),
-/// a segment that changes hands has one owner at a time (the pool's lock), and what is written back is published, and never written again.
+/// What the pool's own modules may do, whose protocol is what the medium's methods ask for: a line
+/// has one writer at a time and no reader (`window`), a segment that changes hands has one owner at
+/// a time (the pool's lock), and what is written back is published, and never written again.
 #[expect(unsafe_code, reason = "the pool's protocol is the promise")]
 impl dyn Media + '_ {
     /// [`stream`](Media::stream), all of `parts`.
@@ -327,7 +342,8 @@ impl dyn Media + '_ {
         unsafe { self.stream_once(offset, parts, skip, sum) }
     }
 
-    /// [`load_in`](Media::load_in): of the tables, or of a segment that is the caller's alone and not lent out.
+    /// [`load_in`](Media::load_in): of the tables, or of a segment that is the caller's alone and
+    /// not lent out.
     pub(crate) fn fetch(&self, offset: u64, bytes: u64) -> io::Result<()> {
         // SAFETY: by the pool's protocol, see above; nothing lends out the tables.
         unsafe { self.load_in(offset, bytes) }

@@ -1,8 +1,11 @@
 //! [`ProcessMark`]: which process opened something. A forked child inherits the bytes of all that its parent had, and nothing of it is its own: the
-//! pool's memory is not mapped there, the locks are its parent's, and a mutex may be held by a thread that it does not have.
+//! pool's memory is not mapped there, the locks are its parent's, and a mutex may be held by a
+//! thread that it does not have.
 //!
-//! A page that the kernel wipes in a forked child has the process's number: one that no process of its line had before. So a look is one load, and a
-//! child that opens something anew has another number than what it inherited. Between `vfork` and `exec` the memory, and so the number, is the parent's.
+//! A page that the kernel wipes in a forked child has the process's number: one that no process of
+//! its line had before. So a look is one load, and a child that opens something anew has another
+//! number than what it inherited. Between `vfork` and `exec` the memory, and so the number, is the
+//! parent's.
 #![expect(
     unsafe_code,
     reason = "a page that a forked child finds wiped, and a handler of fork's where there is none"

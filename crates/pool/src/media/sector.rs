@@ -1,4 +1,5 @@
-//! What a disk writes at once: its logical sector. A pool writes pages, and relies on each being old or new where a sector is.
+//! What a disk writes at once: its logical sector. A pool writes pages, and relies on each being
+//! old or new where a sector is.
 
 use crate::{
     error::{PoolError, PoolErrorKind},
@@ -18,7 +19,8 @@ pub(crate) fn check(path: &Path, file: impl AsFd) -> Result<(), PoolError> {
     }
 }
 
-/// Bytes of a sector of the block device that `file` is, or lies on; none if that is not known, as of file systems over several devices.
+/// Bytes of a sector of the block device that `file` is, or lies on; none if that is not known, as
+/// of file systems over several devices.
 fn bytes(file: impl AsFd) -> Option<u64> {
     let found = fstat(file).ok()?;
     let is_device = FileType::from_raw_mode(found.st_mode).is_block_device();

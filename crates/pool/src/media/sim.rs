@@ -5,16 +5,17 @@
 //! * of the stores not yet fenced by their thread, any subset has reached the medium, in units
 //!   of eight bytes (the processor promises no more), later ones possibly without earlier ones;
 //! * several threads have stores in flight at once;
-//! * a thread dies before it fences: its stores are seen, and stay in flight for ever, unless another one
-//!   fences a later store to the same words.
+//! * a thread dies before it fences: its stores are seen, and stay in flight for ever, unless
+//!   another one fences a later store to the same words.
 //!
-//! A *disk* ([`Sim::disk`]) is simulated as `media::disk` is one: memory that no crash image has, and behind it a disk that gets the tables with
-//! every store, and everything else when it is written back. There a write is in flight from its first byte until it returns, in sectors of 512 bytes
-//! of which any subset may have arrived, of a process that was killed as well, until another one [settles](Media::settle) the disk; and it may
-//! be told to fail.
+//! A *disk* ([`Sim::disk`]) is simulated as `media::disk` is one: memory that no crash image has,
+//! and behind it a disk that gets the tables with every store, and everything else when it is
+//! written back. There a write is in flight from its first byte until it returns, in sectors of 512
+//! bytes of which any subset may have arrived, of a process that was killed as well, until another
+//! one [settles](Media::settle) the disk; and it may be told to fail.
 //!
-//! Faults it does not produce: a fenced store that is lost, and bits that flip by themselves (tests flip
-//! bits in an image themselves).
+//! Faults it does not produce: a fenced store that is lost, and bits that flip by themselves (tests
+//! flip bits in an image themselves).
 
 mod disk;
 mod images;
@@ -154,8 +155,8 @@ impl Sim {
         (state.disk.as_ref()).is_some_and(Disk::has_failed)
     }
 
-    /// A process that was killed left `bytes` on their way to `offset`, both multiples of 512: the next one finds them, and a power cut may
-    /// still take any of them.
+    /// A process that was killed left `bytes` on their way to `offset`, both multiples of 512: the
+    /// next one finds them, and a power cut may still take any of them.
     pub fn leave_in_flight(&self, offset: u64, bytes: &[u8]) {
         let mut state = self.state.lock();
         if let Some(disk) = &mut state.disk {
@@ -169,12 +170,14 @@ impl Sim {
         });
     }
 
-    /// Remembers no events from now on: the memory is ordinary memory then, for tests that make no crash images.
+    /// Remembers no events from now on: the memory is ordinary memory then, for tests that make no
+    /// crash images.
     pub fn stop_recording(&self) {
         self.state.lock().recording = false;
     }
 
-    /// Forgets all events: what is there now is the base of those to come, as if all of it were durable.
+    /// Forgets all events: what is there now is the base of those to come, as if all of it were
+    /// durable.
     #[cfg(test)]
     pub(crate) fn record_anew(&self) {
         let image = self.image();

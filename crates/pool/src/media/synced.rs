@@ -1,8 +1,8 @@
 //! [`Synced`]: an ordinary file, mapped, whose fence is a sync. What a fence covers survives a power cut, as on persistent memory, and costs
 //! what the disk takes: for a log that is seldom appended to, beside data that is synced as well.
 //!
-//! The kernel may write any page at any time, and a disk may tear it: each sector is old or new. That is what persistent memory does to
-//! lines that no fence covers, so the formats stand it.
+//! The kernel may write any page at any time, and a disk may tear it: each sector is old or new.
+//! That is what persistent memory does to lines that no fence covers, so the formats stand it.
 
 use super::{Durability, FileMedia, Media, Sharing};
 use crate::{checksum::Checksum, complain};
@@ -78,7 +78,8 @@ impl Media for Synced {
     }
 
     /// # Panics
-    /// It ends the process if the disk fails: there is no way to say that nothing more is durable, and all that would rely on it runs in here.
+    /// It ends the process if the disk fails: there is no way to say that nothing more is durable,
+    /// and all that would rely on it runs in here.
     fn fence(&self) {
         self.inner.fence();
         let _one_at_a_time = self.syncing.lock();
@@ -86,7 +87,8 @@ impl Media for Synced {
             return;
         }
         let fd = self.inner.descriptor().map_or(-1, |file| file.as_raw_fd());
-        // SAFETY: it takes any number. By the C library, as every sync that an emulated device is to hear of.
+        // SAFETY: it takes any number. By the C library, as every sync that an emulated device is
+        // to hear of.
         if unsafe { libc::fdatasync(fd) } < 0 {
             let error = io::Error::last_os_error();
             complain(&format!(

@@ -1,10 +1,11 @@
 //! [`Window`]: one segment of the medium, through which a stretch of a log is written and read.
 //!
-//! A window is what makes lending out the memory sound. It is *open* for the log addresses
-//! `[start, start + bytes)`. Bytes below its `visible` mark may be read, bytes at or above it may be
-//! written; the mark only rises while the window is open. A window that a reader has pinned is not opened
-//! again, so the bytes under a [`Pin`] never change. For the same reason a window keeps the lane's lock: as long
-//! as a pin is out, no thread, of this process or another, makes a window of its own over the segment.
+//! A window is what makes lending out the memory sound. It is *open* for the log addresses `[start,
+//! start + bytes)`. Bytes below its `visible` mark may be read, bytes at or above it may be
+//! written; the mark only rises while the window is open. A window that a reader has pinned is not
+//! opened again, so the bytes under a [`Pin`] never change. For the same reason a window keeps the
+//! lane's lock: as long as a pin is out, no thread, of this process or another, makes a window of
+//! its own over the segment.
 
 use super::{Guard, Media};
 use std::{
@@ -97,7 +98,8 @@ impl Window {
         self.visible.0.store(to, Release);
     }
 
-    /// The same if everything below `from` is published and nothing above. False, and nothing done, otherwise. Sequentially consistent.
+    /// The same if everything below `from` is published and nothing above. False, and nothing done,
+    /// otherwise. Sequentially consistent.
     #[inline]
     pub(crate) fn publish_from(&self, from: u64, to: u64) -> bool {
         debug_assert!(from <= to);
@@ -118,7 +120,8 @@ impl Window {
         self.start.store(CLOSED, SeqCst);
     }
 
-    /// A place at log address `at`, which must not be published: to be written from there on, before it is.
+    /// A place at log address `at`, which must not be published: to be written from there on,
+    /// before it is.
     ///
     /// `start` is what [`start`](Self::start) said when the caller reserved the address.
     #[inline]
@@ -132,7 +135,8 @@ impl Window {
         }
     }
 
-    /// Lends out `bytes` published bytes at log address `at`; `None` if the window does not hold them (any more).
+    /// Lends out `bytes` published bytes at log address `at`; `None` if the window does not hold
+    /// them (any more).
     #[inline]
     pub(crate) fn pin(self: &Arc<Self>, at: u64, bytes: usize) -> Option<Pin> {
         let end = at.checked_add(bytes as u64)?;
@@ -153,8 +157,8 @@ impl Window {
     }
 }
 
-/// Where something is about to be written, by the only one who may: it cannot be published meanwhile. The mark is looked at once, since another
-/// processor writes it all the time.
+/// Where something is about to be written, by the only one who may: it cannot be published
+/// meanwhile. The mark is looked at once, since another processor writes it all the time.
 pub(crate) struct Place<'a> {
     media: &'a dyn Media,
     offset: u64,

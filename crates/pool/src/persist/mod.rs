@@ -8,7 +8,8 @@
 //!
 //! A store becomes durable at the next fence *of the thread that issued it*.
 //!
-//! Memory of a caller who may change it meanwhile is loaded once, and what is stored is what is checksummed (`once`).
+//! Memory of a caller who may change it meanwhile is loaded once, and what is stored is what is
+//! checksummed (`once`).
 
 use crate::checksum::Checksum;
 use std::{io::IoSlice, sync::OnceLock};
@@ -107,8 +108,9 @@ impl Persist {
         }
     }
 
-    /// Copies as [`stream`](Self::stream) does, memory that another thread may be changing: each byte is loaded once, and `sum`
-    /// is continued over what was stored (without the zeros behind it).
+    /// Copies as [`stream`](Self::stream) does, memory that another thread may be changing: each
+    /// byte is loaded once, and `sum` is continued over what was stored (without the zeros behind
+    /// it).
     ///
     /// # Safety
     /// As [`stream`](Self::stream).
@@ -132,7 +134,8 @@ impl Persist {
             while !from.is_empty() {
                 if step > 0 && from.len() >= step && block.bytes().is_empty() {
                     let whole = from.len() / step * step;
-                    // SAFETY: `whole` bytes of the caller's range, from a line on: all before were whole lines.
+                    // SAFETY: `whole` bytes of the caller's range, from a line on: all before were
+                    // whole lines.
                     unsafe { self.folds.copy(to, from.as_ptr(), whole, sum) };
                     to = to.wrapping_add(whole);
                     from = &from[whole..];

@@ -1,8 +1,9 @@
 //! Loading memory once that its owner may change at any moment.
 //!
-//! A program may write to a buffer from another thread while it is being appended (InnoDB does, with the last block of its redo log). What
-//! is stored must be what is checksummed all the same, so each byte of such memory is loaded exactly once, to a [`Block`] that
-//! is ours; the checksum and the stores take it from there. The block is small enough to stay in the first-level cache.
+//! A program may write to a buffer from another thread while it is being appended (InnoDB does,
+//! with the last block of its redo log). What is stored must be what is checksummed all the same,
+//! so each byte of such memory is loaded exactly once, to a [`Block`] that is ours; the checksum
+//! and the stores take it from there. The block is small enough to stay in the first-level cache.
 #![expect(
     unsafe_code,
     reason = "loads memory that another thread may be changing"
@@ -11,7 +12,8 @@
 use super::LINE;
 use std::{arch::asm, mem::MaybeUninit};
 
-/// Bytes of a [`Block`] at most. It is on the stack of a program's thread, or of its signal handler.
+/// Bytes of a [`Block`] at most. It is on the stack of a program's thread, or of its signal
+/// handler.
 const BLOCK: usize = 1024;
 
 const _: () = assert!(BLOCK.is_multiple_of(LINE));
@@ -27,7 +29,8 @@ pub(super) struct Block {
 }
 
 impl Block {
-    /// An empty one of `step` bytes, the unit of the stores that need none; or of as many as there are, if that is 0.
+    /// An empty one of `step` bytes, the unit of the stores that need none; or of as many as there
+    /// are, if that is 0.
     #[inline]
     pub(super) fn new(step: usize) -> Self {
         Self {
@@ -74,14 +77,15 @@ impl Block {
     }
 }
 
-/// Copies `from`, which another thread may be changing, to `to`. Afterwards `to` holds for each byte one value that it had, and
-/// nothing that is read from `to` is ever loaded from `from` again.
+/// Copies `from`, which another thread may be changing, to `to`. Afterwards `to` holds for each
+/// byte one value that it had, and nothing that is read from `to` is ever loaded from `from` again.
 ///
 /// # Panics
 /// If the lengths differ.
 #[inline]
 pub(crate) fn load_once(to: &mut [u8], from: &[u8]) {
-    // SAFETY: initialized bytes are also `MaybeUninit` bytes, and `load` writes initialized ones only.
+    // SAFETY: initialized bytes are also `MaybeUninit` bytes, and `load` writes initialized ones
+    // only.
     let to = unsafe { &mut *(std::ptr::from_mut(to) as *mut [MaybeUninit<u8>]) };
     load(to, from);
 }
@@ -90,11 +94,13 @@ pub(crate) fn load_once(to: &mut [u8], from: &[u8]) {
 fn load(to: &mut [MaybeUninit<u8>], from: &[u8]) {
     assert_eq!(to.len(), from.len());
     let to = to.as_mut_ptr().cast::<u8>();
-    // SAFETY: both ranges are valid for the length, and do not overlap: `to` is borrowed mutably. A byte that another thread
-    // changes at this moment is loaded as the old or the new one: processors know nothing else.
+    // SAFETY: both ranges are valid for the length, and do not overlap: `to` is borrowed mutably. A
+    // byte that another thread changes at this moment is loaded as the old or the new one:
+    // processors know nothing else.
     unsafe { std::ptr::copy_nonoverlapping(from.as_ptr(), to, from.len()) };
-    // SAFETY: no instruction. To the compiler it may have stored anything through `to`; so it cannot take what is read from `to`
-    // afterwards for what is in `from`, and load it from there a second time.
+    // SAFETY: no instruction. To the compiler it may have stored anything through `to`; so it
+    // cannot take what is read from `to` afterwards for what is in `from`, and load it from there a
+    // second time.
     unsafe { asm!("/* {0} */", in(reg) to, options(nostack, preserves_flags)) };
 }
 

@@ -1,11 +1,14 @@
 //! How an owner gets its lane. docs/pool-format.md, "Claiming, giving back".
 //!
-//! 1. Under the pool lock, *find* the owner's lane and take its lock; or, if it has none, *make* one of a free lane and free segments.
+//! 1. Under the pool lock, *find* the owner's lane and take its lock; or, if it has none, *make*
+//!    one of a free lane and free segments.
 //! 2. *Map* its segments, and *recover* its log ([`lane::recover`](crate::lane::recover)).
-//! 3. *Begin a session*: its number, higher than every earlier one's, goes into both slots of the lane's entry.
+//! 3. *Begin a session*: its number, higher than every earlier one's, goes into both slots of the
+//!    lane's entry.
 //! 4. *Resume* the lane ([`Lane::resume`]).
 //!
-//! A new lane is there with the last write of step 1, and not before. A crash after that leaves a lane whose log the owner's next claim finds whole.
+//! A new lane is there with the last write of step 1, and not before. A crash after that leaves a
+//! lane whose log the owner's next claim finds whole.
 
 use super::Pool;
 use crate::{
@@ -54,8 +57,9 @@ impl ClaimOptions {
         }
     }
 
-    /// Number of segments of a new lane, 1 to [`SEGMENTS_MAX`](crate::SEGMENTS_MAX). A lane keeps its number: to change it,
-    /// drain it, give it back ([`Lane::remove`]) and claim another. Default: 2.
+    /// Number of segments of a new lane, 1 to [`SEGMENTS_MAX`](crate::SEGMENTS_MAX). A lane keeps
+    /// its number: to change it, drain it, give it back ([`Lane::remove`]) and claim another.
+    /// Default: 2.
     #[must_use]
     pub const fn segments(mut self, segments: u16) -> Self {
         self.segments = segments;
@@ -83,7 +87,8 @@ impl ClaimOptions {
         self
     }
 
-    /// Give up acknowledged records that are unreadable, instead of refusing. [`Recovered::lost`] says what that was. Default: no.
+    /// Give up acknowledged records that are unreadable, instead of refusing. [`Recovered::lost`]
+    /// says what that was. Default: no.
     #[must_use]
     pub const fn salvage(mut self, salvage: bool) -> Self {
         self.salvage = salvage;
@@ -102,8 +107,9 @@ pub(crate) struct Claimed {
 impl Pool {
     /// Claims the lane of `owner`, making one if there is none, and recovers its log.
     ///
-    /// What was recovered must be replayed by the owner; then the lane's drain makes it durable elsewhere as any other
-    /// segment. The lane belongs to the caller until it, what was recovered, and what was read from it are dropped.
+    /// What was recovered must be replayed by the owner; then the lane's drain makes it durable
+    /// elsewhere as any other segment. The lane belongs to the caller until it, what was recovered,
+    /// and what was read from it are dropped.
     ///
     /// # Errors
     /// [`PoolErrorKind::InUse`] if a process has the lane, [`PoolErrorKind::Full`],
@@ -169,8 +175,8 @@ impl Pool {
     }
 
     /// Gives `owner` a free lane and free segments, which are zeroed: nothing that was in them, not
-    /// even an earlier log of the same owner, is ever taken for this one's. The lane's entry, written last, is
-    /// what makes it so.
+    /// even an earlier log of the same owner, is ever taken for this one's. The lane's entry,
+    /// written last, is what makes it so.
     fn make_lane(&self, owner: Uuid, options: &ClaimOptions) -> Result<Claimed, PoolError> {
         let core = &self.core;
         let tables = core.tables();
@@ -245,7 +251,8 @@ impl Pool {
                 what: format!("lane {lane} has no intact state"),
             }));
         };
-        // Here and not while something is appended. The rest of the pool is never mapped: it would count as this process's memory.
+        // Here and not while something is appended. The rest of the pool is never mapped: it would
+        // count as this process's memory.
         let settled = core.media.settle();
         settled.map_err(|e| PoolError::io(&core.path, "syncing the pool", e))?;
         for &segment in &segments {
@@ -268,9 +275,10 @@ impl Pool {
         };
         let epoch = self.begin_session(lane, &mut entry, state, options.above)?;
         self.erase_behind(&recovered, &windows)?;
-        // A segment without records, opened by the last session, is opened again. Behind a first record that
-        // was torn there can be whole ones that it did not acknowledge; they would testify to a loss if the power failed
-        // while the header, which they know to have been durable, is written anew. So they go first.
+        // A segment without records, opened by the last session, is opened again. Behind a first
+        // record that was torn there can be whole ones that it did not acknowledge; they would
+        // testify to a loss if the power failed while the header, which they know to have been
+        // durable, is written anew. So they go first.
         if recovered.segments.last().is_some_and(LiveSegment::is_empty)
             && let Some(empty) = recovered.segments.pop()
         {
@@ -293,9 +301,11 @@ impl Pool {
         Ok((lane, recovered))
     }
 
-    /// Erases what stands behind the end of the recovered log and would be found by a later recovery. Of a log without a loss that is the headers of segments, for the
-    /// first of which the head would be mistaken. What a salvage gave up had been acknowledged: each record of it would prove the same loss again, to a
-    /// recovery that finds no record of a later session before it.
+    /// Erases what stands behind the end of the recovered log and would be found by a later
+    /// recovery. Of a log without a loss that is the headers of segments, for the first of which
+    /// the head would be mistaken. What a salvage gave up had been acknowledged: each record of it
+    /// would prove the same loss again, to a recovery that finds no record of a later session
+    /// before it.
     fn erase_behind(
         &self,
         recovered: &Recovered,
@@ -335,7 +345,8 @@ impl Pool {
         };
         let epoch = state.epoch.max(above).checked_add(1);
         let epoch = epoch.ok_or_else(exhausted)?;
-        // Twice, so that both slots have it: a later loss of one slot must not bring the old epoch back.
+        // Twice, so that both slots have it: a later loss of one slot must not bring the old epoch
+        // back.
         for _ in 0..2 {
             core.tables()
                 .write_lane(lane, entry, LaneState { epoch, ..state });

@@ -1,8 +1,10 @@
 //! Making a pool. docs/pool-format.md, "Superblock".
 //!
-//! 1. *Refuse* what is there already: a file of that name, or a device that is used or holds something (`device`).
+//! 1. *Refuse* what is there already: a file of that name, or a device that is used or holds
+//!    something (`device`).
 //! 2. *Allocate* the file with real zeros, and make it and its name durable.
-//! 3. *Erase* both superblocks, then the tables, and write the tables of a pool in which everything is free.
+//! 3. *Erase* both superblocks, then the tables, and write the tables of a pool in which everything
+//!    is free.
 //! 4. *Write* the superblocks.
 //!
 //! A superblock is what makes a pool, so one that is made only in part is none.
@@ -33,12 +35,15 @@ use std::{
 };
 
 impl PoolOptions {
-    /// Makes a pool at `path`. A file is created there; a devdax device or a block device is formatted.
+    /// Makes a pool at `path`. A file is created there; a devdax device or a block device is
+    /// formatted.
     ///
     /// # Errors
-    /// [`PoolErrorKind::Exists`] if there is a file already, [`PoolErrorKind::Holds`] if there is anything on a device ([`force`](Self::force) gives it up),
-    /// [`PoolErrorKind::Busy`], [`PoolErrorKind::TooSmall`], [`PoolErrorKind::NoRoom`], [`PoolErrorKind::BadSize`], [`PoolErrorKind::SectorTooLarge`],
-    /// [`PoolErrorKind::NotPersistentMemory`] without [`emulated`](Self::emulated). A file that was made is removed again.
+    /// [`PoolErrorKind::Exists`] if there is a file already, [`PoolErrorKind::Holds`] if there is
+    /// anything on a device ([`force`](Self::force) gives it up), [`PoolErrorKind::Busy`],
+    /// [`PoolErrorKind::TooSmall`], [`PoolErrorKind::NoRoom`], [`PoolErrorKind::BadSize`],
+    /// [`PoolErrorKind::SectorTooLarge`], [`PoolErrorKind::NotPersistentMemory`] without
+    /// [`emulated`](Self::emulated). A file that was made is removed again.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

@@ -1,9 +1,12 @@
 //! A block device that is to become a pool. docs/pool-format.md, "Pools on a disk".
 //!
-//! 1. *Open* it exclusively: a device that is mounted, or part of anything, is refused, and who uses it is said.
-//! 2. *Look* whether it is large enough, what it writes at once, and what is on it. What holds anything is refused, or, with `force`, given up.
-//! 3. *Give up*, with `force`: a pool that a process uses is refused all the same. The first and the last MiB and every mark in between become zeros, so that
-//!    nothing takes the device for what it was: a kernel would assemble an array of it at the next boot, and write to it.
+//! 1. *Open* it exclusively: a device that is mounted, or part of anything, is refused, and who
+//!    uses it is said.
+//! 2. *Look* whether it is large enough, what it writes at once, and what is on it. What holds
+//!    anything is refused, or, with `force`, given up.
+//! 3. *Give up*, with `force`: a pool that a process uses is refused all the same. The first and
+//!    the last MiB and every mark in between become zeros, so that nothing takes the device for
+//!    what it was: a kernel would assemble an array of it at the next boot, and write to it.
 
 use super::PoolOptions;
 use crate::{
@@ -171,7 +174,8 @@ fn name_of(about: &Path) -> String {
         .into_owned()
 }
 
-/// Where the device with this number, as in `8:1`, is mounted. mountinfo: id parent MAJ:MIN root mount-point …
+/// Where the device with this number, as in `8:1`, is mounted. mountinfo: id parent MAJ:MIN root
+/// mount-point …
 fn mount_points(number: &str) -> Vec<String> {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let lines = mounts.lines().map(|line| line.split(' ').skip(2));

@@ -1,7 +1,8 @@
-//! The table of lanes as the pool looks at it: who has which lane, and which are free. docs/pool-format.md, "Lane table".
+//! The table of lanes as the pool looks at it: who has which lane, and which are free.
+//! docs/pool-format.md, "Lane table".
 //!
-//! What only looks takes no lock and changes nothing. A lane whose entry is damaged could be any owner's, so it is never taken for a free one, nor its owner
-//! for one that has none.
+//! What only looks takes no lock and changes nothing. A lane whose entry is damaged could be any
+//! owner's, so it is never taken for a free one, nor its owner for one that has none.
 
 use super::Pool;
 use crate::{
@@ -20,7 +21,8 @@ impl Pool {
         Ok(self.lane_of(owner)?.is_some())
     }
 
-    /// The number of the last session on the lane of `owner`, if it has one. Takes nothing and changes nothing.
+    /// The number of the last session on the lane of `owner`, if it has one. Takes nothing and
+    /// changes nothing.
     ///
     /// # Errors
     /// As [`has_lane`](Self::has_lane).
@@ -32,7 +34,8 @@ impl Pool {
             .map(|state| state.epoch))
     }
 
-    /// Changes the label of `owner`'s lane, if it has one, as [`Lane::relabel`](crate::Lane::relabel) does: also of a lane in use.
+    /// Changes the label of `owner`'s lane, if it has one, as
+    /// [`Lane::relabel`](crate::Lane::relabel) does: also of a lane in use.
     ///
     /// # Errors
     /// As [`has_lane`](Self::has_lane); the medium failed.
@@ -61,15 +64,16 @@ impl Pool {
                 None => unreadable = entry.damage,
             }
         }
-        // A lane without an intact state could be any owner's: refuse rather than take its owner for new.
+        // A lane without an intact state could be any owner's: refuse rather than take its owner
+        // for new.
         match unreadable {
             Some(what) => Err(self.core.fail(PoolErrorKind::Damaged { what })),
             None => Ok(None),
         }
     }
 
-    /// Under the pool lock, without which none becomes another's: the lanes that are free. One whose lock is held was given back, but something read from it is
-    /// still lent out.
+    /// Under the pool lock, without which none becomes another's: the lanes that are free. One
+    /// whose lock is held was given back, but something read from it is still lent out.
     pub(super) fn free_lanes(&self) -> Result<Vec<(u32, LaneEntry)>, PoolError> {
         let mut free = Vec::new();
         for (lane, entry) in self.entries() {

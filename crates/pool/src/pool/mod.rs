@@ -1,7 +1,8 @@
 //! The pool: creating, opening, and sharing it out in lanes.
 //!
-//! A [`Pool`] is an open pool and nothing more: all that it knows lies in the [`Core`], which its lanes keep open, and on the medium. So it is cheap to
-//! clone, and any number of processes may have the same one open. What becomes of it is in the modules:
+//! A [`Pool`] is an open pool and nothing more: all that it knows lies in the [`Core`], which its
+//! lanes keep open, and on the medium. So it is cheap to clone, and any number of processes may
+//! have the same one open. What becomes of it is in the modules:
 //!
 //! * `create`: making one in a file, on a device, or on any medium;
 //! * `device`: what a block device holds, and whether it may be given up;
@@ -41,7 +42,8 @@ pub struct Pool {
 }
 
 impl Pool {
-    /// The same pool, each access to its medium by way of what `layer` makes of that: for measurements.
+    /// The same pool, each access to its medium by way of what `layer` makes of that: for
+    /// measurements.
     #[doc(hidden)]
     #[must_use]
     pub fn on_layer(self, layer: impl FnOnce(Arc<dyn Media>) -> Arc<dyn Media>) -> Self {
@@ -92,13 +94,15 @@ impl Pool {
         self.core.media.durability()
     }
 
-    /// The open file that holds this process's locks on the pool; a forked child closes its copy (see [`Media::descriptor`](crate::media::Media::descriptor)).
+    /// The open file that holds this process's locks on the pool; a forked child closes its copy
+    /// (see [`Media::descriptor`](crate::media::Media::descriptor)).
     #[must_use]
     pub fn descriptor(&self) -> Option<BorrowedFd<'_>> {
         self.core.media.descriptor()
     }
 
-    /// The memory in which the processes that have a pool on a disk find what is not committed: what [`open_shared`](PoolOptions::open_shared) takes.
+    /// The memory in which the processes that have a pool on a disk find what is not committed:
+    /// what [`open_shared`](PoolOptions::open_shared) takes.
     #[must_use]
     pub fn shared_memory(&self) -> Option<BorrowedFd<'_>> {
         self.core.media.shared_memory()
@@ -125,7 +129,8 @@ impl Pool {
         }
     }
 
-    /// True if what is appended is durable only once it was committed ([`Lane::commit`](crate::Lane::commit), [`Member::commit`](crate::Member::commit)).
+    /// True if what is appended is durable only once it was committed
+    /// ([`Lane::commit`](crate::Lane::commit), [`Member::commit`](crate::Member::commit)).
     #[must_use]
     pub fn needs_commit(&self) -> bool {
         self.core.media.needs_commit()

@@ -1,12 +1,14 @@
 //! Opening a pool, and what is checked before it is believed. docs/pool-format.md, "Superblock".
 //!
-//! 1. *Map* the medium: a disk, if the superblock says so; persistent memory, or an emulation of it if the file system has none.
-//! 2. *Refuse* a pool that was made on persistent memory and is not on it any more, unless the caller says that it may be emulated.
+//! 1. *Map* the medium: a disk, if the superblock says so; persistent memory, or an emulation of it
+//!    if the file system has none.
+//! 2. *Refuse* a pool that was made on persistent memory and is not on it any more, unless the
+//!    caller says that it may be emulated.
 //! 3. *Read* the superblocks; either one is enough.
 //! 4. *Repair* the superblock that was damaged, under the pool lock.
 //!
-//! Nothing is changed before step 4. The tables are mapped here, a lane's segments when it is claimed: what is not mapped does not count as this
-//! process's memory.
+//! Nothing is changed before step 4. The tables are mapped here, a lane's segments when it is
+//! claimed: what is not mapped does not count as this process's memory.
 
 use super::{Pool, PoolOptions};
 use crate::{
@@ -55,8 +57,9 @@ impl PoolOptions {
         self.open_file(path, file)
     }
 
-    /// As [`open`](Self::open), of a `file` that is open for reading and writing: for a process that was given it by one that may
-    /// open it. `path` is what errors call it. Lanes are locked by this open file, so it must not be one that is shared.
+    /// As [`open`](Self::open), of a `file` that is open for reading and writing: for a process
+    /// that was given it by one that may open it. `path` is what errors call it. Lanes are locked
+    /// by this open file, so it must not be one that is shared.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -87,8 +90,8 @@ impl PoolOptions {
         self.open_on(path, Arc::new(media))
     }
 
-    /// As [`open_file`](Self::open_file), in the memory of the process that sent the file, if its pool has one to share
-    /// ([`Pool::shared_memory`]).
+    /// As [`open_file`](Self::open_file), in the memory of the process that sent the file, if its
+    /// pool has one to share ([`Pool::shared_memory`]).
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -110,7 +113,8 @@ impl PoolOptions {
         self.open_on(path, Arc::new(media))
     }
 
-    /// Opens the pool on `media`, which errors call `path`. A damaged superblock copy is rewritten from the intact one.
+    /// Opens the pool on `media`, which errors call `path`. A damaged superblock copy is rewritten
+    /// from the intact one.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -139,7 +143,8 @@ impl PoolOptions {
     }
 }
 
-/// Bytes of the pool, if it lies on a disk: on a block device, or in a file whose superblock says so.
+/// Bytes of the pool, if it lies on a disk: on a block device, or in a file whose superblock says
+/// so.
 fn disk_bytes(path: &Path, file: &fs::File) -> Result<Option<u64>, PoolError> {
     let look = || {
         let kind = file.metadata()?.file_type();

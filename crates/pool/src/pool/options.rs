@@ -2,8 +2,9 @@
 
 /// How a pool is made or opened.
 ///
-/// The sizes are those of a pool that is made; one that is opened has its own. Making is [`create`](Self::create), opening
-/// [`open`](Self::open); [`create_on`](Self::create_on) and [`open_on`](Self::open_on) do so on any medium.
+/// The sizes are those of a pool that is made; one that is opened has its own. Making is
+/// [`create`](Self::create), opening [`open`](Self::open); [`create_on`](Self::create_on) and
+/// [`open_on`](Self::open_on) do so on any medium.
 ///
 /// ```
 /// use forebay_pool::PoolOptions;
@@ -46,14 +47,16 @@ impl PoolOptions {
         }
     }
 
-    /// Bytes of the pool. A devdax device is taken whole; there this is the bytes used. Default: 64 MiB.
+    /// Bytes of the pool. A devdax device is taken whole; there this is the bytes used. Default: 64
+    /// MiB.
     #[must_use]
     pub const fn size(mut self, bytes: u64) -> Self {
         self.bytes = bytes;
         self
     }
 
-    /// Bytes of a segment: a multiple of 4 KiB, 4 KiB to 64 MiB. The largest record is half of it. Default: 8 MiB.
+    /// Bytes of a segment: a multiple of 4 KiB, 4 KiB to 64 MiB. The largest record is half of it.
+    /// Default: 8 MiB.
     #[must_use]
     pub const fn segment_size(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
@@ -67,24 +70,27 @@ impl PoolOptions {
         self
     }
 
-    /// Make the pool in an ordinary file, where it survives a process crash only; or open one as such that was made on persistent
-    /// memory and lies elsewhere now. A pool that was made emulated is opened without this. Default: no.
+    /// Make the pool in an ordinary file, where it survives a process crash only; or open one as
+    /// such that was made on persistent memory and lies elsewhere now. A pool that was made
+    /// emulated is opened without this. Default: no.
     #[must_use]
     pub const fn emulated(mut self, emulated: bool) -> Self {
         self.emulated = emulated;
         self
     }
 
-    /// Make the pool on an ordinary disk, in a file: what is committed ([`Lane::commit`](crate::Lane::commit)) survives a power cut. On a block
-    /// device a pool is always one, and one that was made so is opened without this. Default: no.
+    /// Make the pool on an ordinary disk, in a file: what is committed
+    /// ([`Lane::commit`](crate::Lane::commit)) survives a power cut. On a block device a pool is
+    /// always one, and one that was made so is opened without this. Default: no.
     #[must_use]
     pub const fn on_disk(mut self, disk: bool) -> Self {
         self.disk = disk;
         self
     }
 
-    /// Make the pool although the device holds something, which is given up: a file system, a partition table, a pool. A device in use is refused all the
-    /// same, and so is a file that exists. Default: no.
+    /// Make the pool although the device holds something, which is given up: a file system, a
+    /// partition table, a pool. A device in use is refused all the same, and so is a file that
+    /// exists. Default: no.
     #[must_use]
     pub const fn force(mut self, force: bool) -> Self {
         self.force = force;

@@ -1,7 +1,9 @@
-//! The map of segments: which lane has which, and segments changing hands. docs/pool-format.md, "Segment map".
+//! The map of segments: which lane has which, and segments changing hands. docs/pool-format.md,
+//! "Segment map".
 //!
-//! A segment that changes hands is made zero before the map names its new lane: nothing that was in it is ever taken for the new lane's. The map is only
-//! written under the pool lock. It may name more segments of a lane than the lane's entry counts, never fewer.
+//! A segment that changes hands is made zero before the map names its new lane: nothing that was in
+//! it is ever taken for the new lane's. The map is only written under the pool lock. It may name
+//! more segments of a lane than the lane's entry counts, never fewer.
 
 use super::Pool;
 use crate::{
@@ -13,8 +15,8 @@ use crate::{
 use std::sync::Arc;
 
 impl Pool {
-    /// The segments that the map gives to `lane`: as many as its state says, or more, where a crash cut a change of their number
-    /// (see `shared::breathe`).
+    /// The segments that the map gives to `lane`: as many as its state says, or more, where a crash
+    /// cut a change of their number (see `shared::breathe`).
     pub(crate) fn segments_of(&self, lane: u32, entry: &LaneEntry) -> Result<Vec<u64>, PoolError> {
         let damaged = |what| self.core.fail(PoolErrorKind::Damaged { what });
         let Some(state) = entry.state.filter(|s| s.taken) else {
@@ -37,7 +39,8 @@ impl Pool {
         Ok(segments)
     }
 
-    /// Whose each segment is. What a free lane has by the map is free: its owner left, or died while taking it.
+    /// Whose each segment is. What a free lane has by the map is free: its owner left, or died
+    /// while taking it.
     pub(super) fn segment_owners(
         &self,
         free: &[(u32, LaneEntry)],
@@ -52,7 +55,8 @@ impl Pool {
         Ok(owners)
     }
 
-    /// Under the pool lock: gives a free segment, made zero, to `lane` in the map, durably. None if there is none.
+    /// Under the pool lock: gives a free segment, made zero, to `lane` in the map, durably. None if
+    /// there is none.
     pub(crate) fn take_segment(
         &self,
         lane: u32,

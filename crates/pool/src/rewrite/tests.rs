@@ -68,7 +68,8 @@ fn fails(log: &File) -> (u64, u64) {
     }
 }
 
-/// What is written again `by`, after a sync of it failed, is on the disk when that has succeeded: how many records are not.
+/// What is written again `by`, after a sync of it failed, is on the disk when that has succeeded:
+/// how many records are not.
 fn lost(
     make: &[&str],
     options: Option<&'static str>,

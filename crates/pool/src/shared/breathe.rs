@@ -1,10 +1,12 @@
 //! The lane breathes: it takes further free segments of the pool, and gives them back.
 //!
-//! The segment map may name more segments than the lane's entry states, never fewer: so each order of the two writes is one that a
-//! crash may cut, and a recovery takes what the map says.
+//! The segment map may name more segments than the lane's entry states, never fewer: so each order
+//! of the two writes is one that a crash may cut, and a recovery takes what the map says.
 //!
-//! * *Grow*: the segment is made zero; the map names the lane; the entry counts it; members may be sent into it.
-//! * *Shrink*: the segment is free; the entry counts it no more; the map forgets it; another lane may take it.
+//! * *Grow*: the segment is made zero; the map names the lane; the entry counts it; members may be
+//!   sent into it.
+//! * *Shrink*: the segment is free; the entry counts it no more; the map forgets it; another lane
+//!   may take it.
 
 use super::owner::SharedLane;
 use crate::{format::layout::SEGMENTS_MAX, format::table::LaneState};
@@ -13,7 +15,8 @@ use crate::{format::layout::SEGMENTS_MAX, format::table::LaneState};
 const SEGMENTS_MIN: usize = 2;
 
 impl SharedLane {
-    /// Takes a further free segment of the pool. False if there is none, or the lane has 64 already.
+    /// Takes a further free segment of the pool. False if there is none, or the lane has 64
+    /// already.
     #[must_use]
     pub fn grow(&self) -> bool {
         let Ok(_pool) = self.pool.core.lock_pool() else {
@@ -63,7 +66,8 @@ impl SharedLane {
         true
     }
 
-    /// Gives a segment that is not in use back to the pool. False if there is none, or the lane has no more than two.
+    /// Gives a segment that is not in use back to the pool. False if there is none, or the lane has
+    /// no more than two.
     #[must_use]
     pub fn shrink(&self) -> bool {
         let Ok(_pool) = self.pool.core.lock_pool() else {

@@ -1,9 +1,11 @@
 //! Burying a member: what it had reserved when it died becomes void, and everything behind goes on.
 //!
-//! Let `T` be the tail when the owner looks. Every line below `T` was reserved by a writer that had announced itself before. The owner reads `T`
-//! first, then every writer's cell, then the mark. A living writer that has lines below `T` then either claims them, or was done with them when its
-//! cell was read, so that the mark, read later, is above them. One that has announced itself and claims nothing yet is waited for.
-//! So lines below `T` and above the mark that no living writer claims were a dead one's, and no writer that could write there is left.
+//! Let `T` be the tail when the owner looks. Every line below `T` was reserved by a writer that had
+//! announced itself before. The owner reads `T` first, then every writer's cell, then the mark. A
+//! living writer that has lines below `T` then either claims them, or was done with them when its
+//! cell was read, so that the mark, read later, is above them. One that has announced itself and
+//! claims nothing yet is waited for. So lines below `T` and above the mark that no living writer
+//! claims were a dead one's, and no writer that could write there is left.
 
 use super::{
     control::Control,
@@ -16,11 +18,13 @@ use crate::{format::record::Lsn, lane::split, persist::LINE};
 use std::sync::atomic::Ordering::SeqCst;
 
 impl SharedLane {
-    /// Member `member` is dead, all its threads: what it reserved and did not publish becomes void. False if that cannot be told from what a living
-    /// member is about to claim (it may be stopped): call again. After true its number may be given to another process.
+    /// Member `member` is dead, all its threads: what it reserved and did not publish becomes void.
+    /// False if that cannot be told from what a living member is about to claim (it may be
+    /// stopped): call again. After true its number may be given to another process.
     ///
-    /// A member is dead when nothing can run any more that appends by its number. A process that executes another program is another member then, and so is a
-    /// forked child; but not one that still shares its memory (`vfork`), which may outlast it.
+    /// A member is dead when nothing can run any more that appends by its number. A process that
+    /// executes another program is another member then, and so is a forked child; but not one that
+    /// still shares its memory (`vfork`), which may outlast it.
     #[must_use]
     pub fn bury(&self, member: u32) -> bool {
         self.free_commit(member);
@@ -44,14 +48,16 @@ impl SharedLane {
         true
     }
 
-    /// False if the lane is closed; it is from now on if a member has written nonsense to the memory that all share.
+    /// False if the lane is closed; it is from now on if a member has written nonsense to the
+    /// memory that all share.
     #[must_use]
     pub fn is_sound(&self) -> bool {
         let control = self.control.lock();
         self.sane_mark(&control).is_some() && !self.state().is_closed()
     }
 
-    /// Makes void what no living member has reserved. False if that cannot be told yet, or has to wait.
+    /// Makes void what no living member has reserved. False if that cannot be told yet, or has to
+    /// wait.
     pub(super) fn fill_holes(&self, control: &mut Control) -> bool {
         if self.sane_mark(control).is_none() {
             return true;
@@ -77,8 +83,8 @@ impl SharedLane {
         filled
     }
 
-    /// The mark, if it, the tail and the prepared segment are where the owner's own segments are. Otherwise the lane can do no more than end, and what waits for the mark waits no
-    /// longer.
+    /// The mark, if it, the tail and the prepared segment are where the owner's own segments are.
+    /// Otherwise the lane can do no more than end, and what waits for the mark waits no longer.
     pub(super) fn sane_mark(&self, control: &Control) -> Option<Lsn> {
         let mark = self.us.published();
         // Read after the mark, which is never above it.
@@ -138,7 +144,8 @@ impl SharedLane {
         Some(holes)
     }
 
-    /// Makes the hole void and finished, segment by segment. False if it has to wait for what precedes it.
+    /// Makes the hole void and finished, segment by segment. False if it has to wait for what
+    /// precedes it.
     pub(super) fn fill(&self, segments: &[(u64, Lsn)], (from, to): (Lsn, Lsn)) -> bool {
         let state = self.state();
         let bytes = self.us.core.superblock.geometry.segment_bytes;
@@ -158,8 +165,9 @@ impl SharedLane {
     }
 }
 
-/// The cell once it does not announce what it did when the owner first looked; none if it still does at the `deadline`. What is announced later reserves
-/// only lines that are above the tail that the owner read.
+/// The cell once it does not announce what it did when the owner first looked; none if it still
+/// does at the `deadline`. What is announced later reserves only lines that are above the tail that
+/// the owner read.
 fn resolved(writer: &Writer, dead: &[u32], deadline: Moment) -> Option<Seen> {
     let first = writer.seen();
     let mut seen = first;

@@ -1,4 +1,5 @@
-//! How an owner gets a shared lane: a lane of the pool, the memory that its members share, and the first two segments.
+//! How an owner gets a shared lane: a lane of the pool, the memory that its members share, and the
+//! first two segments.
 
 use super::{
     control::Control,
@@ -21,13 +22,16 @@ use std::{
 use uuid::Uuid;
 
 impl Pool {
-    /// Claims a lane for a new `owner` that several processes are to append to. It has two segments at least.
+    /// Claims a lane for a new `owner` that several processes are to append to. It has two segments
+    /// at least.
     ///
-    /// The lane's lock is the pool's open file's: members that were sent that one (not one that they opened) keep the lane from being recovered
-    /// as long as they live, also after the owner dropped the lane. Only this [`Pool`] and its clones claim it again then.
+    /// The lane's lock is the pool's open file's: members that were sent that one (not one that
+    /// they opened) keep the lane from being recovered as long as they live, also after the owner
+    /// dropped the lane. Only this [`Pool`] and its clones claim it again then.
     ///
     /// # Errors
-    /// [`PoolErrorKind::Full`](crate::PoolErrorKind), [`PoolErrorKind::InUse`](crate::PoolErrorKind) if the owner has a lane already; I/O errors
+    /// [`PoolErrorKind::Full`](crate::PoolErrorKind),
+    /// [`PoolErrorKind::InUse`](crate::PoolErrorKind) if the owner has a lane already; I/O errors
     /// of the memory to share.
     ///
     /// ```

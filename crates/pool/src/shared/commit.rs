@@ -1,8 +1,10 @@
-//! Commits of a shared lane: what they have in common with those of any lane is in [`commit`](crate::commit).
+//! Commits of a shared lane: what they have in common with those of any lane is in
+//! [`commit`](crate::commit).
 //!
-//! A member commits for all (threads, processes, files). While the owner releases segments it keeps members from committing: what is being written is
-//! never another segment by then. When a member dies, the owner frees its place, and the next one does its work again. A medium that fails closes the
-//! lane.
+//! A member commits for all (threads, processes, files). While the owner releases segments it keeps
+//! members from committing: what is being written is never another segment by then. When a member
+//! dies, the owner frees its place, and the next one does its work again. A medium that fails
+//! closes the lane.
 
 use super::{member::Member, owner::SharedLane, state::first};
 use crate::{
@@ -42,7 +44,8 @@ impl Member {
         self.needs_commit
     }
 
-    /// Returns when every record below `lsn` that was appended is durable. At once where an append is so by itself.
+    /// Returns when every record below `lsn` that was appended is durable. At once where an append
+    /// is so by itself.
     ///
     /// # Errors
     /// [`AppendError::Closed`]: the medium failed, or the lane has ended; what is not committed may not be recovered.
@@ -100,7 +103,8 @@ impl Member {
         }
     }
 
-    /// Ends the page in which the log ends, if everything in it is published: the page's end, or where the last whole page that is published ends.
+    /// Ends the page in which the log ends, if everything in it is published: the page's end, or
+    /// where the last whole page that is published ends.
     fn fill_quiet_page(&self) -> Result<Lsn, AppendError> {
         let (tail, offset, start) = self.open_segment()?;
         let (slot, lsn) = split(tail);
@@ -180,7 +184,8 @@ impl Log for Member {
 }
 
 impl SharedLane {
-    /// Does `work` while no member commits. If one is at it for longer than [`PATIENCE`] (it may be stopped), nothing is done: try again later.
+    /// Does `work` while no member commits. If one is at it for longer than [`PATIENCE`] (it may be
+    /// stopped), nothing is done: try again later.
     pub(super) fn between_commits(&self, work: impl FnOnce()) {
         if !self.us.needs_commit {
             return work();
@@ -200,8 +205,9 @@ impl SharedLane {
         self.us.commits().free(committer(member));
     }
 
-    /// Makes what is published until now durable, if that takes a commit and no member is at one: all of it, or all but the page in which it ends while
-    /// members append. It waits for no member, which may be stopped.
+    /// Makes what is published until now durable, if that takes a commit and no member is at one:
+    /// all of it, or all but the page in which it ends while members append. It waits for no
+    /// member, which may be stopped.
     ///
     /// # Errors
     /// [`AppendError::Closed`].

@@ -1,4 +1,5 @@
-//! What the owner's threads share: where the lane's segments are, and what is yet to be done for the dead.
+//! What the owner's threads share: where the lane's segments are, and what is yet to be done for
+//! the dead.
 
 use crate::format::{record::Lsn, table::LaneEntry};
 use std::collections::VecDeque;
@@ -12,7 +13,8 @@ pub(super) struct Control {
     pub(super) free: Vec<usize>,
     /// Slots whose segment was given back to the pool.
     pub(super) vacant: Vec<usize>,
-    /// Slots in use and their starts, in log order, the prepared one included. The one that the tail points into is always there.
+    /// Slots in use and their starts, in log order, the prepared one included. The one that the
+    /// tail points into is always there.
     pub(super) order: VecDeque<(usize, Lsn)>,
     /// What members read of the prepared segment.
     pub(super) next: u64,

@@ -30,8 +30,9 @@ use uuid::Uuid;
 
 /// One process's part in a shared lane. Shared by reference between its threads.
 ///
-/// A forked child is another process: it joins anew. An append that a living process leaves in the middle holds up the whole lane: none may be left
-/// by a jump out of a signal handler, by a thread's cancellation, or be waited for by an append in a handler that interrupted it.
+/// A forked child is another process: it joins anew. An append that a living process leaves in the
+/// middle holds up the whole lane: none may be left by a jump out of a signal handler, by a
+/// thread's cancellation, or be waited for by an append in a handler that interrupted it.
 pub struct Member {
     pub(super) core: Arc<Core>,
     pub(super) state: Arc<Mapped<State>>,
@@ -46,7 +47,8 @@ pub struct Member {
     ready: Ready,
 }
 
-/// The mark as a member sees it: once the owner is gone, who fills what the dead leave, it may stand still for ever.
+/// The mark as a member sees it: once the owner is gone, who fills what the dead leave, it may
+/// stand still for ever.
 pub(super) struct Mark<'a>(&'a Member);
 
 impl PublishMark for Mark<'_> {
@@ -85,15 +87,18 @@ enum Try {
 }
 
 impl Pool {
-    /// Joins the shared lane whose state `state` describes, as the member with the number that its owner gave this process: from 1 on, below
-    /// 2^20, and none of a process that was not buried. `self` is opened from the owner's open file, which keeps the lane's lock; nothing is to be
+    /// Joins the shared lane whose state `state` describes, as the member with the number that its
+    /// owner gave this process: from 1 on, below 2^20, and none of a process that was not buried.
+    /// `self` is opened from the owner's open file, which keeps the lane's lock; nothing is to be
     /// claimed through it, since the locks on that file are the owner's as well.
     ///
-    /// A process that is forked is another member. One that shares this one's memory until it executes a program (`vfork`) is part of this one, which is not
+    /// A process that is forked is another member. One that shares this one's memory until it
+    /// executes a program (`vfork`) is part of this one, which is not
     /// [buried](super::SharedLane::bury) before.
     ///
     /// # Errors
-    /// [`PoolErrorKind::Damaged`] if it is no state of a lane of this version and this pool; I/O errors of mapping it.
+    /// [`PoolErrorKind::Damaged`] if it is no state of a lane of this version and this pool; I/O
+    /// errors of mapping it.
     pub fn join(&self, state: BorrowedFd<'_>, member: u32) -> Result<Member, PoolError> {
         let state = Mapped::<State>::map(state)
             .map_err(|e| PoolError::io(self.path(), "mapping a shared lane", e.into()))?;
@@ -143,7 +148,8 @@ impl Member {
         self.member
     }
 
-    /// The descriptor of the pool's file has this number from now on: the program wanted the one before. Nothing is committed meanwhile.
+    /// The descriptor of the pool's file has this number from now on: the program wanted the one
+    /// before. Nothing is committed meanwhile.
     pub fn moved(&self, to: RawFd) {
         self.core.media.moved(to);
     }
@@ -181,9 +187,10 @@ impl Member {
         Ok(self.open_segment()?.2)
     }
 
-    /// Appends a record of `kind` whose payload is the concatenation of `parts` to the open segment, if that is the one that starts at
-    /// `segment`, and returns when it is durable, and with it every record of the lane with a lower address. `None` if another segment is
-    /// open, or this one has no room ([`next_segment`](Self::next_segment) opens the next).
+    /// Appends a record of `kind` whose payload is the concatenation of `parts` to the open
+    /// segment, if that is the one that starts at `segment`, and returns when it is durable, and
+    /// with it every record of the lane with a lower address. `None` if another segment is open, or
+    /// this one has no room ([`next_segment`](Self::next_segment) opens the next).
     ///
     /// # Errors
     /// [`AppendError::TooLarge`], [`AppendError::Closed`], [`AppendError::Forked`].
@@ -221,8 +228,8 @@ impl Member {
         Ok(Some(lsn))
     }
 
-    /// True if `bytes` bytes of records have room in the open segment, or the next one is prepared. So also of a lane that is closed: an append
-    /// says that.
+    /// True if `bytes` bytes of records have room in the open segment, or the next one is prepared.
+    /// So also of a lane that is closed: an append says that.
     #[inline]
     #[must_use]
     pub fn has_room(&self, bytes: u64) -> bool {
@@ -233,7 +240,8 @@ impl Member {
         })
     }
 
-    /// Has the pages that the next `bytes` bytes of the log go to mapped, while no other member waits for this one.
+    /// Has the pages that the next `bytes` bytes of the log go to mapped, while no other member
+    /// waits for this one.
     #[inline]
     fn get_ready(&self, bytes: u64) {
         if let Ok((tail, offset, start)) = self.open_segment() {
@@ -256,14 +264,16 @@ impl Member {
         writer.ok_or(AppendError::Closed)
     }
 
-    /// The owner is gone, so that no hole is filled any more: nothing is appended by any member from now on, and appends of any that wait for an
-    /// earlier record end with [`AppendError::Closed`]. Their records are written; whether they are recovered depends on those before them.
+    /// The owner is gone, so that no hole is filled any more: nothing is appended by any member
+    /// from now on, and appends of any that wait for an earlier record end with
+    /// [`AppendError::Closed`]. Their records are written; whether they are recovered depends on
+    /// those before them.
     pub fn abandon(&self) {
         self.state.abandon();
     }
 
-    /// An append or a commit that waits for another asks `is_orphan` whether the owner is gone, and ends with [`AppendError::Closed`] then: the other may be
-    /// dead, and is replaced by none.
+    /// An append or a commit that waits for another asks `is_orphan` whether the owner is gone, and
+    /// ends with [`AppendError::Closed`] then: the other may be dead, and is replaced by none.
     #[must_use]
     pub fn asking(mut self, is_orphan: fn() -> bool) -> Self {
         self.is_orphan = is_orphan;
@@ -301,7 +311,8 @@ impl Member {
                 return Err(AppendError::Closed);
             }
             let (slot, lsn) = split(tail);
-            // Read between two looks at the tail: it never comes back to a value, so the slot held this segment in between.
+            // Read between two looks at the tail: it never comes back to a value, so the slot held
+            // this segment in between.
             let segment = self.state.segment(slot, geometry);
             if self.state.tail.0.load(Acquire) != tail {
                 continue;

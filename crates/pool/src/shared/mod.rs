@@ -1,7 +1,8 @@
 //! The shared lane: one log that several processes append to.
 //!
-//! Its *owner* ([`SharedLane`]) opens segments, drains and releases them. Its *members* ([`Member`]), processes that the owner numbers,
-//! append. What they share ([`state`]) is a sealed memfd of atomics, which no pool knows of: after a crash the lane is recovered as any other.
+//! Its *owner* ([`SharedLane`]) opens segments, drains and releases them. Its *members*
+//! ([`Member`]), processes that the owner numbers, append. What they share ([`state`]) is a sealed
+//! memfd of atomics, which no pool knows of: after a crash the lane is recovered as any other.
 //!
 //! An append ([`member`]):
 //!
@@ -12,15 +13,18 @@
 //! 5. *Publish* in log order ([`publish`](crate::lane)): one mark for the whole lane.
 //! 6. Free the cell.
 //!
-//! The next segment is prepared, its header durable, before it is needed; a member that finds the segment full moves the tail into it, and
-//! fills what is left of the full one with a void record. So members need no lock, and the owner is waited for only where it is behind.
+//! The next segment is prepared, its header durable, before it is needed; a member that finds the
+//! segment full moves the tail into it, and fills what is left of the full one with a void record.
+//! So members need no lock, and the owner is waited for only where it is behind.
 //!
-//! A member may die anywhere. What it had reserved is then a hole that nothing behind it can be published over. When the owner knows that
-//! the process is gone, it *buries* the member ([`bury`]): lines below the tail that are not published and that no living writer claims are
-//! holes, and become void records. A writer that has announced itself, and not claimed yet, may own any of them: it is waited for first.
+//! A member may die anywhere. What it had reserved is then a hole that nothing behind it can be
+//! published over. When the owner knows that the process is gone, it *buries* the member
+//! ([`bury`]): lines below the tail that are not published and that no living writer claims are
+//! holes, and become void records. A writer that has announced itself, and not claimed yet, may own
+//! any of them: it is waited for first.
 //!
-//! Records of the next segment are written while some of the one before it are not published. At most two segments are unpublished at a time:
-//! the owner prepares no third.
+//! Records of the next segment are written while some of the one before it are not published. At
+//! most two segments are unpublished at a time: the owner prepares no third.
 
 mod breathe;
 mod bury;

@@ -1,4 +1,5 @@
-//! What stands for [`steps`](super::steps) outside of this crate's tests: nothing, known when compiled.
+//! What stands for [`steps`](super::steps) outside of this crate's tests: nothing, known when
+//! compiled.
 
 use crate::format::record::Lsn;
 use std::sync::atomic::AtomicU32;

@@ -1,4 +1,5 @@
-//! What members do when the owner is gone: nothing is appended any more, and what the lane holds they make durable elsewhere themselves.
+//! What members do when the owner is gone: nothing is appended any more, and what the lane holds
+//! they make durable elsewhere themselves.
 
 use super::member::Member;
 use crate::{
@@ -15,8 +16,9 @@ use std::sync::atomic::Ordering::Acquire;
 use uuid::Uuid;
 
 impl Member {
-    /// Calls `each` with the published records of the segments that are not released, in log order. The lane was
-    /// [abandoned](Self::abandon): with an owner that releases segments, some might be others' by now.
+    /// Calls `each` with the published records of the segments that are not released, in log order.
+    /// The lane was [abandoned](Self::abandon): with an owner that releases segments, some might be
+    /// others' by now.
     pub fn records(&self, mut each: impl FnMut(&Record<'_>)) {
         let geometry = self.core.superblock.geometry;
         let mark = self.published();
@@ -54,9 +56,10 @@ impl Member {
         self.core.check()
     }
 
-    /// The lane was [abandoned](Self::abandon), and everything in it is durable elsewhere: a recovery finds nothing in it. Its segments
-    /// stay its own, since another member may be in the middle of an append that ends with
-    /// [`AppendError::Closed`](crate::AppendError). One member at a time.
+    /// The lane was [abandoned](Self::abandon), and everything in it is durable elsewhere: a
+    /// recovery finds nothing in it. Its segments stay its own, since another member may be in the
+    /// middle of an append that ends with [`AppendError::Closed`](crate::AppendError). One member
+    /// at a time.
     ///
     /// # Errors
     /// If the lane is not in the pool's table, or its state is damaged.

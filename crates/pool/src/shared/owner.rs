@@ -31,12 +31,14 @@ use uuid::Uuid;
 /// How long the owner waits for what members do without waiting themselves.
 pub(super) const MOMENT: Duration = Duration::from_millis(5);
 
-/// True once the owner has waited long enough. Where a scheduler decides who goes on it waits no time at all.
+/// True once the owner has waited long enough. Where a scheduler decides who goes on it waits no
+/// time at all.
 pub(super) fn is_over(deadline: Moment) -> bool {
     steps::is_scheduled() || Moment::now() >= deadline
 }
 
-/// A segment that is complete: everything in it is published, and nothing is appended to it any more.
+/// A segment that is complete: everything in it is published, and nothing is appended to it any
+/// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Segment {
     /// Log address of its first byte.
@@ -45,13 +47,15 @@ pub struct Segment {
     pub end: Lsn,
 }
 
-/// A lane that several processes append to, in the hands of the one that opens and releases its segments.
+/// A lane that several processes append to, in the hands of the one that opens and releases its
+/// segments.
 pub struct SharedLane {
     pub(super) us: Member,
     pub(super) state_fd: OwnedFd,
     pub(super) lane: u32,
     pub(super) control: Mutex<Control>,
-    /// Dropped when the lane is given back. Otherwise it is left to the pool's open file, which other processes may have.
+    /// Dropped when the lane is given back. Otherwise it is left to the pool's open file, which
+    /// other processes may have.
     pub(super) lock: Option<Guard>,
     /// Where further segments come from. Its lock is taken before `control`.
     pub(super) pool: Pool,
@@ -121,20 +125,23 @@ impl SharedLane {
         self.lane
     }
 
-    /// Prepares the next segment, if there is none, all before the open one is published, and a slot is free. True if one is prepared.
+    /// Prepares the next segment, if there is none, all before the open one is published, and a
+    /// slot is free. True if one is prepared.
     pub fn prepare(&self) -> bool {
         let state = self.state();
         let mut control = self.control.lock();
         if control.has_holes {
             self.fill_holes(&mut control);
         }
-        // What the owner, and the dead, noted no writer waits for, and the one that moved the mark there may have missed it.
+        // What the owner, and the dead, noted no writer waits for, and the one that moved the mark
+        // there may have missed it.
         state.finished.advance(state);
         let (_, lsn) = split(state.tail.0.load(Acquire));
         let Some(&(_, last)) = control.order.back() else {
             return false;
         };
-        // At the end of the one before, the tail stands at the start of this one and does not point into it.
+        // At the end of the one before, the tail stands at the start of this one and does not point
+        // into it.
         if control.given_back || lsn < first(last) {
             // It is there still.
             return !control.given_back;
@@ -159,24 +166,28 @@ impl SharedLane {
         true
     }
 
-    /// True if all of the lane's segments are in use: then [`prepare`](Self::prepare) needs another one, which [`grow`](Self::grow) takes. Otherwise it waits for members.
+    /// True if all of the lane's segments are in use: then [`prepare`](Self::prepare) needs another
+    /// one, which [`grow`](Self::grow) takes. Otherwise it waits for members.
     #[must_use]
     pub fn is_full(&self) -> bool {
         self.control.lock().free.is_empty()
     }
 
-    /// Counts segments that were begun and members that found none prepared: read it before looking, to [`wait`](Self::wait) with.
+    /// Counts segments that were begun and members that found none prepared: read it before
+    /// looking, to [`wait`](Self::wait) with.
     #[must_use]
     pub fn turned(&self) -> u32 {
         self.state().turned.load(Acquire)
     }
 
-    /// Sleeps until a member has begun a segment since `seen`, or finds none prepared, or `limit` is over.
+    /// Sleeps until a member has begun a segment since `seen`, or finds none prepared, or `limit`
+    /// is over.
     pub fn wait(&self, seen: u32, limit: Duration) {
         wait(&self.state().turned, seen, limit);
     }
 
-    /// Complete segments that are not released, in log order. The last one is not among them before the next one is begun.
+    /// Complete segments that are not released, in log order. The last one is not among them before
+    /// the next one is begun.
     #[must_use]
     pub fn complete(&self) -> Vec<Segment> {
         let bytes = self.segment_bytes();
@@ -192,9 +203,10 @@ impl SharedLane {
         segments.take_while(|segment| segment.end < mark).collect()
     }
 
-    /// Ends the open segment, if it holds any record: log address up to which [`release`](Self::release) must come for everything appended
-    /// before this call. `None` while no segment is prepared. It is [`complete`](Self::complete) once members that are appending to it are done, which
-    /// is waited for no longer than a moment.
+    /// Ends the open segment, if it holds any record: log address up to which
+    /// [`release`](Self::release) must come for everything appended before this call. `None` while
+    /// no segment is prepared. It is [`complete`](Self::complete) once members that are appending
+    /// to it are done, which is waited for no longer than a moment.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
@@ -216,7 +228,8 @@ impl SharedLane {
             }
         };
         crate::failpoint!("seal:turned");
-        // Not claimed: only the owner looks at claims, under this lock. It does not wait for members, who may wait for it.
+        // Not claimed: only the owner looks at claims, under this lock. It does not wait for
+        // members, who may wait for it.
         let hole = (from, first(limit));
         control.has_holes |= !self.fill(&control.segments(), hole);
         drop(control);
@@ -234,7 +247,8 @@ impl SharedLane {
         }
     }
 
-    /// Everything below `end`, the end of a complete segment, is durable elsewhere: its segments are free.
+    /// Everything below `end`, the end of a complete segment, is durable elsewhere: its segments
+    /// are free.
     pub fn release(&self, end: Lsn) {
         self.between_commits(|| self.release_below(end));
         self.prepare();
@@ -255,7 +269,8 @@ impl SharedLane {
             let tables = self.us.core.tables();
             tables.write_lane(self.lane, &mut control.entry, LaneState { head, ..state });
             if let Err(error) = self.us.core.media.check() {
-                // A recovery begins where the head was: what is there stays there, and is not released.
+                // A recovery begins where the head was: what is there stays there, and is not
+                // released.
                 self.fail(&error);
                 return;
             }
@@ -298,7 +313,8 @@ impl SharedLane {
         }
     }
 
-    /// The error that the pool's disk failed with, in a commit of any member or here: the lane is closed then.
+    /// The error that the pool's disk failed with, in a commit of any member or here: the lane is
+    /// closed then.
     #[must_use]
     pub fn failure(&self) -> Option<io::Error> {
         let of_a_member = self.state().failure().map(io::Error::from_raw_os_error);
@@ -325,13 +341,15 @@ impl SharedLane {
         core.check()
     }
 
-    /// Nothing is appended from now on: members are told that the lane is closed. What is being appended is finished.
+    /// Nothing is appended from now on: members are told that the lane is closed. What is being
+    /// appended is finished.
     pub fn close(&self) {
         self.state().close();
     }
 
-    /// Ends the lane: nothing is appended any more, and everything in it is durable elsewhere, so that a recovery finds nothing. Its segments stay its own
-    /// until it is [given back](Self::give_back): a member may be in the middle of an append, which ends with
+    /// Ends the lane: nothing is appended any more, and everything in it is durable elsewhere, so
+    /// that a recovery finds nothing. Its segments stay its own until it is [given
+    /// back](Self::give_back): a member may be in the middle of an append, which ends with
     /// [`AppendError::Closed`](crate::AppendError).
     ///
     /// # Errors
@@ -353,8 +371,8 @@ impl SharedLane {
         Ok(())
     }
 
-    /// As [`settle`](Self::settle) where that cannot be written to the medium: the caller has noted elsewhere, durably, that nothing which a recovery finds in the lane is
-    /// needed.
+    /// As [`settle`](Self::settle) where that cannot be written to the medium: the caller has noted
+    /// elsewhere, durably, that nothing which a recovery finds in the lane is needed.
     pub fn settled_elsewhere(&self) {
         self.state().abandon();
         self.control.lock().settled = true;
@@ -366,8 +384,9 @@ impl SharedLane {
         self.control.lock().settled
     }
 
-    /// Closes the lane and gives it back to the pool, if everything in it was released, or it is [settled](Self::settle). False otherwise, or if the medium fails: then it
-    /// stays its owner's, with everything in it. The caller knows that no member lives.
+    /// Closes the lane and gives it back to the pool, if everything in it was released, or it is
+    /// [settled](Self::settle). False otherwise, or if the medium fails: then it stays its owner's,
+    /// with everything in it. The caller knows that no member lives.
     #[must_use]
     pub fn give_back(&self) -> bool {
         self.close();

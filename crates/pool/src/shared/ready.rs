@@ -1,7 +1,8 @@
 //! Which parts of a pool have their pages mapped in this process.
 //!
-//! A process maps a pool as a whole, and its pages come when it touches them: a fault for each costs more than the copy of a small record. So a part
-//! is mapped by one system call when the log comes to it, once for each process.
+//! A process maps a pool as a whole, and its pages come when it touches them: a fault for each
+//! costs more than the copy of a small record. So a part is mapped by one system call when the log
+//! comes to it, once for each process.
 
 use crate::media::Media;
 use std::{
@@ -12,14 +13,16 @@ use std::{
     },
 };
 
-/// Bytes of a part: large enough that the system call is small beside its pages, small enough that no append waits long for it.
+/// Bytes of a part: large enough that the system call is small beside its pages, small enough that
+/// no append waits long for it.
 const PART: u64 = 128 << 10;
 
 /// A bit for each part of the pool: 1 KiB for each GiB.
 pub(super) struct Ready {
     parts: Box<[AtomicU64]>,
-    /// Held while a part is mapped: a devdax device's pages come only while the process allows huge pages, which is one flag for all threads. The standard library's, which is a
-    /// word: of a table of waiting threads a forked child would have its parent's.
+    /// Held while a part is mapped: a devdax device's pages come only while the process allows huge
+    /// pages, which is one flag for all threads. The standard library's, which is a word: of a
+    /// table of waiting threads a forked child would have its parent's.
     mapping: Mutex<()>,
 }
 

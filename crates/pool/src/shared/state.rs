@@ -1,5 +1,5 @@
-//! What the processes of a shared lane share: atomics only, no pointers. Who corrupts it harms the lane that it is a member of;
-//! every number read from it is checked before it is used.
+//! What the processes of a shared lane share: atomics only, no pointers. Who corrupts it harms the
+//! lane that it is a member of; every number read from it is checked before it is used.
 #![expect(unsafe_code, reason = "says that it consists of atomics")]
 
 use crate::{
@@ -31,7 +31,8 @@ const WRITERS: usize = 1024;
 /// One append in progress.
 #[repr(C, align(64))]
 pub(super) struct Writer {
-    /// Counts uses of the cell; in the low bits the member's number and one of the two phases, or 0 if it is free.
+    /// Counts uses of the cell; in the low bits the member's number and one of the two phases, or 0
+    /// if it is free.
     state: AtomicU64,
     /// What it has reserved, once it says so.
     from: AtomicU64,
@@ -59,7 +60,8 @@ struct Slot {
 const OPEN: u32 = 0;
 /// Nothing is appended any more.
 const CLOSED: u32 = 1;
-/// Nor does what was being appended wait for what precedes it: a hole may be there that no owner fills.
+/// Nor does what was being appended wait for what precedes it: a hole may be there that no owner
+/// fills.
 const ABANDONED: u32 = 2;
 
 /// The state of a shared lane.
@@ -79,13 +81,15 @@ pub(super) struct State {
     pub(super) tail: OwnLine<AtomicU64>,
     /// Everything below is published: durable without a gap.
     pub(super) mark: OwnLine<AtomicU64>,
-    /// The segment after the open one, as a tail has it: its start and slot. [`NONE`] until it is prepared.
+    /// The segment after the open one, as a tail has it: its start and slot. [`NONE`] until it is
+    /// prepared.
     pub(super) next: AtomicU64,
     /// Counts segments prepared; members that wait for one sleep on it.
     pub(super) prepared: AtomicU32,
     /// Counts segments begun and members that are waiting; the owner sleeps on it.
     pub(super) turned: AtomicU32,
-    /// On a medium that needs it: how far it is committed, and by which members, by their numbers plus one.
+    /// On a medium that needs it: how far it is committed, and by which members, by their numbers
+    /// plus one.
     pub(super) commits: Commits,
     slots: [Slot; SEGMENTS_MAX as usize],
     writers: [Writer; WRITERS],
@@ -150,7 +154,8 @@ impl State {
         self.closed.load(Relaxed) != OPEN
     }
 
-    /// Offset in the pool and log address of the segment in `slot`; none if it is not in use, or lies where no segment of the pool does.
+    /// Offset in the pool and log address of the segment in `slot`; none if it is not in use, or
+    /// lies where no segment of the pool does.
     #[inline]
     pub(super) fn segment(&self, slot: usize, geometry: &Geometry) -> Option<(u64, Lsn)> {
         let slot = self.slots.get(slot)?;
@@ -216,7 +221,8 @@ impl Writer {
     /// The lines that it reserved.
     #[inline]
     pub(super) fn claim(&self, from: Lsn, to: Lsn) {
-        // The owner that reads one of these finds the cell in this use, or a later one, when it looks at it again.
+        // The owner that reads one of these finds the cell in this use, or a later one, when it
+        // looks at it again.
         self.from.store(from, Release);
         self.to.store(to, Release);
         let state = self.state.load(Relaxed);

@@ -1,5 +1,6 @@
-//! Moments in an append at which tests do something: let another thread go on, or kill what stands for a process. And the moments at which a thread
-//! waits for another, so that a [`Scheduler`] can know that it does.
+//! Moments in an append at which tests do something: let another thread go on, or kill what stands
+//! for a process. And the moments at which a thread waits for another, so that a [`Scheduler`] can
+//! know that it does.
 
 use crate::format::record::Lsn;
 use std::{
@@ -10,7 +11,8 @@ use std::{
 
 type Hook = Box<dyn FnMut(&'static str)>;
 
-/// Decides which of several threads goes on, one at a time. Each method returns when its thread does.
+/// Decides which of several threads goes on, one at a time. Each method returns when its thread
+/// does.
 pub(super) trait Scheduler {
     /// It passes a step.
     fn pass(&self, name: &'static str);
@@ -81,7 +83,8 @@ pub(crate) fn wake(word: &AtomicU32, all: bool) {
     }
 }
 
-/// Waits by the scheduler until it is worth while to look whether the mark is at `lsn`: false if there is none.
+/// Waits by the scheduler until it is worth while to look whether the mark is at `lsn`: false if
+/// there is none.
 pub(crate) fn wait_for_mark(lsn: Lsn) -> bool {
     let scheduler = scheduler();
     if let Some(scheduler) = &scheduler {

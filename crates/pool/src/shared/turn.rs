@@ -14,8 +14,8 @@ use crate::{
 use std::{sync::atomic::Ordering::Acquire, time::Duration};
 
 impl Member {
-    /// Leaves the segment that starts at `full`, if that one is open: the start of the one that is open then, which the owner prepared.
-    /// `None` while it has prepared none.
+    /// Leaves the segment that starts at `full`, if that one is open: the start of the one that is
+    /// open then, which the owner prepared. `None` while it has prepared none.
     ///
     /// # Errors
     /// [`AppendError::Closed`].
@@ -29,7 +29,8 @@ impl Member {
         Ok(start)
     }
 
-    /// Counts the segments that were prepared: read it before [`next_segment`](Self::next_segment), to [`wait`](Self::wait) with.
+    /// Counts the segments that were prepared: read it before [`next_segment`](Self::next_segment),
+    /// to [`wait`](Self::wait) with.
     #[must_use]
     pub fn prepared(&self) -> u32 {
         self.state.prepared.load(Acquire)
@@ -40,8 +41,8 @@ impl Member {
         wait(&self.state.prepared, seen, limit);
     }
 
-    /// Moves the tail into the next segment, and fills the rest of the one before: the open one's start, and true if it was this call. The cell is
-    /// free then.
+    /// Moves the tail into the next segment, and fills the rest of the one before: the open one's
+    /// start, and true if it was this call. The cell is free then.
     fn turn(&self, full: Lsn, writer: &Writer) -> Result<(Option<Lsn>, bool), AppendError> {
         loop {
             let open = self.open_segment();

@@ -1,8 +1,8 @@
 //! A model of what a pool must have kept, and sessions on lanes that keep it.
 //!
-//! A record's payload tells who appended it and is filled from that, so that every byte of a recovered record can be
-//! judged. What happened is noted in the medium's own order of events: the notes before a crash point say
-//! what had been promised by then.
+//! A record's payload tells who appended it and is filled from that, so that every byte of a
+//! recovered record can be judged. What happened is noted in the medium's own order of events: the
+//! notes before a crash point say what had been promised by then.
 
 use forebay_pool::{
     AppendError, ClaimOptions, Lane, Pool, PoolOptions, Recovered,

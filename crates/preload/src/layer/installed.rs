@@ -19,7 +19,8 @@ pub type Name<'a> = (c_int, &'a CStr);
 /// What was done to the file of a descriptor, with success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Done {
-    /// So many bytes were read, at an offset or, without one, at the position, which is behind them now.
+    /// So many bytes were read, at an offset or, without one, at the position, which is behind them
+    /// now.
     Read {
         /// Where in the file.
         offset: Option<u64>,
@@ -35,7 +36,8 @@ pub enum Done {
         /// Those of `pwritev2`.
         flags: c_int,
     },
-    /// The kernel synced the file, or the directory. Not said of an absorbed file's sync, which the pool makes unnecessary.
+    /// The kernel synced the file, or the directory. Not said of an absorbed file's sync, which the
+    /// pool makes unnecessary.
     Synced {
         /// As `fdatasync` does.
         data_only: bool,
@@ -66,16 +68,19 @@ pub enum Done {
     },
 }
 
-/// What a laboratory puts between a program and its files. All methods may be called by several threads at once, and by signal handlers. Unless they say
-/// otherwise they are called as the client is: the thread cannot be cancelled, and its errno is kept. What is not implemented does nothing.
+/// What a laboratory puts between a program and its files. All methods may be called by several
+/// threads at once, and by signal handlers. Unless they say otherwise they are called as the client
+/// is: the thread cannot be cancelled, and its errno is kept. What is not implemented does nothing.
 pub trait Layer: Sync {
-    /// The library has started, in this process: descriptors that it has already are not said by [`opened`](Self::opened).
+    /// The library has started, in this process: descriptors that it has already are not said by
+    /// [`opened`](Self::opened).
     fn start(&self) {}
 
     /// This process is a forked child. Nothing but async-signal-safe work is allowed.
     fn forked(&self) {}
 
-    /// A word for each descriptor, by its number, which is not 0 if the layer is to hear of what is done to it. Asked for once; the layer changes the words.
+    /// A word for each descriptor, by its number, which is not 0 if the layer is to hear of what is
+    /// done to it. Asked for once; the layer changes the words.
     fn seen(&self) -> &'static [AtomicU16];
 
     /// Opens a file by `real` with these flags, or with others.
@@ -99,13 +104,14 @@ pub trait Layer: Sync {
     /// `to` is a duplicate of `from`, another descriptor; the layer sees one of them.
     fn duplicated(&self, _from: c_int, _to: c_int) {}
 
-    /// Flags that the program opened `fd` with and the kernel does not know of. Nothing is kept or restored around it.
+    /// Flags that the program opened `fd` with and the kernel does not know of. Nothing is kept or
+    /// restored around it.
     fn hidden_flags(&self, _fd: c_int) -> c_int {
         0
     }
 
-    /// Something is about to be done to `fd`, which the layer sees: what [`done`](Self::done) is to be given, for instance the time. Nothing is kept or
-    /// restored around it.
+    /// Something is about to be done to `fd`, which the layer sees: what [`done`](Self::done) is to
+    /// be given, for instance the time. Nothing is kept or restored around it.
     fn begin(&self, _fd: c_int) -> u64 {
         0
     }
@@ -113,7 +119,8 @@ pub trait Layer: Sync {
     /// What [began](Self::begin) was done.
     fn done(&self, _fd: c_int, _begun: u64, _what: Done) {}
 
-    /// Whether a shared mapping of `fd`, which the layer sees, fails with `EOPNOTSUPP`. The arguments are those of `mmap`.
+    /// Whether a shared mapping of `fd`, which the layer sees, fails with `EOPNOTSUPP`. The
+    /// arguments are those of `mmap`.
     fn refuses_mapping(&self, _fd: c_int, _protection: c_int, _flags: c_int) -> bool {
         false
     }
@@ -143,11 +150,12 @@ pub trait Layer: Sync {
         real()
     }
 
-    /// The kernel is about to be given `bytes` bytes at `address` to read; said once [memory is guarded](guard_memory). Nothing is kept or restored
-    /// around these two.
+    /// The kernel is about to be given `bytes` bytes at `address` to read; said once [memory is
+    /// guarded](guard_memory). Nothing is kept or restored around these two.
     fn touch(&self, _address: usize, _bytes: usize) {}
 
-    /// What is mapped there is about to be changed by the program: it must be as the program made it.
+    /// What is mapped there is about to be changed by the program: it must be as the program made
+    /// it.
     fn release(&self, _address: usize, _bytes: usize) {}
 }
 
@@ -164,8 +172,8 @@ static INSTALLED: OnceLock<Installed> = OnceLock::new();
 /// See [`guard_memory`].
 static GUARDS_MEMORY: AtomicBool = AtomicBool::new(false);
 
-/// Puts a layer under the program, for good. To be called before this library's constructor runs: by one with a priority, in the same library. False if there
-/// is one.
+/// Puts a layer under the program, for good. To be called before this library's constructor runs:
+/// by one with a priority, in the same library. False if there is one.
 pub fn install(layer: &'static dyn Layer) -> bool {
     let seen = layer.seen();
     let is_first = INSTALLED.set(Installed { layer, seen }).is_ok();
@@ -173,8 +181,8 @@ pub fn install(layer: &'static dyn Layer) -> bool {
     is_first
 }
 
-/// From now on memory of the program may be inaccessible because of the layer, until it is touched or released: it is asked before that is given to the kernel,
-/// or mapped anew.
+/// From now on memory of the program may be inaccessible because of the layer, until it is touched
+/// or released: it is asked before that is given to the kernel, or mapped anew.
 pub fn guard_memory() {
     GUARDS_MEMORY.store(true, Release);
 }

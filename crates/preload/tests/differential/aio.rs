@@ -4,7 +4,8 @@ use crate::world::{Fd, NOWHERE, World, call};
 use libc::{aiocb, c_int, c_long, c_uint, c_void, iocb, sigevent};
 use std::ptr;
 
-/// POSIX AIO, waited for. Not where the C library's threads are not there, or have other descriptors.
+/// POSIX AIO, waited for. Not where the C library's threads are not there, or have other
+/// descriptors.
 pub fn asynchronous(world: &mut World) {
     if world.is_child || world.is_unshared {
         return;
@@ -67,7 +68,8 @@ pub fn asynchronous(world: &mut World) {
     world.note_state(fd);
 }
 
-/// Set where there are no rings and no Linux AIO: on an emulated device, which could not charge them.
+/// Set where there are no rings and no Linux AIO: on an emulated device, which could not charge
+/// them.
 pub const NO_RINGS: &str = "FOREBAY_TEST_NO_RINGS";
 
 fn has_rings() -> bool {

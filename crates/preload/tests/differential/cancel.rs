@@ -1,5 +1,5 @@
-//! `pthread_cancel` goes through the library as through the C library: out of a call that waits, and at the next cancellation point
-//! of a thread that writes or synchronises.
+//! `pthread_cancel` goes through the library as through the C library: out of a call that waits,
+//! and at the next cancellation point of a thread that writes or synchronises.
 
 use crate::world::{Fd, World, call};
 use libc::{c_char, c_int, c_uint, c_void};

@@ -1,4 +1,5 @@
-//! A file that was closed is closed: no process has it open, locked, or leased any more that would not have without Forebay.
+//! A file that was closed is closed: no process has it open, locked, or leased any more that would
+//! not have without Forebay.
 
 use crate::{SEED, TRANSCRIPT, assert_same, plain, run_worker, under_forebay};
 use std::{

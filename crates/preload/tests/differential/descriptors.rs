@@ -136,7 +136,8 @@ pub fn close_range(world: &mut World) {
             call!(world, "unshare", flags.to_string(), (flags => c_int) -> c_int);
             return;
         }
-        // Without anything to do for the child there is none; what it would have shared counts all the same.
+        // Without anything to do for the child there is none; what it would have shared counts all
+        // the same.
         "clone" => {
             let files = world.is_complete && world.rng.once_in(8);
             world.is_unshared |= files;
@@ -225,7 +226,8 @@ pub fn flags(world: &mut World) {
     let fd = world.fd();
     let name = world.spelling(&["fcntl", "fcntl64", "__fcntl"]);
     let (command, argument) = match world.rng.below(6) {
-        // Of a number that is another descriptor in another thread more may be shown than it was opened with.
+        // Of a number that is another descriptor in another thread more may be shown than it was
+        // opened with.
         0 | 1 if !world.is_unshared => (libc::F_GETFL, 0),
         2 => {
             let flags = [

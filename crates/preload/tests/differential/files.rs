@@ -254,9 +254,11 @@ pub fn times(world: &mut World) {
     }
 }
 
-/// Opens for direct I/O, asks for the flags, and changes them. What direct I/O takes and refuses `crates/cli/tests/run_direct.rs` compares.
+/// Opens for direct I/O, asks for the flags, and changes them. What direct I/O takes and refuses
+/// `crates/cli/tests/run_direct.rs` compares.
 pub fn open_direct(world: &mut World) {
-    // Of a number that is another descriptor in another thread more may be shown than it was opened with.
+    // Of a number that is another descriptor in another thread more may be shown than it was opened
+    // with.
     if world.is_unshared {
         return;
     }

@@ -1,4 +1,5 @@
-//! Running a worker plain and under a library, and comparing what they wrote down and left. The laboratory's test has it too.
+//! Running a worker plain and under a library, and comparing what they wrote down and left. The
+//! laboratory's test has it too.
 #![allow(dead_code, reason = "each program uses a part of it")]
 
 use crate::{aio, cancel, libraries, support::SYMBOLS, threads, world::World};
@@ -174,8 +175,8 @@ pub fn side_by_side(
     })
 }
 
-/// Compares random sequences, and further ones until every hook was called: a call may depend on what
-/// the calls before it left, so that no number of sequences is sure to have all.
+/// Compares random sequences, and further ones until every hook was called: a call may depend on
+/// what the calls before it left, so that no number of sequences is sure to have all.
 pub fn compare_until_all_are_called(compare: impl Fn(u64) -> Outcome) {
     let seeds = seeds();
     let further = seeds[0] + SEQUENCES..seeds[0] + SEQUENCES_MAX;

@@ -1,9 +1,10 @@
-//! A program cannot tell whether it runs under Forebay: random file calls have the same results, errno, descriptors and
-//! bytes as without.
+//! A program cannot tell whether it runs under Forebay: random file calls have the same results,
+//! errno, descriptors and bytes as without.
 //!
-//! A worker (this program again, [`worker`]) makes the calls that a seed says in an empty directory, and writes down what each did. It runs plain and
-//! under Forebay; the transcripts and the directories must be the same. Of what threads do at the same time only what does not depend on
-//! their order is compared. `FOREBAY_SEED=n` repeats a run.
+//! A worker (this program again, [`worker`]) makes the calls that a seed says in an empty
+//! directory, and writes down what each did. It runs plain and under Forebay; the transcripts and
+//! the directories must be the same. Of what threads do at the same time only what does not depend
+//! on their order is compared. `FOREBAY_SEED=n` repeats a run.
 //!
 //! Promise (programs): A database sees the results, errors and bytes that it would see without
 //! Forebay.
@@ -39,8 +40,9 @@ use harness::{
 };
 use std::{path::Path, process::Command};
 
-/// The command that runs `worker` under Forebay, up to the worker's own arguments, with a pool of its own in `dir`. Without the `forebay`
-/// program (cargo builds it for `cargo test --workspace`) the library alone: nothing is absorbed, but everything goes through the hooks.
+/// The command that runs `worker` under Forebay, up to the worker's own arguments, with a pool of
+/// its own in `dir`. Without the `forebay` program (cargo builds it for `cargo test --workspace`)
+/// the library alone: nothing is absorbed, but everything goes through the hooks.
 fn under_forebay(worker: &Path, dir: &Path) -> Command {
     let library = support::library();
     let Some(forebay) = program("forebay", &library) else {

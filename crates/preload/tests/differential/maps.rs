@@ -1,4 +1,5 @@
-//! Mappings: written to, read by the program or first by the kernel, and changed in every way in which a mapping can be.
+//! Mappings: written to, read by the program or first by the kernel, and changed in every way in
+//! which a mapping can be.
 
 use crate::world::{World, call, hash, size};
 use libc::{c_int, c_uint, c_void};
@@ -42,8 +43,9 @@ pub fn map(world: &mut World) {
     unsafe { libc::munmap(pages, BYTES) };
 }
 
-/// Of so many bytes from the start of the file `from`, as many as a write by `to` does not write over while it reads them: in which order the kernel does that is its own affair, and a
-/// library that has to know what was written copies them before.
+/// Of so many bytes from the start of the file `from`, as many as a write by `to` does not write
+/// over while it reads them: in which order the kernel does that is its own affair, and a library
+/// that has to know what was written copies them before.
 fn apart(from: c_int, to: c_int, bytes: usize) -> usize {
     let file = |fd| {
         let mut stat: libc::stat = unsafe { std::mem::zeroed() };
@@ -109,7 +111,8 @@ fn send_untouched(world: &mut World, from: c_int, pages: *mut c_void, bytes: usi
     }
 }
 
-/// Several pages to be read, some of them first by the kernel, then changed in every way in which a mapping can be.
+/// Several pages to be read, some of them first by the kernel, then changed in every way in which a
+/// mapping can be.
 pub fn map_to_read(world: &mut World) {
     const PAGE: usize = 4096;
     let fd = world.fd();

@@ -1,4 +1,5 @@
-//! Everything that a worker does, and in which order: in turn, at random, among other threads, in a child.
+//! Everything that a worker does, and in which order: in turn, at random, among other threads, in a
+//! child.
 
 use crate::{
     aio, data, descriptors, files, maps, metadata, numbers, process, streams,

@@ -1,4 +1,5 @@
-//! Streams of the C library, of files, processes and directories, and what is printed to a descriptor.
+//! Streams of the C library, of files, processes and directories, and what is printed to a
+//! descriptor.
 
 use crate::world::{NOWHERE, World, call};
 use libc::{DIR, FILE, c_char, c_int, dirent64};

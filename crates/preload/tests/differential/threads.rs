@@ -1,5 +1,5 @@
-//! Several threads at a time: each with files of its own, whose transcripts are compared, then all with the same files, of which is compared what does not
-//! depend on their order.
+//! Several threads at a time: each with files of its own, whose transcripts are compared, then all
+//! with the same files, of which is compared what does not depend on their order.
 
 use crate::{
     support::Rng,

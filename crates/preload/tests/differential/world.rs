@@ -69,8 +69,8 @@ impl<T> Shown for *mut T {
     }
 }
 
-/// Calls a C function by its name and notes what came of it. Variadic functions of integers and pointers are called as the others:
-/// the ABIs of x86-64 and aarch64 Linux allow it.
+/// Calls a C function by its name and notes what came of it. Variadic functions of integers and
+/// pointers are called as the others: the ABIs of x86-64 and aarch64 Linux allow it.
 macro_rules! call {
     ($world:expr, $name:expr, $about:expr, ($($argument:expr => $type:ty),* $(,)?) -> $result:ty) => {{
         let name: &'static str = $name;
@@ -113,8 +113,8 @@ pub struct World {
     pub is_unshared: bool,
     pub transcript: String,
     pub called: BTreeSet<&'static str>,
-    /// How often each list of names was asked for. Two lists may begin with the same name: with one count for both, one of them would get
-    /// only every other turn.
+    /// How often each list of names was asked for. Two lists may begin with the same name: with one
+    /// count for both, one of them would get only every other turn.
     turns: BTreeMap<&'static [&'static str], usize>,
     pub libraries: Libraries,
 }
@@ -332,7 +332,8 @@ impl World {
     }
 }
 
-/// True if a descriptor is open, and leads to the directory that the test works in: none of the client's does.
+/// True if a descriptor is open, and leads to the directory that the test works in: none of the
+/// client's does.
 fn is_of_the_test(fd: c_int) -> bool {
     let (Ok(to), Ok(here)) = (
         std::fs::read_link(format!("/proc/thread-self/fd/{fd}")),

@@ -1,14 +1,18 @@
-//! The brake: writers slow down, little by little, as the memtable fills faster than it goes into the index.
+//! The brake: writers slow down, little by little, as the memtable fills faster than it goes into
+//! the index.
 //!
-//! The *load* is the memtable's content in chunks: the frozen ones, less what of the oldest is ingested, and the active one; more if the
-//! index's runs wait for compaction. Up to [`FREE`] chunks writers go as fast as they can. From there each write has a price in time
-//! that doubles every fifth of a chunk, from a microsecond to [`PAUSE_MAX`]; small prices add up until they are worth a sleep. So writers settle
-//! at the load whose price is the pace of the ingestion, none waits longer than `PAUSE_MAX`, and the budget's end is never a wall, unless
-//! the index cannot be written: then writes are refused.
+//! The *load* is the memtable's content in chunks: the frozen ones, less what of the oldest is
+//! ingested, and the active one; more if the index's runs wait for compaction. Up to [`FREE`]
+//! chunks writers go as fast as they can. From there each write has a price in time that doubles
+//! every fifth of a chunk, from a microsecond to [`PAUSE_MAX`]; small prices add up until they are
+//! worth a sleep. So writers settle at the load whose price is the pace of the ingestion, none
+//! waits longer than `PAUSE_MAX`, and the budget's end is never a wall, unless the index cannot be
+//! written: then writes are refused.
 //!
-//! The disk behind the pool has a brake of its own: where the lane is crowded ([`forebay_pool::Lane::crowding`]), it says by how much writers
-//! are ahead of the drain, and they wait once that is worth a sleep. So a sync that takes long makes many writes a little slower, and none wait for
-//! all of it.
+//! The disk behind the pool has a brake of its own: where the lane is crowded
+//! ([`forebay_pool::Lane::crowding`]), it says by how much writers are ahead of the drain, and they
+//! wait once that is worth a sleep. So a sync that takes long makes many writes a little slower,
+//! and none wait for all of it.
 
 use super::{Shared, indexer::FROZEN_MAX, locks::thread_number};
 use crate::{error::StoreError, memtable::Chunk, stats::Wait};
@@ -29,8 +33,8 @@ use std::{
 const FREE: f64 = 2.0;
 /// Load at the end of the budget, chunks.
 const END: f64 = FROZEN_MAX as f64 + 1.0;
-/// Load of the memtable alone at which writers stand still, whatever the price: only one that the index cannot be written at, or values of
-/// many megabytes, reach.
+/// Load of the memtable alone at which writers stand still, whatever the price: only one that the
+/// index cannot be written at, or values of many megabytes, reach.
 const STOP: f64 = END + 0.25;
 /// What a write at load [`FREE`] costs, nanoseconds, and how often that doubles until [`END`].
 const PRICE_MIN: f64 = 1000.0;
@@ -39,9 +43,10 @@ const DOUBLINGS: f64 = 13.3;
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 /// Debts below this are not slept for.
 const PAUSE_MIN: Duration = Duration::from_micros(250);
-/// Writers that are ahead of the drain by less do not sleep for it. One alone sleeps as seldom as it can, about once for each segment where the
-/// disk is the bound, since few writes are slow then. If several did, a few writes of each would be slow for each segment, which is many: they
-/// take turns of sleeping a little.
+/// Writers that are ahead of the drain by less do not sleep for it. One alone sleeps as seldom as
+/// it can, about once for each segment where the disk is the bound, since few writes are slow then.
+/// If several did, a few writes of each would be slow for each segment, which is many: they take
+/// turns of sleeping a little.
 const AHEAD_ALONE: Duration = Duration::from_millis(5);
 const AHEAD_OF_SEVERAL: Duration = Duration::from_micros(80);
 /// A thread that came here so many times in a row is alone.
@@ -112,7 +117,8 @@ impl Brake {
         }
     }
 
-    /// True if no other thread wrote of late where the lane is crowded. Threads that come here at the same time may miss each other once.
+    /// True if no other thread wrote of late where the lane is crowded. Threads that come here at
+    /// the same time may miss each other once.
     fn writes_alone(&self) -> bool {
         // Not 0, which stands for none.
         let thread = thread_number() as u32 + 1;
@@ -149,7 +155,8 @@ impl Brake {
         frozen.saturating_sub(self.ingested.load(Relaxed)) as f64 / 1000.0
     }
 
-    /// What the index's runs count for. However many they are, snapshots make as many as they like, they alone slow writers only.
+    /// What the index's runs count for. However many they are, snapshots make as many as they like,
+    /// they alone slow writers only.
     fn runs_load(&self) -> f64 {
         let runs = self.runs.load(Relaxed).saturating_sub(RUNS_FREE);
         (runs as f64 / RUNS_PER_CHUNK).min(END - FREE)
@@ -206,8 +213,8 @@ impl Shared {
         };
         let _waiting = self.background.brake.waits.begin();
         thread::sleep(pause);
-        // Only while there is something to ingest: one long key may fill its part of the active chunk
-        // many times over, and it takes a writer to freeze that.
+        // Only while there is something to ingest: one long key may fill its part of the active
+        // chunk many times over, and it takes a writer to freeze that.
         let is_on = || self.background.brake.on.load(Relaxed);
         while is_on() && self.memtable_load() >= STOP && !self.stopping() {
             self.check_index()?;

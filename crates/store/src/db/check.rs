@@ -1,8 +1,10 @@
-//! Whether the parts of a store belong together, before an opening changes anything. docs/store-format.md, "What belongs together".
+//! Whether the parts of a store belong together, before an opening changes anything.
+//! docs/store-format.md, "What belongs together".
 //!
-//! A directory that was copied or restored in parts, or together with a pool of another moment, has parts that contradict each other.
-//! Going on with the older one would end in unlinking, cutting or writing over what only the newer one knows of. So each way in which
-//! that can be told is looked for here:
+//! A directory that was copied or restored in parts, or together with a pool of another moment, has
+//! parts that contradict each other. Going on with the older one would end in unlinking, cutting or
+//! writing over what only the newer one knows of. So each way in which that can be told is looked
+//! for here:
 //!
 //! | part | told by |
 //! |---|---|

@@ -1,14 +1,17 @@
 //! Closing the store. docs/store-format.md, "Closing".
 //!
 //! 1. End the collector, which writes as well.
-//! 2. Drain and sync everything; ingest everything; end the other threads. A resident store's log stays in the pool, as it is: that is all then.
+//! 2. Drain and sync everything; ingest everything; end the other threads. A resident store's log
+//!    stays in the pool, as it is: that is all then.
 //! 3. Note in the manifest where the log ends: the files have everything.
 //! 4. Give the lane, which is empty then, back to the pool.
 //! 5. Note that in the manifest. The directory's lock is held until then.
 //!
-//! Without 3, a pool that has no lane could not be told from one that is older than the store, and has nothing of it yet.
+//! Without 3, a pool that has no lane could not be told from one that is older than the store, and
+//! has nothing of it yet.
 //!
-//! A close that is cut, or that fails, is what dropping the store is: a crash, from which the next opening recovers.
+//! A close that is cut, or that fails, is what dropping the store is: a crash, from which the next
+//! opening recovers.
 
 use super::{Shared, Store};
 use crate::{error::StoreError, log::LogTail};
@@ -16,10 +19,11 @@ use forebay_pool::Lane;
 use std::sync::Arc;
 
 impl Store {
-    /// Drains and syncs everything, merges the memtable into the index, gives the pool's lane back, and closes: the next opening
-    /// has nothing to replay and may use another pool or none.
+    /// Drains and syncs everything, merges the memtable into the index, gives the pool's lane back,
+    /// and closes: the next opening has nothing to replay and may use another pool or none.
     ///
-    /// A snapshot that is still open reads on, from the files. A resident store's log stays in the pool, which the next opening needs.
+    /// A snapshot that is still open reads on, from the files. A resident store's log stays in the
+    /// pool, which the next opening needs.
     ///
     /// # Errors
     /// What went wrong; the store is closed all the same, and nothing is lost.
@@ -79,8 +83,9 @@ impl Shared {
 }
 
 impl Store {
-    /// In a forked child: closes its copies of what holds the parent's locks. There are no threads to be joined, and the parent's are not ended; what they
-    /// share is not freed, since they had a part in it.
+    /// In a forked child: closes its copies of what holds the parent's locks. There are no threads
+    /// to be joined, and the parent's are not ended; what they share is not freed, since they had a
+    /// part in it.
     fn leave_to_parent(&mut self) {
         self.threads.drain(..).for_each(std::mem::forget);
         self.lock = None;

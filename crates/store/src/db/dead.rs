@@ -1,9 +1,11 @@
 //! [`DeadStarts`]: where scans of a range may begin in what is older than the active chunk, because all that is before is deleted.
 //!
-//! A queue is scanned from its start for every pop, and what was popped is still in the frozen chunks and in the tables, hidden by deletes in
-//! newer ones, until an ingestion and a merge. A key there that is hidden once stays hidden, by the same chunk, by what that chunk became, or by a
-//! newer one, until another chunk is frozen: a key that is put again is found in the active one. So what one scan has found hidden at its start,
-//! later scans of the same range skip. Where the active chunk starts says what is older; a later one makes everything here void.
+//! A queue is scanned from its start for every pop, and what was popped is still in the frozen
+//! chunks and in the tables, hidden by deletes in newer ones, until an ingestion and a merge. A key
+//! there that is hidden once stays hidden, by the same chunk, by what that chunk became, or by a
+//! newer one, until another chunk is frozen: a key that is put again is found in the active one. So
+//! what one scan has found hidden at its start, later scans of the same range skip. Where the
+//! active chunk starts says what is older; a later one makes everything here void.
 
 use super::range::ScanRange;
 use forebay_pool::Lsn;
@@ -32,7 +34,8 @@ struct Start {
     first: First,
 }
 
-/// The first key of a range that what is older than the active chunk has and that is not known to be hidden.
+/// The first key of a range that what is older than the active chunk has and that is not known to
+/// be hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub(super) enum First {
     Key(Vec<u8>),
@@ -40,7 +43,8 @@ pub(super) enum First {
 }
 
 impl DeadStarts {
-    /// Where a scan of `range`, which sees what is below `limit`, begins in what is older than the chunk from `active` on; `None` if nothing is known.
+    /// Where a scan of `range`, which sees what is below `limit`, begins in what is older than the
+    /// chunk from `active` on; `None` if nothing is known.
     pub(super) fn find(&self, range: &ScanRange, limit: Lsn, active: Lsn) -> Option<First> {
         let known = self.0.lock();
         let mut starts = known.starts.iter();

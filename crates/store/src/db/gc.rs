@@ -2,13 +2,15 @@
 //!
 //! How a file is collected: `collect`. Large values: `large`.
 //!
-//! Which file: the one with most garbage, by sampling (`look`, `sample`). If that is one that the index does not cover yet, an ingestion is
-//! asked for.
+//! Which file: the one with most garbage, by sampling (`look`, `sample`). If that is one that the
+//! index does not cover yet, an ingestion is asked for.
 //!
-//! When: the options allow for an amount of garbage in proportion to the live data ([`Estimate::allowance`]). At three quarters of it
-//! collection begins, and writers are bound to its pace (`pace`): while a file is collected they may write half of what that
-//! gives back, as it does, and at its end a quarter of the room that is left, which keeps them going until the next file is begun. So the
-//! nearer the limit the slower they are, and they settle where as much is given back as is written.
+//! When: the options allow for an amount of garbage in proportion to the live data
+//! ([`Estimate::allowance`]). At three quarters of it collection begins, and writers are bound to
+//! its pace (`pace`): while a file is collected they may write half of what that gives back, as it
+//! does, and at its end a quarter of the room that is left, which keeps them going until the next
+//! file is begun. So the nearer the limit the slower they are, and they settle where as much is
+//! given back as is written.
 
 mod collect;
 mod large;
@@ -44,7 +46,8 @@ const RETRY: Duration = Duration::from_secs(1);
 const INGESTION: Duration = Duration::from_millis(20);
 /// A file with less garbage is not worth collecting on its own account.
 const GARBAGE_MIN: f64 = 0.05;
-/// A file that the index does not cover yet is worth an ingestion if its garbage is larger by so much.
+/// A file that the index does not cover yet is worth an ingestion if its garbage is larger by so
+/// much.
 const GARBAGE_MORE: f64 = 0.1;
 /// The collector's state.
 #[derive(Default)]
@@ -74,12 +77,14 @@ struct Progress {
     copied: Option<(Lsn, u64)>,
     /// The same for large values.
     retired_large: Vec<(u64, u64)>,
-    /// Bytes of large values, and what writers had written to the log, when they were last looked through.
+    /// Bytes of large values, and what writers had written to the log, when they were last looked
+    /// through.
     large_seen: u64,
     large_looked_at: u64,
     /// The log address up to which an ingestion was asked for.
     ingested_to: Lsn,
-    /// While the disk is full: when all samples were looked at again. A delete writes little, and may have made much garbage.
+    /// While the disk is full: when all samples were looked at again. A delete writes little, and
+    /// may have made much garbage.
     looked_again: Option<Instant>,
 }
 
@@ -118,8 +123,8 @@ impl Collector {
 }
 
 impl Store {
-    /// Collects garbage now, until no file is left with a worthwhile amount of it. A file that cannot be collected is passed over, and
-    /// named in the report.
+    /// Collects garbage now, until no file is left with a worthwhile amount of it. A file that
+    /// cannot be collected is passed over, and named in the report.
     ///
     /// # Errors
     /// What keeps the store from collecting anything; what was not collected stays as it was.
@@ -213,19 +218,22 @@ impl Shared {
             }
             let trouble = done.err().map(|error| error.to_string());
             *self.collector.trouble.lock() = trouble.or_else(|| Some(failed.as_ref()?.1.clone()));
-            // A thread that wants to collect on request, or to close, gets the lock between two files.
+            // A thread that wants to collect on request, or to close, gets the lock between two
+            // files.
             MutexGuard::unlock_fair(progress);
         }
         self.collector.release_writers();
     }
 
-    /// The collector is to look again when so much was written as makes half a file; that look may take the writing of the other.
+    /// The collector is to look again when so much was written as makes half a file; that look may
+    /// take the writing of the other.
     fn rest_for_a_file(&self) {
         let (tail, bytes) = (self.tail.tail(), self.log.next_file_bytes());
         self.collector.pace.rest(tail + bytes / 2, tail + bytes);
     }
 
-    /// Collects one file, if the log holds so much garbage that collection begins. True if there is more to do.
+    /// Collects one file, if the log holds so much garbage that collection begins. True if there is
+    /// more to do.
     fn keep_to_limit(&self, progress: &mut Progress) -> Result<bool, StoreError> {
         if self.log.reserve().is_short()
             && progress.looked_again.is_none_or(|at| at.elapsed() >= RETRY)
@@ -285,7 +293,8 @@ impl Shared {
         let whole = self.whole_below();
         let starts: Vec<Lsn> = (self.log.files().iter()).map(|file| file.start).collect();
         for start in starts {
-            // Held no longer than it takes to collect it: as long as any file is open, the disk has its room.
+            // Held no longer than it takes to collect it: as long as any file is open, the disk has
+            // its room.
             let file = self.log.find(start);
             let garbage = progress.samples.get(&start).map_or(0.0, Sample::garbage);
             let is_ripe = |file: &VlogFile| file.end().is_some_and(|end| end <= whole);
@@ -305,7 +314,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Collects the files of which nothing seems to be live, which takes no room. What goes wrong is told by what follows.
+    /// Collects the files of which nothing seems to be live, which takes no room. What goes wrong
+    /// is told by what follows.
     fn collect_dead(&self, report: &mut GcReport) {
         let mut progress = self.collector.collecting.lock();
         self.look(&mut progress);
@@ -323,7 +333,8 @@ impl Shared {
         }
     }
 
-    /// Log address below which the index has everything, and the files too: a complete file's last segments may be in the pool still.
+    /// Log address below which the index has everything, and the files too: a complete file's last
+    /// segments may be in the pool still.
     fn whole_below(&self) -> Lsn {
         self.watermark().min(self.tail.drained())
     }

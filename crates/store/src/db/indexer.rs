@@ -1,18 +1,22 @@
 //! From memtable to index: freezing chunks, sorting them, merging them into the tables.
 //!
-//! Freezing replaces the active chunk by an empty one, under all stripes, so that no write is between log and
-//! memtable. The log below the new chunk's start is then covered by the frozen chunks and the tables. A full chunk is frozen by the
-//! writer that filled it, any other only when an ingestion is asked for, and then one at a time: so there never are more chunks
-//! than the budget says. The oldest frozen chunk goes into the tables first, alone unless it and the next ones are small, and its space is free:
+//! Freezing replaces the active chunk by an empty one, under all stripes, so that no write is
+//! between log and memtable. The log below the new chunk's start is then covered by the frozen
+//! chunks and the tables. A full chunk is frozen by the writer that filled it, any other only when
+//! an ingestion is asked for, and then one at a time: so there never are more chunks than the
+//! budget says. The oldest frozen chunk goes into the tables first, alone unless it and the next
+//! ones are small, and its space is free:
 //!
 //! 1. Sort it.
 //! 2. Make the log durable up to the next chunk's start, where it is not anyway.
-//! 3. For each snapshot that was taken while the chunk was written to: ingest what that sees, with the snapshot's moment as the
-//!    watermark; the snapshot reads from the tables from then on.
-//! 4. Ingest what is left, with the next chunk's start as the watermark. Each ingestion is durable as one step.
+//! 3. For each snapshot that was taken while the chunk was written to: ingest what that sees, with
+//!    the snapshot's moment as the watermark; the snapshot reads from the tables from then on.
+//! 4. Ingest what is left, with the next chunk's start as the watermark. Each ingestion is durable
+//!    as one step.
 //! 5. Replace the view: the chunk goes, the new tables come. The same for later snapshots.
 //!
-//! A crash before 4 is complete replays the log from the watermark that was reached. How writers are kept from outrunning all this: `brake`.
+//! A crash before 4 is complete replays the log from the watermark that was reached. How writers
+//! are kept from outrunning all this: `brake`.
 
 use super::{
     Shared,
@@ -31,7 +35,8 @@ use std::{
     time::Duration,
 };
 
-/// Frozen chunks at most: what is left of [`StoreOptions::CHUNKS_MAX`] beside the active and the spare one.
+/// Frozen chunks at most: what is left of [`StoreOptions::CHUNKS_MAX`] beside the active and the
+/// spare one.
 pub(super) const FROZEN_MAX: usize = StoreOptions::CHUNKS_MAX - 2;
 /// How long the index is left alone after a failure.
 const RETRY: Duration = Duration::from_millis(100);
@@ -45,8 +50,8 @@ const PASSED_MAX: u64 = 100_000;
 const PROGRESS_KEYS: usize = 1024;
 
 impl Shared {
-    /// Freezes the active chunk, which starts at `full` and is full, unless there are as many frozen ones as may be: then it grows,
-    /// and the brake holds writers.
+    /// Freezes the active chunk, which starts at `full` and is full, unless there are as many
+    /// frozen ones as may be: then it grows, and the brake holds writers.
     #[cold]
     pub(super) fn freeze_full(&self, full: Lsn) {
         if self.view.load().frozen.len() >= FROZEN_MAX {
@@ -77,7 +82,8 @@ impl Shared {
         self.background.changed.notify_all();
     }
 
-    /// During a replay, before there are writers: freezes the active chunk; the next one starts at `start`.
+    /// During a replay, before there are writers: freezes the active chunk; the next one starts at
+    /// `start`.
     pub(super) fn freeze_at(&self, start: Lsn) {
         let _changing = self.view_change.lock();
         let fresh = Arc::new(self.fresh_chunk().starting_at(start));
@@ -142,7 +148,8 @@ impl Shared {
         }
     }
 
-    /// Keeps an empty chunk ready whose memory is allocated and touched, so that a freeze costs writers nothing.
+    /// Keeps an empty chunk ready whose memory is allocated and touched, so that a freeze costs
+    /// writers nothing.
     fn prepare_spare(&self) {
         if self.spare.lock().is_none() {
             let chunk = Chunk::new(self.options.memtable_bytes, 0, true, self.hasher.clone());
@@ -170,9 +177,10 @@ impl Shared {
         Ok(())
     }
 
-    /// How many of the frozen chunks are newer than those to be ingested next: the oldest, and more as long as they are small together,
-    /// since an ingestion costs a few syncs however small it is. Every chunk of which an ingestion that failed has told the index a part is
-    /// among them, whatever it has grown to since: the watermark lies in it, and does not go back.
+    /// How many of the frozen chunks are newer than those to be ingested next: the oldest, and more
+    /// as long as they are small together, since an ingestion costs a few syncs however small it
+    /// is. Every chunk of which an ingestion that failed has told the index a part is among them,
+    /// whatever it has grown to since: the watermark lies in it, and does not go back.
     fn due(&self, frozen: &[Arc<Chunk>]) -> usize {
         let (mut bytes, watermark) = (0, self.watermark());
         let due = frozen.iter().rev().take_while(|chunk| {
@@ -183,7 +191,8 @@ impl Shared {
         frozen.len() - due.count()
     }
 
-    /// Freezes the active chunk, also if it is empty: the index is then told that the log below its end has nothing more.
+    /// Freezes the active chunk, also if it is empty: the index is then told that the log below its
+    /// end has nothing more.
     fn freeze_for_ingestion(&self) {
         let _changing = self.view_change.lock();
         self.freeze_active(&self.view.load_full());
@@ -331,8 +340,8 @@ impl Shared {
         Ok(())
     }
 
-    /// A scan has passed over so many keys of the tables that are hidden by deletes in memory. When that adds up, the deletes go into
-    /// the tables, where both are merged away.
+    /// A scan has passed over so many keys of the tables that are hidden by deletes in memory. When
+    /// that adds up, the deletes go into the tables, where both are merged away.
     pub(super) fn note_hidden(&self, keys: u64) {
         if keys > 0 && self.background.passed.fetch_add(keys, Relaxed) + keys > PASSED_MAX {
             self.background.passed.store(0, Relaxed);

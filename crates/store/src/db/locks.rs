@@ -1,10 +1,12 @@
 //! Writers' locks: a key's, and a thread's.
 //!
-//! A key's lock makes its order in the log its order in the memtable, and lets garbage collection compare and relocate as one step.
-//! A thread's *stripe* lets a freeze, which takes all stripes, find no write between the log and the memtable.
+//! A key's lock makes its order in the log its order in the memtable, and lets garbage collection
+//! compare and relocate as one step. A thread's *stripe* lets a freeze, which takes all stripes,
+//! find no write between the log and the memtable.
 //!
-//! A thread that loses its processor is away for milliseconds, and every lock that it holds is for as long. There are so many of the one,
-//! and of the other as many as threads, that other writers hardly ever come to them.
+//! A thread that loses its processor is away for milliseconds, and every lock that it holds is for
+//! as long. There are so many of the one, and of the other as many as threads, that other writers
+//! hardly ever come to them.
 
 use crate::memtable::Chunk;
 use parking_lot::{Mutex, MutexGuard};
@@ -24,7 +26,8 @@ pub(super) struct Locks {
     stripes: Box<[Stripe]>,
 }
 
-/// A writing thread's lock, on a cache line of its own; with more threads than stripes, that of a few.
+/// A writing thread's lock, on a cache line of its own; with more threads than stripes, that of a
+/// few.
 #[repr(align(128))]
 struct Stripe(Mutex<Writers>);
 

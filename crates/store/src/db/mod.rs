@@ -9,9 +9,9 @@
 //! | compaction | merges the index's tables | `indexer` |
 //! | collector | gives back the space of dead records, in files or in a resident log | `gc` |
 //!
-//! Lock order: `view_change` or keys in order, then the stripes in order, then a shard of a chunk or the lane's own
-//! lock. The manifest's lock is taken last. No lock is held while a file is synced, but for those of a
-//! writer in the `fsync` variant.
+//! Lock order: `view_change` or keys in order, then the stripes in order, then a shard of a chunk
+//! or the lane's own lock. The manifest's lock is taken last. No lock is held while a file is
+//! synced, but for those of a writer in the `fsync` variant.
 
 mod brake;
 mod check;
@@ -72,11 +72,12 @@ use uuid::Uuid;
 
 /// An embedded key-value store. Share it by reference between any number of threads.
 ///
-/// Dropping it without [`close`](Self::close) is what a crash does: nothing acknowledged is lost, and the
-/// next opening recovers.
+/// Dropping it without [`close`](Self::close) is what a crash does: nothing acknowledged is lost,
+/// and the next opening recovers.
 ///
-/// It is the process's that opened it. In a child that is forked from that, every call on it, and on its snapshots and scans, fails with
-/// [`StoreError::Forked`], and dropping it there changes nothing of its parent's. A child that neither drops it, nor executes another program, nor ends
+/// It is the process's that opened it. In a child that is forked from that, every call on it, and
+/// on its snapshots and scans, fails with [`StoreError::Forked`], and dropping it there changes
+/// nothing of its parent's. A child that neither drops it, nor executes another program, nor ends
 /// keeps it locked when its parent has died.
 pub struct Store {
     shared: Arc<Shared>,
@@ -127,7 +128,8 @@ struct Background {
     /// The state changed.
     changed: Condvar,
     stop: AtomicBool,
-    /// Keys hidden by memory that scans have passed over since the last ingestion that they asked for.
+    /// Keys hidden by memory that scans have passed over since the last ingestion that they asked
+    /// for.
     passed: AtomicU64,
     dead_starts: DeadStarts,
     /// All keys that scans have passed over, for the statistics.
@@ -155,7 +157,8 @@ impl Shared {
         self.hasher.hash_one(key)
     }
 
-    /// Refuses what a forked child asks of its parent's store, before any lock is taken: a thread that the child does not have may hold it. One load.
+    /// Refuses what a forked child asks of its parent's store, before any lock is taken: a thread
+    /// that the child does not have may hold it. One load.
     #[inline]
     fn check_process(&self) -> Result<(), StoreError> {
         match self.process.is_here() {
@@ -198,11 +201,14 @@ impl Shared {
 }
 
 impl Store {
-    /// Makes all that was put, deleted and written before durable, wherever it is: only with [`StoreOptions::commit_puts`] switched off on a disk, and with
-    /// [`Variant::NoSync`](crate::Variant::NoSync), is there anything to do. Cheaper than a [`flush`](Self::flush), after which it is in the files.
+    /// Makes all that was put, deleted and written before durable, wherever it is: only with
+    /// [`StoreOptions::commit_puts`] switched off on a disk, and with
+    /// [`Variant::NoSync`](crate::Variant::NoSync), is there anything to do. Cheaper than a
+    /// [`flush`](Self::flush), after which it is in the files.
     ///
     /// # Errors
-    /// [`StoreError::ReadOnly`] if the pool failed, [`StoreError::Io`] if a file did: what was not durable before may be lost.
+    /// [`StoreError::ReadOnly`] if the pool failed, [`StoreError::Io`] if a file did: what was not
+    /// durable before may be lost.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -251,7 +257,8 @@ impl Store {
         }
     }
 
-    /// Sizes and counts. In a forked child, whose the store is not, only [`Stats::trouble`], which says that.
+    /// Sizes and counts. In a forked child, whose the store is not, only [`Stats::trouble`], which
+    /// says that.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {

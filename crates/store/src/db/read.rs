@@ -1,8 +1,8 @@
 //! Reading one key.
 //!
 //! 1. Look the key up in the view: active chunk, frozen chunks, tables.
-//! 2. Take the value from the cache, if it is kept there. Otherwise read the bytes at its address: from the pool if they are still
-//!    there, else from a value-log file.
+//! 2. Take the value from the cache, if it is kept there. Otherwise read the bytes at its address:
+//!    from the pool if they are still there, else from a value-log file.
 //! 3. Check the checksum and the key.
 //!
 //! Between 1 and 2 garbage collection may have moved the record and unlinked its file; then the
@@ -91,7 +91,8 @@ impl Store {
     /// The key's value, if there is one.
     ///
     /// # Errors
-    /// [`StoreError::BadKey`] never: a key out of bounds is simply not there. I/O errors and damage.
+    /// [`StoreError::BadKey`] never: a key out of bounds is simply not there. I/O errors and
+    /// damage.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -113,7 +114,8 @@ impl Store {
         })
     }
 
-    /// The key's value, read into `buffer`, whose memory is used again: allocates nothing once it is large enough.
+    /// The key's value, read into `buffer`, whose memory is used again: allocates nothing once it
+    /// is large enough.
     ///
     /// # Errors
     /// As [`get`](Self::get).
@@ -223,7 +225,8 @@ impl Shared {
         Some(Value(Bytes::Kept(kept)))
     }
 
-    /// The value at an address that a snapshot keeps readable, if that takes no waiting for the device and it is no large one.
+    /// The value at an address that a snapshot keeps readable, if that takes no waiting for the
+    /// device and it is no large one.
     pub(super) fn value_at_hand(
         &self,
         key: &[u8],
@@ -260,8 +263,8 @@ impl Shared {
         self.take_value(key, address, buffer, Wait::Yes)
     }
 
-    /// Checks the bytes in `buffer`, which were read at `address`; where in them the value is. A large value is read in
-    /// their place. `None` if its file is gone, or must not be waited for.
+    /// Checks the bytes in `buffer`, which were read at `address`; where in them the value is. A
+    /// large value is read in their place. `None` if its file is gone, or must not be waited for.
     fn take_value(
         &self,
         key: &[u8],

@@ -1,8 +1,9 @@
 //! Replaying the log at an opening. docs/store-format.md, "Opening", 4, 6 and 7.
 //!
-//! The index's tables say up to which address they are complete. Behind it the log is walked: first in
-//! the value-log files, then in what the pool's lane still had. Each operation is put into the memtable as the writer had
-//! put it there. A large value that no record leads to then was never acknowledged, and its file goes.
+//! The index's tables say up to which address they are complete. Behind it the log is walked: first
+//! in the value-log files, then in what the pool's lane still had. Each operation is put into the
+//! memtable as the writer had put it there. A large value that no record leads to then was never
+//! acknowledged, and its file goes.
 
 use super::{Shared, sample::op_address};
 use crate::{
@@ -16,8 +17,8 @@ use uuid::Uuid;
 
 /// Finds where the log in the files ends, and the last session there, without keeping anything.
 ///
-/// What stands behind the first invalid record was never acknowledged, unless something behind it proves the
-/// contrary: then the log is damaged, and nothing is given up without `salvage`.
+/// What stands behind the first invalid record was never acknowledged, unless something behind it
+/// proves the contrary: then the log is damaged, and nothing is given up without `salvage`.
 pub(super) fn find_end(
     log: &ValueLog,
     owner: Uuid,
@@ -59,7 +60,8 @@ pub(super) fn find_end(
     }
 }
 
-/// Looks for something behind the invalid record at `lost`, in `file`, that was only written once that record was durable.
+/// Looks for something behind the invalid record at `lost`, in `file`, that was only written once
+/// that record was durable.
 fn evidence(
     log: &ValueLog,
     owner: Uuid,
@@ -79,8 +81,8 @@ fn evidence(
     })
 }
 
-/// Hands the records of the log in the files between two addresses to `each`, with the file; what cannot be read there is damage. The last
-/// session there, 0 if nothing is.
+/// Hands the records of the log in the files between two addresses to `each`, with the file; what
+/// cannot be read there is damage. The last session there, 0 if nothing is.
 pub(super) fn walk(
     log: &ValueLog,
     owner: Uuid,
@@ -110,7 +112,8 @@ pub(super) fn walk(
 }
 
 impl Shared {
-    /// Puts the operations of the log between the index's watermark and `files_end`, and those of `lane`, into the memtable.
+    /// Puts the operations of the log between the index's watermark and `files_end`, and those of
+    /// `lane`, into the memtable.
     pub(super) fn replay(
         &self,
         files_end: Lsn,
@@ -154,7 +157,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Removes the large values that were written since the last opening and whose record was never appended.
+    /// Removes the large values that were written since the last opening and whose record was never
+    /// appended.
     pub(super) fn remove_unreferenced_large(&self, from: u64) -> Result<(), StoreError> {
         let mut buffer = Vec::new();
         for id in self.large.ids()?.into_iter().filter(|&id| id >= from) {
@@ -164,7 +168,8 @@ impl Shared {
                     Err(StoreError::Damaged { .. }) => true,
                     found => found?,
                 },
-                // A header that is damaged, rather than never written, may be an acknowledged value's: its file stays.
+                // A header that is damaged, rather than never written, may be an acknowledged
+                // value's: its file stays.
                 Err(StoreError::Damaged { .. }) => !self.large.never_written(id)?,
                 Err(e) => return Err(e),
             };

@@ -1,4 +1,5 @@
-//! A full disk: puts are refused while what is kept in [reserve](crate::log) is used by deletes and by the collector.
+//! A full disk: puts are refused while what is kept in [reserve](crate::log) is used by deletes and
+//! by the collector.
 
 use super::Shared;
 use crate::error::StoreError;

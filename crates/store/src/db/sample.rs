@@ -1,8 +1,9 @@
 //! How much of a value-log file is garbage: an estimate by sampling, without any state on the disk.
 //!
-//! A record names its own log address, so a walk can begin anywhere: the first line that holds a valid record is one. Some
-//! operations at evenly spread places of a complete file are remembered with their keys. One is live if the index leads from its key to
-//! it; what is dead stays dead, so looking again is a few lookups, and no reading of the file.
+//! A record names its own log address, so a walk can begin anywhere: the first line that holds a
+//! valid record is one. Some operations at evenly spread places of a complete file are remembered
+//! with their keys. One is live if the index leads from its key to it; what is dead stays dead, so
+//! looking again is a few lookups, and no reading of the file.
 
 use super::Shared;
 use crate::{
@@ -59,7 +60,8 @@ impl Sample {
         written.saturating_sub(self.looked_at)
     }
 
-    /// The share of garbage by now, if what was written since the last look has replaced any of `live` live bytes.
+    /// The share of garbage by now, if what was written since the last look has replaced any of
+    /// `live` live bytes.
     pub(super) fn garbage_at(&self, written: u64, live: u64) -> f64 {
         let replaced = self.written_since(written) as f64 / live.max(1) as f64;
         1.0 - self.live_share() * (1.0 - replaced.min(1.0))
@@ -75,7 +77,8 @@ impl Sample {
 }
 
 impl Shared {
-    /// Chooses some operations of a file that ends at `end`, and looks at them. Places that cannot be read are passed over.
+    /// Chooses some operations of a file that ends at `end`, and looks at them. Places that cannot
+    /// be read are passed over.
     pub(super) fn sample(&self, file: &VlogFile, end: Lsn) -> Sample {
         let mut sample = Sample::default();
         let step = (end.saturating_sub(file.start) / PLACES).max(1);
@@ -127,7 +130,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Looks which of the operations are still live. One of which the index cannot say it counts as live.
+    /// Looks which of the operations are still live. One of which the index cannot say it counts as
+    /// live.
     pub(super) fn look_again(&self, sample: &mut Sample) {
         sample.looked_at = self.written();
         let view = self.view.load_full();
@@ -143,8 +147,8 @@ impl Shared {
     }
 }
 
-/// The address under which the index has this operation of the record at `lsn`, if it is live. (That of a
-/// delete is a tombstone's, which the index does not keep.)
+/// The address under which the index has this operation of the record at `lsn`, if it is live.
+/// (That of a delete is a tombstone's, which the index does not keep.)
 pub(super) fn op_address(lsn: Lsn, op: &crate::op::Op<'_>) -> Address {
     let form = match (op.change, op.at) {
         (crate::op::Change::Delete, _) => Form::Tombstone,

@@ -1,23 +1,29 @@
 //! [`Snapshot`]: the store as of one moment.
 //!
-//! A [`Moment`] is the log address that was the tail when it was taken: it sees what lies below in the log, and nothing behind. Taking one
-//! freezes and copies nothing, and keeps no writer waiting. Snapshots with nothing written between them share one:
+//! A [`Moment`] is the log address that was the tail when it was taken: it sees what lies below in
+//! the log, and nothing behind. Taking one freezes and copies nothing, and keeps no writer waiting.
+//! Snapshots with nothing written between them share one:
 //!
-//! 1. It gets its number, before which no file is retired for good. From now on writers keep every version that they replace.
+//! 1. It gets its number, before which no file is retired for good. From now on writers keep every
+//!    version that they replace.
 //! 2. The tail is read. Who appends behind it has found 1 to be so when it inserts.
-//! 3. Each stripe that is locked is waited for: who appended before the tail holds its stripe until it has inserted.
+//! 3. Each stripe that is locked is waited for: who appended before the tail holds its stripe until
+//!    it has inserted.
 //! 4. From now on writers keep versions below the highest open moment only.
 //!
-//! What a moment sees is kept as follows, so that it costs memory within the memtable's budget only:
+//! What a moment sees is kept as follows, so that it costs memory within the memtable's budget
+//! only:
 //!
-//! 1. A write that replaces an address below the highest open moment ([`Snapshots::keep_below`]) leaves it in the chunk as an older
-//!    version, which counts towards the chunk's being full.
-//! 2. When a chunk goes into the tables, it goes in steps, one for each open moment within it: first what that moment sees, then what
-//!    was written behind it (`indexer`). After its step a moment reads from the tables of then instead of the chunk
-//!    ([`Moment::leave`]), which takes space on the disk until it is dropped, and no memory.
+//! 1. A write that replaces an address below the highest open moment ([`Snapshots::keep_below`])
+//!    leaves it in the chunk as an older version, which counts towards the chunk's being full.
+//! 2. When a chunk goes into the tables, it goes in steps, one for each open moment within it:
+//!    first what that moment sees, then what was written behind it (`indexer`). After its step a
+//!    moment reads from the tables of then instead of the chunk ([`Moment::leave`]), which takes
+//!    space on the disk until it is dropped, and no memory.
 //!
-//! Value-log files that it may lead to are unlinked only after it is dropped: those that begin below its tail. What was begun behind that holds nothing
-//! that it sees, not even what the collector copied there: it sees the original.
+//! Value-log files that it may lead to are unlinked only after it is dropped: those that begin
+//! below its tail. What was begun behind that holds nothing that it sees, not even what the
+//! collector copied there: it sees the original.
 
 use super::{Scan, ScanRange, Shared, Store, Value};
 use crate::{
@@ -48,7 +54,8 @@ pub(super) struct Snapshots {
     /// Whose they are: a forked child drops its copies, and none of these.
     process: ProcessMark,
     open: Mutex<Open>,
-    /// Versions below are seen by an open moment: the highest one's limit; or by one that is being taken: all.
+    /// Versions below are seen by an open moment: the highest one's limit; or by one that is being
+    /// taken: all.
     keep_below: AtomicU64,
 }
 
@@ -86,7 +93,8 @@ impl Snapshots {
         self.open.lock().taken + 1
     }
 
-    /// True if no snapshot with a lower number than `number` is open that sees anything of the log from `start` on.
+    /// True if no snapshot with a lower number than `number` is open that sees anything of the log
+    /// from `start` on.
     pub(super) fn none_sees(&self, number: u64, start: Lsn) -> bool {
         self.none_keeps(number, |kept| kept.limit > start)
     }
@@ -107,7 +115,8 @@ impl Snapshots {
     /// The log address below which a writer that has appended keeps the versions that it replaces.
     #[inline]
     pub(super) fn keep_below(&self) -> Lsn {
-        // Between the reservation of its place in the log and this load: on x86-64 the reservation is a barrier itself.
+        // Between the reservation of its place in the log and this load: on x86-64 the reservation
+        // is a barrier itself.
         #[cfg(not(target_arch = "x86_64"))]
         fence(SeqCst);
         self.keep_below.load(Relaxed)
@@ -120,7 +129,8 @@ impl Snapshots {
         moments.filter_map(|kept| kept.moment.upgrade()).collect()
     }
 
-    /// Step 1; step 4 when it is dropped. The caller holds `view_change`, so there is one at a time.
+    /// Step 1; step 4 when it is dropped. The caller holds `view_change`, so there is one at a
+    /// time.
     fn begin(&self) -> Taking<'_> {
         {
             let mut open = self.open.lock();
@@ -141,7 +151,8 @@ impl Snapshots {
         }
     }
 
-    /// Opens a moment at `limit`, with the present view, while one is being taken. It sees large values with numbers below `large_below`.
+    /// Opens a moment at `limit`, with the present view, while one is being taken. It sees large
+    /// values with numbers below `large_below`.
     fn open(
         self: &Arc<Self>,
         limit: Lsn,
@@ -245,7 +256,8 @@ impl Drop for Moment {
     }
 }
 
-/// A view of the store that does not change. Space that is dead by now but alive in it is kept until it is dropped.
+/// A view of the store that does not change. Space that is dead by now but alive in it is kept
+/// until it is dropped.
 #[derive(Clone)]
 pub struct Snapshot {
     shared: Arc<Shared>,

@@ -10,8 +10,8 @@ use crate::{
 use forebay_pool::Record;
 
 impl Store {
-    /// Reads everything and checks every checksum: the index's tables, all records of the value-log files, and the value of
-    /// every key. Finds as many problems as it can.
+    /// Reads everything and checks every checksum: the index's tables, all records of the value-log
+    /// files, and the value of every key. Finds as many problems as it can.
     ///
     /// # Errors
     /// Only what keeps it from looking at all; damage is in the report.
@@ -93,7 +93,8 @@ impl Store {
 }
 
 impl Shared {
-    /// Why an operation of the record cannot be copied by the collector, if so: its key alone is too long for a record of this log.
+    /// Why an operation of the record cannot be copied by the collector, if so: its key alone is
+    /// too long for a record of this log.
     fn too_long_to_copy(&self, record: Record<'_>) -> Option<String> {
         let bytes_max = self.tail.payload_max();
         ops(record).flatten().find_map(|op| {

@@ -1,12 +1,17 @@
-//! Writing: append to the log, then insert into the memtable, both under the key's lock and the thread's stripe.
+//! Writing: append to the log, then insert into the memtable, both under the key's lock and the
+//! thread's stripe.
 //!
-//! 1. Slow down, if the memtable fills faster than it goes into the index (`brake`; one load tells that nothing waits).
-//! 2. Under both: append the record. It is durable when the append returns, but for a pool on a disk.
+//! 1. Slow down, if the memtable fills faster than it goes into the index (`brake`; one load tells
+//!    that nothing waits).
+//! 2. Under both: append the record. It is durable when the append returns, but for a pool on a
+//!    disk.
 //! 3. Still under both: insert the key's address into the active chunk. The write is visible.
 //! 4. If that filled the chunk: freeze it (`indexer`).
-//! 5. With a pool on a disk: commit the log up to the record, unless the options say otherwise. Under neither: threads share a commit, and a
-//!    freeze waits for none. So a write is seen before it is durable; whatever is written by one who has seen it is durable after it only.
-//! 6. Keep the collector's and the drain's pace (`gc`, `brake`; one load each tells whether it concerns this write).
+//! 5. With a pool on a disk: commit the log up to the record, unless the options say otherwise.
+//!    Under neither: threads share a commit, and a freeze waits for none. So a write is seen before
+//!    it is durable; whatever is written by one who has seen it is durable after it only.
+//! 6. Keep the collector's and the drain's pace (`gc`, `brake`; one load each tells whether it
+//!    concerns this write).
 //!
 //! What the two are for: [`locks`](super::locks).
 
@@ -114,12 +119,14 @@ fn record_at(lsn: Lsn, payload: usize, form: Form) -> Address {
 }
 
 impl Store {
-    /// Sets the key's value. When this returns, the write is as durable as the variant promises, and visible.
+    /// Sets the key's value. When this returns, the write is as durable as the variant promises,
+    /// and visible.
     ///
     /// # Errors
     /// [`StoreError::BadKey`], [`StoreError::ValueTooLarge`], [`StoreError::Stalled`],
     /// [`StoreError::IndexStalled`], I/O errors. The write was not done then (after an I/O error of
-    /// the `fsync` and `nosync` variants, and after [`StoreError::NotCommitted`], it may appear after a restart).
+    /// the `fsync` and `nosync` variants, and after [`StoreError::NotCommitted`], it may appear
+    /// after a restart).
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -169,8 +176,8 @@ impl Store {
     /// Writes all operations of `batch` as one.
     ///
     /// # Errors
-    /// [`StoreError::BatchTooLarge`] if it does not fit into half a segment, values that alone do not fit there not counted; as [`put`](Self::put).
-    /// Nothing of it was done then.
+    /// [`StoreError::BatchTooLarge`] if it does not fit into half a segment, values that alone do
+    /// not fit there not counted; as [`put`](Self::put). Nothing of it was done then.
     ///
     /// ```
     /// use forebay_store::Batch;
@@ -250,8 +257,9 @@ impl Shared {
         }
     }
 
-    /// Steps 2 to 4: appends one operation and makes it visible, if `still` says so under the key's lock; its log address then.
-    /// `form` is that of the new address. [`StoreError::Full`] if a resident log has no room for `claim` now.
+    /// Steps 2 to 4: appends one operation and makes it visible, if `still` says so under the key's
+    /// lock; its log address then. `form` is that of the new address. [`StoreError::Full`] if a
+    /// resident log has no room for `claim` now.
     #[inline]
     pub(super) fn write_one(
         &self,
@@ -324,13 +332,15 @@ impl Shared {
         done
     }
 
-    /// Writes a batch; its large values, which are kept from collection until it is in the memtable, go to `large`.
+    /// Writes a batch; its large values, which are kept from collection until it is in the
+    /// memtable, go to `large`.
     fn log_batch<'s>(
         &'s self,
         batch: &Batch,
         large: &mut Vec<Written<'s>>,
     ) -> Result<(), StoreError> {
-        // A value too large for the log goes to a file of its own first, so that only its reference must fit.
+        // A value too large for the log goes to a file of its own first, so that only its reference
+        // must fit.
         let bytes_max = self.tail.payload_max();
         let is_large = |key: &[u8], value: &[u8]| op_bytes(key, value.len()) > bytes_max;
         let bytes = (batch.ops.iter()).map(|(key, value)| match value.as_deref() {

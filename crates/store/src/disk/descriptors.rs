@@ -1,13 +1,15 @@
 //! A bound on the descriptors that are open at a time.
 //!
-//! A store has any number of files, and a process some thousand descriptors. So a [`Descriptor`] is opened when it is used, and closed
-//! again when others are wanted more (second chance: one that was used since it was last looked at stays once more). A use
-//! keeps it open for as long as it takes, and the next one opens it again, by its path.
+//! A store has any number of files, and a process some thousand descriptors. So a [`Descriptor`] is
+//! opened when it is used, and closed again when others are wanted more (second chance: one that
+//! was used since it was last looked at stays once more). A use keeps it open for as long as it
+//! takes, and the next one opens it again, by its path.
 //!
 //! While it is open, a use takes one load of a shared pointer, and no lock.
 //!
-//! What was written through a descriptor and not synced keeps it open: the kernel reports the error of a write-back to those who have the
-//! file open then, and perhaps to no later opener. So the bound gives way to files that are being written; there are few.
+//! What was written through a descriptor and not synced keeps it open: the kernel reports the error
+//! of a write-back to those who have the file open then, and perhaps to no later opener. So the
+//! bound gives way to files that are being written; there are few.
 
 use arc_swap::ArcSwapOption;
 use parking_lot::Mutex;
@@ -34,7 +36,8 @@ pub(crate) const LEAST: usize = 16;
 /// More than this do not make anything faster.
 const MOST: usize = 8192;
 
-/// Descriptors that a store may have open, unless its options say so: a share of what this process may open.
+/// Descriptors that a store may have open, unless its options say so: a share of what this process
+/// may open.
 pub(crate) fn default_limit() -> usize {
     let soft = getrlimit(Resource::Nofile).current.unwrap_or(u64::MAX);
     usize::try_from(soft / SHARE)

@@ -1,9 +1,11 @@
 //! [`Directory`]: a directory that is held open, so that it stays the same one whatever its name leads to later.
 //!
-//! A path is resolved anew with every call: after a `chdir`, or once the directory was renamed and another one made in its place, it leads elsewhere.
-//! So a store opens each of its directories once, and reaches every file in it by that descriptor and a bare name.
+//! A path is resolved anew with every call: after a `chdir`, or once the directory was renamed and
+//! another one made in its place, it leads elsewhere. So a store opens each of its directories
+//! once, and reaches every file in it by that descriptor and a bare name.
 //!
-//! lsm-tree opens its tables by path. It is given one that leads through the descriptor ([`Directory::path_through`]).
+//! lsm-tree opens its tables by path. It is given one that leads through the descriptor
+//! ([`Directory::path_through`]).
 
 use crate::error::StoreError;
 use forebay_pool::media::ProcessMark;
@@ -91,7 +93,8 @@ impl Directory {
         self.process.is_here()
     }
 
-    /// Whatever a destructor that runs in a forked child is about to do, the files are the parent's.
+    /// Whatever a destructor that runs in a forked child is about to do, the files are the
+    /// parent's.
     fn check_process(&self) -> io::Result<()> {
         match self.is_own() {
             true => Ok(()),
@@ -178,8 +181,8 @@ impl Directory {
         self.file.sync_all()
     }
 
-    /// A path to the file `name` for code that takes nothing else: through the descriptor; without /proc by the directory's name, as long as that leads
-    /// here.
+    /// A path to the file `name` for code that takes nothing else: through the descriptor; without
+    /// /proc by the directory's name, as long as that leads here.
     ///
     /// # Errors
     /// Neither leads here.

@@ -4,7 +4,8 @@
 //! * an operation fails before it did anything ([`Fault::Error`]);
 //! * a write stops in the middle and reports an error ([`Fault::Torn`]);
 //! * from the n-th operation on everything fails, as when a device goes away ([`Fault::Gone`]);
-//! * for a stretch of operations everything fails, as when a disk is full for a while ([`Fault::FullFor`]).
+//! * for a stretch of operations everything fails, as when a disk is full for a while
+//!   ([`Fault::FullFor`]).
 
 use super::{Disk, DiskFile};
 use std::{

@@ -1,7 +1,7 @@
 //! The store's way to files: a small trait, so that tests can make every operation fail in turn.
 //!
-//! [`RealDisk`] is the operating system. [`FaultyDisk`](faulty::FaultyDisk) wraps another disk and fails, tears or shortens the
-//! n-th operation, or keeps only what a completed sync made durable.
+//! [`RealDisk`] is the operating system. [`FaultyDisk`](faulty::FaultyDisk) wraps another disk and
+//! fails, tears or shortens the n-th operation, or keeps only what a completed sync made durable.
 
 pub(crate) mod descriptors;
 mod directory;
@@ -13,8 +13,9 @@ pub use real::{RealDisk, SyncMeter};
 
 use std::{fs::File, io, path::Path, sync::Arc};
 
-/// Files by path. A path begins with that of a directory that the disk [holds](Disk::hold), or has [made](Disk::create_dir) below one, and stands for
-/// that directory, wherever the path would lead by now.
+/// Files by path. A path begins with that of a directory that the disk [holds](Disk::hold), or has
+/// [made](Disk::create_dir) below one, and stands for that directory, wherever the path would lead
+/// by now.
 pub trait Disk: Send + Sync {
     /// The directory that `open` is an open file of is meant by `path` from now on.
     ///
@@ -76,8 +77,8 @@ pub trait DiskFile: Send + Sync {
     /// `UnexpectedEof` if the file ends before; what the operating system says.
     fn read_exact_at(&self, to: &mut [u8], offset: u64) -> io::Result<()>;
 
-    /// As [`read_exact_at`](Self::read_exact_at), if that takes no waiting for the device; false, and nothing read, if it
-    /// would.
+    /// As [`read_exact_at`](Self::read_exact_at), if that takes no waiting for the device; false,
+    /// and nothing read, if it would.
     ///
     /// # Errors
     /// As [`read_exact_at`](Self::read_exact_at).
@@ -105,7 +106,8 @@ pub trait DiskFile: Send + Sync {
     /// As above; what was written since the last successful sync may then be lost.
     fn sync(&self) -> io::Result<()>;
 
-    /// Makes the file `bytes` long with all blocks allocated, so that later syncs carry little metadata.
+    /// Makes the file `bytes` long with all blocks allocated, so that later syncs carry little
+    /// metadata.
     ///
     /// # Errors
     /// `StorageFull` if there is no room.

@@ -77,7 +77,8 @@ impl Default for RealDisk {
 }
 
 impl RealDisk {
-    /// A disk with at most so many of its files open at a time, but for those that are being written.
+    /// A disk with at most so many of its files open at a time, but for those that are being
+    /// written.
     #[must_use]
     pub fn with_open_files(limit: usize) -> Self {
         Self {
@@ -202,7 +203,8 @@ struct RealFile {
     direct: Arc<Descriptor>,
     /// False once the file system has refused that.
     past_cache: AtomicBool,
-    /// After a failed sync the same bytes over the same pages of the page cache do not become durable.
+    /// After a failed sync the same bytes over the same pages of the page cache do not become
+    /// durable.
     rewritten: Rewritten,
     meter: Arc<SyncMeter>,
 }
@@ -253,7 +255,8 @@ impl DiskFile for RealFile {
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {
-        // The size by the C library, where an emulated device (docs/devices.md) sees that this is room, not data.
+        // The size by the C library, where an emulated device (docs/devices.md) sees that this is
+        // room, not data.
         if self.len()? < bytes {
             self.truncate(bytes)?;
         }

@@ -1,6 +1,7 @@
 //! The bytes of one [`Address`] in a table.
 //!
-//! A tombstone has no bytes: the table's own entry type says it. Any other address is 3 to 13 bytes:
+//! A tombstone has no bytes: the table's own entry type says it. Any other address is 3 to 13
+//! bytes:
 //!
 //! ```text
 //!  byte 0                                    1 … n          n+1 … n+m
@@ -10,9 +11,9 @@
 //! └─────────┴─────────┴─────────┴──────────┴──────────────┴──────────────┘
 //! ```
 //!
-//! `form` is [`Form`]'s number, 1 or 2. `n` (1 to 8) and `m` (1 to 4) are the fewest bytes that hold
-//! the number; a zero takes one byte. Entries are some twenty bytes long, so the four or five saved
-//! here are a fifth of the table, of the block cache and of every merge.
+//! `form` is [`Form`]'s number, 1 or 2. `n` (1 to 8) and `m` (1 to 4) are the fewest bytes that
+//! hold the number; a zero takes one byte. Entries are some twenty bytes long, so the four or five
+//! saved here are a fifth of the table, of the block cache and of every merge.
 use super::{Address, Form};
 
 /// Longest encoding of an address.

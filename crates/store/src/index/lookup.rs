@@ -1,10 +1,11 @@
 //! The short way to a key: which block of a table, and where in the block, without allocation.
 //!
-//! lsm-tree's own lookup parses its way through the block index and the block with general, double-ended
-//! iterators and makes owned keys and values on the way. Random keys of ten million, all blocks cached, cost
-//! 4.2 µs that way and 2.6 µs this way, most of what is left being cache misses (`tests/index_speed.rs`).
-//! [`Fences`] and [`find_in_block`] do the same on the same bytes. Both may answer that they cannot tell;
-//! the caller then takes lsm-tree's way, which also does all reading from the file.
+//! lsm-tree's own lookup parses its way through the block index and the block with general,
+//! double-ended iterators and makes owned keys and values on the way. Random keys of ten million,
+//! all blocks cached, cost 4.2 µs that way and 2.6 µs this way, most of what is left being cache
+//! misses (`tests/index_speed.rs`). [`Fences`] and [`find_in_block`] do the same on the same bytes.
+//! Both may answer that they cannot tell; the caller then takes lsm-tree's way, which also does all
+//! reading from the file.
 //!
 //! A data block as lsm-tree 3.1.10 writes it, uncompressed (varints are LEB128):
 //!
@@ -39,16 +40,17 @@ pub(super) enum Lookup {
 
 /// The last keys of a table's blocks, eight bytes of each.
 ///
-/// All keys of a table share the leading bytes that its first and last key share; the eight bytes after
-/// these are kept for each block, in one array, so that the search touches little memory: 16 bytes for each
-/// block of some 200 entries.
+/// All keys of a table share the leading bytes that its first and last key share; the eight bytes
+/// after these are kept for each block, in one array, so that the search touches little memory: 16
+/// bytes for each block of some 200 entries.
 pub(super) struct Fences {
     shared: usize,
     ends: Box<[u64]>,
     offsets: Box<[u64]>,
 }
 
-/// Eight bytes of a key after the first `shared`, zeros after its end, as a number of the same order.
+/// Eight bytes of a key after the first `shared`, zeros after its end, as a number of the same
+/// order.
 fn eight(key: &[u8], shared: usize) -> u64 {
     let mut bytes = [0; 8];
     let rest = key.get(shared..).unwrap_or_default();
@@ -92,8 +94,8 @@ impl Fences {
         }))
     }
 
-    /// Where in the file the block begins that alone may hold `key`, a key within the table's range. `None`
-    /// if eight bytes do not tell.
+    /// Where in the file the block begins that alone may hold `key`, a key within the table's
+    /// range. `None` if eight bytes do not tell.
     pub(super) fn block_of(&self, key: &[u8]) -> Option<BlockOffset> {
         let wanted = eight(key, self.shared);
         let at = self.ends.partition_point(|&end| end < wanted);
@@ -110,7 +112,8 @@ impl Fences {
     }
 }
 
-/// A position in a block. Reading past the end is `None`, and so is whatever is not as it should be.
+/// A position in a block. Reading past the end is `None`, and so is whatever is not as it should
+/// be.
 #[derive(Clone, Copy)]
 struct Reader<'a>(&'a [u8]);
 
@@ -225,8 +228,8 @@ fn find(block: &[u8], key: &[u8]) -> Option<Lookup> {
         let rest = reader.number()?;
         let rest = reader.bytes(rest)?;
         let value = reader.value(kind)?;
-        // All keys here are above the head's. One that shares more with it than the wanted key does is
-        // below the wanted key; one that shares less is above it.
+        // All keys here are above the head's. One that shares more with it than the wanted key does
+        // is below the wanted key; one that shares less is above it.
         if shared < common {
             return Some(Lookup::Absent);
         }

@@ -1,12 +1,12 @@
 //! One merge of adjacent runs into one, done in steps.
 //!
-//! Tables that overlap no other table of the merge are taken over as they are, so keys that arrive in
-//! order are never rewritten. The others form groups; the entries of a group are merged, the newest for
-//! each key kept, into new tables. A tombstone has done its work when nothing older is left beneath it, that
-//! is in a merge that takes in the oldest run, and is dropped there.
+//! Tables that overlap no other table of the merge are taken over as they are, so keys that arrive
+//! in order are never rewritten. The others form groups; the entries of a group are merged, the
+//! newest for each key kept, into new tables. A tombstone has done its work when nothing older is
+//! left beneath it, that is in a merge that takes in the oldest run, and is dropped there.
 //!
-//! Nothing of a merge is visible before it is complete. Given up (error, close, crash), it has cost time
-//! but changed nothing.
+//! Nothing of a merge is visible before it is complete. Given up (error, close, crash), it has cost
+//! time but changed nothing.
 use super::{
     IndexError,
     run::Run,
@@ -18,8 +18,8 @@ use std::{cmp::Ordering, collections::VecDeque, sync::Arc};
 
 const DOING: &str = "merging runs";
 
-/// Most entries read in one step, or as many as a table may have at [`ENTRY_BYTES_MIN`]. A step ends sooner when it has filled a
-/// table, as it commonly does.
+/// Most entries read in one step, or as many as a table may have at [`ENTRY_BYTES_MIN`]. A step
+/// ends sooner when it has filled a table, as it commonly does.
 const STEP_ENTRIES: usize = 4_000_000;
 const ENTRY_BYTES_MIN: u64 = 16;
 
@@ -113,8 +113,8 @@ impl Source {
 }
 
 impl Merge {
-    /// Prepares to merge `inputs`, newest first. `oldest` says that no run of the index is older than
-    /// they are; `in_parts` is for [`RunWriter`].
+    /// Prepares to merge `inputs`, newest first. `oldest` says that no run of the index is older
+    /// than they are; `in_parts` is for [`RunWriter`].
     pub(super) fn new(
         inputs: Vec<Arc<Run>>,
         oldest: bool,
@@ -192,7 +192,8 @@ impl Merge {
                 return Ok(());
             };
             *budget -= 1;
-            // The same key again is of an older run: runs have a key once, and the newest comes first.
+            // The same key again is of an older run: runs have a key once, and the newest comes
+            // first.
             while let Some(&next) = self.order.last()
                 && self.sources[next].is_at(&entry)
             {

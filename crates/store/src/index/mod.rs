@@ -2,16 +2,18 @@
 //!
 //! The store keeps recent keys in memory (`memtable`); the [`Index`] holds all older ones in sorted
 //! tables on disk. The store's background thread is the only one that calls [`Index::ingest`] and
-//! [`Index::compact`]; any thread may take snapshots and read them, at any time, without waiting for
-//! either.
+//! [`Index::compact`]; any thread may take snapshots and read them, at any time, without waiting
+//! for either.
 //!
-//! Its rooms: `address` (bytes of an entry), `table` (one file, in
-//! lsm-tree's table format), `lookup` (the short way to a key in it), `writer` (entries in, tables out), `run` (tables in order),
-//! `view` (the runs of one moment), `scan` (ordered iteration), `values` (the log's values, in the block cache's memory), `manifest` (which tables there are), `policy` and `merge` (compaction),
-//! `lsm` (who calls what when, and the locks).
+//! Its rooms: `address` (bytes of an entry), `table` (one file, in lsm-tree's table format),
+//! `lookup` (the short way to a key in it), `writer` (entries in, tables out), `run` (tables in
+//! order), `view` (the runs of one moment), `scan` (ordered iteration), `values` (the log's values,
+//! in the block cache's memory), `manifest` (which tables there are), `policy` and `merge`
+//! (compaction), `lsm` (who calls what when, and the locks).
 //!
 //! The index is never the only copy of anything that is not also in the log above its
-//! [`watermark`](Index::watermark): what an ingestion had not made durable at a crash is replayed from the log.
+//! [`watermark`](Index::watermark): what an ingestion had not made durable at a crash is replayed
+//! from the log.
 mod address;
 mod lookup;
 mod lsm;
@@ -52,12 +54,13 @@ pub enum Form {
     Record = 1,
     /// One operation within a batch's record, with a checksum of its own.
     InBatch = 2,
-    /// The key is deleted; nothing need be read. Tables keep no address for it: it is found with `lsn` and
-    /// `len` 0.
+    /// The key is deleted; nothing need be read. Tables keep no address for it: it is found with
+    /// `lsn` and `len` 0.
     Tombstone = 3,
 }
 
-/// Reads arbitrary bytes as the index's manifest, as they are and with the right checksum (`fuzzed`).
+/// Reads arbitrary bytes as the index's manifest, as they are and with the right checksum
+/// (`fuzzed`).
 pub(crate) fn fuzz_manifest(data: &[u8]) {
     manifest::fuzz(data);
 }
@@ -87,8 +90,8 @@ pub struct IndexStats {
     pub tombstones: u64,
     /// Memory pinned by filters and block indexes, and the block cache's present size, bytes.
     ///
-    /// What is not counted: one open file and a few hundred bytes for each table, and while a table is
-    /// written 8 bytes for each of its keys.
+    /// What is not counted: one open file and a few hundred bytes for each table, and while a table
+    /// is written 8 bytes for each of its keys.
     pub memory_bytes: u64,
 }
 

@@ -1,20 +1,23 @@
 //! Which runs to merge, from their sizes and what of them is tombstones.
 //!
-//! Runs are merged with the runs next to them in age, starting at the newest. A merge takes in older
-//! runs as long as the next is not much larger than all taken so far, and is worth starting when it joins
-//! four. Sizes thus grow geometrically with age and an entry is rewritten about once each time the data
-//! that is newer than it doubles: 80 runs of equal size cost 2.7 rewrites for each entry, and a lookup
-//! meets three or four runs, seven at worst (`tests::the_cost_of_eighty_equal_runs`).
+//! Runs are merged with the runs next to them in age, starting at the newest. A merge takes in
+//! older runs as long as the next is not much larger than all taken so far, and is worth starting
+//! when it joins four. Sizes thus grow geometrically with age and an entry is rewritten about once
+//! each time the data that is newer than it doubles: 80 runs of equal size cost 2.7 rewrites for
+//! each entry, and a lookup meets three or four runs, seven at worst
+//! (`tests::the_cost_of_eighty_equal_runs`).
 //!
-//! A tombstone goes when it is merged with the oldest run. That is done when a quarter of all entries are tombstones, so each
-//! costs the writing of four entries, and what a scan has to pass over is bounded by what is live; or when scans have passed over as many
-//! tombstones as there are entries, however few tombstones that are: then the merge costs what they have cost already.
+//! A tombstone goes when it is merged with the oldest run. That is done when a quarter of all
+//! entries are tombstones, so each costs the writing of four entries, and what a scan has to pass
+//! over is bounded by what is live; or when scans have passed over as many tombstones as there are
+//! entries, however few tombstones that are: then the merge costs what they have cost already.
 //!
-//! One file is open for each table, so a large merge makes larger tables: as many as are a bound for a run ([`TABLES`]), up to a size at
-//! which what a table's filter takes while it is written is still small beside the memtable ([`table_bytes`]).
+//! One file is open for each table, so a large merge makes larger tables: as many as are a bound
+//! for a run ([`TABLES`]), up to a size at which what a table's filter takes while it is written is
+//! still small beside the memtable ([`table_bytes`]).
 //!
-//! The price is space: the oldest run may hold keys that newer runs have replaced, up to about twice the
-//! live entries. An entry is some twenty bytes; the value log is the place that matters.
+//! The price is space: the oldest run may hold keys that newer runs have replaced, up to about
+//! twice the live entries. An entry is some twenty bytes; the value log is the place that matters.
 
 /// Fewest runs that are merged for the sake of size.
 const WIDTH_MIN: usize = 4;
@@ -28,11 +31,13 @@ const TOMBSTONES: u64 = 4;
 /// Tables of a run that are many enough.
 const TABLES: u64 = 32;
 
-/// So many times larger than the least is the largest table; more if its filter is written in parts, which takes no memory meanwhile.
+/// So many times larger than the least is the largest table; more if its filter is written in
+/// parts, which takes no memory meanwhile.
 const LARGER_MAX: u64 = 8;
 const LARGER_IN_PARTS_MAX: u64 = 32;
 
-/// Size of the tables that a merge of so many bytes makes, given the size of those that an ingestion makes.
+/// Size of the tables that a merge of so many bytes makes, given the size of those that an
+/// ingestion makes.
 pub(super) fn table_bytes(least: u64, merged: u64, in_parts: bool) -> u64 {
     let larger_max = if in_parts {
         LARGER_IN_PARTS_MAX
@@ -42,7 +47,8 @@ pub(super) fn table_bytes(least: u64, merged: u64, in_parts: bool) -> u64 {
     (merged / TABLES).clamp(least, least.saturating_mul(larger_max))
 }
 
-/// Whether all runs are to be merged for the sake of tombstones, of which scans have `passed` over so many.
+/// Whether all runs are to be merged for the sake of tombstones, of which scans have `passed` over
+/// so many.
 pub(super) fn is_dense(entries: u64, tombstones: u64, passed: u64) -> bool {
     tombstones > 0 && (tombstones >= entries.div_ceil(TOMBSTONES) || passed >= entries)
 }
@@ -109,7 +115,8 @@ mod tests {
         assert_eq!(table_bytes(LEAST, 0, false), LEAST);
         assert_eq!(table_bytes(LEAST, 32 * LEAST, false), LEAST);
         assert_eq!(table_bytes(LEAST, u64::MAX, false), 256 << 20);
-        // 100-byte values: some 28 bytes of the index each. All runs are merged, so what is merged is there twice.
+        // 100-byte values: some 28 bytes of the index each. All runs are merged, so what is merged
+        // is there twice.
         for (values, tables_max) in [(180e9, 100), (1e12, 600)] {
             let merged = (values / 100.0 * 28.0) as u64;
             let tables = merged / table_bytes(LEAST, merged, true);

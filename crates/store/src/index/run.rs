@@ -1,7 +1,8 @@
 //! Sorted runs of tables. docs/store-format.md, "Index".
 //!
-//! A [`Run`] is a list of tables in key order that do not overlap, so a key is in one of them at most, which is found in memory. It is
-//! immutable and shared by the views of the index ([`view`](super::view)) that have it.
+//! A [`Run`] is a list of tables in key order that do not overlap, so a key is in one of them at
+//! most, which is found in memory. It is immutable and shared by the views of the index
+//! ([`view`](super::view)) that have it.
 
 use super::{
     IndexCause, IndexError,
@@ -16,8 +17,8 @@ use std::{
 
 /// Tables in key order, without overlap, at least one.
 pub(super) struct Run {
-    /// Smallest and largest key of each table, side by side so that the search for a key's table stays
-    /// within few cache lines.
+    /// Smallest and largest key of each table, side by side so that the search for a key's table
+    /// stays within few cache lines.
     fences: Box<[(Slice, Slice)]>,
     tables: Box<[Arc<TableFile>]>,
 }
@@ -26,7 +27,8 @@ impl Run {
     /// Makes a run of tables; `None` of no tables.
     ///
     /// # Errors
-    /// Damage, if the tables are not in order: only a manifest that was tampered with names such a run.
+    /// Damage, if the tables are not in order: only a manifest that was tampered with names such a
+    /// run.
     pub(super) fn new(
         dir: &Path,
         tables: Vec<Arc<TableFile>>,

@@ -1,9 +1,9 @@
 //! Ordered iteration over several runs, from either end.
 //!
-//! A [`Scan`] holds one cursor for each run that has tables in the range. Each cursor opens its tables one
-//! after another, from whichever end is asked for, and buffers one entry for each end. Of the entries for
-//! one key the newest run's is given and the others are passed over. Nothing is read before the first
-//! call of `next` or `next_back`.
+//! A [`Scan`] holds one cursor for each run that has tables in the range. Each cursor opens its
+//! tables one after another, from whichever end is asked for, and buffers one entry for each end.
+//! Of the entries for one key the newest run's is given and the others are passed over. Nothing is
+//! read before the first call of `next` or `next_back`.
 use super::{
     Found, IndexError,
     run::Run,
@@ -45,8 +45,8 @@ struct Cursor {
 }
 
 impl Cursor {
-    /// Takes the next entry from the tables. An end that has run out of tables of its own takes from the
-    /// table that the other end has open.
+    /// Takes the next entry from the tables. An end that has run out of tables of its own takes
+    /// from the table that the other end has open.
     fn advance(&mut self, end: End) -> Result<Option<InternalValue>, IndexError> {
         loop {
             let (own, other) = match end {
@@ -96,8 +96,8 @@ impl Cursor {
         Ok(())
     }
 
-    /// The buffer that holds the next entry at one end: its own or, when the tables are used up, the
-    /// other end's.
+    /// The buffer that holds the next entry at one end: its own or, when the tables are used up,
+    /// the other end's.
     fn head(&mut self, end: End) -> &mut Option<InternalValue> {
         match end {
             End::Front if self.front_head.is_some() => &mut self.front_head,

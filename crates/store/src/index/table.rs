@@ -1,12 +1,12 @@
 //! One sorted table file: `lsm-tree`'s table format, opened, read and checked.
 //!
 //! Of `lsm-tree` this index uses the tables (writer, blocks, filters, block index, block cache) and
-//! nothing above them. Every entry has sequence number 0: which of two entries for a key is newer follows
-//! from the order of the runs that hold them, and a run holds a key once.
+//! nothing above them. Every entry has sequence number 0: which of two entries for a key is newer
+//! follows from the order of the runs that hold them, and a run holds a key once.
 //!
-//! A table keeps its file open, so it stays readable after the file is unlinked. Blocks carry their own
-//! checksums, which are checked when a block is read from the file; the whole file's checksum stands in
-//! the manifest and is checked by [`TableFile::verify`].
+//! A table keeps its file open, so it stays readable after the file is unlinked. Blocks carry their
+//! own checksums, which are checked when a block is read from the file; the whole file's checksum
+//! stands in the manifest and is checked by [`TableFile::verify`].
 use super::{
     Address, Form, IndexCause, IndexError, address,
     lookup::{self, Fences, Lookup},
@@ -32,8 +32,8 @@ const EXTENSION: &str = "table";
 /// Reading at this sequence number sees the entries of sequence number 0, which all are.
 const READ_AT: u64 = 1;
 
-/// lsm-tree's number of the tree that a table is of: part of the keys of the block cache, of which each
-/// index has its own.
+/// lsm-tree's number of the tree that a table is of: part of the keys of the block cache, of which
+/// each index has its own.
 const TREE: u64 = 0;
 
 /// Bounds of a scan, owned.
@@ -138,13 +138,13 @@ impl TableFile {
         }
         let io_failed = |e| fail(IndexCause::Io(e));
         let through = dir.path_through(Path::new(&name)).map_err(io_failed)?;
-        // Whole filters and indexes are always pinned; which tables have them in parts, to be cached
-        // block by block, is decided when they are written (`RunWriter`).
+        // Whole filters and indexes are always pinned; which tables have them in parts, to be
+        // cached block by block, is decided when they are written (`RunWriter`).
         //
-        // lsm-tree panics on a table whose meta block lacks a property or names another version. The
-        // block's checksum has been found right by then, so that is a foreign file; still, it must not
-        // take the process down. Nothing of ours is shared with the closure but the cache, which is
-        // built for concurrent use and is left as it was.
+        // lsm-tree panics on a table whose meta block lacks a property or names another version.
+        // The block's checksum has been found right by then, so that is a foreign file; still, it
+        // must not take the process down. Nothing of ours is shared with the closure but the cache,
+        // which is built for concurrent use and is left as it was.
         let recovered = catch_unwind(AssertUnwindSafe(|| {
             let checksum = Checksum::from_raw(facts.checksum);
             let cache = Arc::clone(cache);
@@ -200,7 +200,8 @@ impl TableFile {
         self.table.metadata.tombstone_count
     }
 
-    /// False if the table has no key of that [`hash_of`], as far as its filter tells where that is in memory.
+    /// False if the table has no key of that [`hash_of`], as far as its filter tells where that is
+    /// in memory.
     pub(super) fn may_hold(&self, hash: u64) -> bool {
         let filter = self.table.pinned_filter_block.as_ref();
         filter.is_none_or(|filter| filter.maybe_contains_hash(hash).unwrap_or(true))

@@ -1,8 +1,10 @@
-//! Values of the log in the memory of the index's block cache: one budget, and whichever is read more stays.
+//! Values of the log in the memory of the index's block cache: one budget, and whichever is read
+//! more stays.
 //!
-//! A log address stands for the same bytes for ever, so what is kept under it is never out of date; once nothing leads to it, it is
-//! not read any more, and goes. A value is kept when it is read for the second time: reading everything once, or at random
-//! from much more than fits, then costs no copying into the cache, and displaces nothing.
+//! A log address stands for the same bytes for ever, so what is kept under it is never out of date;
+//! once nothing leads to it, it is not read any more, and goes. A value is kept when it is read for
+//! the second time: reading everything once, or at random from much more than fits, then costs no
+//! copying into the cache, and displaces nothing.
 
 use lsm_tree::{
     Cache, Checksum, GlobalTableId, Slice,

@@ -1,7 +1,8 @@
 //! The view: the runs that make up the index at one moment. docs/store-format.md, "Index".
 //!
-//! A [`IndexView`] is a list of runs, newest first; the newest run that has a key has the key's present entry. It is immutable and shared: a
-//! snapshot is one reference to a view, and holds its tables open as long as it needs them.
+//! A [`IndexView`] is a list of runs, newest first; the newest run that has a key has the key's
+//! present entry. It is immutable and shared: a snapshot is one reference to a view, and holds its
+//! tables open as long as it needs them.
 
 use super::{
     Address, Form, IndexError, Iter, KeyRange,
@@ -48,8 +49,8 @@ impl IndexView {
         tables.any(|table| table.may_hold(hash))
     }
 
-    /// The address of `key`, a tombstone's included; `None` if no table has the key. A tombstone is found
-    /// until a merge has dropped it together with all that it hides.
+    /// The address of `key`, a tombstone's included; `None` if no table has the key. A tombstone is
+    /// found until a merge has dropped it together with all that it hides.
     ///
     /// # Errors
     /// I/O errors and damaged tables.
@@ -71,8 +72,8 @@ impl IndexView {
         self.watermark
     }
 
-    /// All keys of `range` in order, tombstones left out. A range whose start lies behind its end is empty.
-    /// After an error the iterator is at its end.
+    /// All keys of `range` in order, tombstones left out. A range whose start lies behind its end
+    /// is empty. After an error the iterator is at its end.
     pub fn range(&self, range: KeyRange<'_>) -> Iter {
         let own = |bound: Bound<&[u8]>| bound.map(Slice::from);
         let scan = Scan::new(&self.runs, (own(range.0), own(range.1)));

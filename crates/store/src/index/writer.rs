@@ -1,12 +1,12 @@
 //! Writes a sorted run: entries in, finished and synced tables out.
 //!
-//! A [`RunWriter`] starts a new table when one has reached its size. Until [`NewTables::keep`] the files
-//! are provisional: dropping the writer or the new tables (any error does) unlinks them, so a full
-//! disk gets its space back at once and the work can be tried again.
+//! A [`RunWriter`] starts a new table when one has reached its size. Until [`NewTables::keep`] the
+//! files are provisional: dropping the writer or the new tables (any error does) unlinks them, so a
+//! full disk gets its space back at once and the work can be tried again.
 //!
-//! Durability was checked in lsm-tree 3.1.10: `table::Writer::finish` writes the trailer, flushes its
-//! buffer, calls `sync_all` on the file and then on its directory. A table is therefore whole on disk
-//! before a manifest can name it.
+//! Durability was checked in lsm-tree 3.1.10: `table::Writer::finish` writes the trailer, flushes
+//! its buffer, calls `sync_all` on the file and then on its directory. A table is therefore whole
+//! on disk before a manifest can name it.
 use super::{
     Address, Form, IndexCause, IndexError, address,
     table::{self, TableFacts, TableFile},
@@ -59,7 +59,8 @@ struct Provisional(Vec<(Arc<Directory>, u64)>);
 impl Drop for Provisional {
     fn drop(&mut self) {
         for (dir, id) in &self.0 {
-            // What cannot be unlinked now is a leftover, and leftovers are cleared at the next open.
+            // What cannot be unlinked now is a leftover, and leftovers are cleared at the next
+            // open.
             let _ = dir.remove(Path::new(&table::name_of(*id)));
         }
     }
@@ -72,7 +73,8 @@ struct Current {
     bytes: u64,
 }
 
-/// A sorted run in the making. lsm-tree's writer stays on the thread that made it, and so does this.
+/// A sorted run in the making. lsm-tree's writer stays on the thread that made it, and so does
+/// this.
 pub(super) struct RunWriter {
     maker: TableMaker,
     /// Write filter and block index in parts that the block cache holds, not whole to be pinned.

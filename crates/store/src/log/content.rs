@@ -1,7 +1,8 @@
-//! What a value-log file holds, found out without knowing where its records begin: an opening looks here before it changes anything.
+//! What a value-log file holds, found out without knowing where its records begin: an opening looks
+//! here before it changes anything.
 //!
-//! A file is allocated ahead and filled from its start, so a long stretch of zeros means that nothing stands behind it either.
-//! docs/store-format.md, "Opening".
+//! A file is allocated ahead and filled from its start, so a long stretch of zeros means that
+//! nothing stands behind it either. docs/store-format.md, "Opening".
 
 use super::VlogFile;
 use crate::error::StoreError;
@@ -41,8 +42,8 @@ impl VlogFile {
         Ok(window.iter().any(|&byte| byte != 0))
     }
 
-    /// The first valid record of `owner` at `from` or behind, with the header that `wanted` asks for, and with less than `zeros` zeros
-    /// before it.
+    /// The first valid record of `owner` at `from` or behind, with the header that `wanted` asks
+    /// for, and with less than `zeros` zeros before it.
     pub(crate) fn find_record(
         &self,
         owner: Uuid,
@@ -84,8 +85,9 @@ impl VlogFile {
         Ok(None)
     }
 
-    /// Where the file's content stops short of `to`, which the log is known to reach in this file: from there on it has only zeros.
-    /// `None` if it reaches, or has bytes that are no record: that is damage, and not for an opening to judge.
+    /// Where the file's content stops short of `to`, which the log is known to reach in this file:
+    /// from there on it has only zeros. `None` if it reaches, or has bytes that are no record: that
+    /// is damage, and not for an opening to judge.
     pub(crate) fn stops_short_of(&self, owner: Uuid, to: Lsn) -> Result<Option<Lsn>, StoreError> {
         let zeros_from = self.zeros_before(to)?;
         if to - zeros_from < PAGE {

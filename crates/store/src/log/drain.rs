@@ -1,16 +1,17 @@
 //! Draining: sealed segments from the lane to the value-log files.
 //!
 //! Each drain thread, again and again:
-//! 1. Takes the next sealed segment, or if there is none, pages of the open one, and its place in a file, both under one
-//!    lock, so that files fill in log order.
-//! 2. Writes it verbatim past the page cache. Pages of the open segment: that is all, the device was kept busy.
+//! 1. Takes the next sealed segment, or if there is none, pages of the open one, and its place in a
+//!    file, both under one lock, so that files fill in log order.
+//! 2. Writes it verbatim past the page cache. Pages of the open segment: that is all, the device
+//!    was kept busy.
 //! 3. A sealed segment: writes what was not written ahead, syncs the file.
 //! 4. Releases the segment; the lane's head moves, and the segment is free.
 //!
 //! With two threads, one segment's sync overlaps the next one's write. A failure is reported to the
-//! waiting writers, and the segment is tried again from the start: the pool still has every byte, so a sync that
-//! failed loses nothing. The kernel reports a failed sync to one thread only; so a segment that was written, in whole or
-//! ahead, when one failed is written again as well.
+//! waiting writers, and the segment is tried again from the start: the pool still has every byte,
+//! so a sync that failed loses nothing. The kernel reports a failed sync to one thread only; so a
+//! segment that was written, in whole or ahead, when one failed is written again as well.
 
 use super::{ValueLog, VlogFile};
 use crate::error::StoreError;
@@ -49,14 +50,16 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
                     Work::Sealed(sealed) => sealed.start(),
                     Work::Ahead(ahead) => ahead.segment(),
                 };
-                // Without a place it goes back to the queue at once: the next segment must not be placed before it.
+                // Without a place it goes back to the queue at once: the next segment must not be
+                // placed before it.
                 let file = log.place(start, lane.segment_bytes())?;
                 Ok((work, file))
             })
         };
         let done = match taken {
             None => {
-                // Nothing comes any more, and it is said at once; a segment that another thread could not write comes back.
+                // Nothing comes any more, and it is said at once; a segment that another thread
+                // could not write comes back.
                 if lane.failure().is_some() {
                     thread::sleep(IDLE);
                 }
@@ -116,8 +119,8 @@ fn write(file: &VlogFile, at: Lsn, bytes: &[u8]) -> Result<(), StoreError> {
         .map_err(StoreError::io("writing", &file.path))
 }
 
-/// Syncs the file. An error if any sync failed since `failed_before` was read: it may have lost what this thread, or another one
-/// ahead of it, had written.
+/// Syncs the file. An error if any sync failed since `failed_before` was read: it may have lost
+/// what this thread, or another one ahead of it, had written.
 fn sync(
     lane: &Lane,
     log: &ValueLog,
@@ -126,18 +129,20 @@ fn sync(
 ) -> Result<(), StoreError> {
     let synced = {
         let _in_flight = log.syncs.read();
-        // Twice: a file system that shuts itself down meanwhile (ext4 and XFS, when they cannot write their journal) may take what it gave up for
-        // written. The next sync it refuses.
+        // Twice: a file system that shuts itself down meanwhile (ext4 and XFS, when they cannot
+        // write their journal) may take what it gave up for written. The next sync it refuses.
         let synced = file.file.sync().and_then(|()| file.file.sync());
         if synced.is_err() {
-            // In this order: who reads the new count finds nothing left of what was written ahead before.
+            // In this order: who reads the new count finds nothing left of what was written ahead
+            // before.
             lane.forget_ahead();
             log.failed_syncs.fetch_add(1, SeqCst);
         }
         synced
     };
     synced.map_err(StoreError::io("syncing", &file.path))?;
-    // One that was in flight with this one may have got the error that was this one's, and not have counted it yet.
+    // One that was in flight with this one may have got the error that was this one's, and not have
+    // counted it yet.
     drop(log.syncs.write());
     if log.failed_syncs.load(SeqCst) != failed_before {
         let lost = std::io::Error::other("another sync of the value log failed meanwhile");

@@ -1,4 +1,5 @@
-//! One value-log file: a header page, then segments verbatim. docs/store-format.md, "Value-log file".
+//! One value-log file: a header page, then segments verbatim. docs/store-format.md, "Value-log
+//! file".
 //!
 //! ```text
 //!  0  magic "FVLG"    4
@@ -49,7 +50,8 @@ pub(crate) fn file_name(start: Lsn) -> String {
 }
 
 impl VlogFile {
-    /// Makes a file for `bytes` bytes of log from `start` on, durably, but for its name in the directory.
+    /// Makes a file for `bytes` bytes of log from `start` on, durably, but for its name in the
+    /// directory.
     pub(crate) fn create(
         disk: &dyn Disk,
         dir: &Path,
@@ -58,7 +60,8 @@ impl VlogFile {
         store: Uuid,
     ) -> Result<Self, StoreError> {
         let path = dir.join(file_name(start));
-        // What an interrupted creation left is used: a manifest whose writing failed half-way may name it already.
+        // What an interrupted creation left is used: a manifest whose writing failed half-way may
+        // name it already.
         let left = match Self::open(disk, dir, start, None, store) {
             Ok(file) => Some(file),
             // Missing, or not made as far as a manifest could name it.
@@ -82,8 +85,8 @@ impl VlogFile {
             Ok(file)
         };
         let file = make().inspect_err(|_| {
-            // What was allocated goes back, or a full disk stays full: the manifest that retires files has no room then. The next
-            // try finds it again, or makes it anew.
+            // What was allocated goes back, or a full disk stays full: the manifest that retires
+            // files has no room then. The next try finds it again, or makes it anew.
             let _ = match &left {
                 Some(left) => left.file.truncate(FILE_HEADER),
                 None => disk.remove(&path),

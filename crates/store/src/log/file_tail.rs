@@ -1,12 +1,15 @@
 //! [`FileTail`]: the log's end without a pool: records go straight to the last value-log file.
 //!
 //! The file gets the same segments and records as a pool's lane would have. With `sync`, each
-//! append is synced before it returns (the `fsync` variant); without, nothing is until [`FileTail::sync`].
+//! append is synced before it returns (the `fsync` variant); without, nothing is until
+//! [`FileTail::sync`].
 //!
-//! With `sync` they are written past the page cache, by whole pages. A page that goes to the disk by way of the cache is at the mercy of
-//! the file system between write and sync: when it aborts there (ext4 after an error of its journal, or when it is shut down), a sync may
-//! return without the page, and without an error. A write past the cache has reached the device, or failed, when it returns. The last page is
-//! written again by the next append, with the same bytes in front: however that is torn, what was there before is there.
+//! With `sync` they are written past the page cache, by whole pages. A page that goes to the disk
+//! by way of the cache is at the mercy of the file system between write and sync: when it aborts
+//! there (ext4 after an error of its journal, or when it is shut down), a sync may return without
+//! the page, and without an error. A write past the cache has reached the device, or failed, when
+//! it returns. The last page is written again by the next append, with the same bytes in front:
+//! however that is torn, what was there before is there.
 
 use super::{ValueLog, VlogFile, pages::Pages};
 use crate::error::StoreError;
@@ -194,7 +197,8 @@ impl FileTail {
             return Ok(state.at);
         };
         let payload: usize = parts.iter().map(|p| p.len()).sum();
-        // Synced one by one, a record proves that all before it were durable, but for a seal right before it; otherwise nothing.
+        // Synced one by one, a record proves that all before it were durable, but for a seal right
+        // before it; otherwise nothing.
         let lag = match self.sync_each {
             true => u32::try_from((state.at - state.durable) / LINE as u64).unwrap_or(u32::MAX),
             false => u32::MAX,

@@ -26,7 +26,8 @@ impl Pages {
         self.used
     }
 
-    /// Whole pages with what is in use, then `header` and `parts`, and zeros. Nothing of that is in use yet: a write of it may fail.
+    /// Whole pages with what is in use, then `header` and `parts`, and zeros. Nothing of that is in
+    /// use yet: a write of it may fail.
     pub(super) fn with(&mut self, header: &[u8], parts: &[IoSlice<'_>]) -> &[u8] {
         self.gather(header, parts, PAGE_BYTES)
     }
@@ -51,7 +52,8 @@ impl Pages {
         &self.memory[self.start..self.start + whole]
     }
 
-    /// So many bytes that [`with`](Self::with) was given are in use now; only the last page's are kept.
+    /// So many bytes that [`with`](Self::with) was given are in use now; only the last page's are
+    /// kept.
     pub(super) fn keep(&mut self, bytes: usize) {
         let end = self.used + bytes;
         let last = end / PAGE_BYTES * PAGE_BYTES;

@@ -53,7 +53,8 @@ pub(crate) struct LogReader<'a> {
 }
 
 impl<'a> LogReader<'a> {
-    /// Walks from `from`, which is the address of a record, of a segment, or of the end, up to `end`.
+    /// Walks from `from`, which is the address of a record, of a segment, or of the end, up to
+    /// `end`.
     pub(crate) fn new(log: &'a ValueLog, owner: Uuid, from: Lsn, end: Lsn) -> Self {
         Self {
             log,
@@ -76,8 +77,8 @@ impl<'a> LogReader<'a> {
         self.block_bytes = bytes;
     }
 
-    /// Goes to the first valid record at `from` or behind; false if there is none. A record names its own address, so this needs no
-    /// knowledge of where records begin.
+    /// Goes to the first valid record at `from` or behind; false if there is none. A record names
+    /// its own address, so this needs no knowledge of where records begin.
     pub(crate) fn seek(&mut self, from: Lsn) -> Result<bool, StoreError> {
         (self.limit, self.epoch) = (None, 0);
         self.at = from.next_multiple_of(LINE as u64);
@@ -99,7 +100,8 @@ impl<'a> LogReader<'a> {
         Ok(false)
     }
 
-    /// Goes to an address, of which it is not known whether a record begins there: only [`seek`](Self::seek) goes on from here.
+    /// Goes to an address, of which it is not known whether a record begins there: only
+    /// [`seek`](Self::seek) goes on from here.
     pub(crate) fn skip_to(&mut self, at: Lsn) {
         self.at = at.max(self.at).min(self.end);
     }
@@ -114,7 +116,8 @@ impl<'a> LogReader<'a> {
         self.file.as_deref()
     }
 
-    /// Bytes of the log that hold nothing (commits on a disk end a page) and were stepped over since this was asked last.
+    /// Bytes of the log that hold nothing (commits on a disk end a page) and were stepped over
+    /// since this was asked last.
     pub(crate) fn take_void_bytes(&mut self) -> u64 {
         std::mem::take(&mut self.void_bytes)
     }
@@ -133,7 +136,8 @@ impl<'a> LogReader<'a> {
             if !self.find_file() {
                 return Ok(Err(Stop::NoFile(self.at)));
             }
-            // Every page may begin a segment: a session that ended at a page's start was not sealed.
+            // Every page may begin a segment: a session that ended at a page's start was not
+            // sealed.
             if self.at.is_multiple_of(PAGE)
                 && let Some(header) = SegmentHeader::decode(self.bytes(LINE)?).filter(|h| {
                     h.start == self.at && h.owner == self.owner && h.epoch >= self.epoch
@@ -203,7 +207,8 @@ impl<'a> LogReader<'a> {
         self.file.is_some()
     }
 
-    /// True if so many bytes, more than are read at a time anyway, are not in the file: a length that only says so is not to cost memory.
+    /// True if so many bytes, more than are read at a time anyway, are not in the file: a length
+    /// that only says so is not to cost memory.
     fn is_beyond_the_file(&self, bytes: usize) -> Result<bool, StoreError> {
         match &self.file {
             Some(file) if bytes > BLOCK => {
@@ -213,7 +218,8 @@ impl<'a> LogReader<'a> {
         }
     }
 
-    /// At least `bytes` bytes at the present address, as far as the file has them; zeros behind its end.
+    /// At least `bytes` bytes at the present address, as far as the file has them; zeros behind its
+    /// end.
     fn bytes(&mut self, bytes: usize) -> Result<&[u8], StoreError> {
         let in_block = self
             .at

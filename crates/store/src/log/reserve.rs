@@ -1,10 +1,13 @@
 //! [`Reserve`]: room on the disk that is kept for what makes room. docs/store-format.md, "A full disk".
 //!
-//! A collection copies what is live before it gives anything back, and a delete has to be logged. So a file is kept allocated that holds nothing. When
-//! the disk is full it is removed, and the store is *short*: what was acknowledged is drained, the index and the manifest are written, the collector
-//! copies, deletes are taken; puts are refused. Once the file can be allocated again, puts go on.
+//! A collection copies what is live before it gives anything back, and a delete has to be logged.
+//! So a file is kept allocated that holds nothing. When the disk is full it is removed, and the
+//! store is *short*: what was acknowledged is drained, the index and the manifest are written, the
+//! collector copies, deletes are taken; puts are refused. Once the file can be allocated again,
+//! puts go on.
 //!
-//! A store that is opened without room for the reserve is short from the start. A file system that allocates nothing ahead keeps none.
+//! A store that is opened without room for the reserve is short from the start. A file system that
+//! allocates nothing ahead keeps none.
 
 use crate::{disk::Disk, error::is_full};
 use parking_lot::Mutex;
@@ -20,7 +23,8 @@ use std::{
 
 /// Its file.
 const NAME: &str = "RESERVE";
-/// Of the next value-log file's size no more is kept: the file with most garbage has less that is live.
+/// Of the next value-log file's size no more is kept: the file with most garbage has less that is
+/// live.
 const FILE_MAX: u64 = 256 << 20;
 /// How often it is tried to get the room back.
 const AGAIN: Duration = Duration::from_millis(50);
@@ -72,14 +76,15 @@ impl Reserve {
         self.is_short.load(Relaxed)
     }
 
-    /// What is to be kept beside the part for a value-log file: for what is acknowledged and not in a file yet, and the index's tables; and all of it at
-    /// `most`.
+    /// What is to be kept beside the part for a value-log file: for what is acknowledged and not in
+    /// a file yet, and the index's tables; and all of it at `most`.
     pub(crate) fn set_beside(&self, bytes: u64, most: u64) {
         self.beside.store(bytes, Relaxed);
         self.most.store(most, Relaxed);
     }
 
-    /// Keeps what a store needs whose next value-log file has `file_bytes`, if there is room for it.
+    /// Keeps what a store needs whose next value-log file has `file_bytes`, if there is room for
+    /// it.
     pub(crate) fn keep(&self, file_bytes: u64) {
         let mut state = self.state.lock();
         let wanted = file_bytes.min(FILE_MAX) + self.beside.load(Relaxed);

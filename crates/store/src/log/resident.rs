@@ -1,8 +1,8 @@
 //! [`Resident`]: a log that stays in the pool. docs/store-format.md, "A resident store".
 //!
-//! Nothing is drained. Segments are given back oldest first, once the collector has copied what is live in them to the log's end
-//! (`db/gc/resident.rs`): a circular log. So that it always can, the last free segments are kept for
-//! those who make room:
+//! Nothing is drained. Segments are given back oldest first, once the collector has copied what is
+//! live in them to the log's end (`db/gc/resident.rs`): a circular log. So that it always can, the
+//! last free segments are kept for those who make room:
 //!
 //! | free segments, the open one not counted | who may append to the open segment | who may open the next |
 //! |---|---|---|
@@ -11,13 +11,15 @@
 //! | 1 | deletes, the collector | the collector |
 //! | 0 | the collector | none |
 //!
-//! The live records of one segment always fit into an empty one, so the collector never needs a second. On a pool that lies on a disk they may not: a writer
-//! that commits while the collector copies ends a page, with a void behind the copies that are there. Of those in the collector's last segments there
-//! are few, since only what was appended before is committed then ([`Resident::written`]); for these one segment more is kept free: all figures
-//! of the table but the collector's are one higher there.
+//! The live records of one segment always fit into an empty one, so the collector never needs a
+//! second. On a pool that lies on a disk they may not: a writer that commits while the collector
+//! copies ends a page, with a void behind the copies that are there. Of those in the collector's
+//! last segments there are few, since only what was appended before is committed then
+//! ([`Resident::written`]); for these one segment more is kept free: all figures of the table but
+//! the collector's are one higher there.
 //!
-//! Lock order: `opening`, then the lane's own lock. No thread waits for room here: one that must wait does so without a key's lock,
-//! which the collector needs.
+//! Lock order: `opening`, then the lane's own lock. No thread waits for room here: one that must
+//! wait does so without a key's lock, which the collector needs.
 
 use super::tail::refused;
 use crate::error::StoreError;
@@ -96,8 +98,8 @@ impl Resident {
         loop {
             let segment = self.lane.segment();
             if let Some(start) = segment {
-                // Read behind the segment's start: it was set before that segment was opened, and a segment that was opened since
-                // is not appended to here.
+                // Read behind the segment's start: it was set before that segment was opened, and a
+                // segment that was opened since is not appended to here.
                 if self.level.load(SeqCst) > claim as u8 {
                     return Err(self.full("it is being collected"));
                 }
@@ -157,8 +159,9 @@ impl Resident {
         self.appended.load(Relaxed)
     }
 
-    /// Log address below which there is everything that writers have appended in this session. What is behind is the collector's, which commits it
-    /// itself: another thread that did would end a page behind each copy, until the collector has no room.
+    /// Log address below which there is everything that writers have appended in this session. What
+    /// is behind is the collector's, which commits it itself: another thread that did would end a
+    /// page behind each copy, until the collector has no room.
     pub(crate) fn written(&self) -> Lsn {
         self.written.load(Relaxed)
     }

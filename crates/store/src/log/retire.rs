@@ -1,7 +1,7 @@
 //! How a value-log file goes: out of the manifest first, then out of the set and off the disk.
 //!
-//! The manifest remembers a file as collected until no power cut can bring its name back. One that cannot be unlinked is a leftover: it
-//! takes space and does no harm.
+//! The manifest remembers a file as collected until no power cut can bring its name back. One that
+//! cannot be unlinked is a leftover: it takes space and does no harm.
 
 use super::{unnamed::Unnamed, value_log::ValueLog};
 use crate::error::StoreError;
@@ -9,8 +9,9 @@ use forebay_pool::Lsn;
 use std::{io, path::Path, sync::Arc};
 
 impl ValueLog {
-    /// Takes files out of the manifest, durably, which says that they were collected, at a time when the index was complete below
-    /// `watermark`. They can still be read, and are on the disk, until [`unlink`](Self::unlink).
+    /// Takes files out of the manifest, durably, which says that they were collected, at a time
+    /// when the index was complete below `watermark`. They can still be read, and are on the disk,
+    /// until [`unlink`](Self::unlink).
     pub(crate) fn retire(&self, gone: &[Lsn], watermark: Lsn) -> Result<(), StoreError> {
         let _changing = self.place.lock();
         self.note(|state| {
@@ -34,8 +35,8 @@ impl ValueLog {
         }
     }
 
-    /// Unlinks what is dead. What cannot be unlinked stays, and is said to ([`leftovers`](Self::leftovers)): it takes space and
-    /// does no harm.
+    /// Unlinks what is dead. What cannot be unlinked stays, and is said to
+    /// ([`leftovers`](Self::leftovers)): it takes space and does no harm.
     pub(crate) fn unlink_dead(&self, unnamed: &[Unnamed]) {
         // One of that name may have been begun anew meanwhile.
         let files = self.files();
@@ -45,7 +46,8 @@ impl ValueLog {
         }
     }
 
-    /// Unlinks a file that is in the manifest no more. One that cannot be unlinked takes space and does no harm: an opening tries again.
+    /// Unlinks a file that is in the manifest no more. One that cannot be unlinked takes space and
+    /// does no harm: an opening tries again.
     pub(super) fn unlink_file(&self, start: Lsn, path: &Path) {
         match self.disk.remove(path) {
             Err(e) if e.kind() != io::ErrorKind::NotFound => {

@@ -7,7 +7,8 @@ use std::io::IoSlice;
 
 /// The end of the log.
 pub(crate) enum LogTail {
-    /// In a pool: an append is durable when it returns, or, on a disk, once it is committed; a drain moves segments to the files.
+    /// In a pool: an append is durable when it returns, or, on a disk, once it is committed; a
+    /// drain moves segments to the files.
     Pool(Box<Lane>),
     /// In a pool, where it stays.
     Resident(Resident),
@@ -26,8 +27,9 @@ impl LogTail {
         }
     }
 
-    /// Appends a record; when this returns, it is as durable as the variant promises, but for a pool on a disk ([`commit`](Self::commit)). Only a resident log asks what `claim` the
-    /// writer has to its last free segments; [`StoreError::Full`] if that has no room now.
+    /// Appends a record; when this returns, it is as durable as the variant promises, but for a
+    /// pool on a disk ([`commit`](Self::commit)). Only a resident log asks what `claim` the writer
+    /// has to its last free segments; [`StoreError::Full`] if that has no room now.
     #[inline]
     pub(crate) fn append(
         &self,
@@ -42,8 +44,8 @@ impl LogTail {
         }
     }
 
-    /// The lane that drains to the value log, and what it says of the record of `bytes` at `lsn`, if that lies
-    /// where the lane is crowded.
+    /// The lane that drains to the value log, and what it says of the record of `bytes` at `lsn`,
+    /// if that lies where the lane is crowded.
     #[inline]
     pub(crate) fn crowding(&self, lsn: Lsn, bytes: u64) -> Option<(&Lane, Crowded)> {
         match self {
@@ -71,7 +73,8 @@ impl LogTail {
         }
     }
 
-    /// Log address below which everything is in the files, or, if it is resident, where the log begins.
+    /// Log address below which everything is in the files, or, if it is resident, where the log
+    /// begins.
     pub(crate) fn drained(&self) -> Lsn {
         match self {
             Self::Pool(lane) => lane.usage().head,
@@ -80,12 +83,14 @@ impl LogTail {
         }
     }
 
-    /// True if an append in a pool is durable only once it is [committed](Self::commit): the pool lies on a disk.
+    /// True if an append in a pool is durable only once it is [committed](Self::commit): the pool
+    /// lies on a disk.
     pub(crate) fn needs_commit(&self) -> bool {
         self.lane().is_some_and(Lane::needs_commit)
     }
 
-    /// Makes the record at `lsn` durable, and all before it, where an append in a pool is not so by itself.
+    /// Makes the record at `lsn` durable, and all before it, where an append in a pool is not so by
+    /// itself.
     pub(crate) fn commit(&self, lsn: Lsn) -> Result<(), StoreError> {
         let Some(lane) = self.lane() else {
             return Ok(());

@@ -1,7 +1,9 @@
-//! Value-log files that the manifest does not name. docs/store-format.md, "Files that no manifest names".
+//! Value-log files that the manifest does not name. docs/store-format.md, "Files that no manifest
+//! names".
 //!
-//! An opening finds them, and unlinks those that are known to be dead: one that was begun and never written to, and one that the
-//! manifest says was collected. Any other holds log of which the manifest knows nothing, so the manifest is older than the file.
+//! An opening finds them, and unlinks those that are known to be dead: one that was begun and never
+//! written to, and one that the manifest says was collected. Any other holds log of which the
+//! manifest knows nothing, so the manifest is older than the file.
 
 use super::file::{VlogFile, file_name};
 use crate::{disk::Disk, error::StoreError, manifest::State};
@@ -27,7 +29,8 @@ impl Unnamed {
         }
         match &state.retired {
             Some(retired) => retired.contains(&self.start),
-            // By a program that did not note what it collected: only what lies below the watermark is, and the last file never.
+            // By a program that did not note what it collected: only what lies below the watermark
+            // is, and the last file never.
             None => state
                 .files
                 .iter()

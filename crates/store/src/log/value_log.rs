@@ -1,7 +1,7 @@
 //! [`ValueLog`]: the ordered set of value-log files. How they leave it: [`retire`](super::retire).
 //!
-//! A file begins at a segment's start, and the next one begins where it ends; garbage collection takes
-//! files out. The manifest says which there are: a new file is in it before anything is
+//! A file begins at a segment's start, and the next one begins where it ends; garbage collection
+//! takes files out. The manifest says which there are: a new file is in it before anything is
 //! written to the file, and a file leaves it before it is unlinked.
 //!
 //! Lock order: `place`, then the manifest's lock. Readers take neither.
@@ -38,12 +38,13 @@ use uuid::Uuid;
 
 /// Name of the directory of the value-log files.
 const DIR: &str = "vlog";
-/// A file is made for a part of the log that is one in so many: so the preallocated space of the last one, and a file more or less, are small
-/// beside what the store holds.
+/// A file is made for a part of the log that is one in so many: so the preallocated space of the
+/// last one, and a file more or less, are small beside what the store holds.
 const FILES: u64 = 32;
 /// But not for less than this, if the options allow for as much.
 const FILE_BYTES_MIN: u64 = 16 << 20;
-/// Bytes of a log's end that are written again if its session was not closed: more than a writer that syncs every put leaves to one sync.
+/// Bytes of a log's end that are written again if its session was not closed: more than a writer
+/// that syncs every put leaves to one sync.
 const AGAIN: u64 = 64 << 20;
 
 /// All value-log files of a store.
@@ -57,13 +58,15 @@ pub(crate) struct ValueLog {
     pub(super) manifest: Arc<Mutex<Manifest>>,
     given_up: GivenUp,
     reserve: Reserve,
-    /// Files that were unlinked, but whose names a power cut may bring back: the manifest still says that they were collected.
+    /// Files that were unlinked, but whose names a power cut may bring back: the manifest still
+    /// says that they were collected.
     pub(super) unlinked: Mutex<Vec<Lsn>>,
     /// Files that could not be unlinked, and why.
     pub(super) leftovers: Mutex<BTreeMap<Lsn, String>>,
     /// Held while the ordered set of files changes.
     pub(super) place: Mutex<()>,
-    /// Times that a sync of a drain failed. Whatever was written and not synced before may be lost then.
+    /// Times that a sync of a drain failed. Whatever was written and not synced before may be lost
+    /// then.
     pub(crate) failed_syncs: AtomicU64,
     /// Shared by the drain's syncs in flight.
     pub(crate) syncs: RwLock<()>,
@@ -154,8 +157,8 @@ impl ValueLog {
         file.holds(lsn).then(|| Arc::clone(file))
     }
 
-    /// The file to write the segment to that starts at `start` and has at most `bytes` bytes. A new file is begun
-    /// where the last one has no room.
+    /// The file to write the segment to that starts at `start` and has at most `bytes` bytes. A new
+    /// file is begun where the last one has no room.
     pub(crate) fn place(&self, start: Lsn, bytes: u64) -> Result<Arc<VlogFile>, StoreError> {
         let _changing = self.place.lock();
         let files = self.files();
@@ -197,7 +200,8 @@ impl ValueLog {
         Ok(file)
     }
 
-    /// Makes the file that begins at `start`: of the size that the log calls for, or if there is no room for that, of `bytes`, in the end with the reserve.
+    /// Makes the file that begins at `start`: of the size that the log calls for, or if there is no
+    /// room for that, of `bytes`, in the end with the reserve.
     fn create(&self, start: Lsn, bytes: u64) -> Result<VlogFile, StoreError> {
         let of_size = |size| VlogFile::create(&*self.disk, &self.dir, start, size, self.store);
         let size = self.next_file_bytes().max(bytes);
@@ -214,7 +218,8 @@ impl ValueLog {
         }
     }
 
-    /// Where a walk from `from` begins: there, or if it is in no file, at the next address that is; if none is, there all the same.
+    /// Where a walk from `from` begins: there, or if it is in no file, at the next address that is;
+    /// if none is, there all the same.
     pub(crate) fn first_from(&self, from: Lsn) -> Lsn {
         match self.find(from) {
             Some(_) => from,
@@ -226,14 +231,18 @@ impl ValueLog {
         }
     }
 
-    /// Ends the log at `end`, where the last session stopped, so that the next one can begin at the following page:
+    /// Ends the log at `end`, where the last session stopped, so that the next one can begin at the
+    /// following page:
     ///
-    /// 1. Files that begin behind are forgotten: that session began them, but what was to be before them did not arrive.
+    /// 1. Files that begin behind are forgotten: that session began them, but what was to be before
+    ///    them did not arrive.
     /// 2. A segment that was not sealed is.
-    /// 3. If that session was not `closed`: what it left behind the end is cut off, or a later walk that begins there, and knows of no epoch,
-    ///    would take it for the new session's. And the last of what is before is written again: a sync that failed may have left it clean in
+    /// 3. If that session was not `closed`: what it left behind the end is cut off, or a later walk
+    ///    that begins there, and knows of no epoch, would take it for the new session's. And the
+    ///    last of what is before is written again: a sync that failed may have left it clean in
     ///    memory, and not on the disk.
-    /// 4. What is before, from `from` on, is synced: that session may have written it and not lived to.
+    /// 4. What is before, from `from` on, is synced: that session may have written it and not lived
+    ///    to.
     pub(crate) fn end_at(
         &self,
         from: Lsn,
@@ -281,7 +290,8 @@ impl ValueLog {
         Ok(())
     }
 
-    /// Says what a salvage cuts off. Otherwise nothing stands there that was acknowledged, and nothing is said.
+    /// Says what a salvage cuts off. Otherwise nothing stands there that was acknowledged, and
+    /// nothing is said.
     fn say_what_is_cut(&self, file: &VlogFile, from: Lsn) -> Result<(), StoreError> {
         if let (true, Some(lsn)) = (
             self.given_up.is_allowed(),
@@ -295,8 +305,9 @@ impl ValueLog {
         Ok(())
     }
 
-    /// Takes the last files, those whose start is `behind` the log's end, out of the manifest, and unlinks them. What they hold is
-    /// `elsewhere`, and the manifest says that they may be unlinked; or it is given up, and then they are set aside.
+    /// Takes the last files, those whose start is `behind` the log's end, out of the manifest, and
+    /// unlinks them. What they hold is `elsewhere`, and the manifest says that they may be
+    /// unlinked; or it is given up, and then they are set aside.
     fn forget(&self, behind: impl Fn(Lsn) -> bool, elsewhere: bool) -> Result<(), StoreError> {
         let _changing = self.place.lock();
         let files = self.files();
@@ -314,7 +325,8 @@ impl ValueLog {
             if let (Some(last), true) = (state.files.last_mut(), goes_on.is_some()) {
                 last.end = None;
             }
-            // A manifest that does not say what was collected says nothing of these either: a list with them alone would be taken for all.
+            // A manifest that does not say what was collected says nothing of these either: a list
+            // with them alone would be taken for all.
             if let (Some(retired), true) = (&mut state.retired, elsewhere) {
                 retired.extend(gone.iter().map(|file| file.start));
             }
@@ -333,8 +345,8 @@ impl ValueLog {
         Ok(())
     }
 
-    /// The files end at `end`, and the log goes on in a pool's lane, which has what they hold behind it: files that begin there or behind
-    /// are forgotten, the last one is complete.
+    /// The files end at `end`, and the log goes on in a pool's lane, which has what they hold
+    /// behind it: files that begin there or behind are forgotten, the last one is complete.
     pub(crate) fn complete_at(&self, end: Lsn) -> Result<(), StoreError> {
         self.forget(|start| start >= end, true)?;
         let _changing = self.place.lock();
@@ -350,7 +362,8 @@ impl ValueLog {
         Ok(())
     }
 
-    /// Where the content of the files ends before `end`, if they have only zeros there; otherwise `end`.
+    /// Where the content of the files ends before `end`, if they have only zeros there; otherwise
+    /// `end`.
     pub(crate) fn content_end(&self, end: Lsn) -> Result<Lsn, StoreError> {
         let files = self.files();
         let Some(file) = files.iter().rev().find(|file| file.start < end) else {

@@ -1,17 +1,19 @@
 //! [`Chunk`]: a sharded hash table of keys and addresses.
 //!
 //! A key's shard is taken from its hash, so keys spread evenly, each shard has a 64th of the
-//! chunk's memory, and a shard that has used its part up tells that the chunk is full. All memory is
-//! allocated and touched when the chunk is made, off the writers' path; inserting allocates nothing until then, but where a shard is locked.
+//! chunk's memory, and a shard that has used its part up tells that the chunk is full. All memory
+//! is allocated and touched when the chunk is made, off the writers' path; inserting allocates
+//! nothing until then, but where a shard is locked.
 //!
-//! An address's place in the log is its version, so a snapshot is one number: the log address below which it sees everything
-//! ([`Chunk::get_below`]).
+//! An address's place in the log is its version, so a snapshot is one number: the log address below
+//! which it sees everything ([`Chunk::get_below`]).
 //!
-//! Scans find the keys in order ([`order`](super::order)) while the chunk is written to; an ingestion sorts a frozen one
-//! ([`Chunk::read_sorted`]).
+//! Scans find the keys in order ([`order`](super::order)) while the chunk is written to; an
+//! ingestion sorts a frozen one ([`Chunk::read_sorted`]).
 //!
-//! Writers do not wait for a shard ([`SharedShard`]). Lock order: a chunk's order, then one shard. At most one shard's lock is held at a time, except by [`SortedChunk`], which
-//! takes all in order for reading; a frozen chunk has no writers.
+//! Writers do not wait for a shard ([`SharedShard`]). Lock order: a chunk's order, then one shard.
+//! At most one shard's lock is held at a time, except by [`SortedChunk`], which takes all in order
+//! for reading; a frozen chunk has no writers.
 
 use super::{
     runs::Ordered,
@@ -47,8 +49,8 @@ fn shard_of(hash: u64) -> usize {
 }
 
 impl Chunk {
-    /// An empty chunk for records from `start` on that is full at `bytes` bytes. With `ready`, its memory is
-    /// allocated and touched now.
+    /// An empty chunk for records from `start` on that is full at `bytes` bytes. With `ready`, its
+    /// memory is allocated and touched now.
     ///
     /// `hasher` must be the same for the whole life of the store.
     pub(crate) fn new(bytes: usize, start: Lsn, ready: bool, hasher: RandomState) -> Self {
@@ -81,8 +83,8 @@ impl Chunk {
         self.start
     }
 
-    /// Sets the key's address, in place of one that is older. If that lies below `keep_below`, an open snapshot may see it, and it
-    /// is kept. True if the chunk is known to be full then.
+    /// Sets the key's address, in place of one that is older. If that lies below `keep_below`, an
+    /// open snapshot may see it, and it is kept. True if the chunk is known to be full then.
     #[inline]
     pub(crate) fn insert(&self, hash: u64, key: &[u8], address: Address, keep_below: Lsn) -> bool {
         let insert = Insert {
@@ -142,8 +144,9 @@ impl Chunk {
         SortedChunk::of(self.read_each().collect())
     }
 
-    /// Has `each` look at what the order for scans has not taken in yet of each shard, at its place, its key, and whether it is dead
-    /// (deleted, and no snapshot sees an older version): entries and revived ones behind those `seen`, which become all.
+    /// Has `each` look at what the order for scans has not taken in yet of each shard, at its
+    /// place, its key, and whether it is dead (deleted, and no snapshot sees an older version):
+    /// entries and revived ones behind those `seen`, which become all.
     pub(super) fn each_unordered(
         &self,
         seen: &mut [(u32, u32)],
@@ -168,7 +171,8 @@ impl Chunk {
         use_key(shard.key(shard.entry(number)))
     }
 
-    /// The key at `place` with its newest address below `limit`, a tombstone's included; `None` if it has none.
+    /// The key at `place` with its newest address below `limit`, a tombstone's included; `None` if
+    /// it has none.
     pub(super) fn found_at(&self, place: u32, limit: Lsn) -> Option<(Vec<u8>, Address)> {
         let (shard, number) = unplace(place);
         let shard = self.read(shard);
@@ -177,8 +181,9 @@ impl Chunk {
         Some((shard.key(entry).to_vec(), address))
     }
 
-    /// Marks the entry at `place` as one that the order for scans has no longer, and has `use_key` look at its key, if it is dead
-    /// and no snapshot sees an older version. False if it is to stay, also if an ingestion holds the shard.
+    /// Marks the entry at `place` as one that the order for scans has no longer, and has `use_key`
+    /// look at its key, if it is dead and no snapshot sees an older version. False if it is to
+    /// stay, also if an ingestion holds the shard.
     pub(super) fn drop_dead(&self, place: u32, use_key: impl FnOnce(&[u8])) -> bool {
         let (shard, number) = unplace(place);
         let Some(mut shard) = self.shards[shard].try_write(&self.hasher) else {

@@ -1,12 +1,13 @@
-//! Merging frozen chunks in key order; of a key that several have, the newest chunk's address counts.
+//! Merging frozen chunks in key order; of a key that several have, the newest chunk's address
+//! counts.
 
 use super::SortedChunk;
 use crate::index::Address;
 use forebay_pool::Lsn;
 use std::ops::Range;
 
-/// The keys of several chunks, given newest first, that were written to between two log addresses: in order, each with its newest
-/// address below the later one.
+/// The keys of several chunks, given newest first, that were written to between two log addresses:
+/// in order, each with its newest address below the later one.
 pub(crate) fn merged<'a>(
     chunks: &'a [SortedChunk<'_>],
     versions: Range<Lsn>,

@@ -1,12 +1,15 @@
 //! A chunk's keys in order, for scans, while the chunk is written to.
 //!
-//! An entry's key never changes, so what is sorted once stays sorted: a scan sorts what came since the last one, as a *run* of its
-//! own ([`Run`]), and merges it with earlier runs that are not much larger. So each key is copied a logarithmic number of times, a
-//! scan costs what was written since the last, and writers have nothing to do. A chunk that is never scanned has no order.
+//! An entry's key never changes, so what is sorted once stays sorted: a scan sorts what came since
+//! the last one, as a *run* of its own ([`Run`]), and merges it with earlier runs that are not much
+//! larger. So each key is copied a logarithmic number of times, a scan costs what was written since
+//! the last, and writers have nothing to do. A chunk that is never scanned has no order.
 //!
-//! A key that was deleted before a scan met it never enters the order; others leave it once scans have passed over as many as it has keys ([`Chunk::ordered`]): so a scan's cost is bounded by
-//! what is live, however many keys were deleted in front of it. They still hide what older chunks and the tables have; for
-//! keys between the first and the last that left ([`ChunkOrder::left`]) a scan asks the chunk itself. A key that is put again comes back.
+//! A key that was deleted before a scan met it never enters the order; others leave it once scans
+//! have passed over as many as it has keys ([`Chunk::ordered`]): so a scan's cost is bounded by
+//! what is live, however many keys were deleted in front of it. They still hide what older chunks
+//! and the tables have; for keys between the first and the last that left ([`ChunkOrder::left`]) a
+//! scan asks the chunk itself. A key that is put again comes back.
 //!
 //! While keys are sorted no shard is locked for longer than it takes to look at one.
 
@@ -49,13 +52,15 @@ impl Chunk {
         }
     }
 
-    /// The places of keys that came since they were last taken in, sorted. Those that were deleted meanwhile leave at once.
+    /// The places of keys that came since they were last taken in, sorted. Those that were deleted
+    /// meanwhile leave at once.
     fn sorted_new(&self, ordered: &mut Ordered) -> Vec<(u64, u32)> {
         ordered.seen.resize(SHARDS, (0, 0));
         let before = ordered.shared.take();
         let (mut places, mut dead) = (Vec::new(), Vec::new());
         let mut shared = before.clone();
-        // Numbered as they are met, by what the keys before them share; anew, if in the end they share less.
+        // Numbered as they are met, by what the keys before them share; anew, if in the end they
+        // share less.
         self.each_unordered(&mut ordered.seen, |place, key, is_dead| {
             if is_dead {
                 dead.push(place);

@@ -1,8 +1,10 @@
-//! What a chunk knows of the order of its keys: runs, each sorted once, and which keys left them. [`order`](super::order) keeps it.
+//! What a chunk knows of the order of its keys: runs, each sorted once, and which keys left them.
+//! [`order`](super::order) keeps it.
 
 use std::sync::Arc;
 
-/// Entries in key order: eight bytes of the key behind what all keys of the order share, and the entry's place.
+/// Entries in key order: eight bytes of the key behind what all keys of the order share, and the
+/// entry's place.
 pub(crate) struct Run(pub(super) Box<[(u64, u32)]>);
 
 impl Run {

@@ -1,9 +1,11 @@
 //! A 64th of a chunk: a hash table of keys and addresses, without a lock of its own.
 //!
-//! Entries are numbered as they come, and keep their number and their key. A key that fits stands in its entry, others in the arena. A write that
-//! replaces what an open snapshot sees leaves the older version behind ([`Version`]); without a snapshot nothing is kept.
+//! Entries are numbered as they come, and keep their number and their key. A key that fits stands
+//! in its entry, others in the arena. A write that replaces what an open snapshot sees leaves the
+//! older version behind ([`Version`]); without a snapshot nothing is kept.
 //!
-//! A *place* is a shard and an entry's number in it, packed: what the orders of a chunk are made of.
+//! A *place* is a shard and an entry's number in it, packed: what the orders of a chunk are made
+//! of.
 
 use crate::index::{Address, Form};
 use foldhash::fast::RandomState;
@@ -13,7 +15,8 @@ use std::hash::BuildHasher;
 
 /// Shards of a chunk; a power of two.
 pub(super) const SHARDS: usize = 64;
-/// Bytes of memory that an entry takes beside its key: itself, and its part of the hash table at 7/8 load.
+/// Bytes of memory that an entry takes beside its key: itself, and its part of the hash table at
+/// 7/8 load.
 const ENTRY_BYTES: usize = size_of::<Entry>() + 8;
 /// Bytes of memory that an older version takes.
 pub(super) const VERSION_BYTES: usize = size_of::<Version>();
@@ -35,7 +38,8 @@ pub(super) struct Entry {
     /// The key's first eight bytes, zero-padded; all of a short key.
     prefix: [u8; PREFIX],
     lsn: Lsn,
-    /// Where the key's bytes are in the shard's arena; only those of keys longer than the prefix are.
+    /// Where the key's bytes are in the shard's arena; only those of keys longer than the prefix
+    /// are.
     key_at: u32,
     len: u32,
     /// The version before, if an open snapshot may see it: its number in the shard, plus one.
@@ -198,7 +202,8 @@ impl Shard {
         &self.entries[number]
     }
 
-    /// Numbers of entries that the order for scans had dropped and that were put again since, each time.
+    /// Numbers of entries that the order for scans had dropped and that were put again since, each
+    /// time.
     pub(super) fn revived(&self) -> &[u32] {
         &self.revived
     }
@@ -261,7 +266,8 @@ fn prefix_of(key: &[u8]) -> [u8; PREFIX] {
     bytes
 }
 
-/// An empty vector whose memory is allocated and was written to once, so that no page fault is left.
+/// An empty vector whose memory is allocated and was written to once, so that no page fault is
+/// left.
 fn touched<T: Clone>(capacity: usize, value: T) -> Vec<T> {
     let mut memory = vec![value; capacity];
     std::hint::black_box(memory.as_mut_ptr());

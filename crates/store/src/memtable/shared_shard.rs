@@ -1,13 +1,14 @@
 //! [`SharedShard`]: a shard that threads share, and at which no writer waits for another one.
 //!
-//! A thread that loses its processor while it has a shard locked may be away for many milliseconds, and every writer comes to every shard
-//! much sooner. So a writer that finds the shard locked *leaves* its insert beside it; who has the shard next takes in what was left:
+//! A thread that loses its processor while it has a shard locked may be away for many milliseconds,
+//! and every writer comes to every shard much sooner. So a writer that finds the shard locked
+//! *leaves* its insert beside it; who has the shard next takes in what was left:
 //!
 //! 1. A writer that gets the lock at once, or in a moment, takes in what was left, and inserts.
 //! 2. Otherwise it leaves its insert. That counts as done: a reader from now on takes it in first.
 //!
-//! A key's writers exclude each other (`db::write`), and what was left is taken in before anything newer is inserted, in the order in which it was left.
-//! So a key's inserts keep their order.
+//! A key's writers exclude each other (`db::write`), and what was left is taken in before anything
+//! newer is inserted, in the order in which it was left. So a key's inserts keep their order.
 
 use super::shard::{Insert, Shard};
 use crate::index::Address;
@@ -51,7 +52,8 @@ impl SharedShard {
         }
     }
 
-    /// Inserts, now or before anything else is done with the shard. Bytes of the shard then; `None` if the insert was left.
+    /// Inserts, now or before anything else is done with the shard. Bytes of the shard then; `None`
+    /// if the insert was left.
     #[inline]
     pub(super) fn insert(&self, insert: Insert<'_>, hasher: &RandomState) -> Option<usize> {
         let Some(mut shard) = self.try_write_for(SPINS) else {
@@ -107,7 +109,8 @@ impl SharedShard {
     /// Inserts what was left.
     #[inline]
     fn take_in(&self, shard: &mut Shard, hasher: &RandomState) {
-        // What a writer of the same key left, or a reader has to find, was counted before the shard was locked.
+        // What a writer of the same key left, or a reader has to find, was counted before the shard
+        // was locked.
         if self.count.load(Acquire) > 0 {
             self.take_in_all(shard, hasher);
         }

@@ -1,12 +1,14 @@
 //! Sorting places by their keys, which are lent one at a time.
 //!
-//! Each place is numbered by eight bytes of its key behind what all keys have in common, so that most comparisons are of numbers side by side in
-//! memory. Those with equal numbers are sorted by the next eight bytes, and so on; after some rounds, by their whole keys.
+//! Each place is numbered by eight bytes of its key behind what all keys have in common, so that
+//! most comparisons are of numbers side by side in memory. Those with equal numbers are sorted by
+//! the next eight bytes, and so on; after some rounds, by their whole keys.
 
 /// Keys with this many prefixes in common, eight bytes at a time, are sorted as a whole.
 const DEPTH_MAX: u32 = 16;
 
-/// Eight bytes of a key behind the first `skip`, zeros behind its end, as a number of the same order.
+/// Eight bytes of a key behind the first `skip`, zeros behind its end, as a number of the same
+/// order.
 pub(super) fn eight(key: &[u8], skip: usize) -> u64 {
     let mut bytes = [0; 8];
     let rest = key.get(skip..).unwrap_or_default();
@@ -34,8 +36,8 @@ pub(super) fn sort_places(places: &mut [(u64, u32)], key_of: impl Fn(u32, &mut d
     sort_behind(places, shared.map_or(0, |shared| shared.len()), 0, &key_of);
 }
 
-/// Sorts places whose keys have the first `skip` bytes in common, where those that are shorter count as followed by zeros. Most
-/// comparisons are of eight bytes side by side in memory.
+/// Sorts places whose keys have the first `skip` bytes in common, where those that are shorter
+/// count as followed by zeros. Most comparisons are of eight bytes side by side in memory.
 fn sort_behind(places: &mut [(u64, u32)], skip: usize, depth: u32, key_of: &KeyOf<'_>) {
     for (number, place) in &mut *places {
         key_of(*place, &mut |key| *number = eight(key, skip));

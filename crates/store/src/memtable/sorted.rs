@@ -36,8 +36,8 @@ impl<'a> SortedChunk<'a> {
         self.order.len()
     }
 
-    /// The keys that were written to between two log addresses, in order, each with its newest address below the later one,
-    /// tombstones included.
+    /// The keys that were written to between two log addresses, in order, each with its newest
+    /// address below the later one, tombstones included.
     pub(crate) fn between(&self, versions: Range<Lsn>) -> impl Iterator<Item = (&[u8], Address)> {
         self.order.iter().filter_map(move |&(_, place)| {
             let (shard, number) = unplace(place);

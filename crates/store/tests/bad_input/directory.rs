@@ -1,4 +1,5 @@
-//! The manifest and the directory: a damaged, foreign or newer manifest is told, and what is no store is left exactly as it is.
+//! The manifest and the directory: a damaged, foreign or newer manifest is told, and what is no
+//! store is left exactly as it is.
 
 use crate::{check, closed, common::files_in, quiet, refused};
 use forebay_store::{StoreError, Variant};

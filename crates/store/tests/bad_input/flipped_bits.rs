@@ -1,4 +1,5 @@
-//! A flipped bit in a record, or a damaged large value, costs its own key and no other, and is never taken for the end of an acknowledged log.
+//! A flipped bit in a record, or a damaged large value, costs its own key and no other, and is
+//! never taken for the end of an acknowledged log.
 
 use crate::{
     KEYS, check, closed,
@@ -91,7 +92,8 @@ fn a_flipped_bit_in_the_part_of_the_log_that_is_replayed_keeps_the_store_from_op
                 assert!(store.get(&key(damaged)).unwrap().is_none());
                 continue;
             }
-            // The last record of the first file is before the second file's, which prove that it was whole.
+            // The last record of the first file is before the second file's, which prove that it
+            // was whole.
             let last = bytes
                 .windows(1000)
                 .rposition(|w| w.iter().all(|&b| b == w[0] && b != 0));

@@ -1,4 +1,5 @@
-//! Damaged, missing and foreign parts of the index are refused by name, or told by the reads that meet them; no empty index takes their place.
+//! Damaged, missing and foreign parts of the index are refused by name, or told by the reads that
+//! meet them; no empty index takes their place.
 
 use crate::{KEYS, check, closed, common::files_in, key, quiet, refused, value};
 use forebay_store::{StoreError, Variant};

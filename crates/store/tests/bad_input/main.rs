@@ -1,5 +1,5 @@
-//! Missing, damaged and foreign files, the wrong pool, no room, no rights: a clear error with the remedy, nothing changed,
-//! nothing lost.
+//! Missing, damaged and foreign files, the wrong pool, no room, no rights: a clear error with the
+//! remedy, nothing changed, nothing lost.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 #[path = "../common/mod.rs"]
@@ -60,7 +60,8 @@ fn closed() -> Bench {
     bench
 }
 
-/// Opening fails with an error that `is` as it should be and `says` what to do, and changes nothing.
+/// Opening fails with an error that `is` as it should be and `says` what to do, and changes
+/// nothing.
 fn refused(
     bench: &Bench,
     pool: Option<&Pool>,

@@ -1,4 +1,5 @@
-//! The wrong pool, or none: a store with data in its pool opens with that pool only, unless the user gives it up.
+//! The wrong pool, or none: a store with data in its pool opens with that pool only, unless the
+//! user gives it up.
 
 use crate::{
     KEYS, check, closed,

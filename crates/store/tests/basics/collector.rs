@@ -1,4 +1,5 @@
-//! The collector and `verify`, beside writers and readers: space is given back, no live value is lost, and what is whole is not reported.
+//! The collector and `verify`, beside writers and readers: space is given back, no live value is
+//! lost, and what is whole is not reported.
 
 use crate::{
     common::{

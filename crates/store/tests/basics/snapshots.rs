@@ -1,4 +1,5 @@
-//! Scans give exactly their range; a snapshot sees one moment, whatever is done beside it, and only so many are kept.
+//! Scans give exactly their range; a snapshot sees one moment, whatever is done beside it, and only
+//! so many are kept.
 
 use crate::{
     common::{Bench, small},

@@ -1,4 +1,5 @@
-//! A value is read as it was written last: in every variant, after a close, a crash and an opening in another one, of any size, in batches.
+//! A value is read as it was written last: in every variant, after a close, a crash and an opening
+//! in another one, of any size, in batches.
 
 use crate::{
     common::{Bench, VARIANTS, small},

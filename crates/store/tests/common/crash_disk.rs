@@ -1,10 +1,12 @@
 //! [`CrashDisk`]: a disk of which only what was synced is sure to be there after a power cut.
 //!
-//! The files are real, so that code that goes round the trait reads the truth. Beside that, every operation is remembered,
-//! and noted on a clock (a pool's `Sim`), so that the disk's state and the pool's can be taken as of one moment. Faults it
-//! produces, all of which the store must survive:
-//! * of the writes to a file since its last sync, each page has got any number, in order, on its own;
-//! * the length of a file is any that it had since its last sync, but for pages that arrived behind it;
+//! The files are real, so that code that goes round the trait reads the truth. Beside that, every
+//! operation is remembered, and noted on a clock (a pool's `Sim`), so that the disk's state and the
+//! pool's can be taken as of one moment. Faults it produces, all of which the store must survive:
+//! * of the writes to a file since its last sync, each page has got any number, in order, on its
+//!   own;
+//! * the length of a file is any that it had since its last sync, but for pages that arrived behind
+//!   it;
 //! * of the names that changed in a directory since its last sync, any first few have changed.
 //!
 //! Faults it does not produce: synced bytes that are lost, directories that are lost.
@@ -86,7 +88,8 @@ impl CrashDisk {
         }))
     }
 
-    /// Writes to `to` what is found on the disk if the power fails after the first `events` operations.
+    /// Writes to `to` what is found on the disk if the power fails after the first `events`
+    /// operations.
     pub fn image(&self, events: usize, rng: &mut Rng, to: &Path) {
         let state = self.0.state.lock();
         let mut model = self.0.base.clone();

@@ -17,7 +17,8 @@ use std::{
 };
 use tempfile::TempDir;
 
-/// The program of an example, where cargo puts it: beside the tests' directory. None if it was not built.
+/// The program of an example, where cargo puts it: beside the tests' directory. None if it was not
+/// built.
 pub fn example(name: &str) -> Option<PathBuf> {
     let own = std::env::current_exe().unwrap();
     let example = own.ancestors().nth(2).unwrap().join("examples").join(name);

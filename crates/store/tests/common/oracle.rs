@@ -44,7 +44,8 @@ fn writers_key(writer: u64, number: u64) -> Vec<u8> {
     format!("writer {writer} key {number:03}").into_bytes()
 }
 
-/// What a writer does, over few keys of its own. Most values are shorter than `longer` times some kilobytes.
+/// What a writer does, over few keys of its own. Most values are shorter than `longer` times some
+/// kilobytes.
 pub fn operations(writer: u64, rng: &mut Rng, count: u64, longer: u64) -> Vec<Vec<Change>> {
     let change = |rng: &mut Rng| {
         let key = writers_key(writer, rng.below(KEYS));
@@ -81,7 +82,8 @@ pub fn perform(store: &Store, operation: &[Change]) {
     let mut batch = Batch::new();
     for (key, change) in operation {
         match change {
-            // A batch must fit into a record; only values that go to files of their own may be longer.
+            // A batch must fit into a record; only values that go to files of their own may be
+            // longer.
             Some(number) => batch.put(key, &value(*number)[..value(*number).len().min(BATCHED)]),
             None => batch.delete(key),
         }

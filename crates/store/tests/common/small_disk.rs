@@ -1,4 +1,5 @@
-//! Disks that are soon full: [`SmallDisk`], a file system of its own, and [`QuotaDisk`], which counts what a store's files take.
+//! Disks that are soon full: [`SmallDisk`], a file system of its own, and [`QuotaDisk`], which
+//! counts what a store's files take.
 
 use forebay_store::disk::{Disk, DiskFile, RealDisk};
 use parking_lot::Mutex;
@@ -61,7 +62,8 @@ impl Drop for SmallDisk {
     }
 }
 
-/// A disk on which a user may have so many bytes. The index's tables, which go round it, are not counted.
+/// A disk on which a user may have so many bytes. The index's tables, which go round it, are not
+/// counted.
 pub struct QuotaDisk {
     inner: RealDisk,
     used: Arc<Mutex<Used>>,

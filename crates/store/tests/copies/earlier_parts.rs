@@ -1,4 +1,5 @@
-//! One part of an earlier moment: a pool, an index or a value-log file that is older than the rest is refused, and nothing is written over.
+//! One part of an earlier moment: a pool, an index or a value-log file that is older than the rest
+//! is refused, and nothing is written over.
 
 use crate::{
     check,
@@ -21,7 +22,8 @@ fn pool_of(image: Vec<u8>) -> Pool {
 /// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
 #[test]
 fn a_pool_of_an_earlier_moment_is_refused_and_nothing_is_written_over_the_files() {
-    // Taken from the running session, and from the session before; with an index that knows more, and with one that knows nothing.
+    // Taken from the running session, and from the session before; with an index that knows more,
+    // and with one that knows nothing.
     for (sessions, memtable_bytes) in [(1, 64 << 10), (1, 16 << 20), (2, 64 << 10), (2, 16 << 20)] {
         let media = new_sim(64 << 10);
         media.stop_recording();

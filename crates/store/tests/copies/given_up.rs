@@ -60,7 +60,8 @@ fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
     check(&store, 1000..1200, 3);
 }
 
-/// A store that is not closed, with collected files that are out of the manifest and still on the disk.
+/// A store that is not closed, with collected files that are out of the manifest and still on the
+/// disk.
 fn with_a_collected_file(options: &StoreOptions) -> Bench {
     let bench = Bench::new();
     let store = bench.open(options);

@@ -1,6 +1,6 @@
-//! Copies and restores of a store's directory that were not taken at one moment: each is refused with nothing changed, or
-//! opens with everything that was acknowledged by the older moment; and nothing is ever unlinked or cut that the rest of
-//! the copy would have needed.
+//! Copies and restores of a store's directory that were not taken at one moment: each is refused
+//! with nothing changed, or opens with everything that was acknowledged by the older moment; and
+//! nothing is ever unlinked or cut that the rest of the copy would have needed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 #[path = "../common/mod.rs"]

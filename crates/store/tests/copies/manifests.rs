@@ -12,7 +12,8 @@ use crate::{
 use forebay_store::{StoreError, Variant};
 use std::{fs, io};
 
-/// With the manifest of an earlier moment a store is refused, and unchanged: with today's it opens, and has `keys`.
+/// With the manifest of an earlier moment a store is refused, and unchanged: with today's it opens,
+/// and has `keys`.
 fn refused_with_manifest(bench: &Bench, variant: Variant, older: &[u8], keys: u32) {
     let newer = fs::read(manifest(bench)).unwrap();
     assert!(value_log_files(&bench.path()).len() > 4);

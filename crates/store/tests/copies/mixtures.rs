@@ -1,4 +1,5 @@
-//! Every mixture of the parts of two moments: it is refused unchanged, or has what the older moment had.
+//! Every mixture of the parts of two moments: it is refused unchanged, or has what the older moment
+//! had.
 
 use crate::{
     common::{Bench, contents, copy_dir},
@@ -27,7 +28,8 @@ fn value(i: u32, moment: u8) -> Vec<u8> {
     vec![moment ^ i as u8; 3000]
 }
 
-/// Copies the directory of a store that is open and not written to, but may be merging tables still.
+/// Copies the directory of a store that is open and not written to, but may be merging tables
+/// still.
 fn copy_running(from: &Path, to: &Path) {
     let manifests =
         || ["MANIFEST", "index/MANIFEST"].map(|name| fs::read(from.join(name)).unwrap());
@@ -41,7 +43,8 @@ fn copy_running(from: &Path, to: &Path) {
     }
 }
 
-/// Two moments, with collection, deletes, large values between them; `closed` before each, or taken while it runs.
+/// Two moments, with collection, deletes, large values between them; `closed` before each, or taken
+/// while it runs.
 fn moments(variant: Variant, closed: bool) -> Moments {
     let bench = Bench::new();
     let (earlier, later) = (
@@ -96,8 +99,8 @@ fn moments(variant: Variant, closed: bool) -> Moments {
 }
 
 impl Moments {
-    /// What an opened mixture may say of each key: its value by either moment, or that it is damaged; never that it is not
-    /// there, nor that a deleted one is.
+    /// What an opened mixture may say of each key: its value by either moment, or that it is
+    /// damaged; never that it is not there, nor that a deleted one is.
     fn check(&self, store: &Store, what: &str) {
         let one_of = |key: &[u8], allowed: &[Option<Vec<u8>>]| {
             if let Ok(found) = store.get(key) {

@@ -1,5 +1,6 @@
-//! Cuts at certain moments: when a large value was replaced, behind a killed session, between two value-log files, in a first opening,
-//! in one with `resident`; and a pool that lost what the index has.
+//! Cuts at certain moments: when a large value was replaced, behind a killed session, between two
+//! value-log files, in a first opening, in one with `resident`; and a pool that lost what the index
+//! has.
 
 use crate::{
     common::{
@@ -169,7 +170,8 @@ fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again()
             .memtable_size(4 << 20)
             .chunk_log_size(64 << 20);
         let (machine, store) = without_pool(&work.path().join("live"), &options);
-        // Up to the moment at which the second file is in the manifest: the first one is not synced yet.
+        // Up to the moment at which the second file is in the manifest: the first one is not synced
+        // yet.
         let two = || common::value_log_files(&machine.dir).len() == 2;
         let mut i = 0u32;
         while !two() {
@@ -241,7 +243,8 @@ fn a_resident_store_has_all_the_room_it_is_given_after_a_first_opening_that_was_
     }
 }
 
-/// A machine on which a session wrote a segment to a file, and was killed before it could release it from its lane.
+/// A machine on which a session wrote a segment to a file, and was killed before it could release
+/// it from its lane.
 fn written_and_not_released(dir: &Path, options: &StoreOptions) -> Machine {
     let machine = Machine::new(dir, SMALL.segment_bytes);
     let failed = Arc::new(AtomicBool::new(false));

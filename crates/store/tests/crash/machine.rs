@@ -82,7 +82,8 @@ pub fn without_pool(dir: &Path, options: &StoreOptions) -> (Machine, Store) {
     (machine, store)
 }
 
-/// The power fails now, and nothing that was not synced has arrived (or, with other seeds, some of it).
+/// The power fails now, and nothing that was not synced has arrived (or, with other seeds, some of
+/// it).
 pub fn cut_now(machine: &Machine, seed: u64, to: &Path) {
     let disk = &machine.disk;
     fs::create_dir_all(to).unwrap();

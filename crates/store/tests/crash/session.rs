@@ -1,4 +1,5 @@
-//! A recorded session: writers, a collector and flushes, and what each moment of it may leave behind.
+//! A recorded session: writers, a collector and flushes, and what each moment of it may leave
+//! behind.
 
 use crate::{
     common::{

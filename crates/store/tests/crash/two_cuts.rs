@@ -1,4 +1,5 @@
-//! Cuts at random moments, twice in a row: what was acknowledged, or committed, is there in any variant.
+//! Cuts at random moments, twice in a row: what was acknowledged, or committed, is there in any
+//! variant.
 
 use crate::{
     common::{Rng, VARIANTS, new_disk, new_sim, oracle::Known, tiny},

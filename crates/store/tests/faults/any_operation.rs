@@ -1,4 +1,5 @@
-//! Whole lives of a store in which one operation on the disk fails, whichever: nothing acknowledged is lost, and nothing hangs.
+//! Whole lives of a store in which one operation on the disk fails, whichever: nothing acknowledged
+//! is lost, and nothing hangs.
 
 use crate::{
     common::{Bench, Rng, within},
@@ -130,7 +131,8 @@ fn check(store: &Store, possible: &Possible, when: &str) {
     assert!(problems.is_empty(), "{when}: {problems:?}");
 }
 
-/// A whole life of a store in which the `at`-th operation on the disk meets `fault`. Operations of the life.
+/// A whole life of a store in which the `at`-th operation on the disk meets `fault`. Operations of
+/// the life.
 fn life(variant: Variant, at: u64, fault: Fault, closes: bool) -> u64 {
     let when = format!("{variant}, {fault:?} at {at}, closed: {closes}");
     within(Duration::from_secs(60), &when.clone(), move || {
@@ -139,7 +141,8 @@ fn life(variant: Variant, at: u64, fault: Fault, closes: bool) -> u64 {
         plan.strike(at, fault);
         let options = quiet(variant);
         let steps = workload(&mut Rng(7));
-        // A pool's writers go on by themselves once the disk does; without one, a failed sync ends the session.
+        // A pool's writers go on by themselves once the disk does; without one, a failed sync ends
+        // the session.
         let pool = matches!(variant, Variant::Buffered(_));
         let insist = pool && fault != Fault::Gone;
         let mut possible = Possible::new();

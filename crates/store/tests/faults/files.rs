@@ -1,4 +1,5 @@
-//! Failures where a segment ends and a value-log file begins: what was acknowledged goes where it belongs, and is there afterwards.
+//! Failures where a segment ends and a value-log file begins: what was acknowledged goes where it
+//! belongs, and is there afterwards.
 
 use crate::{
     FILE_FULL, SEGMENT_TAKES,
@@ -108,7 +109,8 @@ fn what_a_killed_session_wrote_last_is_written_again_and_synced_in_every_file() 
 #[test]
 fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_it_belongs() {
     let bench = Bench::new();
-    // The last segment of a file is sealed early; its first write fails, once the next one is placed.
+    // The last segment of a file is sealed early; its first write fails, once the next one is
+    // placed.
     let failed = Arc::new(AtomicBool::new(false));
     let vlog = bench.path().join("vlog");
     let disk = HookDisk::new({
@@ -180,7 +182,8 @@ fn a_segment_whose_file_could_not_be_made_is_still_placed_before_the_next_one() 
         let failed = Arc::clone(&failed);
         move |doing| match doing {
             Doing::Create(path) if is_value_log(path) && !failed.load(SeqCst) => {
-                // By now the other drain thread waits for its turn, and more than one segment for a drain.
+                // By now the other drain thread waits for its turn, and more than one segment for a
+                // drain.
                 thread::sleep(Duration::from_millis(100));
                 failed.store(true, SeqCst);
                 Err(io_error())
@@ -206,8 +209,8 @@ fn a_segment_whose_file_could_not_be_made_is_still_placed_before_the_next_one() 
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
-/// Fills the first value-log file on `disk`; then `state` is 1, and two attempts to begin the next one fail, which leave it `reached`. After a crash all is there, and a
-/// next file is begun.
+/// Fills the first value-log file on `disk`; then `state` is 1, and two attempts to begin the next
+/// one fail, which leave it `reached`. After a crash all is there, and a next file is begun.
 fn crash_before_the_second_file(
     bench: &Bench,
     disk: Arc<HookDisk>,
@@ -236,8 +239,8 @@ fn crash_before_the_second_file(
 #[test]
 fn a_file_whose_naming_failed_half_way_is_there_after_a_crash_in_the_next_attempt() {
     let bench = Bench::new();
-    // The manifest that names the second file is renamed, but its directory's sync fails; then the power fails in the
-    // second attempt, before the first operation that creates a file.
+    // The manifest that names the second file is renamed, but its directory's sync fails; then the
+    // power fails in the second attempt, before the first operation that creates a file.
     let state = Arc::new(AtomicU32::new(0));
     let disk = HookDisk::new({
         let (state, dir) = (Arc::clone(&state), bench.path());
@@ -260,8 +263,9 @@ fn a_file_whose_naming_failed_half_way_is_there_after_a_crash_in_the_next_attemp
 #[test]
 fn a_file_that_a_manifest_may_name_is_not_removed_because_it_cannot_be_opened() {
     let bench = Bench::new();
-    // The process is at its limit of open files: the manifest that names the second file is renamed, but its directory cannot be
-    // opened to be synced; and in the second attempt that file cannot be.
+    // The process is at its limit of open files: the manifest that names the second file is
+    // renamed, but its directory cannot be opened to be synced; and in the second attempt that file
+    // cannot be.
     let state = Arc::new(AtomicU32::new(0));
     let disk = HookDisk::new({
         let (state, dir) = (Arc::clone(&state), bench.path());

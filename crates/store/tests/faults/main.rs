@@ -28,7 +28,8 @@ fn quiet(variant: Variant) -> StoreOptions {
     tiny(variant).gc(false)
 }
 
-/// Bytes of log that a segment of two [`half_a_segment`]s takes, with headers, seal, and up to the next page.
+/// Bytes of log that a segment of two [`half_a_segment`]s takes, with headers, seal, and up to the
+/// next page.
 const SEGMENT_TAKES: u32 = 60 << 10;
 /// So many of [`half_a_segment`] fill a file under [`quiet`] options.
 const FILE_FULL: u32 = 34;

@@ -1,5 +1,5 @@
-//! What fails is told: no sync claims success after one that failed, callers hear of a thread that panicked, and a refused value leaves
-//! no file.
+//! What fails is told: no sync claims success after one that failed, callers hear of a thread that
+//! panicked, and a refused value leaves no file.
 
 use crate::{
     common::{

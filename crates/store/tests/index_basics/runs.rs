@@ -1,5 +1,5 @@
-//! Keys and runs: the newest run wins, whatever the keys' lengths; what breaks the rules is refused; tables are few, and not rewritten
-//! without need.
+//! Keys and runs: the newest run wins, whatever the keys' lengths; what breaks the rules is
+//! refused; tables are few, and not rewritten without need.
 
 use crate::index_support::*;
 use forebay_store::index::{Index, IndexCause, KEY_BYTES_MAX};

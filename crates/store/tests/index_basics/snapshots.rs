@@ -1,4 +1,5 @@
-//! Snapshots, iterators and ranges: they see one moment, whatever is ingested and merged beside them, and from both ends.
+//! Snapshots, iterators and ranges: they see one moment, whatever is ingested and merged beside
+//! them, and from both ends.
 
 use crate::index_support::*;
 use std::{

@@ -1,4 +1,5 @@
-//! Deleted keys: a tombstone hides its key, stays while anything older has the key, and is merged away when there are many or scans meet it often.
+//! Deleted keys: a tombstone hides its key, stays while anything older has the key, and is merged
+//! away when there are many or scans meet it often.
 
 use crate::index_support::*;
 use forebay_store::index::Form;

@@ -1,4 +1,5 @@
-//! A store and the map that it is to agree with: each step is done to both and their answers compared, those of open snapshots and scans too.
+//! A store and the map that it is to agree with: each step is done to both and their answers
+//! compared, those of open snapshots and scans too.
 
 use crate::{
     common::{Bench, VARIANTS, tiny},
@@ -107,7 +108,8 @@ impl Held {
     }
 }
 
-/// Does `write`. A resident store that is full because of open snapshots has room again without them.
+/// Does `write`. A resident store that is full because of open snapshots has room again without
+/// them.
 fn retried(open: &mut Open, write: impl Fn() -> Result<(), StoreError>) {
     match write() {
         Err(StoreError::Full { .. }) if !open.snapshots.is_empty() || !open.scans.is_empty() => {

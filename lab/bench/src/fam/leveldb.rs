@@ -1,4 +1,5 @@
-//! LevelDB with its directory on the emulated device: its program under `forebay-lab run --no-pool --device DIR=PROFILE`.
+//! LevelDB with its directory on the emulated device: its program under `forebay-lab run --no-pool
+//! --device DIR=PROFILE`.
 
 use super::{Config, Measured, Policy, WORKLOADS};
 use crate::{BenchError, data::fresh_seed, peers::Peer, place::on_device, scratch::ScratchDir};

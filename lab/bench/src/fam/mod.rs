@@ -1,7 +1,9 @@
-//! `forebay-lab fam`: P5's figures, on a store whose data device is fabric-attached memory under the cache policies uc, wt and wc.
+//! `forebay-lab fam`: P5's figures, on a store whose data device is fabric-attached memory under
+//! the cache policies uc, wt and wc.
 //!
-//! Two contestants, round after round: our store, [resident](forebay_store::StoreOptions::resident) in a pool that is as slow as the device (`ours`),
-//! and LevelDB with its directory on the emulated device (`leveldb`). docs/benchmarks.md, "forebay-lab fam".
+//! Two contestants, round after round: our store, [resident](forebay_store::StoreOptions::resident)
+//! in a pool that is as slow as the device (`ours`), and LevelDB with its directory on the emulated
+//! device (`leveldb`). docs/benchmarks.md, "forebay-lab fam".
 
 mod leveldb;
 mod ours;
@@ -21,7 +23,8 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Who is measured: our store, resident in the memory, and LevelDB, with its directory on the device.
+/// Who is measured: our store, resident in the memory, and LevelDB, with its directory on the
+/// device.
 const OURS: &str = "forebay";
 const LEVELDB: &str = "leveldb";
 
@@ -172,7 +175,8 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     })
 }
 
-/// How much less a row takes than the same under uc, in per cent; negative is more. None under uc itself, or where that was not measured.
+/// How much less a row takes than the same under uc, in per cent; negative is more. None under uc
+/// itself, or where that was not measured.
 fn below_uc(row: &Row, rows: &[Row]) -> Option<f64> {
     let is_uc = |uc: &&Row| {
         uc.text("policy") == "uc" && uc.agrees(row, &["store", "workload", "pair_bytes"])

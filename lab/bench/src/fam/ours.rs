@@ -1,4 +1,5 @@
-//! Our store, resident in a pool on the emulated memory. Each write workload has a pool of its own, made for the data.
+//! Our store, resident in a pool on the emulated memory. Each write workload has a pool of its own,
+//! made for the data.
 
 use super::{Config, Measured, Policy};
 use crate::{

@@ -41,7 +41,8 @@ impl Lab<'_> {
         self.size.pick(1, 3, 3)
     }
 
-    /// Rounds of what takes long: one on an emulated device, where the model says the same in every round.
+    /// Rounds of what takes long: one on an emulated device, where the model says the same in every
+    /// round.
     pub fn rounds_on(&self, place: &str) -> usize {
         if place == HERE { self.rounds() } else { 1 }
     }

@@ -1,11 +1,14 @@
 //! P4, figure 7: what is lost in a crash, of 60,000 distinct keys that were acknowledged.
 //!
-//! SIGKILL alone loses nothing that the server has written: the kernel still has it. So the server is killed, and then its append-only file is
-//! put back to what was *really synced* at that moment, which is the worst that a power cut could leave:
+//! SIGKILL alone loses nothing that the server has written: the kernel still has it. So the server
+//! is killed, and then its append-only file is put back to what was *really synced* at that moment,
+//! which is the worst that a power cut could leave:
 //!
-//! * of a plain server: strace says when each sync that succeeded began; what the client had sent by then, it covers;
-//! * under `forebay run`: the supervisor copies a file whenever it has synced it (`FOREBAY_TEST_SYNCED`), and the next start is made to believe that it is
-//!   another boot (`FOREBAY_TEST_BOOT_ID`), so that it replays the pool to the file;
+//! * of a plain server: strace says when each sync that succeeded began; what the client had sent
+//!   by then, it covers;
+//! * under `forebay run`: the supervisor copies a file whenever it has synced it
+//!   (`FOREBAY_TEST_SYNCED`), and the next start is made to believe that it is another boot
+//!   (`FOREBAY_TEST_BOOT_ID`), so that it replays the pool to the file;
 //! * where all is in NVM, the files are there as they were.
 //!
 //! Then the server is started on it, and every key is looked for.
@@ -164,13 +167,14 @@ fn count(connection: &mut Connection, keys: u64) -> io::Result<u64> {
     Ok(found)
 }
 
-/// Keys whose writes had been made when a sync began that covers them. The one that was on its way then may not have been written: one of all is
-/// counted as kept that might be lost.
+/// Keys whose writes had been made when a sync began that covers them. The one that was on its way
+/// then may not have been written: one of all is counted as kept that might be lost.
 fn covered(sent: &[f64], began: f64) -> u64 {
     sent.partition_point(|time| *time < began) as u64
 }
 
-/// When the last sync of the append-only file that succeeded began. Lines are `THREAD TIME fdatasync(9</path>) = 0`.
+/// When the last sync of the append-only file that succeeded began. Lines are `THREAD TIME
+/// fdatasync(9</path>) = 0`.
 fn last_sync(trace: &str) -> Option<f64> {
     let ours = trace.lines().filter(|line| line.contains(".incr.aof>"));
     let began = ours.filter_map(|line| line.split_whitespace().nth(1)?.parse().ok());
@@ -185,7 +189,8 @@ fn append_only_file(data: &Path) -> io::Result<PathBuf> {
     found.ok_or_else(|| io::Error::new(io::ErrorKind::NotFound, "there is no append-only file"))
 }
 
-/// Cuts the last SETs off the append-only file, which ends with all of them, each of the same length.
+/// Cuts the last SETs off the append-only file, which ends with all of them, each of the same
+/// length.
 fn cut_off(data: &Path, sets: u64) -> io::Result<()> {
     let file = File::options().write(true).open(append_only_file(data)?)?;
     let (key, value) = (mix::key(0).len(), VALUE.len());

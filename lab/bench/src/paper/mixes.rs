@@ -1,4 +1,5 @@
-//! P4, by a client of our own in memtier's place: mixes of SETs and GETs (figure 9), and DRAM and NVM in use by number of pairs (figure 8).
+//! P4, by a client of our own in memtier's place: mixes of SETs and GETs (figure 9), and DRAM and
+//! NVM in use by number of pairs (figure 8).
 
 use super::{
     lab::{Lab, SERVER},
@@ -88,8 +89,8 @@ fn measure(lab: &Lab<'_>, mode: Mode, place: &str, mix: Mix) -> Result<f64, Benc
         "always"
     };
     server.talk(|connection| {
-        // The keys are there before the clock starts: what their syncs take is not asked, and one at
-        // the end does for all.
+        // The keys are there before the clock starts: what their syncs take is not asked, and one
+        // at the end does for all.
         expect_ok(connection.line("CONFIG SET appendfsync no")?)?;
         mix::load(connection, 0, mix.keys, mix.value_bytes)?;
         expect_ok(connection.line(&format!("CONFIG SET appendfsync {policy}"))?)?;

@@ -1,8 +1,9 @@
 //! `forebay-lab paper`: the papers' tables and figures, measured again.
 //!
-//! An [`Experiment`] is one table or figure of a paper: what the paper says (claims), how its figures are drawn (panels), what it needs, and which
-//! measurement makes them, all of it data in the [`catalogue`]. [`run`] measures some, one JSON file each ([`Outcome`]); a report is made from the
-//! files alone. docs/benchmarks.md says how each figure is made.
+//! An [`Experiment`] is one table or figure of a paper: what the paper says (claims), how its
+//! figures are drawn (panels), what it needs, and which measurement makes them, all of it data in
+//! the [`catalogue`]. [`run`] measures some, one JSON file each ([`Outcome`]); a report is made
+//! from the files alone. docs/benchmarks.md says how each figure is made.
 
 pub mod catalogue;
 mod fabric;

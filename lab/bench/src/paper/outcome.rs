@@ -1,4 +1,5 @@
-//! What an experiment gave: one JSON file each, which reports are made from (docs/benchmarks.md, "Experiments").
+//! What an experiment gave: one JSON file each, which reports are made from (docs/benchmarks.md,
+//! "Experiments").
 
 use super::{catalogue::Experiment, machine::Machine, size::Size};
 use crate::{
@@ -49,8 +50,8 @@ pub struct Outcome {
     pub notes: Vec<String>,
 }
 
-/// The row of a panel's figures in the rounds, at a place, of a series at an x: docs/benchmarks.md says what its fields are. Without figures it says
-/// why there are none.
+/// The row of a panel's figures in the rounds, at a place, of a series at an x: docs/benchmarks.md
+/// says what its fields are. Without figures it says why there are none.
 fn row(cell: [&str; 4], figures: Result<&[f64], &str>) -> Row {
     let [panel, place, series, x] = cell;
     let row = Row::of(json!({"panel": panel, "place": place, "series": series, "x": x}));

@@ -1,4 +1,5 @@
-//! P4: redis-benchmark's SETs under each policy, by size of the value, during rewrites of the append-only file, and with slower memories.
+//! P4: redis-benchmark's SETs under each policy, by size of the value, during rewrites of the
+//! append-only file, and with slower memories.
 
 use super::{
     lab::{Lab, SERVER},
@@ -68,7 +69,8 @@ pub(super) fn sizes(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         }
         add(lab, &config, place, "", &mut measured)?;
     }
-    // The other server, which Redis's users go to: beside ours at one size, at all sizes where there is time.
+    // The other server, which Redis's users go to: beside ours at one size, at all sizes where
+    // there is time.
     let valkey = Config {
         servers: vec![Kind::Valkey],
         sizes: lab.size.pick(vec![512], vec![512], SIZES.to_vec()),
@@ -119,7 +121,8 @@ fn add(
     Ok(())
 }
 
-/// P4's open problem: 8 KiB values, alone and while the append-only file is rewritten again and again.
+/// P4's open problem: 8 KiB values, alone and while the append-only file is rewritten again and
+/// again.
 pub(super) fn during_rewrite(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     const VALUE_BYTES: u64 = 8192;
     /// Bytes of the pools: the smallest holds two segments, as PB-Redis' buffer has two halves.

@@ -1,6 +1,7 @@
 //! P1: Puts of 4 KiB on a loaded store, in every variant and with buffers of several sizes.
 //!
-//! On this disk the store runs in this process. On an emulated device it runs as `forebay-lab wisckey` under `forebay-lab run --device`.
+//! On this disk the store runs in this process. On an emulated device it runs as `forebay-lab
+//! wisckey` under `forebay-lab run --device`.
 
 use super::{lab::Lab, outcome::Measured, size::Size};
 use crate::{
@@ -108,7 +109,8 @@ pub(super) fn peers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     Ok(measured)
 }
 
-/// Figure 7 by perf: one more round in which every variant is sampled, so that sampling slows no other figure.
+/// Figure 7 by perf: one more round in which every variant is sampled, so that sampling slows no
+/// other figure.
 fn sampled(lab: &Lab<'_>, config: &Config, measured: &mut Measured) -> Result<(), BenchError> {
     let config = Config {
         peers: Vec::new(),
@@ -185,7 +187,8 @@ fn rows(
     Ok(rows.into_iter().chain(peers).collect())
 }
 
-/// One round of our variants by the laboratory's program as a process under `forebay-lab run --device`.
+/// One round of our variants by the laboratory's program as a process under `forebay-lab run
+/// --device`.
 fn emulated(lab: &Lab<'_>, config: &Config, profile: &str) -> Result<Report, BenchError> {
     let scratch = ScratchDir::new_in(lab.dir)?;
     lab.note(&format!("Puts on {profile}"));

@@ -1,4 +1,5 @@
-//! Running experiments one after the other: progress, an estimate, and going on after an interruption.
+//! Running experiments one after the other: progress, an estimate, and going on after an
+//! interruption.
 
 use super::{
     catalogue::{self, Experiment},
@@ -107,11 +108,13 @@ fn estimate(steps: &[Vec<&Experiment>], size: Size) -> String {
     }
 }
 
-/// Runs what `plan` says; returns the files written. `say` is told which experiment begins and how long all will take, `note` of the progress of
-/// each. What was finished before an error or an interruption stays.
+/// Runs what `plan` says; returns the files written. `say` is told which experiment begins and how
+/// long all will take, `note` of the progress of each. What was finished before an error or an
+/// interruption stays.
 ///
 /// # Errors
-/// Unknown experiments and want of room before anything starts; then the first thing that goes wrong. A peer that is not installed is a row.
+/// Unknown experiments and want of room before anything starts; then the first thing that goes
+/// wrong. A peer that is not installed is a row.
 pub fn run(
     plan: &Plan,
     note: &dyn Fn(&str),
@@ -238,7 +241,8 @@ fn command(id: &str, size: Size) -> String {
     words.into_iter().flatten().collect::<Vec<_>>().join(" ")
 }
 
-/// Checks that there is room for each of `experiments`, one after the other. Gives what they need in words.
+/// Checks that there is room for each of `experiments`, one after the other. Gives what they need
+/// in words.
 fn check_room(experiments: &[&Experiment], size: Size, dir: &Path) -> Result<String, BenchError> {
     let most = |needs: fn(&Experiment) -> [u64; 3]| {
         let mib = experiments.iter().map(|experiment| {

@@ -23,7 +23,8 @@ pub(super) struct Standing {
 }
 
 impl Standing {
-    /// Ends the server by `end`, which gets its directory as well, and starts it again. How long the start took, seconds.
+    /// Ends the server by `end`, which gets its directory as well, and starts it again. How long
+    /// the start took, seconds.
     pub fn restarted(
         self,
         end: impl FnOnce(Server, &Path) -> Result<(), BenchError>,
@@ -63,8 +64,8 @@ impl Template {
         self.0.join("data").join(server::DATABASE)
     }
 
-    /// Starts a server on a copy of `parts`, in a directory of its own inside of `parent`, which is made if need be. `with` says what stands around
-    /// it there, and its options.
+    /// Starts a server on a copy of `parts`, in a directory of its own inside of `parent`, which is
+    /// made if need be. `with` says what stands around it there, and its options.
     pub fn start(
         &self,
         parts: &[&str],

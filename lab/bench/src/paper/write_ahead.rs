@@ -1,9 +1,11 @@
 //! P3: what MyRocks gives, by where its write-ahead log is, with LinkBench and TPC-C.
 //!
-//! The data lies on an emulated SSD always. Each series has a server of its own, on a copy of one data directory, with the log where the series says.
-//! The servers take turns of a few seconds, since a machine's speed changes faster than a server starts; all but the one that is measured are stopped
-//! (SIGSTOP), so that what one has to tidy up is no other's burden. The consistency of each is checked in the end. Everything is in memory: an emulated
-//! device only adds to what a call takes anyway.
+//! The data lies on an emulated SSD always. Each series has a server of its own, on a copy of one
+//! data directory, with the log where the series says. The servers take turns of a few seconds,
+//! since a machine's speed changes faster than a server starts; all but the one that is measured
+//! are stopped (SIGSTOP), so that what one has to tidy up is no other's burden. The consistency of
+//! each is checked in the end. Everything is in memory: an emulated device only adds to what a call
+//! takes anyway.
 
 use super::{
     catalogue,
@@ -71,7 +73,8 @@ pub(super) fn tpcc(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     run(lab, tpcc, "tpcc")
 }
 
-/// Numbers of connections, and whether a commit is synced, which the paper does not say. At toy size the paper's alone.
+/// Numbers of connections, and whether a commit is synced, which the paper does not say. At toy
+/// size the paper's alone.
 fn settings(size: Size) -> &'static [(u64, bool)] {
     const ALL: [(u64, bool); 4] = [(1, true), (CLIENTS, true), (1, false), (CLIENTS, false)];
     size.pick(&ALL[1..2], &ALL, &ALL)
@@ -86,7 +89,8 @@ fn lacking() -> Option<String> {
     server::lacking().or_else(plugin).or_else(eatmydata)
 }
 
-/// A workload. Its panels: rates, latencies by request, and processor time of the server, in its own code and in the kernel.
+/// A workload. Its panels: rates, latencies by request, and processor time of the server, in its
+/// own code and in the kernel.
 fn run(lab: &Lab<'_>, workload: Workload, panel: &str) -> Result<Measured, BenchError> {
     let [p99, cpu] = ["p99", "cpu"].map(|what| format!("{panel}_{what}"));
     if let Some(why) = lacking() {
@@ -157,7 +161,8 @@ fn turns(size: Size) -> (usize, u64) {
 /// Each commit is written to the log, and synced once a second.
 const NOT_SYNCED: &str = "--rocksdb-flush-log-at-trx-commit=2";
 
-/// What all servers have. InnoDB holds the system's tables only; its own rings would pass the emulated devices by.
+/// What all servers have. InnoDB holds the system's tables only; its own rings would pass the
+/// emulated devices by.
 fn options(wal: &Path) -> Vec<String> {
     let plugins = server::myrocks().unwrap_or_default();
     let all = [

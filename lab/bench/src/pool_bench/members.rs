@@ -1,7 +1,9 @@
 //! Processes that append to one shared lane.
 //!
-//! Each is this program, started with a hidden subcommand; it inherits the pool's open file and the lane's state. For each slice it reads a line, payload
-//! bytes, nanoseconds and threads, from standard input, and answers with one: operations, and the nanoseconds that they took, of all its threads.
+//! Each is this program, started with a hidden subcommand; it inherits the pool's open file and the
+//! lane's state. For each slice it reads a line, payload bytes, nanoseconds and threads, from
+//! standard input, and answers with one: operations, and the nanoseconds that they took, of all its
+//! threads.
 
 use super::{
     BUFFERS, Case,
@@ -76,7 +78,8 @@ impl Members {
         Ok(Self { lane, members })
     }
 
-    /// A slice of appends by so many of the processes, beside an owner that releases what is complete.
+    /// A slice of appends by so many of the processes, beside an owner that releases what is
+    /// complete.
     pub(super) fn appended(
         &mut self,
         case: Case,

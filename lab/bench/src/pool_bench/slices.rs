@@ -61,14 +61,16 @@ pub(super) fn copies(case: Case, media: &dyn Media, slice: Duration) -> Result<S
     let part = media.bytes() / case.writers as u64 / stride;
     in_threads(case, slice, |(thread, turn), payload| {
         let offset = (thread * part + turn % part) * stride;
-        // SAFETY: each thread has a part of its own, and nothing is lent out of a medium without a pool.
+        // SAFETY: each thread has a part of its own, and nothing is lent out of a medium without a
+        // pool.
         unsafe { media.stream(offset, &[IoSlice::new(payload)], 0) };
         media.fence();
         Ok(())
     })
 }
 
-/// Runs `operation` (its thread and turn, the payload) on as many threads as `case` has writers for the time of a slice.
+/// Runs `operation` (its thread and turn, the payload) on as many threads as `case` has writers for
+/// the time of a slice.
 pub(super) fn in_threads(
     case: Case,
     slice: Duration,

@@ -1,10 +1,13 @@
 //! Puts beside threads that do something else, and what each costs the other.
 //!
-//! * `stalls`, the longest put: many new keys of 16 bytes whose first eight are the same, as fast as they go, beside two threads that keep processors
-//!   busy. Such keys cost an ingestion more than P1's keys of eight random bytes, and busy processors give it less; together they show whether writers
-//!   wait for it. The busy threads look at the clock all the time: the longest they miss is what the scheduler alone keeps a thread that always wants
-//!   a processor from having one, and stands beside the longest put as its floor.
-//! * `scans`: new keys as fast as they go, alone, and beside a thread that scans a few keys twenty times a second.
+//! * `stalls`, the longest put: many new keys of 16 bytes whose first eight are the same, as fast
+//!   as they go, beside two threads that keep processors busy. Such keys cost an ingestion more
+//!   than P1's keys of eight random bytes, and busy processors give it less; together they show
+//!   whether writers wait for it. The busy threads look at the clock all the time: the longest they
+//!   miss is what the scheduler alone keeps a thread that always wants a processor from having one,
+//!   and stands beside the longest put as its floor.
+//! * `scans`: new keys as fast as they go, alone, and beside a thread that scans a few keys twenty
+//!   times a second.
 
 use super::{
     meter::Subject,

@@ -82,8 +82,9 @@ impl<'a> Subject<'a> {
         remove_dir(&self.dir)
     }
 
-    /// The row of a round of `work`, from the first of its operations until the store is drained. `work` gives how many there were, and their
-    /// latencies; what else it has to say goes into the row.
+    /// The row of a round of `work`, from the first of its operations until the store is drained.
+    /// `work` gives how many there were, and their latencies; what else it has to say goes into the
+    /// row.
     pub fn metered(
         self,
         workload: &str,

@@ -1,8 +1,10 @@
-//! `forebay-lab wisckey`: P1's workload, and what else a store is asked for, in every variant and beside the peers.
+//! `forebay-lab wisckey`: P1's workload, and what else a store is asked for, in every variant and
+//! beside the peers.
 //!
-//! [`Config`] says what to run; [`run`] runs it and returns a [`Report`]. The workloads stand in modules of
-//! their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`, `beside` (the longest put beside busy threads, and short
-//! scans beside puts), `queue` (deletes); `peer` does them on the peers, and `turns` says who takes part.
+//! [`Config`] says what to run; [`run`] runs it and returns a [`Report`]. The workloads stand in
+//! modules of their own: `puts` (P1), `overwrite` (garbage collection at work), `reads`, `reopen`,
+//! `beside` (the longest put beside busy threads, and short scans beside puts), `queue` (deletes);
+//! `peer` does them on the peers, and `turns` says who takes part.
 //!
 //! A row of a write workload counts its drain: the clock starts with the first operation and
 //! stops when [`Store::flush`](forebay_store::Store::flush) has returned.
@@ -34,10 +36,12 @@ use config::SMALL_VALUE_BYTES;
 use serde_json::json;
 use turns::Run;
 
-/// Runs what each of `configs` says, and reports it all together. Device, settings and notes are the first one's.
+/// Runs what each of `configs` says, and reports it all together. Device, settings and notes are
+/// the first one's.
 ///
 /// # Errors
-/// The first thing that goes wrong; a peer that is not installed is reported as a row, and is no error.
+/// The first thing that goes wrong; a peer that is not installed is reported as a row, and is no
+/// error.
 pub fn run(configs: &[Config], note: &dyn Fn(&str)) -> Result<Report, BenchError> {
     let Some(first) = configs.first() else {
         return Err(BenchError::Config("nothing to measure".to_owned()));

@@ -64,8 +64,8 @@ fn ours(run: Run<'_>, variant: Variant, limit: Limit) -> Result<Row, BenchError>
     })
 }
 
-/// What `work` gives, with the size of the data set, and how many bytes on the disk there were for each live one: the most while it ran, and what was
-/// left in the end.
+/// What `work` gives, with the size of the data set, and how many bytes on the disk there were for
+/// each live one: the most while it ran, and what was left in the end.
 fn watched<T>(
     config: &Config,
     dir: &Path,

@@ -1,9 +1,11 @@
 //! The workloads on the peers, each in a database of its own.
 //!
-//! RocksDB by `db_bench`. What is counted: its own time of the benchmark, and for writes also the flush of the memtable that follows, after which every
-//! acknowledged byte is in a synced table (or, with a log, was already durable there). Compactions that are still pending then are not counted, which is
-//! in RocksDB's favour. The others are processes that take the same arguments and print one JSON object ([`Line`](crate::peers::Line)): one
-//! thread; what counts is their own time, a sync of what was not synced included.
+//! RocksDB by `db_bench`. What is counted: its own time of the benchmark, and for writes also the
+//! flush of the memtable that follows, after which every acknowledged byte is in a synced table
+//! (or, with a log, was already durable there). Compactions that are still pending then are not
+//! counted, which is in RocksDB's favour. The others are processes that take the same arguments and
+//! print one JSON object ([`Line`](crate::peers::Line)): one thread; what counts is their own time,
+//! a sync of what was not synced included.
 //!
 //! The device's counters are read when the process has ended and the file system is synced.
 
@@ -61,7 +63,8 @@ impl<'a> Database<'a> {
         let row = match config.preload_bytes {
             _ if !is_rocksdb => self.put_lines(mode)?,
             0 => write("fillrandom")?,
-            // fillrandom refuses a database that is there; overwrite is the same for one. Of so many keys hardly any is overwritten.
+            // fillrandom refuses a database that is there; overwrite is the same for one. Of so
+            // many keys hardly any is overwritten.
             _ => self.load().and_then(|()| write("overwrite"))?,
         };
         remove_dir(&self.dir)?;
@@ -121,7 +124,8 @@ impl<'a> Database<'a> {
         self.write("overwrite", ("overwrite", keys), (DISABLE_WAL, limit))
     }
 
-    /// Reads RocksDB's data set at random. With `warm_up`, does so twice and counts the second time.
+    /// Reads RocksDB's data set at random. With `warm_up`, does so twice and counts the second
+    /// time.
     pub fn read(
         &self,
         workload: &str,
@@ -189,8 +193,9 @@ impl<'a> Database<'a> {
     }
 }
 
-/// `db_bench` stops after a number of operations or after a time, not after whichever comes first. If both are given,
-/// the mode that waits for the device gets the time and the others the operations.
+/// `db_bench` stops after a number of operations or after a time, not after whichever comes first.
+/// If both are given, the mode that waits for the device gets the time and the others the
+/// operations.
 fn limit_option(limit: Limit, mode: Mode, threads: usize) -> String {
     match (limit.seconds, limit.ops) {
         (Some(seconds), ops) if ops.is_none() || mode == SYNC => {

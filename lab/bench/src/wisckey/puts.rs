@@ -19,8 +19,8 @@ use std::time::{Duration, Instant};
 /// How long the floor of several threads is measured.
 const FLOOR: Duration = Duration::from_secs(1);
 
-/// Runs the Puts in every variant. The device has a turn in each round too, so that it is measured under the
-/// conditions of the rows that are compared with it.
+/// Runs the Puts in every variant. The device has a turn in each round too, so that it is measured
+/// under the conditions of the rows that are compared with it.
 pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<Vec<Speed>, BenchError> {
     let contestants = contestants(run.config);
     let mut device = Vec::new();

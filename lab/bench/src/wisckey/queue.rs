@@ -1,4 +1,5 @@
-//! Deletes: a queue of which the first key is taken again and again, and a store of which every key is deleted.
+//! Deletes: a queue of which the first key is taken again and again, and a store of which every key
+//! is deleted.
 //!
 //! Both ask the same of the store: that what was deleted costs nothing any more.
 

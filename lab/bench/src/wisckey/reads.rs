@@ -1,5 +1,5 @@
-//! Random gets and range scans of 100 keys, on three data sets: one that fits into the block cache, one that is larger
-//! but in the page cache, and the latter from the device.
+//! Random gets and range scans of 100 keys, on three data sets: one that fits into the block cache,
+//! one that is larger but in the page cache, and the latter from the device.
 
 use super::{
     config::Config,
@@ -114,7 +114,8 @@ fn read_all(
     })
 }
 
-/// Seeks `key` and goes on 100 times, and copies the beginning of each value, as db_bench does: 101 pairs.
+/// Seeks `key` and goes on 100 times, and copies the beginning of each value, as db_bench does: 101
+/// pairs.
 fn scan(store: &Store, key: &[u8]) -> Result<u64, BenchError> {
     let range = ScanRange::new(Bound::Included(key.to_vec()), Bound::Unbounded);
     let mut bytes = 0;

@@ -38,8 +38,8 @@ struct Fill {
     cache_bytes: u64,
 }
 
-/// In the child: writes what `order` (JSON) says, says so with one byte on standard output, and goes on writing until it is
-/// killed, at most as much again.
+/// In the child: writes what `order` (JSON) says, says so with one byte on standard output, and
+/// goes on writing until it is killed, at most as much again.
 ///
 /// # Errors
 /// Those of the store.

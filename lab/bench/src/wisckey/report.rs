@@ -15,7 +15,8 @@ use std::fmt::Write;
 const CELL: [&str; 5] = ["workload", "run", "value_bytes", "threads", "data_bytes"];
 
 impl Config {
-    /// The row of so many operations of `workload`, which took so long and moved so many bytes of keys and values.
+    /// The row of so many operations of `workload`, which took so long and moved so many bytes of
+    /// keys and values.
     pub(super) fn row(
         &self,
         workload: &str,
@@ -85,8 +86,8 @@ pub(super) fn finish(report: &mut Report, device: &Speed) {
         .add(json!({"device": device, "ratios": ratios}));
 }
 
-/// The name of a ratio: `put_double_4096_over_fsync`. The same workload in another run, on a data set of another size, or with more threads is
-/// another ratio.
+/// The name of a ratio: `put_double_4096_over_fsync`. The same workload in another run, on a data
+/// set of another size, or with more threads is another ratio.
 fn ratio(ours: &Row, over: &str) -> String {
     let whole = |name| ours.get(name).and_then(Value::as_u64);
     let bytes = whole("value_bytes").unwrap_or(0).to_string();

@@ -29,7 +29,8 @@ impl fmt::Display for Contestant {
     }
 }
 
-/// What a peer promises about an acknowledged Put: what our `fsync`, `single` and `double` do; no more than to survive a process crash; nothing.
+/// What a peer promises about an acknowledged Put: what our `fsync`, `single` and `double` do; no
+/// more than to survive a process crash; nothing.
 const MODES: [Mode; 3] = [
     SYNC,
     Mode {
@@ -79,7 +80,8 @@ pub(super) fn contestants(config: &Config) -> Vec<Contestant> {
     all
 }
 
-/// The contestants of workloads that do not compare variants: our main one, and the peer at its fastest.
+/// The contestants of workloads that do not compare variants: our main one, and the peer at its
+/// fastest.
 pub(super) fn finalists(config: &Config) -> Vec<Contestant> {
     let ours = Contestant::Ours(config.main_variant());
     let peer = Contestant::Peer(Peer::RocksDb, DISABLE_WAL);

@@ -122,7 +122,8 @@ fn postgresql_is_measured_in_every_mode() {
     measured_in_every_mode("postgres");
 }
 
-/// An SQL server's benchmark at toy size: each mode, in order, with figures, and nothing left behind.
+/// An SQL server's benchmark at toy size: each mode, in order, with figures, and nothing left
+/// behind.
 fn measured_in_every_mode(database: &str) {
     let sandbox = Sandbox::new();
     sandbox.let_in();

@@ -1,11 +1,12 @@
-//! Pools on disks, measured beside the emulated one: each has its row, and none pays for the device of the data.
+//! Pools on disks, measured beside the emulated one: each has its row, and none pays for the device
+//! of the data.
 
 use crate::common::Sandbox;
 use serde_json::Value;
 use std::fs;
 
-/// On an emulated hard disk every sync costs milliseconds, a commit of a pool on this disk does not: were the pool's own file charged as
-/// well, it would be as slow as the log.
+/// On an emulated hard disk every sync costs milliseconds, a commit of a pool on this disk does
+/// not: were the pool's own file charged as well, it would be as slow as the log.
 #[test]
 fn a_pool_on_a_disk_is_measured_beside_the_emulated_one_and_pays_nothing_for_the_datas_device() {
     // What MariaDB does in this differs from PostgreSQL in nothing.
@@ -30,7 +31,8 @@ fn a_pool_on_a_disk_is_measured_beside_the_emulated_one_and_pays_nothing_for_the
             1,
         ),
     ] {
-        // The disk under the pool is shared with what else this machine does: a sync of its may take as long.
+        // The disk under the pool is shared with what else this machine does: a sync of its may
+        // take as long.
         let is_faster = (0..4).any(|_| match measured_on_disks(line, disks) {
             Some(report) => are_faster(line, &report, &format!("over_{synced}_{tag}"), disks),
             None => true,

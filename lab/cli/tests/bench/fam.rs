@@ -1,4 +1,5 @@
-//! The benchmark of the resident store and LevelDB on fabric memory: a row of each store, size, cache policy and workload.
+//! The benchmark of the resident store and LevelDB on fabric memory: a row of each store, size,
+//! cache policy and workload.
 
 use crate::{assert_nothing_is_left, common::Sandbox};
 use serde_json::Value;
@@ -47,7 +48,8 @@ fn the_resident_store_and_leveldb_are_measured_on_fabric_memory() {
                     };
                     let us = row["us_per_op"].as_f64().unwrap();
                     assert!(us > 0.0, "{row}");
-                    // No access to the device is faster than the device: 11.4 us for a write, 9.6 us for a read, unless it is cached.
+                    // No access to the device is faster than the device: 11.4 us for a write, 9.6
+                    // us for a read, unless it is cached.
                     if *store == "forebay" && (workload.contains("put") || policy == "uc") {
                         assert!(us >= 9.6, "{row}");
                     }

@@ -1,4 +1,5 @@
-//! The pool's benchmark: appends beside the floor that memory sets, by threads and by processes, and on a slower device.
+//! The pool's benchmark: appends beside the floor that memory sets, by threads and by processes,
+//! and on a slower device.
 
 use crate::{common::Sandbox, is_figure};
 

@@ -1,4 +1,5 @@
-//! The store's benchmark: every variant, workload and peer gets rows, and a peer that is not installed says how it can be.
+//! The store's benchmark: every variant, workload and peer gets rows, and a peer that is not
+//! installed says how it can be.
 
 use crate::{
     assert_nothing_is_left, assert_row,

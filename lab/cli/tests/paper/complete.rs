@@ -89,7 +89,8 @@ pub fn p4_is_complete(get: impl Fn(&str) -> Value) {
         let lost: Vec<_> = lost.iter().filter(|(series, ..)| series == mode).collect();
         assert!(matches!(lost.as_slice(), [(.., 0.0)]), "{mode}: {lost:?}");
     }
-    // All keys were written before its first second was over, so that it has lost them: a loss that cannot be seen would prove nothing.
+    // All keys were written before its first second was over, so that it has lost them: a loss that
+    // cannot be seen would prove nothing.
     let everysec = lost.iter().find(|(series, ..)| series == "everysec");
     assert!(
         everysec.is_none_or(|(.., percent)| *percent > 0.0),

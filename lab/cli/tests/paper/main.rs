@@ -1,4 +1,5 @@
-//! `forebay-lab paper` and `forebay-lab report`: every experiment at toy size gives all of its rows, whatever is installed. Not how fast.
+//! `forebay-lab paper` and `forebay-lab report`: every experiment at toy size gives all of its
+//! rows, whatever is installed. Not how fast.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 #[path = "../common/mod.rs"]

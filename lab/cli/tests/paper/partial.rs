@@ -1,4 +1,5 @@
-//! A run that cannot give everything: an unknown experiment, programs that are not installed, an interruption.
+//! A run that cannot give everything: an unknown experiment, programs that are not installed, an
+//! interruption.
 
 use crate::{
     common::{FOREBAY, Ran, Sandbox},

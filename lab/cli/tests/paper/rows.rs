@@ -1,4 +1,5 @@
-//! The rows of an experiment's result: every one is a figure with its span or says why not, and what must be there is.
+//! The rows of an experiment's result: every one is a figure with its span or says why not, and
+//! what must be there is.
 
 use crate::common::Sandbox;
 use serde_json::Value;
@@ -18,7 +19,8 @@ pub fn figures(result: &Value, panel: &str) -> Vec<(String, String, f64)> {
     figures_on(result, HERE, panel)
 }
 
-/// The figures of a panel at a place, by series and x. Every row of the result is a figure with its span, or says why not.
+/// The figures of a panel at a place, by series and x. Every row of the result is a figure with its
+/// span, or says why not.
 pub fn figures_on(result: &Value, place: &str, panel: &str) -> Vec<(String, String, f64)> {
     let text = |value: &Value| value.as_str().unwrap().to_owned();
     let rows = result["rows"].as_array().unwrap();

@@ -1,4 +1,5 @@
-//! Every experiment at toy size, and what is made of the results: a report, a second run that measures what is missing, a refusal of a damaged one.
+//! Every experiment at toy size, and what is made of the results: a report, a second run that
+//! measures what is missing, a refusal of a damaged one.
 
 use crate::{
     common::Sandbox,
@@ -24,7 +25,8 @@ fn line(resume: &str, of: &[&Experiment]) -> String {
     format!("paper --toy {resume} {options} {}", ids.join(" "))
 }
 
-/// All of them in three runs that take about as long each. They wait most of the time, and how fast they are does not matter here.
+/// All of them in three runs that take about as long each. They wait most of the time, and how fast
+/// they are does not matter here.
 fn in_three_runs() -> [Vec<&'static Experiment>; 3] {
     let mut runs = [const { Vec::new() }; 3];
     let mut longest_first = all();

@@ -4,7 +4,8 @@ use super::{Device, epoch, key::FileKey, pages};
 use std::sync::atomic::Ordering::Relaxed;
 
 impl Device<'_> {
-    /// A file of `size` bytes was opened. One without any is new: nothing of an earlier one is in memory.
+    /// A file of `size` bytes was opened. One without any is new: nothing of an earlier one is in
+    /// memory.
     pub fn opened(&self, key: FileKey, size: u64) {
         let file = self.file(key);
         file.device.store(self.number as u64 + 1, Relaxed);
@@ -17,7 +18,8 @@ impl Device<'_> {
         }
     }
 
-    /// The file's contents are gone (truncated to nothing, or unlinked): what waited to be written need not be.
+    /// The file's contents are gone (truncated to nothing, or unlinked): what waited to be written
+    /// need not be.
     pub fn emptied(&self, key: FileKey) {
         let file = self.file(key);
         file.generation.fetch_add(1, Relaxed);
@@ -35,12 +37,14 @@ impl Device<'_> {
         }
     }
 
-    /// The file is mapped so that it can be stored to: what is stored is not seen, so each sync writes a page of it at least.
+    /// The file is mapped so that it can be stored to: what is stored is not seen, so each sync
+    /// writes a page of it at least.
     pub fn mapped_to_store(&self, key: FileKey) {
         self.file(key).stored.store(1, Relaxed);
     }
 
-    /// `bytes` from `offset` on need not be in memory any more (`POSIX_FADV_DONTNEED`). Pages that wait to be written stay.
+    /// `bytes` from `offset` on need not be in memory any more (`POSIX_FADV_DONTNEED`). Pages that
+    /// wait to be written stay.
     pub fn dropped(&self, key: FileKey, offset: u64, bytes: u64) {
         let file = self.file(key);
         for page in pages(offset, bytes.min(self.cached_bytes_max())) {

@@ -1,6 +1,7 @@
 //! What a device does with reads, writes and syncs, and when it is done. docs/devices.md, "Model".
 //!
-//! All times are nanoseconds of the monotonic clock. Nothing here waits, allocates or locks: the caller waits until the time that it is told.
+//! All times are nanoseconds of the monotonic clock. Nothing here waits, allocates or locks: the
+//! caller waits until the time that it is told.
 
 use crate::{
     PAGE_BYTES, Profile,
@@ -46,7 +47,8 @@ impl Device<'_> {
         self.profile
     }
 
-    /// Nothing of the file waits to be written, and nothing of its size or of what was accessed last is known.
+    /// Nothing of the file waits to be written, and nothing of its size or of what was accessed
+    /// last is known.
     fn clear(&self, file: &FileState) {
         self.forgive(file.dirty.swap(0, Relaxed));
         for word in [

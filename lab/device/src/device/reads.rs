@@ -42,7 +42,8 @@ impl Device<'_> {
         self.fetch(key, self.file(key), offset, bytes, 0, now)
     }
 
-    /// Reads what is not in memory of `bytes` at `offset`, in as few requests as there are gaps; if any of that is not there, `ahead` bytes more.
+    /// Reads what is not in memory of `bytes` at `offset`, in as few requests as there are gaps; if
+    /// any of that is not there, `ahead` bytes more.
     fn fetch(
         &self,
         key: FileKey,

@@ -70,7 +70,8 @@ impl Device<'_> {
         (0..parts).map(part).max().unwrap_or(now)
     }
 
-    /// Takes at most about `bytes_max` of what waits to be written. The pages count as clean from then on.
+    /// Takes at most about `bytes_max` of what waits to be written. The pages count as clean from
+    /// then on.
     pub(super) fn take_dirty(&self, file: &FileState, bytes_max: u64) -> Taken {
         if file.dirty.load(Relaxed) == 0 {
             return Taken::default();

@@ -1,4 +1,5 @@
-//! Syncs: what waits is written, the file system's journal after it, and the device's cache is flushed.
+//! Syncs: what waits is written, the file system's journal after it, and the device's cache is
+//! flushed.
 
 use super::{
     Device,
@@ -8,7 +9,8 @@ use crate::{PAGE_BYTES, profile::ns, shared::count};
 use std::sync::atomic::Ordering::{AcqRel, Relaxed};
 
 impl Device<'_> {
-    /// The file is synced (`data_only`: as `fdatasync` does it), and has `size` bytes: when that is done.
+    /// The file is synced (`data_only`: as `fdatasync` does it), and has `size` bytes: when that is
+    /// done.
     #[must_use]
     pub fn sync(&self, key: FileKey, size: u64, data_only: bool, now: u64) -> u64 {
         let file = self.file(key);

@@ -93,7 +93,8 @@ impl Device<'_> {
         self.write_back(key, file, done)
     }
 
-    /// Writes some of a file back if too much waits: behind from half of the limit on, and from the limit on at the writer's cost.
+    /// Writes some of a file back if too much waits: behind from half of the limit on, and from the
+    /// limit on at the writer's cost.
     fn write_back(&self, key: FileKey, file: &FileState, now: u64) -> u64 {
         let limit = self.profile.cache.dirty_mib << 20;
         let waiting = self.state.dirty.load(Relaxed);
@@ -110,7 +111,8 @@ impl Device<'_> {
         if waiting > limit { done } else { now }
     }
 
-    /// The file if enough of it waits to be written, or one of which more does: what a writer has finished with is written back as well.
+    /// The file if enough of it waits to be written, or one of which more does: what a writer has
+    /// finished with is written back as well.
     fn fullest<'a>(&'a self, key: FileKey, file: &'a FileState) -> (FileKey, &'a FileState) {
         let waits = |file: &FileState| file.dirty.load(Relaxed);
         if waits(file) >= WRITE_BACK_BYTES {

@@ -1,6 +1,7 @@
 //! [`LineCache`]: which lines a processor's cache would hold. It knows addresses, not bytes: those are where they always are.
 //!
-//! Direct-mapped, shared by all threads without a lock. Two threads that meet at an entry may cost one of them a miss.
+//! Direct-mapped, shared by all threads without a lock. Two threads that meet at an entry may cost
+//! one of them a miss.
 
 use forebay_pool::persist::LINE;
 use std::sync::atomic::{AtomicU64, Ordering::Relaxed};
@@ -19,7 +20,8 @@ impl LineCache {
         }
     }
 
-    /// Reads `bytes` bytes at `offset`; how many of them have to come from the memory, in whole lines.
+    /// Reads `bytes` bytes at `offset`; how many of them have to come from the memory, in whole
+    /// lines.
     pub(super) fn read(&self, offset: u64, bytes: usize) -> usize {
         let first = offset / LINE as u64;
         let end = (offset + bytes as u64).div_ceil(LINE as u64);

@@ -1,10 +1,12 @@
-//! Memories slower than DRAM, under a pool: [`Timed`] is any medium, as slow as a [`Profile`] says. docs/devices-memory.md.
+//! Memories slower than DRAM, under a pool: [`Timed`] is any medium, as slow as a [`Profile`] says.
+//! docs/devices-memory.md.
 
 mod line_cache;
 mod profile;
 mod timed;
 
-/// Environment of the program: the name of the memory that its pool is to be as slow as. May be absent.
+/// Environment of the program: the name of the memory that its pool is to be as slow as. May be
+/// absent.
 pub const ENV_MEMORY: &str = "FOREBAY_MEDIA_PROFILE";
 
 pub use profile::{CachePolicy, Profile};

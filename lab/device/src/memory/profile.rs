@@ -1,19 +1,23 @@
-//! Latency profiles of memories slower than DRAM. docs/devices-memory.md says where their figures are from.
+//! Latency profiles of memories slower than DRAM. docs/devices-memory.md says where their figures
+//! are from.
 
 use crate::fabric::{self, Policy};
 use std::time::Duration;
 
-/// How the processor's cache stands before a memory (x86's page attributes). docs/devices-memory.md.
+/// How the processor's cache stands before a memory (x86's page attributes).
+/// docs/devices-memory.md.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum CachePolicy {
     /// Each copy to the memory and each read from it is an access of its own: plain memory, and UC.
     Uncached,
-    /// WT: each copy goes to the device, reads are served by a cache of so many bytes, which a read that misses fills, line by line.
+    /// WT: each copy goes to the device, reads are served by a cache of so many bytes, which a read
+    /// that misses fills, line by line.
     WriteThrough {
         /// Bytes that the cache holds.
         cache_bytes: usize,
     },
-    /// WC: what a thread copies between two fences goes to the device as one access, at the fence; reads are uncached.
+    /// WC: what a thread copies between two fences goes to the device as one access, at the fence;
+    /// reads are uncached.
     WriteCombining,
 }
 
@@ -62,8 +66,9 @@ const fn memory(
 impl Profile {
     /// Every profile, in the order `--help` lists them.
     ///
-    /// The first memories are given as access latencies beside DRAM's 50/50 ns; what stands here is the
-    /// difference. The fabric-attached memory is one device ([`crate::fabric`]); its three policies differ in the cache before it, not in figures.
+    /// The first memories are given as access latencies beside DRAM's 50/50 ns; what stands here is
+    /// the difference. The fabric-attached memory is one device ([`crate::fabric`]); its three
+    /// policies differ in the cache before it, not in figures.
     pub const ALL: [Self; 8] = [
         memory("dram", "P4: 50/50 ns", 0, 0),
         memory("nvdimm-n", "P1: DRAM speed", 0, 0),

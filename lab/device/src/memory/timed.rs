@@ -105,7 +105,8 @@ impl Timed {
         if self.profile.cache != CachePolicy::WriteCombining {
             return self.access(self.profile.write_cost(bytes));
         }
-        // A thread that turns to another such memory leaves its buffers to the first one: at worst that one is not charged.
+        // A thread that turns to another such memory leaves its buffers to the first one: at worst
+        // that one is not charged.
         let before = COMBINED.get().filter(|c| c.medium == self.number);
         COMBINED.set(Some(Combined {
             medium: self.number,

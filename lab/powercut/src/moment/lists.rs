@@ -164,7 +164,8 @@ pub const MARIADB: &[Moment] = &[
     RELEASED,
 ];
 
-/// A segment of the log is registered when the server goes on to it, every second or so; old ones get the names of new ones.
+/// A segment of the log is registered when the server goes on to it, every second or so; old ones
+/// get the names of new ones.
 ///
 /// Promise (lab): A transaction that PostgreSQL acknowledged is there after a power cut, and
 /// `amcheck` finds nothing.

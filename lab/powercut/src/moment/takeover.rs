@@ -1,8 +1,8 @@
-//! Moments at which others take over what a dead process had: processes of the database die on their way, or the supervisor, or both, and the power is
-//! cut while the others are about it.
+//! Moments at which others take over what a dead process had: processes of the database die on
+//! their way, or the supervisor, or both, and the power is cut while the others are about it.
 //!
-//! A process that dies in an append has its file's lock, and the kernel has what it wrote. Each one that comes in its place dies as well: after the same
-//! number of appends.
+//! A process that dies in an append has its file's lock, and the kernel has what it wrote. Each one
+//! that comes in its place dies as well: after the same number of appends.
 //!
 //! Promise (lab): A process that dies in an append or in a segment's rotation costs nothing that
 //! others were acknowledged, whenever the power goes while it is buried.
@@ -11,7 +11,8 @@
 
 use super::{Moment, Then};
 
-/// Those of a database whose processes die after so many appends: one of these times, the first and the last.
+/// Those of a database whose processes die after so many appends: one of these times, the first and
+/// the last.
 macro_rules! takeover {
     ($times:expr) => {
         &[
@@ -139,8 +140,9 @@ pub const POSTGRES: &[Moment] = takeover!((8, 60));
 pub const MARIADB: &[Moment] = takeover!((40, 160));
 pub const SQLITE_PROCESSES: &[Moment] = takeover!((10, 120));
 
-/// The supervisor dies as well, when it finds what a dead member had reserved, and others of its members go on. Of a database whose processes all end with one of them
-/// no member is left: [`ALL_DEAD`].
+/// The supervisor dies as well, when it finds what a dead member had reserved, and others of its
+/// members go on. Of a database whose processes all end with one of them no member is left:
+/// [`ALL_DEAD`].
 pub const BOTH_DEAD: [Moment; 3] = [
     Moment::new(
         "orphans: dead in the supervisor's hands, none of it void",
@@ -165,8 +167,10 @@ pub const BOTH_DEAD: [Moment; 3] = [
     .once_dead(&[("shared:turned", (1, 1)), ("bury:found", (1, 1))]),
 ];
 
-/// Members and supervisor are dead: a process that was none takes the lane over, before it writes. Not once the supervisor has made a record void (`bury:voided`): the guest's
-/// kernel, older than Linux 6.8, does not number mounts, and a recovery is asked where the file is newer than what is left in the lane.
+/// Members and supervisor are dead: a process that was none takes the lane over, before it writes.
+/// Not once the supervisor has made a record void (`bury:voided`): the guest's kernel, older than
+/// Linux 6.8, does not number mounts, and a recovery is asked where the file is newer than what is
+/// left in the lane.
 pub const ALL_DEAD: [Moment; 4] = [
     Moment::new(
         "all dead: a process that was no member has the lane, no file synced",

@@ -1,8 +1,10 @@
-//! A program with log files as simple databases have them: it appends a transaction and calls `fdatasync`, renames a full log, begins the next
-//! one under the old name, and unlinks those that a snapshot made needless. It never syncs a directory: on ext4 the sync of
-//! a new file makes its name durable as well, and many programs rely on that.
+//! A program with log files as simple databases have them: it appends a transaction and calls
+//! `fdatasync`, renames a full log, begins the next one under the old name, and unlinks those that
+//! a snapshot made needless. It never syncs a directory: on ext4 the sync of a new file makes its
+//! name durable as well, and many programs rely on that.
 //!
-//! A record: length of the payload (4), FNV-1a of it (8), payload. The log ends at the first that is not whole.
+//! A record: length of the payload (4), FNV-1a of it (8), payload. The log ends at the first that
+//! is not whole.
 
 use crate::{Change, Engine, Failure};
 use std::{

@@ -1,7 +1,9 @@
-//! The server inside the guest: the embedded store, a program with log files, or a MariaDB or PostgreSQL server beside it, behind a socket.
+//! The server inside the guest: the embedded store, a program with log files, or a MariaDB or
+//! PostgreSQL server beside it, behind a socket.
 //!
-//! Redis's protocol, as guest/server.c: SET, DEL, GET, DBSIZE and BATCH (`S key value` or `D key` again and again), one client at a time, one
-//! command after the other, each acknowledged once it is durable.
+//! Redis's protocol, as guest/server.c: SET, DEL, GET, DBSIZE and BATCH (`S key value` or `D key`
+//! again and again), one client at a time, one command after the other, each acknowledged once it
+//! is durable.
 
 mod logs;
 mod mariadb;

@@ -36,8 +36,8 @@ fn check_table(connection: &mut Connection) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The newest binary log that has transactions must have them without a gap, and end with the last one that InnoDB has: each is in both or in
-/// neither.
+/// The newest binary log that has transactions must have them without a gap, and end with the last
+/// one that InnoDB has: each is in both or in neither.
 fn check_binary_log(connection: &mut Connection, last: u64) -> Result<(), Failure> {
     let logs = connection.query("SHOW BINARY LOGS")?;
     for log in (0..logs.len()).rev() {

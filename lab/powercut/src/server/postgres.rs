@@ -1,4 +1,5 @@
-//! A PostgreSQL server, whose table and index are looked through after a cut. Its pages have checksums.
+//! A PostgreSQL server, whose table and index are looked through after a cut. Its pages have
+//! checksums.
 
 use crate::{
     Failure,

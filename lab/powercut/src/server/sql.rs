@@ -1,4 +1,5 @@
-//! A database server in the same guest, reached by its socket: every change is made by a transaction that also counts.
+//! A database server in the same guest, reached by its socket: every change is made by a
+//! transaction that also counts.
 
 use crate::{Change, Engine, Failure};
 use forebay_bench::sql::{Client, Columns};
@@ -89,7 +90,8 @@ impl<C: Dialect> Sql<C> {
         }
     }
 
-    /// Carries out the transaction of this number. If the server dies of it, the next one either has it or not, and all before it.
+    /// Carries out the transaction of this number. If the server dies of it, the next one either
+    /// has it or not, and all before it.
     fn carry_out(&self, number: u64, statements: &str) -> Result<(), Failure> {
         let begun = Instant::now();
         loop {

@@ -1,4 +1,5 @@
-//! The embedded store, with everything small, so that segments, chunks and value-log files come and go in seconds.
+//! The embedded store, with everything small, so that segments, chunks and value-log files come and
+//! go in seconds.
 
 use crate::{Change, Engine, Failure};
 use forebay_pool::{Pool, PoolOptions};

@@ -1,5 +1,6 @@
-//! A MariaDB server that works on more than its buffer pool holds: every transaction also adds one to rows all over a table of 10 MiB, so page after
-//! page is read and written again, and now and then a file comes and goes.
+//! A MariaDB server that works on more than its buffer pool holds: every transaction also adds one
+//! to rows all over a table of 10 MiB, so page after page is read and written again, and now and
+//! then a file comes and goes.
 
 use crate::{
     Failure,
@@ -56,7 +57,8 @@ impl Dialect for Wide {
         if !number.is_multiple_of(FILES_EVERY) {
             return None;
         }
-        // No table is dropped: a power cut may leave that half done, with Forebay or without (README.md).
+        // No table is dropped: a power cut may leave that half done, with Forebay or without
+        // (README.md).
         let statement = match number / FILES_EVERY % 3 {
             0 => "TRUNCATE TABLE lab.fleeting",
             1 => "INSERT INTO lab.fleeting SELECT * FROM lab.wide WHERE id <= 40",

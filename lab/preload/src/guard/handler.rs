@@ -1,4 +1,5 @@
-//! The handler of SIGSEGV in front of the program's own, which gets every fault that is not of a charged page.
+//! The handler of SIGSEGV in front of the program's own, which gets every fault that is not of a
+//! charged page.
 
 use super::{Toucher, find, resolve};
 use forebay::layer::is_readable;
@@ -243,7 +244,8 @@ unsafe fn was_write(context: *mut c_void) -> bool {
 #[cfg(target_arch = "aarch64")]
 unsafe fn was_write(context: *mut c_void) -> bool {
     const ESR_MAGIC: u32 = 0x4553_5201;
-    /// Bytes of the fault's address, 31 registers, stack pointer, program counter and state; then to a multiple of 16.
+    /// Bytes of the fault's address, 31 registers, stack pointer, program counter and state; then
+    /// to a multiple of 16.
     const RECORDS: usize = 288;
     const WNR: u64 = 1 << 6;
     // SAFETY: our caller's promise; records follow each other, the last has size 0.
@@ -276,7 +278,8 @@ unsafe fn hand_on(number: c_int, info: *mut siginfo_t, context: *mut c_void) {
         libc::SIG_IGN if was_sent => {}
         libc::SIG_DFL | libc::SIG_IGN => {
             let default = no_action();
-            // SAFETY: from here on a fault ends the process, as it should; one that was sent is sent again.
+            // SAFETY: from here on a fault ends the process, as it should; one that was sent is
+            // sent again.
             unsafe {
                 if let Some(sigaction) = hidden_sigaction() {
                     sigaction(number, &raw const default, ptr::null_mut());
@@ -287,7 +290,8 @@ unsafe fn hand_on(number: c_int, info: *mut siginfo_t, context: *mut c_void) {
             }
         }
         handler => {
-            // SAFETY: the mask is the one that the kernel would have set; the handler is the program's, of the kind that its flags say.
+            // SAFETY: the mask is the one that the kernel would have set; the handler is the
+            // program's, of the kind that its flags say.
             unsafe {
                 let mut mask = (*context.cast::<libc::ucontext_t>()).uc_sigmask;
                 for signal in 1..=64 {

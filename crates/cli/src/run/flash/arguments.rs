@@ -3,7 +3,8 @@
 use crate::failure::Failure;
 use std::ffi::OsString;
 
-/// Refuses a server that is told not to sync its pages, or that calls its system tablespace otherwise.
+/// Refuses a server that is told not to sync its pages, or that calls its system tablespace
+/// otherwise.
 pub(super) fn check_arguments(arguments: &[OsString]) -> Result<(), Failure> {
     /// By name, or by number.
     const NOT_SYNCED: [(&str, &str); 3] = [
@@ -45,8 +46,9 @@ pub(super) fn check_arguments(arguments: &[OsString]) -> Result<(), Failure> {
     Ok(())
 }
 
-/// The values that arguments give a server's option, in lower case and with hyphens, behind the argument that names it: `--NAME=VALUE`, or two
-/// arguments. A name may be shortened to `least`, and loose.
+/// The values that arguments give a server's option, in lower case and with hyphens, behind the
+/// argument that names it: `--NAME=VALUE`, or two arguments. A name may be shortened to `least`,
+/// and loose.
 fn values_of(name: &str, least: &str, arguments: &[OsString]) -> Vec<(String, String)> {
     let plain = |text: &str| text.to_lowercase().replace('_', "-");
     let texts: Vec<_> = arguments

@@ -1,5 +1,7 @@
-//! Which runs have a flash cache, and how their servers say it is. Each run has a note in the directory of the runs while its program runs, locked as long as it
-//! is there: one that is not locked was left by a run that was killed, whatever process has its number by now. The version before locked none ([`older`]).
+//! Which runs have a flash cache, and how their servers say it is. Each run has a note in the
+//! directory of the runs while its program runs, locked as long as it is there: one that is not
+//! locked was left by a run that was killed, whatever process has its number by now. The version
+//! before locked none ([`older`]).
 
 use crate::failure::Failure;
 use forebay_pages::{Moment, Status, status_of};
@@ -15,7 +17,8 @@ use uuid::Uuid;
 
 const ENDING: &str = ".flash";
 
-/// What a run says of itself: the last one in its file counts. The file's name is the process's number and the run's.
+/// What a run says of itself: the last one in its file counts. The file's name is the process's
+/// number and the run's.
 #[derive(Serialize, Deserialize)]
 struct Note {
     begun: Moment,
@@ -61,7 +64,8 @@ impl Drop for Noted {
 
 fn write(path: &Path, note: &Note) -> io::Result<File> {
     let mut file = File::create_new(path)?;
-    // While it is empty no one else does. On a file system without locks no note is taken for left behind.
+    // While it is empty no one else does. On a file system without locks no note is taken for left
+    // behind.
     let _ = file.try_lock();
     append(&mut file, note)?;
     Ok(file)
@@ -95,8 +99,8 @@ fn stem(note: &Path) -> Option<&str> {
     note.file_name()?.to_str()?.strip_suffix(ENDING)
 }
 
-/// A run of the version before: its note has the process's number for a name, the flash file's path in it, and no lock. If no process of Forebay's has that number it was killed,
-/// and its note goes.
+/// A run of the version before: its note has the process's number for a name, the flash file's path
+/// in it, and no lock. If no process of Forebay's has that number it was killed, and its note goes.
 fn older(note: &Path) -> Option<Silent> {
     let pid = stem(note)?.parse().ok()?;
     let name = |pid: &str| fs::read(format!("/proc/{pid}/comm")).ok();
@@ -112,7 +116,8 @@ fn older(note: &Path) -> Option<Silent> {
 /// The flash caches of runs that go on.
 #[derive(Default)]
 pub struct Running {
-    /// As their servers say they are, each with the run's process id: runs of two containers may have the same.
+    /// As their servers say they are, each with the run's process id: runs of two containers may
+    /// have the same.
     pub statuses: Vec<(u32, Status)>,
     silent: Vec<Silent>,
 }
@@ -192,7 +197,8 @@ impl Running {
 }
 
 impl Silent {
-    /// True of a run whose server need not have said it yet, or no longer. What was said in it less than ten seconds ago is no silence.
+    /// True of a run whose server need not have said it yet, or no longer. What was said in it less
+    /// than ten seconds ago is no silence.
     fn is_well(&self) -> bool {
         match self.why {
             Silence::Runs(begun) => begun.is_recent(),

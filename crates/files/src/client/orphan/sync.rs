@@ -1,10 +1,13 @@
-//! What the lane has, made durable by one member, so that it can be drained: each file, and of one that lost its last name that it did. After a power cut
-//! it would have that name again, and the pool nothing of it any more.
+//! What the lane has, made durable by one member, so that it can be drained: each file, and of one
+//! that lost its last name that it did. After a power cut it would have that name again, and the
+//! pool nothing of it any more.
 //!
-//! A file that cannot be found by its names has another one, or none: that is durable when its whole file system is synced.
+//! A file that cannot be found by its names has another one, or none: that is durable when its
+//! whole file system is synced.
 //!
-//! Of a file that the supervisor was syncing when it died an error is feared (`shared::failure`). One with a name is written again, as after an error. For one without, a sync
-//! that succeeds is enough: after an error it would not be.
+//! Of a file that the supervisor was syncing when it died an error is feared (`shared::failure`).
+//! One with a name is written again, as after an error. For one without, a sync that succeeds is
+//! enough: after an error it would not be.
 
 use super::Use;
 use crate::{
@@ -22,7 +25,8 @@ use std::{
 };
 
 impl Session {
-    /// Syncs all that the lane may have something of. False if a file cannot be: it says so from then on.
+    /// Syncs all that the lane may have something of. False if a file cannot be: it says so from
+    /// then on.
     pub(super) fn sync_each(&self) -> bool {
         let recorded = self.recorded();
         // Each file system once: what lost its name did so before.
@@ -33,12 +37,14 @@ impl Session {
                 continue;
             }
             forebay_pool::failpoint!("orphan:sync");
-            // It stays so until the file is synced, or written again, also where this process dies of it.
+            // It stays so until the file is synced, or written again, also where this process dies
+            // of it.
             self.page.fear_if_interrupted(number);
             let known = file.failure();
             let synced = match (file.gone(), known.error()) {
                 (Gone::Yes, _) if !recorded.contains(&number) => Ok(()),
-                // A second sync would succeed, whatever the disk has, and there is nothing to be written again: that is left to a recovery.
+                // A second sync would succeed, whatever the disk has, and there is nothing to be
+                // written again: that is left to a recovery.
                 (Gone::Yes, Some(errno)) if !known.is_feared() => Err(errno),
                 (Gone::Yes, _) => {
                     let (device, _) = file.key();
@@ -70,7 +76,8 @@ impl Session {
         numbers
     }
 
-    /// Syncs a file; one that cannot be found, and may have another name, with its whole file system.
+    /// Syncs a file; one that cannot be found, and may have another name, with its whole file
+    /// system.
     fn sync_one(&self, number: usize) -> Result<(), Errno> {
         match self.with_descriptor(number, Use::Sync, data) {
             Err(Errno::NOENT) => file_system_of(&self.page.files[number]),
@@ -85,7 +92,8 @@ pub(super) fn data(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::confirm_sync(fd)
 }
 
-/// Syncs the whole file system that a file is on, or was, by a directory that its paths lead through.
+/// Syncs the whole file system that a file is on, or was, by a directory that its paths lead
+/// through.
 pub(super) fn file_system_of(file: &SharedFile) -> Result<(), Errno> {
     let (device, _) = file.key();
     let paths = paths(file);

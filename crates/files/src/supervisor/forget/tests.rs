@@ -36,7 +36,8 @@ fn end(supervisor: Supervisor, member: OwnedFd) {
     supervisor.finish().unwrap();
 }
 
-/// A file that a process opened, and its number: the supervisor lets go of it some time after it is closed.
+/// A file that a process opened, and its number: the supervisor lets go of it some time after it is
+/// closed.
 fn register(shared: &Shared, run: &Run, path: &Path) -> (File, usize) {
     let options = &mut File::options();
     let open = options.append(true).create(true).open(path).unwrap();

@@ -91,7 +91,8 @@ fn a_process_that_says_hello_when_the_last_member_has_ended_is_refused() {
     supervisor.finish().unwrap();
 }
 
-/// What stands for a member (`member`) and for its child (`child PAGE`), which has its connection for standard input; and where both note what they did.
+/// What stands for a member (`member`) and for its child (`child PAGE`), which has its connection
+/// for standard input; and where both note what they did.
 const ROLE: &str = "FOREBAY_TEST_SHARING";
 const LEDGER: &str = "FOREBAY_TEST_LEDGER";
 /// After so long a process waits for what never comes.

@@ -15,7 +15,8 @@ pub(super) struct Plan {
 }
 
 impl Plan {
-    /// Of the map with the slots of `geometry`. If these are fewer, a group of `group_pages` is free at least.
+    /// Of the map with the slots of `geometry`. If these are fewer, a group of `group_pages` is
+    /// free at least.
     pub(super) fn new(map: &Map, geometry: &Geometry, group_pages: u32) -> Self {
         Self::of(
             [map.front, map.rear],

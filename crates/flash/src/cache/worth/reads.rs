@@ -1,4 +1,5 @@
-//! Reads of flash beside reads of homes. Medians are compared: a few that a batch of writes held up say nothing of how fast a device is.
+//! Reads of flash beside reads of homes. Medians are compared: a few that a batch of writes held up
+//! say nothing of how fast a device is.
 
 use super::{Bounds, Verdict};
 use parking_lot::Mutex;
@@ -84,7 +85,8 @@ impl Reads {
         self.verdict.pays() && self.verdict.is_known()
     }
 
-    /// True if flash should be read to see what that takes: homes are read, and reads of flash are wanting.
+    /// True if flash should be read to see what that takes: homes are read, and reads of flash are
+    /// wanting.
     pub(super) fn want_probe(&self) -> bool {
         if self.home.count() == 0 || self.flash.count() >= READS_MIN {
             return false;

@@ -1,7 +1,10 @@
-//! Commits to flash beside commits around it, of the same load: while flash pays one goes around it now and then, and while it does not one goes to flash.
+//! Commits to flash beside commits around it, of the same load: while flash pays one goes around it
+//! now and then, and while it does not one goes to flash.
 //!
-//! A page takes F of a commit to flash: of the writes of groups, their sync and record. When it leaves, a part p goes home, each for D; the others were
-//! written again meanwhile. It takes H of a commit around flash: of the copies, the writes and syncs of homes. So flash pays while F + p D is less than H.
+//! A page takes F of a commit to flash: of the writes of groups, their sync and record. When it
+//! leaves, a part p goes home, each for D; the others were written again meanwhile. It takes H of a
+//! commit around flash: of the copies, the writes and syncs of homes. So flash pays while F + p D
+//! is less than H.
 
 use super::{Bounds, TRIALS, Verdict, nanos};
 use parking_lot::Mutex;
@@ -52,7 +55,8 @@ pub(in crate::cache) struct Writes {
     pub(in crate::cache) flash: Cost,
     pub(in crate::cache) around: Cost,
     leaving: Cost,
-    /// Dirty versions that left the queue: those that went home, and those that newer ones had taken the place of.
+    /// Dirty versions that left the queue: those that went home, and those that newer ones had
+    /// taken the place of.
     went_home: AtomicU64,
     superseded: AtomicU64,
     /// From then on a commit may go the other way.

@@ -69,7 +69,8 @@ fn records_of_many_writers_are_published_in_order_whatever_the_order_they_finish
                     let bytes = 64 * (1 + (writer + turn) % 3);
                     let lsn = tail.fetch_add(bytes, SeqCst);
                     if lsn + bytes > BYTES {
-                        // A writer that is refused leaves a gap at the end, which no other waits for.
+                        // A writer that is refused leaves a gap at the end, which no other waits
+                        // for.
                         return;
                     }
                     if (turn * 7 + writer) % 13 == 0 {

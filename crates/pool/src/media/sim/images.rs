@@ -38,7 +38,8 @@ impl CrashImages {
         moment.image(persisted)
     }
 
-    /// The first crash point; [`step`](CrashPoint::step) goes through all of them at the cost of one.
+    /// The first crash point; [`step`](CrashPoint::step) goes through all of them at the cost of
+    /// one.
     #[must_use]
     pub fn start(&self) -> CrashPoint<'_> {
         CrashPoint {

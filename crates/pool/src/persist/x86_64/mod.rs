@@ -99,7 +99,8 @@ pub(super) enum Flushes {
 
 impl Flushes {
     pub(super) fn detect() -> Self {
-        // Leaf 7: EBX bit 24 is clwb, bit 23 clflushopt (Intel SDM, "CPUID"). std does not name them.
+        // Leaf 7: EBX bit 24 is clwb, bit 23 clflushopt (Intel SDM, "CPUID"). std does not name
+        // them.
         let leaf = if x86::__cpuid(0).eax >= 7 {
             x86::__cpuid_count(7, 0).ebx
         } else {

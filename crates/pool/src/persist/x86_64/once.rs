@@ -1,8 +1,10 @@
-//! Copying and checksumming at once: each byte is loaded to a register, and stored and checksummed from there.
+//! Copying and checksumming at once: each byte is loaded to a register, and stored and checksummed
+//! from there.
 //!
-//! The checksum is a remainder of the message as a polynomial over GF(2). *Folding* replaces the message's front by bytes of the
-//! same remainder, further back, with two carry-less multiplications a 16 bytes ("Fast CRC Computation for Generic Polynomials Using
-//! PCLMULQDQ", Intel 2009). What is left at the end, four registers, is summed as ordinary bytes.
+//! The checksum is a remainder of the message as a polynomial over GF(2). *Folding* replaces the
+//! message's front by bytes of the same remainder, further back, with two carry-less
+//! multiplications a 16 bytes ("Fast CRC Computation for Generic Polynomials Using PCLMULQDQ",
+//! Intel 2009). What is left at the end, four registers, is summed as ordinary bytes.
 
 use crate::checksum::Checksum;
 use std::arch::{asm, x86_64 as x86};
@@ -56,7 +58,8 @@ impl Folds {
         }
     }
 
-    /// Copies `bytes` bytes, a positive multiple of [`step`](Self::step), past the caches, each loaded once, and continues `sum` over them.
+    /// Copies `bytes` bytes, a positive multiple of [`step`](Self::step), past the caches, each
+    /// loaded once, and continues `sum` over them.
     ///
     /// # Safety
     /// As [`Stores::copy`](super::Stores::copy); but others may be writing to `from`.
@@ -88,8 +91,9 @@ unsafe fn fold_avx512(to: *mut u8, from: *const u8, bytes: usize, sum: &mut Chec
     // Loads the line at `at` and stores it.
     let copy = |at: usize| {
         let line: x86::__m512i;
-        // SAFETY: `at + 64 <= bytes`; the store's address is 64-byte aligned. The load is an instruction of ours, so that there is one:
-        // the compiler knows nothing about the memory that it could load once more, or assume to be unchanged.
+        // SAFETY: `at + 64 <= bytes`; the store's address is 64-byte aligned. The load is an
+        // instruction of ours, so that there is one: the compiler knows nothing about the memory
+        // that it could load once more, or assume to be unchanged.
         unsafe {
             asm!("vmovdqu64 {}, [{}]", out(zmm_reg) line, in(reg) from.add(at), options(nostack, preserves_flags, readonly));
             x86::_mm512_stream_si512(to.add(at).cast(), line);
@@ -164,7 +168,8 @@ mod tests {
                 let mut memory = vec![Line([0; 64]); bytes / 64];
                 let mut sum = Checksum::new();
                 sum.add(b"before");
-                // SAFETY: both are valid for `bytes` bytes, and `memory` is aligned; the variants are this processor's.
+                // SAFETY: both are valid for `bytes` bytes, and `memory` is aligned; the variants
+                // are this processor's.
                 let copied = unsafe {
                     way.copy(
                         memory.as_mut_ptr().cast(),

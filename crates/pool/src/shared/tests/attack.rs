@@ -166,7 +166,8 @@ fn nonsense_in_the_shared_memory_neither_stops_the_owner_nor_makes_any_member_pa
             append(&member, number, 700).unwrap();
             lane.prepare();
         }
-        // Of the first page, which holds tail, mark and slots, mostly one word; or many words anywhere.
+        // Of the first page, which holds tail, mark and slots, mostly one word; or many words
+        // anywhere.
         let (words, reach) = if round % 2 == 0 {
             (1, 200)
         } else {

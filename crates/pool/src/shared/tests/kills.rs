@@ -1,7 +1,8 @@
 //! Members that are processes, killed at random moments and at every step.
 //!
-//! A member is this test's own program, started once more with [`ROLE`] set: it inherits the pool's open file, its memory if it is on a disk, and the
-//! lane's state. `FOREBAY_KILLS=n` says how many are killed in each test.
+//! A member is this test's own program, started once more with [`ROLE`] set: it inherits the pool's
+//! open file, its memory if it is on a disk, and the lane's state. `FOREBAY_KILLS=n` says how many
+//! are killed in each test.
 
 use super::*;
 use rustix::{
@@ -28,10 +29,12 @@ const COMMITTING: [&str; 7] = [
     "shared:commit-left",
 ];
 
-/// Set in a member's process: pool, its memory or `none`, state, ledger, number, step and count at which it kills itself.
+/// Set in a member's process: pool, its memory or `none`, state, ledger, number, step and count at
+/// which it kills itself.
 const ROLE: &str = "FOREBAY_TEST_MEMBER";
 
-/// Appends for ever; each record's number is in the ledger once it is acknowledged. Not a test by itself.
+/// Appends for ever; each record's number is in the ledger once it is acknowledged. Not a test by
+/// itself.
 #[test]
 fn member_process() {
     let Ok(role) = std::env::var(ROLE) else {
@@ -213,7 +216,8 @@ fn own(lane: &SharedLane, over: &AtomicBool, drained: &mut Drained) {
     }
 }
 
-/// Starts processes, three at a time, until so many are dead and buried: how many it has started. The rest are killed in the end.
+/// Starts processes, three at a time, until so many are dead and buried: how many it has started.
+/// The rest are killed in the end.
 fn kill_until(kills: u32, lane: &SharedLane, run: &Run, steps: &[&str], passes: u64) -> u32 {
     let mut numbers = Numbers(0x2545_F491_4F6C_DD1D);
     let mut unburied = Vec::new();
@@ -275,7 +279,8 @@ fn on_a_disk_processes_killed_at_every_step_of_a_commit_lose_nothing_and_stop_no
     kill_many(100, &steps.collect::<Vec<_>>(), 40, disk_pool(8));
 }
 
-/// Kills `kills` processes, or as many as the environment says: at one of `steps`, passed up to `passes` times, or from outside.
+/// Kills `kills` processes, or as many as the environment says: at one of `steps`, passed up to
+/// `passes` times, or from outside.
 fn kill_many(kills: u32, steps: &[&str], passes: u64, (dir, pool): (TempDir, Pool)) {
     let _alone = ALONE
         .lock()

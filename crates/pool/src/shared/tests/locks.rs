@@ -1,4 +1,5 @@
-//! Processes that share the pool's open file, and of which one is killed while it has a lock that all processes wait for: it leaves none to the others.
+//! Processes that share the pool's open file, and of which one is killed while it has a lock that
+//! all processes wait for: it leaves none to the others.
 //!
 //! Each is this test's own program, started once more with [`ROLE`] set.
 
@@ -18,7 +19,8 @@ use std::{
     time::Instant,
 };
 
-/// What a process of these tests is to do: `owner POOL LEDGER WORK STEP`, or `member NUMBER LEDGER WORK STEP STATE MEMORY`. At STEP of WORK it kills itself.
+/// What a process of these tests is to do: `owner POOL LEDGER WORK STEP`, or `member NUMBER LEDGER
+/// WORK STEP STATE MEMORY`. At STEP of WORK it kills itself.
 const ROLE: &str = "FOREBAY_TEST_LOCKS";
 /// The pool's and a disk's tables' (docs/pool-format.md, "Locks").
 const MOMENTARY: [u32; 2] = [0, 1 << 20];
@@ -190,7 +192,8 @@ fn end_of_owner(path: &Path, work: &str, step: &str) -> ExitStatus {
     end_of(&mut start(&role, Stdio::null()))
 }
 
-/// A process is killed at `step` of `work` in a pool whose open file another process has still: a third one uses the pool as if nothing were.
+/// A process is killed at `step` of `work` in a pool whose open file another process has still: a
+/// third one uses the pool as if nothing were.
 fn leaves_no_lock((_dir, pool): (TempDir, Pool), work: &str, step: &str) {
     let _alone = ALONE
         .lock()

@@ -1,4 +1,5 @@
-//! Every moment at which a member can die, beside every moment at which another can stand still; and many at random.
+//! Every moment at which a member can die, beside every moment at which another can stand still;
+//! and many at random.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod attack;
@@ -86,7 +87,8 @@ fn recovered(pool: &Pool) -> Vec<u64> {
     recovered.records().map(|r| number(r.payload)).collect()
 }
 
-/// Runs `work` on this thread, which dies the `count`-th time that it passes `step`. True if it did.
+/// Runs `work` on this thread, which dies the `count`-th time that it passes `step`. True if it
+/// did.
 fn dying(step: &'static str, mut count: u32, work: impl FnOnce()) -> bool {
     steps::hook(move |passed| {
         if passed == step {
@@ -206,8 +208,8 @@ fn a_full_lane_makes_its_members_wait_and_never_gives_a_segment_away_twice() {
     );
 }
 
-/// A member dies at `dies`, another stands at `stands` meanwhile and goes on later: the owner fills the hole, what was acknowledged is
-/// there, and the log goes on.
+/// A member dies at `dies`, another stands at `stands` meanwhile and goes on later: the owner fills
+/// the hole, what was acknowledged is there, and the log goes on.
 fn dies_beside(dies: &'static str, stands: &'static str, fill: usize) {
     let (_dir, pool) = pool(4);
     let lane = lane(&pool, 4);

@@ -1,4 +1,5 @@
-//! Power cuts: at every store and fence of members, their deaths, their burial, segments prepared, begun, released, taken and given back.
+//! Power cuts: at every store and fence of members, their deaths, their burial, segments prepared,
+//! begun, released, taken and given back.
 //!
 //! `FOREBAY_SEED=n` repeats the choices of a failure, though not the interleaving of its threads.
 

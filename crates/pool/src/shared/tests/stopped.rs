@@ -1,9 +1,10 @@
-//! A member that is in the middle of an append while the owner ends the segment, and does not look at what the owner noted behind its record.
+//! A member that is in the middle of an append while the owner ends the segment, and does not look
+//! at what the owner noted behind its record.
 
 use super::*;
 
-/// The mark stands at the note of a void that the owner made, and the writer that moved it there has missed that, which it may. It did so while the owner
-/// sealed, or later.
+/// The mark stands at the note of a void that the owner made, and the writer that moved it there
+/// has missed that, which it may. It did so while the owner sealed, or later.
 fn moves_over_a_note_that_was_missed(while_sealing: bool) {
     quietly();
     let (_dir, pool) = pool(4);

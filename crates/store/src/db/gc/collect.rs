@@ -2,12 +2,14 @@
 //!
 //! All of it lies below the index's watermark. In order:
 //! 1. Walk its records. One is live if the index leads from its key to it.
-//! 2. For each live one: under the key's lock, if it is *still* live, append it to the log again and give the key its new
-//!    address. A newer write between the look and the lock wins; a deleted key never comes back.
+//! 2. For each live one: under the key's lock, if it is *still* live, append it to the log again
+//!    and give the key its new address. A newer write between the look and the lock wins; a deleted
+//!    key never comes back.
 //! 3. Make the copies durable (in persistent memory they are).
-//! 4. Take the file out of the manifest, durably. The index's tables may still lead to it, but the log above the watermark
-//!    has the copies, and is replayed at an opening.
-//! 5. Unlink it, once no snapshot is open that was taken before step 4 and sees anything that is in it or behind.
+//! 4. Take the file out of the manifest, durably. The index's tables may still lead to it, but the
+//!    log above the watermark has the copies, and is replayed at an opening.
+//! 5. Unlink it, once no snapshot is open that was taken before step 4 and sees anything that is in
+//!    it or behind.
 
 use super::{Progress, set_aside::is_the_files};
 use crate::{
@@ -40,7 +42,8 @@ pub(super) struct Grant {
 }
 
 impl Shared {
-    /// Steps 1 to 4 for one file. One that cannot be collected is set aside; an error is what keeps any from being collected.
+    /// Steps 1 to 4 for one file. One that cannot be collected is set aside; an error is what keeps
+    /// any from being collected.
     pub(super) fn collect(
         &self,
         progress: &mut Progress,
@@ -127,7 +130,8 @@ impl Shared {
         }
     }
 
-    /// Step 2 for the operations of one record, which was read from `path`. The bytes that the copies take.
+    /// Step 2 for the operations of one record, which was read from `path`. The bytes that the
+    /// copies take.
     pub(super) fn copy_record(
         &self,
         record: Record<'_>,
@@ -157,7 +161,8 @@ impl Shared {
         Ok(copied_bytes)
     }
 
-    /// Step 2: writes a record again if the key's address is still `from`. The bytes that this took, if it was.
+    /// Step 2: writes a record again if the key's address is still `from`. The bytes that this
+    /// took, if it was.
     fn relocate(
         &self,
         claim: Claim,
@@ -192,7 +197,8 @@ impl Shared {
         unknown.map_or(Ok(written.map(|_| bytes)), Err)
     }
 
-    /// Under the key's lock: true if the key's address, which was `from` in the view `before`, still is.
+    /// Under the key's lock: true if the key's address, which was `from` in the view `before`,
+    /// still is.
     pub(super) fn still_at(
         &self,
         before: &View,

@@ -12,11 +12,13 @@ use crate::{
     stats::GcReport,
 };
 
-/// Large values are looked through again when as much was written, to them or to the log, as makes one in so many parts of them.
+/// Large values are looked through again when as much was written, to them or to the log, as makes
+/// one in so many parts of them.
 const LOOKS: u64 = 4;
 
 impl Shared {
-    /// Looks through the large values, if enough was written since the last time that some may be dead.
+    /// Looks through the large values, if enough was written since the last time that some may be
+    /// dead.
     pub(super) fn collect_grown_large(&self, progress: &mut Progress) -> Result<(), StoreError> {
         let (bytes, _) = self.large.size();
         let written = bytes.saturating_sub(progress.large_seen)
@@ -45,7 +47,8 @@ impl Shared {
             if id >= below || known || self.collection_ends() {
                 continue;
             }
-            // Rather keep a file than remove one of which it cannot be said whose it is, or whether its key leads to it.
+            // Rather keep a file than remove one of which it cannot be said whose it is, or whether
+            // its key leads to it.
             let led_to = match self.large.key_of(id) {
                 Ok(key) => self.leads_to(&key, id, &mut buffer).unwrap_or(true),
                 Err(_) => true,

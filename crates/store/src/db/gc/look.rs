@@ -1,4 +1,5 @@
-//! Looking at the whole log: how much of it is garbage, how much may be, and which file has most. By samples, see `sample`.
+//! Looking at the whole log: how much of it is garbage, how much may be, and which file has most.
+//! By samples, see `sample`.
 
 use super::Progress;
 use crate::{
@@ -11,7 +12,8 @@ use std::{
     sync::Arc,
 };
 
-/// Part of the garbage that the options allow for; the rest is for what sampling gets wrong and records' headers.
+/// Part of the garbage that the options allow for; the rest is for what sampling gets wrong and
+/// records' headers.
 const AIM: f64 = 0.8;
 /// However little is live, garbage of so many files is allowed for.
 const FILES_MIN: u64 = 4;
@@ -39,8 +41,9 @@ impl Estimate {
         self.log_bytes as f64 / self.live_bytes().max(1) as f64
     }
 
-    /// Garbage that the log may hold, in files of `file_bytes`, so that the files take no more than `max` times the live data. Two
-    /// files more than the log has may be there: the preallocated space of the last one, and one whose live records are being copied.
+    /// Garbage that the log may hold, in files of `file_bytes`, so that the files take no more than
+    /// `max` times the live data. Two files more than the log has may be there: the preallocated
+    /// space of the last one, and one whose live records are being copied.
     pub(super) fn allowance(&self, max: f64, file_bytes: u64) -> u64 {
         let share = (self.live_bytes() as f64 * (max - 1.0) * AIM) as u64;
         share.max(FILES_MIN * file_bytes) - 2 * file_bytes

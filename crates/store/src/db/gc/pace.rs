@@ -1,11 +1,12 @@
 //! The pace that the collector sets for writers.
 //!
-//! The log's own addresses measure it: writers may go on up to an address, which the collector moves along as it gives space
-//! back. So the log grows no faster than garbage leaves it, however fast either is, and each write waits only for the
-//! collection that it takes. One load tells a writer that it need not look here.
+//! The log's own addresses measure it: writers may go on up to an address, which the collector
+//! moves along as it gives space back. So the log grows no faster than garbage leaves it, however
+//! fast either is, and each write waits only for the collection that it takes. One load tells a
+//! writer that it need not look here.
 //!
-//! A wait is short: a collector that is held up, by a slow disk or for want of a processor, slows writers to so many puts a second
-//! ([`PAUSE_MAX`]) and stops none.
+//! A wait is short: a collector that is held up, by a slow disk or for want of a processor, slows
+//! writers to so many puts a second ([`PAUSE_MAX`]) and stops none.
 
 use crate::stats::Wait;
 use forebay_pool::{Lsn, WaitMeter};
@@ -18,8 +19,8 @@ use std::{
     time::Duration,
 };
 
-/// How long one write of up to [`PAUSE_BYTES`] waits at most. A larger one takes as much more of the space, and waits as much longer, but
-/// no longer than [`PAUSE_END`].
+/// How long one write of up to [`PAUSE_BYTES`] waits at most. A larger one takes as much more of
+/// the space, and waits as much longer, but no longer than [`PAUSE_END`].
 const PAUSE_MAX: Duration = Duration::from_millis(10);
 const PAUSE_BYTES: u64 = 16 << 10;
 const PAUSE_END: Duration = Duration::from_millis(250);
@@ -73,7 +74,8 @@ impl Pace {
         lsn >= self.mark.load(Relaxed)
     }
 
-    /// Calls the collector, if no other writer did; waits until the record of `bytes` at `lsn` is allowed for, or long enough, or `stop`.
+    /// Calls the collector, if no other writer did; waits until the record of `bytes` at `lsn` is
+    /// allowed for, or long enough, or `stop`.
     #[cold]
     pub(super) fn keep(&self, lsn: Lsn, bytes: u64, stop: &AtomicBool) {
         let mut state = self.state.lock();
@@ -105,7 +107,8 @@ impl Pace {
         state.called
     }
 
-    /// The collector rests: the write that comes to `call_at` is to call it, and writers may go on to `allowed`.
+    /// The collector rests: the write that comes to `call_at` is to call it, and writers may go on
+    /// to `allowed`.
     pub(super) fn rest(&self, call_at: Lsn, allowed: Lsn) {
         self.set(call_at.min(allowed), allowed, false);
     }

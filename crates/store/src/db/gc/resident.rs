@@ -1,18 +1,23 @@
-//! Collecting a resident log: the oldest segment's live records are copied to the log's end, and it is given back.
+//! Collecting a resident log: the oldest segment's live records are copied to the log's end, and it
+//! is given back.
 //!
 //! In order, one segment at a time:
-//! 1. The index covers it: an ingestion is asked for if it does not. So no restart replays from below, and its deletes are in the tables.
-//! 2. Each live record in it is appended again, under its key's lock and if it is *still* live, as for a file (`collect`). A
-//!    batch's live operations are copied as one batch, so that the copies never take more lines than the segment had.
-//! 3. Wait until no snapshot is open that was taken before. With one, the segment stays; writers that need it are told.
+//! 1. The index covers it: an ingestion is asked for if it does not. So no restart replays from
+//!    below, and its deletes are in the tables.
+//! 2. Each live record in it is appended again, under its key's lock and if it is *still* live, as
+//!    for a file (`collect`). A batch's live operations are copied as one batch, so that the copies
+//!    never take more lines than the segment had.
+//! 3. Wait until no snapshot is open that was taken before. With one, the segment stays; writers
+//!    that need it are told.
 //! 4. Make the copies durable, where an append is not so by itself.
-//! 5. Release it: the lane's head moves, durably, and its memory may be used again. The index's tables may still lead to it, but the
-//!    copies lie behind and are replayed, or came into the tables as well.
+//! 5. Release it: the lane's head moves, durably, and its memory may be used again. The index's
+//!    tables may still lead to it, but the copies lie behind and are replayed, or came into the
+//!    tables as well.
 //!
-//! When: with less than a quarter of the segments free, one for each segment that writers fill; and whenever a writer finds no room, who
-//! waits. When as many
-//! segments as there are were collected and there still is no room, everything is live: the writer is refused, and so is every other until
-//! something was written (a delete, for which a segment is kept).
+//! When: with less than a quarter of the segments free, one for each segment that writers fill; and
+//! whenever a writer finds no room, who waits. When as many segments as there are were collected
+//! and there still is no room, everything is live: the writer is refused, and so is every other
+//! until something was written (a delete, for which a segment is kept).
 
 use super::Progress;
 use crate::{
@@ -39,7 +44,8 @@ use std::{
     time::{Duration, Instant},
 };
 
-/// How often the collector looks whether it was called, and a writer that waits for it whether the store is being closed.
+/// How often the collector looks whether it was called, and a writer that waits for it whether the
+/// store is being closed.
 const IDLE: Duration = Duration::from_millis(20);
 /// How long the collector waits for an ingestion before it gives up for now.
 const INGESTION_MAX: Duration = Duration::from_secs(10);
@@ -179,8 +185,8 @@ impl Shared {
         Ok(())
     }
 
-    /// Collects segments until a put has room. [`StoreError::Full`] if as many as there are leave none: then the caller, who collects a
-    /// file, cannot copy to the pool what is live in it.
+    /// Collects segments until a put has room. [`StoreError::Full`] if as many as there are leave
+    /// none: then the caller, who collects a file, cannot copy to the pool what is live in it.
     pub(super) fn make_room(
         &self,
         resident: &Resident,
@@ -241,7 +247,8 @@ impl Shared {
             if self.collection_ends() || Instant::now() > deadline {
                 return Ok(false);
             }
-            // Also if nothing is in memory: the session may have begun with the log's end sealed, and written nothing.
+            // Also if nothing is in memory: the session may have begun with the log's end sealed,
+            // and written nothing.
             self.request_ingestion_to(sealed.end());
             self.wait_for_ingestion(Duration::from_millis(5))?;
         }
@@ -332,7 +339,8 @@ impl Shared {
 }
 
 impl Store {
-    /// True if the value log stays in the pool ([`StoreOptions::resident`](crate::StoreOptions::resident)).
+    /// True if the value log stays in the pool
+    /// ([`StoreOptions::resident`](crate::StoreOptions::resident)).
     #[must_use]
     pub fn is_resident(&self) -> bool {
         matches!(self.shared.tail, LogTail::Resident(_))

@@ -1,15 +1,18 @@
-//! Files that cannot be collected: set aside, named, and tried again now and then, while the others are collected.
+//! Files that cannot be collected: set aside, named, and tried again now and then, while the others
+//! are collected.
 //!
-//! A file is set aside for what is wrong with it: a part that cannot be read, damage, a record that cannot be appended to this log, a
-//! key of which the index cannot say where it leads, or more live records than a resident log has room for. What keeps the store from
-//! writing at all is not the file's fault.
+//! A file is set aside for what is wrong with it: a part that cannot be read, damage, a record that
+//! cannot be appended to this log, a key of which the index cannot say where it leads, or more live
+//! records than a resident log has room for. What keeps the store from writing at all is not the
+//! file's fault.
 
 use crate::{error::StoreError, log::VlogFile, stats::SetAside};
 use forebay_pool::Lsn;
 use parking_lot::Mutex;
 use std::collections::BTreeMap;
 
-/// A file is tried again when writers have written as much as it has, and each further time four times as much.
+/// A file is tried again when writers have written as much as it has, and each further time four
+/// times as much.
 const PATIENCE: u64 = 4;
 /// Beyond so many tries the wait does not grow.
 const TRIES_MAX: u32 = 12;

@@ -1,9 +1,12 @@
-//! The store's directory: whether it is one, its locks, and its manifest. docs/store-format.md, "Opening", 1.
+//! The store's directory: whether it is one, its locks, and its manifest. docs/store-format.md,
+//! "Opening", 1.
 //!
-//! It is opened once, and held: the store is in that directory, wherever its path leads later. What locks it is the directory itself, which stays
-//! locked whatever becomes of the files in it, and the file `LOCK`, the only lock that earlier programs know.
+//! It is opened once, and held: the store is in that directory, wherever its path leads later. What
+//! locks it is the directory itself, which stays locked whatever becomes of the files in it, and
+//! the file `LOCK`, the only lock that earlier programs know.
 //!
-//! A directory that holds something else is left as it is. What is made is durable before it is used: each directory with its name, then the manifest.
+//! A directory that holds something else is left as it is. What is made is durable before it is
+//! used: each directory with its name, then the manifest.
 
 use crate::{
     disk::{Directory, Disk},
@@ -22,7 +25,8 @@ use std::{
 };
 
 const LOCK: &str = "LOCK";
-/// A process that the lock's last owner was just starting has it, too, until it executes its program.
+/// A process that the lock's last owner was just starting has it, too, until it executes its
+/// program.
 const STARTING: Duration = Duration::from_millis(500);
 
 /// The locks of an open store, given back when this is dropped.
@@ -44,8 +48,8 @@ impl Drop for StoreLock {
     }
 }
 
-/// Opens the store's directory and takes its locks, making it if `create` says so. A directory that holds something else is
-/// left as it is.
+/// Opens the store's directory and takes its locks, making it if `create` says so. A directory that
+/// holds something else is left as it is.
 pub(super) fn lock(dir: &Path, create: bool) -> Result<(Arc<Directory>, StoreLock), StoreError> {
     let directory = open(dir, create)?;
     check_directory(&directory, create)?;
@@ -91,8 +95,9 @@ fn open(dir: &Path, create: bool) -> Result<Arc<Directory>, StoreError> {
     })
 }
 
-/// Locks `file` of the store in `dir`, waiting from `begun` on for a process that is being started. False if the file system says that it
-/// cannot be locked, and `must` does not say of the error that it has to be.
+/// Locks `file` of the store in `dir`, waiting from `begun` on for a process that is being started.
+/// False if the file system says that it cannot be locked, and `must` does not say of the error
+/// that it has to be.
 fn take(
     file: &File,
     dir: &Path,
@@ -118,13 +123,15 @@ fn take(
     }
 }
 
-/// False if the error says that the file system locks no directory: NFS locks what is open for writing only, which a directory never is.
+/// False if the error says that the file system locks no directory: NFS locks what is open for
+/// writing only, which a directory never is.
 fn is_lockable(error: &io::Error) -> bool {
     let refused = [Errno::BADF, Errno::INVAL, Errno::OPNOTSUPP, Errno::NOSYS];
     Errno::from_io_error(error).is_none_or(|errno| !refused.contains(&errno))
 }
 
-/// The manifest of the store in `directory`, whose lock the caller has; of a new store if there is none.
+/// The manifest of the store in `directory`, whose lock the caller has; of a new store if there is
+/// none.
 pub(super) fn manifest(
     disk: &dyn Disk,
     directory: &Arc<Directory>,

@@ -1,8 +1,11 @@
-//! The pool's lane at an opening: what the last session left in one, and how a lane is claimed. docs/store-format.md, "Opening", 2.
+//! The pool's lane at an opening: what the last session left in one, and how a lane is claimed.
+//! docs/store-format.md, "Opening", 2.
 //!
-//! Acknowledged writes may be in the pool that the manifest names, so exactly that pool must have been given, with the store's lane in it as the last session
-//! left it; without it nothing is opened, unless `salvage` gives them up. A pool that has a lane of a store whose manifest names none is looked into all the
-//! same: what a session that the manifest does not know of left there is found, and a lane that is older than the manifest is no part of the store.
+//! Acknowledged writes may be in the pool that the manifest names, so exactly that pool must have
+//! been given, with the store's lane in it as the last session left it; without it nothing is
+//! opened, unless `salvage` gives them up. A pool that has a lane of a store whose manifest names
+//! none is looked into all the same: what a session that the manifest does not know of left there
+//! is found, and a lane that is older than the manifest is no part of the store.
 
 use crate::{
     error::StoreError,
@@ -30,8 +33,8 @@ pub(super) fn claim_left(
             (None, Some(other)) => return claim_unnamed(dir, state, other, options, given_up),
             (None, None) => return Ok(None),
         },
-        // A pool that has records of this store all the same is ahead of its manifest, which is an earlier copy. Also a first opening
-        // that was cut may have taken a lane there.
+        // A pool that has records of this store all the same is ahead of its manifest, which is an
+        // earlier copy. Also a first opening that was cut may have taken a lane there.
         (None, Some(pool)) => return claim_unnamed(dir, state, pool, options, given_up),
         (None, None) => return Ok(None),
     };
@@ -43,7 +46,8 @@ pub(super) fn claim_left(
     };
     let path = pool.path().display();
     let last = pool.last_session(state.uuid)?;
-    // Programs that noted no collected files could give a lane a lower number, and gave it back without a note.
+    // Programs that noted no collected files could give a lane a lower number, and gave it back
+    // without a note.
     let can_tell = state.retired.is_some();
     match last {
         // A close or an opening that was cut, which noted first that the files have everything.
@@ -56,7 +60,8 @@ pub(super) fn claim_left(
             return Ok(None);
         }
         Some(last) if last < state.epoch && can_tell => {
-            // With everything in the files, one that an opening had just made when it was cut will do.
+            // With everything in the files, one that an opening had just made when it was cut will
+            // do.
             if state.log_end.is_none() || has_records(pool, state) {
                 older.refuse(format!(
                     "the pool {path} has what session {last} left in it, and MANIFEST is of session {}: the pool is older",
@@ -69,8 +74,9 @@ pub(super) fn claim_left(
     claim(dir, state, pool, options).map(Some)
 }
 
-/// True if the store's lane in the pool has any record, as far as that can be told without claiming it. A lane that was just made, by an opening that was
-/// cut then, has none, and no number of its own yet.
+/// True if the store's lane in the pool has any record, as far as that can be told without claiming
+/// it. A lane that was just made, by an opening that was cut then, has none, and no number of its
+/// own yet.
 fn has_records(pool: &Pool, state: &State) -> bool {
     let mut ours = (pool.lanes().into_iter()).filter(|lane| lane.owner == state.uuid);
     ours.any(|lane| match pool.check_lane(lane.lane) {
@@ -104,7 +110,8 @@ impl Older<'_> {
     }
 }
 
-/// The given pool, if it is the one that the manifest names: `left`. None if salvage gives up what is in that.
+/// The given pool, if it is the one that the manifest names: `left`. None if salvage gives up what
+/// is in that.
 fn the_one_left<'a>(
     dir: &Path,
     left: &PoolRef,
@@ -137,7 +144,8 @@ fn the_one_left<'a>(
     })
 }
 
-/// The lane in a pool that the manifest does not name, if it has records and is of a session that the manifest does not know of.
+/// The lane in a pool that the manifest does not name, if it has records and is of a session that
+/// the manifest does not know of.
 fn claim_unnamed(
     dir: &Path,
     state: &State,

@@ -1,8 +1,9 @@
 //! Where the log ends, and the tail with which it goes on. docs/store-format.md, "Opening", 4 and 5.
 //!
-//! A lane that this session can use keeps what is in it, and the log goes on behind. Any other is emptied into the value-log files; then, as without a
-//! lane, the log ends in the files, and goes on in a new lane or in the next file. Nothing that was acknowledged lies behind the end, and what else
-//! lies there is never read as a part of the log.
+//! A lane that this session can use keeps what is in it, and the log goes on behind. Any other is
+//! emptied into the value-log files; then, as without a lane, the log ends in the files, and goes
+//! on in a new lane or in the next file. Nothing that was acknowledged lies behind the end, and
+//! what else lies there is never read as a part of the log.
 
 use super::{
     lane::{LeftLane, claim_options},
@@ -54,7 +55,8 @@ impl Session<'_> {
             }
         };
         let epoch = epoch.max(self.state.epoch.saturating_add(1));
-        // Never below what the index was told of, where a replay would not look; nor at addresses that it leads to.
+        // Never below what the index was told of, where a replay would not look; nor at addresses
+        // that it leads to.
         let start = next_start(files_end.max(watermark));
         let closed = self.state.log_end.is_some() && !self.options.salvage;
         self.log.end_at(watermark, files_end, epoch, closed)?;
@@ -90,8 +92,9 @@ impl Session<'_> {
         })
     }
 
-    /// Where the log ends in the files, if no lane has anything of it, and the last session that wrote there: the manifest knows nothing of
-    /// an opening that emptied a lane, with a seal of its own, and was cut then.
+    /// Where the log ends in the files, if no lane has anything of it, and the last session that
+    /// wrote there: the manifest knows nothing of an opening that emptied a lane, with a seal of
+    /// its own, and was cut then.
     fn end_in_files(&self) -> Result<(Lsn, u32), StoreError> {
         let (watermark, salvage) = (self.watermark(), self.options.salvage);
         if let Some(end) = self.state.log_end.filter(|_| !salvage) {
@@ -134,7 +137,8 @@ impl Session<'_> {
         })
     }
 
-    /// Checks that the log in the files can be read in order from one address to another, before it is built on; the last session there.
+    /// Checks that the log in the files can be read in order from one address to another, before it
+    /// is built on; the last session there.
     fn walk(&self, from: Lsn, to: Lsn) -> Result<u32, StoreError> {
         if self.options.salvage {
             return Ok(0);
@@ -149,8 +153,8 @@ impl Session<'_> {
             return Ok(LogTail::Pool(lane));
         }
         self.log.complete_at(start)?;
-        // A session that ended in the middle of a segment leaves it short. If the collector has no empty one to copy to, the oldest goes
-        // to a file, as it would without resident.
+        // A session that ended in the middle of a segment leaves it short. If the collector has no
+        // empty one to copy to, the oldest goes to a file, as it would without resident.
         let usage = lane.usage();
         if usage.segments_used == usage.segments && lane.segment().is_none() {
             drain_one(&lane, &self.log)?;
@@ -159,7 +163,8 @@ impl Session<'_> {
         Ok(LogTail::Resident(Resident::new(lane)))
     }
 
-    /// Moves everything that the lane holds to the value-log files and gives the lane back; where the log ends then.
+    /// Moves everything that the lane holds to the value-log files and gives the lane back; where
+    /// the log ends then.
     fn empty(&self, lane: Lane, recovered: Recovered) -> Result<Lsn, StoreError> {
         drop(recovered);
         let end = lane.seal();
@@ -170,7 +175,8 @@ impl Session<'_> {
             stop.store(true, SeqCst);
             drained
         })?;
-        // First: a process that finds no lane in the pool then is told that the files have everything.
+        // First: a process that finds no lane in the pool then is told that the files have
+        // everything.
         self.log.note(|state| {
             state.log_end = Some(end);
         })?;

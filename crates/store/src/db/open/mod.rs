@@ -1,15 +1,18 @@
 //! Opening a store. docs/store-format.md, "Opening".
 //!
 //! 1. Lock the directory; read the manifest, or make a new store (`directory`).
-//! 2. If the manifest says that a pool holds the end of the log, that pool must have been given: claim the lane (`lane`).
+//! 2. If the manifest says that a pool holds the end of the log, that pool must have been given:
+//!    claim the lane (`lane`).
 //! 3. Open the value-log files and the index, and refuse what is not of one moment (`session`).
 //! 4. Find where the log ends (`log_end`).
 //! 5. Make that the end, and the tail with which the log goes on (`log_end`).
 //! 6. Replay the log above the index's watermark into the memtable ([`recovery`](super::recovery)).
 //! 7. Remove what nothing leads to.
-//! 8. Note the new session in the manifest, with the pool it uses, before anything is appended (`session`).
+//! 8. Note the new session in the manifest, with the pool it uses, before anything is appended
+//!    (`session`).
 //!
-//! Then the threads start. Any step may be cut and repeated; a refusal leaves the manifest as it was, and every file that holds log.
+//! Then the threads start. Any step may be cut and repeated; a refusal leaves the manifest as it
+//! was, and every file that holds log.
 
 mod directory;
 mod lane;
@@ -37,10 +40,11 @@ use session::Session;
 use std::{path::Path, sync::Arc};
 
 impl StoreOptions {
-    /// Opens the store in `dir`, making it if there is none, and recovers what the last session acknowledged.
+    /// Opens the store in `dir`, making it if there is none, and recovers what the last session
+    /// acknowledged.
     ///
-    /// A buffered variant needs a `pool`; the others take `None`. If the last session was not closed, `pool` must be the one it used,
-    /// whatever the variant.
+    /// A buffered variant needs a `pool`; the others take `None`. If the last session was not
+    /// closed, `pool` must be the one it used, whatever the variant.
     ///
     /// # Errors
     /// [`StoreError`] for everything that can be wrong; nothing is changed or lost then.

@@ -1,7 +1,9 @@
-//! What an opening works with until there is a store: the parts on the disk and in the pool. docs/store-format.md, "Opening", 3, 7 and 8.
+//! What an opening works with until there is a store: the parts on the disk and in the pool.
+//! docs/store-format.md, "Opening", 3, 7 and 8.
 //!
-//! [`Session::find`] opens the parts, and [`Session::check`] refuses those that are not of one moment ([`check`](crate::db::check)). Both leave everything
-//! as it is, but for what salvage gives up. [`Session::note`] is the opening's last step, and the one that makes it a session of the
+//! [`Session::find`] opens the parts, and [`Session::check`] refuses those that are not of one
+//! moment ([`check`](crate::db::check)). Both leave everything as it is, but for what salvage gives
+//! up. [`Session::note`] is the opening's last step, and the one that makes it a session of the
 //! store: nothing is appended before.
 
 use super::lane::{LeftLane, claim_left, give_up};
@@ -22,7 +24,8 @@ use std::{path::Path, sync::Arc};
 /// Name of the index's directory in the store's.
 const INDEX: &str = "index";
 
-/// What is kept in reserve for what a lane holds, and for the index's tables and the manifests, at most.
+/// What is kept in reserve for what a lane holds, and for the index's tables and the manifests, at
+/// most.
 const LANE_MAX: u64 = 64 << 20;
 const TABLES_MAX: u64 = 8 << 20;
 /// And of a disk one part in so many.
@@ -45,7 +48,8 @@ pub(super) struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Claims the lane that the last session left something in, and opens the value log and the index.
+    /// Claims the lane that the last session left something in, and opens the value log and the
+    /// index.
     pub(super) fn find(
         disk: Arc<dyn Disk>,
         directory: &'a Arc<Directory>,
@@ -99,8 +103,8 @@ impl<'a> Session<'a> {
         self.index.watermark()
     }
 
-    /// Refuses parts that are not of one moment, before anything is changed; with salvage, notes what they cost. The lane, unless its
-    /// content is given up.
+    /// Refuses parts that are not of one moment, before anything is changed; with salvage, notes
+    /// what they cost. The lane, unless its content is given up.
     pub(super) fn check(&self, lane: Option<LeftLane>) -> Result<Option<LeftLane>, StoreError> {
         let watermark = self.watermark();
         let parts = Parts {

@@ -1,10 +1,13 @@
 //! [`Keys`]: the live keys of a range in order, merged from the snapshot's chunks and tables.
 //!
-//! Of equal keys the newest source's is given, and a deleted one hides those of older sources. A chunk no longer lists some deleted keys; for keys
-//! within the stretch in which they lie, it is asked itself ([`Hiding`]). Keys are taken in batches: [`Keys::pin`] holds the chunks for one, and
-//! [`Keys::end_batch`] notes behind which key the next begins, so that it may begin in other sources.
+//! Of equal keys the newest source's is given, and a deleted one hides those of older sources. A
+//! chunk no longer lists some deleted keys; for keys within the stretch in which they lie, it is
+//! asked itself ([`Hiding`]). Keys are taken in batches: [`Keys::pin`] holds the chunks for one,
+//! and [`Keys::end_batch`] notes behind which key the next begins, so that it may begin in other
+//! sources.
 //!
-//! What is hidden at the start of what is older than the active chunk is noted for later scans ([`dead`](crate::db::dead)).
+//! What is hidden at the start of what is older than the active chunk is noted for later scans
+//! ([`dead`](crate::db::dead)).
 
 use super::source::{From, Pin, Source};
 use crate::{
@@ -82,8 +85,8 @@ impl Keys {
         self.range.keys_only
     }
 
-    /// The snapshot's view, which keeps its chunks as long as it is held, and the sources' runs. The sources are made anew if the view
-    /// is another one, or a chunk's order.
+    /// The snapshot's view, which keeps its chunks as long as it is held, and the sources' runs.
+    /// The sources are made anew if the view is another one, or a chunk's order.
     pub(super) fn pin(&mut self) -> Result<(Arc<View>, Vec<Pin>), StoreError> {
         let view = self.snapshot.view().view();
         if std::ptr::eq(self.view.as_ptr(), Arc::as_ptr(&view)) {
@@ -144,7 +147,8 @@ impl Keys {
         Ok((view, pins))
     }
 
-    /// The part of the range in which what is older than the active chunk may have any key that is not hidden. `None` if there is none.
+    /// The part of the range in which what is older than the active chunk may have any key that is
+    /// not hidden. `None` if there is none.
     fn older_than_active(&mut self, view: &View) -> Option<ScanRange> {
         self.active = usize::from(view.active.is_some());
         self.start = None;
@@ -168,7 +172,8 @@ impl Keys {
         Some(range)
     }
 
-    /// What is older than the active chunk gives `first` of the range, and nothing before: what was hidden there need not be looked at again.
+    /// What is older than the active chunk gives `first` of the range, and nothing before: what was
+    /// hidden there need not be looked at again.
     fn note_start(&mut self, first: First) {
         if let Some(start) = self.start.take()
             && start.hidden >= HIDDEN_MIN

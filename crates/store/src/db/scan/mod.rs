@@ -1,10 +1,13 @@
 //! [`Scan`]: a range of keys, in order, with their values. docs/store-format.md, "Snapshots and scans".
 //!
-//! A merge over the snapshot's chunks and tables gives keys and addresses (`keys`, of the `source`s that have any of the `range`). Between two batches a
-//! scan holds no chunk: if its snapshot has left one for the tables meanwhile, it goes on behind its last key in those. Keys are collected some ahead of
-//! the caller; a value is read when its turn comes, so that a scan which ends early has read none in vain. The first that is neither in the pool, nor in
-//! a cache, nor in the page cache has the kernel asked for all of its batch that are not, so that these are read together, in parallel. The
-//! batch grows as the scan goes on, so that a short scan does not pay for a long one.
+//! A merge over the snapshot's chunks and tables gives keys and addresses (`keys`, of the `source`s
+//! that have any of the `range`). Between two batches a scan holds no chunk: if its snapshot has
+//! left one for the tables meanwhile, it goes on behind its last key in those. Keys are collected
+//! some ahead of the caller; a value is read when its turn comes, so that a scan which ends early
+//! has read none in vain. The first that is neither in the pool, nor in a cache, nor in the page
+//! cache has the kernel asked for all of its batch that are not, so that these are read together,
+//! in parallel. The batch grows as the scan goes on, so that a short scan does not pay for a long
+//! one.
 
 mod keys;
 mod source;
@@ -96,7 +99,8 @@ impl Scan {
         Ok(())
     }
 
-    /// Has the value at `address`, which is not at hand, read together with those of the keys behind it that are not either.
+    /// Has the value at `address`, which is not at hand, read together with those of the keys
+    /// behind it that are not either.
     fn ask_with_rest(&mut self, address: Address) -> Result<(), StoreError> {
         let mut absent = vec![address];
         for (found, ahead) in &mut self.ahead {

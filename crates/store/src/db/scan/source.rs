@@ -1,6 +1,7 @@
 //! One source of keys in order: a run of a chunk, or the tables.
 //!
-//! Between two batches of a scan a source holds no chunk ([`Source::pin`]): a chunk that is in the tables is dropped, however slowly a scan is read.
+//! Between two batches of a scan a source holds no chunk ([`Source::pin`]): a chunk that is in the
+//! tables is dropped, however slowly a scan is read.
 
 use crate::{
     index::{Found, IndexError, Iter},

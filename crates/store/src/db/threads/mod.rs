@@ -1,4 +1,5 @@
-//! The threads behind the store: started at the end of an opening, ended by [`Store::close`] or when the store is dropped.
+//! The threads behind the store: started at the end of an opening, ended by [`Store::close`] or
+//! when the store is dropped.
 //!
 //! | thread | runs |
 //! |---|---|
@@ -6,9 +7,11 @@
 //! | `forebay-index`, `forebay-compact` | `indexer` |
 //! | `forebay-gc` | `gc`, unless the options say that nothing is collected |
 //!
-//! They work in short slices (`slice`): what they do is seldom urgent to the microsecond, and writers' waits are counted in those.
+//! They work in short slices (`slice`): what they do is seldom urgent to the microsecond, and
+//! writers' waits are counted in those.
 //!
-//! A thread that panics is started again, and no thread waits for it in vain: writers get the error, or are released.
+//! A thread that panics is started again, and no thread waits for it in vain: writers get the
+//! error, or are released.
 
 mod running;
 mod slice;
@@ -54,7 +57,8 @@ impl Store {
         Ok(())
     }
 
-    /// Starts a thread. One that panics is started again after a pause; writers that wait for it are told.
+    /// Starts a thread. One that panics is started again after a pause; writers that wait for it
+    /// are told.
     fn start_thread(&mut self, name: &'static str, run: fn(&Shared)) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let guarded = move || {
@@ -73,7 +77,8 @@ impl Store {
         Ok(())
     }
 
-    /// Ends the threads, and what they had not finished: a snapshot may outlive the store's lock, and the index with it.
+    /// Ends the threads, and what they had not finished: a snapshot may outlive the store's lock,
+    /// and the index with it.
     pub(super) fn stop(&mut self) {
         self.shared.background.stop.store(true, SeqCst);
         self.shared.background.changed.notify_all();

@@ -1,14 +1,16 @@
 //! [`Running`]: whether this process may start threads behind a store.
 //!
-//! Threads that sleep in a lock or a condition variable are listed by their memory (`parking_lot`, one table for all of a process). A forked child
-//! has the list and not the threads, and the next threads that it starts are given the same memory: the first of them to sleep goes into a list of
+//! Threads that sleep in a lock or a condition variable are listed by their memory (`parking_lot`,
+//! one table for all of a process). A forked child has the list and not the threads, and the next
+//! threads that it starts are given the same memory: the first of them to sleep goes into a list of
 //! ruins. So a child that was forked while a store was open starts none.
 
 use crate::error::StoreError;
 use forebay_pool::media::ProcessMark;
 use std::sync::atomic::{AtomicU64, Ordering::SeqCst};
 
-/// The stores whose threads run: how many, in the low bits, and by its number in which process. No lock, which a forked child might find held.
+/// The stores whose threads run: how many, in the low bits, and by its number in which process. No
+/// lock, which a forked child might find held.
 static STORES: AtomicU64 = AtomicU64::new(0);
 const COUNT_BITS: u32 = 24;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;

@@ -10,8 +10,9 @@ use std::{io, mem, time::Duration};
 /// The shortest that Linux grants.
 const SHORTEST: Duration = Duration::from_micros(100);
 
-/// The calling thread gets no less of a processor, but in slices as short as the system grants: so a writer that wakes up need not wait
-/// until this thread's slice of milliseconds is over. Linux knows that since 6.12; before, nothing changes.
+/// The calling thread gets no less of a processor, but in slices as short as the system grants: so
+/// a writer that wakes up need not wait until this thread's slice of milliseconds is over. Linux
+/// knows that since 6.12; before, nothing changes.
 ///
 /// # Errors
 /// What the system says: some sandboxes refuse.

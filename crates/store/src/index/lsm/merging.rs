@@ -6,7 +6,8 @@ use crate::index::{
 };
 use std::sync::{Arc, atomic::Ordering};
 
-/// Memory for whole filters and block indexes that an entry is estimated to take, in tenths of a byte.
+/// Memory for whole filters and block indexes that an entry is estimated to take, in tenths of a
+/// byte.
 const PINNED_PER_ENTRY_TENTHS: u64 = 15;
 
 impl Index {
@@ -34,7 +35,8 @@ impl Index {
         let (inputs, new) = merge.finish();
         let output = Run::new(self.maker.dir.path(), new.tables.clone())?;
         self.commit(new, |view| {
-            // Runs are only ever added in front, and only a merge takes runs away; merges share none.
+            // Runs are only ever added in front, and only a merge takes runs away; merges share
+            // none.
             let mut runs = view.runs.clone();
             let first = inputs.first();
             let at = runs

@@ -2,29 +2,32 @@
 //!
 //! # Why only the tables of lsm-tree
 //! Everything above the tables is ours: the list of runs is the [manifest](super::manifest), the
-//! present state is one shared pointer. A snapshot is a copy of that pointer, so it costs no I/O, waits
-//! for nothing but a pointer swap, and keeps its tables readable for as long as it lives; there are no sequence
-//! numbers and no watermarks of open snapshots to keep track of. lsm-tree's own `Tree` syncs its version
-//! file under the lock that readers take, and has the limits that [manifest](super::manifest) names.
+//! present state is one shared pointer. A snapshot is a copy of that pointer, so it costs no I/O,
+//! waits for nothing but a pointer swap, and keeps its tables readable for as long as it lives;
+//! there are no sequence numbers and no watermarks of open snapshots to keep track of. lsm-tree's
+//! own `Tree` syncs its version file under the lock that readers take, and has the limits that
+//! [manifest](super::manifest) names.
 //!
 //! # Ingestion, in order
 //! 1. The run is written into new tables; each is synced, then its directory.
-//! 2. `commit` is locked. The manifest with the new run in front and the new watermark is written to a
-//!    temporary file, synced, renamed, and the directory is synced. This is the commit point.
+//! 2. `commit` is locked. The manifest with the new run in front and the new watermark is written
+//!    to a temporary file, synced, renamed, and the directory is synced. This is the commit point.
 //! 3. The new view is published and `commit` unlocked.
 //!
-//! A crash before 2 leaves tables that no manifest names; opening removes them. An error before 2 removes
-//! them at once. A compaction commits in the same way, with its inputs replaced by its output.
+//! A crash before 2 leaves tables that no manifest names; opening removes them. An error before 2
+//! removes them at once. A compaction commits in the same way, with its inputs replaced by its
+//! output.
 //!
 //! # Locks, in the order they are taken
-//! `merges` (a compaction step holds it throughout) → `commit` (manifest writes; held across syncs) →
-//! `published` (held for a pointer copy or swap only) or `retired`. Readers take `published` only.
+//! `merges` (a compaction step holds it throughout) → `commit` (manifest writes; held across syncs)
+//! → `published` (held for a pointer copy or swap only) or `retired`. Readers take `published`
+//! only.
 //!
 //! # Memory
-//! The block cache (`cache_bytes`), and outside of it what tables with whole filters and block indexes keep
-//! in memory: for small keys some 1.4 bytes for each entry (filter 1.25, indexes 0.15; more for long
-//! keys, one of which is kept for each block). When `pinned_bytes` would be exceeded the oldest run is
-//! written with both in parts, which the block cache holds as it does data.
+//! The block cache (`cache_bytes`), and outside of it what tables with whole filters and block
+//! indexes keep in memory: for small keys some 1.4 bytes for each entry (filter 1.25, indexes 0.15;
+//! more for long keys, one of which is kept for each block). When `pinned_bytes` would be exceeded
+//! the oldest run is written with both in parts, which the block cache holds as it does data.
 //!
 //! # Not its business
 //! Two processes on one directory: the store holds the lock.
@@ -55,11 +58,11 @@ pub struct IndexOptions {
     pub create: bool,
     /// Capacity of the block cache, bytes.
     pub cache_bytes: u64,
-    /// How much memory whole filters and block indexes may take before the oldest run's are cached in
-    /// parts, bytes. Takes effect when tables are written.
+    /// How much memory whole filters and block indexes may take before the oldest run's are cached
+    /// in parts, bytes. Takes effect when tables are written.
     pub pinned_bytes: u64,
-    /// Size at which a table of new entries is closed and the next begun, bytes. Large merges make larger ones, up to 32 times as large:
-    /// one file is open for each table.
+    /// Size at which a table of new entries is closed and the next begun, bytes. Large merges make
+    /// larger ones, up to 32 times as large: one file is open for each table.
     pub table_bytes: u64,
 }
 
@@ -79,8 +82,8 @@ impl Default for IndexOptions {
 pub struct Index {
     maker: TableMaker,
     pinned_bytes: u64,
-    /// Merges under way, each of newer runs than the one before it. Only the last is worked on: newer and
-    /// smaller merges go first, so a large one does not hold up what keeps lookups short.
+    /// Merges under way, each of newer runs than the one before it. Only the last is worked on:
+    /// newer and smaller merges go first, so a large one does not hold up what keeps lookups short.
     merges: Mutex<Vec<Merge>>,
     /// Held while the manifest and with it the view is replaced.
     commit: Mutex<()>,
@@ -123,8 +126,8 @@ impl Index {
         forebay_pool::failpoint!("store:ingest-commit");
         if let Err(failure) = manifest.write(&self.maker.dir) {
             if failure.may_count {
-                // After a crash this manifest may be the one in force: its tables must be there. If it
-                // is not, they are leftovers.
+                // After a crash this manifest may be the one in force: its tables must be there. If
+                // it is not, they are leftovers.
                 new.keep();
             }
             return Err(failure.error);
@@ -139,8 +142,8 @@ impl Index {
         Ok(())
     }
 
-    /// Unlinks retired tables that no snapshot holds. Snapshots only ever drop a reference, so that no
-    /// reader pays for the removal of a file.
+    /// Unlinks retired tables that no snapshot holds. Snapshots only ever drop a reference, so that
+    /// no reader pays for the removal of a file.
     fn sweep(&self) {
         self.retired.lock().retain(|table| {
             let held = Arc::strong_count(table) > 1;
@@ -158,12 +161,13 @@ impl Index {
     /// `watermark` up to which the log is then covered.
     ///
     /// `run` yields strictly ascending keys, tombstones included; it may be empty (the watermark
-    /// still moves). A tombstone of a key that no table has is left out. Keys are 1 to [`KEY_BYTES_MAX`] bytes long. After a crash either all of it is there or
-    /// nothing. One ingestion runs at a time; compaction may run beside it.
+    /// still moves). A tombstone of a key that no table has is left out. Keys are 1 to
+    /// [`KEY_BYTES_MAX`] bytes long. After a crash either all of it is there or nothing. One
+    /// ingestion runs at a time; compaction may run beside it.
     ///
     /// # Errors
-    /// I/O errors, a run or watermark that breaks these rules. The index then is as it was before, the
-    /// space is given back, and the ingestion can be tried again.
+    /// I/O errors, a run or watermark that breaks these rules. The index then is as it was before,
+    /// the space is given back, and the ingestion can be tried again.
     pub fn ingest(
         &self,
         run: &mut dyn Iterator<Item = (&[u8], Address)>,
@@ -217,8 +221,8 @@ impl Index {
     /// Does one step of compaction, about the writing of one table; true if there is more to do.
     ///
     /// # Errors
-    /// I/O errors and damaged tables; the index stays as it was. What was to be merged is merged anew at
-    /// a later call.
+    /// I/O errors and damaged tables; the index stays as it was. What was to be merged is merged
+    /// anew at a later call.
     pub fn compact(&self) -> Result<bool, IndexError> {
         self.sweep();
         let mut merges = self.merges.lock();
@@ -236,8 +240,8 @@ impl Index {
         Ok(!merges.is_empty() || self.due(&self.view(), &merges) > 0)
     }
 
-    /// True if scans have passed over as many tombstones as there are entries since the last merge of all: [`compact`](Self::compact)
-    /// would merge them away.
+    /// True if scans have passed over as many tombstones as there are entries since the last merge
+    /// of all: [`compact`](Self::compact) would merge them away.
     pub fn is_passed_over(&self) -> bool {
         let view = self.view();
         let passed = view.passed.load(Ordering::Relaxed);
@@ -266,8 +270,8 @@ impl Index {
         Ok(())
     }
 
-    /// Gives up the merges under way. What they have written is unlinked now, while the directory is the caller's: another who opens the
-    /// index may give its tables the same numbers.
+    /// Gives up the merges under way. What they have written is unlinked now, while the directory
+    /// is the caller's: another who opens the index may give its tables the same numbers.
     pub(crate) fn give_up_merges(&self) {
         self.merges.lock().clear();
     }

@@ -25,8 +25,8 @@ impl Index {
     /// Opens the index in `dir`, removing what a crash has left unfinished.
     ///
     /// # Errors
-    /// I/O errors; no index there and `create` not set; a manifest or table that is missing, foreign or
-    /// damaged. Tables are read in part only: [`Index::verify`] reads all.
+    /// I/O errors; no index there and `create` not set; a manifest or table that is missing,
+    /// foreign or damaged. Tables are read in part only: [`Index::verify`] reads all.
     pub fn open(dir: &Path, options: IndexOptions) -> Result<Self, IndexError> {
         if options.create {
             make_directory(dir).map_err(|e| failed(dir, DOING, IndexCause::Io(e)))?;
@@ -37,8 +37,9 @@ impl Index {
         Ok(index)
     }
 
-    /// As [`open`](Self::open), in the directory `name` of the store's, but what a crash has left unfinished stays until
-    /// [`remove_leftovers`](Self::remove_leftovers): the caller may find that this index is older than those files.
+    /// As [`open`](Self::open), in the directory `name` of the store's, but what a crash has left
+    /// unfinished stays until [`remove_leftovers`](Self::remove_leftovers): the caller may find
+    /// that this index is older than those files.
     ///
     /// # Errors
     /// As [`open`](Self::open).
@@ -108,8 +109,8 @@ impl Index {
         })
     }
 
-    /// Unlinks the tables that no manifest named when the index was opened: what a crash has left. One that cannot be unlinked takes
-    /// space and does no harm; its number is not used again.
+    /// Unlinks the tables that no manifest named when the index was opened: what a crash has left.
+    /// One that cannot be unlinked takes space and does no harm; its number is not used again.
     pub(crate) fn remove_leftovers(&self) {
         for id in self.leftovers.lock().drain(..) {
             let _ = self.maker.dir.remove(Path::new(&table::name_of(id)));
@@ -132,8 +133,8 @@ fn make_directory(dir: &Path) -> io::Result<()> {
         .try_for_each(|above| above?.sync())
 }
 
-/// Makes an empty index where there is none. Only an empty directory counts as none: tables or foreign
-/// files without a manifest mean that something has been lost or mistaken.
+/// Makes an empty index where there is none. Only an empty directory counts as none: tables or
+/// foreign files without a manifest mean that something has been lost or mistaken.
 fn create(dir: &Directory, allowed: bool) -> Result<Manifest, IndexError> {
     let corrupt = |found: String| Err(failed(dir.path(), DOING, IndexCause::Corrupt(found)));
     let names = dir.names();

@@ -1,10 +1,13 @@
-//! Every experiment, with the papers' figures as the papers state them: a TOML file for each paper, read once.
+//! Every experiment, with the papers' figures as the papers state them: a TOML file for each paper,
+//! read once.
 //!
-//! `measurement` names one of `paper::run`'s; `seconds`, `disk_mib` and `memory_mib` are what it takes at toy, quick and the
-//! paper's size. A claim's `ours` is one of `ratio = [over, under]`, `below = [lower, upper]`, `value` and `spread = [figure, …]`; a figure is
-//! `"panel | series | x"`, without an x at all of them. `above` and `below` name one of the paper's `reasons`; without `below`, `above` says both.
-//! An experiment's `notes` name some of the paper's `notes`, which stand behind those that are made while it is measured.
-//! A `paper` figure may be a range, `inf` where it is open. What is `measured` belongs to the measurements of that paper.
+//! `measurement` names one of `paper::run`'s; `seconds`, `disk_mib` and `memory_mib` are what it
+//! takes at toy, quick and the paper's size. A claim's `ours` is one of `ratio = [over, under]`,
+//! `below = [lower, upper]`, `value` and `spread = [figure, …]`; a figure is `"panel | series |
+//! x"`, without an x at all of them. `above` and `below` name one of the paper's `reasons`; without
+//! `below`, `above` says both. An experiment's `notes` name some of the paper's `notes`, which
+//! stand behind those that are made while it is measured. A `paper` figure may be a range, `inf`
+//! where it is open. What is `measured` belongs to the measurements of that paper.
 
 use serde::{
     Deserialize,
@@ -69,7 +72,8 @@ pub struct Experiment {
     pub(super) notes: Vec<String>,
     /// How ours is measured. Experiments of the same measurement are measured together.
     pub(super) measurement: String,
-    /// About how long, seconds: at toy, quick, and the paper's size. Shared by those measured together.
+    /// About how long, seconds: at toy, quick, and the paper's size. Shared by those measured
+    /// together.
     pub seconds: [u32; 3],
     /// Room that it needs on the disk at its peak.
     pub disk_mib: [u64; 3],

@@ -20,7 +20,8 @@ pub(super) struct Variant {
     pub redo_in_pool: bool,
 }
 
-/// The server as it is, with the paper's flash cache, and with those that go around flash that does not pay.
+/// The server as it is, with the paper's flash cache, and with those that go around flash that does
+/// not pay.
 pub(super) const ORIGINAL: &str = "original";
 pub(super) const DIRTY: &str = "FaCE dirty";
 pub(super) const ADAPTIVE: [&str; 2] = ["FaCE dirty, adaptive", "FaCE all, adaptive"];
@@ -36,7 +37,8 @@ pub(super) struct Ground {
     pub data: String,
     /// The place of its rows.
     pub flash: String,
-    /// Rounds in which its rows take turns: between rows that follow each other a disk, or processors, that others use too may change.
+    /// Rounds in which its rows take turns: between rows that follow each other a disk, or
+    /// processors, that others use too may change.
     pub rounds: Option<usize>,
     /// Variants at toy size.
     #[serde(default)]
@@ -111,7 +113,8 @@ impl Case {
         all.filter(is_measured).collect()
     }
 
-    /// True if it is the variant of this name where the paper has it: its data on the array, its flash on the SSD.
+    /// True if it is the variant of this name where the paper has it: its data on the array, its
+    /// flash on the SSD.
     pub fn is_the_papers(&self, variant: &str) -> bool {
         (&*self.ground.panel, &*self.ground.flash) == (ON_ARRAY, SSD)
             && self.variant.name == variant

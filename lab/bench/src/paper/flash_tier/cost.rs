@@ -1,5 +1,6 @@
-//! What the cache itself takes of a page that it finds, and of one that comes in, beside what the device takes: flash is a file in memory here, whose
-//! reads and writes are measured and left out, and nothing goes home.
+//! What the cache itself takes of a page that it finds, and of one that comes in, beside what the
+//! device takes: flash is a file in memory here, whose reads and writes are measured and left out,
+//! and nothing goes home.
 
 use super::case::SSD;
 use crate::{
@@ -73,7 +74,8 @@ pub(super) fn rows(size: Size, measured: &mut Measured) -> Result<(), BenchError
     cache.sync(&file).map_err(failed)?;
     let alone = FlashFile::create(&dir.path().join("alone"), pages).map_err(failed)?;
     let mut missed = 0;
-    // What the cache takes beside the memory, which is measured in the same round; 0 where noise hides it.
+    // What the cache takes beside the memory, which is measured in the same round; 0 where noise
+    // hides it.
     let (mut hits, mut enqueues) = (Vec::new(), Vec::new());
     for _ in 0..size.pick(1, ROUNDS, ROUNDS) {
         // Any error is that of a wrong offset, and then the cache's own fail too.

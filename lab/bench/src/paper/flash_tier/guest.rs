@@ -1,6 +1,8 @@
-//! FaCE beside what Linux itself has for the same, bcache: in a virtual machine, since bcache is a part of the kernel, and needs disks.
+//! FaCE beside what Linux itself has for the same, bcache: in a virtual machine, since bcache is a
+//! part of the kernel, and needs disks.
 //!
-//! The disks are this machine's memory, and QEMU holds requests back: emulation makes processors slower, and disks are to be the bound (P2's file).
+//! The disks are this machine's memory, and QEMU holds requests back: emulation makes processors
+//! slower, and disks are to be the bound (P2's file).
 
 use super::{
     X,
@@ -83,7 +85,8 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     Ok(measured)
 }
 
-/// One row: its rate and its latency. In the end its database is checked, by a server on the same disks, which are not slow then.
+/// One row: its rate and its latency. In the end its database is checked, by a server on the same
+/// disks, which are not slow then.
 fn row(
     tpcc: &Tpcc<'_>,
     variant: &'static Variant,

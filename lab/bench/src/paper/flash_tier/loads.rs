@@ -1,8 +1,10 @@
-//! What a flash cache must not make slower: loads that it was not made for, measured while it cleans.
+//! What a flash cache must not make slower: loads that it was not made for, measured while it
+//! cleans.
 //!
-//! Flash caches have made things worse: a read that misses looks twice, a scan throws out what is worth keeping or is read in pieces, and
-//! throughput falls while a cache writes home. sysbench's transactions that only read, those that only write, and a scan of all rows take turns on
-//! one server, whose cache has turned once before.
+//! Flash caches have made things worse: a read that misses looks twice, a scan throws out what is
+//! worth keeping or is read in pieces, and throughput falls while a cache writes home. sysbench's
+//! transactions that only read, those that only write, and a scan of all rows take turns on one
+//! server, whose cache has turned once before.
 
 use super::{
     case::{ADAPTIVE, Case, ON_ARRAY, ON_THIS_DISK, ORIGINAL},
@@ -23,7 +25,8 @@ use std::time::Instant;
 /// A scan of all rows, by one client.
 const SCAN: &str = "all rows";
 
-/// The loads in their order: the panel of their rates, transactions or MB a second, and what they are called there.
+/// The loads in their order: the panel of their rates, transactions or MB a second, and what they
+/// are called there.
 const LOADS: [(&str, &str); 3] = [("loads", WRITE_ONLY), ("loads", READ_ONLY), ("scan", SCAN)];
 
 /// Other loads than the paper's.
@@ -79,7 +82,8 @@ fn measure(
     for _ in 0..rounds {
         for (panel, x) in LOADS {
             if x == READ_ONLY {
-                // What writers left to be removed is removed, or the readers would be measured beside that.
+                // What writers left to be removed is removed, or the readers would be measured
+                // beside that.
                 server.sql("SET GLOBAL innodb_max_purge_lag_wait = 0", "")?;
             }
             if x == SCAN {

@@ -1,9 +1,12 @@
-//! P2: MariaDB with a small buffer pool, without and with a flash cache before its page files (FaCE).
+//! P2: MariaDB with a small buffer pool, without and with a flash cache before its page files
+//! (FaCE).
 //!
-//! [`run`] is TPC-C, as in the paper; [`loads`] is what a cache must not make slower; [`guest`] is TPC-C beside Linux's own cache; [`restart`] is
-//! what it does after a kill. Each row has a server of its own on a copy of one data
-//! directory, which works until the queue on flash has turned twice, and is measured then. Where something that others use, too, is the bound, the rows take turns from then on.
-//! The database of each row is checked in the end, by a server without emulated devices.
+//! [`run`] is TPC-C, as in the paper; [`loads`] is what a cache must not make slower; [`guest`] is
+//! TPC-C beside Linux's own cache; [`restart`] is what it does after a kill. Each row has a server
+//! of its own on a copy of one data directory, which works until the queue on flash has turned
+//! twice, and is measured then. Where something that others use, too, is the bound, the rows take
+//! turns from then on. The database of each row is checked in the end, by a server without emulated
+//! devices.
 
 mod case;
 mod cost;

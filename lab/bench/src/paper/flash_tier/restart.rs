@@ -1,8 +1,11 @@
-//! What a server does after a kill: how long until it serves again, and until it is as fast as it was.
+//! What a server does after a kill: how long until it serves again, and until it is as fast as it
+//! was.
 //!
-//! A restart goes through the redo log that is younger than the checkpoint. InnoDB writes pages early, so that is now more and now less: hence
-//! several kills. A buffer pool has to be filled before a rate can be told, by as many reads as it has pages. At full size there are the paper's
-//! warehouses, which with the flash cache are nearly all that memory has room for: what each row gets a copy of is on the disk.
+//! A restart goes through the redo log that is younger than the checkpoint. InnoDB writes pages
+//! early, so that is now more and now less: hence several kills. A buffer pool has to be filled
+//! before a rate can be told, by as many reads as it has pages. At full size there are the paper's
+//! warehouses, which with the flash cache are nearly all that memory has room for: what each row
+//! gets a copy of is on the disk.
 
 use super::{
     case::{Case, DIRTY, ON_ARRAY, ORIGINAL, SSD},
@@ -17,14 +20,16 @@ use crate::{
     scratch::{ScratchDir, memory_dir},
 };
 
-/// The share of a rate that counts as reached, by the mean of so many seconds from then on: one alone has it by chance.
+/// The share of a rate that counts as reached, by the mean of so many seconds from then on: one
+/// alone has it by chance.
 const REACHED: f64 = 0.9;
 const WINDOW_S: usize = 10;
 
 /// Steady rates that a row is to reach: what they are called, and New-Orders a minute.
 type Wanted = [(&'static str, f64); 2];
 
-/// What a row is called after its server ended so. What one takes that has nothing to recover, no cache can save.
+/// What a row is called after its server ended so. What one takes that has nothing to recover, no
+/// cache can save.
 const WITHOUT_CACHE: [(&str, End); 2] = [
     (ORIGINAL, End::Killed),
     ("original, shut down in order", End::ShutDown),
@@ -75,7 +80,8 @@ pub(in crate::paper) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     Ok(measured)
 }
 
-/// Ends the server, starts it again, and has it work: some times, since there is now more and now less redo log to recover.
+/// Ends the server, starts it again, and has it work: some times, since there is now more and now
+/// less redo log to recover.
 fn followed(
     tpcc: &Tpcc<'_>,
     mut standing: Standing,

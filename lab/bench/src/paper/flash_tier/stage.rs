@@ -1,4 +1,5 @@
-//! What a row runs on: a server on a copy of the loaded data directory, its devices, its flash cache and its pool.
+//! What a row runs on: a server on a copy of the loaded data directory, its devices, its flash
+//! cache and its pool.
 
 use super::case::{Case, Ground};
 use crate::{
@@ -21,7 +22,8 @@ const MIB: u64 = 1 << 20;
 const POOL_PART: u64 = 50;
 /// InnoDB takes no less for pages of 16 KiB.
 const POOL_MIN_MIB: u64 = 6;
-/// MySQL 5.6 has a redo log of 96 MiB, a hundredth of the paper's data. Of less data it is that part, but not below this.
+/// MySQL 5.6 has a redo log of 96 MiB, a hundredth of the paper's data. Of less data it is that
+/// part, but not below this.
 const LOG_MIN_MIB: u64 = 16;
 /// The buffer pool of servers that load and check.
 const ROOM_MIB: u64 = 512;
@@ -43,7 +45,8 @@ pub(super) enum End {
     ShutDown,
     /// By SIGKILL.
     Killed,
-    /// By SIGKILL; what its flash cache has goes home before the next one starts, with an empty one.
+    /// By SIGKILL; what its flash cache has goes home before the next one starts, with an empty
+    /// one.
     KilledAndEmptied,
 }
 
@@ -89,7 +92,8 @@ impl<'a> Stage<'a> {
     ) -> Result<Self, BenchError> {
         lab.note("loading the tables");
         let mut options = options(ROOM_MIB, LOG_MIN_MIB, false);
-        // What a crash would lose is loaded again; of an option that is there twice the later counts.
+        // What a crash would lose is loaded again; of an option that is there twice the later
+        // counts.
         let not_synced = [
             "--innodb-flush-log-at-trx-commit=0",
             "--innodb-flush-method=nosync",
@@ -210,7 +214,8 @@ impl<'a> Stage<'a> {
         Ok((Standing { case, on }, seconds))
     }
 
-    /// Ends a row's server, and has its database checked on one that has room, and no emulated device.
+    /// Ends a row's server, and has its database checked on one that has room, and no emulated
+    /// device.
     pub fn end(
         &self,
         standing: Standing,
@@ -233,10 +238,11 @@ pub(super) fn turns_of(flash: &Status) -> f64 {
     (flash.enqueued + flash.admitted + flash.second_chances) as f64 / flash.slots.max(1) as f64
 }
 
-/// What all servers have. Rings would pass the emulated devices by; without, an I/O thread has one request in flight, so there are as many as an
-/// array can take.
+/// What all servers have. Rings would pass the emulated devices by; without, an I/O thread has one
+/// request in flight, so there are as many as an array can take.
 fn options(pool_mib: u64, log_mib: u64, doublewrite: bool) -> Vec<String> {
-    // The page cleaner keeps so many pages free: 1,024 of the paper's 12,800. As many of a small pool would leave it nothing to keep pages in.
+    // The page cleaner keeps so many pages free: 1,024 of the paper's 12,800. As many of a small
+    // pool would leave it nothing to keep pages in.
     let free_pages = (pool_mib * MIB / (16 << 10) * 8 / 100).clamp(100, 1536);
     let all = format!(
         "--innodb-lru-scan-depth={free_pages} \

@@ -15,7 +15,8 @@ use std::{path::Path, time::Instant};
 /// Turns of the queue before a row is measured.
 const TURNS: f64 = 2.0;
 
-/// How long a row works, in seconds: a slice; the least and the most before it is measured; a round. And how many rounds there are.
+/// How long a row works, in seconds: a slice; the least and the most before it is measured; a
+/// round. And how many rounds there are.
 pub(super) type Pace = ([u64; 4], usize);
 
 /// A row's server.
@@ -139,7 +140,8 @@ impl Tpcc<'_> {
             .map(|mut one| one.remove(0))
     }
 
-    /// The same of several, which take turns once the queues of all have turned: in each round another one begins.
+    /// The same of several, which take turns once the queues of all have turned: in each round
+    /// another one begins.
     ///
     /// # Errors
     /// As [`measure`](Self::measure).

@@ -1,9 +1,11 @@
-//! Threads of which one goes on at a time. At each step the one that runs chooses, by the [`Path`], who goes on: itself, another that can, or none
-//! of it any more because it dies there.
+//! Threads of which one goes on at a time. At each step the one that runs chooses, by the [`Path`],
+//! who goes on: itself, another that can, or none of it any more because it dies there.
 //!
-//! A thread that waits is no choice until what it waits for is there: a sleeper is until it is woken, as by a futex; one that looks now and then at
-//! the mark is until looking is worth while; the owner is until it has work. So a lost wakeup is a schedule in which none can go on. Waits that end
-//! by their own limit do so only there, and only after a death (`ends_by_limit`): the protocol promises that no thread needs the limit otherwise.
+//! A thread that waits is no choice until what it waits for is there: a sleeper is until it is
+//! woken, as by a futex; one that looks now and then at the mark is until looking is worth while;
+//! the owner is until it has work. So a lost wakeup is a schedule in which none can go on. Waits
+//! that end by their own limit do so only there, and only after a death (`ends_by_limit`): the
+//! protocol promises that no thread needs the limit otherwise.
 
 use super::{
     super::super::steps::{self, Scheduler},
@@ -28,7 +30,8 @@ pub(super) type Job = Box<dyn FnOnce() + Send>;
 /// What is thrown in a thread that dies, or whose schedule is over.
 pub(super) struct Gone;
 
-/// The threads; number 0 is the owner's, which does not die. Others have the numbers of their members.
+/// The threads; number 0 is the owner's, which does not die. Others have the numbers of their
+/// members.
 pub(super) struct Crew {
     table: Mutex<Table>,
     handles: OnceLock<Vec<Thread>>,

@@ -1,17 +1,22 @@
-//! Every interleaving of a shared lane's steps, up to a bound: the lane's own code, with its members and its owner as threads of which one goes on
-//! at a time ([`crew`]), and all choices of who does, depth first ([`path`]).
+//! Every interleaving of a shared lane's steps, up to a bound: the lane's own code, with its
+//! members and its owner as threads of which one goes on at a time ([`crew`]), and all choices of
+//! who does, depth first ([`path`]).
 //!
-//! Exhaustive are the schedules with so many *preemptions* (a thread that could go on has to stand still; Musuvathi and Qadeer, *Iterative context
-//! bounding for systematic testing of multithreaded programs*, PLDI 2007) and so many deaths; switches where a thread waits or is done are free. A
+//! Exhaustive are the schedules with so many *preemptions* (a thread that could go on has to stand
+//! still; Musuvathi and Qadeer, *Iterative context bounding for systematic testing of multithreaded
+//! programs*, PLDI 2007) and so many deaths; switches where a thread waits or is done are free. A
 //! death is that of a process between two steps, and the owner buries it when its turn comes.
 //!
-//! After each schedule every append of a survivor has returned; what the owner drained and what is in the lane is every record that was
-//! acknowledged, once, at its address, in order; nothing below the tail is unpublished; and a recovery of what was durable finds all of it: at the end
-//! and behind each acknowledgement since the schedule before took another way.
+//! After each schedule every append of a survivor has returned; what the owner drained and what is
+//! in the lane is every record that was acknowledged, once, at its address, in order; nothing below
+//! the tail is unpublished; and a recovery of what was durable finds all of it: at the end and
+//! behind each acknowledgement since the schedule before took another way.
 //!
-//! The threads see each other's stores at once and in order: what a processor or a compiler makes of weaker orderings is not explored.
+//! The threads see each other's stores at once and in order: what a processor or a compiler makes
+//! of weaker orderings is not explored.
 //!
-//! `FOREBAY_EXPLORE=n` explores with n more preemptions; `FOREBAY_SCHEDULE=4:1,17:2` runs one schedule, as a failure prints it.
+//! `FOREBAY_EXPLORE=n` explores with n more preemptions; `FOREBAY_SCHEDULE=4:1,17:2` runs one
+//! schedule, as a failure prints it.
 
 mod crew;
 mod path;
@@ -172,7 +177,8 @@ impl Scenario {
         );
     }
 
-    /// Recovers what was durable behind every acknowledgement since the schedule was another one than the last, and at the end.
+    /// Recovers what was durable behind every acknowledgement since the schedule was another one
+    /// than the last, and at the end.
     fn judge_cuts(&self, sim: &Sim, seed: u64) {
         let images = sim.crash_images();
         let mut moment = images.start();

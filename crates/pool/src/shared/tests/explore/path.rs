@@ -2,7 +2,8 @@
 
 use std::fmt::Write;
 
-/// Choices in the order in which they are made: which one, of how many. What is no choice is not here.
+/// Choices in the order in which they are made: which one, of how many. What is no choice is not
+/// here.
 #[derive(Default)]
 pub(super) struct Path {
     choices: Vec<(u32, u32)>,

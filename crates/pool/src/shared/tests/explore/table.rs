@@ -9,7 +9,8 @@ use crate::format::record::Lsn;
 
 /// More steps than this are no progress.
 const STEPS_MAX: usize = 5_000;
-/// What a thread has done here since its step before can be seen by no other that lives, but by a recovery: to stand still here is to stand still there.
+/// What a thread has done here since its step before can be seen by no other that lives, but by a
+/// recovery: to stand still here is to stand still there.
 const UNSEEN: [&str; 4] = [
     "media:stored",
     "shared:written",
@@ -194,7 +195,8 @@ impl Table {
         Err(format!("none goes on: {}", waiting.join(", ")))
     }
 
-    /// `who` waits for the mark, and not for ever looks at one that does not move: others have to go on then.
+    /// `who` waits for the mark, and not for ever looks at one that does not move: others have to
+    /// go on then.
     pub(super) fn wait_for_mark(&mut self, who: usize, lsn: Lsn) {
         self.note(who, "waits for the mark");
         let mark = self.watch.as_ref().map(Watch::mark);

@@ -50,7 +50,8 @@ impl Watch {
         self.lane.state().at()
     }
 
-    /// Whether one that looks at the mark now and then finds anything: that it is there, or that it can be moved on, unless that was tried `in_vain`.
+    /// Whether one that looks at the mark now and then finds anything: that it is there, or that it
+    /// can be moved on, unless that was tried `in_vain`.
     pub(super) fn is_worth_a_look(&self, lsn: Lsn, in_vain: Option<Lsn>) -> bool {
         let state = self.lane.state();
         let mark = state.at();
@@ -64,7 +65,8 @@ impl Watch {
             || (idle.stuck.as_ref()).is_some_and(|seen| *seen != obstacles(&self.lane))
     }
 
-    /// At any moment: nothing is published that is not reserved, and at most two segments are not published. A recovery relies on both.
+    /// At any moment: nothing is published that is not reserved, and at most two segments are not
+    /// published. A recovery relies on both.
     pub(super) fn is_sound(&self) -> bool {
         let state = self.lane.state();
         let bytes = self.lane.member().segment_bytes;

@@ -1,0 +1,110 @@
+#!/usr/bin/env python3
+"""Wraps the comments of Rust files at 100 columns, which rustfmt leaves as they are.
+
+A paragraph is wrapped anew if a line of it is too long, or ends far before the margin though the
+next word had room. Code, tables, diagrams and headings stay as they are.
+"""
+
+import argparse
+import pathlib
+import re
+import subprocess
+import sys
+import textwrap
+
+WIDTH = 100
+# Where a line ends before this though the next word had room, a paragraph was wrapped by hand.
+RAGGED = 62
+COMMENT = re.compile(r"^(\s*)(//!|///|//)(?: (.*)|)$")
+ITEM = re.compile(r"^ *(?:[*-]|\d+\.) +")
+AS_IT_IS = re.compile(r"^\s*(?:[|#]|[├└│┌─┬┴┼╭╰▼▲►◄]|\[[^\]]+\]: )|^    ")
+
+
+def main() -> int:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--check", action="store_true", help="change nothing; status 1 if anything would be")
+    options = parser.parse_args()
+    listed = subprocess.run(["git", "ls-files", "*.rs"], check=True, capture_output=True, text=True)
+    changed = []
+    for path in map(pathlib.Path, listed.stdout.split()):
+        text = path.read_text()
+        wrapped = "\n".join(wrap(text.split("\n")))
+        if wrapped != text:
+            changed.append(path)
+            if not options.check:
+                path.write_text(wrapped)
+    for path in changed:
+        print(f"{path}: comments are not wrapped at {WIDTH} columns: make fmt" if options.check else path)
+    return int(options.check and bool(changed))
+
+
+def wrap(lines: list[str]) -> list[str]:
+    """The lines of a file, with its comments wrapped."""
+    done, at = [], 0
+    while at < len(lines):
+        first = COMMENT.match(lines[at])
+        if not first:
+            done.append(lines[at])
+            at += 1
+            continue
+        block = []
+        while at < len(lines) and (line := COMMENT.match(lines[at])) and line.group(1, 2) == first.group(1, 2):
+            block.append(line[3] or "")
+            at += 1
+        prefix = first[1] + first[2]
+        done += [f"{prefix} {line}".rstrip() for line in wrap_block(block, WIDTH - len(prefix) - 1)]
+    return done
+
+
+def wrap_block(block: list[str], width: int) -> list[str]:
+    """The lines of one comment, without what makes them one."""
+    done: list[str] = []
+    paragraph: list[str] = []
+    is_code = False
+
+    def end() -> None:
+        done.extend(wrap_paragraph(paragraph, width))
+        paragraph.clear()
+
+    for line in block:
+        is_fence = line.lstrip().startswith("```")
+        is_item = bool(ITEM.match(line))
+        if is_fence or is_code or not line.strip() or (AS_IT_IS.match(line) and not is_continued(paragraph, line)):
+            end()
+            done.append(line)
+            is_code ^= is_fence
+            continue
+        if is_item or line.startswith("Promise") or (paragraph and not is_continued(paragraph, line)):
+            end()
+        paragraph.append(line)
+    end()
+    return done
+
+
+def is_continued(paragraph: list[str], line: str) -> bool:
+    """True if the line is indented as what belongs to this paragraph is."""
+    return bool(paragraph) and indent(line) == hanging(paragraph[0])
+
+
+def indent(line: str) -> int:
+    return len(line) - len(line.lstrip(" "))
+
+
+def hanging(first: str) -> int:
+    item = ITEM.match(first)
+    return len(item[0]) if item else indent(first)
+
+
+def wrap_paragraph(lines: list[str], width: int) -> list[str]:
+    is_ragged = any(len(a) < RAGGED and len(a) + 1 + len(b.split()[0]) <= width for a, b in zip(lines, lines[1:]))
+    if not is_ragged and all(len(line) <= width for line in lines):
+        return lines
+    further = " " * hanging(lines[0])
+    words = " ".join([lines[0].rstrip(), *(line.strip() for line in lines[1:])])
+    wrapped = textwrap.wrap(words, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
+    # No line may begin with what would be read as an item or a heading.
+    return lines if any(ITEM.match(line.strip() + " ") or AS_IT_IS.match(line.strip()) for line in wrapped[1:]) else wrapped
+
+
+if __name__ == "__main__":
+    sys.exit(main())
