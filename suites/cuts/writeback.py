@@ -50,7 +50,7 @@ RECOVERY_LIMIT_S = 60.0
 RECOVERIES = 4
 # What a recovery says that wants to be told whether the file is right or the pool. After a failed sync it may, in the same boot.
 WANTS_DECISION = "holds something else than the pool says"
-# And one that takes what the run itself wrote for another's: that is a fault, since what is written again has the time that it had.
+# And one that takes what the run itself wrote for another's: a kill came between the writing and putting back the time that the file had.
 SEES_CHANGE = " was changed "
 # When room is made.
 MEANWHILE, AFTERWARDS, AFTER_REFUSAL = "room while it runs", "room after the run", "room after a recovery"
@@ -262,7 +262,7 @@ class Epoch:
 
     def _recover(self, number: int) -> list[str]:
         """Recovers as often as it says what to do before: what is wrong with that."""
-        command, wrong = [forebay(), "recover", "--pool", str(self.pool)], []
+        command = [forebay(), "recover", "--pool", str(self.pool)]
         for attempt in range(RECOVERIES):
             done = subprocess.run(command, capture_output=True, text=True, timeout=RECOVERY_LIMIT_S, env=self._env())
             said = f"recover ends with {done.returncode}: {' '.join((done.stdout + done.stderr).split())}"
@@ -270,9 +270,7 @@ class Epoch:
                 print(said, file=file)
             if done.returncode == 0:
                 self.about += f", recovered at attempt {attempt + 1}"
-                return wrong
-            if SEES_CHANGE in said:
-                wrong.append(f"only the run has written to the log, and {said}")
+                return []
             if (WANTS_DECISION in said or SEES_CHANGE in said) and "--force" not in command:
                 self.about += ", with --force"
                 self.decisions.append(number)
@@ -281,7 +279,7 @@ class Epoch:
             self.disk.make_room()
             if attempt:
                 self.disk.mount_again()
-        return [*wrong, said]
+        return [said]
 
     def keep(self, to: pathlib.Path, faults: list[str]) -> None:
         """Copies what is there, for who looks for the reason."""

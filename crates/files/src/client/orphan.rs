@@ -308,6 +308,11 @@ impl Session {
         let parts = kept.parts(file);
         self.mark_repairing(fd);
         rewrite::write(fd, &parts)?;
+        if until.is_some() {
+            // A recovery is not to take this for another process's change. If it is another user's
+            // file, it has the time at which it was.
+            let _ = sys::set_modified(fd, found);
+        }
         file.touched.store(modified()?, Relaxed);
         Ok(rewrite::ranges_of(&parts).collect())
     }

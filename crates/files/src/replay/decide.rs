@@ -201,13 +201,15 @@ impl Situation<'_> {
                 )),
             };
         }
-        if self.mark.failed() && self.same_boot && !is_other_mount && !is_ours {
+        let may_be_lost = self.may_be_lost(file, &target, later);
+        let has_failed = self.mark.failed() && self.same_boot && !is_other_mount;
+        if has_failed && !is_ours && !may_be_lost {
             return Plan::Refuse(failed(
                 file,
                 "it holds something else than the pool says: if that is right",
             ));
         }
-        if was_there && !is_ours && !self.may_be_lost(file, &target, later) {
+        if was_there && !is_ours && !may_be_lost {
             // Also what was not committed, and what went past the client.
             return self.keep(file, target);
         }
@@ -231,10 +233,10 @@ impl Situation<'_> {
         ))
     }
 
-    /// True if what the file lacks may have been dropped by the kernel, which told that to a
-    /// supervisor that was killed then, and no other program has changed it.
+    /// True if what the file lacks may have been dropped by the kernel, which told that to the
+    /// supervisor, or to one that was killed then, and no other program has changed it.
     fn may_be_lost(&self, file: &Logged<'_>, target: &Target, later: Option<Duration>) -> bool {
-        self.mark == Mark::Syncing
+        (self.mark == Mark::Syncing || self.mark.failed())
             && later.is_none()
             && target.is_readable
             && compare::may_be_lost(file, &target.file)

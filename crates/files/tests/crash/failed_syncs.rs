@@ -268,6 +268,38 @@ fn what_is_written_again_is_not_taken_for_another_processs_change_after_a_power_
     assert!(fs::read(&path).unwrap() == expected);
 }
 
+/// Promise: as `what_is_written_again_is_not_taken_for_another_processs_change_after_a_power_cut`.
+#[test]
+fn what_an_orphan_writes_again_is_not_taken_for_another_processs_change() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let (mut run, synced) = failing(&lab);
+    let expected = fs::read(&path).unwrap();
+    run.kill_supervisor();
+    thread::sleep(LATER);
+    assert_eq!(run.call("sync a"), Err(libc::EIO));
+    run.kill_database();
+    put_back(&path, &synced);
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
+/// Promise (disks): In the same boot after a failed sync, a recovery writes the records that the
+/// file lacks if it has zeros, or nothing, in their place.
+#[test]
+fn pages_that_a_failed_sync_dropped_are_written_in_the_same_boot() {
+    let lab = Lab::new();
+    let path = lab.data("a.log");
+    let (run, synced) = failing(&lab);
+    let expected = fs::read(&path).unwrap();
+    run.kill_both();
+    put_back(&path, &synced);
+    let reports = lab.recover(None, &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == expected);
+}
+
 #[test]
 fn a_directory_that_keeps_its_name_because_of_one_file_keeps_those_of_the_others() {
     for (other, call) in [
