@@ -100,6 +100,9 @@ pub(crate) struct Found {
     pages: Vec<(Identity, u64, Page)>,
 }
 
+/// A file, and pages that are written to it at these offsets.
+type Batch<'a> = (File, Vec<(u64, &'a [u8])>);
+
 /// What became of copies whose cache is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct Saved {
@@ -358,7 +361,7 @@ impl Found {
     ) -> io::Result<Saved> {
         let mut saved = Saved::default();
         // By home: none is the guard file.
-        let mut batch: HashMap<Option<&Identity>, (File, Vec<(u64, &[u8])>)> = HashMap::new();
+        let mut batch: HashMap<Option<&Identity>, Batch<'_>> = HashMap::new();
         for (identity, offset, page) in &self.pages {
             let guarded = Guard::moved(*offset).filter(|_| *identity == system.0);
             let (home, at) = match (guarded, files.get(identity)) {
