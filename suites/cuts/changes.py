@@ -25,7 +25,7 @@ STEPS = 400
 RECORD_BYTES = 64
 LOG = "changes.log"
 C = ctypes.CDLL(None, use_errno=True)
-SYS_RENAMEAT2, SYS_MKDIRAT, AT_FDCWD = 316, 258, -100
+SYS_RENAMEAT2, SYS_MKDIRAT, SYS_FTRUNCATE, AT_FDCWD = 316, 258, 77, -100
 
 
 class Kind(NamedTuple):
@@ -106,6 +106,39 @@ def grow(path: str) -> None:
     os.close(fd)
 
 
+def zero_range(path: str) -> None:
+    """As many bytes and blocks as before."""
+    fd = os.open(path, os.O_RDWR)
+    zero_range_mode = 0x10
+    checked(C.fallocate(fd, zero_range_mode, ctypes.c_long(0), ctypes.c_long(4096)))
+    os.close(fd)
+
+
+def write_page(path: str) -> None:
+    write(path, "x" * 4096)
+
+
+def truncate_by_number(path: str) -> None:
+    fd = os.open(path, os.O_RDWR)
+    checked(C.syscall(SYS_FTRUNCATE, fd, ctypes.c_long(1)))
+    os.close(fd)
+
+
+def rewrite(path: str, how: int = os.O_TRUNC) -> None:
+    """As configuration files are rewritten: the file system writes it back when it is closed. A sync of another log comes in between."""
+    fd = os.open(path, os.O_WRONLY | how)
+    if not how:
+        os.ftruncate(fd, 0)
+    beside = os.open(os.path.dirname(path) + "/beside.log", os.O_WRONLY | os.O_CREAT | os.O_APPEND, 0o600)
+    os.write(beside, b"x" * RECORD_BYTES)
+    os.fdatasync(beside)
+    os.close(beside)
+    os.write(fd, b"new")
+    os.dup2(fd, 100)
+    os.close(fd)
+    os.close(100)
+
+
 def on_open(path: str, change: Callable[[int], object]) -> None:
     fd = os.open(path, os.O_RDONLY)
     change(fd)
@@ -149,6 +182,10 @@ KINDS = {
     "truncate": Kind(write, lambda p: os.truncate(p, 0), lambda p: os.path.getsize(p) == 0),
     "truncate an open file": Kind(write, truncate_open, lambda p: os.path.getsize(p) == 1),
     "truncate by opening": Kind(write, lambda p: create(p, os.O_TRUNC), lambda p: os.path.getsize(p) == 0),
+    "truncate by the kernel's number": Kind(write, truncate_by_number, lambda p: os.path.getsize(p) == 1),
+    "rewrite": Kind(write, rewrite, lambda p: text(p) == "new"),
+    "rewrite, cut when it is open": Kind(write, lambda p: rewrite(p, 0), lambda p: text(p) == "new"),
+    "zero a range": Kind(write_page, zero_range, lambda p: text(p) == "\0" * 4096),
     "grow": Kind(write, grow, lambda p: os.path.getsize(p) == 8192),
     "chmod": Kind(write, lambda p: os.chmod(p, 0o640), lambda p: mode(p) & 0o777 == 0o640),
     "chmod an open file": Kind(write, lambda p: on_open(p, lambda fd: os.fchmod(fd, 0o640)), lambda p: mode(p) & 0o777 == 0o640),

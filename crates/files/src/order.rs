@@ -232,6 +232,28 @@ pub(crate) fn device_of(file: BorrowedFd<'_>) -> Result<u64, Errno> {
     }
 }
 
+/// True if a file system has contents in its journal as well (ext4 with `data=journal`): then a
+/// sync of what is written in place commits it. False where that cannot be told.
+pub(crate) fn journals_contents(device: u64) -> bool {
+    const OPTION: &str = "data=journal";
+    let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
+    let number = format!("{major}:{minor}");
+    let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
+    let mount = mounts
+        .lines()
+        .find(|line| line.split(' ').nth(2) == Some(&number));
+    let Some((_, last)) = mount.and_then(|mount| mount.split_once(" - ")) else {
+        return false;
+    };
+    let mut words = last.split(' ').skip(1);
+    let source = words.next().and_then(|source| source.rsplit('/').next());
+    // Also one that the file system has by default is here, and not in the mount's options.
+    let path = format!("/proc/fs/ext4/{}/options", source.unwrap_or_default());
+    let is_default = || std::fs::read_to_string(path).unwrap_or_default();
+    words.any(|options| options.split(',').any(|it| it == OPTION))
+        || is_default().lines().any(|it| it == OPTION)
+}
+
 /// Has the file system commit all that it has journalled, by a sync of a file or directory of it.
 /// The kernel does that only where this was changed itself since: so its modification time is set
 /// to what it is.

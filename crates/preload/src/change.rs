@@ -42,10 +42,10 @@ hooks! {
         // SAFETY: our caller's arguments.
         let call = || unsafe { real(fd, mode, offset, bytes) };
         if is_plain(fd) {
-            return metadata::resized(fd, call);
+            return metadata::allocated(fd, mode, call);
         }
         if pages::is_cached(fd) {
-            let counted = || checked(metadata::resized(fd, call)).map(drop);
+            let counted = || checked(metadata::allocated(fd, mode, call)).map(drop);
             let done = pages::allocate(fd, mode, [offset, bytes], counted);
             allocated(fd, done.is_ok());
             return done.map_or_else(|failed| failed.with(-1), |()| 0);
@@ -92,15 +92,18 @@ hooks! {
 
     fn [copy_file_range] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if is_plain(to) && is_plain(from);
-    else |real| transfer((from, from_offset), (to, to_offset), || {
-        // SAFETY: our caller's arguments.
-        unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
-    });
+    plain if is_plain(to) && is_plain(from) && !metadata::is_counted();
+    else |real| match before_sharing(from) {
+        Ok(()) => transfer((from, from_offset), (to, to_offset), || {
+            // SAFETY: our caller's arguments.
+            unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
+        }),
+        Err(failed) => failed.with(-1),
+    };
 
     fn [sendfile sendfile64] (to: c_int, from: c_int, from_offset: *mut off_t, bytes: size_t) -> ssize_t;
     missing missing(-1);
-    plain if is_plain(to) && is_plain(from);
+    plain if is_plain(to) && is_plain(from) && !metadata::is_counted();
     else |real| transfer((from, from_offset), (to, ptr::null()), || {
         // SAFETY: our caller's arguments.
         unsafe { real(to, from, from_offset, bytes) }
@@ -108,7 +111,7 @@ hooks! {
 
     fn [splice] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if is_plain(to) && is_plain(from);
+    plain if is_plain(to) && is_plain(from) && !metadata::is_counted();
     else |real| transfer((from, from_offset), (to, to_offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
@@ -186,6 +189,9 @@ fn transfer(
     (to, to_offset): (c_int, *const loff_t),
     transfer: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
+    if is_plain(to) && is_plain(from) {
+        return metadata::copied(to, transfer);
+    }
     let prepared = retire(to).and_then(|()| match from_offset.is_null() {
         // The kernel moves its position, and may wait for the other end meanwhile: no write by it
         // can be told where it went.
@@ -240,8 +246,30 @@ fn transfer(
 fn before_request(fd: c_int, request: c_ulong, argument: c_ulong) -> Result<(), Failed> {
     if changes(request) {
         retire(fd)?;
+        if let Some(source) = source_of(request, argument) {
+            before_sharing(source)?;
+        }
     }
     named::retire_named(request, argument)
+}
+
+/// Before a copy may share the blocks of what is open as `source`, by whichever descriptor: when it
+/// is absorbed by no process any more. A shared block gets another place when it is written next,
+/// which the journal has, and what was written in place before is ordered from then on.
+fn before_sharing(source: c_int) -> Result<(), Failed> {
+    client(|| client::opened(source))
+}
+
+/// The descriptor that an `ioctl` clones from.
+fn source_of(request: c_ulong, argument: c_ulong) -> Option<c_int> {
+    /// `FICLONERANGE`: the descriptor leads its structure, as a number of 64 bits.
+    const CLONE_RANGE: c_ulong = 0x4020_940D;
+    match request & 0xFFFF_FFFF {
+        libc::FICLONE => Some(argument as c_int),
+        // SAFETY: the kernel reads it as well; any bytes are a number.
+        CLONE_RANGE => unsafe { memory::read(argument as *const i64) }.map(|fd| fd as c_int),
+        _ => None,
+    }
 }
 
 /// Whether an `ioctl` may change a file's contents: cloning, punching and zeroing ranges,

@@ -9,9 +9,10 @@
 use crate::{
     call_context::{cancellation_point, checked, errno, missing, set_errno, without_cancellation},
     client_call::{client, tell_client},
-    layer, pages,
+    layer, metadata, pages,
     plain::is_plain,
     real::hooks,
+    truncated,
 };
 use forebay_files::client;
 use libc::{c_int, c_uint, c_ulong};
@@ -19,7 +20,7 @@ use libc::{c_int, c_uint, c_ulong};
 hooks! {
     fn [close __close] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd) && !client::is_own(fd);
+    plain if is_plain(fd) && !client::is_own(fd) && !truncated::is_marked(fd);
     else |real| {
         if client::is_own(fd) {
             return bad_descriptor();
@@ -30,7 +31,7 @@ hooks! {
             pages::closing(fd);
             layer::closing(fd);
             // SAFETY: our caller's argument.
-            unsafe { real(fd) }
+            truncated::closing(fd, || unsafe { real(fd) })
         })
     };
 
@@ -80,7 +81,7 @@ hooks! {
 
     fn [dup] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd) && !client::is_absorbing();
+    plain if is_plain(fd) && !client::is_absorbing() && !truncated::is_marked(fd);
     else |real| duplicate(fd, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
@@ -88,7 +89,7 @@ hooks! {
 
     fn [dup2 __dup2] (from: c_int, to: c_int) -> c_int;
     missing missing(-1);
-    plain if !is_standard_error(to) && (!concerns(from, to) || from == to && !client::is_own(to));
+    plain if !is_standard_error(to) && (is_unconcerned(from, to) || from == to && !client::is_own(to));
     else |real| replace(from, to, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to) }
@@ -96,7 +97,7 @@ hooks! {
 
     fn [dup3] (from: c_int, to: c_int, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !is_standard_error(to) && !concerns(from, to) || from == to || flags & !libc::O_CLOEXEC != 0;
+    plain if !is_standard_error(to) && is_unconcerned(from, to) || from == to || flags & !libc::O_CLOEXEC != 0;
     else |real| replace(from, to, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to, flags) }
@@ -169,6 +170,7 @@ fn duplicate(from: c_int, real: impl Fn() -> c_int) -> c_int {
         Ok(to) => {
             pages::duplicated(from, to);
             layer::duplicated(from, to);
+            truncated::duplicated(from, to);
             to
         }
         Err(failed) => failed.with(-1),
@@ -201,6 +203,11 @@ pub(crate) fn note_standard_error() {
     }
 }
 
+/// True if neither is of any interest, nor is the closing of `to`.
+fn is_unconcerned(from: c_int, to: c_int) -> bool {
+    !concerns(from, to) && !truncated::is_marked(from) && !truncated::is_marked(to)
+}
+
 fn concerns(from: c_int, to: c_int) -> bool {
     !is_plain(from) || !is_plain(to) || client::may_be_own(to)
 }
@@ -208,10 +215,17 @@ fn concerns(from: c_int, to: c_int) -> bool {
 /// Makes `to` a duplicate of `from`, another descriptor. The kernel would accept the other
 /// arguments.
 fn replace(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
-    let done = match concerns(from, to) && (from != to || client::is_own(to)) {
+    let replace = || match concerns(from, to) && (from != to || client::is_own(to)) {
         true => replace_ours(from, to, real),
         false => real(),
     };
+    let done = match from == to {
+        true => replace(),
+        false => truncated::closing(to, replace),
+    };
+    if done >= 0 {
+        truncated::duplicated(from, to);
+    }
     if done >= 0 && is_standard_error(to) {
         let before = errno();
         note_standard_error();
@@ -277,7 +291,8 @@ fn known(first: c_uint, last: c_uint) -> impl Iterator<Item = c_int> {
 
 /// Whether an absorbed descriptor, or one of the client's own, is in the range.
 fn has_ours(first: c_uint, last: c_uint) -> bool {
-    known(first, last).any(|fd| !is_plain(fd)) || client::own_within(first, last).next().is_some()
+    known(first, last).any(|fd| !is_plain(fd) || truncated::is_marked(fd))
+        || client::own_within(first, last).next().is_some()
 }
 
 /// Closes all from `first` to `last` but the client's own; `close` closes what is between those.
@@ -287,7 +302,8 @@ fn close_spans(
     last: c_uint,
     mut close: impl FnMut(c_uint, c_uint) -> c_int,
 ) -> c_int {
-    without_cancellation(|| {
+    let is_cut_off = known(first, last).filter(|fd| truncated::take(*fd)).count() > 0;
+    let done = without_cancellation(|| {
         for fd in known(first, last) {
             if client::absorbs(fd) {
                 tell_client(|| client::closing(fd));
@@ -306,5 +322,9 @@ fn close_spans(
             start = own + 1;
         }
         if start <= last { close(start, last) } else { 0 }
-    })
+    });
+    if is_cut_off {
+        metadata::count(None);
+    }
+    done
 }

@@ -61,5 +61,6 @@ mod stdio;
 mod sync;
 mod system_call;
 mod times;
+mod truncated;
 mod variadic;
 mod write;

@@ -10,14 +10,15 @@
 )]
 
 use crate::{
-    call_context::{errno, is_client, missing, set_errno},
+    call_context::{errno, missing, set_errno},
     memory,
     real::hooks,
+    truncated,
 };
 use forebay_files::client;
 use libc::{
     AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_void, dev_t, gid_t, mode_t, size_t, sockaddr,
-    sockaddr_un, socklen_t, uid_t,
+    sockaddr_un, socklen_t, ssize_t, uid_t,
 };
 use std::mem::{MaybeUninit, offset_of};
 
@@ -211,15 +212,26 @@ hooks! {
 
 const NOFOLLOW: c_int = AT_SYMLINK_NOFOLLOW;
 
-/// True if changes are to be counted, and this one is the program's.
+/// True if changes are to be counted. Also in a signal handler above the client, which changes no
+/// names itself.
 #[inline]
 pub(crate) fn is_counted() -> bool {
-    client::counts_changes() && !is_client()
+    client::counts_changes()
 }
 
 /// Counts a change on a device; where that is not known, on all.
-fn count(device: Option<u64>) {
+pub(crate) fn count(device: Option<u64>) {
     client::changed_on(device);
+}
+
+/// Does `real`, a call that a signal handler makes above the client: where it changes something is
+/// not asked.
+pub(crate) fn somewhere(real: impl FnOnce() -> c_int) -> c_int {
+    let result = real();
+    if result >= 0 && client::counts_changes() {
+        count(None);
+    }
+    result
 }
 
 /// Does `real`, which makes or changes what has this name afterwards.
@@ -300,6 +312,9 @@ pub(crate) fn opened(before: Option<MayCreate>, fd: c_int) {
     if is_changed {
         count(device_of(fd));
     }
+    if before.is_some() && flags & libc::O_TRUNC != 0 {
+        truncated::mark(fd);
+    }
 }
 
 /// Does `real`, and counts it if it changes the size of `fd`, or its blocks.
@@ -307,10 +322,41 @@ pub(crate) fn resized(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     let size = || stat_of(fd).map(|stat| (stat.st_size, stat.st_blocks));
     let before = size();
     let result = real();
-    if result == 0 && (before.is_none() || size() != before) {
+    if result != 0 {
+        return result;
+    }
+    let after = size();
+    if before.is_none() || after != before {
         count(device_of(fd));
     }
+    if after
+        .zip(before)
+        .is_some_and(|((now, _), (then, _))| now < then)
+    {
+        truncated::mark(fd);
+    }
     result
+}
+
+/// Does `real`, an `fallocate` in this mode.
+pub(crate) fn allocated(fd: c_int, mode: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    match mode {
+        0 | libc::FALLOC_FL_KEEP_SIZE => resized(fd, real),
+        // Zeroed or unshared, it has as many blocks as before.
+        _ => open(fd, real),
+    }
+}
+
+/// Does `real`, which copies to what is open as `to`, as far as that is a file.
+pub(crate) fn copied(to: c_int, real: impl FnOnce() -> ssize_t) -> ssize_t {
+    let bytes = real();
+    let file = || stat_of(to).filter(|stat| stat.st_mode & libc::S_IFMT == libc::S_IFREG);
+    if bytes > 0
+        && let Some(stat) = file()
+    {
+        count(Some(stat.st_dev));
+    }
+    bytes
 }
 
 /// Whether a socket's address is a name in a directory.
@@ -330,7 +376,7 @@ fn device_at(dir: c_int, path: *const c_char, flags: c_int) -> Option<u64> {
     stat_at(dir, path, flags).map(|stat| stat.st_dev)
 }
 
-fn device_of(fd: c_int) -> Option<u64> {
+pub(crate) fn device_of(fd: c_int) -> Option<u64> {
     stat_of(fd).map(|stat| stat.st_dev)
 }
 

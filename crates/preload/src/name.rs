@@ -14,7 +14,7 @@ use std::ffi::CStr;
 hooks! {
     fn [rename] (from: *const c_char, to: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if is_client() && !metadata::is_counted();
     else |real| rename_file((AT_FDCWD, from), (AT_FDCWD, to), 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to) }
@@ -22,7 +22,7 @@ hooks! {
 
     fn [renameat] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if is_client() && !metadata::is_counted();
     else |real| rename_file((from_dir, from), (to_dir, to), 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from_dir, from, to_dir, to) }
@@ -30,7 +30,7 @@ hooks! {
 
     fn [renameat2] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if is_client() && !metadata::is_counted();
     else |real| rename_file((from_dir, from), (to_dir, to), flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from_dir, from, to_dir, to, flags) }
@@ -38,7 +38,7 @@ hooks! {
 
     fn [unlink] (path: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if is_client() && !metadata::is_counted();
     else |real| unlink_file(AT_FDCWD, path, || {
         // SAFETY: our caller's argument.
         unsafe { real(path) }
@@ -46,11 +46,12 @@ hooks! {
 
     fn [unlinkat] (dir: c_int, path: *const c_char, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if is_client() || flags != 0 && !client::counts_changes();
+    plain if (is_client() || flags != 0) && !metadata::is_counted();
     else |real| {
         // SAFETY: our caller's arguments.
         let call = || unsafe { real(dir, path, flags) };
         match flags {
+            _ if is_client() => metadata::somewhere(call),
             0 => unlink_file(dir, path, call),
             _ => metadata::removed((dir, path), call),
         }
@@ -58,7 +59,7 @@ hooks! {
 
     fn [remove] (path: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if is_client() && !metadata::is_counted();
     else |real| unlink_file(AT_FDCWD, path, || {
         // SAFETY: our caller's argument.
         unsafe { real(path) }
@@ -66,7 +67,7 @@ hooks! {
 
     fn [link] (from: *const c_char, to: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if is_client() && !metadata::is_counted();
     else |real| link_file((AT_FDCWD, from), (AT_FDCWD, to), 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to) }
@@ -74,7 +75,7 @@ hooks! {
 
     fn [linkat] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if is_client();
+    plain if is_client() && !metadata::is_counted();
     else |real| link_file((from_dir, from), (to_dir, to), flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from_dir, from, to_dir, to, flags) }
@@ -109,6 +110,9 @@ fn rename_file(
     flags: c_uint,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
+    if is_client() {
+        return metadata::somewhere(real);
+    }
     let (Some(from_path), Some(to_path)) = (path(from.1), path(to.1)) else {
         return real();
     };
@@ -135,6 +139,9 @@ fn link_file(
     flags: c_int,
     real: impl FnOnce() -> c_int,
 ) -> c_int {
+    if is_client() {
+        return metadata::somewhere(real);
+    }
     let (Some(from_path), Some(to_path)) = (path(from.1), path(to.1)) else {
         return real();
     };
@@ -147,6 +154,9 @@ fn link_file(
 }
 
 fn unlink_file(dir: c_int, name: *const c_char, real: impl FnOnce() -> c_int) -> c_int {
+    if is_client() {
+        return metadata::somewhere(real);
+    }
     let Some(path) = path(name) else {
         return real();
     };

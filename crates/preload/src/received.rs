@@ -3,7 +3,8 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::is_client, client_call::client, kernel::by_number, open::can_change, real::hooks,
+    call_context::is_client, client_call::client, kernel::by_number, metadata, open::can_change,
+    real::hooks, truncated,
 };
 use forebay_files::client;
 use libc::{c_int, c_uint, c_void};
@@ -19,7 +20,12 @@ hooks! {
         let is_cut = flags & libc::O_TRUNC != 0;
         // The client truncates the file itself, once no process absorbs it any more.
         // SAFETY: our caller's arguments, but for the flags.
-        given(unsafe { real(mount, handle, flags & !libc::O_TRUNC) }, |fd| client::opened_by_handle(fd, is_cut))
+        let fd = given(unsafe { real(mount, handle, flags & !libc::O_TRUNC) }, |fd| client::opened_by_handle(fd, is_cut));
+        if fd >= 0 && is_cut && metadata::is_counted() {
+            metadata::count(metadata::device_of(fd));
+            truncated::mark(fd);
+        }
+        fd
     };
 
     // In the C library since glibc 2.36.

@@ -16,6 +16,7 @@ use crate::{
     metadata::MayCreate,
     pages,
     real::hooks,
+    truncated,
 };
 use forebay_files::client;
 use libc::{AT_FDCWD, FILE, c_char, c_int, c_void};
@@ -58,8 +59,12 @@ hooks! {
         Ok(()) => {
             let before = before_open(path, mode);
             // SAFETY: our caller's arguments.
-            let stream = unsafe { real(path, mode, stream) };
+            let reopen = || unsafe { real(path, mode, stream) };
+            let stream = truncated::closing(number(stream), reopen);
             note_opened(before, stream);
+            if path.is_null() && !stream.is_null() && flags_of(mode) & libc::O_TRUNC != 0 {
+                truncated_again(number(stream));
+            }
             if !stream.is_null() && number(stream) == libc::STDERR_FILENO {
                 note_standard_error();
             }
@@ -74,7 +79,7 @@ hooks! {
     else |real| {
         closing(stream);
         // SAFETY: our caller's argument.
-        unsafe { real(stream) }
+        truncated::closing(number(stream), || unsafe { real(stream) })
     };
 
     fn [popen _IO_popen] (command: *const c_char, mode: *const c_char) -> *mut FILE;
@@ -160,13 +165,25 @@ fn before_open(path: *const c_char, mode: *const c_char) -> Option<MayCreate> {
     if path.is_null() || !client::counts_changes() {
         return None;
     }
+    metadata::before_open(AT_FDCWD, path, flags_of(mode))
+}
+
+/// What opening a stream in this mode may do to names and sizes.
+fn flags_of(mode: *const c_char) -> c_int {
     // SAFETY: the C library reads the first letter as well.
-    let flags = match unsafe { *mode.cast::<u8>() } {
+    match unsafe { *mode.cast::<u8>() } {
         b'w' => libc::O_CREAT | libc::O_TRUNC,
         b'a' => libc::O_CREAT,
         _ => 0,
-    };
-    metadata::before_open(AT_FDCWD, path, flags)
+    }
+}
+
+/// A stream's file was cut to nothing, which was open as it was before.
+fn truncated_again(fd: c_int) {
+    if metadata::is_counted() {
+        metadata::count(metadata::device_of(fd));
+        truncated::mark(fd);
+    }
 }
 
 /// A stream was just opened by a path.

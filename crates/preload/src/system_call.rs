@@ -13,7 +13,7 @@ use crate::{
     kernel::{self, by_number},
     layer, map, message, metadata, name, named, open, pages, plain, position, process,
     real::{Hook, Real, c_name, signature},
-    received, ring, sync, times, write,
+    received, ring, sync, times, truncated, write,
 };
 use forebay_files::client;
 use libc::{c_int, c_long, c_void};
@@ -199,20 +199,20 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
         libc::SYS_syncfs if client::commits() => call!(SYS_syncfs => sync::syncfs, a),
         libc::SYS_msync if client::commits() => call!(SYS_msync => sync::msync, a, b, c),
         libc::SYS_sync_file_range if is_ours(a) => call!(SYS_sync_file_range => sync::sync_file_range, a, b, c, d),
-        libc::SYS_ftruncate if is_ours(a) => call!(SYS_ftruncate => change::ftruncate, a, b),
-        libc::SYS_fallocate if is_ours(a) => call!(SYS_fallocate => change::fallocate, a, b, c, d),
-        libc::SYS_copy_file_range if is_ours(c) || is_ours(a) => call!(SYS_copy_file_range => change::copy_file_range, a, b, c, d, e, f),
-        libc::SYS_sendfile if is_ours(a) || is_ours(b) => call!(SYS_sendfile => change::sendfile, a, b, c, d),
-        libc::SYS_splice if is_ours(c) || is_ours(a) => call!(SYS_splice => change::splice, a, b, c, d, e, f),
-        libc::SYS_ioctl if is_ours(a) || named::may_concern(b as _) => call!(SYS_ioctl => change::ioctl, a, b, c),
+        libc::SYS_ftruncate if is_ours(a) || metadata::is_counted() => call!(SYS_ftruncate => change::ftruncate, a, b),
+        libc::SYS_fallocate if is_ours(a) || metadata::is_counted() => call!(SYS_fallocate => change::fallocate, a, b, c, d),
+        libc::SYS_copy_file_range if is_ours(c) || is_ours(a) || metadata::is_counted() => call!(SYS_copy_file_range => change::copy_file_range, a, b, c, d, e, f),
+        libc::SYS_sendfile if is_ours(a) || is_ours(b) || metadata::is_counted() => call!(SYS_sendfile => change::sendfile, a, b, c, d),
+        libc::SYS_splice if is_ours(c) || is_ours(a) || metadata::is_counted() => call!(SYS_splice => change::splice, a, b, c, d, e, f),
+        libc::SYS_ioctl if is_ours(a) || metadata::is_counted() || named::may_concern(b as _) => call!(SYS_ioctl => change::ioctl, a, b, c),
         libc::SYS_munmap => call!(SYS_munmap => map::munmap, a, b),
         libc::SYS_mprotect => call!(SYS_mprotect => map::mprotect, a, b, c),
         libc::SYS_mremap => call!(SYS_mremap => map::mremap, a, b, c, d, e),
         libc::SYS_mmap => call!(SYS_mmap => map::mmap, a, b, c, d, e, f),
-        libc::SYS_close if is_ours(a) || is_own(a) => call!(SYS_close => descriptor::close, a),
+        libc::SYS_close if is_ours(a) || is_own(a) || truncated::is_marked(a as c_int) => call!(SYS_close => descriptor::close, a),
         libc::SYS_close_range => call!(SYS_close_range => descriptor::close_range, a, b, c),
         libc::SYS_unshare => call!(SYS_unshare => descriptor::unshare, a),
-        libc::SYS_dup if is_ours(a) => call!(SYS_dup => descriptor::dup, a),
+        libc::SYS_dup if is_ours(a) || truncated::is_marked(a as c_int) => call!(SYS_dup => descriptor::dup, a),
         libc::SYS_dup3 => call!(SYS_dup3 => descriptor::dup3, a, b, c),
         libc::SYS_fcntl => call!(SYS_fcntl => descriptor::fcntl, a, b, c),
         libc::SYS_openat if layer::is_there() || pages::is_configured() || open::may_matter(c as c_int) => call!(SYS_openat => open::openat, a, b, c, d),
@@ -242,7 +242,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
         libc::SYS_lremovexattr if metadata::is_counted() => call!(SYS_lremovexattr => metadata::lremovexattr, a, b),
         libc::SYS_fremovexattr if metadata::is_counted() => call!(SYS_fremovexattr => metadata::fremovexattr, a, b),
         libc::SYS_bind if metadata::is_counted() => call!(SYS_bind => metadata::bind, a, b, c),
-        SYS_SETXATTRAT | SYS_REMOVEXATTRAT if metadata::is_counted() => {
+        SYS_SETXATTRAT | SYS_REMOVEXATTRAT | SYS_FILE_SETATTR if metadata::is_counted() => {
             client::changed_on(None);
             Continue(())
         }
@@ -307,6 +307,7 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
 /// on all architectures.
 const SYS_FCHMODAT2: c_long = 452;
 const SYS_SETXATTRAT: c_long = 463;
+const SYS_FILE_SETATTR: c_long = 469;
 const SYS_REMOVEXATTRAT: c_long = 466;
 
 /// Goes on to the kernel, unless what had to be done before failed.

@@ -29,7 +29,7 @@ hooks! {
 
     fn [utimensat] (dir: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if is_client() || !client::is_absorbing() && !client::counts_changes();
+    plain if (is_client() || !client::is_absorbing()) && !metadata::is_counted();
     else |real| of_path(dir, path, flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(dir, path, times, flags) }
@@ -37,7 +37,7 @@ hooks! {
 
     fn [futimesat] (dir: c_int, path: *const c_char, times: *const timeval) -> c_int;
     missing missing(-1);
-    plain if is_client() || !client::is_absorbing() && !client::counts_changes();
+    plain if (is_client() || !client::is_absorbing()) && !metadata::is_counted();
     else |real| of_path(dir, path, 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(dir, path, times) }
@@ -45,7 +45,7 @@ hooks! {
 
     fn [utimes] (path: *const c_char, times: *const timeval) -> c_int;
     missing missing(-1);
-    plain if is_client() || !client::is_absorbing() && !client::counts_changes();
+    plain if (is_client() || !client::is_absorbing()) && !metadata::is_counted();
     else |real| of_path(AT_FDCWD, path, 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(path, times) }
@@ -53,7 +53,7 @@ hooks! {
 
     fn [lutimes] (path: *const c_char, times: *const timeval) -> c_int;
     missing missing(-1);
-    plain if is_client() || !client::is_absorbing() && !client::counts_changes();
+    plain if (is_client() || !client::is_absorbing()) && !metadata::is_counted();
     else |real| of_path(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, || {
         // SAFETY: our caller's arguments.
         unsafe { real(path, times) }
@@ -61,7 +61,7 @@ hooks! {
 
     fn [utime] (path: *const c_char, times: *const utimbuf) -> c_int;
     missing missing(-1);
-    plain if is_client() || !client::is_absorbing() && !client::counts_changes();
+    plain if (is_client() || !client::is_absorbing()) && !metadata::is_counted();
     else |real| of_path(AT_FDCWD, path, 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(path, times) }
@@ -72,6 +72,9 @@ hooks! {
 /// bytes.
 pub(crate) fn of_descriptor(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     let real = || metadata::open(fd, real);
+    if !client::absorbs(fd) {
+        return real();
+    }
     match client(|| client::touching(fd, || checked(real()))) {
         Ok(done) => done,
         Err(failed) => failed.with(-1),
@@ -79,6 +82,9 @@ pub(crate) fn of_descriptor(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
 }
 
 fn of_path(dir: c_int, path: *const c_char, flags: c_int, real: impl FnOnce() -> c_int) -> c_int {
+    if is_client() {
+        return metadata::somewhere(real);
+    }
     // SAFETY: our caller does not change the path while it is used.
     let Some(name) = (unsafe { memory::path(path) }) else {
         return of_descriptor(dir, real);

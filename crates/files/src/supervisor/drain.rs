@@ -32,7 +32,7 @@ use crate::{
     sys::{self, errno_of},
     void,
 };
-use forebay_pool::{Lsn, Moment, rewrite};
+use forebay_pool::{Lsn, Moment, extents, rewrite};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     collections::BTreeMap,
@@ -221,6 +221,9 @@ impl Run {
         }
         let mut sound: BTreeMap<u64, Result<(), Errno>> = BTreeMap::new();
         for (number, target, known, open) in synced {
+            if let Some(target) = &target {
+                self.look_at_blocks(number, target);
+            }
             let confirmed = target.map_or(Ok(()), |target| {
                 *sound
                     .entry(known.stat.st_dev)
@@ -234,6 +237,16 @@ impl Run {
             }
         }
         all
+    }
+
+    /// A block that is shared with a copy since (a reflink) gets another place when it is written
+    /// next: that is no writing in place any more.
+    fn look_at_blocks(&self, number: usize, target: &File) {
+        let in_place_below = &self.page.files[number].order.in_place_below;
+        let below = in_place_below.load(Relaxed);
+        if below > 0 && !extents::is_all_written(target.as_fd(), below) {
+            in_place_below.store(0, Relaxed);
+        }
     }
 
     /// Says that a file could not be synced, with what error.

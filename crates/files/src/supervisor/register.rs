@@ -248,7 +248,8 @@ impl Run {
         file.journal.store(journal as u32, Relaxed);
         let bytes = candidate.stat.st_size.unsigned_abs();
         let is_written = extents::is_all_written(candidate.theirs, bytes);
-        file.order.begin(if is_written { bytes } else { 0 });
+        let is_in_place = is_written && !order::journals_contents(device);
+        file.order.begin(if is_in_place { bytes } else { 0 });
         file.link.clear();
         if !file.path.set(candidate.path.as_os_str().as_bytes())
             || !file.identity.set(&candidate.identity)
