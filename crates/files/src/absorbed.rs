@@ -6,7 +6,8 @@
 //! be let go of first, by whatever name it was opened. Other runs read a copy of it. A word of it
 //! is marked by the kernel when the supervisor dies, however it dies; from then on its processes
 //! say in another one what became of the lane ([`lane`]). In a part of its own they ask that a file
-//! be made plain ([`asking`]).
+//! be made plain ([`asking`]). A process is named by its number and its start, since the kernel gives
+//! the number of one that has ended to another.
 
 mod asking;
 mod lane;
@@ -18,7 +19,11 @@ pub(crate) use lane::LanePlace;
 pub(crate) use sweep::{clean_up, give_up, is_over, of_lane};
 pub(crate) use tables::of_users;
 
-use crate::{shared::Text, sys};
+use crate::{
+    processes::{self, NotedProcess},
+    shared::Text,
+    sys,
+};
 use forebay_pool::media::Mapped;
 use rustix::{
     fs::{FallocateFlags, FileType, Mode, OFlags},
@@ -82,7 +87,8 @@ struct Entry {
     published: AtomicU32,
     /// The last question about the file ([`asking`]) that was answered.
     answered: AtomicU32,
-    unused: AtomicU32,
+    /// The [start](processes::start) of process `pid`; 0 if it is not known.
+    start: AtomicU32,
 }
 
 /// The table's bytes.
@@ -95,7 +101,8 @@ pub(crate) struct Page {
     life: AtomicU32,
     /// Entries behind this were never used.
     used: AtomicU32,
-    unused: AtomicU32,
+    /// The start of the supervisor's thread; 0 if it is not known.
+    start: AtomicU32,
     /// The supervisor's abstract socket.
     name: Text<NAME_MAX>,
     /// The run directory, by which a look at the runs of one directory finds this one.
@@ -117,6 +124,16 @@ impl Page {
     #[inline]
     pub(crate) fn supervisor(&self) -> u32 {
         self.life.load(Relaxed) & OWNER
+    }
+
+    /// That thread, if it has not ended; its number may be another one's once the machine, or its
+    /// process namespace, was started again.
+    pub(crate) fn noted_supervisor(&self) -> Option<NotedProcess> {
+        let start = self.start.load(Relaxed);
+        self.is_alive().then(|| NotedProcess {
+            id: self.supervisor(),
+            start,
+        })
     }
 
     /// True if it is a table of this layout and of this boot.
@@ -159,21 +176,23 @@ impl Page {
 
     /// The process of a run, which may have ended, that absorbs the file made then. None if nothing
     /// that the run's lane has is needed any more.
-    pub(crate) fn holder_of(&self, key: Key, born: u64) -> Option<u32> {
+    pub(crate) fn holder_of(&self, key: Key, born: u64) -> Option<NotedProcess> {
         if self.lane.is_settled() {
             return None;
         }
         let found = self
             .present()
             .find(|entry| entry.is_of(key) && entry.born.load(Relaxed) == born)?;
-        Some(found.pid.load(Relaxed))
+        Some(found.process())
     }
 
-    /// Processes that opened what is absorbed.
-    pub(crate) fn pids(&self) -> Vec<u32> {
-        self.present()
-            .map(|entry| entry.pid.load(Relaxed))
-            .collect()
+    /// Processes that opened what is absorbed, and have not ended.
+    pub(crate) fn living(&self) -> Vec<NotedProcess> {
+        let mut living: Vec<_> = self.present().map(Entry::process).collect();
+        living.sort_unstable();
+        living.dedup();
+        living.retain(|process| process.lives());
+        living
     }
 
     fn present(&self) -> impl Iterator<Item = &Entry> {
@@ -181,7 +200,7 @@ impl Page {
     }
 
     /// Says that `file` is absorbed, for all to see. False if the table is full.
-    fn publish(&self, pid: u32, (dev, ino): Key, born: u64) -> bool {
+    fn publish(&self, process: NotedProcess, (dev, ino): Key, born: u64) -> bool {
         let free = |entry: &&Entry| entry.present.load(Relaxed) == 0;
         let Some((at, entry)) = self.entries.iter().enumerate().find(|(_, e)| free(e)) else {
             return false;
@@ -189,7 +208,8 @@ impl Page {
         entry.dev.store(dev, Relaxed);
         entry.ino.store(ino, Relaxed);
         entry.born.store(born, Relaxed);
-        entry.pid.store(pid, Relaxed);
+        entry.pid.store(process.id, Relaxed);
+        entry.start.store(process.start, Relaxed);
         // What was asked before was asked about another one.
         entry.answered.store(self.asking.last(at), Relaxed);
         entry.published.fetch_add(1, Relaxed);
@@ -210,6 +230,13 @@ impl Page {
 impl Entry {
     fn is_of(&self, key: Key) -> bool {
         (self.dev.load(Relaxed), self.ino.load(Relaxed)) == key
+    }
+
+    fn process(&self) -> NotedProcess {
+        NotedProcess {
+            id: self.pid.load(Relaxed),
+            start: self.start.load(Relaxed),
+        }
     }
 }
 
@@ -361,8 +388,10 @@ impl Table {
     /// Says that the run absorbs the file, which was made at `born` and opened first by process
     /// `pid`. False if there is no room.
     pub(crate) fn publish(&self, pid: u32, key: Key, born: u64) -> bool {
+        let start = processes::start(pid);
         let _writing = self.writing.lock();
-        self.page.publish(pid, key, born)
+        let process = NotedProcess { id: pid, start };
+        self.page.publish(process, key, born)
     }
 
     /// Says which lane the run has, before it absorbs any file.
@@ -385,6 +414,11 @@ fn live(page: &Arc<View>) -> Result<(mpsc::Sender<()>, thread::JoinHandle<()>), 
     let thread = thread::Builder::new()
         .name("life".into())
         .spawn(move || {
+            let thread = rustix::thread::gettid()
+                .as_raw_nonzero()
+                .get()
+                .cast_unsigned();
+            page.start.store(processes::start(thread), Relaxed);
             let _ = said.send(sys::mark_at_end_of_thread(&page.node, &page.life));
             let _ = ended.recv();
             // If it ends in the orderly way it says so itself.

@@ -34,6 +34,53 @@ fn has_ended(id: u32) -> std::io::Result<bool> {
     Ok(state.is_some_and(|state| state.starts_with(['Z', 'X'])))
 }
 
+/// A process as another one noted it: its number, which the kernel gives anew once it has ended, and
+/// its [start].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub(crate) struct NotedProcess {
+    pub(crate) id: u32,
+    /// 0 if it is not known.
+    pub(crate) start: u32,
+}
+
+impl NotedProcess {
+    /// True if it has not ended, or if that cannot be told.
+    pub(crate) fn lives(self) -> bool {
+        is_process(self.id) && !self.is_reused()
+    }
+
+    /// True if another process has the number.
+    fn is_reused(self) -> bool {
+        let now = start(self.id);
+        self.start != 0 && now != 0 && now != self.start
+    }
+}
+
+/// The low 32 bits of the time at which a process, or thread, started, in clock ticks since the
+/// machine's start; 0 if that is not known, as in a time namespace, which shifts what is said.
+pub(crate) fn start(id: u32) -> u32 {
+    /// Behind the name.
+    const START: usize = 19;
+    let read = || -> Option<u64> {
+        let stat = std::fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let (_, behind_name) = stat.rsplit_once(") ")?;
+        behind_name.split(' ').nth(START)?.parse().ok()
+    };
+    match is_time_shifted() {
+        true => 0,
+        #[expect(clippy::cast_possible_truncation, reason = "its low bits")]
+        false => read().unwrap_or(0) as u32,
+    }
+}
+
+/// True if this process is in a time namespace whose time since the machine's start differs.
+fn is_time_shifted() -> bool {
+    let offsets = std::fs::read_to_string("/proc/self/timens_offsets").unwrap_or_default();
+    let mut clocks = offsets.lines().map(str::split_ascii_whitespace);
+    let since_start = clocks.find_map(|mut words| (words.next()? == "boottime").then_some(words));
+    since_start.is_some_and(|mut shift| shift.any(|part| part != "0"))
+}
+
 /// True if the process is a child of ours, or a child's.
 pub(crate) fn is_descendant(id: u32) -> bool {
     /// More generations are a parent that went and came again.

@@ -9,7 +9,7 @@ use super::{
     SHARED_DIR, View,
     tables::{Found, of_users},
 };
-use crate::{boot, order, processes, waiting};
+use crate::{boot, order, processes::NotedProcess, waiting};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 
@@ -69,18 +69,14 @@ fn own(directory: &Path) -> Vec<(PathBuf, View)> {
 
 /// True if no process of the run is left that is known.
 pub(crate) fn is_over(table: &View) -> bool {
-    !table.is_alive() && !any_client_lives(table)
+    !table.is_alive() && table.living().is_empty()
 }
 
-/// True if a process lives that opened what is absorbed.
-fn any_client_lives(table: &View) -> bool {
-    table.pids().into_iter().any(processes::is_process)
-}
-
-/// True if a process has the number of one of the table's. Of another boot's the kernel has not
-/// cleared the supervisor's.
+/// True if one of the table's processes lives. Of another boot's the kernel has not cleared the
+/// supervisor's.
 fn any_lives(table: &View) -> bool {
-    table.is_alive() && processes::is_process(table.supervisor()) || any_client_lives(table)
+    let supervisor = table.noted_supervisor();
+    supervisor.is_some_and(NotedProcess::lives) || !table.living().is_empty()
 }
 
 /// True if there is something where the run's pool was.

@@ -13,7 +13,7 @@ fn what_is_published_is_found_until_it_is_withdrawn() {
     assert_eq!(view.socket(), b"socket");
     assert!(table.publish(77, (8, 9), 5) && table.publish(78, (8, 10), 6));
     assert!(view.has((8, 9)) && !view.has((9, 8)));
-    assert_eq!(view.holder_of((8, 9), 5), Some(77));
+    assert_eq!(view.holder_of((8, 9), 5).map(|noted| noted.id), Some(77));
     assert_eq!(view.holder_of((8, 9), 6), None);
     table.withdraw((8, 9));
     assert!(!view.has((8, 9)) && view.any());
@@ -67,4 +67,29 @@ fn a_table_of_another_boot_stays_as_long_as_a_process_of_it_lives() {
     drop(table);
     clean_up(dir.path(), another);
     assert!(!none.exists() && member.exists());
+}
+
+#[test]
+fn stranger_with_a_dead_clients_number_keeps_no_table() {
+    let dir = tempfile::tempdir().unwrap();
+    let own = std::process::id();
+    let start = processes::start(own);
+    assert_ne!(start, 0);
+    for (noted, is_own) in [(start, true), (0, true), (start ^ 1, false)] {
+        let table = Table::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
+        let process = NotedProcess {
+            id: own,
+            start: noted,
+        };
+        assert!(table.page.publish(process, (8, 9), 5));
+        let view = View::copy_of(table.file.as_fd()).unwrap();
+        let left = dir.path().join(format!("{PREFIX}left"));
+        std::fs::copy(&table.path, &left).unwrap();
+        drop(table);
+        assert_eq!(!view.living().is_empty(), is_own, "start {noted}");
+        // The copy still names the supervisor's thread, which has ended.
+        clean_up(dir.path(), Uuid::from_u128(8));
+        assert_eq!(left.exists(), is_own, "start {noted}");
+        let _ = std::fs::remove_file(left);
+    }
 }

@@ -10,7 +10,8 @@ use super::status::{Note, Status};
 use crate::{
     FilesError,
     absorbed::{self, SHARED_DIR},
-    processes, sys,
+    processes::{self, NotedProcess},
+    sys,
     waiting::{self, Left},
     wire::{self, Answer, Request},
 };
@@ -222,14 +223,10 @@ fn is_of_this_boot(table: &absorbed::View) -> bool {
 }
 
 fn orphaned(table: &absorbed::View) -> Orphaned {
-    let mut living = table.pids();
-    living.sort_unstable();
-    living.dedup();
-    living.retain(|pid| processes::is_process(*pid));
-    let named = |pid: u32| (pid, processes::name_of_process(pid));
+    let named = |process: NotedProcess| (process.id, processes::name_of_process(process.id));
     Orphaned {
         pool: table.lane.place().map(|place| place.path),
-        processes: living.into_iter().map(named).collect(),
+        processes: table.living().into_iter().map(named).collect(),
     }
 }
 

@@ -11,7 +11,7 @@ use super::{
 };
 use crate::{
     absorbed::{self, Key, View},
-    processes,
+    processes::NotedProcess,
     record::silence,
     sys,
     wire::{self, Answer, Request},
@@ -107,10 +107,10 @@ impl Tables {
 pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> Elsewhere {
     let mut found = Elsewhere::None;
     for path in shared.tables.others(&shared.table.path).iter() {
-        let Some((table, pid)) = absorber(path, shared.boot, file, wanted.stat) else {
+        let Some((table, process)) = absorber(path, shared.boot, file, wanted.stat) else {
             continue;
         };
-        let who = format!("process {pid} of another forebay run");
+        let who = format!("process {} of another forebay run", process.id);
         if table.is_alive() {
             if let Err(errno) = ask(&table.socket(), file.0) {
                 return Elsewhere::Unheard(format!(
@@ -120,7 +120,7 @@ pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> E
             found = Elsewhere::LetGo(format!("{who} absorbed it"));
             continue;
         }
-        if processes::is_process(pid) {
+        if process.lives() {
             // It lets go at its next call; one that does nothing logs nothing. Its pool may be on a
             // disk.
             thread::sleep(silence(true));
@@ -148,7 +148,12 @@ pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> E
 }
 
 /// The table at `path` and the process that absorbs the file by it, if it counts.
-fn absorber(path: &Path, boot: Uuid, (key, born): (Key, u64), stat: &Stat) -> Option<(View, u32)> {
+fn absorber(
+    path: &Path,
+    boot: Uuid,
+    (key, born): (Key, u64),
+    stat: &Stat,
+) -> Option<(View, NotedProcess)> {
     let fd = absorbed::open_table(path).ok()?;
     let owner = rustix::fs::fstat(&fd).ok()?.st_uid;
     if !sys::may_write(owner, stat) {
@@ -157,9 +162,9 @@ fn absorber(path: &Path, boot: Uuid, (key, born): (Key, u64), stat: &Stat) -> Op
     let table = View::copy_of(fd.as_fd())
         .ok()
         .filter(|table| table.is_of(boot))?;
-    let pid = table.holder_of(key, born)?;
+    let process = table.holder_of(key, born)?;
     // As it was when it was copied. Of one whose supervisor died meanwhile asking fails.
-    Some((table, pid))
+    Some((table, process))
 }
 
 fn ask(socket_name: &[u8], (dev, ino): Key) -> Result<(), Errno> {
