@@ -6,8 +6,8 @@
 //! be let go of first, by whatever name it was opened. Other runs read a copy of it. A word of it
 //! is marked by the kernel when the supervisor dies, however it dies; from then on its processes
 //! say in another one what became of the lane ([`lane`]). In a part of its own they ask that a file
-//! be made plain ([`asking`]). A process is named by its number and its start, since the kernel gives
-//! the number of one that has ended to another.
+//! be made plain ([`asking`]). A process is named by its number and its start, since the kernel
+//! gives the number of one that has ended to another.
 
 mod asking;
 mod lane;
@@ -16,7 +16,7 @@ mod tables;
 
 pub(crate) use asking::{Asking, AskingView, Heard, Question};
 pub(crate) use lane::LanePlace;
-pub(crate) use sweep::{clean_up, give_up, is_over, of_lane};
+pub(crate) use sweep::{clean_up, clean_up_of, give_up, is_over, of_lane};
 pub(crate) use tables::of_users;
 
 use crate::{

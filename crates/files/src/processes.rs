@@ -34,8 +34,8 @@ fn has_ended(id: u32) -> std::io::Result<bool> {
     Ok(state.is_some_and(|state| state.starts_with(['Z', 'X'])))
 }
 
-/// A process as another one noted it: its number, which the kernel gives anew once it has ended, and
-/// its [start].
+/// A process as another one noted it: its number, which the kernel gives anew once it has ended,
+/// and its [start].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) struct NotedProcess {
     pub(crate) id: u32,

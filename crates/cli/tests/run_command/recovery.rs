@@ -62,6 +62,28 @@ fn nothing_to_recover_is_no_error_and_no_pool_is_one() {
     assert_eq!(none.json(), serde_json::json!([]));
 }
 
+#[test]
+fn recovery_removes_the_recovered_runs_table() {
+    let sandbox = Sandbox::new();
+    let pool = small_pool();
+    let script = "import os, signal\n\
+         open('table', 'w').write(os.environ['FOREBAY_TABLE'])\n\
+         fd = os.open('a.log', os.O_WRONLY | os.O_CREAT)\n\
+         os.write(fd, b'acknowledged')\nos.fsync(fd)\n\
+         os.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)\n";
+    sandbox.python(pool.path(), script);
+    let table = fs::read_to_string(sandbox.file("table")).unwrap();
+    let order = table.replace("forebay-absorbed-", "forebay-order-");
+    for left in [&table, &order] {
+        assert!(Path::new(left).exists(), "{left}");
+    }
+    let line = format!("recover --pool {}", pool.path().display());
+    sandbox.run(&line).ok();
+    for left in [table, order] {
+        assert!(!Path::new(&left).exists(), "{left}");
+    }
+}
+
 /// What is left in the pool after `script` wrote to `a.log` and all of its run was killed, with its
 /// data cut off as by a power cut.
 fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {

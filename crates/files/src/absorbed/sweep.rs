@@ -10,14 +10,19 @@ use super::{
     tables::{Found, of_users},
 };
 use crate::{boot, order, processes::NotedProcess, waiting};
-use std::path::{Path, PathBuf};
+use std::path::Path;
 use uuid::Uuid;
 
-/// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has
-/// nothing that is needed. Those of another boot, too: their processes may live, and have been
-/// given another boot's id than this one.
+/// Removes this user's tables, as [`clean_up_of`].
 pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
-    for (path, table) in own(directory) {
+    clean_up_of(directory, boot, rustix::process::geteuid().as_raw());
+}
+
+/// Removes a user's tables whose supervisor is dead, whose clients are, and whose lane has nothing
+/// that is needed. Those of another boot, too: their processes may live, and have been given
+/// another boot's id than this one.
+pub(crate) fn clean_up_of(directory: &Path, boot: Uuid, user: u32) {
+    for Found { path, table } in of_users(directory, |owner| owner == user) {
         let is_needed = match table.is_of(boot) {
             true => !is_over(&table) || waits(&table),
             false => any_lives(&table) || has_pool(&table) && waits(&table),
@@ -31,7 +36,8 @@ pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
 /// Removes this user's tables of dead runs whose lane was in the pool at `pool`, which is given up.
 pub(crate) fn give_up(pool: &Path) {
     let Ok(boot) = boot::id() else { return };
-    for (path, table) in own(Path::new(SHARED_DIR)) {
+    let user = rustix::process::geteuid().as_raw();
+    for Found { path, table } in of_users(Path::new(SHARED_DIR), |owner| owner == user) {
         let is_its = (table.lane.place()).is_some_and(|place| place.path == pool);
         if is_its && table.is_of(boot) && is_over(&table) {
             remove(&path);
@@ -58,13 +64,6 @@ pub(crate) fn of_lane(owner: Uuid, user: u32) -> Option<View> {
 fn remove(table: &Path) {
     let _ = std::fs::remove_file(table);
     let _ = std::fs::remove_file(order::path_beside(table));
-}
-
-/// This user's tables of a directory.
-fn own(directory: &Path) -> Vec<(PathBuf, View)> {
-    let user = rustix::process::geteuid().as_raw();
-    let own = of_users(directory, |owner| owner == user).into_iter();
-    own.map(|found| (found.path, found.table)).collect()
 }
 
 /// True if no process of the run is left that is known.

@@ -35,7 +35,7 @@ pub(crate) use image::final_parts;
 pub(crate) use label::{Mark, is_files, label};
 pub(crate) use write::write_at;
 
-use crate::{FilesError, boot, guard, identity, sys, void};
+use crate::{FilesError, absorbed, boot, guard, identity, sys, void};
 use attempt::Attempt;
 use decide::{Plan, Situation};
 use find::{ByHandle, Found, Way, find};
@@ -67,14 +67,28 @@ const LOOK: Duration = Duration::from_millis(20);
 /// owner. What was not finished is found again by the next recovery.
 pub fn recover(pool: &Pool, options: &RecoverOptions) -> Result<Vec<LaneReport>, FilesError> {
     sys::ignore_signals();
-    rights::to(pool)?;
+    let rights = rights::to(pool)?;
     let mut reports = Vec::new();
     for lane in pool.lanes() {
         if is_files(&lane.label) {
             reports.extend(recover_lane(pool, &lane, options)?);
         }
     }
+    clean_up(rights);
     Ok(reports)
+}
+
+/// Removes the tables of runs that nothing waits for any more, this process's user's and the pool's
+/// owner's: every run looks into each table when it absorbs a file.
+fn clean_up(rights: Rights) {
+    let Ok(boot) = boot::id() else { return };
+    let directory = Path::new(absorbed::SHARED_DIR);
+    absorbed::clean_up(directory, boot);
+    if let Rights::Of(user) = rights {
+        // A table may name any file as its pool, so its owner's rights are enough. What stays is
+        // only in the way.
+        let _ = rights::exercise(rights, || absorbed::clean_up_of(directory, boot, user));
+    }
 }
 
 /// Recovers a lane, unless its owner lives. None if it is there no longer.
