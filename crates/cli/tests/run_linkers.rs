@@ -1,5 +1,5 @@
-//! Programs of a run whose dynamic linker cannot load the library: musl's, and another machine's.
-//! They run as without Forebay, whichever way they are executed.
+//! Programs of a run whose dynamic linker cannot load the library: musl's, another machine's, and
+//! one that does not find it. They run as without Forebay, whichever way they are executed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -72,4 +72,35 @@ fn a_program_for_another_machine_gets_no_library() {
         return;
     }
     each_way(&sandbox);
+}
+
+/// Promise (programs): A program that cannot open the library, below another root or as another
+/// user, is executed without it.
+#[test]
+fn program_that_cannot_open_the_library_is_run_without_it() {
+    if !rustix::process::geteuid().is_root() {
+        println!("skipped: only root changes its root");
+        return;
+    }
+    let sandbox = Sandbox::new();
+    let script = r#"
+import os, subprocess, sys
+fd = os.open("a.log", os.O_WRONLY | os.O_CREAT)
+os.write(fd, b"x")
+os.fsync(fd)
+library = os.environ["LD_PRELOAD"].split(":")[0]
+hidden = f"mount -t tmpfs none {os.path.dirname(library)} && exec env"
+# The tools and their libraries are below that root, the library under test is not.
+bound = "; ".join(f"mkdir -p root/{name} && mount --bind /{name} root/{name}" for name in ["bin", "lib", "lib64", "usr"])
+other_root = f"set -e; {bound}; exec chroot root /usr/bin/env"
+for way in [hidden, other_root]:
+    ran = subprocess.run(["unshare", "--mount", "sh", "-c", way], capture_output=True, text=True)
+    assert (ran.returncode, ran.stderr) == (0, ""), ran
+    assert "LD_PRELOAD" not in ran.stdout, ran.stdout
+"#;
+    let mut command = sandbox.command("run --emulated 16MiB --absorb *.log -- python3 -c");
+    command
+        .arg(script)
+        .env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    Ran::of(command.output().unwrap()).ok();
 }

@@ -13,6 +13,10 @@ use crate::{
 };
 use forebay_files::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, client, program};
 use libc::{c_char, c_int, c_long, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
+use rustix::{
+    fs::{Access, AtFlags, CWD, accessat},
+    io::Errno,
+};
 use std::{
     ffi::{CStr, OsStr},
     fs::File,
@@ -253,11 +257,32 @@ const LIBRARY: &[u8] = b"libforebay";
 /// has changed its root, or its mounts, or who it is, it may be nowhere, and then the program goes
 /// on without it.
 fn loads_library(list: &[u8]) -> bool {
-    let mut libraries = list.split(|byte| matches!(byte, b':' | b' '));
-    libraries.any(|path| {
-        let begun = path.windows(LIBRARY.len()).any(|part| part == LIBRARY);
-        begun && (!path.contains(&b'/') || File::open(OsStr::from_bytes(path)).is_ok())
-    })
+    let mut ours = libraries(list).filter(|path| is_ours(path)).peekable();
+    ours.peek().is_some() && ours.all(is_in_reach)
+}
+
+/// The libraries of a list.
+fn libraries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
+    list.split(|byte| matches!(byte, b':' | b' '))
+        .filter(|path| !path.is_empty())
+}
+
+fn is_ours(path: &[u8]) -> bool {
+    path.windows(LIBRARY.len()).any(|part| part == LIBRARY)
+}
+
+/// Whether the dynamic linker finds a library at this path, as the process is now. One without a
+/// slash it searches for.
+fn is_in_reach(path: &[u8]) -> bool {
+    if !path.contains(&b'/') {
+        return true;
+    }
+    match accessat(CWD, path, Access::READ_OK, AtFlags::EACCESS) {
+        Ok(()) => true,
+        Err(Errno::ACCESS | Errno::NOENT | Errno::NOTDIR) => false,
+        // A process whose effective user is not its real one, or a filter (seccomp).
+        Err(_) => File::open(OsStr::from_bytes(path)).is_ok(),
+    }
 }
 
 /// Before a program is executed, by this process or a child of it.

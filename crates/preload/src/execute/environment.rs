@@ -1,8 +1,9 @@
 //! The environment of a program whose dynamic linker cannot load this library: without it. musl's
-//! would end the program, another machine's complains.
+//! would end the program, another machine's complains, and so does each that cannot open it (below
+//! another root, for another user).
 #![expect(unsafe_code, reason = "makes an array of the caller's strings")]
 
-use super::{LIBRARY, Program, Strings, text};
+use super::{Program, Strings, is_in_reach, is_ours, libraries, text};
 use crate::call_context::is_client;
 use libc::c_char;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -56,13 +57,16 @@ impl Wanted {
             variables: 1,
             libraries: 0,
         };
+        let mut is_out_of_reach = false;
         for variable in variables(environment) {
             wanted.variables += 1;
-            if names_library(variable) {
+            if let Some(list) = list_with_ours(variable) {
                 wanted.libraries = variable.len() + 1;
+                is_out_of_reach |= has_out_of_reach(list);
             }
         }
-        (wanted.libraries > 0 && program.has_other_linker()).then_some(wanted)
+        let is_unfit = || is_out_of_reach || program.has_other_linker();
+        (wanted.libraries > 0 && is_unfit()).then_some(wanted)
     }
 
     /// Memory for it, and its bytes.
@@ -117,20 +121,17 @@ fn variables<'a>(environment: Strings) -> impl Iterator<Item = &'a [u8]> {
     strings.map_while(|string| string.map(OsStrExt::as_bytes))
 }
 
-fn names_library(variable: &[u8]) -> bool {
-    variable
-        .strip_prefix(NAME)
-        .is_some_and(|list| libraries(list).any(is_ours))
+/// The list of libraries that a variable has, if this one is among them.
+fn list_with_ours(variable: &[u8]) -> Option<&[u8]> {
+    let list = variable.strip_prefix(NAME)?;
+    libraries(list).any(is_ours).then_some(list)
 }
 
-/// The libraries of a list.
-fn libraries(list: &[u8]) -> impl Iterator<Item = &[u8]> {
-    list.split(|byte| matches!(byte, b':' | b' '))
-        .filter(|path| !path.is_empty())
-}
-
-fn is_ours(path: &[u8]) -> bool {
-    path.windows(LIBRARY.len()).any(|part| part == LIBRARY)
+/// True if the dynamic linker would not find this library. What it puts in place of a `$` is not
+/// known.
+fn has_out_of_reach(list: &[u8]) -> bool {
+    let mut ours = libraries(list).filter(|path| is_ours(path) && !path.contains(&b'$'));
+    ours.any(|path| !is_in_reach(path))
 }
 
 /// Fills `places` with the variables, and `space` with the list of the other libraries, if there
@@ -139,8 +140,8 @@ fn fill(places: &mut [*const c_char], space: &mut [u8], environment: Strings) ->
     let mut at = 0;
     for variable in variables(environment) {
         let mut string = variable.as_ptr();
-        if names_library(variable) {
-            let others = write_others(space, &variable[NAME.len()..]);
+        if let Some(list) = list_with_ours(variable) {
+            let others = write_others(space, list);
             if others == 0 {
                 continue;
             }
