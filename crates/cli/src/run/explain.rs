@@ -3,7 +3,7 @@
 use crate::{output::fields, size};
 use forebay_files::{
     policy::{Policy, patterns_in_short},
-    replay::{LaneReport, Outcome},
+    replay::{FileReport, LaneReport, Outcome},
     supervisor::{FileStatus, LaneStatus, Outside, PlainFile, Status},
 };
 use forebay_measure::table::{Table, figure, grouped};
@@ -287,32 +287,42 @@ fn lane(report: &LaneReport) -> Vec<String> {
     let head = format!("lane {} of {}: {done}", report.lane, report.owner);
     let refused = report.files.iter().filter_map(|file| {
         let why = file.refused.as_ref().or(file.note.as_ref())?;
-        Some(format!(
-            "lane {}: {}: {why}",
-            report.lane,
-            shown(&file.path)
-        ))
+        let path = shown(&file.path);
+        // Most reasons begin with it.
+        Some(match why.starts_with(&*path) {
+            true => format!("lane {}: {why}", report.lane),
+            false => format!("lane {}: {path}: {why}", report.lane),
+        })
     });
     std::iter::once(head).chain(refused).collect()
 }
 
-/// What was synced: each file was compared with what the pool had of it, and its line says how one
-/// differs.
+/// What was synced: each file that was found was compared with what the pool had of it, and its
+/// line says how one differs.
 fn synced(report: &LaneReport, held: &str) -> String {
-    let (kept, all) = (
-        report.files.iter().filter(|file| file.is_kept).count(),
+    let count = |is: fn(&FileReport) -> bool| report.files.iter().filter(|file| is(file)).count();
+    let (kept, missing, all) = (
+        count(|file| file.is_kept),
+        count(|file| file.is_missing),
         report.files.len(),
     );
-    match kept {
-        0 => format!("{held}, which hold them: synced"),
-        _ => format!("{held}, of which {kept} of {all} DIFFER, and are newer: synced as they are"),
-    }
+    let found = match kept {
+        0 if missing == all => String::new(),
+        0 if missing == 0 => ", which hold them: synced".to_owned(),
+        0 => ", of which those that were found hold them: synced".to_owned(),
+        _ => format!(", of which {kept} of {all} DIFFER, and are newer: synced as they are"),
+    };
+    let missed = match missing {
+        0 => String::new(),
+        1 => "; 1 file was not found: its whole file system was synced".to_owned(),
+        _ => format!("; {missing} files were not found: their whole file systems were synced"),
+    };
+    format!("{held}{found}{missed}")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_files::replay::FileReport;
 
     #[test]
     fn a_file_that_differs_is_not_said_to_hold_the_writes() {
@@ -321,8 +331,9 @@ mod tests {
             records: 2,
             bytes: 100,
             is_kept,
+            is_missing: !is_kept && !note.is_empty(),
             refused: None,
-            note: is_kept.then(|| note.to_owned()),
+            note: (!note.is_empty()).then(|| note.to_owned()),
         };
         let said = |files| {
             let (lane, owner, outcome) = (0, "redis 7".to_owned(), Outcome::Synced);
@@ -341,6 +352,12 @@ mod tests {
         let differ = said(vec![file(true, "it lacks some"), file(false, "")]);
         assert!(differ[0].contains("1 of 2 DIFFER"), "{differ:?}");
         assert!(differ[1].ends_with("it lacks some"), "{differ:?}");
+        let missing = said(vec![file(false, "/d/a.aof is not there any more")]);
+        assert!(
+            missing[0].ends_with("1 files; 1 file was not found: its whole file system was synced"),
+            "{missing:?}"
+        );
+        assert_eq!(missing[1], "lane 0: /d/a.aof is not there any more");
     }
 
     #[test]
@@ -350,6 +367,7 @@ mod tests {
             records: 2,
             bytes: 1 << 20,
             is_kept: false,
+            is_missing: false,
             refused: refused.map(str::to_owned),
             note: None,
         };

@@ -295,7 +295,10 @@ impl Recovery<'_> {
                     report.is_kept = true;
                     report.note = Some(note.clone());
                 }
-                Plan::SyncAll(_, note) => report.note = Some(note.clone()),
+                Plan::SyncAll(_, note) => {
+                    report.is_missing = true;
+                    report.note = Some(note.clone());
+                }
                 _ => {}
             }
         }

@@ -38,6 +38,8 @@ pub struct FileReport {
     /// True if it holds something else than these, and is right: it was synced as it is, and they
     /// are dropped.
     pub is_kept: bool,
+    /// True if it was not found, or cannot be opened: its whole file system was synced.
+    pub is_missing: bool,
     /// Why it cannot be replayed, if it cannot, and what to do.
     pub refused: Option<String>,
     /// What else was done, or left undone, that is worth knowing.
@@ -65,6 +67,7 @@ impl FileReport {
             records: file.changes.len() as u64,
             bytes: file.bytes(),
             is_kept: false,
+            is_missing: false,
             refused: None,
             note: None,
         }
