@@ -1,7 +1,7 @@
 //! Which files are absorbed: by the profile that goes with the program's name, or one of a
 //! configuration file.
 
-use crate::common::Sandbox;
+use crate::common::{Sandbox, databases::small_pool};
 use std::{fs, os::unix::fs::symlink};
 
 #[test]
@@ -51,4 +51,28 @@ fn a_configuration_file_is_read_and_checked() {
     sandbox
         .run("run --pool p --config none.toml -- true")
         .fails(1, &["none.toml"]);
+}
+
+#[test]
+fn file_of_a_path_that_is_too_long_alone_stays_plain() {
+    let sandbox = Sandbox::new();
+    let script = r#"
+import os, subprocess
+directory = os.open(".", os.O_RDONLY)
+for _ in range(25):
+    os.mkdir("d" * 200, dir_fd=directory)
+    directory = os.open("d" * 200, os.O_RDONLY, dir_fd=directory)
+for at, name in [(directory, "deep.log"), (None, "a.log")]:
+    fd = os.open(name, os.O_WRONLY | os.O_CREAT, 0o600, dir_fd=at)
+    os.write(fd, b"x")
+    os.fsync(fd)
+"#;
+    let ran = sandbox.python(small_pool().path(), script).ok();
+    assert!(
+        ran.stderr
+            .contains("deep.log stays plain: its path is longer"),
+        "{}",
+        ran.stderr
+    );
+    assert!(!ran.stderr.contains("all files"), "{}", ran.stderr);
 }

@@ -203,6 +203,9 @@ fn open_to_absorb(
     let truncates = truncates && (existing.is_some() || stat.st_size > 0);
     let absorbed = absorb(session, fd, flags, &stat, key);
     drop(opening);
+    if absorbed == Err(TOO_LONG_PATH) {
+        tell_too_long(config, path);
+    }
     if absorbed == Err(NO_PATH) {
         let _ = PLAIN_FOR.set(
             "the process cannot see /proc, by which a file's path is found (a chroot, or a mount \
@@ -284,8 +287,23 @@ fn tell_plain(config: &Config, fd: c_int, name: &CStr) {
     }
 }
 
+/// Says that a file stays plain whose path is too long for the kernel to say.
+fn tell_too_long(config: &Config, name: &CStr) {
+    const REASON: &str =
+        "its path is longer than the kernel says (4,095 bytes): move the file to a shorter one";
+    let shown = name.to_string_lossy();
+    sys::complain_repeated(REASON, &format!("{shown} stays plain: {REASON}"));
+    config.address.tell(&Request::Plain {
+        token: config.address.token,
+        path: name.to_bytes().to_vec(),
+        reason: REASON.to_owned(),
+    });
+}
+
 /// The path of an open file cannot be found.
 const NO_PATH: Errno = Errno::NOTDIR;
+/// It is longer than the kernel says.
+const TOO_LONG_PATH: Errno = Errno::NAMETOOLONG;
 
 /// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses, `EIO` if it
 /// must not be written to.
@@ -313,7 +331,10 @@ fn absorb(
                 // Its name stays until it is known to the run.
                 let _registry = process().registry.lock();
                 let path = rustix::fs::readlink(sys::link_of(raw), Vec::new());
-                let path = path.map_err(|_| NO_PATH)?;
+                let path = path.map_err(|errno| match errno {
+                    TOO_LONG_PATH => errno,
+                    _ => NO_PATH,
+                })?;
                 session.register(raw, path.into_bytes())?
             }
         };
