@@ -71,6 +71,42 @@ fn memory_under_a_loop_device_is_no_disk_for_a_pool() {
     }
 }
 
+#[test]
+fn what_holds_no_data_is_refused_with_what_was_found() {
+    let sandbox = Sandbox::on_disk();
+    fs::write(sandbox.file("file"), "").unwrap();
+    for (at, said) in [
+        ("nowhere", "No such file"),
+        ("/proc", "proc"),
+        ("file", "no directory"),
+    ] {
+        let ran = sandbox.run(&format!("doctor --dir {at}"));
+        ran.fails(2, &[at, said, "give the directory"]);
+    }
+}
+
+#[test]
+fn full_or_read_only_disk_is_said_with_what_it_lacks() {
+    let sandbox = Sandbox::on_disk();
+    let at = sandbox.file("mounted");
+    let Some((_device, _mounted)) = mounted(sandbox.path(), &at, "ext4") else {
+        return;
+    };
+    let large = at.join("large");
+    run("fallocate", &["-l", "200M", large.to_str().unwrap()]).unwrap();
+    let said = sandbox.run("doctor --dir mounted").ok().text();
+    assert!(said.contains("needs 256 MiB free"), "{said}");
+    // No place on the data's own disk is another medium.
+    assert!(!said.contains("on another medium"), "{said}");
+    run("mount", &["-o", "remount,ro", at.to_str().unwrap()]).unwrap();
+    let said = sandbox.run("doctor --dir mounted --beside .").ok().text();
+    let beside = said.lines().find(|line| line.starts_with("- . "));
+    assert!(
+        beside.is_some_and(|line| line.contains("cannot be measured: Read-only")),
+        "{said}"
+    );
+}
+
 /// A directory of btrfs has another device's number than what is mounted.
 #[test]
 fn memory_under_a_subvolume_is_no_disk_either() {

@@ -6,8 +6,14 @@ use super::report::Report;
 pub fn advise(report: &Report) -> Vec<String> {
     let mut advice = match report.disks.best() {
         Some(place) if report.persistent_memory.is_empty() => {
+            let which = match place.spot.same_disk {
+                Some(true) => {
+                    "on the data's own disk, where a commit takes less than a file's sync"
+                }
+                _ => "on another medium than the logs' own files",
+            };
             vec![format!(
-                "Make a pool on another medium than the logs' own files: {}, then: forebay run --pool {} -- CMD",
+                "Make a pool {which}: {}, then: forebay run --pool {} -- CMD",
                 place.command(),
                 place.spot.directory.join("forebay.pool").display()
             )]

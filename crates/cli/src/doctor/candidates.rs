@@ -194,6 +194,18 @@ impl Place {
 }
 
 impl Found {
+    /// Where the data's directory gives no figure that others could be compared with.
+    fn without(beside: &[PathBuf], why: &str) -> Self {
+        let why = format!("the data's directory {why}");
+        let named = beside.iter();
+        Self {
+            unmeasured: named
+                .map(|named| Spot::unknown(named.clone(), why.clone()))
+                .collect(),
+            ..Self::default()
+        }
+    }
+
     fn add(&mut self, place: Result<Place, Box<Spot>>) {
         match place {
             Ok(place) => self.places.push(place),
@@ -219,8 +231,10 @@ struct Data {
 /// Measures the directory of the data and those that are named `beside` it, and lists the others.
 pub fn find(directory: &Path, beside: &[PathBuf]) -> Found {
     let sync = measure(directory, How::Appended);
-    let (Ok(mut sync), Some(own)) = (sync, disks::mount_of(directory)) else {
-        return Found::default();
+    let (mut sync, own) = match (sync, disks::mount_of(directory)) {
+        (Ok(sync), Some(own)) => (sync, own),
+        (Ok(_), None) => return Found::without(beside, "is on no disk that is known"),
+        (Err(error), _) => return Found::without(beside, &format!("cannot be measured: {error}")),
     };
     let data = Data {
         device: own.device,
@@ -261,7 +275,11 @@ fn measured(mut spot: Spot, data: &Data) -> Result<Place, Box<Spot>> {
     let mut commits = match measure(&spot.directory, How::InPlace) {
         Ok(commits) => commits,
         Err(error) => {
-            spot.trouble = Some(format!("it cannot be measured: {error}"));
+            let needed = match error.kind() {
+                io::ErrorKind::StorageFull => ": a measurement needs 1 MiB free there",
+                _ => "",
+            };
+            spot.trouble = Some(format!("it cannot be measured: {error}{needed}"));
             return Err(Box::new(spot));
         }
     };

@@ -48,6 +48,7 @@ impl Doctor {
         if let Some(data) = &self.data {
             return standing::report(data, self.json);
         }
+        self.check_directory()?;
         clean_up_on_signals()?;
         let (copy, flush) = Persist::detect().names();
         let mut report = Report {
@@ -66,12 +67,33 @@ impl Doctor {
         output::report(self.json, &report, report::human)
     }
 
+    /// Refuses what no data can lie in: a measurement would only say that it failed.
+    fn check_directory(&self) -> Result<(), Failure> {
+        let shown = self.dir.display();
+        let wrong = |what: &str| {
+            let remedy = "give the directory that the data is to lie in";
+            Failure::Usage(format!("--dir {shown}: {what}; {remedy}"))
+        };
+        let found = fs::metadata(&self.dir).map_err(|error| wrong(&error.to_string()))?;
+        if !found.is_dir() {
+            return Err(wrong("it is no directory"));
+        }
+        let kernels = ["proc", "sysfs", "cgroup", "cgroup2", "debugfs", "tracefs"];
+        match device::file_system(&self.dir).filter(|at| kernels.contains(&&*at.kind)) {
+            Some(at) => Err(wrong(&format!(
+                "it is the kernel's ({}), which keeps no files",
+                at.kind
+            ))),
+            None => Ok(()),
+        }
+    }
+
     fn directory(&self) -> Directory {
         let file_system = device::file_system(&self.dir);
         let measured = device::measure(&self.dir, Effort::SHORT);
         let (device, trouble) = match measured {
             Ok(speed) => (Some(speed), None),
-            Err(error) => (None, Some(error.to_string())),
+            Err(error) => (None, Some(device::told(&error, Effort::SHORT))),
         };
         Directory {
             path: fs::canonicalize(&self.dir).unwrap_or_else(|_| self.dir.clone()),

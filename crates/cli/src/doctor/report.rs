@@ -104,12 +104,13 @@ pub fn human(report: &Report) -> String {
 
 /// Where a pool on a disk could lie, a line each.
 fn places(found: &candidates::Found, data: &Path) -> String {
-    let Some(sync_us) = found.sync_us else {
+    if found.sync_us.is_none() && found.unmeasured.is_empty() {
         return String::new();
-    };
+    }
     let mut text = "\nWhere a pool on a disk could lie\n".to_owned();
     for place in &found.places {
-        text.push_str(&format!("- {}\n", place.sentence(sync_us)));
+        let sentence = place.sentence(found.sync_us.unwrap_or_default());
+        text.push_str(&format!("- {sentence}\n"));
     }
     for spot in &found.unmeasured {
         text.push_str(&format!("- {}\n", spot.sentence(data)));

@@ -121,6 +121,23 @@ pub fn measure(dir: &Path, effort: Effort) -> Result<Speed, MeasureError> {
     })
 }
 
+/// Why nothing was measured; of a full disk, how much room a measurement needs.
+#[must_use]
+pub fn told(error: &MeasureError, effort: Effort) -> String {
+    const MIB: u64 = 1 << 20;
+    let is_full = match error {
+        MeasureError::Io { source, .. } => source.kind() == std::io::ErrorKind::StorageFull,
+        _ => false,
+    };
+    match is_full {
+        true => format!(
+            "{error}: a measurement needs {} MiB free there",
+            effort.bytes / MIB
+        ),
+        false => error.to_string(),
+    }
+}
+
 /// Opens `path` past the page cache if the file system lets us.
 fn open_direct(path: &Path) -> std::io::Result<(File, bool)> {
     let open = |flags: OFlags| {
