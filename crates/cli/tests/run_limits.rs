@@ -160,3 +160,36 @@ fn program_without_room_for_the_pool_goes_on_with_plain_files() {
         fs::remove_file(sandbox.file("open/a.log")).unwrap();
     }
 }
+
+#[test]
+fn why_a_process_stays_plain_is_said_with_the_remedy() {
+    let sandbox = sandbox();
+    let is_root = rustix::process::geteuid().is_root();
+    const OPEN: &str = "import os, resource\n\
+         free = os.dup(0); os.close(free); used = int(open('/proc/self/statm').read().split()[0]) * 4096\n\
+         LIMIT\n\
+         os.open('a.log', os.O_WRONLY | os.O_CREAT, 0o600)";
+    let files = "resource.setrlimit(resource.RLIMIT_NOFILE, (free + 1, free + 1))";
+    let memory = "resource.setrlimit(resource.RLIMIT_AS, (used + (1 << 20), used + (1 << 20)))";
+    let other_memory =
+        r#"unshare --mount --net sh -c 'mount -t tmpfs none /dev/shm && exec "$@"' sh"#;
+    for (before, limit, needs_root, remedy) in [
+        ("", files, false, "ulimit -n"),
+        ("", memory, false, "ulimit -v"),
+        ("unshare --net", "", true, "another network namespace"),
+        (other_memory, "", true, "sees another /dev/shm"),
+    ] {
+        if needs_root && !is_root {
+            println!("skipped: only root makes namespaces");
+            continue;
+        }
+        let mut command = sandbox.command("run --absorb *.log --pool disk -- sh -c");
+        command.arg(format!("exec {before} \"$@\""));
+        command.args(["sh", "python3", "-S", "-c", &OPEN.replace("LIMIT", limit)]);
+        command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        let ran = Ran::of(command.output().unwrap()).ok();
+        for words in ["stays plain", remedy] {
+            assert!(ran.stderr.contains(words), "{remedy}: {}", ran.stderr);
+        }
+    }
+}

@@ -18,10 +18,11 @@ use crate::{
     sys,
     wire::{self, Answer, Request},
 };
-use forebay_pool::{Lsn, Member, Pool, PoolOptions, with_room};
+use forebay_pool::{Lsn, Member, Pool, PoolError, PoolErrorKind, PoolOptions, with_room};
 use rustix::io::Errno;
 use std::{
     ffi::OsString,
+    fmt::Display,
     os::{
         fd::{AsFd, BorrowedFd, IntoRawFd},
         unix::ffi::OsStringExt,
@@ -161,12 +162,42 @@ pub fn on_pool(layer: impl Fn(Pool) -> Pool + Send + Sync + 'static) {
     let _ = ON_POOL.set(Box::new(layer));
 }
 
+/// What failed, and what is likely to mend it.
+fn with_remedy(what: impl Display, errno: Errno) -> String {
+    let remedy = match errno {
+        Errno::CONNREFUSED => {
+            ". It has ended; or this process is in another network namespace (PrivateNetwork=, a container), from which no abstract socket is reached: let it share forebay's"
+        }
+        Errno::MFILE => ". Raise the process's limit on open files (ulimit -n, LimitNOFILE=)",
+        Errno::AGAIN => {
+            ". The process locks all of its memory: raise its limit on that (ulimit -l, LimitMEMLOCK=)"
+        }
+        Errno::NOMEM => {
+            ". Raise the process's limit on memory (ulimit -v, LimitAS=), by the pool's size at least"
+        }
+        _ => "",
+    };
+    format!("{what}: {errno}{remedy}")
+}
+
+/// The same of a pool's error.
+fn of_pool(error: &PoolError) -> String {
+    let PoolErrorKind::Io { doing, source } = &error.kind else {
+        return error.to_string();
+    };
+    let what = format!("pool {}: {doing}", error.path.display());
+    with_remedy(what, sys::errno_of(source))
+}
+
 impl Session {
     fn begin(address: &Address) -> Result<Self, String> {
         if CONFIG.get().is_none_or(|config| config.order.is_none()) {
-            return Err("the memory in which the run counts changes cannot be mapped".to_owned());
+            return Err(
+                "the memory in which the run counts changes cannot be mapped: this process sees another /dev/shm than forebay, and another network namespace, from which the supervisor cannot be asked (a sandbox, a container): let it share one of them; or its memory is limited: raise that limit (ulimit -v)"
+                    .to_owned(),
+            );
         }
-        let lost = |errno: Errno| format!("the supervisor does not answer: {errno}");
+        let lost = |errno: Errno| with_remedy("the supervisor does not answer", errno);
         let (socket, answer, fds) = address.ask_welcome().map_err(lost)?;
         let Answer::Welcome { pool, member, boot } = answer else {
             return Err(match answer {
@@ -179,10 +210,11 @@ impl Session {
             return Err("the supervisor sent no pool".to_owned());
         };
         let memory = limit::checked(fds.next(), &pool_fd)?;
-        let page = SharedPage::map(page.as_fd()).map_err(|e| format!("the shared page: {e}"))?;
+        let of_page = |errno: Errno| with_remedy("the shared page", errno);
+        let page = SharedPage::map(page.as_fd()).map_err(of_page)?;
         // As the pool is. A forked child, which may become another user, maps both anew when it is
         // a member.
-        sys::keep_from_children(page.memory()).map_err(|e| format!("the shared page: {e}"))?;
+        sys::keep_from_children(page.memory()).map_err(of_page)?;
         // The pool is mapped by this number: it does not move before.
         let ([socket, pool_fd], stays) = own::adopt(socket, pool_fd);
         let mapped = memory.as_ref().map_or(pool_fd.as_fd(), AsFd::as_fd);
@@ -197,7 +229,7 @@ impl Session {
                 pool.join(lane.as_fd(), member)
             })
             .map(|lane| lane.asking(is_orphan));
-        let lane = joined.map_err(|e| e.to_string()).and_then(|lane| {
+        let lane = joined.map_err(|e| of_pool(&e)).and_then(|lane| {
             let kept = sys::keep_from_children(lane.state_memory());
             kept.map_err(|e| format!("the lane: {e}")).map(|()| lane)
         });
