@@ -18,7 +18,7 @@ mod truncate;
 
 pub(crate) use forebay_pool::{complain, complain_repeated};
 
-pub(crate) use confirm::{check_file_system, confirm_sync, confirm_sync_of};
+pub(crate) use confirm::{EXT4, check_file_system, confirm_sync, confirm_sync_of};
 pub use frames::Frame;
 pub(crate) use frames::{begin_frames, is_gone};
 pub(crate) use handles::{handle_of, open_handle};

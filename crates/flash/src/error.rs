@@ -62,9 +62,7 @@ pub enum FlashError {
         source: io::Error,
     },
     /// A home file failed.
-    #[error(
-        "{file}: {doing}: {source}. Its newer pages stay in the flash cache, and are written again"
-    )]
+    #[error("{file}: {doing}: {source}. Its newer pages are kept, and are written again")]
     Home {
         /// The file's name.
         file: String,

@@ -253,11 +253,9 @@ fn before_request(fd: c_int, request: c_ulong, argument: c_ulong) -> Result<(), 
     named::retire_named(request, argument)
 }
 
-/// Before a copy may share the blocks of what is open as `source`, by whichever descriptor: when it
-/// is absorbed by no process any more. A shared block gets another place when it is written next,
-/// which the journal has, and what was written in place before is ordered from then on.
+/// Before a copy may share the blocks of what is open as `source`.
 fn before_sharing(source: c_int) -> Result<(), Failed> {
-    client(|| client::opened(source))
+    client(|| client::cloning(source))
 }
 
 /// The descriptor that an `ioctl` clones from.

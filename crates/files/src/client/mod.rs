@@ -63,7 +63,7 @@ pub use mappings::{around_own_memory, is_own_memory};
 pub use names::{exchange, link, rename, unlink};
 pub use open::open;
 pub use order::{changed_on, counts_changes};
-pub use others::{any_absorbed, executing_past, is_table_in_reach, opened};
+pub use others::{any_absorbed, cloning, executing_past, is_table_in_reach, opened};
 pub use own::{make_way_from, making_way, may_be_own, own_within};
 pub use received::{opened_by_handle, taken_from_process};
 pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};

@@ -289,6 +289,19 @@ pub fn opened(fd: c_int) -> Result<(), Errno> {
     CONFIG.get().map_or(Ok(()), |config| config.claim_open(fd))
 }
 
+/// Before a copy may share the blocks of what is open as `fd`: returns when the run does not absorb
+/// it. Such a block gets another place when it is written next, which the journal has; what is
+/// written in place is ordered then. Ext4 shares none.
+///
+/// # Errors
+/// As [`opened`].
+pub fn cloning(fd: c_int) -> Result<(), Errno> {
+    match sys::borrow(fd).map(sys::kind_of_file_system) {
+        Some(Ok(sys::EXT4)) => Ok(()),
+        _ => opened(fd),
+    }
+}
+
 /// The descriptors that may be open: all that may be absorbed where there is no /proc to ask.
 fn numbers() -> Vec<c_int> {
     let Ok(entries) = std::fs::read_dir(sys::LINKS) else {

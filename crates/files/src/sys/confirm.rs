@@ -12,7 +12,7 @@ use std::{
 };
 
 /// `f_type` of file systems.
-const EXT4: i64 = 0xEF53;
+pub(crate) const EXT4: i64 = 0xEF53;
 const XFS: i64 = 0x5846_5342;
 
 /// After a sync that succeeded: whether the file system had not shut itself down before that was
