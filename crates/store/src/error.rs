@@ -65,6 +65,16 @@ pub enum StoreError {
         /// The variant asked for.
         variant: String,
     },
+    /// The disk has no room for what an opening has to write.
+    #[error("store {} was not opened: its disk is full ({reason}). Nothing is lost. Make {bytes} bytes of room on that file system and open it again, with the same pool if it has one", dir.display())]
+    NoRoomToOpen {
+        /// The store.
+        dir: PathBuf,
+        /// Room that is needed.
+        bytes: u64,
+        /// What could not be written.
+        reason: String,
+    },
     /// Acknowledged data is in a pool that was not given.
     #[error("store {} was not closed, and acknowledged writes may still be in its pool {pool_path} (uuid {pool_uuid}); {found}. Open it with that pool: nothing is lost as long as the pool is kept. If it is gone for good, open with salvage and give up what was in it", dir.display())]
     DataInPool {

@@ -220,6 +220,12 @@ impl Manifest {
 }
 
 impl Manifest {
+    /// True if the manifest in the directory has the contents that this one has.
+    pub(crate) fn is_there(&self) -> Result<bool, StoreError> {
+        let there = Self::read_state(&self.directory)?;
+        Ok(there.as_ref() == Some(&self.state))
+    }
+
     /// Refuses if the manifest in the directory is not this session's, which becomes, or is, number
     /// `epoch`. One that was removed is written anew.
     fn check_there(&self, epoch: u32) -> Result<(), StoreError> {

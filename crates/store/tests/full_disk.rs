@@ -81,15 +81,17 @@ impl Place {
     }
 
     fn open(&self, gc: bool) -> Store {
-        let options = self.options(gc);
-        let opened = match &self.quota {
+        self.open_with(&self.options(gc)).unwrap()
+    }
+
+    fn open_with(&self, options: &StoreOptions) -> Result<Store, StoreError> {
+        match &self.quota {
             Some(quota) => {
                 let disk: Arc<dyn Disk> = quota.clone();
                 options.open_on(disk, None, self.path(), &self.pool)
             }
             None => options.open(self.path(), &self.pool),
-        };
-        opened.unwrap()
+        }
     }
 }
 
@@ -307,4 +309,93 @@ fn a_reserve_is_kept_once_there_are_files() {
     let store = place.open(true);
     check(&store, &[(1, 1)]);
     assert!(reserve(&place.path()) >= 4 << 20);
+}
+
+/// Sessions that end in a crash, with another variant and other sizes each, on a disk that is soon
+/// full: the lane of the last one is full then, and little is left of the reserve.
+fn crash_on_a_full_disk(place: &Place) -> (StoreOptions, Vec<u32>) {
+    let mut options = place.options(true);
+    let mut keys = Vec::new();
+    for round in 0..6_u32 {
+        let variant = match round % 3 {
+            0 => Variant::DOUBLE,
+            1 => Variant::Buffered(5),
+            _ => Variant::SINGLE,
+        };
+        options = place
+            .options(round % 2 == 0)
+            .variant(variant)
+            .file_size(1 << (20 + round % 3 * 2))
+            .memtable_size(64 << 10);
+        let store = place.open_with(&options).unwrap();
+        // A new key, or one that is there: a file has both live records and garbage.
+        for n in 0..4000_u32 {
+            let i = round * 4000 + n;
+            let done = match n % 3 {
+                0 => store.delete(&(i / 2).to_be_bytes()),
+                _ => put(&store, i, 0).inspect(|()| keys.push(i)),
+            };
+            if done.is_err() && n > 1000 {
+                break;
+            }
+        }
+        drop(store);
+    }
+    (options, keys)
+}
+
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+#[test]
+fn crashes_on_a_full_disk_end_in_room_by_deletes() {
+    within(PATIENCE * 2, "crashes on a full disk", || {
+        let places = [
+            Some(Place::quota(Variant::DOUBLE)),
+            Place::ext4(Variant::DOUBLE),
+        ];
+        for place in places.into_iter().flatten() {
+            let (options, keys) = crash_on_a_full_disk(&place);
+            for variant in [Variant::Fsync, Variant::DOUBLE] {
+                let store = place
+                    .open_with(&options.clone().variant(variant).gc(true))
+                    .unwrap();
+                for i in &keys {
+                    let deleted = store.delete(&i.to_be_bytes());
+                    deleted.unwrap_or_else(|e| panic!("{variant}, {i}: {e}; {:?}", store.stats()));
+                }
+                goes_on(&store, "after the deletes");
+                store.gc().unwrap();
+                check(&store, &[(7, 7)]);
+            }
+        }
+    });
+}
+
+/// A new value-log file that the manifest has no room to name takes none itself.
+///
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+#[test]
+fn a_file_that_manifest_cannot_name_is_taken_back() {
+    let place = Place::quota(Variant::NoSync);
+    let quota = place.quota.clone().unwrap();
+    let store = place.open(false);
+    fill_with_garbage(&store);
+    quota.refuse("MANIFEST.tmp");
+    let files = || {
+        std::fs::read_dir(place.path().join("vlog"))
+            .unwrap()
+            .count()
+    };
+    let before = files();
+    let mut deleted = Ok(());
+    for i in 0..1_000_000_u32 {
+        deleted = store.delete(&i.to_be_bytes());
+        if deleted.is_err() {
+            break;
+        }
+    }
+    assert!(deleted.unwrap_err().to_string().contains("make room"));
+    assert_eq!(files(), before);
+    quota.refuse("");
+    store.gc().unwrap();
+    goes_on(&store, "once the manifest can be written");
 }

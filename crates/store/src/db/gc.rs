@@ -19,7 +19,7 @@ mod pace;
 mod resident;
 mod set_aside;
 
-use super::{Shared, Store, sample::Sample};
+use super::{Shared, Store, room::FULL, sample::Sample};
 use crate::{
     error::StoreError,
     log::{LogTail, VlogFile},
@@ -241,6 +241,8 @@ impl Shared {
             let samples = progress.samples.values_mut();
             samples.for_each(|sample| self.look_again(sample));
             progress.looked_again = Some(Instant::now());
+            self.collect_large(progress, &mut GcReport::default())?;
+            self.remove_retired_large(progress)?;
         }
         let look = self.look(progress);
         // Writers do not wait for what cannot be collected.
@@ -289,10 +291,88 @@ impl Shared {
         for sample in progress.samples.values_mut() {
             self.look_again(sample);
         }
+        loop {
+            let files = report.files;
+            self.collect_while_short(progress, report)?;
+            if self.collect_in_order(progress, report)? || report.files == files {
+                break;
+            }
+        }
+        self.collect_large(progress, report)?;
+        self.unlink_retired(progress)?;
+        self.look(progress);
+        Ok(())
+    }
+
+    /// A store is opened on a full disk, and nothing drains yet: collects what takes no room, and
+    /// what fits into the lane.
+    pub(super) fn collect_at_opening(&self) {
+        let LogTail::Pool(lane) = &self.tail else {
+            return;
+        };
+        // Nothing waits for a drain.
+        lane.set_stalled(FULL.to_owned());
+        let mut report = GcReport::default();
+        self.collect_dead(&mut report);
+        let mut progress = self.collector.collecting.lock();
+        loop {
+            let usage = lane.usage();
+            let free = (usage.segments - usage.segments_used) as u64 * lane.segment_bytes();
+            let Some((garbage, file)) = self.look(&mut progress).ripe else {
+                break;
+            };
+            let live = (file.log_bytes() as f64 * (1.0 - garbage)) as u64;
+            // By samples it is known to no more than a part.
+            if garbage < GARBAGE_MIN || live * 2 > free {
+                break;
+            }
+            let files = report.files;
+            let done = self.collect(&mut progress, &file, None, &mut report);
+            drop(file);
+            let done = done.and_then(|()| self.unlink_retired(&mut progress));
+            if done.is_err() || report.files == files {
+                break;
+            }
+        }
+        lane.drain_goes_on();
+    }
+
+    /// On a full disk: collects what there is room for, the file with most garbage first.
+    fn collect_while_short(
+        &self,
+        progress: &mut Progress,
+        report: &mut GcReport,
+    ) -> Result<(), StoreError> {
+        while self.log.reserve().is_short() {
+            let ripe = self.look(progress).ripe;
+            let Some((_, file)) = ripe.filter(|(garbage, _)| *garbage >= GARBAGE_MIN) else {
+                break;
+            };
+            let files = report.files;
+            self.collect(progress, &file, None, report)?;
+            drop(file);
+            self.unlink_retired(progress)?;
+            self.log.reserve().try_again();
+            if report.files == files {
+                break;
+            }
+        }
+        Ok(())
+    }
+
+    /// Collects the files that are worth it, in log order. False if the disk was full.
+    fn collect_in_order(
+        &self,
+        progress: &mut Progress,
+        report: &mut GcReport,
+    ) -> Result<bool, StoreError> {
         self.look(progress);
         let whole = self.whole_below();
         let starts: Vec<Lsn> = (self.log.files().iter()).map(|file| file.start).collect();
         for start in starts {
+            if self.log.reserve().is_short() {
+                return Ok(false);
+            }
             // Held no longer than it takes to collect it: as long as any file is open, the disk has
             // its room.
             let file = self.log.find(start);
@@ -308,16 +388,17 @@ impl Shared {
                 self.unlink_retired(progress)?;
             }
         }
-        self.collect_large(progress, report)?;
-        self.unlink_retired(progress)?;
-        self.look(progress);
-        Ok(())
+        Ok(true)
     }
 
-    /// Collects the files of which nothing seems to be live, which takes no room. What goes wrong
-    /// is told by what follows.
+    /// Collects what takes no room: large values, and the files of which nothing seems to be live.
+    /// What goes wrong is told by what follows.
     fn collect_dead(&self, report: &mut GcReport) {
         let mut progress = self.collector.collecting.lock();
+        if self.log.reserve().is_short() {
+            let large = self.collect_large(&mut progress, report);
+            let _ = large.and_then(|()| self.remove_retired_large(&mut progress));
+        }
         self.look(&mut progress);
         let whole = self.whole_below();
         for file in self.log.files().iter() {
@@ -325,6 +406,8 @@ impl Shared {
             let is_dead = sample.is_some_and(|sample| sample.garbage() >= 1.0);
             if is_dead && file.end().is_some_and(|end| end <= whole) {
                 let _ = self.collect(&mut progress, file, None, report);
+                // The next one may need the room.
+                let _ = self.unlink_retired(&mut progress);
             }
         }
         let _ = self.unlink_retired(&mut progress);

@@ -24,6 +24,7 @@ use super::{
 };
 use crate::{
     error::StoreError,
+    log::Need,
     memtable::{Chunk, SortedChunk, View, merged},
     options::StoreOptions,
 };
@@ -128,7 +129,7 @@ impl Shared {
             match self.index_step() {
                 Ok(()) => self.set_index_trouble(None),
                 // Once more with the reserve.
-                Err(error) if error.is_full_disk() && self.log.reserve().release() => {
+                Err(error) if error.is_full_disk() && self.log.reserve().release(Need::Log) => {
                     self.background.state.lock().index_work = true;
                 }
                 Err(error) => {

@@ -3,13 +3,45 @@
 
 use super::Shared;
 use crate::error::StoreError;
-use std::io;
+use std::{
+    io, thread,
+    time::{Duration, Instant},
+};
 
 /// Why a put is refused while deletes are taken.
 pub(super) const FULL: &str =
     "no space left on the disk, but for deletes and for the collection of garbage";
 
+/// How long a delete waits for the collector.
+const PATIENCE: Duration = Duration::from_secs(2);
+
 impl Shared {
+    /// Holds a delete while even what is kept for deletes is used up, until the collector has made
+    /// room. One load.
+    #[inline]
+    pub(super) fn check_room_to_delete(&self) -> Result<(), StoreError> {
+        match self.log.reserve().is_tight() {
+            false => Ok(()),
+            true => self.wait_for_collector(),
+        }
+    }
+
+    #[cold]
+    fn wait_for_collector(&self) -> Result<(), StoreError> {
+        let (reserve, begun) = (self.log.reserve(), Instant::now());
+        loop {
+            reserve.try_again();
+            if !reserve.is_tight() {
+                return Ok(());
+            }
+            if reserve.is_in_vain() || !self.options.gc || begun.elapsed() >= PATIENCE {
+                reserve.set_in_vain();
+                return Err(self.no_room());
+            }
+            thread::sleep(Duration::from_millis(2));
+        }
+    }
+
     /// Refuses what needs room that is kept for those who make some. One load.
     #[inline]
     pub(super) fn check_room(&self) -> Result<(), StoreError> {
@@ -27,7 +59,11 @@ impl Shared {
         if !reserve.is_short() {
             return Ok(());
         }
-        Err(match self.tail.lane() {
+        Err(self.no_room())
+    }
+
+    fn no_room(&self) -> StoreError {
+        match self.tail.lane() {
             Some(_) => StoreError::Stalled {
                 reason: FULL.to_owned(),
             },
@@ -35,6 +71,6 @@ impl Shared {
                 io::ErrorKind::StorageFull,
                 FULL,
             )),
-        })
+        }
     }
 }

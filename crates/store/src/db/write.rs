@@ -169,6 +169,7 @@ impl Store {
         check_key(key)?;
         let shared = &*self.shared;
         shared.check_process()?;
+        shared.check_room_to_delete()?;
         shared.wait_for_memtable()?;
         shared.write_at_pace(KIND_DELETE, key, &[], Form::Tombstone)
     }
@@ -202,6 +203,8 @@ impl Store {
         }
         if batch.ops.iter().any(|(_, value)| value.is_some()) {
             self.shared.check_room()?;
+        } else {
+            self.shared.check_room_to_delete()?;
         }
         self.shared.wait_for_memtable()?;
         self.shared.write_batch(batch)

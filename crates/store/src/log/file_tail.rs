@@ -12,7 +12,7 @@
 //! however that is torn, what was there before is there.
 
 use super::{ValueLog, VlogFile, pages::Pages};
-use crate::error::StoreError;
+use crate::error::{StoreError, is_full};
 use forebay_pool::{
     Header, Lsn,
     format::{
@@ -32,6 +32,9 @@ use std::{
 };
 use uuid::Uuid;
 
+/// A segment on a full disk has so many bytes, or a multiple of it.
+const SMALL: u64 = 256 << 10;
+
 /// Where appends go when there is no pool.
 pub(crate) struct FileTail {
     owner: Uuid,
@@ -47,6 +50,8 @@ pub(crate) struct FileTail {
 struct State {
     /// The present segment's file and start; none before the first append.
     segment: Option<(Arc<VlogFile>, Lsn)>,
+    /// Its bytes.
+    segment_bytes: u64,
     /// The present segment ends at `at`: whatever stood behind its seal would never be found.
     sealed: bool,
     at: Lsn,
@@ -76,6 +81,7 @@ impl FileTail {
             log,
             state: Mutex::new(State {
                 segment: None,
+                segment_bytes,
                 sealed: false,
                 at: start,
                 durable: start,
@@ -111,7 +117,7 @@ impl FileTail {
         }
         let bytes = record_bytes(payload);
         let room = match &state.segment {
-            Some((_, start)) if !state.sealed => start + self.segment_bytes - state.at,
+            Some((_, start)) if !state.sealed => start + state.segment_bytes - state.at,
             _ => 0,
         };
         if room < bytes {
@@ -119,7 +125,7 @@ impl FileTail {
                 self.write(&mut state, KIND_SEAL, &[])?;
                 state.sealed = true;
             }
-            self.open_segment(&mut state)?;
+            self.open_segment(&mut state, bytes)?;
         }
         let lsn = self.write(&mut state, kind, parts)?;
         if self.sync_each {
@@ -154,9 +160,21 @@ impl FileTail {
         Ok(())
     }
 
-    fn open_segment(&self, state: &mut State) -> Result<(), StoreError> {
+    /// Opens the next segment, which a record of so many `bytes` fits in. On a full disk it has
+    /// room for little more.
+    fn open_segment(&self, state: &mut State, bytes: u64) -> Result<(), StoreError> {
         let start = next_start(state.at);
-        let file = self.log.place(start, self.segment_bytes)?;
+        let small = (SEGMENT_HEADER + bytes).next_multiple_of(SMALL);
+        let small = small.min(self.segment_bytes);
+        let place = |bytes| Ok((self.log.place(start, bytes)?, bytes));
+        let placed = match self.log.reserve().is_short() {
+            true => place(small),
+            false => match place(self.segment_bytes) {
+                Err(StoreError::Io { source, .. }) if is_full(&source) => place(small),
+                placed => placed,
+            },
+        };
+        let (file, segment_bytes) = placed?;
         // What the file before this one holds must be durable before the log goes on elsewhere.
         if state
             .segment
@@ -168,7 +186,7 @@ impl FileTail {
         let header = SegmentHeader {
             start,
             epoch: self.epoch,
-            bytes: self.segment_bytes,
+            bytes: segment_bytes,
             owner: self.owner,
         };
         if !self.sync_each {
@@ -181,6 +199,7 @@ impl FileTail {
         state.pages.with(&header.encode(), &[]);
         state.pages.keep(LINE);
         state.segment = Some((file, start));
+        state.segment_bytes = segment_bytes;
         state.sealed = false;
         state.at = start + SEGMENT_HEADER;
         Ok(())

@@ -6,6 +6,11 @@
 //! collector copies, deletes are taken; puts are refused. Once the file can be allocated again,
 //! puts go on.
 //!
+//! It is given in three steps, the last of which only the manifest gets: without it nothing can be
+//! collected, and a drain that took the last block would end all. From the second step on the store
+//! is *tight*: deletes wait for the collector. What is collected fills the reserve again, from the
+//! last step up.
+//!
 //! A store that is opened without room for the reserve is short from the start. A file system that
 //! allocates nothing ahead keeps none.
 
@@ -26,8 +31,19 @@ const NAME: &str = "RESERVE";
 /// Of the next value-log file's size no more is kept: the file with most garbage has less that is
 /// live.
 const FILE_MAX: u64 = 256 << 20;
+/// The last step: for the manifests, of which a new one stands beside the old one.
+const MANIFESTS: u64 = 256 << 10;
 /// How often it is tried to get the room back.
 const AGAIN: Duration = Duration::from_millis(50);
+
+/// What room is needed for.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(crate) enum Need {
+    /// A value-log file, or the index.
+    Log,
+    /// The manifest, which gives room back.
+    Manifest,
+}
 
 /// See the module's head.
 pub(crate) struct Reserve {
@@ -38,6 +54,10 @@ pub(crate) struct Reserve {
     most: AtomicU64,
     /// There was no room, and there is none yet for the reserve.
     is_short: AtomicBool,
+    /// The second step was given, too.
+    is_tight: AtomicBool,
+    /// A delete waited for the collector for nothing.
+    in_vain: AtomicBool,
     state: Mutex<State>,
 }
 
@@ -45,8 +65,10 @@ pub(crate) struct Reserve {
 struct State {
     /// Bytes that are kept.
     kept: u64,
-    /// Bytes that were wanted last.
+    /// Bytes that were wanted last, and what stays of them after the first step and the second.
     wanted: u64,
+    second: u64,
+    last: u64,
     /// When it was last tried to get them.
     tried: Option<Instant>,
 }
@@ -62,10 +84,12 @@ impl Reserve {
             beside: AtomicU64::new(0),
             most: AtomicU64::new(u64::MAX),
             is_short: AtomicBool::new(false),
+            is_tight: AtomicBool::new(false),
+            in_vain: AtomicBool::new(false),
             state: Mutex::new(State {
                 kept,
                 wanted: kept,
-                tried: None,
+                ..State::default()
             }),
         }
     }
@@ -74,6 +98,26 @@ impl Reserve {
     #[inline]
     pub(crate) fn is_short(&self) -> bool {
         self.is_short.load(Relaxed)
+    }
+
+    /// Deletes wait at present. One load.
+    #[inline]
+    pub(crate) fn is_tight(&self) -> bool {
+        self.is_tight.load(Relaxed)
+    }
+
+    /// A delete waited for nothing; until the shortage ends, none does.
+    pub(crate) fn set_in_vain(&self) {
+        self.in_vain.store(true, Relaxed);
+    }
+
+    pub(crate) fn is_in_vain(&self) -> bool {
+        self.in_vain.load(Relaxed)
+    }
+
+    /// Bytes that are kept now.
+    pub(crate) fn kept_bytes(&self) -> u64 {
+        self.state.lock().kept
     }
 
     /// What is to be kept beside the part for a value-log file: for what is acknowledged and not in
@@ -89,6 +133,8 @@ impl Reserve {
         let mut state = self.state.lock();
         let wanted = file_bytes.min(FILE_MAX) + self.beside.load(Relaxed);
         state.wanted = wanted.min(self.most.load(Relaxed));
+        state.second = self.beside.load(Relaxed).min(state.wanted / 2);
+        state.last = MANIFESTS.min(state.second / 2);
         let allocated = match self.is_short() {
             false => self.allocate(&mut state),
             true => Ok(()),
@@ -97,12 +143,30 @@ impl Reserve {
         let is_full = allocated.is_err_and(|error| is_full(&error));
         if is_full && state.kept < state.wanted / 2 {
             self.is_short.store(true, Relaxed);
+            self.fill(&mut state);
         }
+    }
+
+    /// Keeps as many of the steps as there is room for. True if that is all of them.
+    fn fill(&self, state: &mut State) -> bool {
+        let steps = [state.wanted, state.second, state.last];
+        for step in steps {
+            if self.allocate_to(state, step).is_ok() {
+                break;
+            }
+        }
+        let is_tight = state.kept < state.second;
+        self.is_tight.store(is_tight, Relaxed);
+        state.kept >= state.wanted
     }
 
     /// Allocates what is wanted. If there is no room, nothing more is kept than before.
     fn allocate(&self, state: &mut State) -> io::Result<()> {
-        if state.kept >= state.wanted {
+        self.allocate_to(state, state.wanted)
+    }
+
+    fn allocate_to(&self, state: &mut State, bytes: u64) -> io::Result<()> {
+        if state.kept >= bytes {
             return Ok(());
         }
         let allocated = self.disk.open(&self.path).or_else(|e| match e.kind() {
@@ -110,26 +174,40 @@ impl Reserve {
             _ => Err(e),
         });
         let allocated = allocated.and_then(|file| {
-            let done = file.allocate(state.wanted);
+            let done = file.allocate(bytes);
             // What it got beyond would be the next to lack.
             done.inspect_err(|_| drop(file.truncate(state.kept)))
         });
         if allocated.is_ok() {
-            state.kept = state.wanted;
+            state.kept = bytes;
         } else if state.kept == 0 {
             let _ = self.disk.remove(&self.path);
         }
         allocated
     }
 
-    /// There is no room: gives the reserve to those who make some. False if there is none to give.
+    /// There is no room: gives the next step of the reserve to those who make some. False if there
+    /// is none to give.
     #[cold]
-    pub(crate) fn release(&self) -> bool {
+    pub(crate) fn release(&self, need: Need) -> bool {
         let mut state = self.state.lock();
         self.is_short.store(true, Relaxed);
         state.tried = Some(Instant::now());
-        let given = state.kept > 0 && self.disk.remove(&self.path).is_ok();
-        state.kept = 0;
+        let steps = [state.second, state.last, 0];
+        let left = steps.into_iter().find(|&step| step < state.kept);
+        let given = match (left, need) {
+            (None, _) => false,
+            (Some(0), Need::Log) if state.last > 0 => false,
+            (Some(0), _) => self.disk.remove(&self.path).is_ok(),
+            (Some(left), _) => {
+                let opened = self.disk.open(&self.path);
+                opened.is_ok_and(|file| file.truncate(left).is_ok())
+            }
+        };
+        if given {
+            state.kept = left.unwrap_or(0);
+        }
+        self.is_tight.store(state.kept < state.second, Relaxed);
         given
     }
 
@@ -142,21 +220,32 @@ impl Reserve {
         let is_time = state.tried.is_none_or(|tried| tried.elapsed() >= AGAIN);
         if self.is_short() && is_time {
             state.tried = Some(Instant::now());
-            if self.allocate(&mut state).is_ok() {
+            if self.fill(&mut state) {
                 self.is_short.store(false, Relaxed);
+                self.in_vain.store(false, Relaxed);
             }
         }
     }
 
-    /// Does `write`; if there is no room for it, once more with the reserve.
+    /// Room was made: keeps it, before another takes it.
+    pub(crate) fn fill_again(&self) {
+        if self.is_short() {
+            self.fill(&mut self.state.lock());
+        }
+    }
+
+    /// Does `write`; if there is no room for it, again with each step of the reserve.
     pub(crate) fn with_room<T, E>(
         &self,
+        need: Need,
         is_full: impl Fn(&E) -> bool,
         mut write: impl FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
-        match write() {
-            Err(e) if is_full(&e) && self.release() => write(),
-            done => done,
+        loop {
+            match write() {
+                Err(e) if is_full(&e) && self.release(need) => {}
+                done => return done,
+            }
         }
     }
 }
@@ -183,8 +272,13 @@ mod tests {
         assert_eq!(length(), 4 << 20);
         reserve.keep(1 << 20);
         assert_eq!(length(), 4 << 20, "it is never given back but for need");
-        assert!(reserve.release() && reserve.is_short() && !path.exists());
-        assert!(!reserve.release());
+        assert!(reserve.release(Need::Log) && reserve.is_short());
+        assert!(length() == 1 << 20 && !reserve.is_tight());
+        assert!(reserve.release(Need::Log) && reserve.is_tight());
+        assert_eq!(length(), MANIFESTS);
+        assert!(!reserve.release(Need::Log), "the rest is the manifest's");
+        assert!(reserve.release(Need::Manifest) && !path.exists());
+        assert!(!reserve.release(Need::Manifest));
         plan.strike(1, Fault::FullFor(u64::MAX / 2));
         std::thread::sleep(AGAIN);
         reserve.try_again();
@@ -194,7 +288,7 @@ mod tests {
         assert!(reserve.is_short(), "it looks now and then only");
         std::thread::sleep(AGAIN);
         reserve.try_again();
-        assert!(!reserve.is_short());
+        assert!(!reserve.is_short() && !reserve.is_tight());
         assert_eq!(length(), 2 << 20);
     }
 
@@ -209,7 +303,7 @@ mod tests {
             Some(true) => Ok(()),
             _ => Err(io::Error::from(io::ErrorKind::QuotaExceeded)),
         };
-        reserve.with_room(is_full, write).unwrap();
+        reserve.with_room(Need::Log, is_full, write).unwrap();
         assert!(reserve.is_short());
     }
 }

@@ -33,6 +33,8 @@ impl ValueLog {
         for file in gone {
             self.unlink_file(file.start, &file.path);
         }
+        // Before a drain, which waits for the same lock, takes what there is.
+        self.reserve().fill_again();
     }
 
     /// Unlinks what is dead. What cannot be unlinked stays, and is said to

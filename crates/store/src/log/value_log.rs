@@ -8,8 +8,8 @@
 
 use super::{
     content::ZEROS,
-    file::VlogFile,
-    reserve::Reserve,
+    file::{FILE_HEADER, VlogFile},
+    reserve::{Need, Reserve},
     unnamed::{self, Unnamed},
 };
 use crate::{
@@ -118,7 +118,14 @@ impl ValueLog {
     /// Changes the manifest, durably; with the reserve, if there is no other room.
     pub(crate) fn note(&self, change: impl Fn(&mut State)) -> Result<(), StoreError> {
         let note = || self.manifest.lock().update(&*self.disk, &change);
-        self.reserve.with_room(StoreError::is_full_disk, note)
+        (self.reserve).with_room(Need::Manifest, StoreError::is_full_disk, note)
+    }
+
+    /// Bytes that may be written, of those that are kept too, as far as the file system says.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        let free = rustix::fs::statvfs(&self.dir);
+        let free = free.map_or(u64::MAX, |it| it.f_bavail.saturating_mul(it.f_frsize));
+        free.saturating_add(self.reserve.kept_bytes())
     }
 
     /// Keeps room for the next full disk, in proportion to the files.
@@ -181,13 +188,14 @@ impl ValueLog {
         }
         let file = Arc::new(self.create(start, bytes)?);
         let unlinked = self.unlinked_for_good()?;
-        self.note(|state| {
+        let noted = self.note(|state| {
             state.no_longer_retired(&unlinked);
             for earlier in &mut state.files {
                 earlier.end.get_or_insert(start);
             }
             state.files.push(FileRef { start, end: None });
-        })?;
+        });
+        noted.inspect_err(|error| self.take_back(&file, error))?;
         self.unlinked.lock().retain(|file| !unlinked.contains(file));
         forebay_pool::failpoint!("store:new-file");
         if let Some(last) = files.last().filter(|last| last.end().is_none()) {
@@ -210,11 +218,23 @@ impl ValueLog {
             false => size,
         };
         match of_size(whole) {
-            Err(e) if e.is_full_disk() && whole > bytes => {
-                (self.reserve).with_room(StoreError::is_full_disk, || of_size(bytes))
+            Err(e) if e.is_full_disk() && (whole > bytes || self.reserve.release(Need::Log)) => {
+                (self.reserve).with_room(Need::Log, StoreError::is_full_disk, || of_size(bytes))
             }
-            Err(e) if e.is_full_disk() && self.reserve.release() => of_size(bytes),
             made => made,
+        }
+    }
+
+    /// Gives back the room of a new file that the manifest has no room to name: without it no file
+    /// could be collected either.
+    fn take_back(&self, file: &VlogFile, error: &StoreError) {
+        if !error.is_full_disk() {
+            return;
+        }
+        match self.manifest.lock().is_there() {
+            // What was not renamed names nothing.
+            Ok(true) => drop(self.disk.remove(&file.path)),
+            _ => drop(file.file.truncate(FILE_HEADER)),
         }
     }
 

@@ -71,6 +71,8 @@ pub struct QuotaDisk {
 
 struct Used {
     most: u64,
+    /// No room for a new file of this name.
+    refused: String,
     files: BTreeMap<PathBuf, u64>,
 }
 
@@ -95,8 +97,17 @@ impl QuotaDisk {
         let files = BTreeMap::new();
         Self {
             inner: RealDisk::default(),
-            used: Arc::new(Mutex::new(Used { most, files })),
+            used: Arc::new(Mutex::new(Used {
+                most,
+                refused: String::new(),
+                files,
+            })),
         }
+    }
+
+    /// From now on there is no room for a new file of this name; an empty name is none.
+    pub fn refuse(&self, name: &str) {
+        name.clone_into(&mut self.used.lock().refused);
     }
 
     fn wrap(&self, path: &Path, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
@@ -114,6 +125,12 @@ impl Disk for QuotaDisk {
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
+        if path
+            .file_name()
+            .is_some_and(|name| *name == *self.used.lock().refused)
+        {
+            return Err(io::ErrorKind::QuotaExceeded.into());
+        }
         // Not even a name has room.
         self.used.lock().set(path, 4096)?;
         let made = self.inner.create(path);

@@ -20,6 +20,10 @@ const FILES_MIN: u64 = 4;
 /// A sample is looked at again when as much was written as one in so many parts of the log.
 const LOOKS: u64 = 20;
 
+/// On a full disk a file is copied if there is room for its live records, a quarter more for what
+/// sampling gets wrong, and this for the index's tables and the manifest.
+const COPY_MORE: u64 = 256 << 10;
+
 /// The last look at the whole log.
 #[derive(Clone, Copy, Debug, Default)]
 pub(in crate::db) struct Estimate {
@@ -84,6 +88,10 @@ impl Shared {
             .collect();
         let extent = |file: &VlogFile| file.end().unwrap_or(tail.max(file.start)) - file.start;
         let (written, live) = (self.written(), self.collector.estimate().live_bytes());
+        let room = match self.log.reserve().is_short() {
+            true => self.log.room_bytes(),
+            false => u64::MAX,
+        };
         let mut look = Look::default();
         look.estimate.log_bytes = files.iter().map(|file| extent(file)).sum();
         progress
@@ -114,8 +122,13 @@ impl Shared {
                 look.estimate.stuck_bytes += garbage_bytes;
             } else if end > whole {
                 look.waiting = look.waiting.max(garbage);
-            } else if look.ripe.as_ref().is_none_or(|(most, _)| garbage > *most) {
-                look.ripe = Some((garbage, Arc::clone(file)));
+            } else {
+                let copied = extent(file) - garbage_bytes;
+                // Half a copy on a full disk takes room and gives none.
+                let fits = copied == 0 || copied + copied / 4 + COPY_MORE <= room;
+                if fits && look.ripe.as_ref().is_none_or(|(most, _)| garbage > *most) {
+                    look.ripe = Some((garbage, Arc::clone(file)));
+                }
             }
         }
         *self.collector.estimate.lock() = Some(look.estimate);

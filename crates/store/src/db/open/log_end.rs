@@ -15,7 +15,7 @@ use crate::{
     log::{FileTail, LogTail, Resident, drain, drain_one},
     options::Variant,
 };
-use forebay_pool::{Lane, Lsn, Recovered, format::segment::next_start};
+use forebay_pool::{AppendError, Lane, Lsn, Recovered, format::segment::next_start};
 use parking_lot::Mutex;
 use std::{
     sync::{
@@ -24,6 +24,9 @@ use std::{
     },
     thread,
 };
+
+/// Room that an opening needs beside that for the log: for the headers of files and the manifest.
+const MORE: u64 = 1 << 20;
 
 /// The log as a session begins with it.
 pub(super) struct OpenedLog {
@@ -163,10 +166,20 @@ impl Session<'_> {
         Ok(LogTail::Resident(Resident::new(lane)))
     }
 
+    /// The store cannot be opened before there is room for so many `bytes` of log.
+    pub(super) fn no_room(&self, bytes: u64, reason: String) -> StoreError {
+        StoreError::NoRoomToOpen {
+            dir: self.dir.to_owned(),
+            bytes: bytes + MORE,
+            reason,
+        }
+    }
+
     /// Moves everything that the lane holds to the value-log files and gives the lane back; where
-    /// the log ends then.
+    /// the log ends then. What is dead may have the room that the files need, and goes first.
     fn empty(&self, lane: Lane, recovered: Recovered) -> Result<Lsn, StoreError> {
         drop(recovered);
+        self.unlink_dead();
         let end = lane.seal();
         let (order, stop) = (Mutex::default(), AtomicBool::new(false));
         thread::scope(|scope| {
@@ -174,6 +187,10 @@ impl Session<'_> {
             let drained = lane.wait_drained(end);
             stop.store(true, SeqCst);
             drained
+        })
+        .map_err(|error| match (error, self.log.reserve().is_short()) {
+            (AppendError::Stalled(reason), true) => self.no_room(end - lane.usage().head, reason),
+            (error, _) => error.into(),
         })?;
         // First: a process that finds no lane in the pool then is told that the files have
         // everything.

@@ -39,6 +39,9 @@ use parking_lot::Mutex;
 use session::Session;
 use std::{path::Path, sync::Arc};
 
+/// How often a store is collected before it is opened on a full disk.
+const COLLECTIONS: u32 = 8;
+
 impl StoreOptions {
     /// Opens the store in `dir`, making it if there is none, and recovers what the last session
     /// acknowledged.
@@ -84,7 +87,31 @@ impl StoreOptions {
         dir: impl AsRef<Path>,
         pool: impl Into<Option<&'a Pool>>,
     ) -> Result<Store, StoreError> {
-        Store::start(self, disk, meter, dir.as_ref(), pool.into())
+        let (dir, pool) = (dir.as_ref(), pool.into());
+        let opened = Store::start(self, Arc::clone(&disk), meter.clone(), dir, pool);
+        match (opened, pool) {
+            (Err(error @ StoreError::NoRoomToOpen { .. }), Some(pool))
+                if !matches!(self.variant, Variant::Buffered(_)) && !self.salvage =>
+            {
+                match self.make_room(&disk, dir, pool) {
+                    true => Store::start(self, disk, meter, dir, Some(pool)),
+                    false => Err(error),
+                }
+            }
+            (opened, _) => opened,
+        }
+    }
+
+    /// What was left in a lane has no room in the files: as a store that goes on in the lane it can
+    /// be opened, and then collected. False if that makes no room.
+    fn make_room(&self, disk: &Arc<dyn Disk>, dir: &Path, pool: &Pool) -> bool {
+        let options = self.clone().variant(Variant::DOUBLE).gc(false);
+        let opened = Store::start(&options, Arc::clone(disk), None, dir, Some(pool));
+        opened.is_ok_and(|store| {
+            let goes_on = |_: &u32| store.gc().is_ok_and(|report| report.reclaimed_bytes > 0);
+            (0..COLLECTIONS).take_while(goes_on).for_each(drop);
+            store.close().is_ok()
+        })
     }
 }
 
@@ -115,6 +142,7 @@ impl Store {
             session.state.large_from,
         )?;
         let lane = session.check(lane)?;
+        session.size_reserve(lane.as_ref());
         let large_next = large.next_id();
         let OpenedLog {
             tail,
@@ -131,7 +159,12 @@ impl Store {
             shared.remove_unreferenced_large(session.state.large_from)?;
         }
         session.index.remove_leftovers();
-        session.note(epoch, large_next)?;
+        session
+            .note(epoch, large_next)
+            .map_err(|e| match e.is_full_disk() {
+                true => session.no_room(0, e.to_string()),
+                false => e,
+            })?;
         let mut store = Self {
             shared,
             threads: Vec::new(),

@@ -24,8 +24,8 @@ use std::{path::Path, sync::Arc};
 /// Name of the index's directory in the store's.
 const INDEX: &str = "index";
 
-/// What is kept in reserve for what a lane holds, and for the index's tables and the manifests, at
-/// most.
+/// What is kept in reserve for what a lane holds, or for the next segment, and for the index's
+/// tables and the manifests, at most.
 const LANE_MAX: u64 = 64 << 20;
 const TABLES_MAX: u64 = 8 << 20;
 /// And of a disk one part in so many.
@@ -137,29 +137,34 @@ impl<'a> Session<'a> {
         }
     }
 
-    /// Keeps room for a full disk: a resident log has no files that need any.
-    fn keep_reserve(&self) {
+    /// What a full disk is to have room for: also for what the last session `left` in a lane.
+    pub(super) fn size_reserve(&self, left: Option<&LeftLane>) {
         let options = self.options;
-        let lane = match (options.variant, self.pool) {
-            (Variant::Buffered(segments), Some(pool)) if !options.resident => {
-                u64::from(segments) * pool.geometry().segment_bytes
-            }
-            _ => 0,
+        let segment = self.pool.map_or(0, |pool| pool.geometry().segment_bytes);
+        let left = left.map_or(0, |(lane, _)| lane.segments() as u64 * segment);
+        let lane = match options.variant {
+            Variant::Buffered(_) if options.resident => 0,
+            Variant::Buffered(segments) => left.max(u64::from(segments) * segment),
+            Variant::Fsync | Variant::NoSync => left.max(options.segment_bytes),
         };
         let tables = TABLES_MAX.min(options.memtable_bytes as u64);
         let disk = self.directory.file_system_bytes();
         let most = disk.map_or(u64::MAX, |bytes| bytes / DISK_SHARE);
         (self.log.reserve()).set_beside(LANE_MAX.min(lane) + tables, most);
+    }
+
+    /// Keeps room for a full disk: a resident log has no files that need any.
+    fn keep_reserve(&self) {
         match self.log.files().is_empty() {
             false => self.log.keep_reserve(),
-            true if options.resident => self.log.reserve().keep(0),
+            true if self.options.resident => self.log.reserve().keep(0),
             // With the first file.
             true => {}
         }
     }
 
-    /// Removes value-log files that are dead, and notes the session in the manifest.
-    pub(super) fn note(&self, epoch: u32, large_next: u64) -> Result<(), StoreError> {
+    /// Removes value-log files that are dead.
+    pub(super) fn unlink_dead(&self) {
         let watermark = self.watermark();
         let dead: Vec<_> = self
             .unnamed
@@ -168,6 +173,12 @@ impl<'a> Session<'a> {
             .cloned()
             .collect();
         self.log.unlink_dead(&dead);
+    }
+
+    /// Removes value-log files that are dead, and notes the session in the manifest.
+    pub(super) fn note(&self, epoch: u32, large_next: u64) -> Result<(), StoreError> {
+        let watermark = self.watermark();
+        self.unlink_dead();
         // Behind this no power cut brings one of them back.
         self.log.unlinked_for_good()?;
         let left = self.log.left_over();

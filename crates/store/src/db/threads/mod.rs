@@ -38,6 +38,12 @@ const RESTART: Duration = Duration::from_millis(100);
 impl Store {
     /// Starts the threads behind the store.
     pub(super) fn start_threads(&mut self) -> Result<(), StoreError> {
+        self.start_thread("forebay-index", Shared::run_indexer)?;
+        self.start_thread("forebay-compact", Shared::run_compaction)?;
+        if self.shared.log.reserve().is_short() {
+            // Before a drain takes what room there is.
+            self.shared.collect_at_opening();
+        }
         let drains = match &self.shared.tail {
             LogTail::Pool(lane) => DRAINS.min(lane.segments()),
             LogTail::File(_) | LogTail::Resident(_) => 0,
@@ -45,8 +51,6 @@ impl Store {
         for _ in 0..drains {
             self.start_thread("forebay-drain", Shared::run_drain)?;
         }
-        self.start_thread("forebay-index", Shared::run_indexer)?;
-        self.start_thread("forebay-compact", Shared::run_compaction)?;
         match self.shared.tail {
             _ if !self.shared.options.gc => {}
             LogTail::Resident(_) => {
