@@ -13,6 +13,7 @@ use forebay_pool::{
     Lsn, crc32c,
     format::layout::{LSN_MAX, PAGE},
 };
+use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::{
     io,
@@ -24,6 +25,7 @@ use uuid::Uuid;
 /// The store's format version.
 pub(crate) const VERSION: u32 = 1;
 pub(crate) const NAME: &str = "MANIFEST";
+const MISSING: &str = "it was removed";
 /// The file that is to become the manifest.
 pub(crate) const TEMPORARY: &str = "MANIFEST.tmp";
 
@@ -120,6 +122,8 @@ pub(crate) struct Manifest {
     directory: Arc<Directory>,
     path: PathBuf,
     state: State,
+    /// False before a new store's is written.
+    exists: bool,
 }
 
 impl Manifest {
@@ -136,7 +140,10 @@ impl Manifest {
             retired: Some(Vec::new()),
             indexed_to: 0,
         };
-        let mut manifest = Self::of(directory, state);
+        let mut manifest = Self {
+            exists: false,
+            ..Self::of(directory, state)
+        };
         manifest.update(disk, |_| {})?;
         Ok(manifest)
     }
@@ -161,6 +168,7 @@ impl Manifest {
             directory: Arc::clone(directory),
             path: directory.path().join(NAME),
             state,
+            exists: true,
         }
     }
 
@@ -215,11 +223,23 @@ impl Manifest {
         replace(disk, &self.path, text.as_bytes())
             .map_err(StoreError::io("writing", &self.path))?;
         self.state = next;
+        self.exists = true;
         Ok(())
     }
 }
 
 impl Manifest {
+    /// Refuses if there is none in the directory any more.
+    pub(crate) fn check_exists(&self) -> Result<(), StoreError> {
+        match self.directory.open_file(Path::new(NAME), OFlags::RDONLY) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Err(StoreError::Replaced {
+                path: self.path.clone(),
+                found: MISSING.to_owned(),
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// True if the manifest in the directory has the contents that this one has.
     pub(crate) fn is_there(&self) -> Result<bool, StoreError> {
         let there = Self::read_state(&self.directory)?;
@@ -227,14 +247,15 @@ impl Manifest {
     }
 
     /// Refuses if the manifest in the directory is not this session's, which becomes, or is, number
-    /// `epoch`. One that was removed is written anew.
+    /// `epoch`, or was removed: then the other files were, too, or are another store by now.
     fn check_there(&self, epoch: u32) -> Result<(), StoreError> {
         let replaced = |found: String| StoreError::Replaced {
             path: self.path.clone(),
             found,
         };
         let there = match Self::read_state(&self.directory) {
-            Ok(None) => return Ok(()),
+            Ok(None) if !self.exists => return Ok(()),
+            Ok(None) => return Err(replaced(MISSING.to_owned())),
             Ok(Some(there)) => there,
             Err(error @ StoreError::Io { .. }) => return Err(error),
             Err(error) => return Err(replaced(error.to_string())),
@@ -309,10 +330,9 @@ mod tests {
             assert_eq!(fs::read(&path).unwrap(), other);
         }
         fs::remove_file(&path).unwrap();
-        manifest
-            .update(&disk, |state| state.log_end = None)
-            .unwrap();
-        assert_eq!(Manifest::read(&held).unwrap().unwrap().state().epoch, 7);
+        let refused = manifest.update(&disk, |state| state.log_end = None);
+        assert!(matches!(refused, Err(StoreError::Replaced { .. })));
+        assert!(!path.exists());
     }
 
     #[test]

@@ -260,3 +260,27 @@ fn another_stores_manifest_is_left_as_it_is() {
         assert_eq!(fs::read(path.join("MANIFEST")).unwrap(), foreign);
     }
 }
+
+/// Promise: as `another_store_or_sessions_manifest_is_not_replaced`.
+#[test]
+fn files_moved_out_of_an_open_store_are_refused() {
+    for variant in VARIANTS {
+        let bench = Bench::new();
+        let (path, other) = (bench.path(), bench.dir.path().join("other"));
+        let tenant = Tenant::open(&path, 0, variant);
+        fs::create_dir(&other).unwrap();
+        for name in ["MANIFEST", "vlog", "index", "large"] {
+            fs::rename(path.join(name), other.join(name)).unwrap();
+        }
+        let second = options(Variant::NoSync).salvage(true).open(&other, None);
+        let refused = second.err();
+        assert!(
+            matches!(refused, Some(StoreError::InUse { .. })),
+            "{variant}: {refused:?}"
+        );
+        let flushed = tenant.store.flush();
+        assert!(flushed.is_err(), "{variant}");
+        assert!(tenant.store.close().is_err(), "{variant}");
+        assert!(!path.join("MANIFEST").exists(), "{variant}");
+    }
+}

@@ -233,6 +233,7 @@ impl Store {
     ///
     /// # Errors
     /// [`StoreError::Stalled`] if they cannot be written; nothing is lost then.
+    /// [`StoreError::Replaced`] if they were removed.
     ///
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -245,7 +246,9 @@ impl Store {
     /// ```
     pub fn flush(&self) -> Result<(), StoreError> {
         self.shared.check_process()?;
-        self.shared.tail.flush()
+        self.shared.tail.flush()?;
+        // What was removed takes writes, and nothing finds them.
+        self.shared.log.check_exists()
     }
 
     /// What this opening gave up, with [`StoreOptions::salvage`], in words.

@@ -27,4 +27,4 @@ pub(crate) use reserve::Need;
 pub(crate) use resident::{Claim, Resident, segments_min};
 pub(crate) use tail::LogTail;
 pub(crate) use unnamed::Unnamed;
-pub(crate) use value_log::ValueLog;
+pub(crate) use value_log::{DIR, ValueLog};

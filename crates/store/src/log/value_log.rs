@@ -37,7 +37,7 @@ use std::{
 use uuid::Uuid;
 
 /// Name of the directory of the value-log files.
-const DIR: &str = "vlog";
+pub(crate) const DIR: &str = "vlog";
 /// A file is made for a part of the log that is one in so many: so the preallocated space of the
 /// last one, and a file more or less, are small beside what the store holds.
 const FILES: u64 = 32;
@@ -126,6 +126,11 @@ impl ValueLog {
         let free = rustix::fs::statvfs(&self.dir);
         let free = free.map_or(u64::MAX, |it| it.f_bavail.saturating_mul(it.f_frsize));
         free.saturating_add(self.reserve.kept_bytes())
+    }
+
+    /// Refuses if the store's files were removed.
+    pub(crate) fn check_exists(&self) -> Result<(), StoreError> {
+        self.manifest.lock().check_exists()
     }
 
     /// Keeps room for the next full disk, in proportion to the files.

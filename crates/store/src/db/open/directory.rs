@@ -2,8 +2,9 @@
 //! "Opening", 1.
 //!
 //! It is opened once, and held: the store is in that directory, wherever its path leads later. What
-//! locks it is the directory itself, which stays locked whatever becomes of the files in it, and
-//! the file `LOCK`, the only lock that earlier programs know.
+//! locks it is the directory itself, which stays locked whatever becomes of the files in it, the
+//! directory `vlog`, which stays so when it is moved elsewhere, and the file `LOCK`, the only lock
+//! that earlier programs know.
 //!
 //! A directory that holds something else is left as it is. What is made is durable before it is
 //! used: each directory with its name, then the manifest.
@@ -11,6 +12,7 @@
 use crate::{
     disk::{Directory, Disk},
     error::StoreError,
+    log,
     manifest::{self, Manifest},
 };
 use forebay_pool::media::ProcessMark;
@@ -45,6 +47,21 @@ impl Drop for StoreLock {
             // Closing it would not do as long as a forked child has the open file, too.
             let _ = file.unlock();
         }
+    }
+}
+
+impl StoreLock {
+    /// Locks the directory of the value-log files, too: it may have been moved here from a store
+    /// that is open.
+    pub(super) fn take_log(&mut self, directory: &Directory) -> Result<(), StoreError> {
+        let (dir, begun) = (directory.path(), Instant::now());
+        let flags = OFlags::RDONLY | OFlags::DIRECTORY;
+        let opened = directory.open_file(Path::new(log::DIR), flags);
+        let opened = opened.map_err(StoreError::io("opening", &dir.join(log::DIR)))?;
+        if take(&opened, dir, begun, is_lockable)? {
+            self.files.push(opened);
+        }
+        Ok(())
     }
 }
 

@@ -130,11 +130,12 @@ impl Store {
             });
         }
         let running = Running::begin()?;
-        let (held, lock) = directory::lock(dir, options.create)?;
+        let (held, mut lock) = directory::lock(dir, options.create)?;
         let opened = held.to_lock().and_then(|open| disk.hold(dir, &open));
         opened.map_err(StoreError::io("opening", dir))?;
         let manifest = directory::manifest(&*disk, &held, options.create)?;
         let (session, lane) = Session::find(disk, &held, manifest, pool, options)?;
+        lock.take_log(&held)?;
         let large = LargeValues::open(
             Arc::clone(&session.disk),
             dir,
