@@ -34,7 +34,7 @@ pub enum StoreError {
         what: String,
     },
     /// Another process has the store open.
-    #[error("store {} is in use by another process, or by this one already: its directory or the file LOCK in it is locked; stop that process first", dir.display())]
+    #[error("store {} is in use by another process, or by this one already: its directory, vlog or the file LOCK in it is locked; stop that process first", dir.display())]
     InUse {
         /// The store.
         dir: PathBuf,
@@ -114,7 +114,7 @@ pub enum StoreError {
         gives_up: String,
     },
     /// The manifest is not the one that this session wrote last.
-    #[error("the manifest {} was replaced while the store was open ({found}). It was left as it is, and nothing more can be written here; put this store's directory back, and open the store again", path.display())]
+    #[error("the manifest {} was replaced or removed while the store was open ({found}). It was left as it is, and nothing more can be written here; put this store's directory back, from a backup if it is gone, and open the store again", path.display())]
     Replaced {
         /// The manifest.
         path: PathBuf,
@@ -153,7 +153,8 @@ pub enum StoreError {
     },
     /// The disk cannot take what the pool holds.
     #[error(
-        "the write was not done: the value log cannot be written ({reason}). What was acknowledged before is safe in the pool; make room or repair the disk, and writes go on by themselves"
+        "the write was not done: the value log cannot be written ({reason}). What was acknowledged before is safe in the pool; {}",
+        way_on(reason)
     )]
     Stalled {
         /// Why the drain cannot go on.
@@ -182,7 +183,8 @@ pub enum StoreError {
     },
     /// The index cannot be written and the memtable is full.
     #[error(
-        "the write was not done: the index cannot be written ({reason}). What was acknowledged before is safe in the log; make room or repair the disk, and writes go on by themselves"
+        "the write was not done: the index cannot be written ({reason}). {}",
+        way_on_in_log(reason)
     )]
     IndexStalled {
         /// Why.
@@ -204,16 +206,46 @@ pub enum StoreError {
     },
 }
 
+/// True if the reason is that a file or directory is not there, or another one is.
+fn is_gone(reason: &str) -> bool {
+    let signs = [
+        "(os error 2)",
+        "(os error 21)",
+        "nothing more can be written",
+    ];
+    signs.iter().any(|sign| reason.contains(sign))
+}
+
+/// What to do about a value log or index that cannot be written.
+fn way_on(reason: &str) -> &'static str {
+    match is_gone(reason) {
+        true => "put the store's files back, from a backup if they are gone, and open it again",
+        false => "make room or repair the disk, and writes go on by themselves",
+    }
+}
+
+/// The same, if the index cannot be.
+fn way_on_in_log(reason: &str) -> String {
+    let safe = match is_gone(reason) {
+        true => "",
+        false => "What was acknowledged before is safe in the log; ",
+    };
+    format!("{safe}{}", way_on(reason))
+}
+
 /// What to do about an error of the operating system, where that is not plain.
 fn remedy(error: &io::Error) -> &'static str {
     use io::ErrorKind::{
-        NotADirectory, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem, StorageFull,
+        IsADirectory, NotADirectory, NotFound, PermissionDenied, QuotaExceeded, ReadOnlyFilesystem,
+        StorageFull,
     };
     match error.kind() {
         StorageFull | QuotaExceeded => "; make room and try again",
         PermissionDenied | ReadOnlyFilesystem => {
             "; a store is written to even when it is only read: make the directory writable for this user"
         }
+        NotFound => "; the store's directory or a file in it was removed: restore it from a backup",
+        IsADirectory => "; a directory stands where a file is needed: move it away",
         NotADirectory => "; a file stands where a directory is needed",
         _ => "",
     }

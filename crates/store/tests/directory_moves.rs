@@ -284,3 +284,19 @@ fn files_moved_out_of_an_open_store_are_refused() {
         assert!(!path.join("MANIFEST").exists(), "{variant}");
     }
 }
+
+/// Promise (store): A store whose directory was removed says so, and no flush of it succeeds.
+#[test]
+fn a_removed_store_says_what_to_do() {
+    for variant in VARIANTS {
+        let bench = Bench::new();
+        let path = bench.path();
+        let tenant = Tenant::open(&path, 0, variant);
+        fs::remove_dir_all(&path).unwrap();
+        for refused in [tenant.store.flush(), tenant.store.close()] {
+            let refused = refused.unwrap_err().to_string();
+            assert!(refused.contains("from a backup"), "{variant}: {refused}");
+            assert!(!refused.contains("by themselves"), "{variant}: {refused}");
+        }
+    }
+}
