@@ -65,6 +65,7 @@ fn check_error(error: &StoreError) {
     let says = match error {
         StoreError::Io { .. } | StoreError::Index(_) => "/",
         StoreError::Stalled { .. } | StoreError::IndexStalled { .. } => "make room or repair",
+        StoreError::NoRoomToOpen { .. } => "bytes of room",
         StoreError::ReadOnly { .. } => "Reopen it",
         other => panic!("{other:?}"),
     };
