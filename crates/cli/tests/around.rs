@@ -18,7 +18,9 @@ fn doctor_looks_at_the_machine_and_gives_advice() {
         text.contains("What to do next") && text.contains("forebay demo"),
         "{text}"
     );
-    sandbox.run("doctor --dir absent").fails(2, &["No such file"]);
+    sandbox
+        .run("doctor --dir absent")
+        .fails(2, &["No such file"]);
     assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 0);
 }
 

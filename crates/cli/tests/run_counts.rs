@@ -70,6 +70,10 @@ fn seen(output: &Path, suffix: &str) -> Counts {
         if call == "sync_file_range" && is_without_flags {
             continue;
         }
+        // Of no bytes: how it is asked whether the file system has shut itself down.
+        if call == "pwrite64" && rest.contains("\"\", 0, 0") {
+            continue;
+        }
         if SYNCS.split(',').any(|sync| sync == call) {
             counts.syncs += 1;
         } else {
