@@ -23,7 +23,7 @@ def wrong(**files):
 
 
 class Collected(unittest.TestCase):
-    def test_a_promise_goes_on_over_lines_and_has_the_name_of_its_test(self):
+    def test_a_promise_spans_lines_and_has_the_name_of_its_test(self):
         found, errors = promises.collect({"tests/crash.rs": TEST})
         self.assertEqual(errors, [])
         self.assertEqual(
@@ -42,7 +42,7 @@ class Collected(unittest.TestCase):
         for one in found:
             self.assertEqual([test.key for test in one.tests], ["a_record_survives", "tests/kill.rs"])
 
-    def test_a_suite_and_what_a_directory_of_tests_begins_with_have_promises(self):
+    def test_suites_and_heads_of_test_directories_have_promises(self):
         files = {
             "suites/order.py": '"""Cuts.\n\nPromise (order): A record speaks of a change.\n"""\n',
             "tests/bad/main.rs": "//! Promise (store): A damaged file is refused.\nmod index;\n",
@@ -80,7 +80,7 @@ class Wrong(unittest.TestCase):
         (error,) = wrong(tests_a=f"/// Promise (pool): {'word ' * 36}\n#[test]\nfn test() {{}}\n")
         self.assertIn("more than 35 words", error)
 
-    def test_the_other_test_is_there_has_a_promise_and_is_the_only_one(self):
+    def test_the_named_test_is_there_alone_and_has_a_promise(self):
         held = "/// Promise: as `a_record_survives`.\n#[test]\nfn other() {}\n"
         self.assertEqual(
             wrong(tests_a=held), ["tests/a.rs:1: as `a_record_survives`, which has no promise or is gone"]

@@ -96,7 +96,7 @@ class Definitions(unittest.TestCase):
     def test_what_is_as_it_was_acknowledged_differs_in_nothing(self):
         self.assertEqual(definitions.differences(self.WAS, dict(reversed(self.WAS.items()))), [])
 
-    def test_a_lost_a_changed_a_stray_and_an_unreadable_definition_are_each_found(self):
+    def test_lost_changed_stray_and_unreadable_definitions_are_found(self):
         without = {name: said for name, said in self.WAS.items() if name != "view d.v"}
         error = "ERROR 1146 (42S02) at line 2: Table 'd.a' doesn't exist"
         for now, found in (
@@ -111,7 +111,7 @@ class Definitions(unittest.TestCase):
         # An error is none the less one because it was there before.
         self.assertEqual(len(definitions.differences({"table d.a": error}, {"table d.a": error})), 1)
 
-    def test_statements_drop_only_what_is_there_and_create_only_what_is_not(self):
+    def test_statements_drop_what_is_there_and_create_what_is_not(self):
         changes, there = definitions.SchemaChanges(random.Random(1)), {"innodb0", "aria0", "e0"}
         kinds = set()
         for _ in range(1000):
@@ -122,7 +122,7 @@ class Definitions(unittest.TestCase):
                 there ^= {made[2]}
         self.assertGreaterEqual(len(kinds), len(definitions.KINDS))
 
-    def test_each_answer_is_its_statements_and_of_a_server_that_ended_there_is_none(self):
+    def test_each_statement_has_its_answer_and_an_ended_server_none(self):
         said = f"{mariadb.ANSWER}0\n1\ta\n2\tb\n{mariadb.ANSWER}1\nERROR 1146 at line 4\n{mariadb.ANSWER}2\n"
         self.assertEqual(mariadb.answers_in(said, 4), ["1\ta\n2\tb", "ERROR 1146 at line 4", "", mariadb.NO_ANSWER])
 

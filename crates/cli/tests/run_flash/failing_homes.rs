@@ -46,7 +46,7 @@ fn world_on(disk: &std::path::Path, sandbox: Sandbox) -> Option<World> {
 /// Promise (flash-run): While the data disk fails each write-back, the server's log gets a few
 /// lines, and no committed transaction is lost.
 #[test]
-fn home_writes_that_fail_for_a_while_cost_nothing_and_are_said_in_few_lines() {
+fn failing_home_writes_lose_nothing_and_fill_no_log() {
     let sandbox = Sandbox::on_disk();
     let mounted = sandbox.file("disk");
     fs::create_dir(&mounted).unwrap();

@@ -270,7 +270,7 @@ fn what_is_written_again_is_not_taken_for_another_processs_change_after_a_power_
 
 /// Promise: as `what_is_written_again_is_not_taken_for_another_processs_change_after_a_power_cut`.
 #[test]
-fn what_an_orphan_writes_again_is_not_taken_for_another_processs_change() {
+fn orphans_rewriting_is_no_other_processs_change() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let (mut run, synced) = failing(&lab);
@@ -288,7 +288,7 @@ fn what_an_orphan_writes_again_is_not_taken_for_another_processs_change() {
 /// Promise (disks): In the same boot after a failed sync, a recovery writes the records that the
 /// file lacks if it has zeros, or nothing, in their place.
 #[test]
-fn pages_that_a_failed_sync_dropped_are_written_in_the_same_boot() {
+fn pages_dropped_by_a_failed_sync_return_in_the_same_boot() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let (run, synced) = failing(&lab);

@@ -374,7 +374,7 @@ fn the_file_has_all_its_blocks_before_a_copy_is_kept() {
 }
 
 #[test]
-fn pages_that_a_failed_sync_left_are_on_the_disk_when_they_are_saved() {
+fn saved_pages_are_on_the_disk_after_a_failed_sync() {
     let dir = TempDir::new_in("/dev/shm").unwrap();
     let mounted = dir.path().join("disk");
     fs::create_dir(&mounted).unwrap();
