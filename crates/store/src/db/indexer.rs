@@ -24,7 +24,7 @@ use super::{
 };
 use crate::{
     error::StoreError,
-    log::Need,
+    log::ReserveNeed,
     memtable::{Chunk, SortedChunk, View, merged},
     options::StoreOptions,
 };
@@ -129,7 +129,9 @@ impl Shared {
             match self.index_step() {
                 Ok(()) => self.set_index_trouble(None),
                 // Once more with the reserve.
-                Err(error) if error.is_full_disk() && self.log.reserve().release(Need::Log) => {
+                Err(error)
+                    if error.is_full_disk() && self.log.reserve().release(ReserveNeed::Log) =>
+                {
                     self.background.state.lock().index_work = true;
                 }
                 Err(error) => {

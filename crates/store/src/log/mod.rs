@@ -23,7 +23,7 @@ pub(crate) use drain::{drain, drain_one};
 pub(crate) use file::{VlogFile, header as file_header};
 pub(crate) use file_tail::FileTail;
 pub(crate) use reader::{LogReader, Stop};
-pub(crate) use reserve::Need;
+pub(crate) use reserve::ReserveNeed;
 pub(crate) use resident::{Claim, Resident, segments_min};
 pub(crate) use tail::LogTail;
 pub(crate) use unnamed::Unnamed;

@@ -38,7 +38,7 @@ const AGAIN: Duration = Duration::from_millis(50);
 
 /// What room is needed for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Need {
+pub(crate) enum ReserveNeed {
     /// A value-log file, or the index.
     Log,
     /// The manifest, which gives room back.
@@ -189,7 +189,7 @@ impl Reserve {
     /// There is no room: gives the next step of the reserve to those who make some. False if there
     /// is none to give.
     #[cold]
-    pub(crate) fn release(&self, need: Need) -> bool {
+    pub(crate) fn release(&self, need: ReserveNeed) -> bool {
         let mut state = self.state.lock();
         self.is_short.store(true, Relaxed);
         state.tried = Some(Instant::now());
@@ -197,7 +197,7 @@ impl Reserve {
         let left = steps.into_iter().find(|&step| step < state.kept);
         let given = match (left, need) {
             (None, _) => false,
-            (Some(0), Need::Log) if state.last > 0 => false,
+            (Some(0), ReserveNeed::Log) if state.last > 0 => false,
             (Some(0), _) => self.disk.remove(&self.path).is_ok(),
             (Some(left), _) => {
                 let opened = self.disk.open(&self.path);
@@ -237,7 +237,7 @@ impl Reserve {
     /// Does `write`; if there is no room for it, again with each step of the reserve.
     pub(crate) fn with_room<T, E>(
         &self,
-        need: Need,
+        need: ReserveNeed,
         is_full: impl Fn(&E) -> bool,
         mut write: impl FnMut() -> Result<T, E>,
     ) -> Result<T, E> {
@@ -272,13 +272,16 @@ mod tests {
         assert_eq!(length(), 4 << 20);
         reserve.keep(1 << 20);
         assert_eq!(length(), 4 << 20, "it is never given back but for need");
-        assert!(reserve.release(Need::Log) && reserve.is_short());
+        assert!(reserve.release(ReserveNeed::Log) && reserve.is_short());
         assert!(length() == 1 << 20 && !reserve.is_tight());
-        assert!(reserve.release(Need::Log) && reserve.is_tight());
+        assert!(reserve.release(ReserveNeed::Log) && reserve.is_tight());
         assert_eq!(length(), MANIFESTS);
-        assert!(!reserve.release(Need::Log), "the rest is the manifest's");
-        assert!(reserve.release(Need::Manifest) && !path.exists());
-        assert!(!reserve.release(Need::Manifest));
+        assert!(
+            !reserve.release(ReserveNeed::Log),
+            "the rest is the manifest's"
+        );
+        assert!(reserve.release(ReserveNeed::Manifest) && !path.exists());
+        assert!(!reserve.release(ReserveNeed::Manifest));
         plan.strike(1, Fault::FullFor(u64::MAX / 2));
         std::thread::sleep(AGAIN);
         reserve.try_again();
@@ -303,7 +306,7 @@ mod tests {
             Some(true) => Ok(()),
             _ => Err(io::Error::from(io::ErrorKind::QuotaExceeded)),
         };
-        reserve.with_room(Need::Log, is_full, write).unwrap();
+        reserve.with_room(ReserveNeed::Log, is_full, write).unwrap();
         assert!(reserve.is_short());
     }
 }

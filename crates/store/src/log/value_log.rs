@@ -9,7 +9,7 @@
 use super::{
     content::ZEROS,
     file::{FILE_HEADER, VlogFile},
-    reserve::{Need, Reserve},
+    reserve::{Reserve, ReserveNeed},
     unnamed::{self, Unnamed},
 };
 use crate::{
@@ -118,7 +118,7 @@ impl ValueLog {
     /// Changes the manifest, durably; with the reserve, if there is no other room.
     pub(crate) fn note(&self, change: impl Fn(&mut State)) -> Result<(), StoreError> {
         let note = || self.manifest.lock().update(&*self.disk, &change);
-        (self.reserve).with_room(Need::Manifest, StoreError::is_full_disk, note)
+        (self.reserve).with_room(ReserveNeed::Manifest, StoreError::is_full_disk, note)
     }
 
     /// Bytes that may be written, of those that are kept too, as far as the file system says.
@@ -223,8 +223,13 @@ impl ValueLog {
             false => size,
         };
         match of_size(whole) {
-            Err(e) if e.is_full_disk() && (whole > bytes || self.reserve.release(Need::Log)) => {
-                (self.reserve).with_room(Need::Log, StoreError::is_full_disk, || of_size(bytes))
+            Err(e)
+                if e.is_full_disk()
+                    && (whole > bytes || self.reserve.release(ReserveNeed::Log)) =>
+            {
+                (self.reserve).with_room(ReserveNeed::Log, StoreError::is_full_disk, || {
+                    of_size(bytes)
+                })
             }
             made => made,
         }
