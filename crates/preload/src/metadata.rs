@@ -317,6 +317,14 @@ pub(crate) fn opened(before: Option<MayCreate>, fd: c_int) {
     }
 }
 
+/// The file that is open as `fd` was cut to nothing by it, after it had been opened.
+pub(crate) fn cut_off(fd: c_int) {
+    if is_counted() {
+        count(device_of(fd));
+        truncated::mark(fd);
+    }
+}
+
 /// Does `real`, and counts it if it changes the size of `fd`, or its blocks.
 pub(crate) fn resized(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
     let size = || stat_of(fd).map(|stat| (stat.st_size, stat.st_blocks));

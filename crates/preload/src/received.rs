@@ -4,7 +4,7 @@
 
 use crate::{
     call_context::is_client, client_call::client, kernel::by_number, metadata, open::can_change,
-    real::hooks, truncated,
+    real::hooks,
 };
 use forebay_files::client;
 use libc::{c_int, c_uint, c_void};
@@ -21,9 +21,8 @@ hooks! {
         // The client truncates the file itself, once no process absorbs it any more.
         // SAFETY: our caller's arguments, but for the flags.
         let fd = given(unsafe { real(mount, handle, flags & !libc::O_TRUNC) }, |fd| client::opened_by_handle(fd, is_cut));
-        if fd >= 0 && is_cut && metadata::is_counted() {
-            metadata::count(metadata::device_of(fd));
-            truncated::mark(fd);
+        if fd >= 0 && is_cut {
+            metadata::cut_off(fd);
         }
         fd
     };

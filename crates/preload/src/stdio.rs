@@ -63,7 +63,7 @@ hooks! {
             let stream = truncated::closing(number(stream), reopen);
             note_opened(before, stream);
             if path.is_null() && !stream.is_null() && flags_of(mode) & libc::O_TRUNC != 0 {
-                truncated_again(number(stream));
+                metadata::cut_off(number(stream));
             }
             if !stream.is_null() && number(stream) == libc::STDERR_FILENO {
                 note_standard_error();
@@ -175,14 +175,6 @@ fn flags_of(mode: *const c_char) -> c_int {
         b'w' => libc::O_CREAT | libc::O_TRUNC,
         b'a' => libc::O_CREAT,
         _ => 0,
-    }
-}
-
-/// A stream's file was cut to nothing, which was open as it was before.
-fn truncated_again(fd: c_int) {
-    if metadata::is_counted() {
-        metadata::count(metadata::device_of(fd));
-        truncated::mark(fd);
     }
 }
 
