@@ -21,7 +21,7 @@ use std::ptr;
 hooks! {
     fn [ftruncate ftruncate64] (fd: c_int, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if bytes < 0 || is_plain(fd) && !metadata::is_counted();
+    plain if bytes < 0 || is_plain(fd) && !client::counts_changes();
     else |real| match shorten(fd, bytes.unsigned_abs(), || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, bytes) }
@@ -37,7 +37,7 @@ hooks! {
 
     fn [fallocate fallocate64] (fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd) && !metadata::is_counted();
+    plain if is_plain(fd) && !client::counts_changes();
     else |real| {
         // SAFETY: our caller's arguments.
         let call = || unsafe { real(fd, mode, offset, bytes) };
@@ -71,7 +71,7 @@ hooks! {
     // Returns the error number.
     fn [posix_fallocate posix_fallocate64] (fd: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing libc::ENOSYS;
-    plain if is_plain(fd) && !metadata::is_counted();
+    plain if is_plain(fd) && !client::counts_changes();
     else |real| {
         if is_plain(fd) {
             // SAFETY: our caller's arguments.
@@ -92,7 +92,7 @@ hooks! {
 
     fn [copy_file_range] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if is_plain(to) && is_plain(from) && !metadata::is_counted();
+    plain if is_plain(to) && is_plain(from) && !client::counts_changes();
     else |real| match before_sharing(from) {
         Ok(()) => transfer((from, from_offset), (to, to_offset), || {
             // SAFETY: our caller's arguments.
@@ -103,7 +103,7 @@ hooks! {
 
     fn [sendfile sendfile64] (to: c_int, from: c_int, from_offset: *mut off_t, bytes: size_t) -> ssize_t;
     missing missing(-1);
-    plain if is_plain(to) && is_plain(from) && !metadata::is_counted();
+    plain if is_plain(to) && is_plain(from) && !client::counts_changes();
     else |real| transfer((from, from_offset), (to, ptr::null()), || {
         // SAFETY: our caller's arguments.
         unsafe { real(to, from, from_offset, bytes) }
@@ -111,7 +111,7 @@ hooks! {
 
     fn [splice] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
-    plain if is_plain(to) && is_plain(from) && !metadata::is_counted();
+    plain if is_plain(to) && is_plain(from) && !client::counts_changes();
     else |real| transfer((from, from_offset), (to, to_offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, from_offset, to, to_offset, bytes, flags) }
@@ -136,7 +136,7 @@ hooks! {
 
     fn [ioctl] (fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if (!changes(request) || is_plain(fd) && !metadata::is_counted()) && !named::may_concern(request);
+    plain if (!changes(request) || is_plain(fd) && !client::counts_changes()) && !named::may_concern(request);
     else |real| match before_request(fd, request, argument) {
         // SAFETY: our caller's arguments.
         Ok(()) if changes(request) => metadata::open(fd, || unsafe { real(fd, request, argument) }),
@@ -152,7 +152,7 @@ fn shorten(fd: c_int, bytes: u64, real: impl FnMut() -> c_int) -> Result<(), Fai
         let mut real = real;
         return pages::truncate(fd, bytes, || metadata::resized(fd, &mut real));
     }
-    if !client::absorbs(fd) && metadata::is_counted() {
+    if !client::absorbs(fd) && client::counts_changes() {
         return checked(metadata::resized(fd, real))
             .map(drop)
             .map_err(Failed::of);

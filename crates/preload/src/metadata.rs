@@ -25,19 +25,19 @@ use std::mem::{MaybeUninit, offset_of};
 hooks! {
     fn [mkdir] (path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: our caller's arguments, here and below.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, mode) });
 
     fn [mkdirat] (dir: c_int, path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), NOFOLLOW, || unsafe { real(dir, path, mode) });
 
     fn [mkdtemp] (template: *mut c_char) -> *mut c_char;
     missing missing(std::ptr::null_mut());
-    plain if !is_counted();
+    plain if !client::counts_changes();
     else |real| {
         // SAFETY: as above.
         let made = unsafe { real(template) };
@@ -49,73 +49,73 @@ hooks! {
 
     fn [rmdir] (path: *const c_char) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| removed((AT_FDCWD, path), || unsafe { real(path) });
 
     fn [symlink] (target: *const c_char, path: *const c_char) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(target, path) });
 
     fn [symlinkat] (target: *const c_char, dir: c_int, path: *const c_char) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), NOFOLLOW, || unsafe { real(target, dir, path) });
 
     fn [mknod] (path: *const c_char, mode: mode_t, device: dev_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, mode, device) });
 
     fn [mknodat] (dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), NOFOLLOW, || unsafe { real(dir, path, mode, device) });
 
     fn [mkfifo] (path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, mode) });
 
     fn [mkfifoat] (dir: c_int, path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), NOFOLLOW, || unsafe { real(dir, path, mode) });
 
     fn [mkstemp mkstemp64] (template: *mut c_char) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| made(|| unsafe { real(template) });
 
     fn [mkostemp mkostemp64] (template: *mut c_char, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| made(|| unsafe { real(template, flags) });
 
     fn [mkstemps mkstemps64] (template: *mut c_char, suffix: c_int) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| made(|| unsafe { real(template, suffix) });
 
     fn [mkostemps mkostemps64] (template: *mut c_char, suffix: c_int, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| made(|| unsafe { real(template, suffix, flags) });
 
     fn [bind] (socket: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     else |real| {
         // SAFETY: as above.
         let result = unsafe { real(socket, address, bytes) };
@@ -127,97 +127,90 @@ hooks! {
 
     fn [chmod] (path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), 0, || unsafe { real(path, mode) });
 
     fn [lchmod] (path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, mode) });
 
     fn [fchmod] (fd: c_int, mode: mode_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| open(fd, || unsafe { real(fd, mode) });
 
     fn [fchmodat] (dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), flags, || unsafe { real(dir, path, mode, flags) });
 
     fn [chown] (path: *const c_char, user: uid_t, group: gid_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), 0, || unsafe { real(path, user, group) });
 
     fn [lchown] (path: *const c_char, user: uid_t, group: gid_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, user, group) });
 
     fn [fchown] (fd: c_int, user: uid_t, group: gid_t) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| open(fd, || unsafe { real(fd, user, group) });
 
     fn [fchownat] (dir: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), flags, || unsafe { real(dir, path, user, group, flags) });
 
     fn [setxattr] (path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), 0, || unsafe { real(path, name, value, bytes, flags) });
 
     fn [lsetxattr] (path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, name, value, bytes, flags) });
 
     fn [fsetxattr] (fd: c_int, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| open(fd, || unsafe { real(fd, name, value, bytes, flags) });
 
     fn [removexattr] (path: *const c_char, name: *const c_char) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), 0, || unsafe { real(path, name) });
 
     fn [lremovexattr] (path: *const c_char, name: *const c_char) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, name) });
 
     fn [fremovexattr] (fd: c_int, name: *const c_char) -> c_int;
     missing missing(-1);
-    plain if !is_counted();
+    plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| open(fd, || unsafe { real(fd, name) });
 }
 
 const NOFOLLOW: c_int = AT_SYMLINK_NOFOLLOW;
-
-/// True if changes are to be counted. Also in a signal handler above the client, which changes no
-/// names itself.
-#[inline]
-pub(crate) fn is_counted() -> bool {
-    client::counts_changes()
-}
 
 /// Counts a change on a device; where that is not known, on all.
 pub(crate) fn count(device: Option<u64>) {
@@ -289,7 +282,7 @@ pub(crate) struct MayCreate {
 /// Before a file is opened with these flags. None if that changes no name and no size.
 pub(crate) fn before_open(dir: c_int, path: *const c_char, flags: c_int) -> Option<MayCreate> {
     let may_change = flags & (libc::O_CREAT | libc::O_TRUNC) != 0 && flags & libc::O_PATH == 0;
-    if !may_change || !is_counted() {
+    if !may_change || !client::counts_changes() {
         return None;
     }
     let is_new = flags & (libc::O_CREAT | libc::O_EXCL) == libc::O_CREAT | libc::O_EXCL;
@@ -319,7 +312,7 @@ pub(crate) fn opened(before: Option<MayCreate>, fd: c_int) {
 
 /// The file that is open as `fd` was cut to nothing by it, after it had been opened.
 pub(crate) fn cut_off(fd: c_int) {
-    if is_counted() {
+    if client::counts_changes() {
         count(device_of(fd));
         truncated::mark(fd);
     }

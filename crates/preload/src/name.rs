@@ -14,7 +14,7 @@ use std::ffi::CStr;
 hooks! {
     fn [rename] (from: *const c_char, to: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client() && !metadata::is_counted();
+    plain if is_client() && !client::counts_changes();
     else |real| rename_file((AT_FDCWD, from), (AT_FDCWD, to), 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to) }
@@ -22,7 +22,7 @@ hooks! {
 
     fn [renameat] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client() && !metadata::is_counted();
+    plain if is_client() && !client::counts_changes();
     else |real| rename_file((from_dir, from), (to_dir, to), 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from_dir, from, to_dir, to) }
@@ -30,7 +30,7 @@ hooks! {
 
     fn [renameat2] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint) -> c_int;
     missing missing(-1);
-    plain if is_client() && !metadata::is_counted();
+    plain if is_client() && !client::counts_changes();
     else |real| rename_file((from_dir, from), (to_dir, to), flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from_dir, from, to_dir, to, flags) }
@@ -38,7 +38,7 @@ hooks! {
 
     fn [unlink] (path: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client() && !metadata::is_counted();
+    plain if is_client() && !client::counts_changes();
     else |real| unlink_file(AT_FDCWD, path, || {
         // SAFETY: our caller's argument.
         unsafe { real(path) }
@@ -46,7 +46,7 @@ hooks! {
 
     fn [unlinkat] (dir: c_int, path: *const c_char, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if (is_client() || flags != 0) && !metadata::is_counted();
+    plain if (is_client() || flags != 0) && !client::counts_changes();
     else |real| {
         // SAFETY: our caller's arguments.
         let call = || unsafe { real(dir, path, flags) };
@@ -59,7 +59,7 @@ hooks! {
 
     fn [remove] (path: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client() && !metadata::is_counted();
+    plain if is_client() && !client::counts_changes();
     else |real| unlink_file(AT_FDCWD, path, || {
         // SAFETY: our caller's argument.
         unsafe { real(path) }
@@ -67,7 +67,7 @@ hooks! {
 
     fn [link] (from: *const c_char, to: *const c_char) -> c_int;
     missing missing(-1);
-    plain if is_client() && !metadata::is_counted();
+    plain if is_client() && !client::counts_changes();
     else |real| link_file((AT_FDCWD, from), (AT_FDCWD, to), 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from, to) }
@@ -75,7 +75,7 @@ hooks! {
 
     fn [linkat] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if is_client() && !metadata::is_counted();
+    plain if is_client() && !client::counts_changes();
     else |real| link_file((from_dir, from), (to_dir, to), flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(from_dir, from, to_dir, to, flags) }

@@ -199,12 +199,12 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
         libc::SYS_syncfs if client::commits() => call!(SYS_syncfs => sync::syncfs, a),
         libc::SYS_msync if client::commits() => call!(SYS_msync => sync::msync, a, b, c),
         libc::SYS_sync_file_range if is_ours(a) => call!(SYS_sync_file_range => sync::sync_file_range, a, b, c, d),
-        libc::SYS_ftruncate if is_ours(a) || metadata::is_counted() => call!(SYS_ftruncate => change::ftruncate, a, b),
-        libc::SYS_fallocate if is_ours(a) || metadata::is_counted() => call!(SYS_fallocate => change::fallocate, a, b, c, d),
-        libc::SYS_copy_file_range if is_ours(c) || is_ours(a) || metadata::is_counted() => call!(SYS_copy_file_range => change::copy_file_range, a, b, c, d, e, f),
-        libc::SYS_sendfile if is_ours(a) || is_ours(b) || metadata::is_counted() => call!(SYS_sendfile => change::sendfile, a, b, c, d),
-        libc::SYS_splice if is_ours(c) || is_ours(a) || metadata::is_counted() => call!(SYS_splice => change::splice, a, b, c, d, e, f),
-        libc::SYS_ioctl if is_ours(a) || metadata::is_counted() || named::may_concern(b as _) => call!(SYS_ioctl => change::ioctl, a, b, c),
+        libc::SYS_ftruncate if is_ours(a) || client::counts_changes() => call!(SYS_ftruncate => change::ftruncate, a, b),
+        libc::SYS_fallocate if is_ours(a) || client::counts_changes() => call!(SYS_fallocate => change::fallocate, a, b, c, d),
+        libc::SYS_copy_file_range if is_ours(c) || is_ours(a) || client::counts_changes() => call!(SYS_copy_file_range => change::copy_file_range, a, b, c, d, e, f),
+        libc::SYS_sendfile if is_ours(a) || is_ours(b) || client::counts_changes() => call!(SYS_sendfile => change::sendfile, a, b, c, d),
+        libc::SYS_splice if is_ours(c) || is_ours(a) || client::counts_changes() => call!(SYS_splice => change::splice, a, b, c, d, e, f),
+        libc::SYS_ioctl if is_ours(a) || client::counts_changes() || named::may_concern(b as _) => call!(SYS_ioctl => change::ioctl, a, b, c),
         libc::SYS_munmap => call!(SYS_munmap => map::munmap, a, b),
         libc::SYS_mprotect => call!(SYS_mprotect => map::mprotect, a, b, c),
         libc::SYS_mremap => call!(SYS_mremap => map::mremap, a, b, c, d, e),
@@ -227,22 +227,22 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
         libc::SYS_utimensat if b == 0 && d == 0 && a as c_int >= 0 => call!(by_number::futimens => times::futimens, a, c),
         libc::SYS_utimensat if b != 0 => call!(SYS_utimensat => times::utimensat, a, b, c, d),
         // What is hooked only to be counted.
-        libc::SYS_mkdirat if metadata::is_counted() => call!(SYS_mkdirat => metadata::mkdirat, a, b, c),
-        libc::SYS_symlinkat if metadata::is_counted() => call!(SYS_symlinkat => metadata::symlinkat, a, b, c),
-        libc::SYS_mknodat if metadata::is_counted() => call!(SYS_mknodat => metadata::mknodat, a, b, c, d),
-        libc::SYS_fchmod if metadata::is_counted() => call!(SYS_fchmod => metadata::fchmod, a, b),
-        libc::SYS_fchmodat if metadata::is_counted() => call!(SYS_fchmodat => metadata::fchmodat, a, b, c, 0),
-        SYS_FCHMODAT2 if metadata::is_counted() => call!(by_number::of_4::<SYS_FCHMODAT2, _, _, _, _, _> => metadata::fchmodat, a, b, c, d),
-        libc::SYS_fchown if metadata::is_counted() => call!(SYS_fchown => metadata::fchown, a, b, c),
-        libc::SYS_fchownat if metadata::is_counted() => call!(SYS_fchownat => metadata::fchownat, a, b, c, d, e),
-        libc::SYS_setxattr if metadata::is_counted() => call!(SYS_setxattr => metadata::setxattr, a, b, c, d, e),
-        libc::SYS_lsetxattr if metadata::is_counted() => call!(SYS_lsetxattr => metadata::lsetxattr, a, b, c, d, e),
-        libc::SYS_fsetxattr if metadata::is_counted() => call!(SYS_fsetxattr => metadata::fsetxattr, a, b, c, d, e),
-        libc::SYS_removexattr if metadata::is_counted() => call!(SYS_removexattr => metadata::removexattr, a, b),
-        libc::SYS_lremovexattr if metadata::is_counted() => call!(SYS_lremovexattr => metadata::lremovexattr, a, b),
-        libc::SYS_fremovexattr if metadata::is_counted() => call!(SYS_fremovexattr => metadata::fremovexattr, a, b),
-        libc::SYS_bind if metadata::is_counted() => call!(SYS_bind => metadata::bind, a, b, c),
-        SYS_SETXATTRAT | SYS_REMOVEXATTRAT | SYS_FILE_SETATTR if metadata::is_counted() => {
+        libc::SYS_mkdirat if client::counts_changes() => call!(SYS_mkdirat => metadata::mkdirat, a, b, c),
+        libc::SYS_symlinkat if client::counts_changes() => call!(SYS_symlinkat => metadata::symlinkat, a, b, c),
+        libc::SYS_mknodat if client::counts_changes() => call!(SYS_mknodat => metadata::mknodat, a, b, c, d),
+        libc::SYS_fchmod if client::counts_changes() => call!(SYS_fchmod => metadata::fchmod, a, b),
+        libc::SYS_fchmodat if client::counts_changes() => call!(SYS_fchmodat => metadata::fchmodat, a, b, c, 0),
+        SYS_FCHMODAT2 if client::counts_changes() => call!(by_number::of_4::<SYS_FCHMODAT2, _, _, _, _, _> => metadata::fchmodat, a, b, c, d),
+        libc::SYS_fchown if client::counts_changes() => call!(SYS_fchown => metadata::fchown, a, b, c),
+        libc::SYS_fchownat if client::counts_changes() => call!(SYS_fchownat => metadata::fchownat, a, b, c, d, e),
+        libc::SYS_setxattr if client::counts_changes() => call!(SYS_setxattr => metadata::setxattr, a, b, c, d, e),
+        libc::SYS_lsetxattr if client::counts_changes() => call!(SYS_lsetxattr => metadata::lsetxattr, a, b, c, d, e),
+        libc::SYS_fsetxattr if client::counts_changes() => call!(SYS_fsetxattr => metadata::fsetxattr, a, b, c, d, e),
+        libc::SYS_removexattr if client::counts_changes() => call!(SYS_removexattr => metadata::removexattr, a, b),
+        libc::SYS_lremovexattr if client::counts_changes() => call!(SYS_lremovexattr => metadata::lremovexattr, a, b),
+        libc::SYS_fremovexattr if client::counts_changes() => call!(SYS_fremovexattr => metadata::fremovexattr, a, b),
+        libc::SYS_bind if client::counts_changes() => call!(SYS_bind => metadata::bind, a, b, c),
+        SYS_SETXATTRAT | SYS_REMOVEXATTRAT | SYS_FILE_SETATTR if client::counts_changes() => {
             client::changed_on(None);
             Continue(())
         }
@@ -280,19 +280,19 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
         #[cfg(target_arch = "x86_64")]
         libc::SYS_link => call!(SYS_link => name::link, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_mkdir if metadata::is_counted() => call!(SYS_mkdir => metadata::mkdir, a, b),
+        libc::SYS_mkdir if client::counts_changes() => call!(SYS_mkdir => metadata::mkdir, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_rmdir if metadata::is_counted() => call!(SYS_rmdir => metadata::rmdir, a),
+        libc::SYS_rmdir if client::counts_changes() => call!(SYS_rmdir => metadata::rmdir, a),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_symlink if metadata::is_counted() => call!(SYS_symlink => metadata::symlink, a, b),
+        libc::SYS_symlink if client::counts_changes() => call!(SYS_symlink => metadata::symlink, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_mknod if metadata::is_counted() => call!(SYS_mknod => metadata::mknod, a, b, c),
+        libc::SYS_mknod if client::counts_changes() => call!(SYS_mknod => metadata::mknod, a, b, c),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_chmod if metadata::is_counted() => call!(SYS_chmod => metadata::chmod, a, b),
+        libc::SYS_chmod if client::counts_changes() => call!(SYS_chmod => metadata::chmod, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_chown if metadata::is_counted() => call!(SYS_chown => metadata::chown, a, b, c),
+        libc::SYS_chown if client::counts_changes() => call!(SYS_chown => metadata::chown, a, b, c),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_lchown if metadata::is_counted() => call!(SYS_lchown => metadata::lchown, a, b, c),
+        libc::SYS_lchown if client::counts_changes() => call!(SYS_lchown => metadata::lchown, a, b, c),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_futimesat => call!(SYS_futimesat => times::futimesat, a, b, c),
         #[cfg(target_arch = "x86_64")]

@@ -13,7 +13,7 @@ use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, timespec, timeval, utim
 hooks! {
     fn [futimens] (fd: c_int, times: *const timespec) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !metadata::is_counted();
+    plain if !client::absorbs(fd) && !client::counts_changes();
     else |real| of_descriptor(fd, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, times) }
@@ -21,7 +21,7 @@ hooks! {
 
     fn [futimes] (fd: c_int, times: *const timeval) -> c_int;
     missing missing(-1);
-    plain if !client::absorbs(fd) && !metadata::is_counted();
+    plain if !client::absorbs(fd) && !client::counts_changes();
     else |real| of_descriptor(fd, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, times) }
@@ -29,7 +29,7 @@ hooks! {
 
     fn [utimensat] (dir: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int;
     missing missing(-1);
-    plain if (is_client() || !client::is_absorbing()) && !metadata::is_counted();
+    plain if (is_client() || !client::is_absorbing()) && !client::counts_changes();
     else |real| of_path(dir, path, flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(dir, path, times, flags) }
@@ -37,7 +37,7 @@ hooks! {
 
     fn [futimesat] (dir: c_int, path: *const c_char, times: *const timeval) -> c_int;
     missing missing(-1);
-    plain if (is_client() || !client::is_absorbing()) && !metadata::is_counted();
+    plain if (is_client() || !client::is_absorbing()) && !client::counts_changes();
     else |real| of_path(dir, path, 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(dir, path, times) }
@@ -45,7 +45,7 @@ hooks! {
 
     fn [utimes] (path: *const c_char, times: *const timeval) -> c_int;
     missing missing(-1);
-    plain if (is_client() || !client::is_absorbing()) && !metadata::is_counted();
+    plain if (is_client() || !client::is_absorbing()) && !client::counts_changes();
     else |real| of_path(AT_FDCWD, path, 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(path, times) }
@@ -53,7 +53,7 @@ hooks! {
 
     fn [lutimes] (path: *const c_char, times: *const timeval) -> c_int;
     missing missing(-1);
-    plain if (is_client() || !client::is_absorbing()) && !metadata::is_counted();
+    plain if (is_client() || !client::is_absorbing()) && !client::counts_changes();
     else |real| of_path(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, || {
         // SAFETY: our caller's arguments.
         unsafe { real(path, times) }
@@ -61,7 +61,7 @@ hooks! {
 
     fn [utime] (path: *const c_char, times: *const utimbuf) -> c_int;
     missing missing(-1);
-    plain if (is_client() || !client::is_absorbing()) && !metadata::is_counted();
+    plain if (is_client() || !client::is_absorbing()) && !client::counts_changes();
     else |real| of_path(AT_FDCWD, path, 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(path, times) }

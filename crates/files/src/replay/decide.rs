@@ -201,15 +201,17 @@ impl Situation<'_> {
                 )),
             };
         }
-        let may_be_lost = self.may_be_lost(file, &target, later);
         let has_failed = self.mark.failed() && self.same_boot && !is_other_mount;
-        if has_failed && !is_ours && !may_be_lost {
+        let has_newer = (has_failed || was_there)
+            && !is_ours
+            && !self.may_be_lost(file, &target, later);
+        if has_newer && has_failed {
             return Plan::Refuse(failed(
                 file,
                 "it holds something else than the pool says: if that is right",
             ));
         }
-        if was_there && !is_ours && !may_be_lost {
+        if has_newer {
             // Also what was not committed, and what went past the client.
             return self.keep(file, target);
         }
