@@ -29,7 +29,7 @@ LAB := $(or $(CARGO_TARGET_DIR),target)
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo test test-aarch64 powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-aarch64 powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -42,13 +42,25 @@ demo: ## Show the store and an unmodified Redis at work, and kill both
 	$(BUILD)
 	$(FOREBAY) demo
 
-# Tests wait for servers and disks most of the time.
-test: export RUST_TEST_THREADS ?= $(shell expr 2 '*' $$(nproc))
+# What a change is checked with while it is being made.
+check: ## Format, lint and unit tests of the packages that differ from SINCE [the remote's main]: minutes
+	@scripts/setup.sh lint
+	cargo fmt --all --check
+	scripts/wrap.py --check
+	scripts/promises.py --check
+	@packages=$$(scripts/changed.sh $(SINCE)); \
+	if [ -z "$$packages" ]; then echo "no package differs"; exit 0; fi; \
+	set -ex; \
+	cargo clippy $(LOCKED) $$packages --all-targets -- -D warnings; \
+	cargo test $(LOCKED) $$packages --lib --bins
+
+# Tests wait for servers and disks most of the time: several programs of them run side by side.
+test: export RUST_TEST_THREADS ?= $(shell nproc)
 test: ## Run everything that must pass: lint, all tests, two power cuts of each workload
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
-	cargo test --workspace --no-fail-fast $(LOCKED)
-	FOREBAY_TEST_POOLS=disk cargo test --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
+	scripts/run_tests.py --workspace $(LOCKED)
+	FOREBAY_TEST_POOLS=disk scripts/run_tests.py --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
 	python3 -m unittest -q suites.selftest scripts.test_promises
 	cargo build $(LOCKED) -p forebay -p forebay-preload

@@ -1,0 +1,146 @@
+#!/usr/bin/env python3
+"""Builds the tests and runs their programs side by side: most of a test is waiting for a server or
+a disk, and `cargo test` runs one program after the other.
+
+    scripts/run_tests.py --workspace --locked
+    JOBS=1 scripts/run_tests.py -p forebay-store
+
+All arguments are cargo's. Each program's output is printed whole once the program has ended; at the
+end come the failed ones again, and the ones that took longest. Documentation tests follow. The exit
+status is 0 if all passed.
+"""
+
+import concurrent.futures
+import dataclasses
+import json
+import os
+import pathlib
+import signal
+import subprocess
+import sys
+import time
+
+SLOWEST = 10
+# Programs that take longest begin first: these packages' tests start servers.
+SERVERS = ("crates/cli", "crates/pages", "lab")
+# Options that choose programs, and leave the documentation out.
+CHOSEN = {"--test", "--lib", "--bin", "--bins", "--example", "--benches"}
+
+
+@dataclasses.dataclass(frozen=True)
+class Program:
+    """A program of tests: its executable, and the directory of its package."""
+
+    executable: pathlib.Path
+    package: pathlib.Path
+    name: str
+
+
+@dataclasses.dataclass(frozen=True)
+class Ran:
+    """What a program printed, how it ended, and how long it took."""
+
+    program: Program
+    output: str
+    status: int
+    seconds: float
+
+
+def program_of(line, root):
+    """The program that a line of cargo's messages names, if it is one."""
+    try:
+        message = json.loads(line)
+    except ValueError:
+        return None
+    if not message.get("executable") or not message.get("profile", {}).get("test"):
+        return None
+    package = pathlib.Path(message["manifest_path"]).parent
+    target = message["target"]
+    name = f"{package.relative_to(root)}: {target['kind'][0]} {target['name']}"
+    return Program(pathlib.Path(message["executable"]), package, name)
+
+
+def build(arguments, root):
+    """Builds the programs; ends this one if that fails."""
+    command = ["cargo", "test", "--no-run", "--message-format=json-render-diagnostics", *arguments]
+    built = subprocess.run(command, stdout=subprocess.PIPE, text=True, check=False)
+    if built.returncode:
+        sys.exit(built.returncode)
+    found = (program_of(line, root) for line in built.stdout.splitlines())
+    return sorted(filter(None, found), key=lambda it: (is_late(it, root), it.name))
+
+
+def is_late(program, root):
+    """True if the program is not one of those that begin first."""
+    package = str(program.package.relative_to(root))
+    return not package.startswith(SERVERS)
+
+
+def run(program):
+    """Runs a program of tests in its package's directory, as cargo does."""
+    began = time.monotonic()
+    environment = os.environ | {"CARGO_MANIFEST_DIR": str(program.package)}
+    ran = subprocess.run(
+        [program.executable],
+        cwd=program.package,
+        env=environment,
+        stdin=subprocess.DEVNULL,
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        check=False,
+    )
+    output = ran.stdout.decode(errors="replace")
+    return Ran(program, output, ran.returncode, time.monotonic() - began)
+
+
+def how(ran):
+    """In words: how a program ended."""
+    if ran.status == 0:
+        return "ok"
+    if ran.status < 0:
+        return f"killed by {signal.Signals(-ran.status).name}"
+    return f"FAILED ({ran.status})"
+
+
+def show(ran):
+    """Prints what a program printed."""
+    print(f"\n== {ran.program.name}: {how(ran)}, {ran.seconds:.1f} s", flush=True)
+    print(ran.output.strip("\n"), flush=True)
+
+
+def test_documentation(arguments):
+    """Runs the tests in the documentation. True if they passed."""
+    command = ["cargo", "test", "--doc", *arguments]
+    return subprocess.run(command, check=False).returncode == 0
+
+
+def main():
+    """Builds, runs, and says what failed."""
+    arguments = sys.argv[1:]
+    if arguments and arguments[0] in ("-h", "--help"):
+        print(__doc__)
+        return 0
+    root = pathlib.Path(__file__).resolve().parent.parent
+    programs = build(arguments, root)
+    jobs = int(os.environ.get("JOBS") or (os.cpu_count() or 1) + 1)
+    print(f"{len(programs)} programs of tests, {jobs} at a time", flush=True)
+    began, ended = time.monotonic(), []
+    with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
+        for future in concurrent.futures.as_completed(map(pool.submit, [run] * len(programs), programs)):
+            ended.append(future.result())
+            show(ended[-1])
+    slowest = sorted(ended, key=lambda ran: -ran.seconds)[:SLOWEST]
+    print(f"\nAll took {time.monotonic() - began:.0f} s; longest:")
+    for ran in slowest:
+        print(f"  {ran.seconds:6.1f} s  {ran.program.name}")
+    is_documented = not CHOSEN.isdisjoint(arguments) or test_documentation(arguments)
+    failed = [ran for ran in ended if ran.status]
+    for ran in failed:
+        show(ran)
+    for ran in failed:
+        print(f"{how(ran)}: {ran.program.name}")
+    return 0 if is_documented and not failed else 1
+
+
+if __name__ == "__main__":
+    sys.exit(main())
