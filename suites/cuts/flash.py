@@ -1,12 +1,12 @@
 """MariaDB behind a flash cache is killed and its file systems are cut, again and again. docs/suites.md has what came of it.
 
 Data and flash are file systems of their own (`disk`), shut down one after the other with nothing written back. The pool, with the redo log and the
-binary log, lies outside of both, in memory, and plays the persistent memory. In the next boot the server goes on with the warm cache, or `forebay flush`
+binary log, lies outside of both, in memory, and plays the persistent memory. In the next boot the server goes on with the warm cache, or `forebay flash flush`
 brings all pages home first: that is cut up to twice as well, and then `innochecksum` looks at the files before any server has mended anything. At
 last every transaction that was acknowledged must be there, whole (`mariadb`).
 
 Promise (flash-run): MariaDB behind a flash cache has every acknowledged transaction, whole, after
-many cuts of both file systems in a row, with `forebay flush` cut in between.
+many cuts of both file systems in a row, with `forebay flash flush` cut in between.
 Promise: as `every_page_is_durable_before_a_checkpoint_and_none_for_a_record_of_the_log`.
 """
 
@@ -187,7 +187,7 @@ class Epoch:
 
     def _flush(self) -> list[str]:
         """Brings all pages home, at the third attempt if two are cut."""
-        command = [forebay(), "flush", "--flash", str(self.cache)]
+        command = [forebay(), "flash", "flush", "--flash", str(self.cache)]
         for _ in range(self.rng.choice([0, 1, 2, 2])):
             with open(self.said, "ab") as output:
                 subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **self._env()})
@@ -196,7 +196,7 @@ class Epoch:
             self.about += ", cut"
         done = processes.run(command, cwd=self.home, limit_s=FLUSH_LIMIT_S, env=self._env())
         if done.status != 0:
-            return [f"forebay flush: {done.outcome}: {' '.join((done.output + done.errors).split())}"]
+            return [f"forebay flash flush: {done.outcome}: {' '.join((done.output + done.errors).split())}"]
         # Of a file that was being made at the cut nothing was promised yet.
         for name in ("ibdata1", "test/wide.ibd", "test/tx.ibd"):
             checked = processes.run([mariadb.program("innochecksum"), str(self.data / name)], cwd=self.home, limit_s=FLUSH_LIMIT_S)

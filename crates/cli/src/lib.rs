@@ -14,7 +14,6 @@ mod doctor;
 mod encoding;
 pub mod failure;
 mod flash;
-mod flush;
 mod help;
 mod internal;
 mod man;
@@ -68,8 +67,7 @@ struct Cli {
 enum Command {
     Run(run::Run),
     Recover(recover::Recover),
-    Flush(flush::Flush),
-    /// Set, resize, look at and remove flash caches
+    /// Set, resize, flush, look at and remove flash caches
     #[command(subcommand)]
     Flash(flash::Command),
     Status(status::Status),
@@ -98,7 +96,6 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         Command::Run(run) => run.run(),
         Command::Recover(recover) => recover.run(),
-        Command::Flush(flush) => flush.run(),
         Command::Flash(command) => command.run(),
         Command::Status(status) => status.run(),
         Command::Pool(command) => command.run(),

@@ -139,7 +139,7 @@ fn help_teaches_with_examples_and_hides_what_is_internal() {
     }
     for (command, words) in [
         ("run", "Leave this out of a unit"),
-        ("flush", "files may have torn pages"),
+        ("flash flush", "files may have torn pages"),
     ] {
         let help = sandbox.run(&format!("{command} --help")).ok().text();
         let help: Vec<&str> = help.split_whitespace().collect();

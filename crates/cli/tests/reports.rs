@@ -343,7 +343,7 @@ fn a_path_that_is_no_text_is_reported_as_json_all_the_same() {
     for line in [
         "flash set --policy through --json --flash",
         "flash resize 9MiB --json --flash",
-        "flush --json --flash",
+        "flash flush --json --flash",
         "flash remove --json --flash",
     ] {
         let report = json(line, &flash);

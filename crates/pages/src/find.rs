@@ -39,7 +39,7 @@ pub enum HomesError {
     #[error(
         "{name}, of which the flash cache has {pages} pages that are newer than in the file, {}: nothing under Forebay has removed it. Put it back as it was \
          (a copy is another file: flush before a table is moved to another disk). If these pages are not needed, since the table was restored from a backup or is to be dropped, \
-         give them up: forebay flush --flash CACHE --give-up {name}. Nothing was changed",
+         give them up: forebay flash flush --flash CACHE --give-up {name}. Nothing was changed",
         if *replaced { "is another file now" } else { "is not there" }
     )]
     Gone {
@@ -53,7 +53,7 @@ pub enum HomesError {
     /// A file outside a data directory that is a snapshot.
     #[error(
         "{name}, of which the flash cache has {pages} pages that are newer than in the file, is outside of {}, which is a snapshot: what it was made of is there as well, in {}, and \
-         the file may be that one's. Say where the snapshot's is: forebay flush --flash CACHE --data DIR. Nothing was changed",
+         the file may be that one's. Say where the snapshot's is: forebay flash flush --flash CACHE --data DIR. Nothing was changed",
         is.display(),
         was.display()
     )]

@@ -138,7 +138,7 @@ impl Header {
 fn text(owner: Uuid, flash: &Path) -> Vec<u8> {
     let words = format!(
         "newer pages of this data directory are in the flash cache {}\n({owner}). Start the server under forebay run --flash, or first: \
-         forebay flush --flash {}\n",
+         forebay flash flush --flash {}\n",
         flash.display(),
         flash.display()
     );

@@ -23,7 +23,7 @@ const SECOND: Duration = Duration::from_secs(1);
 const WINDOWS: [u64; 4] = [10, 60, 600, 3600];
 /// Samples that a window is made of.
 const SAMPLES: u64 = 10;
-/// Files whose pages are named in the server's log; `forebay flush` names all.
+/// Files whose pages are named in the server's log; `forebay flash flush` names all.
 const NAMED_MAX: usize = 50;
 
 /// What was said of a flash device that fails.
@@ -227,7 +227,7 @@ fn name(lost: &[PageName]) {
     files.iter().take(NAMED_MAX).for_each(|line| complain(line));
     if files.len() > NAMED_MAX {
         complain(&format!(
-            "and of {} more files: forebay flush names them",
+            "and of {} more files: forebay flash flush names them",
             files.len() - NAMED_MAX
         ));
     }

@@ -97,10 +97,10 @@ fn refuse(other: &Other, path: &str) -> Result<(), Errno> {
         }
         Ok(_) => format!(
             "the flash cache {flash} has newer pages than the files of its data directory. Before another program than the server uses them (a state transfer to this node, a \
-             backup, a restore): forebay flush --flash {flash}"
+             backup, a restore): forebay flash flush --flash {flash}"
         ),
         Err(error) if error.is_in_use() => format!(
-            "a server has its pages in the flash cache {flash}. Copy them by that server (mariadb-dump, FLUSH TABLES … FOR EXPORT), or stop it, and then: forebay flush --flash {flash}"
+            "a server has its pages in the flash cache {flash}. Copy them by that server (mariadb-dump, FLUSH TABLES … FOR EXPORT), or stop it, and then: forebay flash flush --flash {flash}"
         ),
         Err(error) => error.to_string(),
     };

@@ -74,7 +74,7 @@ mariadb_flash() {
         wait
     fi
     if [ "$route" != warm ]; then
-        forebay flush --flash $cache || { echo "LAB failed: forebay flush"; return; }
+        forebay flash flush --flash $cache || { echo "LAB failed: forebay flash flush"; return; }
         # Of a file that was being made at the cut the database has promised nothing yet.
         if [ "$route" = flush ]; then
             checksums -name ibdata1 -o -name wide.ibd -o -name kv.ibd -o -name transactions.ibd || return

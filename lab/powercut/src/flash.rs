@@ -10,10 +10,10 @@ use serde::{Deserialize, Serialize};
 pub enum Route {
     /// Nothing: the cache is warm, and ages over several cuts.
     Warm,
-    /// `forebay flush`, and `innochecksum` of what was synced before the cut: no server has mended
+    /// `forebay flash flush`, and `innochecksum` of what was synced before the cut: no server has mended
     /// anything yet.
     Flush,
-    /// A server on the warm cache, every table checked, a clean end, `forebay flush`, and
+    /// A server on the warm cache, every table checked, a clean end, `forebay flash flush`, and
     /// `innochecksum` of all files.
     Look,
 }
@@ -85,7 +85,7 @@ const fn offline(name: &'static str, failpoint: &'static str) -> Moment {
 /// before the lab loses patience.
 ///
 /// Promise (lab): MariaDB behind a flash cache with `innodb_doublewrite=0` has after a power cut
-/// everything acknowledged, and `innochecksum` finds no torn page after `forebay flush`.
+/// everything acknowledged, and `innochecksum` finds no torn page after `forebay flash flush`.
 pub const MARIADB_FLASH: &[Moment] = &[
     Moment::new(
         "home batch, written and not synced",

@@ -39,9 +39,9 @@ pub enum Then {
     /// The machine is booted again with the same failpoint, and cut there once more: the recovery
     /// is cut twice in a row.
     Twice,
-    /// The same, and what is cut is `forebay flush`.
+    /// The same, and what is cut is `forebay flash flush`.
     TwiceFlushing,
-    /// As `Cut`, in a boot in which `forebay flush` comes before the server.
+    /// As `Cut`, in a boot in which `forebay flash flush` comes before the server.
     CutAfterFlush,
 }
 

@@ -1,5 +1,6 @@
 //! `forebay flash …`: a flash cache itself.
 
+pub mod flush;
 mod remove;
 mod resize;
 mod set;
@@ -8,11 +9,12 @@ mod status;
 use crate::failure::Failure;
 use clap::Subcommand;
 
-/// Set, resize, look at and remove flash caches
+/// Set, resize, flush, look at and remove flash caches
 #[derive(Subcommand)]
 pub enum Command {
     Set(set::Set),
     Resize(resize::Resize),
+    Flush(flush::Flush),
     Status(status::Status),
     Remove(remove::Remove),
 }
@@ -22,6 +24,7 @@ impl Command {
         match self {
             Self::Set(set) => set.run(),
             Self::Resize(resize) => resize.run(),
+            Self::Flush(flush) => flush.run(),
             Self::Status(status) => status.run(),
             Self::Remove(remove) => remove.run(),
         }

@@ -12,7 +12,7 @@ use std::path::PathBuf;
                   Refused while a server uses the cache, and until it was flushed: it may have newer pages than the database's files, and guards them. \
                   Interrupted, it is repeated.",
     after_long_help = "Examples:\n  \
-        forebay flush --flash /fast/cache           first: everything to the files\n  \
+        forebay flash flush --flash /fast/cache     first: everything to the files\n  \
         forebay flash remove --flash /fast/cache\n\n\
         Exit status: 0 it is gone; 1 it is not, or not all of it; 2 the command line is wrong."
 )]

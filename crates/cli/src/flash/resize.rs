@@ -1,8 +1,8 @@
 //! `forebay flash resize`.
 
+use super::flush;
 use crate::{
     failure::Failure,
-    flush,
     output::{self, complain},
     size,
 };

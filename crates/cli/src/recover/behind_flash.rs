@@ -30,10 +30,10 @@ pub fn advice(directory: &Path, flash: &Path, is_its_own: bool, holds: &str) -> 
     let (directory, flash) = (directory.display(), flash.display());
     match is_its_own {
         true => format!(
-            "{directory}: the flash cache {flash} {holds}. Start the server under forebay run --flash {flash}, or first: forebay flush --flash {flash}"
+            "{directory}: the flash cache {flash} {holds}. Start the server under forebay run --flash {flash}, or first: forebay flash flush --flash {flash}"
         ),
         false => format!(
-            "{directory}: a copy that was made while newer pages were in the flash cache {flash}. No server comes up on it; copy the data directory after forebay flush"
+            "{directory}: a copy that was made while newer pages were in the flash cache {flash}. No server comes up on it; copy the data directory after forebay flash flush"
         ),
     }
 }

@@ -8,7 +8,7 @@ pub use self::running::{Noted, Running};
 
 use self::arguments::check_arguments;
 use super::{program::Program, run_dir::run_dir};
-use crate::{failure::Failure, flush, output::complain, size};
+use crate::{failure::Failure, flash::flush, output::complain, size};
 use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, Config};
 use forebay_pages::{
@@ -286,7 +286,7 @@ impl Flash {
             ),
             Ok(Warm { dirty: 0, .. }) => {}
             Ok(warm) => complain!(
-                "forebay: {0} pages are newer in the flash cache {1} than in the files. Go on with --flash {1}; before the server is started without: forebay flush --flash {1}",
+                "forebay: {0} pages are newer in the flash cache {1} than in the files. Go on with --flash {1}; before the server is started without: forebay flash flush --flash {1}",
                 warm.dirty,
                 self.path.display()
             ),

@@ -75,7 +75,7 @@ fn every_page_is_durable_before_a_checkpoint_and_none_for_a_record_of_the_log() 
             );
             let ran = serve(&sandbox, pool, &script);
             assert_eq!(ran.code, Some(137), "{}", ran.stderr);
-            sandbox.run("flush --flash flash").ok();
+            sandbox.run("flash flush --flash flash").ok();
             let expected = if is_durable { WRITTEN } else { 0 };
             let page = found(&sandbox, "data/t.ibd", AT, PAGE_BYTES);
             assert!(page == [expected; PAGE_BYTES], "{place}, {pool:?}");

@@ -26,7 +26,7 @@ fn a_flush_that_is_killed_midway_says_how_far_it_is_and_the_next_one_does_the_re
     assert!(dirty > 100, "{dirty}");
 
     build_library("killed_saying", world.sandbox.path());
-    let mut command = world.sandbox.command("flush --flash flash");
+    let mut command = world.sandbox.command("flash flush --flash flash");
     command.env("LD_PRELOAD", world.sandbox.file("killed_saying.so"));
     let output = command.output().unwrap();
     assert_eq!(output.status.signal(), Some(9), "{output:?}");

@@ -85,7 +85,7 @@ fn server_goes_on_when_the_disk_is_full_and_pages_go_around() {
             fs::remove_file(world.sandbox.file("faults")).unwrap();
         }
         server.stop().unwrap();
-        let flush = format!("flush --flash {}", world.flash().display());
+        let flush = format!("flash flush --flash {}", world.flash().display());
         world.forebay(&flush).ok();
         let server = world.plain().unwrap();
         assert_eq!(sum(&server), before, "{kind}, {policy}");

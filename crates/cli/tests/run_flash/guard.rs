@@ -10,7 +10,7 @@ const RESTORED: &str = "forebay.guard and forebay.pages in the data directory";
 
 /// Promise (flash-run): A server that is started without Forebay does not come up while the cache
 /// may have newer pages, and `forebay doctor` and `forebay recover --for` say so and fail.
-/// Promise (flash-run): After `forebay flush` the server comes up without Forebay and has
+/// Promise (flash-run): After `forebay flash flush` the server comes up without Forebay and has
 /// everything, and the cache hides nothing that it writes then.
 /// Promise: as `after_a_cut_the_units_command_finds_the_pool_by_the_directory_and_lifts_the_guard`.
 #[test]
@@ -37,7 +37,7 @@ fn a_server_without_forebay_comes_up_only_after_a_flush() {
     ] {
         let asked = world.forebay(line);
         assert_eq!(asked.code, Some(1), "{line}: {}", asked.stderr);
-        for remedy in ["forebay flush --flash", "forebay run --flash"] {
+        for remedy in ["forebay flash flush --flash", "forebay run --flash"] {
             assert!(asked.text().contains(remedy), "{line}: {}", asked.text());
         }
     }
@@ -101,14 +101,14 @@ fn a_cache_that_does_not_go_with_the_data_is_refused_and_kept() {
     let (here, there) = (world.launch.data(), world.sandbox.file("moved"));
     fs::rename(&here, &there).unwrap();
     world.flush().fails(1, &["is not there", "--data"]);
-    let at_copy = format!("flush --flash flash --data {}", data.display());
+    let at_copy = format!("flash flush --flash flash --data {}", data.display());
     let words = ["a copy of it", "bring the original back", RESTORED];
     let said = world.forebay(&at_copy).fails(1, &words).stderr;
     assert!(!said.contains("name it with --data"), "{said}");
     let words = ["is a copy of a guarded one", "Bring the original back"];
-    let give_up = other.forebay("flush --cache-is-lost --data data");
+    let give_up = other.forebay("flash flush --cache-is-lost --data data");
     give_up.fails(1, &words);
-    world.forebay("flush --flash flash --data moved").ok();
+    world.forebay("flash flush --flash flash --data moved").ok();
     fs::rename(&there, &here).unwrap();
     let server = world.plain().unwrap();
     sound(&server, "stock.s");
@@ -146,7 +146,7 @@ fn a_copy_of_the_cache_on_another_disk_is_flushed_as_well_as_the_cache() {
     for (from, to) in [("flash", "rescued"), ("flash.lane", "rescued.lane")] {
         fs::copy(world.launch.dir.join(from), world.launch.dir.join(to)).unwrap();
     }
-    world.forebay("flush --flash rescued").ok();
+    world.forebay("flash flush --flash rescued").ok();
     let server = world.plain().unwrap();
     assert_eq!(sum(&server), before);
     sound(&server, "stock.s");
@@ -171,9 +171,9 @@ fn a_guard_is_beside_what_a_system_tablespace_is_a_link_to() {
     server.stop().unwrap();
     let doctor = world.forebay("doctor data");
     assert_eq!(doctor.code, Some(1));
-    assert!(doctor.text().contains("forebay flush --flash"));
+    assert!(doctor.text().contains("forebay flash flush --flash"));
     // Given up by the name of the data directory, once it is certain that the cache is not there.
-    let give_up = || world.forebay("flush --cache-is-lost --data data");
+    let give_up = || world.forebay("flash flush --cache-is-lost --data data");
     fs::write(world.flash(), vec![7; 1 << 20]).unwrap();
     let words = ["cannot be told", "move it and its .lane away"];
     give_up().fails(1, &words);

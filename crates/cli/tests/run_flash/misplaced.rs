@@ -100,7 +100,7 @@ fn a_cache_that_guards_one_data_directory_is_not_taken_for_another() {
     };
     other.launch.wrapper = world.launch.wrapper.clone();
     let said = other.refused();
-    for words in ["Flush it first", "forebay flush --flash"] {
+    for words in ["Flush it first", "forebay flash flush --flash"] {
         assert!(said.contains(words), "{said}");
     }
     world.flush().ok();
@@ -179,7 +179,7 @@ fn a_table_whose_file_was_replaced_by_its_copy_is_missed_until_it_is_back_or_giv
     world.flush().fails(1, &["is another file now"]);
     // Not lost, and not given up as long as it is there.
     fs::rename(&kept, &file).unwrap();
-    let there = format!("flush --flash flash --give-up {}", file.display());
+    let there = format!("flash flush --flash flash --give-up {}", file.display());
     world.forebay(&there).fails(1, &["nothing to give up"]);
     let server = world.start();
     sound(&server, "stock.t");
@@ -223,7 +223,7 @@ fn a_copy_of_the_cache_is_not_flushed_into_the_files_of_a_server_that_runs() {
     server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
     let after = sum(&server);
     world
-        .forebay("flush --flash copy")
+        .forebay("flash flush --flash copy")
         .fails(1, &["a server runs with"]);
     // Nor does another server begin with it. Aria's log has a lock of its own, which is not to come
     // before.
@@ -253,7 +253,7 @@ fn a_copy_of_the_cache_that_was_made_while_its_server_ran_is_refused_once_that_h
     let after = sum(&server);
     server.stop().unwrap();
     world
-        .forebay("flush --flash older")
+        .forebay("flash flush --flash older")
         .fails(1, &["not of the same time"]);
     copy(&world, "flash", "newer");
     copy(&world, "older", "flash");
@@ -292,7 +292,7 @@ fn a_cache_that_moves_to_other_flash_is_warm_there_and_what_is_left_is_refused()
     let server = world.start();
     assert_eq!(sum(&server), after);
     server.stop().unwrap();
-    world.forebay("flush --flash other/flash").ok();
+    world.forebay("flash flush --flash other/flash").ok();
     let server = world.plain().unwrap();
     assert_eq!(sum(&server), after);
     server.stop().unwrap();

@@ -308,7 +308,7 @@ fn a_cache_whose_making_was_cut_is_said_to_be_none_yet() {
         fs::write(sandbox.file("flash"), vec![0; 14 << 20]).unwrap();
         fs::write(sandbox.file("flash.lane"), vec![0; lane]).unwrap();
         let words = ["was not made to the end", "Remove it"];
-        sandbox.run("flush --flash flash").fails(1, &words);
+        sandbox.run("flash flush --flash flash").fails(1, &words);
     }
 }
 

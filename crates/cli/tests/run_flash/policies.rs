@@ -68,10 +68,10 @@ fn after_writing_through_a_cache_that_is_lost_can_be_given_up_and_nothing_is_mis
     fill(&server);
     let before = sum(&server);
     server.stop().unwrap();
-    let give_up = "flush --cache-is-lost --data data";
+    let give_up = "flash flush --cache-is-lost --data data";
     world
         .forebay(give_up)
-        .fails(1, &["is there", "forebay flush --flash"]);
+        .fails(1, &["is there", "forebay flash flush --flash"]);
     fs::remove_file(world.flash()).unwrap();
     fs::remove_file(world.launch.dir.join("flash.lane")).unwrap();
     assert!(world.plain().is_err());

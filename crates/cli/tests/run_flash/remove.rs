@@ -24,7 +24,7 @@ fn a_cache_is_removed_once_it_was_flushed_and_a_new_one_begins_in_its_place() {
     let before = sum(&server);
     remove().fails(1, &["in use by another process"]);
     server.stop().unwrap();
-    let words = ["newer than in the files", "forebay flush --flash"];
+    let words = ["newer than in the files", "forebay flash flush --flash"];
     remove().fails(1, &words);
     assert_eq!(left(&world).len(), 3, "{:?}", left(&world));
 

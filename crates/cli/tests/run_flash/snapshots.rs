@@ -64,10 +64,10 @@ fn twins(more: impl FnOnce(&World, &Server)) -> Option<Twins> {
 }
 
 impl Twins {
-    /// `forebay flush` of the snapshot's cache, with these words more.
+    /// `forebay flash flush` of the snapshot's cache, with these words more.
     fn flush(&self, more: &str) -> crate::common::Ran {
         let flash = self.snapshot.flash();
-        let line = format!("flush --flash {} {more}", flash.display());
+        let line = format!("flash flush --flash {} {more}", flash.display());
         self.snapshot.forebay(&line)
     }
 
@@ -80,7 +80,7 @@ impl Twins {
         server.server().signal(Signal::KILL);
         let _ = server.wait();
         let server = self.live.start();
-        let flush = format!("flush --flash {}", self.live.flash().display());
+        let flush = format!("flash flush --flash {}", self.live.flash().display());
         assert_eq!(sum(&server), after);
         sound(&server, "stock.s");
         server.stop().unwrap();

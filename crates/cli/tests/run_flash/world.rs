@@ -129,7 +129,7 @@ impl World {
     }
 
     pub fn flush(&self) -> Ran {
-        self.forebay("flush --flash flash")
+        self.forebay("flash flush --flash flash")
     }
 
     /// A start that must fail: what was said.

@@ -82,7 +82,7 @@ fn unread(error: &FlashError) -> Errno {
     {
         complain(&format!(
             "{page} could not be read from flash, nor can anything else: {source}. The file itself has an older one, so this process ends. What was synced is on flash: once \
-             that can be read, start the server again. If it never can: forebay flush --cache-is-lost, and a backup"
+             that can be read, start the server again. If it never can: forebay flash flush --cache-is-lost, and a backup"
         ));
         std::process::abort();
     }

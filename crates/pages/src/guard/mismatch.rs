@@ -36,11 +36,11 @@ impl Mismatch {
         match self {
             Self::NoGuardFile => format!(
                 "{path} is guarded, and {GUARD_FILE} is not beside it, which alone has its first pages: put that back. If this is a copy that was made while newer pages were in a \
-                 flash cache, copy the data directory after forebay flush; nothing was changed"
+                 flash cache, copy the data directory after forebay flash flush; nothing was changed"
             ),
             Self::Copy => format!(
                 "{path} is guarded, and not the one that the flash cache {flash} has pages of: it is a copy that was made while newer pages were in a flash cache. Copy the \
-                 data directory after forebay flush; nothing was changed"
+                 data directory after forebay flash flush; nothing was changed"
             ),
             Self::OtherCache(other, uuid) if other.as_os_str() == at.as_os_str() => format!(
                 "newer pages of {path} are in a flash cache that was at {flash} ({uuid}), and another one is there now: its file system may not be mounted, or it was made anew. \

@@ -117,7 +117,7 @@ fn without_tablespace(guard: &Path, flash: &Path) -> io::Error {
 fn without_guard(system: &Path, guard: &Path) -> io::Error {
     let what = format!(
         "{0} is guarded: a flash cache (head -c 512 {0} says which) may have newer pages, and {1}, which has pages 0 and 5 of it, is missing or damaged. Put that back as it was beside \
-         this ibdata1; or, if this is a copy, make it again, with the guard or after forebay flush. Without it there is only a backup to go back to",
+         this ibdata1; or, if this is a copy, make it again, with the guard or after forebay flash flush. Without it there is only a backup to go back to",
         system.display(),
         guard.display()
     );

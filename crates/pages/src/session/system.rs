@@ -214,7 +214,7 @@ impl Session {
         for other in others.map(|file| naming::path_of(file)) {
             if guard::is_of_another(&other, self.cache.owner(), path) {
                 return Err(format!(
-                    "the flash cache {0} is the one of {1}, whose guard it would not lift any more. Flush it first (forebay flush --flash {0}), or give another --flash; \
+                    "the flash cache {0} is the one of {1}, whose guard it would not lift any more. Flush it first (forebay flash flush --flash {0}), or give another --flash; \
                      nothing was changed",
                     self.place.flash().display(),
                     other.display()
@@ -235,7 +235,7 @@ impl Session {
         let first = files.first().map_or_else(|| "?".into(), |file| file.name());
         format!(
             "the flash cache {0} has {1} pages of another data directory, or of an older state of this one, that its files do not have ({first} among them), and \
-             {2} is not of it. Bring them home first (forebay flush --flash {0}), or give another --flash. {3}; nothing was changed",
+             {2} is not of it. Bring them home first (forebay flash flush --flash {0}), or give another --flash. {3}; nothing was changed",
             self.place.flash().display(),
             self.cache.stats().dirty_pages,
             path.display(),

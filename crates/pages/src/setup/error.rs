@@ -81,7 +81,7 @@ pub enum SetupError {
     },
     /// It is to be removed, and a data directory may need it still.
     #[error(
-        "the flash cache {} is that of a data directory, and {dirty} pages in it are newer than in the files there: without it no server comes up. First: forebay flush --flash {}. {}. \
+        "the flash cache {} is that of a data directory, and {dirty} pages in it are newer than in the files there: without it no server comes up. First: forebay flash flush --flash {}. {}. \
          Nothing was changed",
         flash.display(),
         flash.display(),

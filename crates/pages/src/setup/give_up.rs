@@ -133,7 +133,7 @@ fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> 
         return Ok(());
     }
     Err(SetupError::Guard(format!(
-        "the flash cache {0} of {1} is there. Bring its pages home: forebay flush --flash {0}; if it is broken for good, move it away first. Nothing was changed",
+        "the flash cache {0} of {1} is there. Bring its pages home: forebay flash flush --flash {0}; if it is broken for good, move it away first. Nothing was changed",
         flash.display(),
         dir.display()
     )))

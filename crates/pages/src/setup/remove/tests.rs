@@ -78,7 +78,7 @@ fn a_cache_that_knows_a_file_or_is_in_use_is_refused_and_kept() {
     drop(cache);
     let refused = remove(&flash).unwrap_err();
     assert!(matches!(refused, SetupError::NotFlushed { .. }));
-    let remedy = format!("forebay flush --flash {}", flash.display());
+    let remedy = format!("forebay flash flush --flash {}", flash.display());
     let restored = format!("remove {0} and {0}.lane", flash.display());
     for words in [remedy, restored] {
         assert!(refused.to_string().contains(&words), "{refused}");

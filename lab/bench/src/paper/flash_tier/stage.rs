@@ -199,9 +199,9 @@ impl<'a> Stage<'a> {
         let emptied = |dir: &Path| {
             let flash = dir.join("flash");
             let mut command = Command::new(self.lab.forebay);
-            command.arg("flush").arg("--flash").arg(flash.join("cache"));
+            command.args(["flash", "flush", "--flash"]).arg(flash.join("cache"));
             command.env("FOREBAY_RUN_DIR", dir.join("run"));
-            said_by("forebay flush", output(&mut command)?)?;
+            said_by("forebay flash flush", output(&mut command)?)?;
             fs::remove_dir_all(&flash)
                 .and_then(|()| fs::create_dir(&flash))
                 .map_err(BenchError::io("emptying", &flash))

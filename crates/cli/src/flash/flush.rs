@@ -1,4 +1,4 @@
-//! `forebay flush`.
+//! `forebay flash flush`.
 
 use crate::{
     failure::Failure,
@@ -20,9 +20,9 @@ use std::{
     long_about = "Writes all pages that are newer in the flash cache than in the database's files to these files, empties the cache, and removes the guard that stops a server \
                   without Forebay. The server must not run. The time depends on the number of such pages, not on the cache's size; an interrupted flush continues when it is repeated.",
     after_long_help = "Examples:\n  \
-        forebay flush --flash /fast/cache\n  \
-        forebay flush --flash /fast/cache --data /srv/mysql    the data directory was renamed, or mounted, there\n  \
-        forebay flush --cache-is-lost --data /srv/mysql        the cache is gone, and so are the pages that only it had\n\n\
+        forebay flash flush --flash /fast/cache\n  \
+        forebay flash flush --flash /fast/cache --data /srv/mysql    the data directory was renamed, or mounted, there\n  \
+        forebay flash flush --cache-is-lost --data /srv/mysql        the cache is gone, and so are the pages that only it had\n\n\
         Exit status: 0 the files have everything (with --cache-is-lost: all that there is; \
         with pages not found, not_found as JSON, files may have torn pages); 1 they have not; 2 the command line is wrong."
 )]
