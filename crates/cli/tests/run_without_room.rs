@@ -44,12 +44,12 @@ sys.exit(inner.wait())
 "#;
 
 /// A run inside another one, of the same pool, which leaves it without these words' cause.
-fn inside_another(pool: &str, buffers: u16, when: &str, words: &[&str]) {
+fn inside_another(pool: &str, segments: u16, when: &str, words: &[&str]) {
     let sandbox = Sandbox::new();
     sandbox
         .run(&format!("pool create p --emulated {pool}"))
         .ok();
-    let line = format!("run --absorb *.log --buffers {buffers} --pool p -- python3 -c");
+    let line = format!("run --absorb *.log --segments {segments} --pool p -- python3 -c");
     let mut command = sandbox.command(&line);
     command
         .args([OUTER, FOREBAY, "p", when, &format!("{BEGIN}{WRITES}")])

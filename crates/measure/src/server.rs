@@ -184,11 +184,11 @@ pub fn forebay_run(
 ) -> Vec<OsString> {
     let mut words: Vec<OsString> = vec![forebay.into(), "run".into()];
     match pool {
-        Some((pool, buffers)) => words.extend([
+        Some((pool, segments)) => words.extend([
             "--pool".into(),
             pool.into(),
-            "--buffers".into(),
-            buffers.to_string().into(),
+            "--segments".into(),
+            segments.to_string().into(),
         ]),
         None => words.push("--no-pool".into()),
     }

@@ -19,10 +19,10 @@ pub struct Common {
     device: Option<String>,
     /// Bytes of a segment of a pool that is made
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, default_value = "8MiB", conflicts_with = "pool")]
-    buffer_size: u64,
+    segment_size: u64,
     /// Segments that the database gets; while the disk is behind it takes more
     #[arg(long, value_name = "N", default_value_t = 2)]
-    buffers: u16,
+    segments: u16,
 }
 
 impl Common {
@@ -38,8 +38,8 @@ impl Common {
             },
             modes,
             pools: Pools {
-                buffers: self.buffers,
-                buffer_bytes: self.buffer_size,
+                buffers: self.segments,
+                buffer_bytes: self.segment_size,
                 segments: 0,
                 ..setup.pools
             },

@@ -226,7 +226,7 @@ fn syncs(lane: &LaneStatus) -> String {
     }
     if waits > 0 {
         text.push_str(&format!(
-            "{waits} times the database waited because the pool was full; more or larger segments may help (--buffers)\n"
+            "{waits} times the database waited because the pool was full; more or larger segments may help (--segments)\n"
         ));
     }
     if let Some(why) = &lane.left {

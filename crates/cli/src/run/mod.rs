@@ -118,7 +118,7 @@ pub struct Run {
     no_guard: bool,
     /// Segments of the pool to begin with; a run takes more as needed
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
-    buffers: u16,
+    segments: u16,
     /// At the end, list each file and what was done with it
     #[arg(long)]
     explain: bool,
@@ -194,8 +194,8 @@ impl Run {
         limit::check()?;
         let pool = source.open().map_err(limit::beside)?;
         recover_first(&pool)?;
-        room_for_lane(&pool, self.buffers)?;
-        announce(&policy, &pool, self.buffers);
+        room_for_lane(&pool, self.segments)?;
+        announce(&policy, &pool, self.segments);
         announce_holes(&pool);
         announce_memory(&pool);
         announce_neighbours(&pool)?;
@@ -212,7 +212,7 @@ impl Run {
                 },
                 refuse_io_uring: policy.refuse_io_uring,
                 guard: policy.guard.clone().filter(|_| !self.no_guard),
-                buffers: self.buffers,
+                buffers: self.segments,
                 run_dir: run_dir()?,
                 program: program.name().to_string_lossy().into_owned(),
                 layer: layer.supervisor.clone(),
@@ -290,22 +290,22 @@ fn recover_first(pool: &Pool) -> Result<(), Failure> {
 }
 
 /// Refuses a pool that has no room for the run's lane: all files would stay plain.
-fn room_for_lane(pool: &Pool, buffers: u16) -> Result<(), Failure> {
+fn room_for_lane(pool: &Pool, segments: u16) -> Result<(), Failure> {
     let free = pool.segments_free().map_err(Failure::Failed)?;
-    if free >= u64::from(buffers) {
+    if free >= u64::from(segments) {
         return Ok(());
     }
     Err(Failure::Failed(format!(
-        "{0} has {free} free segments of {1}, and the run needs {buffers}. Make a larger pool, or one of smaller \
-         segments (forebay pool create --segment-size), or give fewer with --buffers; forebay pool status {0} says who has the others",
+        "{0} has {free} free segments of {1}, and the run needs {segments}. Make a larger pool, or one of smaller \
+         segments (forebay pool create --segment-size), or give fewer with --segments; forebay pool status {0} says who has the others",
         pool.path().display(),
         size::show(pool.geometry().segment_bytes)
     )))
 }
 
-fn announce(policy: &Policy, pool: &Pool, buffers: u16) {
+fn announce(policy: &Policy, pool: &Pool, segments: u16) {
     complain!(
-        "forebay: profile {}, absorbing {} into {}, which {}; {buffers} buffers of {}",
+        "forebay: profile {}, absorbing {} into {}, which {}; {segments} segments of {}",
         policy.profile,
         policy::patterns_in_short(&policy.patterns),
         pool.path().display(),

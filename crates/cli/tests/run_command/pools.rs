@@ -60,8 +60,8 @@ fn a_pool_without_room_for_one_process_is_refused() {
         .run("pool create p --emulated --size 9MiB --segment-size 4MiB")
         .ok();
     sandbox
-        .run("run --pool p --absorb x --buffers 3 -- true")
-        .fails(1, &["2 free segments of 4 MiB", "needs 3", "--buffers"]);
+        .run("run --pool p --absorb x --segments 3 -- true")
+        .fails(1, &["2 free segments of 4 MiB", "needs 3", "--segments"]);
     sandbox.run("run --pool p --absorb x -- true").ok();
 }
 
