@@ -1,23 +1,17 @@
-//! The `forebay` command: databases run under it, pools, stores, what they gain on this machine,
-//! and a look at it.
+//! The `forebay` command: databases run under it, pools, stores, and a look at the machine.
 //!
 //! One module a subcommand. What they share, and share with `forebay-lab` (lab/cli): [`failure`]
 //! (exit codes), [`output`] (standard output that may close), [`size`] (arguments), [`progress`]
-//! (bars on standard error), [`measuring`] (where, how often, and cleaning up), and [`Run`], under
-//! which a laboratory may put a [`Layer`]. Reports go to standard output, everything else to
+//! (bars on standard error), and [`Run`], under which a laboratory may put a [`Layer`]. Reports go to standard output, everything else to
 //! standard error.
 
-mod bench;
 mod completions;
-mod demo;
 mod doctor;
 mod encoding;
 pub mod failure;
 mod flash;
 mod help;
-mod internal;
 mod man;
-pub mod measuring;
 pub mod output;
 mod pool;
 pub mod progress;
@@ -50,7 +44,6 @@ use std::{ffi::OsString, process::ExitCode};
                   begins in a pool.",
     after_long_help = "Examples:\n  \
         forebay doctor                                    what this machine offers, and what to do next\n  \
-        forebay demo                                      see it at work, a minute\n  \
         forebay run --emulated 64MiB -- redis-server --appendonly yes --appendfsync always\n  \
         forebay pool create /dev/shm/try.pool --emulated  a pool to try things with\n  \
         forebay store put --dir s --pool /dev/shm/try.pool greeting hello\n  \
@@ -77,16 +70,9 @@ enum Command {
     /// Read and write a store
     #[command(subcommand)]
     Store(store::Command),
-    /// Measure what Forebay gains on this machine: a pool, and databases, plain beside forebay run
-    #[command(subcommand)]
-    Bench(bench::Command),
-    Demo(demo::Demo),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     Man(man::Man),
-    /// The process that the demonstration starts and kills
-    #[command(subcommand, hide = true)]
-    Internal(internal::Command),
 }
 
 /// Does what the command line says. The status of the process.
@@ -100,12 +86,9 @@ pub fn main() -> ExitCode {
         Command::Status(status) => status.run(),
         Command::Pool(command) => command.run(),
         Command::Store(command) => command.run(),
-        Command::Bench(command) => command.run(),
-        Command::Demo(demo) => demo.run(),
         Command::Doctor(doctor) => doctor.run(),
         Command::Completions(completions) => completions.run(Cli::command()),
         Command::Man(man) => man.run(Cli::command()),
-        Command::Internal(command) => command.run(),
     };
     done.err()
         .map_or(ExitCode::SUCCESS, |failure| failure.report(json))

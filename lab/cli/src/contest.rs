@@ -1,12 +1,9 @@
 //! What `forebay-lab redis`, `rocksdb`, `sqlite`, `mariadb` and `postgres` have in common.
 
+use crate::measuring::{Options, own_program};
 use clap::Args;
 use forebay_bench::contest::{Mode, Pools, Report, Setup};
-use forebay_cli::{
-    failure::Failure,
-    measuring::{Options, own_program},
-    output, size,
-};
+use forebay_cli::{failure::Failure, output, size};
 
 /// Where a database and its pools are, and how often it is measured.
 #[derive(Args)]
@@ -30,26 +27,25 @@ impl Common {
     pub fn setup(&self, modes: Vec<Mode>) -> Result<Setup, Failure> {
         let device = self.device.as_deref();
         let placed = device.and_then(|device| device.rsplit_once('='));
-        let setup = self.options.setup(&[])?;
         Ok(Setup {
             dir: match (&self.options.dir, placed) {
                 (None, Some((dir, _))) => dir.into(),
-                _ => setup.dir,
+                _ => self.options.dir(),
             },
             modes,
             pools: Pools {
                 buffers: self.segments,
                 buffer_bytes: self.segment_size,
-                segments: 0,
-                ..setup.pools
+                ..self.options.pools()
             },
             device: placed
                 .map(|(_, profile)| profile)
                 .or(device)
                 .map(str::to_owned),
+            rounds: self.options.rounds(),
             forebay: crate::forebay()?,
             emulator: Some(own_program()?),
-            ..setup
+            effort: self.options.effort(),
         })
     }
 

@@ -1,9 +1,9 @@
 //! `forebay-lab fam`.
 
-use crate::positive;
+use crate::{measuring::default_dir, positive};
 use clap::Args;
 use forebay_bench::fam::{self, Config, Policy};
-use forebay_cli::{failure::Failure, measuring::default_dir, output, size};
+use forebay_cli::{failure::Failure, output, size};
 use std::path::PathBuf;
 
 /// Measure the store and LevelDB on fabric-attached memory under three cache policies

@@ -1,8 +1,10 @@
-//! Hidden subcommands: the processes that benchmarks start and kill.
+//! Hidden subcommands: the processes that benchmarks and the demonstration start and kill.
 
+use crate::demo;
 use clap::Subcommand;
 use forebay_bench::{pool_bench, wisckey};
 use forebay_cli::failure::Failure;
+use std::path::PathBuf;
 
 #[derive(Subcommand)]
 pub enum Command {
@@ -16,6 +18,13 @@ pub enum Command {
         /// Descriptors of the pool and of the lane's state, and the member's number
         order: String,
     },
+    /// Put pairs into a new store, saying so of each, until killed
+    Write {
+        /// The store's directory
+        dir: PathBuf,
+        /// The pool that its log begins in
+        pool: PathBuf,
+    },
 }
 
 impl Command {
@@ -23,6 +32,7 @@ impl Command {
         match self {
             Self::Fill { order } => wisckey::fill_until_killed(&order)?,
             Self::Append { order } => pool_bench::serve(&order)?,
+            Self::Write { dir, pool } => demo::store::write_until_killed(&dir, &pool)?,
         }
         Ok(())
     }

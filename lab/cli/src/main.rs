@@ -1,14 +1,17 @@
-//! `forebay-lab`: what the project measures, as `forebay` measures what a user would gain.
+//! `forebay-lab`: what is measured, and a demonstration.
 //!
 //! Workloads beside their peers, in all modes, on this disk and on emulated devices; the papers'
 //! experiments and their report. One module a subcommand; lab/bench measures. Databases run under
 //! the `forebay` that lies beside this program, with its libforebay.so; on emulated devices under
 //! this program itself ([`run`]), with its libforebay_lab.so.
 
+mod commit;
 mod contest;
+mod demo;
 mod device;
 mod fam;
 mod internal;
+mod measuring;
 mod paper;
 mod pool;
 mod progress;
@@ -21,11 +24,9 @@ mod sqlite;
 mod wisckey;
 
 use clap::{Args, Parser, Subcommand};
-use forebay_cli::{
-    failure::Failure,
-    measuring::{clean_up_on_signals, own_program},
-};
+use forebay_cli::failure::Failure;
 use forebay_device::memory::Profile;
+use measuring::{clean_up_on_signals, own_program};
 use std::{fmt::Display, path::PathBuf, process::ExitCode, str::FromStr};
 
 /// Measure Forebay beside its peers, and the papers' tables again
@@ -45,7 +46,9 @@ struct Cli {
 #[derive(Subcommand)]
 enum Command {
     Run(run::EmulatedRun),
+    Demo(demo::Demo),
     Pool(pool::Pool),
+    Commit(commit::Commit),
     Device(device::Device),
     Wisckey(wisckey::Wisckey),
     Redis(redis::Redis),
@@ -57,7 +60,7 @@ enum Command {
     Fam(fam::Fam),
     Paper(paper::Paper),
     Report(report::Report),
-    /// Processes that benchmarks start and kill
+    /// Processes that are started and killed
     #[command(subcommand, hide = true)]
     Internal(internal::Command),
 }
@@ -75,7 +78,9 @@ fn dispatch(command: Command) -> Result<(), Failure> {
     }
     match command {
         Command::Run(run) => run.run(),
+        Command::Demo(demo) => demo.run(),
         Command::Pool(pool) => pool.run(),
+        Command::Commit(commit) => commit.run(),
         Command::Device(device) => device.run(),
         Command::Wisckey(wisckey) => wisckey.run(),
         Command::Redis(redis) => redis.run(),

@@ -1,12 +1,12 @@
 //! `forebay-lab paper`.
 
-use crate::progress::Progress;
+use crate::{measuring::default_dir, progress::Progress};
 use clap::Args;
 use forebay_bench::{
     paper::{self, Experiment, Plan, Size, catalogue},
     report::{Column, Table},
 };
-use forebay_cli::{failure::Failure, measuring::default_dir, output};
+use forebay_cli::{failure::Failure, output};
 use std::path::PathBuf;
 
 /// Measure the papers' tables and figures again, each as an experiment of its own

@@ -1,9 +1,9 @@
 //! `forebay-lab pool`.
 
-use crate::{Slowed, positive, progress::Progress};
+use crate::{Slowed, measuring::own_program, positive, progress::Progress};
 use clap::Args;
 use forebay_bench::pool_bench;
-use forebay_cli::{failure::Failure, measuring::own_program, output, size};
+use forebay_cli::{failure::Failure, output, size};
 use std::path::PathBuf;
 
 /// Measure appends to the pool beside a bare copy and fence

@@ -1,6 +1,9 @@
 //! `forebay-lab redis`.
 
-use crate::contest::{Common, note};
+use crate::{
+    contest::{Common, note},
+    positive,
+};
 use clap::Args;
 use forebay_bench::{
     contest::Mode,
@@ -56,6 +59,9 @@ pub struct Redis {
     /// SETs of a round; fewer in mode always [default: 100000]
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
+    /// Seconds of a round, about, instead of a number of SETs
+    #[arg(long, value_name = "S", value_parser = positive::<f64>, conflicts_with = "requests")]
+    seconds: Option<f64>,
     /// Keys that are chosen from at random
     #[arg(long, value_name = "N", default_value_t = 100_000)]
     keys: u64,
@@ -70,6 +76,8 @@ pub struct Redis {
     common: Common,
 }
 
+/// SETs of a round of some seconds, at most.
+const SETS_MAX: u64 = 5_000_000;
 /// The size at which P4's rewrites stall.
 const REWRITE_VALUE_BYTES: u64 = 8192;
 
@@ -77,10 +85,10 @@ impl Redis {
     pub fn run(self) -> Result<(), Failure> {
         let mut setup = self.common.setup(self.modes)?;
         setup.pools.sizes = self.pool_size;
-        let requests = if self.common.options.quick {
-            1000
-        } else {
-            100_000
+        let requests = match (self.seconds, self.common.options.quick) {
+            (Some(_), _) => SETS_MAX,
+            (None, true) => 1000,
+            (None, false) => 100_000,
         };
         let config = Config {
             setup,
@@ -88,7 +96,7 @@ impl Redis {
             sizes: self.sizes,
             clients: self.clients,
             requests: self.requests.unwrap_or(requests),
-            seconds: None,
+            seconds: self.seconds,
             keys: self.keys,
             during_rewrite: self.during_rewrite.then_some(REWRITE_VALUE_BYTES),
         };

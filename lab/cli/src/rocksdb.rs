@@ -46,25 +46,30 @@ pub struct Rocksdb {
     /// Bytes of keys and values of a round at most [default: 1 GiB]
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
     bytes: Option<u64>,
+    /// Seconds of a round in every mode [default: 4, and in mode sync only]
+    #[arg(long, value_name = "N", conflicts_with_all = ["puts", "bytes"])]
+    seconds: Option<u64>,
     #[command(flatten)]
     common: Common,
 }
 
 impl Rocksdb {
     pub fn run(self) -> Result<(), Failure> {
-        let (puts, seconds) = match self.common.options.quick {
-            true => (2000, 1),
-            false => (1_000_000, 4),
+        let (puts, seconds) = match (self.seconds, self.common.options.quick) {
+            (Some(seconds), _) => (10_000_000, seconds),
+            (None, true) => (2000, 1),
+            (None, false) => (1_000_000, 4),
         };
+        let bytes = self.seconds.map_or(1 << 30, |_| u64::MAX);
         let config = Config {
             setup: self.common.setup(self.modes)?,
             sizes: self.sizes,
             threads: self.threads,
             wal_devices: self.wal_device,
-            bytes: self.bytes.unwrap_or(1 << 30),
+            bytes: self.bytes.unwrap_or(bytes),
             puts_max: self.puts.unwrap_or(puts),
             seconds,
-            is_timed: false,
+            is_timed: self.seconds.is_some(),
         };
         self.common.print(&rocksdb::run(&config, &note)?)
     }

@@ -1,17 +1,18 @@
 //! `forebay-lab wisckey`.
 
-use crate::{Slowed, positive, progress::Progress};
+use crate::{
+    Slowed,
+    measuring::{default_dir, own_program},
+    positive,
+    progress::Progress,
+};
 use clap::Args;
 use forebay_bench::{
     device::Effort,
     peers::Peer,
     wisckey::{self, Config, Limit, Workload},
 };
-use forebay_cli::{
-    failure::Failure,
-    measuring::{default_dir, own_program},
-    output, size,
-};
+use forebay_cli::{failure::Failure, output, size};
 use forebay_store::Variant;
 use std::path::PathBuf;
 

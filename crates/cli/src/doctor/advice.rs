@@ -22,7 +22,7 @@ pub fn advise(report: &Report) -> Vec<String> {
     };
     advice.extend(memory(report));
     advice.extend(disk(report));
-    advice.push("See the difference on this machine: forebay demo".to_owned());
+    advice.push("See the difference on this machine: forebay-lab demo".to_owned());
     advice
 }
 

@@ -9,7 +9,7 @@ mod standing;
 
 pub use disks::{Mount, mount_of, mounts};
 
-use crate::{failure::Failure, measuring::clean_up_on_signals, output};
+use crate::{failure::Failure, output};
 use clap::Args;
 use forebay_measure::disk::{self as device, Effort, FileSystem};
 use forebay_pool::{disks::Ground, persist::Persist};
@@ -49,7 +49,6 @@ impl Doctor {
             return standing::report(data, self.json);
         }
         self.check_directory()?;
-        clean_up_on_signals()?;
         let (copy, flush) = Persist::detect().names();
         let mut report = Report {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")

@@ -87,7 +87,10 @@ fn failing_home_writes_lose_nothing_and_fill_no_log() {
     assert_eq!(sum(&server), expected);
     sound(&server, "stock.s");
     server.stop().unwrap();
-    let flush = format!("flash flush --flash {}", world.sandbox.file("flash").display());
+    let flush = format!(
+        "flash flush --flash {}",
+        world.sandbox.file("flash").display()
+    );
     world.forebay(&flush).ok();
     disk.mount_again().unwrap();
     let server = world.plain().unwrap();

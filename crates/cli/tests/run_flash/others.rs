@@ -49,7 +49,8 @@ fn a_program_that_is_no_server_gets_page_files_only_after_the_cache_was_flushed(
         "cp stock/s.ibd copy.ibd",
     ] {
         let refused = shell(&world, script).stderr;
-        let said = refused.contains("is refused to") && refused.contains("forebay flash flush --flash");
+        let said =
+            refused.contains("is refused to") && refused.contains("forebay flash flush --flash");
         assert!(said, "{script}: {refused}");
         assert!(fs::read(&table).unwrap() == before, "{script}");
     }

@@ -202,9 +202,8 @@ impl Situation<'_> {
             };
         }
         let has_failed = self.mark.failed() && self.same_boot && !is_other_mount;
-        let has_newer = (has_failed || was_there)
-            && !is_ours
-            && !self.may_be_lost(file, &target, later);
+        let has_newer =
+            (has_failed || was_there) && !is_ours && !self.may_be_lost(file, &target, later);
         if has_newer && has_failed {
             return Plan::Refuse(failed(
                 file,

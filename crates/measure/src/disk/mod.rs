@@ -12,8 +12,8 @@ use crate::{
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::{
-    fs::{self, File, OpenOptions},
-    os::unix::fs::{FileExt, OpenOptionsExt},
+    fs::{self, File},
+    os::unix::fs::FileExt,
     path::Path,
     time::Instant,
 };
@@ -95,16 +95,16 @@ impl Effort {
 const CHUNK: usize = 1 << 20;
 const PAGE: usize = 4096;
 
-/// Measures the device under `dir`, in a file there that is removed again.
+/// Measures the device under `dir`, in a file there without a name, which is gone at the end,
+/// however that comes.
 ///
 /// # Errors
 /// I/O errors.
 pub fn measure(dir: &Path, effort: Effort) -> Result<Speed, MeasureError> {
-    let file = tempfile::NamedTempFile::new_in(dir)
-        .map_err(MeasureError::io("creating a file in", dir))?;
-    let path = file.path();
+    let target = tempfile::tempfile_in(dir).map_err(MeasureError::io("creating a file in", dir))?;
     let failed = || MeasureError::io("measuring the device under", dir);
-    let (target, direct) = open_direct(path).map_err(failed())?;
+    // Past the page cache, if the file system lets us.
+    let direct = rustix::fs::fcntl_setfl(&target, OFlags::DIRECT).is_ok();
     let mut sequential = Vec::new();
     for _ in 0..effort.runs.max(1) {
         sequential.push(sequential_mb_s(&target, effort.bytes).map_err(failed())?);
@@ -135,20 +135,6 @@ pub fn told(error: &MeasureError, effort: Effort) -> String {
             effort.bytes / MIB
         ),
         false => error.to_string(),
-    }
-}
-
-/// Opens `path` past the page cache if the file system lets us.
-fn open_direct(path: &Path) -> std::io::Result<(File, bool)> {
-    let open = |flags: OFlags| {
-        OpenOptions::new()
-            .write(true)
-            .custom_flags(flags.bits() as i32)
-            .open(path)
-    };
-    match open(OFlags::DIRECT) {
-        Ok(file) => Ok((file, true)),
-        Err(_) => Ok((open(OFlags::empty())?, false)),
     }
 }
 

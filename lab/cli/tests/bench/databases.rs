@@ -1,4 +1,4 @@
-//! The databases' benchmarks: Redis, RocksDB, MariaDB and PostgreSQL get rows in every mode.
+//! The databases' benchmarks: Redis, RocksDB, SQLite, MariaDB and PostgreSQL get rows in every mode.
 
 use crate::{assert_nothing_is_left, common::Sandbox, is_figure};
 use serde_json::Value;
@@ -109,6 +109,38 @@ fn rocksdb_is_measured_in_every_mode() {
     }
     assert!(is_figure(&report["ratios"]["forebay_over_no_sync_100"]));
     assert_eq!(rows[2]["nvm_bytes_peak"], 16 << 20);
+    assert_nothing_is_left(&sandbox);
+}
+
+#[test]
+fn rounds_take_the_time_that_is_asked_for() {
+    let sandbox = Sandbox::on_disk();
+    for (line, modes) in [
+        (
+            "redis --server redis --sizes 512 --clients 2 --seconds 0.2",
+            ["always", "forebay"],
+        ),
+        ("rocksdb --sizes 512 --seconds 1", ["sync", "forebay"]),
+        ("sqlite --journals delete --seconds 1", ["plain", "forebay"]),
+    ] {
+        let modes = modes.join(",");
+        let ran = sandbox.run(&format!("{line} --quick --json --dir . --modes {modes}"));
+        if ran.stderr.contains("not installed") {
+            println!("skipped: {}", ran.stderr.trim());
+            continue;
+        }
+        let report = ran.ok().json();
+        let rows = report["rows"].as_array().unwrap();
+        let measured: Vec<_> = rows
+            .iter()
+            .map(|row| row["mode"].as_str().unwrap())
+            .collect();
+        assert_eq!(measured.join(","), modes, "{line}");
+        for row in rows {
+            assert!(is_figure(&row["ops_per_s"]), "{row}");
+            assert!(is_figure(&row["p99_us"]), "{row}");
+        }
+    }
     assert_nothing_is_left(&sandbox);
 }
 

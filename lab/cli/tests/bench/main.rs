@@ -1,11 +1,13 @@
 //! `forebay-lab`: complete and sane reports. Not how fast.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+mod commit;
 #[path = "../common/mod.rs"]
 mod common;
 mod databases;
 mod disks;
 mod fam;
+mod interrupted;
 mod pool;
 mod refused;
 mod wisckey;

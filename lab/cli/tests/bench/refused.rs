@@ -10,6 +10,9 @@ fn a_run_that_measures_nothing_is_refused() {
         ("wisckey --ops 0", "more than 0"),
         ("wisckey --variants twice", "unknown variant"),
         ("pool --rounds 0", "more than 0"),
+        ("commit --sizes 1G", "too many"),
+        ("redis --seconds 0", "more than 0"),
+        ("rocksdb --seconds 1 --puts 5", "cannot be used with"),
         ("pool --processes 2 --profile pcm", "cannot be used with"),
     ] {
         sandbox.run(line).fails(2, &[words]);
@@ -22,6 +25,7 @@ fn a_database_benchmark_that_cannot_be_run_says_why() {
     for (line, words) in [
         ("redis --modes sometimes", ["no such mode", "everysec"]),
         ("redis --server mongo", ["there are", "redis and valkey"]),
+        ("redis --clients 0", ["client", "measures nothing"]),
         ("redis --rounds 0", ["0 is not in 1..", "--rounds"]),
         ("rocksdb --modes always", ["no such mode", "no_wal"]),
         ("mariadb --clients 0", ["client", "measures nothing"]),
@@ -33,7 +37,14 @@ fn a_database_benchmark_that_cannot_be_run_says_why() {
     ] {
         sandbox.run(line).fails(2, &words);
     }
-    let mut bench = sandbox.command("rocksdb --quick");
-    common::Ran::of(bench.env("PATH", "/nowhere").output().unwrap())
-        .fails(2, &["not installed: apt-get install rocksdb-tools"]);
+    for (database, remedy) in [
+        ("redis", "redis-server redis-tools"),
+        ("rocksdb", "apt-get install rocksdb-tools"),
+        ("sqlite", "apt-get install sqlite3"),
+        ("mariadb", "apt-get install mariadb-server sysbench"),
+    ] {
+        let mut bench = sandbox.command(&format!("{database} --quick"));
+        common::Ran::of(bench.env("PATH", "/nowhere").output().unwrap())
+            .fails(2, &["not installed", remedy]);
+    }
 }

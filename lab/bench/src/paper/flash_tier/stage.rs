@@ -199,7 +199,9 @@ impl<'a> Stage<'a> {
         let emptied = |dir: &Path| {
             let flash = dir.join("flash");
             let mut command = Command::new(self.lab.forebay);
-            command.args(["flash", "flush", "--flash"]).arg(flash.join("cache"));
+            command
+                .args(["flash", "flush", "--flash"])
+                .arg(flash.join("cache"));
             command.env("FOREBAY_RUN_DIR", dir.join("run"));
             said_by("forebay flash flush", output(&mut command)?)?;
             fs::remove_dir_all(&flash)

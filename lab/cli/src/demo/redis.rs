@@ -1,21 +1,20 @@
 //! The second half of the demo: an unmodified Redis that must not lose anything, and is killed.
 
-use crate::{
-    bench::{redis, report::Report},
-    failure::Failure,
-    measuring::{Options, own_program},
-};
-use forebay_databases::redis::{
-    load,
-    modes::ALWAYS,
-    resp::{Reply, expect_ok},
-    server::{Kind, Launch, Server},
-};
-use forebay_measure::{
+use crate::contest::note;
+use forebay_bench::{
+    contest::{Pools, Report, Setup},
+    device::Effort,
+    redis::{
+        self, Config, load,
+        modes::{ALWAYS, FOREBAY},
+        resp::{Reply, expect_ok},
+        server::{Kind, Launch, Server},
+    },
+    report::{Table, figure, grouped},
     scratch::{PoolSource, ScratchDir, ScratchPool},
-    server::forebay_run,
-    table::grouped,
 };
+use forebay_cli::failure::Failure;
+use forebay_measure::server::forebay_run;
 use serde::Serialize;
 use std::{
     path::Path,
@@ -23,6 +22,8 @@ use std::{
 };
 
 const VALUE_BYTES: usize = 512;
+/// SETs at most.
+const SETS_MAX: u64 = 5_000_000;
 const SEGMENTS: u16 = 2;
 const SEGMENT_BYTES: u64 = 8 << 20;
 /// How long the server lives before it is killed.
@@ -50,10 +51,11 @@ impl Shown {
 
     pub fn human(&self) -> String {
         format!(
-            "{}\nredis-server (under forebay run) and its supervisor killed with SIGKILL after {:.1} s, recovered, restarted\n\
+            "redis-benchmark, 1 connection, values of {VALUE_BYTES} bytes, appendfsync always\n\n{}\n\
+             redis-server (under forebay run) and its supervisor killed with SIGKILL after {:.1} s, recovered, restarted\n\
              acknowledged SETs {:>12}\n\
              recovered         {:>12}\n{}",
-            self.bench.human(),
+            table(&self.bench),
             ALIVE.as_secs_f64(),
             grouped(self.killed.acknowledged as i64),
             grouped(self.killed.recovered as i64),
@@ -75,19 +77,52 @@ pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
         Ok(program) => program,
         Err(missing) => return Ok(Err(missing)),
     };
-    let options = Options {
-        dir: Some(dir.to_owned()),
-        pool: None,
-        pool_disk: Vec::new(),
-        rounds: Some(1),
-        quick: true,
-        json: false,
-        eatmydata: false,
-    };
-    let bench = redis::measure(&options, 1, VALUE_BYTES as u64, 1.0)?;
+    let bench = redis::run(&config(dir)?, &note)?;
     eprintln!("redis under forebay run, to be killed");
     let killed = kill(&program, dir)?;
     Ok(Ok(Shown { bench, killed }))
+}
+
+/// SETs for a second, plain and under Forebay.
+fn config(dir: &Path) -> Result<Config, Failure> {
+    Ok(Config {
+        setup: Setup {
+            dir: dir.to_owned(),
+            modes: vec![ALWAYS, FOREBAY],
+            pools: Pools {
+                segments: 8,
+                ..Pools::of(PoolSource::Emulated)
+            },
+            device: None,
+            rounds: 1,
+            forebay: crate::forebay()?,
+            emulator: None,
+            effort: Effort::QUICK,
+        },
+        servers: vec![Kind::Redis],
+        sizes: vec![VALUE_BYTES as u64],
+        clients: vec![1],
+        requests: SETS_MAX,
+        seconds: Some(1.0),
+        keys: 100_000,
+        during_rewrite: None,
+    })
+}
+
+/// The modes as a table.
+fn table(bench: &Report) -> String {
+    let mut table = Table::new(&["redis", "SETs/s", "p99 µs", "x always", "a SET survives"]);
+    let always = bench.rows.first().map(|row| row.ops_per_s);
+    for row in &bench.rows {
+        table.row(vec![
+            row.name(),
+            figure(Some(row.ops_per_s)),
+            figure(row.latency.p99_us),
+            figure(always.map(|always| row.ops_per_s / always)),
+            row.contender.durability().to_owned(),
+        ]);
+    }
+    table.render()
 }
 
 /// Kills server and supervisor in the middle of writing, recovers, and looks for everything that
@@ -96,7 +131,7 @@ fn kill(program: &Path, dir: &Path) -> Result<Killed, Failure> {
     let scratch = ScratchDir::new_in(dir)?;
     let pool = ScratchPool::new(&PoolSource::Emulated, SEGMENTS.into(), SEGMENT_BYTES)?;
     let mut launch = Launch::of(program.to_owned(), scratch.path());
-    launch.wrapper = forebay_run(&own_program()?, Some((pool.path(), SEGMENTS)), []);
+    launch.wrapper = forebay_run(&crate::forebay()?, Some((pool.path(), SEGMENTS)), []);
     let options = [ALWAYS.settings, &["--save", ""]].concat();
     launch.options = options.into_iter().map(str::to_owned).collect();
     let value = |number: u64| format!("{number:0>VALUE_BYTES$}");

@@ -1,14 +1,13 @@
 //! What commands that measure have in common: where, how often, with which pools; and that nothing
 //! is left behind.
 
-use crate::failure::Failure;
 use clap::Args;
-use forebay_databases::contest::{EATMYDATA, FOREBAY, PLAIN, Pools, Setup};
-use forebay_measure::{
-    disk::{Effort, file_system},
-    processes,
-    scratch::{self, PoolSource},
+use forebay_bench::{
+    contest::Pools,
+    device::{Effort, file_system},
+    processes, scratch,
 };
+use forebay_cli::failure::Failure;
 use std::path::PathBuf;
 
 /// Ends processes and removes scratch directories when this one is told to end.
@@ -67,14 +66,7 @@ pub struct Options {
     /// Report as JSON
     #[arg(long)]
     pub json: bool,
-    /// Measure with libeatmydata beside, where that is installed
-    #[arg(skip = true)]
-    pub eatmydata: bool,
 }
-
-/// Segments of a pool in memory that is made: a run takes more than its two while the disk is
-/// behind.
-const IN_MEMORY: u64 = 8;
 
 impl Options {
     /// Where it is measured.
@@ -99,39 +91,12 @@ impl Options {
         }
     }
 
-    /// The pools that it is measured with.
-    fn pools(&self) -> Pools {
+    /// The pools that it is measured with, of the usual size.
+    #[must_use]
+    pub fn pools(&self) -> Pools {
         Pools {
             disks: self.pool_disk.clone(),
-            segments: IN_MEMORY,
             ..Pools::of(self.pool.clone().into())
         }
-    }
-
-    /// Their names in reports, and where they are.
-    pub fn named_pools(&self) -> impl Iterator<Item = (String, PoolSource)> {
-        let pools = self.pools();
-        let contenders = pools.contenders([FOREBAY]).into_iter();
-        contenders.map(move |it| (it.to_string(), pools.source_of(&it)))
-    }
-
-    /// A contest of a database plain, with libeatmydata and under Forebay, each with these settings
-    /// of the database.
-    ///
-    /// # Errors
-    /// I/O errors.
-    pub fn setup(&self, settings: &'static [&'static str]) -> Result<Setup, Failure> {
-        let modes = [PLAIN, EATMYDATA, FOREBAY].into_iter();
-        let modes = modes.filter(|mode| self.eatmydata || *mode != EATMYDATA);
-        Ok(Setup {
-            dir: self.dir(),
-            modes: modes.map(|mode| mode.with(settings)).collect(),
-            pools: self.pools(),
-            device: None,
-            rounds: self.rounds(),
-            forebay: own_program()?,
-            emulator: None,
-            effort: self.effort(),
-        })
     }
 }

@@ -1,11 +1,11 @@
 //! What a commit to a pool on a disk costs beside that disk's own write of a page, which it cannot
 //! be faster than.
 
-use crate::failure::Failure;
-use forebay_measure::{
-    disk::pages::{How, Pages},
+use crate::{
+    BenchError,
+    device::pages::{How, Pages},
+    report::{Column, Table, figure},
     rounds::percentile,
-    table::{Column, Table, figure},
 };
 use serde::Serialize;
 use std::{
@@ -17,7 +17,7 @@ use std::{
 pub const BYTES: usize = 512;
 
 /// Of all rounds together, µs.
-#[derive(Serialize)]
+#[derive(Debug, Serialize)]
 pub struct Commit {
     mode: String,
     /// 4 KiB past the page cache, durable (`O_DIRECT`, `O_DSYNC`), in a file beside the pool's.
@@ -37,11 +37,11 @@ pub fn measure(
     dir: &Path,
     rounds: usize,
     time: Duration,
-    mut commit: impl FnMut() -> Result<f64, Failure>,
-) -> Result<Commit, Failure> {
+    mut commit: impl FnMut() -> Result<f64, BenchError>,
+) -> Result<Commit, BenchError> {
     let mut pages =
-        Pages::new(dir, How::InPlace).map_err(Failure::io("making a file in", dir.display()))?;
-    let mut write = || (pages.write()).map_err(Failure::io("writing to a file in", dir.display()));
+        Pages::new(dir, How::InPlace).map_err(BenchError::io("making a file in", dir))?;
+    let mut write = || (pages.write()).map_err(BenchError::io("writing to a file in", dir));
     let (mut writes, mut commits) = (Vec::new(), Vec::new());
     for round in 0..rounds {
         // Every other one backwards.
@@ -70,8 +70,8 @@ pub fn measure(
 fn turn(
     time: Duration,
     times: &mut Vec<f64>,
-    once: &mut impl FnMut() -> Result<f64, Failure>,
-) -> Result<(), Failure> {
+    once: &mut impl FnMut() -> Result<f64, BenchError>,
+) -> Result<(), BenchError> {
     const LEAST: usize = 40;
     let (begun, before) = (Instant::now(), times.len());
     while begun.elapsed() < time || times.len() < before + LEAST {
@@ -81,7 +81,7 @@ fn turn(
 }
 
 /// As a table.
-pub fn human(commits: &[Commit]) -> String {
+pub fn table(commits: &[Commit]) -> String {
     let columns: [Column<&Commit>; 6] = [
         ("where", |row| row.mode.clone()),
         ("own write p50 µs", |row| figure(Some(row.write_p50_us))),

@@ -1,12 +1,13 @@
 //! The first half of the demo: a store in its variants, and one whose writer is killed.
 
-use crate::{failure::Failure, measuring::own_program};
-use forebay_measure::{
+use crate::measuring::own_program;
+use forebay_bench::{
     data::{Values, fresh_seed, key},
     processes::{Process, Watched},
+    report::{Table, figure, grouped},
     scratch::{PoolSource, ScratchDir, ScratchPool},
-    table::{Table, figure, grouped},
 };
+use forebay_cli::failure::Failure;
 use forebay_pool::Pool;
 use forebay_store::{Store, StoreError, StoreOptions, Variant};
 use rustix::process::Signal;

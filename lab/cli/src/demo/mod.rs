@@ -1,18 +1,16 @@
-//! `forebay demo`: the papers' workloads in every variant, and a store and a Redis that are killed.
+//! `forebay-lab demo`: the papers' workloads in every variant, and a store and a Redis that are
+//! killed.
 
 mod redis;
 pub mod store;
 
-use crate::{
-    failure::Failure,
-    measuring::{clean_up_on_signals, default_dir},
-    output, size,
-};
+use crate::measuring::default_dir;
 use clap::Args;
-use forebay_measure::{
-    disk::{self, Effort},
-    table,
+use forebay_bench::{
+    device::{self, Effort},
+    report,
 };
+use forebay_cli::{failure::Failure, output, size};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -26,7 +24,7 @@ use std::path::{Path, PathBuf};
                   reopened, and every acknowledged Put is looked for. Then the same with an unmodified Redis under \
                   `forebay run`, if there is one on this machine. Takes about a minute and removes what it \
                   made. Exit status 1 if anything acknowledged is missing.",
-    after_long_help = "Example:\n  forebay demo --seconds 5 --dir /mnt/ssd/tmp"
+    after_long_help = "Example:\n  forebay-lab demo --seconds 5 --dir /mnt/ssd/tmp"
 )]
 pub struct Demo {
     /// Seconds of each variant, at most
@@ -46,7 +44,7 @@ const OPS_MAX: u64 = 524_288;
 
 #[derive(Serialize)]
 struct Shown {
-    device: disk::Speed,
+    device: device::Speed,
     variants: Vec<store::Row>,
     killed: store::Killed,
     redis: Option<redis::Shown>,
@@ -55,13 +53,12 @@ struct Shown {
 
 impl Demo {
     pub fn run(self) -> Result<(), Failure> {
-        clean_up_on_signals()?;
         let dir = self.dir.clone().unwrap_or_else(default_dir);
         let puts = puts_max(&dir)?;
         self.say(|| introduction(&dir))?;
-        let device = disk::measure(&dir, Effort::SHORT)?;
+        let device = device::measure(&dir, Effort::SHORT)?;
         let variants = store::variants(&dir, self.seconds, puts)?;
-        self.say(|| format!("\n{}{}\n", table::disk(&device), store::table(&variants)))?;
+        self.say(|| format!("\n{}{}\n", report::device(&device), store::table(&variants)))?;
         let killed = store::kill(&dir)?;
         self.say(|| format!("{}\n", killed.human()))?;
         let (redis, redis_missing) = match redis::run(&dir)? {
