@@ -2,7 +2,6 @@
 
 use crate::output::{self, complain};
 use forebay_files::{FilesError, policy::PolicyError};
-use forebay_measure::MeasureError;
 use forebay_pool::PoolError;
 use forebay_store::StoreError;
 use std::{io, process::ExitCode};
@@ -84,15 +83,6 @@ impl From<PolicyError> for Failure {
         match error {
             PolicyError::Unreadable { .. } => Self::Failed(error.to_string()),
             error => Self::Usage(error.to_string()),
-        }
-    }
-}
-
-impl From<MeasureError> for Failure {
-    fn from(error: MeasureError) -> Self {
-        match error {
-            MeasureError::Config(what) => Self::Usage(what),
-            error => Self::Failed(error.to_string()),
         }
     }
 }

@@ -1,6 +1,6 @@
 //! `forebay-lab commit`.
 
-use crate::{contest::note, measuring::Options};
+use crate::{contest::note, failed, measuring::Options};
 use clap::Args;
 use forebay_bench::{commit, contest::FOREBAY};
 use forebay_cli::{failure::Failure, output, size};
@@ -41,7 +41,7 @@ impl Commit {
             time: Duration::from_millis(if options.quick { 10 } else { 300 }),
             effort: options.effort(),
         };
-        let measured = commit::run(&config, &note)?;
+        let measured = commit::run(&config, &note).map_err(failed)?;
         output::report(options.json, &measured, commit::table)
     }
 }

@@ -1,8 +1,14 @@
 //! What `forebay-lab redis`, `rocksdb`, `sqlite`, `mariadb` and `postgres` have in common.
 
-use crate::measuring::{Options, own_program};
+use crate::{
+    failed,
+    measuring::{Options, own_program},
+};
 use clap::Args;
-use forebay_bench::contest::{Mode, Pools, Report, Setup};
+use forebay_bench::{
+    BenchError,
+    contest::{Mode, Pools, Report, Setup},
+};
 use forebay_cli::{failure::Failure, output, size};
 
 /// Where a database and its pools are, and how often it is measured.
@@ -50,8 +56,9 @@ impl Common {
     }
 
     /// Prints what a contest gave.
-    pub fn print(&self, report: &Report) -> Result<(), Failure> {
-        output::report(self.options.json, report, Report::table)
+    pub fn print(&self, measured: Result<Report, BenchError>) -> Result<(), Failure> {
+        let report = measured.map_err(failed)?;
+        output::report(self.options.json, &report, Report::table)
     }
 }
 

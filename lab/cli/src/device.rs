@@ -1,6 +1,6 @@
 //! `forebay-lab device`.
 
-use crate::progress::Progress;
+use crate::{failed, progress::Progress};
 use clap::Args;
 use forebay_bench::{emulated, scratch::memory_dir};
 use forebay_cli::{failure::Failure, output};
@@ -43,7 +43,8 @@ impl Device {
         let dir = self.dir.unwrap_or_else(memory_dir);
         let progress = Progress::new();
         let note = |name: &str| progress.note(name);
-        let measured = emulated::run(&forebay, &profiles, &dir, self.quick, &note)?;
+        let measured =
+            emulated::run(&forebay, &profiles, &dir, self.quick, &note).map_err(failed)?;
         drop(progress);
         output::report(self.json, &measured, emulated::table)
     }

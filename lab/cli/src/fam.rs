@@ -1,6 +1,6 @@
 //! `forebay-lab fam`.
 
-use crate::{measuring::default_dir, positive};
+use crate::{contest::note, failed, measuring::default_dir, positive};
 use clap::Args;
 use forebay_bench::fam::{self, Config, Policy};
 use forebay_cli::{failure::Failure, output, size};
@@ -60,7 +60,7 @@ impl Fam {
             rounds: self.rounds.unwrap_or(usual.rounds),
             ..usual
         };
-        let measured = fam::run(&config, &|note| eprintln!("{note}"))?;
+        let measured = fam::run(&config, &note).map_err(failed)?;
         output::report(self.json, &measured, fam::table)
     }
 }

@@ -1,6 +1,6 @@
 //! Hidden subcommands: the processes that benchmarks and the demonstration start and kill.
 
-use crate::demo;
+use crate::{demo, failed};
 use clap::Subcommand;
 use forebay_bench::{pool_bench, wisckey};
 use forebay_cli::failure::Failure;
@@ -30,9 +30,11 @@ pub enum Command {
 impl Command {
     pub fn run(self) -> Result<(), Failure> {
         match self {
-            Self::Fill { order } => wisckey::fill_until_killed(&order)?,
-            Self::Append { order } => pool_bench::serve(&order)?,
-            Self::Write { dir, pool } => demo::store::write_until_killed(&dir, &pool)?,
+            Self::Fill { order } => wisckey::fill_until_killed(&order).map_err(failed)?,
+            Self::Append { order } => pool_bench::serve(&order).map_err(failed)?,
+            Self::Write { dir, pool } => {
+                demo::store::write_until_killed(&dir, &pool).map_err(failed)?
+            }
         }
         Ok(())
     }

@@ -24,6 +24,7 @@ mod sqlite;
 mod wisckey;
 
 use clap::{Args, Parser, Subcommand};
+use forebay_bench::BenchError;
 use forebay_cli::failure::Failure;
 use forebay_device::memory::Profile;
 use measuring::{clean_up_on_signals, own_program};
@@ -104,6 +105,14 @@ fn forebay() -> Result<PathBuf, Failure> {
             "{} is missing, which programs are run under: build it where this program is (cargo build -p forebay -p forebay-preload -p forebay-lab-preload)",
             beside.display()
         ))),
+    }
+}
+
+/// How the command fails when a measurement does.
+fn failed(error: BenchError) -> Failure {
+    match error {
+        BenchError::Config(what) => Failure::Usage(what),
+        error => Failure::Failed(error.to_string()),
     }
 }
 

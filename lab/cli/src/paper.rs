@@ -1,6 +1,6 @@
 //! `forebay-lab paper`.
 
-use crate::{measuring::default_dir, progress::Progress};
+use crate::{failed, measuring::default_dir, progress::Progress};
 use clap::Args;
 use forebay_bench::{
     paper::{self, Experiment, Plan, Size, catalogue},
@@ -75,7 +75,8 @@ impl Paper {
         let progress = Progress::new();
         let written = paper::run(&plan, &|what| progress.note(what), &|line| {
             progress.say(line)
-        })?;
+        })
+        .map_err(failed)?;
         drop(progress);
         output::report(self.json, &written, |written| {
             written

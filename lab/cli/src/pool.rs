@@ -1,6 +1,6 @@
 //! `forebay-lab pool`.
 
-use crate::{Slowed, measuring::own_program, positive, progress::Progress};
+use crate::{Slowed, failed, measuring::own_program, positive, progress::Progress};
 use clap::Args;
 use forebay_bench::pool_bench;
 use forebay_cli::{failure::Failure, output, size};
@@ -77,7 +77,7 @@ impl Pool {
             slice_seconds: self.seconds.unwrap_or(slice_seconds),
         };
         let progress = Progress::new();
-        let measured = pool_bench::run(&config, &|what| progress.note(what))?;
+        let measured = pool_bench::run(&config, &|what| progress.note(what)).map_err(failed)?;
         drop(progress);
         output::report(self.json, &measured, pool_bench::table)
     }

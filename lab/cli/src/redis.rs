@@ -100,6 +100,6 @@ impl Redis {
             keys: self.keys,
             during_rewrite: self.during_rewrite.then_some(REWRITE_VALUE_BYTES),
         };
-        self.common.print(&redis::run(&config, &note)?)
+        self.common.print(redis::run(&config, &note))
     }
 }

@@ -1,5 +1,6 @@
 //! `forebay-lab report`.
 
+use crate::failed;
 use clap::Args;
 use forebay_cli::{failure::Failure, output};
 use forebay_report as report;
@@ -32,7 +33,7 @@ pub struct Report {
 
 impl Report {
     pub fn run(self) -> Result<(), Failure> {
-        let results = report::read(&self.dir)?;
+        let results = report::read(&self.dir).map_err(failed)?;
         if let Some(path) = &self.html {
             write(path, &report::html(&results))?;
         }

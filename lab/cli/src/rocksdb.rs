@@ -71,6 +71,6 @@ impl Rocksdb {
             seconds,
             is_timed: self.seconds.is_some(),
         };
-        self.common.print(&rocksdb::run(&config, &note)?)
+        self.common.print(rocksdb::run(&config, &note))
     }
 }

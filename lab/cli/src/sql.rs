@@ -107,6 +107,6 @@ impl Sql {
             size,
             seconds: self.seconds.unwrap_or(seconds),
         };
-        self.common.print(&sql::run::<D>(&config, &note)?)
+        self.common.print(sql::run::<D>(&config, &note))
     }
 }

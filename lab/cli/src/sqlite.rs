@@ -57,6 +57,6 @@ impl Sqlite {
             value_bytes: self.value_size,
             seconds: self.seconds.unwrap_or(seconds),
         };
-        self.common.print(&sqlite::run(&config, &note)?)
+        self.common.print(sqlite::run(&config, &note))
     }
 }

@@ -1,7 +1,7 @@
 //! `forebay-lab wisckey`.
 
 use crate::{
-    Slowed,
+    Slowed, failed,
     measuring::{default_dir, own_program},
     positive,
     progress::Progress,
@@ -140,7 +140,7 @@ impl Wisckey {
             self.configs()?
         };
         let progress = Progress::new();
-        let measured = wisckey::run(&configs, &|what| progress.note(what))?;
+        let measured = wisckey::run(&configs, &|what| progress.note(what)).map_err(failed)?;
         drop(progress);
         output::report(self.json, &measured, wisckey::table)
     }

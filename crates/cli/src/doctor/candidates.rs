@@ -2,14 +2,14 @@
 //! that is the directory of the data and what the user names beside it; the other disks are listed.
 
 use super::disks::{self, Mount};
-use forebay_measure::{
+use forebay_pool::disks::Ground;
+use forebay_probe::{
     disk::{
         self,
         pages::{How, Pages},
     },
-    rounds::percentile,
+    figures::percentile,
 };
-use forebay_pool::disks::Ground;
 use serde::Serialize;
 use std::{
     fs, io,

@@ -1,7 +1,7 @@
 //! What the kernel says of mounts and disks.
 
-use forebay_measure::disk;
 use forebay_pool::contents;
+use forebay_probe::disk;
 use rustix::fs::{Mode, OFlags};
 use std::{
     fs,

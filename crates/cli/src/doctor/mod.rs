@@ -11,10 +11,13 @@ pub use disks::{Mount, mount_of, mounts};
 
 use crate::{failure::Failure, output};
 use clap::Args;
-use forebay_measure::disk::{self as device, Effort, FileSystem};
 use forebay_pool::{disks::Ground, persist::Persist};
+use forebay_probe::{
+    ProbeError,
+    disk::{self as device, Effort, FileSystem},
+};
 use report::{Directory, Instructions, Report};
-use std::{fs, os::fd::AsFd, path::PathBuf, thread::available_parallelism};
+use std::{fs, io::ErrorKind, os::fd::AsFd, path::PathBuf, thread::available_parallelism};
 
 /// Show what persistent memory, instructions and disk this machine has, and what to do next
 #[derive(Args)]
@@ -42,6 +45,9 @@ pub struct Doctor {
     #[arg(long)]
     json: bool,
 }
+
+/// How much is written to know the directory's disk.
+const EFFORT: Effort = Effort::SHORT;
 
 impl Doctor {
     pub fn run(self) -> Result<(), Failure> {
@@ -89,10 +95,10 @@ impl Doctor {
 
     fn directory(&self) -> Directory {
         let file_system = device::file_system(&self.dir);
-        let measured = device::measure(&self.dir, Effort::SHORT);
+        let measured = device::measure(&self.dir, EFFORT);
         let (device, trouble) = match measured {
             Ok(speed) => (Some(speed), None),
-            Err(error) => (None, Some(device::told(&error, Effort::SHORT))),
+            Err(error) => (None, Some(told(&error))),
         };
         Directory {
             path: fs::canonicalize(&self.dir).unwrap_or_else(|_| self.dir.clone()),
@@ -107,6 +113,17 @@ impl Doctor {
             device,
             trouble,
         }
+    }
+}
+
+/// Why nothing was measured; of a full disk, how much room a measurement needs.
+fn told(error: &ProbeError) -> String {
+    match error.source.kind() {
+        ErrorKind::StorageFull => format!(
+            "{error}: a measurement needs {} MiB free there",
+            EFFORT.bytes >> 20
+        ),
+        _ => error.to_string(),
     }
 }
 

@@ -1,6 +1,6 @@
 //! Which persistent memory the kernel shows.
 
-use forebay_measure::disk::{FileSystem, file_system};
+use forebay_probe::disk::{FileSystem, file_system};
 use serde::Serialize;
 use std::{
     fs,

@@ -2,7 +2,7 @@
 
 use super::{candidates, persistent};
 use crate::{output::fields, size};
-use forebay_measure::disk::{FileSystem, Speed};
+use forebay_probe::disk::{FileSystem, Speed};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -88,7 +88,7 @@ pub fn human(report: &Report) -> String {
         ),
     ]);
     match (&directory.device, &directory.trouble) {
-        (Some(speed), _) => text.push_str(&forebay_measure::table::disk(speed)),
+        (Some(speed), _) => text.push_str(&forebay_probe::table::disk(speed)),
         (None, trouble) => {
             let trouble = trouble.as_deref().unwrap_or("unknown reason");
             text.push_str(&format!("the disk could not be measured: {trouble}\n"));

@@ -6,7 +6,7 @@ use forebay_files::{
     replay::{FileReport, LaneReport, Outcome},
     supervisor::{FileStatus, LaneStatus, Outside, PlainFile, Status},
 };
-use forebay_measure::table::{Table, figure, grouped};
+use forebay_probe::table::{Table, figure, grouped};
 use std::{
     collections::{BTreeMap, BTreeSet},
     path::Path,

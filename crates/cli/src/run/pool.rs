@@ -1,8 +1,8 @@
 //! The pool of a run: the user's, or one emulated in memory that is made at first use and kept.
 
 use crate::{doctor, failure::Failure, size};
-use forebay_measure::scratch::memory_dir;
 use forebay_pool::{Pool, PoolErrorKind, PoolOptions};
+use forebay_probe::disk::memory_dir;
 use rustix::fs::OFlags;
 use std::{
     ffi::OsString,

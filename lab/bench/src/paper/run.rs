@@ -14,8 +14,7 @@ use super::{
     write_ahead,
 };
 use crate::{
-    BenchError,
-    device::Speed,
+    BenchError, device,
     scratch::{PoolSource, memory_dir},
 };
 use std::{
@@ -215,7 +214,7 @@ fn measure(
             command: command(&experiment.id, plan.size),
             version: env!("CARGO_PKG_VERSION").to_owned(),
             machine: Machine::this(),
-            device: Speed::of_rounds(&measured.devices),
+            device: device::of_rounds(&measured.devices),
             started_unix_s,
             seconds,
             rows,

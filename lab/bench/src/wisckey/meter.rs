@@ -4,7 +4,7 @@ use super::{turns::Run, writing::load};
 use crate::{
     BenchError,
     clock::{ClockId, cpu_seconds},
-    device::{BlockDevice, Written},
+    device::{Written, device_of},
     histogram::Latencies,
     perf::Sampler,
     processes::status_bytes,
@@ -130,20 +130,20 @@ pub(super) fn remove_dir(dir: &Path) -> Result<(), BenchError> {
 }
 
 /// What the device writes from a moment on, if the directory is on one that counts.
-pub(super) struct OnDevice(Option<(BlockDevice, Written)>);
+pub(super) struct OnDevice(Option<(String, Written)>);
 
 impl OnDevice {
     /// From now on, when nothing is left to be written of what was before.
     pub fn since_now(dir: &Path) -> Result<Self, BenchError> {
         sync_file_system(dir)?;
-        let device = BlockDevice::holding(dir);
-        Ok(Self(device.and_then(|d| d.written().map(|w| (d, w)))))
+        let device = device_of(dir);
+        Ok(Self(device.and_then(|d| Written::by(&d).map(|w| (d, w)))))
     }
 
     /// What the device wrote for so many bytes of keys and values, once all is written.
     pub fn written_for(self, bytes: u64, dir: &Path) -> Result<serde_json::Value, BenchError> {
         sync_file_system(dir)?;
-        let since = |(device, before): (BlockDevice, Written)| Some(device.written()? - before);
+        let since = |(device, before): (String, Written)| Some(Written::by(&device)? - before);
         Ok(match self.0.and_then(since) {
             Some(written) => json!({
                 "write_amplification": written.bytes as f64 / bytes as f64,

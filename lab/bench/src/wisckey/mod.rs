@@ -65,7 +65,7 @@ pub fn run(configs: &[Config], note: &dyn Fn(&str)) -> Result<Report, BenchError
         };
         device_rounds.extend(run_one(run, &mut report)?);
     }
-    let device = Speed::of_rounds(&device_rounds).unwrap_or(device);
+    let device = device::of_rounds(&device_rounds).unwrap_or(device);
     report::finish(&mut report, &device);
     Ok(report)
 }

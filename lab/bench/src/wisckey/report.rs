@@ -3,7 +3,7 @@
 use super::config::Config;
 use crate::{
     BenchError,
-    device::Speed,
+    device::{self, Speed},
     histogram::Percentiles,
     report::{Report, Row, device, latency, notes, table as rows_table},
 };
@@ -62,7 +62,7 @@ pub(super) fn begin(config: &Config, device: &Speed) -> Result<Report, BenchErro
     ];
     report.notes.extend(notes.map(str::to_owned));
     report.notes.extend(config.pool.note());
-    report.notes.extend(device.note());
+    report.notes.extend(device::note(device));
     Ok(report)
 }
 

@@ -4,7 +4,10 @@
 mod redis;
 pub mod store;
 
-use crate::measuring::default_dir;
+use crate::{
+    failed,
+    measuring::{default_dir, own_program},
+};
 use clap::Args;
 use forebay_bench::{
     device::{self, Effort},
@@ -53,15 +56,16 @@ struct Shown {
 
 impl Demo {
     pub fn run(self) -> Result<(), Failure> {
+        let forebay = crate::forebay()?;
         let dir = self.dir.clone().unwrap_or_else(default_dir);
         let puts = puts_max(&dir)?;
         self.say(|| introduction(&dir))?;
-        let device = device::measure(&dir, Effort::SHORT)?;
-        let variants = store::variants(&dir, self.seconds, puts)?;
+        let device = device::measure(&dir, Effort::SHORT).map_err(|error| failed(error.into()))?;
+        let variants = store::variants(&dir, self.seconds, puts).map_err(failed)?;
         self.say(|| format!("\n{}{}\n", report::device(&device), store::table(&variants)))?;
-        let killed = store::kill(&dir)?;
+        let killed = store::kill(&own_program()?, &dir).map_err(failed)?;
         self.say(|| format!("{}\n", killed.human()))?;
-        let (redis, redis_missing) = match redis::run(&dir)? {
+        let (redis, redis_missing) = match redis::run(&forebay, &dir).map_err(failed)? {
             Ok(shown) => (Some(shown), None),
             Err(why) => (None, Some(why)),
         };

@@ -2,6 +2,7 @@
 
 use crate::contest::note;
 use forebay_bench::{
+    BenchError,
     contest::{Pools, Report, Setup},
     device::Effort,
     redis::{
@@ -13,7 +14,6 @@ use forebay_bench::{
     report::{Table, figure, grouped},
     scratch::{PoolSource, ScratchDir, ScratchPool},
 };
-use forebay_cli::failure::Failure;
 use forebay_measure::server::forebay_run;
 use serde::Serialize;
 use std::{
@@ -69,7 +69,7 @@ impl Shown {
 }
 
 /// Runs it; in words what to install, if there is no Redis here.
-pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
+pub fn run(forebay: &Path, dir: &Path) -> Result<Result<Shown, String>, BenchError> {
     let program = match Kind::Redis
         .program()
         .and_then(|it| load::program().map(|_| it))
@@ -77,15 +77,15 @@ pub fn run(dir: &Path) -> Result<Result<Shown, String>, Failure> {
         Ok(program) => program,
         Err(missing) => return Ok(Err(missing)),
     };
-    let bench = redis::run(&config(dir)?, &note)?;
+    let bench = redis::run(&config(forebay, dir), &note)?;
     eprintln!("redis under forebay run, to be killed");
-    let killed = kill(&program, dir)?;
+    let killed = kill(forebay, &program, dir)?;
     Ok(Ok(Shown { bench, killed }))
 }
 
 /// SETs for a second, plain and under Forebay.
-fn config(dir: &Path) -> Result<Config, Failure> {
-    Ok(Config {
+fn config(forebay: &Path, dir: &Path) -> Config {
+    Config {
         setup: Setup {
             dir: dir.to_owned(),
             modes: vec![ALWAYS, FOREBAY],
@@ -95,7 +95,7 @@ fn config(dir: &Path) -> Result<Config, Failure> {
             },
             device: None,
             rounds: 1,
-            forebay: crate::forebay()?,
+            forebay: forebay.to_owned(),
             emulator: None,
             effort: Effort::QUICK,
         },
@@ -106,7 +106,7 @@ fn config(dir: &Path) -> Result<Config, Failure> {
         seconds: Some(1.0),
         keys: 100_000,
         during_rewrite: None,
-    })
+    }
 }
 
 /// The modes as a table.
@@ -127,15 +127,15 @@ fn table(bench: &Report) -> String {
 
 /// Kills server and supervisor in the middle of writing, recovers, and looks for everything that
 /// was acknowledged.
-fn kill(program: &Path, dir: &Path) -> Result<Killed, Failure> {
+fn kill(forebay: &Path, program: &Path, dir: &Path) -> Result<Killed, BenchError> {
     let scratch = ScratchDir::new_in(dir)?;
     let pool = ScratchPool::new(&PoolSource::Emulated, SEGMENTS.into(), SEGMENT_BYTES)?;
     let mut launch = Launch::of(program.to_owned(), scratch.path());
-    launch.wrapper = forebay_run(&crate::forebay()?, Some((pool.path(), SEGMENTS)), []);
+    launch.wrapper = forebay_run(forebay, Some((pool.path(), SEGMENTS)), []);
     let options = [ALWAYS.settings, &["--save", ""]].concat();
     launch.options = options.into_iter().map(str::to_owned).collect();
     let value = |number: u64| format!("{number:0>VALUE_BYTES$}");
-    let failed = |doing: &'static str| Failure::io(doing, "redis-server");
+    let failed = |doing: &'static str| BenchError::io(doing, Path::new("redis-server"));
     let server = Server::start(&launch)?;
     let mut connection = server.connect().map_err(failed("connecting to"))?;
     let until = Instant::now() + ALIVE;

@@ -1,13 +1,12 @@
 //! The first half of the demo: a store in its variants, and one whose writer is killed.
 
-use crate::measuring::own_program;
 use forebay_bench::{
+    BenchError,
     data::{Values, fresh_seed, key},
     processes::{Process, Watched},
     report::{Table, figure, grouped},
     scratch::{PoolSource, ScratchDir, ScratchPool},
 };
-use forebay_cli::failure::Failure;
 use forebay_pool::Pool;
 use forebay_store::{Store, StoreError, StoreOptions, Variant};
 use rustix::process::Signal;
@@ -52,12 +51,8 @@ pub struct Killed {
     reopen_seconds: f64,
 }
 
-fn pool() -> Result<ScratchPool, Failure> {
-    Ok(ScratchPool::new(
-        &PoolSource::Emulated,
-        SEGMENTS,
-        SEGMENT_BYTES,
-    )?)
+fn pool() -> Result<ScratchPool, BenchError> {
+    ScratchPool::new(&PoolSource::Emulated, SEGMENTS, SEGMENT_BYTES)
 }
 
 fn open(dir: &Path, pool: &Pool, variant: Variant) -> Result<Store, StoreError> {
@@ -67,7 +62,7 @@ fn open(dir: &Path, pool: &Pool, variant: Variant) -> Result<Store, StoreError> 
 
 /// Puts new keys for `seconds` into a store of each variant, but not more than `puts`. The clock
 /// stops when everything is on the disk.
-pub fn variants(dir: &Path, seconds: f64, puts: u64) -> Result<Vec<Row>, Failure> {
+pub fn variants(dir: &Path, seconds: f64, puts: u64) -> Result<Vec<Row>, BenchError> {
     let values = Values::new(VALUE_BYTES);
     let mut rows = Vec::new();
     let mut fsync = f64::NAN;
@@ -117,26 +112,28 @@ pub fn table(rows: &[Row]) -> String {
 const SEED: u64 = 0x0F0E_BA11;
 
 /// Puts pair after pair into the store `dir`, and says a line of each once it is acknowledged.
-pub fn write_until_killed(dir: &Path, pool: &Path) -> Result<(), Failure> {
+pub fn write_until_killed(dir: &Path, pool: &Path) -> Result<(), BenchError> {
     let pool = forebay_pool::PoolOptions::new().open(pool)?;
     let store = open(dir, &pool, Variant::DOUBLE)?;
     let values = Values::new(VALUE_BYTES);
     let mut output = std::io::stdout().lock();
     for done in 0.. {
         store.put(&key(SEED, done), values.value(done))?;
-        output.write_all(b"\n").map_err(Failure::output)?;
+        output
+            .write_all(b"\n")
+            .map_err(BenchError::io("reporting to", Path::new("the parent")))?;
     }
     Ok(())
 }
 
-/// Starts a writer, kills it, and looks for everything that it was promised.
-pub fn kill(dir: &Path) -> Result<Killed, Failure> {
+/// Starts a writer, which is `program`, kills it, and looks for everything that it was promised.
+pub fn kill(program: &Path, dir: &Path) -> Result<Killed, BenchError> {
     eprintln!("a writer, to be killed");
     let scratch = ScratchDir::new_in(dir)?;
     let pool = pool()?;
     let store = scratch.path().join("store");
     let mut writer = Process::spawn(
-        Command::new(own_program()?)
+        Command::new(program)
             .args(["internal", "write"])
             .args([&store, pool.path()])
             .stdin(Stdio::null())

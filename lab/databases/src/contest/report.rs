@@ -3,7 +3,7 @@
 
 use super::{Behind, Contender, Sample, Setup};
 use crate::{
-    disk::Speed,
+    disk::{self, Speed},
     rounds::{Percentiles, Span, median, median_round, span},
     table::{self, Table, figure, min_max, notes, object},
     units::bytes_name,
@@ -155,7 +155,7 @@ impl Report {
             "each figure is the median of the rounds by itself; database, load and supervisor share the processors".to_owned(),
         ];
         notes.extend(setup.pools.source.note());
-        notes.extend(device.note());
+        notes.extend(disk::note(&device));
         if fs::read_to_string("/proc/sys/vm/overcommit_memory").is_ok_and(|it| it.trim() == "2") {
             notes.push("vm.overcommit_memory is 2: a fork may fail for want of memory".to_owned());
         }

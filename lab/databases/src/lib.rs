@@ -3,9 +3,9 @@
 //!
 //! [`contest`] has what all of them share: modes, pools, what stands around a program, turns and
 //! the report. [`server`] starts servers; what is a database's own stands in [`redis`],
-//! [`rocksdb`], [`sqlite`], and in [`mariadb`] and [`postgres`], which [`sql`] measures. `forebay
-//! bench` and the laboratory measure with them, tests start their servers. docs/benchmarks.md says
-//! how each figure is made.
+//! [`rocksdb`], [`sqlite`], and in [`mariadb`] and [`postgres`], which [`sql`] measures.
+//! `forebay-lab` measures with them, tests start their servers. docs/benchmarks.md says how each
+//! figure is made.
 
 pub mod contest;
 pub mod mariadb;

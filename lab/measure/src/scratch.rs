@@ -3,9 +3,10 @@
 //! They are removed when dropped. A process that ends otherwise (a signal) calls [`remove_all`] on
 //! its way out.
 
+pub use forebay_probe::disk::memory_dir;
+
 use crate::MeasureError;
 use forebay_pool::{Pool, PoolOptions};
-use rustix::fs::Access;
 use std::{
     fmt, fs,
     path::{Path, PathBuf},
@@ -184,17 +185,6 @@ impl ScratchPool {
 
 /// More than the superblocks and tables of a pool of 4 lanes and some dozens of segments take.
 const TABLES_MAX: u64 = 64 << 10;
-
-/// Where emulated pools are made: memory, if the system has such a directory.
-#[must_use]
-pub fn memory_dir() -> PathBuf {
-    let shm = Path::new("/dev/shm");
-    if shm.is_dir() && rustix::fs::access(shm, Access::WRITE_OK).is_ok() {
-        shm.to_owned()
-    } else {
-        std::env::temp_dir()
-    }
-}
 
 /// A directory in memory of the kind that pools from `source` are in; none beside a devdax device.
 #[must_use]

@@ -1,8 +1,7 @@
 //! Figures for people: aligned tables, and numbers with three digits.
 
-use crate::{disk::Speed, rounds::Span};
+use crate::disk::Speed;
 use comfy_table::{CellAlignment, presets::NOTHING};
-use serde_json::{Map, Value};
 
 /// A table: a head, and rows of as many cells. The first column is left-aligned, all others
 /// right-aligned.
@@ -74,30 +73,6 @@ pub fn figure(value: Option<f64>) -> String {
         Some(v) if v.abs() >= 100.0 => grouped(v.round() as i64),
         Some(v) if v.abs() >= 10.0 => format!("{v:.1}"),
         Some(v) => format!("{v:.2}"),
-    }
-}
-
-/// The smallest and the largest of a figure.
-#[must_use]
-pub fn min_max(span: Option<Span>) -> String {
-    span.map_or_else(
-        || "-".to_owned(),
-        |s| format!("{}-{}", figure(Some(s.min)), figure(Some(s.max))),
-    )
-}
-
-/// What to know when reading the figures, a line each.
-#[must_use]
-pub fn notes(notes: &[String]) -> String {
-    notes.iter().map(|note| format!("note: {note}\n")).collect()
-}
-
-/// The entries of an object; none of anything else.
-#[must_use]
-pub fn object(value: Value) -> Map<String, Value> {
-    match value {
-        Value::Object(entries) => entries,
-        _ => Map::new(),
     }
 }
 

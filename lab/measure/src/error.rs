@@ -1,6 +1,7 @@
 //! What can go wrong while measuring.
 
 use forebay_pool::{AppendError, PoolError};
+use forebay_probe::ProbeError;
 use forebay_store::StoreError;
 use std::{
     io,
@@ -20,6 +21,9 @@ pub enum MeasureError {
     /// A lane under test refused.
     #[error("appending to the pool: {0}")]
     Append(#[from] AppendError),
+    /// The device under test could not be measured.
+    #[error(transparent)]
+    Disk(#[from] ProbeError),
     /// The operating system refused.
     #[error("{doing} {}: {source}", path.display())]
     Io {
