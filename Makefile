@@ -10,7 +10,7 @@ export CARGO_INCREMENTAL := 0
 endif
 BUILD := cargo build --release $(LOCKED) -p forebay -p forebay-preload
 FOREBAY := $(or $(CARGO_TARGET_DIR),target)/release/forebay
-# The program that measures what the documents say; it finds forebay, libforebay.so and libforebay_lab.so beside itself.
+# The program that measures what the documents say, and demonstrates; it finds forebay, libforebay.so and libforebay_lab.so beside itself.
 FOREBAY_LAB := $(FOREBAY)-lab
 BUILD_LAB := $(BUILD) -p forebay-lab -p forebay-lab-preload -p forebay-peers
 # All there are.
@@ -39,8 +39,8 @@ setup: ## Install what test, lint, demo and bench need (Debian packages)
 
 demo: ## Show the store and an unmodified Redis at work, and kill both
 	@scripts/setup.sh demo
-	$(BUILD)
-	$(FOREBAY) demo
+	$(BUILD) -p forebay-lab
+	$(FOREBAY_LAB) demo
 
 # What a change is checked with while it is being made.
 check: ## Format, lint and unit tests of the packages that differ from SINCE [the remote's main]: minutes

@@ -86,8 +86,8 @@ install_debian() {
     missing=()
 }
 
-# Where programs are put that Debian has not, or has only together with a service: `forebay bench`, `forebay-lab` and the tests
-# look there (crates/measure/src/processes.rs).
+# Where programs are put that Debian has not, or has only together with a service: `forebay-lab` and the tests look there
+# (lab/measure/src/processes.rs).
 peers=${CARGO_TARGET_DIR:-target}/peers
 
 # need_redis: redis-server without Debian's package of that name, which starts a service on port 6379. The program itself

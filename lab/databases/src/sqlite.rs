@@ -117,7 +117,6 @@ fn measure(
     more.insert("ops".to_owned(), json!(times_us.len()));
     Ok(Sample {
         ops_per_s: times_us.len() as f64 / seconds,
-        mean_us: Some(times_us.iter().sum::<f64>() / times_us.len() as f64),
         latency: Percentiles::of(&mut times_us),
         more,
     })

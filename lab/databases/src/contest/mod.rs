@@ -212,8 +212,6 @@ impl Setup {
 pub struct Sample {
     /// Operations a second.
     pub ops_per_s: f64,
-    /// Their mean latency, microseconds, where the load tells it.
-    pub mean_us: Option<f64>,
     /// Their latencies.
     pub latency: Percentiles,
     /// Whatever else a row has.

@@ -99,7 +99,7 @@ pub fn run(load: &Load<Size>, server: &Server) -> Result<Sample, MeasureError> {
     })
 }
 
-/// Of pgbench's report the rate and the mean latency, unless transactions failed.
+/// Of pgbench's report the rate, unless transactions failed.
 fn parse(report: &str) -> Option<Sample> {
     let number = |name: &str| -> Option<f64> {
         let line = report.lines().find_map(|line| line.strip_prefix(name))?;
@@ -108,7 +108,6 @@ fn parse(report: &str) -> Option<Sample> {
     let failed = number("number of failed transactions: ")?;
     Some(Sample {
         ops_per_s: number("tps = ").filter(|rate| failed == 0.0 && *rate > 0.0)?,
-        mean_us: number("latency average = ").map(|ms| ms * 1e3),
         ..Sample::default()
     })
 }
@@ -143,16 +142,12 @@ mod tests {
     const REPORT: &str = "transaction type: <builtin: simple update>\n\
         number of transactions actually processed: 4223\n\
         number of failed transactions: 0 (0.000%)\n\
-        latency average = 0.236 ms\n\
         tps = 4231.250321 (without initial connection time)\n";
 
     #[test]
     fn a_report_of_pgbench_is_read_and_one_of_failures_is_none() {
         let sample = parse(REPORT).unwrap();
-        assert_eq!(
-            (sample.ops_per_s, sample.mean_us),
-            (4231.250321, Some(236.0))
-        );
+        assert_eq!(sample.ops_per_s, 4231.250321);
         assert!(parse(&REPORT.replace("ns: 0 ", "ns: 2 ")).is_none());
         assert!(parse("pgbench: error: connection refused\n").is_none());
     }

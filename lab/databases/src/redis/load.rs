@@ -118,7 +118,6 @@ fn parse(text: &str) -> Option<Sample> {
     let us = |name: &str| at(name).map(|ms| ms * 1e3);
     Some(Sample {
         ops_per_s: at("rps").filter(|rate| *rate > 0.0)?,
-        mean_us: Some(us("avg_latency_ms")?),
         latency: Percentiles {
             p50_us: Some(us("p50_latency_ms")?),
             p99_us: Some(us("p99_latency_ms")?),
@@ -141,7 +140,6 @@ mod tests {
         assert_eq!(measured.ops_per_s, 103_092.78);
         let latency = measured.latency;
         assert_eq!((latency.p50_us, latency.p99_us), (Some(255.0), Some(511.0)));
-        assert_eq!(measured.mean_us, Some(263.0));
         assert!(parse("Could not connect").is_none());
         assert!(parse("\"SET\",\"52631.58\"\n").is_none(), "an older one's");
     }

@@ -57,8 +57,6 @@ pub struct Printed {
     pub ops: u64,
     /// Wall time.
     pub seconds: f64,
-    /// What an operation took on average, microseconds.
-    pub mean_us: Option<f64>,
     /// Latencies, if `--histogram` was given.
     pub percentiles: Vec<(String, f64)>,
     /// Wall time from then until the memtable was flushed, if `flush` followed.
@@ -183,7 +181,6 @@ fn parse_result(line: &str, name: &str) -> Option<Printed> {
     Some(Printed {
         ops: before("operations")?.parse().ok()?,
         seconds: before("seconds")?.parse().ok()?,
-        mean_us: before("micros/op").and_then(|us| us.parse().ok()),
         ..Printed::default()
     })
 }
@@ -219,7 +216,6 @@ flush memtable";
         }
         let printed = reader.printed.unwrap();
         assert_eq!((printed.ops, printed.seconds), (20_000, 0.164));
-        assert_eq!(printed.mean_us, Some(8.211));
         let latency = printed.latency();
         assert_eq!(latency.p50_us, Some(7.45));
         assert_eq!(latency.p999_us, Some(50.29));

@@ -155,7 +155,6 @@ fn measure(
     more.insert("ops".to_owned(), json!(printed.ops));
     Ok(Sample {
         ops_per_s: printed.ops as f64 / printed.seconds,
-        mean_us: printed.mean_us,
         latency: printed.latency(),
         more,
     })
