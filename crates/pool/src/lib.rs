@@ -35,8 +35,8 @@
 mod checksum;
 mod commit;
 mod complain;
-pub mod contents;
 mod core;
+pub mod disk_signatures;
 pub mod disks;
 mod error;
 #[doc(hidden)]
@@ -47,7 +47,7 @@ pub mod failpoint;
 pub mod format;
 mod lane;
 pub mod media;
-mod moment;
+mod monotonic;
 pub mod persist;
 mod pool;
 #[doc(hidden)]
@@ -57,7 +57,7 @@ pub mod rights;
 mod shared;
 mod stack;
 mod status;
-mod waits;
+mod wait_meter;
 
 /// A moment at which the power-cut lab may cut the power. Nothing at all without the feature
 /// `failpoints`.
@@ -105,10 +105,10 @@ pub use format::{
     record::{Header, Lsn, RECORD_HEADER, Record, record_bytes},
 };
 pub use lane::{Ahead, AheadBytes, Crowded, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
-pub use moment::Moment;
+pub use monotonic::Moment;
 pub use pool::{ClaimOptions, Pool, PoolOptions};
 pub use shared::{Member, Segment, SharedLane};
 pub use stack::with_room;
 pub use status::{LaneCheck, LaneStatus, RecoveryLock};
 pub use uuid::Uuid;
-pub use waits::{WaitMeter, Waiting, Waits};
+pub use wait_meter::{WaitMeter, Waiting, Waits};

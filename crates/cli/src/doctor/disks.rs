@@ -1,6 +1,6 @@
 //! What the kernel says of mounts and disks.
 
-use forebay_pool::contents;
+use forebay_pool::disk_signatures;
 use forebay_probe::disk;
 use rustix::fs::{Mode, OFlags};
 use std::{
@@ -150,7 +150,7 @@ fn is_unused(device: &Path) -> bool {
     let mut file = fs::File::from(open);
     let found = file
         .seek(SeekFrom::End(0))
-        .and_then(|bytes| contents::find(&file, bytes));
+        .and_then(|bytes| disk_signatures::find(&file, bytes));
     found.is_ok_and(|found| found.is_empty())
 }
 

@@ -11,7 +11,7 @@ use super::{
 use crate::{PAGE_BYTES, beside::STATUS, descriptor::link_to, home::Homes};
 use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options, layout};
 use forebay_pool::{
-    Geometry, Pool, PoolOptions, contents,
+    Geometry, Pool, PoolOptions, disk_signatures,
     media::{map_emulated, write_zeros},
 };
 use rustix::{fd::OwnedFd, fs::FileType};
@@ -174,7 +174,7 @@ fn check_device(held: &Found, path: &Path, bytes: u64) -> Result<(), SetupError>
 
 /// Refuses a device of so many bytes that holds something.
 fn check_contents(held: &OwnedFd, path: &Path, there: u64) -> Result<(), SetupError> {
-    let found = File::open(link_to(held)).and_then(|file| contents::find(&file, there));
+    let found = File::open(link_to(held)).and_then(|file| disk_signatures::find(&file, there));
     let found = found.map_err(SetupError::io("looking at", path))?;
     if found.is_empty() {
         return Ok(());
@@ -183,7 +183,7 @@ fn check_contents(held: &OwnedFd, path: &Path, there: u64) -> Result<(), SetupEr
         path,
         format!(
             "it holds {}. If nothing of that is needed, give it up by wipefs --all, and by blkdiscard -z or zeros over its first MiB. Nothing was changed",
-            contents::words(&found)
+            disk_signatures::words(&found)
         ),
     ))
 }

@@ -14,7 +14,7 @@ use crate::{
     home::Homes,
 };
 use forebay_flash::{Cache, Flash};
-use forebay_pool::contents;
+use forebay_pool::disk_signatures;
 use rustix::fd::AsFd;
 use std::{
     path::{Path, PathBuf},
@@ -114,7 +114,7 @@ fn is_ended(held: &Held<'_>) -> bool {
 /// A cache is made on a device only if nothing is at its start.
 fn blank_start(held: &Held<'_>) -> Result<(), SetupError> {
     let device = held.open_flash()?;
-    let zeros = vec![0; contents::LOOKED_AT as usize];
+    let zeros = vec![0; disk_signatures::LOOKED_AT as usize];
     let blanked = device.write_at(&zeros, 0).and_then(|()| device.sync());
     blanked.map_err(SetupError::io("blanking", held.place.flash()))
 }

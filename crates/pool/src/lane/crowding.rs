@@ -21,7 +21,7 @@
 use super::{Control, Lane, SlotState};
 use crate::{
     format::record::Lsn,
-    waits::{WaitMeter, Waits},
+    wait_meter::{WaitMeter, Waits},
 };
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},

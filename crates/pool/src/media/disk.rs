@@ -17,7 +17,7 @@
 
 use super::{
     Durability, Media, Sharing,
-    limit::size_limit_below,
+    file_size_limit::size_limit_below,
     locks::{LockedFile, TABLES_LOCK},
     mapping::{Kind, Mapping},
     sector,

@@ -16,7 +16,7 @@
     reason = "keeps a descriptor by its number, and asks the kernel for locks"
 )]
 
-use super::{Sharing, held::HeldLocks};
+use super::{Sharing, held_locks::HeldLocks};
 use std::{
     fs::File,
     io,

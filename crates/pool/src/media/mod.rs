@@ -9,8 +9,8 @@
 
 mod disk;
 mod file;
-mod held;
-mod limit;
+mod file_size_limit;
+mod held_locks;
 mod locks;
 mod mapped;
 mod mapping;
@@ -24,8 +24,8 @@ mod window;
 pub(crate) use disk::DiskMedia;
 pub(crate) use file::map_file;
 pub use file::{FileMedia, Found, map_emulated, open_dax, open_emulated, write_zeros};
-pub(crate) use held::Guard;
-pub use limit::size_limit_below;
+pub use file_size_limit::size_limit_below;
+pub(crate) use held_locks::Guard;
 pub(crate) use locks::POOL_LOCK;
 pub use mapped::{Atomics, Mapped, wait, wake, wake_all, wake_one};
 pub use process::ProcessMark;

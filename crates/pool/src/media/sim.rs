@@ -20,7 +20,7 @@
 mod disk;
 mod images;
 
-use super::{Durability, Media, held::HeldLocks};
+use super::{Durability, Media, held_locks::HeldLocks};
 use crate::{
     checksum::Checksum,
     format::layout::PAGE,

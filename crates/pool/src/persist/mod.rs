@@ -9,14 +9,14 @@
 //! A store becomes durable at the next fence *of the thread that issued it*.
 //!
 //! Memory of a caller who may change it meanwhile is loaded once, and what is stored is what is
-//! checksummed (`once`).
+//! checksummed (`load_once`).
 
 use crate::checksum::Checksum;
 use std::{io::IoSlice, sync::OnceLock};
 
-mod once;
-use once::Block;
-pub(crate) use once::load_once;
+mod load_once;
+use load_once::Block;
+pub(crate) use load_once::load_once;
 
 #[cfg(target_arch = "aarch64")]
 mod aarch64;

@@ -10,7 +10,7 @@
 
 use super::PoolOptions;
 use crate::{
-    contents::{self, Content},
+    disk_signatures::{self, Content},
     error::{PoolError, PoolErrorKind},
     format::{layout::PAGE, superblock::Superblock},
     media::sector,
@@ -38,7 +38,7 @@ pub(super) fn open_empty(path: &Path, bytes: u64, force: bool) -> Result<File, P
             found: size,
         }));
     }
-    let found = contents::find(&file, size).map_err(looking)?;
+    let found = disk_signatures::find(&file, size).map_err(looking)?;
     if found.is_empty() {
         return Ok(file);
     }
@@ -69,7 +69,7 @@ fn open_exclusively(path: &Path) -> Result<File, PoolError> {
 
 /// What was found, with what the kernel and a pool's superblock know of it.
 fn describe(file: &File, found: &[Content]) -> String {
-    let mut words = contents::words(found);
+    let mut words = disk_signatures::words(found);
     let mut start = vec![0; 2 * PAGE as usize];
     let read = file.read_exact_at(&mut start, 0);
     if let (Ok(()), Some(pool)) = (read, Superblock::on_disk(&start)) {

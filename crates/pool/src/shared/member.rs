@@ -2,7 +2,7 @@
 
 use super::{
     MEMBERS_MAX,
-    ready::Ready,
+    prefault::Ready,
     state::{NONE, State, VERSION, Writer, first},
     step,
 };

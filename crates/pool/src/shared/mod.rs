@@ -19,28 +19,28 @@
 //!
 //! A member may die anywhere. What it had reserved is then a hole that nothing behind it can be
 //! published over. When the owner knows that the process is gone, it *buries* the member
-//! ([`bury`]): lines below the tail that are not published and that no living writer claims are
-//! holes, and become void records. A writer that has announced itself, and not claimed yet, may own
-//! any of them: it is waited for first.
+//! ([`dead_members`]): lines below the tail that are not published and that no living writer claims
+//! are holes, and become void records. A writer that has announced itself, and not claimed yet, may
+//! own any of them: it is waited for first.
 //!
 //! Records of the next segment are written while some of the one before it are not published. At
 //! most two segments are unpublished at a time: the owner prepares no third.
 
-mod breathe;
-mod bury;
 mod claim;
 mod commit;
 mod control;
+mod dead_members;
+mod elastic;
 mod member;
+mod next_segment;
 mod orphan;
 mod owner;
-mod ready;
+mod prefault;
 mod state;
 #[cfg_attr(not(test), path = "no_steps.rs")]
 pub(crate) mod steps;
 #[cfg(test)]
 mod tests;
-mod turn;
 
 pub use member::Member;
 pub use owner::{Segment, SharedLane};

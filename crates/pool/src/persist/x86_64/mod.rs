@@ -3,8 +3,8 @@
 
 use std::arch::{asm, x86_64 as x86};
 
-mod once;
-pub(super) use once::Folds;
+mod copy_checksum;
+pub(super) use copy_checksum::Folds;
 
 /// How bytes are stored past the caches.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -158,12 +158,12 @@ static MARKS: [Mark; 50] = [
 /// I/O errors.
 ///
 /// ```
-/// use forebay_pool::contents;
+/// use forebay_pool::disk_signatures;
 /// # fn main() -> std::io::Result<()> {
 /// # let image = tempfile::tempfile()?;
 /// # image.set_len(8 << 20)?;
 /// # std::os::unix::fs::FileExt::write_all_at(&image, b"XFSB", 0)?;
-/// for found in contents::find(&image, 8 << 20)? {
+/// for found in disk_signatures::find(&image, 8 << 20)? {
 ///     println!("{found}, known by what is at {}", found.at); // an XFS file system, known by what is at 0
 /// }
 /// # Ok(())
