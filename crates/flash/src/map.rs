@@ -6,7 +6,7 @@
 //! versions in the queue the one with the highest position is the newest, and the only one that is
 //! ever read. Each version leads to the one before it, so that a tombstone finds them all.
 
-mod void;
+mod tombstones;
 
 use crate::record::{DIRTY, LOST, PageEntry, VOID};
 use std::collections::{HashMap, hash_map::Entry};

@@ -1,7 +1,7 @@
 //! Groups: pages on their way to flash. They stay in memory until they are durable, so a failed
 //! write or sync is simply repeated, and what just came in is read without the device.
 
-use super::{Cache, State, worth::nanos};
+use super::{Cache, State, adaptive::nanos};
 use crate::{
     buffer::Buffer,
     error::FlashError,

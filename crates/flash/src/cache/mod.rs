@@ -2,12 +2,12 @@
 //!
 //! * `group`: pages on their way to flash; `enqueue`: how they come in; `commit`: group out, flash
 //!   synced, metadata durable;
-//! * `around`: the same at home, when flash fails or the policy says so;
-//! * `read`: how they are found, with `ahead` (of a scan, at home); `files`: registering,
+//! * `write_around`: the same at home, when flash fails or the policy says so;
+//! * `read`: how they are found, with `read_ahead` (of a scan, at home); `files`: registering,
 //!   tombstones;
-//! * `dequeue`: how they leave, with `intact` (what of them can be read); `flush`: everything home,
-//!   with `newer` (what is dirty); `home`: how they get there;
-//! * `worth`: whether flash pays, by what `reads` and `writes` take;
+//! * `dequeue`: how they leave, with `readable_slots` (what of them can be read); `flush`:
+//!   everything home, with `dirty_pages` (what is dirty); `home`: how they get there;
+//! * `adaptive`: whether flash pays, by what `reads` and `writes` take;
 //! * `resize`: another size, with what is in it;
 //! * `log`: the lane and its checkpoints; `open`: making and opening, with `device` (headers) and
 //!   `rebuild` (recovery).
@@ -25,32 +25,32 @@
 //! | `flash_sync` | a sync of flash | whether one failed |
 //! | `home_sync` | shared: a sync of a home; alone: a moment after those of a batch | whether one failed |
 //! | `log` | one record, and applying it to the map | the order of records; flags of slots below `recorded`, `recorded`, `front` |
-//! | a block of `ahead` | one read of home, for those who want its pages | what a scan is given |
-//! | those of `worth` | a moment | what reads and writes take |
+//! | a block of `read_ahead` | one read of home, for those who want its pages | what a scan is given |
+//! | those of `adaptive` | a moment | what reads and writes take |
 //! | `state` | a look-up or an insertion: tens of nanoseconds | the map |
 //!
 //! No lock is held by a read while it waits for flash. One lock for the map is enough: what is done
 //! under it is a hundredth of the copy that every page costs anyway, and of the read of flash that
 //! a hit costs.
 
-mod ahead;
-mod around;
+mod adaptive;
 mod commit;
 mod dequeue;
 mod device;
+mod dirty_pages;
 mod enqueue;
 mod files;
 mod flush;
 mod group;
 mod home;
-mod intact;
 mod log;
-mod newer;
 mod open;
 mod read;
+mod read_ahead;
+mod readable_slots;
 mod rebuild;
 mod resize;
-mod worth;
+mod write_around;
 
 pub use dequeue::Step;
 pub use enqueue::{Enqueued, PastWrite};
@@ -66,18 +66,18 @@ use crate::{
     file::CachedFile,
     io::{Flash, Home},
     layout::{Geometry, Header},
-    limit::Limit,
     map::Map,
     options::{Contents, Options, Watermarks, WritePolicy},
+    rate_limit::Limit,
     record::{EPOCHS, encode_epochs},
     stats::{Counters, Stats, add},
 };
-use ahead::Ahead;
-use around::Trouble;
+use adaptive::Worth;
 use files::Files;
 use forebay_pool::Lane;
 use group::{Group, Tail};
 use parking_lot::{Mutex, RwLock};
+use read_ahead::Ahead;
 use std::{
     collections::VecDeque,
     io::{self, IoSlice},
@@ -87,7 +87,7 @@ use std::{
     },
 };
 use uuid::Uuid;
-use worth::Worth;
+use write_around::Trouble;
 
 /// A flash cache in use. Shared by reference between any number of threads.
 pub struct Cache {

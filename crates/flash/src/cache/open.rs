@@ -1,8 +1,8 @@
 //! Making a cache, opening it, and recovering it. docs/flash-format.md, "Making" and "Recovery".
 
 use super::{
-    Cache, Homing, State, ahead::Ahead, device::Device, files::Files, group::Tail,
-    rebuild::Rebuilt, worth::Worth,
+    Cache, Homing, State, adaptive::Worth, device::Device, files::Files, group::Tail,
+    read_ahead::Ahead, rebuild::Rebuilt,
 };
 use crate::{
     buffer::Buffer,
@@ -10,9 +10,9 @@ use crate::{
     error::FlashError,
     io::{Flash, Home},
     layout::{GROUPS_MIN, Geometry, HEADERS, Header},
-    limit::Limit,
     map::Map,
     options::{CreateOptions, Options},
+    rate_limit::Limit,
     stats::Counters,
 };
 use forebay_pool::{ClaimOptions, Lane, Pool};
