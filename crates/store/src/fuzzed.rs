@@ -4,12 +4,12 @@
 
 use crate::{
     disk::{Directory, RealDisk},
-    given_up::GivenUp,
     index,
-    large::LargeValues,
+    large_values::LargeValues,
     log::{LogReader, ValueLog, ZEROS, file_header},
     manifest::{FileRef, Manifest, State, VERSION},
     op::{Change, op_in_batch, ops, push_op, read_record},
+    salvage::GivenUp,
 };
 use forebay_pool::{Header, Lsn, Record, crc32c};
 use parking_lot::Mutex;

@@ -29,7 +29,7 @@
 //! ```
 //!
 //! The modules: `options`, `disk` (files, and files that fail), `op` (operations as bytes), `log`
-//! (the address space of records), `large` (values too large for it), `memtable` (recent keys),
+//! (the address space of records), `large_values` (too large for it), `memtable` (recent keys),
 //! `index` (all others), `manifest`, and `db`, where they come together. Formats:
 //! docs/store-format.md. What is promised: docs/durability.md.
 
@@ -41,15 +41,15 @@ pub mod disk;
 mod error;
 #[doc(hidden)]
 pub mod fuzzed;
-mod given_up;
 #[doc(hidden)]
 pub mod index;
-mod large;
+mod large_values;
 mod log;
 mod manifest;
 mod memtable;
 mod op;
 mod options;
+mod salvage;
 mod stats;
 
 pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};

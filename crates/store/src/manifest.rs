@@ -7,7 +7,7 @@
 use crate::{
     disk::{Directory, Disk, replace},
     error::StoreError,
-    large::ID_MAX,
+    large_values::ID_MAX,
 };
 use forebay_pool::{
     Lsn, crc32c,

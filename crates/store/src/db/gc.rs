@@ -2,8 +2,8 @@
 //!
 //! How a file is collected: `collect`. Large values: `large`.
 //!
-//! Which file: the one with most garbage, by sampling (`look`, `sample`). If that is one that the
-//! index does not cover yet, an ingestion is asked for.
+//! Which file: the one with most garbage, by sampling (`estimate`, `sample`). If that is one that
+//! the index does not cover yet, an ingestion is asked for.
 //!
 //! When: the options allow for an amount of garbage in proportion to the live data
 //! ([`Estimate::allowance`]). At three quarters of it collection begins, and writers are bound to
@@ -13,21 +13,21 @@
 //! given back as is written.
 
 mod collect;
+mod estimate;
 mod large;
-mod look;
 mod pace;
 mod resident;
 mod set_aside;
 
-use super::{Shared, Store, room::FULL, sample::Sample};
+use super::{Shared, Store, disk_full::FULL, sample::Sample};
 use crate::{
     error::StoreError,
     log::{LogTail, VlogFile},
     stats::{GcReport, SetAside, Wait},
 };
 use collect::Grant;
+pub(super) use estimate::Estimate;
 use forebay_pool::Lsn;
-pub(super) use look::Estimate;
 use pace::Pace;
 use parking_lot::{Mutex, MutexGuard};
 use resident::Room;

@@ -16,7 +16,8 @@
 mod brake;
 mod check;
 mod close;
-mod dead;
+mod dead_starts;
+mod disk_full;
 mod gc;
 mod indexer;
 mod locks;
@@ -24,7 +25,6 @@ mod open;
 mod range;
 mod read;
 mod recovery;
-mod room;
 mod sample;
 mod scan;
 mod snapshot;
@@ -42,17 +42,17 @@ use self::locks::Locks;
 use crate::{
     disk::{Disk, SyncMeter},
     error::StoreError,
-    given_up::GivenUp,
     index::{Index, ValueCache},
-    large::LargeValues,
+    large_values::LargeValues,
     log::{LogTail, ValueLog},
     memtable::{Chunk, View},
     options::StoreOptions,
+    salvage::GivenUp,
     stats::{Stats, Wait, Waits},
 };
 use arc_swap::ArcSwap;
 use brake::Brake;
-use dead::DeadStarts;
+use dead_starts::DeadStarts;
 use forebay_pool::{Lsn, WaitMeter, media::ProcessMark};
 use gc::Collector;
 use open::StoreLock;
@@ -338,7 +338,7 @@ impl Store {
                         .log
                         .reserve()
                         .is_short()
-                        .then(|| room::FULL.to_owned())
+                        .then(|| disk_full::FULL.to_owned())
                 })
                 .or_else(|| shared.collector.trouble()),
         }

@@ -20,7 +20,7 @@ use crate::{
     KEY_BYTES_MAX, VALUE_BYTES_MAX,
     error::StoreError,
     index::{Address, Form},
-    large::Written,
+    large_values::Written,
     log::Claim,
     memtable::Chunk,
     op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, LargeRef, op_bytes, push_op},
@@ -336,7 +336,7 @@ impl Shared {
     }
 
     /// Writes a batch; its large values, which are kept from collection until it is in the
-    /// memtable, go to `large`.
+    /// memtable, go to `large_values`.
     fn log_batch<'s>(
         &'s self,
         batch: &Batch,

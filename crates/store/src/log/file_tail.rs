@@ -11,7 +11,7 @@
 //! it returns. The last page is written again by the next append, with the same bytes in front:
 //! however that is torn, what was there before is there.
 
-use super::{ValueLog, VlogFile, pages::Pages};
+use super::{ValueLog, VlogFile, tail_pages::Pages};
 use crate::error::{StoreError, is_full};
 use forebay_pool::{
     Header, Lsn,

@@ -3,7 +3,7 @@
 //! The manifest remembers a file as collected until no power cut can bring its name back. One that
 //! cannot be unlinked is a leftover: it takes space and does no harm.
 
-use super::{unnamed::Unnamed, value_log::ValueLog};
+use super::{unlisted_files::Unnamed, value_log::ValueLog};
 use crate::error::StoreError;
 use forebay_pool::Lsn;
 use std::{io, path::Path, sync::Arc};

@@ -10,13 +10,13 @@ use super::{
     content::ZEROS,
     file::{FILE_HEADER, VlogFile},
     reserve::{Reserve, ReserveNeed},
-    unnamed::{self, Unnamed},
+    unlisted_files::{self, Unnamed},
 };
 use crate::{
     disk::Disk,
     error::StoreError,
-    given_up::GivenUp,
     manifest::{FileRef, Manifest, State},
+    salvage::GivenUp,
 };
 use arc_swap::ArcSwap;
 use forebay_pool::{
@@ -91,7 +91,7 @@ impl ValueLog {
                 &*disk, &dir, start, end, state.uuid,
             )?));
         }
-        let unnamed = unnamed::find(&*disk, &dir, &state)?;
+        let unnamed = unlisted_files::find(&*disk, &dir, &state)?;
         let log = Self {
             dir,
             reserve: Reserve::open(Arc::clone(&disk), store_dir),

@@ -9,9 +9,9 @@
 
 use crate::{
     error::StoreError,
-    given_up::GivenUp,
     manifest::{PoolRef, State},
     options::{StoreOptions, Variant},
+    salvage::GivenUp,
 };
 use forebay_pool::{ClaimOptions, Lane, LaneCheck, Lsn, Pool, Recovered};
 use std::{path::Path, time::Duration};

@@ -27,7 +27,7 @@ use super::{
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
     error::StoreError,
-    large::LargeValues,
+    large_values::LargeValues,
     log::LogTail,
     memtable::{Chunk, View},
     options::{StoreOptions, Variant},

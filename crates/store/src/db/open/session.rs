@@ -11,11 +11,11 @@ use crate::{
     db::check::Parts,
     disk::{Directory, Disk},
     error::StoreError,
-    given_up::GivenUp,
     index::{Index, IndexOptions},
     log::{Unnamed, ValueLog},
     manifest::{Manifest, PoolRef, State},
     options::{StoreOptions, Variant},
+    salvage::GivenUp,
 };
 use forebay_pool::{Lsn, Pool, format::layout::LSN_MAX};
 use parking_lot::Mutex;

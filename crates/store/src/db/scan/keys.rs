@@ -7,13 +7,13 @@
 //! sources.
 //!
 //! What is hidden at the start of what is older than the active chunk is noted for later scans
-//! ([`dead`](crate::db::dead)).
+//! ([`dead_starts`](crate::db::dead_starts)).
 
 use super::source::{From, Pin, Source};
 use crate::{
     db::{
         Shared, Snapshot,
-        dead::{First, HIDDEN_MIN},
+        dead_starts::{First, HIDDEN_MIN},
         range::ScanRange,
     },
     error::StoreError,
