@@ -11,8 +11,8 @@
 
 use crate::{
     call_context::{Failed, errno, missing},
-    change::retire,
     client_call::{client, tell_client},
+    fd_changes::retire,
     layer, memory, pages,
     real::hooks,
     ring,

@@ -2,7 +2,7 @@
 
 use crate::{
     call_context::{Failed, inside},
-    child,
+    forked_child,
 };
 use forebay_files::client;
 use rustix::io::Errno;
@@ -11,7 +11,7 @@ use rustix::io::Errno;
 /// errno afterwards is what it was before.
 pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
     if client::is_new_process() {
-        child::forked();
+        forked_child::forked();
     }
     inside(call)
 }

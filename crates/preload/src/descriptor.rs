@@ -12,7 +12,7 @@ use crate::{
     layer, metadata, pages,
     plain::is_plain,
     real::hooks,
-    truncated,
+    truncated_fds,
 };
 use forebay_files::client;
 use libc::{c_int, c_uint, c_ulong};
@@ -20,7 +20,7 @@ use libc::{c_int, c_uint, c_ulong};
 hooks! {
     fn [close __close] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd) && !client::is_own(fd) && !truncated::is_marked(fd);
+    plain if is_plain(fd) && !client::is_own(fd) && !truncated_fds::is_marked(fd);
     else |real| {
         if client::is_own(fd) {
             return bad_descriptor();
@@ -31,7 +31,7 @@ hooks! {
             pages::closing(fd);
             layer::closing(fd);
             // SAFETY: our caller's argument.
-            truncated::closing(fd, || unsafe { real(fd) })
+            truncated_fds::closing(fd, || unsafe { real(fd) })
         })
     };
 
@@ -81,7 +81,7 @@ hooks! {
 
     fn [dup] (fd: c_int) -> c_int;
     missing missing(-1);
-    plain if is_plain(fd) && !client::is_absorbing() && !truncated::is_marked(fd);
+    plain if is_plain(fd) && !client::is_absorbing() && !truncated_fds::is_marked(fd);
     else |real| duplicate(fd, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
@@ -170,7 +170,7 @@ fn duplicate(from: c_int, real: impl Fn() -> c_int) -> c_int {
         Ok(to) => {
             pages::duplicated(from, to);
             layer::duplicated(from, to);
-            truncated::duplicated(from, to);
+            truncated_fds::duplicated(from, to);
             to
         }
         Err(failed) => failed.with(-1),
@@ -205,7 +205,7 @@ pub(crate) fn note_standard_error() {
 
 /// True if neither is of any interest, nor is the closing of `to`.
 fn is_unconcerned(from: c_int, to: c_int) -> bool {
-    !concerns(from, to) && !truncated::is_marked(from) && !truncated::is_marked(to)
+    !concerns(from, to) && !truncated_fds::is_marked(from) && !truncated_fds::is_marked(to)
 }
 
 fn concerns(from: c_int, to: c_int) -> bool {
@@ -221,10 +221,10 @@ fn replace(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
     };
     let done = match from == to {
         true => replace(),
-        false => truncated::closing(to, replace),
+        false => truncated_fds::closing(to, replace),
     };
     if done >= 0 {
-        truncated::duplicated(from, to);
+        truncated_fds::duplicated(from, to);
     }
     if done >= 0 && is_standard_error(to) {
         let before = errno();
@@ -291,7 +291,7 @@ fn known(first: c_uint, last: c_uint) -> impl Iterator<Item = c_int> {
 
 /// Whether an absorbed descriptor, or one of the client's own, is in the range.
 fn has_ours(first: c_uint, last: c_uint) -> bool {
-    known(first, last).any(|fd| !is_plain(fd) || truncated::is_marked(fd))
+    known(first, last).any(|fd| !is_plain(fd) || truncated_fds::is_marked(fd))
         || client::own_within(first, last).next().is_some()
 }
 
@@ -302,7 +302,10 @@ fn close_spans(
     last: c_uint,
     mut close: impl FnMut(c_uint, c_uint) -> c_int,
 ) -> c_int {
-    let is_cut_off = known(first, last).filter(|fd| truncated::take(*fd)).count() > 0;
+    let is_cut_off = known(first, last)
+        .filter(|fd| truncated_fds::take(*fd))
+        .count()
+        > 0;
     let done = without_cancellation(|| {
         for fd in known(first, last) {
             if client::absorbs(fd) {

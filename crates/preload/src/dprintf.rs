@@ -3,7 +3,7 @@
 
 use crate::{
     call_context::Failed,
-    change::retire,
+    fd_changes::retire,
     real::{Hook, Real, c_name},
     variadic::{Target, forward, go_on},
 };

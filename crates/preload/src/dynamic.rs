@@ -5,7 +5,7 @@
 //! `dlopen` and `dlmopen`: what is loaded with `RTLD_DEEPBIND` finds the C library before us, and
 //! what is loaded into another namespace has a C library of its own. Neither's calls are seen, so
 //! before it runs this process absorbs nothing any more, if it calls anything that is hidden
-//! ([`loading`](crate::loading)).
+//! ([`dlopen_imports`](crate::dlopen_imports)).
 //!
 //! The dynamic linker asks who calls: for the libraries behind the caller (`RTLD_NEXT`), its scope,
 //! its namespace and where its libraries are searched. So each of the four goes on to the hidden
@@ -16,8 +16,8 @@
 
 use crate::{
     client_call::tell_client,
-    loading::Load,
-    next::{Next, library_of, note_first},
+    dlopen_imports::Load,
+    next_definition::{Next, library_of, note_first},
     real::{Hook, c_name},
 };
 use forebay_files::client;
@@ -316,11 +316,11 @@ fn hooks() -> impl Iterator<Item = &'static Hook> {
 /// and `readdir`, are looked for when they are called.
 fn found_at_start() -> impl Iterator<Item = &'static Hook> {
     use crate::{
-        change, clone, descriptor, dprintf, execute, identity, map, message, metadata, name, open,
-        position, process, received, stdio, sync, system_call, times, write,
+        clone, descriptor, dprintf, execute, fd_changes, identity, map, message, metadata, open,
+        path_calls, position, process, received_fds, stdio, sync, system_call, times, write,
     };
     [
-        change::HOOKS,
+        fd_changes::HOOKS,
         clone::HOOKS,
         descriptor::HOOKS,
         dprintf::HOOKS,
@@ -330,11 +330,11 @@ fn found_at_start() -> impl Iterator<Item = &'static Hook> {
         map::HOOKS,
         message::HOOKS,
         metadata::HOOKS,
-        name::HOOKS,
+        path_calls::HOOKS,
         open::HOOKS,
         position::HOOKS,
         process::HOOKS,
-        received::HOOKS,
+        received_fds::HOOKS,
         stdio::HOOKS,
         sync::HOOKS,
         system_call::HOOKS,

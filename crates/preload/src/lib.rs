@@ -7,15 +7,16 @@
 //! library's own. docs/files-protocol.md says what has to happen otherwise.
 //!
 //! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`],
-//! [`received`] (`open_by_handle_at`, `pidfd_getfd`), [`descriptor`] (`close`, `dup`, `fcntl`,
-//! `unshare`), [`directory`] (`readdir`), [`name`] (`rename`, `unlink`, `link`, `truncate`),
+//! [`received_fds`] (`open_by_handle_at`, `pidfd_getfd`), [`descriptor`] (`close`, `dup`, `fcntl`,
+//! `unshare`), [`directory`] (`readdir`), [`path_calls`] (`rename`, `unlink`, `link`, `truncate`),
 //! [`times`] (`utimensat`, …), [`metadata`] (`mkdir`, `chmod`, `setxattr`, …: what a sync is
-//! ordered behind), [`change`] (what alters a file without writing to it: `fallocate`, `sendfile`,
-//! …), [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`], [`dprintf`] (by
-//! [`variadic`]), [`asynchronous`] (POSIX AIO, libaio, `io_uring`), [`ring`] (an `io_uring` that is
-//! made past them), [`system_call`] (`syscall`), [`process`] (fork, `daemon`), [`execute`]
-//! (`execve`, `posix_spawn`, `pidfd_spawn`, `system`), [`identity`] (`setuid`), [`dynamic`]
-//! (`dlsym`, `dlopen`, by [`loading`]). [`start`] is the library's own start and end.
+//! ordered behind), [`fd_changes`] (what alters a file without writing to it: `fallocate`,
+//! `sendfile`, …), [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`],
+//! [`dprintf`] (by [`variadic`]), [`asynchronous`] (POSIX AIO, libaio, `io_uring`), [`ring`] (an
+//! `io_uring` that is made past them), [`system_call`] (`syscall`), [`process`] (fork, `daemon`),
+//! [`execute`] (`execve`, `posix_spawn`, `pidfd_spawn`, `system`), [`identity`] (`setuid`),
+//! [`dynamic`] (`dlsym`, `dlopen`, by [`dlopen_imports`]). [`start`] is the library's own start and
+//! end.
 //!
 //! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]), [`checkpoint`]
 //! what comes before InnoDB says that pages are durable.
@@ -27,40 +28,40 @@
 
 mod asynchronous;
 mod call_context;
-mod change;
 mod checkpoint;
-mod child;
 mod client_call;
 mod clone;
 mod descriptor;
 mod directory;
+mod dlopen_imports;
 mod dprintf;
 mod dynamic;
 mod execute;
+mod fd_changes;
+mod forked_child;
 mod identity;
+mod ioctl_targets;
 mod kernel;
 pub mod layer;
-mod loading;
 mod map;
 mod memory;
 mod message;
 mod metadata;
-mod name;
-mod named;
-mod next;
+mod next_definition;
 mod open;
 mod pages;
+mod path_calls;
 mod plain;
 mod position;
 mod process;
 mod real;
-mod received;
+mod received_fds;
 mod ring;
 mod start;
 mod stdio;
 mod sync;
 mod system_call;
 mod times;
-mod truncated;
+mod truncated_fds;
 mod variadic;
 mod write;

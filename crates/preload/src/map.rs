@@ -8,9 +8,9 @@
 
 use crate::{
     call_context::{missing, set_errno},
-    change::retire,
     checkpoint,
     client_call::tell_client,
+    fd_changes::retire,
     layer::{self, Done},
     pages, plain,
     real::hooks,

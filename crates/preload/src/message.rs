@@ -5,7 +5,7 @@
 
 use crate::{
     call_context::{Failed, missing},
-    change::retire,
+    fd_changes::retire,
     layer, memory,
     real::hooks,
 };

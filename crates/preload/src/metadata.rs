@@ -13,7 +13,7 @@ use crate::{
     call_context::{errno, missing, set_errno},
     memory,
     real::hooks,
-    truncated,
+    truncated_fds,
 };
 use forebay_files::client;
 use libc::{
@@ -306,7 +306,7 @@ pub(crate) fn opened(before: Option<MayCreate>, fd: c_int) {
         count(device_of(fd));
     }
     if before.is_some() && flags & libc::O_TRUNC != 0 {
-        truncated::mark(fd);
+        truncated_fds::mark(fd);
     }
 }
 
@@ -314,7 +314,7 @@ pub(crate) fn opened(before: Option<MayCreate>, fd: c_int) {
 pub(crate) fn cut_off(fd: c_int) {
     if client::counts_changes() {
         count(device_of(fd));
-        truncated::mark(fd);
+        truncated_fds::mark(fd);
     }
 }
 
@@ -334,7 +334,7 @@ pub(crate) fn resized(fd: c_int, real: impl FnOnce() -> c_int) -> c_int {
         .zip(before)
         .is_some_and(|((now, _), (then, _))| now < then)
     {
-        truncated::mark(fd);
+        truncated_fds::mark(fd);
     }
     result
 }

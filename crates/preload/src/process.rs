@@ -2,7 +2,8 @@
 #![expect(unsafe_code, reason = "runs after fork; exports C functions")]
 
 use crate::{
-    call_context::missing, child::forked, client_call::tell_client, descriptor, real::hooks, ring,
+    call_context::missing, client_call::tell_client, descriptor, forked_child::forked, real::hooks,
+    ring,
 };
 use forebay_files::client;
 use libc::{c_int, pid_t};

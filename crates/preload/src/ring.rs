@@ -16,8 +16,8 @@
 )]
 
 use crate::{
-    child, kernel,
-    next::{self, Code},
+    forked_child, kernel,
+    next_definition::{self, Code},
 };
 use forebay_files::client;
 use libc::{c_long, c_uint, sock_filter, sock_fprog};
@@ -41,7 +41,7 @@ static STARTED_IN: AtomicI32 = AtomicI32::new(0);
 
 /// Has the client ask before this process joins.
 pub(crate) fn start() {
-    STARTED_IN.store(child::own_pid(), Relaxed);
+    STARTED_IN.store(forked_child::own_pid(), Relaxed);
     client::before_joining(before_joining);
 }
 
@@ -89,12 +89,12 @@ fn find() -> Option<String> {
     if is_forked() && CLEAN_AT.load(Relaxed) != 0 {
         return None;
     }
-    let loaded = next::times_loaded();
+    let loaded = next_definition::times_loaded();
     if CLEAN_AT.load(Relaxed) == loaded {
         return None;
     }
     let mut found = None;
-    next::each_code(|code| {
+    next_definition::each_code(|code| {
         if !is_known(&code) && makes_rings(bytes(&code)) {
             found = Some(match code.file_name() {
                 b"" => "the program".to_owned(),
@@ -110,7 +110,7 @@ fn find() -> Option<String> {
 }
 
 fn is_forked() -> bool {
-    STARTED_IN.load(Relaxed) != child::own_pid()
+    STARTED_IN.load(Relaxed) != forked_child::own_pid()
 }
 
 fn bytes<'a>(code: &Code<'a>) -> &'a [u8] {
@@ -291,7 +291,7 @@ fn liburing() -> Vec<Range<usize>> {
         unsafe { libc::dlopen(c"liburing.so.2".as_ptr(), libc::RTLD_LAZY) };
     }
     let mut found = Vec::new();
-    next::each_code(|code| {
+    next_definition::each_code(|code| {
         if is_liburing(&code) {
             found.push(code.addresses);
         }

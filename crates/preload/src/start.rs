@@ -1,7 +1,7 @@
 //! The library's life in a process: its start and its end.
 #![expect(unsafe_code, reason = "runs before main and after it")]
 
-use crate::{child, client_call::tell_client, dynamic, layer, process, ring};
+use crate::{client_call::tell_client, dynamic, forked_child, layer, process, ring};
 use forebay_files::{
     activation,
     client::{self, note_standard_error},
@@ -19,7 +19,7 @@ extern "C" fn start() {
     note_standard_error();
     dynamic::find_all();
     activated();
-    child::begin();
+    forked_child::begin();
     if process::hear_of_forks() {
         // Without it a child would go on as if it were its parent: then nothing is absorbed.
         tell_client(client::start);
@@ -41,7 +41,7 @@ fn activated() {
 
 extern "C" fn end() {
     // The child of a `clone` that no handler heard of must not end its parent's session.
-    if child::has_begun() {
+    if forked_child::has_begun() {
         tell_client(forebay_pages::exiting);
         tell_client(client::exiting);
     }

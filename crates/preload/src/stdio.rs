@@ -8,15 +8,15 @@
 
 use crate::{
     call_context::{Failed, is_client, missing},
-    change::retire,
     client_call::{client, tell_client},
     descriptor::note_standard_error,
     execute::before_shell,
+    fd_changes::retire,
     layer, memory, metadata,
     metadata::MayCreate,
     pages,
     real::hooks,
-    truncated,
+    truncated_fds,
 };
 use forebay_files::client;
 use libc::{AT_FDCWD, FILE, c_char, c_int, c_void};
@@ -60,7 +60,7 @@ hooks! {
             let before = before_open(path, mode);
             // SAFETY: our caller's arguments.
             let reopen = || unsafe { real(path, mode, stream) };
-            let stream = truncated::closing(number(stream), reopen);
+            let stream = truncated_fds::closing(number(stream), reopen);
             note_opened(before, stream);
             if path.is_null() && !stream.is_null() && flags_of(mode) & libc::O_TRUNC != 0 {
                 metadata::cut_off(number(stream));
@@ -79,7 +79,7 @@ hooks! {
     else |real| {
         closing(stream);
         // SAFETY: our caller's argument.
-        truncated::closing(number(stream), || unsafe { real(stream) })
+        truncated_fds::closing(number(stream), || unsafe { real(stream) })
     };
 
     fn [popen _IO_popen] (command: *const c_char, mode: *const c_char) -> *mut FILE;

@@ -9,11 +9,11 @@
 use crate::{
     asynchronous,
     call_context::{missing, without_cancellation},
-    change, child, clone, descriptor, dynamic, execute, identity,
+    clone, descriptor, dynamic, execute, fd_changes, forked_child, identity, ioctl_targets,
     kernel::{self, by_number},
-    layer, map, message, metadata, name, named, open, pages, plain, position, process,
+    layer, map, message, metadata, open, pages, path_calls, plain, position, process,
     real::{Hook, Real, c_name, signature},
-    received, ring, sync, times, truncated, write,
+    received_fds, ring, sync, times, truncated_fds, write,
 };
 use forebay_files::client;
 use libc::{c_int, c_long, c_void};
@@ -79,7 +79,7 @@ extern "C-unwind" fn called(
             process::forking();
             let result = real();
             if result == 0 && client::is_new_process() {
-                child::forked();
+                forked_child::forked();
             }
             result
         }
@@ -199,30 +199,30 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
         libc::SYS_syncfs if client::commits() => call!(SYS_syncfs => sync::syncfs, a),
         libc::SYS_msync if client::commits() => call!(SYS_msync => sync::msync, a, b, c),
         libc::SYS_sync_file_range if is_ours(a) => call!(SYS_sync_file_range => sync::sync_file_range, a, b, c, d),
-        libc::SYS_ftruncate if is_ours(a) || client::counts_changes() => call!(SYS_ftruncate => change::ftruncate, a, b),
-        libc::SYS_fallocate if is_ours(a) || client::counts_changes() => call!(SYS_fallocate => change::fallocate, a, b, c, d),
-        libc::SYS_copy_file_range if is_ours(c) || is_ours(a) || client::counts_changes() => call!(SYS_copy_file_range => change::copy_file_range, a, b, c, d, e, f),
-        libc::SYS_sendfile if is_ours(a) || is_ours(b) || client::counts_changes() => call!(SYS_sendfile => change::sendfile, a, b, c, d),
-        libc::SYS_splice if is_ours(c) || is_ours(a) || client::counts_changes() => call!(SYS_splice => change::splice, a, b, c, d, e, f),
-        libc::SYS_ioctl if is_ours(a) || client::counts_changes() || named::may_concern(b as _) => call!(SYS_ioctl => change::ioctl, a, b, c),
+        libc::SYS_ftruncate if is_ours(a) || client::counts_changes() => call!(SYS_ftruncate => fd_changes::ftruncate, a, b),
+        libc::SYS_fallocate if is_ours(a) || client::counts_changes() => call!(SYS_fallocate => fd_changes::fallocate, a, b, c, d),
+        libc::SYS_copy_file_range if is_ours(c) || is_ours(a) || client::counts_changes() => call!(SYS_copy_file_range => fd_changes::copy_file_range, a, b, c, d, e, f),
+        libc::SYS_sendfile if is_ours(a) || is_ours(b) || client::counts_changes() => call!(SYS_sendfile => fd_changes::sendfile, a, b, c, d),
+        libc::SYS_splice if is_ours(c) || is_ours(a) || client::counts_changes() => call!(SYS_splice => fd_changes::splice, a, b, c, d, e, f),
+        libc::SYS_ioctl if is_ours(a) || client::counts_changes() || ioctl_targets::may_concern(b as _) => call!(SYS_ioctl => fd_changes::ioctl, a, b, c),
         libc::SYS_munmap => call!(SYS_munmap => map::munmap, a, b),
         libc::SYS_mprotect => call!(SYS_mprotect => map::mprotect, a, b, c),
         libc::SYS_mremap => call!(SYS_mremap => map::mremap, a, b, c, d, e),
         libc::SYS_mmap => call!(SYS_mmap => map::mmap, a, b, c, d, e, f),
-        libc::SYS_close if is_ours(a) || is_own(a) || truncated::is_marked(a as c_int) => call!(SYS_close => descriptor::close, a),
+        libc::SYS_close if is_ours(a) || is_own(a) || truncated_fds::is_marked(a as c_int) => call!(SYS_close => descriptor::close, a),
         libc::SYS_close_range => call!(SYS_close_range => descriptor::close_range, a, b, c),
         libc::SYS_unshare => call!(SYS_unshare => descriptor::unshare, a),
-        libc::SYS_dup if is_ours(a) || truncated::is_marked(a as c_int) => call!(SYS_dup => descriptor::dup, a),
+        libc::SYS_dup if is_ours(a) || truncated_fds::is_marked(a as c_int) => call!(SYS_dup => descriptor::dup, a),
         libc::SYS_dup3 => call!(SYS_dup3 => descriptor::dup3, a, b, c),
         libc::SYS_fcntl => call!(SYS_fcntl => descriptor::fcntl, a, b, c),
         libc::SYS_openat if layer::is_there() || pages::is_configured() || open::may_matter(c as c_int) => call!(SYS_openat => open::openat, a, b, c, d),
-        libc::SYS_open_by_handle_at => call!(SYS_open_by_handle_at => received::open_by_handle_at, a, b, c),
-        libc::SYS_pidfd_getfd => call!(SYS_pidfd_getfd => received::pidfd_getfd, a, b, c),
+        libc::SYS_open_by_handle_at => call!(SYS_open_by_handle_at => received_fds::open_by_handle_at, a, b, c),
+        libc::SYS_pidfd_getfd => call!(SYS_pidfd_getfd => received_fds::pidfd_getfd, a, b, c),
         libc::SYS_openat2 => call!(SYS_openat2 => open::openat2, a, b, c, d),
-        libc::SYS_renameat2 => call!(SYS_renameat2 => name::renameat2, a, b, c, d, e),
-        libc::SYS_unlinkat => call!(SYS_unlinkat => name::unlinkat, a, b, c),
-        libc::SYS_linkat => call!(SYS_linkat => name::linkat, a, b, c, d, e),
-        libc::SYS_truncate => call!(SYS_truncate => name::truncate, a, b),
+        libc::SYS_renameat2 => call!(SYS_renameat2 => path_calls::renameat2, a, b, c, d, e),
+        libc::SYS_unlinkat => call!(SYS_unlinkat => path_calls::unlinkat, a, b, c),
+        libc::SYS_linkat => call!(SYS_linkat => path_calls::linkat, a, b, c, d, e),
+        libc::SYS_truncate => call!(SYS_truncate => path_calls::truncate, a, b),
         // Without a name it is the descriptor's, which the C library has a function of its own for.
         libc::SYS_utimensat if b == 0 && d == 0 && a as c_int >= 0 => call!(by_number::futimens => times::futimens, a, c),
         libc::SYS_utimensat if b != 0 => call!(SYS_utimensat => times::utimensat, a, b, c, d),
@@ -272,13 +272,13 @@ unsafe fn translate(number: c_long, [a, b, c, d, e, f]: [c_long; 6], caller: *co
         #[cfg(target_arch = "x86_64")]
         libc::SYS_dup2 => call!(SYS_dup2 => descriptor::dup2, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_rename => call!(SYS_rename => name::rename, a, b),
+        libc::SYS_rename => call!(SYS_rename => path_calls::rename, a, b),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_renameat => call!(SYS_renameat => name::renameat, a, b, c, d),
+        libc::SYS_renameat => call!(SYS_renameat => path_calls::renameat, a, b, c, d),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_unlink => call!(SYS_unlink => name::unlink, a),
+        libc::SYS_unlink => call!(SYS_unlink => path_calls::unlink, a),
         #[cfg(target_arch = "x86_64")]
-        libc::SYS_link => call!(SYS_link => name::link, a, b),
+        libc::SYS_link => call!(SYS_link => path_calls::link, a, b),
         #[cfg(target_arch = "x86_64")]
         libc::SYS_mkdir if client::counts_changes() => call!(SYS_mkdir => metadata::mkdir, a, b),
         #[cfg(target_arch = "x86_64")]

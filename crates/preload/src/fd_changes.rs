@@ -7,8 +7,9 @@
 use crate::{
     call_context::{Failed, checked, missing},
     client_call::client,
+    ioctl_targets,
     layer::{self, Done},
-    memory, metadata, named, pages,
+    memory, metadata, pages,
     plain::is_plain,
     real::hooks,
     times,
@@ -136,7 +137,7 @@ hooks! {
 
     fn [ioctl] (fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if (!changes(request) || is_plain(fd) && !client::counts_changes()) && !named::may_concern(request);
+    plain if (!changes(request) || is_plain(fd) && !client::counts_changes()) && !ioctl_targets::may_concern(request);
     else |real| match before_request(fd, request, argument) {
         // SAFETY: our caller's arguments.
         Ok(()) if changes(request) => metadata::open(fd, || unsafe { real(fd, request, argument) }),
@@ -250,7 +251,7 @@ fn before_request(fd: c_int, request: c_ulong, argument: c_ulong) -> Result<(), 
             before_sharing(source)?;
         }
     }
-    named::retire_named(request, argument)
+    ioctl_targets::retire_named(request, argument)
 }
 
 /// Before a copy may share the blocks of what is open as `source`.

@@ -3,7 +3,7 @@
 //! files exchange what they have.
 #![expect(unsafe_code, reason = "reads the caller's memory")]
 
-use crate::{call_context::Failed, change::retire, memory};
+use crate::{call_context::Failed, fd_changes::retire, memory};
 use forebay_files::client;
 use libc::{c_int, c_ulong};
 
