@@ -6,16 +6,16 @@
 //! be let go of first, by whatever name it was opened. Other runs read a copy of it. A word of it
 //! is marked by the kernel when the supervisor dies, however it dies; from then on its processes
 //! say in another one what became of the lane ([`lane`]). In a part of its own they ask that a file
-//! be made plain ([`asking`]). A process is named by its number and its start, since the kernel
+//! be made plain ([`questions`]). A process is named by its number and its start, since the kernel
 //! gives the number of one that has ended to another.
 
-mod asking;
 mod lane;
+mod questions;
 mod sweep;
 mod tables;
 
-pub(crate) use asking::{Asking, AskingView, Heard, Question};
 pub(crate) use lane::LanePlace;
+pub(crate) use questions::{Asking, AskingView, Heard, Question};
 pub(crate) use sweep::{clean_up, clean_up_of, give_up, is_over, of_lane};
 pub(crate) use tables::of_users;
 
@@ -85,7 +85,7 @@ struct Entry {
     pid: AtomicU32,
     /// Counts the files that have had the entry.
     published: AtomicU32,
-    /// The last question about the file ([`asking`]) that was answered.
+    /// The last question about the file ([`questions`]) that was answered.
     answered: AtomicU32,
     /// The [start](processes::start) of process `pid`; 0 if it is not known.
     start: AtomicU32,

@@ -281,7 +281,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::mounted::Mounted;
+    use crate::test_mount::Mounted;
     use std::process::Command;
 
     /// Promise (recovery): A log with the same handle on another btrfs that was made alike, or on a

@@ -18,9 +18,8 @@ pub mod guard;
 pub mod identity;
 mod log;
 pub mod marks;
-#[cfg(test)]
-mod mounted;
 mod order;
+mod pending_records;
 pub mod policy;
 mod processes;
 pub mod program;
@@ -29,8 +28,9 @@ pub mod replay;
 mod shared;
 pub mod supervisor;
 mod sys;
-mod void;
-mod waiting;
+#[cfg(test)]
+mod test_mount;
+mod void_marks;
 mod wire;
 
 pub use error::FilesError;

@@ -11,10 +11,10 @@
 mod users;
 mod write_count;
 
-pub use crate::waiting::{Unopened, open_with};
+pub use crate::pending_records::{Unopened, open_with};
 pub use users::may_absorb;
 
-use crate::{absorbed, directories::each_directory, replay, sys, void, waiting};
+use crate::{absorbed, directories::each_directory, pending_records, replay, sys, void_marks};
 use forebay_pool::{LaneCheck, Pool};
 use parking_lot::Mutex;
 use rustix::{
@@ -271,7 +271,7 @@ pub fn give_up(directory: &Path, pool: &Path) -> std::io::Result<()> {
 }
 
 fn state(pool: &Path, directory: &Path) -> State {
-    match waiting::open(pool) {
+    match pending_records::open(pool) {
         Ok(pool) => state_in(&pool, directory),
         Err(why) => State::Unknown { why },
     }
@@ -322,7 +322,7 @@ fn is_void(directory: &Path, owner: Uuid) -> bool {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     files.any(|entry| {
         rustix::fs::open(entry.path(), flags, Mode::empty())
-            .and_then(|file| void::is_marked(file, owner))
+            .and_then(|file| void_marks::is_marked(file, owner))
             .is_ok_and(|is_void| is_void)
     })
 }

@@ -9,7 +9,7 @@ use super::{
     SHARED_DIR, View,
     tables::{Found, of_users},
 };
-use crate::{boot, order, processes::NotedProcess, waiting};
+use crate::{boot, order, pending_records, processes::NotedProcess};
 use std::path::Path;
 use uuid::Uuid;
 
@@ -87,5 +87,5 @@ fn has_pool(table: &View) -> bool {
 fn waits(table: &View) -> bool {
     let place = table.lane.place();
     let is_needed = !table.lane.is_settled() && table.any();
-    is_needed && place.is_some_and(|place| waiting::may_wait(&place))
+    is_needed && place.is_some_and(|place| pending_records::may_wait(&place))
 }

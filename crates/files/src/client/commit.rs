@@ -2,7 +2,7 @@
 //! alone is not durable, a pool on a disk, a recovery would else write over it what the pool has,
 //! which is older. docs/files-protocol.md, "A pool on a disk".
 
-use super::{depth::interrupted, session};
+use super::{call_depth::interrupted, session};
 use crate::{log::ENDED, sys};
 use rustix::io::Errno;
 use std::{ffi::c_int, os::fd::BorrowedFd};

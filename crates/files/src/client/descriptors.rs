@@ -1,13 +1,13 @@
 //! Descriptors that come, go, and are changed.
 
 use super::{
-    copies::Copies,
-    depth::interrupted,
-    others::opened,
+    bypass::opened,
+    call_depth::interrupted,
+    fd_table::{self, Entry},
+    last_write_cache::Copies,
     process,
     retire::{give_up, retire},
     session::{self, Session},
-    table::{self, Entry},
 };
 use crate::{shared::Gone, sys, wire::Request};
 use rustix::{
@@ -50,20 +50,20 @@ pub fn sharing() {
 /// nothing that is known of it is forgotten: to be synced too often costs time only.
 fn note(fd: c_int, entry: Option<Entry>) {
     if !SPLIT.load(Relaxed) {
-        table::set_entry(fd, entry);
+        fd_table::set_entry(fd, entry);
     } else if let Some(hidden) = entry.and_then(Entry::plain) {
-        table::add_hidden(fd, hidden);
+        fd_table::add_hidden(fd, hidden);
     }
 }
 
 /// Before `fd` is closed, or something else is put in its place (`dup2`).
 pub fn closing(fd: c_int) {
-    let Some(entry) = table::entry(fd) else {
+    let Some(entry) = fd_table::entry(fd) else {
         return;
     };
     // A vforked child shares our memory, but not our descriptors.
     if sys::in_vforked_child() {
-        table::differs_in_child(fd);
+        fd_table::differs_in_child(fd);
         return;
     }
     let Some(number) = entry.file() else {
@@ -83,7 +83,7 @@ pub fn closing(fd: c_int) {
 /// too. What a handler closes it finds out itself.
 fn tell_released(session: &Session, number: usize) {
     if session.page.files[number].gone() == Gone::Yes
-        && table::descriptors_of(number).next().is_none()
+        && fd_table::descriptors_of(number).next().is_none()
     {
         session.tell(&Request::Released {
             file: number as u32,
@@ -108,14 +108,14 @@ pub fn replacing(
     }
     if sys::in_vforked_child() {
         copying_in_child(from)?;
-        table::differs_in_child(to);
+        fd_table::differs_in_child(to);
         return real();
     }
     let known = session::there().filter(|_| !interrupted());
     loop {
-        let entries = (table::entry(from), table::entry(to));
+        let entries = (fd_table::entry(from), fd_table::entry(to));
         let (source, target) = entries;
-        if table::must_be_plain(to) && source.is_some_and(Entry::is_followed) {
+        if fd_table::must_be_plain(to) && source.is_some_and(Entry::is_followed) {
             // It would write round the lane.
             retire(from)?;
             if !interrupted() {
@@ -124,7 +124,7 @@ pub fn replacing(
         }
         let numbers = [source, target].map(|entry| entry.and_then(Entry::file));
         let held = known.map(|_| hold_in_turn(numbers));
-        if (table::entry(from), table::entry(to)) != entries {
+        if (fd_table::entry(from), fd_table::entry(to)) != entries {
             continue;
         }
         // Who finds the new file by it waits for that one's lock; who finds the old one, for the
@@ -148,7 +148,7 @@ pub fn replacing(
 /// # Errors
 /// As [`opened`].
 fn copying_in_child(from: c_int) -> Result<(), Errno> {
-    match table::entry(from).is_some_and(Entry::is_followed) {
+    match fd_table::entry(from).is_some_and(Entry::is_followed) {
         true => opened(from),
         false => Ok(()),
     }
@@ -169,25 +169,29 @@ fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, Copi
 pub fn duplicating(from: c_int, real: impl Fn() -> Result<c_int, Errno>) -> Result<c_int, Errno> {
     if sys::in_vforked_child() {
         copying_in_child(from)?;
-        return real().inspect(|to| table::differs_in_child(*to));
+        return real().inspect(|to| fd_table::differs_in_child(*to));
     }
     let known = session::there().filter(|_| !interrupted());
     let (to, source) = loop {
-        let entry = table::entry(from);
+        let entry = fd_table::entry(from);
         let _held = known.map(|_| hold_in_turn([entry.and_then(Entry::file), None]));
         // Its file may have become plain meanwhile, and another have the number.
-        if table::entry(from) == entry {
+        if fd_table::entry(from) == entry {
             let to = real()?;
             // What was plain may be a log by now.
-            let source = entry.or_else(|| table::entry(from));
+            let source = entry.or_else(|| fd_table::entry(from));
             note(to, source);
             break (to, source);
         }
     };
-    if table::must_be_plain(to) && source.is_some_and(Entry::is_followed) {
+    if fd_table::must_be_plain(to) && source.is_some_and(Entry::is_followed) {
         // It would write round the lane. What cannot be known by its own number is known by the
         // other.
-        let followed = if table::entry(to).is_some() { to } else { from };
+        let followed = if fd_table::entry(to).is_some() {
+            to
+        } else {
+            from
+        };
         retire(followed).map_err(|errno| {
             note(to, None);
             close_again(to, errno)
@@ -207,24 +211,24 @@ pub(super) fn close_again(fd: c_int, errno: Errno) -> Errno {
 /// `fd` was opened just now: what is known of its number is of a descriptor that was closed past
 /// the client.
 pub(super) fn is_new(fd: c_int) {
-    if table::entry(fd).is_some() {
+    if fd_table::entry(fd).is_some() {
         note(fd, None);
     }
 }
 
 /// A stream of the C library was opened on `fd`: whatever the program puts there is plain.
 pub fn stream_opened(fd: c_int) {
-    table::set_stream(fd, true);
+    fd_table::set_stream(fd, true);
 }
 
 /// Before the stream on `fd` is closed.
 pub fn stream_closing(fd: c_int) {
-    table::set_stream(fd, false);
+    fd_table::set_stream(fd, false);
 }
 
 /// `fd` was named to be duplicated for a program that is spawned.
 pub fn given(fd: c_int) {
-    table::set_given(fd);
+    fd_table::set_given(fd);
 }
 
 /// Before `fcntl(F_SETFL)` changes the flags of an absorbed `fd`. Whether a descriptor appends says
@@ -236,7 +240,7 @@ pub fn given(fd: c_int) {
 pub fn changing_flags(fd: c_int, flags: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let appends = rustix::fs::fcntl_getfl(raw)?.contains(OFlags::APPEND);
-    match table::entry(fd) {
+    match fd_table::entry(fd) {
         Some(_) if appends != (flags & libc::O_APPEND != 0) => retire(fd),
         _ => Ok(()),
     }
@@ -244,8 +248,8 @@ pub fn changing_flags(fd: c_int, flags: c_int) -> Result<(), Errno> {
 
 /// After `fcntl(F_SETFL)` gave an absorbed `fd` these flags.
 pub fn changed_flags(fd: c_int, flags: c_int) {
-    if flags & libc::O_DIRECT == 0 && table::entry(fd).is_some() {
-        table::clear_direct(fd);
+    if flags & libc::O_DIRECT == 0 && fd_table::entry(fd).is_some() {
+        fd_table::clear_direct(fd);
     }
 }
 
@@ -253,7 +257,7 @@ pub fn changed_flags(fd: c_int, flags: c_int) {
 /// must show beside the kernel's.
 #[must_use]
 pub fn hidden_flags(fd: c_int) -> c_int {
-    table::entry(fd).map_or(0, Entry::hidden)
+    fd_table::entry(fd).map_or(0, Entry::hidden)
 }
 
 /// True if a file that is open was opened with `O_SYNC` or `O_DSYNC` and the kernel does not know
@@ -264,7 +268,7 @@ pub fn hidden_flags(fd: c_int) -> c_int {
 pub fn hides_syncs() -> bool {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let stat_of = |fd| sys::borrow(fd).and_then(|raw| sys::stat_of(raw).ok());
-    let hides = table::synced_unseen()
+    let hides = fd_table::synced_unseen()
         .filter_map(stat_of)
         .any(|stat| FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile);
     if hides {
@@ -280,5 +284,5 @@ pub fn hides_syncs() -> bool {
 /// count.
 #[must_use]
 pub fn is_in_pool(fd: c_int) -> bool {
-    table::entry(fd).is_some_and(|entry| entry.file().is_some())
+    fd_table::entry(fd).is_some_and(|entry| entry.file().is_some())
 }

@@ -5,72 +5,74 @@
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
-//! `config` is what the environment says, `standing` how this process stands to the run, `depth`
-//! whether a signal handler interrupted a call. `table` knows descriptors, `process` files and
-//! locks, `lookup` whom a name leads to, `session` the lane and the supervisor (`limit`: who may
-//! have none); `write`, `open`, `descriptors`, `names` (with `naming`), `times` and `retire` are
-//! what becomes of each call, `direct` what a descriptor with `O_DIRECT` is refused, `order` what
-//! else a sync has to make durable, `orphan` and `takeover` of the lane without a supervisor,
-//! `above` of a signal handler's that interrupted another, `commit` of a sync that is the kernel's.
-//! `mapped` knows mappings of absorbed files that a program may write from. `own` and `mappings`
-//! keep the client's own descriptors and memory from the program. docs/files-protocol.md says why
-//! it is so.
+//! `config` is what the environment says, `membership` how this process stands to the run,
+//! `call_depth` whether a signal handler interrupted a call. `fd_table` knows descriptors,
+//! `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor
+//! (`file_size_limit`: who may have none); `write` (with `tail_rewrites` and `last_write_cache`),
+//! `open`, `descriptors`, `names` (with `renamed_files`), `times` and `retire` are what becomes of
+//! each call, `direct_io` what a descriptor with `O_DIRECT` is refused, `order` what else a sync
+//! has to make durable, `bypass` what is about to be changed past the lane (by `questions` to the
+//! supervisor), `orphan` and `takeover` of the lane without a supervisor, `in_signal_handler` of a
+//! handler's calls that interrupted another, `commit` of a sync that is the kernel's.
+//! `file_mappings` knows mappings of absorbed files that a program may write from. `private_fds`
+//! and `private_memory` keep the client's own descriptors and memory from the program, `fork_local`
+//! what a forked child has anew. docs/files-protocol.md says why it is so.
 
-mod above;
 mod address;
-mod asked;
+mod bypass;
+mod call_depth;
 mod commit;
 mod config;
-mod copies;
-mod depth;
 mod descriptors;
-mod direct;
-mod limit;
+mod direct_io;
+mod fd_table;
+mod file_mappings;
+mod file_size_limit;
+mod fork_local;
+mod in_signal_handler;
+mod last_write_cache;
 mod lookup;
-mod mapped;
-mod mappings;
+mod membership;
 mod names;
-mod naming;
 mod open;
 mod order;
 mod orphan;
-mod others;
-mod own;
+mod private_fds;
+mod private_memory;
 mod process;
-mod received;
-mod renewed;
+mod questions;
+mod received_fds;
+mod renamed_files;
 mod retire;
 mod session;
 mod size;
-mod standing;
-mod table;
-mod tail;
+mod tail_rewrites;
 mod takeover;
 mod times;
 mod write;
 
 pub use crate::sys::Frame;
+pub use bypass::{any_absorbed, cloning, executing_past, is_table_in_reach, opened};
+pub use call_depth::{Inside, is_inside};
 pub use commit::{commit, commits, is_to_be_committed};
-pub use depth::{Inside, is_inside};
 pub use descriptors::{
     changed_flags, changing_flags, closing, duplicating, given, hidden_flags, hides_syncs,
     is_in_pool, replacing, sharing, stream_closing, stream_opened, unsharing,
 };
-pub use direct::{before_read, is_direct};
+pub use direct_io::{before_read, is_direct};
+pub use fd_table::DESCRIPTORS;
+pub use file_mappings::{has_mapped, mapped, stays_mapped, unmapping};
 pub use forebay_pool::note_standard_error;
-pub use mapped::{has_mapped, mapped, stays_mapped, unmapping};
-pub use mappings::{around_own_memory, is_own_memory};
+pub use membership::{before_joining, may_join};
 pub use names::{exchange, link, rename, unlink};
 pub use open::open;
 pub use order::{changed_on, counts_changes};
-pub use others::{any_absorbed, cloning, executing_past, is_table_in_reach, opened};
-pub use own::{make_way_from, making_way, may_be_own, own_within};
-pub use received::{opened_by_handle, taken_from_process};
+pub use private_fds::{make_way_from, making_way, may_be_own, own_within};
+pub use private_memory::{around_own_memory, is_own_memory};
+pub use received_fds::{opened_by_handle, taken_from_process};
 pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};
 pub use session::{is_absorbing, on_pool};
 pub use size::{extending, truncate, truncate_path};
-pub use standing::{before_joining, may_join};
-pub use table::DESCRIPTORS;
 pub use times::{touching, touching_path};
 pub use write::{Durability, Synced, at_position, sync, write};
 
@@ -79,8 +81,8 @@ use crate::{
     guard::name::is_one, sys,
 };
 use address::Address;
+use call_depth::{DEPTH, OUTERMOST};
 use config::{CONFIG, Config};
-use depth::{DEPTH, OUTERMOST};
 use std::{
     ffi::{CStr, CString, OsStr, c_int},
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -110,11 +112,11 @@ pub fn start() {
             order: None,
             asking: None,
             table_path: PathBuf::new(),
-            heard_wait: others::heard_wait(),
+            heard_wait: bypass::heard_wait(),
         };
         let table = std::env::var_os(ENV_TABLE)?;
         config.table_path = PathBuf::from(table);
-        (config.table, config.order) = others::find_table(&config, &config.table_path);
+        (config.table, config.order) = bypass::find_table(&config, &config.table_path);
         let table = config.table.as_ref();
         config.asking = table.and_then(|table| table.to_ask(&config.table_path));
         Some(config)
@@ -126,15 +128,15 @@ pub fn start() {
         process::begin();
         let config = CONFIG.get_or_init(|| config);
         if let Some(table) = &config.table {
-            mappings::keep(mappings::Of::Table, table.memory());
+            private_memory::keep(private_memory::Of::Table, table.memory());
         }
         if let Some(order) = &config.order {
-            mappings::keep(mappings::Of::Order, order.memory());
+            private_memory::keep(private_memory::Of::Order, order.memory());
         }
         if let Some(asking) = &config.asking {
-            mappings::keep(mappings::Of::Asking, asking.memory());
+            private_memory::keep(private_memory::Of::Asking, asking.memory());
         }
-        others::note_inherited(config);
+        bypass::note_inherited(config);
         // The first one reads the environment, which some programs overwrite with their title.
         forebay_pool::failpoint!("files:loaded");
     }
@@ -145,7 +147,7 @@ pub fn start() {
 #[inline]
 #[must_use]
 pub fn absorbs(fd: c_int) -> bool {
-    table::entry(fd).is_some()
+    fd_table::entry(fd).is_some()
 }
 
 /// True if writes to `fd` go to the pool as well, or will: what moves its position must be done by
@@ -154,7 +156,7 @@ pub fn absorbs(fd: c_int) -> bool {
 #[inline]
 #[must_use]
 pub fn is_followed(fd: c_int) -> bool {
-    table::entry(fd).is_some_and(table::Entry::is_followed)
+    fd_table::entry(fd).is_some_and(fd_table::Entry::is_followed)
 }
 
 /// True if making an `io_uring`, or a context of Linux AIO, is to fail with `ENOSYS`: the profile
@@ -190,7 +192,7 @@ pub fn in_vforked_child() -> bool {
 /// database puts there.
 #[must_use]
 pub fn is_own(fd: c_int) -> bool {
-    own::is_own(fd)
+    private_fds::is_own(fd)
 }
 
 /// Begins a call of the client, which has `frame` on the stack until it returns, deeper than those
@@ -201,7 +203,7 @@ pub fn enter(frame: &Frame) -> Inside<'_> {
     if DEPTH.get() > 0 && sys::is_gone(OUTERMOST.get(), frame) && retire::jumped() {
         DEPTH.set(0);
     }
-    depth::begin(frame)
+    call_depth::begin(frame)
 }
 
 /// True in a forked child in which [`forked`] was not called: no handler saw the system call that

@@ -1,11 +1,11 @@
 //! Names that change: files renamed, unlinked and linked.
 
 use super::{
+    call_depth::interrupted,
     config::CONFIG,
-    depth::interrupted,
     lookup::{Number, Ours, absolute, key, ours_at},
-    naming::{Naming, add_link, moved, moving},
     process::{Held, hold, process},
+    renamed_files::{Naming, add_link, moved, moving},
     retire::{retire_file, retire_path},
     session::{self, Session},
 };

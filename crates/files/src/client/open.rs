@@ -1,18 +1,18 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    above,
+    call_depth::interrupted,
     config::{CONFIG, Config},
-    depth::interrupted,
     descriptors::{close_again, closing, is_new},
-    direct::entry_of,
+    direct_io::entry_of,
+    fd_table::{self, Entry, HIDDEN_FLAGS},
+    in_signal_handler,
     lookup::{Key, NOT_REGULAR, Number, regular},
+    membership::{GIVEN_UP, PLAIN_FOR},
     names::note_kept,
     process::{hold_to_open, process},
     session::{self, Session, is_absorbing},
     size::{truncate_file, truncate_opened},
-    standing::{GIVEN_UP, PLAIN_FOR},
-    table::{self, Entry, HIDDEN_FLAGS},
 };
 use crate::{
     policy,
@@ -59,12 +59,12 @@ pub fn open(
     let is_vforked = sys::in_vforked_child();
     let mut real = |flags| {
         real(flags).inspect(|fd| match is_vforked {
-            true => table::differs_in_child(*fd),
+            true => fd_table::differs_in_child(*fd),
             false => is_new(*fd),
         })
     };
     if interrupted() {
-        return above::open(config, (dir, path), flags, real);
+        return in_signal_handler::open(config, (dir, path), flags, real);
     }
     if is_vforked {
         // Its descriptor is not our table's, nor its process a member.
@@ -319,7 +319,7 @@ fn absorb(
         return Err(Errno::NOTCONN);
     }
     // It would be written to round the lane.
-    if table::must_be_plain(fd) {
+    if fd_table::must_be_plain(fd) {
         return Err(Errno::PERM);
     }
     // It may be made plain in between; then it stays so.
@@ -345,7 +345,7 @@ fn absorb(
         // page does, that it may be gone, until the next process that opens or names it logs that
         // it is not.
         let _ = note_kept(&held, raw);
-        table::set_entry(fd, Some(entry_of(raw, number, flags)));
+        fd_table::set_entry(fd, Some(entry_of(raw, number, flags)));
         drop(held);
         return Ok(());
     }
@@ -363,7 +363,7 @@ fn emulate(fd: c_int, flags: c_int) {
     {
         hidden &= !libc::O_DIRECT;
     }
-    if hidden & HIDDEN_FLAGS != 0 && !table::set_entry(fd, Some(Entry::new(None, hidden))) {
+    if hidden & HIDDEN_FLAGS != 0 && !fd_table::set_entry(fd, Some(Entry::new(None, hidden))) {
         // A number too large for the table.
         reopen(raw, flags);
     }

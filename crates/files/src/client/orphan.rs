@@ -15,10 +15,10 @@
 mod sync;
 
 use super::{
+    bypass, fd_table,
     lookup::{Key, key},
-    others, own, process,
+    private_fds, process,
     session::Session,
-    table,
 };
 use crate::{
     identity,
@@ -26,7 +26,7 @@ use crate::{
     record::slack,
     replay::{self, Mark},
     shared::{Failure, Gone, SharedFile, State, Turn},
-    sys, void,
+    sys, void_marks,
 };
 use forebay_pool::{Moment, PoolError, rewrite, with_room};
 use rustix::{fs::OFlags, io::Errno};
@@ -80,7 +80,7 @@ impl Session {
             }
         }
         if !self.page.failing() {
-            others::note_settled();
+            bypass::note_settled();
         }
         match self.page.files[number].error() {
             // It is said once in each process: the file is plain here then.
@@ -129,7 +129,7 @@ impl Session {
             let _masked = sys::mask();
             // The pool's descriptor may have another number than the last time, and another file
             // its number.
-            let stays = own::connection();
+            let stays = private_fds::connection();
             self.lane.moved(stays.pool());
             forebay_pool::failpoint!("orphan:synced");
             let settled = match all {
@@ -158,11 +158,11 @@ impl Session {
     /// die meanwhile, that is not to be taken for newer than the lane.
     fn mark_repairing(&self, fd: BorrowedFd<'_>) {
         let _masked = sys::mask();
-        let stays = own::connection();
+        let stays = private_fds::connection();
         self.lane.moved(stays.pool());
         if self.lane.relabel(&label(Mark::Failed)).is_err() {
             // If that is not taken either, there is nothing left to say it by.
-            let _ = void::mark_failed(fd, self.lane.owner());
+            let _ = void_marks::mark_failed(fd, self.lane.owner());
         }
     }
 
@@ -187,7 +187,7 @@ impl Session {
         for (number, file) in self.named_in_lane() {
             if file.error().is_some() {
                 // If that is not taken either, there is nothing left to say it by.
-                let mark = |fd: BorrowedFd<'_>| void::mark_failed(fd, owner);
+                let mark = |fd: BorrowedFd<'_>| void_marks::mark_failed(fd, owner);
                 let _ = self.with_descriptor(number, Use::Sync, mark);
             }
         }
@@ -200,7 +200,7 @@ impl Session {
         let owner = self.lane.owner();
         let mut all = true;
         for (number, file) in self.named_in_lane() {
-            let marked = self.with_descriptor(number, Use::Sync, |fd| void::mark(fd, owner));
+            let marked = self.with_descriptor(number, Use::Sync, |fd| void_marks::mark(fd, owner));
             if let Err(errno) = marked {
                 all = false;
                 self.page.fail(number, Errno::IO);
@@ -331,7 +331,7 @@ impl Session {
     ) -> Result<(), Errno> {
         let file = &self.page.files[number];
         if process::generation(number) == file.stamp().generation {
-            for (fd, entry) in table::descriptors_of(number) {
+            for (fd, entry) in fd_table::descriptors_of(number) {
                 let Some(raw) = sys::borrow(fd) else { continue };
                 let flags = rustix::fs::fcntl_getfl(raw)?;
                 let done = match use_for == Use::Write && flags.contains(OFlags::APPEND) {
@@ -343,7 +343,7 @@ impl Session {
                     false => work(raw),
                 };
                 // Closed meanwhile, it may have been another file. The entry goes first.
-                if table::entry(fd) == Some(entry) {
+                if fd_table::entry(fd) == Some(entry) {
                     return done;
                 }
             }

@@ -7,11 +7,11 @@
 //! processes share. See docs/files-protocol.md, "Locks".
 
 use super::{
-    copies::Copies,
-    own,
-    renewed::Renewed,
+    fd_table::{self, Entry},
+    fork_local::Renewed,
+    last_write_cache::Copies,
+    private_fds,
     session::{self, Session},
-    table::{self, Entry},
 };
 use crate::{
     FILES_MAX,
@@ -66,7 +66,7 @@ pub(super) fn process() -> &'static Process {
 /// Begins all that a process has anew, so that nothing of it is allocated later.
 pub(super) fn begin() {
     session::prepare();
-    own::prepare();
+    private_fds::prepare();
     process();
 }
 
@@ -74,7 +74,7 @@ pub(super) fn begin() {
 /// locks.
 pub(super) fn renew() {
     session::renew();
-    own::renew();
+    private_fds::renew();
     PROCESS.renew();
 }
 
@@ -113,8 +113,8 @@ pub(super) fn make_plain(number: usize, plain: u32) {
 }
 
 fn sweep(number: usize) {
-    for (fd, entry) in table::descriptors_of(number) {
-        table::set_entry(fd, entry.plain());
+    for (fd, entry) in fd_table::descriptors_of(number) {
+        fd_table::set_entry(fd, entry.plain());
     }
 }
 
@@ -260,7 +260,7 @@ pub(super) fn hold_open(
     number: usize,
 ) -> Result<Option<Held>, Errno> {
     let held = hold(session, number, generation(number))?;
-    Ok(held.filter(|_| table::entry(fd) == Some(entry)))
+    Ok(held.filter(|_| fd_table::entry(fd) == Some(entry)))
 }
 
 /// A signal handler, above a call that may have a record unfinished, changed the file, or did

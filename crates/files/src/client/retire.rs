@@ -2,17 +2,15 @@
 //! file", "When a process dies".
 
 use super::{
-    above,
+    bypass::{claim_inherited, opened},
+    call_depth::interrupted,
     config::CONFIG,
-    depth::interrupted,
+    fd_table, in_signal_handler,
     lookup::{Named, named},
-    mappings,
-    others::{claim_inherited, opened},
-    own,
+    membership::{GIVEN_UP, LEFT, PENDING, PLAIN_FOR},
+    private_fds, private_memory,
     process::{forget_all, generation, make_plain, mark_range_unknown, numbers, process, renew},
     session::{self, Session},
-    standing::{GIVEN_UP, LEFT, PENDING, PLAIN_FOR},
-    table,
 };
 use crate::{sys, wire::Request};
 use rustix::io::Errno;
@@ -29,7 +27,7 @@ use std::{
 /// # Errors
 /// If it cannot be drained: then the change must not be made.
 pub fn retire(fd: c_int) -> Result<(), Errno> {
-    let Some(entry) = table::entry(fd) else {
+    let Some(entry) = fd_table::entry(fd) else {
         return Ok(());
     };
     if entry.is_inherited() {
@@ -41,7 +39,7 @@ pub fn retire(fd: c_int) -> Result<(), Errno> {
     };
     if interrupted() {
         if let Some(raw) = sys::borrow(fd) {
-            above::leave(raw);
+            in_signal_handler::leave(raw);
         }
         return Ok(());
     }
@@ -57,7 +55,7 @@ pub fn retire(fd: c_int) -> Result<(), Errno> {
 /// As [`retire`].
 pub fn retire_path(dir: c_int, path: &CStr) -> Result<(), Errno> {
     if interrupted() {
-        above::leave_path((dir, path));
+        in_signal_handler::leave_path((dir, path));
         return Ok(());
     }
     match (
@@ -98,12 +96,12 @@ pub fn forked() {
         PENDING.store(true, Release);
     }
     if interrupted() {
-        table::disown();
+        fd_table::disown();
         forget_all();
     }
     renew();
-    own::close_own();
-    mappings::forked(interrupted());
+    private_fds::close_own();
+    private_memory::forked(interrupted());
 }
 
 /// A signal handler jumped out of a call of this thread, or a child of `vfork` died in one: that
@@ -120,8 +118,8 @@ pub(super) fn jumped() -> bool {
         PENDING.store(true, Release);
     }
     renew();
-    own::close_own();
-    mappings::give_back();
+    private_fds::close_own();
+    private_memory::give_back();
     true
 }
 
@@ -138,7 +136,7 @@ pub fn forking_above() {
 /// `EIO` if the supervisor cannot be told: the file must not be written to.
 pub(super) fn leave(fd: BorrowedFd<'_>, number: usize) -> Result<(), Errno> {
     if interrupted() {
-        above::leave_inherited(fd, number);
+        in_signal_handler::leave_inherited(fd, number);
         return Ok(());
     }
     opened(fd.as_raw_fd())?;
@@ -168,7 +166,7 @@ pub fn changing_identity() -> Result<(), Errno> {
     LEFT.store(true, Release);
     renew();
     session.unmap()?;
-    own::close_own();
+    private_fds::close_own();
     Ok(())
 }
 
@@ -176,7 +174,7 @@ pub fn changing_identity() -> Result<(), Errno> {
 /// be followed (`io_uring`).
 pub fn give_up(reason: &'static str) {
     let had = GIVEN_UP.swap(true, AcqRel);
-    for (fd, entry) in table::inherited() {
+    for (fd, entry) in fd_table::inherited() {
         // If it fails, the next call by the client tries again.
         let _ = claim_inherited(fd, entry);
     }

@@ -3,13 +3,13 @@
 
 use super::{
     address::Address,
+    call_depth::interrupted,
     config::{CONFIG, Config},
-    depth::interrupted,
-    limit,
-    mappings::{self, Of},
-    own,
-    renewed::Renewed,
-    standing::{GIVEN_UP, INHERITED, LEFT, PENDING, PLAIN_FOR, ask_to_join},
+    file_size_limit,
+    fork_local::Renewed,
+    membership::{GIVEN_UP, INHERITED, LEFT, PENDING, PLAIN_FOR, ask_to_join},
+    private_fds,
+    private_memory::{self, Of},
 };
 use crate::{
     log::{ENDED, LOOK, Log},
@@ -209,14 +209,14 @@ impl Session {
         let (Some(pool_fd), Some(lane), Some(page)) = (fds.next(), fds.next(), fds.next()) else {
             return Err("the supervisor sent no pool".to_owned());
         };
-        let memory = limit::checked(fds.next(), &pool_fd)?;
+        let memory = file_size_limit::checked(fds.next(), &pool_fd)?;
         let of_page = |errno: Errno| with_remedy("the shared page", errno);
         let page = SharedPage::map(page.as_fd()).map_err(of_page)?;
         // As the pool is. A forked child, which may become another user, maps both anew when it is
         // a member.
         sys::keep_from_children(page.memory()).map_err(of_page)?;
         // The pool is mapped by this number: it does not move before.
-        let ([socket, pool_fd], stays) = own::adopt(socket, pool_fd);
+        let ([socket, pool_fd], stays) = private_fds::adopt(socket, pool_fd);
         let mapped = memory.as_ref().map_or(pool_fd.as_fd(), AsFd::as_fd);
         let pool_file = sys::stat_of(mapped).map_err(|e| format!("the pool: {e}"))?;
         let joined = PoolOptions::new()
@@ -233,13 +233,13 @@ impl Session {
             let kept = sys::keep_from_children(lane.state_memory());
             kept.map_err(|e| format!("the lane: {e}")).map(|()| lane)
         });
-        let lane = lane.inspect_err(|_| own::unset())?;
+        let lane = lane.inspect_err(|_| private_fds::unset())?;
         drop(stays);
-        // From now on it is where `own` says.
+        // From now on it is where `private_fds` says.
         let _ = socket.into_raw_fd();
-        mappings::keep(Of::Page, page.memory());
-        mappings::keep(Of::Lane, lane.state_memory());
-        mappings::keep(Of::Pool, lane.pool_memory());
+        private_memory::keep(Of::Page, page.memory());
+        private_memory::keep(Of::Lane, lane.state_memory());
+        private_memory::keep(Of::Pool, lane.pool_memory());
         Ok(Self {
             page,
             number: member,
@@ -264,7 +264,7 @@ impl Session {
         // above it.
         let _masked = sys::mask();
         // The pool's descriptor has its number meanwhile, which may be another than the last time.
-        let stays = own::connection();
+        let stays = private_fds::connection();
         self.lane.moved(stays.pool());
         self.lane.commit(lsn).map_err(|_| ENDED)
     }
@@ -394,14 +394,15 @@ impl Session {
             Errno::NOTCONN
         };
         let _asking = self.asking.lock();
-        wire::send(own::connection().as_fd(), request, fds).map_err(lost)?;
-        let received = own::answered().and_then(|socket| wire::receive::<Answer>(socket.as_fd()));
+        wire::send(private_fds::connection().as_fd(), request, fds).map_err(lost)?;
+        let received =
+            private_fds::answered().and_then(|socket| wire::receive::<Answer>(socket.as_fd()));
         received.map(|(answer, _)| answer).map_err(lost)
     }
 
     /// Tells the supervisor something that has no answer. If it is gone, it need not know.
     pub(super) fn tell(&self, request: &Request) {
-        let _ = wire::send(own::connection().as_fd(), request, &[]);
+        let _ = wire::send(private_fds::connection().as_fd(), request, &[]);
     }
 
     /// False in a process that has become another user, or another process, in the middle of a
@@ -419,7 +420,7 @@ impl Session {
     pub(super) fn unmap(&self) -> Result<(), Errno> {
         [Of::Pool, Of::Page, Of::Lane]
             .into_iter()
-            .for_each(mappings::forget);
+            .for_each(private_memory::forget);
         sys::unmap_file(self.pool_file.0, self.pool_file.1)?;
         sys::stand_in(self.page.memory())?;
         sys::stand_in(self.lane.state_memory())

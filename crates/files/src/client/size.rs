@@ -4,15 +4,15 @@
 //! under the file's lock, as what is written ([`write`](super::write)).
 
 use super::{
-    above,
+    bypass::claim_inherited,
+    call_depth::interrupted,
     config::CONFIG,
-    depth::interrupted,
+    fd_table, in_signal_handler,
     lookup::{Named, named},
     order,
-    others::claim_inherited,
     process::{Held, hold, hold_open, mark_range_unknown},
     retire::leave,
-    session, table,
+    session,
     times::failed_write,
     write::first_synced,
 };
@@ -156,7 +156,7 @@ fn change_open(
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let plain = || change(None).map(drop);
     loop {
-        let Some(entry) = table::entry(fd) else {
+        let Some(entry) = fd_table::entry(fd) else {
             return plain();
         };
         let Some(number) = entry.file() else {
@@ -229,7 +229,7 @@ pub fn truncate_path(
     real: impl Fn() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     if interrupted() {
-        above::leave_path((libc::AT_FDCWD, path));
+        in_signal_handler::leave_path((libc::AT_FDCWD, path));
         return real();
     }
     loop {

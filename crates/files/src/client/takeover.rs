@@ -12,7 +12,7 @@
 //! A process that dies of it at any moment leaves the lane to the next one, which begins anew: the
 //! lock is the kernel's.
 
-use super::{config::Config, depth};
+use super::{call_depth, config::Config};
 use crate::{
     absorbed::{LanePlace, View},
     replay::{self, Outcome},
@@ -50,7 +50,7 @@ pub(super) fn take_over(config: &Config, table: &View) -> TakenOver {
     let _masked = sys::mask();
     let work = || {
         let frame = Frame::new();
-        let _inside = depth::begin(&frame);
+        let _inside = call_depth::begin(&frame);
         // What is opened and closed here the program does not see, and none of its locks ends with
         // it.
         sys::own_descriptors()?;

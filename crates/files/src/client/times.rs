@@ -2,11 +2,11 @@
 //! a recovery does not take it for another process's change. docs/files-protocol.md, "Records".
 
 use super::{
-    depth::interrupted,
+    call_depth::interrupted,
+    fd_table::{self, Entry},
     lookup::{Named, named},
     process::{Held, generation, hold, mark_range_unknown},
     session,
-    table::{self, Entry},
 };
 use crate::sys;
 use rustix::{
@@ -22,7 +22,7 @@ use std::{
 /// (`futimens`), making room behind its end (`fallocate` that keeps its size). It may fail, and
 /// have moved it all the same.
 pub fn touching<T>(fd: c_int, real: impl FnOnce() -> T) -> T {
-    let number = table::entry(fd).and_then(Entry::file);
+    let number = fd_table::entry(fd).and_then(Entry::file);
     let (Some(number), Some(raw)) = (number, sys::borrow(fd)) else {
         return real();
     };

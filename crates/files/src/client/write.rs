@@ -4,16 +4,16 @@
 //! lane's order is the kernel's.
 
 use super::{
-    above,
+    bypass::{claim_inherited, join_inherited},
+    call_depth::interrupted,
     commit::commit_if_known,
-    depth::interrupted,
-    direct, mapped, order,
-    others::{claim_inherited, join_inherited},
+    direct_io,
+    fd_table::{self, Entry},
+    file_mappings, in_signal_handler, order,
     process::{self, Held, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
     session::{self, Session},
-    table::{self, Entry},
-    tail,
+    tail_rewrites,
     times::failed_write,
 };
 use crate::{
@@ -44,12 +44,12 @@ pub fn write(
 ) -> Result<usize, Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     loop {
-        let Some(entry) = table::entry(fd) else {
+        let Some(entry) = fd_table::entry(fd) else {
             return kernel_write(raw, parts, offset, flags);
         };
         let hidden = entry.hidden();
         let flags = match entry.file() {
-            Some(_) => direct::before_write(raw, entry, parts, offset, flags)?,
+            Some(_) => direct_io::before_write(raw, entry, parts, offset, flags)?,
             None => flags,
         };
         let synchronous = hidden & libc::O_DSYNC != 0;
@@ -102,7 +102,7 @@ pub fn write(
             session.wait_for_room(bytes)?;
             continue;
         }
-        let Ok(copy) = mapped::copied(parts) else {
+        let Ok(copy) = file_mappings::copied(parts) else {
             drop(held);
             leave(raw, number)?;
             continue;
@@ -118,14 +118,14 @@ pub fn write(
         }
         forebay_pool::failpoint!("files:unlogged");
         if !held.shared.is_logged() {
-            tail::count(held.shared, written);
+            tail_rewrites::count(held.shared, written);
             drop(held);
             not_logged(session, (fd, number), is_synced.then_some(durability))?;
             return Ok(written);
         }
         match place(raw, entry, offset, flags, written) {
             Ok(at) => match order::wrote(&held, changes, at + written as u64)
-                .and_then(|()| tail::log_write(&mut held, at, parts, written))
+                .and_then(|()| tail_rewrites::log_write(&mut held, at, parts, written))
             {
                 Ok(()) => {
                     // Where an append alone is not durable, or the lane's records are not written
@@ -312,7 +312,7 @@ fn really(fd: BorrowedFd<'_>) -> Result<Synced, Errno> {
 /// The kernel's, if the file cannot be synced.
 pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    let entry = table::entry(fd);
+    let entry = fd_table::entry(fd);
     if let Some(entry) = entry.filter(|entry| entry.is_inherited()) {
         claim_inherited(fd, entry)?;
         return sync(fd, durability);
@@ -322,7 +322,7 @@ pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
         return really(raw);
     };
     if interrupted() {
-        return above::sync(number, raw).map(|()| Synced::Really);
+        return in_signal_handler::sync(number, raw).map(|()| Synced::Really);
     }
     let Some(session) = session::current() else {
         leave(raw, number)?;
@@ -331,7 +331,7 @@ pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
     let file = &session.page.files[number];
     let wanted = process::generation(number);
     let stamp = file.stamp();
-    if table::entry(fd) != entry {
+    if fd_table::entry(fd) != entry {
         // Its file is plain by now, and another has the number.
         return sync(fd, durability);
     }
@@ -400,10 +400,10 @@ pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
 /// any process: for `read`, `readv`, `lseek`. Between a write and the question where it went the
 /// position stays, though a forked child or an executed program has the same open file.
 pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
-    let mut entry = table::entry(fd);
+    let mut entry = fd_table::entry(fd);
     if entry.is_some_and(Entry::is_inherited) && !interrupted() {
         join_inherited(fd);
-        entry = table::entry(fd);
+        entry = fd_table::entry(fd);
     }
     let Some(number) = entry.and_then(Entry::file) else {
         return call();

@@ -1,6 +1,6 @@
 //! How many writes a recovery would speak of, counted as its reading of a lane counts them
-//! (`replay/logged.rs`): of each file those since it got its last number, with truncations that
-//! were not refused.
+//! (`replay/lane_contents.rs`): of each file those since it got its last number, with truncations
+//! that were not refused.
 
 use crate::record::{self, Change};
 use std::collections::HashMap;

@@ -12,7 +12,7 @@
 use super::{
     decide::Target,
     label::{APART, BEAT, Mark, UNFINISHED, is_told_apart, relabelled},
-    logged::Logged,
+    lane_contents::Logged,
     sync::confirmed,
     write::{Failed, set_times, step},
 };

@@ -7,7 +7,7 @@
 //! bytes there, though its files have the same identities (file handles of ext4 and XFS do not name
 //! the file system).
 
-use super::logged::Logged;
+use super::lane_contents::Logged;
 use crate::record::{Change, Head};
 use std::{fs::File, io, os::unix::fs::FileExt};
 

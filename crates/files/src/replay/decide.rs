@@ -18,7 +18,7 @@ use super::{
     find::Found,
     image::Image,
     label::Mark,
-    logged::{Gone, Logged},
+    lane_contents::{Gone, Logged},
     options::RecoverOptions,
 };
 use crate::{FilesError, identity, record::slack};

@@ -1,6 +1,6 @@
 //! Finding a file of a lane again: by its paths, by its handle, or close to where it was.
 
-use super::logged::{Gone, Logged};
+use super::lane_contents::{Gone, Logged};
 use crate::{identity, sys};
 use rustix::{
     fs::{Mode, OFlags},

@@ -2,32 +2,32 @@
 //! "Replay"; whom it trusts with what: docs/durability.md, "Who trusts whom".
 //!
 //! 1. Take the lock of its recovery: another process's is waited for. Claim the lane; the pool
-//!    recovers its records (`logged`).
+//!    recovers its records (`lane_contents`).
 //! 2. Find each file by its identity, with the rights of the lane's owner (`find`, `rights`).
 //! 3. Compare it with what the lane says, and decide (`decide`, `image`). If one cannot be
-//!    recovered, refuse the lane and change nothing. If one says that the lane is void (`void`),
-//!    there is nothing to do.
+//!    recovered, refuse the lane and change nothing. If one says that the lane is void
+//!    (`void_marks`), there is nothing to do.
 //! 4. Mark the lane (`label`, `attempt`), write and sync (`write`, `sync`).
 //! 5. Give the lane back. Every step may be cut and repeated.
 
 mod attempt;
 mod compare;
 mod decide;
+mod file_marks;
 mod find;
 mod image;
 mod label;
-mod logged;
+mod lane_contents;
 mod options;
+mod other_pools;
 mod report;
 mod rights;
-mod rivals;
-mod said;
 mod sync;
 #[cfg(test)]
 mod tests;
 mod write;
 
-pub use crate::waiting::last_record;
+pub use crate::pending_records::last_record;
 pub use options::RecoverOptions;
 pub use report::{FileReport, LaneReport, Outcome};
 
@@ -35,16 +35,16 @@ pub(crate) use image::final_parts;
 pub(crate) use label::{Mark, is_files, label};
 pub(crate) use write::write_at;
 
-use crate::{FilesError, absorbed, boot, guard, identity, sys, void};
+use crate::{FilesError, absorbed, boot, guard, identity, sys, void_marks};
 use attempt::Attempt;
 use decide::{Plan, Situation};
+use file_marks::{Said, newer, said_in, untold};
 use find::{ByHandle, Found, Way, find};
 use forebay_pool::{
     ClaimOptions, LaneStatus, Pool, RecoveryLock, media::Durability, rights::Rights,
 };
-use logged::{Logged, read};
+use lane_contents::{Logged, read};
 use rustix::fs::{Mode, OFlags};
-use said::{Said, newer, said_in, untold};
 use std::{
     collections::BTreeSet,
     os::fd::AsFd,
@@ -344,7 +344,7 @@ impl Recovery<'_> {
             if let Found::Here(seen) = self.find(at) {
                 // If that is not taken either, there is nothing left to say it by.
                 let open = identity::reopen(seen.as_fd(), OFlags::RDONLY);
-                let _ = open.and_then(|file| void::mark_failed(file.as_fd(), self.owner));
+                let _ = open.and_then(|file| void_marks::mark_failed(file.as_fd(), self.owner));
             }
         }
         reports[at].refused = Some(why);
@@ -366,7 +366,7 @@ impl Recovery<'_> {
             mark,
             ..self.situation
         };
-        if let Some(plan) = rivals::decide(&situation, file, &found) {
+        if let Some(plan) = other_pools::decide(&situation, file, &found) {
             return plan;
         }
         let decided = situation.decide(file, found);

@@ -1,6 +1,6 @@
 //! What a recovery says that became of lanes and files.
 
-use super::logged::Logged;
+use super::lane_contents::Logged;
 use serde::Serialize;
 use std::path::PathBuf;
 

@@ -1,7 +1,7 @@
 //! Syncs of a recovery: of a file, with the directories that have its names, and of the names that
 //! a file has lost.
 
-use super::{decide::directory, logged::Logged, write::Failed};
+use super::{decide::directory, lane_contents::Logged, write::Failed};
 use crate::{identity, sys};
 use std::{fs::File, path::Path};
 

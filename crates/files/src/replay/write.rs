@@ -15,7 +15,7 @@ use super::{
     decide::{Again, Plan, Target, failed},
     image::Image,
     label::UNFINISHED,
-    logged::Logged,
+    lane_contents::Logged,
     sync::{fsync, sync, sync_absence},
 };
 use crate::{

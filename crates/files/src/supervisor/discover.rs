@@ -10,9 +10,9 @@ use super::status::{Note, Status};
 use crate::{
     FilesError,
     absorbed::{self, SHARED_DIR},
+    pending_records::{self, Left},
     processes::{self, NotedProcess},
     sys,
-    waiting::{self, Left},
     wire::{self, Answer, Request},
 };
 use rustix::io::Errno;
@@ -233,7 +233,7 @@ fn orphaned(table: &absorbed::View) -> Orphaned {
 /// What a run without any process left in its pool. A pool that is not there any more was given up.
 fn waiting_pool(table: &absorbed::View) -> Option<WaitingPool> {
     let place = table.lane.place().filter(|_| !table.lane.is_settled())?;
-    let records = match waiting::left(&place) {
+    let records = match pending_records::left(&place) {
         Left::Nothing => return None,
         Left::Records(records) => Some(records),
         Left::Unknown => None,

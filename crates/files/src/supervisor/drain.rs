@@ -14,11 +14,11 @@
 //! While the disk is behind, the lane takes further segments of the pool, and while there is
 //! nothing to do it gives them back. If nothing is written for a second, or a segment does not fill
 //! in one, the open segment is ended, so that all is on the disk; so it is when all files of a file
-//! system were closed (`closed`).
+//! system were closed (`idle_filesystems`).
 
 use super::{
     Shared,
-    closed::Closed,
+    idle_filesystems::Closed,
     run::{Known, Run, SUPERVISOR},
     watch::Outside,
 };
@@ -30,7 +30,7 @@ use crate::{
     replay::Mark,
     shared::{Gone, State},
     sys::{self, errno_of},
-    void,
+    void_marks,
 };
 use forebay_pool::{Lsn, Moment, extents, rewrite};
 use rustix::{fs::OFlags, io::Errno};
@@ -257,7 +257,7 @@ impl Run {
             && let Some(file) = &known.file
         {
             // If that is not taken either, there is nothing left to say it by.
-            let _ = void::mark_failed(file.as_fd(), self.lane.owner());
+            let _ = void_marks::mark_failed(file.as_fd(), self.lane.owner());
         }
         self.fail(number, errno);
         let what_now = match self.page.files[number].stamp().state {

@@ -5,29 +5,29 @@
 //! it. A run has one lane (`run`; `settle` where it fails): each member has a thread that answers
 //! it (`member`, `register`), and two threads of the run prepare its segments and sync its files
 //! (`drain`). What keeps a file from being absorbed twice is in `accept` (who may say what),
-//! `elsewhere` (other runs) and `watch`, `hold`, `notice` (processes outside). When the last member
+//! `other_runs` and `watch`, `open_gate`, `inotify` (processes outside). When the last member
 //! has ended, what the lane holds is synced, and the lane goes back to the pool.
 
 mod accept;
-mod asked;
 mod bell;
-mod bury;
 mod candidate;
-mod closed;
+mod dead_members;
+mod degraded;
 mod discover;
 mod drain;
-mod drained;
-mod effect;
-mod elsewhere;
+mod drain_progress;
 mod first_sync;
-mod forget;
-mod hold;
+mod foreign_writers;
+mod forgotten_files;
+mod idle_filesystems;
+mod inotify;
 mod lane_mark;
 mod layer;
-mod let_go;
 mod member;
-mod notice;
+mod open_gate;
 mod other_pools;
+mod other_runs;
+mod questions;
 mod register;
 mod run;
 mod settle;
@@ -115,7 +115,7 @@ struct Shared {
     /// What the file systems of the logs may still lack, which all processes of the run count.
     order: OrderFile,
     /// Where those of other runs are.
-    tables: elsewhere::Tables,
+    tables: other_runs::Tables,
     /// Connections that have said nothing yet.
     silent: accept::Silent,
     /// Sees who opens what is absorbed.
@@ -123,7 +123,7 @@ struct Shared {
     /// Files that a pattern names and that stay plain.
     plain: Mutex<Vec<PlainFile>>,
     /// What was said of a run that absorbs nothing.
-    effect: effect::Effect,
+    effect: degraded::Effect,
     stopping: AtomicBool,
     /// Which directories say that this pool may hold something of theirs.
     marks: Marks,
@@ -182,11 +182,11 @@ impl Supervisor {
             changed: bell::Bell::default(),
             table,
             order,
-            tables: elsewhere::Tables::default(),
+            tables: other_runs::Tables::default(),
             silent: accept::Silent::default(),
             watch: watch::Watch::new(),
             plain: Mutex::default(),
-            effect: effect::Effect::default(),
+            effect: degraded::Effect::default(),
             stopping: AtomicBool::new(false),
             marks: Marks::default(),
             guards: guard::Laid::default(),
@@ -201,12 +201,12 @@ impl Supervisor {
         let asked = Arc::clone(&shared);
         thread::Builder::new()
             .name("asked".into())
-            .spawn(move || asked::run(&asked))
+            .spawn(move || questions::run(&asked))
             .map_err(FilesError::io("starting a thread"))?;
         let looking = Arc::clone(&shared);
         thread::Builder::new()
             .name("effect".into())
-            .spawn(move || effect::run(&looking))
+            .spawn(move || degraded::run(&looking))
             .map_err(FilesError::io("starting a thread"))?;
         let watching = Arc::clone(&shared);
         thread::Builder::new()

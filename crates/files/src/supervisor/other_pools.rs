@@ -10,9 +10,9 @@ use super::Shared;
 use crate::{
     absorbed::{LanePlace, View},
     marks,
+    pending_records::{self, Look, Waiting},
     record::silence,
-    sys, void,
-    waiting::{self, Look, Waiting},
+    sys, void_marks,
 };
 use forebay_pool::media::volatile;
 use rustix::fs::Stat;
@@ -75,13 +75,13 @@ enum Unseen {
 
 /// What is in the lane of the file, and whether its pool lies on a disk.
 fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(Look, bool), Unseen> {
-    let pool = waiting::open(&place.path).map_err(Unseen::Why)?;
+    let pool = pending_records::open(&place.path).map_err(Unseen::Why)?;
     if pool.uuid() != place.pool {
         return Err(Unseen::Replaced);
     }
-    let found = match waiting::lanes(&pool).find(|lane| lane.owner == place.owner) {
+    let found = match pending_records::lanes(&pool).find(|lane| lane.owner == place.owner) {
         None => Look::Nothing,
-        Some(lane) => waiting::in_lane(&pool, lane.lane, identity).map_err(Unseen::Why)?,
+        Some(lane) => pending_records::in_lane(&pool, lane.lane, identity).map_err(Unseen::Why)?,
     };
     Ok((found, pool.needs_commit()))
 }
@@ -123,16 +123,16 @@ fn look_into(
     path: &Path,
     wanted: Wanted<'_>,
 ) -> Result<Option<(Waiting, bool)>, String> {
-    let pool = waiting::open(path)?;
+    let pool = pending_records::open(path)?;
     if pool.uuid() == shared.pool.uuid() {
         return Ok(None);
     }
-    for lane in waiting::lanes(&pool) {
+    for lane in pending_records::lanes(&pool) {
         // The pool's disk failed, and the file was synced after that.
-        if void::is_marked(wanted.file, lane.owner).unwrap_or(false) {
+        if void_marks::is_marked(wanted.file, lane.owner).unwrap_or(false) {
             continue;
         }
-        match waiting::in_lane(&pool, lane.lane, wanted.identity)? {
+        match pending_records::in_lane(&pool, lane.lane, wanted.identity)? {
             Look::Nothing => {}
             Look::Records(waiting) => return Ok(Some((waiting, pool.needs_commit()))),
             // A run whose table is seen was asked by it.

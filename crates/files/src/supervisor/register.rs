@@ -3,9 +3,9 @@
 use super::{
     Shared,
     candidate::{Candidate, Refusal},
-    elsewhere::{self, Elsewhere},
-    let_go::{UNCOUNTED, outlast},
+    foreign_writers::{UNCOUNTED, outlast},
     other_pools,
+    other_runs::{self, Elsewhere},
     run::{Known, Run},
     watch::Watched,
 };
@@ -308,7 +308,7 @@ impl Run {
     ) -> Result<(), Refusal> {
         let alone = sys::alone(candidate.theirs.as_fd());
         let wanted = candidate.wanted();
-        match elsewhere::let_go(shared, (candidate.key(), candidate.born), wanted) {
+        match other_runs::let_go(shared, (candidate.key(), candidate.born), wanted) {
             Elsewhere::None => {}
             Elsewhere::LetGo(why) => {
                 outlast(candidate.theirs.as_fd());

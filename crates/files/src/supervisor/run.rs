@@ -2,8 +2,8 @@
 //! appends to it; the supervisor claims it, drains it, and gives it back.
 
 use super::{
-    Shared, bell::Bell, drained::Drained, first_sync::FirstSyncs, forget::Forgotten,
-    lane_mark::LaneMark, watch::Watched,
+    Shared, bell::Bell, drain_progress::Drained, first_sync::FirstSyncs,
+    forgotten_files::Forgotten, lane_mark::LaneMark, watch::Watched,
 };
 use crate::{
     FILES_MAX,

@@ -4,7 +4,7 @@
 use super::{Shared, run::Run};
 use crate::{
     shared::{Lock, Stamp, State},
-    sys, void,
+    sys, void_marks,
 };
 use rustix::io::Errno;
 use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
@@ -115,7 +115,7 @@ impl Run {
             else {
                 continue;
             };
-            void::mark(file.as_fd(), self.lane.owner()).map_err(|errno| {
+            void_marks::mark(file.as_fd(), self.lane.owner()).map_err(|errno| {
                 let path = known.path.display();
                 format!("{path} cannot be marked as newer than the pool (an extended attribute: {errno})")
             })?;

@@ -3,10 +3,10 @@
 //! docs/files-protocol.md, "Processes outside".
 //!
 //! Where the supervisor may, the kernel asks it before such a process gets a file open
-//! ([`hold`](super::hold), fanotify); elsewhere it is told afterwards ([`notice`](super::notice),
-//! inotify).
+//! ([`open_gate`](super::open_gate), fanotify); elsewhere it is told afterwards
+//! ([`inotify`](super::inotify), inotify).
 
-use super::{Shared, hold::Gate, notice::Inotify};
+use super::{Shared, inotify::Inotify, open_gate::Gate};
 use crate::{absorbed::Key, sys};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};

@@ -70,7 +70,7 @@ mod tests {
     #![allow(clippy::unwrap_used, reason = "tests")]
 
     use super::*;
-    use crate::mounted::Mounted;
+    use crate::test_mount::Mounted;
     use std::{io::Write, process::Command};
 
     #[test]

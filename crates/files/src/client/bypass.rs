@@ -8,15 +8,15 @@
 //! fails here never means that no process absorbs the file.
 
 use super::{
-    asked::complain_once,
+    call_depth::interrupted,
     config::{CONFIG, Config},
-    depth::interrupted,
+    fd_table,
+    fd_table::Entry,
     lookup::{Key, key, regular, stat_at},
+    membership::{GIVEN_UP, INHERITED, LEFT},
     process::hold,
+    questions::complain_once,
     session,
-    standing::{GIVEN_UP, INHERITED, LEFT},
-    table,
-    table::Entry,
     takeover::{TakenOver, take_over},
 };
 use crate::{
@@ -305,7 +305,7 @@ pub fn cloning(fd: c_int) -> Result<(), Errno> {
 /// The descriptors that may be open: all that may be absorbed where there is no /proc to ask.
 fn numbers() -> Vec<c_int> {
     let Ok(entries) = std::fs::read_dir(sys::LINKS) else {
-        return (0..table::DESCRIPTORS as c_int).collect();
+        return (0..fd_table::DESCRIPTORS as c_int).collect();
     };
     let number = |e: std::io::Result<std::fs::DirEntry>| e.ok()?.file_name().to_str()?.parse().ok();
     entries.filter_map(number).collect()
@@ -342,7 +342,7 @@ pub fn executing_past() -> Result<(), Errno> {
         // One that cannot be asked has been closed meanwhile.
         let flags = sys::borrow(fd).and_then(|raw| rustix::io::fcntl_getfd(raw).ok());
         let stays = flags.is_some_and(|flags| !flags.contains(FdFlags::CLOEXEC));
-        if stays || table::may_be_given(fd) {
+        if stays || fd_table::may_be_given(fd) {
             config.claim_open(fd)?;
         }
     }
@@ -370,16 +370,16 @@ pub(super) fn note_inherited(config: &Config) {
     let mut asked: Vec<Key> = Vec::new();
     for (fd, key) in config.written() {
         let entry = Entry::inherited_descriptor();
-        table::set_entry(fd, Some(entry));
+        fd_table::set_entry(fd, Some(entry));
         INHERITED.store(true, Relaxed);
-        if !table::must_be_plain(fd) {
+        if !fd_table::must_be_plain(fd) {
             continue;
         }
         // If it fails, the next call by the client tries again; a stream's is none.
         if asked.contains(&key) || config.claim_open(fd).is_ok() {
             asked.push(key);
             // The same file is asked for once: while it is open here, it is not absorbed again.
-            table::set_entry(fd, entry.claimed());
+            fd_table::set_entry(fd, entry.claimed());
         }
     }
 }
@@ -395,7 +395,7 @@ pub(super) fn claim_inherited(fd: c_int, entry: Entry) -> Result<(), Errno> {
         return Ok(());
     }
     opened(fd)?;
-    table::set_entry(fd, entry.claimed());
+    fd_table::set_entry(fd, entry.claimed());
     Ok(())
 }
 
@@ -411,7 +411,7 @@ pub(super) fn join_inherited(fd: c_int) {
 /// Makes this process a member, and `fd` a descriptor of a file that the run absorbs.
 fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) || table::must_be_plain(fd) {
+    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) || fd_table::must_be_plain(fd) {
         return Err(Errno::PERM);
     }
     let session = session::begin(&config.address).map_err(|_| Errno::NOTCONN)?;
@@ -420,9 +420,9 @@ fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
     let flags = rustix::fs::fcntl_getfl(raw)?;
     let flags = c_int::from_ne_bytes(flags.bits().to_ne_bytes());
     // Of a program that was executed the kernel knows them all.
-    let flags = flags | table::entry(fd).map_or(0, Entry::hidden);
+    let flags = flags | fd_table::entry(fd).map_or(0, Entry::hidden);
     let held = hold(session, number, stamp.generation)?.ok_or(Errno::NOENT)?;
-    table::set_entry(fd, Some(Entry::new(Some(number), flags)));
+    fd_table::set_entry(fd, Some(Entry::new(Some(number), flags)));
     drop(held);
     Ok(())
 }

@@ -5,7 +5,7 @@
 //! and if the program wants such a number nevertheless, they move: a thread that uses one holds a
 //! lock ([`MOVING`]), so none is replaced in use.
 
-use super::{depth::interrupted, renewed::Renewed};
+use super::{call_depth::interrupted, fork_local::Renewed};
 use crate::sys;
 use rustix::{
     event::{PollFd, PollFlags, Timespec},

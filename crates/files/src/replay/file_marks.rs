@@ -1,8 +1,8 @@
 //! What a file itself says of the records that a lane has of it, where the pool took nothing any
-//! more ([`void`]).
+//! more ([`void_marks`]).
 
 use super::{decide::Situation, find::Found};
-use crate::void;
+use crate::void_marks;
 use rustix::io::Errno;
 use std::path::Path;
 use uuid::Uuid;
@@ -30,8 +30,8 @@ pub(super) fn said_in(
         return Ok(Said::Nothing);
     };
     let read = || match () {
-        () if void::is_marked(seen, owner)? => Ok(Said::Void),
-        () if void::is_failed(seen, owner)? => Ok(Said::Failed),
+        () if void_marks::is_marked(seen, owner)? => Ok(Said::Void),
+        () if void_marks::is_failed(seen, owner)? => Ok(Said::Failed),
         () => Ok(Said::Nothing),
     };
     match read() {

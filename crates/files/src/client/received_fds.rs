@@ -3,13 +3,13 @@
 //! them.
 
 use super::{
-    above,
+    bypass::opened,
+    call_depth::interrupted,
     config::CONFIG,
-    depth::interrupted,
     descriptors::is_new,
+    fd_table::{self, Entry},
+    in_signal_handler,
     lookup::regular,
-    others::opened,
-    table::{self, Entry},
 };
 use crate::sys;
 use rustix::io::Errno;
@@ -38,7 +38,7 @@ pub fn taken_from_process(fd: c_int) -> Result<(), Errno> {
     let is_log = key.is_some_and(|(_, key)| CONFIG.get().is_some_and(|it| it.is_absorbed(key)));
     received(fd)?;
     if is_log && !sys::in_vforked_child() {
-        table::set_entry(fd, Some(Entry::new(None, libc::O_DSYNC)));
+        fd_table::set_entry(fd, Some(Entry::new(None, libc::O_DSYNC)));
     }
     Ok(())
 }
@@ -50,12 +50,12 @@ fn received(fd: c_int) -> Result<(), Errno> {
         return Ok(());
     };
     if sys::in_vforked_child() {
-        table::differs_in_child(fd);
+        fd_table::differs_in_child(fd);
     } else {
         is_new(fd);
     }
     if interrupted() {
-        above::leave(raw);
+        in_signal_handler::leave(raw);
         return Ok(());
     }
     opened(fd)

@@ -14,7 +14,7 @@
 //! what is logged and what the next write is compared with. A copy is made only of a file of which
 //! a write came back at least once; a log that is only appended to pays nothing.
 
-use super::{copies::Copies, process::Held};
+use super::{last_write_cache::Copies, process::Held};
 use crate::{log::Log, shared::SharedFile};
 use rustix::io::Errno;
 use std::{io::IoSlice, sync::atomic::Ordering::Relaxed};

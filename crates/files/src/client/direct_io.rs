@@ -2,7 +2,7 @@
 //! written, and the pool makes it durable. What the kernel refuses a program that has asked for it
 //! is refused all the same, or the program would take its disk for another one.
 
-use super::table::{self, Entry};
+use super::fd_table::{self, Entry};
 use crate::sys;
 use rustix::{
     fs::{AtFlags, StatxFlags},
@@ -70,7 +70,7 @@ pub fn before_read(
     mut places: impl Iterator<Item = (usize, usize)>,
     offset: Option<u64>,
 ) -> Result<(), Errno> {
-    let (Some(entry), Some(raw)) = (table::entry(fd), sys::borrow(fd)) else {
+    let (Some(entry), Some(raw)) = (fd_table::entry(fd), sys::borrow(fd)) else {
         return Ok(());
     };
     let aligned_to = entry.alignment();
@@ -89,7 +89,7 @@ pub fn before_read(
 #[inline]
 #[must_use]
 pub fn is_direct(fd: c_int) -> bool {
-    table::entry(fd).is_some_and(|entry| entry.alignment() != [1, 1])
+    fd_table::entry(fd).is_some_and(|entry| entry.alignment() != [1, 1])
 }
 
 /// Whether places are aligned, each with its address and bytes. Without any byte, and where there

@@ -13,12 +13,13 @@
 use super::{
     decide::{Plan, Situation, directory},
     find::Found,
-    logged::Logged,
+    lane_contents::Logged,
     rights,
 };
 use crate::{
-    marks, sys,
-    waiting::{self, Look, Waiting},
+    marks,
+    pending_records::{self, Look, Waiting},
+    sys,
 };
 use forebay_pool::Pool;
 use rustix::fs::Stat;
@@ -73,19 +74,18 @@ fn find(own: &Path, file: &Logged<'_>, stat: &Stat) -> Option<(Pool, Waiting)> {
     let held = parents.filter(|parent| directory(parent).is_ok());
     let marked = held.flat_map(|parent| marks::others(parent, own));
     marked.into_iter().find_map(|path| {
-        let pool = waiting::open(&path).ok()?;
+        let pool = pending_records::open(&path).ok()?;
         let owner = rustix::fs::fstat(pool.descriptor()?).ok()?.st_uid;
         if !sys::may_write(owner, stat) {
             return None;
         }
-        let mut lanes = waiting::lanes(&pool);
-        let found =
-            lanes.find_map(
-                |lane| match waiting::in_lane(&pool, lane.lane, file.identity) {
-                    Ok(Look::Records(waiting)) => Some(waiting),
-                    _ => None,
-                },
-            )?;
+        let mut lanes = pending_records::lanes(&pool);
+        let found = lanes.find_map(|lane| {
+            match pending_records::in_lane(&pool, lane.lane, file.identity) {
+                Ok(Look::Records(waiting)) => Some(waiting),
+                _ => None,
+            }
+        })?;
         drop(lanes);
         Some((pool, found))
     })

@@ -14,10 +14,10 @@
 
 use super::{
     config::{CONFIG, Config},
+    fd_table,
     lookup::{Key, regular, stat_at},
     process::generation,
     session::{self, Session},
-    table,
 };
 use crate::{
     shared::State,
@@ -78,8 +78,8 @@ pub(super) fn leave(fd: BorrowedFd<'_>) {
 /// In a forked child: `fd`, inherited, is about to be written to.
 pub(super) fn leave_inherited(fd: BorrowedFd<'_>, number: usize) {
     leave(fd);
-    for (fd, entry) in table::descriptors_of(number) {
-        table::set_entry(fd, entry.plain());
+    for (fd, entry) in fd_table::descriptors_of(number) {
+        fd_table::set_entry(fd, entry.plain());
     }
 }
 
