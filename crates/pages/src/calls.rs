@@ -4,29 +4,29 @@
 //! None of these may be called by a signal handler; InnoDB does no I/O there.
 
 mod by_name;
-mod who;
+mod identify;
 
 pub use by_name::{Leaving, exporting, renamed, renaming, truncate_path, truncating, unlinking};
 
 use crate::{
-    PAGE_BYTES,
+    PAGE_BYTES, cache_thread,
     complain::{complain_again, complain_of, complain_once, said},
     descriptor::path_of,
     file::{PageFile, RealRead, RealWrite, State, cached_or_plain, say_full},
+    file_kinds, foreign_programs,
     identity::Known,
     innodb::{self, Pages},
-    keeper, names, others,
     session::{self, Session},
     table,
 };
 use forebay_pool::with_room;
+use identify::{say_unborn, who_is};
 use rustix::{
     fd::BorrowedFd,
     fs::{Mode, OFlags},
     io::Errno,
 };
 use std::{ffi::c_int, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
-use who::{say_unborn, who_is};
 
 /// A page file was opened as `fd`, by `path`: from now on its pages may be in the cache.
 ///
@@ -35,11 +35,11 @@ use who::{say_unborn, who_is};
 /// not got. The reason was said.
 pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     use rustix::fd::AsRawFd;
-    if !names::is_page_file(path) {
+    if !file_kinds::is_page_file(path) {
         return Ok(());
     }
     if session::other().is_some() {
-        return others::check(path);
+        return foreign_programs::check(path);
     }
     let Some(known) = who_is(fd, path)? else {
         say_unborn(fd);
@@ -79,7 +79,7 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
 /// What becomes of a page file that is opened for the first time.
 fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Result<PageFile, Errno> {
     let path = path_of(fd)?;
-    let is_system = names::is_system(path.as_os_str().as_bytes());
+    let is_system = file_kinds::is_system(path.as_os_str().as_bytes());
     if is_system && !session.is_active() {
         with_room(|| begin_system(session, fd, &known, &path)).map_err(|why| {
             complain_again(&format!("{why}. The server is not given its files"));
@@ -127,7 +127,7 @@ fn begin_system(
 ) -> Result<(), String> {
     session.begin_system(fd, known, path)?;
     match session.is_active() {
-        true => keeper::start(session),
+        true => cache_thread::start(session),
         false => Ok(()),
     }
 }

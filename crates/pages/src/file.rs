@@ -5,8 +5,8 @@
 //! tablespace cannot become plain, since its guarded pages are not in it; there the call fails.
 
 mod part;
-mod real;
 mod state;
+mod uncached;
 
 use crate::{
     PAGE_BYTES,
@@ -20,7 +20,6 @@ use crate::{
 use forebay_flash::{Cache, CachedFile, Enqueued, FileId, FlashError};
 use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use part::read_part;
-pub use real::{RealRead, RealWrite};
 use rustix::{fd::BorrowedFd, io::Errno};
 use state::say_unprotected;
 pub(crate) use state::{State, cached_or_plain, say_full};
@@ -36,6 +35,7 @@ use std::{
     thread,
     time::Duration,
 };
+pub use uncached::{RealRead, RealWrite};
 
 /// A writer waits so long for room before it is told that homes fail.
 const HOMES_FAIL: Duration = Duration::from_secs(1);

@@ -1,16 +1,17 @@
 //! Where the files of a cache are: by the names that they were registered with, or, since files are
 //! renamed, by looking through the data directory.
 
-mod moved;
+mod relocation;
 
 use crate::{
     descriptor::{self, path_of, reopen},
+    file_kinds,
     home::Homes,
     identity::{self, Known},
-    names, naming,
+    recorded_names,
 };
 use forebay_flash::{Cache, CachedFile, FlashError, Identity};
-use moved::Moved;
+use relocation::Moved;
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{Mode, OFlags},
@@ -179,7 +180,7 @@ pub(crate) fn look_through(
     let mut left: Vec<(PathBuf, usize)> = roots.iter().cloned().map(|dir| (dir, 0)).collect();
     while let Some((dir, depth)) = left.pop() {
         for path in entries(&dir)? {
-            if names::is_page_file(path.as_os_str().as_bytes()) {
+            if file_kinds::is_page_file(path.as_os_str().as_bytes()) {
                 match hold(&path) {
                     // There may be more of them than this process may have open.
                     Ok(held) => found.extend(
@@ -232,7 +233,7 @@ impl Whereabouts<'_> {
     fn look_beside(&mut self, path: &Path) {
         let Some(dir) = path.parent() else { return };
         self.roots.insert(dir.to_owned());
-        let is_table = names::is_table(path.as_os_str().as_bytes());
+        let is_table = file_kinds::is_table(path.as_os_str().as_bytes());
         let all = dir
             .parent()
             .filter(|all| is_table && *all != Path::new("/"));
@@ -246,10 +247,12 @@ impl Whereabouts<'_> {
         file: &CachedFile,
         moved: &Moved<'_>,
     ) -> Result<bool, HomesError> {
-        let path = naming::path_of(file);
+        let path = recorded_names::path_of(file);
         let places = moved.places(&path);
         let place = places.first().unwrap_or(&path);
-        if naming::is_leaving(file) || [&path, place].iter().any(|at| self.given_up.contains(at)) {
+        if recorded_names::is_leaving(file)
+            || [&path, place].iter().any(|at| self.given_up.contains(at))
+        {
             return Ok(true);
         }
         let name = place.display().to_string();
@@ -285,8 +288,8 @@ pub(crate) fn attach_all(
     at.roots.insert(at.data.to_owned());
     let files = cache.files();
     descriptor::allow(files.len());
-    let paths = || files.iter().map(|file| naming::path_of(file));
-    let system = paths().find(|path| names::is_system(path.as_os_str().as_bytes()));
+    let paths = || files.iter().map(|file| recorded_names::path_of(file));
+    let system = paths().find(|path| file_kinds::is_system(path.as_os_str().as_bytes()));
     let was = system.as_deref().and_then(Path::parent).unwrap_or(at.data);
     let dirs = Moved::new(was, at.data)?;
     let mut missing = Vec::new();
@@ -322,7 +325,7 @@ pub(crate) fn attach_all(
     }
     for given in at.given_up {
         let is_it = |file: &CachedFile| {
-            let path = naming::path_of(file);
+            let path = recorded_names::path_of(file);
             path == *given || dirs.places(&path).first() == Some(given)
         };
         if !gone.iter().any(|file| is_it(file)) {
@@ -330,9 +333,9 @@ pub(crate) fn attach_all(
         }
     }
     // The system tablespace's last: by its name it is known where the others were.
-    moved.sort_by_key(|(_, path)| names::is_system(path.as_os_str().as_bytes()));
+    moved.sort_by_key(|(_, path)| file_kinds::is_system(path.as_os_str().as_bytes()));
     for (file, path) in moved {
-        naming::is_at(cache, file, &path)?;
+        recorded_names::is_at(cache, file, &path)?;
     }
     for file in gone {
         cache.drop_file(file)?;
@@ -356,7 +359,7 @@ fn first_of(
 
 fn attach(homes: &Homes, file: &CachedFile, held: &OwnedFd) -> Result<(), HomesError> {
     let home = reopen(held, true).map_err(|errno| {
-        HomesError::Unopened(naming::path_of(file).display().to_string(), errno)
+        HomesError::Unopened(recorded_names::path_of(file).display().to_string(), errno)
     })?;
     homes.attach(file.id(), home);
     Ok(())

@@ -17,14 +17,14 @@
 //! | laying, lifting | any text | in the guard file: no server can have been up in between |
 //! | laying, lifting | no text | in the tablespace |
 
+mod inspection;
 mod mismatch;
 mod running;
-mod standing;
 
+pub use inspection::{Standing, standing};
+pub(crate) use inspection::{beside_system, is_of, is_of_another};
 pub(crate) use mismatch::{Mismatch, if_restored};
 pub(crate) use running::claim;
-pub use standing::{Standing, standing};
-pub(crate) use standing::{beside_system, is_of, is_of_another};
 
 use crate::{
     PAGE_BYTES,

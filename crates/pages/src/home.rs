@@ -1,7 +1,7 @@
 //! Where pages go at last: the files themselves, and for the guarded pages of the system tablespace
 //! the guard file.
 
-use crate::{copies::Copies, guard::Guard};
+use crate::{doublewrite::Copies, guard::Guard};
 use forebay_flash::{FileId, Home, HomeFiles, HomePage};
 use parking_lot::RwLock;
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};

@@ -5,47 +5,48 @@
 //! locked): the first one that opens a page file. docs/flash-tier.md has the protocols by number.
 //! In order of a page's way:
 //!
-//! * `names`: which files are page files, or a redo log, and `innodb`: which of them have pages
-//!   that a cache can take;
+//! * `file_kinds`: which files are page files, or a redo log, and `innodb`: which of them have
+//!   pages that a cache can take;
 //! * `session`: the cache of this process, opened with the first page file; its thread writes pages
 //!   home;
 //! * `calls`: what becomes of each file function of the C library; `table`: which descriptor is
 //!   which file; `file`: a page file in use;
 //! * `descriptor`: the path of what is open, and the same opened once more; `page`: a page in
 //!   memory;
-//! * `others`: programs of a run that are no server;
+//! * `foreign_programs`: programs of a run that are no server;
 //! * `home`: where pages go at last, and `find`: where those files are, whatever they are called
 //!   now;
-//! * `copies`: of pages that go home around flash, so that a power cut tears none of them;
+//! * `doublewrite`: copies of pages that go home around flash, so that a power cut tears none of
+//!   them;
 //! * `guard`: keeps a server that was started without Forebay from coming up while the cache has
 //!   newer pages;
 //! * `settings`: what can be changed while it is in use; `request`: another size for it meanwhile;
-//!   `beside`: the files that say both;
-//! * `status` and `lost`: what is said of it, for people; `moment`: when;
+//!   `control_files`: the files that say both;
+//! * `status` and `lost_pages`: what is said of it, for people; `boot_clock`: when;
 //! * `setup`: making the cache, looking at it, emptying and ending it, for the command.
 //!
 //! Home descriptors are opened once and stay open as long as the process lives: closing *any*
 //! descriptor of a file drops the process's POSIX locks on it, and InnoDB has one on its system
 //! tablespace.
 
-mod beside;
+mod boot_clock;
+mod cache_thread;
 mod calls;
 mod complain;
-mod copies;
+mod control_files;
 mod descriptor;
+mod doublewrite;
 mod file;
+mod file_kinds;
 mod find;
+mod foreign_programs;
 mod guard;
 mod home;
 mod identity;
 mod innodb;
-mod keeper;
-mod lost;
-mod moment;
-mod names;
-mod naming;
-mod others;
+mod lost_pages;
 mod page;
+mod recorded_names;
 mod request;
 mod resize;
 mod session;
@@ -54,19 +55,19 @@ mod setup;
 mod status;
 mod table;
 
-pub use beside::status_of;
+pub use boot_clock::Moment;
 pub use calls::{
     Leaving, allocate, closing, duplicated, exiting, exporting, forked, leave, opened, read,
     renamed, renaming, sync, sync_all, truncate, truncate_path, truncated, truncating, unlinking,
     write,
 };
+pub use control_files::status_of;
 pub use descriptor::path_of;
 pub use file::{RealRead, RealWrite};
+pub use file_kinds::{is_page_file, is_redo_log};
 pub use forebay_flash::Progress;
 pub use guard::{GUARD_FILE, Standing, standing};
-pub use lost::by_file;
-pub use moment::Moment;
-pub use names::{is_page_file, is_redo_log};
+pub use lost_pages::by_file;
 pub use request::{Resized, resize_running};
 pub use resize::{resize, resize_found};
 pub use session::{is_configured, start};

@@ -3,7 +3,7 @@
 //! is, and how it ended, that process says in its status. docs/flash-tier.md, "Another size".
 
 use crate::{
-    beside::{self, RESIZE, beside, status_of},
+    control_files::{self, RESIZE, beside, status_of},
     setup::{Held, Place, Warm},
     status::{Resizing, Status},
 };
@@ -45,7 +45,7 @@ pub(crate) fn request_of(flash: &Path) -> PathBuf {
 impl Request {
     /// What is asked for of this cache, if anything is.
     pub(crate) fn read(flash: &Path) -> io::Result<Option<Self>> {
-        beside::read(&request_of(flash))
+        control_files::read(&request_of(flash))
     }
 
     /// True until it is taken back.

@@ -3,19 +3,19 @@
 //! Pages come in only once the system tablespace is open and [guarded](crate::guard), which is
 //! before InnoDB opens any other. What the cache has is read through it from the first moment.
 
-mod closed;
+mod closed_files;
 mod sizes;
-mod system;
+mod system_tablespace;
 
-pub(crate) use closed::Unregistered;
+pub(crate) use closed_files::Unregistered;
 
 use crate::{
     ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
     complain::{complain, complain_once},
     descriptor::reopen,
+    foreign_programs,
     home::Homes,
     identity::Known,
-    others,
     settings::{Settings, Watched, settings_of},
     setup::{self, Place, retry_in_use},
     status::{Status, Window},
@@ -68,7 +68,7 @@ pub fn start() {
     };
     let run = std::env::var_os(ENV_FLASH_PROGRAM);
     if let Ok(program) = std::fs::read_link("/proc/self/exe")
-        && !others::is_server(&program, run.as_deref())
+        && !foreign_programs::is_server(&program, run.as_deref())
     {
         let flash = flash.into();
         let _ = OTHER.set(Other { program, flash });

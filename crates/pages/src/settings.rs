@@ -1,10 +1,11 @@
-//! What can be changed of a cache while a server uses it. `kept`: the file beside it, so that it
-//! means the next runs too; what a run's own command line says means that run from its start.
+//! What can be changed of a cache while a server uses it. `settings_file`: the file beside it, so
+//! that it means the next runs too; what a run's own command line says means that run from its
+//! start.
 
-mod kept;
+mod settings_file;
 
-pub(crate) use kept::Watched;
-pub use kept::{Kept, settings_of};
+pub(crate) use settings_file::Watched;
+pub use settings_file::{Kept, settings_of};
 
 use forebay_flash::{Contents, Options, Watermarks, WritePolicy};
 use serde::{Deserialize, Serialize};

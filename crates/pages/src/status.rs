@@ -1,8 +1,8 @@
 //! How the cache is, for people: written to a file every second by the process that has it.
 
 use crate::{
-    beside,
-    moment::Moment,
+    boot_clock::Moment,
+    control_files,
     settings::{Policy, Settings, What},
 };
 use forebay_flash::Stats;
@@ -223,7 +223,7 @@ impl Status {
         const ROOM: usize = 4096;
         let mut bytes = serde_json::to_vec(self)?;
         bytes.resize(bytes.len().next_multiple_of(ROOM), b'\n');
-        match beside::replace(path, &bytes, |_| Ok(())) {
+        match control_files::replace(path, &bytes, |_| Ok(())) {
             Err(e) if OVER.contains(&e.kind()) => {
                 let mut options = OpenOptions::new();
                 options.custom_flags(OFlags::NOFOLLOW.bits().cast_signed());
@@ -240,7 +240,7 @@ impl Status {
     /// # Errors
     /// What the operating system says; `InvalidData` if it is no status.
     pub fn read(path: &Path) -> io::Result<Self> {
-        Ok(serde_json::from_slice(&beside::bytes_of(path)?)?)
+        Ok(serde_json::from_slice(&control_files::bytes_of(path)?)?)
     }
 
     /// What the process that has the cache said last in this run. None if it said nothing yet: what

@@ -1,12 +1,12 @@
 //! What becomes of the functions that name a file: its name goes, changes, or the file is truncated
 //! by it.
 
-use super::who::who_is;
+use super::identify::who_is;
 use crate::{
     complain::{complain_again, complain_of, said},
     descriptor::path_of,
     file::{PageFile, State},
-    identity, names, naming, others, session, table,
+    file_kinds, foreign_programs, identity, recorded_names, session, table,
 };
 use forebay_flash::CachedFile;
 use parking_lot::MutexGuard;
@@ -39,7 +39,7 @@ struct Named {
 impl Leaving {
     /// Notes that the name goes of what `find` finds, before the kernel takes it.
     fn noted(path: &CStr, find: impl FnOnce() -> Option<Named>) -> Self {
-        let session = session::current().filter(|_| names::is_page_file(path.to_bytes()));
+        let session = session::current().filter(|_| file_kinds::is_page_file(path.to_bytes()));
         let Some(session) = session.filter(|_| !session::is_forked()) else {
             return Self {
                 file: None,
@@ -49,7 +49,7 @@ impl Leaving {
         let opening = session.opening.lock();
         let file = find();
         if let Some(file) = &file {
-            note(naming::leaves(&session.cache, &file.cached));
+            note(recorded_names::leaves(&session.cache, &file.cached));
         }
         Self {
             file,
@@ -81,7 +81,7 @@ impl Leaving {
         if let (Some(session), Some(file)) = (session::current(), &self.file)
             && let Ok(path) = path_of(file.held.as_fd())
         {
-            note(naming::is_at(&session.cache, &file.cached, &path));
+            note(recorded_names::is_at(&session.cache, &file.cached, &path));
         }
     }
 }
@@ -95,7 +95,10 @@ fn note(noted: Result<(), forebay_flash::FlashError>) {
 
 /// The page file of this name, if the cache knows it.
 fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Named> {
-    if !session::is_configured() || !names::is_page_file(path.to_bytes()) || session::is_forked() {
+    if !session::is_configured()
+        || !file_kinds::is_page_file(path.to_bytes())
+        || session::is_forked()
+    {
         return None;
     }
     let session = session::current()?;
@@ -114,7 +117,7 @@ fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Named> {
 /// # Errors
 /// `EBUSY`: this process is no server, and the cache has newer pages.
 pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Result<Leaving, Errno> {
-    others::check(path.to_bytes())?;
+    foreign_programs::check(path.to_bytes())?;
     Ok(Leaving::noted(path, || named(dir, path)))
 }
 
@@ -126,8 +129,8 @@ pub fn renaming(
     from: (BorrowedFd<'_>, &CStr),
     to: (BorrowedFd<'_>, &CStr),
 ) -> Result<Leaving, Errno> {
-    others::check(from.1.to_bytes())?;
-    others::check(to.1.to_bytes())?;
+    foreign_programs::check(from.1.to_bytes())?;
+    foreign_programs::check(to.1.to_bytes())?;
     Ok(Leaving::noted(to.1, || replaced(from, to)))
 }
 
@@ -156,7 +159,7 @@ pub fn renamed(names: &[(BorrowedFd<'_>, &CStr)]) -> Result<(), Errno> {
     let mut all = Ok(());
     for (dir, path) in names {
         let bytes = path.to_bytes();
-        if !names::is_page_file(bytes) {
+        if !file_kinds::is_page_file(bytes) {
             continue;
         }
         note_name(*dir, path);
@@ -188,7 +191,7 @@ fn note_name(dir: BorrowedFd<'_>, path: &CStr) {
     if let (Some(file), Some(session)) = (named(dir, path), session::current())
         && let Ok(path) = path_of(file.held.as_fd())
     {
-        note(naming::is_at(&session.cache, &file.cached, &path));
+        note(recorded_names::is_at(&session.cache, &file.cached, &path));
     }
 }
 
@@ -234,11 +237,11 @@ pub fn truncate_path(
     bytes: u64,
     real: &mut dyn FnMut() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    if !session::is_configured() || !names::is_page_file(path.to_bytes()) {
+    if !session::is_configured() || !file_kinds::is_page_file(path.to_bytes()) {
         return real();
     }
     if session::other().is_some() {
-        others::check(path.to_bytes())?;
+        foreign_programs::check(path.to_bytes())?;
         return real();
     }
     if session::is_forked() {
@@ -267,7 +270,7 @@ pub fn truncate_path(
         Some(file) => file,
         None => {
             let path = path_of(held.as_fd())?;
-            let is_system = names::is_system(path.as_os_str().as_bytes());
+            let is_system = file_kinds::is_system(path.as_os_str().as_bytes());
             Arc::new(PageFile::new(known, path, is_system, State::Cached(cached)))
         }
     };

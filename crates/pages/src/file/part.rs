@@ -1,6 +1,6 @@
 //! Reading what lies in one page: from the cache, the guard file, or the file itself.
 
-use super::real::RealRead;
+use super::uncached::RealRead;
 use crate::{
     PAGE_BYTES,
     complain::{complain, complain_again, complain_once, said},

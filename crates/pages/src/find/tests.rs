@@ -70,7 +70,7 @@ impl World {
     fn leaves(&self, name: &str) {
         let files = self.cache.files();
         let file = files.iter().find(|file| file.name().ends_with(name));
-        naming::leaves(&self.cache, file.unwrap()).unwrap();
+        recorded_names::leaves(&self.cache, file.unwrap()).unwrap();
     }
 
     /// The names of the files that the cache knows and whose homes are open.
@@ -80,7 +80,7 @@ impl World {
             .iter()
             .filter(|file| self.homes.durable_bytes(file.id()).is_ok());
         let name = |file: &Arc<CachedFile>| {
-            let path = naming::path_of(file);
+            let path = recorded_names::path_of(file);
             path.file_name().unwrap().to_str().unwrap().to_owned()
         };
         open.map(name).collect()
@@ -108,7 +108,7 @@ fn renamed_files_are_found_and_deleted_ones_forgotten() {
             .cache
             .files()
             .iter()
-            .any(|file| naming::is_leaving(file))
+            .any(|file| recorded_names::is_leaving(file))
     );
     assert_eq!(world.cache.files().len(), 3);
     assert_eq!(world.cache.stats().dirty_pages, 3);
@@ -147,8 +147,10 @@ fn a_file_that_was_unlinked_while_it_came_into_the_cache_is_gone() {
     fs::remove_file(&path).unwrap();
     let name = path_of(file.as_fd()).unwrap();
     let files = world.cache.files();
-    let cached = files.iter().find(|file| naming::path_of(file) == path);
-    naming::is_at(&world.cache, cached.unwrap(), &name).unwrap();
+    let cached = files
+        .iter()
+        .find(|file| recorded_names::path_of(file) == path);
+    recorded_names::is_at(&world.cache, cached.unwrap(), &name).unwrap();
     world.attach().unwrap();
     assert_eq!(world.attached(), ["ibdata1", "b.ibd"]);
     assert_eq!(world.cache.files().len(), 2);

@@ -1,14 +1,14 @@
 //! Making a cache: a flash file, or on a device that is blank, and its metadata beside it.
 
 use super::{
+    cache_files::{Held, Named},
     directory::{Directory, Found},
     error::SetupError,
-    held::{Held, Named},
-    place::{Place, is_device, name_of, pool_of},
+    location::{Place, is_device, name_of, pool_of},
+    occupancy::Warm,
     rights::exercise,
-    warm::Warm,
 };
-use crate::{PAGE_BYTES, beside::STATUS, descriptor::link_to, home::Homes};
+use crate::{PAGE_BYTES, control_files::STATUS, descriptor::link_to, home::Homes};
 use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options, layout};
 use forebay_pool::{
     Geometry, Pool, PoolOptions, disk_signatures,

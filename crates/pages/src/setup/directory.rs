@@ -17,7 +17,7 @@
 //!   named.
 
 use super::{error::SetupError, rights::exercise};
-use crate::{beside, descriptor::link_to};
+use crate::{control_files, descriptor::link_to};
 use forebay_pool::rights::{Rights, user};
 use rustix::{
     fd::OwnedFd,
@@ -104,7 +104,7 @@ impl Directory {
     /// # Errors
     /// What the operating system says; so for all methods here.
     pub fn of(path: &Path) -> Result<Self, SetupError> {
-        let path = beside::directory_of(path);
+        let path = control_files::directory_of(path);
         let fail = |e: Errno| SetupError::io("opening", path)(e.into());
         let held = rustix::fs::open(path, HOLD | OFlags::DIRECTORY, Mode::empty()).map_err(fail)?;
         let stat = fstat(&held).map_err(fail)?;
@@ -187,7 +187,8 @@ impl Directory {
     /// The small files beside the flash file that have one of these endings.
     pub fn beside(&self, flash: &Path, endings: &[&str]) -> Result<Vec<PathBuf>, SetupError> {
         let here = link_to(&self.held).join(name_of(flash));
-        let found = beside::all(&here, endings).map_err(SetupError::io("looking beside", flash))?;
+        let found =
+            control_files::all(&here, endings).map_err(SetupError::io("looking beside", flash))?;
         let named = found.iter().map(|file| self.path.join(name_of(file)));
         Ok(named.collect())
     }
@@ -250,7 +251,7 @@ impl Directory {
     ) -> Result<(), SetupError> {
         let here = link_to(&self.held).join(name_of(path));
         exercise(self.rights(rights), path, || {
-            let kept = beside::keep(&here, what).map_err(refused);
+            let kept = control_files::keep(&here, what).map_err(refused);
             kept.map_err(SetupError::io("writing", path))
         })
     }

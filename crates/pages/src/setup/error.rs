@@ -1,6 +1,8 @@
 //! Why a cache cannot be made, opened, or emptied.
 
-use crate::{beside::directory_of, find::HomesError, guard::if_restored, lost::by_file};
+use crate::{
+    control_files::directory_of, find::HomesError, guard::if_restored, lost_pages::by_file,
+};
 use forebay_flash::{FlashError, PageName};
 use forebay_pool::PoolError;
 use std::{

@@ -2,12 +2,12 @@
 
 use super::{
     error::SetupError,
-    guarded::{find_guarded, rights_to_data},
-    place::{Place, pool_of},
+    guarded_directory::{find_guarded, rights_to_data},
+    location::{Place, pool_of},
     rights::exercise,
 };
 use crate::{
-    copies::Copies,
+    doublewrite::Copies,
     find::{self, Whereabouts},
     home::Homes,
 };

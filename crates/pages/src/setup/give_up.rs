@@ -3,16 +3,16 @@
 use super::{
     error::SetupError,
     flush::Flushing,
-    place::Place,
+    location::Place,
     rights::{exercise, to_guarded},
 };
 use crate::{
-    copies::{Copies, Saved},
     descriptor::{check_owner, reopen},
-    find,
+    doublewrite::{Copies, Saved},
+    file_kinds, find,
     guard::{self, Found, Guard, standing},
     home::Homes,
-    identity, names,
+    identity,
 };
 use forebay_flash::Identity;
 use forebay_pool::rights::user;
@@ -36,7 +36,7 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
         ..Flushing::default()
     };
     for dir in data {
-        let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
+        let path = dir.join(std::ffi::OsStr::from_bytes(file_kinds::SYSTEM));
         let dir =
             guard::beside_system(dir).map_err(SetupError::io("looking for the guard of", &path))?;
         let rights = to_guarded(&dir)?;

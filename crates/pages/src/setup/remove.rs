@@ -1,15 +1,15 @@
 //! Ending a cache that has nothing any more: for good, or for another one in its place.
 
 use super::{
+    cache_files::Held,
     directory::{Directory, Found},
     error::SetupError,
-    held::Held,
-    place::Place,
+    location::Place,
     retry::retry_in_use,
     rights::exercise,
 };
 use crate::{
-    beside::{RESIZE, SETTINGS, STATUS},
+    control_files::{RESIZE, SETTINGS, STATUS},
     descriptor::path_of,
     home::Homes,
 };

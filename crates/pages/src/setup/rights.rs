@@ -7,8 +7,8 @@
 //! is root's own that is who has laid the guard, its server's user: what else lies beside the
 //! tablespace must be of the same user then.
 //!
-//! What is opened is what was looked at: it is held meanwhile (`held`), whatever its name leads to
-//! by then. By which names root removes something is said in `directory`.
+//! What is opened is what was looked at: it is held meanwhile (`cache_files`), whatever its name
+//! leads to by then. By which names root removes something is said in `directory`.
 
 use super::error::SetupError;
 use crate::guard::GUARD_FILE;

@@ -4,8 +4,8 @@
 use super::*;
 use crate::{
     PAGE_BYTES,
-    copies::{COPIES_FILE, Copies},
     descriptor::hold_plain,
+    doublewrite::{COPIES_FILE, Copies},
     guard::Guard,
     home::Homes,
     identity,

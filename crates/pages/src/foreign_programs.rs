@@ -7,9 +7,10 @@
 
 use crate::{
     complain::{complain_again, complain_once},
-    copies::COPIES_FILE,
+    doublewrite::COPIES_FILE,
+    file_kinds,
     guard::{self, GUARD_FILE},
-    names, naming,
+    recorded_names,
     session::{self, Other},
     setup::{Place, pool_of, retry_in_use},
 };
@@ -53,7 +54,7 @@ pub(crate) fn check(path: &[u8]) -> Result<(), Errno> {
 fn is_of_database(path: &[u8]) -> bool {
     let beside = [GUARD_FILE, COPIES_FILE].map(str::as_bytes);
     let name = path.rsplit(|&byte| byte == b'/').next();
-    names::is_page_file(path) || name.is_some_and(|name| beside.contains(&name))
+    file_kinds::is_page_file(path) || name.is_some_and(|name| beside.contains(&name))
 }
 
 /// Which files a cache's two are, and when each was changed last. A server that opens the cache
@@ -111,7 +112,7 @@ fn refuse(other: &Other, path: &str) -> Result<(), Errno> {
 /// Whether the files are no database without it.
 fn is_needed(cache: &Cache) -> bool {
     let files = cache.files();
-    let mut paths = files.iter().map(|file| naming::path_of(file));
+    let mut paths = files.iter().map(|file| recorded_names::path_of(file));
     cache.stats().dirty_pages > 0 || paths.any(|path| guard::is_of(&path, cache.owner()))
 }
 

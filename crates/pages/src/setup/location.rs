@@ -3,10 +3,10 @@
 //! It has its metadata in a pool of its own beside the flash file, so that one file system has
 //! both: each fence there is a sync of that file.
 
-use super::{error::SetupError, held::Held};
+use super::{cache_files::Held, error::SetupError};
 use crate::{
     PAGE_BYTES,
-    beside::{beside, directory_of},
+    control_files::{beside, directory_of},
     home::Homes,
     resize::is_ended,
 };

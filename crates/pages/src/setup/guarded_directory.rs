@@ -3,9 +3,10 @@
 use super::{error::SetupError, rights::to_guarded};
 use crate::{
     descriptor::{check_owner, reopen},
+    file_kinds,
     guard::{self, Found, Guard, Mismatch},
     home::Homes,
-    identity, names, naming,
+    identity, recorded_names,
 };
 use forebay_flash::{Cache, CachedFile};
 use forebay_pool::rights::{Rights, user};
@@ -24,7 +25,7 @@ use std::{
 /// The system tablespace that the cache knows, if it knows one.
 fn system_of(cache: &Cache) -> Option<Arc<CachedFile>> {
     let mut files = cache.files().into_iter();
-    files.find(|file| names::is_system(file.name().as_bytes()))
+    files.find(|file| file_kinds::is_system(file.name().as_bytes()))
 }
 
 /// Whether it is at `path` cannot be told, so that it must not be taken for deleted.
@@ -48,12 +49,12 @@ fn find_system(
     system: &CachedFile,
     given: &[PathBuf],
 ) -> Result<(OwnedFd, PathBuf), SetupError> {
-    let registered = naming::path_of(system);
+    let registered = recorded_names::path_of(system);
     let mut other = None;
     // A snapshot that is named goes before what it was made of, which has the same identity.
     let dirs = given.iter().map(PathBuf::as_path);
     for dir in dirs.chain(registered.parent()) {
-        let path = dir.join(std::ffi::OsStr::from_bytes(names::SYSTEM));
+        let path = dir.join(std::ffi::OsStr::from_bytes(file_kinds::SYSTEM));
         let flags = OFlags::PATH | OFlags::CLOEXEC;
         let held = match rustix::fs::open(&path, flags, Mode::empty()) {
             Ok(held) => held,

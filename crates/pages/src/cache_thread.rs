@@ -1,11 +1,11 @@
 //! The cache's thread: pages go home, settings are followed, the status is said, and what a flash
 //! device that fails takes with it.
 
-mod size;
+mod resize;
 
 use crate::{
     complain::{complain, complain_of, say_what_ended},
-    lost::by_file,
+    lost_pages::by_file,
     session::Session,
     status::Window,
 };
@@ -71,7 +71,7 @@ fn run(session: &Session) {
             looked = Instant::now();
             say_what_ended();
             session.follow_settings();
-            size::follow(session, &mut windows);
+            resize::follow(session, &mut windows);
             failing.watch(session, &mut windows);
             lost = name_lost(session, lost);
             pays = say_worth(session, pays);

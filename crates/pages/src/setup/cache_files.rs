@@ -4,11 +4,11 @@
 use super::{
     directory::{Directory, Entry},
     error::SetupError,
-    place::Place,
+    location::Place,
     rights::{distrusted, exercise},
 };
 use crate::{
-    beside::beside,
+    control_files::beside,
     descriptor::{check_names, link_to, reopen},
     home::Homes,
     resize::{has_blank_headers, start_of},

@@ -6,7 +6,7 @@
 //! be written there.
 
 use super::{HomesError, hold};
-use crate::names;
+use crate::file_kinds;
 use std::{
     ffi::OsStr,
     os::unix::ffi::OsStrExt,
@@ -24,7 +24,7 @@ pub(super) struct Moved<'a> {
 
 impl<'a> Moved<'a> {
     pub(super) fn new(was: &'a Path, is: &'a Path) -> Result<Self, HomesError> {
-        let system = OsStr::from_bytes(names::SYSTEM);
+        let system = OsStr::from_bytes(file_kinds::SYSTEM);
         let has_original = was != is
             && match (hold(&was.join(system)), hold(&is.join(system))?) {
                 (Ok(Some((_, there))), Some((_, here))) => {

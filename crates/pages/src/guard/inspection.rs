@@ -33,7 +33,7 @@ pub struct Standing {
 
 /// True if this file is a system tablespace that is guarded, with newer pages in the cache `owner`.
 pub(crate) fn is_of(path: &Path, owner: Uuid) -> bool {
-    let is_system = crate::names::is_system(path.as_os_str().as_encoded_bytes());
+    let is_system = crate::file_kinds::is_system(path.as_os_str().as_encoded_bytes());
     let dir = path.parent().filter(|_| is_system);
     let found = dir.and_then(|dir| standing(dir).ok().flatten());
     found.is_some_and(|found| found.is_its_own && found.cache == owner)

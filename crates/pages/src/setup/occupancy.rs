@@ -1,6 +1,6 @@
 //! What is in a cache.
 
-use super::{error::SetupError, place::Place};
+use super::{error::SetupError, location::Place};
 use crate::home::Homes;
 use forebay_flash::Cache;
 use std::{path::Path, sync::Arc};

@@ -9,7 +9,7 @@
 //! is room for".
 
 use super::Session;
-use crate::{complain::complain_once, descriptor::descriptors_max, names, table};
+use crate::{complain::complain_once, descriptor::descriptors_max, file_kinds, table};
 use forebay_flash::{CachedFile, FlashError};
 use rustix::io::Errno;
 use std::sync::Arc;
@@ -88,7 +88,7 @@ impl Session {
         let known: Vec<Arc<CachedFile>> = self.registered.lock().values().cloned().collect();
         let is_closed = |file: &Arc<CachedFile>| {
             // The system tablespace carries the guard.
-            !open.contains(&file.id().identity) && !names::is_system(file.name().as_bytes())
+            !open.contains(&file.id().identity) && !file_kinds::is_system(file.name().as_bytes())
         };
         let mut closed: Vec<_> = known.into_iter().filter(is_closed).collect();
         if closed.is_empty() {

@@ -7,7 +7,7 @@
 //! they name: what a command has not named stays as it is in that run.
 
 use super::Settings;
-use crate::beside::{self, SETTINGS, beside, directory_of};
+use crate::control_files::{self, SETTINGS, beside, directory_of};
 use rustix::{
     fs::{FlockOperation, flock},
     io::Errno,
@@ -53,12 +53,12 @@ impl Kept {
     /// # Errors
     /// What the operating system says; `InvalidData` with the reason.
     pub fn read(flash: &Path) -> io::Result<Self> {
-        Self::parse(beside::bytes_of(&settings_of(flash)))
+        Self::parse(control_files::bytes_of(&settings_of(flash)))
     }
 
     /// The same of what reading the file gave.
     fn parse(read: io::Result<Vec<u8>>) -> io::Result<Self> {
-        let kept = match beside::parse(read)? {
+        let kept = match control_files::parse(read)? {
             None => Self::default(),
             Some(changes @ Value::Array(_)) => Self(serde_json::from_value(changes)?),
             // The version before kept what they come to.
@@ -121,7 +121,7 @@ impl Kept {
     /// # Errors
     /// What the operating system says.
     pub fn keep(&self, flash: &Path) -> io::Result<()> {
-        beside::keep(&settings_of(flash), &self.0)
+        control_files::keep(&settings_of(flash), &self.0)
     }
 
     /// What was named since it was as `seen`.
@@ -150,7 +150,7 @@ impl Watched {
 
     /// What was named since it was looked at last; why that is not known, once.
     pub(crate) fn changed(&mut self) -> Option<io::Result<Settings>> {
-        let read = beside::bytes_of(&settings_of(&self.flash));
+        let read = control_files::bytes_of(&settings_of(&self.flash));
         let bytes = read.as_ref().map(Vec::clone).map_err(io::Error::kind);
         if bytes == self.bytes {
             return None;

@@ -4,13 +4,13 @@
 use super::Session;
 use crate::{
     complain::{complain, complain_once},
-    copies::Copies,
     descriptor::reopen,
+    doublewrite::Copies,
     find::{self, Whereabouts},
     guard::{self, Found, Guard, Mismatch},
     identity::Known,
     innodb::{self, Pages},
-    naming,
+    recorded_names,
 };
 use forebay_flash::Epochs;
 use forebay_pool::disks;
@@ -117,7 +117,7 @@ impl Session {
             given_up: &[],
         };
         find::attach_all(&self.cache, &self.homes, at).map_err(|e| e.to_string())?;
-        naming::is_at(&self.cache, &file, path).map_err(|e| e.to_string())?;
+        recorded_names::is_at(&self.cache, &file, path).map_err(|e| e.to_string())?;
         let copies = of_a_laid_guard(dir, owner);
         match copies.restore(&self.cache, &*self.homes).map_err(failed)? {
             0 => {}
@@ -211,7 +211,7 @@ impl Session {
         let others = others
             .iter()
             .filter(|file| file.id().identity != known.identity);
-        for other in others.map(|file| naming::path_of(file)) {
+        for other in others.map(|file| recorded_names::path_of(file)) {
             if guard::is_of_another(&other, self.cache.owner(), path) {
                 return Err(format!(
                     "the flash cache {0} is the one of {1}, whose guard it would not lift any more. Flush it first (forebay flash flush --flash {0}), or give another --flash; \
