@@ -1,8 +1,8 @@
 //! `forebay recover`.
 
 pub mod behind_flash;
-mod below;
-pub mod copied;
+pub mod copied_directory;
+mod for_directories;
 
 use crate::{failure::Failure, output, run};
 use clap::Args;
@@ -68,7 +68,7 @@ struct Report {
 impl Recover {
     pub fn run(self) -> Result<(), Failure> {
         if !self.data.is_empty() {
-            return below::recover(&self.data, self.lift, self.json);
+            return for_directories::recover(&self.data, self.lift, self.json);
         }
         let pool = match &self.pool {
             Some(path) => PoolOptions::new().emulated(self.emulated).open(path)?,

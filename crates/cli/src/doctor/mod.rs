@@ -3,9 +3,9 @@
 mod advice;
 mod candidates;
 mod disks;
-mod persistent;
+mod guarded_directory;
+mod persistent_memory;
 mod report;
-mod standing;
 
 pub use disks::{Mount, mount_of, mounts};
 
@@ -52,7 +52,7 @@ const EFFORT: Effort = Effort::SHORT;
 impl Doctor {
     pub fn run(self) -> Result<(), Failure> {
         if let Some(data) = &self.data {
-            return standing::report(data, self.json);
+            return guarded_directory::report(data, self.json);
         }
         self.check_directory()?;
         let (copy, flush) = Persist::detect().names();
@@ -63,7 +63,7 @@ impl Doctor {
             processors: available_parallelism().map_or(1, usize::from),
             memory_bytes: memory_bytes(),
             instructions: Instructions { copy, flush },
-            persistent_memory: persistent::find(),
+            persistent_memory: persistent_memory::find(),
             directory: self.directory(),
             disks: candidates::find(&self.dir, &self.beside),
             advice: Vec::new(),

@@ -1,6 +1,6 @@
 //! What was found, for people and for programs.
 
-use super::{candidates, persistent};
+use super::{candidates, persistent_memory};
 use crate::{output::fields, size};
 use forebay_probe::disk::{FileSystem, Speed};
 use serde::Serialize;
@@ -13,7 +13,7 @@ pub struct Report {
     pub processors: usize,
     pub memory_bytes: Option<u64>,
     pub instructions: Instructions,
-    pub persistent_memory: persistent::Found,
+    pub persistent_memory: persistent_memory::Found,
     pub directory: Directory,
     /// Where a pool on a disk could lie.
     pub disks: candidates::Found,

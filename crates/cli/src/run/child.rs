@@ -12,7 +12,7 @@
 //! size) reaches it without us, and is not sent again. A signal that is sent to this process only
 //! is passed on.
 
-use super::{inherited, limit, program::Program};
+use super::{inherited_signals, program::Program, resource_limits};
 use crate::{failure::Failure, output::complain};
 use forebay_files::{
     activation,
@@ -118,7 +118,7 @@ pub fn run(
             format!("running {}: {error}", program.path().display()),
         )
     })?;
-    limit::raise_open_files();
+    resource_limits::raise_open_files();
     // When the program ended with 0, and left a child.
     let mut left: Option<Instant> = None;
     loop {
@@ -293,7 +293,7 @@ fn start(
         PosixSpawnFlags::POSIX_SPAWN_SETSIGMASK | PosixSpawnFlags::POSIX_SPAWN_SETSIGDEF,
     )?;
     attributes.set_sigmask(blocked)?;
-    attributes.set_sigdefault(&inherited::ignored_here())?;
+    attributes.set_sigdefault(&inherited_signals::ignored_here())?;
     posix_spawn(
         program.path(),
         &PosixSpawnFileActions::init()?,

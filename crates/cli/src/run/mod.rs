@@ -8,12 +8,12 @@
 mod child;
 mod explain;
 mod flash;
-mod inherited;
+mod inherited_signals;
 mod layer;
 mod library;
-mod limit;
 mod pool;
 mod program;
+mod resource_limits;
 mod run_dir;
 mod sanitizer;
 
@@ -191,8 +191,8 @@ impl Run {
         let library = layer.library.find()?;
         // A limit on the size of files ends no process of Forebay's.
         forebay_files::ignore_signals();
-        limit::check()?;
-        let pool = source.open().map_err(limit::beside)?;
+        resource_limits::check()?;
+        let pool = source.open().map_err(resource_limits::beside)?;
         recover_first(&pool)?;
         room_for_lane(&pool, self.segments)?;
         announce(&policy, &pool, self.segments);

@@ -1,7 +1,7 @@
 //! `forebay recover --for`: the pools that may hold something for the files of a directory, found
 //! by its marks and guards. What may be in a flash cache is said.
 
-use super::{behind_flash, copied};
+use super::{behind_flash, copied_directory};
 use crate::{failure::Failure, output, run};
 use forebay_files::{
     guard::{self, Guard},
@@ -120,7 +120,7 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
                 );
                 report.given_up.push(copied);
             }
-            false => report.left.push(copied::advice(guard)),
+            false => report.left.push(copied_directory::advice(guard)),
         }
     }
     let behind_flash = found.behind_flash.iter().map(|(directory, guard)| {

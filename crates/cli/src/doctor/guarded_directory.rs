@@ -3,7 +3,7 @@
 use crate::{
     failure::Failure,
     output,
-    recover::{behind_flash, copied},
+    recover::{behind_flash, copied_directory},
 };
 use forebay_files::{
     guard::{self, Guard},
@@ -106,7 +106,7 @@ fn human(report: &Report) -> String {
     for guard in &report.guards {
         let mut said = report.pools.iter().filter(|one| !one.is_harmless());
         if !guard.is_its_own {
-            text.push_str(&(copied::advice(guard) + "\n"));
+            text.push_str(&(copied_directory::advice(guard) + "\n"));
         } else if !said.any(|one| Some(&one.pool) == guard.pool.as_ref()) {
             text.push_str(&format!(
                 "{0}: a run that did not end in the orderly way left a guard there, which a database without Forebay stumbles over. First: forebay recover --for {1}\n",
