@@ -16,13 +16,13 @@
 //! If a process dies in the middle of a commit, the next one that begins writes again what is not
 //! committed.
 //!
-//! Records state how far behind them the log was *committed* (`record::Header`), since that alone
-//! is what a recovery may hold against a gap.
+//! Records state how far behind them the log was *committed* (`record::RecordHeader`), since that
+//! alone is what a recovery may hold against a gap.
 
 use crate::{
-    Moment,
+    MonotonicTime,
     error::AppendError,
-    format::record::{Header, Lsn},
+    format::record::{Lsn, RecordHeader},
     media::{Media, OwnLine, wait, wake},
     shared::{step, steps},
 };
@@ -47,10 +47,10 @@ const IN_FLIGHT: usize = 2;
 const SPINS: u32 = 200;
 
 /// A stretch of a log from the start of a segment on, and where that segment lies in the pool.
-pub(crate) type Part = (Range<Lsn>, u64);
+pub(crate) type LogPart = (Range<Lsn>, u64);
 
 /// What a commit needs of a log.
-pub(crate) trait Log {
+pub(crate) trait CommitLog {
     /// Why nothing is committed any more.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ pub(crate) trait Log {
     ///
     /// # Errors
     /// [`AppendError::Closed`].
-    fn fill(&self) -> Result<(Vec<Part>, Lsn), AppendError>;
+    fn fill(&self) -> Result<(Vec<LogPart>, Lsn), AppendError>;
 
     /// Where it lies.
     fn media(&self) -> &dyn Media;
@@ -135,7 +135,12 @@ impl Commits {
     ///
     /// # Errors
     /// [`AppendError::Closed`].
-    pub(crate) fn commit(&self, log: &impl Log, lsn: Lsn, who: u32) -> Result<(), AppendError> {
+    pub(crate) fn commit(
+        &self,
+        log: &impl CommitLog,
+        lsn: Lsn,
+        who: u32,
+    ) -> Result<(), AppendError> {
         loop {
             let seen = self.ended.load(SeqCst);
             if self.reach(lsn) {
@@ -167,9 +172,9 @@ impl Commits {
     /// [`AppendError::Closed`].
     pub(crate) fn commit_alone(
         &self,
-        log: &impl Log,
+        log: &impl CommitLog,
         who: u32,
-        fill: impl FnOnce() -> Result<(Vec<Part>, Lsn), AppendError>,
+        fill: impl FnOnce() -> Result<(Vec<LogPart>, Lsn), AppendError>,
     ) -> Result<(), AppendError> {
         if !self.begin(who) {
             return Ok(());
@@ -190,7 +195,7 @@ impl Commits {
         check: impl Fn() -> bool,
         work: impl FnOnce(),
     ) {
-        let since = Moment::now();
+        let since = MonotonicTime::now();
         let is_time = || (steps::is_scheduled() || since.elapsed() < patience) && check();
         while is_time() {
             let seen = self.ended.load(SeqCst);
@@ -265,9 +270,9 @@ impl Commits {
     /// Steps 2 to 4 by `who`, which begins. False if it has to be done again.
     fn lead(
         &self,
-        log: &impl Log,
+        log: &impl CommitLog,
         who: u32,
-        fill: impl FnOnce() -> Result<(Vec<Part>, Lsn), AppendError>,
+        fill: impl FnOnce() -> Result<(Vec<LogPart>, Lsn), AppendError>,
     ) -> Result<bool, AppendError> {
         let place = (self.writers.iter())
             .find(|place| (place.compare_exchange(0, who, SeqCst, Relaxed)).is_ok());
@@ -308,7 +313,7 @@ impl Commits {
 
     /// Step 4: what is below `end` is committed with everything below `from`. False if who had to
     /// commit that is dead.
-    fn acknowledge(&self, log: &impl Log, from: Lsn, end: Lsn) -> Result<bool, AppendError> {
+    fn acknowledge(&self, log: &impl CommitLog, from: Lsn, end: Lsn) -> Result<bool, AppendError> {
         loop {
             let seen = self.ended.load(SeqCst);
             if self.reach(from) {
@@ -326,7 +331,7 @@ impl Commits {
 }
 
 /// Step 3: writes back what of `parts` is not below `from`.
-fn write_back(media: &dyn Media, mut parts: Vec<Part>, from: Lsn) -> io::Result<()> {
+fn write_back(media: &dyn Media, mut parts: Vec<LogPart>, from: Lsn) -> io::Result<()> {
     // In log order: each is on the disk before the next one is begun.
     parts.sort_unstable_by_key(|(part, _)| part.start);
     for (part, offset) in parts {
@@ -346,7 +351,7 @@ pub(crate) fn write_void(
     (owner, epoch): (Uuid, u32),
     lag: u32,
 ) {
-    let header = Header::void(from, to - from, epoch, lag);
+    let header = RecordHeader::void(from, to - from, epoch, lag);
     media.store(offset, &[IoSlice::new(&header.encode(owner, &[]))]);
     media.fence();
 }

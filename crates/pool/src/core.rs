@@ -14,8 +14,8 @@
 
 use crate::{
     error::{AppendError, PoolError, PoolErrorKind},
-    format::{layout::PAGE, superblock::Superblock, table::Tables},
-    media::{Guard, Media, POOL_LOCK, ProcessMark},
+    format::{layout::PAGE, superblock::Superblock, table::PoolTables},
+    media::{LockGuard, Media, POOL_LOCK, ProcessMark},
 };
 use std::{
     io::{ErrorKind, IoSlice},
@@ -43,8 +43,8 @@ pub(crate) struct Core {
 }
 
 impl Core {
-    pub(crate) fn tables(&self) -> Tables<'_> {
-        Tables {
+    pub(crate) fn tables(&self) -> PoolTables<'_> {
+        PoolTables {
             media: &*self.media,
             geometry: self.superblock.geometry,
             pool: self.superblock.uuid,
@@ -74,9 +74,9 @@ impl Core {
     }
 
     /// Waits for the pool lock.
-    pub(crate) fn lock_pool(&self) -> Result<Guard, PoolError> {
+    pub(crate) fn lock_pool(&self) -> Result<LockGuard, PoolError> {
         self.check_process()?;
-        let guard = Guard::take(&self.media, POOL_LOCK, true)
+        let guard = LockGuard::take(&self.media, POOL_LOCK, true)
             .map_err(|e| PoolError::io(&self.path, "locking the pool", e))?;
         self.load_tables()?;
         Ok(guard)
@@ -91,8 +91,8 @@ impl Core {
 
     /// Takes the lock of `lane`, if it is free. The caller has the pool lock: so it is refused by
     /// an owner, not by a process that only looks.
-    pub(crate) fn try_lock_lane(&self, lane: u32) -> Result<Option<Guard>, PoolError> {
-        match Guard::take(&self.media, lane_lock(lane), false) {
+    pub(crate) fn try_lock_lane(&self, lane: u32) -> Result<Option<LockGuard>, PoolError> {
+        match LockGuard::take(&self.media, lane_lock(lane), false) {
             Ok(guard) => {
                 // Until now its owner may have written its entry.
                 self.load_tables()?;
@@ -111,9 +111,9 @@ impl Core {
     }
 
     /// Takes the lock of who recovers `lane`, if no process does. Before any other lock.
-    pub(crate) fn try_lock_recovery(&self, lane: u32) -> Result<Option<Guard>, PoolError> {
+    pub(crate) fn try_lock_recovery(&self, lane: u32) -> Result<Option<LockGuard>, PoolError> {
         self.check_process()?;
-        match Guard::take(&self.media, recovery_lock(lane), false) {
+        match LockGuard::take(&self.media, recovery_lock(lane), false) {
             Ok(guard) => Ok(Some(guard)),
             Err(e) if e.kind() == std::io::ErrorKind::WouldBlock => Ok(None),
             Err(e) => Err(PoolError::io(&self.path, "locking a recovery", e)),

@@ -14,28 +14,28 @@ const MIB: u64 = 1 << 20;
 
 /// Something that was found on a disk.
 #[derive(Clone, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Content {
+pub struct FoundSignature {
     /// In words, as in `an XFS file system`.
     pub what: String,
     /// Where on the disk it is known by, bytes from the start.
     pub at: u64,
 }
 
-impl fmt::Display for Content {
+impl fmt::Display for FoundSignature {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(&self.what)
     }
 }
 
 /// Where a structure lies on a disk.
-enum Base {
+enum OffsetBase {
     /// So many bytes from the start.
     Start(u64),
     /// So many bytes before the end, at a multiple of `unit`.
     End { back: u64, unit: u64 },
 }
 
-impl Base {
+impl OffsetBase {
     fn of(&self, bytes: u64) -> Option<u64> {
         match *self {
             Self::Start(at) => Some(at),
@@ -45,9 +45,9 @@ impl Base {
 }
 
 /// What a structure is known by.
-struct Mark {
+struct DiskSignature {
     what: &'static str,
-    base: Base,
+    base: OffsetBase,
     /// From the base on.
     offset: u64,
     magic: &'static [u8],
@@ -55,25 +55,31 @@ struct Mark {
     name: (u64, usize),
 }
 
-const fn start(what: &'static str, at: u64, offset: u64, magic: &'static [u8]) -> Mark {
-    Mark {
+const fn start(what: &'static str, at: u64, offset: u64, magic: &'static [u8]) -> DiskSignature {
+    DiskSignature {
         what,
-        base: Base::Start(at),
+        base: OffsetBase::Start(at),
         offset,
         magic,
         name: (0, 0),
     }
 }
 
-const fn end(what: &'static str, back: u64, unit: u64, offset: u64, magic: &'static [u8]) -> Mark {
-    Mark {
-        base: Base::End { back, unit },
+const fn end(
+    what: &'static str,
+    back: u64,
+    unit: u64,
+    offset: u64,
+    magic: &'static [u8],
+) -> DiskSignature {
+    DiskSignature {
+        base: OffsetBase::End { back, unit },
         ..start(what, 0, offset, magic)
     }
 }
 
-const fn named(mark: Mark, at: u64, bytes: usize) -> Mark {
-    Mark {
+const fn named(mark: DiskSignature, at: u64, bytes: usize) -> DiskSignature {
+    DiskSignature {
         name: (at, bytes),
         ..mark
     }
@@ -98,7 +104,7 @@ const BCACHE_MAGIC: &[u8] = &[
 ];
 
 /// From the formats' own documents; what is the same in all versions of one.
-static MARKS: [Mark; 50] = [
+static MARKS: [DiskSignature; 50] = [
     start("a Forebay pool", 0, 0, b"FOREBAY\0"),
     start("a Forebay pool", 4096, 0, b"FOREBAY\0"),
     start("a Forebay flash cache", 0, 0, b"FFCH"),
@@ -169,14 +175,14 @@ static MARKS: [Mark; 50] = [
 /// # Ok(())
 /// # }
 /// ```
-pub fn find(file: &File, bytes: u64) -> io::Result<Vec<Content>> {
-    let disk = Disk { file, bytes };
+pub fn find(file: &File, bytes: u64) -> io::Result<Vec<FoundSignature>> {
+    let disk = DiskReader { file, bytes };
     let mut found = Vec::new();
     for mark in &MARKS {
         found.extend(disk.marked(mark)?);
     }
     // File systems have boot records too, and a GPT has one that keeps others off.
-    let is_told = |content: &Content| content.at < 512 || content.what == GPT;
+    let is_told = |content: &FoundSignature| content.at < 512 || content.what == GPT;
     if !found.iter().any(is_told) {
         found.extend(disk.boot_record()?);
     }
@@ -188,7 +194,7 @@ pub fn find(file: &File, bytes: u64) -> io::Result<Vec<Content>> {
 
 /// The contents in words, each once.
 #[must_use]
-pub fn words(found: &[Content]) -> String {
+pub fn words(found: &[FoundSignature]) -> String {
     let mut seen = BTreeSet::new();
     let each = found.iter().filter(|content| seen.insert(&content.what));
     each.map(ToString::to_string)
@@ -196,12 +202,12 @@ pub fn words(found: &[Content]) -> String {
         .join(", and ")
 }
 
-struct Disk<'a> {
+struct DiskReader<'a> {
     file: &'a File,
     bytes: u64,
 }
 
-impl Disk<'_> {
+impl DiskReader<'_> {
     /// So many bytes; none if the disk ends before.
     fn read(&self, at: u64, bytes: usize) -> io::Result<Option<Vec<u8>>> {
         if at
@@ -215,7 +221,7 @@ impl Disk<'_> {
         Ok(Some(read))
     }
 
-    fn marked(&self, mark: &Mark) -> io::Result<Option<Content>> {
+    fn marked(&self, mark: &DiskSignature) -> io::Result<Option<FoundSignature>> {
         let Some(base) = mark.base.of(self.bytes) else {
             return Ok(None);
         };
@@ -230,12 +236,12 @@ impl Disk<'_> {
             "" => mark.what.to_owned(),
             name => format!("{} named {name:?}", mark.what),
         };
-        Ok(Some(Content { what, at }))
+        Ok(Some(FoundSignature { what, at }))
     }
 
     /// A partition table in the first sector. Other boot records have the same two bytes at its
     /// end: the table's entries tell.
-    fn boot_record(&self) -> io::Result<Option<Content>> {
+    fn boot_record(&self) -> io::Result<Option<FoundSignature>> {
         const ENTRIES: std::ops::Range<usize> = 446..510;
         let Some(sector) = self.read(0, 512)? else {
             return Ok(None);
@@ -249,14 +255,14 @@ impl Disk<'_> {
             1 => "a partition table (MBR) with 1 partition".to_owned(),
             n => format!("a partition table (MBR) with {n} partitions"),
         };
-        Ok(is_table.then_some(Content { what, at: 510 }))
+        Ok(is_table.then_some(FoundSignature { what, at: 510 }))
     }
 
-    fn unknown(&self) -> io::Result<Option<Content>> {
+    fn unknown(&self) -> io::Result<Option<FoundSignature>> {
         let bytes = LOOKED_AT.min(self.bytes) as usize;
         let start = self.read(0, bytes)?.unwrap_or_default();
         let at = start.iter().position(|byte| *byte != 0);
-        Ok(at.map(|at| Content {
+        Ok(at.map(|at| FoundSignature {
             what: format!("data of a kind that is not known, from byte {at} on"),
             at: at as u64,
         }))

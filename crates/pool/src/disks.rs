@@ -23,14 +23,14 @@ const MODEL_IN_MEMORY: &str = "scsi_debug";
 
 /// What is at the bottom.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Ground {
+pub struct BackingStore {
     /// Names of disks. None is known of a network file system, for instance.
     pub disks: BTreeSet<String>,
     /// What is memory, in words: gone after a power cut.
     pub memory: BTreeSet<String>,
 }
 
-impl Ground {
+impl BackingStore {
     /// What is below a device: a block device's number, or a file system's.
     #[must_use]
     pub fn of_device(device: u64) -> Self {
@@ -87,10 +87,10 @@ impl Ground {
     /// A file system without a device of its own.
     fn add_mounted(&mut self, device: u64, layers: usize) {
         match mounted::below(device) {
-            mounted::Below::Memory(kind) => {
+            mounted::BackingDevice::Memory(kind) => {
                 self.memory.insert(kind);
             }
-            mounted::Below::Devices(devices) => {
+            mounted::BackingDevice::Devices(devices) => {
                 for device in devices {
                     self.add_device(device, layers);
                 }
@@ -166,13 +166,13 @@ impl Ground {
 /// loop device its file's.
 #[must_use]
 pub fn whole(device: u64) -> Vec<String> {
-    Ground::of_device(device).disks.into_iter().collect()
+    BackingStore::of_device(device).disks.into_iter().collect()
 }
 
 /// The disks below an open file, or below the block device that it is.
 #[must_use]
 pub fn of(file: BorrowedFd<'_>) -> Vec<String> {
-    Ground::of(file).disks.into_iter().collect()
+    BackingStore::of(file).disks.into_iter().collect()
 }
 
 #[cfg(test)]
@@ -197,7 +197,7 @@ mod tests {
             return;
         };
         let file = fs::File::create(dir.path().join("one")).unwrap();
-        let ground = Ground::of(file.as_fd());
+        let ground = BackingStore::of(file.as_fd());
         assert!(ground.memory.contains("tmpfs"), "{ground:?}");
         assert!(ground.disks.is_empty(), "{ground:?}");
     }

@@ -22,7 +22,7 @@ use std::sync::{
 
 /// What happens at the pass that was asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Then {
+enum ArmedAction {
     StandStill,
     GoOn,
     Die,
@@ -32,7 +32,7 @@ enum Then {
 #[derive(Debug)]
 struct Armed {
     name: String,
-    then: Then,
+    then: ArmedAction,
     /// Its passes count once this one was passed.
     after: Option<String>,
     counts: AtomicBool,
@@ -49,10 +49,10 @@ impl Armed {
         };
         let (name, count) = text.split_once('=')?;
         let (count, then) = match count.split_once(':') {
-            Some((count, "go")) => (count, Then::GoOn),
-            Some((count, "die")) => (count, Then::Die),
+            Some((count, "go")) => (count, ArmedAction::GoOn),
+            Some((count, "die")) => (count, ArmedAction::Die),
             Some(_) => return None,
-            None => (count, Then::StandStill),
+            None => (count, ArmedAction::StandStill),
         };
         Some(Self {
             name: name.to_owned(),
@@ -105,10 +105,10 @@ pub fn pass(name: &str) {
 /// Says so on the console, and stands still unless it is to go on; or dies.
 pub fn announce(name: &str) {
     let over = armed().iter().find(|armed| armed.is_over(name));
-    let then = over.map_or(Then::GoOn, |armed| armed.then);
+    let then = over.map_or(ArmedAction::GoOn, |armed| armed.then);
     let line = match then {
         // Not what the lab waits for.
-        Then::Die => format!("LAB death at {name}\n"),
+        ArmedAction::Die => format!("LAB death at {name}\n"),
         _ => format!("LAB failpoint {name}\n"),
     };
     if let Ok(console) = rustix::fs::open(
@@ -119,14 +119,14 @@ pub fn announce(name: &str) {
         // Without a console no lab waits for the line.
         let _ = rustix::io::write(&console, line.as_bytes());
     }
-    if then == Then::Die {
+    if then == ArmedAction::Die {
         let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
     }
     stand_still(then);
 }
 
-fn stand_still(then: Then) {
-    if then == Then::GoOn {
+fn stand_still(then: ArmedAction) {
+    if then == ArmedAction::GoOn {
         return;
     }
     loop {
@@ -157,17 +157,17 @@ mod tests {
     #[test]
     fn a_failpoint_says_when_it_counts_and_what_happens_there() {
         let armed = Armed::parse("shared:reserved=2:die").unwrap();
-        assert_eq!(armed.then, Then::Die);
+        assert_eq!(armed.then, ArmedAction::Die);
         let due = ["shared:reserved", "shared:written", "shared:reserved"];
         assert_eq!(due.map(|name| armed.is_due(name)), [false, false, true]);
         assert!(armed.is_over("shared:reserved") && !armed.is_due("shared:reserved"));
 
         let armed = Armed::parse("prepare:next=1@bury:filled").unwrap();
-        assert_eq!(armed.then, Then::StandStill);
+        assert_eq!(armed.then, ArmedAction::StandStill);
         let due = ["prepare:next", "bury:filled", "prepare:next"];
         assert_eq!(due.map(|name| armed.is_due(name)), [false, false, true]);
 
-        assert_eq!(Armed::parse("a=1:go").unwrap().then, Then::GoOn);
+        assert_eq!(Armed::parse("a=1:go").unwrap().then, ArmedAction::GoOn);
         for wrong in ["", "a", "a=", "a=1:away"] {
             assert!(Armed::parse(wrong).is_none(), "{wrong}");
         }

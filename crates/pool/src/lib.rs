@@ -101,14 +101,16 @@ pub use checksum::{Checksum, crc32c};
 pub use complain::{complain, complain_repeated, note_standard_error, say_what_ended};
 pub use error::{AppendError, PoolError, PoolErrorKind};
 pub use format::{
-    layout::{FORMAT_VERSION, Geometry, PAGE, SEGMENTS_MAX},
-    record::{Header, Lsn, RECORD_HEADER, Record, record_bytes},
+    layout::{FORMAT_VERSION, PAGE, PoolGeometry, SEGMENTS_MAX},
+    record::{Lsn, RECORD_HEADER, Record, RecordHeader, record_bytes},
 };
-pub use lane::{Ahead, AheadBytes, Crowded, Lane, LaneUse, PinnedBytes, Recovered, Sealed, Work};
-pub use monotonic::Moment;
+pub use lane::{
+    AheadBytes, AheadPages, Crowded, DrainWork, Lane, LaneUse, PinnedBytes, Recovered, Sealed,
+};
+pub use monotonic::MonotonicTime;
 pub use pool::{ClaimOptions, Pool, PoolOptions};
-pub use shared::{Member, Segment, SharedLane};
+pub use shared::{CompleteSegment, Member, SharedLane};
 pub use stack::with_room;
 pub use status::{LaneCheck, LaneStatus, RecoveryLock};
 pub use uuid::Uuid;
-pub use wait_meter::{WaitMeter, Waiting, Waits};
+pub use wait_meter::{WaitCounts, WaitMeter, WaitTimer};

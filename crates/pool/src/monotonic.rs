@@ -6,9 +6,9 @@ use std::{ops::Add, time::Duration};
 
 /// As [`std::time::Instant`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Moment(Duration);
+pub struct MonotonicTime(Duration);
 
-impl Moment {
+impl MonotonicTime {
     /// Now.
     #[must_use]
     pub fn now() -> Self {
@@ -27,7 +27,7 @@ impl Moment {
     }
 }
 
-impl Add<Duration> for Moment {
+impl Add<Duration> for MonotonicTime {
     type Output = Self;
 
     fn add(self, time: Duration) -> Self {

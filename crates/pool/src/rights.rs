@@ -41,7 +41,7 @@ pub enum Rights {
 
 /// Why what a file says is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Distrust {
+pub enum RightsError {
     /// Users without its owner's rights may have written it.
     OthersWrite {
         /// Its owner.
@@ -61,10 +61,10 @@ impl Rights {
     ///
     /// # Errors
     /// If a user without these rights could have written it, or they cannot be had.
-    pub fn of(file: &Stat, user: u32) -> Result<Self, Distrust> {
+    pub fn of(file: &Stat, user: u32) -> Result<Self, RightsError> {
         let (owner, mode) = (file.st_uid, file.st_mode & 0o777);
         if mode & OTHERS_WRITE != 0 || (user == 0 && mode & GROUP_WRITES != 0) {
-            return Err(Distrust::OthersWrite { owner, mode });
+            return Err(RightsError::OthersWrite { owner, mode });
         }
         Self::of_owner(owner, user)
     }
@@ -73,11 +73,11 @@ impl Rights {
     ///
     /// # Errors
     /// If they cannot be had.
-    pub fn of_owner(owner: u32, user: u32) -> Result<Self, Distrust> {
+    pub fn of_owner(owner: u32, user: u32) -> Result<Self, RightsError> {
         match user {
             0 if owner != 0 => Ok(Self::Of(owner)),
             _ if owner == user || owner == 0 => Ok(Self::Own),
-            _ => Err(Distrust::OtherUser { owner }),
+            _ => Err(RightsError::OtherUser { owner }),
         }
     }
 
@@ -141,13 +141,13 @@ fn groups_of(user: u32) -> Option<(u32, Vec<u32>)> {
 /// and no capability. It cannot go back.
 fn take_rights(user: u32, group: u32, groups: &[u32]) -> Result<(), Errno> {
     #[repr(C)]
-    struct Header {
+    struct CapabilityHeader {
         version: u32,
         pid: c_int,
     }
     /// `_LINUX_CAPABILITY_VERSION_3`.
     const VERSION_3: u32 = 0x2008_0522;
-    let header = Header {
+    let header = CapabilityHeader {
         version: VERSION_3,
         pid: 0,
     };
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    fn rights(owner: u32, mode: u32, user: u32) -> Result<Rights, Distrust> {
+    fn rights(owner: u32, mode: u32, user: u32) -> Result<Rights, RightsError> {
         let file = tempfile::tempfile().unwrap();
         let mut stat = rustix::fs::fstat(&file).unwrap();
         (stat.st_uid, stat.st_mode) = (owner, mode);
@@ -202,18 +202,21 @@ mod tests {
         assert_eq!(rights(7, 0o600, 7), Ok(Rights::Own));
         // The administrator's device, say, with a group of its own.
         assert_eq!(rights(0, 0o660, 7), Ok(Rights::Own));
-        assert_eq!(rights(8, 0o600, 7), Err(Distrust::OtherUser { owner: 8 }));
+        assert_eq!(
+            rights(8, 0o600, 7),
+            Err(RightsError::OtherUser { owner: 8 })
+        );
     }
 
     #[test]
     fn what_anybody_may_write_to_is_not_believed() {
         for user in [0, 7] {
             let mode = 0o602;
-            let distrusted = Err(Distrust::OthersWrite { owner: 7, mode });
+            let distrusted = Err(RightsError::OthersWrite { owner: 7, mode });
             assert_eq!(rights(7, mode, user), distrusted);
         }
         let mode = 0o620;
-        let distrusted = Err(Distrust::OthersWrite { owner: 0, mode });
+        let distrusted = Err(RightsError::OthersWrite { owner: 0, mode });
         assert_eq!(rights(0, mode, 0), distrusted);
     }
 

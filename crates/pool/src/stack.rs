@@ -27,7 +27,7 @@ pub fn with_room<T, F: FnOnce() -> T>(call: F) -> T {
     // SAFETY: the lowest page of it, which nothing uses. Without it an overflow is not found, as on
     // other stacks without one.
     let _ = unsafe { mprotect(stack, GUARD, MprotectFlags::empty()) };
-    let mut work = Work {
+    let mut work = StackWork {
         call: Some(call),
         result: None,
     };
@@ -78,7 +78,7 @@ impl Drop for Blocked {
     }
 }
 
-struct Work<F, T> {
+struct StackWork<F, T> {
     call: Option<F>,
     result: Option<T>,
 }
@@ -86,7 +86,7 @@ struct Work<F, T> {
 /// A panic does not leave it: that ends the process.
 unsafe extern "C" fn carry_out<F: FnOnce() -> T, T>(work: *mut c_void) {
     // SAFETY: what `with_room` hands on.
-    let work = unsafe { &mut *work.cast::<Work<F, T>>() };
+    let work = unsafe { &mut *work.cast::<StackWork<F, T>>() };
     work.result = work.call.take().map(|call| call());
 }
 

@@ -4,7 +4,7 @@ use crate::{
     error::{PoolError, PoolErrorKind},
     format::record::{Lsn, Record},
     lane::recover::recover,
-    media::Guard,
+    media::LockGuard,
     pool::Pool,
 };
 use uuid::Uuid;
@@ -33,7 +33,7 @@ pub struct LaneStatus {
 
 /// The lock of who recovers a lane, until this is dropped: see [`Pool::lock_recovery`].
 #[must_use]
-pub struct RecoveryLock(#[expect(dead_code, reason = "held")] Guard);
+pub struct RecoveryLock(#[expect(dead_code, reason = "held")] LockGuard);
 
 /// What a check of one lane found.
 #[derive(Debug)]

@@ -16,7 +16,7 @@ pub struct WaitMeter {
 /// What a [`WaitMeter`] has counted.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
-pub struct Waits {
+pub struct WaitCounts {
     /// Waits that are over.
     pub times: u64,
     /// All of them together, seconds.
@@ -27,7 +27,7 @@ pub struct Waits {
 
 /// A wait that goes on until this is dropped.
 #[derive(Debug)]
-pub struct Waiting<'a> {
+pub struct WaitTimer<'a> {
     meter: &'a WaitMeter,
     begun: Instant,
 }
@@ -35,8 +35,8 @@ pub struct Waiting<'a> {
 impl WaitMeter {
     /// A wait begins.
     #[must_use]
-    pub fn begin(&self) -> Waiting<'_> {
-        Waiting {
+    pub fn begin(&self) -> WaitTimer<'_> {
+        WaitTimer {
             meter: self,
             begun: Instant::now(),
         }
@@ -44,9 +44,9 @@ impl WaitMeter {
 
     /// What was counted so far.
     #[must_use]
-    pub fn read(&self) -> Waits {
+    pub fn read(&self) -> WaitCounts {
         let seconds = |nanos: &AtomicU64| Duration::from_nanos(nanos.load(Relaxed)).as_secs_f64();
-        Waits {
+        WaitCounts {
             times: self.times.load(Relaxed),
             seconds: seconds(&self.nanos),
             longest_seconds: seconds(&self.longest_nanos),
@@ -54,7 +54,7 @@ impl WaitMeter {
     }
 }
 
-impl Waiting<'_> {
+impl WaitTimer<'_> {
     /// When it began.
     #[must_use]
     pub fn begun(&self) -> Instant {
@@ -62,7 +62,7 @@ impl Waiting<'_> {
     }
 }
 
-impl Drop for Waiting<'_> {
+impl Drop for WaitTimer<'_> {
     fn drop(&mut self) {
         let nanos = u64::try_from(self.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
         self.meter.nanos.fetch_add(nanos, Relaxed);
@@ -80,7 +80,7 @@ mod tests {
     fn waits_are_counted_when_they_are_over_with_the_longest() {
         let meter = WaitMeter::default();
         let waiting = meter.begin();
-        assert_eq!(meter.read(), Waits::default());
+        assert_eq!(meter.read(), WaitCounts::default());
         thread::sleep(Duration::from_millis(2));
         drop(waiting);
         drop(meter.begin());

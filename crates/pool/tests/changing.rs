@@ -5,7 +5,7 @@
 //! stored is what was checksummed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_pool::{ClaimOptions, Lane, Lsn, Pool, PoolOptions, media::Sim};
+use forebay_pool::{ClaimOptions, Lane, Lsn, Pool, PoolOptions, media::SimMedia};
 use std::{
     io::IoSlice,
     sync::{
@@ -120,7 +120,7 @@ fn a_buffer_that_changes_while_it_is_appended_makes_a_whole_record() {
 
 #[test]
 fn a_buffer_that_changes_makes_a_whole_record_in_simulated_memory_too() {
-    let sim = Arc::new(Sim::new(POOL as usize));
+    let sim = Arc::new(SimMedia::new(POOL as usize));
     sim.stop_recording();
     let pool = PoolOptions::new()
         .size(POOL)
@@ -131,6 +131,6 @@ fn a_buffer_that_changes_makes_a_whole_record_in_simulated_memory_too() {
     let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     let told = append_while_it_changes(&lane, &Hammered::new(8192));
     drop((lane, pool));
-    let after = Arc::new(Sim::from_image(sim.image()));
+    let after = Arc::new(SimMedia::from_image(sim.image()));
     all_are_found(&PoolOptions::new().open_on("sim", after).unwrap(), &told);
 }

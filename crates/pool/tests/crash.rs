@@ -10,8 +10,8 @@
 mod support;
 
 use forebay_pool::{
-    ClaimOptions, Header, PoolOptions,
-    media::{Media, Sim},
+    ClaimOptions, PoolOptions, RecordHeader,
+    media::{Media, SimMedia},
 };
 use std::{
     io::IoSlice,
@@ -25,14 +25,14 @@ use support::{Known, Ledger, OWNERS, Plan, Rng, claim, open, session};
 /// What a pool lies on: where an append is durable, and where that takes a commit.
 const MEDIA: [Medium; 2] = [(memory, 48 << 10, 4096), (disk, 160 << 10, 16 << 10)];
 /// How it is made, its bytes, and a segment's.
-type Medium = (fn(usize) -> Sim, usize, u64);
+type Medium = (fn(usize) -> SimMedia, usize, u64);
 
-fn memory(bytes: usize) -> Sim {
-    Sim::new(bytes)
+fn memory(bytes: usize) -> SimMedia {
+    SimMedia::new(bytes)
 }
 
-fn disk(bytes: usize) -> Sim {
-    Sim::disk(vec![0; bytes])
+fn disk(bytes: usize) -> SimMedia {
+    SimMedia::disk(vec![0; bytes])
 }
 
 /// Runs `test` with `workloads` seeds (fewer if `PROPTEST_CASES` says so), and prints the one that
@@ -58,7 +58,7 @@ fn with_seeds(workloads: u64, test: impl Fn(&mut Rng)) {
 }
 
 /// A medium on which a pool is made; `on` says which.
-fn made(on: usize) -> Arc<Sim> {
+fn made(on: usize) -> Arc<SimMedia> {
     let (medium, bytes, segment) = MEDIA[on];
     let sim = Arc::new(medium(bytes));
     PoolOptions::new()
@@ -70,7 +70,7 @@ fn made(on: usize) -> Arc<Sim> {
     sim
 }
 
-fn new_pool(on: usize) -> Arc<Sim> {
+fn new_pool(on: usize) -> Arc<SimMedia> {
     let sim = made(on);
     Arc::new(sim.of_its_kind(sim.image()))
 }
@@ -83,7 +83,7 @@ fn subset(rng: &mut Rng, kind: u64) -> impl FnMut() -> bool {
 }
 
 /// Recovers `image`, what became of `sim`, and judges every lane by what was `known`.
-fn recover(sim: &Sim, image: Vec<u8>, known: &Known) {
+fn recover(sim: &SimMedia, image: Vec<u8>, known: &Known) {
     let pool = open(&Arc::new(sim.of_its_kind(image)));
     for owner in OWNERS {
         claim(&pool, owner, known, 2);
@@ -92,7 +92,7 @@ fn recover(sim: &Sim, image: Vec<u8>, known: &Known) {
 
 /// Cuts the power at every point of what `sim` has recorded, with `subsets` choices of what
 /// arrived.
-fn cut_everywhere(sim: &Sim, before: &Known, ledger: &Ledger, rng: &mut Rng, subsets: u64) {
+fn cut_everywhere(sim: &SimMedia, before: &Known, ledger: &Ledger, rng: &mut Rng, subsets: u64) {
     let images = sim.crash_images();
     let mut moment = images.start();
     let mut known = before.clone();
@@ -113,7 +113,7 @@ fn cut_everywhere(sim: &Sim, before: &Known, ledger: &Ledger, rng: &mut Rng, sub
 /// Memory as a process finds it that starts after another one was killed: it sees what that one
 /// stored without a fence, and the power may still fail.
 #[expect(unsafe_code, reason = "stores to a medium by itself")]
-fn after_a_kill(killed: &Sim, durable: Vec<u8>, seen: &[u8]) -> Arc<Sim> {
+fn after_a_kill(killed: &SimMedia, durable: Vec<u8>, seen: &[u8]) -> Arc<SimMedia> {
     let sim = Arc::new(killed.of_its_kind(durable.clone()));
     thread::scope(|scope| {
         scope.spawn(|| {
@@ -133,7 +133,7 @@ fn after_a_kill(killed: &Sim, durable: Vec<u8>, seen: &[u8]) -> Arc<Sim> {
     sim
 }
 
-fn first_generation(on: usize, rng: &mut Rng) -> (Arc<Sim>, Ledger) {
+fn first_generation(on: usize, rng: &mut Rng) -> (Arc<SimMedia>, Ledger) {
     let (sim, ledger) = (new_pool(on), Ledger::default());
     for number in 0..2 {
         let mut known = Known::default();
@@ -178,7 +178,7 @@ fn on_a_disk_whenever_the_power_fails_every_committed_record_is_recovered() {
 fn second_generation(
     on: usize,
     rng: &mut Rng,
-    next: impl Fn(&Sim, &mut Rng, &dyn Fn(u64) -> Vec<u8>) -> Arc<Sim>,
+    next: impl Fn(&SimMedia, &mut Rng, &dyn Fn(u64) -> Vec<u8>) -> Arc<SimMedia>,
 ) {
     let (sim, ledger) = first_generation(on, rng);
     let images = sim.crash_images();
@@ -308,7 +308,7 @@ fn a_segment_without_acknowledged_records_is_opened_again_over_whole_ones_that_w
         let data = pool.geometry().data() as usize;
         // The segment's first record, of two lines, never arrived; the second one, of another
         // writer, did.
-        let second = Header {
+        let second = RecordHeader {
             length: 100,
             lsn: 64 + 128,
             epoch: lane.epoch(),
@@ -320,12 +320,12 @@ fn a_segment_without_acknowledged_records_is_opened_again_over_whole_ones_that_w
         let mut image = sim.image();
         let at = data + second.lsn as usize;
         image[at..at + 132].copy_from_slice(&[&header[..], &payload].concat());
-        let sim = Arc::new(Sim::from_image(image));
+        let sim = Arc::new(SimMedia::from_image(image));
         drop(open(&sim).claim(owner, &options).unwrap());
         let images = sim.crash_images();
         for point in 0..images.points() {
             let image = images.at(point, subset(rng, 3));
-            let pool = open(&Arc::new(Sim::from_image(image)));
+            let pool = open(&Arc::new(SimMedia::from_image(image)));
             let (_lane, recovered) = pool.claim(owner, &options).unwrap();
             assert_eq!(recovered.records().count(), 0);
         }

@@ -1,7 +1,7 @@
 //! A pool on a disk, in an ordinary file.
 #![allow(clippy::unwrap_used, reason = "tests")]
 
-use forebay_pool::{ClaimOptions, Pool, PoolOptions, media::Durability};
+use forebay_pool::{ClaimOptions, Pool, PoolOptions, media::PoolPersistence};
 use std::{fs::File, io::IoSlice, os::fd::AsFd, path::Path};
 use uuid::Uuid;
 
@@ -27,7 +27,7 @@ fn what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory() {
     let path = dir.path().join("pool");
     let pool = create(&path);
     assert!(pool.needs_commit());
-    assert_eq!(pool.durability(), Durability::PowerCutOnceCommitted);
+    assert_eq!(pool.durability(), PoolPersistence::PowerCutOnceCommitted);
     drop(pool);
     let pool = PoolOptions::new().open(&path).unwrap();
     let owner = Uuid::new_v4();

@@ -5,7 +5,7 @@
 use forebay_pool::{
     AppendError, ClaimOptions, Lane, PAGE, Pool, PoolOptions, Recovered,
     format::segment::{Records, SegmentHeader},
-    media::{Media, Sim},
+    media::{Media, SimMedia},
 };
 use std::{
     io::{BufRead, BufReader, IoSlice},
@@ -24,13 +24,13 @@ fn options() -> PoolOptions {
     PoolOptions::new().size(1 << 20).segment_size(SEGMENT)
 }
 
-fn simulated() -> Arc<Sim> {
-    let sim = Arc::new(Sim::disk(vec![0; 1 << 20]));
+fn simulated() -> Arc<SimMedia> {
+    let sim = Arc::new(SimMedia::disk(vec![0; 1 << 20]));
     options().create_on("sim", sim.clone()).unwrap();
-    Arc::new(Sim::disk(sim.image()))
+    Arc::new(SimMedia::disk(sim.image()))
 }
 
-fn open(sim: &Arc<Sim>) -> Pool {
+fn open(sim: &Arc<SimMedia>) -> Pool {
     PoolOptions::new().open_on("sim", sim.clone()).unwrap()
 }
 
@@ -56,10 +56,10 @@ fn append(lane: &Lane, number: u32, bytes: usize) -> Result<u64, AppendError> {
 }
 
 /// What is recovered of `sim` if the power fails now and everything in flight arrives.
-fn after_a_cut(sim: &Sim) -> Vec<u32> {
+fn after_a_cut(sim: &SimMedia) -> Vec<u32> {
     let images = sim.crash_images();
     let image = images.at(images.points() - 1, || true);
-    numbers(&claim(&open(&Arc::new(Sim::disk(image)))).1)
+    numbers(&claim(&open(&Arc::new(SimMedia::disk(image)))).1)
 }
 
 /// Promise (pool): Recovery from a disk returns the uncommitted records of a lane as one stretch
@@ -100,7 +100,7 @@ fn a_drain_gets_nothing_that_is_not_committed() {
 }
 
 /// Appends, commits, seals and drains, over several generations of the segments.
-fn work(sim: &Sim, lane: &Lane, first: u32) {
+fn work(sim: &SimMedia, lane: &Lane, first: u32) {
     for number in first..first + 60 {
         let bytes = (number as usize * 797) % 9000;
         let lsn = append(lane, number, bytes).unwrap();
@@ -141,7 +141,7 @@ fn no_page_with_a_committed_record_is_ever_written_again_so_that_a_torn_one_cost
             image[page..page + PAGE as usize].fill(0xA5);
         }
         if !torn.is_empty() {
-            let pool = open(&Arc::new(Sim::disk(image)));
+            let pool = open(&Arc::new(SimMedia::disk(image)));
             let (lane, recovered) = claim(&pool);
             let found = numbers(&recovered);
             // What was released is drained: the log is a stretch of numbers, up to the last one
@@ -210,7 +210,7 @@ fn wherever_the_disk_fails_nothing_committed_is_lost_and_nothing_waits_for_it() 
         for arrived in [false, true] {
             let images = sim.crash_images();
             let image = images.at(images.points() - 1, || arrived);
-            let found = numbers(&claim(&open(&Arc::new(Sim::disk(image)))).1);
+            let found = numbers(&claim(&open(&Arc::new(SimMedia::disk(image)))).1);
             assert!(
                 found.last().copied() >= committed || drained == committed,
                 "{writes} writes: {found:?} of {committed:?}, {drained:?} drained"
@@ -250,7 +250,7 @@ fn a_lane_whose_disk_fails_while_it_is_given_back_waits_for_nothing() {
     assert_eq!(append(&lane, 1, 10), Err(AppendError::Closed));
     drop(lane);
     // It stays its owner's.
-    let (_lane, recovered) = claim(&open(&Arc::new(Sim::disk(sim.image()))));
+    let (_lane, recovered) = claim(&open(&Arc::new(SimMedia::disk(sim.image()))));
     assert_eq!(numbers(&recovered), []);
 }
 
@@ -396,7 +396,7 @@ fn a_pool_on_a_disk_says_what_commits_are_for() {
     let sim = simulated();
     let (lane, _) = claim(&open(&sim));
     assert!(sim.needs_commit() && lane.needs_commit());
-    let memory = Arc::new(Sim::new(1 << 20));
+    let memory = Arc::new(SimMedia::new(1 << 20));
     let pool = options().create_on("sim", memory).unwrap();
     let (lane, _) = claim(&pool);
     assert!(!lane.needs_commit());

@@ -9,12 +9,12 @@
 mod fuzzed;
 
 use forebay_pool::{
-    ClaimOptions, Header, PoolOptions, crc32c,
+    ClaimOptions, PoolOptions, RecordHeader, crc32c,
     format::{
         layout::PAGE,
         record::{KIND_VOID, peek},
     },
-    media::Sim,
+    media::SimMedia,
 };
 use proptest::prelude::*;
 use std::{fs, path::PathBuf, sync::Arc};
@@ -144,7 +144,7 @@ fn voids_of_every_length_in_a_pool_are_stepped_over_or_end_its_log() {
     let count = |edits: &[(usize, u8)]| -> usize {
         let image = fuzzed::edited(&bytes_of(edits));
         let pool = PoolOptions::new()
-            .open_on("fuzzed", Arc::new(Sim::from_image(image)))
+            .open_on("fuzzed", Arc::new(SimMedia::from_image(image)))
             .unwrap();
         let lanes = fuzzed::OWNERS
             .iter()
@@ -168,7 +168,7 @@ fn write_the_seeds() {
     put("record", "three-records", &segment(1)[64..1024]);
     put("record", "segment", &segment(1)[..2048]);
     put("record", "segment-with-a-torn-end", &segment(0)[..2048]);
-    let void = Header {
+    let void = RecordHeader {
         length: 192 - 32,
         lsn: 64,
         epoch: 1,

@@ -4,7 +4,7 @@
 use forebay_pool::{
     AppendError, ClaimOptions, Lane, Pool, PoolOptions,
     format::record::HEADER,
-    media::{Media, Sim},
+    media::{Media, SimMedia},
 };
 use std::{
     io::IoSlice,
@@ -17,8 +17,8 @@ use uuid::Uuid;
 const OWNER: Uuid = Uuid::from_u128(0xF0BE);
 const SEGMENT: u64 = 16 << 10;
 
-fn pool() -> (Arc<Sim>, Pool) {
-    let sim = Arc::new(Sim::new(1 << 20));
+fn pool() -> (Arc<SimMedia>, Pool) {
+    let sim = Arc::new(SimMedia::new(1 << 20));
     let pool = PoolOptions::new()
         .size(1 << 20)
         .segment_size(SEGMENT)
@@ -28,9 +28,9 @@ fn pool() -> (Arc<Sim>, Pool) {
     (sim, pool)
 }
 
-fn reopen(sim: &Sim) -> Pool {
+fn reopen(sim: &SimMedia) -> Pool {
     PoolOptions::new()
-        .open_on("sim", Arc::new(Sim::from_image(sim.image())))
+        .open_on("sim", Arc::new(SimMedia::from_image(sim.image())))
         .unwrap()
 }
 
@@ -222,7 +222,7 @@ fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_pre
     image[third + 77] ^= 4;
     let open = || {
         PoolOptions::new()
-            .open_on("sim", Arc::new(Sim::from_image(image.clone())))
+            .open_on("sim", Arc::new(SimMedia::from_image(image.clone())))
             .unwrap()
     };
     let error = open()
@@ -242,7 +242,7 @@ fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_pre
 /// the given-up records as damage.
 #[test]
 fn what_a_salvage_gave_up_proves_no_loss_once_what_it_kept_is_released() {
-    for medium in [Sim::new(1 << 20), Sim::disk(vec![0; 1 << 20])] {
+    for medium in [SimMedia::new(1 << 20), SimMedia::disk(vec![0; 1 << 20])] {
         let sim = Arc::new(medium);
         let options = PoolOptions::new().size(1 << 20).segment_size(4 * SEGMENT);
         let pool = options.create_on("sim", sim.clone()).unwrap();
@@ -255,7 +255,7 @@ fn what_a_salvage_gave_up_proves_no_loss_once_what_it_kept_is_released() {
         let mut image = sim.image();
         let third = image.windows(500).position(|w| w == [2; 500]).unwrap();
         image[third + 77] ^= 4;
-        let open = |sim: &Arc<Sim>| PoolOptions::new().open_on("sim", sim.clone()).unwrap();
+        let open = |sim: &Arc<SimMedia>| PoolOptions::new().open_on("sim", sim.clone()).unwrap();
         let sim = Arc::new(sim.of_its_kind(image));
         let salvage = ClaimOptions::new().salvage(true);
         let (lane, recovered) = open(&sim).claim(OWNER, &salvage).unwrap();
@@ -285,7 +285,7 @@ fn a_damaged_segment_header_is_not_taken_for_an_empty_lane() {
     let header = image.windows(4).position(|w| w == b"FSEG").unwrap();
     image[header + 9] ^= 1;
     let pool = PoolOptions::new()
-        .open_on("sim", Arc::new(Sim::from_image(image)))
+        .open_on("sim", Arc::new(SimMedia::from_image(image)))
         .unwrap();
     assert!(pool.claim(OWNER, &ClaimOptions::new()).is_err());
 }

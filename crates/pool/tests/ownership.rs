@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_pool::{
-    ClaimOptions, Geometry, Lane, LaneCheck, Pool, PoolErrorKind, PoolOptions,
-    format::layout::START_MAX, format::record::HEADER, media::Sim,
+    ClaimOptions, Lane, LaneCheck, Pool, PoolErrorKind, PoolGeometry, PoolOptions,
+    format::layout::START_MAX, format::record::HEADER, media::SimMedia,
 };
 use std::{
     io::IoSlice,
@@ -21,10 +21,10 @@ const OTHER: Uuid = Uuid::from_u128(0x07E2);
 const BYTES: usize = 128 << 10;
 
 /// A pool of four segments of 16 KiB and four lanes.
-fn pool() -> (Arc<Sim>, Pool) {
-    let sim = Arc::new(Sim::new(BYTES));
+fn pool() -> (Arc<SimMedia>, Pool) {
+    let sim = Arc::new(SimMedia::new(BYTES));
     let pool = PoolOptions::new()
-        .size(Geometry::bytes_for(4, 16 << 10, 4))
+        .size(PoolGeometry::bytes_for(4, 16 << 10, 4))
         .segment_size(16 << 10)
         .lanes(4)
         .create_on("sim", sim.clone())
@@ -35,7 +35,7 @@ fn pool() -> (Arc<Sim>, Pool) {
 
 fn open(image: Vec<u8>) -> Pool {
     PoolOptions::new()
-        .open_on("sim", Arc::new(Sim::from_image(image)))
+        .open_on("sim", Arc::new(SimMedia::from_image(image)))
         .unwrap()
 }
 
@@ -279,7 +279,7 @@ fn a_record_of_the_pools_own_kind_is_not_appended() {
 #[test]
 fn formatting_takes_the_old_pool_away_before_anything_else() {
     let (sim, pool) = pool();
-    let again = Arc::new(Sim::from_image(sim.image()));
+    let again = Arc::new(SimMedia::from_image(sim.image()));
     PoolOptions::new()
         .size(pool.geometry().pool_bytes)
         .segment_size(16 << 10)
@@ -293,7 +293,8 @@ fn formatting_takes_the_old_pool_away_before_anything_else() {
             coin += 1;
             coin % 3 == 0
         });
-        if let Ok(found) = PoolOptions::new().open_on("sim", Arc::new(Sim::from_image(image))) {
+        if let Ok(found) = PoolOptions::new().open_on("sim", Arc::new(SimMedia::from_image(image)))
+        {
             for lane in 0..4 {
                 let check = found.check_lane(lane);
                 assert!(

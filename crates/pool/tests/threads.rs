@@ -8,7 +8,7 @@ use forebay_pool::{
         record::{self, HEADER},
         segment::{Records, SegmentHeader},
     },
-    media::{Durability, Media, Sim},
+    media::{Media, PoolPersistence, SimMedia},
 };
 use std::{
     collections::HashSet,
@@ -36,7 +36,7 @@ fn slow_lane(segment_bytes: u64, buffers: u16, latency_us: u32) -> Lane {
         write_latency_ns: latency_us * 1000,
         ..Profile::named("dram").unwrap()
     };
-    let media: Arc<dyn Media> = Arc::new(Timed::new(Arc::new(Sim::new(1 << 20)), profile));
+    let media: Arc<dyn Media> = Arc::new(Timed::new(Arc::new(SimMedia::new(1 << 20)), profile));
     let pool = PoolOptions::new()
         .size(1 << 20)
         .segment_size(segment_bytes)
@@ -153,7 +153,7 @@ fn a_record_behind_an_early_seal_is_read_and_not_what_the_sealed_segment_holds_a
 /// A medium on which a thread named `late` stays in its fence while `held`, as if it had lost its
 /// processor there.
 struct Late {
-    memory: Sim,
+    memory: SimMedia,
     held: AtomicBool,
     reached: AtomicBool,
 }
@@ -164,7 +164,7 @@ impl Media for Late {
         self.memory.bytes()
     }
 
-    fn durability(&self) -> Durability {
+    fn durability(&self) -> PoolPersistence {
         self.memory.durability()
     }
 
@@ -224,7 +224,7 @@ fn state_of(thread: i32) -> char {
 #[test]
 fn writers_behind_one_that_lost_its_processor_leave_theirs_and_are_published_by_it() {
     let late = Arc::new(Late {
-        memory: Sim::new(1 << 20),
+        memory: SimMedia::new(1 << 20),
         held: AtomicBool::new(true),
         reached: AtomicBool::new(false),
     });

@@ -11,7 +11,7 @@ use crate::{
     op::{Change, op_in_batch, ops, push_op, read_record},
     salvage::GivenUp,
 };
-use forebay_pool::{Header, Lsn, Record, crc32c};
+use forebay_pool::{Lsn, Record, RecordHeader, crc32c};
 use parking_lot::Mutex;
 use std::{fs, path::Path, sync::Arc};
 use uuid::Uuid;
@@ -45,7 +45,7 @@ pub fn index_manifest(data: &[u8]) {
 /// The payload of a record, of each kind, and one operation of a batch.
 pub fn operation(data: &[u8]) {
     for kind in 0..6 {
-        let header = Header {
+        let header = RecordHeader {
             length: u32::try_from(data.len()).unwrap_or(u32::MAX),
             lsn: 64,
             epoch: 1,

@@ -207,11 +207,11 @@ pub(crate) fn push_op(payload: &mut Vec<u8>, kind: u16, key: &[u8], body: &[u8])
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_pool::Header;
+    use forebay_pool::RecordHeader;
     use std::io::IoSlice;
 
     fn record(kind: u16, payload: &[u8]) -> Vec<u8> {
-        let header = Header {
+        let header = RecordHeader {
             length: payload.len() as u32,
             lsn: 64,
             epoch: 1,

@@ -111,8 +111,8 @@ pub struct Wait {
     pub longest_seconds: f64,
 }
 
-impl From<forebay_pool::Waits> for Wait {
-    fn from(waits: forebay_pool::Waits) -> Self {
+impl From<forebay_pool::WaitCounts> for Wait {
+    fn from(waits: forebay_pool::WaitCounts) -> Self {
         Self {
             times: waits.times,
             seconds: waits.seconds,

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{new_disk, tiny, within};
-use forebay_pool::{Pool, PoolOptions, media::Sim};
+use forebay_pool::{Pool, PoolOptions, media::SimMedia};
 use forebay_store::{Batch, Store, StoreError, StoreOptions, Variant};
 use std::{
     path::{Path, PathBuf},
@@ -204,7 +204,7 @@ fn what_commits_leave_empty_is_garbage_and_is_collected() {
 
 /// A store on a simulated disk that fails after so many writes: how many puts it took, and the
 /// disk.
-fn until_it_fails(writes: u64, options: &StoreOptions, path: &Path) -> (u32, Arc<Sim>) {
+fn until_it_fails(writes: u64, options: &StoreOptions, path: &Path) -> (u32, Arc<SimMedia>) {
     let sim = new_disk(64 << 10);
     let pool = common::format(Arc::clone(&sim), 64 << 10);
     let store = options.open(path, &pool).unwrap();
@@ -268,7 +268,7 @@ fn wherever_the_pools_disk_fails_nothing_acknowledged_is_lost_and_the_store_says
                 let image = images.at(images.points() - 1, || arrived);
                 let copy = dir.path().join(format!("copy {arrived}"));
                 common::copy_dir(&path, &copy);
-                let sim = Arc::new(Sim::disk(image));
+                let sim = Arc::new(SimMedia::disk(image));
                 let pool = PoolOptions::new().open_on("test pool", sim).unwrap();
                 let store = options.open(&copy, &pool).unwrap();
                 let found = prefix(&store, done + 2);

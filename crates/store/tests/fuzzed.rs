@@ -5,7 +5,7 @@
 //! large value's file make a store panic or take memory beyond the file's size.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_pool::{Header, crc32c, format::segment::SegmentHeader};
+use forebay_pool::{RecordHeader, crc32c, format::segment::SegmentHeader};
 use forebay_store::fuzzed;
 use proptest::prelude::*;
 use std::{fs, io::IoSlice, path::PathBuf};
@@ -130,7 +130,7 @@ fn segment(start: u64, records: &[(u16, Vec<u8>)]) -> Vec<u8> {
     };
     let mut bytes = header.encode().to_vec();
     for (kind, payload) in records {
-        let record = Header {
+        let record = RecordHeader {
             length: payload.len() as u32,
             lsn: start + bytes.len() as u64,
             epoch: 2,

@@ -10,7 +10,7 @@ use common::{
     hook_disk::{Doing, HookDisk},
     new_sim, tiny,
 };
-use forebay_pool::{Pool, PoolOptions, media::Sim};
+use forebay_pool::{Pool, PoolOptions, media::SimMedia};
 use forebay_store::{Store, StoreError, StoreOptions, Variant, disk::RealDisk};
 use std::{
     io,
@@ -29,7 +29,7 @@ fn options(variant: Variant) -> StoreOptions {
 }
 
 /// A new pool, and the memory that it lies in.
-fn new_pool() -> (Arc<Sim>, Pool) {
+fn new_pool() -> (Arc<SimMedia>, Pool) {
     let media = new_sim(SEGMENT);
     media.stop_recording();
     let pool = common::format(Arc::clone(&media), SEGMENT);
@@ -38,7 +38,7 @@ fn new_pool() -> (Arc<Sim>, Pool) {
 
 /// A pool with these contents.
 fn pool_of(image: Vec<u8>) -> Pool {
-    let media = Sim::from_image(image);
+    let media = SimMedia::from_image(image);
     media.stop_recording();
     PoolOptions::new()
         .open_on("a copy", Arc::new(media))
@@ -72,7 +72,7 @@ fn value(i: u32) -> Vec<u8> {
 /// directory nor the pool.
 fn refused(path: &Path, options: &StoreOptions, image: &[u8]) -> StoreError {
     let before = contents(path);
-    let media = Arc::new(Sim::from_image(image.to_vec()));
+    let media = Arc::new(SimMedia::from_image(image.to_vec()));
     media.stop_recording();
     let pool = PoolOptions::new().open_on("a copy", media.clone()).unwrap();
     let error = options.open(path, &pool).err().expect("it is opened");

@@ -2,7 +2,7 @@
 //! that is the directory of the data and what the user names beside it; the other disks are listed.
 
 use super::disks::{self, Mount};
-use forebay_pool::disks::Ground;
+use forebay_pool::disks::BackingStore;
 use forebay_probe::{
     disk::{
         self,
@@ -81,7 +81,7 @@ pub struct Place {
 
 impl Spot {
     fn of(mount: &Mount, data: &Data) -> Self {
-        let ground = Ground::of_device(mount.device);
+        let ground = BackingStore::of_device(mount.device);
         let is_same = mount.device == data.device || ground.shares_with(&data.ground);
         let is_known = is_same || !(ground.is_unknown() || data.ground.is_unknown());
         let memory = ground.memory.iter();
@@ -224,7 +224,7 @@ impl Found {
 /// Of the directory of the data.
 struct Data {
     device: u64,
-    ground: Ground,
+    ground: BackingStore,
     sync_us: f64,
 }
 
@@ -238,7 +238,7 @@ pub fn find(directory: &Path, beside: &[PathBuf]) -> Found {
     };
     let data = Data {
         device: own.device,
-        ground: Ground::of_device(own.device),
+        ground: BackingStore::of_device(own.device),
         sync_us: percentile(&mut sync, 0.5),
     };
     let mut found = Found {

@@ -11,7 +11,7 @@ pub use disks::{Mount, mount_of, mounts};
 
 use crate::{failure::Failure, output};
 use clap::Args;
-use forebay_pool::{disks::Ground, persist::Persist};
+use forebay_pool::{disks::BackingStore, persist::Persist};
 use forebay_probe::{
     ProbeError,
     disk::{self as device, Effort, FileSystem},
@@ -105,7 +105,7 @@ impl Doctor {
             dax: file_system.as_ref().is_some_and(FileSystem::is_dax),
             in_memory: file_system.as_ref().is_some_and(FileSystem::is_memory)
                 || fs::File::open(&self.dir)
-                    .is_ok_and(|at| !Ground::of(at.as_fd()).memory.is_empty()),
+                    .is_ok_and(|at| !BackingStore::of(at.as_fd()).memory.is_empty()),
             free_bytes: rustix::fs::statvfs(&self.dir)
                 .ok()
                 .map(|s| s.f_bavail * s.f_frsize),

@@ -3,7 +3,7 @@
 use super::status::PoolReport;
 use crate::{failure::Failure, output, size};
 use clap::Args;
-use forebay_pool::{Geometry, PoolOptions};
+use forebay_pool::{PoolGeometry, PoolOptions};
 use std::path::PathBuf;
 
 /// Make a pool on persistent memory, or on an ordinary disk
@@ -72,13 +72,13 @@ impl Create {
     /// Refuses a pool that nothing could be run on. Sizes that make no pool at all are refused
     /// where it is made.
     fn check_room(&self) -> Result<(), Failure> {
-        let Ok(geometry) = Geometry::fit(self.size, self.segment_size, self.lanes) else {
+        let Ok(geometry) = PoolGeometry::fit(self.size, self.segment_size, self.lanes) else {
             return Ok(());
         };
         if geometry.segments >= SEGMENTS_MIN {
             return Ok(());
         }
-        let needed = Geometry::bytes_for(SEGMENTS_MIN, self.segment_size, self.lanes);
+        let needed = PoolGeometry::bytes_for(SEGMENTS_MIN, self.segment_size, self.lanes);
         let works = if self.segment_size >= MIB {
             format!("{}MiB", needed.div_ceil(MIB))
         } else {

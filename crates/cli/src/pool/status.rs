@@ -2,8 +2,8 @@
 
 use crate::{failure::Failure, output, size};
 use clap::Args;
-use forebay_pool::{FORMAT_VERSION, LaneStatus, Pool, PoolOptions, media::Durability};
 use forebay_probe::table::Table;
+use forebay_pool::{FORMAT_VERSION, LaneStatus, Pool, PoolOptions, media::PoolPersistence};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -108,7 +108,7 @@ impl PoolReport {
             format_version: FORMAT_VERSION,
             medium: pool.describe(),
             survives: pool.durability().to_string(),
-            survives_power_cut: pool.durability() != Durability::ProcessCrash,
+            survives_power_cut: pool.durability() != PoolPersistence::ProcessCrash,
             emulated: pool.is_emulated(),
             bytes: geometry.pool_bytes,
             segment_bytes: geometry.segment_bytes,

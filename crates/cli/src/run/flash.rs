@@ -15,7 +15,7 @@ use forebay_pages::{
     ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, Settings,
     SetupError, Status, Warm, What, status_of,
 };
-use forebay_pool::disks::Ground;
+use forebay_pool::disks::BackingStore;
 use std::{
     ffi::OsString,
     fs, io,
@@ -233,7 +233,7 @@ fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
         warm.slots,
         warm.dirty
     );
-    if fs::File::open(path).is_ok_and(|file| !Ground::of(file.as_fd()).memory.is_empty()) {
+    if fs::File::open(path).is_ok_and(|file| !BackingStore::of(file.as_fd()).memory.is_empty()) {
         complain!(
             "forebay: the flash cache {} is in memory: a power cut takes it, and with it what only it has. Put it on a disk",
             path.display()

@@ -37,7 +37,7 @@ use forebay_files::{
     replay::{self, RecoverOptions},
     supervisor::{self, Status, Supervisor, SupervisorOptions, preload},
 };
-use forebay_pool::{Pool, disks::Ground};
+use forebay_pool::{Pool, disks::BackingStore};
 use pool::Source;
 use program::Program;
 use std::{
@@ -331,7 +331,7 @@ fn announce_holes(pool: &Pool) {
 fn announce_memory(pool: &Pool) {
     let ground = (pool.descriptor())
         .filter(|_| pool.needs_commit())
-        .map(Ground::of);
+        .map(BackingStore::of);
     for what in ground.into_iter().flat_map(|ground| ground.memory) {
         complain!(
             "forebay: {} lies in memory ({what}), so a power cut takes what is in it, with what was acknowledged. Make another on a disk",

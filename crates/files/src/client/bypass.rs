@@ -26,7 +26,7 @@ use crate::{
     sys,
     wire::{self, Answer, Request},
 };
-use forebay_pool::Moment;
+use forebay_pool::MonotonicTime;
 use rustix::{
     fs::{AtFlags, OFlags},
     io::{Errno, FdFlags},
@@ -118,7 +118,7 @@ impl Config {
     /// # Errors
     /// `EIO` if the supervisor lives and does not answer: then the file must not be changed.
     pub(super) fn claim(&self, file: Key) -> Result<(), Errno> {
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         let mut refused = None;
         while self.is_absorbed(file) {
             let pause = match self.orphaned() {
@@ -263,7 +263,7 @@ impl Config {
     /// is no member cannot log: the lane is settled, if this process can do that, so that no
     /// recovery has to find them.
     pub(super) fn settle_orphaned(&self) {
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         while let Some(table) = self.orphaned()
             && take_over(self, table) == TakenOver::ByAnother
             && begun.elapsed() < self.heard_wait

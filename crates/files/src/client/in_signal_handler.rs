@@ -23,7 +23,7 @@ use crate::{
     shared::State,
     sys::{self, writes},
 };
-use forebay_pool::Moment;
+use forebay_pool::MonotonicTime;
 use rustix::{
     fs::{AtFlags, Timespec},
     io::Errno,
@@ -144,7 +144,7 @@ fn outlast(session: &Session, number: usize, generation: u32) -> bool {
     if let Some(config) = CONFIG.get() {
         let _ = asked(config, file.key());
     }
-    let begun = Moment::now();
+    let begun = MonotonicTime::now();
     while begun.elapsed() < session.silence() {
         let stamp = file.stamp();
         if stamp.generation != generation || stamp.state == State::Free {

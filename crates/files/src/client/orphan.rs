@@ -28,7 +28,7 @@ use crate::{
     shared::{Failure, Gone, SharedFile, State, Turn},
     sys, void_marks,
 };
-use forebay_pool::{Moment, PoolError, rewrite, with_room};
+use forebay_pool::{MonotonicTime, PoolError, rewrite, with_room};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     ffi::c_int,
@@ -59,7 +59,7 @@ impl Session {
     #[cold]
     pub(super) fn settle(&self, number: usize) -> Result<(), Errno> {
         say();
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         loop {
             match self.page.turn_to_settle(id()) {
                 Turn::Done => break,
@@ -93,7 +93,7 @@ impl Session {
     /// as the lane is open, one that the kernel has is logged. A sync would make it durable while
     /// the lane is needed, and a recovery would not know whose it is.
     fn wait_for_changes(&self) {
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         let test = std::env::var(ENV_CHANGE_WAIT).ok();
         let limit = test.and_then(|ms| ms.parse().ok());
         let limit = limit.map_or(CHANGE_WAIT, Duration::from_millis);

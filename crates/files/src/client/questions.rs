@@ -3,7 +3,7 @@
 
 use super::{config::Config, lookup::Key};
 use crate::absorbed::Heard;
-use forebay_pool::Moment;
+use forebay_pool::MonotonicTime;
 use rustix::{fs::Timespec, io::Errno};
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
@@ -24,7 +24,7 @@ impl Config {
         let Some(question) = asking.ask(table, file) else {
             return Some(Heard::Anew);
         };
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         while begun.elapsed() < limit && table.is_alive() {
             match table.heard(file, &question) {
                 Heard::NotYet => drop(rustix::thread::nanosleep(&LOOK)),

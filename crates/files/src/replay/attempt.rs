@@ -17,7 +17,7 @@ use super::{
     write::{Failed, set_times, step},
 };
 use crate::sys;
-use forebay_pool::{Lane, Moment, PoolError};
+use forebay_pool::{Lane, MonotonicTime, PoolError};
 use std::{thread, time::Duration};
 
 /// One attempt to replay a lane.
@@ -25,7 +25,7 @@ pub(super) struct Attempt<'a> {
     lane: &'a Lane,
     label: &'a str,
     mark: Mark,
-    beat: Option<Moment>,
+    beat: Option<MonotonicTime>,
 }
 
 impl<'a> Attempt<'a> {
@@ -67,7 +67,7 @@ impl<'a> Attempt<'a> {
         }
         self.mark = self.mark.replaying(now());
         self.say().map_err(|e| Failed::Lane(e.to_string()))?;
-        self.beat = Some(Moment::now());
+        self.beat = Some(MonotonicTime::now());
         step();
         Ok(())
     }

@@ -41,7 +41,7 @@ use decide::{Plan, Situation};
 use file_marks::{Said, newer, said_in, untold};
 use find::{ByHandle, Found, Way, find};
 use forebay_pool::{
-    ClaimOptions, LaneStatus, Pool, RecoveryLock, media::Durability, rights::Rights,
+    ClaimOptions, LaneStatus, Pool, RecoveryLock, media::PoolPersistence, rights::Rights,
 };
 use lane_contents::{Logged, read};
 use rustix::fs::{Mode, OFlags};
@@ -182,7 +182,7 @@ fn recover_locked(
             }
         }
         let same_boot = files.iter().all(|file| file.boot == *boot.as_bytes());
-        let emulated = pool.durability() == Durability::ProcessCrash && !boot::pool_survived();
+        let emulated = pool.durability() == PoolPersistence::ProcessCrash && !boot::pool_survived();
         let recovery = Recovery {
             situation: Situation {
                 same_boot,

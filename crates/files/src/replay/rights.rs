@@ -7,7 +7,7 @@
 use crate::FilesError;
 use forebay_pool::{
     Pool,
-    rights::{Distrust, Rights},
+    rights::{Rights, RightsError},
 };
 
 /// Those that lanes of this pool are recovered with.
@@ -27,13 +27,13 @@ pub(super) fn to(pool: &Pool) -> Result<Rights, FilesError> {
         .map_err(|why| FilesError::Config(format!("{} {}", pool.path().display(), told(why))))
 }
 
-fn told(why: Distrust) -> String {
+fn told(why: RightsError) -> String {
     match why {
-        Distrust::OthersWrite { owner, mode } => format!(
+        RightsError::OthersWrite { owner, mode } => format!(
             "may be written to by others than its owner (mode {mode:03o}), who could have a recovery write anything to any file of \
              user {owner}: nothing of it is recovered. If only the database and its administrators ever could: chmod go-w, then recover again"
         ),
-        Distrust::OtherUser { owner } => format!(
+        RightsError::OtherUser { owner } => format!(
             "belongs to user {owner}, and its lanes are recovered with the rights of that user: run the recovery as that user, or as root"
         ),
     }

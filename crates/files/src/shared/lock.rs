@@ -1,7 +1,7 @@
 //! A lock that processes share, of which each knows who has it: when that one dies, it is taken
 //! away from it.
 
-use forebay_pool::{Moment, media};
+use forebay_pool::{MonotonicTime, media};
 use std::{
     sync::atomic::{
         AtomicU32,
@@ -50,7 +50,7 @@ impl Lock {
 
     /// As [`take`](Self::take), for so long at most.
     pub fn take_for(&self, who: u32, limit: Duration) -> bool {
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         self.take(who, || begun.elapsed() >= limit)
     }
 

@@ -8,7 +8,7 @@ use crate::{
     shared::{Gone, State},
     sys,
 };
-use forebay_pool::Moment;
+use forebay_pool::MonotonicTime;
 use rustix::io::Errno;
 use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -80,11 +80,11 @@ impl Run {
         file.touched.store(0, Relaxed);
         self.log().touched(number, sys::modified(&stat))?;
         forebay_pool::failpoint!("files:bury-logged");
-        let deadline = Moment::now() + UNLOGGED_WAIT;
+        let deadline = MonotonicTime::now() + UNLOGGED_WAIT;
         loop {
             match self.flush(shared, deadline) {
                 // Another file's error, which may be repaired.
-                Err(_) if file.error().is_none() && Moment::now() < deadline => {
+                Err(_) if file.error().is_none() && MonotonicTime::now() < deadline => {
                     std::thread::sleep(LOOK);
                 }
                 done => return done,

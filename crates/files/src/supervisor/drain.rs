@@ -32,7 +32,7 @@ use crate::{
     sys::{self, errno_of},
     void_marks,
 };
-use forebay_pool::{Lsn, Moment, extents, rewrite};
+use forebay_pool::{Lsn, MonotonicTime, extents, rewrite};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     collections::BTreeMap,
@@ -66,7 +66,7 @@ const LOOK: Duration = Duration::from_millis(100);
 /// Keeps a segment ready for the members, until the run ends. A thread of its own: a sync may take
 /// as long as many segments to be filled.
 pub(super) fn prepare(shared: &Shared, run: &Run) {
-    let mut committed = Moment::now();
+    let mut committed = MonotonicTime::now();
     while !run.ended.load(Acquire) {
         if committed.elapsed() >= COMMIT_EVERY {
             // If it cannot be, the next sync finds that out.
@@ -75,7 +75,7 @@ pub(super) fn prepare(shared: &Shared, run: &Run) {
                 // If it fails, so does every sync, and each tries again.
                 let _ = run.settle(shared);
             }
-            committed = Moment::now();
+            committed = MonotonicTime::now();
         }
         let seen = run.lane.turned();
         if run.lane.prepare() || !grow(shared, run) {
@@ -92,8 +92,8 @@ fn grow(shared: &Shared, run: &Run) -> bool {
 
 /// Works until the run ends and everything in the lane is drained, or cannot be.
 pub(super) fn run(shared: &Shared, run: &Run) {
-    let mut last_work = Moment::now();
-    let mut last_drained = Moment::now();
+    let mut last_work = MonotonicTime::now();
+    let mut last_drained = MonotonicTime::now();
     let mut last_tail = 0;
     let mut closed = Closed::new();
     loop {
@@ -126,7 +126,7 @@ pub(super) fn run(shared: &Shared, run: &Run) {
             }
             run.lane.release(last.end);
             run.notify();
-            last_work = Moment::now();
+            last_work = MonotonicTime::now();
             last_drained = last_work;
             continue;
         }
@@ -138,14 +138,14 @@ pub(super) fn run(shared: &Shared, run: &Run) {
             return;
         }
         if usage.tail != last_tail {
-            (last_tail, last_work) = (usage.tail, Moment::now());
+            (last_tail, last_work) = (usage.tail, MonotonicTime::now());
             if last_drained.elapsed() >= LAG_MAX && run.lane.is_sound() {
                 last_drained = last_work;
                 let _ = run.lane.seal();
                 continue;
             }
         } else if last_work.elapsed() >= IDLE && run.lane.is_sound() {
-            last_work = Moment::now();
+            last_work = MonotonicTime::now();
             rest(shared, run);
             continue;
         }
@@ -289,7 +289,7 @@ impl Run {
             Some(Err(errno)) => return Err(std::io::Error::from_raw_os_error(*errno)),
             None => {}
         }
-        let started = Moment::now();
+        let started = MonotonicTime::now();
         self.page.begin_sync(number);
         let done = shared.sync(target, true, || match directory {
             Some(_) => target.sync_all(),

@@ -27,7 +27,7 @@ use crate::{
     shared::{Due, State},
     sys::{self, errno_of},
 };
-use forebay_pool::{Moment, media};
+use forebay_pool::{MonotonicTime, media};
 use parking_lot::{Condvar, Mutex};
 use rustix::{fs::AtFlags, io::Errno};
 use std::{
@@ -105,12 +105,12 @@ impl Turns {
 
 /// Has what members ask for done, until the run ends.
 pub(super) fn run(shared: &Arc<Shared>, run: &Arc<Run>) {
-    let mut looked = Moment::now();
+    let mut looked = MonotonicTime::now();
     while !run.ended.load(Acquire) {
         let seen = run.page.asked.load(Acquire);
         let is_time = looked.elapsed() >= SOON;
         if is_time {
-            looked = Moment::now();
+            looked = MonotonicTime::now();
         }
         for (number, file) in run.page.files.iter().enumerate() {
             let is_due = match file.first_sync.due() {
@@ -161,7 +161,7 @@ impl Run {
     /// asked for again.
     fn start_first_sync(&self, number: usize, generation: u32) -> bool {
         let file = &self.page.files[number];
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         loop {
             let stamp = file.stamp();
             if stamp.generation != generation

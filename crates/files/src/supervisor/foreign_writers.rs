@@ -3,7 +3,7 @@
 
 use super::Shared;
 use crate::{absorbed::Key, identity, record::silence, sys};
-use forebay_pool::Moment;
+use forebay_pool::MonotonicTime;
 use rustix::fs::OFlags;
 use std::{
     fs::File,
@@ -59,7 +59,7 @@ fn outlast_for(file: Arc<File>, limit: Duration) {
         says.store(true, Release);
     };
     let thread = thread::Builder::new().name("outlasting".into()).spawn(work);
-    let begun = Moment::now();
+    let begun = MonotonicTime::now();
     while thread.is_ok() && !ended.load(Acquire) && begun.elapsed() < limit {
         thread::sleep(OUTLAST_LOOK);
     }

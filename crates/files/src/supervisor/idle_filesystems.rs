@@ -7,7 +7,7 @@
 
 use super::{Shared, run::Run};
 use crate::{shared::State, sys};
-use forebay_pool::{Lsn, Moment};
+use forebay_pool::{Lsn, MonotonicTime};
 use std::{collections::BTreeMap, os::fd::AsFd, sync::atomic::Ordering::Relaxed, time::Duration};
 
 /// How long they have to be closed: a program that opens its log for each write has it registered,
@@ -18,9 +18,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What was seen of the files of each file system, by its device.
 pub(super) struct Closed {
-    looked: Moment,
+    looked: MonotonicTime,
     /// Since when all are closed, and the log address behind the last record of any.
-    since: BTreeMap<u64, (Moment, Lsn)>,
+    since: BTreeMap<u64, (MonotonicTime, Lsn)>,
     /// Below it, all is in segments that were ended.
     ended: Lsn,
 }
@@ -28,7 +28,7 @@ pub(super) struct Closed {
 impl Closed {
     pub(super) fn new() -> Self {
         Self {
-            looked: Moment::now(),
+            looked: MonotonicTime::now(),
             since: BTreeMap::new(),
             ended: 0,
         }
@@ -40,7 +40,7 @@ impl Closed {
         if self.looked.elapsed() < LOOK_EVERY {
             return;
         }
-        self.looked = Moment::now();
+        self.looked = MonotonicTime::now();
         let closed = closed_devices(run);
         self.since
             .retain(|device, (_, end)| closed.get(device) == Some(end));

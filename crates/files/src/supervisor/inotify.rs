@@ -7,7 +7,7 @@
 
 use super::Shared;
 use crate::{absorbed::Key, processes, sys};
-use forebay_pool::Moment;
+use forebay_pool::MonotonicTime;
 use parking_lot::Mutex;
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
@@ -76,7 +76,7 @@ impl Inotify {
             if keys.is_empty() {
                 continue;
             }
-            let begun = Moment::now();
+            let begun = MonotonicTime::now();
             for (key, pid) in outside_writers(shared, &keys) {
                 let path = shared.absorbed_as(key);
                 shared.let_go(key);

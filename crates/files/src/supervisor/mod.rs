@@ -49,7 +49,7 @@ use crate::{
     order::{self, OrderFile},
     sys, wire,
 };
-use forebay_pool::{Moment, Pool, disks, media::Durability};
+use forebay_pool::{MonotonicTime, Pool, disks, media::PoolPersistence};
 use member::Member;
 use parking_lot::Mutex;
 use run::{END_WAIT, Run};
@@ -100,7 +100,7 @@ struct Shared {
     options: SupervisorOptions,
     token: Uuid,
     boot: Uuid,
-    started: Moment,
+    started: MonotonicTime,
     /// The run's lane, once a process has asked for it.
     run: Mutex<Option<Arc<Run>>>,
     draining: Mutex<Option<thread::JoinHandle<()>>>,
@@ -174,7 +174,7 @@ impl Supervisor {
             pool,
             token: Uuid::new_v4(),
             boot,
-            started: Moment::now(),
+            started: MonotonicTime::now(),
             run: Mutex::default(),
             draining: Mutex::default(),
             members: Mutex::default(),
@@ -304,7 +304,8 @@ impl Shared {
     /// there from now on. With a pool that is gone after a power cut, as the records in it, there
     /// is nothing to be guarded.
     fn lay_guard(&self, pid: u32, run: Uuid) {
-        let survives = self.pool.durability() != Durability::ProcessCrash || boot::pool_survived();
+        let survives =
+            self.pool.durability() != PoolPersistence::ProcessCrash || boot::pool_survived();
         if let Some(kind) = self.options.guard.as_deref().filter(|_| survives) {
             self.guards.note(kind, pid, &self.pool, run);
         }
@@ -318,7 +319,7 @@ impl Shared {
     /// The members that have not ended within the limit. Once there is none, there will be none:
     /// the lane is about to be given back.
     fn outlast(&self, limit: Duration) -> Vec<ProcessStatus> {
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         let members = loop {
             let rung = self.changed.rung();
             let members = self.members.lock();

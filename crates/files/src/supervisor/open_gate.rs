@@ -19,7 +19,7 @@
 
 use super::Shared;
 use crate::{absorbed::Key, processes, record::silence, sys};
-use forebay_pool::Moment;
+use forebay_pool::MonotonicTime;
 use nix::sys::fanotify::{
     EventFFlags, Fanotify, FanotifyEvent, FanotifyResponse, InitFlags, MarkFlags, MaskFlags,
     Response,
@@ -87,7 +87,7 @@ impl Drop for EndsTheSupervisor {
 struct Waiting {
     event: FanotifyEvent,
     key: Key,
-    begun: Moment,
+    begun: MonotonicTime,
     has_strayed: bool,
     /// The file has been let go of.
     done: Arc<AtomicBool>,
@@ -178,7 +178,7 @@ impl Gate {
                             done: let_go(shared, key),
                             event,
                             key,
-                            begun: Moment::now(),
+                            begun: MonotonicTime::now(),
                             has_strayed: false,
                         });
                     }

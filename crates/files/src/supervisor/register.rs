@@ -15,7 +15,7 @@ use crate::{
     sys,
     wire::Answer,
 };
-use forebay_pool::{Moment, extents};
+use forebay_pool::{MonotonicTime, extents};
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
@@ -139,7 +139,7 @@ impl Run {
     /// Gives the file a number, unless it has one: nothing here waits for a disk, nor for another
     /// file's registration.
     fn number_of(&self, shared: &Shared, candidate: &Candidate<'_>) -> Result<Numbered, Refusal> {
-        let begun = Moment::now();
+        let begun = MonotonicTime::now();
         loop {
             let mut next = self.registering.lock();
             let Some((number, stamp, _)) = self.find(candidate.key()) else {
@@ -206,7 +206,7 @@ impl Run {
         };
         let known: Vec<Arc<Known>> = self.files.lock().iter().flatten().cloned().collect();
         let flushed = match known.iter().any(is_closed) {
-            true => self.flush(shared, Moment::now() + WAIT).is_ok(),
+            true => self.flush(shared, MonotonicTime::now() + WAIT).is_ok(),
             false => false,
         };
         if flushed {

@@ -13,7 +13,7 @@ use crate::{
     shared::{SharedPage, Stamp, State},
     sys,
 };
-use forebay_pool::{ClaimOptions, Moment, Pool, PoolError, PoolOptions, SharedLane};
+use forebay_pool::{ClaimOptions, MonotonicTime, Pool, PoolError, PoolOptions, SharedLane};
 use parking_lot::Mutex;
 use rustix::{fs::Stat, io::Errno};
 use std::{
@@ -237,7 +237,7 @@ impl Run {
         if !file.leave(generation) {
             return Ok(());
         }
-        let deadline = Moment::now() + limit;
+        let deadline = MonotonicTime::now() + limit;
         if !file.lock.take_for(SUPERVISOR, limit) {
             return Err(Errno::TIMEDOUT);
         }
@@ -257,7 +257,7 @@ impl Run {
     ///
     /// # Errors
     /// That of a file that cannot be synced; `ETIMEDOUT`.
-    pub(super) fn flush(&self, shared: &Shared, deadline: Moment) -> Result<(), Errno> {
+    pub(super) fn flush(&self, shared: &Shared, deadline: MonotonicTime) -> Result<(), Errno> {
         let mut end = None;
         loop {
             let rung = self.changed.rung();
@@ -282,7 +282,7 @@ impl Run {
             if let Some(errno) = self.page.failure() {
                 return Err(errno);
             }
-            if Moment::now() >= deadline {
+            if MonotonicTime::now() >= deadline {
                 return Err(Errno::TIMEDOUT);
             }
             drop(drained);
@@ -337,10 +337,10 @@ impl Run {
     /// # Errors
     /// As [`flush`](Self::flush), but for a disk that is only slow.
     fn drain(&self, shared: &Shared, wait: Duration) -> Result<(), Errno> {
-        let mut deadline = Moment::now() + wait;
+        let mut deadline = MonotonicTime::now() + wait;
         loop {
-            match self.flush(shared, Moment::now() + wait) {
-                Err(_) if self.page.failing() && Moment::now() < deadline => {
+            match self.flush(shared, MonotonicTime::now() + wait) {
+                Err(_) if self.page.failing() && MonotonicTime::now() < deadline => {
                     for number in 0..FILES_MAX {
                         let _ = self.repair(shared, number);
                     }
@@ -353,7 +353,7 @@ impl Run {
                         "the program has ended, and the disk is slow: up to {left} MiB of what it wrote are still to be synced. forebay stays until they are; if it \
                          is killed, they are in the pool for forebay recover"
                     ));
-                    deadline = Moment::now() + wait;
+                    deadline = MonotonicTime::now() + wait;
                 }
                 drained => return drained,
             }

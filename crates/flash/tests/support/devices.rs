@@ -19,7 +19,7 @@ use super::{
     model::{PAGE, page_of},
 };
 use forebay_flash::{FileId, Flash};
-use forebay_pool::media::Sim;
+use forebay_pool::media::SimMedia;
 use std::{
     collections::{BTreeMap, BTreeSet},
     io,
@@ -63,7 +63,7 @@ pub enum Event {
 
 /// A machine: flash, home files, and the pool's memory.
 pub struct World {
-    pub sim: Arc<Sim>,
+    pub sim: Arc<SimMedia>,
     events: Mutex<Vec<Event>>,
     base: Contents,
     pub(super) live: Mutex<Contents>,
@@ -103,7 +103,7 @@ pub struct Contents {
 impl World {
     pub fn new(contents: Contents) -> Arc<Self> {
         Arc::new(Self {
-            sim: Arc::new(Sim::from_image(contents.pool.clone())),
+            sim: Arc::new(SimMedia::from_image(contents.pool.clone())),
             events: Mutex::default(),
             live: Mutex::new(contents.clone()),
             base: contents,

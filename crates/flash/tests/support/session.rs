@@ -9,7 +9,7 @@ use forebay_flash::{
     Cache, CachedFile, Contents as Kept, CreateOptions, Enqueued, Flash, FlashError, Home,
     Identity, Options, Read, Watermarks, WritePolicy, layout,
 };
-use forebay_pool::{Pool, PoolOptions, media::Sim};
+use forebay_pool::{Pool, PoolOptions, media::SimMedia};
 use std::{
     ops::ControlFlow,
     sync::{Arc, OnceLock},
@@ -43,7 +43,7 @@ pub fn options(rng: &mut Rng) -> Options {
 pub fn blank_pool() -> Vec<u8> {
     static POOL: OnceLock<Vec<u8>> = OnceLock::new();
     let pool = POOL.get_or_init(|| {
-        let sim = Arc::new(Sim::new(POOL_BYTES));
+        let sim = Arc::new(SimMedia::new(POOL_BYTES));
         let options = PoolOptions::new().size(POOL_BYTES as u64);
         let options = options.segment_size(SEGMENT).lanes(2);
         options.create_on("sim", sim.clone()).unwrap();

@@ -11,7 +11,7 @@ use super::{
 use crate::{PAGE_BYTES, control_files::STATUS, descriptor::link_to, home::Homes};
 use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options, layout};
 use forebay_pool::{
-    Geometry, Pool, PoolOptions, disk_signatures,
+    Pool, PoolGeometry, PoolOptions, disk_signatures,
     media::{map_emulated, write_zeros},
 };
 use rustix::{fd::OwnedFd, fs::FileType};
@@ -124,7 +124,7 @@ fn check_size(bytes: u64) -> Result<(), SetupError> {
 /// How the pool with the metadata of a cache of `bytes` bytes is made, and how many bytes it has.
 fn metadata(bytes: u64) -> (PoolOptions, u64) {
     let segment_bytes = (bytes / 4096).next_power_of_two().clamp(64 << 10, 4 << 20);
-    let pool_bytes = Geometry::bytes_for(u64::from(SEGMENTS), segment_bytes, LANES);
+    let pool_bytes = PoolGeometry::bytes_for(u64::from(SEGMENTS), segment_bytes, LANES);
     let options = PoolOptions::new()
         .size(pool_bytes)
         .segment_size(segment_bytes)

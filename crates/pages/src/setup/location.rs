@@ -13,7 +13,7 @@ use crate::{
 use forebay_flash::{Cache, Flash, FlashError, FlashFile, Opened, Options};
 use forebay_pool::{
     Pool, PoolError, PoolErrorKind, PoolOptions,
-    media::{FileMedia, Synced, open_emulated, volatile},
+    media::{FileMedia, SyncedFile, open_emulated, volatile},
     rights::Rights,
 };
 use std::{
@@ -129,7 +129,7 @@ impl Place {
 
     /// Opens its pool, which is mapped.
     pub(super) fn pool_on(&self, media: FileMedia) -> Result<Pool, SetupError> {
-        let media = Arc::new(Synced::new(media));
+        let media = Arc::new(SyncedFile::new(media));
         Ok(PoolOptions::new().open_on(&self.pool, media)?)
     }
 

@@ -12,18 +12,18 @@
 
 use super::error::SetupError;
 use crate::guard::GUARD_FILE;
-use forebay_pool::rights::{Distrust, Rights, user};
+use forebay_pool::rights::{Rights, RightsError, user};
 use rustix::io::Errno;
 use std::path::Path;
 
-pub(super) fn distrusted(path: &Path, why: Distrust) -> SetupError {
+pub(super) fn distrusted(path: &Path, why: RightsError) -> SetupError {
     let path = path.display();
     SetupError::Distrusted(match why {
-        Distrust::OthersWrite { owner, mode } => format!(
+        RightsError::OthersWrite { owner, mode } => format!(
             "{path} may be written to by others than its owner (mode {mode:03o}), who could have any file of user {owner} written to: nothing was changed. If only the \
              database and its administrators ever could, give it to the server's user: chown, chmod go-w. Then repeat"
         ),
-        Distrust::OtherUser { owner } => format!(
+        RightsError::OtherUser { owner } => format!(
             "{path} belongs to user {owner}, and what it says is done with the rights of that user: run this as that user, or as root"
         ),
     })

@@ -42,7 +42,7 @@ pub fn say_what_ended() {
 }
 
 /// A cause that was met.
-struct Cause {
+struct ComplaintCause {
     begun: Instant,
     met: Instant,
     said: Instant,
@@ -55,7 +55,7 @@ struct Cause {
 }
 
 /// What was said of each cause.
-struct Repeats(BTreeMap<String, Cause>);
+struct Repeats(BTreeMap<String, ComplaintCause>);
 
 impl Repeats {
     const fn new() -> Self {
@@ -67,7 +67,7 @@ impl Repeats {
         let mut lines = self.ended(now);
         let Some(known) = self.0.get_mut(cause) else {
             if self.0.len() < CAUSES_MAX {
-                self.0.insert(cause.to_owned(), Cause::new(now));
+                self.0.insert(cause.to_owned(), ComplaintCause::new(now));
             }
             lines.push(what.to_owned());
             return lines;
@@ -106,13 +106,14 @@ impl Repeats {
                 lines.extend(cause.due(now));
             }
         }
-        let is_kept = |cause: &Cause| !cause.has_ended || now.duration_since(cause.said) < APART;
+        let is_kept =
+            |cause: &ComplaintCause| !cause.has_ended || now.duration_since(cause.said) < APART;
         self.0.retain(|_, cause| is_kept(cause));
         lines
     }
 }
 
-impl Cause {
+impl ComplaintCause {
     /// It was said just now.
     fn new(now: Instant) -> Self {
         Self {

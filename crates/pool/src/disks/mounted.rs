@@ -13,7 +13,7 @@ use std::{
 const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "devtmpfs", "rootfs", "hugetlbfs"];
 
 /// What is below such a file system.
-pub(super) enum Below {
+pub(super) enum BackingDevice {
     /// Memory; its kind.
     Memory(String),
     /// Devices, as far as they are known.
@@ -21,22 +21,22 @@ pub(super) enum Below {
 }
 
 /// A line of the table of mounts.
-struct Mount {
+struct MountEntry {
     kind: String,
     source: String,
     options: String,
 }
 
 /// What is below the file system with this device number.
-pub(super) fn below(device: u64) -> Below {
+pub(super) fn below(device: u64) -> BackingDevice {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let Some(mount) = table.lines().find_map(|line| parse(line, device)) else {
-        return Below::Devices(Vec::new());
+        return BackingDevice::Devices(Vec::new());
     };
     if IN_MEMORY.contains(&mount.kind.as_str()) {
-        return Below::Memory(mount.kind);
+        return BackingDevice::Memory(mount.kind);
     }
-    Below::Devices(match mount.kind.as_str() {
+    BackingDevice::Devices(match mount.kind.as_str() {
         "btrfs" => of_btrfs(&mount.source),
         // What is written goes there.
         "overlay" => (option(&mount.options, "upperdir").into_iter())
@@ -68,14 +68,14 @@ pub(super) fn device_of(file: BorrowedFd<'_>) -> Option<u64> {
 
 /// A line, if it is this device's: number, parent, device, root, mount point, options, …, -, kind,
 /// source, options.
-fn parse(line: &str, device: u64) -> Option<Mount> {
+fn parse(line: &str, device: u64) -> Option<MountEntry> {
     let (left, right) = line.split_once(" - ")?;
     let (major, minor) = left.split(' ').nth(2)?.split_once(':')?;
     let found = rustix::fs::makedev(major.parse().ok()?, minor.parse().ok()?);
     let mut right = right.split(' ');
     let mut next = || right.next().map(str::to_owned);
     let (kind, source, options) = (next()?, next()?, next()?);
-    (found == device).then_some(Mount {
+    (found == device).then_some(MountEntry {
         kind,
         source,
         options,

@@ -49,7 +49,7 @@ const _: () = assert!(SEGMENT_MIN.is_multiple_of(PAGE));
 /// The sizes that fix a pool's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub struct Geometry {
+pub struct PoolGeometry {
     /// Bytes of the whole pool.
     pub pool_bytes: u64,
     /// Bytes of a segment.
@@ -60,7 +60,7 @@ pub struct Geometry {
     pub lanes: u32,
 }
 
-impl Geometry {
+impl PoolGeometry {
     /// As many segments of `segment_bytes` as fit into `pool_bytes` beside the tables.
     ///
     /// # Errors
@@ -170,7 +170,7 @@ mod tests {
     fn the_segments_fit_behind_the_tables_and_no_further_one_would() {
         for pool_bytes in [1 << 20, (1 << 20) + 4097, 64 << 20, 1 << 30] {
             for segment_bytes in [4096, 65536, 1 << 20] {
-                let Ok(g) = Geometry::fit(pool_bytes, segment_bytes, 16) else {
+                let Ok(g) = PoolGeometry::fit(pool_bytes, segment_bytes, 16) else {
                     continue;
                 };
                 assert!(g.data() >= g.map() + g.segments * MAP_ENTRY);
@@ -184,8 +184,12 @@ mod tests {
     #[test]
     fn the_smallest_pool_for_so_many_segments_has_so_many_and_one_byte_less_has_not() {
         for (segments, segment_bytes, lanes) in [(2, 4096, 1), (2, 8 << 20, 16), (600, 4096, 7)] {
-            let bytes = Geometry::bytes_for(segments, segment_bytes, lanes);
-            let fit = |bytes| Geometry::fit(bytes, segment_bytes, lanes).unwrap().segments;
+            let bytes = PoolGeometry::bytes_for(segments, segment_bytes, lanes);
+            let fit = |bytes| {
+                PoolGeometry::fit(bytes, segment_bytes, lanes)
+                    .unwrap()
+                    .segments
+            };
             assert_eq!(fit(bytes), segments);
             assert_eq!(fit(bytes - 1), segments - 1);
         }
@@ -200,7 +204,9 @@ mod tests {
             (4096, 4096, 1, "no segment"),
             (u64::MAX, 4096, 1, "are possible"),
         ] {
-            let error = Geometry::fit(pool, segment, lanes).unwrap_err().to_string();
+            let error = PoolGeometry::fit(pool, segment, lanes)
+                .unwrap_err()
+                .to_string();
             assert!(error.contains(word), "{error}");
         }
     }

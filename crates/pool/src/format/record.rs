@@ -54,7 +54,7 @@ pub const fn record_bytes(payload: usize) -> u64 {
 
 /// A record's header.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct RecordHeader {
     /// Payload bytes.
     pub length: u32,
     /// Its own log address.
@@ -67,7 +67,7 @@ pub struct Header {
     pub kind: u16,
 }
 
-impl Header {
+impl RecordHeader {
     /// The header's bytes, checksum included.
     #[inline]
     pub fn encode(&self, owner: Uuid, payload: &[IoSlice<'_>]) -> [u8; HEADER] {
@@ -130,7 +130,7 @@ impl FirstLine {
     /// Takes the first bytes of the payload, `parts`, which another thread may be changing: they
     /// are loaded once.
     #[inline]
-    pub(crate) fn new(header: &Header, owner: Uuid, parts: &[IoSlice<'_>]) -> Self {
+    pub(crate) fn new(header: &RecordHeader, owner: Uuid, parts: &[IoSlice<'_>]) -> Self {
         let mut line = [0; LINE];
         line[..HEADER].copy_from_slice(&header.fields());
         let mut filled = HEADER;
@@ -208,7 +208,7 @@ impl fmt::Display for Invalid {
 #[derive(Clone, Copy, Debug)]
 pub struct Record<'a> {
     /// Its header.
-    pub header: Header,
+    pub header: RecordHeader,
     /// Its payload.
     pub payload: &'a [u8],
 }
@@ -218,7 +218,7 @@ pub struct Record<'a> {
 /// # Errors
 /// [`Invalid::Short`], [`Invalid::NoMagic`].
 #[inline]
-pub fn peek(bytes: &[u8]) -> Result<Header, Invalid> {
+pub fn peek(bytes: &[u8]) -> Result<RecordHeader, Invalid> {
     if bytes.len() < HEADER {
         return Err(Invalid::Short {
             found: bytes.len(),
@@ -228,7 +228,7 @@ pub fn peek(bytes: &[u8]) -> Result<Header, Invalid> {
     if u16_at(bytes, 26) != MAGIC {
         return Err(Invalid::NoMagic);
     }
-    Ok(Header {
+    Ok(RecordHeader {
         length: u32_at(bytes, 4),
         lsn: u64_at(bytes, 8),
         epoch: u32_at(bytes, 16),
@@ -273,7 +273,7 @@ mod tests {
     const OWNER: Uuid = Uuid::from_u128(0xF0);
 
     fn record(payload: &[u8]) -> Vec<u8> {
-        let header = Header {
+        let header = RecordHeader {
             length: payload.len() as u32,
             lsn: 6400,
             epoch: 2,
@@ -327,7 +327,7 @@ mod tests {
 
     #[test]
     fn a_void_record_is_read_whatever_stands_behind_its_header() {
-        let header = Header::void(6400, 4 * LINE as u64, 2, 1);
+        let header = RecordHeader::void(6400, 4 * LINE as u64, 2, 1);
         let mut bytes = header.encode(OWNER, &[]).to_vec();
         bytes.resize(4 * LINE, 0x5A);
         let read = read(&bytes, 6400, OWNER).unwrap();

@@ -19,7 +19,7 @@ use crate::{
     checksum::crc32c,
     format::{
         layout::{LSN_MAX, PAGE, u32_at, u64_at},
-        record::{self, Header, Invalid, KIND_SEAL, KIND_VOID, Lsn, Record},
+        record::{self, Invalid, KIND_SEAL, KIND_VOID, Lsn, Record, RecordHeader},
     },
     persist::LINE,
 };
@@ -92,7 +92,7 @@ pub const fn next_start(end: Lsn) -> Lsn {
 
 /// How a walk over a segment's records ended.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum End {
+pub enum WalkEnd {
     /// With a seal, or no line left: the log goes on at [`next_start`] of this address.
     Sealed(Lsn),
     /// Before bytes that are no record: the log ends here, as far as this segment can tell.
@@ -107,7 +107,7 @@ pub struct Records<'a> {
     /// Epoch of the last record; they never fall.
     epoch: u32,
     epoch_max: u32,
-    end: Option<End>,
+    end: Option<WalkEnd>,
 }
 
 impl<'a> Records<'a> {
@@ -127,7 +127,7 @@ impl<'a> Records<'a> {
 
     /// How the walk ended, once it did.
     #[must_use]
-    pub fn end(&self) -> Option<End> {
+    pub fn end(&self) -> Option<WalkEnd> {
         self.end
     }
 
@@ -138,7 +138,7 @@ impl<'a> Records<'a> {
     }
 
     /// Walks to the end and says how it ended.
-    pub fn finish(mut self) -> (End, u32) {
+    pub fn finish(mut self) -> (WalkEnd, u32) {
         loop {
             if self.next().is_none()
                 && let Some(end) = self.end
@@ -167,7 +167,7 @@ impl<'a> Iterator for Records<'a> {
     fn next(&mut self) -> Option<Record<'a>> {
         while self.end.is_none() {
             if self.at >= self.header.start.saturating_add(self.header.bytes) {
-                self.end = Some(End::Sealed(self.at));
+                self.end = Some(WalkEnd::Sealed(self.at));
                 break;
             }
             match self.read() {
@@ -175,12 +175,12 @@ impl<'a> Iterator for Records<'a> {
                     self.epoch = record.header.epoch;
                     self.at = self.at.saturating_add(record.header.record_bytes());
                     match record.header.kind {
-                        KIND_SEAL => self.end = Some(End::Sealed(self.at)),
+                        KIND_SEAL => self.end = Some(WalkEnd::Sealed(self.at)),
                         KIND_VOID => {}
                         _ => return Some(record),
                     }
                 }
-                Err(invalid) => self.end = Some(End::Open(self.at, invalid)),
+                Err(invalid) => self.end = Some(WalkEnd::Open(self.at, invalid)),
             }
         }
         None
@@ -192,7 +192,7 @@ impl<'a> Iterator for Records<'a> {
 ///
 /// Only records of `epoch` or later count: what earlier sessions left behind was dealt with then.
 #[must_use]
-pub fn witness(bytes: &[u8], owner: Uuid, lost: Lsn, epoch: u32) -> Option<Header> {
+pub fn witness(bytes: &[u8], owner: Uuid, lost: Lsn, epoch: u32) -> Option<RecordHeader> {
     (0..bytes.len())
         .step_by(LINE)
         .filter_map(|at| {
@@ -247,7 +247,7 @@ mod tests {
             };
             assert_eq!(SegmentHeader::decode(&absurd.encode()), None);
             let (end, _) = Records::new(&[0; 4096], absurd, 9).finish();
-            assert!(matches!(end, End::Open(..) | End::Sealed(..)));
+            assert!(matches!(end, WalkEnd::Open(..) | WalkEnd::Sealed(..)));
         }
     }
 
@@ -262,7 +262,7 @@ mod tests {
         let walk = |epochs: [u32; 3]| {
             let mut bytes = header.encode().to_vec();
             for epoch in epochs {
-                let record = Header {
+                let record = RecordHeader {
                     length: 0,
                     lsn: header.start + bytes.len() as u64,
                     epoch,

@@ -19,7 +19,7 @@
 use crate::{
     checksum::crc32c,
     error::{PoolError, PoolErrorKind},
-    format::layout::{FORMAT_VERSION, Geometry, SUPERBLOCKS, u32_at, u64_at},
+    format::layout::{FORMAT_VERSION, PoolGeometry, SUPERBLOCKS, u32_at, u64_at},
     media::Media,
 };
 use std::{
@@ -41,7 +41,7 @@ pub struct Superblock {
     /// The pool's identity.
     pub uuid: Uuid,
     /// Its sizes.
-    pub geometry: Geometry,
+    pub geometry: PoolGeometry,
     /// True if it was made as an emulated pool.
     pub emulated: bool,
     /// True if it was made on a disk.
@@ -54,7 +54,7 @@ pub struct Superblock {
 
 /// The superblock in force, and what is wrong with its copies.
 #[derive(Debug)]
-pub struct Read {
+pub struct ReadSuperblock {
     /// The newest intact copy.
     pub superblock: Superblock,
     /// For each copy that is not intact, what was found in it.
@@ -64,7 +64,7 @@ pub struct Read {
 impl Superblock {
     /// A new pool's superblock.
     #[must_use]
-    pub fn new(geometry: Geometry, emulated: bool, disk: bool) -> Self {
+    pub fn new(geometry: PoolGeometry, emulated: bool, disk: bool) -> Self {
         Self {
             disk,
             uuid: Uuid::new_v4(),
@@ -114,13 +114,13 @@ impl Superblock {
         if version != FORMAT_VERSION {
             return Err(Unreadable::Version(version));
         }
-        let stated = Geometry {
+        let stated = PoolGeometry {
             pool_bytes: u64_at(bytes, 32),
             segment_bytes: u64_at(bytes, 40),
             segments: u64_at(bytes, 48),
             lanes: u32_at(bytes, 56),
         };
-        let geometry = Geometry::fit(stated.pool_bytes, stated.segment_bytes, stated.lanes)
+        let geometry = PoolGeometry::fit(stated.pool_bytes, stated.segment_bytes, stated.lanes)
             .map_err(|e| Unreadable::Damaged(e.to_string()))?;
         if geometry != stated {
             return Err(Unreadable::Damaged(format!(
@@ -180,7 +180,7 @@ impl Superblock {
     /// # Errors
     /// [`PoolErrorKind::NotAPool`] if no copy is intact, [`PoolErrorKind::Version`] if either is of
     /// another format, [`PoolErrorKind::Truncated`] if the medium is smaller than the pool.
-    pub fn read(media: &dyn Media, path: &Path) -> Result<Read, PoolError> {
+    pub fn read(media: &dyn Media, path: &Path) -> Result<ReadSuperblock, PoolError> {
         let fail = |kind| Err(PoolError::new(path, kind));
         let mut newest: Option<Self> = None;
         let mut damage = Vec::new();
@@ -214,7 +214,7 @@ impl Superblock {
                 found: media.bytes(),
             });
         }
-        Ok(Read { superblock, damage })
+        Ok(ReadSuperblock { superblock, damage })
     }
 }
 
@@ -226,13 +226,13 @@ enum Unreadable {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::media::Sim;
+    use crate::media::SimMedia;
 
     const BYTES_ALL: usize = 32 << 10;
 
     fn superblock() -> Superblock {
         Superblock::new(
-            Geometry::fit(BYTES_ALL as u64, 4096, 4).unwrap(),
+            PoolGeometry::fit(BYTES_ALL as u64, 4096, 4).unwrap(),
             true,
             false,
         )
@@ -241,7 +241,7 @@ mod tests {
     #[test]
     fn either_copy_alone_is_enough_and_the_damaged_one_is_named() {
         let ours = superblock();
-        let medium = Sim::new(BYTES_ALL);
+        let medium = SimMedia::new(BYTES_ALL);
         ours.write(&medium);
         let intact = Superblock::read(&medium, Path::new("p")).unwrap();
         assert_eq!(intact.superblock, ours);
@@ -250,7 +250,7 @@ mod tests {
             for bit in 0..BYTES * 8 {
                 let mut image = medium.image();
                 image[at + bit / 8] ^= 1 << (bit % 8);
-                let read = Superblock::read(&Sim::from_image(image), Path::new("p")).unwrap();
+                let read = Superblock::read(&SimMedia::from_image(image), Path::new("p")).unwrap();
                 assert_eq!(read.superblock, ours);
                 assert_eq!(read.damage.len(), 1);
                 assert!(read.damage[0].contains(&format!("superblock {copy}")));
@@ -260,7 +260,7 @@ mod tests {
 
     #[test]
     fn another_version_in_either_copy_is_refused_and_told_from_damage() {
-        let medium = Sim::new(BYTES_ALL);
+        let medium = SimMedia::new(BYTES_ALL);
         superblock().write(&medium);
         for copies in [&[0, 4096][..], &[0], &[4096]] {
             let mut image = medium.image();
@@ -270,7 +270,7 @@ mod tests {
                 let crc = crc32c([&image[at..at + BYTES]]);
                 image[at + 12..at + 16].copy_from_slice(&crc.to_le_bytes());
             }
-            let error = Superblock::read(&Sim::from_image(image), Path::new("p")).unwrap_err();
+            let error = Superblock::read(&SimMedia::from_image(image), Path::new("p")).unwrap_err();
             assert!(matches!(
                 error.kind,
                 PoolErrorKind::Version { found: 9, known: 1 }
@@ -280,11 +280,11 @@ mod tests {
 
     #[test]
     fn a_medium_without_a_superblock_or_too_small_is_refused() {
-        let error = Superblock::read(&Sim::new(8192), Path::new("p")).unwrap_err();
+        let error = Superblock::read(&SimMedia::new(8192), Path::new("p")).unwrap_err();
         assert!(error.to_string().contains("not a Forebay pool"), "{error}");
-        let medium = Sim::new(BYTES_ALL);
+        let medium = SimMedia::new(BYTES_ALL);
         superblock().write(&medium);
-        let cut = Sim::from_image(medium.image()[..BYTES_ALL / 2].to_vec());
+        let cut = SimMedia::from_image(medium.image()[..BYTES_ALL / 2].to_vec());
         let error = Superblock::read(&cut, Path::new("p")).unwrap_err();
         assert!(error.to_string().contains("truncated"), "{error}");
     }

@@ -20,7 +20,7 @@
 use crate::{
     checksum::crc32c,
     format::layout::{
-        Geometry, LABEL, LSN_MAX, MAP_ENTRY, PAGE, SEGMENTS_MAX, SUPERBLOCKS, u32_at, u64_at,
+        LABEL, LSN_MAX, MAP_ENTRY, PAGE, PoolGeometry, SEGMENTS_MAX, SUPERBLOCKS, u32_at, u64_at,
     },
     media::Media,
     persist::LINE,
@@ -65,16 +65,16 @@ pub struct LaneEntry {
 
 /// The tables of one pool.
 #[derive(Clone, Copy)]
-pub struct Tables<'a> {
+pub struct PoolTables<'a> {
     /// The medium.
     pub media: &'a dyn Media,
     /// The pool's sizes.
-    pub geometry: Geometry,
+    pub geometry: PoolGeometry,
     /// The pool's identity, part of every checksum here.
     pub pool: Uuid,
 }
 
-impl Tables<'_> {
+impl PoolTables<'_> {
     fn slot_crc(&self, lane: u32, slot: &[u8; LINE]) -> u32 {
         crc32c([&self.pool.as_bytes()[..], &lane.to_le_bytes(), &slot[4..]])
     }

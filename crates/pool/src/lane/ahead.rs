@@ -5,10 +5,10 @@
 //! That is a head start, no more: nothing is released before the segment is sealed, written to its
 //! end, and synced ([`drain`](super::drain)).
 
-use super::{Control, Lane};
+use super::{Lane, LaneControl};
 use crate::{
     format::{layout::PAGE, record::Lsn},
-    media::Pin,
+    media::WindowPin,
 };
 use std::time::{Duration, Instant};
 
@@ -27,12 +27,12 @@ pub struct AheadBytes {
 }
 
 /// Published pages of the open segment in the drain's hands.
-pub struct Ahead<'a> {
+pub struct AheadPages<'a> {
     lane: &'a Lane,
     slot: usize,
     segment: Lsn,
     at: Lsn,
-    bytes: Option<Pin>,
+    bytes: Option<WindowPin>,
     written: bool,
 }
 
@@ -78,9 +78,9 @@ impl Lane {
     /// it is published, and how many bytes are lacking.
     pub(super) fn next_ahead(
         &self,
-        control: &mut Control,
+        control: &mut LaneControl,
         limits: AheadBytes,
-    ) -> Result<Ahead<'_>, Option<(Lsn, u64)>> {
+    ) -> Result<AheadPages<'_>, Option<(Lsn, u64)>> {
         let slot = control.open().ok_or(None)?;
         let start = self.slots[slot].start().ok_or(None)?;
         let visible = self.durable_below(self.slots[slot].visible());
@@ -96,7 +96,7 @@ impl Lane {
             .and_then(|ready| self.slots[slot].pin(at, ready));
         let bytes = bytes.ok_or(None)?;
         written.in_flight = true;
-        Ok(Ahead {
+        Ok(AheadPages {
             lane: self,
             slot,
             segment: start,
@@ -118,7 +118,7 @@ impl Lane {
     }
 }
 
-impl Ahead<'_> {
+impl AheadPages<'_> {
     /// Log address of the segment's first byte.
     #[must_use]
     pub fn segment(&self) -> Lsn {
@@ -143,7 +143,7 @@ impl Ahead<'_> {
     }
 }
 
-impl Drop for Ahead<'_> {
+impl Drop for AheadPages<'_> {
     fn drop(&mut self) {
         if self.lane.core.check_own().is_err() {
             return;

@@ -14,15 +14,15 @@
 //! [`Lane::make_room`].
 
 use super::{
-    Control, Lane, NO_SEGMENT, SlotState, WrittenAhead, pack, payload_of, split, write_record,
+    Lane, LaneControl, NO_SEGMENT, SlotState, WrittenAhead, pack, payload_of, split, write_record,
 };
 use crate::{
     error::AppendError,
     format::{
-        record::{HEADER, Header, KIND_SEAL, Lsn, record_bytes},
+        record::{HEADER, KIND_SEAL, Lsn, RecordHeader, record_bytes},
         segment::{SEGMENT_HEADER, SegmentHeader, next_start},
     },
-    media::Window,
+    media::SegmentWindow,
     persist::LINE,
 };
 use parking_lot::MutexGuard;
@@ -212,7 +212,7 @@ impl Lane {
     #[inline]
     fn write(
         &self,
-        window: &Window,
+        window: &SegmentWindow,
         start: Lsn,
         lsn: Lsn,
         kind: u16,
@@ -225,7 +225,7 @@ impl Lane {
             Some(commits) => commits.behind(lsn),
         };
         let lag = behind / LINE as u64;
-        let header = Header {
+        let header = RecordHeader {
             length: u32::try_from(payload).unwrap_or(u32::MAX),
             lsn,
             epoch: self.epoch,
@@ -291,7 +291,7 @@ impl Lane {
     }
 
     /// Takes the rest of the open segment, ends it with a seal record, and hands it to the drain.
-    pub(super) fn seal_open(&self, control: &mut Control, slot: usize) {
+    pub(super) fn seal_open(&self, control: &mut LaneControl, slot: usize) {
         let window = &*self.slots[slot];
         let start = window.start().unwrap_or(control.next_start);
         let limit = start + self.segment_bytes;
@@ -313,7 +313,7 @@ impl Lane {
     }
 
     /// Opens a free slot as the next segment. With none free, waits for the drain.
-    fn open_next(&self, control: &mut MutexGuard<'_, Control>) -> Result<(), AppendError> {
+    fn open_next(&self, control: &mut MutexGuard<'_, LaneControl>) -> Result<(), AppendError> {
         let mut waiting = None;
         loop {
             if control.has_ended() {
@@ -335,7 +335,7 @@ impl Lane {
     }
 
     /// Opens a slot that is free and without readers as the next segment. False if there is none.
-    pub(super) fn open_free(&self, control: &mut Control) -> bool {
+    pub(super) fn open_free(&self, control: &mut LaneControl) -> bool {
         let start = control.next_start;
         let Some(slot) = (0..self.slots.len())
             .filter(|&slot| control.states[slot] == SlotState::Free)

@@ -11,16 +11,16 @@
 //!
 //! Lock order: the leader may take `control`; no thread commits while holding it.
 
-use super::{Control, Lane, NO_SEGMENT, SlotState, pack, split};
+use super::{Lane, LaneControl, NO_SEGMENT, SlotState, pack, split};
 use crate::{
-    commit::{Commits, Log, Part, write_void},
+    commit::{CommitLog, Commits, LogPart, write_void},
     error::AppendError,
     format::{
         layout::PAGE,
         record::Lsn,
         segment::{SEGMENT_HEADER, next_start},
     },
-    media::{Media, Window},
+    media::{Media, SegmentWindow},
     persist::LINE,
 };
 use parking_lot::MutexGuard;
@@ -101,7 +101,7 @@ impl Lane {
     }
 
     /// Commits the sealed segments that are not. False if there are none, or it cannot be done.
-    pub(super) fn commit_sealed(&self, control: &mut MutexGuard<'_, Control>) -> bool {
+    pub(super) fn commit_sealed(&self, control: &mut MutexGuard<'_, LaneControl>) -> bool {
         if self.commits.is_none() || control.failure.is_some() {
             return false;
         }
@@ -156,7 +156,7 @@ impl Lane {
     }
 
     /// Makes `[lsn, end)` a void record.
-    fn void(&self, window: &Window, start: Lsn, lsn: Lsn, end: Lsn) {
+    fn void(&self, window: &SegmentWindow, start: Lsn, lsn: Lsn, end: Lsn) {
         let place = window.place(start, lsn);
         let lines = (self.commits.as_ref()).map_or(0, |own| own.behind(lsn) / LINE as u64);
         let lag = u32::try_from(lines).unwrap_or(u32::MAX);
@@ -166,7 +166,7 @@ impl Lane {
 
     /// What of the log is to be committed, with where its segments lie, and where that ends: all
     /// that is sealed, and of the open segment what is `filled`.
-    fn parts_below(&self, filled: Option<Range<Lsn>>) -> Result<(Vec<Part>, Lsn), AppendError> {
+    fn parts_below(&self, filled: Option<Range<Lsn>>) -> Result<(Vec<LogPart>, Lsn), AppendError> {
         // A segment that is being sealed is so when this is locked.
         let control = self.control.lock();
         if control.failure.is_some() {
@@ -198,7 +198,7 @@ impl Lane {
 
     /// The medium failed: nothing is appended or committed any more, and who waits for that is
     /// told.
-    pub(super) fn end_by(&self, control: &mut Control, error: &io::Error) {
+    pub(super) fn end_by(&self, control: &mut LaneControl, error: &io::Error) {
         if let Some(slot) = control.open() {
             // Never committed, and so never handed out. Appends find no segment from now on.
             self.seal_open(control, slot);
@@ -209,7 +209,7 @@ impl Lane {
     }
 }
 
-impl Log for Lane {
+impl CommitLog for Lane {
     fn check(&self) -> Result<(), AppendError> {
         match self.control.lock().failure {
             Some(_) => Err(AppendError::Closed),
@@ -217,7 +217,7 @@ impl Log for Lane {
         }
     }
 
-    fn fill(&self) -> Result<(Vec<Part>, Lsn), AppendError> {
+    fn fill(&self) -> Result<(Vec<LogPart>, Lsn), AppendError> {
         let open = self.fill_page();
         self.parts_below(open)
     }
@@ -233,7 +233,7 @@ impl Log for Lane {
 
 /// Waits until everything below `end` is published in the segment that starts at `start`. One that
 /// is sealed meanwhile is.
-fn wait_published(window: &Window, start: Lsn, end: Lsn) {
+fn wait_published(window: &SegmentWindow, start: Lsn, end: Lsn) {
     let mut turns = 0;
     while window.start() == Some(start) && window.visible() < end {
         turns += 1;

@@ -18,10 +18,10 @@
 //! A lane of one segment is never crowded: its writers wait at every segment's end, whatever they
 //! do before.
 
-use super::{Control, Lane, SlotState};
+use super::{Lane, LaneControl, SlotState};
 use crate::{
     format::record::Lsn,
-    wait_meter::{WaitMeter, Waits},
+    wait_meter::{WaitCounts, WaitMeter},
 };
 use std::{
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -199,12 +199,12 @@ impl Lane {
 
     /// Waits for a free segment when there was none.
     #[must_use]
-    pub fn blocked(&self) -> Waits {
+    pub fn blocked(&self) -> WaitCounts {
         self.crowding.blocked.read()
     }
 
     /// A segment was opened, or one became free.
-    pub(super) fn note_crowding(&self, control: &Control) {
+    pub(super) fn note_crowding(&self, control: &LaneControl) {
         let last = self.slots.len() > 1 && !control.states.contains(&SlotState::Free);
         let start = control.open().and_then(|slot| self.slots[slot].start());
         match start.filter(|_| last) {

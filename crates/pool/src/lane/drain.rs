@@ -9,21 +9,21 @@
 //! that a recovery finds; a segment that is sealed is committed by the drain that wants it.
 
 use super::{
-    Control, Lane, SlotState, Stall,
-    ahead::{Ahead, AheadBytes, Growth, WrittenAhead},
+    Lane, LaneControl, SlotState, Stall,
+    ahead::{AheadBytes, AheadPages, Growth, WrittenAhead},
 };
 use crate::{
     error::AppendError, format::layout::PAGE, format::record::Lsn, format::segment::next_start,
-    format::table::LaneState, media::Pin,
+    format::table::LaneState, media::WindowPin,
 };
 use std::time::{Duration, Instant};
 
 /// What a drain is to do next.
-pub enum Work<'a> {
+pub enum DrainWork<'a> {
     /// Write the rest of a sealed segment, sync, release it.
     Sealed(Sealed<'a>),
     /// Write pages of the open segment.
-    Ahead(Ahead<'a>),
+    Ahead(AheadPages<'a>),
 }
 
 /// A sealed segment in the drain's hands. Dropped without [`release`](Self::release), it goes back
@@ -35,7 +35,7 @@ pub struct Sealed<'a> {
     end: Lsn,
     ahead: u64,
     /// Gone only while it is dropped.
-    bytes: Option<Pin>,
+    bytes: Option<WindowPin>,
     released: bool,
 }
 
@@ -62,22 +62,22 @@ impl Lane {
     /// ```
     pub fn take_sealed(&self, wait: Duration) -> Option<Sealed<'_>> {
         match self.take(None, wait)? {
-            Work::Sealed(sealed) => Some(sealed),
-            Work::Ahead(_) => None,
+            DrainWork::Sealed(sealed) => Some(sealed),
+            DrainWork::Ahead(_) => None,
         }
     }
 
     /// The next sealed segment in log order, or with `ahead`, if there is none, pages of the open
     /// one; waits up to `wait` for either. `None` on time-out, or at once when the lane is closed,
     /// or its medium [failed](Self::failure), and nothing is left.
-    pub fn take(&self, ahead: Option<AheadBytes>, wait: Duration) -> Option<Work<'_>> {
+    pub fn take(&self, ahead: Option<AheadBytes>, wait: Duration) -> Option<DrainWork<'_>> {
         self.core.check_own().ok()?;
         let deadline = Instant::now().checked_add(wait);
         let mut control = self.control.lock();
         let mut growth = Growth::default();
         loop {
             if let Some(sealed) = self.next_sealed(&mut control) {
-                return Some(Work::Sealed(sealed));
+                return Some(DrainWork::Sealed(sealed));
             }
             if self.commit_sealed(&mut control) {
                 continue;
@@ -88,7 +88,7 @@ impl Lane {
                 Err(lacking) => growth.look(Instant::now(), lacking).map(Err),
             });
             let poll = match grown {
-                Some(Ok(work)) => return Some(Work::Ahead(work)),
+                Some(Ok(work)) => return Some(DrainWork::Ahead(work)),
                 Some(Err(at)) => Some(at),
                 None => None,
             };
@@ -105,12 +105,12 @@ impl Lane {
             }
             if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
                 // One more look: a segment may have been sealed at the last moment.
-                return self.next_sealed(&mut control).map(Work::Sealed);
+                return self.next_sealed(&mut control).map(DrainWork::Sealed);
             }
         }
     }
 
-    fn next_sealed(&self, control: &mut Control) -> Option<Sealed<'_>> {
+    fn next_sealed(&self, control: &mut LaneControl) -> Option<Sealed<'_>> {
         let (slot, end) = control
             .order
             .iter()
@@ -223,7 +223,7 @@ impl Lane {
     }
 
     /// Moves the head over the drained prefix and frees its slots.
-    fn release_prefix(&self, control: &mut Control) {
+    fn release_prefix(&self, control: &mut LaneControl) {
         let mut freed = Vec::new();
         let mut head = None;
         while let Some(&slot) = control.order.front()
@@ -272,8 +272,8 @@ impl Sealed<'_> {
         self.bytes.as_deref().unwrap_or_default()
     }
 
-    /// How many of its first bytes were [`written`](Ahead::written) ahead, whole pages: they need
-    /// not be written again, but synced.
+    /// How many of its first bytes were [`written`](AheadPages::written) ahead, whole pages: they
+    /// need not be written again, but synced.
     #[must_use]
     pub fn ahead(&self) -> usize {
         usize::try_from(self.ahead)

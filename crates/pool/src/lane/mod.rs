@@ -1,10 +1,11 @@
 //! The lane: one owner's log in the pool.
 //!
-//! A lane is an ordered list of segments over a fixed set of [`Window`]s (one is a single buffer,
-//! two are a double buffer). [`Lane::append`] writes a record and returns when it and all before it
-//! are durable (`append`). A full segment is *sealed* and handed to the owner's drain, which makes
-//! its bytes durable elsewhere and releases it (`drain`). After a crash the log is walked from the
-//! lane's head to its last valid record (`recover`). docs/pool-format.md, "The life of a segment".
+//! A lane is an ordered list of segments over a fixed set of [`SegmentWindow`]s (one is a single
+//! buffer, two are a double buffer). [`Lane::append`] writes a record and returns when it and all
+//! before it are durable (`append`). A full segment is *sealed* and handed to the owner's drain,
+//! which makes its bytes durable elsewhere and releases it (`drain`). After a crash the log is
+//! walked from the lane's head to its last valid record (`recover`). docs/pool-format.md, "The life
+//! of a segment".
 //!
 //! On a disk an append alone is not durable: [`Lane::commit`] makes it so (`commit`). Nothing
 //! leaves the lane before.
@@ -24,10 +25,10 @@ mod resume;
 mod write;
 
 use ahead::WrittenAhead;
-pub use ahead::{Ahead, AheadBytes};
+pub use ahead::{AheadBytes, AheadPages};
 pub use crowding::Crowded;
 use crowding::Crowding;
-pub use drain::{Sealed, Work};
+pub use drain::{DrainWork, Sealed};
 pub(crate) use publish::{Finished, PublishMark, nap};
 pub use read::PinnedBytes;
 pub use recover::Recovered;
@@ -37,7 +38,7 @@ use crate::{
     commit::Commits,
     core::Core,
     format::{record::Lsn, table::LaneEntry},
-    media::{Media, OwnLine, Window},
+    media::{Media, OwnLine, SegmentWindow},
 };
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -65,7 +66,7 @@ pub struct Lane {
     owner: Uuid,
     epoch: u32,
     segment_bytes: u64,
-    slots: Box<[Arc<Window>]>,
+    slots: Box<[Arc<SegmentWindow>]>,
     /// Where the next record goes: its log address, with the number of its slot in the six low
     /// bits; or [`NO_SEGMENT`]. Addresses only rise, so no value but that one ever comes back.
     tail: OwnLine<AtomicU64>,
@@ -76,7 +77,7 @@ pub struct Lane {
     /// Whether the drain falls behind.
     crowding: Crowding,
     /// Everything that changes once a segment.
-    control: Mutex<Control>,
+    control: Mutex<LaneControl>,
     /// A slot became free, the head moved, or the lane stalled or closed.
     freed: Condvar,
     /// A segment was sealed, or the lane closed.
@@ -108,7 +109,7 @@ struct Stall {
     begun: Option<Instant>,
 }
 
-struct Control {
+struct LaneControl {
     entry: LaneEntry,
     states: Vec<SlotState>,
     /// For each slot, what the drain wrote before the segment was sealed.
@@ -124,7 +125,7 @@ struct Control {
     closed: bool,
 }
 
-impl Control {
+impl LaneControl {
     /// The slot that records are appended to, if a segment is open.
     fn open(&self) -> Option<usize> {
         self.states.iter().position(|s| *s == SlotState::Open)

@@ -5,9 +5,9 @@
 //!
 //! 1. If the mark stands at its record, it moves the mark over it, and over all finished records
 //!    behind.
-//! 2. Otherwise it notes its record in a [`Cell`], looks at the mark once more (the record before
-//!    may have been published meanwhile), and waits until the mark is above its record: for a
-//!    moment busily, then asleep.
+//! 2. Otherwise it notes its record in a [`PublishCell`], looks at the mark once more (the record
+//!    before may have been published meanwhile), and waits until the mark is above its record: for
+//!    a moment busily, then asleep.
 //!
 //! The thread that moves the mark over a noted record wakes its writer. So a writer that loses its
 //! processor between its reservation and this costs the others no more than the time that it is
@@ -28,7 +28,7 @@
 
 use crate::{
     format::record::Lsn,
-    media::{Window, wait, wake_one},
+    media::{SegmentWindow, wait, wake_one},
     persist::LINE,
     shared::{step, steps},
 };
@@ -79,7 +79,7 @@ pub(crate) trait PublishMark {
     }
 }
 
-impl PublishMark for Window {
+impl PublishMark for SegmentWindow {
     #[inline]
     fn at(&self) -> Lsn {
         self.visible()
@@ -99,7 +99,7 @@ impl PublishMark for Window {
 /// Where a writer notes that the record at some address is finished.
 #[derive(Default)]
 #[repr(C, align(16))]
-struct Cell {
+struct PublishCell {
     /// The note, see [`note`]; 0 if the cell is free.
     record: AtomicU64,
     /// [`ASLEEP`] if the writer is to be woken.
@@ -111,11 +111,11 @@ const ASLEEP: u32 = 1;
 
 /// The finished records of a lane that are not published.
 #[repr(transparent)]
-pub(crate) struct Finished([Cell; CELLS]);
+pub(crate) struct Finished([PublishCell; CELLS]);
 
 impl Finished {
     pub(super) fn new() -> Self {
-        Self(std::array::from_fn(|_| Cell::default()))
+        Self(std::array::from_fn(|_| PublishCell::default()))
     }
 
     /// Starts, at or above `from`, of records that are noted as finished.
@@ -258,14 +258,14 @@ impl Finished {
     }
 
     #[inline]
-    fn cell(&self, lsn: Lsn) -> &Cell {
+    fn cell(&self, lsn: Lsn) -> &PublishCell {
         // Spreads addresses that are a power of two apart.
         let hash = (lsn / LINE as u64).wrapping_mul(0x9E37_79B9_7F4A_7C15);
         &self.0[(hash >> 32) as usize % CELLS]
     }
 }
 
-impl Cell {
+impl PublishCell {
     /// Waits, without a processor, until `done`; the thread that makes it so calls
     /// [`wake`](Self::wake) then.
     fn sleep_until(&self, done: impl Fn() -> bool) {

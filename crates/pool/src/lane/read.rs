@@ -1,12 +1,12 @@
 //! Reading records that are still in the pool.
 
 use super::Lane;
-use crate::{format::record::Lsn, media::Pin};
+use crate::{format::record::Lsn, media::WindowPin};
 use std::ops::Deref;
 
 /// Published bytes of the log, lent out of the pool. The segment is not recycled meanwhile, so
 /// copy what you need and drop this soon: a writer may be waiting for the segment.
-pub struct PinnedBytes(Pin);
+pub struct PinnedBytes(WindowPin);
 
 impl Deref for PinnedBytes {
     type Target = [u8];

@@ -15,10 +15,10 @@ use crate::{
     error::{PoolError, PoolErrorKind},
     format::{
         record::{Lsn, Record},
-        segment::{End, Records, SEGMENT_HEADER, SegmentHeader, next_start, witness},
+        segment::{Records, SEGMENT_HEADER, SegmentHeader, WalkEnd, next_start, witness},
         table::LaneState,
     },
-    media::{Pin, Window},
+    media::{SegmentWindow, WindowPin},
 };
 use std::{path::Path, sync::Arc};
 
@@ -30,7 +30,7 @@ pub(crate) struct LiveSegment {
     pub(crate) end: Lsn,
     /// True if the log goes on in another segment.
     pub(crate) sealed: bool,
-    bytes: Pin,
+    bytes: WindowPin,
 }
 
 /// What a lane held at the last crash or close, in log order.
@@ -85,16 +85,16 @@ pub(crate) fn recover(
     path: &Path,
     lane: u32,
     state: &LaneState,
-    windows: &[Arc<Window>],
+    windows: &[Arc<SegmentWindow>],
     segment_bytes: u64,
     salvage: bool,
 ) -> Result<Recovered, PoolError> {
-    let held = Held {
+    let held = LaneSegments {
         state,
         windows,
         segment_bytes,
     };
-    let Walked {
+    let WalkedLane {
         segments,
         epoch,
         found,
@@ -126,14 +126,14 @@ pub(crate) fn recover(
 }
 
 /// What the pool holds for a lane: its state, and the windows of its segments.
-struct Held<'a> {
+struct LaneSegments<'a> {
     state: &'a LaneState,
-    windows: &'a [Arc<Window>],
+    windows: &'a [Arc<SegmentWindow>],
     segment_bytes: u64,
 }
 
 /// The log from its head to the first bytes that are not its next record.
-struct Walked {
+struct WalkedLane {
     segments: Vec<LiveSegment>,
     /// Of the last record.
     epoch: u32,
@@ -143,9 +143,9 @@ struct Walked {
     left_over: Vec<usize>,
 }
 
-impl Held<'_> {
+impl LaneSegments<'_> {
     /// All bytes of the segment behind `window`, which is left open as one that starts at `start`.
-    fn open_whole(&self, window: &Arc<Window>, start: Lsn) -> Option<Pin> {
+    fn open_whole(&self, window: &Arc<SegmentWindow>, start: Lsn) -> Option<WindowPin> {
         window
             .open(start, start + self.segment_bytes)
             .then(|| self.pin_whole(window, start))
@@ -153,7 +153,7 @@ impl Held<'_> {
     }
 
     /// All bytes of the segment behind `window`, which is open as one that starts at `start`.
-    fn pin_whole(&self, window: &Arc<Window>, start: Lsn) -> Option<Pin> {
+    fn pin_whole(&self, window: &Arc<SegmentWindow>, start: Lsn) -> Option<WindowPin> {
         let bytes = usize::try_from(self.segment_bytes).unwrap_or(usize::MAX);
         window.pin(start, bytes)
     }
@@ -176,9 +176,9 @@ impl Held<'_> {
     }
 
     /// Steps 1 and 2.
-    fn walk(&self) -> Walked {
+    fn walk(&self) -> WalkedLane {
         let headers = self.headers();
-        let mut walked = Walked {
+        let mut walked = WalkedLane {
             segments: Vec::new(),
             epoch: 0,
             found: "no segment".to_owned(),
@@ -201,11 +201,11 @@ impl Held<'_> {
             let (end, last_epoch) = Records::new(&bytes, header, self.state.epoch).finish();
             walked.epoch = last_epoch;
             let (end, sealed) = match end {
-                End::Sealed(end) => {
+                WalkEnd::Sealed(end) => {
                     expected = Some(next_start(end));
                     (end, true)
                 }
-                End::Open(end, invalid) => {
+                WalkEnd::Open(end, invalid) => {
                     walked.found = invalid.to_string();
                     (end, false)
                 }

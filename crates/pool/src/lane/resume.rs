@@ -1,17 +1,19 @@
 //! Starting a session on a lane, and ending the lane.
 
-use super::{Control, Crowding, Finished, Lane, NO_SEGMENT, Recovered, SlotState, WrittenAhead};
+use super::{
+    Crowding, Finished, Lane, LaneControl, NO_SEGMENT, Recovered, SlotState, WrittenAhead,
+};
 use crate::{
     commit::Commits,
     core::Core,
     error::PoolError,
     format::{
         layout::PAGE,
-        record::{HEADER, Header, KIND_SEAL, record_bytes},
+        record::{HEADER, KIND_SEAL, RecordHeader, record_bytes},
         segment::next_start,
         table::{LaneEntry, LaneState, settle},
     },
-    media::{OwnLine, Window},
+    media::{OwnLine, SegmentWindow},
     persist::LINE,
 };
 use parking_lot::{Condvar, Mutex};
@@ -35,7 +37,7 @@ impl Lane {
         number: u32,
         entry: LaneEntry,
         epoch: u32,
-        windows: Vec<Arc<Window>>,
+        windows: Vec<Arc<SegmentWindow>>,
         recovered: &mut Recovered,
     ) -> Result<Self, PoolError> {
         let owner = entry.state.map_or_else(Uuid::nil, |s| s.owner);
@@ -68,7 +70,7 @@ impl Lane {
             commits: (core.media.needs_commit())
                 .then(|| Box::new(Commits::new(recovered.next_start()))),
             crowding: Crowding::default(),
-            control: Mutex::new(Control {
+            control: Mutex::new(LaneControl {
                 entry,
                 order: recovered.segments.iter().map(|s| s.slot).collect(),
                 next_start: recovered.next_start(),
@@ -146,7 +148,7 @@ impl Lane {
     }
 
     /// True if the log holds a record that is not drained.
-    fn used(&self, control: &Control) -> bool {
+    fn used(&self, control: &LaneControl) -> bool {
         control
             .order
             .iter()
@@ -163,7 +165,7 @@ impl Lane {
 fn end_log(
     core: &Core,
     (owner, epoch): (Uuid, u32),
-    windows: &[Arc<Window>],
+    windows: &[Arc<SegmentWindow>],
     recovered: &mut Recovered,
 ) -> Result<(), PoolError> {
     let Some(last) = recovered.segments.last_mut().filter(|last| !last.sealed) else {
@@ -176,7 +178,7 @@ fn end_log(
         true => (last.end - page) / LINE as u64,
         false => 0,
     };
-    let header = Header {
+    let header = RecordHeader {
         length: 0,
         lsn: last.end,
         epoch,

@@ -3,7 +3,7 @@
 
 use crate::{
     error::AppendError,
-    format::record::{FirstLine, Header, INLINE, KIND_SEAL, KIND_VOID},
+    format::record::{FirstLine, INLINE, KIND_SEAL, KIND_VOID, RecordHeader},
     media::Media,
     persist::LINE,
 };
@@ -37,7 +37,7 @@ pub(crate) fn payload_of(
 pub(crate) fn write_record(
     media: &dyn Media,
     offset: u64,
-    header: &Header,
+    header: &RecordHeader,
     owner: Uuid,
     parts: &[IoSlice<'_>],
 ) {

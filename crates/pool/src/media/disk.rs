@@ -16,10 +16,10 @@
 #![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
 
 use super::{
-    Durability, Media, Sharing,
+    LockSharing, Media, PoolPersistence,
     file_size_limit::size_limit_below,
     locks::{LockedFile, TABLES_LOCK},
-    mapping::{Kind, Mapping},
+    mapping::{MappingKind, SharedMapping},
     sector,
 };
 use crate::{checksum::Checksum, error::PoolError, format::layout::PAGE, shared::step};
@@ -49,19 +49,19 @@ pub(crate) const BLOCK: u64 = PAGE;
 
 /// An aligned block, for a disk that is written to past the page cache.
 #[repr(C, align(4096))]
-struct Block([u8; BLOCK as usize]);
+struct AlignedBlock([u8; BLOCK as usize]);
 
 /// See the module's head.
 pub(crate) struct DiskMedia {
     path: PathBuf,
     disk: LockedFile,
-    memory: Mapping,
+    memory: SharedMapping,
     /// Of the process that made the memory; the others have no use for it.
     memory_fd: Option<OwnedFd>,
     /// The tables end here.
     tables: AtomicU64,
     /// Held while a block of the tables is read, changed and written, or all are read anew.
-    writing: Mutex<Box<Block>>,
+    writing: Mutex<Box<AlignedBlock>>,
     /// The error that the disk failed with; 0 if it has not.
     failed: AtomicI32,
 }
@@ -90,7 +90,8 @@ impl DiskMedia {
         };
         let memory_file = File::from(memory_fd);
         let length = usize::try_from(bytes).unwrap_or(usize::MAX);
-        let memory = Mapping::new(&memory_file, length, Kind::Shared).map_err(sharing)?;
+        let memory =
+            SharedMapping::new(&memory_file, length, MappingKind::Shared).map_err(sharing)?;
         let memory_fd = OwnedFd::from(memory_file);
         // Where that is refused the page cache lies between, which is written through all the same.
         let flags = rustix::fs::fcntl_getfl(&file);
@@ -102,7 +103,7 @@ impl DiskMedia {
             memory_fd: (!is_joined).then_some(memory_fd),
             // Until it is known where they end, all that is stored goes to the disk.
             tables: AtomicU64::new(u64::MAX),
-            writing: Mutex::new(Box::new(Block([0; BLOCK as usize]))),
+            writing: Mutex::new(Box::new(AlignedBlock([0; BLOCK as usize]))),
             failed: AtomicI32::new(0),
         };
         if !is_joined {
@@ -149,7 +150,7 @@ impl DiskMedia {
         Ok(())
     }
 
-    fn store_on_disk(&self, block: &mut Block, offset: u64, bytes: &[u8]) -> io::Result<()> {
+    fn store_on_disk(&self, block: &mut AlignedBlock, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.disk.lock(TABLES_LOCK, true)?;
         step!("disk:tables-locked");
         let mut done = 0;
@@ -252,8 +253,8 @@ impl Media for DiskMedia {
         self.memory.memory()
     }
 
-    fn durability(&self) -> Durability {
-        Durability::PowerCutOnceCommitted
+    fn durability(&self) -> PoolPersistence {
+        PoolPersistence::PowerCutOnceCommitted
     }
 
     fn describe(&self) -> String {
@@ -364,7 +365,7 @@ impl Media for DiskMedia {
         self.disk.lock(lock, wait)
     }
 
-    fn share(&self, sharing: Sharing) -> io::Result<()> {
+    fn share(&self, sharing: LockSharing) -> io::Result<()> {
         self.disk.share(sharing)
     }
 

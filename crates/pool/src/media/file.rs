@@ -1,9 +1,9 @@
 //! Media on files: fsdax files and devdax devices ([`open_dax`]), plain files ([`open_emulated`]).
 
 use super::{
-    Durability, Media, Sharing,
+    LockSharing, Media, PoolPersistence,
     locks::LockedFile,
-    mapping::{Kind, Mapping},
+    mapping::{MappingKind, SharedMapping},
 };
 use crate::{
     checksum::Checksum,
@@ -22,14 +22,14 @@ use std::{
 
 /// What kind of file lies at a pool's path.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Found {
+pub enum MediaKind {
     /// A regular file of so many bytes.
     File(u64),
     /// A devdax character device of so many bytes.
     DevDax(u64),
 }
 
-impl Found {
+impl MediaKind {
     /// Bytes of the file or device.
     #[must_use]
     pub fn bytes(self) -> u64 {
@@ -65,8 +65,8 @@ impl Found {
 pub struct FileMedia {
     path: PathBuf,
     file: LockedFile,
-    mapping: Mapping,
-    survives: Durability,
+    mapping: SharedMapping,
+    survives: PoolPersistence,
     kind: &'static str,
 }
 
@@ -94,11 +94,23 @@ pub(crate) fn map_file(
     file: File,
     fallback: impl FnOnce(&PoolError) -> bool,
 ) -> Result<FileMedia, PoolError> {
-    match map(path, &file, Kind::Sync) {
-        Ok((mapping, found)) => Ok(FileMedia::new(path, file, mapping, Kind::Sync, found)),
+    match map(path, &file, MappingKind::Sync) {
+        Ok((mapping, found)) => Ok(FileMedia::new(
+            path,
+            file,
+            mapping,
+            MappingKind::Sync,
+            found,
+        )),
         Err(refused) if fallback(&refused) => {
-            let (mapping, found) = map(path, &file, Kind::Shared)?;
-            Ok(FileMedia::new(path, file, mapping, Kind::Shared, found))
+            let (mapping, found) = map(path, &file, MappingKind::Shared)?;
+            Ok(FileMedia::new(
+                path,
+                file,
+                mapping,
+                MappingKind::Shared,
+                found,
+            ))
         }
         Err(refused) => Err(refused),
     }
@@ -117,8 +129,14 @@ pub fn open_emulated(path: &Path) -> Result<FileMedia, PoolError> {
 /// # Errors
 /// I/O errors.
 pub fn map_emulated(path: &Path, file: File) -> Result<FileMedia, PoolError> {
-    let (mapping, found) = map(path, &file, Kind::Shared)?;
-    Ok(FileMedia::new(path, file, mapping, Kind::Shared, found))
+    let (mapping, found) = map(path, &file, MappingKind::Shared)?;
+    Ok(FileMedia::new(
+        path,
+        file,
+        mapping,
+        MappingKind::Shared,
+        found,
+    ))
 }
 
 /// Makes an empty file so many bytes long, durably: real zeros rather than unwritten extents, so
@@ -137,34 +155,51 @@ pub fn write_zeros(mut file: &File, bytes: u64) -> io::Result<()> {
     file.sync_all()
 }
 
-fn map(path: &Path, file: &File, kind: Kind) -> Result<(Mapping, Found), PoolError> {
-    let found = Found::of(path, file)?;
+fn map(
+    path: &Path,
+    file: &File,
+    kind: MappingKind,
+) -> Result<(SharedMapping, MediaKind), PoolError> {
+    let found = MediaKind::of(path, file)?;
     let bytes = usize::try_from(found.bytes()).unwrap_or(usize::MAX);
     if bytes == 0 {
         return Err(PoolError::new(path, PoolErrorKind::Empty));
     }
-    let mapping = Mapping::new(file, bytes, kind).map_err(|e| match (kind, e.raw_os_error()) {
-        (Kind::Shared, _) => PoolError::io(path, "mapping the pool", e),
-        // Kernels say EOPNOTSUPP; file systems that predate MAP_SHARED_VALIDATE say EINVAL.
-        (Kind::Sync, Some(libc::EOPNOTSUPP | libc::EINVAL)) => PoolError::new(
-            path,
-            PoolErrorKind::NotPersistentMemory {
-                file_system: file_system_of(file),
-            },
-        ),
-        (Kind::Sync, _) => PoolError::io(path, "mapping the pool with MAP_SYNC", e),
-    })?;
+    let mapping =
+        SharedMapping::new(file, bytes, kind).map_err(|e| match (kind, e.raw_os_error()) {
+            (MappingKind::Shared, _) => PoolError::io(path, "mapping the pool", e),
+            // Kernels say EOPNOTSUPP; file systems that predate MAP_SHARED_VALIDATE say EINVAL.
+            (MappingKind::Sync, Some(libc::EOPNOTSUPP | libc::EINVAL)) => PoolError::new(
+                path,
+                PoolErrorKind::NotPersistentMemory {
+                    file_system: file_system_of(file),
+                },
+            ),
+            (MappingKind::Sync, _) => PoolError::io(path, "mapping the pool with MAP_SYNC", e),
+        })?;
     Ok((mapping, found))
 }
 
 impl FileMedia {
-    fn new(path: &Path, file: File, mapping: Mapping, kind: Kind, found: Found) -> Self {
+    fn new(
+        path: &Path,
+        file: File,
+        mapping: SharedMapping,
+        kind: MappingKind,
+        found: MediaKind,
+    ) -> Self {
         let (survives, kind) = match (kind, found) {
-            (Kind::Sync, Found::File(_)) => (Durability::PowerCut, "persistent memory, fsdax file"),
-            (Kind::Sync, Found::DevDax(_)) => {
-                (Durability::PowerCut, "persistent memory, devdax device")
+            (MappingKind::Sync, MediaKind::File(_)) => {
+                (PoolPersistence::PowerCut, "persistent memory, fsdax file")
             }
-            (Kind::Shared, _) => (Durability::ProcessCrash, "emulated in an ordinary file"),
+            (MappingKind::Sync, MediaKind::DevDax(_)) => (
+                PoolPersistence::PowerCut,
+                "persistent memory, devdax device",
+            ),
+            (MappingKind::Shared, _) => (
+                PoolPersistence::ProcessCrash,
+                "emulated in an ordinary file",
+            ),
         };
         Self {
             path: path.to_owned(),
@@ -208,7 +243,7 @@ impl Media for FileMedia {
         self.mapping.memory()
     }
 
-    fn durability(&self) -> Durability {
+    fn durability(&self) -> PoolPersistence {
         self.survives
     }
 
@@ -262,7 +297,7 @@ impl Media for FileMedia {
         self.file.abandon();
     }
 
-    fn share(&self, sharing: Sharing) -> io::Result<()> {
+    fn share(&self, sharing: LockSharing) -> io::Result<()> {
         self.file.share(sharing)
     }
 

@@ -38,7 +38,7 @@ impl HeldLocks {
 }
 
 /// A lock of a medium, given back when this is dropped.
-pub(crate) struct Guard {
+pub(crate) struct LockGuard {
     media: Arc<dyn Media>,
     lock: u32,
     process: ProcessMark,
@@ -46,7 +46,7 @@ pub(crate) struct Guard {
     left: bool,
 }
 
-impl Guard {
+impl LockGuard {
     /// Takes `lock` (see [`Media::lock`]).
     pub(crate) fn take(media: &Arc<dyn Media>, lock: u32, wait: bool) -> io::Result<Self> {
         media.lock(lock, wait)?;
@@ -78,7 +78,7 @@ impl Guard {
     unsafe_code,
     reason = "a lock keeps others from memory that is lent out"
 )]
-impl Drop for Guard {
+impl Drop for LockGuard {
     fn drop(&mut self) {
         // A forked child shares the open file: it would give back what its parent has.
         if !self.left && self.process.is_here() {

@@ -16,7 +16,7 @@
     reason = "keeps a descriptor by its number, and asks the kernel for locks"
 )]
 
-use super::{Sharing, held_locks::HeldLocks};
+use super::{LockSharing, held_locks::HeldLocks};
 use std::{
     fs::File,
     io,
@@ -63,7 +63,7 @@ enum Holder {
 
 /// What [`lock_byte`] is to do.
 #[derive(Clone, Copy)]
-enum Command {
+enum LockCommand {
     Try,
     Wait,
     Release,
@@ -93,13 +93,13 @@ impl LockedFile {
     ///
     /// # Errors
     /// The owner cannot open it once more.
-    pub(super) fn share(&self, sharing: Sharing) -> io::Result<()> {
+    pub(super) fn share(&self, sharing: LockSharing) -> io::Result<()> {
         if self.momentary.get().is_some() {
             return Ok(());
         }
         let momentary = match sharing {
-            Sharing::IsReceived => Momentary::Process,
-            Sharing::IsSent => {
+            LockSharing::IsReceived => Momentary::Process,
+            LockSharing::IsSent => {
                 // By the descriptor: its path may lead elsewhere by now.
                 let link = format!("/proc/self/fd/{}", self.fd().as_raw_fd());
                 let file = File::options().read(true).write(true).open(link);
@@ -139,14 +139,18 @@ impl LockedFile {
     /// See [`Media::lock`](super::Media::lock).
     pub(super) fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
         self.held.take(lock, wait)?;
-        let command = if wait { Command::Wait } else { Command::Try };
+        let command = if wait {
+            LockCommand::Wait
+        } else {
+            LockCommand::Try
+        };
         lock_byte(self.holder(lock), lock, command).inspect_err(|_| self.held.give(lock))
     }
 
     /// Gives `lock` back.
     pub(super) fn unlock(&self, lock: u32) {
         // Releasing a lock we hold cannot fail; if it did, its holder's end drops it anyway.
-        let _ = lock_byte(self.holder(lock), lock, Command::Release);
+        let _ = lock_byte(self.holder(lock), lock, LockCommand::Release);
         self.held.give(lock);
     }
 
@@ -193,12 +197,12 @@ fn request(kind: libc::c_int, byte: u32) -> libc::flock {
 fn lock_byte(
     (file, holder): (BorrowedFd<'_>, Holder),
     byte: u32,
-    command: Command,
+    command: LockCommand,
 ) -> io::Result<()> {
     let (kind, waits) = match command {
-        Command::Try => (libc::F_WRLCK, false),
-        Command::Wait => (libc::F_WRLCK, true),
-        Command::Release => (libc::F_UNLCK, false),
+        LockCommand::Try => (libc::F_WRLCK, false),
+        LockCommand::Wait => (libc::F_WRLCK, true),
+        LockCommand::Release => (libc::F_UNLCK, false),
     };
     let call = match (holder, waits) {
         (Holder::OpenFile, false) => libc::F_OFD_SETLK,

@@ -23,7 +23,7 @@ const PAGE: usize = crate::format::layout::PAGE as usize;
 
 /// How a file is mapped.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Kind {
+pub(super) enum MappingKind {
     /// `MAP_SHARED_VALIDATE | MAP_SYNC`: block allocations are durable before a fault returns,
     /// so that fences alone make data durable.
     Sync,
@@ -32,7 +32,7 @@ pub(super) enum Kind {
 }
 
 /// A mapping that lives as long as the value.
-pub(super) struct Mapping {
+pub(super) struct SharedMapping {
     base: NonNull<u8>,
     bytes: usize,
     persist: Persist,
@@ -44,24 +44,24 @@ pub(super) struct Mapping {
 
 // SAFETY: the memory is shared by nature; all access goes through methods that copy, or through
 // `slice`, whose caller answers for exclusion.
-unsafe impl Send for Mapping {}
+unsafe impl Send for SharedMapping {}
 // SAFETY: as above.
-unsafe impl Sync for Mapping {}
+unsafe impl Sync for SharedMapping {}
 
-impl Mapping {
+impl SharedMapping {
     /// Maps the first `bytes` bytes of `file` for reading and writing. Pages that are not
     /// [`populate`](Self::populate)d are mapped when they are first touched: so a process has in
     /// its memory what it uses of a pool, and no more.
     ///
     /// # Errors
-    /// What `mmap` says; `EOPNOTSUPP` where the file system cannot do [`Kind::Sync`]; a device
-    /// whose pages cannot be had.
-    pub(super) fn new(file: &File, bytes: usize, kind: Kind) -> io::Result<Self> {
+    /// What `mmap` says; `EOPNOTSUPP` where the file system cannot do [`MappingKind::Sync`]; a
+    /// device whose pages cannot be had.
+    pub(super) fn new(file: &File, bytes: usize, kind: MappingKind) -> io::Result<Self> {
         let device = file.metadata()?.file_type().is_char_device();
         let _allowed = device.then(HugePages::allow);
         let flags = match kind {
-            Kind::Sync => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
-            Kind::Shared => libc::MAP_SHARED,
+            MappingKind::Sync => libc::MAP_SHARED_VALIDATE | libc::MAP_SYNC,
+            MappingKind::Shared => libc::MAP_SHARED,
         };
         // SAFETY: a fresh mapping at an address of the kernel's choice touches no memory of ours.
         let base = unsafe {
@@ -268,7 +268,7 @@ impl Drop for HugePages {
     }
 }
 
-impl Drop for Mapping {
+impl Drop for SharedMapping {
     fn drop(&mut self) {
         if !self.process.is_here() {
             // Something else may be at its addresses.
@@ -313,7 +313,7 @@ mod tests {
         }
         let file = tempfile::tempfile().unwrap();
         file.set_len(1 << 20).unwrap();
-        let mapping = Mapping::new(&file, 1 << 20, Kind::Shared).unwrap();
+        let mapping = SharedMapping::new(&file, 1 << 20, MappingKind::Shared).unwrap();
         let maps = std::fs::read_to_string("/proc/self/smaps").unwrap();
         let start = format!("{:x}-", mapping.memory().start);
         let mut lines = maps.lines().skip_while(|line| !line.starts_with(&start));

@@ -1,9 +1,9 @@
 //! The medium a pool lies on: bytes in the address space that survive something.
 //!
 //! [`Media`] is the whole of what the pool asks of it. [`open_dax`] maps real persistent memory,
-//! [`open_emulated`] maps an ordinary file or tmpfs (and says that it survives only a
-//! process crash), and [`Sim`] is volatile memory that knows which lines were fenced and yields
-//! crash images.
+//! [`open_emulated`] maps an ordinary file or tmpfs (and says that it survives only a process
+//! crash), and [`SimMedia`] is volatile memory that knows which lines were fenced and yields crash
+//! images.
 //!
 //! All `unsafe` of the crate stands in this module and in [`persist`](crate::persist).
 
@@ -23,16 +23,16 @@ mod window;
 
 pub(crate) use disk::DiskMedia;
 pub(crate) use file::map_file;
-pub use file::{FileMedia, Found, map_emulated, open_dax, open_emulated, write_zeros};
+pub use file::{FileMedia, MediaKind, map_emulated, open_dax, open_emulated, write_zeros};
 pub use file_size_limit::size_limit_below;
-pub(crate) use held_locks::Guard;
+pub(crate) use held_locks::LockGuard;
 pub(crate) use locks::POOL_LOCK;
 pub use mapped::{Atomics, Mapped, wait, wake, wake_all, wake_one};
 pub use process::ProcessMark;
-pub use sim::{CrashImages, CrashPoint, Event, Sim};
-pub use synced::Synced;
+pub use sim::{CrashImages, CrashPoint, SimEvent, SimMedia};
+pub use synced::SyncedFile;
 pub use volatile::volatile;
-pub(crate) use window::{OwnLine, Pin, Window};
+pub(crate) use window::{OwnLine, SegmentWindow, WindowPin};
 
 use crate::checksum::Checksum;
 use std::{
@@ -45,7 +45,7 @@ use std::{
 /// What a pool's contents live through.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Durability {
+pub enum PoolPersistence {
     /// Persistent memory: a fenced store is there after the power fails.
     PowerCut,
     /// A disk: what was committed is there after the power fails, as far as the disk does what it
@@ -56,7 +56,7 @@ pub enum Durability {
     ProcessCrash,
 }
 
-impl fmt::Display for Durability {
+impl fmt::Display for PoolPersistence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {
             Self::PowerCut => "survives a power cut",
@@ -72,7 +72,7 @@ impl fmt::Display for Durability {
 
 /// In which direction a medium's [descriptor](Media::descriptor) goes between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Sharing {
+pub enum LockSharing {
     /// Others are sent this process's.
     IsSent,
     /// This process was sent another's.
@@ -93,7 +93,7 @@ pub trait Media: Send + Sync + 'static {
     }
 
     /// What a fenced store lives through.
-    fn durability(&self) -> Durability;
+    fn durability(&self) -> PoolPersistence;
 
     /// The medium in words, for status: kind and path.
     fn describe(&self) -> String;
@@ -251,7 +251,7 @@ pub trait Media: Send + Sync + 'static {
     ///
     /// # Errors
     /// They cannot be made to.
-    fn share(&self, sharing: Sharing) -> io::Result<()> {
+    fn share(&self, sharing: LockSharing) -> io::Result<()> {
         let _ = sharing;
         Ok(())
     }

@@ -1,4 +1,4 @@
-//! [`Sim`]: memory that remembers what was made durable, for tests of recovery.
+//! [`SimMedia`]: memory that remembers what was made durable, for tests of recovery.
 //!
 //! Faults that a pool must survive, all of which [`CrashImages`] produces:
 //! * the power fails between any two stores or fences of any thread;
@@ -8,8 +8,8 @@
 //! * a thread dies before it fences: its stores are seen, and stay in flight for ever, unless
 //!   another one fences a later store to the same words.
 //!
-//! A *disk* ([`Sim::disk`]) is simulated as `media::disk` is one: memory that no crash image has,
-//! and behind it a disk that gets the tables with every store, and everything else when it is
+//! A *disk* ([`SimMedia::disk`]) is simulated as `media::disk` is one: memory that no crash image
+//! has, and behind it a disk that gets the tables with every store, and everything else when it is
 //! written back. There a write is in flight from its first byte until it returns, in sectors of 512
 //! bytes of which any subset may have arrived, of a process that was killed as well, until another
 //! one [settles](Media::settle) the disk; and it may be told to fail.
@@ -20,14 +20,14 @@
 mod disk;
 mod images;
 
-use super::{Durability, Media, held_locks::HeldLocks};
+use super::{Media, PoolPersistence, held_locks::HeldLocks};
 use crate::{
     checksum::Checksum,
     format::layout::PAGE,
     persist::{LINE, load_once},
     shared::steps,
 };
-use disk::{Disk, SECTOR};
+use disk::{SECTOR, SimDisk};
 pub use images::{CrashImages, CrashPoint};
 use parking_lot::Mutex;
 use std::{
@@ -37,9 +37,9 @@ use std::{
     time::Duration,
 };
 
-/// One thing that happened to a [`Sim`], in the order of the whole machine.
+/// One thing that happened to a [`SimMedia`], in the order of the whole machine.
 #[derive(Clone, Debug)]
-pub enum Event {
+pub enum SimEvent {
     /// A thread stored bytes (in whole lines).
     Store {
         /// Who stored.
@@ -64,23 +64,23 @@ pub enum Event {
 const WORD: usize = 8;
 
 /// Volatile memory, or a disk behind it, with a record of its stores and fences.
-pub struct Sim {
+pub struct SimMedia {
     words: Box<[UnsafeCell<u64>]>,
-    state: Mutex<State>,
+    state: Mutex<SimState>,
     held: HeldLocks,
 }
 
-struct State {
+struct SimState {
     /// Contents when recording began.
     base: Vec<u8>,
-    events: Vec<Event>,
+    events: Vec<SimEvent>,
     recording: bool,
     /// What a disk has, written by whomever; none for persistent memory.
-    disk: Option<Disk>,
+    disk: Option<SimDisk>,
 }
 
-impl State {
-    fn record(&mut self, event: impl FnOnce() -> Event) {
+impl SimState {
+    fn record(&mut self, event: impl FnOnce() -> SimEvent) {
         if self.recording {
             self.events.push(event());
         }
@@ -90,9 +90,9 @@ impl State {
 #[expect(unsafe_code, reason = "interior mutability shared between threads")]
 // SAFETY: writes happen under `state`'s lock in `stream`; readers either take that lock (`load`)
 // or promise that no thread writes (`slice`).
-unsafe impl Sync for Sim {}
+unsafe impl Sync for SimMedia {}
 
-impl Sim {
+impl SimMedia {
     /// `bytes` bytes of zeros (rounded up to whole lines).
     #[must_use]
     pub fn new(bytes: usize) -> Self {
@@ -113,7 +113,7 @@ impl Sim {
             .collect();
         Self {
             words,
-            state: Mutex::new(State {
+            state: Mutex::new(SimState {
                 base: image,
                 events: Vec::new(),
                 recording: true,
@@ -128,7 +128,7 @@ impl Sim {
     pub fn disk(mut image: Vec<u8>) -> Self {
         image.resize(image.len().next_multiple_of(SECTOR), 0);
         let mut sim = Self::from_image(image.clone());
-        sim.state.get_mut().disk = Some(Disk::new(image));
+        sim.state.get_mut().disk = Some(SimDisk::new(image));
         sim
     }
 
@@ -152,7 +152,7 @@ impl Sim {
     #[must_use]
     pub fn has_failed(&self) -> bool {
         let state = self.state.lock();
-        (state.disk.as_ref()).is_some_and(Disk::has_failed)
+        (state.disk.as_ref()).is_some_and(SimDisk::has_failed)
     }
 
     /// A process that was killed left `bytes` on their way to `offset`, both multiples of 512: the
@@ -163,7 +163,7 @@ impl Sim {
             disk.put(offset, bytes);
         }
         let thread = thread::current().id();
-        state.record(|| Event::Store {
+        state.record(|| SimEvent::Store {
             thread,
             offset,
             bytes: bytes.to_vec(),
@@ -188,7 +188,7 @@ impl Sim {
 
     /// Notes `what` in the order of events.
     pub fn note(&self, what: u64) {
-        self.state.lock().record(|| Event::Note(what));
+        self.state.lock().record(|| SimEvent::Note(what));
     }
 
     /// The crash images of everything that happened so far.
@@ -235,7 +235,7 @@ impl Sim {
         }
         // SAFETY: `pointer` checked the range; the lock keeps other writers and `load` out.
         unsafe { std::ptr::copy_nonoverlapping(bytes.as_ptr(), to, bytes.len()) };
-        state.record(|| Event::Store {
+        state.record(|| SimEvent::Store {
             thread: thread::current().id(),
             offset,
             bytes,
@@ -257,15 +257,15 @@ impl Sim {
 }
 
 #[expect(unsafe_code, reason = "writes the shared words")]
-impl Media for Sim {
+impl Media for SimMedia {
     fn bytes(&self) -> u64 {
         self.words.len() as u64 * 8
     }
 
-    fn durability(&self) -> Durability {
+    fn durability(&self) -> PoolPersistence {
         match self.needs_commit() {
-            true => Durability::PowerCutOnceCommitted,
-            false => Durability::PowerCut,
+            true => PoolPersistence::PowerCutOnceCommitted,
+            false => PoolPersistence::PowerCut,
         }
     }
 
@@ -302,7 +302,7 @@ impl Media for Sim {
     fn settle(&self) -> io::Result<()> {
         let mut state = self.state.lock();
         if state.disk.is_some() {
-            state.record(|| Event::Settle);
+            state.record(|| SimEvent::Settle);
         }
         Ok(())
     }
@@ -356,7 +356,7 @@ impl Media for Sim {
     fn fence(&self) {
         let mut state = self.state.lock();
         if state.disk.is_none() {
-            state.record(|| Event::Fence {
+            state.record(|| SimEvent::Fence {
                 thread: thread::current().id(),
             });
         }

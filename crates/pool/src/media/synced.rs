@@ -1,10 +1,10 @@
-//! [`Synced`]: an ordinary file, mapped, whose fence is a sync. What a fence covers survives a power cut, as on persistent memory, and costs
+//! [`SyncedFile`]: an ordinary file, mapped, whose fence is a sync. What a fence covers survives a power cut, as on persistent memory, and costs
 //! what the disk takes: for a log that is seldom appended to, beside data that is synced as well.
 //!
 //! The kernel may write any page at any time, and a disk may tear it: each sector is old or new.
 //! That is what persistent memory does to lines that no fence covers, so the formats stand it.
 
-use super::{Durability, FileMedia, Media, Sharing};
+use super::{FileMedia, LockSharing, Media, PoolPersistence};
 use crate::{checksum::Checksum, complain};
 use parking_lot::Mutex;
 use std::{
@@ -18,7 +18,7 @@ use std::{
 };
 
 /// See the module's head.
-pub struct Synced {
+pub struct SyncedFile {
     inner: FileMedia,
     /// Something was stored since the last sync began.
     stored: AtomicBool,
@@ -26,7 +26,7 @@ pub struct Synced {
     syncing: Mutex<()>,
 }
 
-impl Synced {
+impl SyncedFile {
     /// `inner` with fences that sync its file.
     #[must_use]
     pub fn new(inner: FileMedia) -> Self {
@@ -42,7 +42,7 @@ impl Synced {
     unsafe_code,
     reason = "implements the trait's unsafe methods; a system call"
 )]
-impl Media for Synced {
+impl Media for SyncedFile {
     fn bytes(&self) -> u64 {
         self.inner.bytes()
     }
@@ -51,8 +51,8 @@ impl Media for Synced {
         self.inner.memory()
     }
 
-    fn durability(&self) -> Durability {
-        Durability::PowerCutOnceCommitted
+    fn durability(&self) -> PoolPersistence {
+        PoolPersistence::PowerCutOnceCommitted
     }
 
     fn describe(&self) -> String {
@@ -121,7 +121,7 @@ impl Media for Synced {
         self.inner.descriptor()
     }
 
-    fn share(&self, sharing: Sharing) -> io::Result<()> {
+    fn share(&self, sharing: LockSharing) -> io::Result<()> {
         self.inner.share(sharing)
     }
 

@@ -1,13 +1,13 @@
-//! [`Window`]: one segment of the medium, through which a stretch of a log is written and read.
+//! [`SegmentWindow`]: one segment of the medium, through which a stretch of a log is written and read.
 //!
 //! A window is what makes lending out the memory sound. It is *open* for the log addresses `[start,
 //! start + bytes)`. Bytes below its `visible` mark may be read, bytes at or above it may be
 //! written; the mark only rises while the window is open. A window that a reader has pinned is not
-//! opened again, so the bytes under a [`Pin`] never change. For the same reason a window keeps the
-//! lane's lock: as long as a pin is out, no thread, of this process or another, makes a window of
-//! its own over the segment.
+//! opened again, so the bytes under a [`WindowPin`] never change. For the same reason a window
+//! keeps the lane's lock: as long as a pin is out, no thread, of this process or another, makes a
+//! window of its own over the segment.
 
-use super::{Guard, Media};
+use super::{LockGuard, Media};
 use std::{
     io::IoSlice,
     ops::Deref,
@@ -28,10 +28,10 @@ const CLOSED: u64 = u64::MAX;
 pub(crate) struct OwnLine<T>(pub(crate) T);
 
 /// A segment of the medium and the log addresses it holds at present.
-pub(crate) struct Window {
+pub(crate) struct SegmentWindow {
     media: Arc<dyn Media>,
     /// The lock of the lane that has the segment.
-    _lock: Arc<Guard>,
+    _lock: Arc<LockGuard>,
     /// Where the segment lies in the pool.
     offset: u64,
     bytes: u64,
@@ -43,8 +43,13 @@ pub(crate) struct Window {
     pins: AtomicU32,
 }
 
-impl Window {
-    pub(crate) fn new(media: Arc<dyn Media>, lock: Arc<Guard>, offset: u64, bytes: u64) -> Self {
+impl SegmentWindow {
+    pub(crate) fn new(
+        media: Arc<dyn Media>,
+        lock: Arc<LockGuard>,
+        offset: u64,
+        bytes: u64,
+    ) -> Self {
         Self {
             media,
             _lock: lock,
@@ -125,10 +130,10 @@ impl Window {
     ///
     /// `start` is what [`start`](Self::start) said when the caller reserved the address.
     #[inline]
-    pub(crate) fn place(&self, start: u64, at: u64) -> Place<'_> {
+    pub(crate) fn place(&self, start: u64, at: u64) -> WindowPlace<'_> {
         let visible = self.visible();
         assert!(at >= visible, "a published byte is never written");
-        Place {
+        WindowPlace {
             media: &*self.media,
             offset: self.offset + (at - start),
             behind: at - visible,
@@ -138,12 +143,12 @@ impl Window {
     /// Lends out `bytes` published bytes at log address `at`; `None` if the window does not hold
     /// them (any more).
     #[inline]
-    pub(crate) fn pin(self: &Arc<Self>, at: u64, bytes: usize) -> Option<Pin> {
+    pub(crate) fn pin(self: &Arc<Self>, at: u64, bytes: usize) -> Option<WindowPin> {
         let end = at.checked_add(bytes as u64)?;
         // Enter first, look second: a drain that closes the window after this look sees the pin
         // before it opens the window again (sequentially consistent on both sides).
         self.pins.fetch_add(1, SeqCst);
-        let mut pin = Pin {
+        let mut pin = WindowPin {
             window: Arc::clone(self),
             offset: 0,
             bytes,
@@ -159,13 +164,13 @@ impl Window {
 
 /// Where something is about to be written, by the only one who may: it cannot be published
 /// meanwhile. The mark is looked at once, since another processor writes it all the time.
-pub(crate) struct Place<'a> {
+pub(crate) struct WindowPlace<'a> {
     media: &'a dyn Media,
     offset: u64,
     behind: u64,
 }
 
-impl Place<'_> {
+impl WindowPlace<'_> {
     /// Bytes between the place and what was published when it was made.
     #[inline]
     pub(crate) fn behind(&self) -> u64 {
@@ -186,20 +191,20 @@ impl Place<'_> {
 }
 
 /// Published bytes of a window, lent out; the window is not recycled meanwhile.
-pub(crate) struct Pin {
-    window: Arc<Window>,
+pub(crate) struct WindowPin {
+    window: Arc<SegmentWindow>,
     offset: u64,
     bytes: usize,
 }
 
-impl Pin {
+impl WindowPin {
     /// Where the bytes lie in the pool.
     pub(crate) fn offset(&self) -> u64 {
         self.offset
     }
 }
 
-impl Deref for Pin {
+impl Deref for WindowPin {
     type Target = [u8];
 
     #[expect(
@@ -213,7 +218,7 @@ impl Deref for Pin {
     }
 }
 
-impl Drop for Pin {
+impl Drop for WindowPin {
     fn drop(&mut self) {
         self.window.pins.fetch_sub(1, SeqCst);
     }
@@ -222,12 +227,12 @@ impl Drop for Pin {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::media::Sim;
+    use crate::media::SimMedia;
 
-    fn window() -> Arc<Window> {
-        let media: Arc<dyn Media> = Arc::new(Sim::new(8192));
-        let lock = Arc::new(Guard::take(&media, 1, false).unwrap());
-        Arc::new(Window::new(media, lock, 4096, 4096))
+    fn window() -> Arc<SegmentWindow> {
+        let media: Arc<dyn Media> = Arc::new(SimMedia::new(8192));
+        let lock = Arc::new(LockGuard::take(&media, 1, false).unwrap());
+        Arc::new(SegmentWindow::new(media, lock, 4096, 4096))
     }
 
     #[test]

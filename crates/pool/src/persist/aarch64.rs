@@ -5,8 +5,8 @@ use super::LINE;
 use crate::checksum::Checksum;
 use std::arch::asm;
 
-/// Copying and checksumming at once: here the two take turns, a [`Block`](super::load_once::Block)
-/// each, since a copy goes through the cache anyway.
+/// Copying and checksumming at once: here the two take turns, a
+/// [`CopyBuffer`](super::load_once::CopyBuffer) each, since a copy goes through the cache anyway.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) struct Folds;
 

@@ -2,8 +2,9 @@
 //!
 //! A program may write to a buffer from another thread while it is being appended (InnoDB does,
 //! with the last block of its redo log). What is stored must be what is checksummed all the same,
-//! so each byte of such memory is loaded exactly once, to a [`Block`] that is ours; the checksum
-//! and the stores take it from there. The block is small enough to stay in the first-level cache.
+//! so each byte of such memory is loaded exactly once, to a [`CopyBuffer`] that is ours; the
+//! checksum and the stores take it from there. The block is small enough to stay in the first-level
+//! cache.
 #![expect(
     unsafe_code,
     reason = "loads memory that another thread may be changing"
@@ -12,7 +13,7 @@
 use super::LINE;
 use std::{arch::asm, mem::MaybeUninit};
 
-/// Bytes of a [`Block`] at most. It is on the stack of a program's thread, or of its signal
+/// Bytes of a [`CopyBuffer`] at most. It is on the stack of a program's thread, or of its signal
 /// handler.
 const BLOCK: usize = 1024;
 
@@ -20,7 +21,7 @@ const _: () = assert!(BLOCK.is_multiple_of(LINE));
 
 /// Room for some of a caller's bytes on their way to the memory.
 #[repr(align(64))]
-pub(super) struct Block {
+pub(super) struct CopyBuffer {
     bytes: [MaybeUninit<u8>; BLOCK],
     /// So many are used.
     room: usize,
@@ -28,7 +29,7 @@ pub(super) struct Block {
     filled: usize,
 }
 
-impl Block {
+impl CopyBuffer {
     /// An empty one of `step` bytes, the unit of the stores that need none; or of as many as there
     /// are, if that is 0.
     #[inline]
@@ -111,7 +112,7 @@ mod tests {
     #[test]
     fn a_block_takes_what_it_has_room_for_and_pads_to_a_line() {
         let source: Vec<u8> = (0..BLOCK + 100).map(|i| (i * 7 + 1) as u8).collect();
-        let mut block = Block::new(0);
+        let mut block = CopyBuffer::new(0);
         assert!(block.take(&source[..30]).is_empty());
         assert_eq!(block.bytes(), &source[..30]);
         let left = block.take(&source[30..]);

@@ -15,7 +15,7 @@ use crate::checksum::Checksum;
 use std::{io::IoSlice, sync::OnceLock};
 
 mod load_once;
-use load_once::Block;
+use load_once::CopyBuffer;
 pub(crate) use load_once::load_once;
 
 #[cfg(target_arch = "aarch64")]
@@ -127,7 +127,7 @@ impl Persist {
         let mut to = dst;
         let mut skip = skip;
         let step = self.folds.step();
-        let mut block = Block::new(step);
+        let mut block = CopyBuffer::new(step);
         for part in parts {
             let (_, mut from) = part.split_at(skip.min(part.len()));
             skip = skip.saturating_sub(part.len());
@@ -159,7 +159,7 @@ impl Persist {
     /// As [`stream`](Self::stream), of the block's lines at `to`.
     #[expect(unsafe_code, reason = "raw stores to persistent memory")]
     #[inline]
-    unsafe fn store(&self, to: *mut u8, block: &mut Block, sum: &mut Checksum) -> *mut u8 {
+    unsafe fn store(&self, to: *mut u8, block: &mut CopyBuffer, sum: &mut Checksum) -> *mut u8 {
         sum.add(block.bytes());
         block.pad();
         let lines = block.bytes();

@@ -23,7 +23,7 @@ use crate::{
         Lane, Recovered,
         recover::{LiveSegment, recover},
     },
-    media::{Guard, Window},
+    media::{LockGuard, SegmentWindow},
 };
 use std::sync::Arc;
 use uuid::Uuid;
@@ -97,9 +97,9 @@ impl ClaimOptions {
 }
 
 /// A lane that was found or made, and is ours.
-pub(crate) struct Claimed {
+pub(crate) struct ClaimedLane {
     pub(crate) lane: u32,
-    pub(crate) lock: Guard,
+    pub(crate) lock: LockGuard,
     pub(crate) entry: LaneEntry,
     pub(crate) segments: Vec<u64>,
 }
@@ -150,7 +150,7 @@ impl Pool {
     }
 
     /// Under the pool lock: takes the lane that `owner` has, if any.
-    fn claim_made(&self, owner: Uuid) -> Result<Option<Claimed>, PoolError> {
+    fn claim_made(&self, owner: Uuid) -> Result<Option<ClaimedLane>, PoolError> {
         let core = &self.core;
         let Some((lane, entry)) = self.lane_of(owner)? else {
             return Ok(None);
@@ -166,7 +166,7 @@ impl Pool {
             return Ok(None);
         }
         let segments = self.segments_of(lane, &entry)?;
-        Ok(Some(Claimed {
+        Ok(Some(ClaimedLane {
             lane,
             lock,
             entry,
@@ -177,7 +177,7 @@ impl Pool {
     /// Gives `owner` a free lane and free segments, which are zeroed: nothing that was in them, not
     /// even an earlier log of the same owner, is ever taken for this one's. The lane's entry,
     /// written last, is what makes it so.
-    fn make_lane(&self, owner: Uuid, options: &ClaimOptions) -> Result<Claimed, PoolError> {
+    fn make_lane(&self, owner: Uuid, options: &ClaimOptions) -> Result<ClaimedLane, PoolError> {
         let core = &self.core;
         let tables = core.tables();
         let wanted = options.segments.clamp(1, SEGMENTS_MAX);
@@ -225,7 +225,7 @@ impl Pool {
             incarnation,
         };
         tables.write_lane(lane, &mut entry, state);
-        Ok(Claimed {
+        Ok(ClaimedLane {
             lane,
             lock,
             entry,
@@ -236,11 +236,11 @@ impl Pool {
     /// Recovers the lane's log and starts a new session on it.
     fn open_lane(
         &self,
-        claimed: Claimed,
+        claimed: ClaimedLane,
         options: &ClaimOptions,
     ) -> Result<(Lane, Recovered), PoolError> {
         let core = &self.core;
-        let Claimed {
+        let ClaimedLane {
             lane,
             lock,
             mut entry,
@@ -309,7 +309,7 @@ impl Pool {
     fn erase_behind(
         &self,
         recovered: &Recovered,
-        windows: &[Arc<Window>],
+        windows: &[Arc<SegmentWindow>],
     ) -> Result<(), PoolError> {
         let core = &self.core;
         if recovered.lost().is_none() {
@@ -360,7 +360,7 @@ impl Pool {
         &self,
         owner: Uuid,
         options: &ClaimOptions,
-    ) -> Result<Claimed, PoolError> {
+    ) -> Result<ClaimedLane, PoolError> {
         let mut claimed = {
             let _pool = self.core.lock_pool()?;
             self.core.tables().settle_pool();

@@ -15,10 +15,10 @@ use super::{
 };
 use crate::{
     core::Core,
-    disks::Ground,
+    disks::BackingStore,
     error::{PoolError, PoolErrorKind},
     format::{
-        layout::{Geometry, LANE_TABLE, PAGE},
+        layout::{LANE_TABLE, PAGE, PoolGeometry},
         superblock::Superblock,
     },
     media::{DiskMedia, FileMedia, Media, ProcessMark, open_dax, open_emulated, write_zeros},
@@ -111,7 +111,7 @@ impl PoolOptions {
         if is_device {
             // Before anything on it is given up.
             let found = fs::metadata(path).map_err(|e| PoolError::io(path, "looking at", e))?;
-            on_a_disk(path, Ground::of_device(found.rdev()))?;
+            on_a_disk(path, BackingStore::of_device(found.rdev()))?;
         }
         let file = match is_device {
             true => device::open_empty(path, self.bytes, self.force)?,
@@ -121,7 +121,7 @@ impl PoolOptions {
                 .open(path)
                 .map_err(|e| PoolError::io(path, "opening the pool", e))?,
         };
-        on_a_disk(path, Ground::of(file.as_fd()))?;
+        on_a_disk(path, BackingStore::of(file.as_fd()))?;
         DiskMedia::new(path, file, self.bytes, None)
     }
 
@@ -131,9 +131,9 @@ impl PoolOptions {
     /// [`PoolErrorKind::BadSize`]; [`PoolErrorKind::TooSmall`] if the medium is.
     ///
     /// ```
-    /// use forebay_pool::{PoolOptions, media::Sim};
+    /// use forebay_pool::{PoolOptions, media::SimMedia};
     /// use std::sync::Arc;
-    /// let memory = Arc::new(Sim::new(1 << 20)); // yields what a power cut would leave
+    /// let memory = Arc::new(SimMedia::new(1 << 20)); // yields what a power cut would leave
     /// let pool = PoolOptions::new().size(1 << 20).segment_size(64 << 10).create_on("simulated", memory)?;
     /// # Ok::<(), forebay_pool::PoolError>(())
     /// ```
@@ -173,8 +173,8 @@ impl PoolOptions {
         })
     }
 
-    fn geometry(&self, path: &Path) -> Result<Geometry, PoolError> {
-        Geometry::fit(self.bytes, self.segment_bytes, self.lanes)
+    fn geometry(&self, path: &Path) -> Result<PoolGeometry, PoolError> {
+        PoolGeometry::fit(self.bytes, self.segment_bytes, self.lanes)
             .map_err(|kind| PoolError::new(path, kind))
     }
 }
@@ -235,7 +235,7 @@ fn describe_existing(path: &Path) -> String {
 }
 
 /// Refuses memory, also below a loop device, a volume, or an array.
-fn on_a_disk(path: &Path, ground: Ground) -> Result<(), PoolError> {
+fn on_a_disk(path: &Path, ground: BackingStore) -> Result<(), PoolError> {
     match ground.memory.into_iter().next() {
         Some(what) => Err(PoolError::new(path, PoolErrorKind::NotOnADisk { what })),
         None => Ok(()),

@@ -10,7 +10,7 @@
 
 use super::PoolOptions;
 use crate::{
-    disk_signatures::{self, Content},
+    disk_signatures::{self, FoundSignature},
     error::{PoolError, PoolErrorKind},
     format::{layout::PAGE, superblock::Superblock},
     media::sector,
@@ -68,7 +68,7 @@ fn open_exclusively(path: &Path) -> Result<File, PoolError> {
 }
 
 /// What was found, with what the kernel and a pool's superblock know of it.
-fn describe(file: &File, found: &[Content]) -> String {
+fn describe(file: &File, found: &[FoundSignature]) -> String {
     let mut words = disk_signatures::words(found);
     let mut start = vec![0; 2 * PAGE as usize];
     let read = file.read_exact_at(&mut start, 0);
@@ -103,7 +103,7 @@ pub(super) fn check_unused_pool(path: &Path) -> Result<(), PoolError> {
     }
 }
 
-fn give_up(file: &File, size: u64, found: &[Content]) -> io::Result<()> {
+fn give_up(file: &File, size: u64, found: &[FoundSignature]) -> io::Result<()> {
     let zeros = vec![0; END as usize];
     let clear = |at: u64, bytes: u64| file.write_all_at(&zeros[..bytes as usize], at);
     let end = END.min(size);

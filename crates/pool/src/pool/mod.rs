@@ -22,14 +22,14 @@ mod options;
 mod segments;
 
 pub use claim::ClaimOptions;
-pub(crate) use claim::Claimed;
+pub(crate) use claim::ClaimedLane;
 pub use options::PoolOptions;
 
 use crate::{
     core::Core,
     error::{PoolError, PoolErrorKind},
-    format::layout::Geometry,
-    media::{Durability, Media},
+    format::layout::PoolGeometry,
+    media::{Media, PoolPersistence},
 };
 use std::{os::fd::BorrowedFd, path::Path, sync::Arc};
 use uuid::Uuid;
@@ -66,7 +66,7 @@ impl Pool {
 
     /// Its sizes.
     #[must_use]
-    pub fn geometry(&self) -> Geometry {
+    pub fn geometry(&self) -> PoolGeometry {
         self.core.superblock.geometry
     }
 
@@ -90,7 +90,7 @@ impl Pool {
 
     /// What the pool's contents live through.
     #[must_use]
-    pub fn durability(&self) -> Durability {
+    pub fn durability(&self) -> PoolPersistence {
         self.core.media.durability()
     }
 

@@ -124,7 +124,7 @@ impl PoolOptions {
         media: Arc<dyn Media>,
     ) -> Result<Pool, PoolError> {
         let path = path.as_ref();
-        let superblock::Read { superblock, damage } = Superblock::read(&*media, path)?;
+        let superblock::ReadSuperblock { superblock, damage } = Superblock::read(&*media, path)?;
         let core = Arc::new(Core {
             path: path.to_owned(),
             media,

@@ -9,7 +9,7 @@ use super::Pool;
 use crate::{
     error::{PoolError, PoolErrorKind},
     format::{layout::SEGMENTS_MAX, table::LaneEntry},
-    media::{Guard, Window},
+    media::{LockGuard, SegmentWindow},
     shared::step,
 };
 use std::sync::Arc;
@@ -114,14 +114,14 @@ impl Pool {
     }
 
     /// A window for each of `segments`, which keep the `lock` of their lane.
-    pub(crate) fn windows(&self, segments: &[u64], lock: Guard) -> Vec<Arc<Window>> {
+    pub(crate) fn windows(&self, segments: &[u64], lock: LockGuard) -> Vec<Arc<SegmentWindow>> {
         let geometry = self.core.superblock.geometry;
         let lock = Arc::new(lock);
         segments
             .iter()
             .map(|&segment| {
                 let media = Arc::clone(&self.core.media);
-                Arc::new(Window::new(
+                Arc::new(SegmentWindow::new(
                     media,
                     Arc::clone(&lock),
                     geometry.segment(segment),

@@ -2,17 +2,17 @@
 //! first two segments.
 
 use super::{
-    control::Control,
+    control::SharedControl,
     member::Member,
     owner::SharedLane,
-    state::{NONE, State, first},
+    state::{NONE, SharedState, first},
 };
 use crate::{
     error::PoolError,
     format::record::Lsn,
     lane::pack,
-    media::{Mapped, Sharing},
-    pool::{ClaimOptions, Claimed, Pool},
+    media::{LockSharing, Mapped},
+    pool::{ClaimOptions, ClaimedLane, Pool},
 };
 use parking_lot::Mutex;
 use std::{
@@ -53,13 +53,13 @@ impl Pool {
         owner: Uuid,
         options: &ClaimOptions,
     ) -> Result<SharedLane, PoolError> {
-        let shared = self.core.media.share(Sharing::IsSent);
+        let shared = self.core.media.share(LockSharing::IsSent);
         shared.map_err(|e| {
             PoolError::io(self.path(), "opening the pool once more, to share it", e)
         })?;
-        let (state, state_fd) = Mapped::<State>::new("forebay-lane")
+        let (state, state_fd) = Mapped::<SharedState>::new("forebay-lane")
             .map_err(|e| PoolError::io(self.path(), "making a shared lane", e.into()))?;
-        let Claimed {
+        let ClaimedLane {
             lane,
             lock,
             entry,
@@ -75,7 +75,7 @@ impl Pool {
             us: Member::new(Arc::clone(&self.core), Arc::new(state), 0),
             state_fd,
             lane,
-            control: Mutex::new(Control {
+            control: Mutex::new(SharedControl {
                 entry,
                 free: (0..segments.len()).rev().collect(),
                 offsets: segments.iter().map(|s| geometry.segment(*s)).collect(),

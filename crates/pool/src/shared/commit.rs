@@ -8,7 +8,7 @@
 
 use super::{member::Member, owner::SharedLane, state::first};
 use crate::{
-    commit::{Commits, Log, Part},
+    commit::{CommitLog, Commits, LogPart},
     error::AppendError,
     format::{
         layout::{PAGE, SEGMENTS_MAX},
@@ -145,7 +145,7 @@ impl Member {
     }
 
     /// Of each segment what lies below `end`.
-    fn parts_below(&self, end: Lsn) -> Vec<Part> {
+    fn parts_below(&self, end: Lsn) -> Vec<LogPart> {
         let geometry = &self.core.superblock.geometry;
         // A segment that starts elsewhere has an empty part: a member has written nonsense there.
         let part = |(offset, start): (u64, Lsn)| {
@@ -159,7 +159,7 @@ impl Member {
     }
 }
 
-impl Log for Member {
+impl CommitLog for Member {
     fn check(&self) -> Result<(), AppendError> {
         match self.state.is_closed() || (self.is_orphan)() {
             true => Err(AppendError::Closed),
@@ -167,7 +167,7 @@ impl Log for Member {
         }
     }
 
-    fn fill(&self) -> Result<(Vec<Part>, Lsn), AppendError> {
+    fn fill(&self) -> Result<(Vec<LogPart>, Lsn), AppendError> {
         let end = self.fill_page()?;
         self.wait_published(end)?;
         Ok((self.parts_below(end), end))

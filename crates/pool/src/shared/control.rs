@@ -5,7 +5,7 @@ use crate::format::{record::Lsn, table::LaneEntry};
 use std::collections::VecDeque;
 
 /// See the module's head.
-pub(super) struct Control {
+pub(super) struct SharedControl {
     pub(super) entry: LaneEntry,
     /// Where each slot's segment lies in the pool.
     pub(super) offsets: Vec<u64>,
@@ -27,7 +27,7 @@ pub(super) struct Control {
     pub(super) given_back: bool,
 }
 
-impl Control {
+impl SharedControl {
     /// Number of segments of the lane.
     pub(super) fn segment_count(&self) -> usize {
         self.offsets.len() - self.vacant.len()

@@ -8,12 +8,12 @@
 //! claims were a dead one's, and no writer that could write there is left.
 
 use super::{
-    control::Control,
+    control::SharedControl,
     owner::{MOMENT, SharedLane, is_over},
-    state::{Seen, Writer, first},
+    state::{LoadedState, WriterCell, first},
     step,
 };
-use crate::Moment;
+use crate::MonotonicTime;
 use crate::{format::record::Lsn, lane::split, persist::LINE};
 use std::sync::atomic::Ordering::SeqCst;
 
@@ -58,7 +58,7 @@ impl SharedLane {
 
     /// Makes void what no living member has reserved. False if that cannot be told yet, or has to
     /// wait.
-    pub(super) fn fill_holes(&self, control: &mut Control) -> bool {
+    pub(super) fn fill_holes(&self, control: &mut SharedControl) -> bool {
         if self.sane_mark(control).is_none() {
             return true;
         }
@@ -85,7 +85,7 @@ impl SharedLane {
 
     /// The mark, if it, the tail and the prepared segment are where the owner's own segments are.
     /// Otherwise the lane can do no more than end, and what waits for the mark waits no longer.
-    pub(super) fn sane_mark(&self, control: &Control) -> Option<Lsn> {
+    pub(super) fn sane_mark(&self, control: &SharedControl) -> Option<Lsn> {
         let mark = self.us.published();
         // Read after the mark, which is never above it.
         let (_, tail) = split(self.state().tail.0.load(SeqCst));
@@ -110,7 +110,7 @@ impl SharedLane {
         let state = self.state();
         let (_, tail) = split(state.tail.0.load(SeqCst));
         step!("bury:tail");
-        let deadline = Moment::now() + MOMENT;
+        let deadline = MonotonicTime::now() + MOMENT;
         let mut taken: Vec<(Lsn, Lsn)> = Vec::new();
         for writer in state.writers() {
             let seen = resolved(writer, dead, deadline)?;
@@ -168,7 +168,7 @@ impl SharedLane {
 /// The cell once it does not announce what it did when the owner first looked; none if it still
 /// does at the `deadline`. What is announced later reserves only lines that are above the tail that
 /// the owner read.
-fn resolved(writer: &Writer, dead: &[u32], deadline: Moment) -> Option<Seen> {
+fn resolved(writer: &WriterCell, dead: &[u32], deadline: MonotonicTime) -> Option<LoadedState> {
     let first = writer.seen();
     let mut seen = first;
     while seen == first && seen.is_announced() && !dead.contains(&seen.member()) {

@@ -2,17 +2,17 @@
 
 use super::{
     MEMBERS_MAX,
-    prefault::Ready,
-    state::{NONE, State, VERSION, Writer, first},
+    prefault::PrefaultedParts,
+    state::{NONE, SharedState, VERSION, WriterCell, first},
     step,
 };
 use crate::{
     commit::write_void,
     core::Core,
     error::{AppendError, PoolError, PoolErrorKind},
-    format::record::{HEADER, Header, Lsn, record_bytes},
+    format::record::{HEADER, Lsn, RecordHeader, record_bytes},
     lane::{PublishMark, pack, payload_of, split, write_record},
-    media::{Mapped, Sharing},
+    media::{LockSharing, Mapped},
     persist::LINE,
     pool::Pool,
 };
@@ -35,7 +35,7 @@ use uuid::Uuid;
 /// thread's cancellation, or be waited for by an append in a handler that interrupted it.
 pub struct Member {
     pub(super) core: Arc<Core>,
-    pub(super) state: Arc<Mapped<State>>,
+    pub(super) state: Arc<Mapped<SharedState>>,
     member: u32,
     pub(super) owner: Uuid,
     epoch: u32,
@@ -44,14 +44,14 @@ pub struct Member {
     pub(super) needs_commit: bool,
     /// True once the owner is gone: then it ends no commit that was left in the middle.
     pub(super) is_orphan: fn() -> bool,
-    ready: Ready,
+    ready: PrefaultedParts,
 }
 
 /// The mark as a member sees it: once the owner is gone, who fills what the dead leave, it may
 /// stand still for ever.
-pub(super) struct Mark<'a>(&'a Member);
+pub(super) struct MemberMark<'a>(&'a Member);
 
-impl PublishMark for Mark<'_> {
+impl PublishMark for MemberMark<'_> {
     #[inline]
     fn at(&self) -> Lsn {
         self.0.state.at()
@@ -80,7 +80,7 @@ struct Reserved {
 }
 
 /// What became of a try to reserve.
-enum Try {
+enum AppendTry {
     Reserved(Reserved),
     /// Another segment than the wanted one is open, or it has no room.
     Full,
@@ -100,7 +100,7 @@ impl Pool {
     /// [`PoolErrorKind::Damaged`] if it is no state of a lane of this version and this pool; I/O
     /// errors of mapping it.
     pub fn join(&self, state: BorrowedFd<'_>, member: u32) -> Result<Member, PoolError> {
-        let state = Mapped::<State>::map(state)
+        let state = Mapped::<SharedState>::map(state)
             .map_err(|e| PoolError::io(self.path(), "mapping a shared lane", e.into()))?;
         if state.version() != VERSION || member == 0 || member >= MEMBERS_MAX {
             let what = format!(
@@ -117,19 +117,19 @@ impl Pool {
             );
             return Err(PoolError::new(self.path(), PoolErrorKind::Damaged { what }));
         }
-        let shared = self.core.media.share(Sharing::IsReceived);
+        let shared = self.core.media.share(LockSharing::IsReceived);
         shared.map_err(|e| PoolError::io(self.path(), "joining a shared lane", e))?;
         Ok(Member::new(Arc::clone(&self.core), Arc::new(state), member))
     }
 }
 
 impl Member {
-    pub(super) fn new(core: Arc<Core>, state: Arc<Mapped<State>>, member: u32) -> Self {
+    pub(super) fn new(core: Arc<Core>, state: Arc<Mapped<SharedState>>, member: u32) -> Self {
         Self {
             owner: state.owner(),
             epoch: state.epoch.load(Relaxed),
             segment_bytes: core.superblock.geometry.segment_bytes,
-            ready: Ready::new(core.media.bytes()),
+            ready: PrefaultedParts::new(core.media.bytes()),
             needs_commit: core.media.needs_commit(),
             is_orphan: || false,
             core,
@@ -211,7 +211,7 @@ impl Member {
         let writer = self.announce()?;
         step!("shared:announced");
         let reserved = match self.reserve(segment, bytes) {
-            Ok(Try::Reserved(reserved)) => reserved,
+            Ok(AppendTry::Reserved(reserved)) => reserved,
             other => {
                 writer.free();
                 return other.map(|_| None);
@@ -254,12 +254,12 @@ impl Member {
     }
 
     #[inline]
-    pub(super) fn mark(&self) -> Mark<'_> {
-        Mark(self)
+    pub(super) fn mark(&self) -> MemberMark<'_> {
+        MemberMark(self)
     }
 
     #[inline]
-    pub(super) fn announce(&self) -> Result<&Writer, AppendError> {
+    pub(super) fn announce(&self) -> Result<&WriterCell, AppendError> {
         let writer = self.state.announce(self.member);
         writer.ok_or(AppendError::Closed)
     }
@@ -327,17 +327,17 @@ impl Member {
     }
 
     #[inline]
-    fn reserve(&self, wanted: Lsn, bytes: u64) -> Result<Try, AppendError> {
+    fn reserve(&self, wanted: Lsn, bytes: u64) -> Result<AppendTry, AppendError> {
         loop {
             let (tail, offset, start) = self.open_segment()?;
             let (slot, lsn) = split(tail);
             if start != wanted || lsn + bytes > start + self.segment_bytes {
-                return Ok(Try::Full);
+                return Ok(AppendTry::Full);
             }
             step!("shared:looked");
             if self.exchange_tail(tail, pack(slot, lsn + bytes)) {
                 let offset = offset + (lsn - start);
-                return Ok(Try::Reserved(Reserved { offset, lsn }));
+                return Ok(AppendTry::Reserved(Reserved { offset, lsn }));
             }
         }
     }
@@ -350,8 +350,8 @@ impl Member {
     }
 
     #[inline]
-    fn header(&self, lsn: Lsn, kind: u16, payload: usize) -> Header {
-        Header {
+    fn header(&self, lsn: Lsn, kind: u16, payload: usize) -> RecordHeader {
+        RecordHeader {
             length: u32::try_from(payload).unwrap_or(u32::MAX),
             lsn,
             epoch: self.epoch,
@@ -377,7 +377,12 @@ impl Member {
     }
 
     #[inline]
-    pub(super) fn publish(&self, from: Lsn, to: Lsn, writer: &Writer) -> Result<(), AppendError> {
+    pub(super) fn publish(
+        &self,
+        from: Lsn,
+        to: Lsn,
+        writer: &WriterCell,
+    ) -> Result<(), AppendError> {
         let published = self.state.finished.publish(&self.mark(), from, to);
         step!("shared:published");
         writer.free();

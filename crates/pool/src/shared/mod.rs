@@ -43,7 +43,7 @@ pub(crate) mod steps;
 mod tests;
 
 pub use member::Member;
-pub use owner::{Segment, SharedLane};
+pub use owner::{CompleteSegment, SharedLane};
 
 /// A moment at which tests let another thread go on, or end the process.
 macro_rules! step {

@@ -2,7 +2,7 @@
 
 use super::{
     Member,
-    state::{NONE, Writer, first},
+    state::{NONE, WriterCell, first},
     step,
 };
 use crate::{
@@ -43,7 +43,7 @@ impl Member {
 
     /// Moves the tail into the next segment, and fills the rest of the one before: the open one's
     /// start, and true if it was this call. The cell is free then.
-    fn turn(&self, full: Lsn, writer: &Writer) -> Result<(Option<Lsn>, bool), AppendError> {
+    fn turn(&self, full: Lsn, writer: &WriterCell) -> Result<(Option<Lsn>, bool), AppendError> {
         loop {
             let open = self.open_segment();
             let (tail, offset, start) = open.inspect_err(|_| writer.free())?;

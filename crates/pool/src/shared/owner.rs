@@ -1,13 +1,13 @@
 //! The owner of a shared lane: it opens segments, and releases what is durable elsewhere.
 
 use super::{
-    control::Control,
+    control::SharedControl,
     member::Member,
-    state::{NONE, State, first},
+    state::{NONE, SharedState, first},
     step, steps,
 };
 use crate::{
-    Moment,
+    MonotonicTime,
     error::{AppendError, PoolError},
     format::{
         layout::PAGE,
@@ -16,7 +16,7 @@ use crate::{
         table::LaneState,
     },
     lane::{LaneUse, pack, split},
-    media::{Guard, wait, wake},
+    media::{LockGuard, wait, wake},
     pool::Pool,
 };
 use parking_lot::Mutex;
@@ -33,14 +33,14 @@ pub(super) const MOMENT: Duration = Duration::from_millis(5);
 
 /// True once the owner has waited long enough. Where a scheduler decides who goes on it waits no
 /// time at all.
-pub(super) fn is_over(deadline: Moment) -> bool {
-    steps::is_scheduled() || Moment::now() >= deadline
+pub(super) fn is_over(deadline: MonotonicTime) -> bool {
+    steps::is_scheduled() || MonotonicTime::now() >= deadline
 }
 
 /// A segment that is complete: everything in it is published, and nothing is appended to it any
 /// more.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Segment {
+pub struct CompleteSegment {
     /// Log address of its first byte.
     pub start: Lsn,
     /// Log address behind it.
@@ -53,10 +53,10 @@ pub struct SharedLane {
     pub(super) us: Member,
     pub(super) state_fd: OwnedFd,
     pub(super) lane: u32,
-    pub(super) control: Mutex<Control>,
+    pub(super) control: Mutex<SharedControl>,
     /// Dropped when the lane is given back. Otherwise it is left to the pool's open file, which
     /// other processes may have.
-    pub(super) lock: Option<Guard>,
+    pub(super) lock: Option<LockGuard>,
     /// Where further segments come from. Its lock is taken before `control`.
     pub(super) pool: Pool,
 }
@@ -72,7 +72,7 @@ impl Drop for SharedLane {
 }
 
 impl SharedLane {
-    pub(super) fn state(&self) -> &State {
+    pub(super) fn state(&self) -> &SharedState {
         &self.us.state
     }
 
@@ -81,7 +81,7 @@ impl SharedLane {
     }
 
     /// Makes a free slot the segment that starts at `start`.
-    pub(super) fn write_header(&self, control: &mut Control, start: Lsn) -> Option<usize> {
+    pub(super) fn write_header(&self, control: &mut SharedControl, start: Lsn) -> Option<usize> {
         let slot = control.free.pop()?;
         let header = SegmentHeader {
             start,
@@ -189,13 +189,13 @@ impl SharedLane {
     /// Complete segments that are not released, in log order. The last one is not among them before
     /// the next one is begun.
     #[must_use]
-    pub fn complete(&self) -> Vec<Segment> {
+    pub fn complete(&self) -> Vec<CompleteSegment> {
         let bytes = self.segment_bytes();
         let control = self.control.lock();
         let Some(mark) = self.sane_mark(&control) else {
             return Vec::new();
         };
-        let segments = control.order.iter().map(|(_, start)| Segment {
+        let segments = control.order.iter().map(|(_, start)| CompleteSegment {
             start: *start,
             end: start + bytes,
         });
@@ -235,7 +235,7 @@ impl SharedLane {
         drop(control);
         let state = self.state();
         wake(&state.turned);
-        let deadline = Moment::now() + MOMENT;
+        let deadline = MonotonicTime::now() + MOMENT;
         loop {
             // As in `prepare`: a writer may miss the note of the hole.
             state.finished.advance(state);

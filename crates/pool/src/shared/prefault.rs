@@ -18,7 +18,7 @@ use std::{
 const PART: u64 = 128 << 10;
 
 /// A bit for each part of the pool: 1 KiB for each GiB.
-pub(super) struct Ready {
+pub(super) struct PrefaultedParts {
     parts: Box<[AtomicU64]>,
     /// Held while a part is mapped: a devdax device's pages come only while the process allows huge
     /// pages, which is one flag for all threads. The standard library's, which is a word: of a
@@ -26,7 +26,7 @@ pub(super) struct Ready {
     mapping: Mutex<()>,
 }
 
-impl Ready {
+impl PrefaultedParts {
     /// Of a medium of `bytes` bytes, of which nothing is mapped.
     pub(super) fn new(bytes: u64) -> Self {
         let words = bytes.div_ceil(PART).div_ceil(64);

@@ -5,7 +5,7 @@
 use crate::{
     commit::Commits,
     format::{
-        layout::{Geometry, PAGE, SEGMENTS_MAX},
+        layout::{PAGE, PoolGeometry, SEGMENTS_MAX},
         record::Lsn,
         segment::SEGMENT_HEADER,
     },
@@ -30,7 +30,7 @@ const WRITERS: usize = 1024;
 
 /// One append in progress.
 #[repr(C, align(64))]
-pub(super) struct Writer {
+pub(super) struct WriterCell {
     /// Counts uses of the cell; in the low bits the member's number and one of the two phases, or 0
     /// if it is free.
     state: AtomicU64,
@@ -49,7 +49,7 @@ const _: () = assert!((super::MEMBERS_MAX as u64) << MEMBER_SHIFT <= USE);
 
 /// Where a segment of the lane lies and what it holds.
 #[repr(C)]
-struct Slot {
+struct SegmentSlot {
     /// Log address of its first byte, or [`NONE`].
     start: AtomicU64,
     /// Offset in the pool.
@@ -66,7 +66,7 @@ const ABANDONED: u32 = 2;
 
 /// The state of a shared lane.
 #[repr(C)]
-pub(super) struct State {
+pub(super) struct SharedState {
     version: AtomicU64,
     /// The log's owner, two halves.
     owner: [AtomicU64; 2],
@@ -91,15 +91,15 @@ pub(super) struct State {
     /// On a medium that needs it: how far it is committed, and by which members, by their numbers
     /// plus one.
     pub(super) commits: Commits,
-    slots: [Slot; SEGMENTS_MAX as usize],
-    writers: [Writer; WRITERS],
+    slots: [SegmentSlot; SEGMENTS_MAX as usize],
+    writers: [WriterCell; WRITERS],
     pub(super) finished: Finished,
 }
 
 // SAFETY: it consists of atomics.
-unsafe impl Atomics for State {}
+unsafe impl Atomics for SharedState {}
 
-impl State {
+impl SharedState {
     /// What the owner of a new lane says first.
     pub(super) fn begin(&self, pool: Uuid, owner: Uuid, epoch: u32, start: Lsn) {
         store_uuid(&self.owner, owner);
@@ -157,7 +157,7 @@ impl State {
     /// Offset in the pool and log address of the segment in `slot`; none if it is not in use, or
     /// lies where no segment of the pool does.
     #[inline]
-    pub(super) fn segment(&self, slot: usize, geometry: &Geometry) -> Option<(u64, Lsn)> {
+    pub(super) fn segment(&self, slot: usize, geometry: &PoolGeometry) -> Option<(u64, Lsn)> {
         let slot = self.slots.get(slot)?;
         let start = slot.start.load(Acquire);
         let offset = slot.offset.load(Acquire);
@@ -176,7 +176,7 @@ impl State {
     }
 
     /// A cell for an append of `member`; none if all are taken and the lane is closed.
-    pub(super) fn announce(&self, member: u32) -> Option<&Writer> {
+    pub(super) fn announce(&self, member: u32) -> Option<&WriterCell> {
         thread_local! {
             /// Where this thread looks first.
             static HINT: Cell<usize> = const { Cell::new(usize::MAX) };
@@ -212,12 +212,12 @@ impl State {
         }
     }
 
-    pub(super) fn writers(&self) -> &[Writer] {
+    pub(super) fn writers(&self) -> &[WriterCell] {
         &self.writers
     }
 }
 
-impl Writer {
+impl WriterCell {
     /// The lines that it reserved.
     #[inline]
     pub(super) fn claim(&self, from: Lsn, to: Lsn) {
@@ -237,18 +237,18 @@ impl Writer {
     }
 
     /// What is to be known of it; the owner alone looks.
-    pub(super) fn seen(&self) -> Seen {
-        Seen(self.state.load(SeqCst))
+    pub(super) fn seen(&self) -> LoadedState {
+        LoadedState(self.state.load(SeqCst))
     }
 
     /// The lines that it claims, if it is `seen` still.
-    pub(super) fn claimed(&self, seen: Seen) -> Option<(Lsn, Lsn)> {
+    pub(super) fn claimed(&self, seen: LoadedState) -> Option<(Lsn, Lsn)> {
         let claimed = (self.from.load(Acquire), self.to.load(Acquire));
         (self.seen() == seen).then_some(claimed)
     }
 
     /// The owner: frees the cell, if it is `seen` still.
-    pub(super) fn free_dead(&self, seen: Seen) {
+    pub(super) fn free_dead(&self, seen: LoadedState) {
         let free = seen.0 & !(USE - 1);
         let _ = (self.state).compare_exchange(seen.0, free, AcqRel, Relaxed);
     }
@@ -256,9 +256,9 @@ impl Writer {
 
 /// A cell as it was seen. Two that are equal are of one use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Seen(u64);
+pub(super) struct LoadedState(u64);
 
-impl Seen {
+impl LoadedState {
     pub(super) fn is_announced(self) -> bool {
         self.0 & PHASE == ANNOUNCED
     }
@@ -272,7 +272,7 @@ impl Seen {
     }
 }
 
-impl PublishMark for State {
+impl PublishMark for SharedState {
     #[inline]
     fn at(&self) -> Lsn {
         self.mark.0.load(SeqCst)
@@ -317,24 +317,27 @@ mod tests {
     // docs/pool-format.md, "Shared lanes", draws it.
     #[test]
     fn the_layout_is_the_one_that_is_documented() {
-        assert_eq!(offset_of!(State, owner), 8);
-        assert_eq!(offset_of!(State, pool), 24);
-        assert_eq!(offset_of!(State, epoch), 40);
-        assert_eq!(offset_of!(State, closed), 44);
-        assert_eq!(offset_of!(State, failed), 48);
-        assert_eq!(offset_of!(State, tail), 128);
-        assert_eq!(offset_of!(State, mark), 256);
-        assert_eq!(offset_of!(State, next), 384);
-        assert_eq!(offset_of!(State, prepared), 392);
-        assert_eq!(offset_of!(State, turned), 396);
-        assert_eq!(offset_of!(State, commits), 512);
-        assert_eq!(offset_of!(State, slots), 768);
-        assert_eq!(offset_of!(Slot, offset), 8);
-        assert_eq!(offset_of!(State, writers), 1792);
-        assert_eq!((offset_of!(Writer, from), offset_of!(Writer, to)), (8, 16));
-        assert_eq!(offset_of!(State, finished), 67328);
+        assert_eq!(offset_of!(SharedState, owner), 8);
+        assert_eq!(offset_of!(SharedState, pool), 24);
+        assert_eq!(offset_of!(SharedState, epoch), 40);
+        assert_eq!(offset_of!(SharedState, closed), 44);
+        assert_eq!(offset_of!(SharedState, failed), 48);
+        assert_eq!(offset_of!(SharedState, tail), 128);
+        assert_eq!(offset_of!(SharedState, mark), 256);
+        assert_eq!(offset_of!(SharedState, next), 384);
+        assert_eq!(offset_of!(SharedState, prepared), 392);
+        assert_eq!(offset_of!(SharedState, turned), 396);
+        assert_eq!(offset_of!(SharedState, commits), 512);
+        assert_eq!(offset_of!(SharedState, slots), 768);
+        assert_eq!(offset_of!(SegmentSlot, offset), 8);
+        assert_eq!(offset_of!(SharedState, writers), 1792);
+        assert_eq!(
+            (offset_of!(WriterCell, from), offset_of!(WriterCell, to)),
+            (8, 16)
+        );
+        assert_eq!(offset_of!(SharedState, finished), 67328);
         assert_eq!(size_of::<Finished>(), 256 * 16);
-        assert_eq!(size_of::<State>(), 71424);
+        assert_eq!(size_of::<SharedState>(), 71424);
         assert_eq!(VERSION, 0x4642_4C41_4E45_0005);
     }
 }

@@ -9,7 +9,7 @@ use std::{
     sync::atomic::{AtomicU32, Ordering::SeqCst},
 };
 
-type Hook = Box<dyn FnMut(&'static str)>;
+type StepHook = Box<dyn FnMut(&'static str)>;
 
 /// Decides which of several threads goes on, one at a time. Each method returns when its thread
 /// does.
@@ -25,7 +25,7 @@ pub(super) trait Scheduler {
 }
 
 thread_local! {
-    static HOOK: RefCell<Option<Hook>> = const { RefCell::new(None) };
+    static HOOK: RefCell<Option<StepHook>> = const { RefCell::new(None) };
     static SCHEDULER: RefCell<Option<Rc<dyn Scheduler>>> = const { RefCell::new(None) };
 }
 

@@ -8,9 +8,9 @@ use forebay_pool::{
     format::{
         layout::{LANE_TABLE, PAGE, SUPERBLOCKS},
         record::{self, HEADER, KIND_VOID},
-        segment::{End, Records, SEGMENT_HEADER, SegmentHeader, witness},
+        segment::{Records, SEGMENT_HEADER, SegmentHeader, WalkEnd, witness},
     },
-    media::Sim,
+    media::SimMedia,
     record_bytes,
 };
 use std::{
@@ -110,9 +110,10 @@ pub fn recovery(data: &[u8]) {
     }
     // Only checksums tell what was in the original image.
     let trusted = how % 3 == 0;
-    let open =
-        |image: Vec<u8>| PoolOptions::new().open_on("fuzzed", Arc::new(Sim::from_image(image)));
-    let sim = Arc::new(Sim::from_image(image.clone()));
+    let open = |image: Vec<u8>| {
+        PoolOptions::new().open_on("fuzzed", Arc::new(SimMedia::from_image(image)))
+    };
+    let sim = Arc::new(SimMedia::from_image(image.clone()));
     let Ok(pool) = PoolOptions::new().open_on("fuzzed", sim.clone()) else {
         return;
     };
@@ -174,7 +175,7 @@ fn go_on(lane: &Lane) {
         let header = SegmentHeader::decode(sealed.bytes()).expect("a segment has a header");
         // It holds something, voids only perhaps.
         let (end, _) = Records::new(sealed.bytes(), header, lane.epoch()).finish();
-        assert!(matches!(end, End::Sealed(end) if end > header.start + SEGMENT_HEADER));
+        assert!(matches!(end, WalkEnd::Sealed(end) if end > header.start + SEGMENT_HEADER));
         sealed.release();
     }
     lane.append(9, &[IoSlice::new(b"there is room now")])

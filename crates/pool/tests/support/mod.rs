@@ -10,7 +10,7 @@ use forebay_pool::{
         layout::PAGE,
         segment::{Records, SegmentHeader},
     },
-    media::Sim,
+    media::SimMedia,
 };
 use std::{
     collections::{BTreeMap, HashSet},
@@ -110,7 +110,7 @@ pub struct Ledger {
 }
 
 impl Ledger {
-    fn promise(&self, sim: &Sim, promise: Promise) {
+    fn promise(&self, sim: &SimMedia, promise: Promise) {
         let mut promises = self.promises.lock().unwrap();
         promises.push(promise);
         sim.note(promises.len() as u64 - 1);
@@ -195,7 +195,7 @@ fn uuid(owner: u8) -> Uuid {
 }
 
 /// Opens the pool on `sim`.
-pub fn open(sim: &Arc<Sim>) -> Pool {
+pub fn open(sim: &Arc<SimMedia>) -> Pool {
     PoolOptions::new()
         .open_on("sim", sim.clone())
         .expect("the pool opens")
@@ -232,7 +232,7 @@ pub struct Plan {
 
 /// Runs a session of every owner on `sim`: claims, judges, appends from several threads, drains,
 /// and closes. Everything is noted; `known` is what was promised before.
-pub fn session(sim: &Arc<Sim>, known: &Known, ledger: &Ledger, rng: &mut Rng, plan: Plan) {
+pub fn session(sim: &Arc<SimMedia>, known: &Known, ledger: &Ledger, rng: &mut Rng, plan: Plan) {
     let pool = open(sim);
     thread::scope(|scope| {
         for owner in OWNERS {
@@ -245,7 +245,7 @@ pub fn session(sim: &Arc<Sim>, known: &Known, ledger: &Ledger, rng: &mut Rng, pl
     });
 }
 
-fn own_session(sim: &Sim, lane: Lane, owner: u8, ledger: &Ledger, rng: &mut Rng, plan: Plan) {
+fn own_session(sim: &SimMedia, lane: Lane, owner: u8, ledger: &Ledger, rng: &mut Rng, plan: Plan) {
     let has_drain = !rng.chance(4);
     if !has_drain {
         lane.set_stalled("there is no drain".into());
@@ -278,7 +278,7 @@ fn own_session(sim: &Sim, lane: Lane, owner: u8, ledger: &Ledger, rng: &mut Rng,
 }
 
 fn write(
-    sim: &Sim,
+    sim: &SimMedia,
     lane: &Lane,
     (owner, writer): (u8, u8),
     ledger: &Ledger,
@@ -323,7 +323,7 @@ fn write(
     }
 }
 
-fn drain(sim: &Sim, lane: &Lane, owner: u8, ledger: &Ledger, rng: &mut Rng) {
+fn drain(sim: &SimMedia, lane: &Lane, owner: u8, ledger: &Ledger, rng: &mut Rng) {
     while let Some(sealed) = lane.take_sealed(Duration::from_secs(60)) {
         if rng.chance(4) {
             continue; // the disk refused; the segment comes back

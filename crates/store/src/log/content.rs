@@ -7,7 +7,7 @@
 use super::VlogFile;
 use crate::error::StoreError;
 use forebay_pool::{
-    Header, Lsn, PAGE,
+    Lsn, PAGE, RecordHeader,
     format::{
         record::{self, HEADER},
         segment::next_start,
@@ -49,7 +49,7 @@ impl VlogFile {
         owner: Uuid,
         from: Lsn,
         zeros: u64,
-        wanted: impl Fn(&Header) -> bool,
+        wanted: impl Fn(&RecordHeader) -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
         let end = self.start.saturating_add(self.bytes_there()?);
         let (mut window, mut record) = (Vec::new(), Vec::new());

@@ -15,7 +15,7 @@
 
 use super::{ValueLog, VlogFile};
 use crate::error::StoreError;
-use forebay_pool::{AheadBytes, Lane, Lsn, Work};
+use forebay_pool::{AheadBytes, DrainWork, Lane, Lsn};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{
@@ -47,8 +47,8 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
             let _in_order = order.lock();
             lane.take(Some(AHEAD), IDLE).map(|work| {
                 let start = match &work {
-                    Work::Sealed(sealed) => sealed.start(),
-                    Work::Ahead(ahead) => ahead.segment(),
+                    DrainWork::Sealed(sealed) => sealed.start(),
+                    DrainWork::Ahead(ahead) => ahead.segment(),
                 };
                 // Without a place it goes back to the queue at once: the next segment must not be
                 // placed before it.
@@ -66,13 +66,12 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
                 continue;
             }
             Some(Err(error)) => Err(error),
-            Some(Ok((Work::Ahead(ahead), file))) => {
-                write(&file, ahead.at(), ahead.bytes()).map(|()| {
+            Some(Ok((DrainWork::Ahead(ahead), file))) => write(&file, ahead.at(), ahead.bytes())
+                .map(|()| {
                     lane.drain_goes_on();
                     ahead.written();
-                })
-            }
-            Some(Ok((Work::Sealed(sealed), file))) => {
+                }),
+            Some(Ok((DrainWork::Sealed(sealed), file))) => {
                 if forebay_pool::fault_enabled!("release-early") {
                     sealed.release();
                     continue;

@@ -14,7 +14,7 @@
 use super::{ValueLog, VlogFile, tail_pages::Pages};
 use crate::error::{StoreError, is_full};
 use forebay_pool::{
-    Header, Lsn,
+    Lsn, RecordHeader,
     format::{
         record::{HEADER, KIND_SEAL},
         segment::{SEGMENT_HEADER, SegmentHeader, next_start},
@@ -222,7 +222,7 @@ impl FileTail {
             true => u32::try_from((state.at - state.durable) / LINE as u64).unwrap_or(u32::MAX),
             false => u32::MAX,
         };
-        let header = Header {
+        let header = RecordHeader {
             length: u32::try_from(payload).unwrap_or(u32::MAX),
             lsn: state.at,
             epoch: self.epoch,

@@ -20,7 +20,7 @@ use crate::{
 };
 use arc_swap::ArcSwap;
 use forebay_pool::{
-    Header, Lsn, PAGE,
+    Lsn, PAGE, RecordHeader,
     format::{
         layout::LSN_MAX,
         record::{HEADER, KIND_SEAL},
@@ -286,7 +286,7 @@ impl ValueLog {
             return Ok(());
         };
         if !end.is_multiple_of(PAGE) {
-            let header = Header {
+            let header = RecordHeader {
                 length: 0,
                 lsn: end,
                 epoch,

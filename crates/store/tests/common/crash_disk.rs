@@ -1,8 +1,9 @@
 //! [`CrashDisk`]: a disk of which only what was synced is sure to be there after a power cut.
 //!
 //! The files are real, so that code that goes round the trait reads the truth. Beside that, every
-//! operation is remembered, and noted on a clock (a pool's `Sim`), so that the disk's state and the
-//! pool's can be taken as of one moment. Faults it produces, all of which the store must survive:
+//! operation is remembered, and noted on a clock (a pool's `SimMedia`), so that the disk's state
+//! and the pool's can be taken as of one moment. Faults it produces, all of which the store must
+//! survive:
 //! * of the writes to a file since its last sync, each page has got any number, in order, on its
 //!   own;
 //! * the length of a file is any that it had since its last sync, but for pages that arrived behind
@@ -14,7 +15,7 @@
 mod model;
 
 use super::Rng;
-use forebay_pool::media::Sim;
+use forebay_pool::media::SimMedia;
 use forebay_store::disk::{Disk, DiskFile};
 use model::{Event, Model};
 use parking_lot::Mutex;
@@ -40,7 +41,7 @@ struct State {
 
 struct Inner {
     root: PathBuf,
-    clock: Arc<Sim>,
+    clock: Arc<SimMedia>,
     state: Mutex<State>,
     base: Model,
 }
@@ -73,7 +74,7 @@ impl Inner {
 
 impl CrashDisk {
     /// A disk with what is in `root` now, all of it durable.
-    pub fn new(root: &Path, clock: Arc<Sim>) -> Self {
+    pub fn new(root: &Path, clock: Arc<SimMedia>) -> Self {
         let base = Model::load(root);
         let state = State {
             names: base.names.clone(),

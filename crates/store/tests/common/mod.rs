@@ -6,7 +6,7 @@ pub mod hook_disk;
 pub mod oracle;
 pub mod small_disk;
 
-use forebay_pool::{Pool, PoolOptions, media::Sim};
+use forebay_pool::{Pool, PoolOptions, media::SimMedia};
 use forebay_store::{Store, StoreOptions, Variant};
 use std::{
     fs,
@@ -54,7 +54,7 @@ impl Bench {
     /// With a pool of so many segments, for a store that keeps everything in it.
     pub fn with_room(segments: u64, segment_bytes: u64) -> Self {
         let bytes = segments * segment_bytes + (64 << 10);
-        let media = Arc::new(Sim::new(bytes as usize));
+        let media = Arc::new(SimMedia::new(bytes as usize));
         media.stop_recording();
         Self {
             dir: tempfile::tempdir().unwrap(),
@@ -89,17 +89,17 @@ fn pool_bytes(segment_bytes: u64) -> u64 {
 }
 
 /// A medium for a pool with sixteen segments.
-pub fn new_sim(segment_bytes: u64) -> Arc<Sim> {
-    Arc::new(Sim::new(pool_bytes(segment_bytes) as usize))
+pub fn new_sim(segment_bytes: u64) -> Arc<SimMedia> {
+    Arc::new(SimMedia::new(pool_bytes(segment_bytes) as usize))
 }
 
 /// As [`new_sim`], a simulated disk.
-pub fn new_disk(segment_bytes: u64) -> Arc<Sim> {
-    Arc::new(Sim::disk(vec![0; pool_bytes(segment_bytes) as usize]))
+pub fn new_disk(segment_bytes: u64) -> Arc<SimMedia> {
+    Arc::new(SimMedia::disk(vec![0; pool_bytes(segment_bytes) as usize]))
 }
 
 /// A new pool on `media`.
-pub fn format(media: Arc<Sim>, segment_bytes: u64) -> Pool {
+pub fn format(media: Arc<SimMedia>, segment_bytes: u64) -> Pool {
     PoolOptions::new()
         .size(pool_bytes(segment_bytes))
         .segment_size(segment_bytes)

@@ -6,13 +6,13 @@ use crate::{
     common::{self, Bench, contents, copy_dir, new_sim},
     put, quiet, refused, replace, value_log,
 };
-use forebay_pool::{Pool, PoolOptions, media::Sim};
+use forebay_pool::{Pool, PoolOptions, media::SimMedia};
 use forebay_store::Variant;
 use std::{fs, sync::Arc};
 
 /// A pool with these contents.
 fn pool_of(image: Vec<u8>) -> Pool {
-    let media = Sim::from_image(image);
+    let media = SimMedia::from_image(image);
     media.stop_recording();
     PoolOptions::new()
         .open_on("test pool", Arc::new(media))

@@ -1,7 +1,7 @@
 //! A machine with a store, a pool and a disk, and what is found on it after its power failed.
 
 use crate::common::{self, Rng, crash_disk::CrashDisk, format, new_sim};
-use forebay_pool::{Pool, PoolOptions, media::Sim};
+use forebay_pool::{Pool, PoolOptions, media::SimMedia};
 use forebay_store::{Store, StoreOptions};
 use std::{
     fs,
@@ -31,7 +31,7 @@ pub const LARGE: Scale = Scale {
 /// A place where a store lives until the power fails.
 pub struct Machine {
     pub dir: PathBuf,
-    pub sim: Arc<Sim>,
+    pub sim: Arc<SimMedia>,
     pub pool: Pool,
     pub disk: CrashDisk,
 }
@@ -41,7 +41,7 @@ impl Machine {
         Self::with(dir, new_sim(segment_bytes), segment_bytes)
     }
 
-    pub fn with(dir: &Path, sim: Arc<Sim>, segment_bytes: u64) -> Self {
+    pub fn with(dir: &Path, sim: Arc<SimMedia>, segment_bytes: u64) -> Self {
         let pool = format(Arc::clone(&sim), segment_bytes);
         fs::create_dir_all(dir).unwrap();
         Self {
@@ -54,10 +54,10 @@ impl Machine {
 
     /// The machine whose pool has this image, and whose directory is there.
     pub fn after(dir: &Path, image: Vec<u8>) -> Self {
-        Self::on(dir, Arc::new(Sim::from_image(image)))
+        Self::on(dir, Arc::new(SimMedia::from_image(image)))
     }
 
-    pub fn on(dir: &Path, sim: Arc<Sim>) -> Self {
+    pub fn on(dir: &Path, sim: Arc<SimMedia>) -> Self {
         Self {
             dir: dir.to_owned(),
             disk: CrashDisk::new(dir, Arc::clone(&sim)),

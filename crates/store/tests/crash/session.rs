@@ -9,7 +9,7 @@ use crate::{
     },
     machine::{Machine, Scale},
 };
-use forebay_pool::media::{CrashImages, Sim};
+use forebay_pool::media::{CrashImages, SimMedia};
 use forebay_store::StoreOptions;
 use std::{
     fs,
@@ -34,7 +34,7 @@ const KIND: u64 = 0xFF << 56;
 /// A session that was recorded.
 pub struct Recorded {
     disk: CrashDisk,
-    sim: Arc<Sim>,
+    sim: Arc<SimMedia>,
     pub images: CrashImages,
     before: Known,
     /// What is acknowledged is durable; otherwise what is flushed.

@@ -24,7 +24,7 @@ pub fn slowed(pool: Pool, profile: Profile) -> Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_pool::{PoolOptions, media::Sim};
+    use forebay_pool::{PoolOptions, media::SimMedia};
 
     #[test]
     fn a_slow_pool_says_so() {
@@ -32,7 +32,9 @@ mod tests {
             .size(1 << 20)
             .segment_size(64 << 10)
             .lanes(1);
-        let pool = pool.create_on("sim", Arc::new(Sim::new(1 << 20))).unwrap();
+        let pool = pool
+            .create_on("sim", Arc::new(SimMedia::new(1 << 20)))
+            .unwrap();
         assert!(!pool.describe().contains("pcm"));
         let pool = slowed(pool, Profile::named("pcm").unwrap());
         assert!(pool.describe().contains("pcm"), "{}", pool.describe());

@@ -6,7 +6,7 @@ use super::{
 };
 use forebay_pool::{
     Checksum,
-    media::{Durability, Media},
+    media::{Media, PoolPersistence},
 };
 use std::{
     cell::Cell,
@@ -140,7 +140,7 @@ impl Media for Timed {
         self.inner.memory()
     }
 
-    fn durability(&self) -> Durability {
+    fn durability(&self) -> PoolPersistence {
         self.inner.durability()
     }
 
@@ -247,12 +247,12 @@ impl Media for Timed {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use forebay_pool::media::Sim;
+    use forebay_pool::media::SimMedia;
 
     #[test]
     fn a_timed_medium_takes_at_least_its_profiles_time_and_keeps_the_bytes() {
         let pcm = Profile::named("pcm").unwrap();
-        let timed = Timed::new(Arc::new(Sim::new(4096)), pcm);
+        let timed = Timed::new(Arc::new(SimMedia::new(4096)), pcm);
         let start = Instant::now();
         for _ in 0..100 {
             stream(&timed, 0, b"water");
@@ -273,7 +273,10 @@ mod tests {
 
     fn fam(name: &str) -> (Timed, Profile) {
         let profile = Profile::named(name).unwrap();
-        (Timed::new(Arc::new(Sim::new(1 << 20)), profile), profile)
+        (
+            Timed::new(Arc::new(SimMedia::new(1 << 20)), profile),
+            profile,
+        )
     }
 
     fn timed(work: impl FnOnce()) -> Duration {

@@ -1,5 +1,5 @@
 use super::*;
-use crate::media::Sim;
+use crate::media::SimMedia;
 use proptest::prelude::*;
 
 const BYTES: usize = 32 << 10;
@@ -16,17 +16,17 @@ fn state(head: u64) -> LaneState {
     }
 }
 
-fn tables(media: &Sim) -> Tables<'_> {
-    Tables {
+fn tables(media: &SimMedia) -> PoolTables<'_> {
+    PoolTables {
         media,
-        geometry: Geometry::fit(BYTES as u64, 4096, 4).unwrap(),
+        geometry: PoolGeometry::fit(BYTES as u64, 4096, 4).unwrap(),
         pool: Uuid::from_u128(9),
     }
 }
 
 #[test]
 fn a_state_survives_the_loss_of_the_write_that_follows_it() {
-    let medium = Sim::new(BYTES);
+    let medium = SimMedia::new(BYTES);
     let mut entry = tables(&medium).lane(2);
     assert!(entry.state.is_none());
     for page in 1..6u64 {
@@ -34,7 +34,7 @@ fn a_state_survives_the_loss_of_the_write_that_follows_it() {
         let mut image = medium.image();
         let newest = tables(&medium).geometry.lane_entry(2) as usize + 64 * (page as usize % 2);
         image[newest + 33] ^= 1;
-        let torn = Sim::from_image(image);
+        let torn = SimMedia::from_image(image);
         let read = tables(&torn).lane(2);
         assert!(read.damage.is_some());
         assert_eq!(read.state.map_or(0, |s| s.head), (page - 1) * PAGE);
@@ -45,7 +45,7 @@ fn a_state_survives_the_loss_of_the_write_that_follows_it() {
 proptest! {
     #[test]
     fn any_subset_of_a_state_write_leaves_the_old_or_the_new_state(seed: u64) {
-        let medium = Sim::new(BYTES);
+        let medium = SimMedia::new(BYTES);
         let mut entry = tables(&medium).lane(0);
         for page in 0..4 {
             tables(&medium).write_lane(0, &mut entry, state(page * PAGE));
@@ -59,7 +59,7 @@ proptest! {
                 coin = coin.wrapping_mul(6_364_136_223_846_793_005).wrapping_add(1);
                 coin >> 63 == 1
             });
-            let found = tables(&Sim::from_image(image)).lane(0).state.map(|s| s.head);
+            let found = tables(&SimMedia::from_image(image)).lane(0).state.map(|s| s.head);
             prop_assert!(found == acknowledged || found == acknowledged.map_or(Some(0), |a| Some(a + PAGE)));
         }
     }
@@ -92,7 +92,7 @@ fn a_state_that_no_lane_can_have_is_damage_however_right_its_checksum() {
             "65 segments",
         ),
     ] {
-        let medium = Sim::new(BYTES);
+        let medium = SimMedia::new(BYTES);
         let mut entry = tables(&medium).lane(0);
         tables(&medium).write_lane(0, &mut entry, good);
         tables(&medium).write_lane(0, &mut entry, absurd);
@@ -102,7 +102,7 @@ fn a_state_that_no_lane_can_have_is_damage_however_right_its_checksum() {
     }
     // What `write_lane` does not write: a state from which it could not count on,
     for sequence in [SEQUENCE_MAX + 1, u64::MAX - 2, u64::MAX - 1] {
-        let medium = Sim::new(BYTES);
+        let medium = SimMedia::new(BYTES);
         let mut bytes = encode(&LaneState { sequence, ..good });
         let crc = tables(&medium).slot_crc(0, &bytes);
         bytes[0..4].copy_from_slice(&crc.to_le_bytes());
@@ -113,7 +113,7 @@ fn a_state_that_no_lane_can_have_is_damage_however_right_its_checksum() {
     }
     // a state of neither kind, and the last sequence number.
     for (range, word) in [(4..8, "unknown state"), (8..16, "sequence numbers")] {
-        let medium = Sim::new(BYTES);
+        let medium = SimMedia::new(BYTES);
         let mut bytes = encode(&good);
         bytes[range].fill(0xFF);
         let crc = tables(&medium).slot_crc(0, &bytes);
@@ -128,7 +128,7 @@ fn a_state_that_no_lane_can_have_is_damage_however_right_its_checksum() {
 
 #[test]
 fn a_flipped_bit_in_the_segment_map_is_found() {
-    let medium = Sim::new(BYTES);
+    let medium = SimMedia::new(BYTES);
     let mut owners = tables(&medium).segment_owners().unwrap();
     owners[3] = Some((1, 5));
     tables(&medium).write_segment_owners(&owners);
@@ -137,7 +137,7 @@ fn a_flipped_bit_in_the_segment_map_is_found() {
     for bit in 0..64 {
         let mut image = medium.image();
         image[word + bit / 8] ^= 1 << (bit % 8);
-        let error = tables(&Sim::from_image(image))
+        let error = tables(&SimMedia::from_image(image))
             .segment_owners()
             .unwrap_err();
         assert!(error.contains("entry 3"), "{error}");
@@ -146,7 +146,7 @@ fn a_flipped_bit_in_the_segment_map_is_found() {
 
 #[test]
 fn a_long_label_is_cut_between_characters() {
-    let medium = Sim::new(BYTES);
+    let medium = SimMedia::new(BYTES);
     tables(&medium).write_label(1, &"ä".repeat(100));
     assert_eq!(tables(&medium).lane(1).label, "ä".repeat(64));
     tables(&medium).write_label(1, &format!("x{}", "ä".repeat(100)));

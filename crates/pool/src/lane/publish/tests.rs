@@ -1,13 +1,13 @@
 use super::*;
-use crate::media::{Guard, Media, Sim};
+use crate::media::{LockGuard, Media, SimMedia};
 use std::sync::{Arc, atomic::AtomicU64};
 
 const BYTES: u64 = 1 << 20;
 
-fn window() -> Window {
-    let media: Arc<dyn Media> = Arc::new(Sim::new(BYTES as usize));
-    let lock = Arc::new(Guard::take(&media, 1, false).unwrap());
-    let window = Window::new(media, lock, 0, BYTES);
+fn window() -> SegmentWindow {
+    let media: Arc<dyn Media> = Arc::new(SimMedia::new(BYTES as usize));
+    let lock = Arc::new(LockGuard::take(&media, 1, false).unwrap());
+    let window = SegmentWindow::new(media, lock, 0, BYTES);
     assert!(window.open(0, 0));
     window
 }

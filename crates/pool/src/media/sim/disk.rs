@@ -1,13 +1,13 @@
 //! The disk of a simulated medium.
 
-use super::{Event, State, images::put};
+use super::{SimEvent, SimState, images::put};
 use std::{io, thread};
 
 /// A disk keeps its promises in sectors of so many bytes.
 pub(super) const SECTOR: usize = 512;
 
 /// What it has, by whichever process.
-pub(super) struct Disk {
+pub(super) struct SimDisk {
     bytes: Vec<u8>,
     /// The tables end here.
     tables: u64,
@@ -15,7 +15,7 @@ pub(super) struct Disk {
     writes_left: Option<u64>,
 }
 
-impl Disk {
+impl SimDisk {
     pub(super) fn new(bytes: Vec<u8>) -> Self {
         Self {
             bytes,
@@ -60,7 +60,7 @@ impl Disk {
     }
 }
 
-impl State {
+impl SimState {
     /// Writes to the disk, which is sure to have it when this returns, and not before.
     pub(super) fn write(&mut self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.begin_write(offset, bytes)?;
@@ -71,7 +71,7 @@ impl State {
     /// The disk is sure to have what this thread has begun to write.
     pub(super) fn end_write(&mut self) {
         let thread = thread::current().id();
-        self.record(|| Event::Fence { thread });
+        self.record(|| SimEvent::Fence { thread });
     }
 
     /// Begins to write: the disk may have any of it.
@@ -87,7 +87,7 @@ impl State {
             disk.put(offset, &bytes);
         }
         let thread = thread::current().id();
-        self.record(|| Event::Store {
+        self.record(|| SimEvent::Store {
             thread,
             offset,
             bytes,

@@ -1,18 +1,18 @@
 //! What a crash leaves of a simulated medium.
 
-use super::Event;
+use super::SimEvent;
 use std::{
     collections::{BTreeMap, HashMap},
     thread::ThreadId,
 };
 
-/// Every state a [`Sim`](super::Sim) can be found in after a crash.
+/// Every state a [`SimMedia`](super::SimMedia) can be found in after a crash.
 #[derive(Clone)]
 pub struct CrashImages {
     /// Bytes that arrive as one.
     pub(super) unit: usize,
     pub(super) base: Vec<u8>,
-    pub(super) events: Vec<Event>,
+    pub(super) events: Vec<SimEvent>,
 }
 
 impl CrashImages {
@@ -25,7 +25,7 @@ impl CrashImages {
     /// The notes that were made before crash point `point`.
     pub fn notes_before(&self, point: usize) -> impl Iterator<Item = u64> {
         self.events[..point].iter().filter_map(|event| match event {
-            Event::Note(what) => Some(*what),
+            SimEvent::Note(what) => Some(*what),
             _ => None,
         })
     }
@@ -57,7 +57,7 @@ impl CrashImages {
 pub struct CrashPoint<'a> {
     /// Bytes that arrive as one: a word.
     unit: usize,
-    events: &'a [Event],
+    events: &'a [SimEvent],
     point: usize,
     /// What is there for certain.
     durable: Vec<u8>,
@@ -81,7 +81,7 @@ impl CrashPoint<'_> {
         };
         self.point += 1;
         match event {
-            Event::Store {
+            SimEvent::Store {
                 thread,
                 offset,
                 bytes,
@@ -93,7 +93,7 @@ impl CrashPoint<'_> {
                     unfenced.push(at);
                 }
             }
-            Event::Fence { thread } => {
+            SimEvent::Fence { thread } => {
                 for at in self.unfenced.remove(thread).unwrap_or_default() {
                     let Some(stores) = self.in_flight.get_mut(&at) else {
                         continue;
@@ -108,7 +108,7 @@ impl CrashPoint<'_> {
                     }
                 }
             }
-            Event::Settle => {
+            SimEvent::Settle => {
                 for (at, stores) in std::mem::take(&mut self.in_flight) {
                     if let Some((_, last)) = stores.last() {
                         put(&mut self.durable, at, last);
@@ -116,7 +116,7 @@ impl CrashPoint<'_> {
                 }
                 self.unfenced.clear();
             }
-            Event::Note(_) => {}
+            SimEvent::Note(_) => {}
         }
         true
     }

@@ -2,7 +2,7 @@ use super::*;
 
 #[test]
 fn a_fenced_store_is_in_every_image_and_an_unfenced_one_only_if_it_arrived() {
-    let sim = Sim::new(256);
+    let sim = SimMedia::new(256);
     sim.store(0, vec![1; 64]);
     sim.fence();
     sim.store(64, vec![2; 64]);
@@ -23,7 +23,7 @@ fn a_fenced_store_is_in_every_image_and_an_unfenced_one_only_if_it_arrived() {
 
 #[test]
 fn a_store_in_flight_never_arrives_over_a_later_one_that_was_fenced() {
-    let sim = Sim::new(256);
+    let sim = SimMedia::new(256);
     thread::scope(|scope| {
         scope.spawn(|| sim.store(0, vec![1; 128]));
     });
@@ -37,7 +37,7 @@ fn a_store_in_flight_never_arrives_over_a_later_one_that_was_fenced() {
 
 #[test]
 fn a_fence_of_one_thread_does_not_cover_anothers_stores() {
-    let sim = Sim::new(256);
+    let sim = SimMedia::new(256);
     thread::scope(|scope| {
         scope.spawn(|| sim.store(0, vec![1; 64]));
     });

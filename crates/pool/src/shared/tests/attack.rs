@@ -4,7 +4,7 @@ use super::*;
 use crate::{
     AppendError,
     media::{wait, wake},
-    shared::state::State,
+    shared::state::SharedState,
 };
 use rustix::io::pwrite;
 
@@ -171,7 +171,7 @@ fn nonsense_in_the_shared_memory_neither_stops_the_owner_nor_makes_any_member_pa
         let (words, reach) = if round % 2 == 0 {
             (1, 200)
         } else {
-            (300, size_of::<State>() / 8)
+            (300, size_of::<SharedState>() / 8)
         };
         for _ in 0..words {
             // Behind the version.

@@ -1,7 +1,7 @@
 //! What a lane on a simulated medium was told to keep, and whether it has.
 
 use super::*;
-use crate::{Lane, media::Sim};
+use crate::{Lane, media::SimMedia};
 use std::{collections::BTreeMap, sync::Arc};
 
 /// What a pool lies on: where an append is durable, and where that takes a commit.
@@ -13,10 +13,10 @@ pub(super) enum On {
 
 impl On {
     /// A medium, its bytes and a segment's.
-    pub(super) fn medium(self) -> (Sim, u64, u64) {
+    pub(super) fn medium(self) -> (SimMedia, u64, u64) {
         match self {
-            Self::Memory => (Sim::new(64 << 10), 64 << 10, 4096),
-            Self::Disk => (Sim::disk(vec![0; 256 << 10]), 256 << 10, 16 << 10),
+            Self::Memory => (SimMedia::new(64 << 10), 64 << 10, 4096),
+            Self::Disk => (SimMedia::disk(vec![0; 256 << 10]), 256 << 10, 16 << 10),
         }
     }
 }
@@ -24,12 +24,12 @@ impl On {
 /// In a note: this record is durable elsewhere.
 pub(super) const DRAINED: u64 = 1 << 63;
 
-pub(super) fn new_pool(on: On) -> Arc<Sim> {
+pub(super) fn new_pool(on: On) -> Arc<SimMedia> {
     let (sim, bytes, segment) = on.medium();
     new_pool_on(sim, bytes, segment)
 }
 
-pub(super) fn new_pool_on(sim: Sim, bytes: u64, segment: u64) -> Arc<Sim> {
+pub(super) fn new_pool_on(sim: SimMedia, bytes: u64, segment: u64) -> Arc<SimMedia> {
     let sim = Arc::new(sim);
     PoolOptions::new()
         .size(bytes)
@@ -40,7 +40,7 @@ pub(super) fn new_pool_on(sim: Sim, bytes: u64, segment: u64) -> Arc<Sim> {
     Arc::new(sim.of_its_kind(sim.image()))
 }
 
-pub(super) fn open(sim: &Arc<Sim>) -> Pool {
+pub(super) fn open(sim: &Arc<SimMedia>) -> Pool {
     PoolOptions::new().open_on("sim", sim.clone()).unwrap()
 }
 

@@ -4,7 +4,7 @@
 //! `FOREBAY_SEED=n` repeats the choices of a failure, though not the interleaving of its threads.
 
 use super::{known::*, *};
-use crate::media::{Media, Sim};
+use crate::media::{Media, SimMedia};
 use std::sync::Arc;
 
 const WORKERS: u64 = 3;
@@ -45,7 +45,7 @@ fn with_seeds(count: u64, test: impl Fn(&mut Rng)) {
 
 /// A worker appends under one member's number after another, and dies now and then.
 fn work(
-    sim: &Sim,
+    sim: &SimMedia,
     pool: &Pool,
     lane: &SharedLane,
     worker: u64,
@@ -97,7 +97,7 @@ fn work(
 
 /// The owner buries, drains, releases, takes segments and gives them back.
 fn own(
-    sim: &Sim,
+    sim: &SimMedia,
     lane: &SharedLane,
     rng: &mut Rng,
     graves: &mpsc::Receiver<u32>,
@@ -134,7 +134,7 @@ fn own(
 }
 
 /// One run of a shared lane with three members at a time.
-fn run(sim: &Arc<Sim>, rng: &mut Rng) {
+fn run(sim: &Arc<SimMedia>, rng: &mut Rng) {
     let pool = open(sim);
     let options = ClaimOptions::new().segments(2 + rng.below(3) as u16);
     let lane = pool.claim_shared(OWNER, &options).unwrap();
@@ -170,7 +170,7 @@ fn subset(rng: &mut Rng, kind: u64) -> impl FnMut() -> bool + use<> {
 }
 
 /// Cuts the power at every point of what `sim` has recorded.
-fn cut_everywhere(sim: &Sim, before: &Known, rng: &mut Rng, kinds: u64) {
+fn cut_everywhere(sim: &SimMedia, before: &Known, rng: &mut Rng, kinds: u64) {
     let images = sim.crash_images();
     let mut moment = images.start();
     let (mut known, mut notes) = (before.clone(), 0);
@@ -212,7 +212,7 @@ fn on_a_disk_whenever_the_power_fails_everything_committed_by_any_member_is_reco
 }
 
 /// Recovers, appends, drains, and gives the lane back if it is empty; then another run begins.
-fn second_session(sim: &Arc<Sim>, known: &Known, rng: &mut Rng) {
+fn second_session(sim: &Arc<SimMedia>, known: &Known, rng: &mut Rng) {
     let pool = open(sim);
     let (lane, found) = claim(&pool);
     known.judge(&found);
@@ -255,7 +255,7 @@ fn second_session(sim: &Arc<Sim>, known: &Known, rng: &mut Rng) {
 fn second_generation(
     on: On,
     rng: &mut Rng,
-    next: impl Fn(&mut Rng, &dyn Fn(u64) -> Vec<u8>) -> Arc<Sim>,
+    next: impl Fn(&mut Rng, &dyn Fn(u64) -> Vec<u8>) -> Arc<SimMedia>,
 ) {
     let sim = new_pool(on);
     run(&sim, rng);
@@ -282,7 +282,7 @@ fn second_generation(
 fn a_shared_lane_recovered_from_one_power_cut_survives_the_next_at_any_point() {
     with_seeds(6, |rng| {
         second_generation(On::Memory, rng, |rng, image| {
-            Arc::new(Sim::from_image(image(rng.below(5))))
+            Arc::new(SimMedia::from_image(image(rng.below(5))))
         });
     });
 }
@@ -291,7 +291,7 @@ fn a_shared_lane_recovered_from_one_power_cut_survives_the_next_at_any_point() {
 fn on_a_disk_a_shared_lane_recovered_from_one_power_cut_survives_the_next() {
     with_seeds(3, |rng| {
         second_generation(On::Disk, rng, |rng, image| {
-            Arc::new(Sim::disk(image(rng.below(5))))
+            Arc::new(SimMedia::disk(image(rng.below(5))))
         });
     });
 }
@@ -303,7 +303,7 @@ fn what_killed_members_left_unfenced_and_a_recovery_took_survives_a_power_cut() 
     with_seeds(6, |rng| {
         second_generation(On::Memory, rng, |_, image| {
             let (durable, seen) = (image(0), image(1));
-            let sim = Arc::new(Sim::from_image(durable.clone()));
+            let sim = Arc::new(SimMedia::from_image(durable.clone()));
             let media: &dyn Media = &*sim;
             thread::scope(|scope| {
                 scope.spawn(|| {

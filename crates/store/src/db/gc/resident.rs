@@ -32,7 +32,7 @@ use forebay_pool::{
     Record, Sealed,
     format::{
         record::HEADER,
-        segment::{End, Records, SegmentHeader},
+        segment::{Records, SegmentHeader, WalkEnd},
     },
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -275,7 +275,7 @@ impl Shared {
         }
         match records.end() {
             // Rather keep a segment than lose what stands behind damage in it.
-            Some(End::Open(lsn, found)) => Err(StoreError::lost(path, lsn, found)),
+            Some(WalkEnd::Open(lsn, found)) => Err(StoreError::lost(path, lsn, found)),
             _ => Ok(true),
         }
     }

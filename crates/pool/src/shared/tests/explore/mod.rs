@@ -25,7 +25,7 @@ mod table;
 mod watch;
 
 use super::{known::*, *};
-use crate::media::Sim;
+use crate::media::SimMedia;
 use crew::{Alone, Crew, Job};
 use parking_lot::Mutex;
 use path::Path;
@@ -63,7 +63,7 @@ struct Told {
 }
 
 /// Runs a member's appends.
-fn member(lane: &SharedLane, sim: &Sim, told: &Told, number: u32, sizes: &[u64]) {
+fn member(lane: &SharedLane, sim: &SimMedia, told: &Told, number: u32, sizes: &[u64]) {
     let us = &lane.us;
     // The same mapping for all: a futex is known by its address.
     let member = Member::new(Arc::clone(&us.core), Arc::clone(&us.state), number);
@@ -80,7 +80,7 @@ fn member(lane: &SharedLane, sim: &Sim, told: &Told, number: u32, sizes: &[u64])
 }
 
 /// Runs the owner, as a supervisor does, until all members are gone and buried.
-fn own(crew: &Crew, lane: &SharedLane, sim: &Sim, told: &Told, owner: Owner) {
+fn own(crew: &Crew, lane: &SharedLane, sim: &SimMedia, told: &Told, owner: Owner) {
     let mut unburied = Vec::new();
     for _ in 0..owner.seals {
         lane.seal().unwrap();
@@ -112,7 +112,7 @@ fn own(crew: &Crew, lane: &SharedLane, sim: &Sim, told: &Told, owner: Owner) {
 
 impl Scenario {
     /// One schedule: why it failed, if it did.
-    fn run(&self, crew: &Arc<Crew>, image: &[u8], of: &Sim) -> Result<(), String> {
+    fn run(&self, crew: &Arc<Crew>, image: &[u8], of: &SimMedia) -> Result<(), String> {
         let sim = Arc::new(of.of_its_kind(image.to_vec()));
         let pool = open(&sim);
         let options = ClaimOptions::new().segments(self.segments);
@@ -179,7 +179,7 @@ impl Scenario {
 
     /// Recovers what was durable behind every acknowledgement since the schedule was another one
     /// than the last, and at the end.
-    fn judge_cuts(&self, sim: &Sim, seed: u64) {
+    fn judge_cuts(&self, sim: &SimMedia, seed: u64) {
         let images = sim.crash_images();
         let mut moment = images.start();
         let differs = |point| images.notes_before(point).any(|note| note == DIFFERS);
@@ -227,8 +227,8 @@ impl Scenario {
         // This thread is alone, and waits for nothing.
         steps::schedule(Some(Rc::new(Alone)));
         let of = match self.on {
-            On::Memory => new_pool_on(Sim::new(32 << 10), 32 << 10, 4096),
-            On::Disk => new_pool_on(Sim::disk(vec![0; 48 << 10]), 48 << 10, 8192),
+            On::Memory => new_pool_on(SimMedia::new(32 << 10), 32 << 10, 4096),
+            On::Disk => new_pool_on(SimMedia::disk(vec![0; 48 << 10]), 48 << 10, 8192),
         };
         let image = of.image();
         let (begun, mut schedules) = (Instant::now(), 0_u64);

@@ -1,10 +1,10 @@
 //! What the threads of an explored lane wait for, read from the state that they share.
 
-use super::super::{super::state::Seen, SharedLane, known::DRAINED};
+use super::super::{super::state::LoadedState, SharedLane, known::DRAINED};
 use crate::{
     format::record::Lsn,
     lane::{PublishMark, split},
-    media::Sim,
+    media::SimMedia,
 };
 use std::sync::{Arc, atomic::Ordering::SeqCst};
 
@@ -13,7 +13,7 @@ pub(super) const DIFFERS: u64 = u64::MAX ^ DRAINED;
 
 pub(super) struct Watch {
     pub(super) lane: Arc<SharedLane>,
-    pub(super) sim: Arc<Sim>,
+    pub(super) sim: Arc<SimMedia>,
     pub(super) has_differed: bool,
 }
 
@@ -22,7 +22,7 @@ pub(super) struct Watch {
 pub(super) struct Idle {
     turned: u32,
     /// If it could not bury: what kept it from that.
-    stuck: Option<(Lsn, Vec<(usize, Seen)>)>,
+    stuck: Option<(Lsn, Vec<(usize, LoadedState)>)>,
 }
 
 impl Idle {
@@ -39,7 +39,7 @@ impl Idle {
 }
 
 /// The mark, and writers that announce something.
-fn obstacles(lane: &SharedLane) -> (Lsn, Vec<(usize, Seen)>) {
+fn obstacles(lane: &SharedLane) -> (Lsn, Vec<(usize, LoadedState)>) {
     let writers = lane.state().writers().iter().map(|writer| writer.seen());
     let announced = writers.enumerate().filter(|(_, seen)| seen.is_announced());
     (lane.member().published(), announced.collect())
