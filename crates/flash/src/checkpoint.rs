@@ -5,8 +5,8 @@ use crate::{
     epochs::Epochs,
     file::FileId,
     layout::{
-        BLOCK, CHECKPOINT_HEADER, FILE_ENTRY, Geometry, PAGE_ENTRY, POSITION_MAX, array, get32,
-        get64, put32, put64,
+        BLOCK, CHECKPOINT_HEADER, CacheGeometry, FILE_ENTRY, PAGE_ENTRY, POSITION_MAX, array,
+        get32, get64, put32, put64,
     },
     record::{PageEntry, decode_file, encode_file},
 };
@@ -83,7 +83,7 @@ impl Checkpoint {
 
     /// The checkpoint of `owner` whose header is in `bytes`; `None` if it is none, or cannot be in
     /// a cache of these sizes.
-    pub(crate) fn decode(bytes: &[u8], owner: Uuid, geometry: &Geometry) -> Option<Self> {
+    pub(crate) fn decode(bytes: &[u8], owner: Uuid, geometry: &CacheGeometry) -> Option<Self> {
         if bytes.len() < HEADER || bytes[..4] != MAGIC {
             return None;
         }

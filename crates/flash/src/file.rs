@@ -39,7 +39,7 @@ pub struct CachedFile {
     /// Bytes of the file that are known to be durable at home.
     durable_bytes: AtomicU64,
     dropped: AtomicBool,
-    past: Mutex<Past>,
+    past: Mutex<PastWrites>,
     /// Detects reads and writes in a row.
     pub(crate) reads: Mutex<Sequential>,
     pub(crate) writes: Mutex<Sequential>,
@@ -49,7 +49,7 @@ pub struct CachedFile {
 /// none that the cache may take for clean: a crash could take it from the file and leave it in the
 /// cache.
 #[derive(Debug)]
-struct Past {
+struct PastWrites {
     /// Writes that go on now.
     open: u32,
     /// Writes that were begun, and one for what was there before.
@@ -80,7 +80,7 @@ impl CachedFile {
             name: RwLock::new(name.into()),
             durable_bytes: AtomicU64::new(0),
             dropped: AtomicBool::new(false),
-            past: Mutex::new(Past {
+            past: Mutex::new(PastWrites {
                 open: 0,
                 begun: 1,
                 durable: 0,

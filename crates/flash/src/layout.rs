@@ -43,7 +43,7 @@ const HEADER: usize = 80;
 
 /// The sizes that fix a cache's layout.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Geometry {
+pub struct CacheGeometry {
     /// Bytes of a page.
     pub page_bytes: u32,
     /// Slots for pages.
@@ -51,13 +51,13 @@ pub struct Geometry {
     /// Files that a checkpoint has room for.
     pub files_max: u32,
     /// What a resize has changed; `None` until the first one.
-    pub(crate) moved: Option<Moved>,
+    pub(crate) moved: Option<MovedLayout>,
 }
 
 /// The layout of a cache that was resized. Its slots begin where they began; the checkpoints are
 /// behind them, or where they were first.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Moved {
+pub(crate) struct MovedLayout {
     /// How often it was resized.
     pub(crate) layout: u32,
     /// Slots that it was made with, whose metadata had room before them.
@@ -68,7 +68,7 @@ pub(crate) struct Moved {
     pub(crate) wanted: u64,
 }
 
-impl Geometry {
+impl CacheGeometry {
     /// As many slots as fit into `bytes`, at least [`GROUPS_MIN`] groups of `group_pages`.
     ///
     /// # Errors
@@ -164,9 +164,9 @@ impl Geometry {
 
 /// What makes a flash file a cache. Written when it is made, and when it is resized.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct CacheHeader {
     /// The sizes.
-    pub geometry: Geometry,
+    pub geometry: CacheGeometry,
     /// The cache's identity; also the owner of its lane.
     pub owner: Uuid,
     /// The pool that the lane is in.
@@ -188,7 +188,7 @@ pub enum BadHeader {
     Version(u32),
 }
 
-impl Header {
+impl CacheHeader {
     /// The header as it lies on flash.
     #[must_use]
     pub fn encode(&self) -> [u8; BLOCK as usize] {
@@ -237,13 +237,13 @@ impl Header {
         if version == 0 || version > VERSION {
             return Err(BadHeader::Version(version));
         }
-        let moved = Moved {
+        let moved = MovedLayout {
             layout: get32(bytes, 24),
             slots_first: get32(bytes, 28),
             checkpoints: get64(bytes, 64),
             wanted: get64(bytes, 72),
         };
-        let geometry = Geometry {
+        let geometry = CacheGeometry {
             page_bytes: get32(bytes, 12),
             slots: get32(bytes, 16),
             files_max: get32(bytes, 20),

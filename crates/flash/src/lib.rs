@@ -16,7 +16,7 @@
 //! devices.
 //!
 //! ```
-//! use forebay_flash::{Cache, CreateOptions, FlashFile, HomeFiles, Identity, Options, Read};
+//! use forebay_flash::{Cache, CreateOptions, FlashFile, HomeFiles, Identity, CacheOptions, ReadOutcome};
 //! use forebay_pool::PoolOptions;
 //! use std::{fs::File, sync::Arc};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
@@ -26,14 +26,14 @@
 //! # std::fs::write(&path, vec![0; 1 << 20])?;
 //! let flash = Arc::new(FlashFile::create(&dir.path().join("cache"), 8 << 20)?);
 //! let home = Arc::new(HomeFiles::new(8));
-//! let cache = Cache::create(flash, home.clone(), &pool, &CreateOptions::default(), &Options::default())?;
+//! let cache = Cache::create(flash, home.clone(), &pool, &CreateOptions::default(), &CacheOptions::default())?;
 //! let file = cache.register(Identity { device: 1, inode: 2, generation: 3 }, "t.ibd")?;
 //! home.attach(file.id(), File::options().write(true).open(&path)?);
 //!
 //! cache.enqueue(&file, 7, &[42; 16 << 10])?;
 //! cache.sync(&file)?; // durable now, and the file itself has not been touched
 //! let mut page = vec![0; 16 << 10];
-//! assert!(matches!(cache.read(&file, 7, &mut page)?, Read::Hit));
+//! assert!(matches!(cache.read(&file, 7, &mut page)?, ReadOutcome::Hit));
 //! cache.flush(|_| std::ops::ControlFlow::Continue(()))?; // home
 //! assert_eq!(std::fs::read(&path)?[7 * (16 << 10)], 42);
 //! # Ok(())
@@ -56,11 +56,12 @@ mod sequential;
 mod stats;
 
 pub use cache::{
-    Cache, Enqueued, Flushed, Opened, PastWrite, Progress, Read, Resized, Step, Ticket,
+    Cache, DequeueStep, Enqueued, FlushProgress, Flushed, OpenedCache, PastWrite, ReadOutcome,
+    ResizedCache, Ticket,
 };
 pub use epochs::Epochs;
 pub use error::{FlashError, PageName};
 pub use file::{CachedFile, FileId, Identity};
 pub use io::{Flash, FlashFile, Home, HomeFiles, HomePage};
-pub use options::{Contents, CreateOptions, Options, Watermarks, WritePolicy};
-pub use stats::Stats;
+pub use options::{AdmissionPolicy, CacheOptions, CreateOptions, Watermarks, WritePolicy};
+pub use stats::CacheStats;

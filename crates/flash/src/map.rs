@@ -21,7 +21,7 @@ const HIDDEN: u8 = 0x20;
 const NO_SLOT: u32 = u32::MAX;
 
 #[derive(Clone, Copy)]
-struct Slot {
+struct MapSlot {
     file: u32,
     page: u32,
     crc: u32,
@@ -43,7 +43,7 @@ struct OfFile {
 
 /// A version in the queue.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Version {
+pub(crate) struct PageVersion {
     pub(crate) position: u64,
     pub(crate) entry: PageEntry,
     pub(crate) newest: bool,
@@ -51,7 +51,7 @@ pub(crate) struct Version {
     pub(crate) hidden: bool,
 }
 
-impl Version {
+impl PageVersion {
     pub(crate) fn is(&self, flag: u8) -> bool {
         self.entry.flags & flag != 0
     }
@@ -59,7 +59,7 @@ impl Version {
 
 /// See the module.
 pub(crate) struct Map {
-    slots: Box<[Slot]>,
+    slots: Box<[MapSlot]>,
     buckets: Box<[u32]>,
     /// How often something changed in each bucket.
     changes: Box<[u32]>,
@@ -80,7 +80,7 @@ pub(crate) struct Map {
 
 impl Map {
     pub(crate) fn new(slots: u32, front: u64) -> Self {
-        let empty = Slot {
+        let empty = MapSlot {
             file: 0,
             page: 0,
             crc: 0,
@@ -105,7 +105,7 @@ impl Map {
     }
 
     /// As `version` of another map, at the rear: also what is known of it and not durable.
-    pub(crate) fn take_over(&mut self, version: &Version) {
+    pub(crate) fn take_over(&mut self, version: &PageVersion) {
         let position = self.push(version.entry);
         let index = self.index(position);
         if version.referenced {
@@ -169,9 +169,9 @@ impl Map {
     }
 
     /// What is at `position`, which is in the queue.
-    pub(crate) fn version(&self, position: u64) -> Version {
+    pub(crate) fn version(&self, position: u64) -> PageVersion {
         let slot = &self.slots[self.index(position)];
-        Version {
+        PageVersion {
             position,
             entry: PageEntry {
                 file: slot.file,
@@ -186,7 +186,7 @@ impl Map {
     }
 
     /// The newest version of a page.
-    pub(crate) fn find(&self, file: u32, page: u32) -> Option<Version> {
+    pub(crate) fn find(&self, file: u32, page: u32) -> Option<PageVersion> {
         let mut at = self.buckets[self.bucket(file, page)];
         while at != NO_SLOT {
             let slot = &self.slots[at as usize];
@@ -200,7 +200,7 @@ impl Map {
 
     /// Of a page whose newest version is `newest`, the newest that is durable in the lane. What is
     /// not void supersedes what comes before it, recorded or not.
-    pub(crate) fn recorded_before(&self, newest: Version) -> Option<Version> {
+    pub(crate) fn recorded_before(&self, newest: PageVersion) -> Option<PageVersion> {
         if newest.position < self.recorded {
             return Some(newest);
         }
@@ -219,7 +219,7 @@ impl Map {
         };
         self.rear += 1;
         let index = self.index(position);
-        self.slots[index] = Slot {
+        self.slots[index] = MapSlot {
             file: entry.file,
             page: entry.page,
             crc: entry.crc,
@@ -310,7 +310,7 @@ impl Map {
         }
         let index = self.index(position);
         let slot = &mut self.slots[index];
-        let Slot { file, flags, .. } = *slot;
+        let MapSlot { file, flags, .. } = *slot;
         slot.flags &= !DIRTY;
         if flags & NEWEST != 0 && flags & DIRTY != 0 {
             self.count_dirty(file, -1);
@@ -319,7 +319,7 @@ impl Map {
 
     /// The versions before `first` of the page at `position`, of which anything is needed, the
     /// newest one first.
-    pub(crate) fn versions_before(&self, position: u64, first: u64) -> Vec<Version> {
+    pub(crate) fn versions_before(&self, position: u64, first: u64) -> Vec<PageVersion> {
         let page = self.version(position).entry;
         let mut versions = Vec::new();
         let mut next = position + 1;

@@ -28,7 +28,7 @@ impl Default for CreateOptions {
 
 /// What a cache is opened with.
 #[derive(Clone, Copy, Debug)]
-pub struct Options {
+pub struct CacheOptions {
     /// Pages of a group: what is written to flash, and leaves it, at a time.
     pub group_pages: u32,
     /// Full groups that may be written to flash and not synced: this many groups of memory.
@@ -40,7 +40,7 @@ pub struct Options {
     /// for none: FaCE without GSC.
     pub second_chances_max: u32,
     /// Which pages come in.
-    pub contents: Contents,
+    pub contents: AdmissionPolicy,
     /// What becomes of writes.
     pub policy: WritePolicy,
     /// When [`Cache::step`](crate::Cache::step) begins to empty slots, and when it stops.
@@ -62,14 +62,14 @@ pub struct Options {
     pub flash_bytes_per_second: u64,
 }
 
-impl Default for Options {
+impl Default for CacheOptions {
     fn default() -> Self {
         Self {
             group_pages: 64,
             groups_unsynced_max: 8,
             groups_leaving_max: 4,
             second_chances_max: 32,
-            contents: Contents::Dirty,
+            contents: AdmissionPolicy::Dirty,
             policy: WritePolicy::Back,
             watermarks: Watermarks::default(),
             bypass_reads: 32,
@@ -84,7 +84,7 @@ impl Default for Options {
 /// Which pages come in.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub enum Contents {
+pub enum AdmissionPolicy {
     /// Pages that are written: the paper's "FaCE dirty only".
     Dirty,
     /// Also pages that were read at home.

@@ -15,14 +15,14 @@ use std::{
 const AT_ONCE: f64 = (8 << 20) as f64;
 
 /// See the module.
-pub(crate) struct Limit {
+pub(crate) struct RateLimit {
     /// 0 for none.
     bytes_per_second: AtomicU64,
     /// When it was looked at last, and bytes in it then. Taken for a moment.
     level: Mutex<(Instant, f64)>,
 }
 
-impl Limit {
+impl RateLimit {
     pub(crate) fn new(bytes_per_second: u64) -> Self {
         Self {
             bytes_per_second: AtomicU64::new(bytes_per_second),
@@ -72,7 +72,7 @@ mod tests {
 
     #[test]
     fn over_any_time_no_more_passes_than_the_rate_and_a_second_s_worth_allow() {
-        let limit = Limit::new(1000);
+        let limit = RateLimit::new(1000);
         let begun = Instant::now();
         let mut passed = 0;
         for tenth in 0..100 {
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn what_does_not_wait_for_it_adds_up_to_a_second_s_worth_or_what_went_at_once() {
-        let limit = Limit::new(16 << 20);
+        let limit = RateLimit::new(16 << 20);
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);
         for second in 0..1000 {
@@ -108,7 +108,7 @@ mod tests {
 
     #[test]
     fn a_debt_is_made_no_smaller_by_what_is_spent_then() {
-        let limit = Limit::new(1);
+        let limit = RateLimit::new(1);
         let begun = Instant::now();
         let debt = limit.at(begun, 100 << 20);
         assert_eq!(limit.at(begun, 1), debt);
@@ -117,7 +117,7 @@ mod tests {
 
     #[test]
     fn without_a_limit_it_is_open_and_a_limit_may_be_set_and_lifted() {
-        let limit = Limit::new(0);
+        let limit = RateLimit::new(0);
         limit.spend(u64::MAX);
         assert!(limit.is_open());
         limit.set(10);

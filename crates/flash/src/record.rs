@@ -67,7 +67,7 @@ impl PageEntry {
 
 /// A record, read.
 #[derive(Debug, PartialEq, Eq)]
-pub(crate) enum Record<'a> {
+pub(crate) enum CacheRecord<'a> {
     /// Pages from this position on, [`PAGE_ENTRY`] bytes each.
     Pages {
         first: u64,
@@ -98,7 +98,7 @@ pub(crate) enum Record<'a> {
     Epochs(Epochs),
 }
 
-impl<'a> Record<'a> {
+impl<'a> CacheRecord<'a> {
     /// `None` if it is no record of this version.
     pub(crate) fn decode(kind: u16, payload: &'a [u8]) -> Option<Self> {
         let bytes = payload.len();
@@ -205,19 +205,23 @@ mod tests {
         };
         let mut bytes = 9u64.to_le_bytes().to_vec();
         entry.encode(&mut bytes);
-        let Some(Record::Pages { first: 9, entries }) = Record::decode(PAGES, &bytes) else {
+        let Some(CacheRecord::Pages { first: 9, entries }) = CacheRecord::decode(PAGES, &bytes)
+        else {
             panic!("no pages");
         };
         assert_eq!(PageEntry::decode(entries), Some(entry));
         let tombstone = encode_tombstone(1, [2, 3], 4);
-        let expected = Record::Tombstone {
+        let expected = CacheRecord::Tombstone {
             file: 1,
             pages: [2, 3],
             before: 4,
         };
-        assert_eq!(Record::decode(TOMBSTONE, &tombstone), Some(expected));
-        let expected = Record::Drop { file: 1, before: 4 };
-        assert_eq!(Record::decode(DROP, &encode_drop(1, 4)), Some(expected));
+        assert_eq!(CacheRecord::decode(TOMBSTONE, &tombstone), Some(expected));
+        let expected = CacheRecord::Drop { file: 1, before: 4 };
+        assert_eq!(
+            CacheRecord::decode(DROP, &encode_drop(1, 4)),
+            Some(expected)
+        );
         let id = FileId {
             number: 8,
             identity: Identity {
@@ -230,12 +234,12 @@ mod tests {
         encode_file(id, "./test/t1.ibd", &mut bytes);
         let name = "./test/t1.ibd";
         assert_eq!(
-            Record::decode(FILE, &bytes),
-            Some(Record::File { id, name })
+            CacheRecord::decode(FILE, &bytes),
+            Some(CacheRecord::File { id, name })
         );
         bytes.pop();
-        assert_eq!(Record::decode(FILE, &bytes), None);
-        assert_eq!(Record::decode(99, &[]), None);
-        assert_eq!(Record::decode(FRONT, &[0; 7]), None);
+        assert_eq!(CacheRecord::decode(FILE, &bytes), None);
+        assert_eq!(CacheRecord::decode(99, &[]), None);
+        assert_eq!(CacheRecord::decode(FRONT, &[0; 7]), None);
     }
 }

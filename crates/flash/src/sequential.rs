@@ -13,7 +13,7 @@ const SLACK: u32 = 16;
 const GROWS_WITHIN: u32 = 256;
 
 #[derive(Clone, Copy, Debug, Default)]
-struct Row {
+struct SequentialRun {
     next: u32,
     /// Bit n: page `next - 1 - n` was accessed.
     seen: u32,
@@ -22,7 +22,7 @@ struct Row {
     at: u32,
 }
 
-impl Row {
+impl SequentialRun {
     /// True if the page is the next one, or one of those around it that is not there yet.
     fn wants(&self, page: u32, slack: u32, now: u32) -> bool {
         if self.length == 0 || now.wrapping_sub(self.at) > GROWS_WITHIN {
@@ -53,7 +53,7 @@ impl Row {
 /// The rows of one file and direction.
 #[derive(Debug)]
 pub(crate) struct Sequential {
-    rows: [Row; ROWS],
+    rows: [SequentialRun; ROWS],
     now: u32,
     slack: u32,
 }
@@ -71,7 +71,7 @@ impl Sequential {
 
     fn with_slack(slack: u32) -> Self {
         Self {
-            rows: [Row::default(); ROWS],
+            rows: [SequentialRun::default(); ROWS],
             now: 0,
             slack,
         }
@@ -90,9 +90,9 @@ impl Sequential {
                 else {
                     return 1;
                 };
-                *oldest = Row {
+                *oldest = SequentialRun {
                     next: page,
-                    ..Row::default()
+                    ..SequentialRun::default()
                 };
                 oldest
             }

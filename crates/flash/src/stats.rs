@@ -12,7 +12,7 @@ macro_rules! counters {
 
         /// Counts since the cache was opened, and what is in it now.
         #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-        pub struct Stats {
+        pub struct CacheStats {
             $($(#[$doc])* pub $name: u64,)*
             /// Slots that there are.
             pub slots: u64,
@@ -30,10 +30,10 @@ macro_rules! counters {
 
         impl Counters {
             /// The counts, without what is in the cache.
-            pub(crate) fn read(&self) -> Stats {
-                Stats {
+            pub(crate) fn read(&self) -> CacheStats {
+                CacheStats {
                     $($name: self.$name.load(Relaxed),)*
-                    ..Stats::default()
+                    ..CacheStats::default()
                 }
             }
         }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use forebay_flash::{Contents, FlashError, Options, Watermarks, WritePolicy};
+use forebay_flash::{AdmissionPolicy, CacheOptions, FlashError, Watermarks, WritePolicy};
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 use support::{
     Rng,
@@ -117,7 +117,7 @@ fn as_long_as_torn_pages_cannot_be_written_home_nothing_is_changed_past_the_cach
 
 #[test]
 fn a_page_that_is_written_past_the_cache_is_not_made_what_it_was_when_it_went_around_flash() {
-    let options = Options {
+    let options = CacheOptions {
         policy: WritePolicy::Around,
         bypass_writes: 4,
         ..options()
@@ -168,7 +168,7 @@ const AT_ONCE: u32 = 304;
 /// A commit of pages of which one record is in the lane, and the checkpoint that would make room
 /// for the next one fails: its write, or its sync. Before it came so many others.
 fn between_two_records(commits: u64, fails: u64) -> Option<Machine> {
-    let options = Options {
+    let options = CacheOptions {
         groups_unsynced_max: 120,
         second_chances_max: 0,
         watermarks: Watermarks { low: 0, high: 0 },
@@ -265,7 +265,7 @@ fn what_such_a_commit_has_recorded_is_not_written_again_over_what_has_its_slots_
 /// Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
 #[test]
 fn pages_that_were_torn_on_their_way_home_are_whole_though_flash_took_some_of_them_since() {
-    let options = Options {
+    let options = CacheOptions {
         groups_unsynced_max: 120,
         second_chances_max: 0,
         ..options()
@@ -302,8 +302,8 @@ fn pages_that_were_torn_on_their_way_home_are_whole_though_flash_took_some_of_th
 /// crash in between brought it back though home was newer.
 #[test]
 fn what_goes_home_around_flash_is_not_older_again_whenever_the_power_fails() {
-    let options = Options {
-        contents: Contents::All,
+    let options = CacheOptions {
+        contents: AdmissionPolicy::All,
         groups_unsynced_max: 8,
         ..options()
     };
@@ -340,7 +340,7 @@ fn at_home_no_version_of_a_page_comes_after_a_newer_one() {
     ] {
         let machine = Machine::new(
             60,
-            &Options {
+            &CacheOptions {
                 policy,
                 ..options()
             },

@@ -3,7 +3,7 @@
 
 mod support;
 
-use forebay_flash::{Cache, CreateOptions, FlashError, FlashFile, HomeFiles, Options};
+use forebay_flash::{Cache, CacheOptions, CreateOptions, FlashError, FlashFile, HomeFiles};
 use forebay_pool::{Pool, PoolOptions};
 use std::{fs, path::PathBuf, sync::Arc};
 use tempfile::TempDir;
@@ -61,11 +61,11 @@ impl Machine {
     }
 }
 
-fn options() -> Options {
-    Options {
+fn options() -> CacheOptions {
+    CacheOptions {
         group_pages: 8,
         second_chances_max: 4,
-        ..Options::default()
+        ..CacheOptions::default()
     }
 }
 
@@ -255,11 +255,11 @@ fn pages_of_a_wrong_length_and_sizes_that_do_not_fit_are_refused() {
     drop(cache);
     let flash = || Arc::new(FlashFile::open(&machine.flash()).unwrap());
     let home = Arc::new(HomeFiles::new(2));
-    let too_large = Options::default();
+    let too_large = CacheOptions::default();
     let e = Cache::open(flash(), home.clone(), &machine.pool, 16 << 10, &too_large);
     let e = e.err().unwrap().to_string();
     assert!(e.contains("groups of 64 pages in"), "{e}");
-    let no_progress = Options {
+    let no_progress = CacheOptions {
         second_chances_max: 8,
         ..options()
     };

@@ -3,7 +3,7 @@
 
 mod support;
 
-use forebay_flash::{Contents, Enqueued, Options, Read};
+use forebay_flash::{AdmissionPolicy, CacheOptions, Enqueued, ReadOutcome};
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 use support::{
     machine::{GROUP, Machine, options},
@@ -95,7 +95,7 @@ fn a_page_that_is_read_stays_while_the_queue_turns() {
 #[test]
 fn when_every_page_is_read_the_queue_still_moves_and_nothing_is_lost() {
     for chances in [0, 1, 4, 7] {
-        let options = Options {
+        let options = CacheOptions {
             second_chances_max: chances,
             ..options()
         };
@@ -115,8 +115,11 @@ fn when_every_page_is_read_the_queue_still_moves_and_nothing_is_lost() {
 
 #[test]
 fn clean_pages_come_in_if_they_are_wanted_and_never_go_home() {
-    for (contents, expected) in [(Contents::Dirty, false), (Contents::All, true)] {
-        let options = Options {
+    for (contents, expected) in [
+        (AdmissionPolicy::Dirty, false),
+        (AdmissionPolicy::All, true),
+    ] {
+        let options = CacheOptions {
             contents,
             ..options()
         };
@@ -133,8 +136,8 @@ fn clean_pages_come_in_if_they_are_wanted_and_never_go_home() {
 /// Promise (flash): A home that cannot be synced keeps no page of another home on flash.
 #[test]
 fn reads_of_a_file_whose_home_cannot_be_synced_try_it_once() {
-    let options = Options {
-        contents: Contents::All,
+    let options = CacheOptions {
+        contents: AdmissionPolicy::All,
         ..options()
     };
     let machine = Machine::new(40, &options);
@@ -142,7 +145,8 @@ fn reads_of_a_file_whose_home_cannot_be_synced_try_it_once() {
     let before = machine.world.operations.load(SeqCst);
     let admitted = |page| {
         let mut bytes = vec![0; PAGE];
-        let Read::Miss(ticket) = machine.cache.read(&machine.file, page, &mut bytes).unwrap()
+        let ReadOutcome::Miss(ticket) =
+            machine.cache.read(&machine.file, page, &mut bytes).unwrap()
         else {
             panic!("page {page} is in the cache");
         };
@@ -155,8 +159,8 @@ fn reads_of_a_file_whose_home_cannot_be_synced_try_it_once() {
 
 #[test]
 fn a_scan_goes_past_the_cache_and_scattered_reads_beside_it_do_not() {
-    let options = Options {
-        contents: Contents::All,
+    let options = CacheOptions {
+        contents: AdmissionPolicy::All,
         bypass_reads: 4,
         ..options()
     };
@@ -173,7 +177,7 @@ fn a_scan_goes_past_the_cache_and_scattered_reads_beside_it_do_not() {
 
 #[test]
 fn a_row_of_writes_goes_past_the_cache_if_asked_for_but_not_over_a_newer_page() {
-    let options = Options {
+    let options = CacheOptions {
         bypass_writes: 4,
         ..options()
     };
@@ -186,8 +190,8 @@ fn a_row_of_writes_goes_past_the_cache_if_asked_for_but_not_over_a_newer_page() 
 /// Promise (flash): A page that is read at home counts as clean only if it is durable there.
 #[test]
 fn a_page_that_was_read_at_home_before_it_was_written_does_not_come_in() {
-    let options = Options {
-        contents: Contents::All,
+    let options = CacheOptions {
+        contents: AdmissionPolicy::All,
         bypass_writes: 4,
         ..options()
     };
@@ -195,8 +199,8 @@ fn a_page_that_was_read_at_home_before_it_was_written_does_not_come_in() {
     let (cache, file) = (&machine.cache, &machine.file);
     machine.sync();
     let miss = |page| match cache.read(file, page, &mut vec![0; PAGE]).unwrap() {
-        Read::Miss(ticket) => ticket,
-        Read::Hit => panic!("page {page} is there"),
+        ReadOutcome::Miss(ticket) => ticket,
+        ReadOutcome::Hit => panic!("page {page} is there"),
     };
     // Written, gone home, and forgotten by the cache since the reader looked.
     let ticket = miss(7);
@@ -225,7 +229,7 @@ fn a_page_that_was_read_at_home_before_it_was_written_does_not_come_in() {
 
 /// A machine that takes whatever is read for a scan, and reads by which it was read at home.
 fn scanned(slots: u64) -> Machine {
-    let options = Options {
+    let options = CacheOptions {
         bypass_reads: 1,
         ..options()
     };
@@ -235,7 +239,8 @@ fn scanned(slots: u64) -> Machine {
 /// Reads a page, if it was read ahead: its version, and how many bytes were read at home for it.
 fn ahead(machine: &Machine, page: u32) -> (Option<u64>, usize) {
     let mut bytes = vec![0; PAGE];
-    let Read::Miss(ticket) = machine.cache.read(&machine.file, page, &mut bytes).unwrap() else {
+    let ReadOutcome::Miss(ticket) = machine.cache.read(&machine.file, page, &mut bytes).unwrap()
+    else {
         panic!("page {page} is on flash");
     };
     let mut read = 0;

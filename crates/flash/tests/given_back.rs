@@ -6,7 +6,9 @@
 
 mod support;
 
-use forebay_flash::{Cache, Enqueued, FileId, FlashError, Home, HomePage, Options, WritePolicy};
+use forebay_flash::{
+    Cache, CacheOptions, Enqueued, FileId, FlashError, Home, HomePage, WritePolicy,
+};
 use std::{
     io,
     sync::{
@@ -131,7 +133,7 @@ fn copies_of_pages_on_their_way_home_stay_though_pages_are_forgotten_meanwhile()
         on_their_way: AtomicBool::new(false),
         given_up_too_early: Arc::clone(&given_up_too_early),
     };
-    let options = Options {
+    let options = CacheOptions {
         policy: WritePolicy::Around,
         ..options()
     };

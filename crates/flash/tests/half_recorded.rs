@@ -6,7 +6,7 @@
 
 mod support;
 
-use forebay_flash::{CachedFile, Enqueued, FlashError, Options, Watermarks, WritePolicy};
+use forebay_flash::{CacheOptions, CachedFile, Enqueued, FlashError, Watermarks, WritePolicy};
 use std::{ops::Range, sync::Arc, sync::atomic::Ordering::SeqCst};
 use support::{
     Rng,
@@ -21,8 +21,8 @@ use support::{
 const OTHERS: Range<u32> = 600..980;
 const PAGES: u64 = 384;
 
-fn wide() -> Options {
-    Options {
+fn wide() -> CacheOptions {
+    CacheOptions {
         groups_unsynced_max: 120,
         second_chances_max: 0,
         watermarks: Watermarks { low: 0, high: 0 },

@@ -3,7 +3,7 @@
 
 mod support;
 
-use forebay_flash::{Cache, FlashError, Read, WritePolicy, layout};
+use forebay_flash::{Cache, FlashError, ReadOutcome, WritePolicy, layout};
 use std::{ops::ControlFlow, sync::Arc, thread, time::Duration};
 use support::{
     Rng,
@@ -21,7 +21,7 @@ fn has_none(cache: &Cache, pages: u32) -> bool {
     let file = session::register(cache, (0, 1)).unwrap();
     (0..pages).all(|page| {
         let read = cache.read(&file, page, &mut vec![0; PAGE]).unwrap();
-        matches!(read, Read::Miss(_))
+        matches!(read, ReadOutcome::Miss(_))
     })
 }
 

@@ -3,7 +3,7 @@
 
 mod support;
 
-use forebay_flash::{Options, Resized, Watermarks};
+use forebay_flash::{CacheOptions, ResizedCache, Watermarks};
 use std::{ops::ControlFlow, sync::mpsc, thread, time::Duration};
 use support::{
     machine::{GROUP, Machine, options},
@@ -13,7 +13,7 @@ use support::{
 
 #[test]
 fn steps_write_home_no_faster_than_the_limit_and_a_writer_without_a_slot_does_not_wait() {
-    let options = Options {
+    let options = CacheOptions {
         watermarks: Watermarks { low: 0, high: 0 },
         home_bytes_per_second: 4 * PAGE as u64,
         ..options()
@@ -40,7 +40,7 @@ fn steps_write_home_no_faster_than_the_limit_and_a_writer_without_a_slot_does_no
 
 #[test]
 fn what_is_above_the_limit_towards_flash_goes_around_it() {
-    let options = Options {
+    let options = CacheOptions {
         flash_bytes_per_second: PAGE as u64,
         ..options()
     };
@@ -61,7 +61,10 @@ fn what_is_above_the_limit_towards_flash_goes_around_it() {
 /// What came of a resize that has to wait for the limit once its first batch is home, and how far
 /// it said to be each time. `waiting` is done then; if it does not help, the limit is lifted in the
 /// end.
-fn limited(machine: &Machine, waiting: fn(&Machine) -> ControlFlow<()>) -> (Resized, Vec<u64>) {
+fn limited(
+    machine: &Machine,
+    waiting: fn(&Machine) -> ControlFlow<()>,
+) -> (ResizedCache, Vec<u64>) {
     const LONG: Duration = Duration::from_secs(30);
     let (done, is_done) = mpsc::channel();
     thread::scope(|scope| {
@@ -86,7 +89,7 @@ fn limited(machine: &Machine, waiting: fn(&Machine) -> ControlFlow<()>) -> (Resi
 
 #[test]
 fn a_resize_that_waits_for_the_limit_says_so_and_may_be_stopped_or_the_limit_lifted() {
-    let options = Options {
+    let options = CacheOptions {
         home_bytes_per_second: 1,
         ..options()
     };

@@ -5,7 +5,8 @@
 mod support;
 
 use forebay_flash::{
-    Cache, Contents, FlashError, Options, Progress, Read, Watermarks, WritePolicy,
+    AdmissionPolicy, Cache, CacheOptions, FlashError, FlushProgress, ReadOutcome, Watermarks,
+    WritePolicy,
 };
 use std::{
     ops::ControlFlow,
@@ -21,7 +22,7 @@ use support::{
 
 #[test]
 fn groups_that_leave_together_share_the_syncs_of_their_homes_and_are_a_part_of_the_cache_at_most() {
-    let options = Options {
+    let options = CacheOptions {
         watermarks: Watermarks { low: 10, high: 50 },
         ..options()
     };
@@ -131,7 +132,7 @@ fn reads_that_take_as_long_as_those_of_homes_lead_around_flash_and_faster_ones_b
         while machine.cache.flash_pays_for_reads() != pays {
             for n in 0..20 {
                 let read = machine.cache.read(&machine.file, n * 37 % 900, &mut page);
-                if let Read::Miss(ticket) = read.unwrap() {
+                if let ReadOutcome::Miss(ticket) = read.unwrap() {
                     machine.cache.read_at_home(&ticket, took);
                 }
             }
@@ -145,7 +146,7 @@ fn reads_that_take_as_long_as_those_of_homes_lead_around_flash_and_faster_ones_b
 fn flash_that_is_only_faster_to_write_takes_what_is_written_and_nothing_that_was_read() {
     let machine = Machine::new(100, &options());
     machine.cache.set_policy(WritePolicy::Adaptive);
-    machine.cache.set_contents(Contents::All);
+    machine.cache.set_contents(AdmissionPolicy::All);
     let takes = |home, flash| {
         machine.world.home_sync_ms.store(home, SeqCst);
         machine.world.flash_sync_ms.store(flash, SeqCst);
@@ -161,7 +162,7 @@ fn flash_that_is_only_faster_to_write_takes_what_is_written_and_nothing_that_was
         }
         let wanted = n * 37 % 900;
         let read = machine.cache.read(&machine.file, wanted, &mut page);
-        if let Read::Miss(ticket) = read.unwrap() {
+        if let ReadOutcome::Miss(ticket) = read.unwrap() {
             machine.cache.read_at_home(&ticket, Duration::ZERO);
             let pays = machine.cache.flash_pays_for_reads();
             let came = machine.cache.admit(&machine.file, wanted, &page, ticket);
@@ -235,7 +236,7 @@ fn a_page_that_is_written_twice_goes_home_once_around_flash_and_as_it_was_last()
 
 #[test]
 fn steps_begin_at_the_high_watermark_and_end_at_the_low_one() {
-    let options = Options {
+    let options = CacheOptions {
         watermarks: Watermarks { low: 30, high: 60 },
         ..options()
     };
@@ -275,7 +276,7 @@ fn a_flush_that_is_stopped_goes_on_where_it_was_even_after_a_kill() {
     });
     let flushed = flushed.unwrap();
     assert_eq!((flushed.pages, flushed.complete), (24, false));
-    assert_eq!(seen[2], Progress { done: 24, of: 60 });
+    assert_eq!(seen[2], FlushProgress { done: 24, of: 60 });
     drop((machine.cache, machine.file));
     let machine = Machine::open(machine.world, &options());
     assert_eq!(machine.cache.stats().dirty_pages, 36);
@@ -339,7 +340,7 @@ fn a_dropped_files_pages_are_not_its_successors() {
         let next = session::register(cache, (0, generation)).unwrap();
         assert!(next.id().number > number);
         let read = cache.read(&next, 1, &mut vec![0; PAGE]).unwrap();
-        assert!(matches!(read, Read::Miss(_)));
+        assert!(matches!(read, ReadOutcome::Miss(_)));
     }
     assert_eq!(cache.stats().pages, 0);
     drop((machine.cache, machine.file));
@@ -395,7 +396,7 @@ fn the_metadata_of_any_number_of_pages_fits_any_lane() {
 
 #[test]
 fn second_chances_of_clean_pages_take_no_more_memory_than_written_ones() {
-    let options = Options {
+    let options = CacheOptions {
         groups_unsynced_max: 2,
         ..options()
     };

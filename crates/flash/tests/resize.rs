@@ -3,7 +3,7 @@
 
 mod support;
 
-use forebay_flash::{Contents, FlashError, Options, Resized, layout::Header};
+use forebay_flash::{AdmissionPolicy, CacheOptions, FlashError, ResizedCache, layout::CacheHeader};
 use std::{
     ops::ControlFlow,
     sync::{Arc, atomic::Ordering::SeqCst},
@@ -22,12 +22,12 @@ const WRITTEN: [u64; 4] = [20, 55, 90, 250];
 /// Pages that there are.
 const PAGES: u64 = 40;
 
-fn resize(machine: &Machine, slots: u64) -> Result<Resized, FlashError> {
+fn resize(machine: &Machine, slots: u64) -> Result<ResizedCache, FlashError> {
     (machine.cache).resize(bytes_for(slots), |_| ControlFlow::Continue(()))
 }
 
 /// A cache with so many writes, one after the other over all pages: the last version of each page.
-fn filled(slots: u64, writes: u64, options: &Options) -> (Machine, Vec<u64>) {
+fn filled(slots: u64, writes: u64, options: &CacheOptions) -> (Machine, Vec<u64>) {
     let machine = Machine::new(slots, options);
     let mut last = vec![0; PAGES as usize];
     for version in 1..=writes {
@@ -45,7 +45,7 @@ fn check(machine: &Machine, last: &[u64], said: &str) {
     }
 }
 
-fn reopened(machine: Machine, options: &Options) -> Machine {
+fn reopened(machine: Machine, options: &CacheOptions) -> Machine {
     let world = World::new(machine.world.live());
     drop((machine.cache, machine.file));
     Machine::open(world, options)
@@ -102,7 +102,7 @@ fn a_cache_of_another_size_has_what_it_had_and_goes_on() {
 
 #[test]
 fn a_cache_that_shrinks_writes_home_what_the_slots_that_go_have_and_no_more() {
-    let options = Options {
+    let options = CacheOptions {
         second_chances_max: 0,
         ..options()
     };
@@ -130,8 +130,8 @@ fn a_cache_that_shrinks_writes_home_what_the_slots_that_go_have_and_no_more() {
 /// version does not come back when the version after it goes.
 #[test]
 fn the_slots_that_are_new_are_used_and_what_lies_in_them_is_never_read() {
-    let options = Options {
-        contents: Contents::All,
+    let options = CacheOptions {
+        contents: AdmissionPolicy::All,
         ..options()
     };
     let (machine, _) = filled(60, 90, &options);
@@ -312,7 +312,7 @@ fn after_a_resize_of_which_flash_has_half_a_header_its_file_keeps_its_length() {
 /// The two headers, by the layout that they say.
 fn layouts(devices: &Devices) -> [Option<u32>; 2] {
     [0, 4096].map(|at| {
-        let header = Header::decode(&devices.flash[at..at + 4096]).ok();
+        let header = CacheHeader::decode(&devices.flash[at..at + 4096]).ok();
         header.map(|header| header.geometry.layout())
     })
 }

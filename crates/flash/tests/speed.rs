@@ -3,7 +3,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_flash::{
-    Cache, CreateOptions, FileId, Flash, Home, HomePage, Identity, Options, Read, Watermarks,
+    Cache, CacheOptions, CreateOptions, FileId, Flash, Home, HomePage, Identity, ReadOutcome,
+    Watermarks,
 };
 use forebay_pool::PoolOptions;
 use std::{
@@ -82,13 +83,13 @@ fn a_hit_and_an_enqueue_beside_the_devices() {
     let pool = PoolOptions::new().emulated(true);
     let pool = pool.create(dir.path().join("pool")).unwrap();
     let flash = Arc::new(Memory(RwLock::new(vec![0; 300 << 20])));
-    let options = Options {
+    let options = CacheOptions {
         watermarks: Watermarks {
             low: 100,
             high: 100,
         },
         bypass_reads: 0,
-        ..Options::default()
+        ..CacheOptions::default()
     };
     let create = CreateOptions::default();
     let cache = Cache::create(flash.clone(), Arc::new(Nowhere), &pool, &create, &options).unwrap();
@@ -117,7 +118,7 @@ fn a_hit_and_an_enqueue_beside_the_devices() {
     let hit = median(PAGES, || {
         for n in 0..PAGES {
             let found = cache.read(&file, scattered(n), black_box(&mut to)).unwrap();
-            assert!(matches!(found, Read::Hit));
+            assert!(matches!(found, ReadOutcome::Hit));
         }
     });
     println!(
@@ -160,7 +161,7 @@ fn an_opening_by_the_pages_in_the_cache() {
         page_bytes: 512,
         ..CreateOptions::default()
     };
-    let (home, options) = (Arc::new(Nowhere), Options::default());
+    let (home, options) = (Arc::new(Nowhere), CacheOptions::default());
     let cache = Cache::create(flash.clone(), home.clone(), &pool, &create, &options).unwrap();
     let old: Vec<u64> = (10_000..10_500).collect();
     for &inode in &old {

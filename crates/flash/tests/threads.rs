@@ -2,8 +2,8 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use forebay_flash::{
-    Cache, Contents, CreateOptions, Enqueued, FlashFile, HomeFiles, Identity, Options, Read,
-    Watermarks, WritePolicy,
+    AdmissionPolicy, Cache, CacheOptions, CreateOptions, Enqueued, FlashFile, HomeFiles, Identity,
+    ReadOutcome, Watermarks, WritePolicy,
 };
 use forebay_pool::PoolOptions;
 use std::{
@@ -60,7 +60,7 @@ struct Machine {
 }
 
 impl Machine {
-    fn new(contents: Contents, scans: bool) -> Self {
+    fn new(contents: AdmissionPolicy, scans: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let pool = PoolOptions::new().size(1 << 20).segment_size(32 << 10);
         let pool = pool.emulated(true).create(dir.path().join("pool")).unwrap();
@@ -73,13 +73,13 @@ impl Machine {
             files_max: 8,
             ..CreateOptions::default()
         };
-        let options = Options {
+        let options = CacheOptions {
             group_pages: 8,
             second_chances_max: 4,
             contents,
             watermarks: Watermarks { low: 50, high: 80 },
             bypass_reads: u32::from(scans),
-            ..Options::default()
+            ..CacheOptions::default()
         };
         let cache =
             Cache::create(Arc::new(flash), homes.clone(), &pool, &create, &options).unwrap();
@@ -149,7 +149,7 @@ impl Machine {
         loop {
             let written = self.written[page].load(SeqCst);
             let found = self.cache.read(&self.file, page as u32, bytes).unwrap();
-            if let Read::Miss(ticket) = found {
+            if let ReadOutcome::Miss(ticket) = found {
                 let home = &mut |to: &mut [u8], offset| self.home.read_at(to, offset);
                 if !(self.cache).read_ahead(&self.file, page as u32, &ticket, bytes, home) {
                     self.home
@@ -232,13 +232,13 @@ impl Machine {
 /// newest version of a page, whole.
 #[test]
 fn readers_see_the_newest_page_whole_while_others_write_sync_dequeue_and_flush() {
-    Machine::new(Contents::Dirty, false).run(&[WritePolicy::Back]);
+    Machine::new(AdmissionPolicy::Dirty, false).run(&[WritePolicy::Back]);
 }
 
 /// Promise: as `readers_see_the_newest_page_whole_while_others_write_sync_dequeue_and_flush`.
 #[test]
 fn clean_pages_come_in_beside_writers_and_are_never_older_than_what_was_written() {
-    Machine::new(Contents::All, false).run(&[WritePolicy::Back]);
+    Machine::new(AdmissionPolicy::All, false).run(&[WritePolicy::Back]);
 }
 
 /// Promise: as `readers_see_the_newest_page_whole_while_others_write_sync_dequeue_and_flush`.
@@ -250,12 +250,12 @@ fn the_policy_is_changed_under_readers_and_writers() {
         WritePolicy::Through,
         WritePolicy::Off,
     ];
-    Machine::new(Contents::All, false).run(&policies);
+    Machine::new(AdmissionPolicy::All, false).run(&policies);
 }
 
 /// Promise: as `what_was_read_ahead_does_not_count_once_its_page_is_another_one`.
 #[test]
 fn a_scan_is_given_the_newest_pages_though_they_are_written_after_they_were_read_ahead() {
     let policies = [WritePolicy::Back, WritePolicy::Around, WritePolicy::Off];
-    Machine::new(Contents::Dirty, true).run(&policies);
+    Machine::new(AdmissionPolicy::Dirty, true).run(&policies);
 }

@@ -4,7 +4,7 @@
 
 mod support;
 
-use forebay_flash::{FlashError, Options, WritePolicy, layout};
+use forebay_flash::{CacheOptions, FlashError, WritePolicy, layout};
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 use support::{
     machine::{GROUP, Machine, options},
@@ -42,7 +42,7 @@ fn read_error(machine: &Machine, page: u32) -> FlashError {
 #[test]
 fn a_dirty_page_on_a_sector_that_cannot_be_read_is_set_aside_and_the_queue_goes_on() {
     for second_chances_max in [0, 4] {
-        let options = Options {
+        let options = CacheOptions {
             second_chances_max,
             ..options()
         };

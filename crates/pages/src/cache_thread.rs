@@ -9,7 +9,7 @@ use crate::{
     session::Session,
     status::Window,
 };
-use forebay_flash::{Contents, PageName, Stats, WritePolicy};
+use forebay_flash::{AdmissionPolicy, CacheStats, PageName, WritePolicy};
 use std::{
     collections::VecDeque,
     ops::ControlFlow,
@@ -83,14 +83,14 @@ fn run(session: &Session) {
 /// What it was like so long ago: of each window samples at a tenth of its length.
 struct Windows {
     seconds: u64,
-    samples: [VecDeque<Stats>; WINDOWS.len()],
+    samples: [VecDeque<CacheStats>; WINDOWS.len()],
     /// When a second was over last, and what the windows had then.
     looked: Instant,
     last: Vec<Window>,
 }
 
 impl Windows {
-    fn new(now: Stats) -> Self {
+    fn new(now: CacheStats) -> Self {
         Self {
             seconds: 0,
             samples: [(); WINDOWS.len()].map(|()| VecDeque::from([now])),
@@ -116,7 +116,7 @@ impl Windows {
     }
 
     /// A second later: the windows that are full, or the first one as far as it is.
-    fn look(&mut self, now: Stats) -> Vec<Window> {
+    fn look(&mut self, now: CacheStats) -> Vec<Window> {
         self.seconds += 1;
         let mut windows = Vec::new();
         for (length, samples) in WINDOWS.into_iter().zip(&mut self.samples) {
@@ -191,7 +191,7 @@ fn say_worth(session: &Session, paid: [bool; 2]) -> [bool; 2] {
         return [true; 2];
     }
     let pays = [cache.flash_pays(), cache.flash_pays_for_reads()];
-    let takes_clean = options.contents == Contents::All;
+    let takes_clean = options.contents == AdmissionPolicy::All;
     match (paid, pays) {
         ([true, _], [false, _]) => complain(
             "flash takes no less than the files: pages go straight to the files until it does, and those on flash leave it. forebay flash set --policy back keeps it in use",
@@ -270,9 +270,9 @@ mod tests {
 
     #[test]
     fn each_window_has_what_happened_in_it_once_it_is_full() {
-        let hits = |hits| Stats {
+        let hits = |hits| CacheStats {
             hits,
-            ..Stats::default()
+            ..CacheStats::default()
         };
         let mut windows = Windows::new(hits(0));
         let mut last = Vec::new();

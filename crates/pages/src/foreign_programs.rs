@@ -14,7 +14,7 @@ use crate::{
     session::{self, Other},
     setup::{Place, pool_of, retry_in_use},
 };
-use forebay_flash::{Cache, Options};
+use forebay_flash::{Cache, CacheOptions};
 use forebay_pool::with_room;
 use parking_lot::Mutex;
 use rustix::io::Errno;
@@ -83,7 +83,8 @@ fn refuse(other: &Other, path: &str) -> Result<(), Errno> {
     }
     let (program, flash) = (other.program.display(), other.flash.display());
     let homes = Arc::new(crate::home::Homes::new());
-    let open = || Place::of(&other.flash).and_then(|place| place.open(&homes, &Options::default()));
+    let open =
+        || Place::of(&other.flash).and_then(|place| place.open(&homes, &CacheOptions::default()));
     // Another program of the run may be looking at the same moment.
     let why = match retry_in_use(open) {
         Ok((cache, _)) if !is_needed(&cache) => {

@@ -65,7 +65,7 @@ pub use control_files::status_of;
 pub use descriptor::path_of;
 pub use file::{RealRead, RealWrite};
 pub use file_kinds::{is_page_file, is_redo_log};
-pub use forebay_flash::Progress;
+pub use forebay_flash::FlushProgress;
 pub use guard::{GUARD_FILE, Standing, standing};
 pub use lost_pages::by_file;
 pub use request::{Resized, resize_running};

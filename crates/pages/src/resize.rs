@@ -12,7 +12,7 @@ use crate::{
         Held, Place, SetupError, Warm, attach_guarded, create_in, exercise, pool_of, rights_to_data,
     },
 };
-use forebay_flash::{Progress, layout::CHECKPOINTS};
+use forebay_flash::{FlushProgress, layout::CHECKPOINTS};
 use forebay_pool::{LaneCheck, PoolErrorKind};
 use rustix::fd::AsFd;
 use std::{
@@ -33,7 +33,7 @@ pub fn resize(
     flash: &Path,
     bytes: u64,
     data: &[PathBuf],
-    progress: impl FnMut(Progress) -> ControlFlow<()> + Send,
+    progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
 ) -> Result<Resized, SetupError> {
     let place = Place::of(flash)?;
     let held = Held::of(&place)?;
@@ -52,7 +52,7 @@ pub fn resize_found(
     flash: &Path,
     bytes: u64,
     data: &[PathBuf],
-    progress: impl FnMut(Progress) -> ControlFlow<()> + Send,
+    progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
 ) -> Result<(Warm, Resized), SetupError> {
     let place = Place::of(flash)?;
     resize_held(&Held::of(&place)?, bytes, data, progress)
@@ -62,7 +62,7 @@ fn resize_held(
     held: &Held<'_>,
     bytes: u64,
     data: &[PathBuf],
-    progress: impl FnMut(Progress) -> ControlFlow<()> + Send,
+    progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
 ) -> Result<(Warm, Resized), SetupError> {
     let homes = Arc::new(Homes::new());
     let place = held.place();

@@ -20,7 +20,7 @@ use crate::{
     setup::{self, Place, retry_in_use},
     status::{Status, Window},
 };
-use forebay_flash::{Cache, CachedFile, FlashError, Options};
+use forebay_flash::{Cache, CacheOptions, CachedFile, FlashError};
 use forebay_pool::with_room;
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
@@ -184,7 +184,7 @@ impl Session {
             None
         });
         let options = settings.wanted.or(kept.unwrap_or_default());
-        let options = options.over(&Options::default());
+        let options = options.over(&CacheOptions::default());
         let (cache, opened) = retry_in_use(|| place.open(&homes, &options))?;
         for mended in opened.mended {
             complain(&format!(
@@ -336,7 +336,9 @@ mod tests {
             wanted: Settings::default(),
         };
         let homes = Arc::new(Homes::new());
-        let looks = Place::of(&flash).unwrap().open(&homes, &Options::default());
+        let looks = Place::of(&flash)
+            .unwrap()
+            .open(&homes, &CacheOptions::default());
         let looks = looks.unwrap();
         thread::scope(|scope| {
             let starts = scope.spawn(|| Session::open(&environment).map(drop));

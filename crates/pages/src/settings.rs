@@ -7,7 +7,7 @@ mod settings_file;
 pub(crate) use settings_file::Watched;
 pub use settings_file::{Kept, settings_of};
 
-use forebay_flash::{Contents, Options, Watermarks, WritePolicy};
+use forebay_flash::{AdmissionPolicy, CacheOptions, Watermarks, WritePolicy};
 use serde::{Deserialize, Serialize};
 
 /// Each of them may be set or left as it is.
@@ -46,7 +46,7 @@ pub enum Policy {
     Adaptive,
 }
 
-/// [`Contents`], by name.
+/// [`AdmissionPolicy`], by name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "as those of the cache")]
@@ -88,7 +88,7 @@ impl Settings {
     }
 
     /// The options with these.
-    pub(crate) fn over(&self, options: &Options) -> Options {
+    pub(crate) fn over(&self, options: &CacheOptions) -> CacheOptions {
         let policy = self.policy.map(|policy| match policy {
             Policy::Back => WritePolicy::Back,
             Policy::Through => WritePolicy::Through,
@@ -97,11 +97,11 @@ impl Settings {
             Policy::Adaptive => WritePolicy::Adaptive,
         });
         let contents = self.contents.map(|what| match what {
-            What::Dirty => Contents::Dirty,
-            What::All => Contents::All,
+            What::Dirty => AdmissionPolicy::Dirty,
+            What::All => AdmissionPolicy::All,
         });
         let marks = options.watermarks;
-        Options {
+        CacheOptions {
             policy: policy.unwrap_or(options.policy),
             contents: contents.unwrap_or(options.contents),
             watermarks: Watermarks {
@@ -122,7 +122,7 @@ impl Settings {
     }
 
     /// What is in force.
-    pub(crate) fn of(options: &Options) -> Self {
+    pub(crate) fn of(options: &CacheOptions) -> Self {
         Self {
             policy: Some(match options.policy {
                 WritePolicy::Back => Policy::Back,
@@ -132,8 +132,8 @@ impl Settings {
                 WritePolicy::Adaptive => Policy::Adaptive,
             }),
             contents: Some(match options.contents {
-                Contents::Dirty => What::Dirty,
-                Contents::All => What::All,
+                AdmissionPolicy::Dirty => What::Dirty,
+                AdmissionPolicy::All => What::All,
             }),
             low: Some(options.watermarks.low),
             high: Some(options.watermarks.high),
@@ -180,7 +180,7 @@ mod tests {
                 high,
                 ..Settings::default()
             };
-            let marks = settings.over(&Options::default()).watermarks;
+            let marks = settings.over(&CacheOptions::default()).watermarks;
             (settings.check().is_ok(), marks.low, marks.high)
         };
         assert_eq!(marks(None, None), (true, 90, 95));
@@ -196,8 +196,8 @@ mod tests {
             home_bytes_per_second: Some(7),
             ..Settings::default()
         };
-        let now = Settings::of(&set.over(&Options::default()));
+        let now = Settings::of(&set.over(&CacheOptions::default()));
         assert!(now.include(&set));
-        assert!(!Settings::of(&Options::default()).include(&set));
+        assert!(!Settings::of(&CacheOptions::default()).include(&set));
     }
 }

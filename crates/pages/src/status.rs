@@ -5,7 +5,7 @@ use crate::{
     control_files,
     settings::{Policy, Settings, What},
 };
-use forebay_flash::Stats;
+use forebay_flash::CacheStats;
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -152,7 +152,7 @@ pub struct Window {
 
 impl Window {
     /// Between two moments.
-    pub(crate) fn of(seconds: u64, now: &Stats, then: &Stats) -> Self {
+    pub(crate) fn of(seconds: u64, now: &CacheStats, then: &CacheStats) -> Self {
         Self {
             seconds,
             hits: now.hits - then.hits,
@@ -177,7 +177,7 @@ impl Window {
 }
 
 impl Status {
-    pub(crate) fn of(stats: &Stats, windows: Vec<Window>) -> Self {
+    pub(crate) fn of(stats: &CacheStats, windows: Vec<Window>) -> Self {
         Self {
             pid: std::process::id(),
             said_at: Moment::now(),

@@ -5,7 +5,7 @@ use crate::{
     output::{self, complain},
 };
 use clap::Args;
-use forebay_pages::Progress;
+use forebay_pages::FlushProgress;
 use serde::Serialize;
 use std::{
     ops::ControlFlow,
@@ -103,7 +103,7 @@ fn whole(file: &Path) -> Result<PathBuf, Failure> {
 }
 
 /// Says every second how far it is.
-pub fn progress() -> impl FnMut(Progress) -> ControlFlow<()> {
+pub fn progress() -> impl FnMut(FlushProgress) -> ControlFlow<()> {
     const OFTEN: Duration = Duration::from_secs(1);
     let mut said = Instant::now();
     move |progress| {

@@ -15,12 +15,12 @@ mod writes;
 use super::Cache;
 use crate::{buffer::Buffer, options::WritePolicy};
 use parking_lot::Mutex;
-use reads::Reads;
+use reads::ReadTimes;
 use std::{
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     time::{Duration, Instant},
 };
-use writes::Writes;
+use writes::WriteTrials;
 
 /// A period, at least.
 const PERIOD: Duration = Duration::from_millis(500);
@@ -33,24 +33,24 @@ const CALM: Duration = Duration::from_secs(3600);
 /// What is known of reads is not known any more after so long without a period.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 /// Groups that leave while flash does not pay.
-const EMPTYING: Rest = Rest {
+const EMPTYING: TrialPause = TrialPause {
     least: Duration::from_millis(50),
     times: 19,
 };
 /// Commits that go the other way.
-const TRIALS: Rest = Rest {
+const TRIALS: TrialPause = TrialPause {
     least: Duration::from_millis(500),
     times: 49,
 };
 
 /// How long something rests that takes the devices from the server: so many times as long as it
 /// took.
-struct Rest {
+struct TrialPause {
     least: Duration,
     times: u32,
 }
 
-impl Rest {
+impl TrialPause {
     /// Until then, after something that took so long. A process that was stopped meanwhile has not
     /// worked so long.
     fn until(&self, took: Duration) -> Instant {
@@ -63,7 +63,7 @@ impl Rest {
 
 /// What something takes on flash beside what it takes at home, in percent, at which flash stops to
 /// pay, and at which it begins again.
-struct Bounds {
+struct HysteresisBounds {
     stops: u64,
     begins: u64,
 }
@@ -120,7 +120,7 @@ impl Verdict {
 
     /// Ends the period, if it has lasted and there is enough of what something took on flash and at
     /// home, nanoseconds.
-    fn judge(&self, bounds: &Bounds, took: impl FnOnce() -> Option<[u64; 2]>) {
+    fn judge(&self, bounds: &HysteresisBounds, took: impl FnOnce() -> Option<[u64; 2]>) {
         let mut periods = self.periods.lock();
         let lasted = periods.begun.elapsed();
         if lasted < PERIOD {
@@ -174,18 +174,18 @@ impl Periods {
 }
 
 /// See the module.
-pub(super) struct Worth {
-    pub(super) reads: Reads,
-    pub(super) writes: Writes,
+pub(super) struct AdaptivePolicy {
+    pub(super) reads: ReadTimes,
+    pub(super) writes: WriteTrials,
     /// The next group may leave from then on.
     empties_at: Mutex<Instant>,
 }
 
-impl Worth {
+impl AdaptivePolicy {
     pub(super) fn new() -> Self {
         Self {
-            reads: Reads::new(),
-            writes: Writes::new(),
+            reads: ReadTimes::new(),
+            writes: WriteTrials::new(),
             empties_at: Mutex::new(Instant::now()),
         }
     }

@@ -16,7 +16,7 @@ use super::{
 };
 use crate::{
     error::FlashError,
-    map::Version,
+    map::PageVersion,
     options::WritePolicy,
     record::{DIRTY, FRONT, LOST, VOID},
     stats::add,
@@ -28,7 +28,7 @@ const VOID_AT_ONCE: u64 = 1 << 16;
 
 /// What [`Cache::step`] did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Step {
+pub struct DequeueStep {
     /// Slots that are free now.
     pub freed: u64,
     /// True if there is more to do at once.
@@ -36,13 +36,13 @@ pub struct Step {
 }
 
 /// The groups at the front, judged.
-pub(super) struct Leaving {
+pub(super) struct LeavingGroups {
     pub(super) front: u64,
     pub(super) end: u64,
     /// Dirty pages that are to be written home.
-    pub(super) home: Vec<Version>,
+    pub(super) home: Vec<PageVersion>,
     /// Pages that get a second chance, and lost ones, which always do.
-    pub(super) again: Vec<Version>,
+    pub(super) again: Vec<PageVersion>,
     /// Dirty versions that newer ones have taken the place of.
     superseded: u64,
     /// Everything below this has to be durable before the front moves.
@@ -56,7 +56,7 @@ impl Cache {
     ///
     /// # Errors
     /// What flash, the lane, or a home says. Nothing is lost: repeat it later.
-    pub fn step(&self) -> Result<Step, FlashError> {
+    pub fn step(&self) -> Result<DequeueStep, FlashError> {
         let checkpoint = self.wants_checkpoint() && !self.flash_rests();
         if checkpoint && let Err(error) = self.checkpoint() {
             // Flash that takes none may be read still, and pages leave it.
@@ -84,12 +84,12 @@ impl Cache {
             self.emptying.store(false, Relaxed);
         }
         if !self.emptying.load(Relaxed) || !self.home_limit.is_open() {
-            return Ok(Step::default());
+            return Ok(DequeueStep::default());
         }
         // No thread waits for these slots: the device is the server's, and so is the time at which
         // it syncs what it wrote.
         if resting && !(is_any_recorded && self.worth.may_empty()) {
-            return Ok(Step::default());
+            return Ok(DequeueStep::default());
         }
         let begun = Instant::now();
         let freed = self.dequeue(&mut self.homing.lock());
@@ -97,7 +97,7 @@ impl Cache {
             self.worth.emptied(begun.elapsed());
         }
         let freed = freed?;
-        Ok(Step {
+        Ok(DequeueStep {
             freed,
             more: !resting && freed > 0 && used - freed.min(used) > of(low),
         })
@@ -151,7 +151,7 @@ impl Cache {
 
     /// What became durable in step 4 may have gone home around flash: no older version is written
     /// over it, whatever else came in since.
-    fn drop_superseded(&self, leaving: &mut Leaving) {
+    fn drop_superseded(&self, leaving: &mut LeavingGroups) {
         let map = &self.state.lock().map;
         leaving.home.retain(|version| {
             let newest = map.find(version.entry.file, version.entry.page);
@@ -161,7 +161,7 @@ impl Cache {
     }
 
     /// Step 1.
-    fn judge(&self, homing: &mut Homing) -> Result<Leaving, FlashError> {
+    fn judge(&self, homing: &mut Homing) -> Result<LeavingGroups, FlashError> {
         let (recorded, rear) = {
             let map = &self.state.lock().map;
             (map.recorded > map.front, map.rear)
@@ -177,7 +177,7 @@ impl Cache {
             .recorded
             .min(front + self.slots_leaving())
             .min(front + slots - front % slots);
-        let mut leaving = Leaving {
+        let mut leaving = LeavingGroups {
             front,
             end,
             home: Vec::new(),
@@ -231,7 +231,7 @@ impl Cache {
 
     /// Step 3. Where no slot is free but the last one, which is kept for lost pages, a dirty page
     /// goes home instead; a lost one that finds none ends the group before it.
-    fn keep(&self, leaving: &mut Leaving, homing: &Homing) -> Result<(), FlashError> {
+    fn keep(&self, leaving: &mut LeavingGroups, homing: &Homing) -> Result<(), FlashError> {
         let size = self.page_bytes();
         for version in std::mem::take(&mut leaving.again) {
             if version.position >= leaving.end {
@@ -279,7 +279,7 @@ impl Cache {
     }
 
     /// Step 6.
-    fn move_front(&self, leaving: &Leaving) -> Result<(), FlashError> {
+    fn move_front(&self, leaving: &LeavingGroups) -> Result<(), FlashError> {
         let end = leaving.end;
         self.record(|cache, _| {
             if !cache.try_append(FRONT, &[IoSlice::new(&end.to_le_bytes())])? {

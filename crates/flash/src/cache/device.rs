@@ -4,15 +4,15 @@ use crate::{
     buffer::Buffer,
     error::FlashError,
     io::Flash,
-    layout::{BLOCK, BadHeader, HEADERS, Header, VERSION},
+    layout::{BLOCK, BadHeader, CacheHeader, HEADERS, VERSION},
 };
 use forebay_pool::Pool;
 use std::io;
 
 /// Flash, and how errors call it.
-pub(super) struct Device<'a>(pub(super) &'a dyn Flash);
+pub(super) struct FlashDevice<'a>(pub(super) &'a dyn Flash);
 
-impl Device<'_> {
+impl FlashDevice<'_> {
     pub(super) fn error(&self, doing: &'static str, source: io::Error) -> FlashError {
         FlashError::Flash {
             flash: self.0.describe(),
@@ -52,7 +52,7 @@ impl Device<'_> {
         if start.iter().all(|&byte| byte == 0) {
             return Ok(());
         }
-        let found = match Header::decode(&start[..BLOCK as usize]) {
+        let found = match CacheHeader::decode(&start[..BLOCK as usize]) {
             Ok(header) => format!("a flash cache, {}", header.owner),
             Err(_) => "something that is no flash cache".to_owned(),
         };
@@ -63,7 +63,11 @@ impl Device<'_> {
     }
 
     /// Writes the header to each of `places` in turn, durably: one of the two is always whole.
-    pub(super) fn write_headers(&self, header: &Header, places: &[u64]) -> Result<(), FlashError> {
+    pub(super) fn write_headers(
+        &self,
+        header: &CacheHeader,
+        places: &[u64],
+    ) -> Result<(), FlashError> {
         let mut block = Buffer::new(BLOCK as usize);
         block.copy_from_slice(&header.encode());
         self.write_blocks(&block, places)
@@ -87,7 +91,7 @@ impl Device<'_> {
     }
 
     /// The header, and where its copy is damaged, with what was found there.
-    pub(super) fn read_header(&self) -> Result<(Header, Option<(u64, String)>), FlashError> {
+    pub(super) fn read_header(&self) -> Result<(CacheHeader, Option<(u64, String)>), FlashError> {
         if self.bytes()? < 2 * BLOCK {
             return Err(FlashError::NotACache {
                 flash: self.0.describe(),
@@ -102,7 +106,7 @@ impl Device<'_> {
         let [a, b] = match (a, b) {
             (Err(error), Err(_)) => return Err(error),
             blocks => [blocks.0, blocks.1].map(|block| match block {
-                Ok(block) => Header::decode(&block),
+                Ok(block) => CacheHeader::decode(&block),
                 Err(_) => Err(BadHeader::Unreadable),
             }),
         };
@@ -149,7 +153,7 @@ impl Device<'_> {
 
     pub(super) fn check_header(
         &self,
-        header: &Header,
+        header: &CacheHeader,
         pool: &Pool,
         wanted: u32,
     ) -> Result<(), FlashError> {

@@ -4,7 +4,7 @@ use super::Cache;
 use crate::{
     error::{FlashError, PageName},
     file::CachedFile,
-    map::Version,
+    map::PageVersion,
     record::{DIRTY, LOST},
 };
 
@@ -14,7 +14,7 @@ const LOOKED_AT_ONCE: u64 = 4096;
 const LOOKED_UP_MAX: u32 = 256;
 
 /// File and number.
-fn page_of(version: &Version) -> (u32, u32) {
+fn page_of(version: &PageVersion) -> (u32, u32) {
     (version.entry.file, version.entry.page)
 }
 
@@ -56,7 +56,7 @@ impl Cache {
 
     /// The newest versions that are dirty, of those that are `wanted`; in the order in which they
     /// go home.
-    fn dirty_versions(&self, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
+    fn dirty_versions(&self, wanted: impl Fn(&PageVersion) -> bool) -> Vec<PageVersion> {
         let mut dirty = self.versions(|v| v.newest && v.is(DIRTY) && wanted(v));
         dirty.sort_unstable_by_key(page_of);
         dirty.dedup_by_key(|version| page_of(version));
@@ -78,7 +78,7 @@ impl Cache {
 
     /// The pages that home may not have, of those whose versions are `wanted`; in the order in
     /// which they go home: file and number.
-    pub(super) fn dirty_pages(&self, wanted: impl Fn(&Version) -> bool) -> Vec<(u32, u32)> {
+    pub(super) fn dirty_pages(&self, wanted: impl Fn(&PageVersion) -> bool) -> Vec<(u32, u32)> {
         self.dirty_versions(wanted).iter().map(page_of).collect()
     }
 
@@ -90,7 +90,7 @@ impl Cache {
     /// Of the queue, from where something may be dirty, what is `wanted`. As far as it goes by
     /// then: so a page that gets a second chance meanwhile is found at the rear, perhaps for the
     /// second time.
-    fn versions(&self, wanted: impl Fn(&Version) -> bool) -> Vec<Version> {
+    fn versions(&self, wanted: impl Fn(&PageVersion) -> bool) -> Vec<PageVersion> {
         let mut found = Vec::new();
         let mut at = 0;
         let mut layout = None;

@@ -8,7 +8,7 @@ use super::{Cache, Homing};
 use crate::{
     error::{FlashError, PageName},
     file::CachedFile,
-    map::{Map, Version},
+    map::{Map, PageVersion},
     options::WritePolicy,
     record::{CLEAN, DIRTY, FRONT, LOST},
 };
@@ -16,7 +16,7 @@ use std::{collections::BTreeSet, io::IoSlice, ops::ControlFlow, sync::Arc};
 
 /// How far a flush is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Progress {
+pub struct FlushProgress {
     /// Pages that are home, or were superseded meanwhile.
     pub done: u64,
     /// Pages that were dirty when it began.
@@ -99,7 +99,7 @@ impl Cache {
     /// What flash, the lane or a home says; what was flushed stays so.
     pub fn flush(
         &self,
-        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+        mut progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
     ) -> Result<Flushed, FlashError> {
         let rear = self.state.lock().map.rear;
         self.make_durable(rear)?;
@@ -113,7 +113,7 @@ impl Cache {
             self.flush_batch(batch, &mut self.homing.lock(), &mut flushed)?;
             done += batch.len() as u64;
             let of = pages.len() as u64;
-            if progress(Progress { done, of }).is_break() {
+            if progress(FlushProgress { done, of }).is_break() {
                 flushed.complete = done == of;
                 break;
             }
@@ -189,7 +189,7 @@ impl Cache {
     /// then.
     pub fn empty(
         &self,
-        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
+        mut progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
     ) -> Result<Flushed, FlashError> {
         let mut flushed = self.flush(&mut progress)?;
         if !flushed.complete {
@@ -224,7 +224,7 @@ impl Cache {
         flushed: &mut Flushed,
     ) -> Result<(), FlashError> {
         let size = self.page_bytes();
-        let mut pages: Vec<Version> = Vec::with_capacity(batch.len());
+        let mut pages: Vec<PageVersion> = Vec::with_capacity(batch.len());
         for &(file, page) in batch {
             // By homing, no other thread makes it clean or lets it go meanwhile. One whose newest
             // version is clean home has already, whatever is recorded of an earlier one.

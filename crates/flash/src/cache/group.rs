@@ -1,7 +1,7 @@
 //! Groups: pages on their way to flash. They stay in memory until they are durable, so a failed
 //! write or sync is simply repeated, and what just came in is read without the device.
 
-use super::{Cache, State, adaptive::nanos};
+use super::{Cache, CacheState, adaptive::nanos};
 use crate::{
     buffer::Buffer,
     error::FlashError,
@@ -207,7 +207,7 @@ impl Cache {
     }
 
     /// True if no more full groups are to be in memory: these are made durable first.
-    pub(super) fn is_full_of_groups(&self, state: &State) -> bool {
+    pub(super) fn is_full_of_groups(&self, state: &CacheState) -> bool {
         state.pending.len() >= self.options.groups_unsynced_max as usize
     }
 

@@ -11,7 +11,7 @@ use crate::{
     error::FlashError,
     file::{CachedFile, FileId},
     io::HomePage,
-    map::Version,
+    map::PageVersion,
     stats::add,
 };
 use std::{
@@ -29,9 +29,9 @@ impl Cache {
     /// syncs each file.
     pub(super) fn write_home(
         &self,
-        pages: &[Version],
+        pages: &[PageVersion],
         bytes: &[u8],
-        place: impl Fn(&Version) -> u64,
+        place: impl Fn(&PageVersion) -> u64,
     ) -> Result<(), FlashError> {
         let size = self.page_bytes();
         let batch = self.batch_of(pages, |version| {
@@ -44,8 +44,8 @@ impl Cache {
     /// Pages on their way home, sorted; `bytes_of` gives their bytes.
     pub(super) fn batch_of<'a>(
         &self,
-        pages: &[Version],
-        bytes_of: impl Fn(&Version) -> &'a [u8],
+        pages: &[PageVersion],
+        bytes_of: impl Fn(&PageVersion) -> &'a [u8],
     ) -> Vec<HomePage<'a>> {
         let mut batch = Vec::with_capacity(pages.len());
         {

@@ -52,12 +52,12 @@ mod rebuild;
 mod resize;
 mod write_around;
 
-pub use dequeue::Step;
+pub use dequeue::DequeueStep;
 pub use enqueue::{Enqueued, PastWrite};
-pub use flush::{Flushed, Progress};
-pub use open::Opened;
-pub use read::{Read, Ticket};
-pub use resize::Resized;
+pub use flush::{FlushProgress, Flushed};
+pub use open::OpenedCache;
+pub use read::{ReadOutcome, Ticket};
+pub use resize::ResizedCache;
 
 use crate::{
     buffer::Buffer,
@@ -65,19 +65,19 @@ use crate::{
     error::{FlashError, PageName},
     file::CachedFile,
     io::{Flash, Home},
-    layout::{Geometry, Header},
+    layout::{CacheGeometry, CacheHeader},
     map::Map,
-    options::{Contents, Options, Watermarks, WritePolicy},
-    rate_limit::Limit,
+    options::{AdmissionPolicy, CacheOptions, Watermarks, WritePolicy},
+    rate_limit::RateLimit,
     record::{EPOCHS, encode_epochs},
-    stats::{Counters, Stats, add},
+    stats::{CacheStats, Counters, add},
 };
-use adaptive::Worth;
+use adaptive::AdaptivePolicy;
 use files::Files;
 use forebay_pool::Lane;
 use group::{Group, Tail};
 use parking_lot::{Mutex, RwLock};
-use read_ahead::Ahead;
+use read_ahead::ReadAhead;
 use std::{
     collections::VecDeque,
     io::{self, IoSlice},
@@ -87,7 +87,7 @@ use std::{
     },
 };
 use uuid::Uuid;
-use write_around::Trouble;
+use write_around::DeviceFault;
 
 /// A flash cache in use. Shared by reference between any number of threads.
 pub struct Cache {
@@ -96,14 +96,14 @@ pub struct Cache {
     lane: Lane,
     /// Changed by a resize only, together with the map and under `state`: the map's positions are
     /// of its layout.
-    header: RwLock<Header>,
+    header: RwLock<CacheHeader>,
     page_bytes: usize,
-    options: Options,
+    options: CacheOptions,
     contents: AtomicU8,
     policy: AtomicU8,
     watermarks: [AtomicU8; 2],
-    home_limit: Limit,
-    flash_limit: Limit,
+    home_limit: RateLimit,
+    flash_limit: RateLimit,
     /// True while `step` goes on towards the low watermark.
     emptying: AtomicBool,
     resizing: Mutex<()>,
@@ -124,12 +124,12 @@ pub struct Cache {
     skipped: AtomicBool,
     /// A resize failed where it is not known what the header says: nothing is recorded any more.
     half_resized: AtomicBool,
-    worth: Worth,
-    ahead: Ahead,
+    worth: AdaptivePolicy,
+    ahead: ReadAhead,
     /// Taken last, and for a moment.
-    trouble: Mutex<Trouble>,
+    trouble: Mutex<DeviceFault>,
     log: Mutex<Vec<u8>>,
-    state: Mutex<State>,
+    state: Mutex<CacheState>,
     files: RwLock<Files>,
     /// Changed under `log`.
     epochs: Mutex<Epochs>,
@@ -137,7 +137,7 @@ pub struct Cache {
 }
 
 /// What is under `state`.
-struct State {
+struct CacheState {
     map: Map,
     /// The group that pages are copied to.
     open: Option<Arc<Group>>,
@@ -166,7 +166,7 @@ impl Cache {
         self.page_bytes
     }
 
-    fn geometry(&self) -> Geometry {
+    fn geometry(&self) -> CacheGeometry {
         self.header.read().geometry
     }
 
@@ -196,7 +196,7 @@ impl Cache {
     }
 
     /// Changes which pages come in, from now on.
-    pub fn set_contents(&self, contents: Contents) {
+    pub fn set_contents(&self, contents: AdmissionPolicy) {
         self.contents.store(contents as u8, Relaxed);
     }
 
@@ -222,10 +222,14 @@ impl Cache {
 
     /// What can be changed while it is open, as it is now.
     #[must_use]
-    pub fn options(&self) -> Options {
-        let all = self.contents.load(Relaxed) == Contents::All as u8;
-        Options {
-            contents: if all { Contents::All } else { Contents::Dirty },
+    pub fn options(&self) -> CacheOptions {
+        let all = self.contents.load(Relaxed) == AdmissionPolicy::All as u8;
+        CacheOptions {
+            contents: if all {
+                AdmissionPolicy::All
+            } else {
+                AdmissionPolicy::Dirty
+            },
             policy: self.policy(),
             watermarks: Watermarks {
                 low: self.watermarks[0].load(Relaxed),
@@ -251,16 +255,16 @@ impl Cache {
     }
 
     fn takes_clean(&self) -> bool {
-        self.contents.load(Relaxed) == Contents::All as u8
+        self.contents.load(Relaxed) == AdmissionPolicy::All as u8
             && self.flash_pays_for_reads()
             && !self.goes_around()
     }
 
     /// What it did since it was opened, and what is in it.
     #[must_use]
-    pub fn stats(&self) -> Stats {
+    pub fn stats(&self) -> CacheStats {
         let state = self.state.lock();
-        Stats {
+        CacheStats {
             slots: state.map.slots(),
             slots_used: state.map.used(),
             groups_unsynced: state.pending.len() as u64,

@@ -1,18 +1,18 @@
 //! Making a cache, opening it, and recovering it. docs/flash-format.md, "Making" and "Recovery".
 
 use super::{
-    Cache, Homing, State, adaptive::Worth, device::Device, files::Files, group::Tail,
-    read_ahead::Ahead, rebuild::Rebuilt,
+    Cache, CacheState, Homing, adaptive::AdaptivePolicy, device::FlashDevice, files::Files,
+    group::Tail, read_ahead::ReadAhead, rebuild::Rebuilt,
 };
 use crate::{
     buffer::Buffer,
     epochs::Epochs,
     error::FlashError,
     io::{Flash, Home},
-    layout::{GROUPS_MIN, Geometry, HEADERS, Header},
+    layout::{CacheGeometry, CacheHeader, GROUPS_MIN, HEADERS},
     map::Map,
-    options::{CreateOptions, Options},
-    rate_limit::Limit,
+    options::{CacheOptions, CreateOptions},
+    rate_limit::RateLimit,
     stats::Counters,
 };
 use forebay_pool::{ClaimOptions, Lane, Pool};
@@ -28,7 +28,7 @@ use std::{
 
 /// What an opening found.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Opened {
+pub struct OpenedCache {
     /// Pages in the cache.
     pub pages: u64,
     /// Of these, newer than at home.
@@ -57,11 +57,11 @@ impl Cache {
         home: Arc<dyn Home>,
         pool: &Pool,
         create: &CreateOptions,
-        options: &Options,
+        options: &CacheOptions,
     ) -> Result<Self, FlashError> {
-        let device = Device(&*flash);
+        let device = FlashDevice(&*flash);
         let bytes = device.bytes()?;
-        let geometry = Geometry::fit(
+        let geometry = CacheGeometry::fit(
             bytes,
             create.page_bytes,
             create.files_max,
@@ -80,7 +80,7 @@ impl Cache {
             });
         }
         drop(recovered);
-        let header = Header {
+        let header = CacheHeader {
             geometry,
             owner: create.owner,
             pool: pool.uuid(),
@@ -93,7 +93,7 @@ impl Cache {
         };
         let cache = Self::new(flash, home, lane, header, options, rebuilt, 0);
         cache.checkpoint()?;
-        Device(&*cache.flash).write_headers(&header, &HEADERS)?;
+        FlashDevice(&*cache.flash).write_headers(&header, &HEADERS)?;
         Ok(cache)
     }
 
@@ -110,9 +110,9 @@ impl Cache {
         home: Arc<dyn Home>,
         pool: &Pool,
         page_bytes: u32,
-        options: &Options,
-    ) -> Result<(Self, Opened), FlashError> {
-        let device = Device(&*flash);
+        options: &CacheOptions,
+    ) -> Result<(Self, OpenedCache), FlashError> {
+        let device = FlashDevice(&*flash);
         let (header, damaged) = device.read_header()?;
         device.check_header(&header, pool, page_bytes)?;
         check_options(&header.geometry, options)?;
@@ -127,7 +127,7 @@ impl Cache {
         let (checkpoint, body) = device.newest_checkpoint(&header, &recovered)?;
         let rebuilt = device.rebuild(&header, &checkpoint, &body, &recovered)?;
         drop((recovered, body));
-        let mut opened = Opened {
+        let mut opened = OpenedCache {
             pages: rebuilt.map.pages,
             dirty: rebuilt.map.dirty,
             files: rebuilt.files.iter().count(),
@@ -166,7 +166,7 @@ impl Cache {
         if used > 0 {
             return Err(FlashError::NotEmpty(used));
         }
-        Device(&*self.flash).blank_headers()?;
+        FlashDevice(&*self.flash).blank_headers()?;
         self.lane.seal();
         while let Some(sealed) = self.lane.take_sealed(Duration::ZERO) {
             sealed.release();
@@ -180,8 +180,8 @@ impl Cache {
         flash: Arc<dyn Flash>,
         home: Arc<dyn Home>,
         lane: Lane,
-        header: Header,
-        options: &Options,
+        header: CacheHeader,
+        options: &CacheOptions,
         rebuilt: Rebuilt,
         checkpoint: u64,
     ) -> Self {
@@ -197,8 +197,8 @@ impl Cache {
             contents: AtomicU8::new(options.contents as u8),
             policy: AtomicU8::new(options.policy as u8),
             watermarks: [AtomicU8::new(0), AtomicU8::new(0)],
-            home_limit: Limit::new(options.home_bytes_per_second),
-            flash_limit: Limit::new(options.flash_bytes_per_second),
+            home_limit: RateLimit::new(options.home_bytes_per_second),
+            flash_limit: RateLimit::new(options.flash_bytes_per_second),
             emptying: AtomicBool::new(false),
             resizing: Mutex::new(()),
             entrance: RwLock::new(()),
@@ -216,11 +216,11 @@ impl Cache {
             flash_failing: AtomicBool::new(false),
             skipped: AtomicBool::new(false),
             half_resized: AtomicBool::new(false),
-            worth: Worth::new(),
-            ahead: Ahead::default(),
+            worth: AdaptivePolicy::new(),
+            ahead: ReadAhead::default(),
             trouble: Mutex::default(),
             log: Mutex::new(Vec::new()),
-            state: Mutex::new(State {
+            state: Mutex::new(CacheState {
                 map: rebuilt.map,
                 open: None,
                 pending: VecDeque::new(),
@@ -235,7 +235,10 @@ impl Cache {
     }
 }
 
-pub(super) fn check_options(geometry: &Geometry, options: &Options) -> Result<(), FlashError> {
+pub(super) fn check_options(
+    geometry: &CacheGeometry,
+    options: &CacheOptions,
+) -> Result<(), FlashError> {
     let group = options.group_pages;
     let bad = |reason| Err(FlashError::BadSize { reason });
     if group < 2 || group.saturating_mul(GROUPS_MIN) > geometry.slots {

@@ -4,7 +4,7 @@ use super::{Cache, group::Group};
 use crate::{
     error::FlashError,
     file::CachedFile,
-    map::Version,
+    map::PageVersion,
     record::{DIRTY, LOST},
     stats::add,
 };
@@ -16,7 +16,7 @@ use std::{
 
 /// What a read found.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Read {
+pub enum ReadOutcome {
     /// The newest version of the page.
     Hit,
     /// Nothing: the page is to be read at home, and may be [admitted](Cache::admit) with this.
@@ -35,8 +35,8 @@ pub struct Ticket {
 }
 
 /// Where a version is.
-struct Found {
-    version: Version,
+struct FoundVersion {
+    version: PageVersion,
     /// The group in memory that has it still.
     group: Option<Arc<Group>>,
 }
@@ -50,14 +50,19 @@ impl Cache {
     /// [`FlashError::DamagedPage`], [`FlashError::UnreadablePage`] if only flash has the newest
     /// version, and it is not whole: the older one at home must not be read. A clean page that is
     /// damaged is a miss.
-    pub fn read(&self, file: &CachedFile, page: u32, to: &mut [u8]) -> Result<Read, FlashError> {
+    pub fn read(
+        &self,
+        file: &CachedFile,
+        page: u32,
+        to: &mut [u8],
+    ) -> Result<ReadOutcome, FlashError> {
         self.check_page(file, to.len())?;
         let row = file.reads.lock().length(page);
         let number = file.id().number;
         loop {
             let found = match self.find(number, page) {
                 Ok(found) => found,
-                Err(changes) => return Ok(Read::Miss(self.miss(changes, row))),
+                Err(changes) => return Ok(ReadOutcome::Miss(self.miss(changes, row))),
             };
             if found.version.is(LOST) {
                 return Err(self.damaged(number, page));
@@ -65,12 +70,12 @@ impl Cache {
             if let Some(group) = &found.group {
                 self.copy_from(group, found.version.position, to);
                 add(&self.counters.hits, 1);
-                return Ok(Read::Hit);
+                return Ok(ReadOutcome::Hit);
             }
             match self.read_patiently(&found.version, to) {
                 Ok(true) => {
                     add(&self.counters.hits, 1);
-                    return Ok(Read::Hit);
+                    return Ok(ReadOutcome::Hit);
                 }
                 Ok(false) => {}
                 Err(error) => self.pass_over(&found.version, error)?,
@@ -81,7 +86,7 @@ impl Cache {
     /// What could not be read, or is not whole, is an error if home has an older version. Whether
     /// it has is asked now: the page may have gone home since it was looked up. Of a clean one home
     /// has the same, and it is read there from now on.
-    fn pass_over(&self, version: &Version, error: FlashError) -> Result<(), FlashError> {
+    fn pass_over(&self, version: &PageVersion, error: FlashError) -> Result<(), FlashError> {
         let map = &mut self.state.lock().map;
         let newest = map.find(version.entry.file, version.entry.page);
         if let Some(same) = newest.filter(|newest| newest.position == version.position) {
@@ -94,7 +99,7 @@ impl Cache {
     }
 
     /// Where the page is; else how often it has changed.
-    fn find(&self, file: u32, page: u32) -> Result<Found, u32> {
+    fn find(&self, file: u32, page: u32) -> Result<FoundVersion, u32> {
         let mut state = self.state.lock();
         let version = state.map.find(file, page).filter(|v| !v.hidden);
         let Some(version) = version else {
@@ -108,7 +113,7 @@ impl Cache {
             let mut groups = state.pending.iter().chain(&state.open);
             groups.find(holds).cloned()
         };
-        Ok(Found { version, group })
+        Ok(FoundVersion { version, group })
     }
 
     fn miss(&self, changes: u32, row: u32) -> Ticket {
@@ -144,7 +149,7 @@ impl Cache {
     /// slot may have another page by now.
     pub(super) fn read_version(
         &self,
-        version: &Version,
+        version: &PageVersion,
         to: &mut [u8],
     ) -> Result<bool, FlashError> {
         let offset = self.geometry().slot(version.position);

@@ -30,27 +30,27 @@ const PAGES_MIN: usize = 8;
 
 /// What is read ahead.
 #[derive(Default)]
-pub(super) struct Ahead {
-    kept: Mutex<[Kept; BLOCKS]>,
+pub(super) struct ReadAhead {
+    kept: Mutex<[ScanCache; BLOCKS]>,
     /// Pages were cut off, punched, or dropped: how often. What was read before that does not
     /// count.
     forgotten: AtomicU64,
 }
 
 /// File and number of a block.
-type Of = (u32, u32);
+type BlockKey = (u32, u32);
 
 #[derive(Default)]
-struct Kept {
-    of: Option<Of>,
+struct ScanCache {
+    of: Option<BlockKey>,
     used: Option<Instant>,
-    block: Arc<Mutex<Block>>,
+    block: Arc<Mutex<ScanBlock>>,
 }
 
 /// A block, locked while it is read: the other threads of a scan wait for it.
 #[derive(Default)]
-struct Block {
-    of: Option<Of>,
+struct ScanBlock {
+    of: Option<BlockKey>,
     forgotten: u64,
     bytes: Option<Buffer>,
     /// Of each page that has not been asked for, the changes there were before it was read.
@@ -60,23 +60,23 @@ struct Block {
 /// Fills what it is given from an offset of the file: bytes that were read.
 type ReadHome<'a, E> = &'a mut dyn FnMut(&mut [u8], u64) -> Result<usize, E>;
 
-impl Ahead {
+impl ReadAhead {
     /// From now on nothing counts that was read before.
     pub(super) fn forget(&self) {
         self.forgotten.fetch_add(1, SeqCst);
     }
 
     /// Where this block is, or is to be read to; none while other scans need them all.
-    fn block(&self, of: Of) -> Option<Arc<Mutex<Block>>> {
+    fn block(&self, of: BlockKey) -> Option<Arc<Mutex<ScanBlock>>> {
         let (file, number) = of;
         let now = Instant::now();
         let mut kept = self.kept.lock();
-        let is_passed = |kept: &Kept| {
+        let is_passed = |kept: &ScanCache| {
             let is_behind = |at| (at + 2..at + 4).contains(&number);
             kept.of
                 .is_some_and(|(its, at)| its == file && is_behind(at))
         };
-        let is_old = |kept: &Kept| kept.used.is_none_or(|used| now - used >= KEPT);
+        let is_old = |kept: &ScanCache| kept.used.is_none_or(|used| now - used >= KEPT);
         let at = (kept.iter().position(|kept| kept.of == Some(of)))
             .or_else(|| kept.iter().position(is_passed))
             .or_else(|| kept.iter().position(is_old))?;
@@ -131,7 +131,7 @@ impl Cache {
 
     /// Reads a block of which a scan has come to page `at`. What cannot be read, each reader finds
     /// out alone.
-    fn read_block<E>(&self, block: &mut Block, of: Of, at: u32, read: ReadHome<'_, E>) {
+    fn read_block<E>(&self, block: &mut ScanBlock, of: BlockKey, at: u32, read: ReadHome<'_, E>) {
         let first = if at < BEGINNING { 0 } else { at };
         block.of = Some(of);
         block.forgotten = self.ahead.forgotten.load(SeqCst);
@@ -152,7 +152,7 @@ impl Cache {
     }
 
     /// Of the pages of a block from this one on, those that are at home only, with their changes.
-    fn missing(&self, (file, block): Of, first: u32) -> Vec<Option<u32>> {
+    fn missing(&self, (file, block): BlockKey, first: u32) -> Vec<Option<u32>> {
         let map = &self.state.lock().map;
         let changes = |at| {
             let page = block * BLOCK + at;

@@ -4,12 +4,12 @@
 //! the queue goes on without it. That is said of a page only if flash gives other things meanwhile.
 //! A device that gives nothing may come back, with all that is on it.
 
-use super::{Cache, Homing, dequeue::Leaving};
+use super::{Cache, Homing, dequeue::LeavingGroups};
 use crate::{
     buffer::Buffer,
     error::FlashError,
-    layout::{BLOCK, HEADERS, Header},
-    map::Version,
+    layout::{BLOCK, CacheHeader, HEADERS},
+    map::PageVersion,
     record::{DIRTY, LOST, PageEntry},
 };
 use forebay_pool::crc32c;
@@ -28,7 +28,7 @@ impl Cache {
     /// [`FlashError::UnreadablePage`] if flash gives nothing at all: nothing is lost, then.
     pub(super) fn read_leaving(
         &self,
-        leaving: &mut Leaving,
+        leaving: &mut LeavingGroups,
         homing: &mut Homing,
     ) -> Result<(), FlashError> {
         let size = self.page_bytes();
@@ -57,7 +57,7 @@ impl Cache {
     /// Reads what stays of a group, some of it at a time, from the first page that is wanted to the
     /// last one. What this leaves wrong is read again page by page, and then it is said which page
     /// it is.
-    fn read_wanted(&self, leaving: &Leaving, bytes: &mut [u8]) {
+    fn read_wanted(&self, leaving: &LeavingGroups, bytes: &mut [u8]) {
         let stays = leaving.home.iter().chain(&leaving.again);
         let mut wanted: Vec<u64> = stays
             .filter(|version| !version.is(LOST))
@@ -76,7 +76,7 @@ impl Cache {
     }
 
     /// True if `bytes` are the version, or are when they were read again.
-    fn is_intact(&self, version: &Version, bytes: &mut [u8]) -> Result<bool, FlashError> {
+    fn is_intact(&self, version: &PageVersion, bytes: &mut [u8]) -> Result<bool, FlashError> {
         if crc32c([&*bytes]) == version.entry.crc {
             return Ok(true);
         }
@@ -93,7 +93,7 @@ impl Cache {
     /// be: flash may be gone for a moment only. Whether it is, is asked each time.
     pub(super) fn read_patiently(
         &self,
-        version: &Version,
+        version: &PageVersion,
         to: &mut [u8],
     ) -> Result<bool, FlashError> {
         let mut again = READ_AGAIN;
@@ -120,16 +120,16 @@ impl Cache {
         let mut block = Buffer::new(BLOCK as usize);
         HEADERS.iter().any(|&at| {
             self.flash.read_at(&mut block, at).is_ok()
-                && Header::decode(&block).is_ok_and(|header| header.owner == self.owner())
+                && CacheHeader::decode(&block).is_ok_and(|header| header.owner == self.owner())
         })
     }
 }
 
 /// The entry that takes the page's place at the rear.
-fn set_aside(version: &Version) -> Version {
+fn set_aside(version: &PageVersion) -> PageVersion {
     let entry = PageEntry {
         flags: DIRTY | LOST,
         ..version.entry
     };
-    Version { entry, ..*version }
+    PageVersion { entry, ..*version }
 }

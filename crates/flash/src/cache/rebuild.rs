@@ -1,14 +1,14 @@
 //! From a checkpoint and the lane to the map. docs/flash-format.md, "Recovery".
 
-use super::{device::Device, files::Files};
+use super::{device::FlashDevice, files::Files};
 use crate::{
     buffer::Buffer,
     checkpoint::Checkpoint,
     epochs::Epochs,
     error::FlashError,
-    layout::{CHECKPOINT_HEADER, Header, PAGE_ENTRY, POSITION_MAX, get64},
+    layout::{CHECKPOINT_HEADER, CacheHeader, PAGE_ENTRY, POSITION_MAX, get64},
     map::Map,
-    record::{PageEntry, Record, VOID},
+    record::{CacheRecord, PageEntry, VOID},
 };
 use forebay_pool::{PAGE, Recovered};
 use std::collections::HashMap;
@@ -27,12 +27,12 @@ pub(super) struct Rebuilt {
 /// all the rest, for each.
 type Dropped = HashMap<u32, u64>;
 
-impl Device<'_> {
+impl FlashDevice<'_> {
     /// The newest whole checkpoint, with its body. It must fit the lane: its records follow without
     /// a gap.
     pub(super) fn newest_checkpoint(
         &self,
-        header: &Header,
+        header: &CacheHeader,
         recovered: &Recovered,
     ) -> Result<(Checkpoint, Buffer), FlashError> {
         let mut newest: Option<(Checkpoint, Buffer)> = None;
@@ -74,7 +74,7 @@ impl Device<'_> {
     /// The checkpoint in a region, with its body, if it is whole.
     fn read_checkpoint(
         &self,
-        header: &Header,
+        header: &CacheHeader,
         region: u64,
     ) -> Result<Option<(Checkpoint, Buffer)>, FlashError> {
         const DOING: &str = "reading a checkpoint";
@@ -90,7 +90,7 @@ impl Device<'_> {
     /// The metadata as of the lane's end.
     pub(super) fn rebuild(
         &self,
-        header: &Header,
+        header: &CacheHeader,
         checkpoint: &Checkpoint,
         body: &[u8],
         recovered: &Recovered,
@@ -117,7 +117,7 @@ impl Device<'_> {
             if lsn < checkpoint.through {
                 continue;
             }
-            let applied = match Record::decode(kind, record.payload) {
+            let applied = match CacheRecord::decode(kind, record.payload) {
                 Some(record) => rebuilt.apply(&record, &mut dropped),
                 None => Err(format!("of kind {kind} is none of this version")),
             };
@@ -142,9 +142,9 @@ impl Rebuilt {
     }
 
     /// Applies a record. One that the checkpoint has already changes nothing.
-    fn apply(&mut self, record: &Record<'_>, dropped: &mut Dropped) -> Result<(), String> {
+    fn apply(&mut self, record: &CacheRecord<'_>, dropped: &mut Dropped) -> Result<(), String> {
         match *record {
-            Record::Pages { first, entries } => {
+            CacheRecord::Pages { first, entries } => {
                 let entries = entries.chunks_exact(PAGE_ENTRY as usize);
                 for (n, bytes) in (0..).zip(entries) {
                     let position = first.saturating_add(n);
@@ -158,36 +158,36 @@ impl Rebuilt {
                     self.push(entry)?;
                 }
             }
-            Record::Front(front) => {
+            CacheRecord::Front(front) => {
                 // Behind the rear: what came between went home around flash.
                 if front >= POSITION_MAX {
                     return Err(format!("moves the front to {front}, behind any rear"));
                 }
                 self.map.advance(front);
             }
-            Record::Clean(positions) => {
+            CacheRecord::Clean(positions) => {
                 for position in positions.chunks_exact(8) {
                     self.map.clean(get64(position, 0));
                 }
             }
-            Record::Voided(positions) => {
+            CacheRecord::Voided(positions) => {
                 for position in positions.chunks_exact(8) {
                     self.map.void_at(get64(position, 0));
                 }
             }
-            Record::Tombstone {
+            CacheRecord::Tombstone {
                 file,
                 pages,
                 before,
             } => self.map.void(file, pages, before),
-            Record::File { id, name } => match self.files.get(id.number) {
+            CacheRecord::File { id, name } => match self.files.get(id.number) {
                 Some(known) if known.id() == id => known.set_name(name),
                 None if id.number >= self.files.next() => drop(self.files.insert(id, name)),
                 // Dropped since.
                 _ => {}
             },
-            Record::Epochs(epochs) => self.epochs = epochs,
-            Record::Layout(layout) => {
+            CacheRecord::Epochs(epochs) => self.epochs = epochs,
+            CacheRecord::Layout(layout) => {
                 if layout != self.layout {
                     return Err(format!(
                         "is of layout {layout}, and the header that can be read of layout {}: it is older than the metadata",
@@ -195,7 +195,7 @@ impl Rebuilt {
                     ));
                 }
             }
-            Record::Drop { file, before } => {
+            CacheRecord::Drop { file, before } => {
                 dropped.insert(file, before);
                 self.files.remove(file);
             }

@@ -15,17 +15,17 @@
 
 mod plan;
 
-use super::{Cache, Homing, device::Device, flush::Flushed, log::finish, open::check_options};
+use super::{Cache, Homing, device::FlashDevice, flush::Flushed, log::finish, open::check_options};
 use crate::{
-    cache::flush::Progress,
+    cache::flush::FlushProgress,
     error::FlashError,
-    layout::{Geometry, HEADERS, Header},
+    layout::{CacheGeometry, CacheHeader, HEADERS},
     map::Map,
     record::{FRONT, LAYOUT, PageEntry, VOID},
     stats::add,
 };
 use parking_lot::MutexGuard;
-use plan::Plan;
+use plan::ResizePlan;
 use std::{io::IoSlice, ops::ControlFlow, sync::atomic::Ordering::Relaxed};
 
 /// While pages come in, the slots that go are looked through so often at most.
@@ -39,7 +39,7 @@ const LIMITED: std::time::Duration = std::time::Duration::from_millis(10);
 /// What a resize did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 #[must_use]
-pub struct Resized {
+pub struct ResizedCache {
     /// Pages written home because their slots went.
     pub pages: u64,
     /// Slots that there are now.
@@ -75,15 +75,15 @@ impl Cache {
     pub fn resize(
         &self,
         bytes: u64,
-        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
-    ) -> Result<Resized, FlashError> {
+        mut progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
+    ) -> Result<ResizedCache, FlashError> {
         let _one_at_a_time = self.resizing.lock();
         // Flash may be the length of either layout only as long as it has all of both.
         self.check_resized()?;
-        let there = Device(&*self.flash).bytes()?;
-        let mut resized = Resized {
+        let there = FlashDevice(&*self.flash).bytes()?;
+        let mut resized = ResizedCache {
             complete: true,
-            ..Resized::default()
+            ..ResizedCache::default()
         };
         let group = self.options.group_pages;
         if let Some(geometry) = self.geometry().resized(bytes, group)? {
@@ -99,7 +99,7 @@ impl Cache {
             self.take_size(&geometry, &mut resized)?;
         }
         // Also what an earlier one was cut before.
-        if bytes != Device(&*self.flash).bytes()? {
+        if bytes != FlashDevice(&*self.flash).bytes()? {
             self.set_flash_bytes(bytes)?;
         }
         forebay_pool::failpoint!("flash:resized");
@@ -120,15 +120,15 @@ impl Cache {
     /// [`FlashError::BadSize`]; what flash says of its length.
     pub fn is_of_size(&self, bytes: u64) -> Result<bool, FlashError> {
         let resized = self.geometry().resized(bytes, self.options.group_pages)?;
-        Ok(resized.is_none() && Device(&*self.flash).bytes()? == bytes)
+        Ok(resized.is_none() && FlashDevice(&*self.flash).bytes()? == bytes)
     }
 
     /// Step 2, while pages come in: false if the caller stopped it.
     fn clear_slots(
         &self,
-        geometry: &Geometry,
-        mut progress: impl FnMut(Progress) -> ControlFlow<()>,
-        resized: &mut Resized,
+        geometry: &CacheGeometry,
+        mut progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
+        resized: &mut ResizedCache,
     ) -> Result<bool, FlashError> {
         for round in 0..ROUNDS {
             let going = self.pages_that_go(geometry);
@@ -138,20 +138,20 @@ impl Cache {
             }
             let mut done = 0;
             // Also where no page goes: to make flash longer may have taken long.
-            if progress(Progress { done, of }).is_break() {
+            if progress(FlushProgress { done, of }).is_break() {
                 return Ok(false);
             }
             for batch in going.chunks(self.options.group_pages as usize) {
                 // As long as this takes the caller has other things to do, and may lift the limit.
                 while !self.home_limit.is_open() {
-                    if progress(Progress { done, of }).is_break() {
+                    if progress(FlushProgress { done, of }).is_break() {
                         return Ok(false);
                     }
                     std::thread::sleep(LIMITED);
                 }
                 self.bring_slots_home(batch, &mut self.homing.lock(), resized)?;
                 done += batch.len() as u64;
-                if progress(Progress { done, of }).is_break() && done < of {
+                if progress(FlushProgress { done, of }).is_break() && done < of {
                     return Ok(false);
                 }
             }
@@ -163,7 +163,7 @@ impl Cache {
         &self,
         batch: &[(u32, u32)],
         homing: &mut Homing,
-        resized: &mut Resized,
+        resized: &mut ResizedCache,
     ) -> Result<(), FlashError> {
         let mut flushed = Flushed::default();
         self.flush_batch(batch, homing, &mut flushed)?;
@@ -179,17 +179,24 @@ impl Cache {
 
     /// The pages of which slots that go have the newest version, and home an older one; by file and
     /// page.
-    fn pages_that_go(&self, geometry: &Geometry) -> Vec<(u32, u32)> {
+    fn pages_that_go(&self, geometry: &CacheGeometry) -> Vec<(u32, u32)> {
         let (rear, plan) = {
             let map = &self.state.lock().map;
-            (map.rear, Plan::new(map, geometry, self.options.group_pages))
+            (
+                map.rear,
+                ResizePlan::new(map, geometry, self.options.group_pages),
+            )
         };
         // What comes in behind is of the next round.
         self.dirty_pages(|v| v.position < rear && !plan.keeps(v.position))
     }
 
     /// The end of step 2, and steps 3 to 5: nothing comes in, leaves, or is recorded meanwhile.
-    fn take_size(&self, geometry: &Geometry, resized: &mut Resized) -> Result<(), FlashError> {
+    fn take_size(
+        &self,
+        geometry: &CacheGeometry,
+        resized: &mut ResizedCache,
+    ) -> Result<(), FlashError> {
         let mut homing = self.homing.lock();
         let _nothing_comes_in = self.entrance.write();
         let rear = self.state.lock().map.rear;
@@ -217,7 +224,7 @@ impl Cache {
         // The next open of the cache writes it anew, if flash does not take it now.
         let header = *self.header.read();
         if let Err(FlashError::Flash { doing, source, .. }) =
-            Device(&*self.flash).write_headers(&header, &HEADERS[1..])
+            FlashDevice(&*self.flash).write_headers(&header, &HEADERS[1..])
         {
             let _ = self.flash_failed(doing, source);
         }
@@ -255,8 +262,8 @@ impl Cache {
     }
 
     /// The queue with the slots of `geometry`: each page that stays is in the slot that it is in.
-    fn map_for(&self, geometry: &Geometry) -> Map {
-        let plan = Plan::new(&self.state.lock().map, geometry, self.options.group_pages);
+    fn map_for(&self, geometry: &CacheGeometry) -> Map {
+        let plan = ResizePlan::new(&self.state.lock().map, geometry, self.options.group_pages);
         let mut map = Map::new(geometry.slots, plan.front);
         let void = PageEntry {
             file: 0,
@@ -294,7 +301,7 @@ impl Cache {
     /// Step 3.
     fn write_checkpoints(
         &self,
-        geometry: &Geometry,
+        geometry: &CacheGeometry,
         map: &Map,
         sequences: [u64; 2],
         through: u64,
@@ -318,13 +325,13 @@ impl Cache {
     }
 
     /// Step 4, on flash. If it fails the header says what it said, or nothing is recorded any more.
-    fn change_header(&self, geometry: &Geometry) -> Result<(), FlashError> {
+    fn change_header(&self, geometry: &CacheGeometry) -> Result<(), FlashError> {
         let before = *self.header.read();
-        let after = Header {
+        let after = CacheHeader {
             geometry: *geometry,
             ..before
         };
-        let device = Device(&*self.flash);
+        let device = FlashDevice(&*self.flash);
         let failed = |error| match error {
             FlashError::Flash { doing, source, .. } => self.flash_failed(doing, source),
             other => other,
@@ -354,7 +361,7 @@ impl Cache {
     }
 
     /// Step 4, in memory.
-    fn become_resized(&self, geometry: &Geometry, mut map: Map) {
+    fn become_resized(&self, geometry: &CacheGeometry, mut map: Map) {
         let before = {
             let mut state = self.state.lock();
             map.succeed(&state.map);

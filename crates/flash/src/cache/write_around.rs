@@ -13,7 +13,7 @@
 use super::{Cache, Homing, group::Group};
 use crate::{
     error::FlashError,
-    map::{Map, Version},
+    map::{Map, PageVersion},
     options::WritePolicy,
     record::{DIRTY, FRONT, LOST, VOID, VOIDED},
     stats::add,
@@ -31,7 +31,7 @@ const PROTECTED_MAX: usize = 512;
 
 /// What is known of a flash device that failed.
 #[derive(Default)]
-pub(super) struct Trouble {
+pub(super) struct DeviceFault {
     /// In words; the last one.
     said: Option<String>,
     /// Flash is not written to until then.
@@ -200,7 +200,8 @@ impl Cache {
                 let pending = (end..map.rear).map(|at| map.version(at));
                 let pending: Vec<_> = pending.filter(|v| v.newest && v.is(DIRTY)).collect();
                 // What is only in memory does not take the place of what is recorded.
-                let newest = |v: &Version| map.versions_before(v.position, end).first().copied();
+                let newest =
+                    |v: &PageVersion| map.versions_before(v.position, end).first().copied();
                 let mut before = pending.iter().filter_map(newest);
                 let needed = map.dirty > pending.len() as u64 || before.any(|v| v.is(DIRTY));
                 if map.front == end || needed {
@@ -291,7 +292,7 @@ impl Cache {
 
     /// The dirty pages from one position to another: of each its last version there. A newer one
     /// behind does not count: it may not be durable.
-    fn newest_of(&self, start: u64, end: u64) -> Vec<Version> {
+    fn newest_of(&self, start: u64, end: u64) -> Vec<PageVersion> {
         let map = &self.state.lock().map;
         let mut seen = HashSet::new();
         let versions = (start..end)
@@ -306,10 +307,10 @@ impl Cache {
     /// Step 1: if the newest version before `first`, all of which are recorded, is clean, it and
     /// all before it are void: or one of these would be the newest. A dirty one stays: home is not
     /// known to be newer until step 4, and what a crash brings back until then goes home again.
-    fn void_clean_versions(&self, pages: &[Version], first: u64) -> Result<(), FlashError> {
+    fn void_clean_versions(&self, pages: &[PageVersion], first: u64) -> Result<(), FlashError> {
         let mut stale: Vec<u64> = {
             let map = &self.state.lock().map;
-            let before = |v: &Version| map.versions_before(v.position, first);
+            let before = |v: &PageVersion| map.versions_before(v.position, first);
             let pages = pages.iter().map(before);
             let clean = pages.filter(|versions| versions.first().is_some_and(|v| !v.is(DIRTY)));
             clean.flatten().map(|v| v.position).collect()

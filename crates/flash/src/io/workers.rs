@@ -17,18 +17,18 @@ use std::{
 };
 
 /// Does a part, by its number.
-type Part<'a> = &'a (dyn Fn(usize) + Sync);
+type PartWork<'a> = &'a (dyn Fn(usize) + Sync);
 
 /// So many threads at most, with the one that has the work. They start when there is something to
 /// do for them, and end when this is dropped.
 pub(super) struct Workers {
     most: usize,
-    shared: Arc<Shared>,
+    shared: Arc<WorkerQueue>,
 }
 
 #[derive(Default)]
-struct Shared {
-    state: Mutex<State>,
+struct WorkerQueue {
+    state: Mutex<QueueState>,
     /// There is work, or none any more.
     begun: Condvar,
     /// The last part of some work is done.
@@ -36,17 +36,17 @@ struct Shared {
 }
 
 #[derive(Default)]
-struct State {
+struct QueueState {
     threads: usize,
     over: bool,
     /// Works that were ever begun.
     begun: u64,
-    works: Vec<Work>,
+    works: Vec<QueuedWork>,
 }
 
-struct Work {
+struct QueuedWork {
     number: u64,
-    part: Part<'static>,
+    part: PartWork<'static>,
     parts: usize,
     /// The first part that no thread has taken.
     next: usize,
@@ -69,16 +69,16 @@ impl Workers {
 
     /// Does each part from 0 to `parts` once, begun in this order. A part that panics is as one
     /// that did nothing.
-    pub(super) fn each(&self, parts: usize, part: Part<'_>) {
+    pub(super) fn each(&self, parts: usize, part: PartWork<'_>) {
         // SAFETY: only the list of works has it, from which it is taken below, after the last
         // thread that does a part of it has ended that. Nothing between unwinds: a part's panic is
         // caught.
-        let part = unsafe { transmute::<Part<'_>, Part<'static>>(part) };
+        let part = unsafe { transmute::<PartWork<'_>, PartWork<'static>>(part) };
         let mut state = self.shared.state.lock();
         self.start(&mut state, parts);
         let number = state.begun;
         state.begun += 1;
-        state.works.push(Work {
+        state.works.push(QueuedWork {
             number,
             part,
             parts,
@@ -94,7 +94,7 @@ impl Workers {
     }
 
     /// Has as many threads as so many parts need, or as the system gives.
-    fn start(&self, state: &mut State, parts: usize) {
+    fn start(&self, state: &mut QueueState, parts: usize) {
         while state.threads + 1 < self.most.min(parts) {
             let shared = Arc::clone(&self.shared);
             let named = thread::Builder::new().name("forebay-home".into());
@@ -113,13 +113,13 @@ impl Drop for Workers {
     }
 }
 
-impl State {
-    fn find(&mut self, number: u64) -> Option<&mut Work> {
+impl QueueState {
+    fn find(&mut self, number: u64) -> Option<&mut QueuedWork> {
         self.works.iter_mut().find(|work| work.number == number)
     }
 }
 
-impl Shared {
+impl WorkerQueue {
     /// One of the threads.
     fn run(&self) {
         let mut state = self.state.lock();
@@ -131,7 +131,7 @@ impl Shared {
     }
 
     /// Does the next part of this work, or of any. False if there is none.
-    fn step(&self, state: &mut MutexGuard<'_, State>, of: Option<u64>) -> bool {
+    fn step(&self, state: &mut MutexGuard<'_, QueueState>, of: Option<u64>) -> bool {
         let mut works = state.works.iter_mut();
         let Some(work) = works
             .find(|work| work.next < work.parts && of.is_none_or(|number| number == work.number))

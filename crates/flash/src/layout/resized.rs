@@ -6,15 +6,15 @@
 //! before the slots again, where they were when it was made. So both layouts are whole until the
 //! header says which one counts.
 
-use super::{BLOCK, CHECKPOINTS, GROUPS_MIN, Geometry, Moved};
+use super::{BLOCK, CHECKPOINTS, CacheGeometry, GROUPS_MIN, MovedLayout};
 use crate::error::FlashError;
 
 /// No offset is as high: what is computed from a header never overflows.
 const OFFSET_MAX: u64 = 1 << 56;
 
-impl Moved {
+impl MovedLayout {
     /// True if a cache of these sizes can lie so.
-    pub(super) fn is_sound(&self, geometry: &Geometry) -> bool {
+    pub(super) fn is_sound(&self, geometry: &CacheGeometry) -> bool {
         self.layout > 0
             && self.slots_first > 0
             && self.checkpoints.is_multiple_of(BLOCK)
@@ -23,17 +23,17 @@ impl Moved {
     }
 
     /// The checkpoints are behind the slots.
-    pub(super) fn is_behind(&self, geometry: &Geometry) -> bool {
+    pub(super) fn is_behind(&self, geometry: &CacheGeometry) -> bool {
         self.checkpoints >= geometry.data_end()
     }
 
     /// The checkpoints are where they were when the cache was made.
-    fn is_before(&self, geometry: &Geometry) -> bool {
+    fn is_before(&self, geometry: &CacheGeometry) -> bool {
         self.checkpoints == CHECKPOINTS && geometry.slots <= self.slots_first
     }
 }
 
-impl Geometry {
+impl CacheGeometry {
     /// The layout of this cache with `bytes` bytes; `None` if it has that size.
     ///
     /// # Errors
@@ -92,7 +92,7 @@ impl Geometry {
         let slots = u32::try_from(room)
             .unwrap_or(u32::MAX)
             .min(moved.slots_first);
-        let moved = Moved {
+        let moved = MovedLayout {
             layout: moved.layout + 1,
             checkpoints: CHECKPOINTS,
             wanted: bytes,
@@ -106,12 +106,12 @@ impl Geometry {
     }
 
     /// Behind the slots, and not over the checkpoints that count until then.
-    fn moved_to(&self, slots: u32, wanted: u64) -> Moved {
+    fn moved_to(&self, slots: u32, wanted: u64) -> MovedLayout {
         let end = self.data() + u64::from(slots) * u64::from(self.page_bytes);
         let behind = end.next_multiple_of(BLOCK);
         let now = [self.checkpoint(0), self.checkpoint(2)];
         let overlaps = behind < now[1] && behind + 2 * self.region_of(slots) > now[0];
-        Moved {
+        MovedLayout {
             layout: self.layout() + 1,
             slots_first: self.moved.map_or(self.slots, |moved| moved.slots_first),
             checkpoints: if overlaps { now[1] } else { behind },

@@ -1,8 +1,8 @@
 use super::*;
 
-fn header() -> Header {
-    Header {
-        geometry: Geometry::fit(4 << 20, 16 << 10, 16, 8).unwrap(),
+fn header() -> CacheHeader {
+    CacheHeader {
+        geometry: CacheGeometry::fit(4 << 20, 16 << 10, 16, 8).unwrap(),
         owner: Uuid::from_u128(7),
         pool: Uuid::from_u128(9),
     }
@@ -11,24 +11,24 @@ fn header() -> Header {
 #[test]
 fn a_header_is_read_as_it_was_written_and_no_flipped_bit_passes() {
     let bytes = header().encode();
-    assert_eq!(Header::decode(&bytes), Ok(header()));
+    assert_eq!(CacheHeader::decode(&bytes), Ok(header()));
     for bit in 0..HEADER * 8 {
         let mut flipped = bytes;
         flipped[bit / 8] ^= 1 << (bit % 8);
-        assert!(Header::decode(&flipped).is_err(), "bit {bit}");
+        assert!(CacheHeader::decode(&flipped).is_err(), "bit {bit}");
     }
-    assert_eq!(Header::decode(&[0; 4096]), Err(BadHeader::Blank));
-    assert_eq!(Header::decode(&[1; 4096]), Err(BadHeader::Foreign));
+    assert_eq!(CacheHeader::decode(&[0; 4096]), Err(BadHeader::Blank));
+    assert_eq!(CacheHeader::decode(&[1; 4096]), Err(BadHeader::Foreign));
 }
 
 #[test]
 fn a_cache_uses_what_there_is_and_not_a_byte_more() {
     for bytes in (200_000..3_000_000).step_by(7_777) {
-        let Ok(geometry) = Geometry::fit(bytes, 4096, 16, 2) else {
+        let Ok(geometry) = CacheGeometry::fit(bytes, 4096, 16, 2) else {
             continue;
         };
         assert!(geometry.bytes() <= bytes);
-        let more = Geometry {
+        let more = CacheGeometry {
             slots: geometry.slots + 3,
             ..geometry
         };
@@ -46,7 +46,7 @@ fn a_cache_uses_what_there_is_and_not_a_byte_more() {
 fn a_cache_of_another_size_keeps_its_slots_and_has_its_checkpoints_elsewhere() {
     let sizes: Vec<u64> = (300_000..1_500_000).step_by(71_111).collect();
     for &first in &sizes {
-        let mut now = Geometry::fit(first, 4096, 16, 2).unwrap();
+        let mut now = CacheGeometry::fit(first, 4096, 16, 2).unwrap();
         for &bytes in sizes.iter().chain(sizes.iter().rev()) {
             let Ok(Some(new)) = now.resized(bytes, 2) else {
                 continue;
@@ -58,11 +58,11 @@ fn a_cache_of_another_size_keeps_its_slots_and_has_its_checkpoints_elsewhere() {
             assert!(apart, "{now:?} {new:?}");
             let stay = u64::from(now.slots.min(new.slots));
             assert!(begin >= now.data() + stay * 4096, "{now:?} {new:?}");
-            let header = Header {
+            let header = CacheHeader {
                 geometry: new,
                 ..header()
             };
-            assert_eq!(Header::decode(&header.encode()), Ok(header));
+            assert_eq!(CacheHeader::decode(&header.encode()), Ok(header));
             assert_eq!(new.resized(bytes, 2).unwrap(), None, "it has that size");
             now = new;
         }
@@ -86,7 +86,7 @@ fn a_cache_that_was_never_resized_is_of_version_1_and_has_its_size() {
 #[test]
 fn a_cache_has_its_first_size_again_whatever_that_was() {
     for first in (180_000..600_000).step_by(4_096) {
-        let Ok(made) = Geometry::fit(first, 4096, 16, 4) else {
+        let Ok(made) = CacheGeometry::fit(first, 4096, 16, 4) else {
             continue;
         };
         let mut now = made;
@@ -103,11 +103,11 @@ fn a_cache_has_its_first_size_again_whatever_that_was() {
             assert!(apart, "{now:?} {back:?}");
             let slots = back.data()..back.slot(u64::from(back.slots) - 1) + 4096;
             assert!(end <= slots.start || begin >= slots.end, "{back:?}");
-            let header = Header {
+            let header = CacheHeader {
                 geometry: back,
                 ..header()
             };
-            assert_eq!(Header::decode(&header.encode()), Ok(header));
+            assert_eq!(CacheHeader::decode(&header.encode()), Ok(header));
             assert_eq!(back.resized(first, 4).unwrap(), None);
             now = back;
         }
@@ -117,7 +117,7 @@ fn a_cache_has_its_first_size_again_whatever_that_was() {
 #[test]
 fn sizes_that_make_no_cache_are_refused_with_the_reason() {
     let reason = |bytes, page, files, group| {
-        Geometry::fit(bytes, page, files, group)
+        CacheGeometry::fit(bytes, page, files, group)
             .unwrap_err()
             .to_string()
     };

@@ -10,7 +10,7 @@ use crate::{
     },
     turn, write,
 };
-use forebay_flash::{FlashError, Options, WritePolicy, layout};
+use forebay_flash::{CacheOptions, FlashError, WritePolicy, layout};
 use std::ops::ControlFlow;
 
 /// Promise (flash): A page that is damaged on flash is never served, and is read at home if home
@@ -98,7 +98,7 @@ fn a_lost_page_can_be_given_up_and_does_not_keep_the_cache_from_being_emptied() 
 #[test]
 fn when_many_pages_are_lost_the_queue_goes_on_or_says_so_and_never_hangs() {
     for (second_chances_max, count) in [(2, 12), (0, 12), (2, 33), (0, 36)] {
-        let options = Options {
+        let options = CacheOptions {
             second_chances_max,
             ..options()
         };

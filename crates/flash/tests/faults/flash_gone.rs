@@ -10,7 +10,7 @@ use crate::{
     },
     write,
 };
-use forebay_flash::{Cache, CachedFile, FlashError, Options, Read};
+use forebay_flash::{Cache, CacheOptions, CachedFile, FlashError, ReadOutcome};
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 
 /// Promise: as `a_damaged_clean_page_is_read_at_home`.
@@ -32,7 +32,7 @@ fn while_flash_is_gone_clean_pages_are_read_at_home_and_dirty_ones_are_named() {
     let mut bytes = vec![0; PAGE];
     assert!(matches!(
         cache.read(&file, 4, &mut bytes),
-        Ok(Read::Miss(_))
+        Ok(ReadOutcome::Miss(_))
     ));
     write(&cache, &file, 5, 55).unwrap();
     cache.sync(&file).unwrap();
@@ -62,7 +62,7 @@ fn while_flash_is_gone_clean_pages_are_read_at_home_and_dirty_ones_are_named() {
 
 #[test]
 fn flash_that_takes_nothing_is_written_around_and_is_used_again_when_it_takes_something() {
-    let options = Options {
+    let options = CacheOptions {
         flash_retry_ms: 0,
         ..options()
     };
@@ -131,7 +131,7 @@ fn however_long_flash_takes_nothing_writers_go_on_and_their_pages_are_durable() 
 
 #[test]
 fn after_pages_went_around_flash_takes_pages_again_in_the_same_session() {
-    let options = Options {
+    let options = CacheOptions {
         flash_retry_ms: 0,
         ..options()
     };

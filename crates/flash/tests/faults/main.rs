@@ -9,7 +9,7 @@ mod one_failure;
 #[path = "../support/mod.rs"]
 mod support;
 
-use forebay_flash::{Cache, CachedFile, Contents, Enqueued, FlashError, Options};
+use forebay_flash::{AdmissionPolicy, Cache, CacheOptions, CachedFile, Enqueued, FlashError};
 use std::sync::Arc;
 use support::{
     devices::World,
@@ -21,13 +21,13 @@ const SLOTS: u64 = 40;
 /// Pages of the file: more than there are slots.
 const LENGTH: usize = 48;
 
-fn options() -> Options {
-    Options {
+fn options() -> CacheOptions {
+    CacheOptions {
         group_pages: 4,
         second_chances_max: 2,
-        contents: Contents::All,
+        contents: AdmissionPolicy::All,
         bypass_reads: 0,
-        ..Options::default()
+        ..CacheOptions::default()
     }
 }
 

@@ -6,24 +6,24 @@ use super::{
     model::{PAGE, page_of, version_of},
     session::{self, new_contents},
 };
-use forebay_flash::{Cache, CachedFile, Enqueued, Options, Read, Watermarks};
+use forebay_flash::{Cache, CacheOptions, CachedFile, Enqueued, ReadOutcome, Watermarks};
 use std::sync::Arc;
 
 pub const GROUP: u32 = 8;
 
 /// Small groups, and no bypass.
-pub fn options() -> Options {
-    Options {
+pub fn options() -> CacheOptions {
+    CacheOptions {
         group_pages: GROUP,
         second_chances_max: 4,
         bypass_reads: 0,
-        ..Options::default()
+        ..CacheOptions::default()
     }
 }
 
 /// Pages leave at each step, and none has a second chance.
-pub fn leaving() -> Options {
-    Options {
+pub fn leaving() -> CacheOptions {
+    CacheOptions {
         second_chances_max: 0,
         watermarks: Watermarks { low: 0, high: 0 },
         ..options()
@@ -38,19 +38,19 @@ pub struct Machine {
 }
 
 impl Machine {
-    pub fn new(slots: u64, options: &Options) -> Self {
+    pub fn new(slots: u64, options: &CacheOptions) -> Self {
         let world = World::new(new_contents(slots, 3));
         world.set_length((0, 1), 1000 * PAGE);
         Self::open(world, options)
     }
 
-    pub fn open(world: Arc<World>, options: &Options) -> Self {
+    pub fn open(world: Arc<World>, options: &CacheOptions) -> Self {
         let cache = session::open(&world, options).unwrap();
         Self::of(world, cache)
     }
 
     /// By way of devices that hold a call.
-    pub fn held(slots: u64, options: &Options) -> (Self, Arc<HeldFlash>, Arc<HeldHome>) {
+    pub fn held(slots: u64, options: &CacheOptions) -> (Self, Arc<HeldFlash>, Arc<HeldHome>) {
         let world = World::new(new_contents(slots, 3));
         world.set_length((0, 1), 1000 * PAGE);
         let flash = Arc::new(HeldFlash::of(&world));
@@ -86,7 +86,7 @@ impl Machine {
         let mut bytes = vec![0; PAGE];
         matches!(
             self.cache.read(&self.file, page, &mut bytes).unwrap(),
-            Read::Hit
+            ReadOutcome::Hit
         )
     }
 

@@ -6,8 +6,8 @@ use super::{
     model::{ANYTHING, FILES, Model, PAGE, PAGES, Promise, page_of},
 };
 use forebay_flash::{
-    Cache, CachedFile, Contents as Kept, CreateOptions, Enqueued, Flash, FlashError, Home,
-    Identity, Options, Read, Watermarks, WritePolicy, layout,
+    AdmissionPolicy as Kept, Cache, CacheOptions, CachedFile, CreateOptions, Enqueued, Flash,
+    FlashError, Home, Identity, ReadOutcome, Watermarks, WritePolicy, layout,
 };
 use forebay_pool::{Pool, PoolOptions, media::SimMedia};
 use std::{
@@ -19,9 +19,9 @@ use uuid::Uuid;
 const POOL_BYTES: usize = 32 << 10;
 const SEGMENT: u64 = 4096;
 
-pub fn options(rng: &mut Rng) -> Options {
+pub fn options(rng: &mut Rng) -> CacheOptions {
     let group_pages = 2 + rng.below(4) as u32;
-    Options {
+    CacheOptions {
         group_pages,
         groups_unsynced_max: 1 + rng.below(3) as u32,
         groups_leaving_max: 1 + rng.below(3) as u32,
@@ -35,7 +35,7 @@ pub fn options(rng: &mut Rng) -> Options {
         bypass_reads: rng.below(4) as u32,
         bypass_writes: 0,
         flash_retry_ms: [0, 10_000][rng.below(2) as usize],
-        ..Options::default()
+        ..CacheOptions::default()
     }
 }
 
@@ -89,10 +89,10 @@ pub fn create_as(owner: u128, world: &Arc<World>, lane_segments: u16) -> Result<
         owner: Uuid::from_u128(owner),
         lane_segments,
     };
-    let options = Options {
+    let options = CacheOptions {
         group_pages: 2,
         second_chances_max: 1,
-        ..Options::default()
+        ..CacheOptions::default()
     };
     let (flash, home) = (SimFlash(world.clone()), SimHome(world.clone()));
     Cache::create(
@@ -104,7 +104,7 @@ pub fn create_as(owner: u128, world: &Arc<World>, lane_segments: u16) -> Result<
     )
 }
 
-pub fn open(world: &Arc<World>, options: &Options) -> Result<Cache, FlashError> {
+pub fn open(world: &Arc<World>, options: &CacheOptions) -> Result<Cache, FlashError> {
     let (flash, home) = (SimFlash(world.clone()), SimHome(world.clone()));
     open_on(world, Arc::new(flash), Arc::new(home), options)
 }
@@ -114,7 +114,7 @@ pub fn open_on(
     world: &World,
     flash: Arc<dyn Flash>,
     home: Arc<dyn Home>,
-    options: &Options,
+    options: &CacheOptions,
 ) -> Result<Cache, FlashError> {
     let (cache, _) = Cache::open(flash, home, &pool(world), PAGE as u32, options)?;
     world.restore(&cache)?;
@@ -141,7 +141,7 @@ pub fn read(
     page: u32,
 ) -> Result<Vec<u8>, FlashError> {
     let mut bytes = vec![0; PAGE];
-    let Read::Miss(ticket) = cache.read(file, page, &mut bytes)? else {
+    let ReadOutcome::Miss(ticket) = cache.read(file, page, &mut bytes)? else {
         return Ok(bytes);
     };
     let key = super::devices::key(file.id());

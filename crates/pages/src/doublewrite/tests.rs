@@ -8,7 +8,7 @@ use crate::{
     setup::{Place, create},
 };
 use forebay_device::thin::ThinDisk;
-use forebay_flash::{CachedFile, Enqueued, Options};
+use forebay_flash::{CacheOptions, CachedFile, Enqueued};
 use std::{fs, fs::OpenOptions, sync::Arc};
 use tempfile::TempDir;
 
@@ -41,7 +41,7 @@ impl World {
         let homes = Arc::new(Homes::new());
         let (cache, _) = Place::of(&flash)
             .unwrap()
-            .open(&homes, &Options::default())
+            .open(&homes, &CacheOptions::default())
             .unwrap();
         let held = File::open(&path).unwrap();
         let known = identity::of(&held).unwrap()?;

@@ -7,7 +7,7 @@ use crate::{
     page::Page,
     session::Session,
 };
-use forebay_flash::{CachedFile, FlashError, Read};
+use forebay_flash::{CachedFile, FlashError, ReadOutcome};
 use rustix::io::Errno;
 use std::time::Instant;
 
@@ -27,20 +27,20 @@ pub(super) fn read_part(
     let within = (at % PAGE_BYTES as u64) as usize;
     let ticket = if to.len() == PAGE_BYTES {
         match session.cache.read(file, page, to).map_err(|e| unread(&e))? {
-            Read::Hit => return Ok(to.len()),
-            Read::Miss(ticket) => Some(ticket),
+            ReadOutcome::Hit => return Ok(to.len()),
+            ReadOutcome::Miss(ticket) => Some(ticket),
         }
     } else {
         let hit = PAGE.with_borrow_mut(|whole| {
             let read = session.cache.read(file, page, &mut whole.0);
-            if let Ok(Read::Hit) = read {
+            if let Ok(ReadOutcome::Hit) = read {
                 to.copy_from_slice(&whole.0[within..within + to.len()]);
             }
             read
         });
         match hit.map_err(|e| unread(&e))? {
-            Read::Hit => return Ok(to.len()),
-            Read::Miss(_) => None,
+            ReadOutcome::Hit => return Ok(to.len()),
+            ReadOutcome::Miss(_) => None,
         }
     };
     if let Some(read) = session.homes.read_guarded(file.id(), to, at) {

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::setup;
-use forebay_flash::{Home, Options};
+use forebay_flash::{CacheOptions, Home};
 use std::sync::Arc;
 use tempfile::TempDir;
 
@@ -22,7 +22,7 @@ impl World {
         setup::create(&flash, 8 << 20).unwrap();
         let homes = Arc::new(Homes::new());
         let place = setup::Place::of(&flash).unwrap();
-        let (cache, _) = place.open(&homes, &Options::default()).unwrap();
+        let (cache, _) = place.open(&homes, &CacheOptions::default()).unwrap();
         let world = Self { dir, homes, cache };
         names.iter().for_each(|name| world.make(name));
         world

@@ -6,7 +6,7 @@ use crate::setup::{
     fixtures::{Two, move_lane},
     look, remove,
 };
-use forebay_flash::{FlashError, Identity, Options};
+use forebay_flash::{CacheOptions, FlashError, Identity};
 use forebay_pool::rights::user;
 use std::{
     fs,
@@ -92,7 +92,7 @@ fn a_cache_whose_files_are_not_found_keeps_its_size() {
     let flash = dir.path().join("f");
     let small = create(&flash, SMALL).unwrap().slots;
     let place = Place::of(&flash).unwrap();
-    let open = || place.open(&Arc::new(Homes::new()), &Options::default());
+    let open = || place.open(&Arc::new(Homes::new()), &CacheOptions::default());
     let (cache, _) = open().unwrap();
     let identity = Identity {
         device: 1,
@@ -132,7 +132,7 @@ fn what_the_version_before_left_of_a_resize_is_made_a_cache() {
         create(&flash, SMALL).unwrap();
         let place = Place::of(&flash).unwrap();
         let (cache, _) = place
-            .open(&Arc::new(Homes::new()), &Options::default())
+            .open(&Arc::new(Homes::new()), &CacheOptions::default())
             .unwrap();
         cache.remove().unwrap();
         if shortened {
@@ -170,7 +170,7 @@ fn a_cache_whose_headers_were_written_over_is_not_made_anew() {
         fs::write(&home, vec![0; 4 * crate::PAGE_BYTES]).unwrap();
         let homes = Arc::new(Homes::new());
         let place = Place::of(&flash).unwrap();
-        let (cache, _) = place.open(&homes, &Options::default()).unwrap();
+        let (cache, _) = place.open(&homes, &CacheOptions::default()).unwrap();
         let identity = Identity {
             device: 1,
             inode: 2,

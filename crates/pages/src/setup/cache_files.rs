@@ -13,7 +13,7 @@ use crate::{
     home::Homes,
     resize::{has_blank_headers, start_of},
 };
-use forebay_flash::{Cache, Flash, FlashFile, Options};
+use forebay_flash::{Cache, CacheOptions, Flash, FlashFile};
 use forebay_pool::{
     Pool,
     media::map_emulated,
@@ -147,7 +147,7 @@ impl<'a> Held<'a> {
     /// Opens the cache: it, and the rights with which everything is done that it says.
     pub(crate) fn open(&self, homes: &Arc<Homes>) -> Result<(Cache, Rights), SetupError> {
         let (cache, _) = exercise(self.rights, self.place.flash(), || {
-            let (flash, options) = (Arc::new(self.open_flash()?), Options::default());
+            let (flash, options) = (Arc::new(self.open_flash()?), CacheOptions::default());
             (self.place).open_on(flash, || self.open_pool(), homes, &options)
         })?;
         Ok((cache, self.rights))

@@ -9,7 +9,7 @@ use super::{
     rights::exercise,
 };
 use crate::{PAGE_BYTES, control_files::STATUS, descriptor::link_to, home::Homes};
-use forebay_flash::{Cache, CreateOptions, Flash, FlashFile, Options, layout};
+use forebay_flash::{Cache, CacheOptions, CreateOptions, Flash, FlashFile, layout};
 use forebay_pool::{
     Pool, PoolGeometry, PoolOptions, disk_signatures,
     media::{map_emulated, write_zeros},
@@ -116,8 +116,8 @@ fn make_in(
 
 /// Refuses a size that makes no cache.
 fn check_size(bytes: u64) -> Result<(), SetupError> {
-    let group_pages = Options::default().group_pages;
-    layout::Geometry::fit(bytes, PAGE_BYTES as u32, files_max(bytes), group_pages)?;
+    let group_pages = CacheOptions::default().group_pages;
+    layout::CacheGeometry::fit(bytes, PAGE_BYTES as u32, files_max(bytes), group_pages)?;
     Ok(())
 }
 
@@ -142,7 +142,13 @@ fn begin(flash: impl Flash + 'static, pool: &Pool, bytes: u64) -> Result<Warm, S
         ..CreateOptions::default()
     };
     let homes = Arc::new(Homes::new());
-    let cache = Cache::create(Arc::new(flash), homes, pool, &create, &Options::default())?;
+    let cache = Cache::create(
+        Arc::new(flash),
+        homes,
+        pool,
+        &create,
+        &CacheOptions::default(),
+    )?;
     Ok(Warm::of(&cache))
 }
 

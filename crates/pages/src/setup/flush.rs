@@ -11,7 +11,7 @@ use crate::{
     find::{self, Whereabouts},
     home::Homes,
 };
-use forebay_flash::{Cache, Progress};
+use forebay_flash::{Cache, FlushProgress};
 use forebay_pool::rights::user;
 use std::{
     collections::BTreeSet,
@@ -45,7 +45,7 @@ pub fn flush(
     flash: &Path,
     data: &[PathBuf],
     given_up: &[PathBuf],
-    progress: impl FnMut(Progress) -> ControlFlow<()> + Send,
+    progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
 ) -> Result<Flushing, SetupError> {
     let homes = Arc::new(Homes::new());
     let place = Place::of(flash)?;
@@ -91,7 +91,7 @@ fn flush_open(
     cache: &Cache,
     homes: &Arc<Homes>,
     files: (&[PathBuf], &[PathBuf]),
-    progress: impl FnMut(Progress) -> ControlFlow<()>,
+    progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
 ) -> Result<Flushing, SetupError> {
     let guarded = attach_guarded(place, cache, homes, files)?;
     let flushed = cache.flush(progress)?;

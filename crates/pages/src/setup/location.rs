@@ -10,7 +10,7 @@ use crate::{
     home::Homes,
     resize::is_ended,
 };
-use forebay_flash::{Cache, Flash, FlashError, FlashFile, Opened, Options};
+use forebay_flash::{Cache, CacheOptions, Flash, FlashError, FlashFile, OpenedCache};
 use forebay_pool::{
     Pool, PoolError, PoolErrorKind, PoolOptions,
     media::{FileMedia, SyncedFile, open_emulated, volatile},
@@ -137,8 +137,8 @@ impl Place {
     pub(crate) fn open(
         &self,
         homes: &Arc<Homes>,
-        options: &Options,
-    ) -> Result<(Cache, Opened), SetupError> {
+        options: &CacheOptions,
+    ) -> Result<(Cache, OpenedCache), SetupError> {
         let flash = FlashFile::open(&self.flash).map_err(|e| self.busy(e))?;
         self.open_on(Arc::new(flash), || self.pool(), homes, options)
     }
@@ -158,8 +158,8 @@ impl Place {
         flash: Arc<dyn Flash>,
         pool: impl FnOnce() -> Result<Pool, SetupError>,
         homes: &Arc<Homes>,
-        options: &Options,
-    ) -> Result<(Cache, Opened), SetupError> {
+        options: &CacheOptions,
+    ) -> Result<(Cache, OpenedCache), SetupError> {
         // Looked at only if it is no cache: why.
         let unmade = |error| match is_ended(&self.flash) {
             Ok(true) => self.unmade(),

@@ -31,7 +31,7 @@ mod tests {
         home::Homes,
         setup::{Place, create, look},
     };
-    use forebay_flash::Options;
+    use forebay_flash::CacheOptions;
     use std::sync::Arc;
 
     #[test]
@@ -40,7 +40,7 @@ mod tests {
         let flash = dir.path().join("f");
         create(&flash, 8 << 20).unwrap();
         let place = Place::of(&flash).unwrap();
-        let open = || place.open(&Arc::new(Homes::new()), &Options::default());
+        let open = || place.open(&Arc::new(Homes::new()), &CacheOptions::default());
         let mut other = Some(open().unwrap());
         let mut tried = 0;
         let looked = retry_in_use(|| {

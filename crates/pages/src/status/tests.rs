@@ -7,8 +7,8 @@ use crate::settings::What;
 use std::{fs, thread};
 
 /// Counts of which no two are the same.
-fn stats() -> Stats {
-    Stats {
+fn stats() -> CacheStats {
+    CacheStats {
         hits: 900,
         misses: 100,
         bypassed: 61,
@@ -40,10 +40,10 @@ fn stats() -> Stats {
 
 /// As long before each of two moments as these windows say.
 fn windows() -> Vec<Window> {
-    let then = |hits, misses| Stats {
+    let then = |hits, misses| CacheStats {
         hits,
         misses,
-        ..Stats::default()
+        ..CacheStats::default()
     };
     let now = then(900, 100);
     vec![
@@ -95,13 +95,13 @@ fn each_count_has_its_own_name_in_json() {
 
 #[test]
 fn a_window_has_what_happened_between_its_two_moments() {
-    let then = Stats {
+    let then = CacheStats {
         hits: 1,
         misses: 2,
         page_bytes: 3,
         flash_bytes: 4,
         home_bytes: 5,
-        ..Stats::default()
+        ..CacheStats::default()
     };
     let window = Window {
         seconds: 60,

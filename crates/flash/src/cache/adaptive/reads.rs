@@ -1,7 +1,7 @@
 //! Reads of flash beside reads of homes. Medians are compared: a few that a batch of writes held up
 //! say nothing of how fast a device is.
 
-use super::{Bounds, Verdict};
+use super::{HysteresisBounds, Verdict};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -9,7 +9,7 @@ use std::{
 };
 
 /// That a page is there has cost a write.
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: HysteresisBounds = HysteresisBounds {
     stops: 60,
     begins: 40,
 };
@@ -63,14 +63,14 @@ impl Times {
 }
 
 /// See the module.
-pub(in crate::cache) struct Reads {
+pub(in crate::cache) struct ReadTimes {
     pub(in crate::cache) flash: Times,
     pub(in crate::cache) home: Times,
     pub(super) verdict: Verdict,
     probed: Mutex<Instant>,
 }
 
-impl Reads {
+impl ReadTimes {
     pub(super) fn new() -> Self {
         Self {
             flash: Times::default(),
@@ -116,7 +116,7 @@ mod tests {
     };
 
     /// A period in which reads took so long, microseconds.
-    fn period(reads: &Reads, flash: u64, home: u64) -> bool {
+    fn period(reads: &ReadTimes, flash: u64, home: u64) -> bool {
         for _ in 0..READS_MIN {
             reads.flash.add(Duration::from_micros(flash));
             reads.home.add(Duration::from_micros(home));
@@ -128,7 +128,7 @@ mod tests {
 
     #[test]
     fn flash_that_is_no_faster_stops_to_pay_after_periods_that_agree() {
-        let reads = Reads::new();
+        let reads = ReadTimes::new();
         for _ in 1..AGREE {
             assert!(period(&reads, 100, 100));
         }
@@ -151,7 +151,7 @@ mod tests {
 
     #[test]
     fn flash_that_is_much_faster_pays_and_one_read_that_was_held_up_says_nothing() {
-        let reads = Reads::new();
+        let reads = ReadTimes::new();
         assert!(reads.verdict.pays() && !reads.are_known_to_pay());
         for _ in 0..3 * AGREE {
             reads.flash.add(Duration::from_secs(60));
@@ -166,7 +166,7 @@ mod tests {
 
     #[test]
     fn without_reads_of_homes_nothing_changes_and_flash_is_not_read_for_it() {
-        let reads = Reads::new();
+        let reads = ReadTimes::new();
         for _ in 0..READS_MIN * 10 {
             reads.flash.add(Duration::from_secs(1));
         }

@@ -6,14 +6,14 @@
 //! commit around flash: of the copies, the writes and syncs of homes. So flash pays while F + p D
 //! is less than H.
 
-use super::{Bounds, TRIALS, Verdict, nanos};
+use super::{HysteresisBounds, TRIALS, Verdict, nanos};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
     time::{Duration, Instant},
 };
 
-const BOUNDS: Bounds = Bounds {
+const BOUNDS: HysteresisBounds = HysteresisBounds {
     stops: 90,
     begins: 70,
 };
@@ -50,7 +50,7 @@ impl Cost {
 }
 
 /// See the module.
-pub(in crate::cache) struct Writes {
+pub(in crate::cache) struct WriteTrials {
     /// F, H and D.
     pub(in crate::cache) flash: Cost,
     pub(in crate::cache) around: Cost,
@@ -66,7 +66,7 @@ pub(in crate::cache) struct Writes {
     left_took: Mutex<Option<u64>>,
 }
 
-impl Writes {
+impl WriteTrials {
     pub(super) fn new() -> Self {
         Self {
             flash: Cost::default(),
@@ -153,7 +153,7 @@ mod tests {
     }
 
     /// A period in which a page took so long on flash and around it, microseconds.
-    fn period(writes: &Writes, flash: u64, around: u64) -> bool {
+    fn period(writes: &WriteTrials, flash: u64, around: u64) -> bool {
         writes.flash.add(took(flash), PAGES);
         writes.around.add(took(around), PAGES);
         writes.verdict.age(PERIOD);
@@ -163,7 +163,7 @@ mod tests {
 
     #[test]
     fn flash_pays_for_writes_while_it_saves_more_than_it_takes() {
-        let writes = Writes::new();
+        let writes = WriteTrials::new();
         // Without pages that have left a quarter is expected to go home: 100 + 250, beside 1000.
         for _ in 0..3 * AGREE {
             assert!(period(&writes, 100, 1000));
@@ -185,7 +185,7 @@ mod tests {
 
     #[test]
     fn what_changes_often_takes_longer_and_after_a_calm_hour_less_long_again() {
-        let writes = Writes::new();
+        let writes = WriteTrials::new();
         let periods_until = |pays: bool| {
             let (flash, around) = if pays { (1, 100) } else { (100, 1) };
             let mut periods = 1;
@@ -203,7 +203,7 @@ mod tests {
 
     #[test]
     fn pages_that_all_go_home_in_the_end_cost_flash_for_nothing_and_that_is_forgotten() {
-        let writes = Writes::new();
+        let writes = WriteTrials::new();
         writes.left(1 << 16, 0, took(1000 * 1024));
         for _ in 1..AGREE {
             assert!(period(&writes, 100, 1000));
@@ -219,7 +219,7 @@ mod tests {
 
     #[test]
     fn leaving_in_large_batches_costs_less_than_commits_at_home() {
-        let writes = Writes::new();
+        let writes = WriteTrials::new();
         writes.left(PAGES, 0, took(1000));
         // 300 + 625 of 1000, beside 1000; then 300 + 125 of 200.
         assert!(period(&writes, 300, 1000));
@@ -232,7 +232,7 @@ mod tests {
 
     #[test]
     fn few_commits_go_the_other_way_and_after_a_stop_it_is_a_minute_at_most() {
-        let writes = Writes::new();
+        let writes = WriteTrials::new();
         let is_due_after = |rest: Duration| {
             let mut at = writes.trial_at.lock();
             *at = at.checked_sub(rest).unwrap();
@@ -250,7 +250,7 @@ mod tests {
 
     #[test]
     fn nothing_changes_before_both_ways_are_known() {
-        let writes = Writes::new();
+        let writes = WriteTrials::new();
         for _ in 0..3 * AGREE {
             writes.flash.add(Duration::from_secs(9), 1 << 20);
             writes.verdict.age(PERIOD);

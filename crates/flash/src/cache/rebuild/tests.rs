@@ -14,7 +14,7 @@ fn rebuilt() -> Rebuilt {
 }
 
 fn apply(rebuilt: &mut Rebuilt, kind: u16, payload: &[u8]) -> Result<(), String> {
-    let record = Record::decode(kind, payload).ok_or("is none")?;
+    let record = CacheRecord::decode(kind, payload).ok_or("is none")?;
     let mut dropped = Dropped::new();
     let applied = rebuilt.apply(&record, &mut dropped);
     rebuilt.map.void_files(&dropped);
@@ -78,7 +78,7 @@ fn the_pages_of_all_files_that_are_gone_are_looked_for_once_in_the_end() {
     let mut rebuilt = rebuilt();
     let mut dropped = Dropped::new();
     let mut apply = |kind, payload: &[u8]| {
-        let record = Record::decode(kind, payload).unwrap();
+        let record = CacheRecord::decode(kind, payload).unwrap();
         rebuilt.apply(&record, &mut dropped).unwrap();
         rebuilt.map.pages
     };

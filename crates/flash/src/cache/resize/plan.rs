@@ -1,11 +1,11 @@
 //! What of the queue stays in a cache of another size.
 
-use crate::{layout::Geometry, map::Map};
+use crate::{layout::CacheGeometry, map::Map};
 use std::ops::Range;
 
 /// The positions that stay, in the order of the queue, and where they are then.
 #[derive(Debug, PartialEq, Eq)]
-pub(super) struct Plan {
+pub(super) struct ResizePlan {
     /// As they are now: of the lap that the front is in, and of the next one.
     pub(super) kept: [Range<u64>; 2],
     /// Slots between the two, which are new.
@@ -14,10 +14,10 @@ pub(super) struct Plan {
     pub(super) front: u64,
 }
 
-impl Plan {
+impl ResizePlan {
     /// Of the map with the slots of `geometry`. If these are fewer, a group of `group_pages` is
     /// free at least.
-    pub(super) fn new(map: &Map, geometry: &Geometry, group_pages: u32) -> Self {
+    pub(super) fn new(map: &Map, geometry: &CacheGeometry, group_pages: u32) -> Self {
         Self::of(
             [map.front, map.rear],
             map.slots(),
@@ -86,7 +86,7 @@ mod tests {
 
     fn check(queue: [u64; 2], slots: u64, new: u64) {
         let said = format!("{queue:?} of {slots} to {new}");
-        let plan = Plan::of(queue, slots, new, 2);
+        let plan = ResizePlan::of(queue, slots, new, 2);
         assert!(plan.front >= queue[1], "{said}");
         let mut position = plan.front;
         let mut kept = 0;

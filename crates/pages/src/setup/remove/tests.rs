@@ -9,7 +9,7 @@ use crate::{
         look, pool_of,
     },
 };
-use forebay_flash::{Identity, Options};
+use forebay_flash::{CacheOptions, Identity};
 use forebay_pool::rights::user;
 use std::{
     ffi::OsString,
@@ -31,7 +31,7 @@ fn made() -> (TempDir, PathBuf) {
 fn open(flash: &Path) -> Cache {
     let place = Place::of(flash).unwrap();
     let homes = Arc::new(Homes::new());
-    place.open(&homes, &Options::default()).unwrap().0
+    place.open(&homes, &CacheOptions::default()).unwrap().0
 }
 
 /// What is in a directory, by name.

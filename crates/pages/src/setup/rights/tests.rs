@@ -12,7 +12,7 @@ use crate::{
     resize::resize,
     setup::{Held, Place, create, flush, give_up, look, remove},
 };
-use forebay_flash::{Epochs, FileId, HomePage, Identity, Options};
+use forebay_flash::{CacheOptions, Epochs, FileId, HomePage, Identity};
 use rustix::fs::{FileType, Mode};
 use std::{
     fs::{self, File, Permissions},
@@ -74,7 +74,7 @@ impl World {
     fn fill(&self, names: &[&str]) {
         let homes = Arc::new(Homes::new());
         let place = Place::of(&self.at("f")).unwrap();
-        let (cache, _) = place.open(&homes, &Options::default()).unwrap();
+        let (cache, _) = place.open(&homes, &CacheOptions::default()).unwrap();
         let register = |name: &str| {
             let path = self.at(name);
             let identity = self.identity(name);
@@ -97,7 +97,7 @@ impl World {
     fn keep(&self, names: &[&str]) {
         let place = Place::of(&self.at("f")).unwrap();
         let homes = Arc::new(Homes::new());
-        let (cache, _) = place.open(&homes, &Options::default()).unwrap();
+        let (cache, _) = place.open(&homes, &CacheOptions::default()).unwrap();
         let page = vec![7; PAGE_BYTES];
         let pages: Vec<_> = (names.iter())
             .map(|name| HomePage {
@@ -319,7 +319,7 @@ fn a_cache_that_its_user_may_not_make_or_open_is_refused_with_whose_it_is_to_be(
     };
     let open: fn(&Path) -> Result<(), SetupError> = |flash| {
         let place = Place::of(flash)?;
-        place.open(&Arc::new(Homes::new()), &Options::default())?;
+        place.open(&Arc::new(Homes::new()), &CacheOptions::default())?;
         Ok(())
     };
     denied(|flash| create(flash, SMALL).map(drop), "new");

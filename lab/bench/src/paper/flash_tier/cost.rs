@@ -10,8 +10,8 @@ use crate::{
 };
 use forebay_device::Profile;
 use forebay_flash::{
-    Cache, CreateOptions, Flash, FlashError, FlashFile, HomeFiles, Identity, Options, Read,
-    Watermarks,
+    Cache, CacheOptions, CreateOptions, Flash, FlashError, FlashFile, HomeFiles, Identity,
+    ReadOutcome, Watermarks,
 };
 use std::{fs::File, hint::black_box, sync::Arc, time::Instant};
 
@@ -43,13 +43,13 @@ pub(super) fn rows(size: Size, measured: &mut Measured) -> Result<(), BenchError
     let dir = ScratchDir::new_in(&memory_dir())?;
     let flash = FlashFile::create(&dir.path().join("flash"), FLASH_BYTES).map_err(failed)?;
     let (flash, home) = (Arc::new(flash), Arc::new(HomeFiles::new(1)));
-    let options = Options {
+    let options = CacheOptions {
         watermarks: Watermarks {
             low: 100,
             high: 100,
         },
         bypass_reads: 0,
-        ..Options::default()
+        ..CacheOptions::default()
     };
     let create = CreateOptions::default();
     let cache = Cache::create(flash.clone(), home.clone(), pool.pool(), &create, &options);
@@ -91,7 +91,7 @@ pub(super) fn rows(size: Size, measured: &mut Measured) -> Result<(), BenchError
         })?;
         let hit = timed(|n| {
             let found = cache.read(&file, n, black_box(&mut to))?;
-            missed += u32::from(!matches!(found, Read::Hit));
+            missed += u32::from(!matches!(found, ReadOutcome::Hit));
             Ok(())
         })?;
         hits.push((hit - read).max(0.0));
