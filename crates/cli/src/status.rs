@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::Args;
 use forebay_files::supervisor::{self, Orphaned, Running, WaitingPool, Whose};
-use forebay_pages::Status as Flash;
+use forebay_pages::CacheStatus as Flash;
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Ran, Sandbox, databases::boot_anew};
-use forebay_pages::{Moment, Status};
+use forebay_pages::{BootTime, CacheStatus};
 use forebay_pool::{ClaimOptions, PoolOptions};
 use rustix::fs::XattrFlags;
 use std::{
@@ -103,25 +103,25 @@ impl Running {
     }
 
     /// What its server would say now: that all is well.
-    fn goes_on(&self) -> Status {
-        Status {
+    fn goes_on(&self) -> CacheStatus {
+        CacheStatus {
             pid: std::process::id(),
             run: self.run,
-            said_at: Moment::now(),
-            ..Status::default()
+            said_at: BootTime::now(),
+            ..CacheStatus::default()
         }
     }
 
     /// Or that its flash fails.
-    fn fails(&self) -> Status {
-        Status {
+    fn fails(&self) -> CacheStatus {
+        CacheStatus {
             trouble: Some("it is worn out".to_owned()),
             ..self.goes_on()
         }
     }
 
     /// Has this said of its flash cache.
-    fn say(&self, status: &Status) {
+    fn say(&self, status: &CacheStatus) {
         let said = serde_json::to_vec(status).unwrap();
         fs::write(self.flash.with_extension("status"), said).unwrap();
     }
@@ -221,12 +221,12 @@ fn a_run_whose_server_does_not_say_how_its_flash_cache_is_fails_and_is_named() {
     let sandbox = Sandbox::new();
     let running = Running::begin(&sandbox);
     let now = || running.fails();
-    let of_an_earlier_run = Status {
+    let of_an_earlier_run = CacheStatus {
         run: Uuid::new_v4(),
         ..now()
     };
-    let of_long_ago = Status {
-        said_at: Moment::default(),
+    let of_long_ago = CacheStatus {
+        said_at: BootTime::default(),
         ..now()
     };
     for status in [of_an_earlier_run, of_long_ago] {
@@ -250,7 +250,7 @@ fn what_a_server_has_just_said_counts_though_no_process_has_its_number() {
     let sandbox = Sandbox::new();
     let running = Running::begin(&sandbox);
     for line in ["status", "flash status"] {
-        let said = Status {
+        let said = CacheStatus {
             pid: u32::MAX,
             ..running.goes_on()
         };

@@ -10,9 +10,9 @@ const PATIENCE_SECONDS: u64 = 10;
 /// the time of day jumps, it does not.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(transparent)]
-pub struct Moment(u64);
+pub struct BootTime(u64);
 
-impl Moment {
+impl BootTime {
     /// This one.
     #[must_use]
     pub fn now() -> Self {
@@ -35,11 +35,11 @@ mod tests {
 
     #[test]
     fn a_moment_is_recent_until_ten_seconds_later_and_never_before_it() {
-        let Moment(now) = Moment::now();
-        assert!(Moment(now).is_recent());
+        let BootTime(now) = BootTime::now();
+        assert!(BootTime(now).is_recent());
         let long_ago = now.saturating_sub(2 * PATIENCE_SECONDS);
-        assert!(now < 2 * PATIENCE_SECONDS || !Moment(long_ago).is_recent());
+        assert!(now < 2 * PATIENCE_SECONDS || !BootTime(long_ago).is_recent());
         // An hour is longer than this test takes.
-        assert!(!Moment(now + 3600).is_recent());
+        assert!(!BootTime(now + 3600).is_recent());
     }
 }

@@ -6,8 +6,8 @@ mod resize;
 use crate::{
     complain::{complain, complain_of, say_what_ended},
     lost_pages::by_file,
-    session::Session,
-    status::Window,
+    session::CacheSession,
+    status::RecentWindow,
 };
 use forebay_flash::{AdmissionPolicy, CacheStats, PageName, WritePolicy};
 use std::{
@@ -28,7 +28,7 @@ const NAMED_MAX: usize = 50;
 
 /// What was said of a flash device that fails.
 #[derive(Default)]
-struct Failing {
+struct FailingFlash {
     said: Option<String>,
     /// When what can be read was brought home last, and how many pages could not.
     rescued: Option<Instant>,
@@ -39,7 +39,7 @@ struct Failing {
 ///
 /// # Errors
 /// In words.
-pub(crate) fn start(session: &'static Session) -> Result<(), String> {
+pub(crate) fn start(session: &'static CacheSession) -> Result<(), String> {
     thread::Builder::new()
         .name("forebay-flash".into())
         .spawn(|| run(session))
@@ -51,9 +51,9 @@ pub(crate) fn start(session: &'static Session) -> Result<(), String> {
 pub(crate) const STAY: &str = "pages stay in the flash cache: ";
 
 /// See the module's head. As long as the process lives.
-fn run(session: &Session) {
-    let mut windows = Windows::new(session.cache.stats());
-    let mut failing = Failing::default();
+fn run(session: &CacheSession) {
+    let mut windows = StatusWindows::new(session.cache.stats());
+    let mut failing = FailingFlash::default();
     let mut lost = 0;
     let mut pays = [true; 2];
     let mut looked = Instant::now();
@@ -81,15 +81,15 @@ fn run(session: &Session) {
 }
 
 /// What it was like so long ago: of each window samples at a tenth of its length.
-struct Windows {
+struct StatusWindows {
     seconds: u64,
     samples: [VecDeque<CacheStats>; WINDOWS.len()],
     /// When a second was over last, and what the windows had then.
     looked: Instant,
-    last: Vec<Window>,
+    last: Vec<RecentWindow>,
 }
 
-impl Windows {
+impl StatusWindows {
     fn new(now: CacheStats) -> Self {
         Self {
             seconds: 0,
@@ -100,7 +100,7 @@ impl Windows {
     }
 
     /// Says how the cache is, and what was in each window, as far as it was looked at by then.
-    fn say(&mut self, session: &Session) {
+    fn say(&mut self, session: &CacheSession) {
         if self.looked.elapsed() >= SECOND {
             self.looked = Instant::now();
             self.last = self.look(session.cache.stats());
@@ -109,14 +109,14 @@ impl Windows {
     }
 
     /// The same, if a second is over.
-    fn follow(&mut self, session: &Session) {
+    fn follow(&mut self, session: &CacheSession) {
         if self.looked.elapsed() >= SECOND {
             self.say(session);
         }
     }
 
     /// A second later: the windows that are full, or the first one as far as it is.
-    fn look(&mut self, now: CacheStats) -> Vec<Window> {
+    fn look(&mut self, now: CacheStats) -> Vec<RecentWindow> {
         self.seconds += 1;
         let mut windows = Vec::new();
         for (length, samples) in WINDOWS.into_iter().zip(&mut self.samples) {
@@ -127,17 +127,17 @@ impl Windows {
                 }
             }
             if length == WINDOWS[0] || self.seconds >= length {
-                windows.push(Window::of(length, &now, &samples[0]));
+                windows.push(RecentWindow::of(length, &now, &samples[0]));
             }
         }
         windows
     }
 }
 
-impl Failing {
+impl FailingFlash {
     /// Says when flash fails, and when it takes pages again. Meanwhile everything that can be read
     /// goes home: it is safe there.
-    fn watch(&mut self, session: &Session, windows: &mut Windows) {
+    fn watch(&mut self, session: &CacheSession, windows: &mut StatusWindows) {
         const AGAIN: Duration = Duration::from_secs(60);
         let Some(trouble) = session.cache.flash_trouble() else {
             if self.said.take().is_some() {
@@ -161,7 +161,7 @@ impl Failing {
         }
     }
 
-    fn rescue(&mut self, session: &Session, windows: &mut Windows) {
+    fn rescue(&mut self, session: &CacheSession, windows: &mut StatusWindows) {
         // It may take long, and what fails is to be seen meanwhile.
         let flushed = session.cache.flush(|_| {
             windows.follow(session);
@@ -184,7 +184,7 @@ impl Failing {
 
 /// Says when flash stops to pay, for all pages or for those that are only read, and when it begins
 /// again: what it pays for, in this order.
-fn say_worth(session: &Session, paid: [bool; 2]) -> [bool; 2] {
+fn say_worth(session: &CacheSession, paid: [bool; 2]) -> [bool; 2] {
     let cache = &session.cache;
     let options = cache.options();
     if options.policy != WritePolicy::Adaptive {
@@ -210,7 +210,7 @@ fn say_worth(session: &Session, paid: [bool; 2]) -> [bool; 2] {
 
 /// Names the pages that were lost as they left flash, if they are more than the `known` ones: how
 /// many there are.
-fn name_lost(session: &Session, known: u64) -> u64 {
+fn name_lost(session: &CacheSession, known: u64) -> u64 {
     let now = session.cache.stats().lost_pages;
     if now > known {
         name(&session.cache.lost_pages());
@@ -236,7 +236,7 @@ fn name(lost: &[PageName]) {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{PAGE_BYTES, identity::Known, setup, status::Status};
+    use crate::{PAGE_BYTES, identity::KnownFile, setup, status::CacheStatus};
     use forebay_flash::Identity;
     use rustix::fd::AsFd;
     use std::fs::{self, File};
@@ -246,10 +246,10 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let [flash, status, table] = ["f", "f.status", "t.ibd"].map(|name| dir.path().join(name));
         setup::create(&flash, 8 << 20).unwrap();
-        let session = Session::said_in(&status, &flash);
+        let session = CacheSession::said_in(&status, &flash);
         fs::write(&table, vec![0; PAGE_BYTES]).unwrap();
         let home = File::options().read(true).write(true).open(&table).unwrap();
-        let known = Known {
+        let known = KnownFile {
             key: (1, 2),
             identity: Identity {
                 device: 0,
@@ -261,11 +261,11 @@ mod tests {
         };
         let file = session.register(home.as_fd(), &known, &table).unwrap();
         let _ = session.cache.enqueue(&file, 0, &vec![7; PAGE_BYTES]);
-        let mut windows = Windows::new(session.cache.stats());
+        let mut windows = StatusWindows::new(session.cache.stats());
         windows.looked = Instant::now().checked_sub(SECOND).unwrap();
-        Failing::default().rescue(&session, &mut windows);
+        FailingFlash::default().rescue(&session, &mut windows);
         assert_eq!(fs::read(&table).unwrap()[0], 7);
-        assert_eq!(Status::read(&status).unwrap().home_pages, 1);
+        assert_eq!(CacheStatus::read(&status).unwrap().home_pages, 1);
     }
 
     #[test]
@@ -274,7 +274,7 @@ mod tests {
             hits,
             ..CacheStats::default()
         };
-        let mut windows = Windows::new(hits(0));
+        let mut windows = StatusWindows::new(hits(0));
         let mut last = Vec::new();
         for second in 1..=4000 {
             // Ten reads a second, and a hundred in the last ten seconds.

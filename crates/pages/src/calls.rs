@@ -6,17 +6,19 @@
 mod by_name;
 mod identify;
 
-pub use by_name::{Leaving, exporting, renamed, renaming, truncate_path, truncating, unlinking};
+pub use by_name::{
+    LeavingName, exporting, renamed, renaming, truncate_path, truncating, unlinking,
+};
 
 use crate::{
     PAGE_BYTES, cache_thread,
     complain::{complain_again, complain_of, complain_once, said},
     descriptor::path_of,
-    file::{PageFile, RealRead, RealWrite, State, cached_or_plain, say_full},
+    file::{PageFile, PageState, RealRead, RealWrite, cached_or_plain, say_full},
     file_kinds, foreign_programs,
-    identity::Known,
-    innodb::{self, Pages},
-    session::{self, Session},
+    identity::KnownFile,
+    innodb::{self, PageLayout},
+    session::{self, CacheSession},
     table,
 };
 use forebay_pool::with_room;
@@ -58,7 +60,7 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
         Some(file) => file,
         None => Arc::new(look_at(session, fd, known)?),
     };
-    if matches!(*file.state.read(), State::Plain) && !file.has_left() {
+    if matches!(*file.state.read(), PageState::Plain) && !file.has_left() {
         return Ok(());
     }
     let flags = rustix::fs::fcntl_getfl(fd).inspect_err(|errno| {
@@ -77,7 +79,11 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
 }
 
 /// What becomes of a page file that is opened for the first time.
-fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Result<PageFile, Errno> {
+fn look_at(
+    session: &'static CacheSession,
+    fd: BorrowedFd<'_>,
+    known: KnownFile,
+) -> Result<PageFile, Errno> {
     let path = path_of(fd)?;
     let is_system = file_kinds::is_system(path.as_os_str().as_bytes());
     if is_system && !session.is_active() {
@@ -87,10 +93,10 @@ fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Resul
         })?;
     }
     let state = match session.known(known.identity) {
-        Some(file) => State::Cached(file),
+        Some(file) => PageState::Cached(file),
         None if !session.is_active() => {
             session.say_unserved();
-            State::Plain
+            PageState::Plain
         }
         None => {
             session.make_room();
@@ -102,12 +108,12 @@ fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Resul
             });
             match pages? {
                 None => match session.has_place() {
-                    Ok(()) => State::Undecided,
+                    Ok(()) => PageState::Undecided,
                     Err(why) => return Err(say_full(&path, &why)),
                 },
-                Some(Pages::Whole) => cached_or_plain(session, fd, &known, &path)?,
+                Some(PageLayout::Whole) => cached_or_plain(session, fd, &known, &path)?,
                 Some(pages) => {
-                    let file = PageFile::new(known, path, is_system, State::Plain);
+                    let file = PageFile::new(known, path, is_system, PageState::Plain);
                     file.say_plain(pages);
                     return Ok(file);
                 }
@@ -120,9 +126,9 @@ fn look_at(session: &'static Session, fd: BorrowedFd<'_>, known: Known) -> Resul
 /// The session begins with the system tablespace, and its thread as soon as pages may come in: not
 /// while the data directory is made.
 fn begin_system(
-    session: &'static Session,
+    session: &'static CacheSession,
     fd: BorrowedFd<'_>,
-    known: &Known,
+    known: &KnownFile,
     path: &Path,
 ) -> Result<(), String> {
     session.begin_system(fd, known, path)?;
@@ -133,7 +139,7 @@ fn begin_system(
 }
 
 /// What page 0 of a file says that the cache does not know. None if there is none yet.
-fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<Pages>, Errno> {
+fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<PageLayout>, Errno> {
     if bytes < PAGE_BYTES as u64 {
         return Ok(None);
     }
@@ -150,7 +156,7 @@ fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<Pages>, Errno> {
 }
 
 /// The file of a descriptor and the session; an error in a child of the process that has it.
-fn of(fd: c_int) -> Result<Option<(Arc<PageFile>, &'static Session)>, Errno> {
+fn of(fd: c_int) -> Result<Option<(Arc<PageFile>, &'static CacheSession)>, Errno> {
     let Some(file) = table::file(fd) else {
         return Ok(None);
     };

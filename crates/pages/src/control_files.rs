@@ -12,7 +12,7 @@ use std::{
 };
 use uuid::Uuid;
 
-/// Ending of the name of a cache's [status](crate::Status).
+/// Ending of the name of a cache's [status](crate::CacheStatus).
 pub(crate) const STATUS: &str = ".status";
 /// Of its settings.
 pub(crate) const SETTINGS: &str = ".settings";

@@ -27,9 +27,9 @@ mod room;
 use crate::{
     PAGE_BYTES,
     descriptor::{check_owner, hold_plain, reopen},
-    guard::Guard,
+    guard::ActiveGuard,
     innodb::log_sequence,
-    page::Page,
+    page::PageBuffer,
 };
 use forebay_flash::{Cache, FileId, Home, HomePage, Identity};
 use forebay_pool::{
@@ -66,18 +66,18 @@ const ENTRY: usize = 40;
 const PAGES_MAX: usize = 512;
 const _: () = assert!(ENTRIES + PAGES_MAX * ENTRY <= HEADER);
 
-/// The file. It has [room](Copies::make_room) before the first page comes into the cache.
-pub(crate) struct Copies {
+/// The file. It has [room](DoublewriteFile::make_room) before the first page comes into the cache.
+pub(crate) struct DoublewriteFile {
     path: PathBuf,
     owner: Uuid,
     /// Whose it must be, if it must.
     user: Option<u32>,
     /// Open, if it is there.
-    kept: Mutex<Option<Kept>>,
+    kept: Mutex<Option<OpenCopies>>,
 }
 
 /// The file in use.
-struct Kept {
+struct OpenCopies {
     file: File,
     /// Copies that could not be kept are written over by the next.
     rewritten: Rewritten,
@@ -93,19 +93,19 @@ struct Kept {
 
 /// What the file has.
 #[derive(Default)]
-pub(crate) struct Found {
+pub(crate) struct FoundCopies {
     half: usize,
     number: u64,
     last: u64,
-    pages: Vec<(Identity, u64, Page)>,
+    pages: Vec<(Identity, u64, PageBuffer)>,
 }
 
 /// A file, and pages that are written to it at these offsets.
-type Batch<'a> = (File, Vec<(u64, &'a [u8])>);
+type FilePages<'a> = (File, Vec<(u64, &'a [u8])>);
 
 /// What became of copies whose cache is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct Saved {
+pub(crate) struct SavedPages {
     /// Pages that were written home again.
     pub pages: u64,
     /// Pages whose files were not found.
@@ -141,8 +141,8 @@ fn head(header: &mut Vec<u8>, owner: Uuid, last: u64, number: u64, pages: &[Home
     header[8..12].copy_from_slice(&crc.to_le_bytes());
 }
 
-impl Kept {
-    fn of(file: File, newest: Option<&Found>) -> Self {
+impl OpenCopies {
+    fn of(file: File, newest: Option<&FoundCopies>) -> Self {
         Self {
             file,
             rewritten: Rewritten::default(),
@@ -174,7 +174,7 @@ impl Kept {
     }
 }
 
-impl Copies {
+impl DoublewriteFile {
     /// Those of the cache `owner`, in this directory.
     pub(crate) fn new(dir: &Path, owner: Uuid) -> Self {
         Self {
@@ -242,14 +242,14 @@ impl Copies {
     }
 
     /// The copies that count.
-    fn newest(&self, file: &File) -> io::Result<Option<Found>> {
+    fn newest(&self, file: &File) -> io::Result<Option<FoundCopies>> {
         let halves = [self.find(file, 0)?, self.find(file, 1)?];
         let whole = halves.into_iter().flatten();
         Ok(whole.max_by_key(|found| found.number))
     }
 
     /// What a half has, if it is whole.
-    fn find(&self, file: &File, half: usize) -> io::Result<Option<Found>> {
+    fn find(&self, file: &File, half: usize) -> io::Result<Option<FoundCopies>> {
         let start = half * HALF;
         let mut header = vec![0; HEADER_MIN];
         if !read_at(file, &mut header, start as u64)? {
@@ -283,7 +283,7 @@ impl Copies {
                 inode: number(entry + 8),
                 generation: number(entry + 16),
             };
-            let mut page = Page([0; PAGE_BYTES]);
+            let mut page = PageBuffer([0; PAGE_BYTES]);
             let from = start + header.len() + at * PAGE_BYTES;
             if !read_at(file, &mut page.0, from as u64)? {
                 return Ok(None);
@@ -293,7 +293,7 @@ impl Copies {
             }
             pages.push((identity, number(entry + 24), page));
         }
-        Ok(Some(Found {
+        Ok(Some(FoundCopies {
             half,
             number: number(40),
             last: number(32),
@@ -309,8 +309,9 @@ impl Copies {
             return Ok(0);
         };
         let found = self.newest(&file)?;
-        *self.kept.lock() = Some(Kept::of(file, found.as_ref()));
-        let counts = |found: &Found| !found.pages.is_empty() && !cache.is_recorded(found.last);
+        *self.kept.lock() = Some(OpenCopies::of(file, found.as_ref()));
+        let counts =
+            |found: &FoundCopies| !found.pages.is_empty() && !cache.is_recorded(found.last);
         let Some(found) = found.filter(counts) else {
             return Ok(0);
         };
@@ -338,13 +339,13 @@ impl Copies {
     }
 
     /// What is here when the cache is lost.
-    pub(crate) fn left(&self) -> io::Result<Found> {
+    pub(crate) fn left(&self) -> io::Result<FoundCopies> {
         let found = self.open()?.map(|file| self.newest(&file)).transpose()?;
         Ok(found.flatten().unwrap_or_default())
     }
 }
 
-impl Found {
+impl FoundCopies {
     /// The files whose pages these are.
     pub(crate) fn files(&self) -> HashSet<Identity> {
         self.pages.iter().map(|(identity, ..)| *identity).collect()
@@ -357,13 +358,13 @@ impl Found {
     pub(crate) fn save(
         &self,
         files: &HashMap<Identity, OwnedFd>,
-        system: (Identity, &Guard),
-    ) -> io::Result<Saved> {
-        let mut saved = Saved::default();
+        system: (Identity, &ActiveGuard),
+    ) -> io::Result<SavedPages> {
+        let mut saved = SavedPages::default();
         // By home: none is the guard file.
-        let mut batch: HashMap<Option<&Identity>, Batch<'_>> = HashMap::new();
+        let mut batch: HashMap<Option<&Identity>, FilePages<'_>> = HashMap::new();
         for (identity, offset, page) in &self.pages {
-            let guarded = Guard::moved(*offset).filter(|_| *identity == system.0);
+            let guarded = ActiveGuard::moved(*offset).filter(|_| *identity == system.0);
             let (home, at) = match (guarded, files.get(identity)) {
                 (Some(at), _) => (system.1.file().try_clone()?, at),
                 (None, Some(held)) => (reopen(held, false)?, *offset),

@@ -12,9 +12,9 @@ use crate::{
     PAGE_BYTES,
     complain::{complain_once, said},
     descriptor::path_of,
-    identity::{self, Known},
-    innodb::{self, Pages},
-    session::Session,
+    identity::{self, KnownFile},
+    innodb::{self, PageLayout},
+    session::CacheSession,
     table,
 };
 use forebay_flash::{Cache, CachedFile, Enqueued, FileId, FlashError};
@@ -22,7 +22,7 @@ use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use part::read_part;
 use rustix::{fd::BorrowedFd, io::Errno};
 use state::say_unprotected;
-pub(crate) use state::{State, cached_or_plain, say_full};
+pub(crate) use state::{PageState, cached_or_plain, say_full};
 use std::{
     path::PathBuf,
     sync::{
@@ -42,10 +42,10 @@ const HOMES_FAIL: Duration = Duration::from_secs(1);
 
 /// See the module's head.
 pub(crate) struct PageFile {
-    pub known: Known,
+    pub known: KnownFile,
     pub path: PathBuf,
     pub is_system: bool,
-    pub state: RwLock<State>,
+    pub state: RwLock<PageState>,
     /// It was changed past the cache since it was synced last: its length, or what is written while
     /// it is undecided.
     changed: AtomicBool,
@@ -60,7 +60,7 @@ pub(crate) struct PageFile {
 }
 
 impl PageFile {
-    pub(crate) fn new(known: Known, path: PathBuf, is_system: bool, state: State) -> Self {
+    pub(crate) fn new(known: KnownFile, path: PathBuf, is_system: bool, state: PageState) -> Self {
         Self {
             known,
             path,
@@ -90,13 +90,13 @@ impl PageFile {
     /// Fills `to` from `offset`, as far as the file goes.
     pub(crate) fn read(
         &self,
-        session: &Session,
+        session: &CacheSession,
         to: &mut [u8],
         offset: u64,
         real: RealRead<'_>,
     ) -> Result<usize, Errno> {
         let state = self.state.read();
-        let State::Cached(file) = &*state else {
+        let PageState::Cached(file) = &*state else {
             return real(to, offset);
         };
         let mut done = 0;
@@ -118,7 +118,7 @@ impl PageFile {
     /// plain for it.
     pub(crate) fn write(
         &self,
-        session: &Session,
+        session: &CacheSession,
         fd: BorrowedFd<'_>,
         from: &[u8],
         offset: u64,
@@ -126,7 +126,7 @@ impl PageFile {
     ) -> Result<usize, Errno> {
         self.decide(session, fd, from, offset)?;
         let file = match &*self.state.read() {
-            State::Cached(file) if is_pages(from, offset) => {
+            PageState::Cached(file) if is_pages(from, offset) => {
                 if !session.is_active() {
                     complain_once(
                         "a page file is written to before the system tablespace is open: that is refused, since the flash cache is not in use yet",
@@ -139,7 +139,7 @@ impl PageFile {
                 }
                 return Ok(written);
             }
-            State::Cached(file) => Some(Arc::clone(file)),
+            PageState::Cached(file) => Some(Arc::clone(file)),
             _ => None,
         };
         if file.is_some() {
@@ -150,7 +150,7 @@ impl PageFile {
 
     fn write_pages(
         &self,
-        session: &Session,
+        session: &CacheSession,
         file: &CachedFile,
         from: &[u8],
         offset: u64,
@@ -181,7 +181,7 @@ impl PageFile {
     /// was decided on before.
     fn decide(
         &self,
-        session: &Session,
+        session: &CacheSession,
         fd: BorrowedFd<'_>,
         from: &[u8],
         offset: u64,
@@ -193,26 +193,26 @@ impl PageFile {
             return Ok(());
         };
         // A file becomes known while none is opened, or loses its name.
-        let is_new = matches!(&*self.state.read(), State::Undecided);
+        let is_new = matches!(&*self.state.read(), PageState::Undecided);
         let _opening = is_new.then(|| session.opening.lock());
-        if is_new && matches!(pages, Pages::Whole) && session.is_active() {
+        if is_new && matches!(pages, PageLayout::Whole) && session.is_active() {
             session.make_room();
         }
         let state = self.state.upgradable_read();
         match (&*state, pages) {
-            (State::Cached(_), Pages::Whole) | (State::Plain, _) => Ok(()),
-            (State::Cached(_), _) => {
+            (PageState::Cached(_), PageLayout::Whole) | (PageState::Plain, _) => Ok(()),
+            (PageState::Cached(_), _) => {
                 drop(state);
                 self.leave(session, "is compressed from now on")
             }
-            (State::Undecided, Pages::Whole) if session.is_active() => {
+            (PageState::Undecided, PageLayout::Whole) if session.is_active() => {
                 let mut state = RwLockUpgradableReadGuard::upgrade(state);
                 *state = self.register(session, fd)?;
                 Ok(())
             }
-            (State::Undecided, pages) => {
+            (PageState::Undecided, pages) => {
                 self.say_plain(pages);
-                *RwLockUpgradableReadGuard::upgrade(state) = State::Plain;
+                *RwLockUpgradableReadGuard::upgrade(state) = PageState::Plain;
                 Ok(())
             }
         }
@@ -221,7 +221,7 @@ impl PageFile {
     /// Lets the cache know the file, by its descriptor: it may have been renamed since it was
     /// opened, as a table that is rebuilt is before its page 0 is written. Without room for it
     /// nothing is written: it would not be protected from torn pages.
-    fn register(&self, session: &Session, fd: BorrowedFd<'_>) -> Result<State, Errno> {
+    fn register(&self, session: &CacheSession, fd: BorrowedFd<'_>) -> Result<PageState, Errno> {
         let path = match identity::of(fd) {
             Ok(Some(now)) if now.identity == self.known.identity => {
                 path_of(fd).map_err(|errno| errno.to_string())
@@ -235,11 +235,11 @@ impl PageFile {
         }
     }
 
-    pub(crate) fn say_plain(&self, pages: Pages) {
+    pub(crate) fn say_plain(&self, pages: PageLayout) {
         let why = match pages {
-            Pages::Whole => return,
-            Pages::Compressed => "its pages are compressed",
-            Pages::OtherSize => "its pages are not of 16 KiB",
+            PageLayout::Whole => return,
+            PageLayout::Compressed => "its pages are compressed",
+            PageLayout::OtherSize => "its pages are not of 16 KiB",
         };
         complain_once(&format!(
             "{} stays plain, and is not protected from torn pages by the flash cache: {why}. Keep innodb_doublewrite on where such tables are",
@@ -250,11 +250,11 @@ impl PageFile {
     /// Makes what was written durable.
     pub(crate) fn sync(
         &self,
-        session: &Session,
+        session: &CacheSession,
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let state = self.state.read();
-        let State::Cached(file) = &*state else {
+        let PageState::Cached(file) = &*state else {
             return real();
         };
         {
@@ -272,7 +272,7 @@ impl PageFile {
     /// the kernel does it. If the kernel refuses it, the file has its pages.
     pub(crate) fn truncate(
         &self,
-        session: &Session,
+        session: &CacheSession,
         bytes: u64,
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
@@ -285,7 +285,7 @@ impl PageFile {
         }
         // Nothing comes in meanwhile.
         let state = self.state.write();
-        if let State::Cached(file) = &*state {
+        if let PageState::Cached(file) = &*state {
             give_back(session, file, [number(bytes), u32::MAX])?;
             self.changing(&mut *real)?;
             return ask_length(session, file);
@@ -295,21 +295,21 @@ impl PageFile {
 
     /// It was cut off as it was opened, after [`truncate`](Self::truncate) had asked for its
     /// length.
-    pub(crate) fn truncated(&self, session: &Session) -> Result<(), Errno> {
+    pub(crate) fn truncated(&self, session: &CacheSession) -> Result<(), Errno> {
         match &*self.state.read() {
-            State::Cached(file) => ask_length(session, file),
-            State::Undecided | State::Plain => Ok(()),
+            PageState::Cached(file) => ask_length(session, file),
+            PageState::Undecided | PageState::Plain => Ok(()),
         }
     }
 
     /// Punches a hole into, or zeros, whole pages: as a truncation of these.
     pub(crate) fn punch(
         &self,
-        session: &Session,
+        session: &CacheSession,
         [offset, bytes]: [u64; 2],
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        if !matches!(&*self.state.read(), State::Cached(_)) {
+        if !matches!(&*self.state.read(), PageState::Cached(_)) {
             return self.changing(real);
         }
         let page = PAGE_BYTES as u64;
@@ -320,7 +320,7 @@ impl PageFile {
             return Err(self.refused("punched in its first pages"));
         }
         let state = self.state.write();
-        if let State::Cached(file) = &*state {
+        if let PageState::Cached(file) = &*state {
             let last = number(offset + bytes - 1);
             give_back(session, file, [number(offset), last])?;
         }
@@ -329,14 +329,14 @@ impl PageFile {
 
     /// Makes the file plain: everything of it is home, and the cache has nothing, when this
     /// returns.
-    pub(crate) fn leave(&self, session: &Session, why: &str) -> Result<(), Errno> {
+    pub(crate) fn leave(&self, session: &CacheSession, why: &str) -> Result<(), Errno> {
         let mut state = self.state.write();
         let file = match &*state {
-            State::Cached(file) => Arc::clone(file),
-            State::Plain => return Ok(()),
-            State::Undecided => {
+            PageState::Cached(file) => Arc::clone(file),
+            PageState::Plain => return Ok(()),
+            PageState::Undecided => {
                 self.say_left(why);
-                *state = State::Plain;
+                *state = PageState::Plain;
                 return Ok(());
             }
         };
@@ -348,7 +348,7 @@ impl PageFile {
             .and_then(|()| session.let_go(&file))
             .map_err(|e| said(&e))?;
         self.say_left(why);
-        *state = State::Plain;
+        *state = PageState::Plain;
         *self.left.lock() = Some(file.id());
         Ok(())
     }
@@ -360,7 +360,7 @@ impl PageFile {
 
     /// Closes the home that is open still, if no descriptor leads to the file: then the program has
     /// no lock on it.
-    pub(crate) fn close_left(&self, session: &Session) {
+    pub(crate) fn close_left(&self, session: &CacheSession) {
         let is_closed = |_: &mut FileId| !table::open().contains(&self.known.identity);
         if let Some(id) = self.left.lock().take_if(is_closed) {
             session.homes.detach(id);
@@ -385,7 +385,11 @@ impl PageFile {
 
 /// Before the kernel is asked to change these pages: the file has them, and the cache forgets them,
 /// durably. Without the first a change that is refused would leave the file with older ones.
-fn give_back(session: &Session, file: &CachedFile, [first, last]: [u32; 2]) -> Result<(), Errno> {
+fn give_back(
+    session: &CacheSession,
+    file: &CachedFile,
+    [first, last]: [u32; 2],
+) -> Result<(), Errno> {
     let cache = &session.cache;
     cache
         .bring_home(file, first, last)
@@ -395,7 +399,7 @@ fn give_back(session: &Session, file: &CachedFile, [first, last]: [u32; 2]) -> R
 
 /// After the file was cut off: the length that is durable is this one from now on, so it may grow
 /// to what it was at once.
-fn ask_length(session: &Session, file: &CachedFile) -> Result<(), Errno> {
+fn ask_length(session: &CacheSession, file: &CachedFile) -> Result<(), Errno> {
     let bytes = session.cache.durable_bytes(file);
     bytes.map(drop).map_err(|e| said(&e))
 }

@@ -7,11 +7,11 @@ use crate::{
     descriptor::{self, path_of, reopen},
     file_kinds,
     home::Homes,
-    identity::{self, Known},
+    identity::{self, KnownFile},
     recorded_names,
 };
 use forebay_flash::{Cache, CachedFile, FlashError, Identity};
-use relocation::Moved;
+use relocation::MovedDirectory;
 use rustix::{
     fd::{AsFd, OwnedFd},
     fs::{Mode, OFlags},
@@ -115,7 +115,7 @@ impl HomesError {
 ///
 /// # Errors
 /// Whether it is one that is looked for cannot be told: nothing may be taken for deleted.
-fn hold(path: &Path) -> Result<Option<(OwnedFd, Known)>, HomesError> {
+fn hold(path: &Path) -> Result<Option<(OwnedFd, KnownFile)>, HomesError> {
     let unseen = |source| HomesError::unseen(path, source);
     let flags = OFlags::PATH | OFlags::CLOEXEC;
     let held = match rustix::fs::open(path, flags, Mode::empty()) {
@@ -245,7 +245,7 @@ impl Whereabouts<'_> {
         &self,
         cache: &Cache,
         file: &CachedFile,
-        moved: &Moved<'_>,
+        moved: &MovedDirectory<'_>,
     ) -> Result<bool, HomesError> {
         let path = recorded_names::path_of(file);
         let places = moved.places(&path);
@@ -291,7 +291,7 @@ pub(crate) fn attach_all(
     let paths = || files.iter().map(|file| recorded_names::path_of(file));
     let system = paths().find(|path| file_kinds::is_system(path.as_os_str().as_bytes()));
     let was = system.as_deref().and_then(Path::parent).unwrap_or(at.data);
-    let dirs = Moved::new(was, at.data)?;
+    let dirs = MovedDirectory::new(was, at.data)?;
     let mut missing = Vec::new();
     let mut moved = Vec::new();
     for (file, path) in files.iter().zip(paths()) {

@@ -11,8 +11,8 @@ use crate::{
     file_kinds,
     guard::{self, GUARD_FILE},
     recorded_names,
-    session::{self, Other},
-    setup::{Place, pool_of, retry_in_use},
+    session::{self, ForeignProgram},
+    setup::{CacheLocation, pool_of, retry_in_use},
 };
 use forebay_flash::{Cache, CacheOptions};
 use forebay_pool::with_room;
@@ -59,14 +59,14 @@ fn is_of_database(path: &[u8]) -> bool {
 
 /// Which files a cache's two are, and when each was changed last. A server that opens the cache
 /// writes to both.
-type Changed = [(u64, [i64; 2]); 2];
+type ChangedCache = [(u64, [i64; 2]); 2];
 
 /// As they were when they were found to have nothing that is needed: a backup opens thousands of
 /// files.
-static UNNEEDED: Mutex<Option<Changed>> = Mutex::new(None);
+static UNNEEDED: Mutex<Option<ChangedCache>> = Mutex::new(None);
 
 /// None of a device, which does not tell.
-fn changed(flash: &Path) -> Option<Changed> {
+fn changed(flash: &Path) -> Option<ChangedCache> {
     let of = |path: &Path| {
         let found = path.metadata().ok().filter(Metadata::is_file)?;
         Some((found.ino(), [found.ctime(), found.ctime_nsec()]))
@@ -75,7 +75,7 @@ fn changed(flash: &Path) -> Option<Changed> {
     Some([of(&flash)?, of(&pool_of(&flash))?])
 }
 
-fn refuse(other: &Other, path: &str) -> Result<(), Errno> {
+fn refuse(other: &ForeignProgram, path: &str) -> Result<(), Errno> {
     let now = changed(&other.flash);
     // Locked for ever in a child of a process of which another thread had it.
     if now.is_some() && UNNEEDED.try_lock().is_some_and(|then| *then == now) {
@@ -83,8 +83,10 @@ fn refuse(other: &Other, path: &str) -> Result<(), Errno> {
     }
     let (program, flash) = (other.program.display(), other.flash.display());
     let homes = Arc::new(crate::home::Homes::new());
-    let open =
-        || Place::of(&other.flash).and_then(|place| place.open(&homes, &CacheOptions::default()));
+    let open = || {
+        CacheLocation::of(&other.flash)
+            .and_then(|place| place.open(&homes, &CacheOptions::default()))
+    };
     // Another program of the run may be looking at the same moment.
     let why = match retry_in_use(open) {
         Ok((cache, _)) if !is_needed(&cache) => {

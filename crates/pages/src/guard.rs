@@ -21,7 +21,7 @@ mod inspection;
 mod mismatch;
 mod running;
 
-pub use inspection::{Standing, standing};
+pub use inspection::{GuardInspection, standing};
 pub(crate) use inspection::{beside_system, is_of, is_of_another};
 pub(crate) use mismatch::{Mismatch, if_restored};
 pub(crate) use running::claim;
@@ -60,7 +60,7 @@ const PATH_MAX: usize = SECTOR - 64;
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "lowercase")]
-enum State {
+enum GuardState {
     Laying = 1,
     Laid = 2,
     Lifting = 3,
@@ -68,8 +68,8 @@ enum State {
 
 /// What the guard file says.
 #[derive(Clone, Debug, PartialEq, Eq)]
-struct Header {
-    state: State,
+struct GuardHeader {
+    state: GuardState,
     /// The cache that has the newer pages.
     owner: Uuid,
     /// The tablespace that it guards.
@@ -80,7 +80,7 @@ struct Header {
     flash: PathBuf,
 }
 
-impl Header {
+impl GuardHeader {
     /// One sector: magic 8, CRC-32C of what follows 4, state 4, owner 16, device, inode, generation
     /// 8 each, length of the path 4, epoch 4, the path from 64 on.
     fn encode(&self) -> [u8; SECTOR] {
@@ -114,9 +114,9 @@ impl Header {
             return None;
         }
         let state = match sector[12] {
-            1 => State::Laying,
-            2 => State::Laid,
-            3 => State::Lifting,
+            1 => GuardState::Laying,
+            2 => GuardState::Laid,
+            3 => GuardState::Lifting,
             _ => return None,
         };
         let length = (number(56) as u32 as usize).min(PATH_MAX);
@@ -155,22 +155,22 @@ fn has_text(page: &[u8]) -> bool {
 }
 
 /// What was found of a guard.
-pub(crate) enum Found {
+pub(crate) enum FoundGuard {
     /// No guard, and the tablespace's pages are its own.
     None,
     /// The two pages are in the guard file.
-    Here(Guard),
+    Here(ActiveGuard),
     Mismatch(Mismatch),
 }
 
 /// A guard that holds: where the two pages are at home.
 #[derive(Debug)]
-pub(crate) struct Guard {
+pub(crate) struct ActiveGuard {
     file: File,
     /// A page is written again after a sync that failed.
     rewritten: Rewritten,
     path: PathBuf,
-    header: Header,
+    header: GuardHeader,
 }
 
 /// An open file that is never closed by a lock's sake is the caller's; this one is the guard
@@ -182,10 +182,10 @@ fn open(path: &Path) -> io::Result<File> {
     Ok(File::from(fd))
 }
 
-fn read_header(file: &File) -> io::Result<Option<Header>> {
+fn read_header(file: &File) -> io::Result<Option<GuardHeader>> {
     let mut sector = [0; SECTOR];
     match file.read_exact_at(&mut sector, 0) {
-        Ok(()) => Ok(Header::decode(&sector)),
+        Ok(()) => Ok(GuardHeader::decode(&sector)),
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(e) => Err(e),
     }
@@ -201,8 +201,8 @@ fn read_page(tablespace: &File, page: u32) -> io::Result<Vec<u8>> {
     Ok(bytes)
 }
 
-impl Guard {
-    fn new(file: File, path: PathBuf, header: Header) -> Self {
+impl ActiveGuard {
+    fn new(file: File, path: PathBuf, header: GuardHeader) -> Self {
         Self {
             file,
             rewritten: Rewritten::default(),
@@ -218,12 +218,12 @@ impl Guard {
         tablespace: &File,
         of: Identity,
         (owner, epochs): (Uuid, Option<Epochs>),
-    ) -> io::Result<Found> {
+    ) -> io::Result<FoundGuard> {
         let path = dir.join(GUARD_FILE);
         let is_text = has_text(&read_page(tablespace, 0)?);
         let none_but = |mismatch| match is_text {
-            true => Found::Mismatch(mismatch),
-            false => Found::None,
+            true => FoundGuard::Mismatch(mismatch),
+            false => FoundGuard::None,
         };
         let file = match open(&path) {
             Ok(file) => file,
@@ -236,17 +236,17 @@ impl Guard {
             return Ok(none_but(Mismatch::Copy));
         };
         if header.owner != owner {
-            return Ok(match is_text || header.state == State::Laid {
-                true => Found::Mismatch(Mismatch::OtherCache(header.flash, header.owner)),
-                false => Found::None,
+            return Ok(match is_text || header.state == GuardState::Laid {
+                true => FoundGuard::Mismatch(Mismatch::OtherCache(header.flash, header.owner)),
+                false => FoundGuard::None,
             });
         }
         let is_of_its_time = epochs.is_none_or(|epochs| epochs.is(header.epoch));
         Ok(match (header.state, is_text) {
-            (_, true) if !is_of_its_time => Found::Mismatch(Mismatch::OtherTime(header.flash)),
-            (State::Laid, false) => Found::Mismatch(Mismatch::WrittenSince),
-            (_, false) => Found::None,
-            (_, true) => Found::Here(Self::new(file, path, header)),
+            (_, true) if !is_of_its_time => FoundGuard::Mismatch(Mismatch::OtherTime(header.flash)),
+            (GuardState::Laid, false) => FoundGuard::Mismatch(Mismatch::WrittenSince),
+            (_, false) => FoundGuard::None,
+            (_, true) => FoundGuard::Here(Self::new(file, path, header)),
         })
     }
 
@@ -269,8 +269,8 @@ impl Guard {
         let aside = dir.join(format!("{GUARD_FILE}.new"));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::TRUNC | OFlags::CLOEXEC;
         let file = File::from(rustix::fs::open(&aside, flags, Mode::RUSR | Mode::WUSR)?);
-        let header = Header {
-            state: State::Laying,
+        let header = GuardHeader {
+            state: GuardState::Laying,
             owner,
             of,
             epoch,
@@ -290,7 +290,7 @@ impl Guard {
 
     /// Makes it hold: steps 2 to 4 of laying, as far as they are not done.
     pub(crate) fn complete(&mut self, tablespace: &File) -> io::Result<()> {
-        if self.header.state == State::Laid {
+        if self.header.state == GuardState::Laid {
             return Ok(());
         }
         let text = text(self.header.owner, &self.header.flash);
@@ -300,13 +300,13 @@ impl Guard {
             rewritten.write(tablespace, &text, offset(page))?;
             rewritten.sync(tablespace, File::sync_data)?;
         }
-        self.set(State::Laid)
+        self.set(GuardState::Laid)
     }
 
     /// Gives the tablespace its pages back, and removes the guard file: the cache has nothing any
     /// more.
     pub(crate) fn lift(mut self, tablespace: &File) -> io::Result<()> {
-        self.set(State::Lifting)?;
+        self.set(GuardState::Lifting)?;
         let rewritten = Rewritten::default();
         for (at, page) in PAGES.into_iter().enumerate().rev() {
             let mut bytes = vec![0; PAGE_BYTES];
@@ -337,7 +337,7 @@ impl Guard {
         self.header.epoch
     }
 
-    fn set(&mut self, state: State) -> io::Result<()> {
+    fn set(&mut self, state: GuardState) -> io::Result<()> {
         self.header.state = state;
         self.write(&self.header.encode(), 0)?;
         self.sync()
@@ -351,7 +351,8 @@ impl Guard {
         Some(place(which) + at % PAGE_BYTES as u64)
     }
 
-    /// The guard file: the home of the guarded pages. It is written to by [`Guard::write`] alone.
+    /// The guard file: the home of the guarded pages. It is written to by [`ActiveGuard::write`]
+    /// alone.
     pub(crate) fn file(&self) -> &File {
         &self.file
     }

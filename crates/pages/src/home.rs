@@ -1,7 +1,7 @@
 //! Where pages go at last: the files themselves, and for the guarded pages of the system tablespace
 //! the guard file.
 
-use crate::{doublewrite::Copies, guard::Guard};
+use crate::{doublewrite::DoublewriteFile, guard::ActiveGuard};
 use forebay_flash::{FileId, Home, HomeFiles, HomePage};
 use parking_lot::RwLock;
 use std::{fs::File, io, os::unix::fs::FileExt, path::Path};
@@ -13,9 +13,9 @@ const IN_FLIGHT: usize = 8;
 pub(crate) struct Homes {
     files: HomeFiles,
     /// The system tablespace's number, and its guard.
-    guarded: RwLock<Option<(u32, Guard)>>,
+    guarded: RwLock<Option<(u32, ActiveGuard)>>,
     /// Of pages that flash has not got.
-    copies: RwLock<Option<Copies>>,
+    copies: RwLock<Option<DoublewriteFile>>,
 }
 
 impl Homes {
@@ -38,16 +38,16 @@ impl Homes {
     }
 
     /// The guarded pages of this file are in the guard file.
-    pub(crate) fn guard(&self, id: FileId, guard: Guard) {
+    pub(crate) fn guard(&self, id: FileId, guard: ActiveGuard) {
         *self.guarded.write() = Some((id.number, guard));
     }
 
     /// From now on no page is written home that neither flash nor `copies` has.
-    pub(crate) fn keep_copies(&self, copies: Copies) {
+    pub(crate) fn keep_copies(&self, copies: DoublewriteFile) {
         *self.copies.write() = Some(copies);
     }
 
-    pub(crate) fn take_guard(&self) -> Option<Guard> {
+    pub(crate) fn take_guard(&self) -> Option<ActiveGuard> {
         self.guarded.write().take().map(|(_, guard)| guard)
     }
 
@@ -76,7 +76,7 @@ impl Homes {
         let (_, guard) = guarded
             .as_ref()
             .filter(|(number, _)| *number == id.number)?;
-        let at = Guard::moved(offset)?;
+        let at = ActiveGuard::moved(offset)?;
         Some(guard.file().read_exact_at(to, at))
     }
 }
@@ -93,7 +93,7 @@ impl Home for Homes {
         };
         let mut others = Vec::with_capacity(pages.len());
         for page in pages {
-            match Guard::moved(page.offset).filter(|_| page.file.number == *number) {
+            match ActiveGuard::moved(page.offset).filter(|_| page.file.number == *number) {
                 Some(at) => guard.write(page.bytes, at).map_err(|e| (page.file, e))?,
                 None => others.push(*page),
             }
@@ -109,7 +109,10 @@ impl Home for Homes {
     }
 
     fn unprotect(&self) -> io::Result<()> {
-        self.copies.read().as_ref().map_or(Ok(()), Copies::clear)
+        self.copies
+            .read()
+            .as_ref()
+            .map_or(Ok(()), DoublewriteFile::clear)
     }
 
     fn sync(&self, file: FileId) -> io::Result<()> {

@@ -10,11 +10,11 @@ use rustix::{
 };
 
 /// A file as the kernel knows it as long as it is there: device and inode.
-pub(crate) type Key = (u64, u64);
+pub(crate) type InodeKey = (u64, u64);
 
 /// What was learned of a regular file.
-pub(crate) struct Known {
-    pub key: Key,
+pub(crate) struct KnownFile {
+    pub key: InodeKey,
     pub identity: Identity,
     pub bytes: u64,
     pub links: u32,
@@ -25,7 +25,7 @@ pub(crate) struct Known {
 /// # Errors
 /// `EOPNOTSUPP` where the file system does not say when a file was born: then one inode's files
 /// cannot be told from each other.
-pub(crate) fn of(fd: impl AsFd) -> Result<Option<Known>, Errno> {
+pub(crate) fn of(fd: impl AsFd) -> Result<Option<KnownFile>, Errno> {
     let fd = fd.as_fd();
     let wanted = StatxFlags::BASIC_STATS | StatxFlags::BTIME;
     let stat = statx(fd, c"", AtFlags::EMPTY_PATH, wanted)?;
@@ -42,7 +42,7 @@ pub(crate) fn of(fd: impl AsFd) -> Result<Option<Known>, Errno> {
         .unsigned_abs()
         .wrapping_mul(1_000_000_000)
         .wrapping_add(u64::from(stat.stx_btime.tv_nsec));
-    Ok(Some(Known {
+    Ok(Some(KnownFile {
         key: (device, stat.stx_ino),
         identity: Identity {
             device: 0,
@@ -62,9 +62,9 @@ pub(crate) fn of(fd: impl AsFd) -> Result<Option<Known>, Errno> {
 /// It cannot be told who the file is: what it has may be older than what the cache has, and it must
 /// not be used.
 pub(crate) fn of_page_file(
-    looked_at: Result<Option<Known>, Errno>,
+    looked_at: Result<Option<KnownFile>, Errno>,
     knows_inode: impl FnOnce() -> Result<bool, Errno>,
-) -> Result<Option<Known>, Errno> {
+) -> Result<Option<KnownFile>, Errno> {
     match looked_at {
         Err(Errno::OPNOTSUPP) if !knows_inode()? => Ok(None),
         known => known,

@@ -13,7 +13,7 @@ const FULL_CRC32: u32 = 1 << 4;
 
 /// Whether a tablespace's pages are such that a cache of pages can take them.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Pages {
+pub(crate) enum PageLayout {
     /// All are of [`PAGE_BYTES`], and written whole.
     Whole,
     /// They are of another size.
@@ -24,7 +24,7 @@ pub(crate) enum Pages {
 
 /// What page 0, or its beginning, says of the tablespace. None if it is too short, or of zeros: not
 /// made yet.
-pub(crate) fn pages(page: &[u8]) -> Option<Pages> {
+pub(crate) fn pages(page: &[u8]) -> Option<PageLayout> {
     let start = page.get(..LOOKED_AT)?;
     if start.iter().all(|&byte| byte == 0) {
         return None;
@@ -49,9 +49,9 @@ pub(crate) fn pages(page: &[u8]) -> Option<Pages> {
         (bytes, field(16, 1) != 0)
     };
     Some(match (bytes == PAGE_BYTES, compressed) {
-        (_, true) => Pages::Compressed,
-        (true, false) => Pages::Whole,
-        (false, false) => Pages::OtherSize,
+        (_, true) => PageLayout::Compressed,
+        (true, false) => PageLayout::Whole,
+        (false, false) => PageLayout::OtherSize,
     })
 }
 
@@ -80,13 +80,13 @@ mod tests {
     #[test]
     fn flags_of_both_formats_say_size_and_compression() {
         // As MariaDB 10.11 writes them: full_crc32 has the size's shift in its lowest bits.
-        assert_eq!(pages(&page(0x15)), Some(Pages::Whole));
-        assert_eq!(pages(&page(0x14)), Some(Pages::OtherSize));
-        assert_eq!(pages(&page(0x15 | 1 << 5)), Some(Pages::Compressed));
+        assert_eq!(pages(&page(0x15)), Some(PageLayout::Whole));
+        assert_eq!(pages(&page(0x14)), Some(PageLayout::OtherSize));
+        assert_eq!(pages(&page(0x15 | 1 << 5)), Some(PageLayout::Compressed));
         // DYNAMIC of the older format, and KEY_BLOCK_SIZE=8.
-        assert_eq!(pages(&page(0x21)), Some(Pages::Whole));
-        assert_eq!(pages(&page(0x21 | 4 << 1)), Some(Pages::OtherSize));
-        assert_eq!(pages(&page(0x21 | 1 << 16)), Some(Pages::Compressed));
+        assert_eq!(pages(&page(0x21)), Some(PageLayout::Whole));
+        assert_eq!(pages(&page(0x21 | 4 << 1)), Some(PageLayout::OtherSize));
+        assert_eq!(pages(&page(0x21 | 1 << 16)), Some(PageLayout::Compressed));
     }
 
     #[test]

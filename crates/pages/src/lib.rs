@@ -55,9 +55,9 @@ mod setup;
 mod status;
 mod table;
 
-pub use boot_clock::Moment;
+pub use boot_clock::BootTime;
 pub use calls::{
-    Leaving, allocate, closing, duplicated, exiting, exporting, forked, leave, opened, read,
+    LeavingName, allocate, closing, duplicated, exiting, exporting, forked, leave, opened, read,
     renamed, renaming, sync, sync_all, truncate, truncate_path, truncated, truncating, unlinking,
     write,
 };
@@ -66,16 +66,17 @@ pub use descriptor::path_of;
 pub use file::{RealRead, RealWrite};
 pub use file_kinds::{is_page_file, is_redo_log};
 pub use forebay_flash::FlushProgress;
-pub use guard::{GUARD_FILE, Standing, standing};
+pub use guard::{GUARD_FILE, GuardInspection, standing};
 pub use lost_pages::by_file;
-pub use request::{Resized, resize_running};
+pub use request::{ResizeResult, resize_running};
 pub use resize::{resize, resize_found};
 pub use session::{is_configured, start};
-pub use settings::{Kept, Policy, Settings, What, settings_of};
+pub use settings::{PageContents, PolicyName, Settings, SettingsFile, settings_of};
 pub use setup::{
-    Flushing, Place, SetupError, Warm, create, flush, give_up, look, pool_of, remove, retry_in_use,
+    CacheLocation, CacheOccupancy, Flushing, SetupError, create, flush, give_up, look, pool_of,
+    remove, retry_in_use,
 };
-pub use status::{Resizing, Status, Window};
+pub use status::{CacheStatus, RecentWindow, Resizing};
 pub use table::is_cached;
 
 /// Names the flash file to the processes of a run.

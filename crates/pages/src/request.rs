@@ -4,8 +4,8 @@
 
 use crate::{
     control_files::{self, RESIZE, beside, status_of},
-    setup::{Held, Place, Warm},
-    status::{Resizing, Status},
+    setup::{CacheFiles, CacheLocation, CacheOccupancy},
+    status::{CacheStatus, Resizing},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -19,7 +19,7 @@ use uuid::Uuid;
 /// What is asked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Request {
+pub struct ResizeRequest {
     /// Told from every other one.
     pub id: Uuid,
     /// How large the cache is to be.
@@ -28,11 +28,11 @@ pub struct Request {
 
 /// What a resize did.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Resized {
+pub struct ResizeResult {
     /// Pages written to the files, because their slots went.
     pub pages: u64,
     /// What is in it now.
-    pub now: Warm,
+    pub now: CacheOccupancy,
     /// False if the caller stopped it: it has the size that it had.
     pub complete: bool,
 }
@@ -42,7 +42,7 @@ pub(crate) fn request_of(flash: &Path) -> PathBuf {
     beside(flash, RESIZE)
 }
 
-impl Request {
+impl ResizeRequest {
     /// What is asked for of this cache, if anything is.
     pub(crate) fn read(flash: &Path) -> io::Result<Option<Self>> {
         control_files::read(&request_of(flash))
@@ -87,20 +87,20 @@ pub fn resize_running(
     flash: &Path,
     bytes: u64,
     progress: impl FnMut(&Resizing),
-) -> Result<Resized, String> {
-    let place = Place::of(flash).map_err(|e| e.to_string())?;
-    let held = Held::of(&place).map_err(|e| e.to_string())?;
+) -> Result<ResizeResult, String> {
+    let place = CacheLocation::of(flash).map_err(|e| e.to_string())?;
+    let held = CacheFiles::of(&place).map_err(|e| e.to_string())?;
     ask(&held, bytes, PATIENCE, progress)
 }
 
 fn ask(
-    held: &Held<'_>,
+    held: &CacheFiles<'_>,
     bytes: u64,
     patience: Duration,
     mut progress: impl FnMut(&Resizing),
-) -> Result<Resized, String> {
+) -> Result<ResizeResult, String> {
     const AGAIN: Duration = Duration::from_millis(50);
-    let request = Request {
+    let request = ResizeRequest {
         id: Uuid::new_v4(),
         bytes,
     };
@@ -112,7 +112,7 @@ fn ask(
     let mut said = None;
     while heard.elapsed() < patience {
         thread::sleep(AGAIN);
-        let Ok(now) = Status::read(&status) else {
+        let Ok(now) = CacheStatus::read(&status) else {
             continue;
         };
         if let Some(answer) = now.resized.filter(|answer| answer.id == request.id) {
@@ -121,13 +121,13 @@ fn ask(
             let _ = withdraw();
             return match answer.error {
                 Some(error) => Err(error),
-                None => Ok(Resized {
+                None => Ok(ResizeResult {
                     pages: answer.pages,
-                    now: Warm {
+                    now: CacheOccupancy {
                         pages: answer.kept,
                         dirty: answer.dirty,
                         slots: answer.slots,
-                        ..Warm::default()
+                        ..CacheOccupancy::default()
                     },
                     complete: true,
                 }),
@@ -158,7 +158,7 @@ mod tests {
     use super::*;
     use crate::{
         setup::{create, fixtures::Two},
-        status::Answer,
+        status::ResizeAnswer,
     };
     use tempfile::TempDir;
 
@@ -171,27 +171,27 @@ mod tests {
     }
 
     /// Asks a process that says nothing.
-    fn ask_in_vain(held: &Held<'_>) -> String {
+    fn ask_in_vain(held: &CacheFiles<'_>) -> String {
         ask(held, 99, Duration::from_millis(100), |_| {}).unwrap_err()
     }
 
-    fn answered(id: Uuid, error: Option<&str>) -> Status {
-        Status {
-            resized: Some(Answer {
+    fn answered(id: Uuid, error: Option<&str>) -> CacheStatus {
+        CacheStatus {
+            resized: Some(ResizeAnswer {
                 id,
                 slots: 7,
                 error: error.map(str::to_owned),
-                ..Answer::default()
+                ..ResizeAnswer::default()
             }),
-            ..Status::default()
+            ..CacheStatus::default()
         }
     }
 
     /// What is asked for, once it is.
-    fn asked(flash: &Path) -> Request {
+    fn asked(flash: &Path) -> ResizeRequest {
         let begun = Instant::now();
         while begun.elapsed() < PATIENCE {
-            if let Some(asked) = Request::read(flash).unwrap() {
+            if let Some(asked) = ResizeRequest::read(flash).unwrap() {
                 return asked;
             }
             thread::yield_now();
@@ -202,7 +202,7 @@ mod tests {
     #[test]
     fn a_request_is_answered_by_who_has_the_cache_and_an_answer_to_another_is_none() {
         let (_dir, flash, status) = made();
-        assert_eq!(Request::read(&flash).unwrap(), None);
+        assert_eq!(ResizeRequest::read(&flash).unwrap(), None);
         for error in [None, Some("it is too small")] {
             answered(Uuid::new_v4(), None).write(&status).unwrap();
             let resized = thread::scope(|scope| {
@@ -232,20 +232,20 @@ mod tests {
                 resize_running(&flash, 99, |_| {})
             });
             assert_eq!(resized.is_err(), error.is_some());
-            assert_eq!(Request::read(&flash).unwrap(), None);
+            assert_eq!(ResizeRequest::read(&flash).unwrap(), None);
         }
     }
 
     #[test]
     fn of_a_process_that_says_nothing_it_is_not_said_what_it_did() {
         let (_dir, flash, _) = made();
-        let place = Place::of(&flash).unwrap();
-        let said = ask_in_vain(&Held::of(&place).unwrap());
+        let place = CacheLocation::of(&flash).unwrap();
+        let said = ask_in_vain(&CacheFiles::of(&place).unwrap());
         assert!(
             said.contains("is not known") && !said.contains("not changed"),
             "{said}"
         );
-        assert_eq!(Request::read(&flash).unwrap(), None);
+        assert_eq!(ResizeRequest::read(&flash).unwrap(), None);
     }
 
     /// Promise: as `what_has_the_name_of_a_cache_s_file_by_then_is_left`.
@@ -255,8 +255,8 @@ mod tests {
         let at = |name| dirs.at(name);
         create(&at("x/f"), 8 << 20).unwrap();
         fs::write(at("other/f.resize"), "kept").unwrap();
-        let place = Place::of(&at("x/f")).unwrap();
-        let held = Held::of(&place).unwrap();
+        let place = CacheLocation::of(&at("x/f")).unwrap();
+        let held = CacheFiles::of(&place).unwrap();
         dirs.swap();
         let said = ask_in_vain(&held);
         assert!(said.contains("is not known"), "{said}");
@@ -269,6 +269,6 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("f");
         fs::write(request_of(&flash), "{\"bytes\": 7}").unwrap();
-        assert!(Request::read(&flash).is_err());
+        assert!(ResizeRequest::read(&flash).is_err());
     }
 }

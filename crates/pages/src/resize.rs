@@ -7,9 +7,10 @@
 use crate::{
     descriptor::{hold, link_to},
     home::Homes,
-    request::{Resized, request_of},
+    request::{ResizeResult, request_of},
     setup::{
-        Held, Place, SetupError, Warm, attach_guarded, create_in, exercise, pool_of, rights_to_data,
+        CacheFiles, CacheLocation, CacheOccupancy, SetupError, attach_guarded, create_in, exercise,
+        pool_of, rights_to_data,
     },
 };
 use forebay_flash::{FlushProgress, layout::CHECKPOINTS};
@@ -34,9 +35,9 @@ pub fn resize(
     bytes: u64,
     data: &[PathBuf],
     progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
-) -> Result<Resized, SetupError> {
-    let place = Place::of(flash)?;
-    let held = Held::of(&place)?;
+) -> Result<ResizeResult, SetupError> {
+    let place = CacheLocation::of(flash)?;
+    let held = CacheFiles::of(&place)?;
     if !held.is_on_device() && held.is_blank()? {
         return make_anew(&held, bytes);
     }
@@ -53,21 +54,21 @@ pub fn resize_found(
     bytes: u64,
     data: &[PathBuf],
     progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
-) -> Result<(Warm, Resized), SetupError> {
-    let place = Place::of(flash)?;
-    resize_held(&Held::of(&place)?, bytes, data, progress)
+) -> Result<(CacheOccupancy, ResizeResult), SetupError> {
+    let place = CacheLocation::of(flash)?;
+    resize_held(&CacheFiles::of(&place)?, bytes, data, progress)
 }
 
 fn resize_held(
-    held: &Held<'_>,
+    held: &CacheFiles<'_>,
     bytes: u64,
     data: &[PathBuf],
     progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
-) -> Result<(Warm, Resized), SetupError> {
+) -> Result<(CacheOccupancy, ResizeResult), SetupError> {
     let homes = Arc::new(Homes::new());
     let place = held.place();
     let (cache, rights) = held.open(&homes)?;
-    let before = Warm::of(&cache);
+    let before = CacheOccupancy::of(&cache);
     let is_of_size = cache.is_of_size(bytes)?;
     // What was asked of a server that is gone. One that another user has left is not in the way of
     // a cache that is as it should be.
@@ -91,9 +92,9 @@ fn resize_held(
         };
         Ok(cache.resize(bytes, progress)?)
     })?;
-    let resized = Resized {
+    let resized = ResizeResult {
         pages: resized.pages,
-        now: Warm::of(&cache),
+        now: CacheOccupancy::of(&cache),
         complete: resized.complete,
     };
     Ok((before, resized))
@@ -134,7 +135,7 @@ pub(crate) fn start_of(held: impl AsFd) -> io::Result<Vec<u8>> {
 /// True if the metadata beside blank headers says that a server has used the cache: then these were
 /// written over, and pages may be in it. Making a cache claims its lane once, and appends nothing;
 /// ending it gives the lane back.
-fn was_used(held: &Held<'_>) -> Result<bool, SetupError> {
+fn was_used(held: &CacheFiles<'_>) -> Result<bool, SetupError> {
     let pool = match held.pool() {
         // It was not made to the end, or is something else.
         Err(SetupError::Pool(e))
@@ -153,7 +154,7 @@ fn was_used(held: &Held<'_>) -> Result<bool, SetupError> {
 }
 
 /// What is left of a cache that was ended becomes a new one, in the same files.
-fn make_anew(held: &Held<'_>, bytes: u64) -> Result<Resized, SetupError> {
+fn make_anew(held: &CacheFiles<'_>, bytes: u64) -> Result<ResizeResult, SetupError> {
     let _alone = held.lock()?;
     // Another command may have done it meanwhile.
     if !held.is_blank()? {
@@ -164,10 +165,10 @@ fn make_anew(held: &Held<'_>, bytes: u64) -> Result<Resized, SetupError> {
     if was_used(held)? {
         return Err(held.place().unmade());
     }
-    Ok(Resized {
+    Ok(ResizeResult {
         now: create_in(held, bytes)?,
         complete: true,
-        ..Resized::default()
+        ..ResizeResult::default()
     })
 }
 

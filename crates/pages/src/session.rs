@@ -15,10 +15,10 @@ use crate::{
     descriptor::reopen,
     foreign_programs,
     home::Homes,
-    identity::Known,
-    settings::{Settings, Watched, settings_of},
-    setup::{self, Place, retry_in_use},
-    status::{Status, Window},
+    identity::KnownFile,
+    settings::{Settings, WatchedSettings, settings_of},
+    setup::{self, CacheLocation, retry_in_use},
+    status::{CacheStatus, RecentWindow},
 };
 use forebay_flash::{Cache, CacheOptions, CachedFile, FlashError};
 use forebay_pool::with_room;
@@ -47,14 +47,14 @@ struct Environment {
 }
 
 /// A program of the run that is no server: the cache is not its.
-pub(crate) struct Other {
+pub(crate) struct ForeignProgram {
     pub(crate) program: PathBuf,
     pub(crate) flash: PathBuf,
 }
 
-static OTHER: OnceLock<Other> = OnceLock::new();
+static OTHER: OnceLock<ForeignProgram> = OnceLock::new();
 static SETTINGS: OnceLock<Environment> = OnceLock::new();
-static SESSION: OnceLock<Session> = OnceLock::new();
+static SESSION: OnceLock<CacheSession> = OnceLock::new();
 /// Held while the session is begun; why it could not be, once that was tried.
 static BEGINNING: Mutex<Option<()>> = Mutex::new(None);
 /// This is the child of a process with a session: its descriptors are page files, and the cache is
@@ -71,7 +71,7 @@ pub fn start() {
         && !foreign_programs::is_server(&program, run.as_deref())
     {
         let flash = flash.into();
-        let _ = OTHER.set(Other { program, flash });
+        let _ = OTHER.set(ForeignProgram { program, flash });
         return;
     }
     let wanted = std::env::var(ENV_FLASH_SETTINGS).ok();
@@ -87,7 +87,7 @@ pub fn start() {
 }
 
 /// What this process is, if it is no server.
-pub(crate) fn other() -> Option<&'static Other> {
+pub(crate) fn other() -> Option<&'static ForeignProgram> {
     OTHER.get()
 }
 
@@ -110,13 +110,13 @@ pub(crate) fn is_forked() -> bool {
 }
 
 /// The cache of this process, and its files.
-pub(crate) struct Session {
+pub(crate) struct CacheSession {
     pub(crate) cache: Cache,
     pub(crate) homes: Arc<Homes>,
-    place: Place,
+    place: CacheLocation,
     status: Option<PathBuf>,
     run: Uuid,
-    watched: Mutex<Watched>,
+    watched: Mutex<WatchedSettings>,
     sizes: Mutex<Sizes>,
     /// Held while a file is opened, closed for good, or renamed: what is known of files changes.
     pub(crate) opening: Mutex<()>,
@@ -129,7 +129,7 @@ pub(crate) struct Session {
 
 /// The session, if there is one already.
 #[inline]
-pub(crate) fn current() -> Option<&'static Session> {
+pub(crate) fn current() -> Option<&'static CacheSession> {
     SESSION.get()
 }
 
@@ -137,7 +137,7 @@ pub(crate) fn current() -> Option<&'static Session> {
 ///
 /// # Errors
 /// `EBUSY` if another process has the cache, `EIO` if it cannot be opened; both are said.
-pub(crate) fn begin() -> Result<&'static Session, Errno> {
+pub(crate) fn begin() -> Result<&'static CacheSession, Errno> {
     match SESSION.get() {
         Some(session) => Ok(session),
         // A session is large, and so is what opens a cache: the thread's stack may be small.
@@ -145,7 +145,7 @@ pub(crate) fn begin() -> Result<&'static Session, Errno> {
     }
 }
 
-fn begin_now() -> Result<&'static Session, Errno> {
+fn begin_now() -> Result<&'static CacheSession, Errno> {
     let settings = SETTINGS.get().ok_or(Errno::IO)?;
     let mut tried = BEGINNING.lock();
     if let Some(session) = SESSION.get() {
@@ -154,7 +154,7 @@ fn begin_now() -> Result<&'static Session, Errno> {
     if tried.is_some() {
         return Err(Errno::IO);
     }
-    match Session::open(settings) {
+    match CacheSession::open(settings) {
         Ok(session) => Ok(SESSION.get_or_init(|| session)),
         Err(error) => {
             *tried = Some(());
@@ -170,11 +170,11 @@ fn begin_now() -> Result<&'static Session, Errno> {
     }
 }
 
-impl Session {
+impl CacheSession {
     fn open(settings: &Environment) -> Result<Self, setup::SetupError> {
         let homes = Arc::new(Homes::new());
-        let place = Place::of(&settings.flash)?;
-        let mut watched = Watched::new(place.flash());
+        let place = CacheLocation::of(&settings.flash)?;
+        let mut watched = WatchedSettings::new(place.flash());
         let kept = watched.changed().transpose().unwrap_or_else(|e| {
             let path = settings_of(place.flash());
             complain(&format!(
@@ -245,7 +245,7 @@ impl Session {
     pub(crate) fn register(
         &self,
         fd: BorrowedFd<'_>,
-        known: &Known,
+        known: &KnownFile,
         path: &Path,
     ) -> Result<Arc<CachedFile>, Unregistered> {
         let home = reopen(fd, true)?;
@@ -296,11 +296,11 @@ impl Session {
         }
     }
 
-    pub(crate) fn write_status(&self, windows: Vec<Window>) {
+    pub(crate) fn write_status(&self, windows: Vec<RecentWindow>) {
         let Some(path) = &self.status else { return };
         // At the end of the process two threads say it: one after the other, and the newest last.
         let sizes = self.sizes.lock();
-        let mut status = Status::of(&self.cache.stats(), windows);
+        let mut status = CacheStatus::of(&self.cache.stats(), windows);
         status.run = self.run;
         status.flash = self.place.flash().display().to_string();
         status.cache = self.cache.owner();
@@ -336,12 +336,12 @@ mod tests {
             wanted: Settings::default(),
         };
         let homes = Arc::new(Homes::new());
-        let looks = Place::of(&flash)
+        let looks = CacheLocation::of(&flash)
             .unwrap()
             .open(&homes, &CacheOptions::default());
         let looks = looks.unwrap();
         thread::scope(|scope| {
-            let starts = scope.spawn(|| Session::open(&environment).map(drop));
+            let starts = scope.spawn(|| CacheSession::open(&environment).map(drop));
             // A tenth of how long it waits.
             thread::sleep(Duration::from_millis(100));
             drop(looks);

@@ -4,8 +4,8 @@
 
 mod settings_file;
 
-pub(crate) use settings_file::Watched;
-pub use settings_file::{Kept, settings_of};
+pub(crate) use settings_file::WatchedSettings;
+pub use settings_file::{SettingsFile, settings_of};
 
 use forebay_flash::{AdmissionPolicy, CacheOptions, Watermarks, WritePolicy};
 use serde::{Deserialize, Serialize};
@@ -16,10 +16,10 @@ use serde::{Deserialize, Serialize};
 pub struct Settings {
     /// What becomes of writes: `back`, `through`, `around`, `off`, `adaptive`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<Policy>,
+    pub policy: Option<PolicyName>,
     /// What comes in: `dirty`, `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub contents: Option<What>,
+    pub contents: Option<PageContents>,
     /// Slots in use, in percent: pages leave until no more than this are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<u8>,
@@ -38,7 +38,7 @@ pub struct Settings {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "as those of the cache")]
-pub enum Policy {
+pub enum PolicyName {
     Back,
     Through,
     Around,
@@ -50,7 +50,7 @@ pub enum Policy {
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
 #[expect(missing_docs, reason = "as those of the cache")]
-pub enum What {
+pub enum PageContents {
     Dirty,
     All,
 }
@@ -90,15 +90,15 @@ impl Settings {
     /// The options with these.
     pub(crate) fn over(&self, options: &CacheOptions) -> CacheOptions {
         let policy = self.policy.map(|policy| match policy {
-            Policy::Back => WritePolicy::Back,
-            Policy::Through => WritePolicy::Through,
-            Policy::Around => WritePolicy::Around,
-            Policy::Off => WritePolicy::Off,
-            Policy::Adaptive => WritePolicy::Adaptive,
+            PolicyName::Back => WritePolicy::Back,
+            PolicyName::Through => WritePolicy::Through,
+            PolicyName::Around => WritePolicy::Around,
+            PolicyName::Off => WritePolicy::Off,
+            PolicyName::Adaptive => WritePolicy::Adaptive,
         });
         let contents = self.contents.map(|what| match what {
-            What::Dirty => AdmissionPolicy::Dirty,
-            What::All => AdmissionPolicy::All,
+            PageContents::Dirty => AdmissionPolicy::Dirty,
+            PageContents::All => AdmissionPolicy::All,
         });
         let marks = options.watermarks;
         CacheOptions {
@@ -125,15 +125,15 @@ impl Settings {
     pub(crate) fn of(options: &CacheOptions) -> Self {
         Self {
             policy: Some(match options.policy {
-                WritePolicy::Back => Policy::Back,
-                WritePolicy::Through => Policy::Through,
-                WritePolicy::Around => Policy::Around,
-                WritePolicy::Off => Policy::Off,
-                WritePolicy::Adaptive => Policy::Adaptive,
+                WritePolicy::Back => PolicyName::Back,
+                WritePolicy::Through => PolicyName::Through,
+                WritePolicy::Around => PolicyName::Around,
+                WritePolicy::Off => PolicyName::Off,
+                WritePolicy::Adaptive => PolicyName::Adaptive,
             }),
             contents: Some(match options.contents {
-                AdmissionPolicy::Dirty => What::Dirty,
-                AdmissionPolicy::All => What::All,
+                AdmissionPolicy::Dirty => PageContents::Dirty,
+                AdmissionPolicy::All => PageContents::All,
             }),
             low: Some(options.watermarks.low),
             high: Some(options.watermarks.high),
@@ -192,7 +192,7 @@ mod tests {
     #[test]
     fn what_is_in_force_includes_what_was_set() {
         let set = Settings {
-            contents: Some(What::All),
+            contents: Some(PageContents::All),
             home_bytes_per_second: Some(7),
             ..Settings::default()
         };

@@ -1,9 +1,9 @@
 //! How the cache is, for people: written to a file every second by the process that has it.
 
 use crate::{
-    boot_clock::Moment,
+    boot_clock::BootTime,
     control_files,
-    settings::{Policy, Settings, What},
+    settings::{PageContents, PolicyName, Settings},
 };
 use forebay_flash::CacheStats;
 use rustix::fs::OFlags;
@@ -22,13 +22,13 @@ use uuid::Uuid;
 /// something else.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Status {
+pub struct CacheStatus {
     /// The process that has it.
     pub pid: u32,
     /// The run that it is of, as [`ENV_FLASH_RUN`](crate::ENV_FLASH_RUN) names it.
     pub run: Uuid,
     /// When it said this: seconds of `CLOCK_MONOTONIC`.
-    pub said_at: Moment,
+    pub said_at: BootTime,
     /// The flash file's path, for a reader: what of it is no text stands as U+FFFD.
     pub flash: String,
     /// The cache.
@@ -94,10 +94,10 @@ pub struct Status {
     /// While the cache is given another size.
     pub resizing: Option<Resizing>,
     /// How the last request for another size ended.
-    pub resized: Option<Answer>,
+    pub resized: Option<ResizeAnswer>,
     /// The last ten seconds, minute, ten minutes and hour, as far as its process has had it so
     /// long; a tenth more or less.
-    pub windows: Vec<Window>,
+    pub windows: Vec<RecentWindow>,
 }
 
 /// A resize under way: pages that have to go home, and those that have.
@@ -117,7 +117,7 @@ pub struct Resizing {
 /// How a request ended.
 #[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Answer {
+pub struct ResizeAnswer {
     /// The request.
     pub id: Uuid,
     /// Pages that were written to the files.
@@ -135,7 +135,7 @@ pub struct Answer {
 /// What a cache did in the last so many seconds.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Window {
+pub struct RecentWindow {
     /// How many seconds.
     pub seconds: u64,
     /// Reads that found their page.
@@ -150,7 +150,7 @@ pub struct Window {
     pub home_bytes: u64,
 }
 
-impl Window {
+impl RecentWindow {
     /// Between two moments.
     pub(crate) fn of(seconds: u64, now: &CacheStats, then: &CacheStats) -> Self {
         Self {
@@ -176,11 +176,11 @@ impl Window {
     }
 }
 
-impl Status {
-    pub(crate) fn of(stats: &CacheStats, windows: Vec<Window>) -> Self {
+impl CacheStatus {
+    pub(crate) fn of(stats: &CacheStats, windows: Vec<RecentWindow>) -> Self {
         Self {
             pid: std::process::id(),
-            said_at: Moment::now(),
+            said_at: BootTime::now(),
             slots: stats.slots,
             slots_used: stats.slots_used,
             pages: stats.pages,
@@ -328,12 +328,12 @@ impl Status {
                 self.around_pages
             ));
         }
-        if self.settings.policy == Some(Policy::Adaptive) && !self.flash_pays {
+        if self.settings.policy == Some(PolicyName::Adaptive) && !self.flash_pays {
             lines.push(
                 "flash cache: flash takes no less than the files: pages go straight to the files, and those on flash leave it".to_owned(),
             );
         }
-        if self.written_only && self.settings.contents == Some(What::All) {
+        if self.written_only && self.settings.contents == Some(PageContents::All) {
             lines.push(
                 "flash cache: flash is not much faster to read than the files: pages that are only read do not come in".to_owned(),
             );
@@ -359,9 +359,9 @@ impl Status {
     }
 }
 
-/// Reads a status again as long as it is a part of one: it is just being [written](Status::write)
-/// over another.
-fn whole(mut read: impl FnMut() -> io::Result<Status>) -> io::Result<Status> {
+/// Reads a status again as long as it is a part of one: it is just being
+/// [written](CacheStatus::write) over another.
+fn whole(mut read: impl FnMut() -> io::Result<CacheStatus>) -> io::Result<CacheStatus> {
     const TRIES: usize = 10;
     const AGAIN: Duration = Duration::from_millis(10);
     for _ in 1..TRIES {

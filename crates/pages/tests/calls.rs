@@ -5,7 +5,7 @@
 
 mod support;
 
-use forebay_pages::{PAGE_BYTES, Status};
+use forebay_pages::{CacheStatus, PAGE_BYTES};
 use rustix::{
     fd::{AsFd, AsRawFd},
     fs::{CWD, FallocateFlags},
@@ -221,7 +221,7 @@ fn a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home() {
         exported.unwrap();
         let begun = Instant::now();
         let batches =
-            || Status::read(&server.dir.join(STATUS)).map_or(0, |status| status.home_batches);
+            || CacheStatus::read(&server.dir.join(STATUS)).map_or(0, |status| status.home_batches);
         while batches() < 2 {
             assert!(begun.elapsed() < Duration::from_secs(60), "they are not");
             std::thread::sleep(Duration::from_millis(20));
@@ -267,7 +267,7 @@ fn a_cache_whose_path_is_no_text_says_how_it_is_too() {
     let after = World::after_with(flash, name, "{}", |server| {
         let until = Instant::now() + Duration::from_secs(60);
         let status = loop {
-            match Status::read(&server.dir.join(STATUS)) {
+            match CacheStatus::read(&server.dir.join(STATUS)) {
                 Ok(status) => break status,
                 Err(e) => assert!(Instant::now() < until, "{e}"),
             }

@@ -3,7 +3,9 @@
 
 mod support;
 
-use forebay_pages::{ENV_FLASH, Kept, PAGE_BYTES, Policy, Settings, Status, settings_of};
+use forebay_pages::{
+    CacheStatus, ENV_FLASH, PAGE_BYTES, PolicyName, Settings, SettingsFile, settings_of,
+};
 use rustix::fd::{AsFd, AsRawFd};
 use std::{
     fs::{self, OpenOptions},
@@ -20,10 +22,10 @@ const ROW: u64 = 32;
 const SCANNED: u64 = 40;
 
 /// The first status for which `is` holds. One is written every second.
-fn until(server: &Server, is: impl Fn(&Status) -> bool) -> Status {
+fn until(server: &Server, is: impl Fn(&CacheStatus) -> bool) -> CacheStatus {
     let limit = Instant::now() + Duration::from_secs(60);
     loop {
-        let status = Status::read(&server.dir.join(STATUS));
+        let status = CacheStatus::read(&server.dir.join(STATUS));
         match status {
             Ok(status) if is(&status) => return status,
             status => assert!(Instant::now() < limit, "{status:?}"),
@@ -38,7 +40,7 @@ fn flash() -> PathBuf {
 
 /// As the command does it.
 fn set(wanted: Settings) {
-    let kept = Kept::read(&flash()).unwrap().with(wanted).unwrap();
+    let kept = SettingsFile::read(&flash()).unwrap().with(wanted).unwrap();
     kept.keep(&flash()).unwrap();
 }
 
@@ -78,7 +80,7 @@ fn a_server_says_in_which_run_and_when_it_says_it() {
     });
     let dir = world.unwrap().dir;
     let path = dir.path().join(STATUS);
-    assert!(Status::of_run(&path, RUN.parse().unwrap()).is_some());
+    assert!(CacheStatus::of_run(&path, RUN.parse().unwrap()).is_some());
 }
 
 #[test]
@@ -158,16 +160,16 @@ fn what_a_command_does_not_name_stays_as_the_command_line_of_the_run_says() {
     let name = "what_a_command_does_not_name_stays_as_the_command_line_of_the_run_says";
     let world = World::after(name, "{}", |server| {
         let back = Settings {
-            policy: Some(Policy::Back),
+            policy: Some(PolicyName::Back),
             ..Settings::default()
         };
         if !settings_of(&flash()).exists() {
             set(back);
             return;
         }
-        let own = |now: &Status| now.pid == std::process::id();
+        let own = |now: &CacheStatus| now.pid == std::process::id();
         let before = until(&server, own);
-        assert_eq!(before.settings.policy, Some(Policy::Through));
+        assert_eq!(before.settings.policy, Some(PolicyName::Through));
         set(Settings {
             home_bytes_per_second: Some(1 << 20),
             ..Settings::default()
@@ -175,7 +177,7 @@ fn what_a_command_does_not_name_stays_as_the_command_line_of_the_run_says() {
         let now = until(&server, |now| {
             own(now) && now.settings.home_bytes_per_second == Some(1 << 20)
         });
-        assert_eq!(now.settings.policy, Some(Policy::Through));
+        assert_eq!(now.settings.policy, Some(PolicyName::Through));
         // Named, it counts, although it was kept before.
         set(back);
         until(&server, |now| now.settings.include(&back));

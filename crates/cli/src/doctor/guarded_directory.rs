@@ -45,7 +45,7 @@ struct Flash {
 }
 
 impl Flash {
-    fn of(directory: PathBuf, guard: forebay_pages::Standing) -> Self {
+    fn of(directory: PathBuf, guard: forebay_pages::GuardInspection) -> Self {
         let (dirty_pages, unknown) = match forebay_pages::look(&guard.flash) {
             Ok(warm) => (Some(warm.dirty), None),
             Err(error) => (None, Some(error.to_string())),

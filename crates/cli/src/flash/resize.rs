@@ -7,7 +7,7 @@ use crate::{
     size,
 };
 use clap::Args;
-use forebay_pages::{Place, Resized};
+use forebay_pages::{CacheLocation, ResizeResult};
 use serde::Serialize;
 use std::{
     path::PathBuf,
@@ -55,8 +55,8 @@ struct Report {
 
 impl Resize {
     /// By the server that has it.
-    fn while_it_runs(&self) -> Result<Resized, Failure> {
-        let flash = Place::of(&self.flash)?.flash().to_owned();
+    fn while_it_runs(&self) -> Result<ResizeResult, Failure> {
+        let flash = CacheLocation::of(&self.flash)?.flash().to_owned();
         let mut said = Instant::now();
         forebay_pages::resize_running(&flash, self.size, |resizing| {
             if said.elapsed() >= Duration::from_secs(1) {

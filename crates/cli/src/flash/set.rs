@@ -7,7 +7,7 @@ use crate::{
     size,
 };
 use clap::Args;
-use forebay_pages::{Kept, Place, Settings, Status, status_of};
+use forebay_pages::{CacheLocation, CacheStatus, Settings, SettingsFile, status_of};
 use serde::Serialize;
 use std::{
     fs,
@@ -85,7 +85,7 @@ impl Set {
                 "nothing is to be set. Say what: --policy, --contents, --low, --high, --home-limit or --write-limit".to_owned(),
             ));
         }
-        let place = Place::of(&self.flash)?;
+        let place = CacheLocation::of(&self.flash)?;
         let flash = place.flash();
         let before = said_at(flash);
         let kept = keep(flash, wanted)?;
@@ -105,11 +105,11 @@ impl Set {
 }
 
 /// Keeps this as well, alone: of two commands at a time none undoes what the other has kept.
-fn keep(flash: &Path, wanted: Settings) -> Result<Kept, Failure> {
+fn keep(flash: &Path, wanted: Settings) -> Result<SettingsFile, Failure> {
     let keeping = || Failure::io("keeping the settings of", flash.display());
-    let _alone = Kept::alone(flash).map_err(keeping())?;
-    let kept =
-        Kept::read(flash).map_err(Failure::io("reading the settings of", flash.display()))?;
+    let _alone = SettingsFile::alone(flash).map_err(keeping())?;
+    let kept = SettingsFile::read(flash)
+        .map_err(Failure::io("reading the settings of", flash.display()))?;
     let kept = kept.with(wanted).map_err(Failure::Usage)?;
     kept.keep(flash).map_err(keeping())?;
     Ok(kept)
@@ -137,7 +137,7 @@ fn follows(
         if said_at(flash) == before {
             continue;
         }
-        if let Ok(status) = Status::read(&status_of(flash))
+        if let Ok(status) = CacheStatus::read(&status_of(flash))
             && status.settings.include(wanted)
         {
             return Ok(status.settings);

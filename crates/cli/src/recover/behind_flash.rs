@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use forebay_files::directories::each_directory;
-use forebay_pages::Standing;
+use forebay_pages::GuardInspection;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -13,7 +13,7 @@ use std::{
 ///
 /// # Errors
 /// A directory cannot be read.
-pub fn below(directory: &Path) -> Result<Vec<(PathBuf, io::Result<Standing>)>, Failure> {
+pub fn below(directory: &Path) -> Result<Vec<(PathBuf, io::Result<GuardInspection>)>, Failure> {
     let mut found = Vec::new();
     each_directory(directory, |_, path| {
         let guard = forebay_pages::standing(path).transpose();

@@ -40,7 +40,7 @@ struct Found<'a> {
     directories: &'a [PathBuf],
     marks: Vec<Standing>,
     guards: Vec<Guard>,
-    behind_flash: Vec<(PathBuf, io::Result<forebay_pages::Standing>)>,
+    behind_flash: Vec<(PathBuf, io::Result<forebay_pages::GuardInspection>)>,
 }
 
 impl<'a> Found<'a> {

@@ -12,8 +12,8 @@ use crate::{failure::Failure, flash::flush, output::complain, size};
 use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, Config};
 use forebay_pages::{
-    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, Settings,
-    SetupError, Status, Warm, What, status_of,
+    CacheOccupancy, CacheStatus, ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS,
+    ENV_FLASH_STATUS, PageContents, Settings, SetupError, status_of,
 };
 use forebay_pool::disks::BackingStore;
 use std::{
@@ -53,22 +53,22 @@ pub enum Policy {
 }
 
 impl Contents {
-    pub fn setting(self) -> What {
+    pub fn setting(self) -> PageContents {
         match self {
-            Self::Dirty => What::Dirty,
-            Self::All => What::All,
+            Self::Dirty => PageContents::Dirty,
+            Self::All => PageContents::All,
         }
     }
 }
 
 impl Policy {
-    pub fn setting(self) -> forebay_pages::Policy {
+    pub fn setting(self) -> forebay_pages::PolicyName {
         match self {
-            Self::Back => forebay_pages::Policy::Back,
-            Self::Through => forebay_pages::Policy::Through,
-            Self::Around => forebay_pages::Policy::Around,
-            Self::Off => forebay_pages::Policy::Off,
-            Self::Adaptive => forebay_pages::Policy::Adaptive,
+            Self::Back => forebay_pages::PolicyName::Back,
+            Self::Through => forebay_pages::PolicyName::Through,
+            Self::Around => forebay_pages::PolicyName::Around,
+            Self::Off => forebay_pages::PolicyName::Off,
+            Self::Adaptive => forebay_pages::PolicyName::Adaptive,
         }
     }
 }
@@ -168,7 +168,7 @@ impl Options {
             (_, Some(wanted)) => resized(path, wanted)?,
             (_, None) => forebay_pages::retry_in_use(|| forebay_pages::look(path))?,
         };
-        let path = forebay_pages::Place::of(path)?.flash().to_owned();
+        let path = forebay_pages::CacheLocation::of(path)?.flash().to_owned();
         announce(&path, warm, program.arguments());
         Ok(Some(Flash {
             path,
@@ -207,7 +207,7 @@ fn is_new_device(path: &Path) -> bool {
 }
 
 /// A cache that is there gets the size that was asked for, with what is in it.
-fn resized(path: &Path, wanted: u64) -> Result<Warm, Failure> {
+fn resized(path: &Path, wanted: u64) -> Result<CacheOccupancy, Failure> {
     let resize = || forebay_pages::resize_found(path, wanted, &[], flush::progress());
     let (before, resized) = forebay_pages::retry_in_use(resize)?;
     let now = resized.now;
@@ -225,7 +225,7 @@ fn resized(path: &Path, wanted: u64) -> Result<Warm, Failure> {
     Ok(now)
 }
 
-fn announce(path: &Path, warm: Warm, arguments: &[OsString]) {
+fn announce(path: &Path, warm: CacheOccupancy, arguments: &[OsString]) {
     complain!(
         "forebay: flash cache {}: {} pages of its {} slots, of them {} newer than in the files",
         path.display(),
@@ -271,7 +271,7 @@ impl Flash {
 
     /// Says what is left in it after the program's end, and with `explain` what it did.
     pub fn finish(&self, explain: bool) {
-        let said = || Status::of_run(&status_of(&self.path), self.run);
+        let said = || CacheStatus::of_run(&status_of(&self.path), self.run);
         if explain && let Some(status) = said() {
             status
                 .lines()
@@ -279,12 +279,12 @@ impl Flash {
                 .for_each(|line| complain!("forebay: {line}"));
         }
         match forebay_pages::look(&self.path) {
-            Ok(Warm { epoch, .. }) if epoch == self.epoch => complain!(
+            Ok(CacheOccupancy { epoch, .. }) if epoch == self.epoch => complain!(
                 "forebay: no server has used the flash cache {} in this run. If one was up, its page files were read and written as without it, and nothing protected them from being \
                  torn. Unless a line above says why, it had not got the library: it is started by sudo or env -i, or its file has capabilities",
                 self.path.display()
             ),
-            Ok(Warm { dirty: 0, .. }) => {}
+            Ok(CacheOccupancy { dirty: 0, .. }) => {}
             Ok(warm) => complain!(
                 "forebay: {0} pages are newer in the flash cache {1} than in the files. Go on with --flash {1}; before the server is started without: forebay flash flush --flash {1}",
                 warm.dirty,

@@ -17,7 +17,7 @@ use forebay_bench::{
     mariadb::{client::Connection, server::Server},
     sql::Client,
 };
-use forebay_pages::{Kept, Policy, Settings};
+use forebay_pages::{PolicyName, Settings, SettingsFile};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -115,12 +115,12 @@ fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
 fn switch_policies(flash: &Path, done: &AtomicBool) -> bool {
     let mut followed = false;
     let policies = [
-        Policy::Around,
-        Policy::Back,
-        Policy::Through,
-        Policy::Off,
-        Policy::Adaptive,
-        Policy::Back,
+        PolicyName::Around,
+        PolicyName::Back,
+        PolicyName::Through,
+        PolicyName::Off,
+        PolicyName::Adaptive,
+        PolicyName::Back,
     ];
     for policy in policies.into_iter().cycle() {
         if done.load(Relaxed) {
@@ -130,7 +130,7 @@ fn switch_policies(flash: &Path, done: &AtomicBool) -> bool {
             policy: Some(policy),
             ..Settings::default()
         };
-        let _ = Kept::default().with(settings).unwrap().keep(flash);
+        let _ = SettingsFile::default().with(settings).unwrap().keep(flash);
         thread::sleep(Duration::from_millis(150));
         let said = fs::read_to_string(flash.with_file_name("server.out"));
         followed |= said.is_ok_and(|said| said.contains("the flash cache is set anew"));

@@ -1,11 +1,11 @@
 //! Another size while the server runs: what the command has asked for, done by the cache's thread.
 
-use super::{STAY, Windows};
+use super::{STAY, StatusWindows};
 use crate::{
     complain::{complain, complain_of},
-    request::Request,
-    session::Session,
-    status::{Answer, Resizing},
+    request::ResizeRequest,
+    session::CacheSession,
+    status::{ResizeAnswer, Resizing},
 };
 use std::{
     ops::ControlFlow,
@@ -13,7 +13,7 @@ use std::{
 };
 
 /// Gives the cache the size that is asked for, if one is.
-pub(super) fn follow(session: &Session, windows: &mut Windows) {
+pub(super) fn follow(session: &CacheSession, windows: &mut StatusWindows) {
     let Some(request) = session.size_request() else {
         return;
     };
@@ -21,9 +21,9 @@ pub(super) fn follow(session: &Session, windows: &mut Windows) {
         "the flash cache is to have {} bytes: pages whose slots go are written to their files",
         request.bytes
     ));
-    let mut answer = Answer {
+    let mut answer = ResizeAnswer {
         id: request.id,
-        ..Answer::default()
+        ..ResizeAnswer::default()
     };
     match resize(session, &request, windows) {
         Ok(pages) => {
@@ -52,7 +52,11 @@ pub(super) fn follow(session: &Session, windows: &mut Windows) {
 }
 
 /// How many pages went home.
-fn resize(session: &Session, request: &Request, windows: &mut Windows) -> Result<u64, String> {
+fn resize(
+    session: &CacheSession,
+    request: &ResizeRequest,
+    windows: &mut StatusWindows,
+) -> Result<u64, String> {
     const OFTEN: Duration = Duration::from_millis(500);
     let mut say = |done, of| {
         let resizing = Resizing {

@@ -5,7 +5,7 @@ use super::identify::who_is;
 use crate::{
     complain::{complain_again, complain_of, said},
     descriptor::path_of,
-    file::{PageFile, State},
+    file::{PageFile, PageState},
     file_kinds, foreign_programs, identity, recorded_names, session, table,
 };
 use forebay_flash::CachedFile;
@@ -23,22 +23,22 @@ use std::{
 
 /// A name that is about to be taken away. Until this is gone no file becomes known: one that did,
 /// by this name, would be missed at the next start.
-pub struct Leaving {
-    file: Option<Named>,
+pub struct LeavingName {
+    file: Option<NamedPageFile>,
     _opening: Option<MutexGuard<'static, ()>>,
 }
 
 /// A page file that the cache knows, by its name.
-struct Named {
+struct NamedPageFile {
     cached: Arc<CachedFile>,
     held: OwnedFd,
     /// It has no other name.
     is_last: bool,
 }
 
-impl Leaving {
+impl LeavingName {
     /// Notes that the name goes of what `find` finds, before the kernel takes it.
-    fn noted(path: &CStr, find: impl FnOnce() -> Option<Named>) -> Self {
+    fn noted(path: &CStr, find: impl FnOnce() -> Option<NamedPageFile>) -> Self {
         let session = session::current().filter(|_| file_kinds::is_page_file(path.to_bytes()));
         let Some(session) = session.filter(|_| !session::is_forked()) else {
             return Self {
@@ -67,7 +67,7 @@ impl Leaving {
         };
         let id = file.cached.id();
         if let Some(file) = table::find(|file| file.known.identity == id.identity) {
-            *file.state.write() = State::Plain;
+            *file.state.write() = PageState::Plain;
         }
         match session.forget(&file.cached) {
             Ok(()) => session.homes.detach(id),
@@ -94,7 +94,7 @@ fn note(noted: Result<(), forebay_flash::FlashError>) {
 }
 
 /// The page file of this name, if the cache knows it.
-fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Named> {
+fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<NamedPageFile> {
     if !session::is_configured()
         || !file_kinds::is_page_file(path.to_bytes())
         || session::is_forked()
@@ -105,7 +105,7 @@ fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Named> {
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let held = rustix::fs::openat(dir, path, flags, Mode::empty()).ok()?;
     let known = identity::of(&held).ok()??;
-    Some(Named {
+    Some(NamedPageFile {
         cached: session.known(known.identity)?,
         held,
         is_last: known.links == 1,
@@ -116,9 +116,9 @@ fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<Named> {
 ///
 /// # Errors
 /// `EBUSY`: this process is no server, and the cache has newer pages.
-pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Result<Leaving, Errno> {
+pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Result<LeavingName, Errno> {
     foreign_programs::check(path.to_bytes())?;
-    Ok(Leaving::noted(path, || named(dir, path)))
+    Ok(LeavingName::noted(path, || named(dir, path)))
 }
 
 /// Before `to` is taken by another file, which was `from`.
@@ -128,14 +128,14 @@ pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Result<Leaving, Errno> {
 pub fn renaming(
     from: (BorrowedFd<'_>, &CStr),
     to: (BorrowedFd<'_>, &CStr),
-) -> Result<Leaving, Errno> {
+) -> Result<LeavingName, Errno> {
     foreign_programs::check(from.1.to_bytes())?;
     foreign_programs::check(to.1.to_bytes())?;
-    Ok(Leaving::noted(to.1, || replaced(from, to)))
+    Ok(LeavingName::noted(to.1, || replaced(from, to)))
 }
 
 /// The page file that loses its name; none if both are the same.
-fn replaced(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Option<Named> {
+fn replaced(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Option<NamedPageFile> {
     let replaced = named(to.0, to.1)?;
     let flags = OFlags::PATH | OFlags::NOFOLLOW | OFlags::CLOEXEC;
     let moved = rustix::fs::openat(from.0, from.1, flags, Mode::empty()).ok()?;
@@ -271,7 +271,12 @@ pub fn truncate_path(
         None => {
             let path = path_of(held.as_fd())?;
             let is_system = file_kinds::is_system(path.as_os_str().as_bytes());
-            Arc::new(PageFile::new(known, path, is_system, State::Cached(cached)))
+            Arc::new(PageFile::new(
+                known,
+                path,
+                is_system,
+                PageState::Cached(cached),
+            ))
         }
     };
     let truncated = file.truncate(session, bytes, real);

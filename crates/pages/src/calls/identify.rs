@@ -3,13 +3,13 @@
 use crate::{
     complain::{complain, complain_again},
     descriptor::path_of,
-    identity::{self, Known},
+    identity::{self, KnownFile},
     session,
 };
 use rustix::{fd::BorrowedFd, io::Errno};
 
 /// Who the open page file of this path is. None if it can be in no cache.
-pub(super) fn who_is(file: BorrowedFd<'_>, path: &[u8]) -> Result<Option<Known>, Errno> {
+pub(super) fn who_is(file: BorrowedFd<'_>, path: &[u8]) -> Result<Option<KnownFile>, Errno> {
     let knows_inode = || {
         let inode = rustix::fs::fstat(file)?.st_ino;
         let files = session::current().map(|session| session.cache.files());

@@ -3,7 +3,7 @@
 //! A sparse file gets its blocks when pages go home around flash, which they do for as long as a
 //! server runs. A disk that is full by then would fail the server's sync, and end the server.
 
-use super::{Copies, HALF, Kept};
+use super::{DoublewriteFile, HALF, OpenCopies};
 use crate::guard::sync_directory;
 use rustix::{
     fs::{FallocateFlags, fallocate},
@@ -22,7 +22,7 @@ const BYTES: u64 = 2 * HALF as u64;
 const BLOCK_BYTES: u64 = 512;
 const WRITTEN_BYTES: usize = 1 << 20;
 
-impl Copies {
+impl DoublewriteFile {
     /// Makes the file with all of its blocks, or gives the one that is there those that it lacks.
     ///
     /// # Errors
@@ -39,11 +39,11 @@ impl Copies {
         })
     }
 
-    /// See [`Copies::make_room`].
-    pub(super) fn make(&self) -> io::Result<Kept> {
+    /// See [`DoublewriteFile::make_room`].
+    pub(super) fn make(&self) -> io::Result<OpenCopies> {
         let file = self.open_or_make()?;
         let newest = self.newest(&file)?;
-        Ok(Kept::of(file, newest.as_ref()))
+        Ok(OpenCopies::of(file, newest.as_ref()))
     }
 
     fn open_or_make(&self) -> io::Result<File> {

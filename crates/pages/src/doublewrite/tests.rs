@@ -5,7 +5,7 @@ use crate::{
     descriptor::reopen,
     home::Homes,
     identity,
-    setup::{Place, create},
+    setup::{CacheLocation, create},
 };
 use forebay_device::thin::ThinDisk;
 use forebay_flash::{CacheOptions, CachedFile, Enqueued};
@@ -22,8 +22,8 @@ struct World {
     file: Arc<CachedFile>,
 }
 
-fn page(byte: u8) -> Page {
-    Page([byte; PAGE_BYTES])
+fn page(byte: u8) -> PageBuffer {
+    PageBuffer([byte; PAGE_BYTES])
 }
 
 impl World {
@@ -39,7 +39,7 @@ impl World {
         let flash = dir.path().join("flash");
         create(&flash, 8 << 20).unwrap();
         let homes = Arc::new(Homes::new());
-        let (cache, _) = Place::of(&flash)
+        let (cache, _) = CacheLocation::of(&flash)
             .unwrap()
             .open(&homes, &CacheOptions::default())
             .unwrap();
@@ -61,8 +61,8 @@ impl World {
         (self.dir, self.path)
     }
 
-    fn copies(&self) -> Copies {
-        Copies::new(self.dir.path(), self.cache.owner())
+    fn copies(&self) -> DoublewriteFile {
+        DoublewriteFile::new(self.dir.path(), self.cache.owner())
     }
 
     fn home(&self, page: usize) -> Vec<u8> {
@@ -79,11 +79,11 @@ impl World {
             .unwrap();
     }
 
-    fn keep(&self, last: u64, pages: &[(usize, &Page)]) {
+    fn keep(&self, last: u64, pages: &[(usize, &PageBuffer)]) {
         self.keep_in(&self.copies(), last, pages);
     }
 
-    fn keep_in(&self, copies: &Copies, last: u64, pages: &[(usize, &Page)]) {
+    fn keep_in(&self, copies: &DoublewriteFile, last: u64, pages: &[(usize, &PageBuffer)]) {
         let batch: Vec<_> = (pages.iter())
             .map(|(at, page)| HomePage {
                 file: self.file.id(),
@@ -213,11 +213,11 @@ fn copies_that_are_given_up_go_at_once_and_none_before_them_comes_back() {
 #[test]
 fn as_many_pages_as_the_cache_gives_at_a_time_are_kept() {
     let Some(world) = World::new() else { return };
-    let pages: Vec<Page> = (0..PAGES_MAX).map(|n| page(n as u8)).collect();
+    let pages: Vec<PageBuffer> = (0..PAGES_MAX).map(|n| page(n as u8)).collect();
     let numbered: Vec<_> = pages.iter().map(|page| (1, page)).collect();
     world.keep(1000, &numbered);
     let found = world.copies().left().unwrap();
-    let last = |(_, _, page): &(_, _, Page)| page.0[0];
+    let last = |(_, _, page): &(_, _, PageBuffer)| page.0[0];
     assert_eq!(found.pages.len(), PAGES_MAX);
     assert_eq!(found.pages.last().map(last), Some(255));
 }
@@ -283,7 +283,7 @@ fn pages_that_go_around_flash_are_copied_first_and_the_copies_can_be_cleared() {
 }
 
 /// A page that was changed last when the log was so far.
-fn page_at(lsn: u64, byte: u8) -> Page {
+fn page_at(lsn: u64, byte: u8) -> PageBuffer {
     let mut page = page(byte);
     page.0[16..24].copy_from_slice(&lsn.to_be_bytes());
     page
@@ -297,7 +297,7 @@ impl World {
     }
 
     /// What becomes of the copies when the cache is lost.
-    fn save(&self) -> Saved {
+    fn save(&self) -> SavedPages {
         let held = File::open(&self.path).unwrap();
         let files = HashMap::from([(self.file.id().identity, OwnedFd::from(held))]);
         let nobody = Identity {
@@ -308,7 +308,7 @@ impl World {
         let system = self.dir.path().join("ibdata1");
         fs::write(&system, vec![3; PAGES * PAGE_BYTES]).unwrap();
         let tablespace = OpenOptions::new().read(true).write(true).open(&system);
-        let guard = Guard::lay(
+        let guard = ActiveGuard::lay(
             self.dir.path(),
             &tablespace.unwrap(),
             nobody,
@@ -336,7 +336,7 @@ fn when_the_cache_is_lost_what_is_torn_or_older_is_made_whole_and_nothing_newer_
     torn.0[PAGE_BYTES / 2..].fill(7);
     world.put(4, &torn.0);
     world.put(5, &page_at(101, 8).0);
-    let saved = Saved {
+    let saved = SavedPages {
         pages: 3,
         not_found: 0,
     };
@@ -394,7 +394,7 @@ fn saved_pages_are_on_the_disk_after_a_failed_sync() {
     rustix::fs::fallocate(&home, whole, 0, bytes as u64).unwrap();
     home.sync_all().unwrap();
     let world = World::of(dir, path).unwrap();
-    let pages: Vec<Page> = (0..PAGES_MAX)
+    let pages: Vec<PageBuffer> = (0..PAGES_MAX)
         .map(|at| page_at(100, at as u8 | 1))
         .collect();
     let kept: Vec<_> = pages.iter().enumerate().collect();

@@ -4,20 +4,20 @@ use super::uncached::RealRead;
 use crate::{
     PAGE_BYTES,
     complain::{complain, complain_again, complain_once, said},
-    page::Page,
-    session::Session,
+    page::PageBuffer,
+    session::CacheSession,
 };
 use forebay_flash::{CachedFile, FlashError, ReadOutcome};
 use rustix::io::Errno;
 use std::time::Instant;
 
 thread_local! {
-    static PAGE: std::cell::RefCell<Box<Page>> = std::cell::RefCell::new(Box::new(Page([0; PAGE_BYTES])));
+    static PAGE: std::cell::RefCell<Box<PageBuffer>> = std::cell::RefCell::new(Box::new(PageBuffer([0; PAGE_BYTES])));
 }
 
 /// Reads what lies in one page.
 pub(super) fn read_part(
-    session: &Session,
+    session: &CacheSession,
     file: &CachedFile,
     to: &mut [u8],
     at: u64,

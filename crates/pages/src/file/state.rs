@@ -2,8 +2,8 @@
 
 use crate::{
     complain::complain_once,
-    identity::Known,
-    session::{Session, Unregistered},
+    identity::KnownFile,
+    session::{CacheSession, Unregistered},
 };
 use forebay_flash::CachedFile;
 use rustix::{fd::BorrowedFd, io::Errno};
@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc};
 
 /// What becomes of them.
 #[derive(Clone)]
-pub(crate) enum State {
+pub(crate) enum PageState {
     /// It is being made: its page 0 will say.
     Undecided,
     /// They go through the cache.
@@ -25,13 +25,13 @@ pub(crate) enum State {
 /// # Errors
 /// `EMFILE` if there is no room for it: then the program must close others first.
 pub(crate) fn cached_or_plain(
-    session: &Session,
+    session: &CacheSession,
     fd: BorrowedFd<'_>,
-    known: &Known,
+    known: &KnownFile,
     path: &Path,
-) -> Result<State, Errno> {
+) -> Result<PageState, Errno> {
     match session.register(fd, known, path) {
-        Ok(file) => Ok(State::Cached(file)),
+        Ok(file) => Ok(PageState::Cached(file)),
         Err(why @ Unregistered::Full(_)) => Err(say_full(path, &why)),
         Err(why) => Ok(say_unprotected(path, &why.to_string())),
     }
@@ -44,10 +44,10 @@ pub(crate) fn say_full(path: &Path, why: &Unregistered) -> Errno {
 }
 
 /// Says that the cache cannot know a file, which is plain then.
-pub(crate) fn say_unprotected(path: &Path, why: &str) -> State {
+pub(crate) fn say_unprotected(path: &Path, why: &str) -> PageState {
     complain_once(&format!(
         "{} stays plain, and is not protected from torn pages by the flash cache: {why}",
         path.display()
     ));
-    State::Plain
+    PageState::Plain
 }

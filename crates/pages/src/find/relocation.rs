@@ -13,7 +13,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-pub(super) struct Moved<'a> {
+pub(super) struct MovedDirectory<'a> {
     /// Where the system tablespace was, as it is registered.
     pub(super) was: &'a Path,
     /// Where it is.
@@ -22,7 +22,7 @@ pub(super) struct Moved<'a> {
     has_original: bool,
 }
 
-impl<'a> Moved<'a> {
+impl<'a> MovedDirectory<'a> {
     pub(super) fn new(was: &'a Path, is: &'a Path) -> Result<Self, HomesError> {
         let system = OsStr::from_bytes(file_kinds::SYSTEM);
         let has_original = was != is

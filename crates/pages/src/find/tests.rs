@@ -21,7 +21,7 @@ impl World {
         let flash = dir.path().join("flash");
         setup::create(&flash, 8 << 20).unwrap();
         let homes = Arc::new(Homes::new());
-        let place = setup::Place::of(&flash).unwrap();
+        let place = setup::CacheLocation::of(&flash).unwrap();
         let (cache, _) = place.open(&homes, &CacheOptions::default()).unwrap();
         let world = Self { dir, homes, cache };
         names.iter().for_each(|name| world.make(name));

@@ -1,7 +1,7 @@
 //! Whether a data directory is guarded, for who looks at it from outside: root, too, at other
 //! users' directories.
 
-use super::{GUARD_FILE, Header, State, has_text, read_header};
+use super::{GUARD_FILE, GuardHeader, GuardState, has_text, read_header};
 use crate::{
     PAGE_BYTES,
     descriptor::{hold_regular, link_to},
@@ -22,7 +22,7 @@ use uuid::Uuid;
 
 /// What guards a data directory.
 #[derive(Clone, Debug)]
-pub struct Standing {
+pub struct GuardInspection {
     /// The flash file whose cache may have newer pages.
     pub flash: PathBuf,
     /// The cache.
@@ -125,7 +125,7 @@ fn without_guard(system: &Path, guard: &Path) -> io::Error {
 }
 
 /// What the guard file says. None if there is none, or it is damaged.
-fn header_of(guard: &Path) -> io::Result<Option<Header>> {
+fn header_of(guard: &Path) -> io::Result<Option<GuardHeader>> {
     let header = open_file(guard).and_then(|file| match file {
         Some(file) => read_header(&file),
         None => Ok(None),
@@ -146,7 +146,7 @@ fn begins_with_text(tablespace: &File, path: &Path) -> io::Result<bool> {
 /// It cannot be looked at: what has its name, or that of the system tablespace, is no file, there
 /// is no tablespace, or one that is guarded without a guard file that says by which cache; what the
 /// operating system says.
-pub fn standing(dir: &Path) -> io::Result<Option<Standing>> {
+pub fn standing(dir: &Path) -> io::Result<Option<GuardInspection>> {
     let system = system_of(dir).map_err(named(&dir.join("ibdata1")))?;
     let path = parent(&system).join(GUARD_FILE);
     let header = header_of(&path)?;
@@ -161,8 +161,8 @@ pub fn standing(dir: &Path) -> io::Result<Option<Standing>> {
     match (header, begins_with_text(&tablespace, &system)?) {
         (None, true) => Err(without_guard(&system, &path)),
         (None, false) => Ok(None),
-        (Some(header), false) if header.state != State::Laid => Ok(None),
-        (Some(header), _) => Ok(Some(Standing {
+        (Some(header), false) if header.state != GuardState::Laid => Ok(None),
+        (Some(header), _) => Ok(Some(GuardInspection {
             is_its_own: identity_of(&tablespace, &system)? == Some(header.of),
             flash: header.flash,
             cache: header.owner,

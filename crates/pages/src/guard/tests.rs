@@ -29,18 +29,18 @@ impl World {
         }
     }
 
-    fn find(&self) -> Found {
+    fn find(&self) -> FoundGuard {
         self.find_in(Epochs::default())
     }
 
-    fn find_in(&self, epochs: Epochs) -> Found {
+    fn find_in(&self, epochs: Epochs) -> FoundGuard {
         let cache = (self.owner, Some(epochs));
-        Guard::find(self.dir.path(), &self.tablespace, self.of, cache).unwrap()
+        ActiveGuard::find(self.dir.path(), &self.tablespace, self.of, cache).unwrap()
     }
 
-    fn lay(&self) -> Guard {
+    fn lay(&self) -> ActiveGuard {
         let flash = Path::new("/fast/cache");
-        Guard::lay(
+        ActiveGuard::lay(
             self.dir.path(),
             &self.tablespace,
             self.of,
@@ -54,11 +54,11 @@ impl World {
         read_page(&self.tablespace, page).unwrap()
     }
 
-    fn set(&self, state: State) {
+    fn set(&self, state: GuardState) {
         let path = self.dir.path().join(GUARD_FILE);
         let mut file = open(&path).unwrap();
         let header = read_header(&file).unwrap().unwrap();
-        let mut guard = Guard {
+        let mut guard = ActiveGuard {
             file: file.try_clone().unwrap(),
             rewritten: Rewritten::default(),
             path,
@@ -73,16 +73,16 @@ impl World {
 #[test]
 fn a_guard_that_is_laid_and_lifted_leaves_every_byte_as_it_was() {
     let world = World::new();
-    assert!(matches!(world.find(), Found::None));
+    assert!(matches!(world.find(), FoundGuard::None));
     let guard = world.lay();
     assert!(has_text(&world.page(0)) && has_text(&world.page(5)));
-    assert!(matches!(world.find(), Found::Here(_)));
+    assert!(matches!(world.find(), FoundGuard::Here(_)));
     guard
         .file()
-        .write_all_at(&[42; PAGE_BYTES], Guard::moved(offset(5)).unwrap())
+        .write_all_at(&[42; PAGE_BYTES], ActiveGuard::moved(offset(5)).unwrap())
         .unwrap();
     guard.lift(&world.tablespace).unwrap();
-    assert!(matches!(world.find(), Found::None));
+    assert!(matches!(world.find(), FoundGuard::None));
     let expected: Vec<u8> = [1, 2, 3, 4, 5, 42, 7, 8, 9, 10]
         .iter()
         .flat_map(|&page| vec![page; PAGE_BYTES])
@@ -98,17 +98,17 @@ fn a_guard_that_is_laid_and_lifted_leaves_every_byte_as_it_was() {
 fn a_sector_of_text_is_enough_to_know_where_the_page_is() {
     let world = World::new();
     drop(world.lay());
-    for state in [State::Laying, State::Lifting] {
+    for state in [GuardState::Laying, GuardState::Lifting] {
         world.set(state);
         // A page that was torn while it was written: one sector of text is left.
         let mut torn = vec![1; PAGE_BYTES];
         torn[7 * SECTOR..8 * SECTOR].copy_from_slice(&text(world.owner, Path::new("x"))[..SECTOR]);
         world.tablespace.write_all_at(&torn, 0).unwrap();
-        let Found::Here(mut guard) = world.find() else {
+        let FoundGuard::Here(mut guard) = world.find() else {
             panic!("{state:?}: the pages are in the guard file");
         };
         guard.complete(&world.tablespace).unwrap();
-        assert!(matches!(world.find(), Found::Here(_)));
+        assert!(matches!(world.find(), FoundGuard::Here(_)));
     }
 }
 
@@ -117,10 +117,10 @@ fn a_sector_of_text_is_enough_to_know_where_the_page_is() {
 fn without_any_text_an_unfinished_guard_is_none() {
     let world = World::new();
     drop(world.lay());
-    for state in [State::Laying, State::Lifting] {
+    for state in [GuardState::Laying, GuardState::Lifting] {
         world.set(state);
         world.tablespace.write_all_at(&[9; PAGE_BYTES], 0).unwrap();
-        assert!(matches!(world.find(), Found::None), "{state:?}");
+        assert!(matches!(world.find(), FoundGuard::None), "{state:?}");
     }
 }
 
@@ -131,7 +131,7 @@ fn a_tablespace_that_something_else_wrote_to_is_refused() {
     world.tablespace.write_all_at(&[9; PAGE_BYTES], 0).unwrap();
     assert!(matches!(
         world.find(),
-        Found::Mismatch(Mismatch::WrittenSince)
+        FoundGuard::Mismatch(Mismatch::WrittenSince)
     ));
 }
 
@@ -139,7 +139,7 @@ fn a_tablespace_that_something_else_wrote_to_is_refused() {
 fn a_copy_of_a_guarded_directory_is_refused_and_so_is_another_cache() {
     let world = World::new();
     drop(world.lay());
-    let other = Guard::find(
+    let other = ActiveGuard::find(
         world.dir.path(),
         &world.tablespace,
         world.of,
@@ -147,19 +147,22 @@ fn a_copy_of_a_guarded_directory_is_refused_and_so_is_another_cache() {
     );
     assert!(matches!(
         other.unwrap(),
-        Found::Mismatch(Mismatch::OtherCache(_, owner)) if owner == world.owner
+        FoundGuard::Mismatch(Mismatch::OtherCache(_, owner)) if owner == world.owner
     ));
     let copy = Identity {
         generation: 1,
         ..world.of
     };
-    let copied = Guard::find(
+    let copied = ActiveGuard::find(
         world.dir.path(),
         &world.tablespace,
         copy,
         (world.owner, None),
     );
-    assert!(matches!(copied.unwrap(), Found::Mismatch(Mismatch::Copy)));
+    assert!(matches!(
+        copied.unwrap(),
+        FoundGuard::Mismatch(Mismatch::Copy)
+    ));
 }
 
 #[test]
@@ -167,7 +170,7 @@ fn a_guard_file_that_is_gone_is_missed_and_the_tablespace_is_not_called_a_copy()
     let world = World::new();
     drop(world.lay());
     fs::remove_file(world.dir.path().join(GUARD_FILE)).unwrap();
-    let Found::Mismatch(mismatch) = world.find() else {
+    let FoundGuard::Mismatch(mismatch) = world.find() else {
         panic!("it is found");
     };
     assert_eq!(mismatch, Mismatch::NoGuardFile);
@@ -185,7 +188,7 @@ fn a_guard_file_that_is_damaged_does_not_count() {
     drop(world.lay());
     let file = open(&world.dir.path().join(GUARD_FILE)).unwrap();
     file.write_all_at(b"x", 70).unwrap();
-    assert!(matches!(world.find(), Found::Mismatch(Mismatch::Copy)));
+    assert!(matches!(world.find(), FoundGuard::Mismatch(Mismatch::Copy)));
 }
 
 #[test]
@@ -196,10 +199,10 @@ fn a_guard_of_another_time_than_the_cache_is_refused_and_one_that_was_about_to_b
     guard.begin(5, flash).unwrap();
     let epochs = |current, next| Epochs { current, next };
     for of_its_time in [epochs(5, 0), epochs(4, 5), epochs(5, 6)] {
-        assert!(matches!(world.find_in(of_its_time), Found::Here(_)));
+        assert!(matches!(world.find_in(of_its_time), FoundGuard::Here(_)));
     }
     for other in [epochs(4, 0), epochs(6, 0), epochs(6, 7), epochs(0, 0)] {
-        let Found::Mismatch(mismatch) = world.find_in(other) else {
+        let FoundGuard::Mismatch(mismatch) = world.find_in(other) else {
             panic!("{other:?}");
         };
         assert_eq!(mismatch, Mismatch::OtherTime(flash.to_owned()));
@@ -211,8 +214,8 @@ fn a_guard_of_another_time_than_the_cache_is_refused_and_one_that_was_about_to_b
     }
     // A cache that is given up has no time.
     let cache = (world.owner, None);
-    let found = Guard::find(world.dir.path(), &world.tablespace, world.of, cache).unwrap();
-    assert!(matches!(found, Found::Here(_)));
+    let found = ActiveGuard::find(world.dir.path(), &world.tablespace, world.of, cache).unwrap();
+    assert!(matches!(found, FoundGuard::Here(_)));
 }
 
 #[test]
@@ -220,7 +223,7 @@ fn a_path_that_the_guard_has_no_room_for_is_refused() {
     let world = World::new();
     let flash = Path::new("/").join("x".repeat(PATH_MAX));
     let cache = (world.owner, 0);
-    let laid = Guard::lay(world.dir.path(), &world.tablespace, world.of, cache, &flash);
+    let laid = ActiveGuard::lay(world.dir.path(), &world.tablespace, world.of, cache, &flash);
     let error = laid.unwrap_err().to_string();
     assert!(error.contains("shorter"), "{error}");
     assert!(!world.dir.path().join(GUARD_FILE).exists());

@@ -21,11 +21,11 @@ fn slots(flash: &Path) -> u64 {
     look(flash).unwrap().slots
 }
 
-fn again(flash: &Path, bytes: u64) -> Resized {
+fn again(flash: &Path, bytes: u64) -> ResizeResult {
     resize(flash, bytes, &[], |_| ControlFlow::Continue(())).unwrap()
 }
 
-fn found(flash: &Path, bytes: u64) -> Result<(Warm, Resized), SetupError> {
+fn found(flash: &Path, bytes: u64) -> Result<(CacheOccupancy, ResizeResult), SetupError> {
     resize_found(flash, bytes, &[], |_| ControlFlow::Continue(()))
 }
 
@@ -91,7 +91,7 @@ fn a_cache_whose_files_are_not_found_keeps_its_size() {
     let dir = tempfile::tempdir().unwrap();
     let flash = dir.path().join("f");
     let small = create(&flash, SMALL).unwrap().slots;
-    let place = Place::of(&flash).unwrap();
+    let place = CacheLocation::of(&flash).unwrap();
     let open = || place.open(&Arc::new(Homes::new()), &CacheOptions::default());
     let (cache, _) = open().unwrap();
     let identity = Identity {
@@ -130,7 +130,7 @@ fn what_the_version_before_left_of_a_resize_is_made_a_cache() {
             let _ = fs::remove_file(path);
         }
         create(&flash, SMALL).unwrap();
-        let place = Place::of(&flash).unwrap();
+        let place = CacheLocation::of(&flash).unwrap();
         let (cache, _) = place
             .open(&Arc::new(Homes::new()), &CacheOptions::default())
             .unwrap();
@@ -169,7 +169,7 @@ fn a_cache_whose_headers_were_written_over_is_not_made_anew() {
         create(&flash, SMALL).unwrap();
         fs::write(&home, vec![0; 4 * crate::PAGE_BYTES]).unwrap();
         let homes = Arc::new(Homes::new());
-        let place = Place::of(&flash).unwrap();
+        let place = CacheLocation::of(&flash).unwrap();
         let (cache, _) = place.open(&homes, &CacheOptions::default()).unwrap();
         let identity = Identity {
             device: 1,
@@ -248,8 +248,8 @@ fn a_cache_is_made_anew_in_its_files_whatever_their_names_lead_to_by_then() {
     fs::remove_file(at("other/f.status")).unwrap();
     let other = || ["f", "f.lane"].map(|name| fs::read(at("other").join(name)).unwrap());
     let before = other();
-    let place = Place::of(&at("x/f")).unwrap();
-    let held = Held::of(&place).unwrap();
+    let place = CacheLocation::of(&at("x/f")).unwrap();
+    let held = CacheFiles::of(&place).unwrap();
     dirs.swap();
     assert!(make_anew(&held, LARGE).unwrap().now.slots > 0);
     assert!(slots(&at("y/f")) > 0);
@@ -264,8 +264,8 @@ fn what_was_asked_of_a_server_is_taken_back_in_the_directory_that_was_held() {
         fs::write(at(name), "asked").unwrap();
     }
     create(&at("x/f"), SMALL).unwrap();
-    let place = Place::of(&at("x/f")).unwrap();
-    let held = Held::of(&place).unwrap();
+    let place = CacheLocation::of(&at("x/f")).unwrap();
+    let held = CacheFiles::of(&place).unwrap();
     dirs.swap();
     resize_held(&held, SMALL, &[], |_| ControlFlow::Continue(())).unwrap();
     assert!(at("other/f.resize").exists() && !at("y/f.resize").exists());
@@ -308,8 +308,8 @@ fn root_makes_no_cache_anew_in_files_that_have_other_names() {
 #[test]
 fn a_cache_is_made_anew_or_removed_by_one_command_at_a_time() {
     let (_dir, flash) = begun();
-    let place = Place::of(&flash).unwrap();
-    let held = Held::of(&place).unwrap();
+    let place = CacheLocation::of(&flash).unwrap();
+    let held = CacheFiles::of(&place).unwrap();
     let alone = held.lock().unwrap();
     let resized = resize(&flash, LARGE, &[], |_| ControlFlow::Continue(()));
     assert!(resized.unwrap_err().is_in_use());

@@ -8,7 +8,7 @@
 //! forgets them. One that is opened again is a new one. docs/flash-tier.md, "More files than there
 //! is room for".
 
-use super::Session;
+use super::CacheSession;
 use crate::{complain::complain_once, descriptor::descriptors_max, file_kinds, table};
 use forebay_flash::{CachedFile, FlashError};
 use rustix::io::Errno;
@@ -57,7 +57,7 @@ impl From<FlashError> for Unregistered {
     }
 }
 
-impl Session {
+impl CacheSession {
     /// Before one more file becomes known. The caller has `opening`: no file is opened meanwhile.
     pub(crate) fn make_room(&self) {
         let known = self.registered.lock().len();

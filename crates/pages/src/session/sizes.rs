@@ -1,10 +1,10 @@
 //! What is asked for of the cache's size, and what is said of it.
 
-use super::Session;
+use super::CacheSession;
 use crate::{
     complain::{complain, complain_once},
-    request::{Request, request_of, take_back},
-    status::{Answer, Resizing, Status},
+    request::{ResizeRequest, request_of, take_back},
+    status::{CacheStatus, ResizeAnswer, Resizing},
 };
 
 /// Of the requests so far.
@@ -12,21 +12,21 @@ use crate::{
 pub(super) struct Sizes {
     resizing: Option<Resizing>,
     /// How the last one ended.
-    resized: Option<Answer>,
+    resized: Option<ResizeAnswer>,
 }
 
 impl Sizes {
-    pub(super) fn say_in(&self, status: &mut Status) {
+    pub(super) fn say_in(&self, status: &mut CacheStatus) {
         status.resizing = self.resizing;
         status.resized.clone_from(&self.resized);
     }
 }
 
-impl Session {
+impl CacheSession {
     /// What is asked for, if it is new.
-    pub(crate) fn size_request(&self) -> Option<Request> {
+    pub(crate) fn size_request(&self) -> Option<ResizeRequest> {
         let answered = self.sizes.lock().resized.as_ref().map(|answer| answer.id);
-        let request = match Request::read(self.place.flash()) {
+        let request = match ResizeRequest::read(self.place.flash()) {
             Ok(request) => request?,
             Err(e) => {
                 // Once: it may be one that cannot be removed.
@@ -43,7 +43,7 @@ impl Session {
     }
 
     /// True until it is taken back.
-    pub(crate) fn is_asked(&self, request: &Request) -> bool {
+    pub(crate) fn is_asked(&self, request: &ResizeRequest) -> bool {
         request.stands(self.place.flash())
     }
 
@@ -53,14 +53,14 @@ impl Session {
     }
 
     /// How it ended.
-    pub(crate) fn answer(&self, answer: Answer) {
+    pub(crate) fn answer(&self, answer: ResizeAnswer) {
         let mut sizes = self.sizes.lock();
         sizes.resizing = None;
         sizes.resized = Some(answer);
     }
 
     /// The request, which is answered, is gone.
-    pub(crate) fn take_back(&self, request: &Request) {
+    pub(crate) fn take_back(&self, request: &ResizeRequest) {
         let flash = self.place.flash();
         if let Err(e) = request.withdraw(flash, || take_back(flash)) {
             complain(&format!(

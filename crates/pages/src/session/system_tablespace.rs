@@ -1,15 +1,15 @@
 //! A session begins with the system tablespace: what the cache has must be of its data directory,
 //! and of the same time.
 
-use super::Session;
+use super::CacheSession;
 use crate::{
     complain::{complain, complain_once},
     descriptor::reopen,
-    doublewrite::Copies,
+    doublewrite::DoublewriteFile,
     find::{self, Whereabouts},
-    guard::{self, Found, Guard, Mismatch},
-    identity::Known,
-    innodb::{self, Pages},
+    guard::{self, ActiveGuard, FoundGuard, Mismatch},
+    identity::KnownFile,
+    innodb::{self, PageLayout},
     recorded_names,
 };
 use forebay_flash::Epochs;
@@ -33,8 +33,8 @@ fn has_pages(tablespace: &File, path: &Path) -> Result<bool, String> {
         .map_err(|e| format!("reading {}: {e}", path.display()))?;
     match innodb::pages(&start) {
         None => Ok(false),
-        Some(Pages::Whole) => Ok(true),
-        Some(Pages::OtherSize | Pages::Compressed) => Err(format!(
+        Some(PageLayout::Whole) => Ok(true),
+        Some(PageLayout::OtherSize | PageLayout::Compressed) => Err(format!(
             "the pages of {} are not of 16 KiB (innodb_page_size), and a flash cache has no others: start this server without --flash. Nothing was changed",
             path.display()
         )),
@@ -43,8 +43,8 @@ fn has_pages(tablespace: &File, path: &Path) -> Result<bool, String> {
 
 /// The copies beside a guard that is laid. Its pages are in the cache, so the server goes on, also
 /// where the copies have no room.
-fn of_a_laid_guard(dir: &Path, owner: Uuid) -> Copies {
-    let copies = Copies::new(dir, owner);
+fn of_a_laid_guard(dir: &Path, owner: Uuid) -> DoublewriteFile {
+    let copies = DoublewriteFile::new(dir, owner);
     if let Err(why) = copies.make_room() {
         complain(&why);
     }
@@ -56,7 +56,7 @@ fn drawn() -> u32 {
     (Uuid::new_v4().as_u128() as u32).max(1)
 }
 
-impl Session {
+impl CacheSession {
     /// The system tablespace was opened, as `fd`: from now on the cache is in use, unless the data
     /// directory is being made. Everything the cache has is of this data directory, or it is
     /// refused.
@@ -66,7 +66,7 @@ impl Session {
     pub(crate) fn begin_system(
         &self,
         fd: BorrowedFd<'_>,
-        known: &Known,
+        known: &KnownFile,
         path: &Path,
     ) -> Result<(), String> {
         let dir = path.parent().unwrap_or(Path::new("/"));
@@ -81,17 +81,17 @@ impl Session {
         let failed = |e: io::Error| format!("guarding {}: {e}", path.display());
         let owner = self.cache.owner();
         let cache = (owner, Some(self.cache.epochs()));
-        let found = Guard::find(dir, &tablespace, known.identity, cache).map_err(failed)?;
+        let found = ActiveGuard::find(dir, &tablespace, known.identity, cache).map_err(failed)?;
         let laid = match found {
-            Found::Here(guard) => Some(guard),
-            Found::Mismatch(mismatch) => return Err(self.mismatch(&mismatch, path)),
-            Found::None => {
+            FoundGuard::Here(guard) => Some(guard),
+            FoundGuard::Mismatch(mismatch) => return Err(self.mismatch(&mismatch, path)),
+            FoundGuard::None => {
                 if !has_pages(&tablespace, path)? {
                     return self.begin_making(path);
                 }
                 self.take_over(known, path)?;
                 // As what the cache had: the files may be newer.
-                let copies = Copies::new(dir, owner);
+                let copies = DoublewriteFile::new(dir, owner);
                 copies.remove().map_err(failed)?;
                 (copies.make_room()).map_err(|why| format!("{why}. Nothing was changed"))?;
                 self.warn_of_same_disk(known);
@@ -149,14 +149,14 @@ impl Session {
     /// docs/flash-tier.md, "The guard".
     fn begin_epoch(
         &self,
-        laid: Option<Guard>,
+        laid: Option<ActiveGuard>,
         (dir, tablespace): (&Path, &File),
-        known: &Known,
+        known: &KnownFile,
         failed: impl Fn(io::Error) -> String,
-    ) -> Result<Guard, String> {
+    ) -> Result<ActiveGuard, String> {
         let enter = |epochs| self.cache.set_epochs(epochs).map_err(|e| e.to_string());
         let next = drawn();
-        let noted = laid.as_ref().map(Guard::epoch);
+        let noted = laid.as_ref().map(ActiveGuard::epoch);
         let noted = noted.unwrap_or(self.cache.epochs().current);
         enter(Epochs::about_to_begin(next, noted))?;
         let flash = self.place.flash();
@@ -168,7 +168,7 @@ impl Session {
             }
             None => {
                 let cache = (self.cache.owner(), next);
-                Guard::lay(dir, tablespace, known.identity, cache, flash).map_err(failed)?
+                ActiveGuard::lay(dir, tablespace, known.identity, cache, flash).map_err(failed)?
             }
         };
         enter(Epochs::begun(next))?;
@@ -199,7 +199,7 @@ impl Session {
 
     /// The tablespace has no guard: the cache must have nothing that is newer than files, and what
     /// it has of others is let go.
-    fn take_over(&self, known: &Known, path: &Path) -> Result<(), String> {
+    fn take_over(&self, known: &KnownFile, path: &Path) -> Result<(), String> {
         let dirty = self.cache.stats().dirty_pages;
         if dirty > 0 {
             return Err(match self.known(known.identity) {
@@ -249,7 +249,7 @@ impl Session {
     }
 
     /// Says what gets no faster, as flash or its metadata is where the data is.
-    fn warn_of_same_disk(&self, known: &Known) {
+    fn warn_of_same_disk(&self, known: &KnownFile) {
         let data = known.key.0;
         let metadata = self.place.pool_path();
         if let Some(place) = shared_place(self.place.flash(), data) {

@@ -32,7 +32,7 @@ pub fn settings_of(flash: &Path) -> PathBuf {
 /// What one command has named.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Change {
+struct SettingsChange {
     /// Told from every other one.
     id: Uuid,
     set: Settings,
@@ -40,14 +40,14 @@ struct Change {
 
 /// What is kept for a cache.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Kept(Vec<Change>);
+pub struct SettingsFile(Vec<SettingsChange>);
 
 /// What changes come to.
-fn sum<'a>(changes: impl DoubleEndedIterator<Item = &'a Change>) -> Settings {
+fn sum<'a>(changes: impl DoubleEndedIterator<Item = &'a SettingsChange>) -> Settings {
     (changes.rev()).fold(Settings::default(), |newer, change| newer.or(change.set))
 }
 
-impl Kept {
+impl SettingsFile {
     /// What is kept for this cache; nothing if there is no file.
     ///
     /// # Errors
@@ -62,7 +62,7 @@ impl Kept {
             None => Self::default(),
             Some(changes @ Value::Array(_)) => Self(serde_json::from_value(changes)?),
             // The version before kept what they come to.
-            Some(settings) => Self(vec![Change {
+            Some(settings) => Self(vec![SettingsChange {
                 id: Uuid::nil(),
                 set: serde_json::from_value(settings)?,
             }]),
@@ -101,7 +101,7 @@ impl Kept {
     pub fn with(self, wanted: Settings) -> Result<Self, String> {
         wanted.or(self.settings()).check()?;
         let mut newer = wanted;
-        let mut changes = vec![Change {
+        let mut changes = vec![SettingsChange {
             id: Uuid::new_v4(),
             set: wanted,
         }];
@@ -131,20 +131,20 @@ impl Kept {
 }
 
 /// The file, looked at again and again.
-pub(crate) struct Watched {
+pub(crate) struct WatchedSettings {
     flash: PathBuf,
     /// What it was when it was looked at last.
     bytes: Result<Vec<u8>, io::ErrorKind>,
-    seen: Kept,
+    seen: SettingsFile,
 }
 
-impl Watched {
+impl WatchedSettings {
     /// Nothing of it was seen yet.
     pub(crate) fn new(flash: &Path) -> Self {
         Self {
             flash: flash.to_owned(),
             bytes: Err(io::ErrorKind::NotFound),
-            seen: Kept::default(),
+            seen: SettingsFile::default(),
         }
     }
 
@@ -156,7 +156,7 @@ impl Watched {
             return None;
         }
         self.bytes = bytes;
-        let now = match Kept::parse(read) {
+        let now = match SettingsFile::parse(read) {
             Ok(now) => now,
             Err(e) => return Some(Err(e)),
         };
@@ -169,10 +169,10 @@ impl Watched {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::settings::Policy;
+    use crate::settings::PolicyName;
     use std::fs;
 
-    fn policy(policy: Policy) -> Settings {
+    fn policy(policy: PolicyName) -> Settings {
         Settings {
             policy: Some(policy),
             ..Settings::default()
@@ -188,11 +188,11 @@ mod tests {
 
     /// As the command does it.
     fn set(flash: &Path, wanted: Settings) {
-        let kept = Kept::read(flash).unwrap().with(wanted).unwrap();
+        let kept = SettingsFile::read(flash).unwrap().with(wanted).unwrap();
         kept.keep(flash).unwrap();
     }
 
-    fn named(watched: &mut Watched) -> Option<Settings> {
+    fn named(watched: &mut WatchedSettings) -> Option<Settings> {
         watched.changed().transpose().unwrap()
     }
 
@@ -200,15 +200,15 @@ mod tests {
     fn what_is_kept_is_read_again_and_a_change_is_seen_once() {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("f");
-        assert_eq!(Kept::read(&flash).unwrap(), Kept::default());
-        let mut watched = Watched::new(&flash);
+        assert_eq!(SettingsFile::read(&flash).unwrap(), SettingsFile::default());
+        let mut watched = WatchedSettings::new(&flash);
         assert_eq!(named(&mut watched), None);
-        set(&flash, policy(Policy::Around));
-        assert_eq!(named(&mut watched), Some(policy(Policy::Around)));
+        set(&flash, policy(PolicyName::Around));
+        assert_eq!(named(&mut watched), Some(policy(PolicyName::Around)));
         assert_eq!(named(&mut watched), None);
-        let both = policy(Policy::Around).or(home_limit(1));
+        let both = policy(PolicyName::Around).or(home_limit(1));
         set(&flash, home_limit(1));
-        assert_eq!(Kept::read(&flash).unwrap().settings(), both);
+        assert_eq!(SettingsFile::read(&flash).unwrap().settings(), both);
         fs::write(settings_of(&flash), "{\"policy\": \"sideways\"}").unwrap();
         let e = watched.changed().unwrap().unwrap_err();
         assert!(e.to_string().contains("sideways"), "{e}");
@@ -219,19 +219,19 @@ mod tests {
     fn a_server_follows_all_commands_since_its_last_look_and_of_each_what_it_names() {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("f");
-        set(&flash, policy(Policy::Back));
-        let mut watched = Watched::new(&flash);
+        set(&flash, policy(PolicyName::Back));
+        let mut watched = WatchedSettings::new(&flash);
         // It starts between two of them.
-        assert_eq!(named(&mut watched), Some(policy(Policy::Back)));
+        assert_eq!(named(&mut watched), Some(policy(PolicyName::Back)));
         set(&flash, home_limit(1));
         assert_eq!(named(&mut watched), Some(home_limit(1)));
-        set(&flash, policy(Policy::Off));
+        set(&flash, policy(PolicyName::Off));
         set(&flash, home_limit(2));
-        let both = policy(Policy::Off).or(home_limit(2));
+        let both = policy(PolicyName::Off).or(home_limit(2));
         assert_eq!(named(&mut watched), Some(both));
         // The run's command line may have said something else than is kept.
-        set(&flash, policy(Policy::Off));
-        assert_eq!(named(&mut watched), Some(policy(Policy::Off)));
+        set(&flash, policy(PolicyName::Off));
+        assert_eq!(named(&mut watched), Some(policy(PolicyName::Off)));
     }
 
     #[test]
@@ -239,27 +239,30 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("f");
         fs::write(settings_of(&flash), r#"{"policy":"through","low":20}"#).unwrap();
-        let mut watched = Watched::new(&flash);
+        let mut watched = WatchedSettings::new(&flash);
         let found = named(&mut watched).unwrap();
-        assert_eq!((found.policy, found.low), (Some(Policy::Through), Some(20)));
-        set(&flash, policy(Policy::Off));
-        assert_eq!(named(&mut watched), Some(policy(Policy::Off)));
-        let kept = Kept::read(&flash).unwrap().settings();
-        assert_eq!((kept.policy, kept.low), (Some(Policy::Off), Some(20)));
+        assert_eq!(
+            (found.policy, found.low),
+            (Some(PolicyName::Through), Some(20))
+        );
+        set(&flash, policy(PolicyName::Off));
+        assert_eq!(named(&mut watched), Some(policy(PolicyName::Off)));
+        let kept = SettingsFile::read(&flash).unwrap().settings();
+        assert_eq!((kept.policy, kept.low), (Some(PolicyName::Off), Some(20)));
     }
 
     #[test]
     fn a_change_of_which_newer_ones_name_everything_is_kept_no_longer() {
-        let mut kept = Kept::default();
+        let mut kept = SettingsFile::default();
         for bytes in 0..10 {
-            let both = policy(Policy::Back).or(home_limit(bytes));
+            let both = policy(PolicyName::Back).or(home_limit(bytes));
             kept = kept.with(both).unwrap().with(home_limit(bytes)).unwrap();
         }
         assert_eq!(kept.0.len(), 2, "{kept:?}");
-        assert_eq!(kept.settings(), policy(Policy::Back).or(home_limit(9)));
-        let kept = kept.with(policy(Policy::Off)).unwrap();
+        assert_eq!(kept.settings(), policy(PolicyName::Back).or(home_limit(9)));
+        let kept = kept.with(policy(PolicyName::Off)).unwrap();
         assert_eq!(kept.0.len(), 2, "{kept:?}");
-        assert_eq!(kept.settings(), policy(Policy::Off).or(home_limit(9)));
+        assert_eq!(kept.settings(), policy(PolicyName::Off).or(home_limit(9)));
     }
 
     #[test]
@@ -272,7 +275,11 @@ mod tests {
             high: Some(50),
             ..Settings::default()
         };
-        let e = Kept::default().with(low).unwrap().with(high).unwrap_err();
+        let e = SettingsFile::default()
+            .with(low)
+            .unwrap()
+            .with(high)
+            .unwrap_err();
         assert!(e.contains("must not be above"), "{e}");
     }
 
@@ -288,19 +295,19 @@ mod tests {
             high: Some(90),
             ..Settings::default()
         };
-        let each = [low, high, policy(Policy::Through), home_limit(3 << 20)];
+        let each = [low, high, policy(PolicyName::Through), home_limit(3 << 20)];
         thread::scope(|scope| {
             for wanted in each {
                 let flash = &flash;
                 scope.spawn(move || {
-                    let _alone = Kept::alone(flash).unwrap();
-                    let kept = Kept::read(flash).unwrap();
+                    let _alone = SettingsFile::alone(flash).unwrap();
+                    let kept = SettingsFile::read(flash).unwrap();
                     thread::sleep(Duration::from_millis(20));
                     kept.with(wanted).unwrap().keep(flash).unwrap();
                 });
             }
         });
-        let kept = Kept::read(&flash).unwrap().settings();
+        let kept = SettingsFile::read(&flash).unwrap().settings();
         for wanted in each {
             assert!(kept.include(&wanted), "{wanted:?}: {kept:?}");
         }

@@ -2,9 +2,9 @@
 //! it has looked at, whatever their names lead to by then.
 
 use super::{
-    directory::{Directory, Entry},
+    directory::{CacheDirectory, DirectoryEntry},
     error::SetupError,
-    location::Place,
+    location::CacheLocation,
     rights::{distrusted, exercise},
 };
 use crate::{
@@ -27,20 +27,20 @@ use serde::Serialize;
 use std::{fs::File, io, path::Path, sync::Arc};
 
 /// See the module's head; and the rights with which the cache is used.
-pub(crate) struct Held<'a> {
-    pub(super) place: &'a Place,
-    pub(super) dir: Directory,
-    pub(super) flash: Entry,
-    pub(super) lane: Entry,
+pub(crate) struct CacheFiles<'a> {
+    pub(super) place: &'a CacheLocation,
+    pub(super) dir: CacheDirectory,
+    pub(super) flash: DirectoryEntry,
+    pub(super) lane: DirectoryEntry,
     pub(super) rights: Rights,
 }
 
-impl<'a> Held<'a> {
+impl<'a> CacheFiles<'a> {
     /// # Errors
     /// What the operating system says; if others than its owner may write to one of the two, or its
     /// owner's rights cannot be had.
-    pub(crate) fn of(place: &'a Place) -> Result<Self, SetupError> {
-        let dir = Directory::of(place.flash())?;
+    pub(crate) fn of(place: &'a CacheLocation) -> Result<Self, SetupError> {
+        let dir = CacheDirectory::of(place.flash())?;
         let (flash, lane) = (dir.hold(place.flash())?, dir.hold(place.pool_path())?);
         let mut held = Self {
             place,
@@ -57,12 +57,12 @@ impl<'a> Held<'a> {
     /// once the flash file has its length. With the thread's own rights, since what the two are is
     /// known. What fails is followed by the flash file's removal.
     pub(super) fn begin(
-        place: &'a Place,
-        dir: Directory,
-        flash: Entry,
+        place: &'a CacheLocation,
+        dir: CacheDirectory,
+        flash: DirectoryEntry,
         bytes: u64,
     ) -> Result<Self, SetupError> {
-        let made = || -> Result<Entry, SetupError> {
+        let made = || -> Result<DirectoryEntry, SetupError> {
             if flash.is_new {
                 let file = FlashFile::open(&link_to(&flash.named.fd));
                 file.and_then(|file| file.set_bytes(bytes))
@@ -136,7 +136,7 @@ impl<'a> Held<'a> {
         Ok(self.flash.file()?.kind())
     }
 
-    pub(crate) fn place(&self) -> &Place {
+    pub(crate) fn place(&self) -> &CacheLocation {
         self.place
     }
 
@@ -244,9 +244,9 @@ impl<'a> Held<'a> {
         self.dir.unlink(path, None, self.rights).map(drop)
     }
 
-    pub(super) fn open_flash(&self) -> Result<Named, SetupError> {
+    pub(super) fn open_flash(&self) -> Result<NamedFlash, SetupError> {
         let path = link_to(&self.flash.file()?.fd);
-        Ok(Named {
+        Ok(NamedFlash {
             file: FlashFile::open(&path).map_err(|e| self.place.busy(e))?,
             name: self.place.flash().display().to_string(),
         })
@@ -264,19 +264,19 @@ impl<'a> Held<'a> {
 }
 
 /// Removes a file that was made. Nothing is in it yet: the error that matters is another one.
-fn remove_new(dir: &Directory, file: &Entry, path: &Path) {
+fn remove_new(dir: &CacheDirectory, file: &DirectoryEntry, path: &Path) {
     if file.is_new {
         let _ = dir.unlink(path, Some(&file.named), Rights::Own);
     }
 }
 
 /// A flash file that was opened by what is held of it, with the name that its user knows it by.
-pub(super) struct Named {
+pub(super) struct NamedFlash {
     file: FlashFile,
     name: String,
 }
 
-impl Flash for Named {
+impl Flash for NamedFlash {
     fn bytes(&self) -> io::Result<u64> {
         self.file.bytes()
     }

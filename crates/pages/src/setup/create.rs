@@ -1,11 +1,11 @@
 //! Making a cache: a flash file, or on a device that is blank, and its metadata beside it.
 
 use super::{
-    cache_files::{Held, Named},
-    directory::{Directory, Found},
+    cache_files::{CacheFiles, NamedFlash},
+    directory::{CacheDirectory, HeldPath},
     error::SetupError,
-    location::{Place, is_device, name_of, pool_of},
-    occupancy::Warm,
+    location::{CacheLocation, is_device, name_of, pool_of},
+    occupancy::CacheOccupancy,
     rights::exercise,
 };
 use crate::{PAGE_BYTES, control_files::STATUS, descriptor::link_to, home::Homes};
@@ -27,15 +27,15 @@ const LANES: u32 = 2;
 /// # Errors
 /// If either is there already; sizes that make no cache; what the operating system says. What was
 /// made is removed again.
-pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
+pub fn create(flash: &Path, bytes: u64) -> Result<CacheOccupancy, SetupError> {
     let on_device = is_device(flash).unwrap_or(false);
     let flash = match on_device {
         true => name_of(flash)?,
         false => flash.to_owned(),
     };
     check_size(bytes)?;
-    let place = Place::between(&flash, &pool_of(&flash));
-    let dir = Directory::of(&flash)?;
+    let place = CacheLocation::between(&flash, &pool_of(&flash));
+    let dir = CacheDirectory::of(&flash)?;
     if dir.has(place.pool_path())? {
         return Err(SetupError::PoolLeft {
             pool: place.pool_path().to_owned(),
@@ -49,13 +49,13 @@ pub fn create(flash: &Path, bytes: u64) -> Result<Warm, SetupError> {
         }
         false => dir.make(&flash)?,
     };
-    fill(&Held::begin(&place, dir, file, bytes)?, bytes)
+    fill(&CacheFiles::begin(&place, dir, file, bytes)?, bytes)
 }
 
 /// Makes a cache in the two files that were made for it, or on a device.
-fn fill(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError> {
+fn fill(held: &CacheFiles<'_>, bytes: u64) -> Result<CacheOccupancy, SetupError> {
     let flash = held.place().flash();
-    let check = |device: &Named| match held.is_on_device() {
+    let check = |device: &NamedFlash| match held.is_on_device() {
         true => {
             let there = device
                 .bytes()
@@ -80,17 +80,17 @@ fn fill(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError> {
 ///
 /// # Errors
 /// As [`create`].
-pub(crate) fn create_in(held: &Held<'_>, bytes: u64) -> Result<Warm, SetupError> {
+pub(crate) fn create_in(held: &CacheFiles<'_>, bytes: u64) -> Result<CacheOccupancy, SetupError> {
     make_in(held, bytes, |_| Ok(()))
 }
 
 /// The same, if `check` finds nothing wrong with the flash file or device, which no other process
 /// has.
 fn make_in(
-    held: &Held<'_>,
+    held: &CacheFiles<'_>,
     bytes: u64,
-    check: impl FnOnce(&Named) -> Result<(), SetupError> + Send,
-) -> Result<Warm, SetupError> {
+    check: impl FnOnce(&NamedFlash) -> Result<(), SetupError> + Send,
+) -> Result<CacheOccupancy, SetupError> {
     let (flash, lane) = (held.place().flash(), held.place().pool_path());
     // Before anything is changed.
     check_size(bytes)?;
@@ -134,7 +134,11 @@ fn metadata(bytes: u64) -> (PoolOptions, u64) {
 }
 
 /// Makes a blank flash file or device and a new pool a cache.
-fn begin(flash: impl Flash + 'static, pool: &Pool, bytes: u64) -> Result<Warm, SetupError> {
+fn begin(
+    flash: impl Flash + 'static,
+    pool: &Pool,
+    bytes: u64,
+) -> Result<CacheOccupancy, SetupError> {
     let create = CreateOptions {
         page_bytes: PAGE_BYTES as u32,
         lane_segments: SEGMENTS - 1,
@@ -149,11 +153,11 @@ fn begin(flash: impl Flash + 'static, pool: &Pool, bytes: u64) -> Result<Warm, S
         &create,
         &CacheOptions::default(),
     )?;
-    Ok(Warm::of(&cache))
+    Ok(CacheOccupancy::of(&cache))
 }
 
 /// Refuses what is no device, or is in use, holds something, or has less than so many bytes.
-fn check_device(held: &Found, path: &Path, bytes: u64) -> Result<(), SetupError> {
+fn check_device(held: &HeldPath, path: &Path, bytes: u64) -> Result<(), SetupError> {
     let invalid = |what| invalid(path, what);
     if held.kind() != FileType::BlockDevice {
         return Err(invalid(
@@ -216,21 +220,21 @@ mod tests {
     const BYTES: u64 = 8 << 20;
 
     /// A cache whose two files are made, and no more.
-    fn begun(place: &Place) -> Held<'_> {
-        let dir = Directory::of(place.flash()).unwrap();
+    fn begun(place: &CacheLocation) -> CacheFiles<'_> {
+        let dir = CacheDirectory::of(place.flash()).unwrap();
         let file = dir.make(place.flash()).unwrap();
-        Held::begin(place, dir, file, BYTES).unwrap()
+        CacheFiles::begin(place, dir, file, BYTES).unwrap()
     }
 
     #[test]
     fn a_cache_is_made_in_the_directory_that_is_held_wherever_its_path_leads_by_then() {
         let two = Two::new();
         let flash = two.at("x").join("f");
-        let place = Place::between(&flash, &pool_of(&flash));
-        let dir = Directory::of(&flash).unwrap();
+        let place = CacheLocation::between(&flash, &pool_of(&flash));
+        let dir = CacheDirectory::of(&flash).unwrap();
         two.swap();
         let file = dir.make(&flash).unwrap();
-        create_in(&Held::begin(&place, dir, file, BYTES).unwrap(), BYTES).unwrap();
+        create_in(&CacheFiles::begin(&place, dir, file, BYTES).unwrap(), BYTES).unwrap();
         assert_eq!(fs::read_dir(two.at("other")).unwrap().count(), 0);
         look(&two.at("y").join("f")).unwrap();
     }
@@ -239,7 +243,7 @@ mod tests {
     fn one_whose_making_was_cut_is_made_once_it_is_given_a_size_again() {
         let two = Two::new();
         let flash = two.at("x").join("f");
-        drop(begun(&Place::between(&flash, &pool_of(&flash))));
+        drop(begun(&CacheLocation::between(&flash, &pool_of(&flash))));
         let refused = look(&flash).unwrap_err();
         assert!(matches!(refused, SetupError::Unmade { .. }), "{refused}");
         crate::resize(&flash, BYTES, &[], |_| ControlFlow::Continue(())).unwrap();
@@ -250,7 +254,7 @@ mod tests {
     fn one_that_another_command_has_made_meanwhile_is_that_ones() {
         let two = Two::new();
         let flash = two.at("x").join("f");
-        let place = Place::between(&flash, &pool_of(&flash));
+        let place = CacheLocation::between(&flash, &pool_of(&flash));
         let held = begun(&place);
         crate::resize(&flash, BYTES, &[], |_| ControlFlow::Continue(())).unwrap();
         assert!(fill(&held, BYTES).unwrap_err().is_in_use());
@@ -262,7 +266,7 @@ mod tests {
         let two = Two::new();
         let path = two.at("x").join("image");
         fs::write(&path, vec![0; 16 << 20]).unwrap();
-        let held = Directory::of(&path).unwrap().hold(&path).unwrap();
+        let held = CacheDirectory::of(&path).unwrap().hold(&path).unwrap();
         let refused = check_device(held.file().unwrap(), &path, BYTES).unwrap_err();
         assert!(refused.to_string().contains("no device"), "{refused}");
     }

@@ -42,12 +42,12 @@ const OTHERS_WRITE: u32 = 0o022;
 const HOLD: OFlags = OFlags::PATH.union(OFlags::CLOEXEC);
 
 /// What is only held, which needs no right to it and waits for nothing.
-pub(super) struct Found {
+pub(super) struct HeldPath {
     pub fd: OwnedFd,
     pub stat: Stat,
 }
 
-impl Found {
+impl HeldPath {
     fn of(fd: OwnedFd) -> Result<Self, Errno> {
         let stat = fstat(&fd)?;
         Ok(Self { fd, stat })
@@ -63,17 +63,17 @@ impl Found {
 }
 
 /// A name in a directory.
-pub(super) struct Entry {
+pub(super) struct DirectoryEntry {
     path: PathBuf,
     /// What has the name itself.
-    pub named: Found,
+    pub named: HeldPath,
     /// What it leads to, if it is a link; none if that is to nothing.
-    pub far: Option<Found>,
+    pub far: Option<HeldPath>,
     /// It was made by this process.
     pub is_new: bool,
 }
 
-impl Entry {
+impl DirectoryEntry {
     pub fn is_link(&self) -> bool {
         self.named.kind() == FileType::Symlink
     }
@@ -82,7 +82,7 @@ impl Entry {
     ///
     /// # Errors
     /// It is a link to nothing.
-    pub fn file(&self) -> Result<&Found, SetupError> {
+    pub fn file(&self) -> Result<&HeldPath, SetupError> {
         let file = match self.is_link() {
             true => self.far.as_ref(),
             false => Some(&self.named),
@@ -92,13 +92,13 @@ impl Entry {
 }
 
 /// See the module's head.
-pub(super) struct Directory {
+pub(super) struct CacheDirectory {
     held: OwnedFd,
     path: PathBuf,
     is_roots: bool,
 }
 
-impl Directory {
+impl CacheDirectory {
     /// That of the file at `path`.
     ///
     /// # Errors
@@ -127,10 +127,10 @@ impl Directory {
     }
 
     /// What has this name.
-    pub fn hold(&self, path: &Path) -> Result<Entry, SetupError> {
+    pub fn hold(&self, path: &Path) -> Result<DirectoryEntry, SetupError> {
         let fail = |e: Errno| SetupError::io("opening", path)(e.into());
         let open = |name: &OsStr, flags| {
-            openat(&self.held, name, HOLD | flags, Mode::empty()).and_then(Found::of)
+            openat(&self.held, name, HOLD | flags, Mode::empty()).and_then(HeldPath::of)
         };
         let named = open(name_of(path), OFlags::NOFOLLOW).map_err(fail)?;
         let far = match named.kind() {
@@ -144,7 +144,7 @@ impl Directory {
             }
             _ => None,
         };
-        Ok(Entry {
+        Ok(DirectoryEntry {
             path: path.to_owned(),
             named,
             far,
@@ -163,15 +163,15 @@ impl Directory {
 
     /// Makes an empty file of this name, which is not there yet, durably, for this thread's user
     /// alone.
-    pub fn make(&self, path: &Path) -> Result<Entry, SetupError> {
-        let made = || -> io::Result<Found> {
-            let found = Found::of(self.new_file(path, 0o600)?)?;
+    pub fn make(&self, path: &Path) -> Result<DirectoryEntry, SetupError> {
+        let made = || -> io::Result<HeldPath> {
+            let found = HeldPath::of(self.new_file(path, 0o600)?)?;
             let synced = File::open(link_to(&self.held)).and_then(|dir| dir.sync_all());
             // The error that matters is this one.
             synced.inspect_err(|_| drop(self.unlink_found(name_of(path), Some(&found))))?;
             Ok(found)
         };
-        Ok(Entry {
+        Ok(DirectoryEntry {
             path: path.to_owned(),
             named: made().map_err(SetupError::io_of_cache("making", path))?,
             far: None,
@@ -202,7 +202,7 @@ impl Directory {
     pub fn unlink(
         &self,
         path: &Path,
-        found: Option<&Found>,
+        found: Option<&HeldPath>,
         rights: Rights,
     ) -> Result<bool, SetupError> {
         exercise(self.rights(rights), path, || {
@@ -214,7 +214,7 @@ impl Directory {
         })
     }
 
-    fn unlink_found(&self, name: &OsStr, found: Option<&Found>) -> io::Result<()> {
+    fn unlink_found(&self, name: &OsStr, found: Option<&HeldPath>) -> io::Result<()> {
         if let Some(found) = found {
             let there = statat(&self.held, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
             if !found.is(&there) {

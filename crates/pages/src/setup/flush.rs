@@ -3,11 +3,11 @@
 use super::{
     error::SetupError,
     guarded_directory::{find_guarded, rights_to_data},
-    location::{Place, pool_of},
+    location::{CacheLocation, pool_of},
     rights::exercise,
 };
 use crate::{
-    doublewrite::Copies,
+    doublewrite::DoublewriteFile,
     find::{self, Whereabouts},
     home::Homes,
 };
@@ -48,7 +48,7 @@ pub fn flush(
     progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
 ) -> Result<Flushing, SetupError> {
     let homes = Arc::new(Homes::new());
-    let place = Place::of(flash)?;
+    let place = CacheLocation::of(flash)?;
     let (cache, rights) = place.open_as_owner(&homes)?;
     let rights = rights_to_data(place.flash(), &cache, data, rights)?;
     exercise(rights, place.flash(), || {
@@ -59,7 +59,7 @@ pub fn flush(
 /// Finds the files that the cache has pages of, and makes whole what a crash may have torn in them:
 /// the system tablespace, open, if there is one.
 pub(crate) fn attach_guarded(
-    place: &Place,
+    place: &CacheLocation,
     cache: &Cache,
     homes: &Arc<Homes>,
     (data, given_up): (&[PathBuf], &[PathBuf]),
@@ -75,7 +75,7 @@ pub(crate) fn attach_guarded(
             given_up,
         };
         find::attach_all(cache, homes, at)?;
-        let copies = Copies::new(data, cache.owner()).of_user(user());
+        let copies = DoublewriteFile::new(data, cache.owner()).of_user(user());
         copies.restore(cache, &**homes).map_err(SetupError::io(
             "writing pages again that a crash may have torn in",
             data,
@@ -87,7 +87,7 @@ pub(crate) fn attach_guarded(
 
 /// See [`flush`], with a cache that is open.
 fn flush_open(
-    place: &Place,
+    place: &CacheLocation,
     cache: &Cache,
     homes: &Arc<Homes>,
     files: (&[PathBuf], &[PathBuf]),
@@ -117,7 +117,7 @@ fn flush_open(
             .lift(&tablespace)
             .map_err(SetupError::io("lifting the guard of", &path))?;
         let data = path.parent().unwrap_or(Path::new("/"));
-        Copies::new(data, cache.owner())
+        DoublewriteFile::new(data, cache.owner())
             .remove()
             .map_err(SetupError::io("removing the copies of pages in", data))?;
         flushing.lifted.push(path);

@@ -3,14 +3,14 @@
 use super::{
     error::SetupError,
     flush::Flushing,
-    location::Place,
+    location::CacheLocation,
     rights::{exercise, to_guarded},
 };
 use crate::{
     descriptor::{check_owner, reopen},
-    doublewrite::{Copies, Saved},
+    doublewrite::{DoublewriteFile, SavedPages},
     file_kinds, find,
-    guard::{self, Found, Guard, standing},
+    guard::{self, ActiveGuard, FoundGuard, standing},
     home::Homes,
     identity,
 };
@@ -51,7 +51,7 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
 
 /// Lifts the guard in `dir` of the system tablespace at `path`, whose cache is lost. None if that
 /// is no regular file.
-fn lift_lost(dir: &Path, path: &Path, data: &[PathBuf]) -> Result<Option<Saved>, SetupError> {
+fn lift_lost(dir: &Path, path: &Path, data: &[PathBuf]) -> Result<Option<SavedPages>, SetupError> {
     let io = |doing| SetupError::io(doing, path);
     let found = standing(dir).map_err(io("looking at the guard of"))?;
     let guarded = match found {
@@ -65,9 +65,9 @@ fn lift_lost(dir: &Path, path: &Path, data: &[PathBuf]) -> Result<Option<Saved>,
     let Some(known) = known else { return Ok(None) };
     guard::claim(&tablespace, path, &guarded.flash).map_err(SetupError::Guard)?;
     check_lost(&guarded.flash, dir, known.identity)?;
-    let found = Guard::find(dir, &tablespace, known.identity, (guarded.cache, None))
+    let found = ActiveGuard::find(dir, &tablespace, known.identity, (guarded.cache, None))
         .map_err(io("looking at the guard of"))?;
-    let Found::Here(mut guard) = found else {
+    let FoundGuard::Here(mut guard) = found else {
         return Err(SetupError::Guard(format!(
             "{} was written to without its flash cache: nothing is in its guard that it needs. Remove {} if it is in the way",
             path.display(),
@@ -77,7 +77,7 @@ fn lift_lost(dir: &Path, path: &Path, data: &[PathBuf]) -> Result<Option<Saved>,
     check_owner(guard.file(), user())
         .and_then(|()| guard.complete(&tablespace))
         .map_err(io("guarding"))?;
-    let copies = Copies::new(dir, guarded.cache).of_user(user());
+    let copies = DoublewriteFile::new(dir, guarded.cache).of_user(user());
     let left = copies
         .left()
         .map_err(io("looking at the copies of pages beside"))?;
@@ -113,10 +113,10 @@ fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> 
         let remedy = "move it and its .lane away, and repeat this";
         unknown(dir, &error.to_string(), remedy)
     };
-    let place = match Place::of(flash) {
+    let place = match CacheLocation::of(flash) {
         Err(SetupError::NoPool { .. }) => return Ok(()),
         Err(SetupError::Io { source, .. }) if source.kind() == std::io::ErrorKind::NotFound => {
-            return match Guard::has_whole(flash) {
+            return match ActiveGuard::has_whole(flash) {
                 true => Ok(()),
                 false => Err(unknown(
                     dir,

@@ -4,7 +4,7 @@ use super::{error::SetupError, rights::to_guarded};
 use crate::{
     descriptor::{check_owner, reopen},
     file_kinds,
-    guard::{self, Found, Guard, Mismatch},
+    guard::{self, ActiveGuard, FoundGuard, Mismatch},
     home::Homes,
     identity, recorded_names,
 };
@@ -109,10 +109,10 @@ pub(super) fn find_guarded(
         reopen(&held, false).map_err(|e| SetupError::io("opening", &path)(e.into()))?;
     guard::claim(&tablespace, &path, flash).map_err(SetupError::Guard)?;
     let of = (cache.owner(), Some(cache.epochs()));
-    let found = Guard::find(dir, &tablespace, system.id().identity, of)
+    let found = ActiveGuard::find(dir, &tablespace, system.id().identity, of)
         .map_err(SetupError::io("looking at the guard of", &path))?;
     match found {
-        Found::Here(mut guard) => {
+        FoundGuard::Here(mut guard) => {
             check_owner(guard.file(), user())
                 .and_then(|()| guard.complete(&tablespace))
                 .map_err(SetupError::io("guarding", &path))?;
@@ -120,10 +120,10 @@ pub(super) fn find_guarded(
             Ok(Some((tablespace, path)))
         }
         // It was lifted, and the power was cut then.
-        Found::None if cache.stats().dirty_pages == 0 => Ok(None),
+        FoundGuard::None if cache.stats().dirty_pages == 0 => Ok(None),
         found => {
             let mismatch = match found {
-                Found::Mismatch(mismatch) => mismatch,
+                FoundGuard::Mismatch(mismatch) => mismatch,
                 _ => Mismatch::WrittenSince,
             };
             let newer = cache.stats().dirty_pages;

@@ -3,7 +3,7 @@
 //! It has its metadata in a pool of its own beside the flash file, so that one file system has
 //! both: each fence there is a sync of that file.
 
-use super::{cache_files::Held, error::SetupError};
+use super::{cache_files::CacheFiles, error::SetupError};
 use crate::{
     PAGE_BYTES,
     control_files::{beside, directory_of},
@@ -51,12 +51,12 @@ pub(super) fn is_device(path: &Path) -> io::Result<bool> {
 }
 
 /// A cache's two files.
-pub struct Place {
+pub struct CacheLocation {
     flash: PathBuf,
     pool: PathBuf,
 }
 
-impl Place {
+impl CacheLocation {
     /// Those of the cache on this flash file or device, which is there.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ impl Place {
     /// # Errors
     /// As [`open`](Self::open), and [`SetupError::Distrusted`].
     pub(crate) fn open_as_owner(&self, homes: &Arc<Homes>) -> Result<(Cache, Rights), SetupError> {
-        Held::of(self)?.open(homes)
+        CacheFiles::of(self)?.open(homes)
     }
 
     /// Opens the cache in these two files.

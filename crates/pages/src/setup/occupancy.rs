@@ -1,13 +1,13 @@
 //! What is in a cache.
 
-use super::{error::SetupError, location::Place};
+use super::{error::SetupError, location::CacheLocation};
 use crate::home::Homes;
 use forebay_flash::Cache;
 use std::{path::Path, sync::Arc};
 
 /// What is in a cache.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Warm {
+pub struct CacheOccupancy {
     /// Pages.
     pub pages: u64,
     /// Pages that are newer than in the files.
@@ -18,7 +18,7 @@ pub struct Warm {
     pub epoch: u32,
 }
 
-impl Warm {
+impl CacheOccupancy {
     /// What is in this one.
     pub(crate) fn of(cache: &Cache) -> Self {
         let stats = cache.stats();
@@ -35,8 +35,8 @@ impl Warm {
 ///
 /// # Errors
 /// Whatever keeps a server from using it.
-pub fn look(flash: &Path) -> Result<Warm, SetupError> {
+pub fn look(flash: &Path) -> Result<CacheOccupancy, SetupError> {
     let homes = Arc::new(Homes::new());
-    let (cache, _) = Place::of(flash)?.open_as_owner(&homes)?;
-    Ok(Warm::of(&cache))
+    let (cache, _) = CacheLocation::of(flash)?.open_as_owner(&homes)?;
+    Ok(CacheOccupancy::of(&cache))
 }

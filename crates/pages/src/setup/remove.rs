@@ -1,10 +1,10 @@
 //! Ending a cache that has nothing any more: for good, or for another one in its place.
 
 use super::{
-    cache_files::Held,
-    directory::{Directory, Found},
+    cache_files::CacheFiles,
+    directory::{CacheDirectory, HeldPath},
     error::SetupError,
-    location::Place,
+    location::CacheLocation,
     retry::retry_in_use,
     rights::exercise,
 };
@@ -45,8 +45,8 @@ const BESIDE: [&str; 3] = [STATUS, SETTINGS, RESIZE];
 /// [`SetupError::NotFlushed`], and whatever keeps a server from using it: nothing was changed. What
 /// the operating system says.
 pub fn remove(flash: &Path) -> Result<Vec<PathBuf>, SetupError> {
-    let place = Place::of(flash)?;
-    let held = Held::of(&place)?;
+    let place = CacheLocation::of(flash)?;
+    let held = CacheFiles::of(&place)?;
     let _alone = held.lock()?;
     let homes = Arc::new(Homes::new());
     match retry_in_use(|| held.open(&homes)) {
@@ -57,10 +57,10 @@ pub fn remove(flash: &Path) -> Result<Vec<PathBuf>, SetupError> {
     remove_all(&held)
 }
 
-fn remove_all(held: &Held<'_>) -> Result<Vec<PathBuf>, SetupError> {
+fn remove_all(held: &CacheFiles<'_>) -> Result<Vec<PathBuf>, SetupError> {
     let (flash, lane) = (held.place.flash(), held.place.pool_path());
     let mut gone = Vec::new();
-    let mut unlink = |dir: &Directory, path: &Path, found: Option<&Found>| {
+    let mut unlink = |dir: &CacheDirectory, path: &Path, found: Option<&HeldPath>| {
         let unlinked = dir.unlink(path, found, held.rights)?;
         gone.extend(unlinked.then(|| path.to_owned()));
         Ok::<_, SetupError>(())
@@ -84,13 +84,16 @@ fn remove_all(held: &Held<'_>) -> Result<Vec<PathBuf>, SetupError> {
 }
 
 /// Where the metadata is to which a link leads: in which directory, and by which name.
-fn far_lane(held: &Held<'_>, far: &Found) -> Result<(Directory, PathBuf), SetupError> {
+fn far_lane(
+    held: &CacheFiles<'_>,
+    far: &HeldPath,
+) -> Result<(CacheDirectory, PathBuf), SetupError> {
     let path = path_of(far.fd.as_fd())
         .map_err(|e| SetupError::io("looking for", held.place.pool_path())(e.into()))?;
-    Ok((Directory::of(&path)?.by_link_in(&held.dir), path))
+    Ok((CacheDirectory::of(&path)?.by_link_in(&held.dir), path))
 }
 
-fn end(place: &Place, cache: Cache) -> Result<(), SetupError> {
+fn end(place: &CacheLocation, cache: Cache) -> Result<(), SetupError> {
     let stats = cache.stats();
     if stats.slots_used > 0 || !cache.files().is_empty() {
         return Err(SetupError::NotFlushed {
@@ -103,7 +106,7 @@ fn end(place: &Place, cache: Cache) -> Result<(), SetupError> {
 
 /// True if it is what is left of a cache that was ended: its headers are blank, and its metadata
 /// has no lane, or is gone where a link leads to.
-fn is_ended(held: &Held<'_>) -> bool {
+fn is_ended(held: &CacheFiles<'_>) -> bool {
     let has_no_lane = || match held.lane.file() {
         Ok(_) => held.pool().is_ok_and(|pool| pool.lanes().is_empty()),
         Err(_) => true,
@@ -112,7 +115,7 @@ fn is_ended(held: &Held<'_>) -> bool {
 }
 
 /// A cache is made on a device only if nothing is at its start.
-fn blank_start(held: &Held<'_>) -> Result<(), SetupError> {
+fn blank_start(held: &CacheFiles<'_>) -> Result<(), SetupError> {
     let device = held.open_flash()?;
     let zeros = vec![0; disk_signatures::LOOKED_AT as usize];
     let blanked = device.write_at(&zeros, 0).and_then(|()| device.sync());

@@ -29,7 +29,7 @@ mod tests {
     use super::*;
     use crate::{
         home::Homes,
-        setup::{Place, create, look},
+        setup::{CacheLocation, create, look},
     };
     use forebay_flash::CacheOptions;
     use std::sync::Arc;
@@ -39,7 +39,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("f");
         create(&flash, 8 << 20).unwrap();
-        let place = Place::of(&flash).unwrap();
+        let place = CacheLocation::of(&flash).unwrap();
         let open = || place.open(&Arc::new(Homes::new()), &CacheOptions::default());
         let mut other = Some(open().unwrap());
         let mut tried = 0;

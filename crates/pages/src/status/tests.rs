@@ -3,7 +3,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::settings::What;
+use crate::settings::PageContents;
 use std::{fs, thread};
 
 /// Counts of which no two are the same.
@@ -39,7 +39,7 @@ fn stats() -> CacheStats {
 }
 
 /// As long before each of two moments as these windows say.
-fn windows() -> Vec<Window> {
+fn windows() -> Vec<RecentWindow> {
     let then = |hits, misses| CacheStats {
         hits,
         misses,
@@ -47,15 +47,15 @@ fn windows() -> Vec<Window> {
     };
     let now = then(900, 100);
     vec![
-        Window::of(10, &now, &then(899, 97)),
-        Window::of(600, &now, &then(810, 70)),
+        RecentWindow::of(10, &now, &then(899, 97)),
+        RecentWindow::of(600, &now, &then(810, 70)),
     ]
 }
 
-fn status() -> Status {
-    Status {
+fn status() -> CacheStatus {
+    CacheStatus {
         flash: "/fast/cache".to_owned(),
-        ..Status::of(&stats(), windows())
+        ..CacheStatus::of(&stats(), windows())
     }
 }
 
@@ -103,7 +103,7 @@ fn a_window_has_what_happened_between_its_two_moments() {
         home_bytes: 5,
         ..CacheStats::default()
     };
-    let window = Window {
+    let window = RecentWindow {
         seconds: 60,
         hits: 899,
         misses: 98,
@@ -111,20 +111,20 @@ fn a_window_has_what_happened_between_its_two_moments() {
         flash_bytes: 996,
         home_bytes: 41,
     };
-    assert_eq!(Window::of(60, &stats(), &then), window);
+    assert_eq!(RecentWindow::of(60, &stats(), &then), window);
 }
 
 #[test]
 fn each_figure_is_where_the_line_names_it() {
     let settings = Settings {
-        policy: Some(Policy::Through),
-        contents: Some(What::All),
+        policy: Some(PolicyName::Through),
+        contents: Some(PageContents::All),
         low: Some(80),
         high: Some(85),
         home_bytes_per_second: Some(7000),
         flash_bytes_per_second: Some(0),
     };
-    let status = Status {
+    let status = CacheStatus {
         settings,
         around_pages: 0,
         damaged: 0,
@@ -150,22 +150,22 @@ fn that_pages_which_are_only_read_stay_out_is_said_where_they_would_come_in() {
             contents: Some(contents),
             ..Settings::default()
         };
-        let status = Status {
+        let status = CacheStatus {
             settings,
             written_only: true,
-            ..Status::default()
+            ..CacheStatus::default()
         };
         let mut lines = status.lines().into_iter();
         lines.any(|line| line.contains("only read do not come in"))
     };
-    assert!(says(What::All) && !says(What::Dirty));
+    assert!(says(PageContents::All) && !says(PageContents::Dirty));
 }
 
 #[test]
 fn what_is_not_so_as_a_rule_is_said_in_lines_of_its_own() {
-    let status = Status {
+    let status = CacheStatus {
         settings: Settings {
-            policy: Some(Policy::Adaptive),
+            policy: Some(PolicyName::Adaptive),
             ..Settings::default()
         },
         resizing: Some(Resizing {
@@ -191,7 +191,7 @@ fn what_is_not_so_as_a_rule_is_said_in_lines_of_its_own() {
 
 #[test]
 fn a_cache_without_reads_and_pages_has_no_ratios() {
-    let lines = Status::default().lines();
+    let lines = CacheStatus::default().lines();
     assert!(lines[0].ends_with(", – versions a page"), "{}", lines[0]);
     let reads = "flash cache: reads that found their page –; ";
     assert!(lines[1].starts_with(reads), "{}", lines[1]);
@@ -203,11 +203,11 @@ fn a_cache_without_reads_and_pages_has_no_ratios() {
 fn a_status_that_two_threads_write_is_whole_whenever_it_is_read_and_none_fails() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f.status");
-    Status::default().write(&path).unwrap();
-    let status = |pages| Status {
+    CacheStatus::default().write(&path).unwrap();
+    let status = |pages| CacheStatus {
         pages,
         flash: "f".repeat(pages as usize % 1000),
-        ..Status::default()
+        ..CacheStatus::default()
     };
     thread::scope(|scope| {
         let writes = [0, 1].map(|first| {
@@ -215,7 +215,7 @@ fn a_status_that_two_threads_write_is_whole_whenever_it_is_read_and_none_fails()
             scope.spawn(|| pages.into_iter().try_for_each(|at| status(at).write(&path)))
         });
         while writes.iter().any(|thread| !thread.is_finished()) {
-            Status::read(&path).unwrap();
+            CacheStatus::read(&path).unwrap();
         }
         for thread in writes {
             thread.join().unwrap().unwrap();
@@ -229,23 +229,23 @@ fn a_status_is_of_its_run_alone_and_current_for_ten_seconds() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f.status");
     let [run, before] = [Uuid::new_v4(), Uuid::new_v4()];
-    assert_eq!(Status::of_run(&path, run), None);
-    let said = Status { run, ..status() };
+    assert_eq!(CacheStatus::of_run(&path, run), None);
+    let said = CacheStatus { run, ..status() };
     said.write(&path).unwrap();
-    assert_eq!(Status::of_run(&path, run), Some(said.clone()));
-    assert_eq!(Status::of_run(&path, before), None);
+    assert_eq!(CacheStatus::of_run(&path, run), Some(said.clone()));
+    assert_eq!(CacheStatus::of_run(&path, before), None);
     assert!(said.is_current());
-    let of_long_ago = Status {
-        said_at: Moment::default(),
+    let of_long_ago = CacheStatus {
+        said_at: BootTime::default(),
         ..said.clone()
     };
     // Whose number is another PID namespace's.
-    let of_elsewhere = Status {
+    let of_elsewhere = CacheStatus {
         pid: u32::MAX,
         ..said.clone()
     };
     // Of another boot, as any moment may be that is still to come.
-    let of_another_boot = Status {
+    let of_another_boot = CacheStatus {
         said_at: serde_json::from_value(u64::MAX.into()).unwrap(),
         ..said
     };
@@ -278,20 +278,20 @@ fn a_link_that_another_user_made_beside_a_status_leads_to_nothing_that_is_writte
     for link in ["f.status", "f.status.new"] {
         std::os::unix::fs::symlink(&other, dir.path().join(link)).unwrap();
     }
-    Status::default().write(&path).unwrap();
+    CacheStatus::default().write(&path).unwrap();
     assert_eq!(std::fs::read_to_string(&other).unwrap(), "kept");
-    assert_eq!(Status::read(&path).unwrap(), Status::default());
+    assert_eq!(CacheStatus::read(&path).unwrap(), CacheStatus::default());
 }
 
 #[test]
 fn a_status_that_says_of_trouble_takes_no_more_room_than_one_that_does_not() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f.status");
-    let mut status = Status::default();
+    let mut status = CacheStatus::default();
     status.write(&path).unwrap();
     let bytes = fs::metadata(&path).unwrap().len();
     status.trouble = Some("No space left on device".repeat(20));
     status.write(&path).unwrap();
     assert_eq!(fs::metadata(&path).unwrap().len(), bytes);
-    assert_eq!(Status::read(&path).unwrap().trouble, status.trouble);
+    assert_eq!(CacheStatus::read(&path).unwrap().trouble, status.trouble);
 }

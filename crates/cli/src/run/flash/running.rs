@@ -4,7 +4,7 @@
 //! before locked none ([`older`]).
 
 use crate::failure::Failure;
-use forebay_pages::{Moment, Status, status_of};
+use forebay_pages::{BootTime, CacheStatus, status_of};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,
@@ -21,7 +21,7 @@ const ENDING: &str = ".flash";
 /// number and the run's.
 #[derive(Serialize, Deserialize)]
 struct Note {
-    begun: Moment,
+    begun: BootTime,
     flash: OsString,
     /// The program has ended: what of the run goes on may have no server any more.
     #[serde(default)]
@@ -41,7 +41,7 @@ impl Noted {
     pub fn begin(dir: &Path, flash: &Path, run: Uuid) -> Result<Self, Failure> {
         let path = dir.join(format!("{}-{run}{ENDING}", std::process::id()));
         let note = Note {
-            begun: Moment::now(),
+            begun: BootTime::now(),
             flash: flash.as_os_str().to_owned(),
             has_ended: false,
         };
@@ -118,7 +118,7 @@ fn older(note: &Path) -> Option<Silent> {
 pub struct Running {
     /// As their servers say they are, each with the run's process id: runs of two containers may
     /// have the same.
-    pub statuses: Vec<(u32, Status)>,
+    pub statuses: Vec<(u32, CacheStatus)>,
     silent: Vec<Silent>,
 }
 
@@ -132,7 +132,7 @@ struct Silent {
 /// What is known of why.
 enum Silence {
     /// Its program runs, since then.
-    Runs(Moment),
+    Runs(BootTime),
     /// Its program has ended.
     Ends,
     /// It is of the version before, whose status has neither run nor moment.
@@ -164,8 +164,8 @@ impl Running {
 
     fn add(&mut self, pid: u32, run: Uuid, note: Note) {
         let flash = PathBuf::from(note.flash);
-        let said = Status::of_run(&status_of(&flash), run);
-        match said.filter(Status::is_current) {
+        let said = CacheStatus::of_run(&status_of(&flash), run);
+        match said.filter(CacheStatus::is_current) {
             Some(status) => self.statuses.push((pid, status)),
             None => {
                 let why = match note.has_ended {
@@ -230,7 +230,7 @@ mod tests {
     use std::time::{Duration, Instant};
 
     /// A directory of runs, and a flash file beside it, of which this is said.
-    fn said(status: &Status) -> (tempfile::TempDir, PathBuf) {
+    fn said(status: &CacheStatus) -> (tempfile::TempDir, PathBuf) {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("cache");
         let bytes = serde_json::to_vec(status).unwrap();
@@ -239,13 +239,13 @@ mod tests {
     }
 
     /// Has a server of this run say that it has lost a page.
-    fn fails(flash: &Path, run: Uuid) -> Status {
-        let status = Status {
+    fn fails(flash: &Path, run: Uuid) -> CacheStatus {
+        let status = CacheStatus {
             pid: std::process::id(),
             run,
-            said_at: Moment::now(),
+            said_at: BootTime::now(),
             lost_pages: 1,
-            ..Status::default()
+            ..CacheStatus::default()
         };
         let bytes = serde_json::to_vec(&status).unwrap();
         fs::write(status_of(flash), bytes).unwrap();
@@ -255,7 +255,7 @@ mod tests {
     /// A run that has begun with the boot.
     fn long_begun(dir: &Path, flash: &Path, run: Uuid) -> Noted {
         let mut noted = Noted::begin(dir, flash, run).unwrap();
-        noted.note.begun = Moment::default();
+        noted.note.begun = BootTime::default();
         append(&mut noted.file, &noted.note).unwrap();
         noted
     }
@@ -267,10 +267,10 @@ mod tests {
     #[test]
     fn a_run_that_has_just_begun_does_not_fail_because_its_server_says_nothing_yet() {
         // Of the run before, which was well.
-        let (dir, flash) = said(&Status {
+        let (dir, flash) = said(&CacheStatus {
             pid: std::process::id(),
-            said_at: Moment::now(),
-            ..Status::default()
+            said_at: BootTime::now(),
+            ..CacheStatus::default()
         });
         let noted = Noted::begin(dir.path(), &flash, Uuid::new_v4()).unwrap();
         let running = Running::of(dir.path());
@@ -282,7 +282,7 @@ mod tests {
 
     #[test]
     fn what_a_server_says_in_a_run_is_said_of_it() {
-        let (dir, flash) = said(&Status::default());
+        let (dir, flash) = said(&CacheStatus::default());
         let run = Uuid::new_v4();
         let _noted = Noted::begin(dir.path(), &flash, run).unwrap();
         let status = fails(&flash, run);
@@ -293,7 +293,7 @@ mod tests {
 
     #[test]
     fn a_run_whose_program_has_ended_fails_only_if_a_server_says_that_its_cache_does() {
-        let (dir, flash) = said(&Status::default());
+        let (dir, flash) = said(&CacheStatus::default());
         let run = Uuid::new_v4();
         let mut noted = long_begun(dir.path(), &flash, run);
         assert!(!Running::of(dir.path()).is_well());
@@ -335,7 +335,7 @@ mod tests {
                 .join(format!("{}-{run}{ENDING}", std::process::id()))
         });
         let note = Note {
-            begun: Moment::default(),
+            begun: BootTime::default(),
             flash: "/fast/cache".into(),
             has_ended: false,
         };

@@ -2,7 +2,7 @@
 
 use super::*;
 use crate::{
-    settings::{Kept, Policy, Settings},
+    settings::{PolicyName, Settings, SettingsFile},
     setup::{
         create,
         fixtures::{Two, move_lane},
@@ -29,7 +29,7 @@ fn made() -> (TempDir, PathBuf) {
 }
 
 fn open(flash: &Path) -> Cache {
-    let place = Place::of(flash).unwrap();
+    let place = CacheLocation::of(flash).unwrap();
     let homes = Arc::new(Homes::new());
     place.open(&homes, &CacheOptions::default()).unwrap().0
 }
@@ -46,10 +46,10 @@ fn names(dir: &Path) -> Vec<OsString> {
 fn a_cache_is_removed_with_all_that_is_beside_it_and_another_may_take_its_place() {
     let (dir, flash) = made();
     let settings = Settings {
-        policy: Some(Policy::Through),
+        policy: Some(PolicyName::Through),
         ..Settings::default()
     };
-    let kept = Kept::default().with(settings).unwrap();
+    let kept = SettingsFile::default().with(settings).unwrap();
     kept.keep(&flash).unwrap();
     let aside = format!("f.status.{}.new", uuid::Uuid::new_v4());
     for left in ["f.resize", "f.status.new", &aside, "f.other", "f2.status"] {
@@ -59,7 +59,7 @@ fn a_cache_is_removed_with_all_that_is_beside_it_and_another_may_take_its_place(
     assert_eq!(gone.len(), 7, "{gone:?}");
     assert_eq!(names(dir.path()), ["f.other", "f2.status"]);
     create(&flash, BYTES).unwrap();
-    assert_eq!(Kept::read(&flash).unwrap(), Kept::default());
+    assert_eq!(SettingsFile::read(&flash).unwrap(), SettingsFile::default());
 }
 
 /// Promise: as `a_cache_is_removed_once_it_was_flushed_and_a_new_one_begins_in_its_place`.
@@ -174,8 +174,8 @@ fn what_is_removed_is_in_the_directory_that_was_held_whatever_its_path_leads_to(
     }
     fs::write(at("x/f.settings"), "{}").unwrap();
     let before = names(&at("other"));
-    let place = Place::of(&at("x/f")).unwrap();
-    let held = Held::of(&place).unwrap();
+    let place = CacheLocation::of(&at("x/f")).unwrap();
+    let held = CacheFiles::of(&place).unwrap();
     dirs.swap();
     assert_eq!(remove_all(&held).unwrap().len(), 4);
     assert_eq!(names(&at("other")), before);
@@ -188,8 +188,8 @@ fn what_is_removed_is_in_the_directory_that_was_held_whatever_its_path_leads_to(
 fn what_has_the_name_of_a_cache_s_file_by_then_is_left() {
     for name in ["f", "f.lane"] {
         let (dir, flash) = made();
-        let place = Place::of(&flash).unwrap();
-        let held = Held::of(&place).unwrap();
+        let place = CacheLocation::of(&flash).unwrap();
+        let held = CacheFiles::of(&place).unwrap();
         fs::rename(dir.path().join(name), dir.path().join("aside")).unwrap();
         fs::write(dir.path().join(name), "kept").unwrap();
         let said = remove_all(&held).unwrap_err().to_string();
@@ -202,8 +202,8 @@ fn what_has_the_name_of_a_cache_s_file_by_then_is_left() {
 fn metadata_that_a_link_leads_to_goes_from_where_it_is_and_nothing_else_by_its_name() {
     let (dir, flash) = made();
     let (other, real) = move_lane(&flash);
-    let place = Place::of(&flash).unwrap();
-    let held = Held::of(&place).unwrap();
+    let place = CacheLocation::of(&flash).unwrap();
+    let held = CacheFiles::of(&place).unwrap();
     fs::rename(&real, other.path().join("moved")).unwrap();
     fs::write(&real, "kept").unwrap();
     remove_all(&held).unwrap();

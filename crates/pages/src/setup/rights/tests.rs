@@ -5,12 +5,12 @@ use super::*;
 use crate::{
     PAGE_BYTES,
     descriptor::hold_plain,
-    doublewrite::{COPIES_FILE, Copies},
-    guard::Guard,
+    doublewrite::{COPIES_FILE, DoublewriteFile},
+    guard::ActiveGuard,
     home::Homes,
     identity,
     resize::resize,
-    setup::{Held, Place, create, flush, give_up, look, remove},
+    setup::{CacheFiles, CacheLocation, create, flush, give_up, look, remove},
 };
 use forebay_flash::{CacheOptions, Epochs, FileId, HomePage, Identity};
 use rustix::fs::{FileType, Mode};
@@ -73,7 +73,7 @@ impl World {
     /// Lays the guard, and has the cache say that it has a newer first page of each of these files.
     fn fill(&self, names: &[&str]) {
         let homes = Arc::new(Homes::new());
-        let place = Place::of(&self.at("f")).unwrap();
+        let place = CacheLocation::of(&self.at("f")).unwrap();
         let (cache, _) = place.open(&homes, &CacheOptions::default()).unwrap();
         let register = |name: &str| {
             let path = self.at(name);
@@ -90,12 +90,12 @@ impl World {
         }
         let tablespace = self.open("data/ibdata1");
         let (of, cache) = (self.identity("data/ibdata1"), (cache.owner(), EPOCH));
-        Guard::lay(&self.at("data"), &tablespace, of, cache, &self.at("f")).unwrap();
+        ActiveGuard::lay(&self.at("data"), &tablespace, of, cache, &self.at("f")).unwrap();
     }
 
     /// Keeps copies of a first page, which is as new as a page can be, of each of these files.
     fn keep(&self, names: &[&str]) {
-        let place = Place::of(&self.at("f")).unwrap();
+        let place = CacheLocation::of(&self.at("f")).unwrap();
         let homes = Arc::new(Homes::new());
         let (cache, _) = place.open(&homes, &CacheOptions::default()).unwrap();
         let page = vec![7; PAGE_BYTES];
@@ -109,7 +109,7 @@ impl World {
                 bytes: &page,
             })
             .collect();
-        let copies = Copies::new(&self.at("data"), cache.owner());
+        let copies = DoublewriteFile::new(&self.at("data"), cache.owner());
         copies.keep(u64::MAX >> 1, &pages).unwrap();
     }
 
@@ -318,7 +318,7 @@ fn a_cache_that_its_user_may_not_make_or_open_is_refused_with_whose_it_is_to_be(
         }
     };
     let open: fn(&Path) -> Result<(), SetupError> = |flash| {
-        let place = Place::of(flash)?;
+        let place = CacheLocation::of(flash)?;
         place.open(&Arc::new(Homes::new()), &CacheOptions::default())?;
         Ok(())
     };
@@ -337,8 +337,8 @@ fn a_cache_that_its_user_may_not_make_or_open_is_refused_with_whose_it_is_to_be(
 #[test]
 fn what_is_opened_is_what_was_looked_at_whatever_its_name_leads_to_by_then() {
     let Some(world) = World::new() else { return };
-    let place = Place::of(&world.at("f")).unwrap();
-    let held = Held::of(&place).unwrap();
+    let place = CacheLocation::of(&world.at("f")).unwrap();
+    let held = CacheFiles::of(&place).unwrap();
     for (name, aside) in [("f", "g"), ("f.lane", "g.lane")] {
         fs::rename(world.at(name), world.at(aside)).unwrap();
         symlink(world.at("roots"), world.at(name)).unwrap();
@@ -352,10 +352,10 @@ fn what_is_opened_is_what_was_looked_at_whatever_its_name_leads_to_by_then() {
 #[test]
 fn a_flash_file_that_has_become_a_link_since_it_was_named_is_not_followed() {
     let Some(world) = World::new() else { return };
-    let place = Place::of(&world.at("f")).unwrap();
+    let place = CacheLocation::of(&world.at("f")).unwrap();
     fs::rename(world.at("f"), world.at("g")).unwrap();
     symlink(world.at("g"), world.at("f")).unwrap();
-    let said = Held::of(&place).err().unwrap().to_string();
+    let said = CacheFiles::of(&place).err().unwrap().to_string();
     assert!(said.contains("become a link"), "{said}");
 }
 

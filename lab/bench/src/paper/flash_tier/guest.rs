@@ -21,7 +21,7 @@ use forebay_guest::{
     disk::Limits,
     kernel::Kernel,
 };
-use forebay_pages::Status;
+use forebay_pages::CacheStatus;
 
 /// A row's server.
 struct InMachine {
@@ -45,7 +45,7 @@ impl Row for InMachine {
     fn counts(&self) -> Result<Counts, BenchError> {
         let guest = self.server.look().map_err(failed)?;
         let status = self.server.status().map_err(failed)?;
-        let flash: Option<Status> = status.and_then(|text| serde_json::from_str(&text).ok());
+        let flash: Option<CacheStatus> = status.and_then(|text| serde_json::from_str(&text).ok());
         Ok(Counts {
             turns: self.server.written_over(&guest),
             flash,

@@ -14,7 +14,7 @@ use crate::{
     processes::output,
     scratch::{disk_bytes, memory_dir},
 };
-use forebay_pages::{Status, status_of};
+use forebay_pages::{CacheStatus, status_of};
 use std::{ffi::OsString, fs, path::Path, process::Command};
 
 const MIB: u64 = 1 << 20;
@@ -62,9 +62,9 @@ impl Standing {
     }
 
     /// The flash cache as it is; nothing without one.
-    pub fn flash(&self) -> Option<Status> {
+    pub fn flash(&self) -> Option<CacheStatus> {
         let cache = self.on.dir.path().join("flash/cache");
-        Status::read(&status_of(&cache)).ok()
+        CacheStatus::read(&status_of(&cache)).ok()
     }
 
     /// A figure of InnoDB's status.
@@ -236,7 +236,7 @@ impl<'a> Stage<'a> {
 }
 
 /// How often the queue has turned.
-pub(super) fn turns_of(flash: &Status) -> f64 {
+pub(super) fn turns_of(flash: &CacheStatus) -> f64 {
     (flash.enqueued + flash.admitted + flash.second_chances) as f64 / flash.slots.max(1) as f64
 }
 

@@ -9,7 +9,7 @@ use crate::{
     sysbench::{self, Measured as Done, Scripts, Workload},
 };
 use forebay_guest::look::Look;
-use forebay_pages::Status;
+use forebay_pages::CacheStatus;
 use std::{path::Path, time::Instant};
 
 /// Turns of the queue before a row is measured.
@@ -35,7 +35,7 @@ pub(super) struct Counts {
     /// How often its cache turned; none without one.
     pub turns: Option<f64>,
     /// Of a flash cache of ours.
-    pub flash: Option<Status>,
+    pub flash: Option<CacheStatus>,
     /// Of a virtual machine.
     pub guest: Option<Look>,
 }
@@ -176,7 +176,7 @@ impl Tpcc<'_> {
                 break counts;
             }
         };
-        let is_unused = |flash: &Status| turns_of(flash) == 0.0;
+        let is_unused = |flash: &CacheStatus| turns_of(flash) == 0.0;
         if before.flash.as_ref().is_some_and(is_unused) {
             let what =
                 "no page came into the flash cache: does the file system say when a file was born?";
@@ -226,8 +226,9 @@ impl Steady {
             told += &between.told(seconds);
         }
         if let Some((before, after)) = before.flash.zip(after.flash) {
-            let done =
-                |count: fn(&Status) -> u64| count(&after).saturating_sub(count(&before)) as f64;
+            let done = |count: fn(&CacheStatus) -> u64| {
+                count(&after).saturating_sub(count(&before)) as f64
+            };
             let a_second = |count| done(count) / seconds;
             let reads = done(|flash| flash.hits + flash.misses);
             found_percent = 100.0 * done(|flash| flash.hits) / reads.max(1.0);
@@ -271,12 +272,12 @@ mod tests {
 
     #[test]
     fn a_row_is_what_happened_while_it_was_measured() {
-        let at = |count| Status {
+        let at = |count| CacheStatus {
             slots: 100,
             hits: 3 * count,
             misses: count,
             enqueued: count,
-            ..Status::default()
+            ..CacheStatus::default()
         };
         let rounds = [round(430)];
         let at = |count| Counts {
