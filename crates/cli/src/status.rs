@@ -6,7 +6,7 @@ use crate::{
     run::{self, RunningFlash},
 };
 use clap::Args;
-use forebay_files::supervisor::{self, Orphaned, Running, WaitingPool, Whose};
+use forebay_files::supervisor::{self, FoundRuns, LaneHolder, Orphaned, WaitingPool};
 use forebay_pages::CacheStatus as Flash;
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
@@ -55,12 +55,12 @@ impl Status {
         }
     }
 
-    fn whose(&self) -> Result<Whose, Failure> {
+    fn whose(&self) -> Result<LaneHolder, Failure> {
         if !self.all {
             return Ok(run::whose());
         }
         match rustix::process::geteuid().is_root() {
-            true => Ok(Whose::All),
+            true => Ok(LaneHolder::All),
             false => Err(Failure::Usage(
                 "--all is for root: the runs of another user answer only that user and root"
                     .to_owned(),
@@ -69,7 +69,7 @@ impl Status {
     }
 
     /// One look of `--watch`.
-    fn show(&self, dir: &Path, whose: Whose) -> Result<(), Failure> {
+    fn show(&self, dir: &Path, whose: LaneHolder) -> Result<(), Failure> {
         // To the upper left corner, and everything away.
         const CLEAR: &str = "\x1b[H\x1b[2J";
         let running = supervisor::status_of(dir, whose)?;
@@ -87,7 +87,7 @@ impl Status {
 }
 
 /// True if each run answers, does what it is for, and has its supervisor, and no pool waits.
-fn all_are_well(running: &Running) -> bool {
+fn all_are_well(running: &FoundRuns) -> bool {
     running.silent.is_empty()
         && running.orphaned.is_empty()
         && running.waiting.is_empty()
@@ -101,7 +101,7 @@ enum Run<'a> {
     /// What its supervisor says, and its flash cache, if it has one.
     WithPool {
         #[serde(flatten)]
-        supervisor: &'a supervisor::Status,
+        supervisor: &'a supervisor::SupervisorStatus,
         flash: Option<&'a Flash>,
     },
     /// A flash cache alone: no supervisor answers for it.
@@ -112,7 +112,7 @@ enum Run<'a> {
     Waiting { waiting: &'a WaitingPool },
 }
 
-fn each<'a>(running: &'a Running, flash: &'a RunningFlash) -> Vec<Run<'a>> {
+fn each<'a>(running: &'a FoundRuns, flash: &'a RunningFlash) -> Vec<Run<'a>> {
     let mut alone: Vec<&(u32, Flash)> = flash.statuses.iter().collect();
     let with_pool = running.statuses.iter().map(|supervisor| {
         let its = alone.iter().position(|(pid, _)| *pid == supervisor.pid);
@@ -128,7 +128,7 @@ fn each<'a>(running: &'a Running, flash: &'a RunningFlash) -> Vec<Run<'a>> {
     runs
 }
 
-fn human(running: &Running, flash: &RunningFlash) -> String {
+fn human(running: &FoundRuns, flash: &RunningFlash) -> String {
     let mut parts: Vec<String> = running.statuses.iter().map(run::running).collect();
     parts.extend(running.silent.iter().map(|pid| silent(*pid) + "\n"));
     parts.extend(running.orphaned.iter().map(orphaned));
@@ -179,7 +179,7 @@ fn printable(text: &str) -> String {
 }
 
 /// Names what has no place in the JSON: supervisors, and flash caches, of which nothing is said.
-fn name_silent(running: &Running, flash: &RunningFlash) {
+fn name_silent(running: &FoundRuns, flash: &RunningFlash) {
     let supervisors = running.silent.iter().map(|pid| silent(*pid));
     (supervisors.chain(flash.silent())).for_each(|line| complain!("{line}"));
 }

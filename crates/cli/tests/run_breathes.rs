@@ -27,7 +27,7 @@ struct Held {
     longest: Duration,
 }
 
-impl supervisor::Layer for Held {
+impl supervisor::SyncLayer for Held {
     fn sync(
         &self,
         file: &File,

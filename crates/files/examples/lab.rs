@@ -297,7 +297,7 @@ fn call(words: &[&str], files: &mut HashMap<String, OwnedFd>) -> Result<usize, E
             let parts = [IoSlice::new(first), IoSlice::new(&[]), IoSlice::new(second)];
             client::write(fd(files, handle)?, &parts, Some(number(offset)?), 0)
         }
-        ["sync", handle] => client::sync(fd(files, handle)?, client::Durability::Full).map(|_| 0),
+        ["sync", handle] => client::sync(fd(files, handle)?, client::SyncKind::Full).map(|_| 0),
         ["truncate", handle, bytes] => {
             client::truncate(fd(files, handle)?, number(bytes)?).map(|()| 0)
         }

@@ -15,13 +15,13 @@ mod sweep;
 mod tables;
 
 pub(crate) use lane::LanePlace;
-pub(crate) use questions::{Asking, AskingView, Heard, Question};
+pub(crate) use questions::{AskingView, HeardAnswer, Question, QuestionTable};
 pub(crate) use sweep::{clean_up, clean_up_of, give_up, is_over, of_lane};
 pub(crate) use tables::of_users;
 
 use crate::{
     processes::{self, NotedProcess},
-    shared::Text,
+    shared::SharedText,
     sys,
 };
 use forebay_pool::media::Mapped;
@@ -53,7 +53,7 @@ use std::{
 use uuid::Uuid;
 
 /// Device and inode.
-pub(crate) type Key = (u64, u64);
+pub(crate) type FileKey = (u64, u64);
 
 /// Where tables lie, if it is there: visible to all users and all processes, and gone after a
 /// reboot.
@@ -73,7 +73,7 @@ const OWNER: u32 = 0x3FFF_FFFF;
 
 /// A file that is absorbed.
 #[repr(C)]
-struct Entry {
+struct TableEntry {
     dev: AtomicU64,
     ino: AtomicU64,
     /// 1 if it is absorbed, 0 if the entry is free.
@@ -93,7 +93,7 @@ struct Entry {
 
 /// The table's bytes.
 #[repr(C)]
-pub(crate) struct Page {
+pub(crate) struct TablePage {
     magic: AtomicU64,
     boot: [AtomicU64; 2],
     /// Node of a robust list (see `sys::mark_at_end_of_thread`), and the word that belongs to it.
@@ -104,16 +104,16 @@ pub(crate) struct Page {
     /// The start of the supervisor's thread; 0 if it is not known.
     start: AtomicU32,
     /// The supervisor's abstract socket.
-    name: Text<NAME_MAX>,
+    name: SharedText<NAME_MAX>,
     /// The run directory, by which a look at the runs of one directory finds this one.
-    run_dir: Text<RUN_DIR_MAX>,
+    run_dir: SharedText<RUN_DIR_MAX>,
     /// The run's lane.
     pub(crate) lane: lane::LaneNote,
-    entries: [Entry; ENTRIES],
-    asking: Asking,
+    entries: [TableEntry; ENTRIES],
+    asking: QuestionTable,
 }
 
-impl Page {
+impl TablePage {
     /// True as long as the supervisor lives.
     #[inline]
     pub(crate) fn is_alive(&self) -> bool {
@@ -155,7 +155,7 @@ impl Page {
         (!path.is_empty()).then(|| PathBuf::from(OsString::from_vec(path)))
     }
 
-    fn used(&self) -> impl Iterator<Item = &Entry> {
+    fn used(&self) -> impl Iterator<Item = &TableEntry> {
         let used = self.used.load(Acquire) as usize;
         self.entries.iter().take(used)
     }
@@ -169,14 +169,14 @@ impl Page {
     }
 
     /// True if the run absorbs the file.
-    pub(crate) fn has(&self, key: Key) -> bool {
+    pub(crate) fn has(&self, key: FileKey) -> bool {
         fence(SeqCst);
         self.present().any(|entry| entry.is_of(key))
     }
 
     /// The process of a run, which may have ended, that absorbs the file made then. None if nothing
     /// that the run's lane has is needed any more.
-    pub(crate) fn holder_of(&self, key: Key, born: u64) -> Option<NotedProcess> {
+    pub(crate) fn holder_of(&self, key: FileKey, born: u64) -> Option<NotedProcess> {
         if self.lane.is_settled() {
             return None;
         }
@@ -188,20 +188,20 @@ impl Page {
 
     /// Processes that opened what is absorbed, and have not ended.
     pub(crate) fn living(&self) -> Vec<NotedProcess> {
-        let mut living: Vec<_> = self.present().map(Entry::process).collect();
+        let mut living: Vec<_> = self.present().map(TableEntry::process).collect();
         living.sort_unstable();
         living.dedup();
         living.retain(|process| process.lives());
         living
     }
 
-    fn present(&self) -> impl Iterator<Item = &Entry> {
+    fn present(&self) -> impl Iterator<Item = &TableEntry> {
         self.used().filter(|entry| entry.present.load(Acquire) != 0)
     }
 
     /// Says that `file` is absorbed, for all to see. False if the table is full.
-    fn publish(&self, process: NotedProcess, (dev, ino): Key, born: u64) -> bool {
-        let free = |entry: &&Entry| entry.present.load(Relaxed) == 0;
+    fn publish(&self, process: NotedProcess, (dev, ino): FileKey, born: u64) -> bool {
+        let free = |entry: &&TableEntry| entry.present.load(Relaxed) == 0;
         let Some((at, entry)) = self.entries.iter().enumerate().find(|(_, e)| free(e)) else {
             return false;
         };
@@ -220,15 +220,15 @@ impl Page {
         true
     }
 
-    fn withdraw(&self, key: Key) {
+    fn withdraw(&self, key: FileKey) {
         if let Some(entry) = self.present().find(|entry| entry.is_of(key)) {
             entry.present.store(0, Release);
         }
     }
 }
 
-impl Entry {
-    fn is_of(&self, key: Key) -> bool {
+impl TableEntry {
+    fn is_of(&self, key: FileKey) -> bool {
         (self.dev.load(Relaxed), self.ino.load(Relaxed)) == key
     }
 
@@ -241,17 +241,17 @@ impl Entry {
 }
 
 /// A process's view of a table.
-pub(crate) struct View(Mapped<Page>);
+pub(crate) struct TableView(Mapped<TablePage>);
 
-impl Deref for View {
-    type Target = Page;
+impl Deref for TableView {
+    type Target = TablePage;
 
-    fn deref(&self) -> &Page {
+    fn deref(&self) -> &TablePage {
         &self.0
     }
 }
 
-impl View {
+impl TableView {
     /// The table at `path`, mapped to be read.
     ///
     /// # Errors
@@ -277,7 +277,7 @@ impl View {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
         let fd = rustix::fs::open(path, flags, Mode::empty()).ok()?;
         let is_whole = sys::stat_of(&fd)
-            .is_ok_and(|stat| stat.st_size.unsigned_abs() >= size_of::<Page>() as u64);
+            .is_ok_and(|stat| stat.st_size.unsigned_abs() >= size_of::<TablePage>() as u64);
         let view = Self(Mapped::map(fd.as_fd()).ok().filter(|_| is_whole)?);
         let is_it = view.magic.load(Acquire) == MAGIC && view.socket() == self.socket();
         is_it.then_some(view)
@@ -294,13 +294,17 @@ impl View {
     /// As [`open`](Self::open).
     pub(crate) fn copy_of(fd: BorrowedFd<'_>) -> Result<Self, Errno> {
         let copy = rustix::fs::memfd_create("forebay", rustix::fs::MemfdFlags::CLOEXEC)?;
-        rustix::fs::ftruncate(&copy, size_of::<Page>() as u64)?;
+        rustix::fs::ftruncate(&copy, size_of::<TablePage>() as u64)?;
         // First what says how many entries there are, then those: most tables have a few.
-        copy_range(fd, copy.as_fd(), 0..offset_of!(Page, entries))?;
+        copy_range(fd, copy.as_fd(), 0..offset_of!(TablePage, entries))?;
         let head = Self::of(copy.as_fd())?;
         let used = (head.used.load(Relaxed) as usize).min(ENTRIES);
-        let start = offset_of!(Page, entries);
-        copy_range(fd, copy.as_fd(), start..start + used * size_of::<Entry>())?;
+        let start = offset_of!(TablePage, entries);
+        copy_range(
+            fd,
+            copy.as_fd(),
+            start..start + used * size_of::<TableEntry>(),
+        )?;
         Ok(head)
     }
 }
@@ -327,8 +331,8 @@ pub(crate) fn open_table(path: &Path) -> Result<OwnedFd, Errno> {
 }
 
 /// The supervisor's table.
-pub(crate) struct Table {
-    page: Arc<View>,
+pub(crate) struct AbsorbedTable {
+    page: Arc<TableView>,
     pub(crate) file: OwnedFd,
     pub(crate) path: PathBuf,
     /// One at a time.
@@ -338,7 +342,7 @@ pub(crate) struct Table {
     life: Option<(mpsc::Sender<()>, thread::JoinHandle<()>)>,
 }
 
-impl Table {
+impl AbsorbedTable {
     /// Makes a table of the run with this socket where all can see it, else in `run_dir`.
     ///
     /// # Errors
@@ -358,8 +362,13 @@ impl Table {
         let begin = || {
             rustix::fs::fchmod(&file, mode)?;
             // Without memory behind it, touching it would end the process.
-            rustix::fs::fallocate(&file, FallocateFlags::empty(), 0, size_of::<Page>() as u64)?;
-            let page = View(Mapped::map(file.as_fd())?);
+            rustix::fs::fallocate(
+                &file,
+                FallocateFlags::empty(),
+                0,
+                size_of::<TablePage>() as u64,
+            )?;
+            let page = TableView(Mapped::map(file.as_fd())?);
             let (high, low) = boot.as_u64_pair();
             page.boot[0].store(high, Relaxed);
             page.boot[1].store(low, Relaxed);
@@ -387,7 +396,7 @@ impl Table {
 
     /// Says that the run absorbs the file, which was made at `born` and opened first by process
     /// `pid`. False if there is no room.
-    pub(crate) fn publish(&self, pid: u32, key: Key, born: u64) -> bool {
+    pub(crate) fn publish(&self, pid: u32, key: FileKey, born: u64) -> bool {
         let start = processes::start(pid);
         let _writing = self.writing.lock();
         let process = NotedProcess { id: pid, start };
@@ -400,14 +409,14 @@ impl Table {
     }
 
     /// Says that it does not any more.
-    pub(crate) fn withdraw(&self, key: Key) {
+    pub(crate) fn withdraw(&self, key: FileKey) {
         let _writing = self.writing.lock();
         self.page.withdraw(key);
     }
 }
 
 /// Starts the thread that lives as long as the supervisor, or until the sender is dropped.
-fn live(page: &Arc<View>) -> Result<(mpsc::Sender<()>, thread::JoinHandle<()>), Errno> {
+fn live(page: &Arc<TableView>) -> Result<(mpsc::Sender<()>, thread::JoinHandle<()>), Errno> {
     let (end, ended) = mpsc::channel::<()>();
     let (said, heard) = mpsc::channel();
     let page = Arc::clone(page);
@@ -429,7 +438,7 @@ fn live(page: &Arc<View>) -> Result<(mpsc::Sender<()>, thread::JoinHandle<()>), 
     Ok((end, thread))
 }
 
-impl Drop for Table {
+impl Drop for AbsorbedTable {
     fn drop(&mut self) {
         let _ = rustix::fs::unlink(&self.path);
         if let Some((end, thread)) = self.life.take() {

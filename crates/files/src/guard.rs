@@ -58,7 +58,7 @@ const STATE: &str = "state";
 const BYTES_MAX: u64 = 1 << 14;
 
 /// What a guard says.
-struct Text<'a> {
+struct GuardText<'a> {
     /// The lane's owner.
     run: Uuid,
     /// The identity of the directory that it was laid in.
@@ -66,7 +66,7 @@ struct Text<'a> {
     pool: &'a Path,
 }
 
-impl<'a> Text<'a> {
+impl<'a> GuardText<'a> {
     fn encode(&self) -> Vec<u8> {
         let mut text = format!(
             "Acknowledged writes of this data directory may be in the pool of a run of Forebay that was cut off.\n\
@@ -163,7 +163,7 @@ fn names(directory: &File, pool: Uuid) -> Result<Vec<OsString>, Errno> {
 /// The run that laid the guard of this name, if it says that.
 fn run_of(directory: &File, name: &OsStr) -> Option<Uuid> {
     let text = read(directory, name).ok()?;
-    Some(Text::decode(&text)?.run)
+    Some(GuardText::decode(&text)?.run)
 }
 
 /// Lays the guard of a run in the directory, then takes those away of runs of the pool that have no
@@ -195,7 +195,7 @@ fn make(directory: &File, name: &OsStr, pool: &Pool, run: Uuid) -> Result<(), Er
     let own = Mode::RUSR | Mode::WUSR;
     let mut state = File::from(rustix::fs::openat(&guard, STATE, flags, own)?);
     let path = pool.path().canonicalize();
-    let text = Text {
+    let text = GuardText {
         run,
         place: identified(directory),
         pool: path.as_deref().unwrap_or(pool.path()),
@@ -333,7 +333,7 @@ pub(crate) fn lift_beside(parents: &BTreeSet<PathBuf>, pool: Uuid, run: Uuid) {
 
 /// A guard that was found.
 #[derive(Clone, Debug, Serialize)]
-pub struct Guard {
+pub struct DirectoryGuard {
     /// The directory that it lies in.
     #[serde(serialize_with = "crate::readable")]
     pub directory: PathBuf,
@@ -356,7 +356,7 @@ fn readable_if_any<S: serde::Serializer>(path: &Option<PathBuf>, to: S) -> Resul
     }
 }
 
-impl Guard {
+impl DirectoryGuard {
     /// True if the pool has a lane of the run that it is of.
     #[must_use]
     pub fn is_needed(&self, pool: &Pool) -> bool {
@@ -368,7 +368,7 @@ impl Guard {
 ///
 /// # Errors
 /// I/O errors.
-pub fn below(data: &Path) -> std::io::Result<Vec<Guard>> {
+pub fn below(data: &Path) -> std::io::Result<Vec<DirectoryGuard>> {
     let mut found = Vec::new();
     each_directory(data, |directory, path| {
         if !KINDS.iter().any(|kind| path.ends_with(kind)) {
@@ -382,8 +382,8 @@ pub fn below(data: &Path) -> std::io::Result<Vec<Guard>> {
                 continue;
             };
             let text = read(directory, &name).unwrap_or_default();
-            let text = Text::decode(&text);
-            found.push(Guard {
+            let text = GuardText::decode(&text);
+            found.push(DirectoryGuard {
                 directory: path.to_owned(),
                 name: shown.to_owned(),
                 pool: text.as_ref().map(|text| text.pool.to_owned()),
@@ -402,7 +402,7 @@ pub fn below(data: &Path) -> std::io::Result<Vec<Guard>> {
 ///
 /// # Errors
 /// I/O errors.
-pub fn lift(guard: &Guard) -> std::io::Result<()> {
+pub fn lift(guard: &DirectoryGuard) -> std::io::Result<()> {
     let directory = open_directory(rustix::fs::CWD, &guard.directory)?;
     Ok(take(&directory, OsStr::new(&guard.name))?)
 }

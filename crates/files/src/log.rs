@@ -7,11 +7,11 @@
 
 use crate::{
     record::{
-        self, Change, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_ORDERED, KIND_REFUSED,
+        self, FileChange, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_ORDERED, KIND_REFUSED,
         KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE, NO_TIME,
     },
     replay::final_parts,
-    shared::{Gone, Page, SharedFile, State},
+    shared::{FileState, LinkState, SharedFile, SharedPageLayout},
     sys,
 };
 use forebay_pool::{AppendError, Lsn, Member, Record, record_bytes};
@@ -38,9 +38,9 @@ const NAMES: u64 = 10 << 10;
 pub(crate) const ENDED: Errno = Errno::NOTCONN;
 
 /// The run's lane, to log by.
-pub(crate) struct Log<'a> {
+pub(crate) struct LaneLog<'a> {
     pub(crate) lane: &'a Member,
-    pub(crate) page: &'a Page,
+    pub(crate) page: &'a SharedPageLayout,
     pub(crate) boot: [u8; 16],
     /// True if no supervisor prepares segments any more.
     pub(crate) is_orphan: fn() -> bool,
@@ -48,7 +48,7 @@ pub(crate) struct Log<'a> {
 
 /// Errors of all: that of the file that cannot be synced, if the lane is full because of it;
 /// [`ENDED`].
-impl Log<'_> {
+impl LaneLog<'_> {
     /// What a write put at file offset `at`: the first `bytes` bytes of `parts`.
     #[inline]
     pub(crate) fn write(
@@ -162,7 +162,7 @@ impl Log<'_> {
     }
 
     /// Whether the file has a name.
-    pub(crate) fn gone(&self, number: usize, gone: Gone) -> Result<(), Errno> {
+    pub(crate) fn gone(&self, number: usize, gone: LinkState) -> Result<(), Errno> {
         // First, so that a segment that is begun meanwhile says so too.
         self.page.files[number].set_gone(gone);
         let (kind, at) = gone_record(gone);
@@ -172,8 +172,8 @@ impl Log<'_> {
     /// The file was about to lose its last name and has it still. If the lane does not take that,
     /// the page goes on saying what the lane says, and the next call that looks at it logs it.
     pub(crate) fn keeps_name(&self, number: usize) -> Result<(), Errno> {
-        let logged = self.gone(number, Gone::No);
-        logged.inspect_err(|_| self.page.files[number].set_gone(Gone::Maybe))
+        let logged = self.gone(number, LinkState::No);
+        logged.inspect_err(|_| self.page.files[number].set_gone(LinkState::Maybe))
     }
 
     /// The file's modification time is this one (ns since 1970), though nothing that is logged has
@@ -185,7 +185,7 @@ impl Log<'_> {
             return Ok(());
         }
         // It may be that of a change past the lane.
-        let has_strayed = file.stamp().state == State::Strayed;
+        let has_strayed = file.stamp().state == FileState::Strayed;
         if !has_strayed && file.touched.load(Relaxed) != modified {
             self.append_head(number, KIND_TOUCHED, modified)?;
             file.touched.store(modified, Relaxed);
@@ -224,7 +224,7 @@ impl Log<'_> {
         // silence later than the record says.
         fence(Acquire);
         let time = match self.page.files[number].stamp().state {
-            State::Strayed => NO_TIME,
+            FileState::Strayed => NO_TIME,
             _ => now,
         };
         Head {
@@ -292,7 +292,7 @@ impl Log<'_> {
             }
         }
         let gone = file.gone();
-        if gone != Gone::No {
+        if gone != LinkState::No {
             let (kind, at) = gone_record(gone);
             if !append(kind, &self.head(number, at).encode())? {
                 return Ok(false);
@@ -338,15 +338,15 @@ pub(crate) fn paths(file: &SharedFile) -> Vec<PathBuf> {
 }
 
 /// Copies of what a lane has of one file.
-pub(crate) struct Kept(Vec<(u16, Vec<u8>)>);
+pub(crate) struct KeptRecords(Vec<(u16, Vec<u8>)>);
 
-impl Kept {
+impl KeptRecords {
     /// Of the file with this number: `records` calls what it is given with each record of the lane.
     pub(crate) fn of(number: usize, records: impl FnOnce(&mut dyn FnMut(&Record<'_>))) -> Self {
         let mut kept = Vec::new();
         records(&mut |record| {
             let (kind, payload) = (record.header.kind, record.payload);
-            let is_it = |(head, _): (Head, Change<'_>)| head.file as usize == number;
+            let is_it = |(head, _): (Head, FileChange<'_>)| head.file as usize == number;
             if record::decode(kind, payload).is_ok_and(is_it) {
                 kept.push((kind, payload.to_vec()));
             }
@@ -380,11 +380,11 @@ impl Kept {
 }
 
 /// Kind and `at` of the record that says whether a file has a name.
-fn gone_record(gone: Gone) -> (u16, u64) {
+fn gone_record(gone: LinkState) -> (u16, u64) {
     match gone {
-        Gone::No => (KIND_KEPT, 0),
-        Gone::Maybe => (KIND_GONE, 0),
-        Gone::Yes => (KIND_GONE, 1),
+        LinkState::No => (KIND_KEPT, 0),
+        LinkState::Maybe => (KIND_GONE, 0),
+        LinkState::Yes => (KIND_GONE, 1),
     }
 }
 

@@ -62,7 +62,7 @@ impl Marks {
             let Ok(directory) = File::open(&path) else {
                 continue;
             };
-            let is_empty = || state_in(pool, &path) == State::Empty;
+            let is_empty = || state_in(pool, &path) == MarkState::Empty;
             if let Err(errno) = take_out(&directory, pool.path(), is_empty) {
                 tell(&path, pool.path(), errno);
             }
@@ -183,7 +183,7 @@ fn of_directory(directory: &File) -> Result<Vec<PathBuf>, Errno> {
 /// What a directory's mark comes to.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case", tag = "state")]
-pub enum State {
+pub enum MarkState {
     /// The pool holds nothing of a run that may have files there.
     Empty,
     /// A run is using it that may have files there.
@@ -208,7 +208,7 @@ pub enum State {
 
 /// A directory that is marked, and one of its pools.
 #[derive(Clone, Debug, Serialize)]
-pub struct Standing {
+pub struct MarkedDirectory {
     /// The directory.
     #[serde(serialize_with = "crate::readable")]
     pub directory: PathBuf,
@@ -217,14 +217,14 @@ pub struct Standing {
     pub pool: PathBuf,
     /// What it comes to.
     #[serde(flatten)]
-    pub state: State,
+    pub state: MarkState,
 }
 
-impl Standing {
+impl MarkedDirectory {
     /// True if a database may be started here without Forebay.
     #[must_use]
     pub fn is_harmless(&self) -> bool {
-        matches!(self.state, State::Empty | State::Older { .. })
+        matches!(self.state, MarkState::Empty | MarkState::Older { .. })
     }
 }
 
@@ -233,11 +233,11 @@ impl Standing {
 ///
 /// # Errors
 /// I/O errors: of a directory that cannot be read it is not known whether it is marked.
-pub fn standing(directory: &Path) -> std::io::Result<Vec<Standing>> {
+pub fn standing(directory: &Path) -> std::io::Result<Vec<MarkedDirectory>> {
     let mut found = Vec::new();
     each_directory(directory, |directory, path| {
         for pool in of_directory(directory)? {
-            found.push(Standing {
+            found.push(MarkedDirectory {
                 state: state(&pool, path),
                 directory: path.to_owned(),
                 pool,
@@ -255,7 +255,7 @@ pub fn standing(directory: &Path) -> std::io::Result<Vec<Standing>> {
 /// I/O errors.
 pub fn clear(directory: &Path, pool: &Path) -> std::io::Result<()> {
     let open = File::open(directory)?;
-    take_out(&open, pool, || state(pool, directory) == State::Empty)?;
+    take_out(&open, pool, || state(pool, directory) == MarkState::Empty)?;
     Ok(())
 }
 
@@ -270,14 +270,14 @@ pub fn give_up(directory: &Path, pool: &Path) -> std::io::Result<()> {
     Ok(())
 }
 
-fn state(pool: &Path, directory: &Path) -> State {
+fn state(pool: &Path, directory: &Path) -> MarkState {
     match pending_records::open(pool) {
         Ok(pool) => state_in(&pool, directory),
-        Err(why) => State::Unknown { why },
+        Err(why) => MarkState::Unknown { why },
     }
 }
 
-fn state_in(pool: &Pool, directory: &Path) -> State {
+fn state_in(pool: &Pool, directory: &Path) -> MarkState {
     let [mut held, mut older] = [None; 2];
     for lane in pool
         .lanes()
@@ -291,9 +291,9 @@ fn state_in(pool: &Pool, directory: &Path) -> State {
         match check {
             // Perhaps by another database that shares the pool.
             LaneCheck::InUse => match may_absorb(pool, lane.lane, &[directory]) {
-                Ok(true) => return State::InUse,
+                Ok(true) => return MarkState::InUse,
                 Ok(false) => {}
-                Err(e) => return State::Unknown { why: e.to_string() },
+                Err(e) => return MarkState::Unknown { why: e.to_string() },
             },
             LaneCheck::Whole { records: 0, .. } => {}
             LaneCheck::Whole { .. } => {
@@ -303,13 +303,13 @@ fn state_in(pool: &Pool, directory: &Path) -> State {
                 };
                 *count = Some(count.unwrap_or(0) + writes.total());
             }
-            LaneCheck::Damaged(e) => return State::Unknown { why: e.to_string() },
+            LaneCheck::Damaged(e) => return MarkState::Unknown { why: e.to_string() },
         }
     }
     match (held, older) {
-        (None, None) => State::Empty,
-        (None, Some(records)) => State::Older { records },
-        (Some(records), _) => State::Holds { records },
+        (None, None) => MarkState::Empty,
+        (None, Some(records)) => MarkState::Older { records },
+        (Some(records), _) => MarkState::Holds { records },
     }
 }
 

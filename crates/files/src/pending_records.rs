@@ -17,7 +17,7 @@ const LOOK_AGAIN: Duration = Duration::from_millis(20);
 
 /// Records of a file in a lane that no process has.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Waiting {
+pub(crate) struct PendingRecords {
     /// Wall clocks of the first and the last one.
     pub(crate) first: Duration,
     pub(crate) last: Duration,
@@ -26,7 +26,7 @@ pub(crate) struct Waiting {
     pub(crate) mount: Option<u64>,
 }
 
-impl Waiting {
+impl PendingRecords {
     fn and(self, other: Self) -> Self {
         let newer = match self.last < other.last {
             true => other,
@@ -40,11 +40,11 @@ impl Waiting {
 }
 
 /// What is found of a file in a lane.
-pub(crate) enum Look {
+pub(crate) enum LaneSearch {
     /// No record of it.
     Nothing,
     /// These.
-    Records(Waiting),
+    Records(PendingRecords),
     /// A process has the lane.
     InUse,
 }
@@ -124,21 +124,21 @@ fn is_memory(device: Dev) -> bool {
 ///
 /// # Errors
 /// In words: it is damaged, or cannot be read.
-pub(crate) fn in_lane(pool: &Pool, lane: u32, identity: &[u8]) -> Result<Look, String> {
+pub(crate) fn in_lane(pool: &Pool, lane: u32, identity: &[u8]) -> Result<LaneSearch, String> {
     let mut looks = 1;
     loop {
-        let mut found = Found::default();
+        let mut found = FileRecords::default();
         match pool.look_into_lane(lane, |record| {
             found.add(record.header.kind, record.payload, identity);
         }) {
             LaneCheck::InUse if looks < LOOKS => thread::sleep(LOOK_AGAIN),
-            LaneCheck::InUse => return Ok(Look::InUse),
+            LaneCheck::InUse => return Ok(LaneSearch::InUse),
             LaneCheck::Damaged(e) => return Err(e.to_string()),
             LaneCheck::Whole { .. } => {
                 return match (found.wrong, found.waiting) {
                     (Some(why), _) => Err(format!("{}: {why}", pool.path().display())),
-                    (None, Some(waiting)) => Ok(Look::Records(waiting)),
-                    (None, None) => Ok(Look::Nothing),
+                    (None, Some(waiting)) => Ok(LaneSearch::Records(waiting)),
+                    (None, None) => Ok(LaneSearch::Nothing),
                 };
             }
         }
@@ -147,19 +147,19 @@ pub(crate) fn in_lane(pool: &Pool, lane: u32, identity: &[u8]) -> Result<Look, S
 }
 
 /// What a lane names a file with: the boot, and the mount if it is known.
-type Named = ([u8; 16], Option<u64>);
+type BootMount = ([u8; 16], Option<u64>);
 
 /// What the records of a lane say of one file.
 #[derive(Default)]
-struct Found {
+struct FileRecords {
     /// By number, if it is this file.
-    numbers: HashMap<u32, Option<Named>>,
-    waiting: Option<Waiting>,
+    numbers: HashMap<u32, Option<BootMount>>,
+    waiting: Option<PendingRecords>,
     /// What is wrong with a record.
     wrong: Option<String>,
 }
 
-impl Found {
+impl FileRecords {
     fn add(&mut self, kind: u16, payload: &[u8], identity: &[u8]) {
         let (head, change) = match record::decode(kind, payload) {
             Ok(decoded) => decoded,
@@ -168,7 +168,7 @@ impl Found {
                 return;
             }
         };
-        if let record::Change::File {
+        if let record::FileChange::File {
             boot,
             identity: whose,
             ..
@@ -181,7 +181,7 @@ impl Found {
         }
         if let Some(Some((boot, mount))) = self.numbers.get(&head.file) {
             let time = Duration::from_nanos(head.time);
-            let this = Waiting {
+            let this = PendingRecords {
                 first: time,
                 last: time,
                 boot: *boot,
@@ -211,7 +211,7 @@ pub(crate) fn may_wait(place: &LanePlace) -> bool {
 }
 
 /// What a dead run's lane still has.
-pub(crate) enum Left {
+pub(crate) enum LaneRemains {
     /// Nothing; or its pool is not there any more.
     Nothing,
     /// So many records.
@@ -222,21 +222,21 @@ pub(crate) enum Left {
 
 /// What a dead run's lane still has, for its user: unlike [`may_wait`], nothing waits in a pool
 /// that was removed.
-pub(crate) fn left(place: &LanePlace) -> Left {
+pub(crate) fn left(place: &LanePlace) -> LaneRemains {
     let pool = match open_with(&PoolOptions::new().emulated(true), &place.path) {
         Ok(pool) if pool.uuid() == place.pool => pool,
-        Ok(_) => return Left::Nothing,
-        Err(unopened) if unopened.is_gone => return Left::Nothing,
-        Err(_) => return Left::Unknown,
+        Ok(_) => return LaneRemains::Nothing,
+        Err(unopened) if unopened.is_gone => return LaneRemains::Nothing,
+        Err(_) => return LaneRemains::Unknown,
     };
     let Some(lane) = lanes(&pool).find(|lane| lane.owner == place.owner) else {
-        return Left::Nothing;
+        return LaneRemains::Nothing;
     };
     match pool.check_lane(lane.lane) {
         // A process that has it recovers it.
-        LaneCheck::InUse | LaneCheck::Whole { records: 0, .. } => Left::Nothing,
-        LaneCheck::Whole { records, .. } => Left::Records(records),
-        LaneCheck::Damaged(_) => Left::Unknown,
+        LaneCheck::InUse | LaneCheck::Whole { records: 0, .. } => LaneRemains::Nothing,
+        LaneCheck::Whole { records, .. } => LaneRemains::Records(records),
+        LaneCheck::Damaged(_) => LaneRemains::Unknown,
     }
 }
 

@@ -14,7 +14,7 @@ mod error;
 mod pattern;
 mod profile;
 
-pub use config::Config;
+pub use config::PolicyConfig;
 pub use error::PolicyError;
 pub use pattern::matches;
 pub use profile::{Profile, built_in};
@@ -26,7 +26,7 @@ pub const GENERIC: &str = "generic";
 
 /// What is absorbed in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub struct Policy {
+pub struct AbsorbPolicy {
     /// The profile's name, or [`GENERIC`].
     pub profile: String,
     /// Patterns, each once, for [`matches`].
@@ -66,14 +66,14 @@ fn in_short(pattern: &str) -> String {
 
 /// What the user asks for, and about which program.
 #[derive(Clone, Copy, Debug)]
-pub struct Request<'a> {
+pub struct PolicyRequest<'a> {
     /// The program's names, the likeliest first: as it was called, and as the file is called that
     /// this leads to.
     pub programs: &'a [&'a OsStr],
     /// The profile that the user names.
     pub profile: Option<&'a str>,
     /// The configuration.
-    pub config: &'a Config,
+    pub config: &'a PolicyConfig,
     /// Patterns that the user adds.
     pub absorb: &'a [String],
 }
@@ -83,7 +83,7 @@ pub struct Request<'a> {
 /// # Errors
 /// [`PolicyError::UnknownProfile`]; without patterns to absorb [`PolicyError::UnknownProgram`];
 /// [`PolicyError::Pattern`].
-pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
+pub fn choose(request: PolicyRequest<'_>) -> Result<AbsorbPolicy, PolicyError> {
     let profiles = request.config.profiles();
     let known = || profiles.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
     let profile = match request.profile {
@@ -124,7 +124,7 @@ pub fn choose(request: Request<'_>) -> Result<Policy, PolicyError> {
             known: known(),
         });
     }
-    Ok(Policy {
+    Ok(AbsorbPolicy {
         refuse_io_uring: profile.is_some_and(|profile| profile.refuse_io_uring),
         guard: profile.and_then(|profile| profile.guard.clone()),
         profile: profile.map_or_else(|| GENERIC.to_owned(), |p| p.name.clone()),

@@ -131,7 +131,7 @@ impl Head {
 
 /// A decoded record.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Change<'a> {
+pub enum FileChange<'a> {
     /// The file has this identity and (also) this path.
     File {
         /// The boot in which it was written.
@@ -167,15 +167,16 @@ pub enum Change<'a> {
 
 /// Adds what changes bytes, in order; a truncation that was refused is none.
 pub(crate) fn add_change<'a>(
-    changes: &mut Vec<(Head, Change<'a>)>,
+    changes: &mut Vec<(Head, FileChange<'a>)>,
     head: Head,
-    change: Change<'a>,
+    change: FileChange<'a>,
 ) {
-    let is_it =
-        |(last, change): &mut (Head, Change<'_>)| *change == Change::Truncate && last.at == head.at;
+    let is_it = |(last, change): &mut (Head, FileChange<'_>)| {
+        *change == FileChange::Truncate && last.at == head.at
+    };
     match change {
-        Change::Write(_) | Change::Truncate => changes.push((head, change)),
-        Change::Refused => drop(changes.pop_if(is_it)),
+        FileChange::Write(_) | FileChange::Truncate => changes.push((head, change)),
+        FileChange::Refused => drop(changes.pop_if(is_it)),
         _ => {}
     }
 }
@@ -210,7 +211,7 @@ pub(crate) fn add_before(named: &mut Vec<u8>, had: Option<u64>, ahead: Option<u6
 ///
 /// # Errors
 /// In words: an unknown kind, or lengths that do not fit.
-pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, Change<'_>), String> {
+pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, FileChange<'_>), String> {
     let head = Head::decode(payload).ok_or_else(|| {
         format!(
             "its {} bytes are too few, or its flags are unknown",
@@ -232,7 +233,7 @@ pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, Change<'_>), String> {
                 let mut words = payload[end..].chunks_exact(8);
                 let mut word = || Some(u64::from_le_bytes(words.next()?.try_into().ok()?));
                 let (had, ahead) = (word(), word());
-                Some(Change::File {
+                Some(FileChange::File {
                     boot,
                     identity,
                     path: Path::new(OsStr::from_bytes(path)),
@@ -247,17 +248,17 @@ pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, Change<'_>), String> {
             let end = head.at.checked_add(bytes.len() as u64);
             end.filter(|end| *end <= SIZE_MAX)
                 .ok_or("it lies behind the end of any file")?;
-            Change::Write(bytes)
+            FileChange::Write(bytes)
         }
         KIND_TRUNCATE if head.at > SIZE_MAX => {
             return Err("it is larger than any file".to_owned());
         }
-        KIND_TRUNCATE => Change::Truncate,
-        KIND_REFUSED => Change::Refused,
-        KIND_GONE => Change::Gone { done: head.at == 1 },
-        KIND_TOUCHED => Change::Touched(head.at),
-        KIND_KEPT => Change::Kept,
-        KIND_ORDERED => Change::Ordered,
+        KIND_TRUNCATE => FileChange::Truncate,
+        KIND_REFUSED => FileChange::Refused,
+        KIND_GONE => FileChange::Gone { done: head.at == 1 },
+        KIND_TOUCHED => FileChange::Touched(head.at),
+        KIND_KEPT => FileChange::Kept,
+        KIND_ORDERED => FileChange::Ordered,
         other => return Err(format!("its kind {other} is unknown")),
     };
     Ok((head, change))
@@ -277,7 +278,7 @@ mod tests {
         };
         let path = Path::new("/data/appendonly.aof");
         let file = encode_file(head, [5; 16], b"handle", path);
-        let change = Change::File {
+        let change = FileChange::File {
             boot: [5; 16],
             identity: b"handle",
             path,
@@ -288,7 +289,7 @@ mod tests {
         for before in [(Some(77), None), (Some(77), Some(88)), (None, Some(88))] {
             let mut sized = file.clone();
             add_before(&mut sized, before.0, before.1);
-            let Ok((_, Change::File { had, ahead, .. })) = decode(KIND_FILE, &sized) else {
+            let Ok((_, FileChange::File { had, ahead, .. })) = decode(KIND_FILE, &sized) else {
                 panic!("a record with a size is not read");
             };
             assert_eq!((had, ahead), before);
@@ -299,15 +300,15 @@ mod tests {
         let write = [&head.encode()[..], b"SET a b"].concat();
         assert_eq!(
             decode(KIND_WRITE, &write),
-            Ok((head, Change::Write(b"SET a b")))
+            Ok((head, FileChange::Write(b"SET a b")))
         );
         assert_eq!(
             decode(KIND_GONE, &write),
-            Ok((head, Change::Gone { done: false }))
+            Ok((head, FileChange::Gone { done: false }))
         );
         assert_eq!(
             decode(KIND_TOUCHED, &write),
-            Ok((head, Change::Touched(1 << 40)))
+            Ok((head, FileChange::Touched(1 << 40)))
         );
         assert!(decode(9, &write).unwrap_err().contains("unknown"));
     }
@@ -319,9 +320,9 @@ mod tests {
             at,
             ..Head::default()
         };
-        let write = (at(3), Change::Write(b"abc"));
-        let cut = (at(5), Change::Truncate);
-        let refused = |size| (at(size), Change::Refused);
+        let write = (at(3), FileChange::Write(b"abc"));
+        let cut = (at(5), FileChange::Truncate);
+        let refused = |size| (at(size), FileChange::Refused);
         for (records, left) in [
             (vec![write, cut, refused(5)], vec![write]),
             (vec![write, cut, refused(9)], vec![write, cut]),

@@ -28,23 +28,23 @@ const DESCRIPTORS_MAX: usize = 4;
 /// What a client sends.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Request {
+pub enum ClientRequest {
     /// The first message of a process that is to be a member of the run. Answer:
-    /// [`Answer::Welcome`].
+    /// [`SupervisorAnswer::Welcome`].
     Hello {
         /// [`VERSION`].
         version: u32,
         /// The secret from the environment.
         token: Uuid,
     },
-    /// The first message of a process that wants to look. Answer: [`Answer::Status`], and the
-    /// status as JSON in the file that comes along.
+    /// The first message of a process that wants to look. Answer: [`SupervisorAnswer::Status`], and
+    /// the status as JSON in the file that comes along.
     Status {
         /// The secret of the supervisor's file; root and the supervisor's own user need none.
         token: Uuid,
     },
     /// The first message of a process that writes plainly to a file that another may absorb.
-    /// Answer: [`Answer::Done`] once no process does.
+    /// Answer: [`SupervisorAnswer::Done`] once no process does.
     Foreign {
         /// The secret from the environment.
         token: Uuid,
@@ -54,8 +54,8 @@ pub enum Request {
         ino: u64,
     },
     /// The first message of another run, one of whose processes has a file open that this run
-    /// absorbs. Answer: [`Answer::Done`] once it does not. No secret: who may write to the file may
-    /// ask.
+    /// absorbs. Answer: [`SupervisorAnswer::Done`] once it does not. No secret: who may write to
+    /// the file may ask.
     OtherRun {
         /// Device number of the file.
         dev: u64,
@@ -63,7 +63,7 @@ pub enum Request {
         ino: u64,
     },
     /// The first message of a process that cannot open the table of absorbed files. Answer:
-    /// [`Answer::Done`] with the table.
+    /// [`SupervisorAnswer::Done`] with the table.
     Table {
         /// The secret from the environment.
         token: Uuid,
@@ -79,23 +79,25 @@ pub enum Request {
         reason: String,
     },
     /// Absorb the file whose descriptor comes along, and which the run does not absorb yet. Answer:
-    /// [`Answer::Absorb`] once no process outside the run has it open, or [`Answer::Refused`], or
-    /// [`Answer::Unheard`].
+    /// [`SupervisorAnswer::Absorb`] once no process outside the run has it open, or
+    /// [`SupervisorAnswer::Refused`], or [`SupervisorAnswer::Unheard`].
     Register {
         /// Its path, as bytes.
         path: Vec<u8>,
     },
-    /// The file is about to be changed in a way that is not logged. Answer: [`Answer::Done`] once
-    /// it is plain, for all processes of the run; [`Answer::Failed`] if what the lane has of it
-    /// cannot be synced: then it must not be changed.
+    /// The file is about to be changed in a way that is not logged. Answer:
+    /// [`SupervisorAnswer::Done`] once it is plain, for all processes of the run;
+    /// [`SupervisorAnswer::Failed`] if what the lane has of it cannot be synced: then it must not
+    /// be changed.
     Retire {
         /// Its number.
         file: u32,
         /// Which of the files that had the number.
         generation: u32,
     },
-    /// A sync of a file that could not be synced. Answer: [`Answer::Done`] once what the lane has
-    /// of it is written again and synced, [`Answer::Failed`] if that failed as well.
+    /// A sync of a file that could not be synced. Answer: [`SupervisorAnswer::Done`] once what the
+    /// lane has of it is written again and synced, [`SupervisorAnswer::Failed`] if that failed as
+    /// well.
     Repair {
         /// Its number.
         file: u32,
@@ -118,7 +120,7 @@ pub enum Request {
 /// What a supervisor answers.
 #[derive(Debug, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Answer {
+pub enum SupervisorAnswer {
     /// The process is a member of the run. The pool's descriptor, the lane's state and the shared
     /// page come along, and of a pool on a disk its memory.
     Welcome {

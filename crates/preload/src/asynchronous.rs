@@ -200,7 +200,7 @@ fn sync_complete(block: *mut aiocb) -> Result<(), Failed> {
     if client::hidden_flags(fd) & libc::O_DSYNC == 0 {
         return Ok(());
     }
-    client(|| client::sync(fd, client::Durability::Data).map(drop))
+    client(|| client::sync(fd, client::SyncKind::Data).map(drop))
 }
 
 fn retire_list(blocks: *const *mut aiocb, count: c_int) -> Result<(), Failed> {

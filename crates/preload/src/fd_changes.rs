@@ -14,7 +14,7 @@ use crate::{
     real::hooks,
     times,
 };
-use forebay_files::client::{self, Durability};
+use forebay_files::client::{self, SyncKind};
 use libc::{c_int, c_uint, c_ulong, loff_t, off_t, size_t, ssize_t};
 use rustix::io::Errno;
 use std::ptr;
@@ -232,7 +232,7 @@ fn transfer(
     if bytes > 0 && client::absorbs(to) {
         let synced = client(|| {
             if client::hidden_flags(to) & libc::O_DSYNC != 0 {
-                client::sync(to, Durability::Data)?;
+                client::sync(to, SyncKind::Data)?;
             }
             Ok(())
         });

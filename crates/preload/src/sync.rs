@@ -14,14 +14,14 @@ use crate::{
     plain::is_plain,
     real::hooks,
 };
-use forebay_files::client::{self, Durability, Synced};
+use forebay_files::client::{self, SyncKind, SyncOutcome};
 use libc::{c_int, c_uint, c_void, off_t, size_t};
 
 hooks! {
     fn [fsync] (fd: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) && !client::is_to_be_committed(fd);
-    else |real| synchronise(fd, Durability::Full, || {
+    else |real| synchronise(fd, SyncKind::Full, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
     });
@@ -29,7 +29,7 @@ hooks! {
     fn [fdatasync] (fd: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) && !client::is_to_be_committed(fd);
-    else |real| synchronise(fd, Durability::Data, || {
+    else |real| synchronise(fd, SyncKind::Data, || {
         // SAFETY: our caller's argument.
         unsafe { real(fd) }
     });
@@ -75,8 +75,8 @@ hooks! {
 
 /// Of an absorbed file the client knows what is durable. Of another that a layer sees the sync is
 /// `real`, and the layer hears of it.
-fn synchronise(fd: c_int, durability: Durability, mut real: impl FnMut() -> c_int) -> c_int {
-    let data_only = durability != Durability::Full;
+fn synchronise(fd: c_int, durability: SyncKind, mut real: impl FnMut() -> c_int) -> c_int {
+    let data_only = durability != SyncKind::Full;
     if pages::is_cached(fd) {
         return pages::sync(fd, data_only, real);
     }
@@ -102,17 +102,17 @@ fn synchronise_range(fd: c_int, flags: c_uint, mut real: impl FnMut() -> c_int) 
     {
         return real();
     }
-    synchronise(fd, Durability::Range, real)
+    synchronise(fd, SyncKind::Range, real)
 }
 
-fn of_client(fd: c_int, durability: Durability) -> c_int {
+fn of_client(fd: c_int, durability: SyncKind) -> c_int {
     cancellation_point();
     match client(|| client::sync(fd, durability)) {
-        Ok(Synced::InPool) => 0,
-        Ok(Synced::Really) => {
+        Ok(SyncOutcome::InPool) => 0,
+        Ok(SyncOutcome::Really) => {
             // What the device took for it, a layer may want to know.
             if let Some(begun) = layer::begin(fd) {
-                let data_only = durability != Durability::Full;
+                let data_only = durability != SyncKind::Full;
                 begun.done(Done::Synced { data_only });
             }
             0

@@ -6,8 +6,8 @@ use crate::{
     recover::{behind_flash, copied_directory},
 };
 use forebay_files::{
-    guard::{self, Guard},
-    marks::{self, Standing, State},
+    guard::{self, DirectoryGuard},
+    marks::{self, MarkState, MarkedDirectory},
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -19,9 +19,9 @@ struct Report {
     /// True if no pool holds, or may hold, what belongs into the files below it, and no flash cache
     /// does.
     is_harmless: bool,
-    pools: Vec<Standing>,
+    pools: Vec<MarkedDirectory>,
     /// What a database without Forebay stumbles over there.
-    guards: Vec<Guard>,
+    guards: Vec<DirectoryGuard>,
     flash: Vec<Flash>,
     /// Where it cannot be told whether a flash cache has newer pages, and why, in words.
     flash_unknown: Vec<String>,
@@ -88,7 +88,7 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
     }
     let report = Report {
         directory: directory.to_owned(),
-        is_harmless: pools.iter().all(Standing::is_harmless)
+        is_harmless: pools.iter().all(MarkedDirectory::is_harmless)
             && guards.is_empty()
             && flash.is_empty()
             && flash_unknown.is_empty(),
@@ -127,22 +127,22 @@ fn human(report: &Report) -> String {
     text
 }
 
-fn line(standing: &Standing) -> String {
+fn line(standing: &MarkedDirectory) -> String {
     let (directory, pool) = (standing.directory.display(), standing.pool.display());
     match &standing.state {
-        State::Empty => String::new(),
-        State::InUse => {
+        MarkState::Empty => String::new(),
+        MarkState::InUse => {
             format!("{directory}: a program is running on it under Forebay, with the pool {pool}\n")
         }
-        State::Holds { records } => format!(
+        MarkState::Holds { records } => format!(
             "{directory}: the pool {pool} holds {records} writes of a run that was cut off, acknowledged ones for the files there among them. Start the program \
              under forebay run with this pool, or first: forebay recover --for {directory}\n"
         ),
-        State::Older { records } => format!(
+        MarkState::Older { records } => format!(
             "{directory}: the pool {pool} holds {records} writes of a run whose pool's disk failed, and which went on without it: the files there are newer. forebay recover \
              --pool {pool} drops them\n"
         ),
-        State::Unknown { why } => format!(
+        MarkState::Unknown { why } => format!(
             "{directory}: a run that did not end in the orderly way used the pool {pool}, which may hold acknowledged writes for the files there and cannot be looked \
              at ({why}). Bring the pool back; if it is gone for good: forebay recover --for {directory} --lift\n"
         ),

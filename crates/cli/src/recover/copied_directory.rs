@@ -1,9 +1,9 @@
 //! A data directory that was copied while its guard lay in it, in words.
 
-use forebay_files::guard::Guard;
+use forebay_files::guard::DirectoryGuard;
 
 /// What is to be done with it: `guard` came with the copy.
-pub fn advice(guard: &Guard) -> String {
+pub fn advice(guard: &DirectoryGuard) -> String {
     let pool = match &guard.pool {
         Some(pool) => format!("the pool {}", pool.display()),
         None => "a pool".to_owned(),

@@ -4,9 +4,9 @@
 use super::{behind_flash, copied_directory};
 use crate::{failure::Failure, output, run};
 use forebay_files::{
-    guard::{self, Guard},
-    marks::{self, Standing, Unopened},
-    replay::{self, LaneReport, Outcome, RecoverOptions, last_record},
+    guard::{self, DirectoryGuard},
+    marks::{self, MarkedDirectory, Unopened},
+    replay::{self, LaneOutcome, LaneReport, RecoverOptions, last_record},
 };
 use forebay_pool::{Pool, PoolOptions};
 use serde::Serialize;
@@ -38,8 +38,8 @@ struct Recovered {
 /// What was found in the directories.
 struct Found<'a> {
     directories: &'a [PathBuf],
-    marks: Vec<Standing>,
-    guards: Vec<Guard>,
+    marks: Vec<MarkedDirectory>,
+    guards: Vec<DirectoryGuard>,
     behind_flash: Vec<(PathBuf, io::Result<forebay_pages::GuardInspection>)>,
 }
 
@@ -76,8 +76,9 @@ impl<'a> Found<'a> {
     }
 
     /// The guards that this pool's run laid in these very directories.
-    fn guards_of(&self, pool: &Path) -> impl Iterator<Item = &Guard> {
-        let ours = move |guard: &&Guard| guard.is_its_own && guard.pool.as_deref() == Some(pool);
+    fn guards_of(&self, pool: &Path) -> impl Iterator<Item = &DirectoryGuard> {
+        let ours =
+            move |guard: &&DirectoryGuard| guard.is_its_own && guard.pool.as_deref() == Some(pool);
         self.guards.iter().filter(ours)
     }
 }
@@ -199,7 +200,9 @@ fn recover_pool(
 /// it.
 fn in_use(pool: &Pool, lanes: &[LaneReport], found: &Found<'_>) -> Result<Vec<String>, Failure> {
     let mut left = Vec::new();
-    let used = lanes.iter().filter(|lane| lane.outcome == Outcome::InUse);
+    let used = lanes
+        .iter()
+        .filter(|lane| lane.outcome == LaneOutcome::InUse);
     for lane in used {
         let is_there = marks::may_absorb(pool, lane.lane, found.directories);
         if is_there.map_err(Failure::io("looking below", "the directories"))? {
@@ -220,7 +223,7 @@ fn give_up(pool: &Path, found: &Found<'_>) -> Result<(), Failure> {
     found.guards_of(pool).try_for_each(lift_guard)
 }
 
-fn lift_guard(guard: &Guard) -> Result<(), Failure> {
+fn lift_guard(guard: &DirectoryGuard) -> Result<(), Failure> {
     match guard::lift(guard) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => Err(Failure::io(
             "taking the guard away in",

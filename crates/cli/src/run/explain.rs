@@ -2,9 +2,9 @@
 
 use crate::{output::fields, size};
 use forebay_files::{
-    policy::{Policy, patterns_in_short},
-    replay::{FileReport, LaneReport, Outcome},
-    supervisor::{FileStatus, LaneStatus, Outside, PlainFile, Status},
+    policy::{AbsorbPolicy, patterns_in_short},
+    replay::{FileReport, LaneOutcome, LaneReport},
+    supervisor::{FileStatus, OutsideWatch, PlainFile, RunLaneStatus, SupervisorStatus},
 };
 use forebay_probe::table::{Table, figure, grouped};
 use std::{
@@ -13,7 +13,7 @@ use std::{
 };
 
 /// The end of a run: each file, what was done with it, and what was absorbed.
-pub fn summary(policy: &Policy, status: &Status) -> String {
+pub fn summary(policy: &AbsorbPolicy, status: &SupervisorStatus) -> String {
     let mut text = format!(
         "forebay: profile {}: files that match {} are absorbed; all others are left as they are\n",
         policy.profile,
@@ -25,7 +25,7 @@ pub fn summary(policy: &Policy, status: &Status) -> String {
 }
 
 /// What becomes of processes outside, in one line.
-pub fn outside(outside: Outside) -> String {
+pub fn outside(outside: OutsideWatch) -> String {
     format!(
         "a process outside of this run that opens an absorbed file for writing {}",
         outside.in_words()
@@ -33,7 +33,7 @@ pub fn outside(outside: Outside) -> String {
 }
 
 /// Files and syncs.
-fn body(status: &Status) -> String {
+fn body(status: &SupervisorStatus) -> String {
     let programs: BTreeSet<String> = status
         .processes
         .iter()
@@ -56,7 +56,7 @@ fn body(status: &Status) -> String {
 }
 
 /// A run that is going on.
-pub fn running(status: &Status) -> String {
+pub fn running(status: &SupervisorStatus) -> String {
     let lane = status.lane.clone().unwrap_or_default();
     let (lag, waiting) = (lane.drain_lag_bytes, lane.segments_waiting);
     let living = status.processes.iter().filter(|process| !process.ended);
@@ -137,7 +137,7 @@ fn shown(path: &Path) -> String {
 /// Files that get a line of their own.
 const FILES_SHOWN: usize = 30;
 
-fn files(status: &Status) -> String {
+fn files(status: &SupervisorStatus) -> String {
     let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
     for file in &status.files {
         sums.entry(shown(&file.path)).or_default().add(file);
@@ -183,7 +183,7 @@ fn files(status: &Status) -> String {
 }
 
 /// At the end of a run in which no file was absorbed: why.
-pub fn without_effect(status: &Status) -> String {
+pub fn without_effect(status: &SupervisorStatus) -> String {
     match status.degraded.first() {
         Some(why) => why.replacen("nothing is absorbed", "nothing was absorbed", 1),
         None => "nothing was absorbed: no file that matches was opened for writing".to_owned(),
@@ -209,7 +209,7 @@ fn plain(files: &[PlainFile]) -> String {
 }
 
 /// What was done behind.
-fn syncs(lane: &LaneStatus) -> String {
+fn syncs(lane: &RunLaneStatus) -> String {
     let (real, seconds, waits) = (lane.real_syncs, lane.real_sync_seconds, lane.waits);
     let mut text = String::new();
     if real > 0 {
@@ -249,14 +249,14 @@ fn duration(seconds: f64) -> String {
 
 /// True if everything that is absorbed can be brought to its files, and the run absorbs what it is
 /// for.
-pub fn is_well(status: &Status) -> bool {
+pub fn is_well(status: &SupervisorStatus) -> bool {
     let is_left = status.lane.as_ref().is_some_and(|lane| lane.left.is_some());
     !is_left && status.degraded.is_empty() && status.files.iter().all(|file| file.error.is_none())
 }
 
 /// True if the lane's records are still in the pool, for the user to decide.
 pub fn is_refused(report: &LaneReport) -> bool {
-    report.outcome == Outcome::Refused
+    report.outcome == LaneOutcome::Refused
 }
 
 /// What recovery did with each lane that had anything in it, a line each, and one more for each
@@ -274,15 +274,15 @@ fn lane(report: &LaneReport) -> Vec<String> {
         report.files.len()
     );
     let done = match report.outcome {
-        Outcome::Empty => return Vec::new(),
-        Outcome::InUse => "in use, left alone".to_owned(),
-        Outcome::Synced => synced(report, &held),
-        Outcome::Replayed => format!("{held}: written to them and synced"),
-        Outcome::Refused => format!("{held}: REFUSED, and kept in the pool"),
-        Outcome::Newer => format!(
+        LaneOutcome::Empty => return Vec::new(),
+        LaneOutcome::InUse => "in use, left alone".to_owned(),
+        LaneOutcome::Synced => synced(report, &held),
+        LaneOutcome::Replayed => format!("{held}: written to them and synced"),
+        LaneOutcome::Refused => format!("{held}: REFUSED, and kept in the pool"),
+        LaneOutcome::Newer => format!(
             "{held}: older than they are, since the program went on without the pool when its disk had failed, and dropped"
         ),
-        Outcome::Discarded => format!("{held}: GIVEN UP, as asked for"),
+        LaneOutcome::Discarded => format!("{held}: GIVEN UP, as asked for"),
     };
     let head = format!("lane {} of {}: {done}", report.lane, report.owner);
     let refused = report.files.iter().filter_map(|file| {
@@ -336,7 +336,7 @@ mod tests {
             note: (!note.is_empty()).then(|| note.to_owned()),
         };
         let said = |files| {
-            let (lane, owner, outcome) = (0, "redis 7".to_owned(), Outcome::Synced);
+            let (lane, owner, outcome) = (0, "redis 7".to_owned(), LaneOutcome::Synced);
             lanes(&[LaneReport {
                 lane,
                 owner,
@@ -374,7 +374,7 @@ mod tests {
         let report = LaneReport {
             lane: 3,
             owner: "redis-server 77".to_owned(),
-            outcome: Outcome::Refused,
+            outcome: LaneOutcome::Refused,
             files: vec![file("/d/a.aof", None), file("/d/b.aof", Some("it is gone"))],
         };
         assert!(is_refused(&report));

@@ -10,7 +10,7 @@ use self::arguments::check_arguments;
 use super::{program::Program, run_dir::run_dir};
 use crate::{failure::Failure, flash::flush, output::complain, size};
 use clap::{Args, ValueEnum};
-use forebay_files::policy::{self, Config};
+use forebay_files::policy::{self, PolicyConfig};
 use forebay_pages::{
     CacheOccupancy, CacheStatus, ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS,
     ENV_FLASH_STATUS, PageContents, Settings, SetupError, status_of,
@@ -145,7 +145,7 @@ impl Options {
         &self,
         program: &Program,
         profile: Option<&str>,
-        config: &Config,
+        config: &PolicyConfig,
     ) -> Result<Option<Flash>, Failure> {
         let Some(path) = &self.flash else {
             return Ok(None);
@@ -182,8 +182,12 @@ impl Options {
 
 /// Only of one database it is known which files are page files, and that it stands the loss of
 /// pages that it did not sync.
-fn check_profile(program: &Program, profile: Option<&str>, config: &Config) -> Result<(), Failure> {
-    let chosen = policy::choose(policy::Request {
+fn check_profile(
+    program: &Program,
+    profile: Option<&str>,
+    config: &PolicyConfig,
+) -> Result<(), Failure> {
+    let chosen = policy::choose(policy::PolicyRequest {
         programs: &program.names(),
         profile,
         config,

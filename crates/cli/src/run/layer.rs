@@ -12,7 +12,7 @@ pub struct Layer {
     /// Environment of the program beside what it has.
     pub environment: Vec<(OsString, OsString)>,
     /// Under the syncs of the supervisor.
-    pub supervisor: Option<Arc<dyn supervisor::Layer>>,
+    pub supervisor: Option<Arc<dyn supervisor::SyncLayer>>,
     /// Without any option that says which pool, there is none.
     pub needs_no_pool: bool,
 }

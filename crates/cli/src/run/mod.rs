@@ -33,9 +33,9 @@ use child::Signals;
 use clap::Args;
 use flash::{Flash, Noted};
 use forebay_files::{
-    policy::{self, Config, Policy},
+    policy::{self, AbsorbPolicy, PolicyConfig},
     replay::{self, RecoverOptions},
-    supervisor::{self, Status, Supervisor, SupervisorOptions, preload},
+    supervisor::{self, Supervisor, SupervisorOptions, SupervisorStatus, preload},
 };
 use forebay_pool::{Pool, disks::BackingStore};
 use pool::Source;
@@ -149,8 +149,8 @@ impl Run {
     /// As [`run`](Self::run).
     pub fn run_on(&self, layer: &Layer) -> Result<(), Failure> {
         let config = match &self.config {
-            Some(path) => Config::read(path)?,
-            None => Config::default(),
+            Some(path) => PolicyConfig::read(path)?,
+            None => PolicyConfig::default(),
         };
         let without = self.no_pool || layer.needs_no_pool || self.flash.is_wanted();
         let source = Source::of(self.pool.as_deref(), self.emulated, without, &self.command)?;
@@ -175,13 +175,13 @@ impl Run {
     /// Runs the program with its log files absorbed; gives its status.
     fn with_pool(
         &self,
-        config: &Config,
+        config: &PolicyConfig,
         source: &Source,
         program: &Program,
         layer: &Layer,
         flash: Option<&Flash>,
     ) -> Result<u8, Failure> {
-        let policy = policy::choose(policy::Request {
+        let policy = policy::choose(policy::PolicyRequest {
             programs: &program.names(),
             profile: self.profile.as_deref(),
             config,
@@ -239,8 +239,8 @@ impl Run {
     /// the program's status.
     fn report(
         &self,
-        policy: &Policy,
-        absorbed: Result<Status, forebay_files::FilesError>,
+        policy: &AbsorbPolicy,
+        absorbed: Result<SupervisorStatus, forebay_files::FilesError>,
     ) -> Result<(), Failure> {
         let status = absorbed?;
         if status.files.is_empty() {
@@ -303,7 +303,7 @@ fn room_for_lane(pool: &Pool, segments: u16) -> Result<(), Failure> {
     )))
 }
 
-fn announce(policy: &Policy, pool: &Pool, segments: u16) {
+fn announce(policy: &AbsorbPolicy, pool: &Pool, segments: u16) {
     complain!(
         "forebay: profile {}, absorbing {} into {}, which {}; {segments} segments of {}",
         policy.profile,

@@ -1,7 +1,7 @@
 //! Where running supervisors, and what they say of themselves, can be found.
 
 use crate::failure::Failure;
-use forebay_files::supervisor::{Whose, run_dir_remedy};
+use forebay_files::supervisor::{LaneHolder, run_dir_remedy};
 use std::{
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::PathBuf,
@@ -12,10 +12,10 @@ const NAMED: &str = "FOREBAY_RUN_DIR";
 
 /// Whose runs a look is about: those of the run directory, if the user named one, and all of the
 /// user's otherwise.
-pub fn whose() -> Whose {
+pub fn whose() -> LaneHolder {
     match std::env::var_os(NAMED) {
-        Some(_) => Whose::Directory,
-        None => Whose::User,
+        Some(_) => LaneHolder::Directory,
+        None => LaneHolder::User,
     }
 }
 

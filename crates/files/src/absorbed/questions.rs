@@ -6,7 +6,7 @@
 //! forked child has it. Each entry has a count of the questions about it, which processes raise,
 //! and one of those that are answered, which the supervisor alone writes.
 
-use super::{ENTRIES, Entry, Key, Page, Table, View};
+use super::{AbsorbedTable, ENTRIES, FileKey, TableEntry, TablePage, TableView};
 use forebay_pool::media::{self, Mapped};
 use rustix::{
     fs::{Mode, OFlags},
@@ -27,14 +27,14 @@ use std::{
 
 /// The part of the table that processes write.
 #[repr(C, align(4096))]
-pub(crate) struct Asking {
+pub(crate) struct QuestionTable {
     /// Counts all questions.
     bell: AtomicU32,
     /// By entry: questions about it.
     asked: [AtomicU32; ENTRIES],
 }
 
-impl Asking {
+impl QuestionTable {
     /// The last question about an entry.
     pub(super) fn last(&self, at: usize) -> u32 {
         self.asked[at].load(SeqCst)
@@ -51,7 +51,7 @@ pub(crate) struct Question {
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Heard {
+pub(crate) enum HeardAnswer {
     /// The file was let go of.
     Yes,
     /// Not yet.
@@ -60,32 +60,32 @@ pub(crate) enum Heard {
     Anew,
 }
 
-impl Page {
-    fn entry_of(&self, key: Key) -> Option<(usize, &Entry)> {
+impl TablePage {
+    fn entry_of(&self, key: FileKey) -> Option<(usize, &TableEntry)> {
         fence(SeqCst);
         let mut used = self.used().enumerate();
         used.find(|(_, entry)| entry.present.load(Acquire) != 0 && entry.is_of(key))
     }
 
     /// What became of a question about the file.
-    pub(crate) fn heard(&self, key: Key, question: &Question) -> Heard {
+    pub(crate) fn heard(&self, key: FileKey, question: &Question) -> HeardAnswer {
         match self.entry_of(key) {
             Some((at, entry))
                 if at == question.at && entry.published.load(Relaxed) == question.published =>
             {
                 let answered = entry.answered.load(Acquire);
                 match answered.wrapping_sub(question.number) < u32::MAX / 2 {
-                    true => Heard::Yes,
-                    false => Heard::NotYet,
+                    true => HeardAnswer::Yes,
+                    false => HeardAnswer::NotYet,
                 }
             }
-            _ => Heard::Anew,
+            _ => HeardAnswer::Anew,
         }
     }
 }
 
 /// A process's view of that part.
-pub(crate) struct AskingView(Mapped<Asking>);
+pub(crate) struct AskingView(Mapped<QuestionTable>);
 
 impl AskingView {
     /// Where it is mapped.
@@ -95,7 +95,7 @@ impl AskingView {
 
     /// Asks that the file be made plain; none if the run does not absorb it. Neither allocates nor
     /// locks.
-    pub(crate) fn ask(&self, table: &Page, key: Key) -> Option<Question> {
+    pub(crate) fn ask(&self, table: &TablePage, key: FileKey) -> Option<Question> {
         let (at, entry) = table.entry_of(key)?;
         let published = entry.published.load(Acquire);
         let number = self.0.asked[at].fetch_add(1, SeqCst).wrapping_add(1);
@@ -108,7 +108,7 @@ impl AskingView {
     }
 }
 
-impl View {
+impl TableView {
     /// The part of the same table, at `path`, by which it is asked: none if it is not there, or
     /// this process may not.
     pub(crate) fn to_ask(&self, path: &Path) -> Option<AskingView> {
@@ -117,15 +117,15 @@ impl View {
         let is_it = Self::of(fd.as_fd()).is_ok_and(|found| found.socket() == self.socket());
         let part = || {
             let protection = ProtFlags::READ | ProtFlags::WRITE;
-            Mapped::map_from(fd.as_fd(), protection, offset_of!(Page, asking) as u64).ok()
+            Mapped::map_from(fd.as_fd(), protection, offset_of!(TablePage, asking) as u64).ok()
         };
         is_it.then(part)?.map(AskingView)
     }
 }
 
-impl Table {
+impl AbsorbedTable {
     /// Files about which a question is not answered yet, and which.
-    pub(crate) fn questions(&self) -> Vec<(Key, Question)> {
+    pub(crate) fn questions(&self) -> Vec<(FileKey, Question)> {
         let entries = self.page.used().enumerate();
         let asked = entries.filter_map(|(at, entry)| {
             let number = self.page.asking.last(at);

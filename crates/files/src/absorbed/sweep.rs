@@ -6,8 +6,8 @@
 //! those files.
 
 use super::{
-    SHARED_DIR, View,
-    tables::{Found, of_users},
+    SHARED_DIR, TableView,
+    tables::{FoundTable, of_users},
 };
 use crate::{boot, order, pending_records, processes::NotedProcess};
 use std::path::Path;
@@ -22,7 +22,7 @@ pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
 /// that is needed. Those of another boot, too: their processes may live, and have been given
 /// another boot's id than this one.
 pub(crate) fn clean_up_of(directory: &Path, boot: Uuid, user: u32) {
-    for Found { path, table } in of_users(directory, |owner| owner == user) {
+    for FoundTable { path, table } in of_users(directory, |owner| owner == user) {
         let is_needed = match table.is_of(boot) {
             true => !is_over(&table) || waits(&table),
             false => any_lives(&table) || has_pool(&table) && waits(&table),
@@ -37,7 +37,7 @@ pub(crate) fn clean_up_of(directory: &Path, boot: Uuid, user: u32) {
 pub(crate) fn give_up(pool: &Path) {
     let Ok(boot) = boot::id() else { return };
     let user = rustix::process::geteuid().as_raw();
-    for Found { path, table } in of_users(Path::new(SHARED_DIR), |owner| owner == user) {
+    for FoundTable { path, table } in of_users(Path::new(SHARED_DIR), |owner| owner == user) {
         let is_its = (table.lane.place()).is_some_and(|place| place.path == pool);
         if is_its && table.is_of(boot) && is_over(&table) {
             remove(&path);
@@ -49,12 +49,12 @@ pub(crate) fn give_up(pool: &Path) {
 /// can see it. Any other user's but root's may say what it likes. None either if that run is over:
 /// what has the lane then recovers it, or looks into it, and it may hold records of files that are
 /// gone.
-pub(crate) fn of_lane(owner: Uuid, user: u32) -> Option<View> {
+pub(crate) fn of_lane(owner: Uuid, user: u32) -> Option<TableView> {
     const ROOT: u32 = 0;
     let boot = boot::id().ok()?;
     let wanted = |by| [user, ROOT].contains(&by);
     let mut tables = of_users(Path::new(SHARED_DIR), wanted).into_iter();
-    tables.find_map(|Found { table, .. }| {
+    tables.find_map(|FoundTable { table, .. }| {
         let is_its = (table.lane.place()).is_some_and(|place| place.owner == owner);
         (is_its && table.is_of(boot) && !is_over(&table)).then_some(table)
     })
@@ -67,24 +67,24 @@ fn remove(table: &Path) {
 }
 
 /// True if no process of the run is left that is known.
-pub(crate) fn is_over(table: &View) -> bool {
+pub(crate) fn is_over(table: &TableView) -> bool {
     !table.is_alive() && table.living().is_empty()
 }
 
 /// True if one of the table's processes lives. Of another boot's the kernel has not cleared the
 /// supervisor's.
-fn any_lives(table: &View) -> bool {
+fn any_lives(table: &TableView) -> bool {
     let supervisor = table.noted_supervisor();
     supervisor.is_some_and(NotedProcess::lives) || !table.living().is_empty()
 }
 
 /// True if there is something where the run's pool was.
-fn has_pool(table: &View) -> bool {
+fn has_pool(table: &TableView) -> bool {
     table.lane.place().is_some_and(|place| place.path.exists())
 }
 
 /// True if a recovery may still write to files what the lane has.
-fn waits(table: &View) -> bool {
+fn waits(table: &TableView) -> bool {
     let place = table.lane.place();
     let is_needed = !table.lane.is_settled() && table.any();
     is_needed && place.is_some_and(|place| pending_records::may_wait(&place))

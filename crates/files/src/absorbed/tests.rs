@@ -7,8 +7,8 @@ fn boot() -> Uuid {
 #[test]
 fn what_is_published_is_found_until_it_is_withdrawn() {
     let dir = tempfile::tempdir().unwrap();
-    let table = Table::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
-    let view = View::open(&table.path).unwrap();
+    let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
+    let view = TableView::open(&table.path).unwrap();
     assert!(view.is_of(boot()) && view.is_alive() && !view.any());
     assert_eq!(view.socket(), b"socket");
     assert!(table.publish(77, (8, 9), 5) && table.publish(78, (8, 10), 6));
@@ -17,7 +17,7 @@ fn what_is_published_is_found_until_it_is_withdrawn() {
     assert_eq!(view.holder_of((8, 9), 6), None);
     table.withdraw((8, 9));
     assert!(!view.has((8, 9)) && view.any());
-    let copy = View::copy_of(table.file.as_fd()).unwrap();
+    let copy = TableView::copy_of(table.file.as_fd()).unwrap();
     assert!(copy.has((8, 10)));
     let path = table.path.clone();
     drop(table);
@@ -27,7 +27,7 @@ fn what_is_published_is_found_until_it_is_withdrawn() {
 #[test]
 fn a_table_that_is_full_takes_no_file_and_has_room_again() {
     let dir = tempfile::tempdir().unwrap();
-    let table = Table::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
+    let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
     for ino in 0..ENTRIES as u64 {
         assert!(table.publish(77, (8, ino), 0));
     }
@@ -41,19 +41,19 @@ fn a_file_that_is_no_table_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("no-table");
     std::fs::write(&path, b"short").unwrap();
-    assert_eq!(View::open(&path).err(), Some(Errno::INVAL));
-    std::fs::write(&path, vec![7; size_of::<Page>()]).unwrap();
-    assert_eq!(View::open(&path).err(), Some(Errno::INVAL));
+    assert_eq!(TableView::open(&path).err(), Some(Errno::INVAL));
+    std::fs::write(&path, vec![7; size_of::<TablePage>()]).unwrap();
+    assert_eq!(TableView::open(&path).err(), Some(Errno::INVAL));
     let link = dir.path().join("link");
     std::os::unix::fs::symlink(&path, &link).unwrap();
-    assert_eq!(View::open(&link).err(), Some(Errno::LOOP));
+    assert_eq!(TableView::open(&link).err(), Some(Errno::LOOP));
 }
 
 #[test]
 fn a_table_of_another_boot_stays_as_long_as_a_process_of_it_lives() {
     let dir = tempfile::tempdir().unwrap();
     let another = Uuid::from_u128(8);
-    let table = Table::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
+    let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
     clean_up(dir.path(), another);
     assert!(table.path.exists());
     let copy = |name: &str| {
@@ -76,13 +76,13 @@ fn stranger_with_a_dead_clients_number_keeps_no_table() {
     let start = processes::start(own);
     assert_ne!(start, 0);
     for (noted, is_own) in [(start, true), (0, true), (start ^ 1, false)] {
-        let table = Table::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
+        let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();
         let process = NotedProcess {
             id: own,
             start: noted,
         };
         assert!(table.page.publish(process, (8, 9), 5));
-        let view = View::copy_of(table.file.as_fd()).unwrap();
+        let view = TableView::copy_of(table.file.as_fd()).unwrap();
         let left = dir.path().join(format!("{PREFIX}left"));
         std::fs::copy(&table.path, &left).unwrap();
         drop(table);

@@ -3,7 +3,7 @@
 
 use crate::{
     log::LOOK,
-    wire::{self, Answer, Request, VERSION},
+    wire::{self, ClientRequest, SupervisorAnswer, VERSION},
 };
 use rustix::{
     io::Errno,
@@ -23,12 +23,12 @@ const LET_GO_WAIT: Duration = Duration::from_secs(15);
 const WELCOME_ATTEMPTS: u32 = 500;
 
 /// Where the supervisor is, and how to say who we are.
-pub(super) struct Address {
+pub(super) struct SupervisorAddress {
     pub(super) socket: Vec<u8>,
     pub(super) token: Uuid,
 }
 
-impl Address {
+impl SupervisorAddress {
     /// A connection; with a limit, no call of it takes longer.
     pub(super) fn connect(&self, limit: Option<Duration>) -> Result<OwnedFd, Errno> {
         wire::connect(&self.socket, limit)
@@ -36,18 +36,18 @@ impl Address {
 
     /// Tells the supervisor something that has no answer, by a connection of its own, which it
     /// closes once it knows: the process may end at once.
-    pub(super) fn tell(&self, request: &Request) {
+    pub(super) fn tell(&self, request: &ClientRequest) {
         if let Ok(socket) = self.connect(Some(TELL_WAIT))
             && wire::send(socket.as_fd(), request, &[]).is_ok()
         {
-            let _ = wire::receive::<Answer>(socket.as_fd());
+            let _ = wire::receive::<SupervisorAnswer>(socket.as_fd());
         }
     }
 
     /// Asks to be a member. A supervisor that has too many connections closes some: they come
     /// again.
-    pub(super) fn ask_welcome(&self) -> Result<(OwnedFd, Answer, Vec<OwnedFd>), Errno> {
-        let hello = Request::Hello {
+    pub(super) fn ask_welcome(&self) -> Result<(OwnedFd, SupervisorAnswer, Vec<OwnedFd>), Errno> {
+        let hello = ClientRequest::Hello {
             version: VERSION,
             token: self.token,
         };
@@ -55,7 +55,7 @@ impl Address {
         loop {
             let socket = self.connect(None)?;
             let answered = wire::send(socket.as_fd(), &hello, &[])
-                .and_then(|()| wire::receive::<Answer>(socket.as_fd()));
+                .and_then(|()| wire::receive::<SupervisorAnswer>(socket.as_fd()));
             match answered {
                 Ok((answer, fds)) => return Ok((socket, answer, fds)),
                 Err(Errno::PIPE | Errno::CONNRESET) if attempts.next().is_some() => {
@@ -71,7 +71,7 @@ impl Address {
         let socket = self.connect(Some(LET_GO_WAIT))?;
         let token = self.token;
         let mut message = [0; 256];
-        let bytes = wire::encode(&Request::Foreign { token, dev, ino }, &mut message)?;
+        let bytes = wire::encode(&ClientRequest::Foreign { token, dev, ino }, &mut message)?;
         rustix::net::send(&socket, bytes, SendFlags::NOSIGNAL)?;
         loop {
             // Whatever the answer is, or how long.

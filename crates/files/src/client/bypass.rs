@@ -9,10 +9,10 @@
 
 use super::{
     call_depth::interrupted,
-    config::{CONFIG, Config},
+    config::{CONFIG, ClientConfig},
     fd_table,
-    fd_table::Entry,
-    lookup::{Key, key, regular, stat_at},
+    fd_table::FdEntry,
+    lookup::{FileKey, key, regular, stat_at},
     membership::{GIVEN_UP, INHERITED, LEFT},
     process::hold,
     questions::complain_once,
@@ -20,11 +20,11 @@ use super::{
     takeover::{TakenOver, take_over},
 };
 use crate::{
-    absorbed::{self, Heard, View},
+    absorbed::{self, HeardAnswer, TableView},
     order::OrderView,
     record::silence,
     sys,
-    wire::{self, Answer, Request},
+    wire::{self, ClientRequest, SupervisorAnswer},
 };
 use forebay_pool::MonotonicTime;
 use rustix::{
@@ -64,49 +64,52 @@ pub(super) fn heard_wait() -> Duration {
 
 /// Finds the table of what the run absorbs, and what counts the run's changes: where they lie, or
 /// else from the supervisor.
-pub(super) fn find_table(config: &Config, path: &Path) -> (Option<View>, Option<OrderView>) {
-    let (table, order) = (View::open(path).ok(), OrderView::open(path).ok());
+pub(super) fn find_table(
+    config: &ClientConfig,
+    path: &Path,
+) -> (Option<TableView>, Option<OrderView>) {
+    let (table, order) = (TableView::open(path).ok(), OrderView::open(path).ok());
     if table.is_some() && order.is_some() {
         return (table, order);
     }
     let ask = || {
         let token = config.address.token;
         let socket = config.address.connect(Some(ANSWER_WAIT)).ok()?;
-        wire::send(socket.as_fd(), &Request::Table { token }, &[]).ok()?;
-        let (_, fds) = wire::receive::<Answer>(socket.as_fd()).ok()?;
+        wire::send(socket.as_fd(), &ClientRequest::Table { token }, &[]).ok()?;
+        let (_, fds) = wire::receive::<SupervisorAnswer>(socket.as_fd()).ok()?;
         <[OwnedFd; 2]>::try_from(fds).ok()
     };
     let Some([sent_table, sent_order]) = ask() else {
         return (table, order);
     };
     (
-        table.or_else(|| View::of(sent_table.as_fd()).ok()),
+        table.or_else(|| TableView::of(sent_table.as_fd()).ok()),
         order.or_else(|| OrderView::of(sent_order.as_fd()).ok()),
     )
 }
 
-impl Config {
+impl ClientConfig {
     /// True if the run absorbs the file.
-    pub(super) fn is_absorbed(&self, file: Key) -> bool {
-        let has = |table: &View| !table.lane.is_settled() && table.has(file);
+    pub(super) fn is_absorbed(&self, file: FileKey) -> bool {
+        let has = |table: &TableView| !table.lane.is_settled() && table.has(file);
         self.table.as_ref().is_some_and(has)
     }
 
     /// True if the run absorbs anything.
     pub(super) fn any_absorbed(&self) -> bool {
-        let any = |table: &View| !table.lane.is_settled() && table.any();
+        let any = |table: &TableView| !table.lane.is_settled() && table.any();
         self.table.as_ref().is_some_and(any)
     }
 
     /// The run's table, if its supervisor is dead and it is not known that the lane is settled.
-    pub(super) fn orphaned(&self) -> Option<&View> {
+    pub(super) fn orphaned(&self) -> Option<&TableView> {
         let table = self.table.as_ref()?;
         (!table.is_alive() && !table.lane.is_settled()).then_some(table)
     }
 
     /// The table says to all processes that nothing the lane has is needed any more. If this one
     /// may not write to it, each of the others finds that out.
-    pub(super) fn note_settled(&self, table: &View) {
+    pub(super) fn note_settled(&self, table: &TableView) {
         if let Some(note) = table.to_note(&self.table_path) {
             note.lane.set_settled();
         }
@@ -117,7 +120,7 @@ impl Config {
     ///
     /// # Errors
     /// `EIO` if the supervisor lives and does not answer: then the file must not be changed.
-    pub(super) fn claim(&self, file: Key) -> Result<(), Errno> {
+    pub(super) fn claim(&self, file: FileKey) -> Result<(), Errno> {
         let begun = MonotonicTime::now();
         let mut refused = None;
         while self.is_absorbed(file) {
@@ -125,7 +128,7 @@ impl Config {
                 Some(table) if self.is_lane_outlasted(table) => return Ok(()),
                 Some(_) => AGAIN_ALONE,
                 None => match self.ask(file) {
-                    Ok(Heard::Yes) => return Ok(()),
+                    Ok(HeardAnswer::Yes) => return Ok(()),
                     Ok(_) => continue,
                     Err(errno) => {
                         refused = Some(errno);
@@ -150,22 +153,26 @@ impl Config {
     ///
     /// # Errors
     /// `EAGAIN` if there is no answer; the kernel's, if it could not be asked.
-    fn ask(&self, file: Key) -> Result<Heard, Errno> {
+    fn ask(&self, file: FileKey) -> Result<HeardAnswer, Errno> {
         let limit = ANSWER_WAIT.min(self.heard_wait);
         match self.asking {
             Some(_) => self.ask_by_table(file, limit).ok_or(Errno::AGAIN),
-            None => self.ask_for(file).map(|()| Heard::Yes),
+            None => self.ask_for(file).map(|()| HeardAnswer::Yes),
         }
     }
 
-    fn ask_for(&self, (dev, ino): Key) -> Result<(), Errno> {
+    fn ask_for(&self, (dev, ino): FileKey) -> Result<(), Errno> {
         let socket = self
             .address
             .connect(Some(ANSWER_WAIT.min(self.heard_wait)))?;
         let token = self.address.token;
-        wire::send(socket.as_fd(), &Request::Foreign { token, dev, ino }, &[])?;
-        match wire::receive::<Answer>(socket.as_fd())? {
-            (Answer::Done, _) => Ok(()),
+        wire::send(
+            socket.as_fd(),
+            &ClientRequest::Foreign { token, dev, ino },
+            &[],
+        )?;
+        match wire::receive::<SupervisorAnswer>(socket.as_fd())? {
+            (SupervisorAnswer::Done, _) => Ok(()),
             _ => Err(Errno::ACCESS),
         }
     }
@@ -187,7 +194,7 @@ impl Config {
     /// A file that is changed though the lane is not settled has the time of now on its disk,
     /// before it is: what is written in place, and synced by `fdatasync`, moves that later only,
     /// and a recovery would not see that it was changed.
-    fn outlast(&self, fd: BorrowedFd<'_>, key: Key) -> Result<(), Errno> {
+    fn outlast(&self, fd: BorrowedFd<'_>, key: FileKey) -> Result<(), Errno> {
         if self.orphaned().is_none() || !self.is_absorbed(key) || SETTLED.load(Relaxed) {
             return Ok(());
         }
@@ -226,9 +233,9 @@ pub(super) fn note_settled() {
 /// that a recovery of the lane was under way: nanoseconds of the monotonic clock; 0 for never.
 static ALONE: AtomicU64 = AtomicU64::new(0);
 
-impl Config {
+impl ClientConfig {
     /// The supervisor is dead: true when a file that its table has may be changed all the same.
-    fn is_lane_outlasted(&self, table: &View) -> bool {
+    fn is_lane_outlasted(&self, table: &TableView) -> bool {
         static REFUSED: AtomicBool = AtomicBool::new(false);
         let now = monotonic_ns();
         let known = ALONE.compare_exchange(0, now, Relaxed, Relaxed);
@@ -311,9 +318,9 @@ fn numbers() -> Vec<c_int> {
     entries.filter_map(number).collect()
 }
 
-impl Config {
+impl ClientConfig {
     /// The descriptors of this process that write to files which the run absorbs.
-    fn written(&self) -> Vec<(c_int, Key)> {
+    fn written(&self) -> Vec<(c_int, FileKey)> {
         if !self.any_absorbed() {
             return Vec::new();
         }
@@ -361,15 +368,15 @@ pub fn is_table_in_reach() -> bool {
 /// True if the run absorbs anything that a program might be given.
 #[must_use]
 pub fn any_absorbed() -> bool {
-    CONFIG.get().is_some_and(Config::any_absorbed)
+    CONFIG.get().is_some_and(ClientConfig::any_absorbed)
 }
 
 /// When the program starts: descriptors that it inherited of files that the run absorbs are joined
 /// before they are written to.
-pub(super) fn note_inherited(config: &Config) {
-    let mut asked: Vec<Key> = Vec::new();
+pub(super) fn note_inherited(config: &ClientConfig) {
+    let mut asked: Vec<FileKey> = Vec::new();
     for (fd, key) in config.written() {
-        let entry = Entry::inherited_descriptor();
+        let entry = FdEntry::inherited_descriptor();
         fd_table::set_entry(fd, Some(entry));
         INHERITED.store(true, Relaxed);
         if !fd_table::must_be_plain(fd) {
@@ -389,7 +396,7 @@ pub(super) fn note_inherited(config: &Config) {
 ///
 /// # Errors
 /// As [`opened`].
-pub(super) fn claim_inherited(fd: c_int, entry: Entry) -> Result<(), Errno> {
+pub(super) fn claim_inherited(fd: c_int, entry: FdEntry) -> Result<(), Errno> {
     let config = CONFIG.get().ok_or(Errno::NOTCONN)?;
     if !interrupted() && join(config, fd).is_ok() {
         return Ok(());
@@ -409,7 +416,7 @@ pub(super) fn join_inherited(fd: c_int) {
 }
 
 /// Makes this process a member, and `fd` a descriptor of a file that the run absorbs.
-fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
+fn join(config: &ClientConfig, fd: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) || fd_table::must_be_plain(fd) {
         return Err(Errno::PERM);
@@ -420,9 +427,9 @@ fn join(config: &Config, fd: c_int) -> Result<(), Errno> {
     let flags = rustix::fs::fcntl_getfl(raw)?;
     let flags = c_int::from_ne_bytes(flags.bits().to_ne_bytes());
     // Of a program that was executed the kernel knows them all.
-    let flags = flags | fd_table::entry(fd).map_or(0, Entry::hidden);
+    let flags = flags | fd_table::entry(fd).map_or(0, FdEntry::hidden);
     let held = hold(session, number, stamp.generation)?.ok_or(Errno::NOENT)?;
-    fd_table::set_entry(fd, Some(Entry::new(Some(number), flags)));
+    fd_table::set_entry(fd, Some(FdEntry::new(Some(number), flags)));
     drop(held);
     Ok(())
 }

@@ -13,19 +13,19 @@ thread_local! {
 
 /// From now on until it is dropped this thread is inside the client.
 #[must_use]
-pub struct Inside<'a>(PhantomData<&'a Frame>);
+pub struct ClientCall<'a>(PhantomData<&'a Frame>);
 
 /// Begins a call that has `frame` on the stack until it returns.
 #[inline]
-pub(super) fn begin(frame: &Frame) -> Inside<'_> {
+pub(super) fn begin(frame: &Frame) -> ClientCall<'_> {
     if DEPTH.get() == 0 {
         OUTERMOST.set(frame.note());
     }
     DEPTH.set(DEPTH.get() + 1);
-    Inside(PhantomData)
+    ClientCall(PhantomData)
 }
 
-impl Drop for Inside<'_> {
+impl Drop for ClientCall<'_> {
     #[inline]
     fn drop(&mut self) {
         DEPTH.set(DEPTH.get() - 1);

@@ -34,7 +34,7 @@ fn is_known(fd: BorrowedFd<'_>) -> bool {
 /// The pool cannot be committed: what the kernel has is not to be called durable.
 pub fn commit() -> Result<(), Errno> {
     let session = session::there().filter(|_| !interrupted());
-    match session.map_or(Ok(()), session::Session::commit_all) {
+    match session.map_or(Ok(()), session::MemberSession::commit_all) {
         // Every sync is a real one, or the lane is settled before.
         Err(ENDED) => Ok(()),
         done => done,

@@ -1,22 +1,22 @@
 //! What the environment says of the run.
 
-use super::address::Address;
+use super::address::SupervisorAddress;
 use crate::{
-    absorbed::{AskingView, View},
+    absorbed::{AskingView, TableView},
     order::OrderView,
 };
 use std::{ffi::CString, path::PathBuf, sync::OnceLock, time::Duration};
 
 /// See the module's head.
-pub(super) struct Config {
-    pub(super) address: Address,
+pub(super) struct ClientConfig {
+    pub(super) address: SupervisorAddress,
     pub(super) patterns: Vec<CString>,
     /// Making an `io_uring` fails.
     pub(super) refuse_io_uring: bool,
     /// How the names of guards of the run's pool begin, which this process does not see.
     pub(super) guard: Option<CString>,
     /// What the run absorbs. Without it, this process is as one outside the run to the others.
-    pub(super) table: Option<View>,
+    pub(super) table: Option<TableView>,
     /// What the run's file systems may still lack. Without it this process can be no member.
     pub(super) order: Option<OrderView>,
     /// By which a process asks that a file be made plain, though it cannot connect; none if this
@@ -29,4 +29,4 @@ pub(super) struct Config {
 }
 
 /// Without one nothing is absorbed.
-pub(super) static CONFIG: OnceLock<Config> = OnceLock::new();
+pub(super) static CONFIG: OnceLock<ClientConfig> = OnceLock::new();

@@ -3,13 +3,13 @@
 use super::{
     bypass::opened,
     call_depth::interrupted,
-    fd_table::{self, Entry},
-    last_write_cache::Copies,
+    fd_table::{self, FdEntry},
+    last_write_cache::LastWriteCache,
     process,
     retire::{give_up, retire},
-    session::{self, Session},
+    session::{self, MemberSession},
 };
-use crate::{shared::Gone, sys, wire::Request};
+use crate::{shared::LinkState, sys, wire::ClientRequest};
 use rustix::{
     fs::{FileType, OFlags},
     io::Errno,
@@ -48,10 +48,10 @@ pub fn sharing() {
 
 /// Notes what is known of `fd`. Where its number may be another descriptor in another thread,
 /// nothing that is known of it is forgotten: to be synced too often costs time only.
-fn note(fd: c_int, entry: Option<Entry>) {
+fn note(fd: c_int, entry: Option<FdEntry>) {
     if !SPLIT.load(Relaxed) {
         fd_table::set_entry(fd, entry);
-    } else if let Some(hidden) = entry.and_then(Entry::plain) {
+    } else if let Some(hidden) = entry.and_then(FdEntry::plain) {
         fd_table::add_hidden(fd, hidden);
     }
 }
@@ -81,11 +81,11 @@ pub fn closing(fd: c_int) {
 
 /// A descriptor of the file is gone. Its space is free as soon as the supervisor has closed it,
 /// too. What a handler closes it finds out itself.
-fn tell_released(session: &Session, number: usize) {
-    if session.page.files[number].gone() == Gone::Yes
+fn tell_released(session: &MemberSession, number: usize) {
+    if session.page.files[number].gone() == LinkState::Yes
         && fd_table::descriptors_of(number).next().is_none()
     {
-        session.tell(&Request::Released {
+        session.tell(&ClientRequest::Released {
             file: number as u32,
         });
     }
@@ -115,14 +115,14 @@ pub fn replacing(
     loop {
         let entries = (fd_table::entry(from), fd_table::entry(to));
         let (source, target) = entries;
-        if fd_table::must_be_plain(to) && source.is_some_and(Entry::is_followed) {
+        if fd_table::must_be_plain(to) && source.is_some_and(FdEntry::is_followed) {
             // It would write round the lane.
             retire(from)?;
             if !interrupted() {
                 continue;
             }
         }
-        let numbers = [source, target].map(|entry| entry.and_then(Entry::file));
+        let numbers = [source, target].map(|entry| entry.and_then(FdEntry::file));
         let held = known.map(|_| hold_in_turn(numbers));
         if (fd_table::entry(from), fd_table::entry(to)) != entries {
             continue;
@@ -148,14 +148,14 @@ pub fn replacing(
 /// # Errors
 /// As [`opened`].
 fn copying_in_child(from: c_int) -> Result<(), Errno> {
-    match fd_table::entry(from).is_some_and(Entry::is_followed) {
+    match fd_table::entry(from).is_some_and(FdEntry::is_followed) {
         true => opened(from),
         false => Ok(()),
     }
 }
 
 /// The locks of files in this process, in the order of their numbers.
-fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, Copies>>; 2] {
+fn hold_in_turn(numbers: [Option<usize>; 2]) -> [Option<MutexGuard<'static, LastWriteCache>>; 2] {
     let [one, other] = numbers;
     let (first, last) = (one.min(other), one.max(other));
     [first.filter(|_| first != last), last].map(|number| number.map(process::local))
@@ -174,7 +174,7 @@ pub fn duplicating(from: c_int, real: impl Fn() -> Result<c_int, Errno>) -> Resu
     let known = session::there().filter(|_| !interrupted());
     let (to, source) = loop {
         let entry = fd_table::entry(from);
-        let _held = known.map(|_| hold_in_turn([entry.and_then(Entry::file), None]));
+        let _held = known.map(|_| hold_in_turn([entry.and_then(FdEntry::file), None]));
         // Its file may have become plain meanwhile, and another have the number.
         if fd_table::entry(from) == entry {
             let to = real()?;
@@ -184,7 +184,7 @@ pub fn duplicating(from: c_int, real: impl Fn() -> Result<c_int, Errno>) -> Resu
             break (to, source);
         }
     };
-    if fd_table::must_be_plain(to) && source.is_some_and(Entry::is_followed) {
+    if fd_table::must_be_plain(to) && source.is_some_and(FdEntry::is_followed) {
         // It would write round the lane. What cannot be known by its own number is known by the
         // other.
         let followed = if fd_table::entry(to).is_some() {
@@ -257,7 +257,7 @@ pub fn changed_flags(fd: c_int, flags: c_int) {
 /// must show beside the kernel's.
 #[must_use]
 pub fn hidden_flags(fd: c_int) -> c_int {
-    fd_table::entry(fd).map_or(0, Entry::hidden)
+    fd_table::entry(fd).map_or(0, FdEntry::hidden)
 }
 
 /// True if a file that is open was opened with `O_SYNC` or `O_DSYNC` and the kernel does not know

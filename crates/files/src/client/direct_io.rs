@@ -2,7 +2,7 @@
 //! written, and the pool makes it durable. What the kernel refuses a program that has asked for it
 //! is refused all the same, or the program would take its disk for another one.
 
-use super::fd_table::{self, Entry};
+use super::fd_table::{self, FdEntry};
 use crate::sys;
 use rustix::{
     fs::{AtFlags, StatxFlags},
@@ -17,8 +17,8 @@ const STATX_WRITE_ATOMIC: u32 = 0x1_0000;
 
 /// What is known of a descriptor that was opened with these flags, of the absorbed file with this
 /// number.
-pub(super) fn entry_of(fd: BorrowedFd<'_>, number: usize, flags: c_int) -> Entry {
-    let entry = Entry::new(Some(number), flags);
+pub(super) fn entry_of(fd: BorrowedFd<'_>, number: usize, flags: c_int) -> FdEntry {
+    let entry = FdEntry::new(Some(number), flags);
     if flags & libc::O_DIRECT == 0 {
         return entry;
     }
@@ -38,7 +38,7 @@ pub(super) fn entry_of(fd: BorrowedFd<'_>, number: usize, flags: c_int) -> Entry
 #[inline]
 pub(super) fn before_write(
     fd: BorrowedFd<'_>,
-    entry: Entry,
+    entry: FdEntry,
     parts: &[IoSlice<'_>],
     offset: Option<u64>,
     flags: c_int,
@@ -112,7 +112,7 @@ fn fit(
 }
 
 /// Where a write goes.
-fn position(fd: BorrowedFd<'_>, entry: Entry, offset: Option<u64>) -> Result<u64, Errno> {
+fn position(fd: BorrowedFd<'_>, entry: FdEntry, offset: Option<u64>) -> Result<u64, Errno> {
     match offset {
         _ if entry.append() => Ok(sys::stat_of(fd)?.st_size.unsigned_abs()),
         Some(offset) => Ok(offset),

@@ -20,7 +20,7 @@ const STDERR: c_int = 2;
 
 /// What the client knows of one descriptor, in one word: 0 for most.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct Entry(u32);
+pub(super) struct FdEntry(u32);
 
 /// The file's number plus one; 0 for a descriptor of a plain file whose flags are hidden.
 const FILE: u32 = 0x1FF;
@@ -48,7 +48,7 @@ const ALIGNED_MAX: u32 = 15;
 /// The flags that are taken from a descriptor that is absorbed: what they ask for is emulated.
 pub(super) const HIDDEN_FLAGS: c_int = libc::O_SYNC | libc::O_DSYNC | libc::O_DIRECT;
 
-impl Entry {
+impl FdEntry {
     /// An entry for absorbed `file` (or a plain one), opened with `flags`.
     pub(super) fn new(file: Option<usize>, flags: c_int) -> Self {
         let mut word = PRESENT | file.map_or(0, |file| file as u32 + 1);
@@ -140,12 +140,12 @@ thread_local! {
 
 /// What is known of `fd`.
 #[inline]
-pub(super) fn entry(fd: c_int) -> Option<Entry> {
+pub(super) fn entry(fd: c_int) -> Option<FdEntry> {
     let word = ENTRIES.get(usize::try_from(fd).ok()?)?.load(Acquire);
-    if word == 0 || CHILDS.get() && is_childs_own(fd, Entry(word)) {
+    if word == 0 || CHILDS.get() && is_childs_own(fd, FdEntry(word)) {
         return None;
     }
-    Some(Entry(word))
+    Some(FdEntry(word))
 }
 
 /// In a child of `vfork`: `fd` is about to be another descriptor in it, or is.
@@ -161,7 +161,7 @@ pub(super) fn differs_in_child(fd: c_int) {
 /// True in a child of `vfork` in which `fd` is not the descriptor that is known. What is hidden of
 /// a plain one costs time only.
 #[cold]
-fn is_childs_own(fd: c_int, entry: Entry) -> bool {
+fn is_childs_own(fd: c_int, entry: FdEntry) -> bool {
     if !sys::in_vforked_child() {
         // The child is gone, or has memory of its own: its thread goes on.
         CHILDS.set(false);
@@ -181,7 +181,7 @@ fn has_place_for(fd: c_int) -> bool {
 }
 
 /// Notes what is known of `fd`; false if it is too large for that.
-pub(super) fn set_entry(fd: c_int, entry: Option<Entry>) -> bool {
+pub(super) fn set_entry(fd: c_int, entry: Option<FdEntry>) -> bool {
     let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) else {
         return entry.is_none();
     };
@@ -197,9 +197,9 @@ pub(super) fn clear_direct(fd: c_int) {
 }
 
 /// Notes the flags that `of` hides of `fd` as well, beside what is known of it.
-pub(super) fn add_hidden(fd: c_int, of: Entry) {
+pub(super) fn add_hidden(fd: c_int, of: FdEntry) {
     if let Some(place) = usize::try_from(fd).ok().and_then(|fd| ENTRIES.get(fd)) {
-        place.fetch_or(Entry::new(None, of.hidden()).0, AcqRel);
+        place.fetch_or(FdEntry::new(None, of.hidden()).0, AcqRel);
     }
 }
 
@@ -208,7 +208,7 @@ pub(super) fn add_hidden(fd: c_int, of: Entry) {
 pub(super) fn synced_unseen() -> impl Iterator<Item = c_int> {
     (0..)
         .zip(&ENTRIES)
-        .filter(|(_, word)| Entry(word.load(Relaxed)).hidden() & libc::O_DSYNC != 0)
+        .filter(|(_, word)| FdEntry(word.load(Relaxed)).hidden() & libc::O_DSYNC != 0)
         .map(|(fd, _)| fd)
 }
 
@@ -270,7 +270,7 @@ pub(super) fn must_be_plain(fd: c_int) -> bool {
 /// Every descriptor of a file is as one that was inherited. Neither allocates nor locks.
 pub(super) fn disown() {
     for word in &ENTRIES {
-        let entry = Entry(word.load(Relaxed));
+        let entry = FdEntry(word.load(Relaxed));
         if entry.file().is_some() {
             word.store(entry.inherited().0, Release);
         }
@@ -279,17 +279,17 @@ pub(super) fn disown() {
 
 /// All descriptors that have to be joined or claimed before they are written to. Looks through the
 /// whole table.
-pub(super) fn inherited() -> impl Iterator<Item = (c_int, Entry)> {
+pub(super) fn inherited() -> impl Iterator<Item = (c_int, FdEntry)> {
     (0..)
         .zip(&ENTRIES)
-        .map(|(fd, word)| (fd, Entry(word.load(Relaxed))))
+        .map(|(fd, word)| (fd, FdEntry(word.load(Relaxed))))
         .filter(|(_, entry)| entry.is_inherited())
 }
 
 /// All descriptors that lead to `file`. Looks through the whole table.
-pub(super) fn descriptors_of(file: usize) -> impl Iterator<Item = (c_int, Entry)> {
+pub(super) fn descriptors_of(file: usize) -> impl Iterator<Item = (c_int, FdEntry)> {
     (0..)
         .zip(&ENTRIES)
-        .map(|(fd, word)| (fd, Entry(word.load(Relaxed))))
+        .map(|(fd, word)| (fd, FdEntry(word.load(Relaxed))))
         .filter(move |(_, entry)| entry.file() == Some(file))
 }

@@ -26,13 +26,13 @@ const MANY: usize = 32;
 const COPY_MAX: usize = 16 << 20;
 
 /// A mapping; none while its end is 0.
-struct Mapping {
+struct FileMapping {
     start: AtomicUsize,
     end: AtomicUsize,
 }
 
-static KNOWN: [Mapping; MANY] = [const {
-    Mapping {
+static KNOWN: [FileMapping; MANY] = [const {
+    FileMapping {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
     }
@@ -40,7 +40,7 @@ static KNOWN: [Mapping; MANY] = [const {
 static ANY: AtomicBool = AtomicBool::new(false);
 static TOO_MANY: AtomicBool = AtomicBool::new(false);
 
-impl Mapping {
+impl FileMapping {
     fn range(&self) -> Range<usize> {
         let end = self.end.load(Acquire);
         self.start.load(Relaxed)..end
@@ -104,7 +104,7 @@ fn note(range: Range<usize>) {
 }
 
 fn overlaps(range: &Range<usize>) -> bool {
-    let is_in = |mapping: &Mapping| {
+    let is_in = |mapping: &FileMapping| {
         let known = mapping.range();
         range.start < known.end && known.start < range.end
     };

@@ -11,12 +11,12 @@ use std::{
 };
 
 /// One for each process, which begins when it is asked for first.
-pub(super) struct Renewed<T: Send + Sync + 'static> {
+pub(super) struct ForkLocal<T: Send + Sync + 'static> {
     current: AtomicPtr<T>,
     first: fn() -> T,
 }
 
-impl<T: Send + Sync + 'static> Renewed<T> {
+impl<T: Send + Sync + 'static> ForkLocal<T> {
     /// What it is at `first`.
     pub(super) const fn new(first: fn() -> T) -> Self {
         Self {

@@ -6,21 +6,21 @@
 //! newer than the lane's records of that file. Before the handler hears that it is durable:
 //!
 //! 1. The file has *strayed*: no record of it has a time any more, of any thread or process.
-//! 2. The handler waits, [`Session::silence`] at most, for the supervisor to make it plain. Then
-//!    the lane has nothing of it.
+//! 2. The handler waits, [`MemberSession::silence`] at most, for the supervisor to make it plain.
+//!    Then the lane has nothing of it.
 //! 3. If the interrupted call has the file's lock, it cannot; then the file is changed later than
 //!    that after the last record of it, which a replay sees: it refuses the lane and writes nothing
 //!    over what is newer.
 
 use super::{
-    config::{CONFIG, Config},
+    config::{CONFIG, ClientConfig},
     fd_table,
-    lookup::{Key, regular, stat_at},
+    lookup::{FileKey, regular, stat_at},
     process::generation,
-    session::{self, Session},
+    session::{self, MemberSession},
 };
 use crate::{
-    shared::State,
+    shared::FileState,
     sys::{self, writes},
 };
 use forebay_pool::MonotonicTime;
@@ -43,7 +43,7 @@ const LOOK: Duration = Duration::from_millis(2);
 /// returns, or its next change is seen by a replay.
 #[inline(never)]
 pub(super) fn open(
-    config: &Config,
+    config: &ClientConfig,
     (dir, path): (c_int, &CStr),
     flags: c_int,
     mut real: impl FnMut(c_int) -> Result<c_int, Errno>,
@@ -105,15 +105,15 @@ pub(super) fn sync(number: usize, fd: BorrowedFd<'_>) -> Result<(), Errno> {
     }
 }
 
-fn let_go_at(config: &Config, (dir, path): (c_int, &CStr)) {
+fn let_go_at(config: &ClientConfig, (dir, path): (c_int, &CStr)) {
     if let Some(key) = stat_at(dir, path, AtFlags::empty()) {
         let_go(config, key);
     }
 }
 
 /// Returns when the run does not absorb the file, or is to make it plain and has logged nothing of
-/// it for [long enough](Session::silence).
-fn let_go(config: &Config, key: Key) {
+/// it for [long enough](MemberSession::silence).
+fn let_go(config: &ClientConfig, key: FileKey) {
     let ours = session::there().and_then(|session| Some((session, session.page.find(key)?)));
     if let Some((session, (number, stamp))) = ours {
         session.page.files[number].stray(stamp.generation);
@@ -126,7 +126,7 @@ fn let_go(config: &Config, key: Key) {
 }
 
 /// Has the file made plain: true if the supervisor says so, or does so once this is over.
-fn asked(config: &Config, key: Key) -> bool {
+fn asked(config: &ClientConfig, key: FileKey) -> bool {
     match config.asking {
         Some(_) => config.ask_by_table(key, LET_GO_WAIT).is_some(),
         None => config.address.foreign_at_once(key).is_ok(),
@@ -135,7 +135,7 @@ fn asked(config: &Config, key: Key) -> bool {
 
 /// From now on nothing of the file is logged. Waits until it is plain, or was not logged for that
 /// long; true in the first case.
-fn outlast(session: &Session, number: usize, generation: u32) -> bool {
+fn outlast(session: &MemberSession, number: usize, generation: u32) -> bool {
     let file = &session.page.files[number];
     if !file.stray(generation) {
         return true;
@@ -147,7 +147,7 @@ fn outlast(session: &Session, number: usize, generation: u32) -> bool {
     let begun = MonotonicTime::now();
     while begun.elapsed() < session.silence() {
         let stamp = file.stamp();
-        if stamp.generation != generation || stamp.state == State::Free {
+        if stamp.generation != generation || stamp.state == FileState::Free {
             return true;
         }
         let pause = Timespec {

@@ -8,7 +8,7 @@ use std::ops::Range;
 /// Copies of a write's first and last bytes. All memory is taken when it is made: a write allocates
 /// none.
 #[derive(Default)]
-pub(super) struct Copies {
+pub(super) struct LastWriteCache {
     /// Of the first block, as far as the lane has not got it.
     first: Vec<u8>,
     /// Of what is behind the first block.
@@ -23,7 +23,7 @@ pub(super) struct Compared {
     pub(super) copied: Range<usize>,
 }
 
-impl Copies {
+impl LastWriteCache {
     pub(super) fn new() -> Self {
         Self {
             first: Vec::with_capacity(BLOCK),
@@ -108,7 +108,7 @@ mod tests {
     fn replayed(writes: &[(u64, Vec<u8>)]) -> (Vec<usize>, Vec<u8>) {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
         let known = &page.files[0].last_write;
-        let mut processes = [Copies::new(), Copies::new()];
+        let mut processes = [LastWriteCache::new(), LastWriteCache::new()];
         let (mut file, mut logged) = (vec![0; 1 << 16], Vec::new());
         for (turn, (at, write)) in writes.iter().enumerate() {
             let (end, copies) = (turn as u64 + 1, &mut processes[turn % 2]);
@@ -148,7 +148,7 @@ mod tests {
     fn nonsense_in_the_shared_memory_makes_no_process_panic() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
         let known = &page.files[0].last_write;
-        let mut copies = Copies::new();
+        let mut copies = LastWriteCache::new();
         let numbers = [0, 1, 7, 8192, 8193, u64::MAX - 1, u64::MAX];
         let pairs = || {
             numbers
@@ -219,7 +219,7 @@ mod tests {
     /// A file whose writes are logged in segments, and what a replay makes of it.
     struct Model<'a> {
         known: &'a LastWrite,
-        processes: [Copies; 2],
+        processes: [LastWriteCache; 2],
         kernel: Vec<u8>,
         disk: Vec<u8>,
         log: Vec<(usize, Vec<u8>)>,
@@ -280,7 +280,7 @@ mod tests {
             let (page, _) = SharedPage::new("forebay-test").unwrap();
             let mut model = Model {
                 known: &page.files[0].last_write,
-                processes: [Copies::new(), Copies::new()],
+                processes: [LastWriteCache::new(), LastWriteCache::new()],
                 kernel: vec![0; 8192],
                 disk: vec![0; 8192],
                 log: Vec::new(),

@@ -2,8 +2,9 @@
 
 use super::{
     config::CONFIG,
-    session::{self, Session},
+    session::{self, MemberSession},
 };
+pub(super) use crate::absorbed::FileKey;
 use crate::sys;
 use rustix::{
     fs::{AtFlags, FileType, Mode, OFlags, Stat},
@@ -22,7 +23,7 @@ use std::{
 pub(super) type Number = (usize, u32);
 
 /// An absorbed file that was found by a name.
-pub(super) struct Ours {
+pub(super) struct OwnFile {
     pub(super) number: Number,
     /// Held, not opened: the file, whatever becomes of its name.
     pub(super) seen: OwnedFd,
@@ -33,10 +34,10 @@ pub(super) struct Ours {
 /// The absorbed file that has a name, or its number, if it cannot be held: there is no descriptor
 /// left.
 pub(super) fn ours_at(
-    session: &Session,
+    session: &MemberSession,
     (dir, path): (c_int, &CStr),
     flags: AtFlags,
-) -> Option<Result<Ours, Number>> {
+) -> Option<Result<OwnFile, Number>> {
     let stat = sys::stat_at(sys::directory(dir), path, flags).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
@@ -52,7 +53,7 @@ pub(super) fn ours_at(
     // Another may have taken the name meanwhile. What cannot be looked at any more has not been
     // seen to be another.
     let is_it = sys::stat_of(&seen).map_or(true, |seen| key(&seen) == key(&stat));
-    is_it.then_some(Ok(Ours {
+    is_it.then_some(Ok(OwnFile {
         number,
         seen,
         is_last_name: stat.st_nlink == 1,
@@ -98,32 +99,29 @@ pub(super) fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
 }
 
 /// A file that the run absorbs.
-pub(super) enum Named {
+pub(super) enum NamedFile {
     /// And this process is a member of it.
     Ours(Number),
     /// And this process cannot be.
-    Foreign(Key),
+    Foreign(FileKey),
 }
 
-pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Named> {
+pub(super) fn named(dir: c_int, path: &CStr, flags: AtFlags) -> Option<NamedFile> {
     let config = CONFIG.get()?;
     let key = stat_at(dir, path, flags)?;
     if let Some(session) = session::follower(config, || config.is_absorbed(key))
         && let Some((number, stamp)) = session.page.find(key)
     {
-        return Some(Named::Ours((number, stamp.generation)));
+        return Some(NamedFile::Ours((number, stamp.generation)));
     }
-    config.is_absorbed(key).then_some(Named::Foreign(key))
+    config.is_absorbed(key).then_some(NamedFile::Foreign(key))
 }
 
-/// Device and inode.
-pub(super) type Key = (u64, u64);
-
-pub(super) fn key(stat: &Stat) -> Key {
+pub(super) fn key(stat: &Stat) -> FileKey {
     (stat.st_dev, stat.st_ino)
 }
 
-pub(super) fn stat_at(dir: c_int, path: &CStr, flags: AtFlags) -> Option<Key> {
+pub(super) fn stat_at(dir: c_int, path: &CStr, flags: AtFlags) -> Option<FileKey> {
     let stat = sys::stat_at(sys::directory(dir), path, flags).ok()?;
     (FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile).then(|| key(&stat))
 }
@@ -135,7 +133,7 @@ pub(super) const NOT_REGULAR: Errno = Errno::INVAL;
 ///
 /// # Errors
 /// [`NOT_REGULAR`]; the kernel's, if that is not known.
-pub(super) fn regular(fd: BorrowedFd<'_>) -> Result<(Stat, Key), Errno> {
+pub(super) fn regular(fd: BorrowedFd<'_>) -> Result<(Stat, FileKey), Errno> {
     let stat = sys::stat_of(fd)?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return Err(NOT_REGULAR);

@@ -53,7 +53,7 @@ mod write;
 
 pub use crate::sys::Frame;
 pub use bypass::{any_absorbed, cloning, executing_past, is_table_in_reach, opened};
-pub use call_depth::{Inside, is_inside};
+pub use call_depth::{ClientCall, is_inside};
 pub use commit::{commit, commits, is_to_be_committed};
 pub use descriptors::{
     changed_flags, changing_flags, closing, duplicating, given, hidden_flags, hides_syncs,
@@ -74,15 +74,15 @@ pub use retire::{changing_identity, exiting, forked, forking_above, give_up, ret
 pub use session::{is_absorbing, on_pool};
 pub use size::{extending, truncate, truncate_path};
 pub use times::{touching, touching_path};
-pub use write::{Durability, Synced, at_position, sync, write};
+pub use write::{SyncKind, SyncOutcome, at_position, sync, write};
 
 use crate::{
     ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED,
     guard::name::is_one, sys,
 };
-use address::Address;
+use address::SupervisorAddress;
 use call_depth::{DEPTH, OUTERMOST};
-use config::{CONFIG, Config};
+use config::{CONFIG, ClientConfig};
 use std::{
     ffi::{CStr, CString, OsStr, c_int},
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -102,8 +102,8 @@ pub fn start() {
             .filter(|pattern| !pattern.is_empty())
             .filter_map(|pattern| CString::new(pattern).ok())
             .collect();
-        let mut config = Config {
-            address: Address { socket, token },
+        let mut config = ClientConfig {
+            address: SupervisorAddress { socket, token },
             patterns,
             refuse_io_uring: std::env::var_os(ENV_IO_URING)
                 .is_some_and(|is| is == IO_URING_REFUSED),
@@ -128,13 +128,13 @@ pub fn start() {
         process::begin();
         let config = CONFIG.get_or_init(|| config);
         if let Some(table) = &config.table {
-            private_memory::keep(private_memory::Of::Table, table.memory());
+            private_memory::keep(private_memory::MemoryUse::Table, table.memory());
         }
         if let Some(order) = &config.order {
-            private_memory::keep(private_memory::Of::Order, order.memory());
+            private_memory::keep(private_memory::MemoryUse::Order, order.memory());
         }
         if let Some(asking) = &config.asking {
-            private_memory::keep(private_memory::Of::Asking, asking.memory());
+            private_memory::keep(private_memory::MemoryUse::Asking, asking.memory());
         }
         bypass::note_inherited(config);
         // The first one reads the environment, which some programs overwrite with their title.
@@ -156,7 +156,7 @@ pub fn absorbs(fd: c_int) -> bool {
 #[inline]
 #[must_use]
 pub fn is_followed(fd: c_int) -> bool {
-    fd_table::entry(fd).is_some_and(fd_table::Entry::is_followed)
+    fd_table::entry(fd).is_some_and(fd_table::FdEntry::is_followed)
 }
 
 /// True if making an `io_uring`, or a context of Linux AIO, is to fail with `ENOSYS`: the profile
@@ -199,7 +199,7 @@ pub fn is_own(fd: c_int) -> bool {
 /// that it is inside. A caller that may be in a signal handler which has interrupted the client
 /// must call it.
 #[inline]
-pub fn enter(frame: &Frame) -> Inside<'_> {
+pub fn enter(frame: &Frame) -> ClientCall<'_> {
     if DEPTH.get() > 0 && sys::is_gone(OUTERMOST.get(), frame) && retire::jumped() {
         DEPTH.set(0);
     }

@@ -3,13 +3,13 @@
 use super::{
     call_depth::interrupted,
     config::CONFIG,
-    lookup::{Number, Ours, absolute, key, ours_at},
-    process::{Held, hold, process},
-    renamed_files::{Naming, add_link, moved, moving},
+    lookup::{Number, OwnFile, absolute, key, ours_at},
+    process::{HeldFile, hold, process},
+    renamed_files::{PendingRename, add_link, moved, moving},
     retire::{retire_file, retire_path},
-    session::{self, Session},
+    session::{self, MemberSession},
 };
-use crate::{identity, log::ENDED, shared::Gone, sys, wire::Request};
+use crate::{identity, log::ENDED, shared::LinkState, sys, wire::ClientRequest};
 use rustix::{
     fs::{AtFlags, FileType},
     io::Errno,
@@ -27,7 +27,7 @@ use std::{
 /// The session to follow a change of names by: this process becomes a member if one of them is of
 /// an absorbed file, or of a directory that may have some. None if nothing is to be followed, or
 /// cannot be.
-fn following(names: &[(c_int, &CStr)]) -> Option<&'static Session> {
+fn following(names: &[(c_int, &CStr)]) -> Option<&'static MemberSession> {
     if interrupted() {
         return None;
     }
@@ -58,10 +58,10 @@ fn following(names: &[(c_int, &CStr)]) -> Option<&'static Session> {
 /// # Errors
 /// As [`retire_file`].
 fn followed(
-    session: &Session,
+    session: &MemberSession,
     name: (c_int, &CStr),
     flags: AtFlags,
-) -> Result<Option<Ours>, Errno> {
+) -> Result<Option<OwnFile>, Errno> {
     match ours_at(session, name, flags) {
         None => Ok(None),
         Some(Ok(ours)) => Ok(Some(ours)),
@@ -101,10 +101,11 @@ pub fn rename(
         return done;
     }
     let losing = replaced
-        .map(|named| Losing::begin(session, named))
+        .map(|named| LosingName::begin(session, named))
         .transpose()?;
-    let naming = renamed.map(|Ours { number, seen, .. }| {
-        Naming::begin(session, number, absolute(from), absolute(to)).map(|naming| (naming, seen))
+    let naming = renamed.map(|OwnFile { number, seen, .. }| {
+        PendingRename::begin(session, number, absolute(from), absolute(to))
+            .map(|naming| (naming, seen))
     });
     let (naming, done) = match naming.transpose() {
         Ok(naming) => {
@@ -160,7 +161,7 @@ pub fn exchange(
 }
 
 /// Its newest path.
-pub(super) fn path_of(held: &Held) -> PathBuf {
+pub(super) fn path_of(held: &HeldFile) -> PathBuf {
     PathBuf::from(OsString::from_vec(held.shared.path.get()))
 }
 
@@ -181,7 +182,7 @@ pub fn unlink(
         drop(registry);
         return real();
     };
-    let losing = Losing::begin(session, named)?;
+    let losing = LosingName::begin(session, named)?;
     forebay_pool::failpoint!("files:unlink");
     let done = real();
     losing.end((dir, path))?;
@@ -208,7 +209,7 @@ pub fn link(
         AtFlags::SYMLINK_NOFOLLOW,
         flags & libc::AT_SYMLINK_FOLLOW == 0,
     );
-    let Some(Ours { number, seen, .. }) = followed(session, from, look)? else {
+    let Some(OwnFile { number, seen, .. }) = followed(session, from, look)? else {
         drop(registry);
         return real();
     };
@@ -241,15 +242,15 @@ pub fn link(
 
 /// Before a name changes, which the kernel may make durable at any time: what says so is durable,
 /// and all that was written before.
-pub(super) fn commit(held: &Held) -> Result<(), Errno> {
+pub(super) fn commit(held: &HeldFile) -> Result<(), Errno> {
     held.session.commit(held.shared.end.load(Acquire))
 }
 
 /// A file that is found with a name keeps it, if a process was killed when it was about to take the
 /// last one: what is written from now on must not be given up with the file.
-pub(super) fn note_kept(held: &Held, seen: impl AsFd) -> Result<(), Errno> {
+pub(super) fn note_kept(held: &HeldFile, seen: impl AsFd) -> Result<(), Errno> {
     let has_name = || sys::stat_of(seen).is_ok_and(|stat| stat.st_nlink > 0);
-    match held.shared.gone() == Gone::Maybe && has_name() {
+    match held.shared.gone() == LinkState::Maybe && has_name() {
         true => held.session.log().keeps_name(held.number),
         false => Ok(()),
     }
@@ -258,9 +259,9 @@ pub(super) fn note_kept(held: &Held, seen: impl AsFd) -> Result<(), Errno> {
 /// Does `change` to a file, if the run absorbs it still. If it cannot be logged because the lane
 /// has ended, it need not be when this returns: a replay misses no name then.
 pub(super) fn with_file(
-    session: &'static Session,
+    session: &'static MemberSession,
     (number, generation): Number,
-    mut change: impl FnMut(&mut Held) -> Result<(), Errno>,
+    mut change: impl FnMut(&mut HeldFile) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     while let Some(mut held) = hold(session, number, generation)? {
         match change(&mut held) {
@@ -272,19 +273,19 @@ pub(super) fn with_file(
 }
 
 /// A file that is about to lose a name.
-struct Losing {
-    session: &'static Session,
-    named: Ours,
+struct LosingName {
+    session: &'static MemberSession,
+    named: OwnFile,
 }
 
-impl Losing {
+impl LosingName {
     /// Of the last name it is logged before: if the machine stops now, the file may be there or
     /// not.
-    fn begin(session: &'static Session, named: Ours) -> Result<Self, Errno> {
+    fn begin(session: &'static MemberSession, named: OwnFile) -> Result<Self, Errno> {
         if named.is_last_name {
             with_file(session, named.number, |held| {
                 let before = held.shared.gone();
-                let logged = held.session.log().gone(held.number, Gone::Maybe);
+                let logged = held.session.log().gone(held.number, LinkState::Maybe);
                 let durable = logged.and_then(|()| commit(held));
                 durable.inspect_err(|_| held.shared.set_gone(before))
             })?;
@@ -295,7 +296,7 @@ impl Losing {
     /// What became of it says the file alone: the kernel may have refused, or another process may
     /// have given it another name meanwhile.
     fn end(self, name: (c_int, &CStr)) -> Result<(), Errno> {
-        let Ours {
+        let OwnFile {
             number,
             seen,
             is_last_name,
@@ -305,7 +306,7 @@ impl Losing {
         with_file(self.session, number, |held| {
             let log = held.session.log();
             match (names, is_last_name) {
-                (0, _) => log.gone(held.number, Gone::Yes)?,
+                (0, _) => log.gone(held.number, LinkState::Yes)?,
                 (_, true) => log.keeps_name(held.number)?,
                 (_, false) => {}
             }
@@ -326,7 +327,7 @@ impl Losing {
         })?;
         if names == 0 {
             drop(seen);
-            self.session.tell(&Request::Unlinked {
+            self.session.tell(&ClientRequest::Unlinked {
                 file: number.0 as u32,
                 path: path.into_os_string().into_vec(),
             });
@@ -336,6 +337,6 @@ impl Losing {
 }
 
 /// True if the file has this name.
-pub(super) fn is_at(path: &Path, held: &Held) -> bool {
+pub(super) fn is_at(path: &Path, held: &HeldFile) -> bool {
     identity::look(path, &held.shared.identity.get()).is_ok_and(|seen| seen.is_some())
 }

@@ -2,23 +2,23 @@
 
 use super::{
     call_depth::interrupted,
-    config::{CONFIG, Config},
+    config::{CONFIG, ClientConfig},
     descriptors::{close_again, closing, is_new},
     direct_io::entry_of,
-    fd_table::{self, Entry, HIDDEN_FLAGS},
+    fd_table::{self, FdEntry, HIDDEN_FLAGS},
     in_signal_handler,
-    lookup::{Key, NOT_REGULAR, Number, regular},
+    lookup::{FileKey, NOT_REGULAR, Number, regular},
     membership::{GIVEN_UP, PLAIN_FOR},
     names::note_kept,
     process::{hold_to_open, process},
-    session::{self, Session, is_absorbing},
+    session::{self, MemberSession, is_absorbing},
     size::{truncate_file, truncate_opened},
 };
 use crate::{
     policy,
     shared::Lock,
     sys::{self, writes},
-    wire::Request,
+    wire::ClientRequest,
 };
 use forebay_pool::with_room;
 use rustix::{
@@ -72,13 +72,13 @@ pub fn open(
     }
     let is_wanted = wanted(config, path);
     let found = match is_wanted || is_absorbing() {
-        true => Found::at(dir, path, flags),
-        false => Found::Other,
+        true => PathTarget::at(dir, path, flags),
+        false => PathTarget::Other,
     };
     let existing = match found {
-        Found::Other => return open_plainly(config, dir, path, flags, &mut real),
-        Found::File(key) => Some(key),
-        Found::Nothing => None,
+        PathTarget::Other => return open_plainly(config, dir, path, flags, &mut real),
+        PathTarget::File(key) => Some(key),
+        PathTarget::Nothing => None,
     };
     let session = match is_wanted && writes(flags) {
         true => session::member(config),
@@ -91,7 +91,7 @@ pub fn open(
     if let Some(session) = session.filter(|_| writes(flags) && !GIVEN_UP.load(Relaxed))
         && (known.is_some() || is_wanted)
     {
-        let opening = Opening::of(session, path, known.is_some());
+        let opening = OpeningLock::of(session, path, known.is_some());
         return with_room(|| {
             let found = (path, opening);
             open_to_absorb((config, session), found, existing, flags, &mut real)
@@ -110,7 +110,7 @@ pub fn open(
 /// Opens the absorbed file with this number for reading, and truncates it.
 fn open_to_truncate(
     number: Number,
-    key: Key,
+    key: FileKey,
     flags: c_int,
     real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
 ) -> Result<c_int, Errno> {
@@ -130,14 +130,14 @@ fn open_to_truncate(
 }
 
 /// What there is at a path, before it is opened.
-enum Found {
+enum PathTarget {
     Nothing,
-    File(Key),
+    File(FileKey),
     /// Something that is never absorbed, or whose truncation the kernel is to refuse.
     Other,
 }
 
-impl Found {
+impl PathTarget {
     fn at(dir: c_int, path: &CStr, flags: c_int) -> Self {
         let wanted = StatxFlags::BASIC_STATS;
         let stat = match rustix::fs::statx(sys::directory(dir), path, AtFlags::empty(), wanted) {
@@ -157,20 +157,20 @@ impl Found {
 
 /// Held from before a file is opened that may be absorbed, until that is decided: of all processes
 /// of the run that open one of this name.
-struct Opening(&'static Lock);
+struct OpeningLock(&'static Lock);
 
-impl Opening {
+impl OpeningLock {
     /// None if the run absorbs the file already, which is joined, not registered: its open waits
     /// for no other one. Nor is one waited for that takes too long: it may wait for
     /// a lease, or a server, or a disk.
-    fn of(session: &'static Session, path: &CStr, is_known: bool) -> Option<Self> {
+    fn of(session: &'static MemberSession, path: &CStr, is_known: bool) -> Option<Self> {
         let lock = session.page.opening(path.to_bytes());
         let taken = !is_known && lock.take_for(session.number, OPENING_WAIT);
         taken.then_some(Self(lock))
     }
 }
 
-impl Drop for Opening {
+impl Drop for OpeningLock {
     fn drop(&mut self) {
         self.0.free();
     }
@@ -178,9 +178,9 @@ impl Drop for Opening {
 
 /// Opens a file for writing without what its flags do to the file, absorbs it, and does that then.
 fn open_to_absorb(
-    (config, session): (&Config, &'static Session),
-    (path, opening): (&CStr, Option<Opening>),
-    existing: Option<Key>,
+    (config, session): (&ClientConfig, &'static MemberSession),
+    (path, opening): (&CStr, Option<OpeningLock>),
+    existing: Option<FileKey>,
     flags: c_int,
     real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,
 ) -> Result<c_int, Errno> {
@@ -240,7 +240,7 @@ fn open_to_absorb(
 /// Opens a file that stays plain here: another process that absorbs it lets go of it, before it is
 /// truncated and before it is written to.
 fn open_plainly(
-    config: &Config,
+    config: &ClientConfig,
     dir: c_int,
     path: &CStr,
     flags: c_int,
@@ -254,7 +254,7 @@ fn open_plainly(
 }
 
 /// A descriptor that was opened just now, when no other process absorbs its file any more.
-fn claimed(config: &Config, fd: c_int) -> Result<c_int, Errno> {
+fn claimed(config: &ClientConfig, fd: c_int) -> Result<c_int, Errno> {
     match config.claim_open(fd) {
         Ok(()) => Ok(fd),
         Err(errno) => Err(close_again(fd, errno)),
@@ -263,7 +263,7 @@ fn claimed(config: &Config, fd: c_int) -> Result<c_int, Errno> {
 
 /// Says once why the files that the profile names stay plain in this process, if that is this
 /// process's own doing.
-fn tell_plain(config: &Config, fd: c_int, name: &CStr) {
+fn tell_plain(config: &ClientConfig, fd: c_int, name: &CStr) {
     static TOLD: AtomicBool = AtomicBool::new(false);
     let Some(reason) = PLAIN_FOR.get().cloned() else {
         return;
@@ -279,7 +279,7 @@ fn tell_plain(config: &Config, fd: c_int, name: &CStr) {
         sys::complain(&format!(
             "{shown} stays plain, as all files of this process: {reason}"
         ));
-        config.address.tell(&Request::Plain {
+        config.address.tell(&ClientRequest::Plain {
             token: config.address.token,
             path: path.into_bytes(),
             reason,
@@ -288,12 +288,12 @@ fn tell_plain(config: &Config, fd: c_int, name: &CStr) {
 }
 
 /// Says that a file stays plain whose path is too long for the kernel to say.
-fn tell_too_long(config: &Config, name: &CStr) {
+fn tell_too_long(config: &ClientConfig, name: &CStr) {
     const REASON: &str =
         "its path is longer than the kernel says (4,095 bytes): move the file to a shorter one";
     let shown = name.to_string_lossy();
     sys::complain_repeated(REASON, &format!("{shown} stays plain: {REASON}"));
-    config.address.tell(&Request::Plain {
+    config.address.tell(&ClientRequest::Plain {
         token: config.address.token,
         path: name.to_bytes().to_vec(),
         reason: REASON.to_owned(),
@@ -308,11 +308,11 @@ const TOO_LONG_PATH: Errno = Errno::NAMETOOLONG;
 /// Makes `fd`, just opened for writing, absorbed; `EBUSY` if the supervisor refuses, `EIO` if it
 /// must not be written to.
 fn absorb(
-    session: &'static Session,
+    session: &'static MemberSession,
     fd: c_int,
     flags: c_int,
     stat: &Stat,
-    key: Key,
+    key: FileKey,
 ) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     if session.is_orphan() {
@@ -363,7 +363,7 @@ fn emulate(fd: c_int, flags: c_int) {
     {
         hidden &= !libc::O_DIRECT;
     }
-    if hidden & HIDDEN_FLAGS != 0 && !fd_table::set_entry(fd, Some(Entry::new(None, hidden))) {
+    if hidden & HIDDEN_FLAGS != 0 && !fd_table::set_entry(fd, Some(FdEntry::new(None, hidden))) {
         // A number too large for the table.
         reopen(raw, flags);
     }
@@ -379,7 +379,7 @@ fn reopen(fd: BorrowedFd<'_>, flags: c_int) {
 }
 
 /// True if a pattern names the file. Neither allocates nor locks.
-pub(super) fn wanted(config: &Config, path: &CStr) -> bool {
+pub(super) fn wanted(config: &ClientConfig, path: &CStr) -> bool {
     let matches = |pattern: &CString| policy::matches(pattern.to_bytes(), path.to_bytes());
     config.patterns.iter().any(matches)
 }

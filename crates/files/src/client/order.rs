@@ -17,9 +17,9 @@ use super::{
     config::CONFIG,
     lookup::Number,
     names::{path_of, with_file},
-    process::Held,
-    session::Session,
-    write::Durability,
+    process::HeldFile,
+    session::MemberSession,
+    write::SyncKind,
 };
 use crate::{
     order::{JournalOrder, OrderPage, commit_journal},
@@ -66,7 +66,7 @@ fn journal_of(file: &SharedFile) -> Option<&'static JournalOrder> {
 
 /// Changes of its file system so far; asked before the kernel writes.
 #[inline]
-pub(super) fn changes_before(held: &Held) -> u64 {
+pub(super) fn changes_before(held: &HeldFile) -> u64 {
     journal_of(held.shared).map_or(0, JournalOrder::changes)
 }
 
@@ -76,7 +76,7 @@ pub(super) fn changes_before(held: &Held) -> u64 {
 /// # Errors
 /// Of the lane.
 #[inline]
-pub(super) fn wrote(held: &Held, changes: u64, end: u64) -> Result<(), Errno> {
+pub(super) fn wrote(held: &HeldFile, changes: u64, end: u64) -> Result<(), Errno> {
     let order = &held.shared.order;
     if end <= order.in_place_below.load(Relaxed) {
         return Ok(());
@@ -96,7 +96,7 @@ pub(super) fn wrote(held: &Held, changes: u64, end: u64) -> Result<(), Errno> {
 
 /// Says that the file's records below `end` are ordered.
 #[cold]
-fn release(held: &Held, end: Lsn) -> Result<(), Errno> {
+fn release(held: &HeldFile, end: Lsn) -> Result<(), Errno> {
     let is_all = held.shared.end.load(Acquire) == end;
     held.session.log().ordered(held.number, end)?;
     if is_all {
@@ -115,8 +115,8 @@ pub(super) fn is_held(file: &SharedFile) -> bool {
 /// journal committed. If that fails, the next sync says so, as a plain one would. Without any lock
 /// of the file.
 #[cold]
-pub(super) fn after_write(session: &'static Session, file: Number, fd: BorrowedFd<'_>) {
-    if let Err(errno) = before_sync(session, file, fd, Durability::Data) {
+pub(super) fn after_write(session: &'static MemberSession, file: Number, fd: BorrowedFd<'_>) {
+    if let Err(errno) = before_sync(session, file, fd, SyncKind::Data) {
         let failed = &session.page.files[file.0].order.failed;
         failed.store(errno.raw_os_error(), Release);
     }
@@ -124,7 +124,7 @@ pub(super) fn after_write(session: &'static Session, file: Number, fd: BorrowedF
 
 /// True if a sync of this kind has to have a journal committed before it returns.
 #[inline]
-pub(super) fn is_behind(file: &SharedFile, durability: Durability) -> bool {
+pub(super) fn is_behind(file: &SharedFile, durability: SyncKind) -> bool {
     let Some(journal) = journal_of(file) else {
         return true;
     };
@@ -134,13 +134,13 @@ pub(super) fn is_behind(file: &SharedFile, durability: Durability) -> bool {
     let order = &file.order;
     match durability {
         // The kernel commits no journal for it.
-        Durability::Range => false,
+        SyncKind::Range => false,
         // Nor for what was written in place.
-        Durability::Data => {
+        SyncKind::Data => {
             !journal.is_ordered(order.written_after.load(Acquire))
                 || order.unsynced.load(Acquire) != 0
         }
-        Durability::Full => true,
+        SyncKind::Full => true,
     }
 }
 
@@ -151,10 +151,10 @@ pub(super) fn is_behind(file: &SharedFile, durability: Durability) -> bool {
 /// That of the real sync.
 #[inline]
 pub(super) fn before_sync(
-    session: &'static Session,
+    session: &'static MemberSession,
     (number, generation): Number,
     fd: BorrowedFd<'_>,
-    durability: Durability,
+    durability: SyncKind,
 ) -> Result<bool, Errno> {
     let file = &session.page.files[number];
     if file.order.failed.load(Relaxed) != 0 {
@@ -167,8 +167,8 @@ pub(super) fn before_sync(
     if is_real {
         order(file, fd)?;
     }
-    if file.order.held.load(Acquire) != 0 && durability != Durability::Range {
-        let release = |held: &mut Held| release(held, end);
+    if file.order.held.load(Acquire) != 0 && durability != SyncKind::Range {
+        let release = |held: &mut HeldFile| release(held, end);
         with_file(session, (number, generation), release)?;
     }
     Ok(is_real)
@@ -194,7 +194,7 @@ fn order(file: &SharedFile, fd: BorrowedFd<'_>) -> Result<(), Errno> {
 ///
 /// # Errors
 /// That of the sync.
-pub(super) fn before_truncation(held: &Held, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
+pub(super) fn before_truncation(held: &HeldFile, fd: Option<BorrowedFd<'_>>) -> Result<(), Errno> {
     if !held.shared.is_logged() {
         return Ok(());
     }
@@ -212,7 +212,7 @@ pub(super) fn before_truncation(held: &Held, fd: Option<BorrowedFd<'_>>) -> Resu
 }
 
 /// The directory that has a file's name. Neither is written to.
-fn directory_of(held: &Held) -> Result<OwnedFd, Errno> {
+fn directory_of(held: &HeldFile) -> Result<OwnedFd, Errno> {
     let path = path_of(held);
     let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
     rustix::fs::open(path.parent().ok_or(Errno::NOENT)?, flags, Mode::empty())

@@ -16,16 +16,16 @@ mod sync;
 
 use super::{
     bypass, fd_table,
-    lookup::{Key, key},
+    lookup::{FileKey, key},
     private_fds, process,
-    session::Session,
+    session::MemberSession,
 };
 use crate::{
     identity,
-    log::{Kept, LOOK, paths},
+    log::{KeptRecords, LOOK, paths},
     record::slack,
-    replay::{self, Mark},
-    shared::{Failure, Gone, SharedFile, State, Turn},
+    replay::{self, LabelMark},
+    shared::{FileState, LinkState, SettlingTurn, SharedFile, SyncFailure},
     sys, void_marks,
 };
 use forebay_pool::{MonotonicTime, PoolError, rewrite, with_room};
@@ -51,7 +51,7 @@ const ENV_CHANGE_WAIT: &str = "FOREBAY_TEST_CHANGE_WAIT_MS";
 /// How long the member that does it is waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
 
-impl Session {
+impl MemberSession {
     /// Returns when everything that was logged is on the disk, or is left to a recovery.
     ///
     /// # Errors
@@ -62,8 +62,8 @@ impl Session {
         let begun = MonotonicTime::now();
         loop {
             match self.page.turn_to_settle(id()) {
-                Turn::Done => break,
-                Turn::Ours => with_room(|| {
+                SettlingTurn::Done => break,
+                SettlingTurn::Ours => with_room(|| {
                     self.wait_for_changes();
                     self.lane.abandon();
                     forebay_pool::failpoint!("orphan:closed");
@@ -71,12 +71,12 @@ impl Session {
                     self.page.set_settled();
                 }),
                 // It is this process's other thread, or another process, which may die of it.
-                Turn::Others(other)
+                SettlingTurn::Others(other)
                     if crate::processes::is_process(other) && begun.elapsed() < SETTLE_WAIT =>
                 {
                     std::thread::sleep(LOOK);
                 }
-                Turn::Others(other) => self.page.give_turn_up(other),
+                SettlingTurn::Others(other) => self.page.give_turn_up(other),
             }
         }
         if !self.page.failing() {
@@ -111,7 +111,8 @@ impl Session {
 
     /// Those of them that are in a directory still.
     fn named_in_lane(&self) -> impl Iterator<Item = (usize, &SharedFile)> {
-        self.in_lane().filter(|(_, file)| file.gone() != Gone::Yes)
+        self.in_lane()
+            .filter(|(_, file)| file.gone() != LinkState::Yes)
     }
 
     fn sync_all(&self) {
@@ -121,8 +122,8 @@ impl Session {
         }
         let all = self.sync_each();
         let mark = match all {
-            true => Mark::None,
-            false => Mark::Failed,
+            true => LabelMark::None,
+            false => LabelMark::Failed,
         };
         let (settled, said) = {
             // No handler may jump away from here, nor wait above it.
@@ -160,7 +161,7 @@ impl Session {
         let _masked = sys::mask();
         let stays = private_fds::connection();
         self.lane.moved(stays.pool());
-        if self.lane.relabel(&label(Mark::Failed)).is_err() {
+        if self.lane.relabel(&label(LabelMark::Failed)).is_err() {
             // If that is not taken either, there is nothing left to say it by.
             let _ = void_marks::mark_failed(fd, self.lane.owner());
         }
@@ -173,7 +174,7 @@ impl Session {
         std::thread::sleep(self.silence());
         for (number, file) in self.named_in_lane() {
             if file.error().is_none() {
-                let _ = self.with_descriptor(number, Use::Sync, |fd| {
+                let _ = self.with_descriptor(number, DescriptorUse::Sync, |fd| {
                     sys::set_changed_now(fd)?;
                     rustix::fs::fsync(fd)
                 });
@@ -188,7 +189,7 @@ impl Session {
             if file.error().is_some() {
                 // If that is not taken either, there is nothing left to say it by.
                 let mark = |fd: BorrowedFd<'_>| void_marks::mark_failed(fd, owner);
-                let _ = self.with_descriptor(number, Use::Sync, mark);
+                let _ = self.with_descriptor(number, DescriptorUse::Sync, mark);
             }
         }
     }
@@ -200,7 +201,9 @@ impl Session {
         let owner = self.lane.owner();
         let mut all = true;
         for (number, file) in self.named_in_lane() {
-            let marked = self.with_descriptor(number, Use::Sync, |fd| void_marks::mark(fd, owner));
+            let marked = self.with_descriptor(number, DescriptorUse::Sync, |fd| {
+                void_marks::mark(fd, owner)
+            });
             if let Err(errno) = marked {
                 all = false;
                 self.page.fail(number, Errno::IO);
@@ -225,19 +228,19 @@ impl Session {
 }
 
 /// The lane's label, by a member without a supervisor.
-fn label(mark: Mark) -> String {
+fn label(mark: LabelMark) -> String {
     let whose = format!("process {} (its forebay run is gone)", id());
     replay::label(mark, &whose)
 }
 
 /// What is done with a descriptor of a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum Use {
+enum DescriptorUse {
     Sync,
     Write,
 }
 
-impl Session {
+impl MemberSession {
     /// Writes again what the lane has of a file whose sync failed, or may have, of which so much
     /// was `known`, and syncs it.
     ///
@@ -245,14 +248,14 @@ impl Session {
     /// lock the one writes, and the other says that the file is sound, from when on it is written
     /// to plainly. In the sync the lock is free: a process that dies there would keep it, and the
     /// next one is to do all this again.
-    fn write_again(&self, number: usize, known: Failure) -> Result<(), Errno> {
+    fn write_again(&self, number: usize, known: SyncFailure) -> Result<(), Errno> {
         let file = &self.page.files[number];
-        if !matches!(file.stamp().state, State::Absorbed | State::Leaving) {
+        if !matches!(file.stamp().state, FileState::Absorbed | FileState::Leaving) {
             // The kernel may have what is newer. A replay is to see that it was changed.
-            let _ = self.with_descriptor(number, Use::Sync, sys::set_changed_now);
+            let _ = self.with_descriptor(number, DescriptorUse::Sync, sys::set_changed_now);
             return Err(file.error().unwrap_or(Errno::IO));
         }
-        let written = self.with_descriptor(number, Use::Write, |fd| {
+        let written = self.with_descriptor(number, DescriptorUse::Write, |fd| {
             let written = self.locked(number, || self.write_kept(number, fd))?;
             sync::data(fd)?;
             rewrite::check_ranges(fd, written)
@@ -290,7 +293,7 @@ impl Session {
             // Another did it, which waited long enough for us: it is plain by now, and newer.
             return Ok(Vec::new());
         }
-        let kept = Kept::of(number, |each| self.lane.records(each));
+        let kept = KeptRecords::of(number, |each| self.lane.records(each));
         let slack = slack(self.lane.needs_commit()).as_nanos() as u64;
         // What was written and not logged has moved the file's time, too.
         let is_all_logged = file.newer().is_none();
@@ -326,7 +329,7 @@ impl Session {
     fn with_descriptor(
         &self,
         number: usize,
-        use_for: Use,
+        use_for: DescriptorUse,
         work: impl Fn(BorrowedFd<'_>) -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let file = &self.page.files[number];
@@ -334,7 +337,7 @@ impl Session {
             for (fd, entry) in fd_table::descriptors_of(number) {
                 let Some(raw) = sys::borrow(fd) else { continue };
                 let flags = rustix::fs::fcntl_getfl(raw)?;
-                let done = match use_for == Use::Write && flags.contains(OFlags::APPEND) {
+                let done = match use_for == DescriptorUse::Write && flags.contains(OFlags::APPEND) {
                     true => identity::reopen(raw, OFlags::WRONLY).and_then(|again| {
                         // It stays open, as below.
                         let again = ManuallyDrop::new(again);
@@ -349,7 +352,7 @@ impl Session {
             }
         }
         let known = file.identity.get();
-        if use_for == Use::Sync {
+        if use_for == DescriptorUse::Sync {
             // One that the client does not follow: of a reader.
             let is_it = |fd: BorrowedFd<'_>| identity::of(fd).as_ref() == Ok(&known);
             if let Some(fd) = open_here(file.key(), |fd, _| is_it(fd)).flatten() {
@@ -378,7 +381,7 @@ impl Session {
 /// A descriptor that this process has of the file, known to the client or not, and for which
 /// `is_it` says yes of its flags. None if that cannot be told.
 fn open_here(
-    file: Key,
+    file: FileKey,
     is_it: impl Fn(BorrowedFd<'_>, OFlags) -> bool,
 ) -> Option<Option<BorrowedFd<'static>>> {
     let entries = std::fs::read_dir(sys::LINKS).ok()?;

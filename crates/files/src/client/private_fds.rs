@@ -5,7 +5,7 @@
 //! and if the program wants such a number nevertheless, they move: a thread that uses one holds a
 //! lock ([`MOVING`]), so none is replaced in use.
 
-use super::{call_depth::interrupted, fork_local::Renewed};
+use super::{call_depth::interrupted, fork_local::ForkLocal};
 use crate::sys;
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
@@ -34,7 +34,7 @@ const STAYS: Timespec = Timespec {
 const ANY_MIN: c_int = 3;
 
 /// Shared by those who use the connection; alone by who moves it.
-static MOVING: Renewed<RwLock<()>> = Renewed::new(RwLock::default);
+static MOVING: ForkLocal<RwLock<()>> = ForkLocal::new(RwLock::default);
 
 /// Begins what a process has anew.
 pub(super) fn prepare() {
@@ -106,13 +106,13 @@ pub(super) fn unset() {
 }
 
 /// The connection, for as long as it is used.
-pub(super) struct Connection {
+pub(super) struct SupervisorConnection {
     _stays: RwLockReadGuard<'static, ()>,
 }
 
 /// The connection. It does not move meanwhile.
-pub(super) fn connection() -> Connection {
-    Connection { _stays: used() }
+pub(super) fn connection() -> SupervisorConnection {
+    SupervisorConnection { _stays: used() }
 }
 
 /// The connection, when there is an answer to be received, or the other side is gone. However long
@@ -120,7 +120,7 @@ pub(super) fn connection() -> Connection {
 ///
 /// # Errors
 /// The process is another one, or another user's, by now: it has none.
-pub(super) fn answered() -> Result<Connection, Errno> {
+pub(super) fn answered() -> Result<SupervisorConnection, Errno> {
     loop {
         let connection = connection();
         let socket = sys::borrow(OWN[0].load(Relaxed)).ok_or(Errno::BADF)?;
@@ -133,14 +133,14 @@ pub(super) fn answered() -> Result<Connection, Errno> {
     }
 }
 
-impl Connection {
+impl SupervisorConnection {
     /// The pool's number, as long as this is there.
     pub(super) fn pool(&self) -> RawFd {
         OWN[1].load(Relaxed)
     }
 }
 
-impl AsFd for Connection {
+impl AsFd for SupervisorConnection {
     fn as_fd(&self) -> BorrowedFd<'_> {
         // Without a session there is no caller.
         sys::borrow(OWN[0].load(Relaxed)).unwrap_or(rustix::fs::CWD)

@@ -18,14 +18,14 @@ use std::{
 const PAGE: usize = 4096;
 
 /// A mapping; none while it is empty.
-struct Mapping {
+struct PrivateMapping {
     start: AtomicUsize,
     end: AtomicUsize,
 }
 
 /// What is mapped, and where in [`OURS`] that stands.
 #[derive(Clone, Copy)]
-pub(super) enum Of {
+pub(super) enum MemoryUse {
     Table,
     Order,
     Asking,
@@ -34,14 +34,14 @@ pub(super) enum Of {
     Pool,
 }
 
-static OURS: [Mapping; 6] = [const {
-    Mapping {
+static OURS: [PrivateMapping; 6] = [const {
+    PrivateMapping {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
     }
 }; 6];
 
-impl Mapping {
+impl PrivateMapping {
     #[inline]
     fn range(&self) -> Range<usize> {
         let end = self.end.load(Acquire);
@@ -57,12 +57,12 @@ impl Mapping {
 }
 
 /// From now on `range` is the client's.
-pub(super) fn keep(of: Of, range: Range<usize>) {
+pub(super) fn keep(of: MemoryUse, range: Range<usize>) {
     OURS[of as usize].set(range);
 }
 
 /// The program may do with it what it likes: it is not mapped any more.
-pub(super) fn forget(of: Of) {
+pub(super) fn forget(of: MemoryUse) {
     OURS[of as usize].set(0..0);
 }
 
@@ -70,7 +70,7 @@ pub(super) fn forget(of: Of) {
 /// that the fork interrupted does, `is_above`: it gets memory of its own, and changes nothing of
 /// the run's.
 pub(super) fn forked(is_above: bool) {
-    for of in [Of::Page, Of::Lane, Of::Pool] {
+    for of in [MemoryUse::Page, MemoryUse::Lane, MemoryUse::Pool] {
         let range = OURS[of as usize].range();
         if is_above && !range.is_empty() && sys::stand_in(range).is_err() {
             std::process::abort();
@@ -81,7 +81,7 @@ pub(super) fn forked(is_above: bool) {
 
 /// Nothing of this process uses what it had of the session.
 pub(super) fn give_back() {
-    for of in [Of::Page, Of::Lane, Of::Pool] {
+    for of in [MemoryUse::Page, MemoryUse::Lane, MemoryUse::Pool] {
         let range = OURS[of as usize].range();
         forget(of);
         if !range.is_empty() {
@@ -120,7 +120,7 @@ pub fn around_own_memory(
     while from < end {
         let first = OURS
             .iter()
-            .map(Mapping::range)
+            .map(PrivateMapping::range)
             .filter(|ours| from < ours.end && ours.start < end)
             .min_by_key(|ours| ours.start);
         let to = first.as_ref().map_or(end, |ours| ours.start.max(from));
@@ -150,8 +150,8 @@ mod tests {
             parts
         };
         assert!(!is_own_memory(0, usize::MAX));
-        keep(Of::Page, 20 * PAGE..22 * PAGE - 5);
-        keep(Of::Pool, 10 * PAGE..15 * PAGE);
+        keep(MemoryUse::Page, 20 * PAGE..22 * PAGE - 5);
+        keep(MemoryUse::Pool, 10 * PAGE..15 * PAGE);
         assert!(is_own_memory(21 * PAGE, 1) && is_own_memory(0, 10 * PAGE + 1));
         assert!(!is_own_memory(22 * PAGE, PAGE) && !is_own_memory(0, 10 * PAGE));
         assert_eq!(parts(0, 30 * PAGE), [(0, 10), (15, 5), (22, 8)]);

@@ -7,16 +7,16 @@
 //! processes share. See docs/files-protocol.md, "Locks".
 
 use super::{
-    fd_table::{self, Entry},
-    fork_local::Renewed,
-    last_write_cache::Copies,
+    fd_table::{self, FdEntry},
+    fork_local::ForkLocal,
+    last_write_cache::LastWriteCache,
     private_fds,
-    session::{self, Session},
+    session::{self, MemberSession},
 };
 use crate::{
     FILES_MAX,
     log::ENDED,
-    shared::{SharedFile, State},
+    shared::{FileState, SharedFile},
 };
 use rustix::io::Errno;
 use std::{
@@ -31,9 +31,9 @@ use std::{
 };
 
 /// See the module's head.
-pub(super) struct Process {
+pub(super) struct ClientProcess {
     /// By file number: of a write that comes back. A file's own lock is this one.
-    copies: Box<[Mutex<Copies>]>,
+    copies: Box<[Mutex<LastWriteCache>]>,
     /// Held while a file begins to be absorbed, is renamed or unlinked.
     pub(super) registry: Mutex<()>,
 }
@@ -43,14 +43,14 @@ pub(super) struct Process {
 static GENERATIONS: [AtomicU32; FILES_MAX] = [const { AtomicU32::new(0) }; FILES_MAX];
 
 /// Those of a file at first. A forked child has its parent's descriptors, but none of its copies.
-fn first_copies(number: usize) -> Copies {
+fn first_copies(number: usize) -> LastWriteCache {
     match generation(number) {
-        0 => Copies::default(),
-        _ => Copies::new(),
+        0 => LastWriteCache::default(),
+        _ => LastWriteCache::new(),
     }
 }
 
-static PROCESS: Renewed<Process> = Renewed::new(|| Process {
+static PROCESS: ForkLocal<ClientProcess> = ForkLocal::new(|| ClientProcess {
     copies: (0..FILES_MAX)
         .map(|number| Mutex::new(first_copies(number)))
         .collect(),
@@ -59,7 +59,7 @@ static PROCESS: Renewed<Process> = Renewed::new(|| Process {
 
 /// This process's.
 #[inline]
-pub(super) fn process() -> &'static Process {
+pub(super) fn process() -> &'static ClientProcess {
     PROCESS.get()
 }
 
@@ -97,7 +97,7 @@ pub(super) fn numbers() -> impl Iterator<Item = usize> {
 }
 
 /// What this process knows of a file, under its own lock only.
-pub(super) fn local(number: usize) -> MutexGuard<'static, Copies> {
+pub(super) fn local(number: usize) -> MutexGuard<'static, LastWriteCache> {
     let copies = process().copies[number].lock();
     copies.unwrap_or_else(PoisonError::into_inner)
 }
@@ -107,7 +107,7 @@ pub(super) fn make_plain(number: usize, plain: u32) {
     let mut copies = local(number);
     if generation(number) == plain {
         sweep(number);
-        *copies = Copies::default();
+        *copies = LastWriteCache::default();
         GENERATIONS[number].store(0, Release);
     }
 }
@@ -119,16 +119,16 @@ fn sweep(number: usize) {
 }
 
 /// An absorbed file, with both its locks.
-pub(super) struct Held {
-    pub(super) session: &'static Session,
+pub(super) struct HeldFile {
+    pub(super) session: &'static MemberSession,
     pub(super) number: usize,
     /// What all processes know of it.
     pub(super) shared: &'static SharedFile,
     /// What this process has of its last write.
-    pub(super) copies: MutexGuard<'static, Copies>,
+    pub(super) copies: MutexGuard<'static, LastWriteCache>,
 }
 
-impl Held {
+impl HeldFile {
     /// What cannot be logged because the lane has ended is as if there were none: the next sync is
     /// a real one.
     pub(super) fn logged(&self, done: Result<(), Errno>) -> Result<(), Errno> {
@@ -149,7 +149,7 @@ impl Held {
     }
 }
 
-impl Drop for Held {
+impl Drop for HeldFile {
     #[inline]
     fn drop(&mut self) {
         self.shared.lock.free();
@@ -159,13 +159,13 @@ impl Drop for Held {
 /// The file with this number, in whatever state it is, with both its locks; none if the supervisor
 /// is dead, or the lock was written over.
 #[inline]
-pub(super) fn lock(session: &'static Session, number: usize) -> Option<Held> {
+pub(super) fn lock(session: &'static MemberSession, number: usize) -> Option<HeldFile> {
     let copies = local(number);
     let shared = &session.page.files[number];
     if !shared.lock.take(session.number, || session.is_orphan()) {
         return None;
     }
-    let held = Held {
+    let held = HeldFile {
         session,
         number,
         shared,
@@ -181,10 +181,10 @@ pub(super) fn lock(session: &'static Session, number: usize) -> Option<Held> {
 /// It is to be plain, and what the lane has of it cannot be synced.
 #[inline]
 pub(super) fn hold(
-    session: &'static Session,
+    session: &'static MemberSession,
     number: usize,
     wanted: u32,
-) -> Result<Option<Held>, Errno> {
+) -> Result<Option<HeldFile>, Errno> {
     loop {
         match hold_to_open(session, number, wanted)? {
             Some(held) if held.shared.first_sync.is_under_way() => {
@@ -203,10 +203,10 @@ pub(super) fn hold(
 /// As [`hold`].
 #[inline]
 pub(super) fn hold_to_open(
-    session: &'static Session,
+    session: &'static MemberSession,
     number: usize,
     wanted: u32,
-) -> Result<Option<Held>, Errno> {
+) -> Result<Option<HeldFile>, Errno> {
     loop {
         if session.is_orphan() {
             let settled = session.settle(number);
@@ -221,11 +221,11 @@ pub(super) fn hold_to_open(
         };
         let stamp = held.shared.stamp();
         match stamp.state {
-            State::Absorbed if stamp.generation == wanted => {
+            FileState::Absorbed if stamp.generation == wanted => {
                 if generation(number) != wanted {
                     // Descriptors of the file that had the number before.
                     sweep(number);
-                    *held.copies = Copies::new();
+                    *held.copies = LastWriteCache::new();
                     GENERATIONS[number].store(wanted, Release);
                 }
                 return Ok(Some(held));
@@ -234,7 +234,7 @@ pub(super) fn hold_to_open(
                 drop(held);
                 session.retire(number, wanted)?;
             }
-            State::Damaged if session.is_current() => {
+            FileState::Damaged if session.is_current() => {
                 drop(held);
                 session.give_up_lane(number, wanted)?;
             }
@@ -254,11 +254,11 @@ pub(super) fn hold_to_open(
 /// As [`hold`].
 #[inline]
 pub(super) fn hold_open(
-    session: &'static Session,
+    session: &'static MemberSession,
     fd: c_int,
-    entry: Entry,
+    entry: FdEntry,
     number: usize,
-) -> Result<Option<Held>, Errno> {
+) -> Result<Option<HeldFile>, Errno> {
     let held = hold(session, number, generation(number))?;
     Ok(held.filter(|_| fd_table::entry(fd) == Some(entry)))
 }

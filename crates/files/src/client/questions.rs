@@ -1,8 +1,8 @@
 //! Asking that a file be made plain without a connection: by the table. docs/files-protocol.md,
 //! "Other writers".
 
-use super::{config::Config, lookup::Key};
-use crate::absorbed::Heard;
+use super::{config::ClientConfig, lookup::FileKey};
+use crate::absorbed::HeardAnswer;
 use forebay_pool::MonotonicTime;
 use rustix::{fs::Timespec, io::Errno};
 use std::{
@@ -16,18 +16,18 @@ const LOOK: Timespec = Timespec {
     tv_nsec: 500_000,
 };
 
-impl Config {
+impl ClientConfig {
     /// Asks by the table, and waits for the answer. None if this process cannot ask so, or there is
     /// none for so long, or there is no supervisor. Neither allocates nor locks.
-    pub(super) fn ask_by_table(&self, file: Key, limit: Duration) -> Option<Heard> {
+    pub(super) fn ask_by_table(&self, file: FileKey, limit: Duration) -> Option<HeardAnswer> {
         let (table, asking) = (self.table.as_ref()?, self.asking.as_ref()?);
         let Some(question) = asking.ask(table, file) else {
-            return Some(Heard::Anew);
+            return Some(HeardAnswer::Anew);
         };
         let begun = MonotonicTime::now();
         while begun.elapsed() < limit && table.is_alive() {
             match table.heard(file, &question) {
-                Heard::NotYet => drop(rustix::thread::nanosleep(&LOOK)),
+                HeardAnswer::NotYet => drop(rustix::thread::nanosleep(&LOOK)),
                 heard => return Some(heard),
             }
         }

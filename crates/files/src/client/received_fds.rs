@@ -7,7 +7,7 @@ use super::{
     call_depth::interrupted,
     config::CONFIG,
     descriptors::is_new,
-    fd_table::{self, Entry},
+    fd_table::{self, FdEntry},
     in_signal_handler,
     lookup::regular,
 };
@@ -38,7 +38,7 @@ pub fn taken_from_process(fd: c_int) -> Result<(), Errno> {
     let is_log = key.is_some_and(|(_, key)| CONFIG.get().is_some_and(|it| it.is_absorbed(key)));
     received(fd)?;
     if is_log && !sys::in_vforked_child() {
-        fd_table::set_entry(fd, Some(Entry::new(None, libc::O_DSYNC)));
+        fd_table::set_entry(fd, Some(FdEntry::new(None, libc::O_DSYNC)));
     }
     Ok(())
 }

@@ -4,8 +4,8 @@
 use super::{
     lookup::{Number, real_parent, real_path},
     names::{commit, is_at, path_of, with_file},
-    process::Held,
-    session::Session,
+    process::HeldFile,
+    session::MemberSession,
 };
 use crate::sys;
 use forebay_pool::{Lsn, with_room};
@@ -20,7 +20,7 @@ use std::{
 };
 
 /// A file that is about to get another name.
-pub(super) struct Naming {
+pub(super) struct PendingRename {
     pub(super) number: Number,
     from: PathBuf,
     to: PathBuf,
@@ -28,10 +28,10 @@ pub(super) struct Naming {
     logged_in: Option<Lsn>,
 }
 
-impl Naming {
+impl PendingRename {
     /// Logged before: it may have either name after a crash.
     pub(super) fn begin(
-        session: &'static Session,
+        session: &'static MemberSession,
         number: Number,
         from: PathBuf,
         to: PathBuf,
@@ -53,7 +53,7 @@ impl Naming {
     }
 
     /// It has got it, or not.
-    pub(super) fn end(&self, held: &Held, is_done: bool) -> Result<(), Errno> {
+    pub(super) fn end(&self, held: &HeldFile, is_done: bool) -> Result<(), Errno> {
         if !is_done {
             held.shared.first_sync.end_naming();
             return held.session.log().name(held.number, &path_of(held));
@@ -71,7 +71,7 @@ impl Naming {
 }
 
 /// The file that was called `from` is called `path` now.
-fn named_anew(held: &Held, from: &Path, path: &Path) {
+fn named_anew(held: &HeldFile, from: &Path, path: &Path) {
     let shared = held.shared;
     let link = PathBuf::from(OsStr::from_bytes(&shared.link.get()));
     if link == from || link == path {
@@ -88,7 +88,7 @@ fn named_anew(held: &Held, from: &Path, path: &Path) {
 }
 
 /// Notes one more name; false if there is no room for it.
-pub(super) fn add_link(held: &Held, path: &Path) -> bool {
+pub(super) fn add_link(held: &HeldFile, path: &Path) -> bool {
     let link = &held.shared.link;
     let bytes = path.as_os_str().as_bytes();
     let has_room = link.is_empty() || link.get() == bytes;
@@ -101,10 +101,10 @@ pub(super) fn add_link(held: &Held, path: &Path) -> bool {
 /// # Errors
 /// As [`with_file`]: then none of them gets another name.
 pub(super) fn moving(
-    session: &'static Session,
+    session: &'static MemberSession,
     from: (c_int, &CStr),
     to: (c_int, &CStr),
-) -> Result<Vec<Naming>, Errno> {
+) -> Result<Vec<PendingRename>, Errno> {
     let found = sys::stat_at(sys::directory(from.0), from.1, AtFlags::SYMLINK_NOFOLLOW);
     let is_directory = |stat: Stat| FileType::from_raw_mode(stat.st_mode) == FileType::Directory;
     if !found.is_ok_and(is_directory) {
@@ -115,10 +115,10 @@ pub(super) fn moving(
 
 /// The same of a directory.
 fn moving_in(
-    session: &'static Session,
+    session: &'static MemberSession,
     from: (c_int, &CStr),
     to: (c_int, &CStr),
-) -> Result<Vec<Naming>, Errno> {
+) -> Result<Vec<PendingRename>, Errno> {
     let (Some(before), Some(after)) = (real_path(from), real_parent(to)) else {
         return Ok(Vec::new());
     };
@@ -130,7 +130,7 @@ fn moving_in(
     let named = in_lane.filter_map(|(number, file)| {
         let path = PathBuf::from(OsString::from_vec(file.path.get()));
         let to = after.join(path.strip_prefix(&before).ok()?);
-        Some(Naming::begin(session, number, path, to))
+        Some(PendingRename::begin(session, number, path, to))
     });
     let mut files = Vec::new();
     for naming in named {
@@ -146,7 +146,7 @@ fn moving_in(
 }
 
 /// It has got that, or not. What cannot be logged makes a replay look for the file, and refuse.
-pub(super) fn moved(session: &'static Session, files: Vec<Naming>, is_done: bool) {
+pub(super) fn moved(session: &'static MemberSession, files: Vec<PendingRename>, is_done: bool) {
     for naming in files {
         let _ = with_file(session, naming.number, |held| {
             // Or it has got yet another one meanwhile.

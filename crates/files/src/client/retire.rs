@@ -6,13 +6,13 @@ use super::{
     call_depth::interrupted,
     config::CONFIG,
     fd_table, in_signal_handler,
-    lookup::{Named, named},
+    lookup::{NamedFile, named},
     membership::{GIVEN_UP, LEFT, PENDING, PLAIN_FOR},
     private_fds, private_memory,
     process::{forget_all, generation, make_plain, mark_range_unknown, numbers, process, renew},
-    session::{self, Session},
+    session::{self, MemberSession},
 };
-use crate::{sys, wire::Request};
+use crate::{sys, wire::ClientRequest};
 use rustix::io::Errno;
 use std::{
     ffi::{CStr, c_int},
@@ -62,16 +62,22 @@ pub fn retire_path(dir: c_int, path: &CStr) -> Result<(), Errno> {
         named(dir, path, rustix::fs::AtFlags::empty()),
         session::current(),
     ) {
-        (Some(Named::Ours((number, generation))), Some(session)) => {
+        (Some(NamedFile::Ours((number, generation))), Some(session)) => {
             retire_file(session, number, generation)
         }
-        (Some(Named::Foreign(key)), _) => CONFIG.get().map_or(Ok(()), |config| config.claim(key)),
+        (Some(NamedFile::Foreign(key)), _) => {
+            CONFIG.get().map_or(Ok(()), |config| config.claim(key))
+        }
         _ => Ok(()),
     }
 }
 
 /// Has a file made plain for all processes.
-pub(super) fn retire_file(session: &Session, number: usize, wanted: u32) -> Result<(), Errno> {
+pub(super) fn retire_file(
+    session: &MemberSession,
+    number: usize,
+    wanted: u32,
+) -> Result<(), Errno> {
     let done = match session.is_orphan() {
         true => session.settle(number),
         false => session.retire(number, wanted),
@@ -199,9 +205,9 @@ pub fn give_up(reason: &'static str) {
 }
 
 /// Has the status say why a file that was absorbed is plain.
-fn tell_plain(session: &Session, number: usize, reason: &str) {
+fn tell_plain(session: &MemberSession, number: usize, reason: &str) {
     let Some(config) = CONFIG.get() else { return };
-    session.tell(&Request::Plain {
+    session.tell(&ClientRequest::Plain {
         token: config.address.token,
         path: session.page.files[number].path.get(),
         reason: reason.to_owned(),

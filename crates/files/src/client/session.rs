@@ -2,21 +2,21 @@
 //! the supervisor.
 
 use super::{
-    address::Address,
+    address::SupervisorAddress,
     call_depth::interrupted,
-    config::{CONFIG, Config},
+    config::{CONFIG, ClientConfig},
     file_size_limit,
-    fork_local::Renewed,
+    fork_local::ForkLocal,
     membership::{GIVEN_UP, INHERITED, LEFT, PENDING, PLAIN_FOR, ask_to_join},
     private_fds,
-    private_memory::{self, Of},
+    private_memory::{self, MemoryUse},
 };
 use crate::{
-    log::{ENDED, LOOK, Log},
+    log::{ENDED, LOOK, LaneLog},
     record::silence,
     shared::SharedPage,
     sys,
-    wire::{self, Answer, Request},
+    wire::{self, ClientRequest, SupervisorAnswer},
 };
 use forebay_pool::{Lsn, Member, Pool, PoolError, PoolErrorKind, PoolOptions, with_room};
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ use std::{
 use uuid::Uuid;
 
 /// This process's session.
-pub(super) struct Session {
+pub(super) struct MemberSession {
     pub(super) page: SharedPage,
     /// This process's number in the run.
     pub(super) number: u32,
@@ -53,10 +53,10 @@ pub(super) struct Session {
 struct Joining {
     /// Held by who does it.
     lock: Mutex<()>,
-    session: OnceLock<Session>,
+    session: OnceLock<MemberSession>,
 }
 
-static JOINING: Renewed<Joining> = Renewed::new(Joining::default);
+static JOINING: ForkLocal<Joining> = ForkLocal::new(Joining::default);
 
 /// Begins what a process has anew.
 pub(super) fn prepare() {
@@ -70,13 +70,13 @@ pub(super) fn renew() {
 
 /// The session, if this process has one. Neither allocates nor locks.
 #[inline]
-pub(super) fn there() -> Option<&'static Session> {
+pub(super) fn there() -> Option<&'static MemberSession> {
     JOINING.existing()?.session.get()
 }
 
 /// The session, if this process is a member; a child of one becomes one now.
 #[inline]
-pub(super) fn current() -> Option<&'static Session> {
+pub(super) fn current() -> Option<&'static MemberSession> {
     match there() {
         Some(session) => Some(session),
         None if PENDING.load(Relaxed) => join_anew(),
@@ -92,7 +92,7 @@ pub fn is_absorbing() -> bool {
 }
 
 #[cold]
-fn join_anew() -> Option<&'static Session> {
+fn join_anew() -> Option<&'static MemberSession> {
     if interrupted() || sys::in_vforked_child() {
         return None;
     }
@@ -111,7 +111,7 @@ fn join_anew() -> Option<&'static Session> {
 
 /// The session, which begins now if it has not: before a file is opened, so that the supervisor
 /// knows for a member who opens it. None if this process cannot be a member.
-pub(super) fn member(config: &Config) -> Option<&'static Session> {
+pub(super) fn member(config: &ClientConfig) -> Option<&'static MemberSession> {
     if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) {
         return None;
     }
@@ -127,9 +127,9 @@ pub(super) fn member(config: &Config) -> Option<&'static Session> {
 /// The session; it begins now if it has not and what is asked about, which is looked at then, may
 /// be absorbed.
 pub(super) fn follower(
-    config: &Config,
+    config: &ClientConfig,
     may_be_absorbed: impl FnOnce() -> bool,
-) -> Option<&'static Session> {
+) -> Option<&'static MemberSession> {
     current().or_else(|| {
         let may_join = config.any_absorbed() && !interrupted() && !sys::in_vforked_child();
         (may_join && may_be_absorbed()).then(|| member(config))?
@@ -137,7 +137,7 @@ pub(super) fn follower(
 }
 
 /// The session; begins it if there is none.
-pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
+pub(super) fn begin(address: &SupervisorAddress) -> Result<&'static MemberSession, String> {
     // A handler that jumped out of this would leave the allocator as it is just then.
     let _masked = sys::mask();
     let joining = JOINING.get();
@@ -145,7 +145,7 @@ pub(super) fn begin(address: &Address) -> Result<&'static Session, String> {
     if let Some(session) = joining.session.get() {
         return Ok(session);
     }
-    let session = with_room(|| ask_to_join().and_then(|()| Session::begin(address)))?;
+    let session = with_room(|| ask_to_join().and_then(|()| MemberSession::begin(address)))?;
     let session = joining.session.get_or_init(|| session);
     PENDING.store(false, Release);
     Ok(session)
@@ -189,8 +189,8 @@ fn of_pool(error: &PoolError) -> String {
     with_remedy(what, sys::errno_of(source))
 }
 
-impl Session {
-    fn begin(address: &Address) -> Result<Self, String> {
+impl MemberSession {
+    fn begin(address: &SupervisorAddress) -> Result<Self, String> {
         if CONFIG.get().is_none_or(|config| config.order.is_none()) {
             return Err(
                 "the memory in which the run counts changes cannot be mapped: this process sees another /dev/shm than forebay, and another network namespace, from which the supervisor cannot be asked (a sandbox, a container): let it share one of them; or its memory is limited: raise that limit (ulimit -v)"
@@ -199,9 +199,9 @@ impl Session {
         }
         let lost = |errno: Errno| with_remedy("the supervisor does not answer", errno);
         let (socket, answer, fds) = address.ask_welcome().map_err(lost)?;
-        let Answer::Welcome { pool, member, boot } = answer else {
+        let SupervisorAnswer::Welcome { pool, member, boot } = answer else {
             return Err(match answer {
-                Answer::Refused { reason } => reason,
+                SupervisorAnswer::Refused { reason } => reason,
                 other => format!("the supervisor answers {other:?}"),
             });
         };
@@ -237,9 +237,9 @@ impl Session {
         drop(stays);
         // From now on it is where `private_fds` says.
         let _ = socket.into_raw_fd();
-        private_memory::keep(Of::Page, page.memory());
-        private_memory::keep(Of::Lane, lane.state_memory());
-        private_memory::keep(Of::Pool, lane.pool_memory());
+        private_memory::keep(MemoryUse::Page, page.memory());
+        private_memory::keep(MemoryUse::Lane, lane.state_memory());
+        private_memory::keep(MemoryUse::Pool, lane.pool_memory());
         Ok(Self {
             page,
             number: member,
@@ -284,8 +284,8 @@ impl Session {
 
     /// The lane, to log by.
     #[inline]
-    pub(super) fn log(&self) -> Log<'_> {
-        Log {
+    pub(super) fn log(&self) -> LaneLog<'_> {
+        LaneLog {
             lane: &self.lane,
             page: &self.page,
             boot: *self.boot.as_bytes(),
@@ -306,12 +306,12 @@ impl Session {
         fd: BorrowedFd<'_>,
         path: Vec<u8>,
     ) -> Result<(usize, u32), Errno> {
-        match self.ask(&Request::Register { path }, &[fd])? {
-            Answer::Absorb { file, generation } => {
+        match self.ask(&ClientRequest::Register { path }, &[fd])? {
+            SupervisorAnswer::Absorb { file, generation } => {
                 let number = usize::try_from(file).map_err(|_| Errno::PROTO)?;
                 Ok((number, generation))
             }
-            Answer::Unheard { reason } => {
+            SupervisorAnswer::Unheard { reason } => {
                 let what = format!("a file cannot be opened for writing: {reason}");
                 sys::complain_repeated(&what, &what);
                 Err(Errno::IO)
@@ -327,7 +327,7 @@ impl Session {
     /// What the lane has of it cannot be synced: it must not be changed past the lane.
     pub(super) fn retire(&self, number: usize, generation: u32) -> Result<(), Errno> {
         let file = u32::try_from(number).map_err(|_| Errno::INVAL)?;
-        self.ask_done(number, &Request::Retire { file, generation })
+        self.ask_done(number, &ClientRequest::Retire { file, generation })
     }
 
     /// A process has written over what the shared page says of a file: nothing is logged any more,
@@ -347,7 +347,7 @@ impl Session {
     /// It still cannot be synced.
     pub(super) fn repair(&self, number: usize) -> Result<(), Errno> {
         let file = u32::try_from(number).map_err(|_| Errno::INVAL)?;
-        self.ask_done(number, &Request::Repair { file })
+        self.ask_done(number, &ClientRequest::Repair { file })
     }
 
     /// Returns when the lane has room for a write of `bytes` bytes, or has ended. Without any lock
@@ -376,10 +376,10 @@ impl Session {
         }
     }
 
-    fn ask_done(&self, number: usize, request: &Request) -> Result<(), Errno> {
+    fn ask_done(&self, number: usize, request: &ClientRequest) -> Result<(), Errno> {
         match self.ask(request, &[]) {
-            Ok(Answer::Done) => Ok(()),
-            Ok(Answer::Failed { errno }) => Err(Errno::from_raw_os_error(errno)),
+            Ok(SupervisorAnswer::Done) => Ok(()),
+            Ok(SupervisorAnswer::Failed { errno }) => Err(Errno::from_raw_os_error(errno)),
             Ok(_) => Err(Errno::IO),
             // What it died of is no error of the file's.
             Err(_) if self.is_orphan() => self.settle(number),
@@ -388,20 +388,24 @@ impl Session {
     }
 
     /// `ENOTCONN` if the supervisor does not answer: what it dies of is no answer.
-    fn ask(&self, request: &Request, fds: &[BorrowedFd<'_>]) -> Result<Answer, Errno> {
+    fn ask(
+        &self,
+        request: &ClientRequest,
+        fds: &[BorrowedFd<'_>],
+    ) -> Result<SupervisorAnswer, Errno> {
         let lost = |_| {
             wait_for_death();
             Errno::NOTCONN
         };
         let _asking = self.asking.lock();
         wire::send(private_fds::connection().as_fd(), request, fds).map_err(lost)?;
-        let received =
-            private_fds::answered().and_then(|socket| wire::receive::<Answer>(socket.as_fd()));
+        let received = private_fds::answered()
+            .and_then(|socket| wire::receive::<SupervisorAnswer>(socket.as_fd()));
         received.map(|(answer, _)| answer).map_err(lost)
     }
 
     /// Tells the supervisor something that has no answer. If it is gone, it need not know.
-    pub(super) fn tell(&self, request: &Request) {
+    pub(super) fn tell(&self, request: &ClientRequest) {
         let _ = wire::send(private_fds::connection().as_fd(), request, &[]);
     }
 
@@ -418,7 +422,7 @@ impl Session {
     /// # Errors
     /// What the kernel says.
     pub(super) fn unmap(&self) -> Result<(), Errno> {
-        [Of::Pool, Of::Page, Of::Lane]
+        [MemoryUse::Pool, MemoryUse::Page, MemoryUse::Lane]
             .into_iter()
             .for_each(private_memory::forget);
         sys::unmap_file(self.pool_file.0, self.pool_file.1)?;

@@ -8,9 +8,9 @@ use super::{
     call_depth::interrupted,
     config::CONFIG,
     fd_table, in_signal_handler,
-    lookup::{Named, named},
+    lookup::{NamedFile, named},
     order,
-    process::{Held, hold, hold_open, mark_range_unknown},
+    process::{HeldFile, hold, hold_open, mark_range_unknown},
     retire::leave,
     session,
     times::failed_write,
@@ -84,7 +84,7 @@ pub(super) fn truncate_file(
 /// locks. It finds the file plain when the lane has nothing that a replay could write behind the
 /// cut.
 fn truncated(
-    held: Option<&Held>,
+    held: Option<&HeldFile>,
     fd: Option<BorrowedFd<'_>>,
     bytes: u64,
     real: impl Fn() -> Result<(), Errno>,
@@ -137,8 +137,9 @@ fn truncated(
     changed(held, bytes, if has_ended { settled } else { logged }).map(Some)
 }
 
-/// As [`Held::logged`], of a change of all bytes from `at` on: nothing older is written over it.
-fn changed(held: &Held, at: u64, done: Result<(), Errno>) -> Result<(), Errno> {
+/// As [`HeldFile::logged`], of a change of all bytes from `at` on: nothing older is written over
+/// it.
+fn changed(held: &HeldFile, at: u64, done: Result<(), Errno>) -> Result<(), Errno> {
     if done == Err(ENDED) {
         held.shared.set_newer(at..u64::MAX);
     }
@@ -151,7 +152,7 @@ fn changed(held: &Held, at: u64, done: Result<(), Errno>) -> Result<(), Errno> {
 fn change_open(
     fd: c_int,
     is_kept: bool,
-    change: impl Fn(Option<&Held>) -> Result<Option<()>, Errno>,
+    change: impl Fn(Option<&HeldFile>) -> Result<Option<()>, Errno>,
 ) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let plain = || change(None).map(drop);
@@ -234,12 +235,12 @@ pub fn truncate_path(
     }
     loop {
         match named(libc::AT_FDCWD, path, AtFlags::empty()) {
-            Some(Named::Ours(file)) => {
+            Some(NamedFile::Ours(file)) => {
                 if truncate_file(file, None, || true, bytes, &real)?.is_some() {
                     return Ok(());
                 }
             }
-            Some(Named::Foreign(key)) => {
+            Some(NamedFile::Foreign(key)) => {
                 CONFIG.get().map_or(Ok(()), |config| config.claim(key))?;
                 return real();
             }

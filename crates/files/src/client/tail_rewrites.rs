@@ -14,8 +14,8 @@
 //! what is logged and what the next write is compared with. A copy is made only of a file of which
 //! a write came back at least once; a log that is only appended to pays nothing.
 
-use super::{last_write_cache::Copies, process::Held};
-use crate::{log::Log, shared::SharedFile};
+use super::{last_write_cache::LastWriteCache, process::HeldFile};
+use crate::{log::LaneLog, shared::SharedFile};
 use rustix::io::Errno;
 use std::{io::IoSlice, sync::atomic::Ordering::Relaxed};
 
@@ -23,10 +23,10 @@ use std::{io::IoSlice, sync::atomic::Ordering::Relaxed};
 /// segment has already, nothing.
 ///
 /// # Errors
-/// As [`Log::write`](crate::log::Log::write).
+/// As [`LaneLog::write`](crate::log::LaneLog::write).
 #[inline]
 pub(super) fn log_write(
-    held: &mut Held,
+    held: &mut HeldFile,
     at: u64,
     parts: &[IoSlice<'_>],
     bytes: usize,
@@ -59,18 +59,18 @@ pub(super) fn count(shared: &SharedFile, bytes: usize) {
     }
 }
 
-fn log_changed(held: &mut Held, at: u64, write: &[u8]) -> Result<(), Errno> {
+fn log_changed(held: &mut HeldFile, at: u64, write: &[u8]) -> Result<(), Errno> {
     let log = held.session.log();
     log_copied(&log, held.shared, held.number, at, write, &mut held.copies)
 }
 
 fn log_copied(
-    log: &Log<'_>,
+    log: &LaneLog<'_>,
     shared: &SharedFile,
     number: usize,
     at: u64,
     write: &[u8],
-    copies: &mut Copies,
+    copies: &mut LastWriteCache,
 ) -> Result<(), Errno> {
     let known = &shared.last_write;
     loop {

@@ -12,10 +12,10 @@
 //! A process that dies of it at any moment leaves the lane to the next one, which begins anew: the
 //! lock is the kernel's.
 
-use super::{call_depth, config::Config};
+use super::{call_depth, config::ClientConfig};
 use crate::{
-    absorbed::{LanePlace, View},
-    replay::{self, Outcome},
+    absorbed::{LanePlace, TableView},
+    replay::{self, LaneOutcome},
     sys::{self, Frame},
 };
 use forebay_pool::{LaneStatus, Pool, PoolOptions};
@@ -41,7 +41,7 @@ pub(super) enum TakenOver {
 /// Takes the lane over, if the table says which it is and this process may, as the pool's owner.
 ///
 /// Not above another call of the client, and not between `vfork` and `exec`.
-pub(super) fn take_over(config: &Config, table: &View) -> TakenOver {
+pub(super) fn take_over(config: &ClientConfig, table: &TableView) -> TakenOver {
     let Some(place) = table.lane.place() else {
         return TakenOver::NotNow;
     };
@@ -65,7 +65,7 @@ pub(super) fn take_over(config: &Config, table: &View) -> TakenOver {
     })
 }
 
-fn settle(config: &Config, table: &View, place: &LanePlace) -> TakenOver {
+fn settle(config: &ClientConfig, table: &TableView, place: &LanePlace) -> TakenOver {
     let Some(pool) = open(place) else {
         return TakenOver::NotNow;
     };
@@ -74,9 +74,9 @@ fn settle(config: &Config, table: &View, place: &LanePlace) -> TakenOver {
         TakenOver::Settled
     };
     let lane = match find(&pool, place) {
-        There::Yes(lane) => lane,
-        There::GivenBack => return settled(),
-        There::Unknown => return TakenOver::NotNow,
+        TakeoverState::Yes(lane) => lane,
+        TakeoverState::GivenBack => return settled(),
+        TakeoverState::Unknown => return TakenOver::NotNow,
     };
     let _alone = match pool.lock_recovery(lane.lane) {
         Ok(Some(lock)) => lock,
@@ -84,15 +84,15 @@ fn settle(config: &Config, table: &View, place: &LanePlace) -> TakenOver {
         Err(_) => return TakenOver::NotNow,
     };
     match find(&pool, place) {
-        There::GivenBack => return settled(),
-        There::Yes(lane) if !lane.in_use => {}
-        There::Yes(_) | There::Unknown => return TakenOver::NotNow,
+        TakeoverState::GivenBack => return settled(),
+        TakeoverState::Yes(lane) if !lane.in_use => {}
+        TakeoverState::Yes(_) | TakeoverState::Unknown => return TakenOver::NotNow,
     }
     forebay_pool::failpoint!("takeover:begun");
     let done = replay::take_over(&pool, place.owner);
-    let is_there = !matches!(find(&pool, place), There::GivenBack);
+    let is_there = !matches!(find(&pool, place), TakeoverState::GivenBack);
     match done {
-        Ok(report) if report.outcome != Outcome::Refused && !is_there => {
+        Ok(report) if report.outcome != LaneOutcome::Refused && !is_there => {
             config.note_settled(table);
             forebay_pool::failpoint!("takeover:settled");
             say_settled();
@@ -111,7 +111,7 @@ fn settle(config: &Config, table: &View, place: &LanePlace) -> TakenOver {
 }
 
 /// Whether the run's lane is in the pool.
-enum There {
+enum TakeoverState {
     Yes(LaneStatus),
     /// It was given back, which a lane is only when nothing is left in it.
     GivenBack,
@@ -119,13 +119,13 @@ enum There {
     Unknown,
 }
 
-fn find(pool: &Pool, place: &LanePlace) -> There {
+fn find(pool: &Pool, place: &LanePlace) -> TakeoverState {
     let lanes = pool.lanes();
     let is_damaged = lanes.iter().any(|lane| lane.damage.is_some());
     match lanes.into_iter().find(|lane| lane.owner == place.owner) {
-        Some(lane) => There::Yes(lane),
-        None if is_damaged => There::Unknown,
-        None => There::GivenBack,
+        Some(lane) => TakeoverState::Yes(lane),
+        None if is_damaged => TakeoverState::Unknown,
+        None => TakeoverState::GivenBack,
     }
 }
 

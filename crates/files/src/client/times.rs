@@ -3,9 +3,9 @@
 
 use super::{
     call_depth::interrupted,
-    fd_table::{self, Entry},
-    lookup::{Named, named},
-    process::{Held, generation, hold, mark_range_unknown},
+    fd_table::{self, FdEntry},
+    lookup::{NamedFile, named},
+    process::{HeldFile, generation, hold, mark_range_unknown},
     session,
 };
 use crate::sys;
@@ -22,7 +22,7 @@ use std::{
 /// (`futimens`), making room behind its end (`fallocate` that keeps its size). It may fail, and
 /// have moved it all the same.
 pub fn touching<T>(fd: c_int, real: impl FnOnce() -> T) -> T {
-    let number = fd_table::entry(fd).and_then(Entry::file);
+    let number = fd_table::entry(fd).and_then(FdEntry::file);
     let (Some(number), Some(raw)) = (number, sys::borrow(fd)) else {
         return real();
     };
@@ -37,7 +37,7 @@ pub fn touching_path<T>(dir: c_int, path: &CStr, flags: c_int, real: impl FnOnce
         return real();
     }
     match named(dir, path, flags) {
-        Some(Named::Ours(file)) => touch(file, real, || {
+        Some(NamedFile::Ours(file)) => touch(file, real, || {
             sys::stat_at(sys::directory(dir), path, flags)
         }),
         _ => real(),
@@ -70,14 +70,14 @@ fn touch<T>(
 }
 
 /// After a write that failed: it may have moved the file's time, and changed what it was to change.
-pub(super) fn failed_write(held: &Held, fd: BorrowedFd<'_>) {
+pub(super) fn failed_write(held: &HeldFile, fd: BorrowedFd<'_>) {
     held.shared.last_write.forget();
     if let Ok(stat) = sys::stat_of(fd) {
         log_touched(held, &stat);
     }
 }
 
-fn log_touched(held: &Held, stat: &Stat) {
+fn log_touched(held: &HeldFile, stat: &Stat) {
     let log = held.session.log();
     // If it cannot be logged, a replay takes it for another process's change, and refuses.
     let _ = log.touched(held.number, sys::modified(stat));

@@ -8,17 +8,17 @@ use super::{
     call_depth::interrupted,
     commit::commit_if_known,
     direct_io,
-    fd_table::{self, Entry},
+    fd_table::{self, FdEntry},
     file_mappings, in_signal_handler, order,
-    process::{self, Held, hold_open, lock, make_plain, mark_range_unknown},
+    process::{self, HeldFile, hold_open, lock, make_plain, mark_range_unknown},
     retire::leave,
-    session::{self, Session},
+    session::{self, MemberSession},
     tail_rewrites,
     times::failed_write,
 };
 use crate::{
     log::ENDED,
-    shared::{Due, State},
+    shared::{DueSync, FileState},
     sys,
 };
 use rustix::io::{Errno, ReadWriteFlags};
@@ -56,9 +56,9 @@ pub fn write(
         let is_synced = synchronous || flags & (libc::RWF_DSYNC | libc::RWF_SYNC) != 0;
         let is_full = hidden & libc::O_SYNC == libc::O_SYNC || flags & libc::RWF_SYNC != 0;
         let durability = if is_full {
-            Durability::Full
+            SyncKind::Full
         } else {
-            Durability::Data
+            SyncKind::Data
         };
         let really = match synchronous {
             true if hidden & libc::O_SYNC == libc::O_SYNC => flags | libc::RWF_SYNC,
@@ -132,7 +132,7 @@ pub fn write(
                     // to the file any more.
                     let needs_commit = session.lane.needs_commit();
                     let commits = is_synced
-                        && (held.shared.stamp().state == State::Strayed
+                        && (held.shared.stamp().state == FileState::Strayed
                             || needs_commit
                             || order::is_behind(held.shared, durability));
                     if is_synced && !commits {
@@ -178,9 +178,9 @@ pub fn write(
 /// As [`sync`].
 #[cold]
 fn not_logged(
-    session: &'static Session,
+    session: &'static MemberSession,
     (fd, number): (c_int, usize),
-    sync_as: Option<Durability>,
+    sync_as: Option<SyncKind>,
 ) -> Result<(), Errno> {
     if let Some(durability) = sync_as {
         return sync(fd, durability).map(drop);
@@ -190,14 +190,14 @@ fn not_logged(
 }
 
 /// Before a change of a file that is not logged counts as one that was.
-pub(super) fn first_synced(session: &'static Session, number: usize, generation: u32) {
+pub(super) fn first_synced(session: &'static MemberSession, number: usize, generation: u32) {
     match session.lane.needs_commit() {
-        true => session.page.ask_first_sync(number, Due::Soon),
+        true => session.page.ask_first_sync(number, DueSync::Soon),
         false => session.wait_for_first_sync(number, generation),
     }
 }
 
-impl Session {
+impl MemberSession {
     /// Has the supervisor do a file's first sync, and returns when it is done, or the file is no
     /// longer absorbed, or there is no supervisor. Without any lock of it.
     #[cold]
@@ -211,7 +211,7 @@ impl Session {
 /// ahead. All that it has is on the disk when the segments before are released, so a recovery knows
 /// an older copy of the file by it.
 #[inline]
-fn note_size(held: &Held, raw: BorrowedFd<'_>) {
+fn note_size(held: &HeldFile, raw: BorrowedFd<'_>) {
     if held.session.log().segment().ok() != held.shared.named_in() {
         let stat = sys::stat_of(raw).ok();
         if let Some(stat) = &stat {
@@ -229,7 +229,7 @@ fn note_size(held: &Held, raw: BorrowedFd<'_>) {
 #[inline]
 fn place(
     raw: BorrowedFd<'_>,
-    entry: Entry,
+    entry: FdEntry,
     offset: Option<u64>,
     flags: c_int,
     written: usize,
@@ -283,7 +283,7 @@ pub(super) fn kernel_write(
 
 /// What is to be durable when a sync returns.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Durability {
+pub enum SyncKind {
     /// Bytes and all metadata: `fsync`.
     Full,
     /// Bytes, and what is needed to read them: `fdatasync`.
@@ -294,15 +294,15 @@ pub enum Durability {
 
 /// How a sync was done.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Synced {
+pub enum SyncOutcome {
     /// What was written is in the pool.
     InPool,
     /// By the kernel.
     Really,
 }
 
-fn really(fd: BorrowedFd<'_>) -> Result<Synced, Errno> {
-    rustix::fs::fsync(fd).map(|()| Synced::Really)
+fn really(fd: BorrowedFd<'_>) -> Result<SyncOutcome, Errno> {
+    rustix::fs::fsync(fd).map(|()| SyncOutcome::Really)
 }
 
 /// `fsync`, `fdatasync`, `sync_file_range`, `msync` of an absorbed `fd`: everything that any
@@ -310,19 +310,19 @@ fn really(fd: BorrowedFd<'_>) -> Result<Synced, Errno> {
 ///
 /// # Errors
 /// The kernel's, if the file cannot be synced.
-pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
+pub fn sync(fd: c_int, durability: SyncKind) -> Result<SyncOutcome, Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
     let entry = fd_table::entry(fd);
     if let Some(entry) = entry.filter(|entry| entry.is_inherited()) {
         claim_inherited(fd, entry)?;
         return sync(fd, durability);
     }
-    let Some(number) = entry.and_then(Entry::file) else {
+    let Some(number) = entry.and_then(FdEntry::file) else {
         commit_if_known(raw)?;
         return really(raw);
     };
     if interrupted() {
-        return in_signal_handler::sync(number, raw).map(|()| Synced::Really);
+        return in_signal_handler::sync(number, raw).map(|()| SyncOutcome::Really);
     }
     let Some(session) = session::current() else {
         leave(raw, number)?;
@@ -341,7 +341,7 @@ pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
             make_plain(number, wanted);
             settled.and_then(|()| really(raw))
         }
-        State::Absorbed if stamp.generation == wanted => {
+        FileState::Absorbed if stamp.generation == wanted => {
             file.syncs.fetch_add(1, Relaxed);
             if file.error().is_some() {
                 session.repair(number)?;
@@ -368,8 +368,8 @@ pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
             }
             let is_real = order::before_sync(session, (number, wanted), raw, durability)?;
             match session.commit(file.end.load(Acquire)) {
-                Ok(()) if is_real => Ok(Synced::Really),
-                Ok(()) => Ok(Synced::InPool),
+                Ok(()) if is_real => Ok(SyncOutcome::Really),
+                Ok(()) => Ok(SyncOutcome::InPool),
                 Err(_) => {
                     // The pool's disk failed, or the run ended: the file is plain next.
                     if !session.is_orphan() {
@@ -387,7 +387,7 @@ pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
             session.retire(number, wanted)?;
             really(raw)
         }
-        State::Damaged if session.is_current() => {
+        FileState::Damaged if session.is_current() => {
             session.give_up_lane(number, wanted)?;
             sync(fd, durability)
         }
@@ -401,11 +401,11 @@ pub fn sync(fd: c_int, durability: Durability) -> Result<Synced, Errno> {
 /// position stays, though a forked child or an executed program has the same open file.
 pub fn at_position<T>(fd: c_int, call: impl FnOnce() -> T) -> T {
     let mut entry = fd_table::entry(fd);
-    if entry.is_some_and(Entry::is_inherited) && !interrupted() {
+    if entry.is_some_and(FdEntry::is_inherited) && !interrupted() {
         join_inherited(fd);
         entry = fd_table::entry(fd);
     }
-    let Some(number) = entry.and_then(Entry::file) else {
+    let Some(number) = entry.and_then(FdEntry::file) else {
         return call();
     };
     if interrupted() {

@@ -2,7 +2,7 @@
 //! (`replay/lane_contents.rs`): of each file those since it got its last number, with truncations
 //! that were not refused.
 
-use crate::record::{self, Change};
+use crate::record::{self, FileChange};
 use std::collections::HashMap;
 
 /// The writes of a lane's files.
@@ -23,7 +23,7 @@ impl WriteCount {
         let Ok((head, change)) = record::decode(kind, payload) else {
             return;
         };
-        if let Change::File { identity, .. } = change {
+        if let FileChange::File { identity, .. } = change {
             let known = self.0.get(&head.file);
             if known.is_none_or(|known| known.identity != identity) {
                 self.0.retain(|_, other| other.identity != identity);
@@ -40,15 +40,15 @@ impl WriteCount {
             return;
         };
         match change {
-            Change::Write(_) => {
+            FileChange::Write(_) => {
                 file.writes += 1;
                 file.cuts.clear();
             }
-            Change::Truncate => {
+            FileChange::Truncate => {
                 file.writes += 1;
                 file.cuts.push(head.at);
             }
-            Change::Refused if file.cuts.last() == Some(&head.at) => {
+            FileChange::Refused if file.cuts.last() == Some(&head.at) => {
                 file.writes -= 1;
                 file.cuts.pop();
             }

@@ -23,7 +23,7 @@ use std::{collections::BTreeMap, fs, path::Path};
 /// What a configuration file says; the default is an empty one.
 #[derive(Clone, Debug, Default, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Config {
+pub struct PolicyConfig {
     absorb: Option<Vec<String>>,
     #[serde(default)]
     profile: BTreeMap<String, Override>,
@@ -43,7 +43,7 @@ struct Override {
 /// For a profile without a guard.
 const NO_GUARD: &str = "none";
 
-impl Config {
+impl PolicyConfig {
     /// Reads the file at `path`.
     ///
     /// # Errors
@@ -149,7 +149,7 @@ mod tests {
 
     #[track_caller]
     fn refused(text: &str, words: &[&str]) {
-        let message = Config::parse(text, Path::new("forebay.toml"))
+        let message = PolicyConfig::parse(text, Path::new("forebay.toml"))
             .unwrap_err()
             .to_string();
         for word in words {
@@ -191,7 +191,7 @@ mod tests {
 
     #[test]
     fn a_file_that_is_not_there_is_an_error_with_its_path() {
-        let error = Config::read(Path::new("/nowhere/forebay.toml")).unwrap_err();
+        let error = PolicyConfig::read(Path::new("/nowhere/forebay.toml")).unwrap_err();
         assert!(error.to_string().contains("/nowhere/forebay.toml"));
     }
 }

@@ -4,8 +4,8 @@ use super::{
 };
 use std::path::Path;
 
-fn request<'a>(program: &'a [&'a OsStr], config: &'a Config) -> Request<'a> {
-    Request {
+fn request<'a>(program: &'a [&'a OsStr], config: &'a PolicyConfig) -> PolicyRequest<'a> {
+    PolicyRequest {
         programs: program,
         profile: None,
         config,
@@ -15,7 +15,7 @@ fn request<'a>(program: &'a [&'a OsStr], config: &'a Config) -> Request<'a> {
 
 #[test]
 fn the_programs_name_chooses_the_profile() {
-    let config = Config::default();
+    let config = PolicyConfig::default();
     for (program, profile, absorbed) in [
         (
             "redis-server",
@@ -89,7 +89,7 @@ fn a_pattern_of_many_equal_sets_is_shown_in_short() {
 
 #[test]
 fn a_link_is_known_by_either_of_its_names() {
-    let config = Config::default();
+    let config = PolicyConfig::default();
     let names = [OsStr::new("redis-server"), OsStr::new("redis-check-rdb")];
     assert_eq!(choose(request(&names, &config)).unwrap().profile, "redis");
     let names = [OsStr::new("cache"), OsStr::new("valkey-server")];
@@ -98,9 +98,9 @@ fn a_link_is_known_by_either_of_its_names() {
 
 #[test]
 fn an_unknown_profile_or_program_is_refused_with_those_there_are() {
-    let config = Config::default();
+    let config = PolicyConfig::default();
     let names = [OsStr::new("cat")];
-    let unknown = choose(Request {
+    let unknown = choose(PolicyRequest {
         profile: Some("oracle"),
         ..request(&names, &config)
     });
@@ -118,10 +118,10 @@ fn an_unknown_profile_or_program_is_refused_with_those_there_are() {
 
 #[test]
 fn patterns_of_the_command_line_are_added_and_are_enough() {
-    let config = Config::default();
+    let config = PolicyConfig::default();
     let absorb = ["*.wal".to_owned(), "*.aof".to_owned()];
     let names = [OsStr::new("cat")];
-    let policy = choose(Request {
+    let policy = choose(PolicyRequest {
         absorb: &absorb,
         ..request(&names, &config)
     })
@@ -131,14 +131,14 @@ fn patterns_of_the_command_line_are_added_and_are_enough() {
         (GENERIC, 2)
     );
     let names = [OsStr::new("redis-server")];
-    let policy = choose(Request {
+    let policy = choose(PolicyRequest {
         absorb: &absorb,
         ..request(&names, &config)
     })
     .unwrap();
     assert_eq!(policy.patterns, ["*.aof", "temp-*.aof.incr", "*.wal"]);
     let bad = ["".to_owned()];
-    let refused = choose(Request {
+    let refused = choose(PolicyRequest {
         absorb: &bad,
         ..request(&names, &config)
     });
@@ -148,12 +148,12 @@ fn patterns_of_the_command_line_are_added_and_are_enough() {
 #[test]
 fn a_file_changes_profiles_and_makes_new_ones() {
     let text = "[profile.redis]\nabsorb = [\"log/*\"]\n\n[profile.mine]\nprograms = [\"mydb\"]\nabsorb = [\"*.wal\"]\n";
-    let config = Config::parse(text, Path::new("f.toml")).unwrap();
+    let config = PolicyConfig::parse(text, Path::new("f.toml")).unwrap();
     let policy = choose(request(&[OsStr::new("redis-server")], &config)).unwrap();
     assert_eq!(policy.patterns, ["log/*"]);
     let policy = choose(request(&[OsStr::new("mydb")], &config)).unwrap();
     assert_eq!(policy.profile, "mine");
-    let config = Config::parse("absorb = [\"only\"]", Path::new("f.toml")).unwrap();
+    let config = PolicyConfig::parse("absorb = [\"only\"]", Path::new("f.toml")).unwrap();
     let policy = choose(request(&[OsStr::new("redis-server")], &config)).unwrap();
     assert_eq!(
         (policy.profile.as_str(), policy.patterns),
@@ -164,12 +164,12 @@ fn a_file_changes_profiles_and_makes_new_ones() {
 #[test]
 fn what_has_its_size_before_it_is_written_is_known_of_the_profile_and_changed_by_the_configuration()
 {
-    let of = |program: &str, config: &Config| {
+    let of = |program: &str, config: &PolicyConfig| {
         choose(request(&[OsStr::new(program)], config))
             .unwrap()
             .preallocated
     };
-    let config = Config::default();
+    let config = PolicyConfig::default();
     let names = |patterns: &[String], path: &str| {
         (patterns.iter()).any(|pattern| matches(pattern.as_bytes(), path.as_bytes()))
     };
@@ -181,7 +181,7 @@ fn what_has_its_size_before_it_is_written_is_known_of_the_profile_and_changed_by
     assert!(names(&mariadb, "/d/ib_logfile0") && !names(&mariadb, "/d/mysql-bin.000001"));
     assert!(of("redis-server", &config).is_empty());
     let text = "[profile.mariadb]\npreallocated = []\n[profile.mine]\nprograms = [\"mine\"]\nabsorb = [\"*.wal\"]\npreallocated = [\"*.wal\"]\n";
-    let config = Config::parse(text, Path::new("forebay.toml")).unwrap();
+    let config = PolicyConfig::parse(text, Path::new("forebay.toml")).unwrap();
     assert!(of("mariadbd", &config).is_empty());
     assert_eq!(of("mine", &config), ["*.wal"]);
 }

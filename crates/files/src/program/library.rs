@@ -32,7 +32,7 @@ pub struct SharedLibrary {
 }
 
 /// A part of the file that is mapped.
-struct Segment {
+struct LoadSegment {
     address: u64,
     offset: u64,
     bytes: u64,
@@ -94,7 +94,7 @@ impl SharedLibrary {
 }
 
 /// What is mapped, and the dynamic section.
-fn segments(file: &File, header: &[u8]) -> io::Result<(Vec<Segment>, Vec<u8>)> {
+fn segments(file: &File, header: &[u8]) -> io::Result<(Vec<LoadSegment>, Vec<u8>)> {
     let (table, size, count) = (u64_at(header, 32), u16_at(header, 54), u16_at(header, 56));
     let (mut mapped, mut dynamic) = (Vec::new(), Vec::new());
     if u64::from(size) < HEADER_BYTES {
@@ -106,7 +106,7 @@ fn segments(file: &File, header: &[u8]) -> io::Result<(Vec<Segment>, Vec<u8>)> {
             .checked_mul(size.into())
             .and_then(|at| at.checked_add(table));
         file.read_exact_at(&mut entry, at.ok_or_else(wrong)?)?;
-        let segment = Segment {
+        let segment = LoadSegment {
             address: u64_at(&entry, 16),
             offset: u64_at(&entry, 8),
             bytes: u64_at(&entry, 32),
@@ -130,7 +130,12 @@ fn read_at(file: &File, offset: u64, bytes: u64) -> io::Result<Vec<u8>> {
     Ok(contents)
 }
 
-fn read_mapped(file: &File, segments: &[Segment], address: u64, bytes: u64) -> io::Result<Vec<u8>> {
+fn read_mapped(
+    file: &File,
+    segments: &[LoadSegment],
+    address: u64,
+    bytes: u64,
+) -> io::Result<Vec<u8>> {
     let mut segments = segments.iter();
     let within = segments.find_map(|segment| {
         let at = address.checked_sub(segment.address)?;

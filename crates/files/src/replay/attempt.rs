@@ -10,11 +10,11 @@
 //! 3. If something is refused in the end, the label says when that was.
 
 use super::{
-    decide::Target,
-    label::{APART, BEAT, Mark, UNFINISHED, is_told_apart, relabelled},
-    lane_contents::Logged,
+    decide::TargetFile,
+    label::{APART, BEAT, LabelMark, UNFINISHED, is_told_apart, relabelled},
+    lane_contents::LoggedFile,
     sync::confirmed,
-    write::{Failed, set_times, step},
+    write::{ReplayFailure, set_times, step},
 };
 use crate::sys;
 use forebay_pool::{Lane, MonotonicTime, PoolError};
@@ -24,12 +24,12 @@ use std::{thread, time::Duration};
 pub(super) struct Attempt<'a> {
     lane: &'a Lane,
     label: &'a str,
-    mark: Mark,
+    mark: LabelMark,
     beat: Option<MonotonicTime>,
 }
 
 impl<'a> Attempt<'a> {
-    pub(super) fn new(lane: &'a Lane, label: &'a str, mark: Mark) -> Self {
+    pub(super) fn new(lane: &'a Lane, label: &'a str, mark: LabelMark) -> Self {
         Self {
             lane,
             label,
@@ -40,7 +40,10 @@ impl<'a> Attempt<'a> {
 
     /// 1., for one file. False if it cannot get one (another user's file, say); then its time has
     /// to go on telling.
-    pub(super) fn set_apart(file: &Logged<'_>, target: &Target) -> Result<bool, Failed> {
+    pub(super) fn set_apart(
+        file: &LoggedFile<'_>,
+        target: &TargetFile,
+    ) -> Result<bool, ReplayFailure> {
         // Later it gets the time that the program left, which has to be known.
         if file.left.is_none() || !set_times(&target.file, target.accessed, UNFINISHED)? {
             return Ok(false);
@@ -61,12 +64,12 @@ impl<'a> Attempt<'a> {
     }
 
     /// Says, at most once a [`BEAT`], that the replay goes on.
-    pub(super) fn beat(&mut self) -> Result<(), Failed> {
+    pub(super) fn beat(&mut self) -> Result<(), ReplayFailure> {
         if self.beat.is_some_and(|last| last.elapsed() < BEAT) {
             return Ok(());
         }
         self.mark = self.mark.replaying(now());
-        self.say().map_err(|e| Failed::Lane(e.to_string()))?;
+        self.say().map_err(|e| ReplayFailure::Lane(e.to_string()))?;
         self.beat = Some(MonotonicTime::now());
         step();
         Ok(())

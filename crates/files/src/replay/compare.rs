@@ -7,8 +7,8 @@
 //! bytes there, though its files have the same identities (file handles of ext4 and XFS do not name
 //! the file system).
 
-use super::lane_contents::Logged;
-use crate::record::{Change, Head};
+use super::lane_contents::LoggedFile;
+use crate::record::{FileChange, Head};
 use std::{fs::File, io, os::unix::fs::FileExt};
 
 /// What is read at a time.
@@ -18,7 +18,7 @@ const WINDOW: u64 = 1 << 20;
 const BLOCK: u64 = 4096;
 
 /// A write of the lane: its offset and bytes.
-type Written<'a> = (u64, &'a [u8]);
+type LoggedWrite<'a> = (u64, &'a [u8]);
 
 /// Where the file has, behind the size that it had before the lane's records, something that is
 /// neither one of theirs nor zeros; none if it has nothing of the kind, or that cannot be told.
@@ -28,7 +28,7 @@ type Written<'a> = (u64, &'a [u8]);
 /// # Errors
 /// If it cannot be read.
 pub(super) fn foreign(
-    file: &Logged<'_>,
+    file: &LoggedFile<'_>,
     open: &File,
     may_be_ahead: bool,
 ) -> io::Result<Option<u64>> {
@@ -40,27 +40,27 @@ pub(super) fn foreign(
 
 /// True if all that the file lacks of what the lane wrote may be what a write-back that failed has
 /// left, when the pages were evicted: zeros, what an earlier record wrote, or nothing.
-pub(super) fn may_be_lost(file: &Logged<'_>, open: &File) -> bool {
+pub(super) fn may_be_lost(file: &LoggedFile<'_>, open: &File) -> bool {
     unexplained(file, open, 0, false).is_ok_and(|at| at.is_none())
 }
 
 /// Where the file has, from an offset on, what is neither one of the records' that wrote there nor
 /// zero.
 fn unexplained(
-    file: &Logged<'_>,
+    file: &LoggedFile<'_>,
     open: &File,
     from: u64,
     may_be_ahead: bool,
 ) -> io::Result<Option<u64>> {
     let given_up = written_in(&file.given_up);
-    let mut writes: Vec<Written<'_>> = writes(file).chain(given_up).collect();
+    let mut writes: Vec<LoggedWrite<'_>> = writes(file).chain(given_up).collect();
     writes.sort_by_key(|(at, _)| *at);
     let last = writes.iter().max_by_key(|write| end_of(write));
     let tail = last.map_or(0, |(at, _)| at / BLOCK * BLOCK);
     let is_written_again = |at: u64, times: u8| at < BLOCK || at >= tail || times > 1;
     let size = open.metadata()?.len();
     let (mut from, mut next) = (from, 0);
-    let mut near: Vec<Written<'_>> = Vec::new();
+    let mut near: Vec<LoggedWrite<'_>> = Vec::new();
     let mut found = vec![0; WINDOW as usize];
     loop {
         if near.is_empty() {
@@ -95,7 +95,7 @@ fn unexplained(
 
 /// Of each byte of a window that begins at `from`: how often it was written, and whether it is what
 /// was written once.
-fn explained(found: &[u8], from: u64, near: &[Written<'_>]) -> Vec<(u8, bool)> {
+fn explained(found: &[u8], from: u64, near: &[LoggedWrite<'_>]) -> Vec<(u8, bool)> {
     let mut known = vec![(0u8, false); found.len()];
     for (at, bytes) in near {
         let (skipped, begins) = (from.saturating_sub(*at), at.saturating_sub(from));
@@ -111,38 +111,38 @@ fn explained(found: &[u8], from: u64, near: &[Written<'_>]) -> Vec<(u8, bool)> {
 
 /// The size that the file had before records of it, of which the lane says so, if they only made it
 /// longer: what was cut off may be there again.
-fn grown_from(file: &Logged<'_>) -> Option<u64> {
+fn grown_from(file: &LoggedFile<'_>) -> Option<u64> {
     let had = file.grows_from?;
     let mut size = had;
     for (head, change) in &file.changes {
         match change {
-            Change::Truncate if head.at < size => return None,
-            Change::Truncate => size = head.at,
-            Change::Write(bytes) => size = size.max(head.at + bytes.len() as u64),
+            FileChange::Truncate if head.at < size => return None,
+            FileChange::Truncate => size = head.at,
+            FileChange::Write(bytes) => size = size.max(head.at + bytes.len() as u64),
             _ => {}
         }
     }
     Some(had)
 }
 
-fn writes<'a>(file: &'a Logged<'_>) -> impl Iterator<Item = Written<'a>> {
+fn writes<'a>(file: &'a LoggedFile<'_>) -> impl Iterator<Item = LoggedWrite<'a>> {
     written_in(&file.changes)
 }
 
-fn written_in<'a>(changes: &'a [(Head, Change<'_>)]) -> impl Iterator<Item = Written<'a>> {
+fn written_in<'a>(changes: &'a [(Head, FileChange<'_>)]) -> impl Iterator<Item = LoggedWrite<'a>> {
     changes.iter().filter_map(|(head, change)| match change {
-        Change::Write(bytes) => Some((head.at, *bytes)),
+        FileChange::Write(bytes) => Some((head.at, *bytes)),
         _ => None,
     })
 }
 
-fn end_of((at, bytes): &Written<'_>) -> u64 {
+fn end_of((at, bytes): &LoggedWrite<'_>) -> u64 {
     at + bytes.len() as u64
 }
 
 /// In words: the file holds something else than the lane says, and is right. `on_disk`: the pool
 /// may lack what was not committed.
-pub(super) fn kept(file: &Logged<'_>, open: &File, is_readable: bool, on_disk: bool) -> String {
+pub(super) fn kept(file: &LoggedFile<'_>, open: &File, is_readable: bool, on_disk: bool) -> String {
     let path = file.path().display();
     if !is_readable {
         return format!(
@@ -173,7 +173,7 @@ pub(super) fn kept(file: &Logged<'_>, open: &File, is_readable: bool, on_disk: b
 }
 
 /// In words: the file is a clone's, which was used by itself.
-pub(super) fn is_clone(file: &Logged<'_>, at: u64) -> String {
+pub(super) fn is_clone(file: &LoggedFile<'_>, at: u64) -> String {
     format!(
         "{} has at byte {at} what no write of the program put there, behind what was on its disk before the pool's first write: is it on a clone or a snapshot of \
          its volume that was used by itself? Mount the volume that the program wrote to, and recover again; or `forebay recover --discard` drops the pool's writes, \
@@ -194,7 +194,7 @@ mod tests {
         changes: &[(u64, Option<&'static [u8]>)],
         content: &[u8],
     ) -> [Option<u64>; 2] {
-        let file = Logged::of_changes(had, changes);
+        let file = LoggedFile::of_changes(had, changes);
         let mut open = tempfile::tempfile().unwrap();
         open.write_all(content).unwrap();
         [false, true].map(|may_be_ahead| foreign(&file, &open, may_be_ahead).unwrap())

@@ -15,10 +15,10 @@
 
 use super::{
     compare,
-    find::Found,
+    find::FoundFile,
     image::Image,
-    label::Mark,
-    lane_contents::{Gone, Logged},
+    label::LabelMark,
+    lane_contents::{LoggedFile, LoggedLinks},
     options::RecoverOptions,
 };
 use crate::{FilesError, identity, record::slack};
@@ -45,7 +45,7 @@ pub(super) struct Situation<'a> {
     /// The file system that the pool's file is on, if it is emulated.
     pub(super) emulated_on: Option<u64>,
     pub(super) pool: &'a Path,
-    pub(super) mark: Mark,
+    pub(super) mark: LabelMark,
     /// It is no recovery that was asked for, but a process of the run that takes the lane over,
     /// while others of its processes may have the files.
     pub(super) takes_over: bool,
@@ -53,17 +53,17 @@ pub(super) struct Situation<'a> {
 }
 
 /// What is to become of a file.
-pub(super) enum Plan {
+pub(super) enum FilePlan {
     /// Nothing: why, if that is worth telling.
     Nothing(Option<String>),
     /// Its whole file system is to be synced: it is somewhere in there.
     SyncAll(File, String),
     /// It is right as it is.
-    Sync(Target, Again),
+    Sync(TargetFile, RewritePlan),
     /// It holds something else, and that is right: why, in words.
-    Keep(Target, String),
+    Keep(TargetFile, String),
     /// The lane's records are to be written.
-    Write(Target),
+    Write(TargetFile),
     /// Why it cannot be recovered, and what to do.
     Refuse(String),
 }
@@ -71,7 +71,7 @@ pub(super) enum Plan {
 /// Whether a file's bytes are written once more although it has them: a sync that failed may have
 /// left them clean.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Again {
+pub(super) enum RewritePlan {
     No,
     /// If no other process has it open, and it can be written to.
     IfAlone,
@@ -80,7 +80,7 @@ pub(super) enum Again {
 }
 
 /// A file that was found.
-pub(super) struct Target {
+pub(super) struct TargetFile {
     /// Held, to be opened anew.
     pub(super) seen: OwnedFd,
     /// Open for reading, or else for writing.
@@ -92,7 +92,7 @@ pub(super) struct Target {
     pub(super) is_ours: bool,
 }
 
-impl Target {
+impl TargetFile {
     fn open(seen: OwnedFd) -> Result<Self, Errno> {
         let open = |flags| identity::reopen(seen.as_fd(), flags);
         // Not to be seen by the access time, where that is permitted.
@@ -125,15 +125,19 @@ impl Situation<'_> {
     ///
     /// # Errors
     /// If it cannot be read.
-    pub(super) fn decide(&self, file: &Logged<'_>, found: Found) -> Result<Plan, FilesError> {
+    pub(super) fn decide(
+        &self,
+        file: &LoggedFile<'_>,
+        found: FoundFile,
+    ) -> Result<FilePlan, FilesError> {
         let seen = match found {
-            Found::Here(seen) => seen,
-            Found::Unlinked => return Ok(Plan::Nothing(None)),
-            Found::Missing(obstacle) => return Ok(self.missing(file, obstacle)),
+            FoundFile::Here(seen) => seen,
+            FoundFile::Unlinked => return Ok(FilePlan::Nothing(None)),
+            FoundFile::Missing(obstacle) => return Ok(self.missing(file, obstacle)),
         };
         let mount = identity::mount(seen.as_fd());
-        let target = match Target::open(seen) {
-            Ok(target) => Target {
+        let target = match TargetFile::open(seen) {
+            Ok(target) => TargetFile {
                 is_ours: self.mark.made(target.modified),
                 ..target
             },
@@ -141,7 +145,7 @@ impl Situation<'_> {
         };
         let path = file.path().display();
         if self.takes_over && target.is_ours {
-            return Ok(Plan::Refuse(format!(
+            return Ok(FilePlan::Refuse(format!(
                 "{path} was being recovered when that was cut: end the program, then `forebay recover` goes on with it"
             )));
         }
@@ -153,20 +157,22 @@ impl Situation<'_> {
             let again = match self.mark {
                 // The sync may have failed in this boot, though the lane is of an earlier one: a
                 // recovery's.
-                mark if mark.failed() || mark == Mark::Denied => Again::Must,
-                mark if self.same_boot || matches!(mark, Mark::Replay(_)) => Again::IfAlone,
-                _ => Again::No,
+                mark if mark.failed() || mark == LabelMark::Denied => RewritePlan::Must,
+                mark if self.same_boot || matches!(mark, LabelMark::Replay(_)) => {
+                    RewritePlan::IfAlone
+                }
+                _ => RewritePlan::No,
             };
-            return Ok(Plan::Sync(target, again));
+            return Ok(FilePlan::Sync(target, again));
         }
         Ok(self.differs(file, mount, target))
     }
 
     /// The file holds something else than the lane says.
-    fn differs(&self, file: &Logged<'_>, mount: Option<u64>, target: Target) -> Plan {
+    fn differs(&self, file: &LoggedFile<'_>, mount: Option<u64>, target: TargetFile) -> FilePlan {
         let path = file.path().display();
         if self.options.force {
-            return Plan::Write(target);
+            return FilePlan::Write(target);
         }
         // Unmounted and mounted again, the file is what the disk had of it, as after a power cut.
         // It was not, for sure, if the mount is the same one; another one, of another mount
@@ -177,7 +183,7 @@ impl Situation<'_> {
             && self.emulated_on.is_some()
             && self.emulated_on == identity::file_system(target.file.as_fd()).ok();
         if !self.pool_is_whole || lost_with_it {
-            return Plan::Refuse(self.may_be_older(file));
+            return FilePlan::Refuse(self.may_be_older(file));
         }
         let is_ours = target.is_ours;
         let later = file
@@ -193,9 +199,9 @@ impl Situation<'_> {
             return match may_decide.then_some(()) {
                 Some(()) if was_there => self.keep(file, target),
                 Some(()) if file.mount.is_none() && self.same_boot && later.is_none() => {
-                    Plan::Write(target)
+                    FilePlan::Write(target)
                 }
-                _ => Plan::Refuse(format!(
+                _ => FilePlan::Refuse(format!(
                     "{path} holds something else than the pool says, and was changed since or is not where it was: end the program, then \
                      `forebay recover` decides"
                 )),
@@ -205,7 +211,7 @@ impl Situation<'_> {
         let has_newer =
             (has_failed || was_there) && !is_ours && !self.may_be_lost(file, &target, later);
         if has_newer && has_failed {
-            return Plan::Refuse(failed(
+            return FilePlan::Refuse(failed(
                 file,
                 "it holds something else than the pool says: if that is right",
             ));
@@ -216,18 +222,18 @@ impl Situation<'_> {
         }
         let Some(later) = later else {
             if !is_ours && let Some(why) = self.is_clone(file, &target) {
-                return Plan::Refuse(why);
+                return FilePlan::Refuse(why);
             }
             let size = target.file.metadata().map(|meta| meta.len());
             let had = size.ok().and_then(|size| file.is_cut_from(size));
-            return had.map_or(Plan::Write(target), |had| {
-                Plan::Refuse(format!(
+            return had.map_or(FilePlan::Write(target), |had| {
+                FilePlan::Refuse(format!(
                     "{path} is an older copy: it had {had} bytes before the pool's first write. Put the newest one back and recover again; or \
                      `forebay recover --discard` drops the pool's writes, `forebay recover --force` writes them to this one"
                 ))
             });
         };
-        Plan::Refuse(format!(
+        FilePlan::Refuse(format!(
             "{path} was changed {:.1} s after the last write that the pool knows of: was the database started without a recovery? If what the \
              file holds now is right, `forebay recover --discard` drops the pool's writes; if the pool's are, `forebay recover --force` writes them",
             later.as_secs_f64()
@@ -236,22 +242,27 @@ impl Situation<'_> {
 
     /// True if what the file lacks may have been dropped by the kernel, which told that to the
     /// supervisor, or to one that was killed then, and no other program has changed it.
-    fn may_be_lost(&self, file: &Logged<'_>, target: &Target, later: Option<Duration>) -> bool {
-        (self.mark == Mark::Syncing || self.mark.failed())
+    fn may_be_lost(
+        &self,
+        file: &LoggedFile<'_>,
+        target: &TargetFile,
+        later: Option<Duration>,
+    ) -> bool {
+        (self.mark == LabelMark::Syncing || self.mark.failed())
             && later.is_none()
             && target.is_readable
             && compare::may_be_lost(file, &target.file)
     }
 
     /// What the file holds is the truth.
-    fn keep(&self, file: &Logged<'_>, target: Target) -> Plan {
+    fn keep(&self, file: &LoggedFile<'_>, target: TargetFile) -> FilePlan {
         let why = compare::kept(file, &target.file, target.is_readable, self.on_disk);
-        Plan::Keep(target, why)
+        FilePlan::Keep(target, why)
     }
 
     /// In words, if the file is on a clone of its volume that was used by itself, or that cannot be
     /// told.
-    fn is_clone(&self, file: &Logged<'_>, target: &Target) -> Option<String> {
+    fn is_clone(&self, file: &LoggedFile<'_>, target: &TargetFile) -> Option<String> {
         if !target.is_readable {
             return None;
         }
@@ -267,7 +278,7 @@ impl Situation<'_> {
     }
 
     /// The pool may have lost records, and the file may have what they said.
-    fn may_be_older(&self, file: &Logged<'_>) -> String {
+    fn may_be_older(&self, file: &LoggedFile<'_>) -> String {
         let pool = self.pool.display();
         format!(
             "{} holds something else than the pool says, and the pool is emulated: what it has may be older than the file, since the machine (or \
@@ -281,19 +292,19 @@ impl Situation<'_> {
     }
 
     /// The file is there, and cannot be opened.
-    fn unopened(&self, file: &Logged<'_>, mount: Option<u64>, errno: Errno) -> Plan {
+    fn unopened(&self, file: &LoggedFile<'_>, mount: Option<u64>, errno: Errno) -> FilePlan {
         let path = file.path().display();
         if file.changes.is_empty() {
-            return Plan::Nothing(None);
+            return FilePlan::Nothing(None);
         }
         if self.kept_all(file, mount)
             && let Some(directory) = file.parents().into_iter().find_map(|p| directory(p).ok())
         {
             let why =
                 format!("{path} cannot be opened ({errno}): its whole file system was synced");
-            return Plan::SyncAll(directory, why);
+            return FilePlan::SyncAll(directory, why);
         }
-        Plan::Refuse(match errno {
+        FilePlan::Refuse(match errno {
             Errno::NOKEY => locked(file),
             _ => format!(
                 "{path} cannot be opened: {errno}. Run the recovery as a user who may, or let this one (chmod u+rw)"
@@ -302,17 +313,17 @@ impl Situation<'_> {
     }
 
     /// True if the kernel has everything that was written to files of this mount.
-    fn kept_all(&self, file: &Logged<'_>, mount: Option<u64>) -> bool {
+    fn kept_all(&self, file: &LoggedFile<'_>, mount: Option<u64>) -> bool {
         self.same_boot && !self.mark.failed() && mount.is_some() && mount == file.mount
     }
 
-    fn missing(&self, file: &Logged<'_>, obstacle: Option<Errno>) -> Plan {
+    fn missing(&self, file: &LoggedFile<'_>, obstacle: Option<Errno>) -> FilePlan {
         let path = file.path().display();
-        let removed = (file.gone == Gone::Maybe).then(|| {
+        let removed = (file.gone == LoggedLinks::Maybe).then(|| {
             format!("{path} is not there: the program was about to remove it or to replace it")
         });
-        if file.gone == Gone::Yes || file.changes.is_empty() {
-            return Plan::Nothing(removed);
+        if file.gone == LoggedLinks::Yes || file.changes.is_empty() {
+            return FilePlan::Nothing(removed);
         }
         let opened = |parent| {
             let open = directory(parent).ok()?;
@@ -326,18 +337,18 @@ impl Situation<'_> {
             let why = format!(
                 "{path} is not there any more: its whole file system was synced, wherever in it the file is now"
             );
-            return Plan::SyncAll(open, why);
+            return FilePlan::SyncAll(open, why);
         }
         // Only where it was it is seen to be gone: its file system may not be mounted, and its
         // directory be elsewhere. In another boot mounts have other numbers.
         let was_in =
             |mount: Option<u64>| !self.same_boot || file.mount.is_none() || mount == file.mount;
         if removed.is_some() && parents.iter().any(|(_, mount)| was_in(*mount)) {
-            return Plan::Nothing(removed);
+            return FilePlan::Nothing(removed);
         }
         // Its name cannot be read, and nothing says that it is gone.
         if obstacle == Some(Errno::NOKEY) {
-            return Plan::Refuse(locked(file));
+            return FilePlan::Refuse(locked(file));
         }
         if self.options.force {
             let why = format!(
@@ -345,10 +356,10 @@ impl Situation<'_> {
                 file.changes.len(),
                 file.bytes()
             );
-            return Plan::Nothing(Some(why));
+            return FilePlan::Nothing(Some(why));
         }
         let obstacle = obstacle.map_or_else(String::new, |errno| format!(" ({errno})"));
-        Plan::Refuse(format!(
+        FilePlan::Refuse(format!(
             "{path} is missing, or another file has its name{obstacle}. Put it back, or mount its file system, and recover again (as root it is found \
              in other places of its mount too); or go on without it by `forebay recover --force`"
         ))
@@ -356,7 +367,7 @@ impl Situation<'_> {
 }
 
 /// In an encrypted directory, without its key.
-fn locked(file: &Logged<'_>) -> String {
+fn locked(file: &LoggedFile<'_>) -> String {
     format!(
         "{} is in an encrypted directory whose key is not there. Unlock it (fscrypt unlock DIRECTORY), and recover again",
         file.path().display()
@@ -364,7 +375,7 @@ fn locked(file: &Logged<'_>) -> String {
 }
 
 /// A sync of the file failed, and it cannot be written again because of `why`.
-pub(super) fn failed(file: &Logged<'_>, why: &str) -> String {
+pub(super) fn failed(file: &LoggedFile<'_>, why: &str) -> String {
     format!(
         "a sync of {} failed, so its last writes have to be written again, but {why}, `forebay recover --discard` drops the \
          pool's writes; if the pool's are, `forebay recover --force` writes them",

@@ -1,7 +1,7 @@
 //! What a file itself says of the records that a lane has of it, where the pool took nothing any
 //! more ([`void_marks`]).
 
-use super::{decide::Situation, find::Found};
+use super::{decide::Situation, find::FoundFile};
 use crate::void_marks;
 use rustix::io::Errno;
 use std::path::Path;
@@ -9,7 +9,7 @@ use uuid::Uuid;
 
 /// What is said of the lane's records in a file.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub(super) enum Said {
+pub(super) enum FileMark {
     Nothing,
     /// None is needed.
     Void,
@@ -22,21 +22,21 @@ pub(super) enum Said {
 /// # Errors
 /// Its attributes cannot be read, though there may be some that are heeded.
 pub(super) fn said_in(
-    found: &Found,
+    found: &FoundFile,
     owner: Uuid,
     situation: &Situation<'_>,
-) -> Result<Said, Errno> {
-    let Found::Here(seen) = found else {
-        return Ok(Said::Nothing);
+) -> Result<FileMark, Errno> {
+    let FoundFile::Here(seen) = found else {
+        return Ok(FileMark::Nothing);
     };
     let read = || match () {
-        () if void_marks::is_marked(seen, owner)? => Ok(Said::Void),
-        () if void_marks::is_failed(seen, owner)? => Ok(Said::Failed),
-        () => Ok(Said::Nothing),
+        () if void_marks::is_marked(seen, owner)? => Ok(FileMark::Void),
+        () if void_marks::is_failed(seen, owner)? => Ok(FileMark::Failed),
+        () => Ok(FileMark::Nothing),
     };
     match read() {
         // A pool that is memory takes what is to be said, but for one that is damaged.
-        Err(_) if !situation.on_disk || situation.options.force => Ok(Said::Nothing),
+        Err(_) if !situation.on_disk || situation.options.force => Ok(FileMark::Nothing),
         said => said,
     }
 }

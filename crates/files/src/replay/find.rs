@@ -1,6 +1,6 @@
 //! Finding a file of a lane again: by its paths, by its handle, or close to where it was.
 
-use super::lane_contents::{Gone, Logged};
+use super::lane_contents::{LoggedFile, LoggedLinks};
 use crate::{identity, sys};
 use rustix::{
     fs::{Mode, OFlags},
@@ -17,7 +17,7 @@ const LEVELS: usize = 3;
 const ENTRIES: usize = 4096;
 
 /// Where a file is.
-pub(super) enum Found {
+pub(super) enum FoundFile {
     /// Here; held, not opened.
     Here(OwnedFd),
     /// In no directory any more: it goes when the last process closes it.
@@ -35,7 +35,7 @@ pub(super) enum ByHandle {
 }
 
 impl ByHandle {
-    pub(super) fn of(file: &Logged<'_>) -> Self {
+    pub(super) fn of(file: &LoggedFile<'_>) -> Self {
         match identity::look_by_handle(file.identity, &file.paths) {
             None => Self::Nothing,
             Some(seen) if rustix::fs::fstat(&seen).is_ok_and(|stat| stat.st_nlink == 0) => {
@@ -46,23 +46,23 @@ impl ByHandle {
     }
 
     /// For a thread with fewer rights: only the way to it, which it has to go itself.
-    pub(super) fn way(self) -> Way {
+    pub(super) fn way(self) -> FoundBy {
         match self {
-            Self::Nothing => Way::Unknown,
-            Self::Unlinked => Way::Unlinked,
+            Self::Nothing => FoundBy::Unknown,
+            Self::Unlinked => FoundBy::Unlinked,
             Self::Here(seen) => rustix::fs::readlink(sys::link_of(seen.as_fd()), Vec::new())
                 .ok()
                 .map(|path| {
                     use std::os::unix::ffi::OsStringExt;
                     PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes()))
                 })
-                .map_or(Way::Unknown, Way::Path),
+                .map_or(FoundBy::Unknown, FoundBy::Path),
         }
     }
 }
 
 /// What a process with more rights learned by a file's handle.
-pub(super) enum Way {
+pub(super) enum FoundBy {
     Unknown,
     Unlinked,
     Path(PathBuf),
@@ -70,7 +70,7 @@ pub(super) enum Way {
 
 /// Looks for a file with this thread's rights; `way` is what one with more has learned, if there is
 /// one.
-pub(super) fn find(file: &Logged<'_>, way: Option<&Way>) -> Found {
+pub(super) fn find(file: &LoggedFile<'_>, way: Option<&FoundBy>) -> FoundFile {
     let mut obstacle = None;
     let mut look = |path: &Path| match identity::look(path, file.identity) {
         Ok(seen) => seen,
@@ -82,19 +82,19 @@ pub(super) fn find(file: &Logged<'_>, way: Option<&Way>) -> Found {
         }
     };
     if let Some(seen) = file.paths.iter().rev().find_map(|path| look(path)) {
-        return Found::Here(seen);
+        return FoundFile::Here(seen);
     }
     match way {
-        Some(Way::Unlinked) => return Found::Unlinked,
-        Some(Way::Path(path)) => {
+        Some(FoundBy::Unlinked) => return FoundFile::Unlinked,
+        Some(FoundBy::Path(path)) => {
             if let Some(seen) = look(path) {
-                return Found::Here(seen);
+                return FoundFile::Here(seen);
             }
         }
-        Some(Way::Unknown) => {}
+        Some(FoundBy::Unknown) => {}
         None => match ByHandle::of(file) {
-            ByHandle::Here(seen) => return Found::Here(seen),
-            ByHandle::Unlinked => return Found::Unlinked,
+            ByHandle::Here(seen) => return FoundFile::Here(seen),
+            ByHandle::Unlinked => return FoundFile::Unlinked,
             ByHandle::Nothing => {}
         },
     }
@@ -104,9 +104,9 @@ pub(super) fn find(file: &Logged<'_>, way: Option<&Way>) -> Found {
         let mut paths = file.paths.iter().rev();
         paths.find_map(|path| close_to(path, file.identity))
     };
-    match (file.gone != Gone::Yes).then(renamed).flatten() {
-        Some(seen) => Found::Here(seen),
-        None => Found::Missing(obstacle),
+    match (file.gone != LoggedLinks::Yes).then(renamed).flatten() {
+        Some(seen) => FoundFile::Here(seen),
+        None => FoundFile::Missing(obstacle),
     }
 }
 

@@ -1,18 +1,18 @@
 //! What the changes of a file leave in it, whatever they found.
 
-use crate::record::{Change, Head};
+use crate::record::{FileChange, Head};
 use std::{collections::BTreeMap, fs::File, io, ops::Range, os::unix::fs::FileExt};
 
 /// Zeros that are compared at a time.
 const CHUNK: usize = 64 << 10;
 
 /// Bytes, and their offset.
-pub(crate) type Part<'a> = (u64, &'a [u8]);
+pub(crate) type ImagePart<'a> = (u64, &'a [u8]);
 
 /// What is known of a file's content after all changes of it.
 pub(super) struct Image<'a> {
     /// Bytes at offsets; disjoint.
-    pub(super) parts: Vec<Part<'a>>,
+    pub(super) parts: Vec<ImagePart<'a>>,
     /// Ranges that were cut off and grown again; disjoint.
     zeros: Vec<Range<u64>>,
     /// The size, if the file was cut to one.
@@ -20,12 +20,12 @@ pub(super) struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    pub(super) fn of(changes: &[(Head, Change<'a>)]) -> Self {
+    pub(super) fn of(changes: &[(Head, FileChange<'a>)]) -> Self {
         let size = changes
             .iter()
             .fold(None, |size, (head, change)| match change {
-                Change::Truncate => Some(head.at),
-                Change::Write(bytes) => {
+                FileChange::Truncate => Some(head.at),
+                FileChange::Write(bytes) => {
                     size.map(|size: u64| size.max(head.at + bytes.len() as u64))
                 }
                 _ => size,
@@ -55,7 +55,7 @@ impl<'a> Image<'a> {
 
     /// What a file of `size` bytes lacks at its end, in order; none if anything before that is not
     /// as it is to be.
-    pub(super) fn missing(&self, file: &File, size: u64) -> io::Result<Option<Vec<Part<'a>>>> {
+    pub(super) fn missing(&self, file: &File, size: u64) -> io::Result<Option<Vec<ImagePart<'a>>>> {
         let mut tail = Vec::new();
         for (at, bytes) in &self.parts {
             let there = usize::try_from(size.saturating_sub(*at)).unwrap_or(usize::MAX);
@@ -118,9 +118,9 @@ enum Remains<'a> {
 /// What the changes leave in the file: disjoint parts, which no later change touches. Ranges that
 /// are `newer` than all of them count as later changes.
 pub(crate) fn final_parts<'a>(
-    changes: &[(Head, Change<'a>)],
+    changes: &[(Head, FileChange<'a>)],
     newer: &[Range<u64>],
-) -> Vec<Part<'a>> {
+) -> Vec<ImagePart<'a>> {
     let mut parts = Vec::new();
     remains(changes, newer, |range, remains| {
         if let Remains::Bytes(bytes) = remains {
@@ -133,7 +133,7 @@ pub(crate) fn final_parts<'a>(
 /// Calls `found` with each range that a change leaves something in, from the last change to the
 /// first.
 fn remains<'a>(
-    changes: &[(Head, Change<'a>)],
+    changes: &[(Head, FileChange<'a>)],
     newer: &[Range<u64>],
     mut found: impl FnMut(Range<u64>, Remains<'a>),
 ) {
@@ -142,8 +142,8 @@ fn remains<'a>(
     let newer = newer.iter().map(|range| (range.start, range.end, None));
     let changes = changes.iter().rev().filter_map(|(head, change)| {
         let end = match change {
-            Change::Write(bytes) => head.at + bytes.len() as u64,
-            Change::Truncate => u64::MAX,
+            FileChange::Write(bytes) => head.at + bytes.len() as u64,
+            FileChange::Truncate => u64::MAX,
             _ => return None,
         };
         Some((head.at, end, Some(*change)))
@@ -161,11 +161,11 @@ fn remains<'a>(
             .filter(|(s, e)| *e >= start && *s <= end)
             .collect();
         let mut push = |from: u64, to: u64| match change {
-            Some(Change::Write(bytes)) if from < to => {
+            Some(FileChange::Write(bytes)) if from < to => {
                 let bytes = &bytes[(from - start) as usize..(to - start) as usize];
                 found(from..to, Remains::Bytes(bytes));
             }
-            Some(Change::Truncate) if from < to => found(from..to, Remains::Zeros),
+            Some(FileChange::Truncate) if from < to => found(from..to, Remains::Zeros),
             _ => {}
         };
         for (s, e) in touching {
@@ -185,13 +185,13 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn write(at: u64, bytes: &[u8]) -> (Head, Change<'_>) {
+    fn write(at: u64, bytes: &[u8]) -> (Head, FileChange<'_>) {
         (
             Head {
                 at,
                 ..Head::default()
             },
-            Change::Write(bytes),
+            FileChange::Write(bytes),
         )
     }
 
@@ -217,7 +217,7 @@ mod tests {
                                 at: next(20),
                                 ..Head::default()
                             },
-                            Change::Truncate,
+                            FileChange::Truncate,
                         )
                     } else {
                         write(next(20), bytes)
@@ -230,7 +230,7 @@ mod tests {
             for (head, change) in &changes {
                 let at = head.at as usize;
                 match change {
-                    Change::Write(bytes) => {
+                    FileChange::Write(bytes) => {
                         file.resize(file.len().max(at + bytes.len()), 0);
                         file[at..at + bytes.len()].copy_from_slice(bytes);
                         known[at..at + bytes.len()].fill(true);

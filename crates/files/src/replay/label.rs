@@ -44,7 +44,7 @@ pub(super) const UNFINISHED: Duration = Duration::from_secs(0x466F_7265);
 
 /// What a lane's label says to a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Mark {
+pub(crate) enum LabelMark {
     /// Nothing.
     None,
     /// A sync of its files was under way when its supervisor died, which may have been told that it
@@ -70,7 +70,7 @@ pub(crate) struct Replaying {
     pub(crate) failed: bool,
 }
 
-impl Mark {
+impl LabelMark {
     /// True if a sync of one of its files failed.
     pub(super) fn failed(self) -> bool {
         matches!(
@@ -155,13 +155,13 @@ fn hundredths(time: Duration) -> u32 {
 }
 
 /// The label of a client's lane; `whose` says which program's, and its process.
-pub(crate) fn label(mark: Mark, whose: &str) -> String {
+pub(crate) fn label(mark: LabelMark, whose: &str) -> String {
     match mark {
-        Mark::None => format!("{LABEL}{:010} {whose}", 0),
-        Mark::Syncing => format!("{LABEL}{SYNCING} {whose}"),
-        Mark::Failed => format!("{LABEL_FAILED}{:010} {whose}", 0),
-        Mark::Denied => format!("{LABEL_DENIED}{:010} {whose}", 0),
-        Mark::Replay(replay) => {
+        LabelMark::None => format!("{LABEL}{:010} {whose}", 0),
+        LabelMark::Syncing => format!("{LABEL}{SYNCING} {whose}"),
+        LabelMark::Failed => format!("{LABEL_FAILED}{:010} {whose}", 0),
+        LabelMark::Denied => format!("{LABEL_DENIED}{:010} {whose}", 0),
+        LabelMark::Replay(replay) => {
             let leads = match replay.failed {
                 true => LABEL_REPLAY_FAILED,
                 false => LABEL_REPLAY,
@@ -179,12 +179,12 @@ pub(crate) fn is_files(label: &str) -> bool {
 }
 
 /// The same lane's label with another mark.
-pub(crate) fn relabelled(before: &str, mark: Mark) -> String {
+pub(crate) fn relabelled(before: &str, mark: LabelMark) -> String {
     label(mark, parse(before).map_or("", |(_, whose)| whose))
 }
 
 /// A label's parts: its mark, and whose lane it is. `None` for a lane that is not of this tier.
-pub(super) fn parse(label: &str) -> Option<(Mark, &str)> {
+pub(super) fn parse(label: &str) -> Option<(LabelMark, &str)> {
     let leads = [
         LABEL,
         LABEL_FAILED,
@@ -197,14 +197,14 @@ pub(super) fn parse(label: &str) -> Option<(Mark, &str)> {
         .find_map(|leads| Some((leads, label.strip_prefix(leads)?)))?;
     let (times, whose) = rest.split_once(' ').unwrap_or((rest, ""));
     let mark = match leads {
-        LABEL if times == SYNCING => Mark::Syncing,
-        LABEL => Mark::None,
-        LABEL_FAILED => Mark::Failed,
-        LABEL_DENIED => Mark::Denied,
+        LABEL if times == SYNCING => LabelMark::Syncing,
+        LABEL => LabelMark::None,
+        LABEL_FAILED => LabelMark::Failed,
+        LABEL_DENIED => LabelMark::Denied,
         _ => {
             let (begun, lasts) = parse_times(times);
             let failed = leads == LABEL_REPLAY_FAILED;
-            Mark::Replay(Replaying {
+            LabelMark::Replay(Replaying {
                 begun,
                 lasts,
                 failed,
@@ -235,8 +235,8 @@ mod tests {
 
     const BEGUN: Duration = Duration::from_millis(1_763_700_000_640);
 
-    fn replaying(failed: bool) -> Mark {
-        Mark::Replay(Replaying {
+    fn replaying(failed: bool) -> LabelMark {
+        LabelMark::Replay(Replaying {
             begun: BEGUN,
             lasts: Duration::from_secs(77),
             failed,
@@ -246,10 +246,10 @@ mod tests {
     #[test]
     fn a_label_tells_whose_lane_it_is_and_what_became_of_it() {
         let marks = [
-            Mark::None,
-            Mark::Syncing,
-            Mark::Failed,
-            Mark::Denied,
+            LabelMark::None,
+            LabelMark::Syncing,
+            LabelMark::Failed,
+            LabelMark::Denied,
             replaying(false),
             replaying(true),
         ];
@@ -265,7 +265,7 @@ mod tests {
         // As earlier versions wrote it.
         for (times, lasted) in [("1763700000", 0), ("1763700000+0000000000077", 77)] {
             let label = format!("replay: {times} redis 1");
-            let Some((Mark::Replay(earlier), "redis 1")) = parse(&label) else {
+            let Some((LabelMark::Replay(earlier), "redis 1")) = parse(&label) else {
                 panic!("an earlier version's label is not understood");
             };
             assert_eq!(earlier.begun, Duration::from_secs(1_763_700_000));
@@ -276,7 +276,9 @@ mod tests {
     #[test]
     fn a_replay_that_takes_long_knows_its_own_changes_and_no_others() {
         let after = |seconds: f64| BEGUN + Duration::from_secs_f64(seconds);
-        let cut = Mark::None.replaying(after(0.003)).replaying(after(77.0));
+        let cut = LabelMark::None
+            .replaying(after(0.003))
+            .replaying(after(77.0));
         for own in [0.003, 0.01, 40.0, 77.0, 81.0] {
             assert!(cut.made(after(own)), "{own}");
         }
@@ -286,8 +288,8 @@ mod tests {
         }
         let ended = cut.ended(after(80.0));
         assert!(ended.made(after(80.005)) && !ended.made(after(80.1)));
-        assert!(!Mark::Failed.made(BEGUN));
-        assert!(Mark::Failed.replaying(BEGUN).failed());
+        assert!(!LabelMark::Failed.made(BEGUN));
+        assert!(LabelMark::Failed.replaying(BEGUN).failed());
     }
 
     #[test]
@@ -297,13 +299,13 @@ mod tests {
         for mark in [cut, cut.apart(), next] {
             assert!(mark.made(UNFINISHED), "{mark:?}");
         }
-        assert!(!Mark::None.made(UNFINISHED) && !Mark::Failed.made(UNFINISHED));
+        assert!(!LabelMark::None.made(UNFINISHED) && !LabelMark::Failed.made(UNFINISHED));
         for time in [0, 40, 499] {
             assert!(!next.made(BEGUN + Duration::from_secs(time)), "{time}");
         }
         assert!(next.made(BEGUN + Duration::from_secs(501)));
         assert!(!cut.apart().made(Duration::ZERO));
-        assert_eq!(Mark::None.apart(), Mark::None);
+        assert_eq!(LabelMark::None.apart(), LabelMark::None);
     }
 
     /// Promise: as `what_was_written_between_two_attempts_is_not_taken_for_theirs`.
@@ -320,7 +322,7 @@ mod tests {
                     false => now + 26,
                 };
                 if changed <= now + 10 {
-                    let mark = Mark::None.replaying(after(begins));
+                    let mark = LabelMark::None.replaying(after(begins));
                     assert!(!mark.made(after(changed)), "{changed} {now}");
                 }
                 assert_eq!(is_apart, changed < now / 10 * 10 || changed > now + 10);

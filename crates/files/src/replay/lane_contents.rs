@@ -2,7 +2,7 @@
 
 use crate::{
     FilesError,
-    record::{self, Change, Head, NO_TIME},
+    record::{self, FileChange, Head, NO_TIME},
 };
 use forebay_pool::{Lsn, Pool, Recovered};
 use std::{
@@ -16,7 +16,7 @@ const LATE: Duration = Duration::from_secs(1);
 
 /// Whether the file has a name still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Gone {
+pub(super) enum LoggedLinks {
     No,
     /// It was about to lose its last one.
     Maybe,
@@ -24,25 +24,25 @@ pub(super) enum Gone {
 }
 
 /// A file of a lane.
-pub(super) struct Logged<'a> {
+pub(super) struct LoggedFile<'a> {
     pub(super) identity: &'a [u8],
     /// Absolute; the last is the newest.
     pub(super) paths: Vec<&'a Path>,
     pub(super) boot: [u8; 16],
     /// The mount that it was on, if that is known.
     pub(super) mount: Option<u64>,
-    pub(super) gone: Gone,
+    pub(super) gone: LoggedLinks,
     /// The size that it had before the first of its records, if the lane says so.
     had: Option<u64>,
     /// The size that it had before the first write of which the lane says so.
     pub(super) grows_from: Option<u64>,
     /// Writes and truncations, in order.
-    pub(super) changes: Vec<(Head, Change<'a>)>,
+    pub(super) changes: Vec<(Head, FileChange<'a>)>,
     /// Log addresses of the last of them: those that follow a change of metadata which no sync had
     /// ordered yet.
     held: Vec<Lsn>,
     /// Changes that were [given up](Self::give_up_held): the file may have them all the same.
-    pub(super) given_up: Vec<(Head, Change<'a>)>,
+    pub(super) given_up: Vec<(Head, FileChange<'a>)>,
     /// Its time was moved after the last change that is logged: a write may have failed, or been
     /// left unlogged by a process that died.
     pub(super) is_touched: bool,
@@ -55,14 +55,14 @@ pub(super) struct Logged<'a> {
     known: BTreeSet<Duration>,
 }
 
-impl<'a> Logged<'a> {
+impl<'a> LoggedFile<'a> {
     fn new(identity: &'a [u8], boot: [u8; 16]) -> Self {
         Self {
             identity,
             paths: Vec::new(),
             boot,
             mount: None,
-            gone: Gone::No,
+            gone: LoggedLinks::No,
             had: None,
             grows_from: None,
             changes: Vec::new(),
@@ -82,7 +82,7 @@ impl<'a> Logged<'a> {
         file.grows_from = had;
         file.changes = (changes.iter())
             .map(|&(at, bytes)| {
-                let change = bytes.map_or(Change::Truncate, Change::Write);
+                let change = bytes.map_or(FileChange::Truncate, FileChange::Write);
                 let head = Head {
                     at,
                     ..Head::default()
@@ -106,7 +106,7 @@ impl<'a> Logged<'a> {
     /// Bytes written in its records.
     pub(super) fn bytes(&self) -> u64 {
         let bytes = self.changes.iter().map(|(_, change)| match change {
-            Change::Write(bytes) => bytes.len() as u64,
+            FileChange::Write(bytes) => bytes.len() as u64,
             _ => 0,
         });
         bytes.sum()
@@ -131,7 +131,7 @@ impl<'a> Logged<'a> {
     /// The size that it had already, if it is shorter now, with this size, and the program has not
     /// cut it since: then it is an older copy.
     pub(super) fn is_cut_from(&self, size: u64) -> Option<u64> {
-        let is_cut = (self.changes.iter()).any(|(_, change)| *change == Change::Truncate);
+        let is_cut = (self.changes.iter()).any(|(_, change)| *change == FileChange::Truncate);
         self.had.filter(|had| size < *had && !is_cut)
     }
 
@@ -145,14 +145,14 @@ impl<'a> Logged<'a> {
         self.given_up.len()
     }
 
-    fn add(&mut self, lsn: Lsn, head: Head, change: Change<'a>) {
+    fn add(&mut self, lsn: Lsn, head: Head, change: FileChange<'a>) {
         let time = (head.time != NO_TIME).then(|| Duration::from_nanos(head.time));
         if let Some(time) = time {
             self.last = time;
             self.known.insert(time);
         }
         match change {
-            Change::File {
+            FileChange::File {
                 path, had, ahead, ..
             } => {
                 self.grows_from = self.grows_from.or(had);
@@ -164,7 +164,7 @@ impl<'a> Logged<'a> {
                     self.paths.push(path);
                 }
             }
-            Change::Write(_) | Change::Truncate | Change::Refused => {
+            FileChange::Write(_) | FileChange::Truncate | FileChange::Refused => {
                 self.left = time.or(self.left);
                 self.is_touched = false;
                 let before = self.changes.len();
@@ -176,19 +176,25 @@ impl<'a> Logged<'a> {
                 // One that was refused is taken back.
                 self.held.truncate(after);
             }
-            Change::Ordered => {
+            FileChange::Ordered => {
                 let is_ordered = |lsn: &&Lsn| **lsn < head.at;
                 let ordered = self.held.iter().take_while(is_ordered).count();
                 self.held.drain(..ordered);
             }
-            Change::Touched(modified) => {
+            FileChange::Touched(modified) => {
                 self.is_touched = true;
                 let modified = Duration::from_nanos(modified);
                 self.left = Some(modified);
                 self.known.insert(modified);
             }
-            Change::Gone { done } => self.gone = if done { Gone::Yes } else { Gone::Maybe },
-            Change::Kept => self.gone = Gone::No,
+            FileChange::Gone { done } => {
+                self.gone = if done {
+                    LoggedLinks::Yes
+                } else {
+                    LoggedLinks::Maybe
+                }
+            }
+            FileChange::Kept => self.gone = LoggedLinks::No,
         }
     }
 }
@@ -198,8 +204,8 @@ pub(super) fn read<'a>(
     pool: &Pool,
     lane: u32,
     recovered: &'a Recovered,
-) -> Result<Vec<Logged<'a>>, FilesError> {
-    let mut files: Vec<Logged<'a>> = Vec::new();
+) -> Result<Vec<LoggedFile<'a>>, FilesError> {
+    let mut files: Vec<LoggedFile<'a>> = Vec::new();
     let mut numbers: BTreeMap<u32, usize> = BTreeMap::new();
     for record in recovered.records() {
         let unknown = |what: String| FilesError::Record {
@@ -214,7 +220,7 @@ pub(super) fn read<'a>(
             // A number is given to another file when nothing of the first is left.
             (
                 known,
-                Change::File {
+                FileChange::File {
                     boot,
                     identity,
                     had,
@@ -223,9 +229,9 @@ pub(super) fn read<'a>(
             ) => {
                 let named = known.filter(|at| files[*at].identity == identity);
                 let at = named.unwrap_or_else(|| {
-                    let begun = Logged {
+                    let begun = LoggedFile {
                         had,
-                        ..Logged::new(identity, boot)
+                        ..LoggedFile::new(identity, boot)
                     };
                     begin(&mut files, &mut numbers, begun)
                 });
@@ -236,11 +242,11 @@ pub(super) fn read<'a>(
             // All of that file was drained.
             (
                 None,
-                Change::Gone { .. }
-                | Change::Kept
-                | Change::Touched(_)
-                | Change::Refused
-                | Change::Ordered,
+                FileChange::Gone { .. }
+                | FileChange::Kept
+                | FileChange::Touched(_)
+                | FileChange::Refused
+                | FileChange::Ordered,
             ) => {
                 continue;
             }
@@ -260,11 +266,11 @@ pub(super) fn read<'a>(
 /// so that all that the lane had of it was drained, and came back with an older beginning of the
 /// lane: that is older than what the file got since.
 fn begin<'a>(
-    files: &mut Vec<Logged<'a>>,
+    files: &mut Vec<LoggedFile<'a>>,
     numbers: &mut BTreeMap<u32, usize>,
-    file: Logged<'a>,
+    file: LoggedFile<'a>,
 ) -> usize {
-    let is_it = |known: &Logged<'_>| known.identity == file.identity;
+    let is_it = |known: &LoggedFile<'_>| known.identity == file.identity;
     let Some(at) = files.iter().position(is_it) else {
         files.push(file);
         return files.len() - 1;
@@ -283,8 +289,8 @@ mod tests {
         Duration::from_secs_f64(seconds)
     }
 
-    fn logged(records: &[(f64, Change<'static>)]) -> Logged<'static> {
-        let mut file = Logged::new(b"", [0; 16]);
+    fn logged(records: &[(f64, FileChange<'static>)]) -> LoggedFile<'static> {
+        let mut file = LoggedFile::new(b"", [0; 16]);
         for (time, change) in records {
             let head = Head {
                 file: 0,
@@ -299,7 +305,10 @@ mod tests {
 
     #[test]
     fn a_change_after_the_last_record_is_told_from_the_programs_own() {
-        let file = logged(&[(50.0, Change::Write(b"a")), (100.0, Change::Write(b"b"))]);
+        let file = logged(&[
+            (50.0, FileChange::Write(b"a")),
+            (100.0, FileChange::Write(b"b")),
+        ]);
         for ours in [0.0, 49.0, 75.0, 100.0, 100.004] {
             assert_eq!(
                 file.changed_later(seconds(ours), slack(false)),
@@ -317,7 +326,10 @@ mod tests {
     /// Promise: as `what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed`.
     #[test]
     fn a_clock_that_is_set_back_hides_no_later_change_and_refuses_no_earlier_one() {
-        let file = logged(&[(5000.0, Change::Write(b"a")), (100.0, Change::Write(b"b"))]);
+        let file = logged(&[
+            (5000.0, FileChange::Write(b"a")),
+            (100.0, FileChange::Write(b"b")),
+        ]);
         for ours in [100.0, 4999.9, 5000.0] {
             assert_eq!(
                 file.changed_later(seconds(ours), slack(false)),
@@ -330,8 +342,8 @@ mod tests {
 
     #[test]
     fn a_time_that_the_program_set_is_its_own_however_late() {
-        let set = Change::Touched(9_000_000_000_000);
-        let file = logged(&[(100.0, Change::Write(b"a")), (101.0, set)]);
+        let set = FileChange::Touched(9_000_000_000_000);
+        let file = logged(&[(100.0, FileChange::Write(b"a")), (101.0, set)]);
         assert_eq!(file.changed_later(seconds(9000.0), slack(false)), None);
         assert_eq!(file.left, Some(seconds(9000.0)));
         assert!(file.changed_later(seconds(8000.0), slack(false)).is_some());
@@ -339,10 +351,16 @@ mod tests {
 
     #[test]
     fn a_file_that_kept_its_name_after_all_may_not_be_missing() {
-        let (about, done) = (Change::Gone { done: false }, Change::Gone { done: true });
-        assert_eq!(logged(&[(1.0, about)]).gone, Gone::Maybe);
-        assert_eq!(logged(&[(1.0, about), (1.0, done)]).gone, Gone::Yes);
-        assert_eq!(logged(&[(1.0, about), (1.0, Change::Kept)]).gone, Gone::No);
+        let (about, done) = (
+            FileChange::Gone { done: false },
+            FileChange::Gone { done: true },
+        );
+        assert_eq!(logged(&[(1.0, about)]).gone, LoggedLinks::Maybe);
+        assert_eq!(logged(&[(1.0, about), (1.0, done)]).gone, LoggedLinks::Yes);
+        assert_eq!(
+            logged(&[(1.0, about), (1.0, FileChange::Kept)]).gone,
+            LoggedLinks::No
+        );
     }
 
     /// Promise (order): A recovery counts held records once they are ordered, and gives them up in
@@ -353,13 +371,13 @@ mod tests {
             held,
             ..Head::default()
         };
-        let write = |file: &mut Logged<'static>, lsn, held| {
-            file.add(lsn, head(held), Change::Write(b"bytes"));
+        let write = |file: &mut LoggedFile<'static>, lsn, held| {
+            file.add(lsn, head(held), FileChange::Write(b"bytes"));
         };
-        let ordered = |file: &mut Logged<'static>, at| {
-            file.add(1000, Head { at, ..head(false) }, Change::Ordered);
+        let ordered = |file: &mut LoggedFile<'static>, at| {
+            file.add(1000, Head { at, ..head(false) }, FileChange::Ordered);
         };
-        let mut file = Logged::new(b"", [0; 16]);
+        let mut file = LoggedFile::new(b"", [0; 16]);
         write(&mut file, 10, false);
         write(&mut file, 20, true);
         write(&mut file, 30, true);

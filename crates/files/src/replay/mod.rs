@@ -29,21 +29,21 @@ mod write;
 
 pub use crate::pending_records::last_record;
 pub use options::RecoverOptions;
-pub use report::{FileReport, LaneReport, Outcome};
+pub use report::{FileReport, LaneOutcome, LaneReport};
 
 pub(crate) use image::final_parts;
-pub(crate) use label::{Mark, is_files, label};
+pub(crate) use label::{LabelMark, is_files, label};
 pub(crate) use write::write_at;
 
 use crate::{FilesError, absorbed, boot, guard, identity, sys, void_marks};
 use attempt::Attempt;
-use decide::{Plan, Situation};
-use file_marks::{Said, newer, said_in, untold};
-use find::{ByHandle, Found, Way, find};
+use decide::{FilePlan, Situation};
+use file_marks::{FileMark, newer, said_in, untold};
+use find::{ByHandle, FoundBy, FoundFile, find};
 use forebay_pool::{
     ClaimOptions, LaneStatus, Pool, RecoveryLock, media::PoolPersistence, rights::Rights,
 };
-use lane_contents::{Logged, read};
+use lane_contents::{LoggedFile, read};
 use rustix::fs::{Mode, OFlags};
 use std::{
     collections::BTreeSet,
@@ -53,7 +53,7 @@ use std::{
     time::Duration,
 };
 use uuid::Uuid;
-use write::{Done, Work};
+use write::{FileOutcome, LaneWork};
 
 /// How often to look whether another process's recovery of a lane has ended.
 const LOOK: Duration = Duration::from_millis(20);
@@ -107,7 +107,7 @@ fn recover_lane(
         return Ok(Some(LaneReport {
             lane: lane.lane,
             owner: whose(&lane).to_owned(),
-            outcome: Outcome::InUse,
+            outcome: LaneOutcome::InUse,
             files: Vec::new(),
         }));
     }
@@ -165,12 +165,12 @@ fn recover_locked(
     let claim = ClaimOptions::new().salvage(options.discard);
     let label = pool.lanes().into_iter().find(|lane| lane.owner == owner);
     let label = label.map(|lane| lane.label).unwrap_or_default();
-    let (mark, program) = label::parse(&label).unwrap_or((Mark::None, ""));
+    let (mark, program) = label::parse(&label).unwrap_or((LabelMark::None, ""));
     let (lane, recovered) = pool.claim(owner, &claim)?;
     let mut report = LaneReport {
         lane: lane.number(),
         owner: program.to_owned(),
-        outcome: Outcome::Empty,
+        outcome: LaneOutcome::Empty,
         files: Vec::new(),
     };
     let mut files = read(pool, lane.number(), &recovered)?;
@@ -201,10 +201,10 @@ fn recover_locked(
                 Rights::Own => None,
                 Rights::Of(_) => Some(files.iter().map(|f| ByHandle::of(f).way()).collect()),
             },
-            work: Work::new(Attempt::new(&lane, &label, mark), options.force, takes_over),
+            work: LaneWork::new(Attempt::new(&lane, &label, mark), options.force, takes_over),
         };
         (report.outcome, report.files) = rights::exercise(rights, || recovery.run())?;
-        if report.outcome == Outcome::Refused {
+        if report.outcome == LaneOutcome::Refused {
             return Ok(report);
         }
     }
@@ -227,7 +227,7 @@ fn recover_locked(
 
 /// True if the mount that a file was on is known not to be there any more: the page cache of its
 /// time went with it.
-fn is_mounted_again(file: &Logged<'_>) -> bool {
+fn is_mounted_again(file: &LoggedFile<'_>) -> bool {
     let Some(then) = file.mount else {
         return false;
     };
@@ -250,13 +250,13 @@ struct Recovery<'a> {
     /// The lane's.
     owner: Uuid,
     situation: Situation<'a>,
-    files: &'a [Logged<'a>],
-    ways: Option<Vec<Way>>,
-    work: Work<'a>,
+    files: &'a [LoggedFile<'a>],
+    ways: Option<Vec<FoundBy>>,
+    work: LaneWork<'a>,
 }
 
 impl Recovery<'_> {
-    fn run(mut self) -> (Outcome, Vec<FileReport>) {
+    fn run(mut self) -> (LaneOutcome, Vec<FileReport>) {
         let discard = self.situation.options.discard;
         let files = self.files;
         let mut reports: Vec<FileReport> = files.iter().map(FileReport::of).collect();
@@ -265,37 +265,37 @@ impl Recovery<'_> {
                 .iter_mut()
                 .for_each(|report| report.refused = Some(why.clone()));
             let outcome = match discard {
-                true => Outcome::Discarded,
-                false => Outcome::Refused,
+                true => LaneOutcome::Discarded,
+                false => LaneOutcome::Refused,
             };
             return (outcome, reports);
         }
-        let found: Vec<Found> = (0..files.len()).map(|at| self.find(at)).collect();
+        let found: Vec<FoundFile> = (0..files.len()).map(|at| self.find(at)).collect();
         let said: Vec<_> = (found.iter())
             .map(|found| said_in(found, self.owner, &self.situation))
             .collect();
         // All of them were synced before the first one was marked.
-        if said.iter().any(|said| matches!(said, Ok(Said::Void))) {
+        if said.iter().any(|said| matches!(said, Ok(FileMark::Void))) {
             for report in &mut reports {
                 report.note = Some(newer(&report.path));
             }
-            return (Outcome::Newer, reports);
+            return (LaneOutcome::Newer, reports);
         }
-        let plans: Vec<Plan> = (files.iter().zip(found).zip(said))
+        let plans: Vec<FilePlan> = (files.iter().zip(found).zip(said))
             .map(|((file, found), said)| match said {
-                Ok(said) => self.plan(file, found, said == Said::Failed),
-                Err(errno) => Plan::Refuse(untold(file.path(), errno)),
+                Ok(said) => self.plan(file, found, said == FileMark::Failed),
+                Err(errno) => FilePlan::Refuse(untold(file.path(), errno)),
             })
             .collect();
         for (report, plan) in reports.iter_mut().zip(&plans) {
             match plan {
-                Plan::Refuse(why) => report.refused = Some(why.clone()),
-                Plan::Nothing(note) => report.note.clone_from(note),
-                Plan::Keep(_, note) => {
+                FilePlan::Refuse(why) => report.refused = Some(why.clone()),
+                FilePlan::Nothing(note) => report.note.clone_from(note),
+                FilePlan::Keep(_, note) => {
                     report.is_kept = true;
                     report.note = Some(note.clone());
                 }
-                Plan::SyncAll(_, note) => {
+                FilePlan::SyncAll(_, note) => {
                     report.is_missing = true;
                     report.note = Some(note.clone());
                 }
@@ -304,60 +304,62 @@ impl Recovery<'_> {
         }
         let is_refused = |reports: &[FileReport]| reports.iter().any(|r| r.refused.is_some());
         if is_refused(&reports) && !discard {
-            return (Outcome::Refused, reports);
+            return (LaneOutcome::Refused, reports);
         }
         let outcome = self.carry_out(plans, &mut reports);
-        let is_given_up = discard && outcome != Outcome::Refused && is_refused(&reports);
+        let is_given_up = discard && outcome != LaneOutcome::Refused && is_refused(&reports);
         match is_given_up {
-            true => (Outcome::Discarded, reports),
+            true => (LaneOutcome::Discarded, reports),
             false => (outcome, reports),
         }
     }
 
     /// Does what is planned. What fails then stays in the pool, also if what is refused is to be
     /// given up: that the user could know of.
-    fn carry_out(&mut self, plans: Vec<Plan>, reports: &mut [FileReport]) -> Outcome {
+    fn carry_out(&mut self, plans: Vec<FilePlan>, reports: &mut [FileReport]) -> LaneOutcome {
         let (files, discard) = (self.files, self.situation.options.discard);
         if !self.situation.takes_over
             && let Err((at, why)) = self.work.begin(files, &plans)
         {
             return self.stop(at, why, reports);
         }
-        let mut outcome = Outcome::Synced;
+        let mut outcome = LaneOutcome::Synced;
         for (at, (file, plan)) in files.iter().zip(plans).enumerate() {
             match self.work.carry_out(file, plan) {
-                Done::Synced => {}
-                Done::Written => outcome = Outcome::Replayed,
-                Done::Refused(why) if discard => reports[at].refused = Some(why),
-                Done::Refused(why) | Done::Stopped(why) => return self.stop(at, why, reports),
+                FileOutcome::Synced => {}
+                FileOutcome::Written => outcome = LaneOutcome::Replayed,
+                FileOutcome::Refused(why) if discard => reports[at].refused = Some(why),
+                FileOutcome::Refused(why) | FileOutcome::Stopped(why) => {
+                    return self.stop(at, why, reports);
+                }
             }
         }
         outcome
     }
 
     /// The lane is refused because of one file, after others may have been changed.
-    fn stop(&mut self, at: usize, mut why: String, reports: &mut [FileReport]) -> Outcome {
+    fn stop(&mut self, at: usize, mut why: String, reports: &mut [FileReport]) -> LaneOutcome {
         if let Err((error, is_needed)) = self.work.end()
             && is_needed
         {
             why = format!("{why}. The pool cannot be told so: {error}");
-            if let Found::Here(seen) = self.find(at) {
+            if let FoundFile::Here(seen) = self.find(at) {
                 // If that is not taken either, there is nothing left to say it by.
                 let open = identity::reopen(seen.as_fd(), OFlags::RDONLY);
                 let _ = open.and_then(|file| void_marks::mark_failed(file.as_fd(), self.owner));
             }
         }
         reports[at].refused = Some(why);
-        Outcome::Refused
+        LaneOutcome::Refused
     }
 
-    fn find(&self, at: usize) -> Found {
+    fn find(&self, at: usize) -> FoundFile {
         let ways = self.ways.as_ref();
         find(&self.files[at], ways.and_then(|ways| ways.get(at)))
     }
 
     /// What is to become of a file, of which a sync `failed` that the lane does not know of.
-    fn plan(&self, file: &Logged<'_>, found: Found, failed: bool) -> Plan {
+    fn plan(&self, file: &LoggedFile<'_>, found: FoundFile, failed: bool) -> FilePlan {
         let mark = match failed {
             true => self.situation.mark.and_failed(),
             false => self.situation.mark,
@@ -370,12 +372,13 @@ impl Recovery<'_> {
             return plan;
         }
         let decided = situation.decide(file, found);
-        decided.unwrap_or_else(|e| Plan::Refuse(format!("{e}. Remedy that, then recover again")))
+        decided
+            .unwrap_or_else(|e| FilePlan::Refuse(format!("{e}. Remedy that, then recover again")))
     }
 
     /// Why nothing of the lane is believed, if so.
     fn denied(&self) -> Option<String> {
-        let is_denied = self.situation.mark == Mark::Denied && !self.situation.options.force;
+        let is_denied = self.situation.mark == LabelMark::Denied && !self.situation.options.force;
         is_denied.then(|| {
             "the lane names files that its process had not registered: no client of this version writes that, so nothing of it is believed. Look into \
              who could write to the pool; `forebay recover --discard` gives the lane up, `forebay recover --force` believes it"

@@ -11,14 +11,14 @@
 //! | are newer, or mixed with these | refused: whether the other run saw these is not known |
 
 use super::{
-    decide::{Plan, Situation, directory},
-    find::Found,
-    lane_contents::Logged,
+    decide::{FilePlan, Situation, directory},
+    find::FoundFile,
+    lane_contents::LoggedFile,
     rights,
 };
 use crate::{
     marks,
-    pending_records::{self, Look, Waiting},
+    pending_records::{self, LaneSearch, PendingRecords},
     sys,
 };
 use forebay_pool::Pool;
@@ -28,8 +28,12 @@ use std::path::Path;
 /// What is to become of the file because of other pools; none if they have nothing of it. One that
 /// cannot be looked at, or whose run lives, is not heeded: a run does not absorb what such a one
 /// may have.
-pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>, found: &Found) -> Option<Plan> {
-    let Found::Here(seen) = found else {
+pub(super) fn decide(
+    situation: &Situation<'_>,
+    file: &LoggedFile<'_>,
+    found: &FoundFile,
+) -> Option<FilePlan> {
+    let FoundFile::Here(seen) = found else {
         return None;
     };
     if situation.takes_over || file.changes.is_empty() {
@@ -45,7 +49,7 @@ pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>, found: &Found
         situation.pool.display(),
     );
     if theirs.last <= file.last() {
-        return Some(Plan::Refuse(format!(
+        return Some(FilePlan::Refuse(format!(
             "the pool {pool} has older records of {path}: first forebay recover --pool {pool} (or, with --discard, give up what that has), then repeat this"
         )));
     }
@@ -56,11 +60,11 @@ pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>, found: &Found
         && theirs.mount == file.mount
         && !situation.mark.failed();
     match () {
-        () if saw_all => Some(Plan::Nothing(Some(format!(
+        () if saw_all => Some(FilePlan::Nothing(Some(format!(
             "{path} held all that this pool has of it when another run synced it, whose pool {pool} has newer records: nothing is written"
         )))),
         () if situation.options.force => None,
-        () => Some(Plan::Refuse(format!(
+        () => Some(FilePlan::Refuse(format!(
             "the pool {pool} has newer records of {path}, of a run that may not have seen these. `forebay recover --pool {own} --discard` gives these up, \
              `forebay recover --pool {own} --force` writes them; recover {pool} after that"
         ))),
@@ -69,7 +73,7 @@ pub(super) fn decide(situation: &Situation<'_>, file: &Logged<'_>, found: &Found
 
 /// The first pool that a directory of the file names and that has records of it, if its owner may
 /// write to the file.
-fn find(own: &Path, file: &Logged<'_>, stat: &Stat) -> Option<(Pool, Waiting)> {
+fn find(own: &Path, file: &LoggedFile<'_>, stat: &Stat) -> Option<(Pool, PendingRecords)> {
     let parents = file.parents().into_iter();
     let held = parents.filter(|parent| directory(parent).is_ok());
     let marked = held.flat_map(|parent| marks::others(parent, own));
@@ -82,7 +86,7 @@ fn find(own: &Path, file: &Logged<'_>, stat: &Stat) -> Option<(Pool, Waiting)> {
         let mut lanes = pending_records::lanes(&pool);
         let found = lanes.find_map(|lane| {
             match pending_records::in_lane(&pool, lane.lane, file.identity) {
-                Ok(Look::Records(waiting)) => Some(waiting),
+                Ok(LaneSearch::Records(waiting)) => Some(waiting),
                 _ => None,
             }
         })?;

@@ -1,13 +1,13 @@
 //! What a recovery says that became of lanes and files.
 
-use super::lane_contents::Logged;
+use super::lane_contents::LoggedFile;
 use serde::Serialize;
 use std::path::PathBuf;
 
 /// What became of a lane.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outcome {
+pub enum LaneOutcome {
     /// It held nothing.
     Empty,
     /// Its files were synced: they held what it said, or what is newer ([`FileReport::is_kept`]).
@@ -54,14 +54,14 @@ pub struct LaneReport {
     /// Whose it was.
     pub owner: String,
     /// What became of it.
-    pub outcome: Outcome,
+    pub outcome: LaneOutcome,
     /// Its files.
     pub files: Vec<FileReport>,
 }
 
 impl FileReport {
     /// Of a file of which nothing is decided yet.
-    pub(super) fn of(file: &Logged<'_>) -> Self {
+    pub(super) fn of(file: &LoggedFile<'_>) -> Self {
         Self {
             path: file.path().to_owned(),
             records: file.changes.len() as u64,

@@ -50,7 +50,7 @@ impl Place {
     /// A lane that says that `bytes` were written at the beginning of a file.
     fn lane(&self, identity: &[u8], path: &Path, boot: Uuid, bytes: &[u8]) -> Uuid {
         let owner = Uuid::new_v4();
-        let claim = ClaimOptions::new().label(label(Mark::None, "forger 1"));
+        let claim = ClaimOptions::new().label(label(LabelMark::None, "forger 1"));
         let (lane, _) = self.pool.claim(owner, &claim).unwrap();
         self.append(&lane, 0, identity, path, boot, bytes);
         owner
@@ -103,7 +103,7 @@ fn a_file_that_was_named_without_a_handle_is_found_by_a_recovery_that_has_handle
         file.set_len(0).unwrap();
         place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
         let report = place.recover();
-        assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
+        assert_eq!(report.outcome, LaneOutcome::Synced, "{report:?}");
         // Found, and right as it is: another process cut it in this boot.
         assert!(report.files[0].is_kept, "{report:?}");
     }
@@ -123,7 +123,7 @@ fn of_a_file_that_was_let_go_of_and_absorbed_again_the_newer_records_count() {
     place.append(&lane, 1, &identity, &path, boot, b"newer");
     drop(lane);
     let report = place.recover();
-    assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
+    assert_eq!(report.outcome, LaneOutcome::Synced, "{report:?}");
     assert_eq!(fs::read(&path).unwrap(), b"newer");
 }
 
@@ -139,7 +139,7 @@ fn what_is_no_regular_file_is_not_opened() {
     // Opening it for reading and writing would succeed, for reading alone wait.
     place.lane(&identity, &path, boot::id().unwrap(), b"forged");
     let report = place.recover();
-    assert_ne!(report.outcome, Outcome::Replayed);
+    assert_ne!(report.outcome, LaneOutcome::Replayed);
 }
 
 #[test]
@@ -161,7 +161,7 @@ fn an_old_version_without_confirmations_is_understood() {
     drop(file);
     fs::remove_file(&path).unwrap();
     let report = place.recover();
-    assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
+    assert_eq!(report.outcome, LaneOutcome::Synced, "{report:?}");
     assert!(report.files[0].note.is_some());
 }
 
@@ -174,8 +174,8 @@ fn where_mounts_are_not_known_no_file_is_taken_for_newer_than_the_pool() {
     fs::write(&path, b"before").unwrap();
     let identity = identity::of(file.as_fd()).unwrap();
     for (has_mounts, outcome, content) in [
-        (true, Outcome::Synced, &b"before"[..]),
-        (false, Outcome::Replayed, b"acknowledged"),
+        (true, LaneOutcome::Synced, &b"before"[..]),
+        (false, LaneOutcome::Replayed, b"acknowledged"),
     ] {
         place.has_mounts = has_mounts;
         place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
@@ -195,7 +195,7 @@ fn where_mounts_are_not_known_an_emulated_pool_is_not_written_over_its_own_disk(
     let identity = identity::of(file.as_fd()).unwrap();
     place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
     let report = place.recover();
-    assert_eq!(report.outcome, Outcome::Refused, "{report:?}");
+    assert_eq!(report.outcome, LaneOutcome::Refused, "{report:?}");
     assert_eq!(fs::read(&path).unwrap(), b"before");
 }
 
@@ -212,16 +212,16 @@ fn who_takes_a_lane_over_writes_to_no_file_that_another_process_has_open() {
     // Where it was there all the time it is newer than the lane.
     let owner = lane(&place);
     let report = take_over(&place.pool, owner).unwrap();
-    assert_eq!(report.outcome, Outcome::Synced, "{report:?}");
+    assert_eq!(report.outcome, LaneOutcome::Synced, "{report:?}");
     assert_eq!(fs::read(&path).unwrap(), b"before");
     place.has_mounts = false;
     let owner = lane(&place);
     let report = take_over(&place.pool, owner).unwrap();
-    assert_eq!(report.outcome, Outcome::Refused, "{report:?}");
+    assert_eq!(report.outcome, LaneOutcome::Refused, "{report:?}");
     assert_eq!(fs::read(&path).unwrap(), b"before");
     drop(file);
     let report = take_over(&place.pool, owner).unwrap();
-    assert_eq!(report.outcome, Outcome::Replayed, "{report:?}");
+    assert_eq!(report.outcome, LaneOutcome::Replayed, "{report:?}");
     assert_eq!(fs::read(&path).unwrap(), b"acknowledged");
     assert!(place.pool.lanes().is_empty());
 }
@@ -248,23 +248,23 @@ fn a_replay_waits_for_a_file_that_was_just_changed_also_where_another_is_newer()
         on_disk: false,
         emulated_on: None,
         pool: place.pool.path(),
-        mark: Mark::None,
+        mark: LabelMark::None,
         takes_over: false,
         options: &RecoverOptions::default(),
     };
     let plan = |file| situation.decide(file, find(file, None)).unwrap();
-    let mut plans: Vec<Plan> = files.iter().map(plan).collect();
+    let mut plans: Vec<FilePlan> = files.iter().map(plan).collect();
     let now = || Duration::from_nanos(sys::file_time_now());
     // The clock that is asked may be a tick behind.
     let changed = now() + Duration::from_millis(9);
     let tomorrow = changed + Duration::from_secs(86_400);
     for (plan, time) in plans.iter_mut().zip([changed, tomorrow]) {
-        let Plan::Sync(target, _) = plan else {
+        let FilePlan::Sync(target, _) = plan else {
             panic!("it holds what the lane says");
         };
         target.modified = time;
     }
-    let mut work = Work::new(Attempt::new(&lane, "", Mark::None), false, false);
+    let mut work = LaneWork::new(Attempt::new(&lane, "", LabelMark::None), false, false);
     work.begin(&files, &plans).unwrap();
-    assert!(!Mark::None.replaying(now()).made(changed));
+    assert!(!LabelMark::None.replaying(now()).made(changed));
 }

@@ -12,15 +12,15 @@
 
 use super::{
     attempt::Attempt,
-    decide::{Again, Plan, Target, failed},
+    decide::{FilePlan, RewritePlan, TargetFile, failed},
     image::Image,
     label::UNFINISHED,
-    lane_contents::Logged,
+    lane_contents::LoggedFile,
     sync::{fsync, sync, sync_absence},
 };
 use crate::{
     identity,
-    record::{Change, Head},
+    record::{FileChange, Head},
     sys,
 };
 use forebay_pool::{PoolError, rewrite};
@@ -39,7 +39,7 @@ use std::{
 };
 
 /// How a file's recovery ended.
-pub(super) enum Done {
+pub(super) enum FileOutcome {
     /// It is durable as it was.
     Synced,
     /// The lane's records were written to it.
@@ -51,7 +51,7 @@ pub(super) enum Done {
 }
 
 /// The work on one lane's files.
-pub(super) struct Work<'a> {
+pub(super) struct LaneWork<'a> {
     attempt: Attempt<'a>,
     force: bool,
     /// Others may change the files meanwhile, and no later recovery is to take a change of theirs
@@ -61,19 +61,19 @@ pub(super) struct Work<'a> {
 
 /// A failure: of a sync, after which the files' content is not taken for durable because a later
 /// one succeeds; of the pool, to say what is being done; or of anything else.
-pub(super) enum Failed {
+pub(super) enum ReplayFailure {
     Sync(Errno),
     Lane(String),
     Other(Errno),
 }
 
-impl From<Errno> for Failed {
+impl From<Errno> for ReplayFailure {
     fn from(errno: Errno) -> Self {
         Self::Other(errno)
     }
 }
 
-impl<'a> Work<'a> {
+impl<'a> LaneWork<'a> {
     pub(super) fn new(attempt: Attempt<'a>, force: bool, takes_over: bool) -> Self {
         Self {
             attempt,
@@ -86,17 +86,17 @@ impl<'a> Work<'a> {
     /// of which file, and why.
     pub(super) fn begin(
         &mut self,
-        files: &[Logged<'_>],
-        plans: &[Plan],
+        files: &[LoggedFile<'_>],
+        plans: &[FilePlan],
     ) -> Result<(), (usize, String)> {
         let (mut are_apart, mut changed) = (true, Vec::new());
         for (at, (file, plan)) in files.iter().zip(plans).enumerate() {
             match plan {
-                Plan::Sync(target, _) | Plan::Write(target) if target.is_ours => {
+                FilePlan::Sync(target, _) | FilePlan::Write(target) if target.is_ours => {
                     let is_apart = Attempt::set_apart(file, target);
                     are_apart &= is_apart.map_err(|failed| (at, self.stopped(file, &failed)))?;
                 }
-                Plan::Sync(target, _) | Plan::Write(target) | Plan::Keep(target, _) => {
+                FilePlan::Sync(target, _) | FilePlan::Write(target) | FilePlan::Keep(target, _) => {
                     changed.push(target.modified);
                 }
                 _ => {}
@@ -114,46 +114,46 @@ impl<'a> Work<'a> {
     }
 
     /// Does what is planned with a file.
-    pub(super) fn carry_out(&mut self, file: &Logged<'_>, plan: Plan) -> Done {
+    pub(super) fn carry_out(&mut self, file: &LoggedFile<'_>, plan: FilePlan) -> FileOutcome {
         let (done, otherwise) = match plan {
-            Plan::Nothing(_) => (sync_absence(file), Done::Synced),
-            Plan::Refuse(why) => return Done::Refused(why),
-            Plan::SyncAll(directory, _) => (
-                sys::sync_file_system(&directory).map_err(Failed::Sync),
-                Done::Synced,
+            FilePlan::Nothing(_) => (sync_absence(file), FileOutcome::Synced),
+            FilePlan::Refuse(why) => return FileOutcome::Refused(why),
+            FilePlan::SyncAll(directory, _) => (
+                sys::sync_file_system(&directory).map_err(ReplayFailure::Sync),
+                FileOutcome::Synced,
             ),
             // Opened since: the kernel tells this one of what it could not write back, unless
             // another process heard of it.
-            Plan::Sync(target, Again::No) | Plan::Keep(target, _) => {
-                (sync(file, &target.file), Done::Synced)
+            FilePlan::Sync(target, RewritePlan::No) | FilePlan::Keep(target, _) => {
+                (sync(file, &target.file), FileOutcome::Synced)
             }
-            Plan::Sync(target, again) => match self.write_again(file, target, again) {
-                Ok(None) => (Ok(()), Done::Synced),
-                Ok(Some(refused)) => return Done::Refused(refused),
-                Err(failed) => (Err(failed), Done::Synced),
+            FilePlan::Sync(target, again) => match self.write_again(file, target, again) {
+                Ok(None) => (Ok(()), FileOutcome::Synced),
+                Ok(Some(refused)) => return FileOutcome::Refused(refused),
+                Err(failed) => (Err(failed), FileOutcome::Synced),
             },
-            Plan::Write(target) => (self.write(file, target), Done::Written),
+            FilePlan::Write(target) => (self.write(file, target), FileOutcome::Written),
         };
         match done {
             Ok(()) => otherwise,
-            Err(failed) => Done::Stopped(self.stopped(file, &failed)),
+            Err(failed) => FileOutcome::Stopped(self.stopped(file, &failed)),
         }
     }
 
     /// In words: why the recovery of a file stopped. After a failed sync the lane is to say so.
-    fn stopped(&mut self, file: &Logged<'_>, failed: &Failed) -> String {
+    fn stopped(&mut self, file: &LoggedFile<'_>, failed: &ReplayFailure) -> String {
         let path = file.path().display();
         match failed {
-            Failed::Sync(errno) => {
+            ReplayFailure::Sync(errno) => {
                 self.attempt.failed();
                 format!(
                     "{path} cannot be synced: {errno}. Remedy that, then recover again: its writes are kept in the pool until then"
                 )
             }
-            Failed::Lane(error) => format!(
+            ReplayFailure::Lane(error) => format!(
                 "{path} is not written to, since the pool cannot be told so: {error}. Remedy that, then recover again: its writes are kept in the pool until then"
             ),
-            Failed::Other(errno) => format!(
+            ReplayFailure::Other(errno) => format!(
                 "{path} cannot be written to: {errno}. Remedy that (free space, chmod u+w, chattr -i), or run the recovery as a user who may, \
                  then recover again: its writes are kept in the pool until then"
             ),
@@ -161,7 +161,7 @@ impl<'a> Work<'a> {
     }
 
     /// Says, at most once a [`BEAT`](super::label::BEAT), that the replay goes on.
-    fn beat(&mut self) -> Result<(), Failed> {
+    fn beat(&mut self) -> Result<(), ReplayFailure> {
         match self.takes_over {
             true => Ok(()),
             false => self.attempt.beat(),
@@ -171,10 +171,10 @@ impl<'a> Work<'a> {
     /// Writes what the file holds already, and syncs it. In words why that had to be and could not.
     fn write_again(
         &mut self,
-        file: &Logged<'_>,
-        target: Target,
-        again: Again,
-    ) -> Result<Option<String>, Failed> {
+        file: &LoggedFile<'_>,
+        target: TargetFile,
+        again: RewritePlan,
+    ) -> Result<Option<String>, ReplayFailure> {
         let accessed = target.accessed;
         // A replay that was cut before may have moved it.
         let left = (file.left.filter(|_| target.is_ours)).unwrap_or(target.modified);
@@ -184,7 +184,7 @@ impl<'a> Work<'a> {
             sync(file, &target.file)?;
         }
         let refused = |why: &str| {
-            let must = again == Again::Must && !self.force;
+            let must = again == RewritePlan::Must && !self.force;
             must.then(|| failed(file, why))
         };
         let Ok(open) = identity::reopen(target.seen.as_fd(), OFlags::RDWR) else {
@@ -196,7 +196,7 @@ impl<'a> Work<'a> {
                     .map(|()| None),
             };
         };
-        let Target {
+        let TargetFile {
             seen,
             file: reading,
             ..
@@ -234,7 +234,7 @@ impl<'a> Work<'a> {
     }
 
     /// Writes the lane's records, in order.
-    fn write(&mut self, file: &Logged<'_>, target: Target) -> Result<(), Failed> {
+    fn write(&mut self, file: &LoggedFile<'_>, target: TargetFile) -> Result<(), ReplayFailure> {
         let left = file.left.unwrap_or(target.modified);
         let open = match identity::reopen(target.seen.as_fd(), OFlags::RDWR) {
             Ok(open) => open,
@@ -250,7 +250,7 @@ impl<'a> Work<'a> {
         drop(target);
         // Kept until it is synced and closed.
         if self.takes_over && !sys::take_lease(open.as_fd()) {
-            return Err(Failed::Other(Errno::BUSY));
+            return Err(ReplayFailure::Other(Errno::BUSY));
         }
         self.beat()?;
         let image = Image::of(&file.changes);
@@ -266,7 +266,12 @@ impl<'a> Work<'a> {
     }
 
     /// Writes what is missing at the end of a file that may only be appended to (`chattr +a`).
-    fn append(&mut self, file: &Logged<'_>, target: &Target, left: Duration) -> Result<(), Failed> {
+    fn append(
+        &mut self,
+        file: &LoggedFile<'_>,
+        target: &TargetFile,
+        left: Duration,
+    ) -> Result<(), ReplayFailure> {
         let size = target.file.metadata().map_err(errno_of)?.len();
         let image = Image::of(&file.changes);
         let tail = image.missing(&target.file, size).map_err(errno_of)?;
@@ -300,14 +305,14 @@ impl<'a> Work<'a> {
     /// After it was written to: makes it durable, with the times that the program left.
     fn settle(
         &self,
-        file: &Logged<'_>,
+        file: &LoggedFile<'_>,
         open: &File,
         accessed: (i64, i64),
         modified: Duration,
-    ) -> Result<(), Failed> {
+    ) -> Result<(), ReplayFailure> {
         fsync(open)?;
         let image = Image::of(&file.changes);
-        rewrite::check(open, &image.parts).map_err(Failed::Sync)?;
+        rewrite::check(open, &image.parts).map_err(ReplayFailure::Sync)?;
         step();
         if self.takes_over {
             return sync(file, open);
@@ -349,10 +354,10 @@ fn errno_of(error: std::io::Error) -> Errno {
 }
 
 /// Makes one change to a file. Changing it again changes nothing.
-fn apply(fd: BorrowedFd<'_>, head: Head, change: Change<'_>) -> Result<(), Errno> {
+fn apply(fd: BorrowedFd<'_>, head: Head, change: FileChange<'_>) -> Result<(), Errno> {
     match change {
-        Change::Write(bytes) => write_at(fd, bytes, head.at),
-        Change::Truncate => rustix::fs::ftruncate(fd, head.at),
+        FileChange::Write(bytes) => write_at(fd, bytes, head.at),
+        FileChange::Truncate => rustix::fs::ftruncate(fd, head.at),
         _ => Ok(()),
     }
 }

@@ -6,7 +6,7 @@
 //! known. A fear never takes the place of an error, an error that of a fear; and what a member
 //! finds sound stays failed where another has found an error meanwhile.
 
-use super::{Page, SharedFile};
+use super::{SharedFile, SharedPageLayout};
 use rustix::io::Errno;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
@@ -14,9 +14,9 @@ use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 /// error's number, or [`FEARED`](Self::FEARED); those above count errors, so that one is told from
 /// the next one of the same number.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Failure(i32);
+pub struct SyncFailure(i32);
 
-impl Failure {
+impl SyncFailure {
     const WHAT: i32 = 0xFFF;
     /// No error's number.
     const FEARED: i32 = 0xFFF;
@@ -52,8 +52,8 @@ impl Failure {
 impl SharedFile {
     /// What is known of its syncs.
     #[inline]
-    pub fn failure(&self) -> Failure {
-        Failure(self.failure.load(Relaxed))
+    pub fn failure(&self) -> SyncFailure {
+        SyncFailure(self.failure.load(Relaxed))
     }
 
     /// Why it cannot be synced, if it cannot.
@@ -63,7 +63,7 @@ impl SharedFile {
     }
 }
 
-impl Page {
+impl SharedPageLayout {
     /// True if any file cannot be synced.
     pub fn failing(&self) -> bool {
         self.failing_file().is_some()
@@ -84,7 +84,7 @@ impl Page {
     /// `file` could not be synced.
     pub fn fail(&self, file: usize, errno: Errno) {
         let failure = &self.files[file].failure;
-        let next = |now| Some(Failure(now).next(errno).0);
+        let next = |now| Some(SyncFailure(now).next(errno).0);
         // It gives a value each time.
         let _ = failure.fetch_update(AcqRel, Relaxed, next);
     }
@@ -92,12 +92,12 @@ impl Page {
     /// Supervisor: `file` is sound again.
     pub fn repaired(&self, file: usize) {
         let failure = &self.files[file].failure;
-        failure.fetch_and(!Failure::WHAT, Release);
+        failure.fetch_and(!SyncFailure::WHAT, Release);
     }
 
     /// Without a supervisor: `file`, of which so much was `known`, is sound, unless another process
     /// has found since then that it is not. True if it is.
-    pub fn repaired_since(&self, file: usize, known: Failure) -> bool {
+    pub fn repaired_since(&self, file: usize, known: SyncFailure) -> bool {
         let failure = &self.files[file].failure;
         // If another has said it already, that is as well.
         let _ = failure.compare_exchange(known.0, known.with(0).0, AcqRel, Relaxed);
@@ -120,9 +120,9 @@ impl Page {
         if self.syncing.load(Acquire) == syncing(file) {
             let failure = &self.files[file].failure;
             let _ = failure.fetch_update(AcqRel, Relaxed, |now| {
-                let now = Failure(now);
+                let now = SyncFailure(now);
                 let is_sound = now.error().is_none();
-                is_sound.then(|| now.with(Failure::FEARED).0)
+                is_sound.then(|| now.with(SyncFailure::FEARED).0)
             });
             // Only now: where this process dies, one of the two tells the next one. Once the file
             // is known to be sound, none fears for it again.
@@ -199,7 +199,7 @@ mod tests {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
         page.begin_sync(3);
         page.fear_if_interrupted(3);
-        for known in [page.files[3].failure(), Failure(0)] {
+        for known in [page.files[3].failure(), SyncFailure(0)] {
             page.fail(3, Errno::NOSPC);
             assert!(!page.repaired_since(3, known));
             assert_eq!(page.files[3].error(), Some(Errno::NOSPC));

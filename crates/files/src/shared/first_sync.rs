@@ -5,7 +5,7 @@
 //! way no member changes the file, so what is logged afterwards is all that it
 //! does not cover.
 
-use super::{Page, SharedFile, State};
+use super::{FileState, SharedFile, SharedPageLayout};
 use crate::log::LOOK;
 use forebay_pool::media;
 use std::sync::atomic::{
@@ -24,7 +24,7 @@ const DONE: u32 = 3;
 
 /// How soon the supervisor is to do it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Due {
+pub enum DueSync {
     /// No process has asked.
     Never,
     /// When it looks next, as it does each second: what was written need not be durable yet.
@@ -61,11 +61,11 @@ impl FirstSync {
     }
 
     /// How soon it is to be done.
-    pub fn due(&self) -> Due {
+    pub fn due(&self) -> DueSync {
         match self.due.load(Acquire) {
-            0 => Due::Never,
-            1 => Due::Soon,
-            _ => Due::Now,
+            0 => DueSync::Never,
+            1 => DueSync::Soon,
+            _ => DueSync::Now,
         }
     }
 
@@ -133,18 +133,18 @@ impl SharedFile {
 
     fn is_absorbed(&self, generation: u32) -> bool {
         let stamp = self.stamp();
-        stamp.generation == generation && stamp.state == State::Absorbed
+        stamp.generation == generation && stamp.state == FileState::Absorbed
     }
 }
 
-impl Page {
+impl SharedPageLayout {
     /// Asks the supervisor for the first sync of a file.
-    pub fn ask_first_sync(&self, number: usize, due: Due) {
+    pub fn ask_first_sync(&self, number: usize, due: DueSync) {
         let asked = &self.files[number].first_sync.due;
         match due {
-            Due::Never => {}
-            Due::Soon => drop(asked.compare_exchange(0, 1, AcqRel, Acquire)),
-            Due::Now => {
+            DueSync::Never => {}
+            DueSync::Soon => drop(asked.compare_exchange(0, 1, AcqRel, Acquire)),
+            DueSync::Now => {
                 asked.store(2, Release);
                 media::wake(&self.asked);
             }
@@ -156,8 +156,8 @@ impl Page {
     pub fn wait_for_first_sync(&self, number: usize, generation: u32, gives_up: impl Fn() -> bool) {
         let file = &self.files[number];
         while file.is_absorbed(generation) && !file.is_logged() && !gives_up() {
-            if file.first_sync.due() != Due::Now && !file.first_sync.is_under_way() {
-                self.ask_first_sync(number, Due::Now);
+            if file.first_sync.due() != DueSync::Now && !file.first_sync.is_under_way() {
+                self.ask_first_sync(number, DueSync::Now);
             }
             file.first_sync.wait();
         }

@@ -15,14 +15,14 @@ mod settling;
 mod stamp;
 mod text;
 
-pub use failure::Failure;
+pub use failure::SyncFailure;
 pub use file_order::FileOrder;
-pub use first_sync::{Due, FirstSync};
+pub use first_sync::{DueSync, FirstSync};
 pub use last_write::{BLOCK, LastWrite, WORD};
 pub use lock::Lock;
-pub use settling::Turn;
-pub use stamp::{Stamp, State};
-pub use text::Text;
+pub use settling::SettlingTurn;
+pub use stamp::{FileState, Stamp};
+pub use text::SharedText;
 
 use crate::{FILES_MAX, sys};
 use forebay_pool::{
@@ -39,7 +39,7 @@ use std::{
 
 /// Whether a file has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Gone {
+pub enum LinkState {
     /// It has one.
     No,
     /// It is about to lose its last one.
@@ -101,13 +101,13 @@ pub struct SharedFile {
     /// Syncs absorbed.
     pub syncs: AtomicU64,
     /// What records name it by.
-    pub identity: Text<160>,
+    pub identity: SharedText<160>,
     /// What was logged of it last.
     pub last_write: LastWrite,
     /// Its newest path.
-    pub path: Text<4096>,
+    pub path: SharedText<4096>,
     /// One further path; empty if it has none.
-    pub link: Text<4096>,
+    pub link: SharedText<4096>,
 }
 
 impl SharedFile {
@@ -125,16 +125,20 @@ impl SharedFile {
     /// The file is to be plain: the next call that uses it sees to that, and one that is being
     /// registered is not absorbed. False if it is plain already. Takes no lock.
     pub fn leave(&self, generation: u32) -> bool {
-        self.change(generation, State::Registering, State::Leaving)
-            || self.change(generation, State::Absorbed, State::Leaving)
+        self.change(generation, FileState::Registering, FileState::Leaving)
+            || self.change(generation, FileState::Absorbed, FileState::Leaving)
             || self.leaves(generation)
     }
 
     /// As [`Self::leave`], of one that is changed past the lane before it is plain.
     pub fn stray(&self, generation: u32) -> bool {
-        let from = [State::Registering, State::Absorbed, State::Leaving];
+        let from = [
+            FileState::Registering,
+            FileState::Absorbed,
+            FileState::Leaving,
+        ];
         from.into_iter()
-            .any(|from| self.change(generation, from, State::Strayed))
+            .any(|from| self.change(generation, from, FileState::Strayed))
             || self.leaves(generation)
     }
 
@@ -145,7 +149,7 @@ impl SharedFile {
     }
 
     /// From one state to another. False if it has another state, or generation.
-    pub fn change(&self, generation: u32, from: State, to: State) -> bool {
+    pub fn change(&self, generation: u32, from: FileState, to: FileState) -> bool {
         let [from, to] = [from, to].map(|state| Stamp { generation, state }.encode());
         let changed = self.stamp.compare_exchange(from, to, AcqRel, Acquire);
         changed.is_ok()
@@ -175,20 +179,20 @@ impl SharedFile {
     }
 
     /// Whether it has a name.
-    pub fn gone(&self) -> Gone {
+    pub fn gone(&self) -> LinkState {
         match self.gone.load(Relaxed) {
-            0 => Gone::No,
-            1 => Gone::Maybe,
-            _ => Gone::Yes,
+            0 => LinkState::No,
+            1 => LinkState::Maybe,
+            _ => LinkState::Yes,
         }
     }
 
     /// Notes whether it has a name.
-    pub fn set_gone(&self, gone: Gone) {
+    pub fn set_gone(&self, gone: LinkState) {
         let gone = match gone {
-            Gone::No => 0,
-            Gone::Maybe => 1,
-            Gone::Yes => 2,
+            LinkState::No => 0,
+            LinkState::Maybe => 1,
+            LinkState::Yes => 2,
         };
         self.gone.store(gone, Relaxed);
     }
@@ -272,7 +276,7 @@ impl SharedFile {
 
 /// The shared page.
 #[repr(C)]
-pub struct Page {
+pub struct SharedPageLayout {
     /// Members: how often the first sync of a file was asked for.
     pub asked: AtomicU32,
     /// Supervisor: the file that it is syncing, plus one; 0 for none, or when a member has noted
@@ -291,10 +295,10 @@ pub struct Page {
     pub files: [SharedFile; FILES_MAX],
 }
 
-impl Page {
+impl SharedPageLayout {
     /// Supervisor: no number is any file's.
     pub fn begin(&self) {
-        let (generation, state) = (0, State::Free);
+        let (generation, state) = (0, FileState::Free);
         let files = self.files.iter();
         files.for_each(|file| file.set(Stamp { generation, state }));
     }
@@ -303,7 +307,7 @@ impl Page {
     /// believed.
     pub fn is_damaged(&self) -> bool {
         let is_damaged =
-            |file: &SharedFile| file.stamp().state == State::Damaged || file.lock.is_damaged();
+            |file: &SharedFile| file.stamp().state == FileState::Damaged || file.lock.is_damaged();
         self.openings.iter().any(Lock::is_damaged) || self.files.iter().any(is_damaged)
     }
 
@@ -331,14 +335,14 @@ impl Page {
 }
 
 // SAFETY: atomics only.
-unsafe impl Atomics for Page {}
+unsafe impl Atomics for SharedPageLayout {}
 // SAFETY: atomics only.
-unsafe impl Atomics for crate::absorbed::Page {}
+unsafe impl Atomics for crate::absorbed::TablePage {}
 // SAFETY: atomics only.
-unsafe impl Atomics for crate::absorbed::Asking {}
+unsafe impl Atomics for crate::absorbed::QuestionTable {}
 
 /// A mapping of the page.
-pub(crate) type SharedPage = Mapped<Page>;
+pub(crate) type SharedPage = Mapped<SharedPageLayout>;
 
 #[cfg(test)]
 mod tests {
@@ -350,18 +354,18 @@ mod tests {
         let file = &page.files[3];
         file.set_key((8, 9));
         let stamp = |generation, state| Stamp { generation, state };
-        file.set(stamp(7, State::Registering));
+        file.set(stamp(7, FileState::Registering));
         assert_eq!(page.find((8, 9)), None);
-        assert!(file.change(7, State::Registering, State::Absorbed));
-        assert_eq!(page.find((8, 9)), Some((3, stamp(7, State::Absorbed))));
+        assert!(file.change(7, FileState::Registering, FileState::Absorbed));
+        assert_eq!(page.find((8, 9)), Some((3, stamp(7, FileState::Absorbed))));
         assert!(!file.leave(6) && file.leave(7) && file.leave(7));
-        assert_eq!(page.find((8, 9)), Some((3, stamp(7, State::Leaving))));
+        assert_eq!(page.find((8, 9)), Some((3, stamp(7, FileState::Leaving))));
         assert!(!file.stray(6) && file.stray(7) && file.leave(7));
-        assert_eq!(page.find((8, 9)), Some((3, stamp(7, State::Strayed))));
-        file.set(stamp(7, State::Free));
+        assert_eq!(page.find((8, 9)), Some((3, stamp(7, FileState::Strayed))));
+        file.set(stamp(7, FileState::Free));
         assert_eq!(page.find((8, 9)), None);
         assert!(!file.leave(7) && !file.stray(7));
-        file.set(stamp(8, State::Registering));
-        assert!(file.leave(8) && !file.change(8, State::Registering, State::Absorbed));
+        file.set(stamp(8, FileState::Registering));
+        assert!(file.leave(8) && !file.change(8, FileState::Registering, FileState::Absorbed));
     }
 }

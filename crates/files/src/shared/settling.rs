@@ -1,7 +1,7 @@
 //! Who settles the lane when the supervisor is gone: one member, once. docs/files-protocol.md,
 //! "When a process dies".
 
-use super::Page;
+use super::SharedPageLayout;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};
 
 /// What says that the lane is settled, and is nothing that a process has written over the page.
@@ -9,7 +9,7 @@ const SETTLED: u32 = 0x5E77_1ED1;
 
 /// Whose turn it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Turn {
+pub enum SettlingTurn {
     Ours,
     /// The process with this id has it, or had it when it died.
     Others(u32),
@@ -17,18 +17,18 @@ pub enum Turn {
     Done,
 }
 
-impl Page {
+impl SharedPageLayout {
     /// Takes the turn for the process `who`, if no other has it.
     ///
     /// Whether the lane is settled is looked at when the turn is taken: who had it before may have
     /// settled the lane and died since any earlier look, and files are written to plainly by now,
     /// which settling the lane once more might write older bytes over.
-    pub fn turn_to_settle(&self, who: u32) -> Turn {
+    pub fn turn_to_settle(&self, who: u32) -> SettlingTurn {
         let taken = self.settling.compare_exchange(0, who, AcqRel, Acquire);
         match taken {
-            _ if self.is_settled() => Turn::Done,
-            Ok(_) => Turn::Ours,
-            Err(other) => Turn::Others(other),
+            _ if self.is_settled() => SettlingTurn::Done,
+            Ok(_) => SettlingTurn::Ours,
+            Err(other) => SettlingTurn::Others(other),
         }
     }
 
@@ -57,25 +57,25 @@ mod tests {
     #[test]
     fn one_process_at_a_time_settles_the_lane() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
-        assert_eq!(page.turn_to_settle(7), Turn::Ours);
-        assert_eq!(page.turn_to_settle(8), Turn::Others(7));
+        assert_eq!(page.turn_to_settle(7), SettlingTurn::Ours);
+        assert_eq!(page.turn_to_settle(8), SettlingTurn::Others(7));
         page.give_turn_up(6);
-        assert_eq!(page.turn_to_settle(8), Turn::Others(7));
+        assert_eq!(page.turn_to_settle(8), SettlingTurn::Others(7));
         page.give_turn_up(7);
-        assert_eq!(page.turn_to_settle(8), Turn::Ours);
+        assert_eq!(page.turn_to_settle(8), SettlingTurn::Ours);
         page.set_settled();
-        assert_eq!(page.turn_to_settle(8), Turn::Done);
+        assert_eq!(page.turn_to_settle(8), SettlingTurn::Done);
     }
 
     /// Promise: as `a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one`.
     #[test]
     fn what_a_process_settled_that_died_then_is_settled_by_no_other_again() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
-        assert_eq!(page.turn_to_settle(7), Turn::Ours);
+        assert_eq!(page.turn_to_settle(7), SettlingTurn::Ours);
         // Two that looked before this are late: one finds the turn a dead process's, the other
         // finds it free.
         page.set_settled();
         page.give_turn_up(7);
-        assert_eq!(page.turn_to_settle(9), Turn::Done);
+        assert_eq!(page.turn_to_settle(9), SettlingTurn::Done);
     }
 }

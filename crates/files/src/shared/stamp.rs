@@ -2,7 +2,7 @@
 
 /// What a file is to the run. docs/files-protocol.md, "The state of a file", has the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum State {
+pub enum FileState {
     /// The number is no file's, or its file's no more.
     Free,
     /// The supervisor looks whether it can be absorbed.
@@ -19,7 +19,7 @@ pub enum State {
     Damaged,
 }
 
-impl State {
+impl FileState {
     /// True if it is to be plain.
     pub fn leaves(self) -> bool {
         matches!(self, Self::Leaving | Self::Strayed)
@@ -37,7 +37,7 @@ pub struct Stamp {
     /// Counts the files that have had the number.
     pub generation: u32,
     /// Its state.
-    pub state: State,
+    pub state: FileState,
 }
 
 impl Stamp {
@@ -45,12 +45,12 @@ impl Stamp {
     /// absorbed, a word that a process has written over must not say that it is plain.
     pub(super) fn encode(self) -> u64 {
         let state = match self.state {
-            State::Free => 0,
-            State::Registering => 1,
-            State::Absorbed => 2,
-            State::Leaving => 3,
-            State::Strayed => 4,
-            State::Damaged => return 0,
+            FileState::Free => 0,
+            FileState::Registering => 1,
+            FileState::Absorbed => 2,
+            FileState::Leaving => 3,
+            FileState::Strayed => 4,
+            FileState::Damaged => return 0,
         };
         let word = u64::from(self.generation) << 8 | state;
         word | check(word) << CHECK_AT
@@ -60,16 +60,16 @@ impl Stamp {
     pub(super) fn decode(word: u64) -> Self {
         let (said, body) = (word >> CHECK_AT, word & BODY);
         let state = match body & 0xFF {
-            0 => State::Free,
-            1 => State::Registering,
-            2 => State::Absorbed,
-            3 => State::Leaving,
-            4 => State::Strayed,
-            _ => State::Damaged,
+            0 => FileState::Free,
+            1 => FileState::Registering,
+            2 => FileState::Absorbed,
+            3 => FileState::Leaving,
+            4 => FileState::Strayed,
+            _ => FileState::Damaged,
         };
         let state = match said == check(body) {
             true => state,
-            false => State::Damaged,
+            false => FileState::Damaged,
         };
         Self {
             generation: u32::try_from(body >> 8).unwrap_or(0),
@@ -95,22 +95,26 @@ mod tests {
     fn a_word_that_was_written_over_is_neither_free_nor_any_other_state() {
         for byte in 0..=0xFF {
             let written = u64::from_ne_bytes([byte; 8]);
-            assert_eq!(Stamp::decode(written).state, State::Damaged, "{byte:#x}");
+            assert_eq!(
+                Stamp::decode(written).state,
+                FileState::Damaged,
+                "{byte:#x}"
+            );
         }
         for generation in [0, 1, 77, u32::MAX] {
             for state in [
-                State::Free,
-                State::Registering,
-                State::Absorbed,
-                State::Leaving,
-                State::Strayed,
+                FileState::Free,
+                FileState::Registering,
+                FileState::Absorbed,
+                FileState::Leaving,
+                FileState::Strayed,
             ] {
                 let stamp = Stamp { generation, state };
                 let word = stamp.encode();
                 assert_eq!(Stamp::decode(word), stamp);
                 for bit in 0..64 {
                     let damaged = Stamp::decode(word ^ 1 << bit);
-                    assert_eq!(damaged.state, State::Damaged, "{stamp:?}, bit {bit}");
+                    assert_eq!(damaged.state, FileState::Damaged, "{stamp:?}, bit {bit}");
                 }
             }
         }

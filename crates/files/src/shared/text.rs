@@ -8,12 +8,12 @@ use std::sync::atomic::{
 /// At most `N` bytes: a path, an identity. Who reads them while they are changed gets bytes of
 /// both; so that is done under a lock.
 #[repr(C)]
-pub struct Text<const N: usize> {
+pub struct SharedText<const N: usize> {
     length: AtomicU16,
     bytes: [AtomicU8; N],
 }
 
-impl<const N: usize> Text<N> {
+impl<const N: usize> SharedText<N> {
     /// Changes it. False if there is no room, and it is as it was.
     #[must_use]
     pub fn set(&self, bytes: &[u8]) -> bool {

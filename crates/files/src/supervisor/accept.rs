@@ -5,10 +5,10 @@
 //! keep a process of the run from being heard: the first message has a time limit, each user a
 //! limit of connections that have said nothing yet, and an error of `accept` ends nothing.
 
-use super::{Shared, member};
+use super::{SupervisorState, member};
 use crate::{
     sys,
-    wire::{self, Answer, Request, VERSION},
+    wire::{self, ClientRequest, SupervisorAnswer, VERSION},
 };
 use parking_lot::Mutex;
 use rustix::{
@@ -37,13 +37,13 @@ const SILENT_ALL_MAX: usize = 512;
 
 /// Connections that have said nothing yet, by user.
 #[derive(Default)]
-pub(super) struct Silent(Mutex<HashMap<u32, usize>>);
+pub(super) struct SilentConnections(Mutex<HashMap<u32, usize>>);
 
 /// One of them.
-struct Place<'a>(&'a Silent, u32);
+struct SilentPlace<'a>(&'a SilentConnections, u32);
 
-impl Silent {
-    fn place(&self, uid: u32) -> Option<Place<'_>> {
+impl SilentConnections {
+    fn place(&self, uid: u32) -> Option<SilentPlace<'_>> {
         let mut silent = self.0.lock();
         let all: usize = silent.values().sum();
         let own = silent.entry(uid).or_default();
@@ -51,11 +51,11 @@ impl Silent {
             return None;
         }
         *own += 1;
-        Some(Place(self, uid))
+        Some(SilentPlace(self, uid))
     }
 }
 
-impl Drop for Place<'_> {
+impl Drop for SilentPlace<'_> {
     fn drop(&mut self) {
         let mut silent = self.0.0.lock();
         if let Some(own) = silent.get_mut(&self.1) {
@@ -93,7 +93,7 @@ impl Drop for Unheard {
 }
 
 /// Takes connections until the supervisor stops.
-pub(super) fn run(shared: &Arc<Shared>, socket: &OwnedFd) {
+pub(super) fn run(shared: &Arc<SupervisorState>, socket: &OwnedFd) {
     let mut complained = false;
     let mut unheard = Unheard::default();
     loop {
@@ -125,7 +125,7 @@ pub(super) fn run(shared: &Arc<Shared>, socket: &OwnedFd) {
 ///
 /// # Errors
 /// There is no thread for it. It is closed: the process asks again, or its files stay plain.
-fn admit(shared: &Arc<Shared>, connection: OwnedFd) -> io::Result<()> {
+fn admit(shared: &Arc<SupervisorState>, connection: OwnedFd) -> io::Result<()> {
     let Ok(peer) = sys::peer(connection.as_fd()) else {
         return Ok(());
     };
@@ -139,7 +139,7 @@ fn admit(shared: &Arc<Shared>, connection: OwnedFd) -> io::Result<()> {
             let Some(_place) = shared.silent.place(peer.1) else {
                 return;
             };
-            wire::receive::<Request>(connection.as_fd())
+            wire::receive::<ClientRequest>(connection.as_fd())
         };
         if let Ok((first, _)) = first {
             serve(&shared, connection, peer, first);
@@ -150,40 +150,45 @@ fn admit(shared: &Arc<Shared>, connection: OwnedFd) -> io::Result<()> {
 }
 
 /// Does what the `first` message of a connection asks; at its other end are this process and user.
-fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), first: Request) {
+fn serve(
+    shared: &Arc<SupervisorState>,
+    connection: OwnedFd,
+    (pid, uid): (u32, u32),
+    first: ClientRequest,
+) {
     let known = |token: Uuid| token == shared.token;
     let mut along: Vec<OwnedFd> = Vec::new();
     let answer = match first {
-        Request::Hello { version, token } if known(token) => {
+        ClientRequest::Hello { version, token } if known(token) => {
             if version == VERSION {
                 return member::handshake(shared, &Arc::new(connection), (pid, uid));
             }
             let reason = format!("the library speaks version {version}, the supervisor {VERSION}");
-            Answer::Refused { reason }
+            SupervisorAnswer::Refused { reason }
         }
-        Request::Status { token } if known(token) || may_look(uid) => match status(shared) {
+        ClientRequest::Status { token } if known(token) || may_look(uid) => match status(shared) {
             Ok(file) => {
                 along.push(file);
-                Answer::Status
+                SupervisorAnswer::Status
             }
-            Err(errno) => Answer::Refused {
+            Err(errno) => SupervisorAnswer::Refused {
                 reason: format!("the status: {errno}"),
             },
         },
-        Request::Foreign { token, dev, ino } if known(token) => {
+        ClientRequest::Foreign { token, dev, ino } if known(token) => {
             shared.let_go((dev, ino));
-            Answer::Done
+            SupervisorAnswer::Done
         }
-        Request::OtherRun { dev, ino } => match shared.may_ask(uid, (dev, ino)) {
+        ClientRequest::OtherRun { dev, ino } => match shared.may_ask(uid, (dev, ino)) {
             true => {
                 shared.let_go((dev, ino));
-                Answer::Done
+                SupervisorAnswer::Done
             }
-            false => Answer::Refused {
+            false => SupervisorAnswer::Refused {
                 reason: "the file is not yours to write to".into(),
             },
         },
-        Request::Table { token } if known(token) => {
+        ClientRequest::Table { token } if known(token) => {
             let flags = OFlags::RDONLY | OFlags::CLOEXEC;
             let table = rustix::fs::open(
                 sys::link_of(shared.table.file.as_fd()),
@@ -194,14 +199,14 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), firs
             match table.and_then(|table| Ok([table, order?])) {
                 Ok(both) => {
                     along.extend(both);
-                    Answer::Done
+                    SupervisorAnswer::Done
                 }
-                Err(errno) => Answer::Refused {
+                Err(errno) => SupervisorAnswer::Refused {
                     reason: format!("the table: {errno}"),
                 },
             }
         }
-        Request::Plain {
+        ClientRequest::Plain {
             token,
             path,
             reason,
@@ -209,7 +214,7 @@ fn serve(shared: &Arc<Shared>, connection: OwnedFd, (pid, uid): (u32, u32), firs
             shared.stays_plain(pid, path, reason);
             return;
         }
-        _ => Answer::Refused {
+        _ => SupervisorAnswer::Refused {
             reason: "that is not this supervisor's secret".into(),
         },
     };
@@ -225,7 +230,7 @@ fn may_look(uid: u32) -> bool {
 }
 
 /// The status in a file of its own: it may be larger than a message.
-fn status(shared: &Shared) -> Result<OwnedFd, Errno> {
+fn status(shared: &SupervisorState) -> Result<OwnedFd, Errno> {
     let bytes = serde_json::to_vec(&shared.status()).map_err(|_| Errno::INVAL)?;
     let file = rustix::fs::memfd_create("forebay-status", MemfdFlags::CLOEXEC)?;
     crate::replay::write_at(file.as_fd(), &bytes, 0)?;

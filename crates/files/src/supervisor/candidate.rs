@@ -1,7 +1,7 @@
 //! A file that may begin to be absorbed, and why it does not.
 
-use super::{Shared, other_pools::Wanted, run::Known, watch::Watched};
-use crate::{absorbed::Key, policy};
+use super::{SupervisorState, other_pools::WantedFile, run::AbsorbedFile, watch::WatchedFile};
+use crate::{absorbed::FileKey, policy};
 use forebay_pool::disks;
 use rustix::fs::Stat;
 use std::{
@@ -44,16 +44,16 @@ pub(super) struct Candidate<'a> {
     pub(super) born: u64,
     pub(super) identity: Vec<u8>,
     /// The directory that its path leads to.
-    pub(super) parent: Option<Key>,
+    pub(super) parent: Option<FileKey>,
 }
 
 impl Candidate<'_> {
-    pub(super) fn key(&self) -> Key {
+    pub(super) fn key(&self) -> FileKey {
         (self.stat.st_dev, self.stat.st_ino)
     }
 
-    pub(super) fn wanted(&self) -> Wanted<'_> {
-        Wanted {
+    pub(super) fn wanted(&self) -> WantedFile<'_> {
+        WantedFile {
             file: self.theirs,
             identity: &self.identity,
             stat: &self.stat,
@@ -61,8 +61,8 @@ impl Candidate<'_> {
     }
 
     /// What the supervisor knows of it, when it has it open itself, and before.
-    pub(super) fn known(&self, file: Option<Arc<File>>, watched: Watched) -> Known {
-        Known {
+    pub(super) fn known(&self, file: Option<Arc<File>>, watched: WatchedFile) -> AbsorbedFile {
+        AbsorbedFile {
             path: self.path.to_owned(),
             parent: self.parent,
             directory: None,
@@ -77,7 +77,7 @@ impl Candidate<'_> {
     }
 
     /// Refuses what the program syncs itself as fast as the pool's disk commits.
-    pub(super) fn check_gains(&self, shared: &Shared) -> Result<(), Refusal> {
+    pub(super) fn check_gains(&self, shared: &SupervisorState) -> Result<(), Refusal> {
         let (options, path) = (&shared.options, self.path.as_os_str().as_bytes());
         let is_on = |pattern: &String| policy::matches(pattern.as_bytes(), path);
         if shared.pool_disks.is_empty() || !options.preallocated.iter().any(is_on) {

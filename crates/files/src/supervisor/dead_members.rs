@@ -1,11 +1,11 @@
 //! A member that has died: nothing that it held keeps the others waiting.
 
 use super::{
-    Shared,
-    run::{LOOK, Run},
+    SupervisorState,
+    run::{LOOK, RunState},
 };
 use crate::{
-    shared::{Gone, State},
+    shared::{FileState, LinkState},
     sys,
 };
 use forebay_pool::MonotonicTime;
@@ -16,9 +16,9 @@ use std::{sync::atomic::Ordering::Relaxed, time::Duration};
 /// plain.
 const UNLOGGED_WAIT: Duration = Duration::from_secs(10);
 
-impl Run {
+impl RunState {
     /// A member is dead: what it had locked is free, what it had reserved is void.
-    pub(super) fn bury(&self, shared: &Shared, member: u32) {
+    pub(super) fn bury(&self, shared: &SupervisorState, member: u32) {
         // First of all: until then every append waits for what the dead one had reserved.
         while !self.lane.bury(member) {
             // A living member is stopped where it could be either's.
@@ -46,7 +46,7 @@ impl Run {
         }
         self.lane.prepare();
         for (number, file) in self.page.files.iter().enumerate() {
-            if file.stamp().state != State::Free && file.gone() == Gone::Yes {
+            if file.stamp().state != FileState::Free && file.gone() == LinkState::Yes {
                 let _ = self.release(shared, number);
             }
         }
@@ -56,7 +56,7 @@ impl Run {
     /// others may have read it, and their next sync says that it is durable. So it is synced, with
     /// all that the lane has, which is released: nothing older is written over it. Its lock's
     /// waiters wait for that.
-    fn sync_unlogged(&self, shared: &Shared, number: usize) -> Result<(), Errno> {
+    fn sync_unlogged(&self, shared: &SupervisorState, number: usize) -> Result<(), Errno> {
         let file = &self.page.files[number];
         let open = self.known(number).and_then(|known| known.file.clone());
         // A file that is plain, or is in no directory and open nowhere.
@@ -67,7 +67,7 @@ impl Run {
         {
             self.log().refused(number, bytes)?;
         }
-        if file.stamp().state != State::Absorbed {
+        if file.stamp().state != FileState::Absorbed {
             // Each sync of it is a real one, and a recovery is to see that it was changed.
             return Ok(());
         }

@@ -5,7 +5,7 @@
 //! A program that has not got the library tells the supervisor nothing: its environment was cleared
 //! (`pg_ctlcluster`, `sudo`), or it is linked statically. It is found by what it has in its memory.
 
-use super::{FileStatus, PlainFile, Shared};
+use super::{FileStatus, PlainFile, SupervisorState};
 use crate::{policy, processes, sys};
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -28,7 +28,7 @@ const SAID_MAX: usize = 8;
 
 /// What was said.
 #[derive(Default)]
-pub(super) struct Effect {
+pub(super) struct RunEffect {
     said: Mutex<BTreeSet<String>>,
     /// The last process that was found without the library, for the time when it has ended.
     unreached: Mutex<Option<String>>,
@@ -36,7 +36,7 @@ pub(super) struct Effect {
     ends: Condvar,
 }
 
-impl Effect {
+impl RunEffect {
     /// Says a cause once.
     fn say(&self, cause: &str, what: &str) {
         let mut said = self.said.lock();
@@ -75,7 +75,7 @@ impl Unreached {
     }
 }
 
-impl Shared {
+impl SupervisorState {
     /// A file that a pattern names stays plain.
     pub(super) fn say_plain(&self, file: &PlainFile) {
         if !self.has_absorbed() {
@@ -193,7 +193,7 @@ fn given_up(files: &[FileStatus], plain: &[PlainFile]) -> Vec<String> {
 
 /// Looks at the run's processes until something is absorbed, and says which errors have ended,
 /// until the run ends.
-pub(super) fn run(shared: &Arc<Shared>) {
+pub(super) fn run(shared: &Arc<SupervisorState>) {
     let mut apart = BEGINS;
     loop {
         let mut said = shared.effect.said.lock();

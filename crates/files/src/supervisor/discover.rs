@@ -6,14 +6,14 @@
 //! the tables of absorbed files ([`absorbed`](crate::absorbed)), and the names of the abstract
 //! sockets that the kernel knows. docs/operations.md, "Watching it".
 
-use super::status::{Note, Status};
+use super::status::{SupervisorNote, SupervisorStatus};
 use crate::{
     FilesError,
     absorbed::{self, SHARED_DIR},
-    pending_records::{self, Left},
+    pending_records::{self, LaneRemains},
     processes::{self, NotedProcess},
     sys,
-    wire::{self, Answer, Request},
+    wire::{self, ClientRequest, SupervisorAnswer},
 };
 use rustix::io::Errno;
 use serde::Serialize;
@@ -38,7 +38,7 @@ pub(super) const SOCKET_PREFIX: &str = "forebay-";
 
 /// Whose runs are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Whose {
+pub enum LaneHolder {
     /// This user's, begun with the run directory that is looked in.
     Directory,
     /// This user's.
@@ -69,9 +69,9 @@ pub struct WaitingPool {
 
 /// What there is.
 #[derive(Debug, Default)]
-pub struct Running {
+pub struct FoundRuns {
     /// What those say that answer.
-    pub statuses: Vec<Status>,
+    pub statuses: Vec<SupervisorStatus>,
     /// Process ids of supervisors that do not, since they are stopped, for instance.
     pub silent: Vec<u32>,
     /// Runs whose supervisor was killed.
@@ -85,8 +85,8 @@ pub struct Running {
 ///
 /// # Errors
 /// If the directory is there and cannot be read.
-pub fn status_of_running(run_dir: &Path) -> Result<Running, FilesError> {
-    let mut look = Look::new(run_dir, Whose::Directory);
+pub fn status_of_running(run_dir: &Path) -> Result<FoundRuns, FilesError> {
+    let mut look = RunSearch::new(run_dir, LaneHolder::Directory);
     look.by_notes(run_dir)?;
     look.by_tables(run_dir);
     Ok(look.found())
@@ -97,8 +97,8 @@ pub fn status_of_running(run_dir: &Path) -> Result<Running, FilesError> {
 ///
 /// # Errors
 /// As [`status_of_running`].
-pub fn status_of(run_dir: &Path, whose: Whose) -> Result<Running, FilesError> {
-    let mut look = Look::new(run_dir, whose);
+pub fn status_of(run_dir: &Path, whose: LaneHolder) -> Result<FoundRuns, FilesError> {
+    let mut look = RunSearch::new(run_dir, whose);
     look.by_notes(run_dir)?;
     look.by_tables(run_dir);
     look.by_sockets();
@@ -106,28 +106,28 @@ pub fn status_of(run_dir: &Path, whose: Whose) -> Result<Running, FilesError> {
 }
 
 /// What was found so far.
-struct Look {
-    whose: Whose,
+struct RunSearch {
+    whose: LaneHolder,
     user: u32,
     run_dir: PathBuf,
     /// Sockets of which nothing more is to be learnt by another way.
     known: BTreeSet<Vec<u8>>,
-    all: Running,
+    all: FoundRuns,
 }
 
-impl Look {
-    fn new(run_dir: &Path, whose: Whose) -> Self {
+impl RunSearch {
+    fn new(run_dir: &Path, whose: LaneHolder) -> Self {
         let real = run_dir.canonicalize();
         Self {
             whose,
             user: rustix::process::geteuid().as_raw(),
             run_dir: real.unwrap_or_else(|_| run_dir.to_owned()),
             known: BTreeSet::new(),
-            all: Running::default(),
+            all: FoundRuns::default(),
         }
     }
 
-    fn found(mut self) -> Running {
+    fn found(mut self) -> FoundRuns {
         self.all.statuses.sort_by_key(|status| status.pid);
         self.all.silent.sort_unstable();
         self.all.silent.dedup();
@@ -142,7 +142,8 @@ impl Look {
         };
         for path in entries.filter_map(|entry| Some(entry.ok()?.path())) {
             let bytes = fs::read(&path).ok();
-            let note = bytes.and_then(|bytes| serde_json::from_slice::<Note>(&bytes).ok());
+            let note =
+                bytes.and_then(|bytes| serde_json::from_slice::<SupervisorNote>(&bytes).ok());
             let Some(note) = note else { continue };
             let socket = note.socket.into_bytes();
             let answered = ask((&socket, ANSWER_WAIT), note.token, |_| true);
@@ -161,7 +162,7 @@ impl Look {
     }
 
     fn by_tables(&mut self, run_dir: &Path) {
-        let is_wanted = |user| self.whose == Whose::All || user == self.user;
+        let is_wanted = |user| self.whose == LaneHolder::All || user == self.user;
         let places = [Path::new(SHARED_DIR), run_dir];
         let tables = places.map(|place| absorbed::of_users(place, is_wanted));
         for found in tables.into_iter().flatten() {
@@ -197,7 +198,7 @@ impl Look {
             return;
         }
         let (whose, user) = (self.whose, self.user);
-        let is_wanted = |by: u32| whose == Whose::All || by == user;
+        let is_wanted = |by: u32| whose == LaneHolder::All || by == user;
         let wait = pid.map_or(UNKNOWN_WAIT, |_| ANSWER_WAIT);
         match ask((&socket, wait), Uuid::nil(), is_wanted) {
             Ok(status) if self.is_of_directory(Some(&status.run_dir)) => {
@@ -205,7 +206,7 @@ impl Look {
             }
             // Another user's, another directory's, or gone.
             Ok(_) | Err(Errno::ACCESS | Errno::CONNREFUSED | Errno::CONNRESET | Errno::PIPE) => {}
-            Err(_) if pid.is_some() || whose != Whose::Directory => {
+            Err(_) if pid.is_some() || whose != LaneHolder::Directory => {
                 self.all.silent.extend(pid.or_else(|| peer_of(&socket)));
             }
             Err(_) => {}
@@ -214,15 +215,15 @@ impl Look {
 
     /// True if a run of that directory is looked for; where it is not known which, it may be.
     fn is_of_directory(&self, run_dir: Option<&Path>) -> bool {
-        self.whose != Whose::Directory || run_dir.is_none_or(|run_dir| run_dir == self.run_dir)
+        self.whose != LaneHolder::Directory || run_dir.is_none_or(|run_dir| run_dir == self.run_dir)
     }
 }
 
-fn is_of_this_boot(table: &absorbed::View) -> bool {
+fn is_of_this_boot(table: &absorbed::TableView) -> bool {
     crate::boot::id().is_ok_and(|boot| table.is_of(boot))
 }
 
-fn orphaned(table: &absorbed::View) -> Orphaned {
+fn orphaned(table: &absorbed::TableView) -> Orphaned {
     let named = |process: NotedProcess| (process.id, processes::name_of_process(process.id));
     Orphaned {
         pool: table.lane.place().map(|place| place.path),
@@ -231,12 +232,12 @@ fn orphaned(table: &absorbed::View) -> Orphaned {
 }
 
 /// What a run without any process left in its pool. A pool that is not there any more was given up.
-fn waiting_pool(table: &absorbed::View) -> Option<WaitingPool> {
+fn waiting_pool(table: &absorbed::TableView) -> Option<WaitingPool> {
     let place = table.lane.place().filter(|_| !table.lane.is_settled())?;
     let records = match pending_records::left(&place) {
-        Left::Nothing => return None,
-        Left::Records(records) => Some(records),
-        Left::Unknown => None,
+        LaneRemains::Nothing => return None,
+        LaneRemains::Records(records) => Some(records),
+        LaneRemains::Unknown => None,
     };
     let pool = place.path;
     Some(WaitingPool { pool, records })
@@ -270,14 +271,14 @@ fn ask(
     (socket, wait): (&[u8], Duration),
     token: Uuid,
     is_wanted: impl Fn(u32) -> bool,
-) -> Result<Status, Errno> {
+) -> Result<SupervisorStatus, Errno> {
     let socket = wire::connect(socket, Some(wait))?;
     let (_, user) = sys::peer(socket.as_fd())?;
     if !is_wanted(user) {
         return Err(Errno::ACCESS);
     }
-    wire::send(socket.as_fd(), &Request::Status { token }, &[])?;
-    let (Answer::Status, fds) = wire::receive::<Answer>(socket.as_fd())? else {
+    wire::send(socket.as_fd(), &ClientRequest::Status { token }, &[])?;
+    let (SupervisorAnswer::Status, fds) = wire::receive::<SupervisorAnswer>(socket.as_fd())? else {
         return Err(Errno::PROTO);
     };
     let file = File::from(fds.into_iter().next().ok_or(Errno::PROTO)?);
@@ -285,7 +286,7 @@ fn ask(
 }
 
 /// The status in a file. Another user may send something else, which would be waited for.
-fn read(mut file: File) -> io::Result<Status> {
+fn read(mut file: File) -> io::Result<SupervisorStatus> {
     let found = file.metadata()?;
     if !found.is_file() || found.len() > ANSWER_MAX {
         return Err(Errno::PROTO.into());

@@ -17,18 +17,18 @@
 //! system were closed (`idle_filesystems`).
 
 use super::{
-    Shared,
-    idle_filesystems::Closed,
-    run::{Known, Run, SUPERVISOR},
-    watch::Outside,
+    SupervisorState,
+    idle_filesystems::IdleFilesystems,
+    run::{AbsorbedFile, RunState, SUPERVISOR},
+    watch::OutsideWatch,
 };
 use crate::{
     FILES_MAX,
-    absorbed::Key,
+    absorbed::FileKey,
     identity,
-    log::Kept,
-    replay::Mark,
-    shared::{Gone, State},
+    log::KeptRecords,
+    replay::LabelMark,
+    shared::{FileState, LinkState},
     sys::{self, errno_of},
     void_marks,
 };
@@ -65,7 +65,7 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Keeps a segment ready for the members, until the run ends. A thread of its own: a sync may take
 /// as long as many segments to be filled.
-pub(super) fn prepare(shared: &Shared, run: &Run) {
+pub(super) fn prepare(shared: &SupervisorState, run: &RunState) {
     let mut committed = MonotonicTime::now();
     while !run.ended.load(Acquire) {
         if committed.elapsed() >= COMMIT_EVERY {
@@ -85,17 +85,17 @@ pub(super) fn prepare(shared: &Shared, run: &Run) {
 }
 
 /// Takes one more segment of the pool, if the lane has no free one and enough is left to others.
-fn grow(shared: &Shared, run: &Run) -> bool {
+fn grow(shared: &SupervisorState, run: &RunState) -> bool {
     let is_enough = |free: u64| free > LEFT_TO_OTHERS;
     run.lane.is_full() && shared.pool.segments_free().is_ok_and(is_enough) && run.lane.grow()
 }
 
 /// Works until the run ends and everything in the lane is drained, or cannot be.
-pub(super) fn run(shared: &Shared, run: &Run) {
+pub(super) fn run(shared: &SupervisorState, run: &RunState) {
     let mut last_work = MonotonicTime::now();
     let mut last_drained = MonotonicTime::now();
     let mut last_tail = 0;
-    let mut closed = Closed::new();
+    let mut closed = IdleFilesystems::new();
     loop {
         let seen = run.lane.turned();
         let is_sound = run.lane.is_sound();
@@ -155,10 +155,10 @@ pub(super) fn run(shared: &Shared, run: &Run) {
 
 /// After a while without work: ends the open segment, which is drained next; frees the numbers of
 /// files that are closed, and gives segments back.
-fn rest(shared: &Shared, run: &Run) {
+fn rest(shared: &SupervisorState, run: &RunState) {
     let _ = run.lane.seal();
     for (number, file) in run.page.files.iter().enumerate() {
-        if file.stamp().state == State::Absorbed && file.gone() == Gone::Yes {
+        if file.stamp().state == FileState::Absorbed && file.gone() == LinkState::Yes {
             let _ = run.release(shared, number);
         }
     }
@@ -166,7 +166,7 @@ fn rest(shared: &Shared, run: &Run) {
     while run.lane.usage().segments > usize::from(shared.options.buffers) && run.lane.shrink() {}
 }
 
-impl Run {
+impl RunState {
     /// Wakes who waits for the drain.
     pub(super) fn notify(&self) {
         self.changed.ring();
@@ -174,12 +174,12 @@ impl Run {
 
     /// Syncs every file that has records below `end` which are not on the disk. False if one of
     /// them cannot be synced.
-    fn sync_below(&self, shared: &Shared, end: Lsn) -> bool {
+    fn sync_below(&self, shared: &SupervisorState, end: Lsn) -> bool {
         let is_behind = |number: usize| {
             let file = &self.page.files[number];
             let clean_from = self.drained.lock().clean_from[number];
             clean_from < end
-                && file.stamp().state != State::Free
+                && file.stamp().state != FileState::Free
                 && file.named_in().is_some_and(|named| named >= clean_from)
         };
         self.sync_files(shared, is_behind).is_ok()
@@ -191,16 +191,20 @@ impl Run {
     /// That of one that cannot be synced; the others are.
     pub(super) fn sync_files(
         &self,
-        shared: &Shared,
+        shared: &SupervisorState,
         wanted: impl Fn(usize) -> bool,
     ) -> Result<(), Errno> {
         self.while_syncing(|| self.sync_each(shared, wanted))
     }
 
-    fn sync_each(&self, shared: &Shared, wanted: impl Fn(usize) -> bool) -> Result<(), Errno> {
+    fn sync_each(
+        &self,
+        shared: &SupervisorState,
+        wanted: impl Fn(usize) -> bool,
+    ) -> Result<(), Errno> {
         // Many files may have lost their names in one directory: it is synced once, after all of
         // them did.
-        let mut directories: BTreeMap<Key, Result<(), i32>> = BTreeMap::new();
+        let mut directories: BTreeMap<FileKey, Result<(), i32>> = BTreeMap::new();
         let mut synced = Vec::new();
         let mut all = Ok(());
         for number in (0..FILES_MAX).filter(|number| wanted(*number)) {
@@ -250,10 +254,10 @@ impl Run {
     }
 
     /// Says that a file could not be synced, with what error.
-    fn failed(&self, number: usize, known: &Known, errno: Errno) -> Errno {
+    fn failed(&self, number: usize, known: &AbsorbedFile, errno: Errno) -> Errno {
         // First of all, and where it outlives us: the kernel may tell no other process of this
         // error.
-        if self.mark(Mark::Failed).is_err()
+        if self.mark(LabelMark::Failed).is_err()
             && let Some(file) = &known.file
         {
             // If that is not taken either, there is nothing left to say it by.
@@ -261,7 +265,7 @@ impl Run {
         }
         self.fail(number, errno);
         let what_now = match self.page.files[number].stamp().state {
-            State::Strayed => {
+            FileState::Strayed => {
                 "Something else has changed it meanwhile, so what is in the pool is not written over that: it stays there for forebay recover, and \
                  its syncs fail. Stop the program, and look into the file and the disk"
             }
@@ -276,11 +280,11 @@ impl Run {
 
     fn sync_one(
         &self,
-        shared: &Shared,
+        shared: &SupervisorState,
         number: usize,
-        known: &Known,
+        known: &AbsorbedFile,
         target: &Arc<File>,
-        directories: &mut BTreeMap<Key, Result<(), i32>>,
+        directories: &mut BTreeMap<FileKey, Result<(), i32>>,
     ) -> std::io::Result<()> {
         let directory = known.unlinked_from.as_ref().and_then(|dir| key_of(dir));
         match directory.and_then(|key| directories.get(&key)) {
@@ -310,7 +314,7 @@ impl Run {
 
     /// Waits until every file that could not be synced is sound again, and tries now and then.
     /// False if the run ended before.
-    fn repair_all(&self, shared: &Shared) -> bool {
+    fn repair_all(&self, shared: &SupervisorState) -> bool {
         self.notify();
         while self.page.failing() {
             let rung = self.changed.rung();
@@ -336,7 +340,7 @@ impl Run {
     ///
     /// # Errors
     /// Of opening it for writing, of writing, of the sync: it still cannot be synced.
-    pub(super) fn repair(&self, shared: &Shared, number: usize) -> Result<(), Errno> {
+    pub(super) fn repair(&self, shared: &SupervisorState, number: usize) -> Result<(), Errno> {
         let _one = self.repairing.lock();
         let file = &self.page.files[number];
         let Some(failed) = file.error() else {
@@ -350,7 +354,7 @@ impl Run {
         let done = match (open, file.stamp().state) {
             // The kernel may have what is newer, and a sync of that may be one of nothing. A replay
             // is to see that it was changed.
-            (Some(open), State::Strayed) => {
+            (Some(open), FileState::Strayed) => {
                 let _ = sys::set_changed_now(open.as_fd());
                 Err(failed)
             }
@@ -362,7 +366,7 @@ impl Run {
             self.repaired(number);
             if !self.page.failing() {
                 // What stays marked is looked at more closely by a recovery.
-                let _ = self.mark(Mark::None);
+                let _ = self.mark(LabelMark::None);
             }
             self.changed.ring();
         }
@@ -370,8 +374,13 @@ impl Run {
         done
     }
 
-    fn write_again(&self, shared: &Shared, number: usize, open: &Arc<File>) -> Result<(), Errno> {
-        let kept = Kept::of(number, |each| self.lane.records(each));
+    fn write_again(
+        &self,
+        shared: &SupervisorState,
+        number: usize,
+        open: &Arc<File>,
+    ) -> Result<(), Errno> {
+        let kept = KeptRecords::of(number, |each| self.lane.records(each));
         let parts = kept.parts(&self.page.files[number]);
         let to = match parts.is_empty() {
             true => open.try_clone().map_err(|e| errno_of(&e))?,
@@ -389,21 +398,21 @@ impl Run {
     /// A file that was written again has the time that it had: if the sync fails, a recovery is not
     /// to take this for another process's change. Not where a process outside may have written to
     /// it meanwhile.
-    fn keep_time(&self, shared: &Shared, number: usize, to: &File, modified: u64) {
-        if shared.watch.outside() != Outside::Waits {
+    fn keep_time(&self, shared: &SupervisorState, number: usize, to: &File, modified: u64) {
+        if shared.watch.outside() != OutsideWatch::Waits {
             return;
         }
         // One that belongs to another user has the time at which it was.
         let _ = sys::set_modified(to.as_fd(), modified);
         // It waited long enough, and may have written before that.
-        if self.page.files[number].stamp().state == State::Strayed {
+        if self.page.files[number].stamp().state == FileState::Strayed {
             let _ = sys::set_changed_now(to.as_fd());
         }
     }
 }
 
 /// Which file or directory it is.
-pub(super) fn key_of(file: &File) -> Option<Key> {
+pub(super) fn key_of(file: &File) -> Option<FileKey> {
     let stat = rustix::fs::fstat(file).ok()?;
     Some((stat.st_dev, stat.st_ino))
 }

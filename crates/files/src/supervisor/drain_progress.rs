@@ -4,12 +4,12 @@ use crate::FILES_MAX;
 use forebay_pool::Lsn;
 
 /// How far the drain is.
-pub(super) struct Drained {
+pub(super) struct DrainProgress {
     /// By file number: the segment that was open when the file's last sync began.
     pub(super) clean_from: [Lsn; FILES_MAX],
 }
 
-impl Default for Drained {
+impl Default for DrainProgress {
     fn default() -> Self {
         Self {
             clean_from: [0; FILES_MAX],

@@ -15,16 +15,16 @@
 //! Each has a thread of its own, so that of many files none waits for another one's disk.
 
 use super::{
-    Shared,
+    SupervisorState,
     drain::key_of,
     register::open_directory,
-    run::{Known, Run, SUPERVISOR},
+    run::{AbsorbedFile, RunState, SUPERVISOR},
 };
 use crate::{
     FILES_MAX,
-    absorbed::Key,
+    absorbed::FileKey,
     order::{self, JournalOrder},
-    shared::{Due, State},
+    shared::{DueSync, FileState},
     sys::{self, errno_of},
 };
 use forebay_pool::{MonotonicTime, media};
@@ -60,18 +60,18 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 pub(super) struct FirstSyncs {
     /// Files, by number, that have a thread.
     begun: Mutex<Vec<usize>>,
-    directories: Mutex<HashMap<Key, Arc<Turns>>>,
+    directories: Mutex<HashMap<FileKey, Arc<Turns>>>,
 }
 
 /// The syncs of a directory, one at a time: each is for all that came before it began.
 #[derive(Default)]
 struct Turns {
-    turn: Mutex<Turn>,
+    turn: Mutex<SyncTurn>,
     ended: Condvar,
 }
 
 #[derive(Default)]
-struct Turn {
+struct SyncTurn {
     begun: u64,
     ended: u64,
     /// The last one that failed.
@@ -104,7 +104,7 @@ impl Turns {
 }
 
 /// Has what members ask for done, until the run ends.
-pub(super) fn run(shared: &Arc<Shared>, run: &Arc<Run>) {
+pub(super) fn run(shared: &Arc<SupervisorState>, run: &Arc<RunState>) {
     let mut looked = MonotonicTime::now();
     while !run.ended.load(Acquire) {
         let seen = run.page.asked.load(Acquire);
@@ -114,11 +114,11 @@ pub(super) fn run(shared: &Arc<Shared>, run: &Arc<Run>) {
         }
         for (number, file) in run.page.files.iter().enumerate() {
             let is_due = match file.first_sync.due() {
-                Due::Now => true,
-                Due::Soon => is_time,
-                Due::Never => false,
+                DueSync::Now => true,
+                DueSync::Soon => is_time,
+                DueSync::Never => false,
             };
-            if is_due && file.stamp().state == State::Absorbed && !file.is_logged() {
+            if is_due && file.stamp().state == FileState::Absorbed && !file.is_logged() {
                 run.begin_first_sync(shared, number);
             }
         }
@@ -126,9 +126,9 @@ pub(super) fn run(shared: &Arc<Shared>, run: &Arc<Run>) {
     }
 }
 
-impl Run {
+impl RunState {
     /// Does it in a thread of its own, unless it has one.
-    fn begin_first_sync(self: &Arc<Self>, shared: &Arc<Shared>, number: usize) {
+    fn begin_first_sync(self: &Arc<Self>, shared: &Arc<SupervisorState>, number: usize) {
         let mut begun = self.first_syncs.begun.lock();
         if begun.contains(&number) {
             return;
@@ -144,7 +144,7 @@ impl Run {
     }
 
     /// The first sync of a file, if it is still to come.
-    pub(super) fn first_sync(&self, shared: &Shared, number: usize) {
+    pub(super) fn first_sync(&self, shared: &SupervisorState, number: usize) {
         let file = &self.page.files[number];
         let generation = self.generation(number);
         if self.start_first_sync(number, generation) {
@@ -165,7 +165,7 @@ impl Run {
         loop {
             let stamp = file.stamp();
             if stamp.generation != generation
-                || stamp.state != State::Absorbed
+                || stamp.state != FileState::Absorbed
                 || begun.elapsed() >= LOCK_WAIT
                 || !file.lock.take_for(SUPERVISOR, LOCK_WAIT)
             {
@@ -185,7 +185,7 @@ impl Run {
     ///
     /// # Errors
     /// In words.
-    fn sync_named(&self, shared: &Shared, number: usize) -> Result<(), String> {
+    fn sync_named(&self, shared: &SupervisorState, number: usize) -> Result<(), String> {
         let known = self.known(number).ok_or("it is closed")?;
         let file = known.file.as_ref().ok_or("it is closed")?;
         forebay_pool::failpoint!("files:register");
@@ -211,9 +211,9 @@ impl Run {
     /// Marks and syncs the directory that has the name, and keeps it open.
     fn sync_directory(
         &self,
-        shared: &Shared,
+        shared: &SupervisorState,
         number: usize,
-        known: &Known,
+        known: &AbsorbedFile,
         path: &Path,
     ) -> Result<(), String> {
         let (Some(parent), Some(name)) = (path.parent(), path.file_name()) else {
@@ -236,7 +236,7 @@ impl Run {
         let mut same = (files.iter().flatten()).filter(|known| known.parent == Some(key));
         let held = same.find_map(|known| known.directory.clone());
         if let Some(Some(known)) = files.get_mut(number) {
-            *known = Arc::new(Known {
+            *known = Arc::new(AbsorbedFile {
                 parent: Some(key),
                 directory: Some(held.unwrap_or(directory)),
                 ..(**known).clone()
@@ -245,7 +245,7 @@ impl Run {
         Ok(())
     }
 
-    fn turns_of(&self, directory: Key) -> Arc<Turns> {
+    fn turns_of(&self, directory: FileKey) -> Arc<Turns> {
         let mut directories = self.first_syncs.directories.lock();
         // Those that no thread waits for are of no use.
         directories.retain(|_, turns| Arc::strong_count(turns) > 1);
@@ -253,7 +253,7 @@ impl Run {
     }
 
     /// It failed: the file is plain, and who waits syncs it really.
-    fn leave_unsynced(&self, shared: &Shared, number: usize, generation: u32, why: &str) {
+    fn leave_unsynced(&self, shared: &SupervisorState, number: usize, generation: u32, why: &str) {
         self.page.files[number].leave(generation);
         if let Some(known) = self.known(number) {
             let path = &known.path;
@@ -266,11 +266,11 @@ impl Run {
     }
 
     /// Before the end of the run: what no process has waited for.
-    pub(super) fn first_sync_all(&self, shared: &Shared) {
+    pub(super) fn first_sync_all(&self, shared: &SupervisorState) {
         for number in 0..FILES_MAX {
             let file = &self.page.files[number];
-            let is_due = file.first_sync.due() != Due::Never && !file.is_logged();
-            if is_due && file.stamp().state == State::Absorbed {
+            let is_due = file.first_sync.due() != DueSync::Never && !file.is_logged();
+            if is_due && file.stamp().state == FileState::Absorbed {
                 self.first_sync(shared, number);
             }
         }

@@ -1,8 +1,8 @@
 //! Files that are to be plain, because a process that is no member is to write to them.
 //! docs/files-protocol.md, "Other writers".
 
-use super::Shared;
-use crate::{absorbed::Key, identity, record::silence, sys};
+use super::SupervisorState;
+use crate::{absorbed::FileKey, identity, record::silence, sys};
 use forebay_pool::MonotonicTime;
 use rustix::fs::OFlags;
 use std::{
@@ -70,10 +70,10 @@ fn outlast_for(file: Arc<File>, limit: Duration) {
     }
 }
 
-impl Shared {
+impl SupervisorState {
     /// Nothing is logged of the file any more: a process that is no member may change it before it
     /// is plain. Waits for nothing.
-    pub(super) fn stray(&self, key: Key) {
+    pub(super) fn stray(&self, key: FileKey) {
         if let Some(run) = self.running()
             && let Some((number, stamp, _)) = run.find(key)
         {
@@ -85,7 +85,7 @@ impl Shared {
     /// that is stopped in the middle of a write cannot be waited for, nor a disk that fails, after
     /// a [silence]: nothing is logged of the file in that time, so a replay sees that it was
     /// changed later.
-    pub(super) fn let_go(&self, key: Key) {
+    pub(super) fn let_go(&self, key: FileKey) {
         let Some(run) = self.running() else { return };
         // Also one that is being registered: who has opened it since the kernel was asked who has
         // it open is seen by nothing else.
@@ -104,13 +104,13 @@ impl Shared {
     }
 
     /// True if a user may have a file made plain: who may write to it.
-    pub(super) fn may_ask(&self, uid: u32, key: Key) -> bool {
+    pub(super) fn may_ask(&self, uid: u32, key: FileKey) -> bool {
         let stat = self.running().and_then(|run| run.stat_of(key));
         stat.is_none_or(|stat| sys::may_write(uid, &stat))
     }
 
     /// The path by which an absorbed file was registered.
-    pub(super) fn absorbed_as(&self, key: Key) -> Option<PathBuf> {
+    pub(super) fn absorbed_as(&self, key: FileKey) -> Option<PathBuf> {
         let (_, _, path) = self.running()?.find(key)?;
         Some(path)
     }

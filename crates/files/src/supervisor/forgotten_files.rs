@@ -2,14 +2,14 @@
 //! are free.
 
 use super::{
-    Shared,
+    SupervisorState,
     drain::key_of,
-    run::{Known, Run, SUPERVISOR},
+    run::{AbsorbedFile, RunState, SUPERVISOR},
     status::newest_path,
-    watch::Watched,
+    watch::WatchedFile,
 };
 use crate::{
-    shared::{Due, Stamp, State},
+    shared::{DueSync, FileState, Stamp},
     sys,
 };
 use std::{
@@ -29,10 +29,10 @@ pub(super) struct Forgotten {
     pub(super) retired: bool,
 }
 
-impl Run {
+impl RunState {
     /// Lets go of a file of which the lane holds nothing; it was `retired`, or it is closed. Under
     /// its lock.
-    pub(super) fn forget(&self, shared: &Shared, number: usize, retired: bool) {
+    pub(super) fn forget(&self, shared: &SupervisorState, number: usize, retired: bool) {
         let file = &self.page.files[number];
         let mut files = self.files.lock();
         let known = files.get_mut(number).and_then(Option::take);
@@ -43,7 +43,7 @@ impl Run {
         let generation = self.generation(number);
         file.set(Stamp {
             generation,
-            state: State::Free,
+            state: FileState::Free,
         });
         self.repaired(number);
         let Some(known) = known else { return };
@@ -76,13 +76,13 @@ impl Run {
             return;
         }
         files[number] = None;
-        let state = State::Free;
+        let state = FileState::Free;
         self.page.files[number].set(Stamp { generation, state });
     }
 
     /// Frees the numbers of those files that are `wanted`, open in no process, and of which the
     /// lane holds nothing.
-    pub(super) fn reclaim(&self, shared: &Shared, wanted: impl Fn(&Known) -> bool) {
+    pub(super) fn reclaim(&self, shared: &SupervisorState, wanted: impl Fn(&AbsorbedFile) -> bool) {
         let head = self.lane.usage().head;
         for (number, file) in self.page.files.iter().enumerate() {
             let Some(known) = self.known(number).filter(|known| wanted(known)) else {
@@ -90,9 +90,9 @@ impl Run {
             };
             let is_done = || {
                 let is_open = |open: &Arc<File>| sys::alone(open.as_fd()) != Ok(true);
-                file.stamp().state == State::Absorbed
+                file.stamp().state == FileState::Absorbed
                     && file.end.load(Relaxed) <= head
-                    && file.first_sync.due() == Due::Never
+                    && file.first_sync.due() == DueSync::Never
                     && !file.first_sync.is_under_way()
                     && !known.file.as_ref().is_some_and(is_open)
             };
@@ -110,7 +110,7 @@ impl Run {
     /// free then. False if it is not such a file yet; nor is one without a directory to be synced
     /// instead, as long as the lane has something of it: after a power cut it may have its name
     /// again.
-    pub(super) fn release(&self, shared: &Shared, number: usize) -> bool {
+    pub(super) fn release(&self, shared: &SupervisorState, number: usize) -> bool {
         let is_drained = self.page.files[number].end.load(Relaxed) <= self.lane.usage().head;
         let mut files = self.files.lock();
         let Some(Some(known)) = files.get_mut(number) else {
@@ -125,10 +125,10 @@ impl Run {
         }
         unwatch(shared, known);
         self.page.files[number].set_key((known.stat.st_dev, 0));
-        *known = Arc::new(Known {
+        *known = Arc::new(AbsorbedFile {
             key: None,
             file: None,
-            watched: Watched::Not,
+            watched: WatchedFile::Not,
             ..(**known).clone()
         });
         true
@@ -151,7 +151,7 @@ impl Run {
         let parent = known.parent;
         let is_its = |directory: &File| parent.is_some() && key_of(directory) == parent;
         if let Some(directory) = directory.filter(is_its).filter(|_| is_nameless) {
-            *known = Arc::new(Known {
+            *known = Arc::new(AbsorbedFile {
                 unlinked_from: Some(Arc::new(directory)),
                 ..(**known).clone()
             });
@@ -160,7 +160,7 @@ impl Run {
 }
 
 /// The file is neither watched nor in the table any more.
-fn unwatch(shared: &Shared, known: &Known) {
+fn unwatch(shared: &SupervisorState, known: &AbsorbedFile) {
     if let Some(open) = &known.file {
         shared.watch.remove(&known.watched, open.as_fd());
     }

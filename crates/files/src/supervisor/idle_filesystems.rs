@@ -5,8 +5,8 @@
 //! As long as one of a file system's files is open, it could not be unmounted without Forebay
 //! either, and those that are closed stay absorbed: PostgreSQL opens them again.
 
-use super::{Shared, run::Run};
-use crate::{shared::State, sys};
+use super::{SupervisorState, run::RunState};
+use crate::{shared::FileState, sys};
 use forebay_pool::{Lsn, MonotonicTime};
 use std::{collections::BTreeMap, os::fd::AsFd, sync::atomic::Ordering::Relaxed, time::Duration};
 
@@ -17,7 +17,7 @@ const CLOSED_FOR: Duration = Duration::from_millis(700);
 const LOOK_EVERY: Duration = Duration::from_millis(200);
 
 /// What was seen of the files of each file system, by its device.
-pub(super) struct Closed {
+pub(super) struct IdleFilesystems {
     looked: MonotonicTime,
     /// Since when all are closed, and the log address behind the last record of any.
     since: BTreeMap<u64, (MonotonicTime, Lsn)>,
@@ -25,7 +25,7 @@ pub(super) struct Closed {
     ended: Lsn,
 }
 
-impl Closed {
+impl IdleFilesystems {
     pub(super) fn new() -> Self {
         Self {
             looked: MonotonicTime::now(),
@@ -36,7 +36,7 @@ impl Closed {
 
     /// Looks, now and then: ends the open segment if it has something of files that were closed
     /// some time ago, and gives up those of which the lane has nothing.
-    pub(super) fn look(&mut self, shared: &Shared, run: &Run) {
+    pub(super) fn look(&mut self, shared: &SupervisorState, run: &RunState) {
         if self.looked.elapsed() < LOOK_EVERY {
             return;
         }
@@ -69,7 +69,7 @@ impl Closed {
 
 /// The devices of which all absorbed files are closed, with the log address behind the last record
 /// of any.
-fn closed_devices(run: &Run) -> BTreeMap<u64, Lsn> {
+fn closed_devices(run: &RunState) -> BTreeMap<u64, Lsn> {
     let mut devices: BTreeMap<u64, Option<Lsn>> = BTreeMap::new();
     for (number, file) in run.page.files.iter().enumerate() {
         let Some(known) = run.known(number) else {
@@ -78,7 +78,7 @@ fn closed_devices(run: &Run) -> BTreeMap<u64, Lsn> {
         let end = devices.entry(known.stat.st_dev).or_insert(Some(0));
         let Some(so_far) = *end else { continue };
         let is_alone = |open: &std::fs::File| sys::alone(open.as_fd()) == Ok(true);
-        let is_closed = file.stamp().state == State::Absorbed
+        let is_closed = file.stamp().state == FileState::Absorbed
             && file.error().is_none()
             && known.file.as_ref().is_none_or(|open| is_alone(open));
         *end = is_closed.then(|| so_far.max(file.end.load(Relaxed)));

@@ -5,8 +5,8 @@
 //! That is asynchronous: what such a process writes before the file is let go of is not protected
 //! from older records. And it takes a supervisor that may look at the other process.
 
-use super::Shared;
-use crate::{absorbed::Key, processes, sys};
+use super::SupervisorState;
+use crate::{absorbed::FileKey, processes, sys};
 use forebay_pool::MonotonicTime;
 use parking_lot::Mutex;
 use rustix::{
@@ -39,7 +39,7 @@ const LOOK: Timespec = Timespec {
 /// The watched files.
 pub(super) struct Inotify {
     inotify: OwnedFd,
-    files: Mutex<HashMap<i32, Key>>,
+    files: Mutex<HashMap<i32, FileKey>>,
 }
 
 impl Inotify {
@@ -53,7 +53,7 @@ impl Inotify {
     }
 
     /// Watches an open file: what it must be given to be forgotten.
-    pub(super) fn add(&self, file: BorrowedFd<'_>, key: Key) -> Result<i32, Errno> {
+    pub(super) fn add(&self, file: BorrowedFd<'_>, key: FileKey) -> Result<i32, Errno> {
         let mut files = self.files.lock();
         let link = sys::link_of(file);
         let watch = inotify::add_watch(&self.inotify, link, WatchFlags::OPEN)?;
@@ -70,7 +70,7 @@ impl Inotify {
     }
 
     /// Works until the supervisor stops.
-    pub(super) fn run(&self, shared: &Shared) {
+    pub(super) fn run(&self, shared: &SupervisorState) {
         while !shared.stopping.load(Acquire) {
             let keys = self.opened();
             if keys.is_empty() {
@@ -96,7 +96,7 @@ impl Inotify {
     }
 
     /// Files that were opened since the last call; waits for one, at most [`LOOK`].
-    fn opened(&self) -> BTreeSet<Key> {
+    fn opened(&self) -> BTreeSet<FileKey> {
         let mut keys = BTreeSet::new();
         let mut poll = [PollFd::new(&self.inotify, PollFlags::IN)];
         if rustix::event::poll(&mut poll, Some(&LOOK)) != Ok(1) {
@@ -114,7 +114,7 @@ impl Inotify {
     }
 }
 
-impl Shared {
+impl SupervisorState {
     /// True if the process was started with this run's environment.
     fn is_of_run(&self, pid: u32) -> bool {
         processes::has_in_environment(pid, &self.token.to_string()).unwrap_or(false)
@@ -123,8 +123,8 @@ impl Shared {
 
 /// Processes that are no members and have one of the files open for writing by an open file that no
 /// member has.
-fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
-    let keys: BTreeSet<Key> = keys
+fn outside_writers(shared: &SupervisorState, keys: &BTreeSet<FileKey>) -> Vec<(FileKey, u32)> {
+    let keys: BTreeSet<FileKey> = keys
         .iter()
         .copied()
         .filter(|key| shared.absorbed_as(*key).is_some())
@@ -133,7 +133,7 @@ fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
         return Vec::new();
     }
     let members = shared.member_processes();
-    let own: Vec<(u32, c_int, Key)> = members
+    let own: Vec<(u32, c_int, FileKey)> = members
         .iter()
         .flat_map(|pid| {
             let open = open_for_writing(*pid, &keys).into_iter();
@@ -162,7 +162,7 @@ fn outside_writers(shared: &Shared, keys: &BTreeSet<Key>) -> Vec<(Key, u32)> {
 }
 
 /// The process's descriptors that write to one of the files, if we may look.
-fn open_for_writing(pid: u32, keys: &BTreeSet<Key>) -> Vec<(c_int, Key)> {
+fn open_for_writing(pid: u32, keys: &BTreeSet<FileKey>) -> Vec<(c_int, FileKey)> {
     let Ok(descriptors) = fs::read_dir(format!("/proc/{pid}/fd")) else {
         return Vec::new();
     };

@@ -9,19 +9,19 @@
 //! A pool on a disk is not told that, since each word costs a write: there the file is right in any
 //! case.
 
-use crate::replay::{self, Mark};
+use crate::replay::{self, LabelMark};
 use forebay_pool::{PoolError, SharedLane};
 use parking_lot::Mutex;
 
 /// The label of the run's lane.
 pub(super) struct LaneMark {
     whose: String,
-    said: Mutex<Said>,
+    said: Mutex<LaneFaults>,
 }
 
 /// What it says.
-struct Said {
-    mark: Mark,
+struct LaneFaults {
+    mark: LabelMark,
     /// Syncs that are under way.
     syncs: u32,
 }
@@ -29,10 +29,10 @@ struct Said {
 impl LaneMark {
     /// Of a program's lane that says nothing yet.
     pub(super) fn new(whose: String) -> Self {
-        let (mark, syncs) = (Mark::None, 0);
+        let (mark, syncs) = (LabelMark::None, 0);
         Self {
             whose,
-            said: Mutex::new(Said { mark, syncs }),
+            said: Mutex::new(LaneFaults { mark, syncs }),
         }
     }
 
@@ -40,7 +40,7 @@ impl LaneMark {
     ///
     /// # Errors
     /// The pool's disk failed.
-    pub(super) fn set(&self, lane: &SharedLane, mark: Mark) -> Result<(), PoolError> {
+    pub(super) fn set(&self, lane: &SharedLane, mark: LabelMark) -> Result<(), PoolError> {
         let mut said = self.said.lock();
         said.mark = mark;
         self.say(lane, &said)
@@ -63,9 +63,9 @@ impl LaneMark {
         done
     }
 
-    fn say(&self, lane: &SharedLane, said: &Said) -> Result<(), PoolError> {
+    fn say(&self, lane: &SharedLane, said: &LaneFaults) -> Result<(), PoolError> {
         let mark = match (said.mark, said.syncs) {
-            (Mark::None, 1..) => Mark::Syncing,
+            (LabelMark::None, 1..) => LabelMark::Syncing,
             (mark, _) => mark,
         };
         lane.relabel(&replay::label(mark, &self.whose))

@@ -4,7 +4,7 @@ use std::{fs::File, io, path::Path};
 
 /// What a laboratory puts between the supervisor and its files, an emulated disk for instance. A
 /// run of `forebay` has none.
-pub trait Layer: Send + Sync {
+pub trait SyncLayer: Send + Sync {
     /// Syncs a file, or a directory, by `real`, as `fdatasync` does if `data_only`. Returns when it
     /// counts as synced.
     ///
@@ -22,7 +22,7 @@ pub trait Layer: Send + Sync {
     fn is_elsewhere(&self, path: &Path) -> bool;
 }
 
-impl super::Shared {
+impl super::SupervisorState {
     /// Syncs a file, or a directory, by `real`, under the layer if there is one.
     pub(super) fn sync(
         &self,

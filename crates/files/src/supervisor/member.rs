@@ -1,10 +1,12 @@
 //! A process of the run: how it becomes a member of it, what it asks, and what is left to do when
 //! it is gone.
 
-use super::{PlainFile, ProcessStatus, Shared, drain, first_sync, register, run::Run};
+use super::{
+    PlainFile, ProcessStatus, SupervisorState, drain, first_sync, register, run::RunState,
+};
 use crate::{
     processes, sys,
-    wire::{self, Answer, Request},
+    wire::{self, ClientRequest, SupervisorAnswer},
 };
 use rustix::{
     event::{PollFd, PollFlags, Timespec},
@@ -36,7 +38,7 @@ const CHILD_AGAIN: Duration = Duration::from_millis(10);
 
 /// A process that appends to the run's lane.
 #[derive(Clone)]
-pub(super) struct Member {
+pub(super) struct RunMember {
     /// By which the lane knows it.
     pub(super) number: u32,
     pub(super) pid: u32,
@@ -46,7 +48,7 @@ pub(super) struct Member {
     connection: Option<Arc<OwnedFd>>,
 }
 
-impl Member {
+impl RunMember {
     pub(super) fn has_ended(&self) -> bool {
         self.connection.is_none()
     }
@@ -75,7 +77,11 @@ fn is_open(connection: &OwnedFd) -> bool {
 }
 
 /// Serves a process, whose secret is right, of this process id and user.
-pub(super) fn handshake(shared: &Arc<Shared>, connection: &Arc<OwnedFd>, (pid, uid): (u32, u32)) {
+pub(super) fn handshake(
+    shared: &Arc<SupervisorState>,
+    connection: &Arc<OwnedFd>,
+    (pid, uid): (u32, u32),
+) {
     // Only the first message is waited for impatiently.
     for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
         let _ = sockopt::set_socket_timeout(connection, which, None);
@@ -91,7 +97,11 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &Arc<OwnedFd>, (pid, u
         Ok(joined) => joined,
         Err(reason) => {
             sys::complain_repeated(&reason, &format!("process {pid} stays plain: {reason}"));
-            let _ = wire::send(connection.as_fd(), &Answer::Refused { reason }, &[]);
+            let _ = wire::send(
+                connection.as_fd(),
+                &SupervisorAnswer::Refused { reason },
+                &[],
+            );
             return;
         }
     };
@@ -99,7 +109,7 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &Arc<OwnedFd>, (pid, u
         shared.take_back(number);
         return;
     };
-    let welcome = Answer::Welcome {
+    let welcome = SupervisorAnswer::Welcome {
         pool: shared.pool.path().as_os_str().as_bytes().to_vec(),
         member: number,
         boot: shared.boot,
@@ -124,13 +134,18 @@ pub(super) fn handshake(shared: &Arc<Shared>, connection: &Arc<OwnedFd>, (pid, u
 
 /// Does what the next message asks. False if the member is gone, or cannot be served any more: then
 /// it hears that the connection is closed.
-fn serve(shared: &Shared, run: &Run, pid: u32, connection: &OwnedFd) -> bool {
-    let is_served = match wire::receive::<Request>(connection.as_fd()) {
+fn serve(shared: &SupervisorState, run: &RunState, pid: u32, connection: &OwnedFd) -> bool {
+    let is_served = match wire::receive::<ClientRequest>(connection.as_fd()) {
         Ok((request, fds)) => handle_request(shared, run, pid, connection, request, fds),
         // It has sent a descriptor, and this process can have no more.
         Err(Errno::MFILE) => {
             let reason = "the supervisor has too many files open (ulimit -n)".to_owned();
-            wire::send(connection.as_fd(), &Answer::Refused { reason }, &[]).is_ok()
+            wire::send(
+                connection.as_fd(),
+                &SupervisorAnswer::Refused { reason },
+                &[],
+            )
+            .is_ok()
         }
         Err(_) => false,
     };
@@ -175,7 +190,7 @@ fn is_there(connection: &OwnedFd, process: Option<&OwnedFd>) -> bool {
 
 /// A member writes to the pool, and who does that can make a recovery write to files: only for whom
 /// it belongs to.
-fn may_write(shared: &Shared, uid: u32) -> Result<(), String> {
+fn may_write(shared: &SupervisorState, uid: u32) -> Result<(), String> {
     let opening = |e: String| format!("opening the pool: {e}");
     let pool = shared
         .pool
@@ -195,34 +210,34 @@ fn may_write(shared: &Shared, uid: u32) -> Result<(), String> {
 
 /// Does what the member asks. False if it speaks nonsense, or is gone.
 fn handle_request(
-    shared: &Shared,
-    run: &Run,
+    shared: &SupervisorState,
+    run: &RunState,
     pid: u32,
     connection: &OwnedFd,
-    request: Request,
+    request: ClientRequest,
     fds: Vec<OwnedFd>,
 ) -> bool {
     let done = |done: Result<(), Errno>| match done {
-        Ok(()) => Answer::Done,
-        Err(errno) => Answer::Failed {
+        Ok(()) => SupervisorAnswer::Done,
+        Err(errno) => SupervisorAnswer::Failed {
             errno: errno.raw_os_error(),
         },
     };
     let answer = match request {
-        Request::Register { path } => run.register(shared, pid, path, fds),
-        Request::Retire { file, generation } => {
+        ClientRequest::Register { path } => run.register(shared, pid, path, fds),
+        ClientRequest::Retire { file, generation } => {
             let Some(number) = run.number(file) else {
                 return false;
             };
             done(run.retire(shared, number, generation, RETIRE_WAIT))
         }
-        Request::Repair { file } => {
+        ClientRequest::Repair { file } => {
             let Some(number) = run.number(file) else {
                 return false;
             };
             done(run.repair(shared, number))
         }
-        Request::Unlinked { file, path } => {
+        ClientRequest::Unlinked { file, path } => {
             let path = PathBuf::from(OsString::from_vec(path));
             let directory = path.parent().map(register::open_directory);
             if let Some(number) = run.number(file) {
@@ -231,27 +246,27 @@ fn handle_request(
             }
             return true;
         }
-        Request::Released { file } => {
+        ClientRequest::Released { file } => {
             if let Some(number) = run.number(file) {
                 release_soon(shared, run, number);
             }
             return true;
         }
-        Request::Plain { path, reason, .. } => {
+        ClientRequest::Plain { path, reason, .. } => {
             shared.stays_plain(pid, path, reason);
             return true;
         }
-        Request::Hello { .. }
-        | Request::Status { .. }
-        | Request::Foreign { .. }
-        | Request::OtherRun { .. }
-        | Request::Table { .. } => return false,
+        ClientRequest::Hello { .. }
+        | ClientRequest::Status { .. }
+        | ClientRequest::Foreign { .. }
+        | ClientRequest::OtherRun { .. }
+        | ClientRequest::Table { .. } => return false,
     };
     wire::send(connection.as_fd(), &answer, &[]).is_ok()
 }
 
 /// Releases a file whose last descriptor is about to be closed.
-fn release_soon(shared: &Shared, run: &Run, number: usize) {
+fn release_soon(shared: &SupervisorState, run: &RunState, number: usize) {
     /// Milliseconds that the close may take; otherwise another process has it open, or the drain
     /// finds it later.
     const ATTEMPTS: u32 = 20;
@@ -263,14 +278,14 @@ fn release_soon(shared: &Shared, run: &Run, number: usize) {
     }
 }
 
-impl Shared {
+impl SupervisorState {
     /// The run's lane; claimed when it is asked for first.
-    fn run(self: &Arc<Self>) -> Result<Arc<Run>, String> {
+    fn run(self: &Arc<Self>) -> Result<Arc<RunState>, String> {
         let mut known = self.run.lock();
         if let Some(run) = &*known {
             return Ok(Arc::clone(run));
         }
-        let run = Arc::new(Run::begin(self)?);
+        let run = Arc::new(RunState::begin(self)?);
         let draining = self.start_threads(&run).inspect_err(|_| {
             // Each process that asks claims one. What is not given back is empty, for a recovery.
             run.ended.store(true, Release);
@@ -282,8 +297,11 @@ impl Shared {
     }
 
     /// Has the lane prepared and drained. The thread that drains it.
-    fn start_threads(self: &Arc<Self>, run: &Arc<Run>) -> Result<thread::JoinHandle<()>, String> {
-        let thread = |name: &str, work: fn(&Arc<Self>, &Arc<Run>)| {
+    fn start_threads(
+        self: &Arc<Self>,
+        run: &Arc<RunState>,
+    ) -> Result<thread::JoinHandle<()>, String> {
+        let thread = |name: &str, work: fn(&Arc<Self>, &Arc<RunState>)| {
             let (shared, run) = (Arc::clone(self), Arc::clone(run));
             thread::Builder::new()
                 .name(name.into())
@@ -296,7 +314,7 @@ impl Shared {
     }
 
     /// The run's lane, if any process has asked for it.
-    pub(super) fn running(&self) -> Option<Arc<Run>> {
+    pub(super) fn running(&self) -> Option<Arc<RunState>> {
         self.run.lock().clone()
     }
 
@@ -315,7 +333,7 @@ impl Shared {
                 .any(|member| member.number == *number && !member.has_ended())
         };
         let number = (1..).find(is_free).unwrap_or(u32::MAX);
-        members.push(Member {
+        members.push(RunMember {
             number,
             pid,
             program: processes::name_of_process(pid),
@@ -360,7 +378,7 @@ impl Shared {
     /// True if a process that is no member has the run's memory: a child of `vfork`, which writes
     /// by its parent's number until it executes a program, also when its parent is dead. A forked
     /// child has not got that memory.
-    fn has_sharing_child(&self, run: &Run) -> bool {
+    fn has_sharing_child(&self, run: &RunState) -> bool {
         let members = self.member_processes();
         let Ok(page) = rustix::fs::fstat(&run.page_fd) else {
             return false;
@@ -374,7 +392,7 @@ impl Shared {
     pub(super) fn is_member(&self, pid: u32) -> bool {
         let members = self.members.lock();
         let mut its = members.iter().filter(|member| member.pid == pid);
-        its.any(Member::is_connected)
+        its.any(RunMember::is_connected)
     }
 
     /// Notes that a file that a pattern names stays plain in a process.

@@ -35,24 +35,26 @@ mod snapshot;
 mod status;
 mod watch;
 
-pub use discover::{Orphaned, Running, WaitingPool, Whose, status_of, status_of_running};
-pub use layer::Layer;
-pub use status::{FileStatus, LaneStatus, PlainFile, ProcessStatus, Status, run_dir_remedy};
-pub use watch::Outside;
+pub use discover::{FoundRuns, LaneHolder, Orphaned, WaitingPool, status_of, status_of_running};
+pub use layer::SyncLayer;
+pub use status::{
+    FileStatus, PlainFile, ProcessStatus, RunLaneStatus, SupervisorStatus, run_dir_remedy,
+};
+pub use watch::OutsideWatch;
 
 use crate::{
     ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError,
     IO_URING_REFUSED,
-    absorbed::{self, Table},
+    absorbed::{self, AbsorbedTable},
     boot, guard,
     marks::Marks,
     order::{self, OrderFile},
     sys, wire,
 };
 use forebay_pool::{MonotonicTime, Pool, disks, media::PoolPersistence};
-use member::Member;
+use member::RunMember;
 use parking_lot::Mutex;
-use run::{END_WAIT, Run};
+use run::{END_WAIT, RunState};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::{
     ffi::{OsStr, OsString},
@@ -89,11 +91,11 @@ pub struct SupervisorOptions {
     /// The database in words, for status and labels.
     pub program: String,
     /// What a laboratory puts under the supervisor's syncs.
-    pub layer: Option<Arc<dyn Layer>>,
+    pub layer: Option<Arc<dyn SyncLayer>>,
 }
 
 /// What all threads of a supervisor share.
-struct Shared {
+struct SupervisorState {
     pool: Pool,
     /// The disks that the pool lies on, if an append to it has to be committed.
     pool_disks: Vec<String>,
@@ -102,28 +104,28 @@ struct Shared {
     boot: Uuid,
     started: MonotonicTime,
     /// The run's lane, once a process has asked for it.
-    run: Mutex<Option<Arc<Run>>>,
+    run: Mutex<Option<Arc<RunState>>>,
     draining: Mutex<Option<thread::JoinHandle<()>>>,
     /// Its processes, those that ended included.
-    members: Mutex<Vec<Member>>,
+    members: Mutex<Vec<RunMember>>,
     /// The run has ended: no process joins it any more. Set and looked at with `members` locked.
     over: AtomicBool,
     /// One of them ended, and nothing of it is left to do.
     changed: bell::Bell,
     /// What is absorbed, for all to see.
-    table: Table,
+    table: AbsorbedTable,
     /// What the file systems of the logs may still lack, which all processes of the run count.
     order: OrderFile,
     /// Where those of other runs are.
-    tables: other_runs::Tables,
+    tables: other_runs::RunTables,
     /// Connections that have said nothing yet.
-    silent: accept::Silent,
+    silent: accept::SilentConnections,
     /// Sees who opens what is absorbed.
     watch: watch::Watch,
     /// Files that a pattern names and that stay plain.
     plain: Mutex<Vec<PlainFile>>,
     /// What was said of a run that absorbs nothing.
-    effect: degraded::Effect,
+    effect: degraded::RunEffect,
     stopping: AtomicBool,
     /// Which directories say that this pool may hold something of theirs.
     marks: Marks,
@@ -133,7 +135,7 @@ struct Shared {
 
 /// A running supervisor.
 pub struct Supervisor {
-    shared: Arc<Shared>,
+    shared: Arc<SupervisorState>,
     socket_name: Vec<u8>,
     note: PathBuf,
 }
@@ -162,12 +164,12 @@ impl Supervisor {
         absorbed::clean_up(Path::new(absorbed::SHARED_DIR), boot);
         absorbed::clean_up(&options.run_dir, boot);
         status::make_run_dir(&options.run_dir)?;
-        let table = Table::new(&options.run_dir, &socket_name, boot)
+        let table = AbsorbedTable::new(&options.run_dir, &socket_name, boot)
             .map_err(FilesError::errno("making the table of absorbed files"))?;
         let order = OrderFile::new(&table.path).map_err(FilesError::errno(
             "making the memory in which changes are counted",
         ))?;
-        let shared = Arc::new(Shared {
+        let shared = Arc::new(SupervisorState {
             pool_disks: (pool.descriptor())
                 .filter(|_| pool.needs_commit())
                 .map_or_else(Vec::new, disks::of),
@@ -182,11 +184,11 @@ impl Supervisor {
             changed: bell::Bell::default(),
             table,
             order,
-            tables: other_runs::Tables::default(),
-            silent: accept::Silent::default(),
+            tables: other_runs::RunTables::default(),
+            silent: accept::SilentConnections::default(),
             watch: watch::Watch::new(),
             plain: Mutex::default(),
-            effect: degraded::Effect::default(),
+            effect: degraded::RunEffect::default(),
             stopping: AtomicBool::new(false),
             marks: Marks::default(),
             guards: guard::Laid::default(),
@@ -253,13 +255,13 @@ impl Supervisor {
 
     /// What becomes of processes outside the run that open an absorbed file for writing.
     #[must_use]
-    pub fn outside(&self) -> Outside {
+    pub fn outside(&self) -> OutsideWatch {
         self.shared.watch.outside()
     }
 
     /// What it is doing.
     #[must_use]
-    pub fn status(&self) -> Status {
+    pub fn status(&self) -> SupervisorStatus {
         self.shared.status()
     }
 
@@ -275,7 +277,7 @@ impl Supervisor {
     ///
     /// # Errors
     /// If a file cannot be synced: its records stay in the pool.
-    pub fn finish(self) -> Result<Status, FilesError> {
+    pub fn finish(self) -> Result<SupervisorStatus, FilesError> {
         let shared = &self.shared;
         shared.outlast_members();
         // The kernel asks about what the drain itself opens, too.
@@ -299,7 +301,7 @@ impl Supervisor {
     }
 }
 
-impl Shared {
+impl SupervisorState {
     /// A process is about to absorb a file: what a server without Forebay is to stumble over lies
     /// there from now on. With a pool that is gone after a power cut, as the records in it, there
     /// is nothing to be guarded.
@@ -332,7 +334,7 @@ impl Shared {
             self.changed.wait(rung, left);
         };
         let left = members.iter().filter(|member| !member.has_ended());
-        let left: Vec<ProcessStatus> = left.map(Member::status).collect();
+        let left: Vec<ProcessStatus> = left.map(RunMember::status).collect();
         if left.is_empty() {
             self.over.store(true, Relaxed);
         }

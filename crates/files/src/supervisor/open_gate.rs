@@ -9,7 +9,7 @@
 //! 3. Who opens it for reading only: at once. The event does not say how; the system call does that
 //!    the opener sleeps in.
 //! 4. All others: when the file has been let go of, or nothing was logged of it for two seconds
-//!    ([`Shared::let_go`]). Or, whatever that waits for, when the file has strayed for a
+//!    ([`SupervisorState::let_go`]). Or, whatever that waits for, when the file has strayed for a
 //!    silence, [`STRAYS_AFTER`] later.
 //!
 //! What lets go of a file opens nothing: another process may be asked about that first, which waits
@@ -17,8 +17,8 @@
 //!
 //! If the supervisor dies, the kernel lets all go on. If it is stopped, they wait.
 
-use super::Shared;
-use crate::{absorbed::Key, processes, record::silence, sys};
+use super::SupervisorState;
+use crate::{absorbed::FileKey, processes, record::silence, sys};
 use forebay_pool::MonotonicTime;
 use nix::sys::fanotify::{
     EventFFlags, Fanotify, FanotifyEvent, FanotifyResponse, InitFlags, MarkFlags, MaskFlags,
@@ -60,7 +60,7 @@ const ATTEMPTS: u32 = 100;
 const AGAIN: Duration = Duration::from_micros(100);
 
 /// After so long nothing more is logged of a file that cannot be let go of: longer than
-/// [`Shared::let_go`] takes to say so itself.
+/// [`SupervisorState::let_go`] takes to say so itself.
 const STRAYS_AFTER: Duration = Duration::from_secs(6);
 /// Longer than a call takes that found the file absorbed a moment before.
 const MARGIN: Duration = Duration::from_secs(1);
@@ -69,7 +69,7 @@ const MARGIN: Duration = Duration::from_secs(1);
 const THREAD_AGAIN: Duration = Duration::from_millis(100);
 
 /// The kernel's questions.
-pub(super) struct Gate(Fanotify);
+pub(super) struct OpenGate(Fanotify);
 
 /// If the thread that answers ends by an error of ours, so does the supervisor: every `open` would
 /// wait for ever.
@@ -84,19 +84,19 @@ impl Drop for EndsTheSupervisor {
 }
 
 /// An `open` that waits.
-struct Waiting {
+struct WaitingOpen {
     event: FanotifyEvent,
-    key: Key,
+    key: FileKey,
     begun: MonotonicTime,
     has_strayed: bool,
     /// The file has been let go of.
     done: Arc<AtomicBool>,
 }
 
-impl Waiting {
+impl WaitingOpen {
     /// False once it may go on: the file is plain, or has strayed for a silence, so that a replay
     /// sees what is changed now.
-    fn waits(&mut self, shared: &Shared) -> bool {
+    fn waits(&mut self, shared: &SupervisorState) -> bool {
         if self.done.load(Acquire) {
             return false;
         }
@@ -119,7 +119,7 @@ impl Waiting {
     }
 }
 
-impl Gate {
+impl OpenGate {
     /// # Errors
     /// That the kernel knows no such questions, or does not ask this user.
     pub(super) fn new() -> Result<Self, Errno> {
@@ -156,9 +156,9 @@ impl Gate {
     }
 
     /// Answers until the supervisor stops.
-    pub(super) fn run(&self, shared: &Arc<Shared>) {
+    pub(super) fn run(&self, shared: &Arc<SupervisorState>) {
         let _while_it_answers = EndsTheSupervisor;
-        let mut waiting: Vec<Waiting> = Vec::new();
+        let mut waiting: Vec<WaitingOpen> = Vec::new();
         while !shared.stopping.load(Acquire) || !waiting.is_empty() {
             let limit = if waiting.is_empty() {
                 LOOK
@@ -174,7 +174,7 @@ impl Gate {
                     None => self.allow(&event),
                     Some((key, path)) => {
                         tell(event.pid().unsigned_abs(), path, shared.token.to_string());
-                        waiting.push(Waiting {
+                        waiting.push(WaitingOpen {
                             done: let_go(shared, key),
                             event,
                             key,
@@ -205,7 +205,7 @@ impl Gate {
 }
 
 /// The file, if its opener has to wait.
-fn consider(shared: &Shared, event: &FanotifyEvent) -> Option<(Key, PathBuf)> {
+fn consider(shared: &SupervisorState, event: &FanotifyEvent) -> Option<(FileKey, PathBuf)> {
     // 0: a process of another namespace.
     let thread = event.pid();
     let is_ours = || {
@@ -229,7 +229,7 @@ fn consider(shared: &Shared, event: &FanotifyEvent) -> Option<(Key, PathBuf)> {
 }
 
 /// Lets go of a file, in a thread of its own: what it says when that is done.
-fn let_go(shared: &Arc<Shared>, key: Key) -> Arc<AtomicBool> {
+fn let_go(shared: &Arc<SupervisorState>, key: FileKey) -> Arc<AtomicBool> {
     let done = Arc::new(AtomicBool::new(false));
     let (shared, says) = (Arc::clone(shared), Arc::clone(&done));
     let work = move || {

@@ -6,11 +6,11 @@
 //! program writes to such a file plainly is written after a [silence], so that a recovery of the
 //! other pool sees that the file was changed later.
 
-use super::Shared;
+use super::SupervisorState;
 use crate::{
-    absorbed::{LanePlace, View},
+    absorbed::{LanePlace, TableView},
     marks,
-    pending_records::{self, Look, Waiting},
+    pending_records::{self, LaneSearch, PendingRecords},
     record::silence,
     sys, void_marks,
 };
@@ -20,14 +20,14 @@ use std::{os::fd::OwnedFd, path::Path, thread, time::Duration};
 
 /// A file that is to be absorbed.
 #[derive(Clone, Copy)]
-pub(super) struct Wanted<'a> {
+pub(super) struct WantedFile<'a> {
     pub(super) file: &'a OwnedFd,
     pub(super) identity: &'a [u8],
     pub(super) stat: &'a Stat,
 }
 
 /// What a dead run left of a file.
-pub(super) enum Left {
+pub(super) enum DeadRunRecords {
     /// Nothing.
     Nothing,
     /// Its pool was made anew, or moved and another one is in its place: what it had can be told
@@ -39,30 +39,34 @@ pub(super) enum Left {
 
 /// What the lane of a dead run, which its table names, has of the file. When this returns there was
 /// a silence, unless it is nothing.
-pub(super) fn left_by(shared: &Shared, (path, table): (&Path, &View), wanted: Wanted<'_>) -> Left {
+pub(super) fn left_by(
+    shared: &SupervisorState,
+    (path, table): (&Path, &TableView),
+    wanted: WantedFile<'_>,
+) -> DeadRunRecords {
     let Some(place) = table.lane.place() else {
         shared.tables.be_silent(path);
-        return Left::Something("a pool whose path is too long to be known".to_owned());
+        return DeadRunRecords::Something("a pool whose path is too long to be known".to_owned());
     };
     let left = look_at(&place, wanted.identity);
     match &left {
-        Ok((Look::Nothing, _)) => Left::Nothing,
-        Ok((Look::Records(waiting), on_disk)) => {
+        Ok((LaneSearch::Nothing, _)) => DeadRunRecords::Nothing,
+        Ok((LaneSearch::Records(waiting), on_disk)) => {
             be_silent_since(waiting, *on_disk);
-            Left::Something(advice(&place.path))
+            DeadRunRecords::Something(advice(&place.path))
         }
-        Ok((Look::InUse, _)) => {
+        Ok((LaneSearch::InUse, _)) => {
             // A process of it lets go at its next call; one that does nothing logs nothing.
             shared.tables.be_silent(path);
-            Left::Something(advice(&place.path))
+            DeadRunRecords::Something(advice(&place.path))
         }
         Err(Unseen::Replaced) => {
             shared.tables.be_silent(path);
-            Left::Replaced
+            DeadRunRecords::Replaced
         }
         Err(Unseen::Why(why)) => {
             shared.tables.be_silent(path);
-            Left::Something(unseen(&place.path, why))
+            DeadRunRecords::Something(unseen(&place.path, why))
         }
     }
 }
@@ -74,13 +78,13 @@ enum Unseen {
 }
 
 /// What is in the lane of the file, and whether its pool lies on a disk.
-fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(Look, bool), Unseen> {
+fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(LaneSearch, bool), Unseen> {
     let pool = pending_records::open(&place.path).map_err(Unseen::Why)?;
     if pool.uuid() != place.pool {
         return Err(Unseen::Replaced);
     }
     let found = match pending_records::lanes(&pool).find(|lane| lane.owner == place.owner) {
-        None => Look::Nothing,
+        None => LaneSearch::Nothing,
         Some(lane) => pending_records::in_lane(&pool, lane.lane, identity).map_err(Unseen::Why)?,
     };
     Ok((found, pool.needs_commit()))
@@ -91,9 +95,9 @@ fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(Look, bool), Unseen> {
 /// # Errors
 /// In words, why the file has to stay plain. There was a silence then.
 pub(super) fn check_marked(
-    shared: &Shared,
+    shared: &SupervisorState,
     directory: &Path,
-    wanted: Wanted<'_>,
+    wanted: WantedFile<'_>,
 ) -> Result<(), String> {
     for path in marks::others(directory, shared.pool.path()) {
         // Nothing of a pool is written to a file that its owner may not write to.
@@ -119,10 +123,10 @@ pub(super) fn check_marked(
 
 /// Records of the file in a pool, and whether that lies on a disk.
 fn look_into(
-    shared: &Shared,
+    shared: &SupervisorState,
     path: &Path,
-    wanted: Wanted<'_>,
-) -> Result<Option<(Waiting, bool)>, String> {
+    wanted: WantedFile<'_>,
+) -> Result<Option<(PendingRecords, bool)>, String> {
     let pool = pending_records::open(path)?;
     if pool.uuid() == shared.pool.uuid() {
         return Ok(None);
@@ -133,11 +137,11 @@ fn look_into(
             continue;
         }
         match pending_records::in_lane(&pool, lane.lane, wanted.identity)? {
-            Look::Nothing => {}
-            Look::Records(waiting) => return Ok(Some((waiting, pool.needs_commit()))),
+            LaneSearch::Nothing => {}
+            LaneSearch::Records(waiting) => return Ok(Some((waiting, pool.needs_commit()))),
             // A run whose table is seen was asked by it.
-            Look::InUse if shared.tables.has_owner(&shared.table.path, lane.owner) => {}
-            Look::InUse => {
+            LaneSearch::InUse if shared.tables.has_owner(&shared.table.path, lane.owner) => {}
+            LaneSearch::InUse => {
                 // What it had open a moment ago it may have written to.
                 thread::sleep(silence(true));
                 return Err("a run has it that cannot be seen from here".to_owned());
@@ -157,7 +161,7 @@ fn is_past(pool: &Path) -> bool {
 }
 
 /// Returns a silence after the last record, by the clock that it has its time from.
-fn be_silent_since(waiting: &Waiting, on_disk: bool) {
+fn be_silent_since(waiting: &PendingRecords, on_disk: bool) {
     let now = Duration::from_nanos(sys::file_time_now());
     let passed = now.saturating_sub(waiting.last);
     let whole = silence(on_disk);

@@ -6,15 +6,15 @@
 //! absorbed.
 
 use super::{
-    Shared,
-    other_pools::{self, Left, Wanted},
+    SupervisorState,
+    other_pools::{self, DeadRunRecords, WantedFile},
 };
 use crate::{
-    absorbed::{self, Key, View},
+    absorbed::{self, FileKey, TableView},
     processes::NotedProcess,
     record::silence,
     sys,
-    wire::{self, Answer, Request},
+    wire::{self, ClientRequest, SupervisorAnswer},
 };
 use parking_lot::Mutex;
 use rustix::{fs::Stat, io::Errno, time::ClockId};
@@ -34,7 +34,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 const ATTEMPTS: u32 = 5;
 
 /// What became of asking.
-pub(super) enum Elsewhere {
+pub(super) enum OtherRun {
     /// No other run absorbs the file.
     None,
     /// One did, or its lane waits for its recovery.
@@ -46,16 +46,16 @@ pub(super) enum Elsewhere {
 /// Where the other runs' tables are: looked for anew when a file came into or went from their
 /// directory.
 #[derive(Default)]
-pub(super) struct Tables {
-    known: Mutex<Option<(Look, Arc<[PathBuf]>)>>,
+pub(super) struct RunTables {
+    known: Mutex<Option<(DirectoryStamp, Arc<[PathBuf]>)>>,
     /// Tables of dead runs, and pools, for each of which there was a silence since this run began.
     silent: Mutex<HashSet<PathBuf>>,
 }
 
 /// What tells whether a directory is as it was: device, inode, and the time of its last change.
-type Look = (Key, (i64, u64));
+type DirectoryStamp = (FileKey, (i64, u64));
 
-impl Tables {
+impl RunTables {
     /// The tables but our own.
     fn others(&self, own: &Path) -> Arc<[PathBuf]> {
         let directory = Path::new(absorbed::SHARED_DIR);
@@ -95,7 +95,7 @@ impl Tables {
     pub(super) fn has_owner(&self, own: &Path, owner: Uuid) -> bool {
         self.others(own).iter().any(|path| {
             let fd = absorbed::open_table(path).ok();
-            let table = fd.and_then(|fd| View::copy_of(fd.as_fd()).ok());
+            let table = fd.and_then(|fd| TableView::copy_of(fd.as_fd()).ok());
             let place = table.and_then(|table| table.lane.place());
             place.is_some_and(|place| place.owner == owner)
         })
@@ -104,8 +104,12 @@ impl Tables {
 
 /// Asks every other run that absorbs the file, given with the time when it was made, to let go of
 /// it, and waits.
-pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> Elsewhere {
-    let mut found = Elsewhere::None;
+pub(super) fn let_go(
+    shared: &SupervisorState,
+    file: (FileKey, u64),
+    wanted: WantedFile<'_>,
+) -> OtherRun {
+    let mut found = OtherRun::None;
     for path in shared.tables.others(&shared.table.path).iter() {
         let Some((table, process)) = absorber(path, shared.boot, file, wanted.stat) else {
             continue;
@@ -113,34 +117,34 @@ pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> E
         let who = format!("process {} of another forebay run", process.id);
         if table.is_alive() {
             if let Err(errno) = ask(&table.socket(), file.0) {
-                return Elsewhere::Unheard(format!(
+                return OtherRun::Unheard(format!(
                     "{who} absorbs it, and its supervisor does not answer: {errno}"
                 ));
             }
-            found = Elsewhere::LetGo(format!("{who} absorbed it"));
+            found = OtherRun::LetGo(format!("{who} absorbed it"));
             continue;
         }
         if process.lives() {
             // It lets go at its next call; one that does nothing logs nothing. Its pool may be on a
             // disk.
             thread::sleep(silence(true));
-            found = Elsewhere::LetGo(format!(
+            found = OtherRun::LetGo(format!(
                 "{who}, whose supervisor was killed, absorbed it: forebay recover brings what is in that pool to the file"
             ));
             continue;
         }
         match other_pools::left_by(shared, (path, &table), wanted) {
-            Left::Nothing => {}
+            DeadRunRecords::Nothing => {}
             // What that lane had is older than all that follows, for every recovery to see.
-            Left::Replaced => table
+            DeadRunRecords::Replaced => table
                 .to_note(path)
                 .iter()
                 .for_each(|own| own.lane.set_settled()),
-            Left::Something(what) => {
+            DeadRunRecords::Something(what) => {
                 let why = format!("records of it may wait in {what}");
                 let what = format!("{who}, which was killed, absorbed a file of this one: {why}");
                 sys::complain_repeated(&what, &what);
-                found = Elsewhere::LetGo(why);
+                found = OtherRun::LetGo(why);
             }
         }
     }
@@ -151,15 +155,15 @@ pub(super) fn let_go(shared: &Shared, file: (Key, u64), wanted: Wanted<'_>) -> E
 fn absorber(
     path: &Path,
     boot: Uuid,
-    (key, born): (Key, u64),
+    (key, born): (FileKey, u64),
     stat: &Stat,
-) -> Option<(View, NotedProcess)> {
+) -> Option<(TableView, NotedProcess)> {
     let fd = absorbed::open_table(path).ok()?;
     let owner = rustix::fs::fstat(&fd).ok()?.st_uid;
     if !sys::may_write(owner, stat) {
         return None;
     }
-    let table = View::copy_of(fd.as_fd())
+    let table = TableView::copy_of(fd.as_fd())
         .ok()
         .filter(|table| table.is_of(boot))?;
     let process = table.holder_of(key, born)?;
@@ -167,7 +171,7 @@ fn absorber(
     Some((table, process))
 }
 
-fn ask(socket_name: &[u8], (dev, ino): Key) -> Result<(), Errno> {
+fn ask(socket_name: &[u8], (dev, ino): FileKey) -> Result<(), Errno> {
     let mut attempt = 0;
     loop {
         attempt += 1;
@@ -179,11 +183,11 @@ fn ask(socket_name: &[u8], (dev, ino): Key) -> Result<(), Errno> {
     }
 }
 
-fn ask_once(socket_name: &[u8], (dev, ino): Key) -> Result<(), Errno> {
+fn ask_once(socket_name: &[u8], (dev, ino): FileKey) -> Result<(), Errno> {
     let socket = wire::connect(socket_name, Some(ANSWER_WAIT))?;
-    wire::send(socket.as_fd(), &Request::OtherRun { dev, ino }, &[])?;
-    match wire::receive::<Answer>(socket.as_fd())? {
-        (Answer::Done, _) => Ok(()),
+    wire::send(socket.as_fd(), &ClientRequest::OtherRun { dev, ino }, &[])?;
+    match wire::receive::<SupervisorAnswer>(socket.as_fd())? {
+        (SupervisorAnswer::Done, _) => Ok(()),
         _ => Err(Errno::ACCESS),
     }
 }

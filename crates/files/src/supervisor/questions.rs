@@ -1,8 +1,8 @@
 //! What processes ask by the table, because they cannot connect or need not: that a file be made
 //! plain. docs/files-protocol.md, "Other writers".
 
-use super::Shared;
-use crate::absorbed::{Key, Question};
+use super::SupervisorState;
+use crate::absorbed::{FileKey, Question};
 use parking_lot::Mutex;
 use std::{
     sync::{Arc, atomic::Ordering::Acquire},
@@ -15,8 +15,8 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// Answers until the supervisor stops. Each file is let go of in a thread of its own: that may wait
 /// for a member, or a disk.
-pub(super) fn run(shared: &Arc<Shared>) {
-    let begun: Arc<Mutex<Vec<Key>>> = Arc::default();
+pub(super) fn run(shared: &Arc<SupervisorState>) {
+    let begun: Arc<Mutex<Vec<FileKey>>> = Arc::default();
     while !shared.stopping.load(Acquire) {
         let seen = shared.table.bell();
         for (file, question) in shared.table.questions() {
@@ -37,7 +37,12 @@ pub(super) fn run(shared: &Arc<Shared>) {
     }
 }
 
-fn answer(shared: &Shared, begun: &Mutex<Vec<Key>>, file: Key, question: Question) {
+fn answer(
+    shared: &SupervisorState,
+    begun: &Mutex<Vec<FileKey>>,
+    file: FileKey,
+    question: Question,
+) {
     shared.let_go(file);
     shared.table.answer(&question);
     begun.lock().retain(|one| *one != file);

@@ -1,19 +1,19 @@
 //! How a file begins to be absorbed. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
-    Shared,
+    SupervisorState,
     candidate::{Candidate, Refusal},
     foreign_writers::{UNCOUNTED, outlast},
     other_pools,
-    other_runs::{self, Elsewhere},
-    run::{Known, Run},
-    watch::Watched,
+    other_runs::{self, OtherRun},
+    run::{AbsorbedFile, RunState},
+    watch::WatchedFile,
 };
 use crate::{
     FILES_MAX, identity, order,
-    shared::{Gone, Stamp, State},
+    shared::{FileState, LinkState, Stamp},
     sys,
-    wire::Answer,
+    wire::SupervisorAnswer,
 };
 use forebay_pool::{MonotonicTime, extents};
 use rustix::{
@@ -50,7 +50,7 @@ enum Numbered {
     Now(usize, u32),
 }
 
-impl Run {
+impl RunState {
     /// The number of a file, if it can be one.
     pub(super) fn number(&self, file: u32) -> Option<usize> {
         usize::try_from(file).ok().filter(|file| *file < FILES_MAX)
@@ -60,31 +60,31 @@ impl Run {
     /// it is changed first (`first_sync`).
     pub(super) fn register(
         &self,
-        shared: &Shared,
+        shared: &SupervisorState,
         pid: u32,
         path: Vec<u8>,
         fds: Vec<OwnedFd>,
-    ) -> Answer {
+    ) -> SupervisorAnswer {
         let path = PathBuf::from(OsString::from_vec(path));
         let done = <[OwnedFd; 1]>::try_from(fds)
             .map_err(|_| Refusal::Plain("no descriptor".to_owned()))
             .and_then(|[file]| self.absorb(shared, pid, &path, &file));
         match done {
-            Ok((number, generation)) => Answer::Absorb {
+            Ok((number, generation)) => SupervisorAnswer::Absorb {
                 file: u32::try_from(number).unwrap_or(u32::MAX),
                 generation,
             },
             Err(Refusal::Plain(reason)) => {
                 let bytes = path.into_os_string().into_vec();
                 shared.stays_plain(pid, bytes, reason.clone());
-                Answer::Refused { reason }
+                SupervisorAnswer::Refused { reason }
             }
             Err(Refusal::Unheard(reason)) => {
                 complain_again(&format!(
                     "{} cannot be opened for writing: {reason}",
                     path.display()
                 ));
-                Answer::Unheard { reason }
+                SupervisorAnswer::Unheard { reason }
             }
         }
     }
@@ -92,7 +92,7 @@ impl Run {
     /// Number and generation of the file, which is absorbed when this returns.
     fn absorb(
         &self,
-        shared: &Shared,
+        shared: &SupervisorState,
         pid: u32,
         path: &Path,
         theirs: &OwnedFd,
@@ -123,7 +123,7 @@ impl Run {
         let done = self
             .watch_and_follow(shared, (number, generation), &candidate)
             .and_then(|watched| {
-                if file.change(generation, State::Registering, State::Absorbed) {
+                if file.change(generation, FileState::Registering, FileState::Absorbed) {
                     return Ok(());
                 }
                 shared.watch.remove(&watched, candidate.theirs.as_fd());
@@ -138,7 +138,11 @@ impl Run {
 
     /// Gives the file a number, unless it has one: nothing here waits for a disk, nor for another
     /// file's registration.
-    fn number_of(&self, shared: &Shared, candidate: &Candidate<'_>) -> Result<Numbered, Refusal> {
+    fn number_of(
+        &self,
+        shared: &SupervisorState,
+        candidate: &Candidate<'_>,
+    ) -> Result<Numbered, Refusal> {
         let begun = MonotonicTime::now();
         loop {
             let mut next = self.registering.lock();
@@ -158,9 +162,9 @@ impl Run {
             drop(next);
             match stamp.state {
                 // Two processes opened it at a time.
-                State::Absorbed => return Ok(Numbered::Already(number, stamp.generation)),
-                State::Registering if begun.elapsed() < WAIT => thread::sleep(AGAIN),
-                State::Registering => {
+                FileState::Absorbed => return Ok(Numbered::Already(number, stamp.generation)),
+                FileState::Registering if begun.elapsed() < WAIT => thread::sleep(AGAIN),
+                FileState::Registering => {
                     return Err(Refusal::Unheard(
                         "another process has been having it registered for too long".to_owned(),
                     ));
@@ -177,7 +181,7 @@ impl Run {
     /// A number that is no file's, from `next` on: they are given in turn. So a file that was let
     /// go of gets another one than it had, by which a recovery tells its records from released ones
     /// that come back.
-    fn free_number(&self, shared: &Shared, next: usize) -> Option<usize> {
+    fn free_number(&self, shared: &SupervisorState, next: usize) -> Option<usize> {
         let free = || {
             let files = self.files.lock();
             let numbers = (next..files.len()).chain(0..next);
@@ -197,14 +201,14 @@ impl Run {
     ///
     /// # Errors
     /// There is none that is closed, or what the lane has cannot be synced.
-    fn free_closed(&self, shared: &Shared) -> Result<(), Refusal> {
-        let is_closed = |known: &Arc<Known>| {
+    fn free_closed(&self, shared: &SupervisorState) -> Result<(), Refusal> {
+        let is_closed = |known: &Arc<AbsorbedFile>| {
             known
                 .file
                 .as_ref()
                 .is_none_or(|open| sys::alone(open.as_fd()) == Ok(true))
         };
-        let known: Vec<Arc<Known>> = self.files.lock().iter().flatten().cloned().collect();
+        let known: Vec<Arc<AbsorbedFile>> = self.files.lock().iter().flatten().cloned().collect();
         let flushed = match known.iter().any(is_closed) {
             true => self.flush(shared, MonotonicTime::now() + WAIT).is_ok(),
             false => false,
@@ -220,10 +224,10 @@ impl Run {
 
     /// Makes the number this file's, and the file the run's, for all to see: its generation. A
     /// process that finds the file in the table, or is seen by the watch, finds it here and has it
-    /// leave ([`Shared::let_go`]), which ends the registration: so first it is known here.
+    /// leave ([`SupervisorState::let_go`]), which ends the registration: so first it is known here.
     fn reserve(
         &self,
-        shared: &Shared,
+        shared: &SupervisorState,
         number: usize,
         candidate: &Candidate<'_>,
     ) -> Result<u32, Refusal> {
@@ -235,7 +239,7 @@ impl Run {
         file.set_had(None);
         file.set_known_end(Some(candidate.stat.st_size.unsigned_abs()));
         file.set_newer(0..0);
-        file.set_gone(Gone::No);
+        file.set_gone(LinkState::No);
         for count in [&file.end, &file.writes, &file.bytes, &file.syncs] {
             count.store(0, Relaxed);
         }
@@ -257,11 +261,11 @@ impl Run {
             return Err("its path is too long".into());
         }
         let generation = self.generation(number).wrapping_add(1);
-        let state = State::Registering;
+        let state = FileState::Registering;
         let mut files = self.files.lock();
         self.generations[number].store(generation, Relaxed);
         file.set(Stamp { generation, state });
-        files[number] = Some(Arc::new(candidate.known(None, Watched::Not)));
+        files[number] = Some(Arc::new(candidate.known(None, WatchedFile::Not)));
         drop(files);
         if !shared
             .table
@@ -278,10 +282,10 @@ impl Run {
     /// 3. Ask other runs: of two that do so at once at least one sees the other.
     fn watch_and_follow(
         &self,
-        shared: &Shared,
+        shared: &SupervisorState,
         number: (usize, u32),
         candidate: &Candidate<'_>,
-    ) -> Result<Watched, Refusal> {
+    ) -> Result<WatchedFile, Refusal> {
         // Before it is watched, or the supervisor would be seen itself.
         let own = open_own(candidate.theirs, UNCOUNTED).ok();
         let watched = shared
@@ -300,21 +304,21 @@ impl Run {
     /// Looks who else has it open, and opens it for the supervisor.
     fn follow(
         &self,
-        shared: &Shared,
+        shared: &SupervisorState,
         (number, generation): (usize, u32),
         candidate: &Candidate<'_>,
         uncounted: Option<File>,
-        watched: Watched,
+        watched: WatchedFile,
     ) -> Result<(), Refusal> {
         let alone = sys::alone(candidate.theirs.as_fd());
         let wanted = candidate.wanted();
         match other_runs::let_go(shared, (candidate.key(), candidate.born), wanted) {
-            Elsewhere::None => {}
-            Elsewhere::LetGo(why) => {
+            OtherRun::None => {}
+            OtherRun::LetGo(why) => {
                 outlast(candidate.theirs.as_fd());
                 return Err(why.into());
             }
-            Elsewhere::Unheard(why) => return Err(Refusal::Unheard(why)),
+            OtherRun::Unheard(why) => return Err(Refusal::Unheard(why)),
         }
         let directory = candidate.path.parent().unwrap_or(Path::new("/"));
         other_pools::check_marked(shared, directory, wanted).inspect_err(|why| {

@@ -2,15 +2,15 @@
 //! appends to it; the supervisor claims it, drains it, and gives it back.
 
 use super::{
-    Shared, bell::Bell, drain_progress::Drained, first_sync::FirstSyncs,
-    forgotten_files::Forgotten, lane_mark::LaneMark, watch::Watched,
+    SupervisorState, bell::Bell, drain_progress::DrainProgress, first_sync::FirstSyncs,
+    forgotten_files::Forgotten, lane_mark::LaneMark, watch::WatchedFile,
 };
 use crate::{
     FILES_MAX,
-    absorbed::{Key, LanePlace},
-    log::Log,
-    replay::{self, Mark},
-    shared::{SharedPage, Stamp, State},
+    absorbed::{FileKey, LanePlace},
+    log::LaneLog,
+    replay::{self, LabelMark},
+    shared::{FileState, SharedPage, Stamp},
     sys,
 };
 use forebay_pool::{ClaimOptions, MonotonicTime, Pool, PoolError, PoolOptions, SharedLane};
@@ -43,13 +43,13 @@ pub(super) const LOOK: Duration = Duration::from_millis(20);
 
 /// A file that the run absorbs.
 #[derive(Clone)]
-pub(super) struct Known {
+pub(super) struct AbsorbedFile {
     /// As it was registered.
     pub(super) path: PathBuf,
     /// The directory that had its name then.
-    pub(super) parent: Option<Key>,
+    pub(super) parent: Option<FileKey>,
     /// Device and inode; none for a file that is released, whose inode may be another's.
-    pub(super) key: Option<Key>,
+    pub(super) key: Option<FileKey>,
     /// The same, open, once its first sync is done.
     pub(super) directory: Option<Arc<File>>,
     /// The process that had it registered.
@@ -63,11 +63,11 @@ pub(super) struct Known {
     pub(super) file: Option<Arc<File>>,
     /// The directory that had its last name.
     pub(super) unlinked_from: Option<Arc<File>>,
-    pub(super) watched: Watched,
+    pub(super) watched: WatchedFile,
 }
 
 /// The run's lane and its files.
-pub(super) struct Run {
+pub(super) struct RunState {
     /// By an open file of its own, which all members have: so the lane's lock ends with the last of
     /// them.
     pub(super) pool: Pool,
@@ -77,7 +77,7 @@ pub(super) struct Run {
     boot: Uuid,
     marked: LaneMark,
     /// By number.
-    pub(super) files: Mutex<Vec<Option<Arc<Known>>>>,
+    pub(super) files: Mutex<Vec<Option<Arc<AbsorbedFile>>>>,
     /// By number: the generation of the page, which any member may write over. Changed with `files`
     /// locked.
     pub(super) generations: Vec<AtomicU32>,
@@ -91,7 +91,7 @@ pub(super) struct Run {
     pub(super) first_syncs: FirstSyncs,
     /// Held while a file is written again.
     pub(super) repairing: Mutex<()>,
-    pub(super) drained: Mutex<Drained>,
+    pub(super) drained: Mutex<DrainProgress>,
     /// Segments were released, or a file was repaired, or the run ends.
     pub(super) changed: Bell,
     /// All members are gone: the drain ends when the lane is empty.
@@ -106,12 +106,12 @@ pub(super) struct Run {
     pub(super) is_pool_gone: AtomicBool,
 }
 
-impl Run {
+impl RunState {
     /// Claims a lane of the supervisor's pool.
     ///
     /// # Errors
     /// In words: above all that the pool has no room.
-    pub(super) fn begin(shared: &Shared) -> Result<Self, String> {
+    pub(super) fn begin(shared: &SupervisorState) -> Result<Self, String> {
         let pool_file = shared
             .pool
             .descriptor()
@@ -131,7 +131,7 @@ impl Run {
         let whose = format!("{} {}", shared.options.program, std::process::id());
         let options = ClaimOptions::new()
             .segments(shared.options.buffers)
-            .label(replay::label(Mark::None, &whose));
+            .label(replay::label(LabelMark::None, &whose));
         let lane = pool
             .claim_shared(Uuid::new_v4(), &options)
             .map_err(|e| e.to_string())?;
@@ -172,7 +172,7 @@ impl Run {
     ///
     /// # Errors
     /// The pool's disk failed.
-    pub(super) fn mark(&self, mark: Mark) -> Result<(), PoolError> {
+    pub(super) fn mark(&self, mark: LabelMark) -> Result<(), PoolError> {
         self.marked.set(&self.lane, mark)
     }
 
@@ -182,8 +182,8 @@ impl Run {
     }
 
     /// The lane, to log by.
-    pub(super) fn log(&self) -> Log<'_> {
-        Log {
+    pub(super) fn log(&self) -> LaneLog<'_> {
+        LaneLog {
             lane: self.lane.member(),
             page: &self.page,
             boot: *self.boot.as_bytes(),
@@ -191,13 +191,13 @@ impl Run {
         }
     }
 
-    pub(super) fn known(&self, number: usize) -> Option<Arc<Known>> {
+    pub(super) fn known(&self, number: usize) -> Option<Arc<AbsorbedFile>> {
         self.files.lock().get(number)?.clone()
     }
 
     /// The number and generation of the file, if it is absorbed, and the path by which it was
     /// registered.
-    pub(super) fn find(&self, key: Key) -> Option<(usize, Stamp, PathBuf)> {
+    pub(super) fn find(&self, key: FileKey) -> Option<(usize, Stamp, PathBuf)> {
         let files = self.files.lock();
         let number = files
             .iter()
@@ -207,7 +207,7 @@ impl Run {
     }
 
     /// The status of the file now, if it is absorbed.
-    pub(super) fn stat_of(&self, key: Key) -> Option<Stat> {
+    pub(super) fn stat_of(&self, key: FileKey) -> Option<Stat> {
         let files = self.files.lock();
         let known = files
             .iter()
@@ -225,7 +225,7 @@ impl Run {
     /// file is still to be plain.
     pub(super) fn retire(
         &self,
-        shared: &Shared,
+        shared: &SupervisorState,
         number: usize,
         generation: u32,
         limit: Duration,
@@ -257,7 +257,11 @@ impl Run {
     ///
     /// # Errors
     /// That of a file that cannot be synced; `ETIMEDOUT`.
-    pub(super) fn flush(&self, shared: &Shared, deadline: MonotonicTime) -> Result<(), Errno> {
+    pub(super) fn flush(
+        &self,
+        shared: &SupervisorState,
+        deadline: MonotonicTime,
+    ) -> Result<(), Errno> {
         let mut end = None;
         loop {
             let rung = self.changed.rung();
@@ -310,7 +314,8 @@ impl Run {
         let is_wrong = |number: usize| {
             let stamp = self.page.files[number].stamp();
             let is_known = files[number].is_some();
-            stamp.generation != self.generation(number) || is_known && stamp.state == State::Free
+            stamp.generation != self.generation(number)
+                || is_known && stamp.state == FileState::Free
         };
         self.page.is_damaged() || (0..FILES_MAX).any(is_wrong)
     }
@@ -336,7 +341,7 @@ impl Run {
     ///
     /// # Errors
     /// As [`flush`](Self::flush), but for a disk that is only slow.
-    fn drain(&self, shared: &Shared, wait: Duration) -> Result<(), Errno> {
+    fn drain(&self, shared: &SupervisorState, wait: Duration) -> Result<(), Errno> {
         let mut deadline = MonotonicTime::now() + wait;
         loop {
             match self.flush(shared, MonotonicTime::now() + wait) {
@@ -364,7 +369,7 @@ impl Run {
     ///
     /// # Errors
     /// In words, why it stays in the pool.
-    pub(super) fn end(&self, shared: &Shared, wait: Duration) -> Result<(), String> {
+    pub(super) fn end(&self, shared: &SupervisorState, wait: Duration) -> Result<(), String> {
         self.first_sync_all(shared);
         let drained = self.drain(shared, wait);
         self.ending.store(true, Release);

@@ -1,22 +1,22 @@
 //! The lane has ended before the run. docs/files-protocol.md, "A pool on a disk", "When a process
 //! dies".
 
-use super::{Shared, run::Run};
+use super::{SupervisorState, run::RunState};
 use crate::{
-    shared::{Lock, Stamp, State},
+    shared::{FileState, Lock, Stamp},
     sys, void_marks,
 };
 use rustix::io::Errno;
 use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
-impl Run {
+impl RunState {
     /// The lane has ended before the run, because the pool's disk failed, the pool was removed, or
     /// a process damaged the memory that all share: syncs every file really, after which nothing in
     /// the lane is needed.
     ///
     /// # Errors
     /// That of a file that cannot be synced: then the lane stays as it is.
-    pub(super) fn settle(&self, shared: &Shared) -> Result<(), Errno> {
+    pub(super) fn settle(&self, shared: &SupervisorState) -> Result<(), Errno> {
         let _one = self.repairing.lock();
         if self.is_damaged() {
             self.lane.close();
@@ -82,10 +82,10 @@ impl Run {
         self.page.free_openings(Lock::is_damaged);
         for (number, file) in self.page.files.iter().enumerate() {
             let state = match (&files[number], file.stamp().state) {
-                (None, _) => State::Free,
+                (None, _) => FileState::Free,
                 // It may have been changed past the lane.
-                (Some(_), State::Strayed | State::Damaged) => State::Strayed,
-                (Some(_), _) => State::Leaving,
+                (Some(_), FileState::Strayed | FileState::Damaged) => FileState::Strayed,
+                (Some(_), _) => FileState::Leaving,
             };
             let generation = self.generation(number);
             file.set(Stamp { generation, state });

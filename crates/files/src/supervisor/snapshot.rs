@@ -1,6 +1,6 @@
 //! In tests: copies of what is known to be on the disk, the worst that a power cut could leave.
 
-use super::Shared;
+use super::SupervisorState;
 use crate::sys;
 use std::{
     fs::File,
@@ -9,7 +9,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-impl Shared {
+impl SupervisorState {
     /// Keeps one of a file, if there are to be any.
     pub(super) fn snapshot(&self, path: &Path, file: &File) {
         if let Some(to) = std::env::var_os("FOREBAY_TEST_SYNCED") {

@@ -1,9 +1,9 @@
 //! What a supervisor says of itself. Who looks finds it by [`discover`](super::discover).
 
-use super::{Outside, Shared, member::Member, run::Run};
+use super::{OutsideWatch, SupervisorState, member::RunMember, run::RunState};
 use crate::{
     FilesError,
-    shared::{SharedFile, State},
+    shared::{FileState, SharedFile},
 };
 use forebay_pool::PAGE;
 use rustix::io::Errno;
@@ -53,7 +53,7 @@ pub struct ProcessStatus {
 
 /// The run's lane.
 #[derive(Clone, Debug, Default, Serialize, Deserialize)]
-pub struct LaneStatus {
+pub struct RunLaneStatus {
     /// Bytes of the pool that it has now; it takes more while the disk is behind.
     pub bytes: u64,
     /// Log address below which it is durable in the files.
@@ -91,7 +91,7 @@ pub struct PlainFile {
 
 /// A supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
-pub struct Status {
+pub struct SupervisorStatus {
     /// Its process id.
     pub pid: u32,
     /// The database.
@@ -106,11 +106,11 @@ pub struct Status {
     /// Patterns of the files that are absorbed.
     pub patterns: Vec<String>,
     /// What becomes of a process outside the run that opens an absorbed file for writing.
-    pub outside_writer: Outside,
+    pub outside_writer: OutsideWatch,
     /// How long it has been running, seconds.
     pub uptime_seconds: f64,
     /// The lane; none as long as no process has asked to absorb.
-    pub lane: Option<LaneStatus>,
+    pub lane: Option<RunLaneStatus>,
     /// The database's processes that absorb, those that ended included.
     pub processes: Vec<ProcessStatus>,
     /// What is absorbed, or was.
@@ -126,7 +126,7 @@ pub struct Status {
     pub degraded: Vec<String>,
 }
 
-impl Run {
+impl RunState {
     fn file_status(&self) -> Vec<FileStatus> {
         // A file is in one of the two at any time.
         let known = self.files.lock();
@@ -169,20 +169,20 @@ impl Run {
     pub(super) fn has_absorbed(&self) -> bool {
         let is_absorbed = |at: usize| {
             let file = self.page.files.get(at);
-            file.is_some_and(|file| file.stamp().state == State::Absorbed)
+            file.is_some_and(|file| file.stamp().state == FileState::Absorbed)
         };
         let any = (self.files.lock().iter().enumerate())
             .any(|(at, known)| known.is_some() && is_absorbed(at));
         any || !self.forgotten.lock().is_empty()
     }
 
-    fn status(&self, order_syncs: u64) -> LaneStatus {
+    fn status(&self, order_syncs: u64) -> RunLaneStatus {
         let usage = self.lane.usage();
         let segment_bytes = self.pool.geometry().segment_bytes;
         let waiting = self.lane.complete().len() as u64;
         // An empty segment has its header.
         let lag = usage.tail.saturating_sub(usage.head + PAGE);
-        LaneStatus {
+        RunLaneStatus {
             bytes: segment_bytes * usage.segments as u64,
             drained: usage.head,
             drain_lag_bytes: lag,
@@ -196,16 +196,16 @@ impl Run {
     }
 }
 
-impl Shared {
-    pub(super) fn status(&self) -> Status {
+impl SupervisorState {
+    pub(super) fn status(&self) -> SupervisorStatus {
         let run = self.running();
         let pool = self.pool.path();
         let processes: Vec<ProcessStatus> =
-            self.members.lock().iter().map(Member::status).collect();
+            self.members.lock().iter().map(RunMember::status).collect();
         let files = run.as_ref().map(|run| run.file_status());
         let files = files.unwrap_or_default();
         let plain = self.plain.lock().clone();
-        Status {
+        SupervisorStatus {
             degraded: self.degraded(&files, &plain),
             run_dir: absolute(&self.options.run_dir),
             pid: std::process::id(),
@@ -240,7 +240,7 @@ fn absolute(path: &Path) -> PathBuf {
 
 /// How to find a supervisor.
 #[derive(Serialize, Deserialize)]
-pub(super) struct Note {
+pub(super) struct SupervisorNote {
     pub(super) socket: String,
     pub(super) token: Uuid,
 }
@@ -276,14 +276,14 @@ fn unwritable(directory: &Path, doing: &str, error: &std::io::Error) -> FilesErr
 }
 
 /// Leaves a note in the run directory, readable for its owner only.
-pub(super) fn leave_note(shared: &Shared, socket: &[u8]) -> Result<PathBuf, FilesError> {
+pub(super) fn leave_note(shared: &SupervisorState, socket: &[u8]) -> Result<PathBuf, FilesError> {
     let directory = &shared.options.run_dir;
     let path = directory.join(format!(
         "{}-{}.json",
         std::process::id(),
         shared.token.simple()
     ));
-    let note = Note {
+    let note = SupervisorNote {
         socket: String::from_utf8_lossy(socket).into_owned(),
         token: shared.token,
     };

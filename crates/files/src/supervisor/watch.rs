@@ -6,8 +6,8 @@
 //! ([`open_gate`](super::open_gate), fanotify); elsewhere it is told afterwards
 //! ([`inotify`](super::inotify), inotify).
 
-use super::{Shared, inotify::Inotify, open_gate::Gate};
-use crate::{absorbed::Key, sys};
+use super::{SupervisorState, inotify::Inotify, open_gate::OpenGate};
+use crate::{absorbed::FileKey, sys};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{os::fd::BorrowedFd, sync::Arc};
@@ -15,7 +15,7 @@ use std::{os::fd::BorrowedFd, sync::Arc};
 /// What becomes of a process outside the run that opens an absorbed file for writing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
-pub enum Outside {
+pub enum OutsideWatch {
     /// Its `open` returns when the file is absorbed no longer.
     Waits,
     /// It is noticed a moment later, and the file is let go of.
@@ -24,7 +24,7 @@ pub enum Outside {
     Unnoticed,
 }
 
-impl Outside {
+impl OutsideWatch {
     /// The same in words, after "a process outside of this run that opens an absorbed file for
     /// writing".
     #[must_use]
@@ -41,14 +41,14 @@ impl Outside {
 
 /// The watched files.
 pub(super) enum Watch {
-    Gate(Gate),
+    Gate(OpenGate),
     Inotify(Inotify),
     Nothing,
 }
 
 /// One watched file. It is watched until [`Watch::remove`].
 #[derive(Clone, Copy)]
-pub(super) enum Watched {
+pub(super) enum WatchedFile {
     Gate,
     Inotify(i32),
     Not,
@@ -56,7 +56,7 @@ pub(super) enum Watched {
 
 impl Watch {
     pub(super) fn new() -> Self {
-        if let Ok(gate) = Gate::new() {
+        if let Ok(gate) = OpenGate::new() {
             return Self::Gate(gate);
         }
         match Inotify::new() {
@@ -71,11 +71,11 @@ impl Watch {
     }
 
     /// What it is worth.
-    pub(super) fn outside(&self) -> Outside {
+    pub(super) fn outside(&self) -> OutsideWatch {
         match self {
-            Self::Gate(_) => Outside::Waits,
-            Self::Inotify(_) => Outside::NoticedLater,
-            Self::Nothing => Outside::Unnoticed,
+            Self::Gate(_) => OutsideWatch::Waits,
+            Self::Inotify(_) => OutsideWatch::NoticedLater,
+            Self::Nothing => OutsideWatch::Unnoticed,
         }
     }
 
@@ -83,26 +83,26 @@ impl Watch {
     ///
     /// # Errors
     /// What the kernel says: then the run cannot keep what [`Watch::outside`] says.
-    pub(super) fn add(&self, file: BorrowedFd<'_>, key: Key) -> Result<Watched, Errno> {
+    pub(super) fn add(&self, file: BorrowedFd<'_>, key: FileKey) -> Result<WatchedFile, Errno> {
         match self {
-            Self::Gate(gate) => gate.add(file).map(|()| Watched::Gate),
-            Self::Inotify(inotify) => inotify.add(file, key).map(Watched::Inotify),
-            Self::Nothing => Ok(Watched::Not),
+            Self::Gate(gate) => gate.add(file).map(|()| WatchedFile::Gate),
+            Self::Inotify(inotify) => inotify.add(file, key).map(WatchedFile::Inotify),
+            Self::Nothing => Ok(WatchedFile::Not),
         }
     }
 
     /// Watches it no longer; `file` is any open file of it.
-    pub(super) fn remove(&self, watched: &Watched, file: BorrowedFd<'_>) {
+    pub(super) fn remove(&self, watched: &WatchedFile, file: BorrowedFd<'_>) {
         match (self, watched) {
-            (Self::Gate(gate), Watched::Gate) => gate.remove(file),
-            (Self::Inotify(inotify), Watched::Inotify(watch)) => inotify.remove(*watch),
+            (Self::Gate(gate), WatchedFile::Gate) => gate.remove(file),
+            (Self::Inotify(inotify), WatchedFile::Inotify(watch)) => inotify.remove(*watch),
             _ => {}
         }
     }
 }
 
 /// Works until the supervisor stops.
-pub(super) fn run(shared: &Arc<Shared>) {
+pub(super) fn run(shared: &Arc<SupervisorState>) {
     match &shared.watch {
         Watch::Gate(gate) => gate.run(shared),
         Watch::Inotify(inotify) => inotify.run(shared),

@@ -12,7 +12,7 @@ use std::{
 const HANDLE_MAX: usize = 128;
 
 #[repr(C)]
-struct Handle {
+struct FileHandle {
     bytes: u32,
     kind: i32,
     handle: [u8; HANDLE_MAX],
@@ -20,7 +20,7 @@ struct Handle {
 
 /// Type and bytes of an open file's handle (`name_to_handle_at`).
 pub(crate) fn handle_of(fd: BorrowedFd<'_>) -> Result<(i32, Vec<u8>), Errno> {
-    let mut handle = Handle {
+    let mut handle = FileHandle {
         bytes: HANDLE_MAX as u32,
         kind: 0,
         handle: [0; HANDLE_MAX],
@@ -53,7 +53,7 @@ pub(crate) fn open_handle(
     bytes: &[u8],
     flags: OFlags,
 ) -> Result<OwnedFd, Errno> {
-    let mut handle = Handle {
+    let mut handle = FileHandle {
         bytes: u32::try_from(bytes.len()).map_err(|_| Errno::INVAL)?,
         kind,
         handle: [0; HANDLE_MAX],

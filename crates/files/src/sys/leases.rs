@@ -30,7 +30,7 @@ const F_OWNER_TID: libc::c_int = 0;
 
 /// `struct f_owner_ex`.
 #[repr(C)]
-struct Owner {
+struct LeaseOwner {
     kind: libc::c_int,
     id: libc::pid_t,
 }
@@ -41,7 +41,7 @@ struct Owner {
 /// The signal by which the kernel says that a process waits for it is this thread's: its process,
 /// which may be any program, would end by it.
 pub(crate) fn take_lease(fd: BorrowedFd<'_>) -> bool {
-    let owner = Owner {
+    let owner = LeaseOwner {
         kind: F_OWNER_TID,
         id: rustix::thread::gettid().as_raw_nonzero().get(),
     };

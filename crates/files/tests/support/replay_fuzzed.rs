@@ -9,7 +9,7 @@ use forebay_files::{
         Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_ORDERED, KIND_REFUSED, KIND_TOUCHED,
         KIND_TRUNCATE, KIND_WRITE, encode_file,
     },
-    replay::{self, Outcome, RecoverOptions},
+    replay::{self, LaneOutcome, RecoverOptions},
 };
 use forebay_pool::{ClaimOptions, Lane, Pool, PoolOptions};
 use std::{
@@ -149,7 +149,11 @@ fn replay_in(world: &World, input: &mut Input<'_>) {
         discard: true,
     };
     match replay::recover(&world.pool, &discard) {
-        Ok(lanes) => assert!(lanes.iter().all(|lane| lane.outcome != Outcome::Refused)),
+        Ok(lanes) => assert!(
+            lanes
+                .iter()
+                .all(|lane| lane.outcome != LaneOutcome::Refused)
+        ),
         Err(_) => {
             for lane in world.pool.lanes() {
                 give_up(&world.pool, lane.owner);

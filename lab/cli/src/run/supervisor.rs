@@ -2,7 +2,7 @@
 //! of an absorbed file, but the supervisor that drains its lane does.
 
 use forebay_device::{Device, Devices, FileKey, clock};
-use forebay_files::supervisor::Layer;
+use forebay_files::supervisor::SyncLayer;
 use std::{
     fs::File,
     io,
@@ -25,7 +25,7 @@ impl Charged {
     }
 }
 
-impl Layer for Charged {
+impl SyncLayer for Charged {
     /// Waits until the device that the file is on, if any, would have done it.
     fn sync(
         &self,

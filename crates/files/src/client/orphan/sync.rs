@@ -9,13 +9,13 @@
 //! One with a name is written again, as after an error. For one without, a sync that succeeds is
 //! enough: after an error it would not be.
 
-use super::Use;
+use super::DescriptorUse;
 use crate::{
-    client::session::Session,
+    client::session::MemberSession,
     identity,
     log::paths,
     record,
-    shared::{Gone, SharedFile},
+    shared::{LinkState, SharedFile},
     sys,
 };
 use rustix::io::Errno;
@@ -24,7 +24,7 @@ use std::{
     os::fd::BorrowedFd,
 };
 
-impl Session {
+impl MemberSession {
     /// Syncs all that the lane may have something of. False if a file cannot be: it says so from
     /// then on.
     pub(super) fn sync_each(&self) -> bool {
@@ -42,11 +42,11 @@ impl Session {
             self.page.fear_if_interrupted(number);
             let known = file.failure();
             let synced = match (file.gone(), known.error()) {
-                (Gone::Yes, _) if !recorded.contains(&number) => Ok(()),
+                (LinkState::Yes, _) if !recorded.contains(&number) => Ok(()),
                 // A second sync would succeed, whatever the disk has, and there is nothing to be
                 // written again: that is left to a recovery.
-                (Gone::Yes, Some(errno)) if !known.is_feared() => Err(errno),
-                (Gone::Yes, _) => {
+                (LinkState::Yes, Some(errno)) if !known.is_feared() => Err(errno),
+                (LinkState::Yes, _) => {
                     let (device, _) = file.key();
                     let synced = file_systems.entry(device);
                     *synced.or_insert_with(|| file_system_of(file))
@@ -79,7 +79,7 @@ impl Session {
     /// Syncs a file; one that cannot be found, and may have another name, with its whole file
     /// system.
     fn sync_one(&self, number: usize) -> Result<(), Errno> {
-        match self.with_descriptor(number, Use::Sync, data) {
+        match self.with_descriptor(number, DescriptorUse::Sync, data) {
             Err(Errno::NOENT) => file_system_of(&self.page.files[number]),
             done => done,
         }

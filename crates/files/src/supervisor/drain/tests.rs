@@ -1,7 +1,7 @@
 use super::*;
 use crate::{
     supervisor::member::tests::{hello, supervisor},
-    wire::Answer,
+    wire::SupervisorAnswer,
 };
 use std::os::unix::fs::FileExt;
 
@@ -15,7 +15,10 @@ fn a_member_that_is_stopped_in_an_append_has_the_lane_take_no_segment() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor(home.path(), 3);
     let (member, answer, _) = hello(&supervisor.socket_name, supervisor.shared.token);
-    assert!(matches!(answer, Answer::Welcome { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, SupervisorAnswer::Welcome { .. }),
+        "{answer:?}"
+    );
     let run = supervisor.shared.running().unwrap();
     while !run.lane.prepare() {
         std::thread::yield_now();

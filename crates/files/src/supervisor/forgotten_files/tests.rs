@@ -1,12 +1,12 @@
 use super::*;
 use crate::{
     FILES_MAX,
-    absorbed::View,
+    absorbed::TableView,
     supervisor::{
         Supervisor,
         member::tests::{hello, supervisor},
     },
-    wire::Answer,
+    wire::SupervisorAnswer,
 };
 use std::{
     fs,
@@ -26,7 +26,10 @@ const LIMIT: Duration = Duration::from_secs(30);
 fn supervisor_with_a_run(home: &Path) -> (Supervisor, OwnedFd) {
     let supervisor = supervisor(home, 2);
     let (member, answer, _) = hello(&supervisor.socket_name, supervisor.shared.token);
-    assert!(matches!(answer, Answer::Welcome { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, SupervisorAnswer::Welcome { .. }),
+        "{answer:?}"
+    );
     (supervisor, member)
 }
 
@@ -38,21 +41,21 @@ fn end(supervisor: Supervisor, member: OwnedFd) {
 
 /// A file that a process opened, and its number: the supervisor lets go of it some time after it is
 /// closed.
-fn register(shared: &Shared, run: &Run, path: &Path) -> (File, usize) {
+fn register(shared: &SupervisorState, run: &RunState, path: &Path) -> (File, usize) {
     let options = &mut File::options();
     let open = options.append(true).create(true).open(path).unwrap();
     let sent = open.try_clone().unwrap();
     let bytes = path.as_os_str().as_bytes().to_vec();
     let answer = run.register(shared, std::process::id(), bytes, vec![sent.into()]);
     match answer {
-        Answer::Absorb { file, .. } => (open, file as usize),
+        SupervisorAnswer::Absorb { file, .. } => (open, file as usize),
         other => panic!("{other:?}"),
     }
 }
 
-fn wait_until_free(run: &Run, number: usize) {
+fn wait_until_free(run: &RunState, number: usize) {
     let begun = Instant::now();
-    while run.page.files[number].stamp().state != State::Free {
+    while run.page.files[number].stamp().state != FileState::Free {
         assert!(begun.elapsed() < LIMIT, "it is not let go of");
         thread::sleep(Duration::from_millis(1));
     }
@@ -76,7 +79,7 @@ fn a_file_that_is_let_go_of_is_not_watched_any_more_when_its_number_is_free() {
     let path = home.path().join("a.log");
     let (open, number) = register(shared, &run, &path);
     let stat = fs::metadata(&path).unwrap();
-    let table = View::open(&shared.table.path).unwrap();
+    let table = TableView::open(&shared.table.path).unwrap();
     let is_known = || (table.has((stat.dev(), stat.ino())), is_watched(stat.ino()));
     assert_eq!(is_known(), (true, true));
     drop(open);

@@ -2,7 +2,7 @@ use super::*;
 use crate::{
     ENV_SOCKET, ENV_TOKEN,
     shared::SharedPage,
-    supervisor::{Layer, Supervisor, SupervisorOptions},
+    supervisor::{Supervisor, SupervisorOptions, SyncLayer},
     wire::VERSION,
 };
 use forebay_pool::PoolOptions;
@@ -25,7 +25,7 @@ pub(in crate::supervisor) fn supervisor(home: &Path, buffers: u16) -> Supervisor
 pub(in crate::supervisor) fn supervisor_on(
     home: &Path,
     buffers: u16,
-    layer: Option<Arc<dyn Layer>>,
+    layer: Option<Arc<dyn SyncLayer>>,
 ) -> Supervisor {
     let options = PoolOptions::new()
         .size(4 << 20)
@@ -46,14 +46,17 @@ pub(in crate::supervisor) fn supervisor_on(
 }
 
 /// The connection of a new member, what it is answered, and what it is sent.
-pub(in crate::supervisor) fn hello(socket: &[u8], token: Uuid) -> (OwnedFd, Answer, Vec<OwnedFd>) {
+pub(in crate::supervisor) fn hello(
+    socket: &[u8],
+    token: Uuid,
+) -> (OwnedFd, SupervisorAnswer, Vec<OwnedFd>) {
     let connection = wire::connect(socket, None).unwrap();
-    let hello = Request::Hello {
+    let hello = ClientRequest::Hello {
         version: VERSION,
         token,
     };
     wire::send(connection.as_fd(), &hello, &[]).unwrap();
-    let (answer, fds) = wire::receive::<Answer>(connection.as_fd()).unwrap();
+    let (answer, fds) = wire::receive::<SupervisorAnswer>(connection.as_fd()).unwrap();
     (connection, answer, fds)
 }
 
@@ -63,7 +66,7 @@ fn a_process_that_cannot_be_answered_is_no_member_and_its_connection_is_closed()
     let supervisor = supervisor(home.path(), 2);
     let connection = wire::connect(&supervisor.socket_name, None).unwrap();
     rustix::net::shutdown(&connection, Shutdown::Read).unwrap();
-    let hello = Request::Hello {
+    let hello = ClientRequest::Hello {
         version: VERSION,
         token: supervisor.shared.token,
     };
@@ -80,12 +83,12 @@ fn a_process_that_says_hello_when_the_last_member_has_ended_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor(home.path(), 2);
     let hello = || hello(&supervisor.socket_name, supervisor.shared.token).1;
-    assert!(matches!(hello(), Answer::Welcome { .. }));
+    assert!(matches!(hello(), SupervisorAnswer::Welcome { .. }));
     // It has hung up. Another comes while the lane is being drained.
     supervisor.shared.outlast_members();
     let answer = hello();
     assert!(
-        matches!(&answer, Answer::Refused { reason } if reason.contains("ended")),
+        matches!(&answer, SupervisorAnswer::Refused { reason } if reason.contains("ended")),
         "{answer:?}"
     );
     supervisor.finish().unwrap();
@@ -140,7 +143,10 @@ fn process() {
     let socket = std::env::var_os(ENV_SOCKET).unwrap();
     let token = std::env::var(ENV_TOKEN).unwrap().parse().unwrap();
     let (connection, answer, fds) = hello(socket.as_bytes(), token);
-    assert!(matches!(answer, Answer::Welcome { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, SupervisorAnswer::Welcome { .. }),
+        "{answer:?}"
+    );
     // It is not closed when a program is executed.
     let page = rustix::io::dup(&fds[2]).unwrap();
     let mut child = again(&format!("child {}", page.as_raw_fd()));

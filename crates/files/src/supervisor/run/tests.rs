@@ -1,10 +1,10 @@
 use super::*;
 use crate::{
     supervisor::{
-        Layer,
+        SyncLayer,
         member::tests::{hello, supervisor_on},
     },
-    wire::{self, Answer, Request},
+    wire::{self, ClientRequest, SupervisorAnswer},
 };
 use std::{
     io,
@@ -22,7 +22,7 @@ struct SlowDisk {
     slow_syncs: AtomicU32,
 }
 
-impl Layer for SlowDisk {
+impl SyncLayer for SlowDisk {
     fn sync(
         &self,
         _file: &File,
@@ -48,15 +48,18 @@ fn the_end_of_a_run_on_a_disk_that_is_only_slow_leaves_nothing_in_the_pool() {
     let supervisor = supervisor_on(home.path(), 2, Some(disk.clone()));
     let shared = &supervisor.shared;
     let (member, answer, _) = hello(&supervisor.socket_name, shared.token);
-    assert!(matches!(answer, Answer::Welcome { .. }), "{answer:?}");
+    assert!(
+        matches!(answer, SupervisorAnswer::Welcome { .. }),
+        "{answer:?}"
+    );
     let path = home.path().join("a.log");
     let file = File::create(&path).unwrap();
-    let register = Request::Register {
+    let register = ClientRequest::Register {
         path: path.as_os_str().as_bytes().to_vec(),
     };
     wire::send(member.as_fd(), &register, &[file.as_fd()]).unwrap();
-    let (answer, _) = wire::receive::<Answer>(member.as_fd()).unwrap();
-    let Answer::Absorb { file: number, .. } = answer else {
+    let (answer, _) = wire::receive::<SupervisorAnswer>(member.as_fd()).unwrap();
+    let SupervisorAnswer::Absorb { file: number, .. } = answer else {
         panic!("{answer:?}");
     };
     let run = shared.running().unwrap();
