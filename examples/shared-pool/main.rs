@@ -19,7 +19,7 @@
 //! Exit status 1 if anything is missing.
 
 use forebay_pool::{Pool, PoolOptions};
-use forebay_store::{ScanRange, Store, StoreOptions, Variant};
+use forebay_store::{Durability, ScanRange, Store, StoreOptions};
 use std::{
     error::Error,
     fs,
@@ -197,7 +197,7 @@ fn pool_path(dir: &Path) -> PathBuf {
 fn open(dir: &Path, pool: &Pool, node: &str) -> Result<Store, Failure> {
     let options = StoreOptions::new()
         .resident(true)
-        .variant(Variant::Buffered(32))
+        .variant(Durability::Buffered(32))
         .memtable_size(4 << 20);
     Ok(options.open(dir.join(format!("node-{node}")), pool)?)
 }

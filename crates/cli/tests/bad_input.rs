@@ -67,7 +67,7 @@ fn assert_whole(sandbox: &Sandbox, acknowledged: u64) {
     let pool = forebay_pool::PoolOptions::new()
         .open(sandbox.file("p"))
         .unwrap();
-    let options = forebay_store::StoreOptions::new().variant(forebay_store::Variant::DOUBLE);
+    let options = forebay_store::StoreOptions::new().variant(forebay_store::Durability::DOUBLE);
     let store = options.open(sandbox.file("s"), Some(&pool)).unwrap();
     let values = Values::new(4096);
     for number in 0..acknowledged {

@@ -3,12 +3,12 @@
 //! read. `tests/fuzzed.rs`, `fuzz/fuzz_targets`.
 
 use crate::{
-    disk::{Directory, RealDisk},
+    disk::{HeldDirectory, RealDisk},
     index,
     large_values::LargeValues,
     log::{LogReader, ValueLog, ZEROS, file_header},
-    manifest::{FileRef, Manifest, State, VERSION},
-    op::{Change, op_in_batch, ops, push_op, read_record},
+    manifest::{FileRef, ManifestState, StoreManifest, VERSION},
+    op::{KeyChange, op_in_batch, ops, push_op, read_record},
     salvage::GivenUp,
 };
 use forebay_pool::{Lsn, Record, RecordHeader, crc32c};
@@ -24,13 +24,13 @@ const RECORDS_MAX: usize = 10_000;
 /// The store's manifest: as it is, and with the right checksum.
 pub fn manifest(data: &[u8]) {
     let dir = Path::new("fuzzed");
-    let _ = Manifest::parse(dir, data);
+    let _ = StoreManifest::parse(dir, data);
     let sealed = [
         data,
         format!("\ncrc32c {:08x}\n", crc32c([data])).as_bytes(),
     ]
     .concat();
-    if let Ok(state) = Manifest::parse(dir, &sealed) {
+    if let Ok(state) = StoreManifest::parse(dir, &sealed) {
         for file in &state.files {
             assert!(file.end.is_none_or(|end| end >= file.start));
         }
@@ -64,9 +64,9 @@ pub fn operation(data: &[u8]) {
         let mut again = Vec::new();
         let large;
         let (kind, body) = match op.change {
-            Change::Put(value) => (crate::op::KIND_PUT, value),
-            Change::Delete => (crate::op::KIND_DELETE, &[][..]),
-            Change::Large(value) => {
+            KeyChange::Put(value) => (crate::op::KIND_PUT, value),
+            KeyChange::Delete => (crate::op::KIND_DELETE, &[][..]),
+            KeyChange::Large(value) => {
                 large = value.encode();
                 (crate::op::KIND_LARGE, &large[..])
             }
@@ -89,10 +89,10 @@ fn walk(dir: &Path, bytes: &[u8]) {
     let path = dir.join("vlog/0000000000000000.vlog");
     let written = fs::create_dir_all(dir.join("vlog")).and_then(|()| fs::write(&path, bytes));
     assert!(written.is_ok(), "{written:?}");
-    let Ok(held) = Directory::open(dir) else {
+    let Ok(held) = HeldDirectory::open(dir) else {
         return;
     };
-    let manifest = Arc::new(Mutex::new(Manifest::of(&held, state())));
+    let manifest = Arc::new(Mutex::new(StoreManifest::of(&held, state())));
     let disk = Arc::new(RealDisk::default());
     let opened = ValueLog::open(disk, dir, 1 << 20, manifest, GivenUp::new(dir, false));
     if let Ok((log, _)) = opened {
@@ -102,8 +102,8 @@ fn walk(dir: &Path, bytes: &[u8]) {
 }
 
 /// Of a store with one file.
-fn state() -> State {
-    State {
+fn state() -> ManifestState {
+    ManifestState {
         format_version: VERSION,
         uuid: OWNER,
         epoch: 1,

@@ -56,12 +56,12 @@ pub(crate) struct LargeValues {
 
 /// A large value that was written and is not pointed to yet. Collection leaves it alone as long as
 /// this lives.
-pub(crate) struct Written<'a> {
+pub(crate) struct WrittenValue<'a> {
     values: &'a LargeValues,
     pub(crate) value: LargeRef,
 }
 
-impl Written<'_> {
+impl WrittenValue<'_> {
     /// Removes the file, as nothing was written that points to it.
     pub(crate) fn discard(self) {
         // If that fails, collection does it later.
@@ -69,7 +69,7 @@ impl Written<'_> {
     }
 }
 
-impl Drop for Written<'_> {
+impl Drop for WrittenValue<'_> {
     fn drop(&mut self) {
         self.values.in_flight.lock().remove(&self.value.id);
     }
@@ -149,14 +149,14 @@ impl LargeValues {
     }
 
     /// Writes a value to a file of its own, durably.
-    pub(crate) fn write(&self, key: &[u8], value: &[u8]) -> Result<Written<'_>, StoreError> {
+    pub(crate) fn write(&self, key: &[u8], value: &[u8]) -> Result<WrittenValue<'_>, StoreError> {
         let id = {
             let mut in_flight = self.in_flight.lock();
             let id = self.next.fetch_add(1, SeqCst);
             in_flight.insert(id);
             id
         };
-        let written = Written {
+        let written = WrittenValue {
             values: self,
             value: LargeRef {
                 id,
@@ -299,7 +299,7 @@ mod tests {
     use super::*;
     use crate::disk::{
         RealDisk,
-        faulty::{Fault, FaultyDisk, Plan},
+        faulty::{Fault, FaultPlan, FaultyDisk},
     };
 
     #[test]
@@ -346,7 +346,7 @@ mod tests {
         // The disk goes away at each of the operations of a write in turn.
         for at in 1..=6 {
             let dir = tempfile::tempdir().unwrap();
-            let plan = Arc::new(Plan::default());
+            let plan = Arc::new(FaultPlan::default());
             let disk = FaultyDisk::new(Arc::new(RealDisk::default()), Arc::clone(&plan));
             let values = LargeValues::open(Arc::new(disk), dir.path(), Uuid::nil(), 0).unwrap();
             plan.strike(at, Fault::Gone);

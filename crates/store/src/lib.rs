@@ -4,7 +4,7 @@
 //! Keys and values are appended to a log; an index leads from each key to its newest record. The
 //! log's end lies in a [`forebay_pool::Pool`], so a put is durable after a memory copy, and is
 //! drained to value-log files in large sequential writes. Without a pool, puts go to the files
-//! directly ([`Variant::Fsync`], [`Variant::NoSync`]).
+//! directly ([`Durability::Fsync`], [`Durability::NoSync`]).
 //!
 //! ```
 //! use forebay_pool::PoolOptions;
@@ -55,8 +55,8 @@ mod stats;
 pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};
 pub use error::StoreError;
 pub use index::{IndexCause, IndexError, IndexStats, KEY_BYTES_MAX};
-pub use options::{StoreOptions, Variant};
-pub use stats::{GcReport, SetAside, Stats, VerifyReport, Wait, Waits};
+pub use options::{Durability, StoreOptions};
+pub use stats::{GcReport, SetAside, Stats, VerifyReport, WaitStats, WriterWaits};
 
 /// Longest value, bytes: 1 GiB.
 pub const VALUE_BYTES_MAX: usize = 1 << 30;

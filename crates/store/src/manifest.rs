@@ -5,7 +5,7 @@
 //! docs/store-format.md, "Manifest".
 
 use crate::{
-    disk::{Directory, Disk, replace},
+    disk::{Disk, HeldDirectory, replace},
     error::StoreError,
     large_values::ID_MAX,
 };
@@ -48,7 +48,7 @@ pub(crate) struct PoolRef {
 
 /// The manifest's contents.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
-pub(crate) struct State {
+pub(crate) struct ManifestState {
     pub(crate) format_version: u32,
     /// The store's identity: its lane's owner, and part of every record's checksum.
     pub(crate) uuid: Uuid,
@@ -73,7 +73,7 @@ pub(crate) struct State {
     pub(crate) indexed_to: Lsn,
 }
 
-impl State {
+impl ManifestState {
     /// True if the file that starts there was noted as one that may be unlinked with what it holds.
     pub(crate) fn has_retired(&self, start: Lsn) -> bool {
         (self.retired.as_ref()).is_some_and(|retired| retired.contains(&start))
@@ -118,18 +118,21 @@ impl State {
 }
 
 /// The manifest file and its contents.
-pub(crate) struct Manifest {
-    directory: Arc<Directory>,
+pub(crate) struct StoreManifest {
+    directory: Arc<HeldDirectory>,
     path: PathBuf,
-    state: State,
+    state: ManifestState,
     /// False before a new store's is written.
     exists: bool,
 }
 
-impl Manifest {
+impl StoreManifest {
     /// A new store's manifest, written.
-    pub(crate) fn create(disk: &dyn Disk, directory: &Arc<Directory>) -> Result<Self, StoreError> {
-        let state = State {
+    pub(crate) fn create(
+        disk: &dyn Disk,
+        directory: &Arc<HeldDirectory>,
+    ) -> Result<Self, StoreError> {
+        let state = ManifestState {
             format_version: VERSION,
             uuid: Uuid::new_v4(),
             epoch: 0,
@@ -149,12 +152,12 @@ impl Manifest {
     }
 
     /// Reads the manifest of the store in `directory`; `None` if there is none.
-    pub(crate) fn read(directory: &Arc<Directory>) -> Result<Option<Self>, StoreError> {
+    pub(crate) fn read(directory: &Arc<HeldDirectory>) -> Result<Option<Self>, StoreError> {
         let found = Self::read_state(directory)?;
         Ok(found.map(|state| Self::of(directory, state)))
     }
 
-    fn read_state(directory: &Directory) -> Result<Option<State>, StoreError> {
+    fn read_state(directory: &HeldDirectory) -> Result<Option<ManifestState>, StoreError> {
         match directory.read(NAME) {
             Ok(bytes) => Self::parse(directory.path(), &bytes).map(Some),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
@@ -163,7 +166,7 @@ impl Manifest {
     }
 
     /// The manifest of the store in `directory` with these contents, which are there.
-    pub(crate) fn of(directory: &Arc<Directory>, state: State) -> Self {
+    pub(crate) fn of(directory: &Arc<HeldDirectory>, state: ManifestState) -> Self {
         Self {
             directory: Arc::clone(directory),
             path: directory.path().join(NAME),
@@ -173,7 +176,7 @@ impl Manifest {
     }
 
     /// Reads and checks the bytes of the manifest of the store in `dir`.
-    pub(crate) fn parse(dir: &Path, bytes: &[u8]) -> Result<State, StoreError> {
+    pub(crate) fn parse(dir: &Path, bytes: &[u8]) -> Result<ManifestState, StoreError> {
         let path = dir.join(NAME);
         let damaged = |what: String| StoreError::damaged(&path, what);
         let text = str::from_utf8(bytes).map_err(|_| damaged("it is not text".to_owned()))?;
@@ -196,14 +199,14 @@ impl Manifest {
                 known: VERSION,
             });
         }
-        let state: State = serde_json::from_str(json).map_err(unparsed)?;
+        let state: ManifestState = serde_json::from_str(json).map_err(unparsed)?;
         match state.flaw() {
             Some(what) => Err(damaged(what)),
             None => Ok(state),
         }
     }
 
-    pub(crate) fn state(&self) -> &State {
+    pub(crate) fn state(&self) -> &ManifestState {
         &self.state
     }
 
@@ -212,7 +215,7 @@ impl Manifest {
     pub(crate) fn update(
         &mut self,
         disk: &dyn Disk,
-        change: impl Fn(&mut State),
+        change: impl Fn(&mut ManifestState),
     ) -> Result<(), StoreError> {
         let mut next = self.state.clone();
         change(&mut next);
@@ -228,7 +231,7 @@ impl Manifest {
     }
 }
 
-impl Manifest {
+impl StoreManifest {
     /// Refuses if there is none in the directory any more.
     pub(crate) fn check_exists(&self) -> Result<(), StoreError> {
         match self.directory.open_file(Path::new(NAME), OFlags::RDONLY) {
@@ -286,9 +289,9 @@ mod tests {
     fn a_manifest_is_read_back_and_any_flipped_byte_is_found() {
         let dir = tempfile::tempdir().unwrap();
         let disk = RealDisk::default();
-        let held = Directory::open(dir.path()).unwrap();
-        assert!(Manifest::read(&held).unwrap().is_none());
-        let mut manifest = Manifest::create(&disk, &held).unwrap();
+        let held = HeldDirectory::open(dir.path()).unwrap();
+        assert!(StoreManifest::read(&held).unwrap().is_none());
+        let mut manifest = StoreManifest::create(&disk, &held).unwrap();
         let file = FileRef {
             start: 4096,
             end: None,
@@ -296,7 +299,7 @@ mod tests {
         manifest
             .update(&disk, |state| state.files.push(file))
             .unwrap();
-        let read = Manifest::read(&held).unwrap().unwrap();
+        let read = StoreManifest::read(&held).unwrap().unwrap();
         assert_eq!(read.state(), manifest.state());
         let path = dir.path().join(NAME);
         let text = fs::read(&path).unwrap();
@@ -304,10 +307,10 @@ mod tests {
             let mut flipped = text.clone();
             flipped[at] ^= 2;
             fs::write(&path, flipped).unwrap();
-            assert!(Manifest::read(&held).is_err(), "byte {at}");
+            assert!(StoreManifest::read(&held).is_err(), "byte {at}");
         }
         fs::write(&path, &text[..text.len() / 2]).unwrap();
-        assert!(Manifest::read(&held).is_err());
+        assert!(StoreManifest::read(&held).is_err());
     }
 
     /// Promise (store): A store never replaces the manifest of another store or of another session.
@@ -316,12 +319,12 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let disk = RealDisk::default();
         let path = dir.path().join(NAME);
-        let held = Directory::open(dir.path()).unwrap();
-        let mut manifest = Manifest::create(&disk, &held).unwrap();
+        let held = HeldDirectory::open(dir.path()).unwrap();
+        let mut manifest = StoreManifest::create(&disk, &held).unwrap();
         let earlier = fs::read(&path).unwrap();
         manifest.update(&disk, |state| state.epoch = 7).unwrap();
         fs::remove_file(&path).unwrap();
-        Manifest::create(&disk, &held).unwrap();
+        StoreManifest::create(&disk, &held).unwrap();
         let foreign = fs::read(&path).unwrap();
         for other in [earlier, foreign, b"not a manifest".to_vec()] {
             fs::write(&path, &other).unwrap();
@@ -341,9 +344,9 @@ mod tests {
         let json = "{\"format_version\": 2, \"something\": \"new\"}";
         let text = format!("{json}\ncrc32c {:08x}\n", crc32c([json.as_bytes()]));
         fs::write(dir.path().join(NAME), text).unwrap();
-        let held = Directory::open(dir.path()).unwrap();
+        let held = HeldDirectory::open(dir.path()).unwrap();
         assert!(matches!(
-            Manifest::read(&held),
+            StoreManifest::read(&held),
             Err(StoreError::Version {
                 found: 2,
                 known: 1,

@@ -70,7 +70,7 @@ impl LargeRef {
 
 /// What an operation does to its key.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Change<'a> {
+pub(crate) enum KeyChange<'a> {
     /// The value is this.
     Put(&'a [u8]),
     /// The value is in a large file.
@@ -83,7 +83,7 @@ pub(crate) enum Change<'a> {
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) struct Op<'a> {
     pub(crate) key: &'a [u8],
-    pub(crate) change: Change<'a>,
+    pub(crate) change: KeyChange<'a>,
     /// Offset of the operation's own bytes in the record (0: the record is the operation).
     pub(crate) at: usize,
     /// Length of those bytes.
@@ -110,12 +110,12 @@ impl fmt::Display for NotAnOp {
     }
 }
 
-fn change(kind: u16, body: &[u8]) -> Result<Change<'_>, NotAnOp> {
+fn change(kind: u16, body: &[u8]) -> Result<KeyChange<'_>, NotAnOp> {
     match kind {
-        KIND_PUT => Ok(Change::Put(body)),
-        KIND_DELETE if body.is_empty() => Ok(Change::Delete),
+        KIND_PUT => Ok(KeyChange::Put(body)),
+        KIND_DELETE if body.is_empty() => Ok(KeyChange::Delete),
         KIND_LARGE => LargeRef::decode(body)
-            .map(Change::Large)
+            .map(KeyChange::Large)
             .ok_or(NotAnOp::Shape),
         KIND_DELETE => Err(NotAnOp::Shape),
         _ => Err(NotAnOp::Kind(kind)),
@@ -237,10 +237,10 @@ mod tests {
             crc: 9,
         };
         for (kind, body, expected) in [
-            (KIND_PUT, &b"value"[..], Change::Put(b"value")),
-            (KIND_PUT, b"", Change::Put(b"")),
-            (KIND_DELETE, b"", Change::Delete),
-            (KIND_LARGE, &large.encode(), Change::Large(large)),
+            (KIND_PUT, &b"value"[..], KeyChange::Put(b"value")),
+            (KIND_PUT, b"", KeyChange::Put(b"")),
+            (KIND_DELETE, b"", KeyChange::Delete),
+            (KIND_LARGE, &large.encode(), KeyChange::Large(large)),
         ] {
             let bytes = record(kind, &[&[3, 0][..], b"key", body].concat());
             let op = read_record(&bytes, 64, Uuid::nil()).unwrap();
@@ -263,7 +263,7 @@ mod tests {
             let alone = op_in_batch(&bytes[op.at..]).unwrap();
             assert_eq!((alone.key, alone.change), (op.key, op.change));
         }
-        assert_eq!(read[1].change, Change::Delete);
+        assert_eq!(read[1].change, KeyChange::Delete);
         for at in 0..length_of(&payload) {
             let mut flipped = payload.clone();
             flipped[at] ^= 1;

@@ -6,7 +6,7 @@ use forebay_pool::SEGMENTS_MAX;
 /// When a put is durable, and what stands between it and the disk.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[non_exhaustive]
-pub enum Variant {
+pub enum Durability {
     /// Each put writes to the value log and syncs it. Needs no pool.
     Fsync,
     /// Each put writes to the value log and does not sync: fast, and *unsafe*: a power cut loses
@@ -19,14 +19,14 @@ pub enum Variant {
     Buffered(u16),
 }
 
-impl Variant {
+impl Durability {
     /// One segment of a pool.
     pub const SINGLE: Self = Self::Buffered(1);
     /// Two segments of a pool, filled and drained in turn.
     pub const DOUBLE: Self = Self::Buffered(2);
 }
 
-impl std::fmt::Display for Variant {
+impl std::fmt::Display for Durability {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         match self {
             Self::Fsync => f.write_str("fsync"),
@@ -38,7 +38,7 @@ impl std::fmt::Display for Variant {
     }
 }
 
-impl std::str::FromStr for Variant {
+impl std::str::FromStr for Durability {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
@@ -64,7 +64,7 @@ impl std::str::FromStr for Variant {
 /// [`open`](Self::open) is the last call.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    pub(crate) variant: Variant,
+    pub(crate) variant: Durability,
     pub(crate) resident: bool,
     pub(crate) commit_puts: bool,
     pub(crate) create: bool,
@@ -91,7 +91,7 @@ impl StoreOptions {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            variant: Variant::DOUBLE,
+            variant: Durability::DOUBLE,
             resident: false,
             commit_puts: true,
             create: true,
@@ -107,9 +107,9 @@ impl StoreOptions {
         }
     }
 
-    /// When a put is durable. Default: [`Variant::DOUBLE`], which needs a pool.
+    /// When a put is durable. Default: [`Durability::DOUBLE`], which needs a pool.
     #[must_use]
-    pub const fn variant(mut self, variant: Variant) -> Self {
+    pub const fn variant(mut self, variant: Durability) -> Self {
         self.variant = variant;
         self
     }
@@ -145,8 +145,8 @@ impl StoreOptions {
         self
     }
 
-    /// Bytes of a log segment where no pool fixes it ([`Variant::Fsync`], [`Variant::NoSync`]), 64
-    /// KiB to 64 MiB. Default: 8 MiB.
+    /// Bytes of a log segment where no pool fixes it ([`Durability::Fsync`],
+    /// [`Durability::NoSync`]), 64 KiB to 64 MiB. Default: 8 MiB.
     #[must_use]
     pub const fn segment_size(mut self, bytes: u64) -> Self {
         self.segment_bytes = bytes;
@@ -240,13 +240,14 @@ impl StoreOptions {
     pub(crate) fn check(&self, needs_commit: bool) -> Result<(), StoreError> {
         let bad = |what: String| Err(StoreError::BadOption { what });
         const MIB: u64 = 1 << 20;
-        if let Variant::Buffered(n) = self.variant
+        if let Durability::Buffered(n) = self.variant
             && !(1..=SEGMENTS_MAX).contains(&n)
         {
             return bad(format!("{n} buffers; 1 to 64 are possible"));
         }
         let least = segments_min(needs_commit);
-        if self.resident && !matches!(self.variant, Variant::Buffered(n) if usize::from(n) >= least)
+        if self.resident
+            && !matches!(self.variant, Durability::Buffered(n) if usize::from(n) >= least)
         {
             return bad(format!(
                 "a resident store in the variant {}; its log needs buffers=N with N from {least} to 64, which all of it must fit into",
@@ -295,10 +296,10 @@ mod tests {
     #[test]
     fn a_variant_is_written_as_it_is_read() {
         for text in ["fsync", "nosync", "single", "double", "buffers=8"] {
-            assert_eq!(text.parse::<Variant>().unwrap().to_string(), text);
+            assert_eq!(text.parse::<Durability>().unwrap().to_string(), text);
         }
         for text in ["", "triple", "buffers=0", "buffers=65", "buffers=x"] {
-            assert!(text.parse::<Variant>().is_err(), "{text}");
+            assert!(text.parse::<Durability>().is_err(), "{text}");
         }
     }
 
@@ -308,8 +309,8 @@ mod tests {
         let broken: [fn(&mut StoreOptions); 9] = [
             |o| o.open_files = Some(1),
             |o| o.resident = true,
-            |o| (o.resident, o.variant) = (true, Variant::Fsync),
-            |o| o.variant = Variant::Buffered(0),
+            |o| (o.resident, o.variant) = (true, Durability::Fsync),
+            |o| o.variant = Durability::Buffered(0),
             |o| o.segment_bytes = 4096,
             |o| o.file_bytes = 1,
             |o| o.memtable_bytes = 1,

@@ -47,7 +47,7 @@ pub struct Stats {
     /// opened; tombstones in tables not counted.
     pub scan_passed_keys: u64,
     /// What writers waited for since the store was opened.
-    pub waits: Waits,
+    pub waits: WriterWaits,
     /// The index.
     pub index: IndexStats,
     /// Times that a value-log file was synced since the store was opened.
@@ -72,23 +72,23 @@ pub struct Stats {
 /// What writers waited for, apart from a processor and the disk of an `fsync`.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Waits {
+pub struct WriterWaits {
     /// The index to keep up with the memtable: pauses, little by little.
-    pub index: Wait,
+    pub index: WaitStats,
     /// Garbage collection to keep up.
-    pub collector: Wait,
+    pub collector: WaitStats,
     /// The drain to keep up: pauses, little by little, as the last free segment of the pool fills.
-    pub drain: Wait,
+    pub drain: WaitStats,
     /// A free segment, when there was none left.
-    pub segment: Wait,
+    pub segment: WaitStats,
     /// A full memtable chunk to be replaced by an empty one.
-    pub freeze: Wait,
+    pub freeze: WaitStats,
 }
 
-impl Waits {
+impl WriterWaits {
     /// Each with its name.
     #[must_use]
-    pub fn named(&self) -> [(&'static str, Wait); 5] {
+    pub fn named(&self) -> [(&'static str, WaitStats); 5] {
         [
             ("index", self.index),
             ("collector", self.collector),
@@ -102,7 +102,7 @@ impl Waits {
 /// Waits of one kind.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
 #[non_exhaustive]
-pub struct Wait {
+pub struct WaitStats {
     /// How many.
     pub times: u64,
     /// All together, seconds, over all threads.
@@ -111,7 +111,7 @@ pub struct Wait {
     pub longest_seconds: f64,
 }
 
-impl From<forebay_pool::WaitCounts> for Wait {
+impl From<forebay_pool::WaitCounts> for WaitStats {
     fn from(waits: forebay_pool::WaitCounts) -> Self {
         Self {
             times: waits.times,

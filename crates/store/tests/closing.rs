@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, VARIANTS, crash_disk::CrashDisk, new_sim, tiny};
-use forebay_store::{Store, Variant};
+use forebay_store::{Durability, Store};
 use std::{fs, sync::Arc, thread, time::Duration};
 
 fn get(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
@@ -57,7 +57,7 @@ fn sessions_that_end_in_any_way_and_order_leave_a_log_that_can_be_walked() {
                 drop(store);
             }
         }
-        let store = bench.open(&tiny(Variant::Fsync));
+        let store = bench.open(&tiny(Durability::Fsync));
         for (key, value) in &expected {
             assert_eq!(get(&store, key).as_ref(), Some(value), "{round}: {past:?}");
         }
@@ -72,7 +72,7 @@ fn sessions_that_end_in_any_way_and_order_leave_a_log_that_can_be_walked() {
 fn a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage() {
     for round in 0..6u64 {
         let bench = Bench::new();
-        let options = tiny(Variant::DOUBLE).space_amplification_max(1.1);
+        let options = tiny(Durability::DOUBLE).space_amplification_max(1.1);
         let store = bench.open(&options);
         for i in 0..4000u32 {
             let key = (i % 300).to_be_bytes();
@@ -80,7 +80,7 @@ fn a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage() {
         }
         thread::sleep(Duration::from_millis(20 * round));
         store.close().unwrap();
-        let store = tiny(Variant::Fsync).open(bench.path(), None).unwrap();
+        let store = tiny(Durability::Fsync).open(bench.path(), None).unwrap();
         for i in 3700..4000u32 {
             let value = get(&store, &(i % 300).to_be_bytes()).unwrap();
             assert_eq!(value, [i as u8; 1000]);
@@ -98,7 +98,7 @@ fn what_was_closed_without_syncing_each_write_is_all_on_the_disk() {
         let clock = new_sim(4096);
         std::fs::create_dir(&live).unwrap();
         let disk = CrashDisk::new(&live, clock);
-        let options = tiny(Variant::NoSync).space_amplification_max(1.1);
+        let options = tiny(Durability::NoSync).space_amplification_max(1.1);
         let store = options
             .open_on(Arc::new(disk.clone()), None, &live, None)
             .unwrap();
@@ -130,7 +130,7 @@ fn what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones() {
     const KEY: usize = 3;
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
-    let options = tiny(Variant::NoSync).gc(false);
+    let options = tiny(Durability::NoSync).gc(false);
     let key = |i: u8| [b'k', 0, i];
     let store = options.open(&path, None).unwrap();
     for i in 0..40 {
@@ -170,7 +170,7 @@ fn a_file_begun_behind_the_page_where_a_salvage_ends_the_log_is_set_aside() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     // Nothing goes into the index by itself.
-    let options = tiny(Variant::NoSync)
+    let options = tiny(Durability::NoSync)
         .gc(false)
         .memtable_size(4 << 20)
         .chunk_log_size(64 << 20);
@@ -260,11 +260,11 @@ fn a_close_with_a_snapshot_open_needs_no_pool_any_more_and_the_snapshot_reads_on
             }
         };
         let quiet = |variant| tiny(variant).gc(false);
-        let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
+        let store = quiet(Durability::Fsync).open(bench.path(), None).unwrap();
         check(&store);
         store.close().unwrap();
         // In the same pool too, whose lane was given back.
-        let store = bench.open(&quiet(Variant::DOUBLE));
+        let store = bench.open(&quiet(Durability::DOUBLE));
         check(&store);
         store.put(b"later", b"value").unwrap();
         assert!(snapshot.get(b"later").unwrap().is_none());

@@ -7,7 +7,7 @@ use common::{
     hook_disk::{Doing, HookDisk},
     tiny,
 };
-use forebay_store::Variant;
+use forebay_store::Durability;
 use std::{
     io,
     sync::{
@@ -35,7 +35,7 @@ fn a_collector_that_failed_says_why_and_tries_again_though_nothing_is_written() 
         }
     });
     let dir = tempfile::tempdir().unwrap();
-    let options = tiny(Variant::NoSync);
+    let options = tiny(Durability::NoSync);
     let store = options
         .open_on(disk, None, dir.path().join("store"), None)
         .unwrap();

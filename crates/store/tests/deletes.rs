@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, small, within};
-use forebay_store::{ScanRange, Store, Variant};
+use forebay_store::{Durability, ScanRange, Store};
 use std::{collections::VecDeque, fs, thread, time::Duration};
 
 fn key(number: u32) -> Vec<u8> {
@@ -17,7 +17,7 @@ fn an_index_of_which_every_key_is_deleted_has_no_entries_left() {
     within(Duration::from_secs(120), "merging tombstones away", || {
         const KEYS: u32 = 30_000;
         let bench = Bench::new();
-        let store = bench.open(&small(Variant::DOUBLE));
+        let store = bench.open(&small(Durability::DOUBLE));
         (0..KEYS).for_each(|i| store.put(&key(i), b"value").unwrap());
         let snapshot = store.snapshot().unwrap();
         (0..KEYS).for_each(|i| store.delete(&key(i)).unwrap());
@@ -30,7 +30,7 @@ fn an_index_of_which_every_key_is_deleted_has_no_entries_left() {
         let seen = snapshot.scan(ScanRange::all()).unwrap();
         assert_eq!(seen.map(Result::unwrap).count(), KEYS as usize);
         drop((snapshot, store));
-        let store = bench.open(&small(Variant::DOUBLE));
+        let store = bench.open(&small(Durability::DOUBLE));
         assert_eq!(store.scan(ScanRange::all()).unwrap().count(), 0);
     });
 }
@@ -59,7 +59,7 @@ fn a_pop_passes_over_few_deleted_keys_however_many_came_before() {
     // Chunks that hold all of it, and chunks that go into the index again and again.
     for memtable_bytes in [4 << 20, 64 << 10] {
         let bench = Bench::new();
-        let store = bench.open(&small(Variant::DOUBLE).memtable_size(memtable_bytes));
+        let store = bench.open(&small(Durability::DOUBLE).memtable_size(memtable_bytes));
         let mut queue: VecDeque<u32> = (0..LIVE).collect();
         queue
             .iter()
@@ -83,7 +83,7 @@ fn a_pop_passes_over_few_deleted_keys_while_their_chunk_waits_to_be_ingested() {
     const LIVE: u32 = 300;
     within(Duration::from_secs(120), "popping", || {
         let bench = Bench::new();
-        let store = bench.open(&small(Variant::DOUBLE));
+        let store = bench.open(&small(Durability::DOUBLE));
         let mut queue: VecDeque<u32> = (0..LIVE).collect();
         (queue.iter()).for_each(|&i| store.put(&key(i), b"task").unwrap());
         // As long as its directory is away nothing can be ingested.
@@ -114,7 +114,7 @@ fn a_pop_passes_over_few_deleted_keys_while_their_chunk_waits_to_be_ingested() {
 fn keys_that_are_deleted_and_put_again_are_met_by_every_scan_in_between() {
     const KEYS: u32 = 400;
     let bench = Bench::new();
-    let store = bench.open(&small(Variant::DOUBLE).memtable_size(4 << 20));
+    let store = bench.open(&small(Durability::DOUBLE).memtable_size(4 << 20));
     let keys = |range: ScanRange| -> Vec<Vec<u8>> {
         let scan = store.scan(range.keys_only()).unwrap();
         scan.map(|pair| pair.unwrap().0).collect()

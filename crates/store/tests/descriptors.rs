@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, tiny, value_log_files};
-use forebay_store::{ScanRange, Store, StoreOptions, Variant};
+use forebay_store::{Durability, ScanRange, Store, StoreOptions};
 use std::{
     env, fs,
     path::{Path, PathBuf},
@@ -18,7 +18,7 @@ const VALUE: usize = 40_000;
 
 /// With as many open files as the process may have.
 fn unlimited() -> StoreOptions {
-    tiny(Variant::NoSync).cache_size(64 << 10)
+    tiny(Durability::NoSync).cache_size(64 << 10)
 }
 
 fn options() -> StoreOptions {

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Bench, new_pool, tiny};
 use forebay_pool::Pool;
-use forebay_store::{ScanRange, Store, StoreError, StoreOptions, Variant};
+use forebay_store::{Durability, ScanRange, Store, StoreError, StoreOptions};
 use std::{
     env, fs, io,
     os::unix::fs::symlink,
@@ -34,13 +34,13 @@ fn value(number: u8, i: u32) -> Vec<u8> {
     value
 }
 
-fn options(variant: Variant) -> StoreOptions {
+fn options(variant: Durability) -> StoreOptions {
     tiny(variant).space_amplification_max(1.1)
 }
 
 impl Tenant {
-    fn open(path: impl AsRef<Path>, number: u8, variant: Variant) -> Self {
-        let pool = matches!(variant, Variant::Buffered(_)).then(|| new_pool(64 << 10));
+    fn open(path: impl AsRef<Path>, number: u8, variant: Durability) -> Self {
+        let pool = matches!(variant, Durability::Buffered(_)).then(|| new_pool(64 << 10));
         let store = options(variant).open(path, pool.as_ref()).unwrap();
         Self {
             store,
@@ -71,7 +71,7 @@ impl Tenant {
     }
 
     /// Closes it, and finds everything where it is now.
-    fn close_and_check(self, path: &Path, variant: Variant) {
+    fn close_and_check(self, path: &Path, variant: Durability) {
         self.check(&self.store);
         let Self {
             store,
@@ -89,7 +89,7 @@ impl Tenant {
     }
 }
 
-const VARIANTS: [Variant; 3] = [Variant::DOUBLE, Variant::NoSync, Variant::Fsync];
+const VARIANTS: [Durability; 3] = [Durability::DOUBLE, Durability::NoSync, Durability::Fsync];
 
 /// Promise (store): A store stays in the directory that it was opened in, wherever the path leads
 /// later (`chdir`, renames, replaced links, other names, bind mounts).
@@ -117,7 +117,7 @@ fn a_store_opened_as_store_stays_where_it_was_after_chdir() {
 }
 
 /// Moves a store's way in `away` while it is open, puts another's in its place, and has both go on.
-fn both_go_on(away: impl Fn(&Path), variant: Variant) {
+fn both_go_on(away: impl Fn(&Path), variant: Durability) {
     let base = tempfile::tempdir().unwrap();
     let name = base.path().join("store");
     let first = Tenant::open(&name, 0, variant);
@@ -146,7 +146,7 @@ fn a_renamed_store_leaves_the_one_under_its_old_name_alone() {
 /// Promise: as `a_store_opened_as_store_stays_where_it_was_after_chdir`.
 #[test]
 fn a_store_opened_by_a_link_stays_when_the_link_is_replaced() {
-    let variant = Variant::NoSync;
+    let variant = Durability::NoSync;
     let base = tempfile::tempdir().unwrap();
     let [link, one, two] = ["link", "one", "two"].map(|name| base.path().join(name));
     for dir in [&one, &two] {
@@ -169,7 +169,7 @@ fn a_replaced_directory_within_a_store_takes_none_of_its_files() {
     for part in ["vlog", "large", "index"] {
         let bench = Bench::new();
         let path = bench.path();
-        let tenant = Tenant::open(&path, 0, Variant::NoSync);
+        let tenant = Tenant::open(&path, 0, Durability::NoSync);
         let (there, moved) = (path.join(part), bench.dir.path().join("moved"));
         fs::rename(&there, &moved).unwrap();
         fs::create_dir(&there).unwrap();
@@ -178,7 +178,7 @@ fn a_replaced_directory_within_a_store_takes_none_of_its_files() {
         tenant.check(&tenant.store);
         fs::remove_dir(&there).unwrap();
         fs::rename(&moved, &there).unwrap();
-        tenant.close_and_check(&path, Variant::NoSync);
+        tenant.close_and_check(&path, Durability::NoSync);
     }
 }
 
@@ -188,7 +188,7 @@ fn a_store_is_refused_by_every_other_name_it_has() {
     let _current = CURRENT.lock();
     let bench = Bench::new();
     let path = bench.path();
-    let store = options(Variant::NoSync).open(&path, None).unwrap();
+    let store = options(Durability::NoSync).open(&path, None).unwrap();
     let link = bench.dir.path().join("link");
     symlink(&path, &link).unwrap();
     let around = path.join("vlog/../../store/.");
@@ -196,13 +196,13 @@ fn a_store_is_refused_by_every_other_name_it_has() {
         // Whatever an administrator or a cleaner has removed.
         for removed in ["", "LOCK", "MANIFEST.tmp"] {
             let _ = fs::remove_file(path.join(removed));
-            let refused = options(Variant::NoSync).open(name, None).err();
+            let refused = options(Durability::NoSync).open(name, None).err();
             let is_in_use = matches!(refused, Some(StoreError::InUse { .. }));
             assert!(is_in_use, "{}: {refused:?}", name.display());
         }
     }
     drop(store);
-    options(Variant::NoSync).open(&link, None).unwrap();
+    options(Durability::NoSync).open(&link, None).unwrap();
 }
 
 /// Promise: as `a_store_is_refused_by_every_other_name_it_has`.
@@ -210,13 +210,13 @@ fn a_store_is_refused_by_every_other_name_it_has() {
 fn a_store_is_refused_by_a_bind_mount_of_it() {
     let bench = Bench::new();
     let (path, mounted) = (bench.path(), bench.dir.path().join("mounted"));
-    let store = options(Variant::NoSync).open(&path, None).unwrap();
+    let store = options(Durability::NoSync).open(&path, None).unwrap();
     fs::create_dir(&mounted).unwrap();
     if let Err(error) = bind(&path, &mounted) {
         println!("skipped: no bind mounts here: {error}");
         return;
     }
-    let refused = options(Variant::NoSync).open(&mounted, None).err();
+    let refused = options(Durability::NoSync).open(&mounted, None).err();
     unbind(&mounted);
     assert!(
         matches!(refused, Some(StoreError::InUse { .. })),
@@ -247,7 +247,7 @@ fn another_stores_manifest_is_left_as_it_is() {
     for variant in VARIANTS {
         let bench = Bench::new();
         let other = bench.dir.path().join("other");
-        drop(options(Variant::NoSync).open(&other, None).unwrap());
+        drop(options(Durability::NoSync).open(&other, None).unwrap());
         let foreign = fs::read(other.join("MANIFEST")).unwrap();
         let path: PathBuf = bench.path();
         let tenant = Tenant::open(&path, 0, variant);
@@ -272,7 +272,7 @@ fn files_moved_out_of_an_open_store_are_refused() {
         for name in ["MANIFEST", "vlog", "index", "large"] {
             fs::rename(path.join(name), other.join(name)).unwrap();
         }
-        let second = options(Variant::NoSync).salvage(true).open(&other, None);
+        let second = options(Durability::NoSync).salvage(true).open(&other, None);
         let refused = second.err();
         assert!(
             matches!(refused, Some(StoreError::InUse { .. })),

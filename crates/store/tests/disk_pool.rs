@@ -6,7 +6,7 @@ mod common;
 
 use common::{new_disk, tiny, within};
 use forebay_pool::{Pool, PoolOptions, media::SimMedia};
-use forebay_store::{Batch, Store, StoreError, StoreOptions, Variant};
+use forebay_store::{Batch, Durability, Store, StoreError, StoreOptions};
 use std::{
     path::{Path, PathBuf},
     process::Command,
@@ -54,7 +54,11 @@ fn put(store: &Store, number: u32) -> Result<(), StoreError> {
 /// Promise: as `with_a_pool_on_a_disk_after_two_power_cuts_every_committed_write_is_there`.
 #[test]
 fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
-    for variant in [Variant::SINGLE, Variant::DOUBLE, Variant::Buffered(5)] {
+    for variant in [
+        Durability::SINGLE,
+        Durability::DOUBLE,
+        Durability::Buffered(5),
+    ] {
         let (dir, pool) = new_pool();
         let options = tiny(variant);
         let path = dir.path().join("store");
@@ -74,7 +78,7 @@ fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
         assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
         store.close().unwrap();
         // The pool is not needed any more.
-        let store = tiny(Variant::Fsync).open(&path, None).unwrap();
+        let store = tiny(Durability::Fsync).open(&path, None).unwrap();
         assert_eq!(prefix(&store, done), done);
     }
 }
@@ -85,7 +89,7 @@ fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
 fn without_commits_a_crash_leaves_a_stretch_of_puts_that_has_all_before_the_last_commit() {
     let (dir, pool) = new_pool();
     let path = dir.path().join("store");
-    let options = tiny(Variant::Buffered(8)).commit_puts(false);
+    let options = tiny(Durability::Buffered(8)).commit_puts(false);
     let store = options.open(&path, &pool).unwrap();
     assert!(store.stats().survives.contains("once it is committed"));
     for number in 0..20 {
@@ -137,7 +141,7 @@ fn without_commits_a_crash_leaves_a_stretch_of_puts_that_has_all_before_the_last
 fn what_was_put_without_a_commit_is_there_after_a_close() {
     let (dir, pool) = new_pool();
     let path = dir.path().join("store");
-    let options = tiny(Variant::Buffered(8));
+    let options = tiny(Durability::Buffered(8));
     let store = options
         .clone()
         .commit_puts(false)
@@ -158,7 +162,7 @@ fn threads_share_their_commits_and_each_finds_what_it_put() {
     const EACH: u32 = 40;
     let (dir, pool) = new_pool();
     let path = dir.path().join("store");
-    let store = tiny(Variant::DOUBLE).open(&path, &pool).unwrap();
+    let store = tiny(Durability::DOUBLE).open(&path, &pool).unwrap();
     let begin = store.stats().log_tail;
     thread::scope(|scope| {
         for thread in 0..THREADS {
@@ -175,7 +179,9 @@ fn threads_share_their_commits_and_each_finds_what_it_put() {
     assert!(pages < u64::from(THREADS * EACH), "{pages} pages");
     drop(store);
     drop(pool);
-    let store = tiny(Variant::DOUBLE).open(&path, &reopened(&dir)).unwrap();
+    let store = tiny(Durability::DOUBLE)
+        .open(&path, &reopened(&dir))
+        .unwrap();
     assert_eq!(prefix(&store, THREADS * EACH), THREADS * EACH);
 }
 
@@ -186,7 +192,7 @@ fn what_commits_leave_empty_is_garbage_and_is_collected() {
     let sim = new_disk(64 << 10);
     sim.stop_recording();
     let pool = common::format(sim, 64 << 10);
-    let options = tiny(Variant::DOUBLE).gc(false);
+    let options = tiny(Durability::DOUBLE).gc(false);
     let store = options.open(dir.path(), &pool).unwrap();
     for number in 0..PUTS {
         put(&store, number).unwrap();
@@ -258,7 +264,7 @@ fn until_it_fails(writes: u64, options: &StoreOptions, path: &Path) -> (u32, Arc
 #[test]
 fn wherever_the_pools_disk_fails_nothing_acknowledged_is_lost_and_the_store_says_what_happened() {
     within(Duration::from_secs(240), "failing disks", || {
-        let options = tiny(Variant::Buffered(6));
+        let options = tiny(Durability::Buffered(6));
         for writes in (1..30).chain((30..300).step_by(37)) {
             let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
             let path = dir.path().join("store");
@@ -290,7 +296,7 @@ fn child() {
     };
     let dir = PathBuf::from(dir);
     let pool = PoolOptions::new().open(dir.join("pool")).unwrap();
-    let store = tiny(Variant::DOUBLE)
+    let store = tiny(Durability::DOUBLE)
         .open(dir.join("store"), &pool)
         .unwrap();
     for number in 0..30 {
@@ -319,7 +325,7 @@ fn a_pool_in_a_file_whose_disk_fails_keeps_what_was_acknowledged() {
         .unwrap();
     assert!(status.success());
     let pool = reopened(&dir);
-    let store = tiny(Variant::DOUBLE)
+    let store = tiny(Durability::DOUBLE)
         .open(dir.path().join("store"), &pool)
         .unwrap();
     assert_eq!(prefix(&store, 31), 30);
@@ -332,7 +338,7 @@ fn a_resident_store_keeps_what_was_put_over_crashes_in_a_pool_on_a_disk() {
     let (dir, pool) = new_pool();
     drop(pool);
     let path = dir.path().join("store");
-    let options = tiny(Variant::Buffered(32)).resident(true);
+    let options = tiny(Durability::Buffered(32)).resident(true);
     for done in (0..600).step_by(150) {
         let pool = reopened(&dir);
         let store = options.open(&path, &pool).unwrap();
@@ -350,7 +356,7 @@ fn a_resident_store_keeps_what_was_put_over_crashes_in_a_pool_on_a_disk() {
     assert_eq!(std::fs::read_dir(vlog).unwrap().count(), 0);
     // In turn with a store that drains.
     let pool = reopened(&dir);
-    let store = tiny(Variant::DOUBLE).open(&path, &pool).unwrap();
+    let store = tiny(Durability::DOUBLE).open(&path, &pool).unwrap();
     assert_eq!(prefix(&store, 600), 600);
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
@@ -361,7 +367,7 @@ fn commits_between_the_collectors_copies_leave_a_resident_store_room_to_collect(
     let path = dir.path().join("store");
     // Few segments, most of them live: the collector copies without end, and each commit meanwhile
     // ends a page.
-    let options = tiny(Variant::Buffered(12))
+    let options = tiny(Durability::Buffered(12))
         .resident(true)
         .commit_puts(false);
     let store = Arc::new(options.open(&path, &pool).unwrap());
@@ -395,7 +401,7 @@ fn commits_between_the_collectors_copies_leave_a_resident_store_room_to_collect(
 #[test]
 fn a_resident_store_on_a_disk_needs_a_segment_more() {
     let (dir, pool) = new_pool();
-    let options = |buffers| tiny(Variant::Buffered(buffers)).resident(true);
+    let options = |buffers| tiny(Durability::Buffered(buffers)).resident(true);
     let path = dir.path().join("store");
     let why = options(4)
         .open(&path, &pool)

@@ -10,7 +10,7 @@ use common::{
     tiny,
 };
 use forebay_pool::ClaimOptions;
-use forebay_store::{Store, StoreOptions, Variant};
+use forebay_store::{Durability, Store, StoreOptions};
 use std::{
     fs, io,
     path::PathBuf,
@@ -20,7 +20,7 @@ use std::{
     },
 };
 
-fn options(variant: Variant) -> StoreOptions {
+fn options(variant: Durability) -> StoreOptions {
     tiny(variant).gc(false)
 }
 
@@ -54,12 +54,12 @@ fn disk_that_fails_after(steps: usize) -> Arc<HookDisk> {
 fn cut_at_each_step(meanwhile: impl Fn(&Bench), then: impl Fn(&Bench)) {
     for steps in 0.. {
         let bench = Bench::new();
-        let store = bench.open(&options(Variant::DOUBLE));
+        let store = bench.open(&options(Durability::DOUBLE));
         put(&store, 0..5);
         drop(store);
         meanwhile(&bench);
         let disk = disk_that_fails_after(steps);
-        let opened = options(Variant::Fsync).open_on(disk, None, bench.path(), &bench.pool);
+        let opened = options(Durability::Fsync).open_on(disk, None, bench.path(), &bench.pool);
         let is_done = opened.is_ok();
         drop(opened);
         then(&bench);
@@ -83,11 +83,11 @@ fn openings_before(bench: &Bench) {
 #[test]
 fn what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill() {
     cut_at_each_step(openings_before, |bench| {
-        let store = bench.open(&options(Variant::Fsync));
+        let store = bench.open(&options(Durability::Fsync));
         check(&store, 0..5);
         put(&store, 5..10);
         drop(store);
-        check(&bench.open(&options(Variant::Fsync)), 0..10);
+        check(&bench.open(&options(Durability::Fsync)), 0..10);
     });
 }
 
@@ -95,11 +95,11 @@ fn what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill() {
 #[test]
 fn what_is_acknowledged_after_the_pool_of_a_cut_opening_is_given_up_is_there_after_a_kill() {
     cut_at_each_step(openings_before, |bench| {
-        let salvage = options(Variant::Fsync).salvage(true);
+        let salvage = options(Durability::Fsync).salvage(true);
         let store = salvage.open(bench.path(), None).unwrap();
         put(&store, 5..10);
         drop(store);
-        let store = options(Variant::Fsync).open(bench.path(), None).unwrap();
+        let store = options(Durability::Fsync).open(bench.path(), None).unwrap();
         check(&store, 5..10);
     });
 }
@@ -112,8 +112,8 @@ fn a_large_value_whose_writing_a_power_cut_ended_takes_no_space_for_ever() {
         fs::write(large(bench).join("0000000000000007.val"), [0; 100_000]).unwrap();
     };
     cut_at_each_step(power_cut, |bench| {
-        drop(bench.open(&options(Variant::Fsync)));
-        let store = bench.open(&options(Variant::Fsync));
+        drop(bench.open(&options(Durability::Fsync)));
+        let store = bench.open(&options(Durability::Fsync));
         store.gc().unwrap();
         assert_eq!(files_in(&large(bench)), [] as [PathBuf; 0]);
     });

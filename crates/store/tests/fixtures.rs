@@ -12,7 +12,7 @@ mod common;
 
 use common::{contents, files_in, value_log_files};
 use forebay_pool::{Pool, PoolOptions};
-use forebay_store::{Batch, ScanRange, Store, StoreError, StoreOptions, Variant};
+use forebay_store::{Batch, Durability, ScanRange, Store, StoreError, StoreOptions};
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -95,7 +95,7 @@ fn unpacked(name: &str) -> TempDir {
     dir
 }
 
-fn options(variant: Variant) -> StoreOptions {
+fn options(variant: Durability) -> StoreOptions {
     StoreOptions::new()
         .variant(variant)
         .file_size(1 << 20)
@@ -189,7 +189,7 @@ fn check(store: &Store, expected: &BTreeMap<Vec<u8>, Vec<u8>>) {
 }
 
 /// All is there, and the store can be worked with.
-fn check_usable(dir: &Path, pool: Option<&Pool>, variant: Variant, last: bool) {
+fn check_usable(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bool) {
     let mut expected = expected();
     if last {
         expected.insert(LAST_KEY.to_vec(), LAST_VALUE.to_vec());
@@ -201,14 +201,14 @@ fn check_usable(dir: &Path, pool: Option<&Pool>, variant: Variant, last: bool) {
     store.gc().unwrap();
     check(&store, &expected);
     store.close().unwrap();
-    let store = options(Variant::Fsync).open(dir, None).unwrap();
+    let store = options(Durability::Fsync).open(dir, None).unwrap();
     check(&store, &expected);
 }
 
 /// Promise (store): Every later version opens a store of format version 1.
 #[test]
 fn a_closed_store_of_format_version_1_opens_without_a_pool_and_with_a_new_one() {
-    for variant in [Variant::Fsync, Variant::NoSync, Variant::DOUBLE] {
+    for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
         let dir = unpacked(CLOSED);
         let pool = new_pool(&dir.path().join("new pool"));
         check_usable(&dir.path().join(STORE), Some(&pool), variant, false);
@@ -219,10 +219,10 @@ fn a_closed_store_of_format_version_1_opens_without_a_pool_and_with_a_new_one() 
 #[test]
 fn a_crashed_store_of_format_version_1_opens_with_its_pool_in_every_variant() {
     for variant in [
-        Variant::DOUBLE,
-        Variant::SINGLE,
-        Variant::Fsync,
-        Variant::NoSync,
+        Durability::DOUBLE,
+        Durability::SINGLE,
+        Durability::Fsync,
+        Durability::NoSync,
     ] {
         let dir = unpacked(CRASHED);
         let pool = PoolOptions::new()
@@ -236,7 +236,7 @@ fn a_crashed_store_of_format_version_1_opens_with_its_pool_in_every_variant() {
 #[test]
 fn a_crashed_store_of_format_version_1_asks_for_its_pool() {
     let dir = unpacked(CRASHED);
-    let error = options(Variant::Fsync)
+    let error = options(Durability::Fsync)
         .open(dir.path().join(STORE), None)
         .err()
         .unwrap();
@@ -268,7 +268,7 @@ fn write_the_fixtures() {
         let path = dir.path().join(STORE);
         let pool_path = dir.path().join(POOL);
         let pool = new_pool(&pool_path);
-        let store = options(Variant::DOUBLE).open(&path, &pool).unwrap();
+        let store = options(Durability::DOUBLE).open(&path, &pool).unwrap();
         fill(&store);
         if closed {
             fill_on(&store);
@@ -276,7 +276,7 @@ fn write_the_fixtures() {
             store.close().unwrap();
         } else {
             store.close().unwrap();
-            let store = options(Variant::DOUBLE).open(&path, &pool).unwrap();
+            let store = options(Durability::DOUBLE).open(&path, &pool).unwrap();
             fill_on(&store);
             // As a killed process leaves it: nothing is drained, merged or noted any more.
             store.put(LAST_KEY, LAST_VALUE).unwrap();

@@ -7,7 +7,9 @@ mod common;
 
 use common::tiny;
 use forebay_pool::{Pool, PoolOptions};
-use forebay_store::{Batch, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions, Variant};
+use forebay_store::{
+    Batch, Durability, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions,
+};
 use std::{
     mem::ManuallyDrop,
     os::fd::OwnedFd,
@@ -27,15 +29,15 @@ enum Kind {
     Memory,
     Disk,
     Resident,
-    Files(Variant),
+    Files(Durability),
 }
 
 const KINDS: [Kind; 5] = [
     Kind::Memory,
     Kind::Disk,
     Kind::Resident,
-    Kind::Files(Variant::NoSync),
-    Kind::Files(Variant::Fsync),
+    Kind::Files(Durability::NoSync),
+    Kind::Files(Durability::Fsync),
 ];
 
 struct Place {
@@ -66,8 +68,8 @@ impl Place {
 
     fn options(&self) -> StoreOptions {
         match self.kind {
-            Kind::Memory | Kind::Disk => tiny(Variant::DOUBLE),
-            Kind::Resident => tiny(Variant::Buffered(20)).resident(true),
+            Kind::Memory | Kind::Disk => tiny(Durability::DOUBLE),
+            Kind::Resident => tiny(Durability::Buffered(20)).resident(true),
             Kind::Files(variant) => tiny(variant),
         }
     }
@@ -245,7 +247,7 @@ fn a_child_that_drops_the_store_takes_nothing_from_it() {
 /// Promise: as `a_child_that_drops_the_store_takes_nothing_from_it`.
 #[test]
 fn a_child_drops_a_snapshot_that_outlives_the_store() {
-    let place = Place::new(Kind::Files(Variant::NoSync));
+    let place = Place::new(Kind::Files(Durability::NoSync));
     let (_, store) = place.open();
     put(&store, 0..300);
     let snapshot = store.snapshot().unwrap();
@@ -265,7 +267,7 @@ fn a_child_drops_a_snapshot_that_outlives_the_store() {
 /// Promise: as `only_a_child_forked_before_any_store_may_open_one`.
 #[test]
 fn a_child_forked_amid_writers_waits_for_none() {
-    for kind in [Kind::Memory, Kind::Disk, Kind::Files(Variant::Fsync)] {
+    for kind in [Kind::Memory, Kind::Disk, Kind::Files(Durability::Fsync)] {
         let place = Place::new(kind);
         let (_pool, store) = place.open();
         let snapshot = store.snapshot().unwrap();
@@ -347,7 +349,7 @@ fn only_a_child_forked_before_any_store_may_open_one() {
             let (pool, store) = inherited(&kept);
             forked(other.options().open(other.path(), pool.as_ref()));
             drop((pool, store));
-            forked(tiny(Variant::NoSync).open(other.path(), None));
+            forked(tiny(Durability::NoSync).open(other.path(), None));
             assert!(!other.path().exists());
         })
         .ends_well();

@@ -9,7 +9,7 @@ use common::{
     within,
 };
 use forebay_pool::Pool;
-use forebay_store::{ScanRange, Store, StoreError, StoreOptions, Variant, disk::Disk};
+use forebay_store::{Durability, ScanRange, Store, StoreError, StoreOptions, disk::Disk};
 use std::{
     path::{Path, PathBuf},
     sync::Arc,
@@ -23,7 +23,7 @@ const DISK: u64 = 48 << 20;
 /// However slow the machine is.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-const VARIANTS: [Variant; 3] = [Variant::DOUBLE, Variant::NoSync, Variant::Fsync];
+const VARIANTS: [Durability; 3] = [Durability::DOUBLE, Durability::NoSync, Durability::Fsync];
 
 /// A store on a disk of its own that is soon full.
 struct Place {
@@ -31,19 +31,19 @@ struct Place {
     quota: Option<Arc<QuotaDisk>>,
     dir: tempfile::TempDir,
     pool: Pool,
-    variant: Variant,
+    variant: Durability,
 }
 
 impl Place {
     /// On an ext4, if this process may mount one.
-    fn ext4(variant: Variant) -> Option<Self> {
+    fn ext4(variant: Durability) -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let disk = SmallDisk::ext4(dir.path(), DISK)?;
         Some(Self::of(dir, Some(disk), None, variant))
     }
 
     /// Where a quota ends what a user may have.
-    fn quota(variant: Variant) -> Self {
+    fn quota(variant: Durability) -> Self {
         let quota = Arc::new(QuotaDisk::new(DISK));
         Self::of(tempfile::tempdir().unwrap(), None, Some(quota), variant)
     }
@@ -52,7 +52,7 @@ impl Place {
         dir: tempfile::TempDir,
         disk: Option<SmallDisk>,
         quota: Option<Arc<QuotaDisk>>,
-        variant: Variant,
+        variant: Durability,
     ) -> Self {
         Self {
             disk,
@@ -297,7 +297,7 @@ fn room_that_another_makes_is_used_again() {
 /// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
 #[test]
 fn a_reserve_is_kept_once_there_are_files() {
-    let place = Place::quota(Variant::NoSync);
+    let place = Place::quota(Durability::NoSync);
     let store = place.open(true);
     let reserve = |path: &Path| std::fs::metadata(path.join("RESERVE")).map_or(0, |f| f.len());
     assert_eq!(reserve(&place.path()), 0);
@@ -318,9 +318,9 @@ fn crash_on_a_full_disk(place: &Place) -> (StoreOptions, Vec<u32>) {
     let mut keys = Vec::new();
     for round in 0..6_u32 {
         let variant = match round % 3 {
-            0 => Variant::DOUBLE,
-            1 => Variant::Buffered(5),
-            _ => Variant::SINGLE,
+            0 => Durability::DOUBLE,
+            1 => Durability::Buffered(5),
+            _ => Durability::SINGLE,
         };
         options = place
             .options(round % 2 == 0)
@@ -349,12 +349,12 @@ fn crash_on_a_full_disk(place: &Place) -> (StoreOptions, Vec<u32>) {
 fn crashes_on_a_full_disk_end_in_room_by_deletes() {
     within(PATIENCE * 2, "crashes on a full disk", || {
         let places = [
-            Some(Place::quota(Variant::DOUBLE)),
-            Place::ext4(Variant::DOUBLE),
+            Some(Place::quota(Durability::DOUBLE)),
+            Place::ext4(Durability::DOUBLE),
         ];
         for place in places.into_iter().flatten() {
             let (options, keys) = crash_on_a_full_disk(&place);
-            for variant in [Variant::Fsync, Variant::DOUBLE] {
+            for variant in [Durability::Fsync, Durability::DOUBLE] {
                 let store = place
                     .open_with(&options.clone().variant(variant).gc(true))
                     .unwrap();
@@ -375,7 +375,7 @@ fn crashes_on_a_full_disk_end_in_room_by_deletes() {
 /// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
 #[test]
 fn a_file_that_manifest_cannot_name_is_taken_back() {
-    let place = Place::quota(Variant::NoSync);
+    let place = Place::quota(Durability::NoSync);
     let quota = place.quota.clone().unwrap();
     let store = place.open(false);
     fill_with_garbage(&store);

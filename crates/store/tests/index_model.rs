@@ -1,7 +1,7 @@
 //! Random ingestions, merges, snapshots and reopenings against a map.
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
 mod index_support;
-use forebay_store::index::{Form, Index, IndexOptions};
+use forebay_store::index::{Index, IndexOptions, ValueForm};
 use index_support::*;
 use proptest::{collection::btree_map, prelude::*};
 use std::ops::Bound;
@@ -25,10 +25,10 @@ fn key() -> impl Strategy<Value = Vec<u8>> {
     ]
 }
 
-fn address() -> impl Strategy<Value = forebay_store::index::Address> {
+fn address() -> impl Strategy<Value = forebay_store::index::RecordAddress> {
     prop_oneof![3 => (any::<u64>(), any::<u32>(), any::<bool>()).prop_map(|(lsn, len, batch)| {
-        let form = if batch { Form::InBatch } else { Form::Record };
-        forebay_store::index::Address { lsn, len, form }
+        let form = if batch { ValueForm::InBatch } else { ValueForm::Record };
+        forebay_store::index::RecordAddress { lsn, len, form }
     }), 1 => Just(GONE)]
 }
 

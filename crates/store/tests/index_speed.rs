@@ -2,7 +2,7 @@
 //! -- --ignored --nocapture`, with `INDEX_KEYS` (millions, default 10), `INDEX_RUN` (thousands,
 //! default 1000) and `INDEX_DIR` (default: the temporary directory).
 #![allow(clippy::unwrap_used, reason = "a test fails by panicking")]
-use forebay_store::index::{Address, Form, Index, IndexOptions};
+use forebay_store::index::{Index, IndexOptions, RecordAddress, ValueForm};
 use std::{
     ops::Bound,
     sync::atomic::{AtomicBool, Ordering},
@@ -110,10 +110,10 @@ fn speed_of_the_index() {
         let sorted: Vec<([u8; 8], u64)> = sorted.iter().map(|k| (k.to_be_bytes(), *k)).collect();
         let at = Instant::now();
         let mut entries = sorted.iter().map(|(k, n)| {
-            let address = Address {
+            let address = RecordAddress {
                 lsn: (n >> 12) + (1 << 33),
                 len: 1100,
-                form: Form::Record,
+                form: ValueForm::Record,
             };
             (&k[..], address)
         });
@@ -194,10 +194,10 @@ fn ingestion_beside_compaction() {
             let mut sorted: Vec<u64> = (first..(first + run).min(keys)).map(key).collect();
             sorted.sort_unstable();
             let sorted: Vec<[u8; 8]> = sorted.iter().map(|k| k.to_be_bytes()).collect();
-            let address = Address {
+            let address = RecordAddress {
                 lsn: first + (1 << 33),
                 len: 1100,
-                form: Form::Record,
+                form: ValueForm::Record,
             };
             let at = Instant::now();
             index

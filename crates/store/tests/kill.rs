@@ -15,7 +15,7 @@ use common::{
     tiny, within,
 };
 use forebay_pool::PoolOptions;
-use forebay_store::{Store, StoreOptions, Variant};
+use forebay_store::{Durability, Store, StoreOptions};
 use std::{
     collections::HashMap,
     io::{Read, Write},
@@ -36,15 +36,15 @@ const SEGMENT_BYTES: u64 = 64 << 10;
 const ORDER: &str = "FOREBAY_STORE_KILL_TEST";
 
 /// As many segments mean a resident store.
-const RESIDENT: Variant = Variant::Buffered(40);
+const RESIDENT: Durability = Durability::Buffered(40);
 
 /// A way to open the store.
-fn way(number: u64) -> Variant {
+fn way(number: u64) -> Durability {
     VARIANTS.get(number as usize).copied().unwrap_or(RESIDENT)
 }
 
 /// Segments, files and most values are so many times longer than the tiny ones.
-fn options(variant: Variant, longer: u64) -> StoreOptions {
+fn options(variant: Durability, longer: u64) -> StoreOptions {
     tiny(variant)
         .segment_size(SEGMENT_BYTES * longer)
         .file_size(longer << 20)
@@ -52,7 +52,7 @@ fn options(variant: Variant, longer: u64) -> StoreOptions {
         .resident(variant == RESIDENT)
 }
 
-fn open(dir: &Path, variant: Variant, longer: u64) -> Store {
+fn open(dir: &Path, variant: Durability, longer: u64) -> Store {
     let pool = PoolOptions::new()
         .emulated(true)
         .open(dir.join("pool"))
@@ -74,7 +74,7 @@ fn child() {
     };
     let mut words = order.split(' ');
     let seed: u64 = words.next().unwrap().parse().unwrap();
-    let variant: Variant = words.next().unwrap().parse().unwrap();
+    let variant: Durability = words.next().unwrap().parse().unwrap();
     let longer: u64 = words.next().unwrap().parse().unwrap();
     let dir = PathBuf::from(words.next().unwrap());
     let store = open(&dir, variant, longer);

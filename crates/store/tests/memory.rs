@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Bench, small};
-use forebay_store::{ScanRange, Store, Variant};
+use forebay_store::{Durability, ScanRange, Store};
 use std::{fs, sync::Mutex};
 
 static ONE_AT_A_TIME: Mutex<()> = Mutex::new(());
@@ -33,7 +33,7 @@ fn counted(store: &Store, round: u32) {
 fn snapshots_with_a_put_between_them_share_the_memtable() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     let bench = Bench::with_segments(1 << 20);
-    let store = bench.open(&small(Variant::DOUBLE).memtable_size(64 << 20));
+    let store = bench.open(&small(Durability::DOUBLE).memtable_size(64 << 20));
     (0..1000).for_each(|i| store.put(&key(i), &[0; 10]).unwrap());
     drop(store.snapshot().unwrap());
     let before = resident();
@@ -63,7 +63,7 @@ fn snapshots_and_scans_held_over_many_ingestions_keep_to_the_memory_of_the_optio
     const ROUNDS: u32 = 40;
     const KEYS: u32 = 40_000;
     let bench = Bench::with_segments(1 << 20);
-    let options = small(Variant::DOUBLE)
+    let options = small(Durability::DOUBLE)
         .memtable_size(2 << 20)
         .chunk_log_size(64 << 20)
         .cache_size(1 << 20)

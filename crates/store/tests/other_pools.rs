@@ -11,7 +11,7 @@ use common::{
     new_sim, tiny,
 };
 use forebay_pool::{Pool, PoolOptions, media::SimMedia};
-use forebay_store::{Store, StoreError, StoreOptions, Variant, disk::RealDisk};
+use forebay_store::{Durability, Store, StoreError, StoreOptions, disk::RealDisk};
 use std::{
     io,
     path::{Path, PathBuf},
@@ -24,7 +24,7 @@ use tempfile::TempDir;
 
 const SEGMENT: u64 = 64 << 10;
 
-fn options(variant: Variant) -> StoreOptions {
+fn options(variant: Durability) -> StoreOptions {
     tiny(variant).gc(false)
 }
 
@@ -94,19 +94,19 @@ fn a_pool_restored_from_before_the_stores_first_write_is_refused_unchanged() {
         let (media, pool) = new_pool();
         let before = media.image();
         let (_dir, path) = directory();
-        let store = options(Variant::DOUBLE).open(&path, &pool).unwrap();
+        let store = options(Durability::DOUBLE).open(&path, &pool).unwrap();
         put(&store, 0..flushed);
         store.flush().unwrap();
         put(&store, flushed..flushed + 2);
         drop(store);
-        for variant in [Variant::DOUBLE, Variant::Fsync] {
+        for variant in [Durability::DOUBLE, Durability::Fsync] {
             refused(&path, &options(variant), &before);
         }
-        let store = options(Variant::DOUBLE).open(&path, &pool).unwrap();
+        let store = options(Durability::DOUBLE).open(&path, &pool).unwrap();
         check(&store, 0..flushed + 2);
         drop(store);
         // Given up, it costs what is in no file.
-        let salvage = options(Variant::DOUBLE).salvage(true);
+        let salvage = options(Durability::DOUBLE).salvage(true);
         let store = salvage.open(&path, &pool_of(before)).unwrap();
         check(&store, 0..flushed);
         let said = store.stats().given_up.join("\n");
@@ -119,21 +119,21 @@ fn a_pool_restored_from_before_the_stores_first_write_is_refused_unchanged() {
 fn a_lane_that_is_older_than_sessions_without_a_pool_is_refused_unchanged() {
     let (media, pool) = new_pool();
     let (_dir, path) = directory();
-    let store = options(Variant::DOUBLE).open(&path, &pool).unwrap();
+    let store = options(Durability::DOUBLE).open(&path, &pool).unwrap();
     put(&store, 0..3);
     let older = media.image();
     store.close().unwrap();
-    let fsync = options(Variant::Fsync);
+    let fsync = options(Durability::Fsync);
     let store = fsync.open(&path, None).unwrap();
     put(&store, 3..6);
     drop(store);
     // One more session, which writes nothing.
     drop(fsync.open(&path, None).unwrap());
-    for variant in [Variant::DOUBLE, Variant::Fsync] {
+    for variant in [Durability::DOUBLE, Durability::Fsync] {
         refused(&path, &options(variant), &older);
     }
     // Given up, it costs nothing.
-    let salvage = options(Variant::DOUBLE).salvage(true);
+    let salvage = options(Durability::DOUBLE).salvage(true);
     let store = salvage.open(&path, &pool_of(older)).unwrap();
     check(&store, 0..6);
     put(&store, 6..40);
@@ -145,22 +145,22 @@ fn a_lane_that_is_older_than_sessions_without_a_pool_is_refused_unchanged() {
 fn a_salvage_writes_nothing_over_the_files_from_an_older_lane_in_another_pool() {
     let (media, first) = new_pool();
     let (_dir, path) = directory();
-    let store = options(Variant::DOUBLE).open(&path, &first).unwrap();
+    let store = options(Durability::DOUBLE).open(&path, &first).unwrap();
     put(&store, 0..3);
     let older = media.image();
     store.close().unwrap();
     let (_, second) = new_pool();
-    let store = options(Variant::DOUBLE).open(&path, &second).unwrap();
+    let store = options(Durability::DOUBLE).open(&path, &second).unwrap();
     put(&store, 3..30);
     store.flush().unwrap();
     drop(store);
     // The second pool is gone for good.
-    let salvage = options(Variant::DOUBLE).salvage(true);
+    let salvage = options(Durability::DOUBLE).salvage(true);
     let store = salvage.open(&path, &pool_of(older)).unwrap();
     check(&store, 0..30);
     put(&store, 30..60);
     store.close().unwrap();
-    let store = options(Variant::Fsync).open(&path, None).unwrap();
+    let store = options(Durability::Fsync).open(&path, None).unwrap();
     check(&store, 0..60);
 }
 
@@ -184,12 +184,12 @@ fn disk_that_fails_at(left: &Arc<AtomicUsize>) -> Arc<HookDisk> {
 /// pool for one of another moment.
 #[test]
 fn a_close_that_is_cut_at_any_note_is_not_taken_for_an_older_pool() {
-    let variants = [Variant::DOUBLE, Variant::Fsync];
+    let variants = [Durability::DOUBLE, Durability::Fsync];
     for (notes, next) in (0..3).flat_map(|notes| variants.map(|next| (notes, next))) {
         let (media, pool) = new_pool();
         let (_dir, path) = directory();
         let left = Arc::new(AtomicUsize::new(usize::MAX));
-        let store = options(Variant::DOUBLE)
+        let store = options(Durability::DOUBLE)
             .open_on(disk_that_fails_at(&left), None, &path, &pool)
             .unwrap();
         put(&store, 0..5);
@@ -208,11 +208,11 @@ fn an_opening_that_is_cut_while_it_empties_a_lane_is_not_taken_for_an_older_pool
     for notes in 0.. {
         let (_, pool) = new_pool();
         let (_dir, path) = directory();
-        let store = options(Variant::DOUBLE).open(&path, &pool).unwrap();
+        let store = options(Durability::DOUBLE).open(&path, &pool).unwrap();
         put(&store, 0..5);
         drop(store);
         let left = Arc::new(AtomicUsize::new(notes));
-        let fsync = options(Variant::Fsync);
+        let fsync = options(Durability::Fsync);
         let opened = fsync.open_on(disk_that_fails_at(&left), None, &path, &pool);
         let is_done = opened.is_ok();
         drop(opened);

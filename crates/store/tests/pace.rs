@@ -9,7 +9,7 @@ use common::{
     hook_disk::{Doing, HookDisk},
     small, within,
 };
-use forebay_store::Variant;
+use forebay_store::Durability;
 use std::{
     sync::{
         Arc,
@@ -45,7 +45,7 @@ fn a_sync_that_takes_long_slows_writers_little_by_little_before_one_has_to_wait(
                 Ok(())
             })
         };
-        let options = small(Variant::DOUBLE);
+        let options = small(Durability::DOUBLE);
         let store = options
             .open_on(disk, None, bench.path(), &bench.pool)
             .unwrap();

@@ -6,7 +6,7 @@ mod common;
 
 use common::{Bench, Rng, files_in, tiny, value_log_files, within};
 use forebay_pool::Pool;
-use forebay_store::{Batch, ScanRange, Store, StoreError, StoreOptions, Variant};
+use forebay_store::{Batch, Durability, ScanRange, Store, StoreError, StoreOptions};
 use std::{collections::BTreeMap, path::Path, time::Duration};
 
 const SEGMENT: u64 = 64 << 10;
@@ -16,7 +16,7 @@ fn pool(segments: u64) -> Pool {
 }
 
 fn resident(buffers: u16) -> StoreOptions {
-    tiny(Variant::Buffered(buffers)).resident(true)
+    tiny(Durability::Buffered(buffers)).resident(true)
 }
 
 fn value(n: u64, bytes: usize) -> Vec<u8> {
@@ -206,14 +206,14 @@ fn a_store_is_opened_in_turn_resident_and_not() {
     let pool = pool(17);
     let mut model: BTreeMap<Vec<u8>, Vec<u8>> = BTreeMap::new();
     let ways = [
-        tiny(Variant::DOUBLE),
+        tiny(Durability::DOUBLE),
         resident(8),
-        tiny(Variant::Fsync),
+        tiny(Durability::Fsync),
         resident(8),
-        tiny(Variant::DOUBLE),
+        tiny(Durability::DOUBLE),
         resident(16),
         resident(16),
-        tiny(Variant::SINGLE),
+        tiny(Durability::SINGLE),
     ];
     for (round, options) in (0u64..).zip(ways.iter().cycle().take(24)) {
         let store = options.open(&path, &pool).unwrap();
@@ -240,7 +240,7 @@ fn a_store_is_opened_in_turn_resident_and_not() {
 /// A store with 100 live values in files whose other halves are garbage, opened with its log in the
 /// pool and without a collector.
 fn resident_above_files(path: &Path, pool: &Pool) -> Store {
-    let store = tiny(Variant::DOUBLE).gc(false).open(path, pool).unwrap();
+    let store = tiny(Durability::DOUBLE).gc(false).open(path, pool).unwrap();
     for n in 0..200u64 {
         store.put(&key_in_files(n), &value(n, 1000)).unwrap();
     }
@@ -327,7 +327,7 @@ fn a_resident_store_without_its_pool_is_refused_also_after_a_close() {
     store.put(b"key", b"value").unwrap();
     store.close().unwrap();
     let before = files_in(&path);
-    let refused = tiny(Variant::Fsync).open(&path, None).err().unwrap();
+    let refused = tiny(Durability::Fsync).open(&path, None).err().unwrap();
     assert!(
         matches!(refused, StoreError::DataInPool { .. }),
         "{refused}"

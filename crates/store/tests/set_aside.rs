@@ -9,7 +9,7 @@ use common::{
     hook_disk::{Doing, HookDisk},
     tiny, value_log_files,
 };
-use forebay_store::{Store, StoreOptions, Variant};
+use forebay_store::{Durability, Store, StoreOptions};
 use std::{
     io,
     path::PathBuf,
@@ -23,7 +23,7 @@ const LIVE: u64 = KEYS as u64 * 4160;
 const FILE: u64 = 1 << 20;
 
 fn options() -> StoreOptions {
-    tiny(Variant::NoSync)
+    tiny(Durability::NoSync)
         .memtable_size(1 << 20)
         .chunk_log_size(1 << 20)
 }

@@ -7,7 +7,7 @@
 //! missing it says so and passes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
-use forebay_store::{StoreOptions, Variant};
+use forebay_store::{Durability, StoreOptions};
 use std::{
     fs::{self, File},
     path::{Path, PathBuf},
@@ -107,7 +107,7 @@ fn what_was_acknowledged_before_an_ext4_is_shut_down_is_there_afterwards() {
         }
     };
     let options = StoreOptions::new()
-        .variant(Variant::Fsync)
+        .variant(Durability::Fsync)
         .gc(false)
         .file_size(4 << 20)
         .segment_size(256 << 10);

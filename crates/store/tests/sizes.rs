@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Bench, tiny};
-use forebay_store::{Batch, KEY_BYTES_MAX, Store, StoreError, StoreOptions, Variant};
+use forebay_store::{Batch, Durability, KEY_BYTES_MAX, Store, StoreError, StoreOptions};
 use std::ops::RangeInclusive;
 
 const SEGMENT: usize = 64 << 10;
@@ -36,7 +36,7 @@ fn opened_anew(bench: &Bench, options: &StoreOptions, test: impl Fn(&Store)) {
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
-const VARIANTS: [Variant; 2] = [Variant::DOUBLE, Variant::NoSync];
+const VARIANTS: [Durability; 2] = [Durability::DOUBLE, Durability::NoSync];
 
 /// Promise (store): A store takes a key, a value or a batch of any size whole, by every way of
 /// writing it, or refuses it with nothing done.
@@ -121,9 +121,9 @@ fn a_batch_of_any_size_is_taken_whole_or_refused_whole() {
 #[test]
 fn a_key_of_any_size_is_put_and_deleted_or_refused_for_its_length() {
     for (variant, segment) in [
-        (Variant::DOUBLE, SEGMENT),
-        (Variant::NoSync, SEGMENT),
-        (Variant::NoSync, 4 * SEGMENT),
+        (Durability::DOUBLE, SEGMENT),
+        (Durability::NoSync, SEGMENT),
+        (Durability::NoSync, 4 * SEGMENT),
     ] {
         let bench = Bench::with_segments(segment as u64);
         let options = tiny(variant).segment_size(segment as u64);
@@ -172,7 +172,7 @@ fn a_key_of_any_size_is_put_and_deleted_or_refused_for_its_length() {
 #[test]
 fn one_value_around_half_of_a_default_segment_is_taken_by_batch() {
     let bench = Bench::new();
-    let options = StoreOptions::new().variant(Variant::NoSync);
+    let options = StoreOptions::new().variant(Durability::NoSync);
     let store = options.open(bench.path(), None).unwrap();
     for bytes in (4_194_250..4_194_280).chain([4_194_303, 4_194_304, 4_194_305]) {
         let mut batch = Batch::new();

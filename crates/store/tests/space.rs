@@ -4,7 +4,7 @@
 mod common;
 
 use common::{Bench, Rng, tiny, value_log_files, within};
-use forebay_store::{ScanRange, Store, StoreOptions, Variant};
+use forebay_store::{Durability, ScanRange, Store, StoreOptions};
 use std::{
     sync::atomic::{AtomicBool, Ordering::SeqCst},
     thread,
@@ -17,7 +17,7 @@ const RECORD: u64 = 4160;
 const KEYS: u32 = 6000;
 const FILE: u64 = 1 << 20;
 
-fn options(variant: Variant) -> StoreOptions {
+fn options(variant: Durability) -> StoreOptions {
     tiny(variant)
         .file_size(FILE)
         .memtable_size(1 << 20)
@@ -50,7 +50,7 @@ fn overwrite_beside(store: &Store, stuck: u64, times: u32, mut choose: impl FnMu
 
 #[test]
 fn a_log_that_is_overwritten_at_random_never_takes_more_than_one_and_a_half_of_the_live_data() {
-    for variant in [Variant::DOUBLE, Variant::NoSync] {
+    for variant in [Durability::DOUBLE, Durability::NoSync] {
         let bench = Bench::new();
         let store = bench.open(&options(variant));
         (0..KEYS).for_each(|key| put(&store, key, 0));
@@ -63,7 +63,7 @@ fn a_log_that_is_overwritten_at_random_never_takes_more_than_one_and_a_half_of_t
 #[test]
 fn nor_does_one_of_which_a_few_keys_are_overwritten() {
     let bench = Bench::new();
-    let store = bench.open(&options(Variant::DOUBLE));
+    let store = bench.open(&options(Durability::DOUBLE));
     (0..KEYS).for_each(|key| put(&store, key, 0));
     let mut rng = Rng(2);
     overwrite(&store, 5, || rng.below(u64::from(KEYS) / 10) as u32);
@@ -74,12 +74,12 @@ fn nor_does_one_of_which_a_few_keys_are_overwritten() {
 fn nor_does_one_that_is_opened_again_and_again() {
     let bench = Bench::new();
     let mut rng = Rng(3);
-    let store = bench.open(&options(Variant::DOUBLE));
+    let store = bench.open(&options(Durability::DOUBLE));
     (0..KEYS).for_each(|key| put(&store, key, 0));
     drop(store);
     for _ in 0..4 {
         // Not closed: the log is replayed.
-        let store = bench.open(&options(Variant::DOUBLE));
+        let store = bench.open(&options(Durability::DOUBLE));
         overwrite(&store, 1, || rng.below(u64::from(KEYS)) as u32);
     }
 }
@@ -87,7 +87,7 @@ fn nor_does_one_that_is_opened_again_and_again() {
 #[test]
 fn the_space_of_deleted_keys_comes_back_while_others_are_written() {
     let bench = Bench::new();
-    let store = bench.open(&options(Variant::DOUBLE));
+    let store = bench.open(&options(Durability::DOUBLE));
     (0..KEYS).for_each(|key| put(&store, key, 0));
     (1000..KEYS).for_each(|key| store.delete(&key.to_be_bytes()).unwrap());
     // Little is live: four files of garbage are allowed for.
@@ -107,7 +107,7 @@ fn the_space_of_deleted_keys_comes_back_while_others_are_written() {
 /// it.
 #[test]
 fn a_snapshot_keeps_none_of_the_files_begun_after_it() {
-    for variant in [Variant::DOUBLE, Variant::NoSync] {
+    for variant in [Durability::DOUBLE, Durability::NoSync] {
         let bench = Bench::new();
         let store = bench.open(&options(variant));
         let large = vec![7; 100_000];
@@ -150,7 +150,7 @@ fn a_snapshot_keeps_none_of_the_files_begun_after_it() {
 fn an_open_snapshot_keeps_its_files_and_stops_no_writer() {
     within(Duration::from_secs(120), "writing", || {
         let bench = Bench::new();
-        let store = bench.open(&options(Variant::DOUBLE));
+        let store = bench.open(&options(Durability::DOUBLE));
         (0..KEYS).for_each(|key| put(&store, key, 0));
         let snapshot = store.snapshot().unwrap();
         let mut rng = Rng(5);
@@ -171,7 +171,7 @@ fn an_open_snapshot_keeps_its_files_and_stops_no_writer() {
 fn collection_on_request_has_its_turn_however_much_is_written_meanwhile() {
     within(Duration::from_secs(120), "collecting on request", || {
         let bench = Bench::new();
-        let store = &bench.open(&options(Variant::DOUBLE));
+        let store = &bench.open(&options(Durability::DOUBLE));
         let done = &AtomicBool::new(false);
         (0..KEYS).for_each(|key| put(store, key, 0));
         thread::scope(|scope| {
@@ -192,7 +192,7 @@ fn collection_on_request_has_its_turn_however_much_is_written_meanwhile() {
 #[test]
 fn a_file_that_is_damaged_stays_and_the_others_are_collected() {
     let bench = Bench::new();
-    let store = bench.open(&options(Variant::DOUBLE));
+    let store = bench.open(&options(Durability::DOUBLE));
     (0..KEYS).for_each(|key| put(&store, key, 0));
     store.flush().unwrap();
     let damaged = value_log_files(&bench.path())[3].clone();
@@ -210,7 +210,7 @@ fn a_file_that_is_damaged_stays_and_the_others_are_collected() {
 fn large_values_that_are_overwritten_go_by_themselves() {
     within(Duration::from_secs(120), "collecting", || {
         let bench = Bench::new();
-        let store = bench.open(&options(Variant::DOUBLE));
+        let store = bench.open(&options(Durability::DOUBLE));
         for round in 0..40u8 {
             store.put(b"large", &vec![round; 200_000]).unwrap();
         }
@@ -230,7 +230,7 @@ fn what_was_written_in_larger_segments_than_todays_is_collected_too() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let with_segments = |segment_bytes| {
-        options(Variant::NoSync)
+        options(Durability::NoSync)
             .segment_size(segment_bytes)
             .gc(false)
     };
@@ -257,7 +257,7 @@ fn what_was_written_in_larger_segments_than_todays_is_collected_too() {
 #[test]
 fn a_small_store_has_small_files_whatever_the_options_allow() {
     let bench = Bench::new();
-    let options = options(Variant::DOUBLE).file_size(512 << 20);
+    let options = options(Durability::DOUBLE).file_size(512 << 20);
     let store = bench.open(&options);
     put(&store, 1, 1);
     store.flush().unwrap();

@@ -13,7 +13,7 @@ use forebay_bench::{
     wisckey::{self, Config, Limit, Workload},
 };
 use forebay_cli::{failure::Failure, output, size};
-use forebay_store::Variant;
+use forebay_store::Durability;
 use std::path::PathBuf;
 
 /// Measure the store in its variants, beside its peers
@@ -53,7 +53,7 @@ pub struct Wisckey {
         value_delimiter = ',',
         default_value = "fsync,nosync,single,double"
     )]
-    variants: Vec<Variant>,
+    variants: Vec<Durability>,
     /// Bytes of a value; several sizes give rows for each
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse, default_value = "4k")]
     value_size: Vec<u64>,

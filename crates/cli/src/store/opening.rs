@@ -3,7 +3,7 @@
 use crate::failure::Failure;
 use clap::Args;
 use forebay_pool::{Pool, PoolOptions};
-use forebay_store::{Store, StoreOptions, Variant};
+use forebay_store::{Durability, Store, StoreOptions};
 use std::path::PathBuf;
 
 /// The store.
@@ -18,7 +18,7 @@ pub struct Opening {
     /// When a write is durable: fsync, nosync (unsafe), single, double, or buffers=N [default:
     /// double with a pool, otherwise fsync]
     #[arg(long, value_name = "VARIANT")]
-    variant: Option<Variant>,
+    variant: Option<Durability>,
     /// Keep the whole value log in the pool, in the N segments of --variant buffers=N; without
     /// this, a store that was kept so goes on in files
     #[arg(long, requires = "pool")]
@@ -57,8 +57,8 @@ impl Opening {
     /// Opens it.
     pub fn open(&self, absent: Absent) -> Result<Opened, Failure> {
         let variant = self.variant.unwrap_or(match self.pool {
-            Some(_) => Variant::DOUBLE,
-            None => Variant::Fsync,
+            Some(_) => Durability::DOUBLE,
+            None => Durability::Fsync,
         });
         let options = StoreOptions::new()
             .variant(variant)

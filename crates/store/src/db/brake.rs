@@ -14,8 +14,8 @@
 //! wait once that is worth a sleep. So a sync that takes long makes many writes a little slower,
 //! and none wait for all of it.
 
-use super::{Shared, indexer::FROZEN_MAX, locks::thread_number};
-use crate::{error::StoreError, memtable::Chunk, stats::Wait};
+use super::{StoreCore, indexer::FROZEN_MAX, locks::thread_number};
+use crate::{error::StoreError, memtable::Chunk, stats::WaitStats};
 use forebay_pool::{Crowded, Lane, WaitMeter};
 use std::{
     sync::{
@@ -93,7 +93,7 @@ impl Debt {
 
 impl Brake {
     /// How writers waited for the index, and for the drain.
-    pub(super) fn waits(&self) -> (Wait, Wait) {
+    pub(super) fn waits(&self) -> (WaitStats, WaitStats) {
         (self.waits.read().into(), self.drain_waits.read().into())
     }
 
@@ -172,7 +172,7 @@ fn price(load: f64) -> Duration {
     Duration::from_secs_f64(PRICE_MIN * 1e-9 * doublings.exp2()).min(PAUSE_MAX)
 }
 
-impl Shared {
+impl StoreCore {
     /// The frozen chunks' load.
     pub(super) fn frozen_load(&self) -> f64 {
         let bytes = self.options.memtable_bytes as f64;

@@ -19,8 +19,8 @@
 
 use crate::{
     error::StoreError,
-    log::{Unnamed, ValueLog, VlogFile, ZEROS_AT_AN_END},
-    manifest::State,
+    log::{UnlistedFiles, ValueLog, VlogFile, ZEROS_AT_AN_END},
+    manifest::ManifestState,
 };
 use forebay_pool::{Lsn, Recovered, format::record::KIND_SEAL, format::segment::next_start};
 use std::path::Path;
@@ -28,8 +28,8 @@ use std::path::Path;
 /// What an opening has found, as far as it can without changing anything.
 pub(super) struct Parts<'a> {
     pub(super) log: &'a ValueLog,
-    pub(super) unnamed: &'a [Unnamed],
-    pub(super) state: &'a State,
+    pub(super) unnamed: &'a [UnlistedFiles],
+    pub(super) state: &'a ManifestState,
     /// Log address below which the index says that it is complete.
     pub(super) watermark: Lsn,
     /// What the pool has of this store.
@@ -97,7 +97,7 @@ impl Parts<'_> {
 
     /// Files of this store that MANIFEST does not name, and that are not known to be dead.
     fn files_unknown(&self) -> Option<Contradiction> {
-        let alive: Vec<&Unnamed> = self
+        let alive: Vec<&UnlistedFiles> = self
             .unnamed
             .iter()
             .filter(|found| !found.is_dead(self.state, self.watermark))

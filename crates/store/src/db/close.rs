@@ -13,7 +13,7 @@
 //! A close that is cut, or that fails, is what dropping the store is: a crash, from which the next
 //! opening recovers.
 
-use super::{Shared, Store};
+use super::{Store, StoreCore};
 use crate::{error::StoreError, log::LogTail};
 use forebay_pool::Lane;
 use std::sync::Arc;
@@ -31,7 +31,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// store.put(b"boat", b"blue")?;
     /// store.close()?; // dropped instead, it would be recovered by the next opening
     /// # Ok(())
@@ -70,7 +70,7 @@ impl Store {
     }
 }
 
-impl Shared {
+impl StoreCore {
     /// Gives the lane back to the pool. Snapshots that are still open read the files from then on.
     fn give_back(&self, lane: &Lane) -> Result<(), StoreError> {
         if lane.give_back() {

@@ -18,26 +18,26 @@ pub(super) const HIDDEN_MIN: u64 = 8;
 
 /// The ranges whose start is hidden.
 #[derive(Default)]
-pub(super) struct DeadStarts(Mutex<Known>);
+pub(super) struct DeadStarts(Mutex<KnownStarts>);
 
 #[derive(Default)]
-struct Known {
+struct KnownStarts {
     /// Where the active chunk starts.
     active: Lsn,
-    starts: Vec<Start>,
+    starts: Vec<DeadStart>,
 }
 
-struct Start {
+struct DeadStart {
     range: ScanRange,
     /// A scan that sees less may find what this one found deleted.
     limit: Lsn,
-    first: First,
+    first: FirstKey,
 }
 
 /// The first key of a range that what is older than the active chunk has and that is not known to
 /// be hidden.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(super) enum First {
+pub(super) enum FirstKey {
     Key(Vec<u8>),
     None,
 }
@@ -45,7 +45,7 @@ pub(super) enum First {
 impl DeadStarts {
     /// Where a scan of `range`, which sees what is below `limit`, begins in what is older than the
     /// chunk from `active` on; `None` if nothing is known.
-    pub(super) fn find(&self, range: &ScanRange, limit: Lsn, active: Lsn) -> Option<First> {
+    pub(super) fn find(&self, range: &ScanRange, limit: Lsn, active: Lsn) -> Option<FirstKey> {
         let known = self.0.lock();
         let mut starts = known.starts.iter();
         let start = starts.find(|start| start.range == *range && start.limit <= limit)?;
@@ -53,7 +53,7 @@ impl DeadStarts {
     }
 
     /// Remembers what such a scan has found.
-    pub(super) fn note(&self, range: &ScanRange, limit: Lsn, active: Lsn, first: First) {
+    pub(super) fn note(&self, range: &ScanRange, limit: Lsn, active: Lsn, first: FirstKey) {
         let mut known = self.0.lock();
         if known.active > active {
             return;
@@ -63,7 +63,7 @@ impl DeadStarts {
             known.starts.clear();
         }
         known.starts.retain(|start| start.range != *range);
-        known.starts.push(Start {
+        known.starts.push(DeadStart {
             range: range.clone(),
             limit,
             first,
@@ -79,17 +79,17 @@ mod tests {
     fn a_start_is_known_for_its_range_its_active_chunk_and_whoever_sees_as_much() {
         let dead = DeadStarts::default();
         let (range, other) = (ScanRange::prefix(b"a"), ScanRange::prefix(b"b"));
-        let first = First::Key(b"a7".to_vec());
+        let first = FirstKey::Key(b"a7".to_vec());
         dead.note(&range, 100, 50, first.clone());
         assert_eq!(dead.find(&range, 100, 50), Some(first));
         assert_eq!(dead.find(&range, 99, 50), None);
         assert_eq!(dead.find(&range, 100, 51), None);
         assert_eq!(dead.find(&other, 100, 50), None);
         assert_eq!(dead.find(&range.clone().reversed(), 100, 50), None);
-        dead.note(&range, 90, 49, First::None);
-        assert_ne!(dead.find(&range, 100, 50), Some(First::None));
-        dead.note(&other, 200, 60, First::None);
+        dead.note(&range, 90, 49, FirstKey::None);
+        assert_ne!(dead.find(&range, 100, 50), Some(FirstKey::None));
+        dead.note(&other, 200, 60, FirstKey::None);
         assert_eq!(dead.find(&range, 200, 60), None);
-        assert_eq!(dead.find(&other, 200, 60), Some(First::None));
+        assert_eq!(dead.find(&other, 200, 60), Some(FirstKey::None));
     }
 }

@@ -1,7 +1,7 @@
 //! A full disk: puts are refused while what is kept in [reserve](crate::log) is used by deletes and
 //! by the collector.
 
-use super::Shared;
+use super::StoreCore;
 use crate::error::StoreError;
 use std::{
     io, thread,
@@ -15,7 +15,7 @@ pub(super) const FULL: &str =
 /// How long a delete waits for the collector.
 const PATIENCE: Duration = Duration::from_secs(2);
 
-impl Shared {
+impl StoreCore {
     /// Holds a delete while even what is kept for deletes is used up, until the collector has made
     /// room. One load.
     #[inline]

@@ -19,11 +19,11 @@ mod pace;
 mod resident;
 mod set_aside;
 
-use super::{Shared, Store, disk_full::FULL, sample::Sample};
+use super::{Store, StoreCore, disk_full::FULL, sample::FileSample};
 use crate::{
     error::StoreError,
     log::{LogTail, VlogFile},
-    stats::{GcReport, SetAside, Wait},
+    stats::{GcReport, SetAside, WaitStats},
 };
 use collect::Grant;
 pub(super) use estimate::Estimate;
@@ -31,7 +31,7 @@ use forebay_pool::Lsn;
 use pace::Pace;
 use parking_lot::{Mutex, MutexGuard};
 use resident::Room;
-use set_aside::Aside;
+use set_aside::AsideFiles;
 use std::{
     collections::HashMap,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
@@ -53,10 +53,10 @@ const GARBAGE_MORE: f64 = 0.1;
 #[derive(Default)]
 pub(super) struct Collector {
     /// Held while a file is collected: one at a time, by the thread or on request.
-    collecting: Mutex<Progress>,
+    collecting: Mutex<CollectionProgress>,
     /// None before the first look.
     estimate: Mutex<Option<Estimate>>,
-    aside: Aside,
+    aside: AsideFiles,
     /// Why nothing can be collected at present, if so.
     trouble: Mutex<Option<String>>,
     /// The store is being closed: nothing more is to be collected.
@@ -68,9 +68,9 @@ pub(super) struct Collector {
 }
 
 #[derive(Default)]
-struct Progress {
+struct CollectionProgress {
     /// Samples of complete files, by their start.
-    samples: HashMap<Lsn, Sample>,
+    samples: HashMap<Lsn, FileSample>,
     /// Collected files, and the number of the first snapshot that cannot lead to them.
     retired: Vec<(Lsn, u64)>,
     /// A resident segment whose live records are copied, by its start, with such a number.
@@ -112,7 +112,7 @@ impl Collector {
     }
 
     /// How writers waited.
-    pub(super) fn waits(&self) -> Wait {
+    pub(super) fn waits(&self) -> WaitStats {
         self.pace.waits()
     }
 
@@ -132,7 +132,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// let report = store.gc()?;
     /// println!("{} files collected, {} bytes given back", report.files, report.reclaimed_bytes);
     /// # Ok(())
@@ -161,7 +161,7 @@ impl Store {
     }
 }
 
-impl Shared {
+impl StoreCore {
     /// What the writer of the record of `bytes` at `lsn` owes the collector, and the drain.
     #[inline]
     pub(super) fn keep_pace(&self, lsn: Lsn, bytes: usize) {
@@ -234,7 +234,7 @@ impl Shared {
 
     /// Collects one file, if the log holds so much garbage that collection begins. True if there is
     /// more to do.
-    fn keep_to_limit(&self, progress: &mut Progress) -> Result<bool, StoreError> {
+    fn keep_to_limit(&self, progress: &mut CollectionProgress) -> Result<bool, StoreError> {
         if self.log.reserve().is_short()
             && progress.looked_again.is_none_or(|at| at.elapsed() >= RETRY)
         {
@@ -285,7 +285,7 @@ impl Shared {
     /// Collects every file that is worth it, and large values.
     fn collect_everything(
         &self,
-        progress: &mut Progress,
+        progress: &mut CollectionProgress,
         report: &mut GcReport,
     ) -> Result<(), StoreError> {
         for sample in progress.samples.values_mut() {
@@ -340,7 +340,7 @@ impl Shared {
     /// On a full disk: collects what there is room for, the file with most garbage first.
     fn collect_while_short(
         &self,
-        progress: &mut Progress,
+        progress: &mut CollectionProgress,
         report: &mut GcReport,
     ) -> Result<(), StoreError> {
         while self.log.reserve().is_short() {
@@ -363,7 +363,7 @@ impl Shared {
     /// Collects the files that are worth it, in log order. False if the disk was full.
     fn collect_in_order(
         &self,
-        progress: &mut Progress,
+        progress: &mut CollectionProgress,
         report: &mut GcReport,
     ) -> Result<bool, StoreError> {
         self.look(progress);
@@ -376,7 +376,10 @@ impl Shared {
             // Held no longer than it takes to collect it: as long as any file is open, the disk has
             // its room.
             let file = self.log.find(start);
-            let garbage = progress.samples.get(&start).map_or(0.0, Sample::garbage);
+            let garbage = progress
+                .samples
+                .get(&start)
+                .map_or(0.0, FileSample::garbage);
             let is_ripe = |file: &VlogFile| file.end().is_some_and(|end| end <= whole);
             if garbage < GARBAGE_MIN {
                 continue;

@@ -19,13 +19,13 @@
 //! are kept from outrunning all this: `brake`.
 
 use super::{
-    Shared,
+    StoreCore,
     snapshot::{Snapshots, is_among},
 };
 use crate::{
     error::StoreError,
     log::ReserveNeed,
-    memtable::{Chunk, SortedChunk, View, merged},
+    memtable::{Chunk, ReadView, SortedChunk, merged},
     options::StoreOptions,
 };
 use forebay_pool::Lsn;
@@ -50,7 +50,7 @@ const PASSED_MAX: u64 = 100_000;
 /// Keys between two notes of an ingestion's progress.
 const PROGRESS_KEYS: usize = 1024;
 
-impl Shared {
+impl StoreCore {
     /// Freezes the active chunk, which starts at `full` and is full, unless there are as many
     /// frozen ones as may be: then it grows, and the brake holds writers.
     #[cold]
@@ -69,7 +69,7 @@ impl Shared {
     }
 
     /// With `view_change` held and `view` the present one: freezes its active chunk.
-    fn freeze_active(&self, view: &View) {
+    fn freeze_active(&self, view: &ReadView) {
         let fresh = self.fresh_chunk();
         let mut stripes: Vec<_> = self.locks.stripes().map(|stripe| stripe.lock()).collect();
         let fresh = Arc::new(fresh.starting_at(self.tail.tail()));
@@ -104,11 +104,11 @@ impl Shared {
     }
 
     /// Replaces `view` by one with `fresh` as its active chunk, and the active one frozen.
-    fn install(&self, view: &View, fresh: Arc<Chunk>) {
+    fn install(&self, view: &ReadView, fresh: Arc<Chunk>) {
         let mut frozen = Vec::with_capacity(view.frozen.len() + 1);
         frozen.extend(view.active.clone());
         frozen.extend_from_slice(&view.frozen);
-        self.view.store(Arc::new(View {
+        self.view.store(Arc::new(ReadView {
             active: Some(fresh),
             frozen,
             tables: Arc::clone(&view.tables),
@@ -224,7 +224,7 @@ impl Shared {
         self.ingest_versions(&sorted, from..Lsn::MAX, watermark)?;
         forebay_pool::failpoint!("store:ingested");
         drop(sorted);
-        self.change_view(|view| View {
+        self.change_view(|view| ReadView {
             active: view.active.clone(),
             frozen: {
                 let others = view.frozen.iter().filter(|c| !is_among(chunks, c));
@@ -280,7 +280,7 @@ impl Shared {
             }
             loop {
                 let more = self.index.compact().map_err(StoreError::from);
-                self.change_view(|view| View {
+                self.change_view(|view| ReadView {
                     tables: self.index.snapshot(),
                     ..view.clone()
                 });
@@ -359,7 +359,7 @@ impl Shared {
 
 #[cfg(test)]
 mod tests {
-    use crate::{ScanRange, StoreOptions, Variant};
+    use crate::{Durability, ScanRange, StoreOptions};
     use std::sync::atomic::Ordering::SeqCst;
 
     /// Promise (store): An ingestion that fails at any step goes on when it is tried again,
@@ -368,7 +368,7 @@ mod tests {
     fn an_ingestion_that_failed_behind_a_snapshot_goes_on_though_its_chunks_grew() {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions::new()
-            .variant(Variant::NoSync)
+            .variant(Durability::NoSync)
             .memtable_size(64 << 10);
         let mut store = options.open(dir.path().join("store"), None).unwrap();
         // Its threads do nothing from now on but what is done here.

@@ -45,10 +45,10 @@ use crate::{
     index::{Index, ValueCache},
     large_values::LargeValues,
     log::{LogTail, ValueLog},
-    memtable::{Chunk, View},
+    memtable::{Chunk, ReadView},
     options::StoreOptions,
     salvage::GivenUp,
-    stats::{Stats, Wait, Waits},
+    stats::{Stats, WaitStats, WriterWaits},
 };
 use arc_swap::ArcSwap;
 use brake::Brake;
@@ -67,7 +67,7 @@ use std::{
     },
     thread::JoinHandle,
 };
-use threads::Running;
+use threads::RunningThreads;
 use uuid::Uuid;
 
 /// An embedded key-value store. Share it by reference between any number of threads.
@@ -80,16 +80,16 @@ use uuid::Uuid;
 /// nothing of its parent's. A child that neither drops it, nor executes another program, nor ends
 /// keeps it locked when its parent has died.
 pub struct Store {
-    shared: Arc<Shared>,
+    shared: Arc<StoreCore>,
     threads: Vec<JoinHandle<()>>,
     /// Dropped when they have ended.
-    _running: Running,
+    _running: RunningThreads,
     /// Locked as long as the store is open.
     lock: Option<StoreLock>,
 }
 
 /// What the store's threads share.
-pub(crate) struct Shared {
+pub(crate) struct StoreCore {
     dir: PathBuf,
     /// The store is that process's.
     process: ProcessMark,
@@ -108,7 +108,7 @@ pub(crate) struct Shared {
     large: LargeValues,
     hasher: foldhash::fast::RandomState,
     locks: Locks,
-    view: ArcSwap<View>,
+    view: ArcSwap<ReadView>,
     /// Held while the view is replaced.
     view_change: Mutex<()>,
     /// An empty chunk, its memory touched, for the next freeze.
@@ -151,7 +151,7 @@ struct BackgroundState {
     index_trouble: Option<String>,
 }
 
-impl Shared {
+impl StoreCore {
     #[inline]
     fn hash(&self, key: &[u8]) -> u64 {
         self.hasher.hash_one(key)
@@ -172,20 +172,20 @@ impl Shared {
     }
 
     /// Replaces the view by what `change` makes of it.
-    fn change_view(&self, change: impl FnOnce(&View) -> View) {
+    fn change_view(&self, change: impl FnOnce(&ReadView) -> ReadView) {
         let _changing = self.view_change.lock();
         let next = change(&self.view.load());
         self.view.store(Arc::new(next));
     }
 
     /// What writers waited for.
-    fn waits(&self) -> Waits {
+    fn waits(&self) -> WriterWaits {
         let (index, drain) = self.background.brake.waits();
         let segment = match &self.tail {
             LogTail::Pool(lane) => lane.blocked().into(),
-            LogTail::Resident(_) | LogTail::File(_) => Wait::default(),
+            LogTail::Resident(_) | LogTail::File(_) => WaitStats::default(),
         };
-        Waits {
+        WriterWaits {
             index,
             collector: self.collector.waits(),
             drain,
@@ -203,7 +203,7 @@ impl Shared {
 impl Store {
     /// Makes all that was put, deleted and written before durable, wherever it is: only with
     /// [`StoreOptions::commit_puts`] switched off on a disk, and with
-    /// [`Variant::NoSync`](crate::Variant::NoSync), is there anything to do. Cheaper than a
+    /// [`Durability::NoSync`](crate::Durability::NoSync), is there anything to do. Cheaper than a
     /// [`flush`](Self::flush), after which it is in the files.
     ///
     /// # Errors
@@ -238,7 +238,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// store.put(b"boat", b"blue")?;
     /// store.flush()?; // the files are complete: good for a copy of them
     /// # Ok(())
@@ -266,7 +266,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// let stats = store.stats();
     /// println!("{}: {} writes, {} bytes of value log", stats.variant, stats.writes, stats.value_log_bytes);
     /// if let Some(why) = stats.trouble {

@@ -1,6 +1,6 @@
 //! [`ScanRange`]: which keys a scan gives, and in which direction.
 
-use crate::memtable::{Chunk, Run};
+use crate::memtable::{Chunk, SortedRun};
 use std::ops::Bound;
 
 /// Which keys a scan gives, and how.
@@ -72,7 +72,7 @@ impl ScanRange {
     }
 
     /// The range's keys in a run of a chunk, by position.
-    pub(super) fn positions(&self, chunk: &Chunk, run: &Run) -> (usize, usize) {
+    pub(super) fn positions(&self, chunk: &Chunk, run: &SortedRun) -> (usize, usize) {
         let low = match &self.from {
             Bound::Unbounded => 0,
             Bound::Included(key) => chunk.keys_below(run, key, false),

@@ -8,11 +8,11 @@
 //! Between 1 and 2 garbage collection may have moved the record and unlinked its file; then the
 //! key has a new address, and the lookup is done again.
 
-use super::{Shared, Store, snapshot::Moment};
+use super::{Store, StoreCore, snapshot::SnapshotMoment};
 use crate::{
     error::StoreError,
-    index::{Address, Form},
-    op::{Change, NotAnOp, Op, op_in_batch, read_record},
+    index::{RecordAddress, ValueForm},
+    op::{KeyChange, NotAnOp, Op, op_in_batch, read_record},
 };
 use lsm_tree::Slice;
 use std::{
@@ -26,7 +26,7 @@ pub(super) const LOOKUPS_MAX: u32 = 100;
 
 /// Whether a read may wait for the device.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Wait {
+pub(super) enum WaitPolicy {
     Yes,
     No,
 }
@@ -97,7 +97,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// # store.put(b"boat", b"blue")?;
     /// match store.get(b"boat")? {
     ///     Some(colour) => println!("{}", colour.escape_ascii()),
@@ -123,7 +123,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// # store.put(b"boat", b"blue")?;
     /// let mut buffer = Vec::new();
     /// for key in [b"boat", b"ship"] {
@@ -150,13 +150,13 @@ impl Store {
     }
 }
 
-impl Shared {
+impl StoreCore {
     /// Looks the key up and has `read` read at its address, again if that gives nothing.
     #[inline]
     fn find<T>(
         &self,
         key: &[u8],
-        mut read: impl FnMut(Address) -> Result<Option<T>, StoreError>,
+        mut read: impl FnMut(RecordAddress) -> Result<Option<T>, StoreError>,
     ) -> Result<Option<T>, StoreError> {
         self.check_process()?;
         let hash = self.hash(key);
@@ -178,11 +178,11 @@ impl Shared {
     }
 
     /// What to say of an address at which no value is found.
-    fn missing(&self, address: Address) -> StoreError {
+    fn missing(&self, address: RecordAddress) -> StoreError {
         let mut record = Vec::new();
-        if let Ok(true) = self.read_log(address, &mut record, Wait::Yes)
+        if let Ok(true) = self.read_log(address, &mut record, WaitPolicy::Yes)
             && let Ok(op) = self.op_at(&record, address)
-            && let Change::Large(value) = op.change
+            && let KeyChange::Large(value) = op.change
         {
             return StoreError::damaged(&self.large.path(value.id), "the file is missing");
         }
@@ -193,7 +193,11 @@ impl Shared {
     }
 
     /// The key's value as of a snapshot, whose files are all there.
-    pub(super) fn get_in(&self, moment: &Moment, key: &[u8]) -> Result<Option<Value>, StoreError> {
+    pub(super) fn get_in(
+        &self,
+        moment: &SnapshotMoment,
+        key: &[u8],
+    ) -> Result<Option<Value>, StoreError> {
         self.check_process()?;
         let Some(address) = live(moment.find(self.hash(key), key)?) else {
             return Ok(None);
@@ -205,7 +209,11 @@ impl Shared {
     }
 
     /// The same, from where it lies.
-    pub(super) fn read_in(&self, moment: &Moment, key: &[u8]) -> Result<Option<Value>, StoreError> {
+    pub(super) fn read_in(
+        &self,
+        moment: &SnapshotMoment,
+        key: &[u8],
+    ) -> Result<Option<Value>, StoreError> {
         let address = live(moment.find(self.hash(key), key)?);
         address
             .map(|address| self.value_at(key, address))
@@ -213,14 +221,14 @@ impl Shared {
     }
 
     /// Reads the value of `key` at an address that a snapshot keeps readable.
-    pub(super) fn value_at(&self, key: &[u8], address: Address) -> Result<Value, StoreError> {
+    pub(super) fn value_at(&self, key: &[u8], address: RecordAddress) -> Result<Value, StoreError> {
         self.read(key, address)?
             .ok_or_else(|| self.missing(address))
     }
 
     /// The value at an address, if it is in the cache.
     #[inline]
-    fn kept(&self, address: Address) -> Option<Value> {
+    fn kept(&self, address: RecordAddress) -> Option<Value> {
         let kept = self.values.get(address.lsn)?;
         Some(Value(Bytes::Kept(kept)))
     }
@@ -230,21 +238,21 @@ impl Shared {
     pub(super) fn value_at_hand(
         &self,
         key: &[u8],
-        address: Address,
+        address: RecordAddress,
     ) -> Result<Option<Value>, StoreError> {
         if let Some(kept) = self.kept(address) {
             return Ok(Some(kept));
         }
         let mut bytes = Vec::new();
-        if !self.read_log(address, &mut bytes, Wait::No)? {
+        if !self.read_log(address, &mut bytes, WaitPolicy::No)? {
             return Ok(None);
         }
-        let range = self.take_value(key, address, &mut bytes, Wait::No)?;
+        let range = self.take_value(key, address, &mut bytes, WaitPolicy::No)?;
         Ok(range.map(|range| Value(Bytes::Read(bytes, range))))
     }
 
     /// Reads the value at `address`. `None` if no file holds the address (any more).
-    fn read(&self, key: &[u8], address: Address) -> Result<Option<Value>, StoreError> {
+    fn read(&self, key: &[u8], address: RecordAddress) -> Result<Option<Value>, StoreError> {
         let mut bytes = Vec::new();
         let range = self.read_into(key, address, &mut bytes)?;
         Ok(range.map(|range| Value(Bytes::Read(bytes, range))))
@@ -254,13 +262,13 @@ impl Shared {
     fn read_into(
         &self,
         key: &[u8],
-        address: Address,
+        address: RecordAddress,
         buffer: &mut Vec<u8>,
     ) -> Result<Option<Range<usize>>, StoreError> {
-        if !self.read_log(address, buffer, Wait::Yes)? {
+        if !self.read_log(address, buffer, WaitPolicy::Yes)? {
             return Ok(None);
         }
-        self.take_value(key, address, buffer, Wait::Yes)
+        self.take_value(key, address, buffer, WaitPolicy::Yes)
     }
 
     /// Checks the bytes in `buffer`, which were read at `address`; where in them the value is. A
@@ -268,22 +276,22 @@ impl Shared {
     fn take_value(
         &self,
         key: &[u8],
-        address: Address,
+        address: RecordAddress,
         buffer: &mut Vec<u8>,
-        wait: Wait,
+        wait: WaitPolicy,
     ) -> Result<Option<Range<usize>>, StoreError> {
         let op = self.op_at(buffer, address)?;
         if op.key != key {
             return Err(self.unreadable(address, "an operation on another key"));
         }
         match op.change {
-            Change::Put(value) => {
+            KeyChange::Put(value) => {
                 self.values.offer(address.lsn, value);
                 let end = address.len as usize;
                 Ok(Some(end - value.len()..end))
             }
-            Change::Large(_) if wait == Wait::No => Ok(None),
-            Change::Large(value) => {
+            KeyChange::Large(_) if wait == WaitPolicy::No => Ok(None),
+            KeyChange::Large(value) => {
                 buffer.clear();
                 match self.large.read(key, &value, buffer) {
                     Ok(()) => Ok(Some(0..buffer.len())),
@@ -296,7 +304,7 @@ impl Shared {
                     Err(e) => Err(e),
                 }
             }
-            Change::Delete => Err(self.unreadable(address, "a delete")),
+            KeyChange::Delete => Err(self.unreadable(address, "a delete")),
         }
     }
 
@@ -304,9 +312,9 @@ impl Shared {
     /// would have to be waited for and must not.
     pub(super) fn read_log(
         &self,
-        address: Address,
+        address: RecordAddress,
         buffer: &mut Vec<u8>,
-        wait: Wait,
+        wait: WaitPolicy,
     ) -> Result<bool, StoreError> {
         let bytes = address.len as usize;
         if let Some(lane) = self.tail.lane()
@@ -321,8 +329,8 @@ impl Shared {
         };
         buffer.resize(bytes, 0);
         let read = match wait {
-            Wait::Yes => file.read(address.lsn, buffer).map(|()| true),
-            Wait::No => file.read_cached(address.lsn, buffer),
+            WaitPolicy::Yes => file.read(address.lsn, buffer).map(|()| true),
+            WaitPolicy::No => file.read_cached(address.lsn, buffer),
         };
         match read {
             // Unlinked since it was looked up, and not open.
@@ -337,12 +345,12 @@ impl Shared {
     pub(super) fn op_at<'b>(
         &self,
         bytes: &'b [u8],
-        address: Address,
+        address: RecordAddress,
     ) -> Result<Op<'b>, StoreError> {
         let op = match address.form {
-            Form::Record => read_record(bytes, address.lsn, self.uuid),
-            Form::InBatch => op_in_batch(bytes),
-            Form::Tombstone => Err(NotAnOp::Shape),
+            ValueForm::Record => read_record(bytes, address.lsn, self.uuid),
+            ValueForm::InBatch => op_in_batch(bytes),
+            ValueForm::Tombstone => Err(NotAnOp::Shape),
         };
         let op = op.map_err(|what| self.unreadable(address, what))?;
         // Where in the bytes its value is follows from their length.
@@ -352,7 +360,7 @@ impl Shared {
         Ok(op)
     }
 
-    fn unreadable(&self, address: Address, found: impl std::fmt::Display) -> StoreError {
+    fn unreadable(&self, address: RecordAddress, found: impl std::fmt::Display) -> StoreError {
         let file = self.log.find(address.lsn);
         let path = file.as_ref().map_or(&*self.dir, |file| &*file.path);
         StoreError::lost(path, address.lsn, found)
@@ -360,19 +368,19 @@ impl Shared {
 }
 
 /// The address, unless it is a tombstone's.
-pub(super) fn live(address: Option<Address>) -> Option<Address> {
-    address.filter(|address| address.form != Form::Tombstone)
+pub(super) fn live(address: Option<RecordAddress>) -> Option<RecordAddress> {
+    address.filter(|address| address.form != ValueForm::Tombstone)
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{StoreOptions, Variant};
+    use crate::{Durability, StoreOptions};
 
     #[test]
     fn an_address_with_another_length_than_its_records_is_damage_and_gives_no_bytes() {
         let dir = tempfile::tempdir().unwrap();
-        let options = StoreOptions::new().variant(Variant::NoSync);
+        let options = StoreOptions::new().variant(Durability::NoSync);
         let store = options.open(dir.path().join("store"), None).unwrap();
         store.put(b"key", &[7; 100]).unwrap();
         store.put(b"next", &[8; 100]).unwrap();
@@ -381,11 +389,15 @@ mod tests {
         let address = view.find(shared.hash(b"key"), b"key").unwrap().unwrap();
         assert_eq!(*shared.value_at(b"key", address).unwrap(), [7; 100]);
         for len in [address.len - 1, address.len + 1, address.len + 50] {
-            let found = shared.value_at(b"key", Address { len, ..address });
+            let found = shared.value_at(b"key", RecordAddress { len, ..address });
             assert!(matches!(found, Err(StoreError::Damaged { .. })), "{len}");
         }
         // Nor is one that no log reaches anywhere.
         let lsn = u64::MAX - 10;
-        assert!(shared.value_at(b"key", Address { lsn, ..address }).is_err());
+        assert!(
+            shared
+                .value_at(b"key", RecordAddress { lsn, ..address })
+                .is_err()
+        );
     }
 }

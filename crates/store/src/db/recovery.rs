@@ -5,10 +5,10 @@
 //! memtable as the writer had put it there. A large value that no record leads to then was never
 //! acknowledged, and its file goes.
 
-use super::{Shared, sample::op_address};
+use super::{StoreCore, sample::op_address};
 use crate::{
     error::StoreError,
-    log::{LogReader, Stop, ValueLog, VlogFile, ZEROS},
+    log::{LogReader, ValueLog, VlogFile, WalkStop, ZEROS},
     op::ops,
 };
 use forebay_pool::{Lsn, Record, Recovered};
@@ -29,9 +29,9 @@ pub(super) fn find_end(
     let (lsn, found) = loop {
         match reader.next()? {
             Ok(_) => {}
-            Err(Stop::End) => break (Lsn::MAX, None),
-            Err(Stop::NoFile(lsn)) => break (lsn, None),
-            Err(Stop::Invalid(lsn, found)) => break (lsn, Some(found)),
+            Err(WalkStop::End) => break (Lsn::MAX, None),
+            Err(WalkStop::NoFile(lsn)) => break (lsn, None),
+            Err(WalkStop::Invalid(lsn, found)) => break (lsn, Some(found)),
         }
     };
     let end = (lsn, reader.epoch());
@@ -94,8 +94,8 @@ pub(super) fn walk(
     loop {
         match reader.next()? {
             Ok(record) => each(record, log.dir())?,
-            Err(Stop::End) => return Ok(reader.epoch()),
-            Err(Stop::NoFile(lsn)) => {
+            Err(WalkStop::End) => return Ok(reader.epoch()),
+            Err(WalkStop::NoFile(lsn)) => {
                 return Err(StoreError::damaged(
                     log.dir(),
                     format!(
@@ -103,7 +103,7 @@ pub(super) fn walk(
                     ),
                 ));
             }
-            Err(Stop::Invalid(lsn, found)) => {
+            Err(WalkStop::Invalid(lsn, found)) => {
                 let path = reader.file().map_or(log.dir(), |file| &*file.path);
                 return Err(StoreError::lost(path, lsn, found));
             }
@@ -111,7 +111,7 @@ pub(super) fn walk(
     }
 }
 
-impl Shared {
+impl StoreCore {
     /// Puts the operations of the log between the index's watermark and `files_end`, and those of
     /// `lane`, into the memtable.
     pub(super) fn replay(

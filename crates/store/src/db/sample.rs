@@ -5,10 +5,10 @@
 //! with their keys. One is live if the index leads from its key to it; what is dead stays dead, so
 //! looking again is a few lookups, and no reading of the file.
 
-use super::Shared;
+use super::StoreCore;
 use crate::{
     error::StoreError,
-    index::{Address, Form},
+    index::{RecordAddress, ValueForm},
     log::{LogReader, VlogFile},
     op::ops,
 };
@@ -24,20 +24,20 @@ const WINDOW: usize = 32 << 10;
 
 /// Some operations of a file.
 #[derive(Debug, Default)]
-pub(super) struct Sample {
+pub(super) struct FileSample {
     /// Bytes of all operations that were remembered, and of the voids between them.
     seen: u64,
     /// Bytes of those that are live.
     live: u64,
     /// Those that were live at the last look.
-    ops: Vec<(Box<[u8]>, Address)>,
+    ops: Vec<(Box<[u8]>, RecordAddress)>,
     /// What writers had written at the last look.
     looked_at: u64,
     /// The first thing that could not be read.
     pub(super) unreadable: Option<StoreError>,
 }
 
-impl Sample {
+impl FileSample {
     /// The share of garbage at the last look; nothing seen is no garbage.
     pub(super) fn garbage(&self) -> f64 {
         1.0 - self.live_share()
@@ -67,20 +67,20 @@ impl Sample {
         1.0 - self.live_share() * (1.0 - replaced.min(1.0))
     }
 
-    fn remember(&mut self, key: &[u8], address: Address) {
+    fn remember(&mut self, key: &[u8], address: RecordAddress) {
         self.seen += u64::from(address.len);
         // A delete is never copied.
-        if address.form != Form::Tombstone {
+        if address.form != ValueForm::Tombstone {
             self.ops.push((key.into(), address));
         }
     }
 }
 
-impl Shared {
+impl StoreCore {
     /// Chooses some operations of a file that ends at `end`, and looks at them. Places that cannot
     /// be read are passed over.
-    pub(super) fn sample(&self, file: &VlogFile, end: Lsn) -> Sample {
-        let mut sample = Sample::default();
+    pub(super) fn sample(&self, file: &VlogFile, end: Lsn) -> FileSample {
+        let mut sample = FileSample::default();
         let step = (end.saturating_sub(file.start) / PLACES).max(1);
         let places = (0..PLACES).map(|place| file.start + place * step);
         // All at once: the device reads them side by side.
@@ -107,7 +107,7 @@ impl Shared {
         &self,
         reader: &mut LogReader<'_>,
         place: Lsn,
-        sample: &mut Sample,
+        sample: &mut FileSample,
     ) -> Result<(), StoreError> {
         if !reader.seek(place.max(reader.at()))? {
             return Ok(());
@@ -132,7 +132,7 @@ impl Shared {
 
     /// Looks which of the operations are still live. One of which the index cannot say it counts as
     /// live.
-    pub(super) fn look_again(&self, sample: &mut Sample) {
+    pub(super) fn look_again(&self, sample: &mut FileSample) {
         sample.looked_at = self.written();
         let view = self.view.load_full();
         let mut live = 0;
@@ -149,13 +149,13 @@ impl Shared {
 
 /// The address under which the index has this operation of the record at `lsn`, if it is live.
 /// (That of a delete is a tombstone's, which the index does not keep.)
-pub(super) fn op_address(lsn: Lsn, op: &crate::op::Op<'_>) -> Address {
+pub(super) fn op_address(lsn: Lsn, op: &crate::op::Op<'_>) -> RecordAddress {
     let form = match (op.change, op.at) {
-        (crate::op::Change::Delete, _) => Form::Tombstone,
-        (_, 0) => Form::Record,
-        _ => Form::InBatch,
+        (crate::op::KeyChange::Delete, _) => ValueForm::Tombstone,
+        (_, 0) => ValueForm::Record,
+        _ => ValueForm::InBatch,
     };
-    Address {
+    RecordAddress {
         lsn: lsn + op.at as u64,
         len: u32::try_from(op.bytes).unwrap_or(u32::MAX),
         form,

@@ -1,8 +1,8 @@
 //! [`Snapshot`]: the store as of one moment.
 //!
-//! A [`Moment`] is the log address that was the tail when it was taken: it sees what lies below in
-//! the log, and nothing behind. Taking one freezes and copies nothing, and keeps no writer waiting.
-//! Snapshots with nothing written between them share one:
+//! A [`SnapshotMoment`] is the log address that was the tail when it was taken: it sees what lies
+//! below in the log, and nothing behind. Taking one freezes and copies nothing, and keeps no writer
+//! waiting. Snapshots with nothing written between them share one:
 //!
 //! 1. It gets its number, before which no file is retired for good. From now on writers keep every
 //!    version that they replace.
@@ -18,18 +18,18 @@
 //!    leaves it in the chunk as an older version, which counts towards the chunk's being full.
 //! 2. When a chunk goes into the tables, it goes in steps, one for each open moment within it:
 //!    first what that moment sees, then what was written behind it (`indexer`). After its step a
-//!    moment reads from the tables of then instead of the chunk ([`Moment::leave`]), which takes
-//!    space on the disk until it is dropped, and no memory.
+//!    moment reads from the tables of then instead of the chunk ([`SnapshotMoment::leave`]), which
+//!    takes space on the disk until it is dropped, and no memory.
 //!
 //! Value-log files that it may lead to are unlinked only after it is dropped: those that begin
 //! below its tail. What was begun behind that holds nothing that it sees, not even what the
 //! collector copied there: it sees the original.
 
-use super::{Scan, ScanRange, Shared, Store, Value};
+use super::{Scan, ScanRange, Store, StoreCore, Value};
 use crate::{
     error::StoreError,
-    index::{Address, IndexError, IndexView},
-    memtable::{Chunk, View},
+    index::{IndexError, IndexView, RecordAddress},
+    memtable::{Chunk, ReadView},
 };
 use arc_swap::ArcSwap;
 use forebay_pool::{Lsn, media::ProcessMark};
@@ -75,16 +75,16 @@ struct Open {
     /// The number of one that is being taken: what it will see is kept as if it were open.
     taking: Option<u64>,
     /// By number; limits rise with them.
-    moments: BTreeMap<u64, Kept>,
+    moments: BTreeMap<u64, MomentHold>,
 }
 
 /// What an open moment keeps.
-struct Kept {
+struct MomentHold {
     /// Versions below.
     limit: Lsn,
     /// Large values with lower numbers: those of later versions have this one or a higher.
     large_below: u64,
-    moment: Weak<Moment>,
+    moment: Weak<SnapshotMoment>,
 }
 
 impl Snapshots {
@@ -104,7 +104,7 @@ impl Snapshots {
         self.none_keeps(number, |kept| kept.large_below > id)
     }
 
-    fn none_keeps(&self, number: u64, keeps: impl Fn(&Kept) -> bool) -> bool {
+    fn none_keeps(&self, number: u64, keeps: impl Fn(&MomentHold) -> bool) -> bool {
         let open = self.open.lock();
         let is_taken = open.taking.is_some_and(|taking| taking < number);
         // What an earlier one keeps the last one keeps, too.
@@ -123,7 +123,7 @@ impl Snapshots {
     }
 
     /// The open moments, the earliest first.
-    pub(super) fn moments(&self) -> Vec<Arc<Moment>> {
+    pub(super) fn moments(&self) -> Vec<Arc<SnapshotMoment>> {
         let open = self.open.lock();
         let moments = open.moments.values();
         moments.filter_map(|kept| kept.moment.upgrade()).collect()
@@ -157,8 +157,8 @@ impl Snapshots {
         self: &Arc<Self>,
         limit: Lsn,
         large_below: u64,
-        view: Arc<View>,
-    ) -> Result<Arc<Moment>, StoreError> {
+        view: Arc<ReadView>,
+    ) -> Result<Arc<SnapshotMoment>, StoreError> {
         let mut open = self.open.lock();
         let last = open.moments.last_key_value();
         if let Some((_, last)) = last
@@ -173,13 +173,13 @@ impl Snapshots {
             });
         }
         let number = open.taken;
-        let moment = Arc::new(Moment {
+        let moment = Arc::new(SnapshotMoment {
             number,
             limit,
             view: ArcSwap::new(view),
             snapshots: Arc::clone(self),
         });
-        let kept = Kept {
+        let kept = MomentHold {
             limit,
             large_below,
             moment: Arc::downgrade(&moment),
@@ -201,25 +201,25 @@ impl Drop for Taking<'_> {
 }
 
 /// What a snapshot sees.
-pub(super) struct Moment {
+pub(super) struct SnapshotMoment {
     number: u64,
     /// Versions below this log address.
     limit: Lsn,
     /// Where it sees them: replaced by one with fewer chunks, and the tables that these went into.
-    view: ArcSwap<View>,
+    view: ArcSwap<ReadView>,
     snapshots: Arc<Snapshots>,
 }
 
-impl Moment {
+impl SnapshotMoment {
     pub(super) fn limit(&self) -> Lsn {
         self.limit
     }
 
-    pub(super) fn view(&self) -> Arc<View> {
+    pub(super) fn view(&self) -> Arc<ReadView> {
         self.view.load_full()
     }
 
-    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Result<Option<Address>, IndexError> {
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Result<Option<RecordAddress>, IndexError> {
         self.view.load().find_below(hash, key, self.limit)
     }
 
@@ -232,7 +232,7 @@ impl Moment {
     pub(super) fn leave(&self, chunks: &[Arc<Chunk>], tables: Arc<IndexView>) {
         let view = self.view.load();
         let others = |c: &&Arc<Chunk>| !is_among(chunks, c);
-        self.view.store(Arc::new(View {
+        self.view.store(Arc::new(ReadView {
             active: view.active.as_ref().filter(others).cloned(),
             frozen: view.frozen.iter().filter(others).cloned().collect(),
             tables,
@@ -245,7 +245,7 @@ pub(super) fn is_among(chunks: &[Arc<Chunk>], chunk: &Arc<Chunk>) -> bool {
     chunks.iter().any(|other| Arc::ptr_eq(other, chunk))
 }
 
-impl Drop for Moment {
+impl Drop for SnapshotMoment {
     fn drop(&mut self) {
         if !self.snapshots.process.is_here() {
             return;
@@ -260,8 +260,8 @@ impl Drop for Moment {
 /// until it is dropped.
 #[derive(Clone)]
 pub struct Snapshot {
-    shared: Arc<Shared>,
-    moment: Arc<Moment>,
+    shared: Arc<StoreCore>,
+    moment: Arc<SnapshotMoment>,
 }
 
 impl Store {
@@ -274,7 +274,7 @@ impl Store {
     /// use forebay_store::ScanRange;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// store.put(b"boat", b"blue")?;
     /// let before = store.snapshot()?;
     /// store.delete(b"boat")?;
@@ -289,7 +289,7 @@ impl Store {
 }
 
 impl Snapshot {
-    pub(super) fn new(shared: &Arc<Shared>) -> Result<Self, StoreError> {
+    pub(super) fn new(shared: &Arc<StoreCore>) -> Result<Self, StoreError> {
         shared.check_process()?;
         let moment = {
             // Against an ingestion, which tells those that are open then to read from the tables.
@@ -315,11 +315,11 @@ impl Snapshot {
         })
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &StoreCore {
         &self.shared
     }
 
-    pub(super) fn view(&self) -> &Moment {
+    pub(super) fn view(&self) -> &SnapshotMoment {
         &self.moment
     }
 
@@ -344,7 +344,7 @@ impl Snapshot {
 #[cfg(test)]
 mod tests {
     use super::Snapshots;
-    use crate::{StoreOptions, Variant};
+    use crate::{Durability, StoreOptions};
     use std::{
         sync::{Arc, mpsc},
         thread,
@@ -367,7 +367,7 @@ mod tests {
     #[test]
     fn a_moment_keeps_what_begins_below_its_tail_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let options = StoreOptions::new().variant(Variant::NoSync);
+        let options = StoreOptions::new().variant(Durability::NoSync);
         let store = options.open(dir.path().join("store"), None).unwrap();
         let (snapshots, large) = (&store.shared.snapshots, &store.shared.large);
         store.put(b"key", b"value").unwrap();
@@ -384,7 +384,7 @@ mod tests {
     #[test]
     fn a_snapshot_that_waits_for_one_writer_keeps_no_other_waiting() {
         let dir = tempfile::tempdir().unwrap();
-        let options = StoreOptions::new().variant(Variant::NoSync);
+        let options = StoreOptions::new().variant(Durability::NoSync);
         let store = options.open(dir.path().join("store"), None).unwrap();
         let (held, other) = (1_u32, 2_u32);
         let key = |i: u32| i.to_be_bytes();

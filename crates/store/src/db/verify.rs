@@ -1,9 +1,9 @@
 //! Checking everything there is to check.
 
-use super::{ScanRange, Shared, Store, sample::op_address};
+use super::{ScanRange, Store, StoreCore, sample::op_address};
 use crate::{
     error::StoreError,
-    log::{LogReader, Stop},
+    log::{LogReader, WalkStop},
     op::{KEY_LENGTH, LargeRef, ops},
     stats::VerifyReport,
 };
@@ -19,7 +19,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// let report = store.verify()?;
     /// for problem in &report.problems {
     ///     eprintln!("{problem}");
@@ -49,11 +49,11 @@ impl Store {
                         report.log_records += 1;
                         too_long = too_long.or(shared.too_long_to_copy(record));
                     }
-                    Ok(Err(Stop::End)) => break None,
-                    Ok(Err(Stop::NoFile(lsn))) => {
+                    Ok(Err(WalkStop::End)) => break None,
+                    Ok(Err(WalkStop::NoFile(lsn))) => {
                         break Some(format!("no file for log address {lsn}"));
                     }
-                    Ok(Err(Stop::Invalid(lsn, found))) => {
+                    Ok(Err(WalkStop::Invalid(lsn, found))) => {
                         break Some(StoreError::lost(&file.path, lsn, found).to_string());
                     }
                     Err(error) => break Some(error.to_string()),
@@ -92,7 +92,7 @@ impl Store {
     }
 }
 
-impl Shared {
+impl StoreCore {
     /// Why an operation of the record cannot be copied by the collector, if so: its key alone is
     /// too long for a record of this log.
     fn too_long_to_copy(&self, record: Record<'_>) -> Option<String> {

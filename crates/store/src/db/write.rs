@@ -15,12 +15,12 @@
 //!
 //! What the two are for: [`locks`](super::locks).
 
-use super::{Shared, Store};
+use super::{Store, StoreCore};
 use crate::{
     KEY_BYTES_MAX, VALUE_BYTES_MAX,
     error::StoreError,
-    index::{Address, Form},
-    large_values::Written,
+    index::{RecordAddress, ValueForm},
+    large_values::WrittenValue,
     log::Claim,
     memtable::Chunk,
     op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, LargeRef, op_bytes, push_op},
@@ -110,8 +110,8 @@ fn key_length(key: &[u8]) -> [u8; KEY_LENGTH] {
     clippy::cast_possible_truncation,
     reason = "a record is smaller than a segment"
 )]
-fn record_at(lsn: Lsn, payload: usize, form: Form) -> Address {
-    Address {
+fn record_at(lsn: Lsn, payload: usize, form: ValueForm) -> RecordAddress {
+    RecordAddress {
         lsn,
         len: (HEADER + payload) as u32,
         form,
@@ -131,7 +131,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// store.put(b"boat", b"blue")?; // durable, and visible to all threads
     /// assert_eq!(store.get(b"boat")?.as_deref(), Some(&b"blue"[..]));
     /// # Ok(())
@@ -147,7 +147,7 @@ impl Store {
         if KEY_LENGTH + key.len() + value.len() > shared.tail.payload_max() {
             return shared.put_large(key, value);
         }
-        shared.write_at_pace(KIND_PUT, key, value, Form::Record)
+        shared.write_at_pace(KIND_PUT, key, value, ValueForm::Record)
     }
 
     /// Removes the key, whether it is there or not.
@@ -158,7 +158,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// # store.put(b"boat", b"blue")?;
     /// store.delete(b"boat")?;
     /// assert!(store.get(b"boat")?.is_none());
@@ -171,7 +171,7 @@ impl Store {
         shared.check_process()?;
         shared.check_room_to_delete()?;
         shared.wait_for_memtable()?;
-        shared.write_at_pace(KIND_DELETE, key, &[], Form::Tombstone)
+        shared.write_at_pace(KIND_DELETE, key, &[], ValueForm::Tombstone)
     }
 
     /// Writes all operations of `batch` as one.
@@ -184,7 +184,7 @@ impl Store {
     /// use forebay_store::Batch;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// let mut batch = Batch::new();
     /// batch.put(b"alice", b"70");
     /// batch.put(b"bob", b"130");
@@ -211,7 +211,7 @@ impl Store {
     }
 }
 
-impl Shared {
+impl StoreCore {
     /// Steps 2 to 6 for one operation.
     #[inline]
     fn write_at_pace(
@@ -219,7 +219,7 @@ impl Shared {
         kind: u16,
         key: &[u8],
         body: &[u8],
-        form: Form,
+        form: ValueForm,
     ) -> Result<(), StoreError> {
         let claim = if kind == KIND_DELETE {
             Claim::Delete
@@ -270,7 +270,7 @@ impl Shared {
         kind: u16,
         key: &[u8],
         body: &[u8],
-        form: Form,
+        form: ValueForm,
         still: impl FnOnce() -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
         let hash = self.hash(key);
@@ -301,7 +301,7 @@ impl Shared {
         active: &Chunk,
         hash: u64,
         key: &[u8],
-        address: Address,
+        address: RecordAddress,
     ) -> Option<Lsn> {
         let keep_below = self.snapshots().keep_below();
         let full = active.insert(hash, key, address, keep_below)
@@ -319,7 +319,7 @@ impl Shared {
         }
         let written = self.large.write(key, value)?;
         let reference = written.value.encode();
-        let done = self.write_at_pace(KIND_LARGE, key, &reference, Form::Record);
+        let done = self.write_at_pace(KIND_LARGE, key, &reference, ValueForm::Record);
         if done.as_ref().is_err_and(StoreError::nothing_logged) {
             written.discard();
         }
@@ -330,7 +330,7 @@ impl Shared {
         let mut large = Vec::new();
         let done = self.log_batch(batch, &mut large);
         if done.as_ref().is_err_and(StoreError::nothing_logged) {
-            large.into_iter().for_each(Written::discard);
+            large.into_iter().for_each(WrittenValue::discard);
         }
         done
     }
@@ -340,7 +340,7 @@ impl Shared {
     fn log_batch<'s>(
         &'s self,
         batch: &Batch,
-        large: &mut Vec<Written<'s>>,
+        large: &mut Vec<WrittenValue<'s>>,
     ) -> Result<(), StoreError> {
         // A value too large for the log goes to a file of its own first, so that only its reference
         // must fit.
@@ -380,13 +380,13 @@ impl Shared {
         writers.writes += batch.len() as u64;
         let mut full = None;
         for (((key, value), hash), (at, bytes)) in batch.ops.iter().zip(hashes).zip(places) {
-            let address = Address {
+            let address = RecordAddress {
                 lsn: lsn + (HEADER + at) as u64,
                 len: u32::try_from(bytes).unwrap_or(u32::MAX),
                 form: if value.is_some() {
-                    Form::InBatch
+                    ValueForm::InBatch
                 } else {
-                    Form::Tombstone
+                    ValueForm::Tombstone
                 },
             };
             full = self.insert(&writers.active, hash, key, address).or(full);

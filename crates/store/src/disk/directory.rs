@@ -1,11 +1,11 @@
-//! [`Directory`]: a directory that is held open, so that it stays the same one whatever its name leads to later.
+//! [`HeldDirectory`]: a directory that is held open, so that it stays the same one whatever its name leads to later.
 //!
 //! A path is resolved anew with every call: after a `chdir`, or once the directory was renamed and
 //! another one made in its place, it leads elsewhere. So a store opens each of its directories
 //! once, and reaches every file in it by that descriptor and a bare name.
 //!
 //! lsm-tree opens its tables by path. It is given one that leads through the descriptor
-//! ([`Directory::path_through`]).
+//! ([`HeldDirectory::path_through`]).
 
 use crate::error::StoreError;
 use forebay_pool::media::ProcessMark;
@@ -26,7 +26,7 @@ use std::{
 
 /// A directory that is held open.
 #[derive(Debug)]
-pub(crate) struct Directory {
+pub(crate) struct HeldDirectory {
     /// What it was called when it was opened: for messages only.
     path: PathBuf,
     /// The same from the root on, as long as nothing is moved.
@@ -38,7 +38,7 @@ pub(crate) struct Directory {
     process: ProcessMark,
 }
 
-impl Directory {
+impl HeldDirectory {
     /// Opens the directory at `path`.
     ///
     /// # Errors
@@ -215,7 +215,7 @@ mod tests {
         let base = tempfile::tempdir().unwrap();
         let (here, moved) = (base.path().join("here"), base.path().join("moved"));
         fs::create_dir(&here).unwrap();
-        let held = Directory::open(&here).unwrap();
+        let held = HeldDirectory::open(&here).unwrap();
         fs::rename(&here, &moved).unwrap();
         fs::create_dir(&here).unwrap();
         let below = held.make_below(Path::new("below")).unwrap();

@@ -33,7 +33,7 @@ pub enum Fault {
 
 /// Counts operations and decides which fail.
 #[derive(Default)]
-pub struct Plan {
+pub struct FaultPlan {
     operations: AtomicU64,
     /// The first operation to fail, counted from 1; 0 is none.
     at: AtomicU64,
@@ -41,7 +41,7 @@ pub struct Plan {
     struck: AtomicU64,
 }
 
-impl Plan {
+impl FaultPlan {
     /// Lets the `at`-th operation from now (the first is 1) meet `fault`.
     pub fn strike(&self, at: u64, fault: Fault) {
         *self.fault.lock() = Some(fault);
@@ -93,15 +93,15 @@ fn error(fault: Fault) -> io::Error {
     }
 }
 
-/// A disk on which a [`Plan`] lets operations fail.
+/// A disk on which a [`FaultPlan`] lets operations fail.
 pub struct FaultyDisk {
     inner: Arc<dyn Disk>,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
 impl FaultyDisk {
     /// Wraps `inner`.
-    pub fn new(inner: Arc<dyn Disk>, plan: Arc<Plan>) -> Self {
+    pub fn new(inner: Arc<dyn Disk>, plan: Arc<FaultPlan>) -> Self {
         Self { inner, plan }
     }
 
@@ -156,7 +156,7 @@ impl Disk for FaultyDisk {
 
 struct FaultyFile {
     inner: Arc<dyn DiskFile>,
-    plan: Arc<Plan>,
+    plan: Arc<FaultPlan>,
 }
 
 impl FaultyFile {

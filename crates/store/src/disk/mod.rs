@@ -8,7 +8,7 @@ mod directory;
 pub mod faulty;
 mod real;
 
-pub(crate) use directory::Directory;
+pub(crate) use directory::HeldDirectory;
 pub use real::{RealDisk, SyncMeter};
 
 use std::{fs::File, io, path::Path, sync::Arc};

@@ -1,7 +1,7 @@
 //! The operating system's files.
 
 use super::{
-    Directory, Disk, DiskFile,
+    Disk, DiskFile, HeldDirectory,
     descriptors::{Descriptor, Descriptors, default_limit},
 };
 use forebay_pool::rewrite::Rewritten;
@@ -67,7 +67,7 @@ pub struct RealDisk {
     meter: Arc<SyncMeter>,
     descriptors: Arc<Descriptors>,
     /// Those that are held open, by what they are called.
-    directories: Mutex<BTreeMap<PathBuf, Arc<Directory>>>,
+    directories: Mutex<BTreeMap<PathBuf, Arc<HeldDirectory>>>,
 }
 
 impl Default for RealDisk {
@@ -94,28 +94,28 @@ impl RealDisk {
         Arc::clone(&self.meter)
     }
 
-    fn held(&self, path: &Path) -> Option<Arc<Directory>> {
+    fn held(&self, path: &Path) -> Option<Arc<HeldDirectory>> {
         self.directories.lock().get(path).cloned()
     }
 
-    fn keep(&self, path: &Path, directory: Arc<Directory>) {
+    fn keep(&self, path: &Path, directory: Arc<HeldDirectory>) {
         self.directories.lock().insert(path.to_owned(), directory);
     }
 
     /// The directory that a file is in, and its name there.
-    fn place<'p>(&self, path: &'p Path) -> io::Result<(Arc<Directory>, &'p Path)> {
+    fn place<'p>(&self, path: &'p Path) -> io::Result<(Arc<HeldDirectory>, &'p Path)> {
         let name = path.file_name().map(Path::new);
         let (Some(above), Some(name)) = (path.parent(), name) else {
             return Err(io::ErrorKind::InvalidInput.into());
         };
         let directory = match self.held(above) {
             Some(held) => held,
-            None => Directory::open(above)?,
+            None => HeldDirectory::open(above)?,
         };
         Ok((directory, name))
     }
 
-    fn file(&self, directory: &Arc<Directory>, name: &Path) -> RealFile {
+    fn file(&self, directory: &Arc<HeldDirectory>, name: &Path) -> RealFile {
         let descriptor = |flags: OFlags| {
             let (directory, name) = (Arc::clone(directory), name.to_owned());
             self.descriptors.descriptor(move || {
@@ -144,7 +144,7 @@ fn advised(file: File) -> File {
 
 impl Disk for RealDisk {
     fn hold(&self, path: &Path, open: &File) -> io::Result<()> {
-        self.keep(path, Directory::of(open, path)?);
+        self.keep(path, HeldDirectory::of(open, path)?);
         Ok(())
     }
 
@@ -166,7 +166,7 @@ impl Disk for RealDisk {
     fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
         match self.held(dir) {
             Some(held) => held.names(),
-            None => Directory::open(dir)?.names(),
+            None => HeldDirectory::open(dir)?.names(),
         }
     }
 
@@ -182,7 +182,7 @@ impl Disk for RealDisk {
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {
         match self.held(dir) {
             Some(held) => held.sync(),
-            None => Directory::open(dir)?.sync(),
+            None => HeldDirectory::open(dir)?.sync(),
         }
     }
 

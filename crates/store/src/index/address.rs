@@ -1,4 +1,4 @@
-//! The bytes of one [`Address`] in a table.
+//! The bytes of one [`RecordAddress`] in a table.
 //!
 //! A tombstone has no bytes: the table's own entry type says it. Any other address is 3 to 13
 //! bytes:
@@ -11,10 +11,10 @@
 //! └─────────┴─────────┴─────────┴──────────┴──────────────┴──────────────┘
 //! ```
 //!
-//! `form` is [`Form`]'s number, 1 or 2. `n` (1 to 8) and `m` (1 to 4) are the fewest bytes that
-//! hold the number; a zero takes one byte. Entries are some twenty bytes long, so the four or five
-//! saved here are a fifth of the table, of the block cache and of every merge.
-use super::{Address, Form};
+//! `form` is [`ValueForm`]'s number, 1 or 2. `n` (1 to 8) and `m` (1 to 4) are the fewest bytes
+//! that hold the number; a zero takes one byte. Entries are some twenty bytes long, so the four or
+//! five saved here are a fifth of the table, of the block cache and of every merge.
+use super::{RecordAddress, ValueForm};
 
 /// Longest encoding of an address.
 const ENCODED_MAX: usize = 1 + 8 + 4;
@@ -39,8 +39,8 @@ fn width(number: u64) -> usize {
 }
 
 /// Encodes an address that is not a tombstone's.
-pub(super) fn encode(address: Address) -> Encoded {
-    debug_assert!(address.form != Form::Tombstone);
+pub(super) fn encode(address: RecordAddress) -> Encoded {
+    debug_assert!(address.form != ValueForm::Tombstone);
     let (n, m) = (width(address.lsn), width(u64::from(address.len)));
     let mut bytes = [0; ENCODED_MAX];
     bytes[0] = address.form as u8 | ((n - 1) as u8) << 2 | ((m - 1) as u8) << 5;
@@ -53,11 +53,11 @@ pub(super) fn encode(address: Address) -> Encoded {
 }
 
 /// Decodes what [`encode`] wrote; `None` if it cannot have written these bytes.
-pub(super) fn decode(bytes: &[u8]) -> Option<Address> {
+pub(super) fn decode(bytes: &[u8]) -> Option<RecordAddress> {
     let (&head, rest) = bytes.split_first()?;
     let form = match head & 3 {
-        1 => Form::Record,
-        2 => Form::InBatch,
+        1 => ValueForm::Record,
+        2 => ValueForm::InBatch,
         _ => return None,
     };
     let (n, m) = (
@@ -71,7 +71,7 @@ pub(super) fn decode(bytes: &[u8]) -> Option<Address> {
     let mut len = [0; 4];
     lsn[..n].copy_from_slice(&rest[..n]);
     len[..m].copy_from_slice(&rest[n..]);
-    Some(Address {
+    Some(RecordAddress {
         lsn: u64::from_le_bytes(lsn),
         len: u32::from_le_bytes(len),
         form,
@@ -86,9 +86,9 @@ mod tests {
     fn an_address_survives_encoding_at_every_width() {
         for shift in 0..64 {
             for len in [0, 1, 255, 256, 65_535, 65_536, 1 << 24, u32::MAX] {
-                for form in [Form::Record, Form::InBatch] {
+                for form in [ValueForm::Record, ValueForm::InBatch] {
                     for lsn in [0, 1 << shift, (1 << shift) - 1, u64::MAX >> shift] {
-                        let address = Address { lsn, len, form };
+                        let address = RecordAddress { lsn, len, form };
                         assert_eq!(decode(encode(address).as_slice()), Some(address));
                     }
                 }
@@ -98,10 +98,10 @@ mod tests {
 
     #[test]
     fn common_addresses_are_short() {
-        let address = Address {
+        let address = RecordAddress {
             lsn: 1 << 39,
             len: 1 << 12,
-            form: Form::Record,
+            form: ValueForm::Record,
         };
         assert_eq!(encode(address).as_slice().len(), 8);
     }

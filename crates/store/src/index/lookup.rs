@@ -19,7 +19,7 @@
 //!
 //! `shared` counts the leading bytes that an entry's key has in common with its head's. A tombstone
 //! (type 1) has no value part.
-use super::{Address, Form, address};
+use super::{RecordAddress, ValueForm, address};
 use lsm_tree::{
     CompressionType, Table,
     table::{Block, BlockOffset, IndexBlock},
@@ -33,7 +33,7 @@ const TYPE_TOMBSTONE: u8 = 1;
 /// Answer of a lookup that may not be able to tell.
 #[derive(Debug, PartialEq, Eq)]
 pub(super) enum Lookup {
-    Found(Address),
+    Found(RecordAddress),
     Absent,
     Unsure,
 }
@@ -115,9 +115,9 @@ impl Fences {
 /// A position in a block. Reading past the end is `None`, and so is whatever is not as it should
 /// be.
 #[derive(Clone, Copy)]
-struct Reader<'a>(&'a [u8]);
+struct BlockReader<'a>(&'a [u8]);
 
-impl<'a> Reader<'a> {
+impl<'a> BlockReader<'a> {
     fn byte(&mut self) -> Option<u8> {
         let (&first, rest) = self.0.split_first()?;
         self.0 = rest;
@@ -166,10 +166,10 @@ fn found(kind: u8, value: &[u8]) -> Option<Lookup> {
     if kind == TYPE_VALUE {
         return address::decode(value).map(Lookup::Found);
     }
-    Some(Lookup::Found(Address {
+    Some(Lookup::Found(RecordAddress {
         lsn: 0,
         len: 0,
-        form: Form::Tombstone,
+        form: ValueForm::Tombstone,
     }))
 }
 
@@ -188,13 +188,13 @@ fn find(block: &[u8], key: &[u8]) -> Option<Lookup> {
     let (interval, step, count, place) = (trailer[0], usize::from(trailer[1]), word(2)?, word(6)?);
     let heads = body.get(place..place.checked_add(count.checked_mul(step)?)?)?;
     let entries = body.get(..place.checked_sub(1)?)?;
-    let head = |at: usize| -> Option<(u8, &[u8], Reader<'_>)> {
+    let head = |at: usize| -> Option<(u8, &[u8], BlockReader<'_>)> {
         let place = match (step, heads.get(at * step..at * step + step)?) {
             (2, &[a, b]) => usize::from(u16::from_le_bytes([a, b])),
             (4, &[a, b, c, d]) => u32::from_le_bytes([a, b, c, d]) as usize,
             _ => return None,
         };
-        let mut reader = Reader(entries.get(place..)?);
+        let mut reader = BlockReader(entries.get(place..)?);
         let kind = reader.kind()?;
         let len = reader.number()?;
         Some((kind, reader.bytes(len)?, reader))
@@ -251,7 +251,7 @@ mod tests {
     use proptest::prelude::*;
     use std::collections::BTreeMap;
 
-    fn block_of(entries: &BTreeMap<Vec<u8>, Option<Address>>, interval: u8) -> Vec<u8> {
+    fn block_of(entries: &BTreeMap<Vec<u8>, Option<RecordAddress>>, interval: u8) -> Vec<u8> {
         let items: Vec<InternalValue> = entries
             .iter()
             .map(|(key, address)| match address {
@@ -274,13 +274,13 @@ mod tests {
         ]
     }
 
-    fn address() -> impl Strategy<Value = Option<Address>> {
+    fn address() -> impl Strategy<Value = Option<RecordAddress>> {
         proptest::option::weighted(
             0.8,
-            (any::<u64>(), any::<u32>()).prop_map(|(lsn, len)| Address {
+            (any::<u64>(), any::<u32>()).prop_map(|(lsn, len)| RecordAddress {
                 lsn,
                 len,
-                form: Form::Record,
+                form: ValueForm::Record,
             }),
         )
     }
@@ -296,7 +296,7 @@ mod tests {
             for key in entries.keys().chain(&others) {
                 let expected = match entries.get(key) {
                     Some(Some(address)) => Lookup::Found(*address),
-                    Some(None) => Lookup::Found(Address { lsn: 0, len: 0, form: Form::Tombstone }),
+                    Some(None) => Lookup::Found(RecordAddress { lsn: 0, len: 0, form: ValueForm::Tombstone }),
                     None => Lookup::Absent,
                 };
                 prop_assert_eq!(find_in_block(&block, key), expected);

@@ -16,7 +16,7 @@
 //! they state no more than 255 runs, are not checked against their checksum when read, and if their
 //! `current` file is lost an empty tree is made in silence.
 use super::{IndexCause, IndexError, table::TableFacts};
-use crate::disk::Directory;
+use crate::disk::HeldDirectory;
 use lsm_tree::checksum::ChecksummedWriter;
 use rustix::fs::OFlags;
 use std::{
@@ -36,7 +36,7 @@ const VERSION: u32 = 1;
 
 /// The manifest's contents.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub(super) struct Manifest {
+pub(super) struct IndexManifest {
     pub(super) watermark: u64,
     pub(super) next_id: u64,
     /// Newest first.
@@ -57,7 +57,7 @@ fn checksum(text: &str) -> u128 {
     hasher.checksum().into_u128()
 }
 
-impl Manifest {
+impl IndexManifest {
     fn encode(&self) -> String {
         let mut body = format!("watermark {}\nnext {}\n", self.watermark, self.next_id);
         for run in &self.runs {
@@ -118,7 +118,7 @@ impl Manifest {
     ///
     /// # Errors
     /// I/O errors; a file that is not a manifest or is damaged.
-    pub(super) fn read(dir: &Directory) -> Result<Option<Self>, IndexError> {
+    pub(super) fn read(dir: &HeldDirectory) -> Result<Option<Self>, IndexError> {
         let path = dir.path().join(NAME);
         let fail = |cause| IndexError {
             path: path.clone(),
@@ -141,7 +141,7 @@ impl Manifest {
     ///
     /// # Errors
     /// I/O errors. Unless [`NotWritten::may_count`], the manifest in force is the one before.
-    pub(super) fn write(&self, dir: &Directory) -> Result<(), NotWritten> {
+    pub(super) fn write(&self, dir: &HeldDirectory) -> Result<(), NotWritten> {
         let (temporary, path) = (Path::new(TEMPORARY), dir.path().join(NAME));
         let fail = |may_count| {
             let path = path.clone();
@@ -176,10 +176,10 @@ pub(super) fn fuzz(data: &[u8]) {
     let Ok(text) = str::from_utf8(data) else {
         return;
     };
-    let _ = Manifest::decode(text);
+    let _ = IndexManifest::decode(text);
     let sealed = format!("{MAGIC} {VERSION} {:032x}\n{text}", checksum(text));
-    if let Ok(manifest) = Manifest::decode(&sealed) {
-        assert_eq!(Manifest::decode(&manifest.encode()), Ok(manifest));
+    if let Ok(manifest) = IndexManifest::decode(&sealed) {
+        assert_eq!(IndexManifest::decode(&manifest.encode()), Ok(manifest));
     }
 }
 
@@ -187,13 +187,13 @@ pub(super) fn fuzz(data: &[u8]) {
 mod tests {
     use super::*;
 
-    fn sample() -> Manifest {
+    fn sample() -> IndexManifest {
         let table = |id| TableFacts {
             id,
             bytes: 1 << id,
             checksum: u128::MAX / u128::from(id),
         };
-        Manifest {
+        IndexManifest {
             watermark: u64::MAX,
             next_id: 12,
             runs: vec![vec![table(11)], vec![table(3), table(7)]],
@@ -203,11 +203,11 @@ mod tests {
     #[test]
     fn a_manifest_is_read_back_as_written() {
         let dir = tempfile::tempdir().unwrap();
-        let held = Directory::open(dir.path()).unwrap();
-        assert_eq!(Manifest::read(&held).unwrap(), None);
-        for manifest in [Manifest::default(), sample()] {
+        let held = HeldDirectory::open(dir.path()).unwrap();
+        assert_eq!(IndexManifest::read(&held).unwrap(), None);
+        for manifest in [IndexManifest::default(), sample()] {
             assert!(manifest.write(&held).is_ok());
-            assert_eq!(Manifest::read(&held).unwrap(), Some(manifest));
+            assert_eq!(IndexManifest::read(&held).unwrap(), Some(manifest));
         }
         assert!(!dir.path().join(TEMPORARY).exists());
     }
@@ -216,14 +216,17 @@ mod tests {
     fn every_truncation_and_every_flipped_bit_of_a_manifest_is_noticed() {
         let text = sample().encode();
         for len in 0..text.len() {
-            assert!(Manifest::decode(&text[..len]).is_err(), "{len} bytes");
+            assert!(IndexManifest::decode(&text[..len]).is_err(), "{len} bytes");
         }
         for at in 0..text.len() {
             for bit in 0..7 {
                 let mut bytes = text.clone().into_bytes();
                 bytes[at] ^= 1 << bit;
                 let damaged = String::from_utf8(bytes).unwrap();
-                assert!(Manifest::decode(&damaged).is_err(), "byte {at}, bit {bit}");
+                assert!(
+                    IndexManifest::decode(&damaged).is_err(),
+                    "byte {at}, bit {bit}"
+                );
             }
         }
     }
@@ -232,7 +235,7 @@ mod tests {
     fn a_newer_format_is_refused_by_its_version() {
         let newer = sample().encode().replacen(" 1 ", " 2 ", 1);
         assert!(
-            Manifest::decode(&newer)
+            IndexManifest::decode(&newer)
                 .unwrap_err()
                 .contains("version \"2\"")
         );

@@ -9,7 +9,7 @@
 //! time but changed nothing.
 use super::{
     IndexError,
-    run::Run,
+    run::TableRun,
     table::{self, TableFile},
     writer::{NewTables, RunWriter, TableMaker},
 };
@@ -24,7 +24,7 @@ const STEP_ENTRIES: usize = 4_000_000;
 const ENTRY_BYTES_MIN: u64 = 16;
 
 /// What becomes of some of the tables.
-enum Part {
+enum MergePart {
     /// Stays as it is.
     Adopt(Arc<TableFile>),
     /// Is merged: the tables of each run, newest run first.
@@ -34,12 +34,12 @@ enum Part {
 /// A merge under way.
 pub(super) struct Merge {
     /// The runs to be replaced, newest first, next to each other in age.
-    pub(super) inputs: Vec<Arc<Run>>,
+    pub(super) inputs: Vec<Arc<TableRun>>,
     drop_tombstones: bool,
     /// In key order.
-    parts: VecDeque<Part>,
+    parts: VecDeque<MergePart>,
     /// The sources of the group that is being merged, newest first.
-    sources: Vec<Source>,
+    sources: Vec<MergeSource>,
     /// The sources that are not used up, that with the first key last and of equal keys the newest.
     order: Vec<usize>,
     /// What has been merged or adopted so far.
@@ -49,7 +49,7 @@ pub(super) struct Merge {
 }
 
 /// The entries of one run in order.
-struct Source {
+struct MergeSource {
     tables: VecDeque<Arc<TableFile>>,
     open: Option<(Arc<TableFile>, Scanner)>,
     head: Option<InternalValue>,
@@ -57,7 +57,7 @@ struct Source {
     prefix: u64,
 }
 
-impl Source {
+impl MergeSource {
     fn new(tables: VecDeque<Arc<TableFile>>) -> Result<Self, IndexError> {
         let mut source = Self {
             tables,
@@ -116,7 +116,7 @@ impl Merge {
     /// Prepares to merge `inputs`, newest first. `oldest` says that no run of the index is older
     /// than they are; `in_parts` is for [`RunWriter`].
     pub(super) fn new(
-        inputs: Vec<Arc<Run>>,
+        inputs: Vec<Arc<TableRun>>,
         oldest: bool,
         in_parts: bool,
         maker: TableMaker,
@@ -135,7 +135,7 @@ impl Merge {
     }
 
     /// Whether a run is among those that this merge will replace.
-    pub(super) fn takes(&self, run: &Arc<Run>) -> bool {
+    pub(super) fn takes(&self, run: &Arc<TableRun>) -> bool {
         self.inputs.iter().any(|input| Arc::ptr_eq(input, run))
     }
 
@@ -159,14 +159,14 @@ impl Merge {
                     self.done.append(writer.finish()?);
                     return Ok(true);
                 }
-                Some(Part::Adopt(table)) => {
+                Some(MergePart::Adopt(table)) => {
                     self.done.append(writer.finish()?);
                     self.done.tables.push(table);
                     writer = self.writer();
                 }
-                Some(Part::Merge(tables)) => {
+                Some(MergePart::Merge(tables)) => {
                     for of_run in tables {
-                        self.sources.push(Source::new(of_run)?);
+                        self.sources.push(MergeSource::new(of_run)?);
                     }
                     (0..self.sources.len()).for_each(|at| self.enter(at));
                 }
@@ -231,13 +231,13 @@ impl Merge {
     }
 
     /// The runs to be replaced, and what replaces them, provisional until the manifest names it.
-    pub(super) fn finish(self) -> (Vec<Arc<Run>>, NewTables) {
+    pub(super) fn finish(self) -> (Vec<Arc<TableRun>>, NewTables) {
         (self.inputs, self.done)
     }
 }
 
 /// Splits the tables of all runs into parts in key order.
-fn plan(inputs: &[Arc<Run>], oldest: bool, adopt_bytes_min: u64) -> VecDeque<Part> {
+fn plan(inputs: &[Arc<TableRun>], oldest: bool, adopt_bytes_min: u64) -> VecDeque<MergePart> {
     let mut tables: Vec<(usize, &Arc<TableFile>)> = inputs
         .iter()
         .enumerate()
@@ -245,7 +245,7 @@ fn plan(inputs: &[Arc<Run>], oldest: bool, adopt_bytes_min: u64) -> VecDeque<Par
         .collect();
     tables.sort_by(|(_, a), (_, b)| a.key_range().0.cmp(b.key_range().0));
 
-    let mut parts: VecDeque<Part> = VecDeque::new();
+    let mut parts: VecDeque<MergePart> = VecDeque::new();
     let mut rest = &tables[..];
     while let Some((&(_, first), _)) = rest.split_first() {
         // A cluster: tables whose key ranges hang together.
@@ -265,13 +265,13 @@ fn plan(inputs: &[Arc<Run>], oldest: bool, adopt_bytes_min: u64) -> VecDeque<Par
             && first.facts().bytes >= adopt_bytes_min
             && !(oldest && first.tombstones() > 0);
         if adopt {
-            parts.push_back(Part::Adopt(Arc::clone(first)));
+            parts.push_back(MergePart::Adopt(Arc::clone(first)));
             continue;
         }
-        if !matches!(parts.back(), Some(Part::Merge(_))) {
-            parts.push_back(Part::Merge(vec![VecDeque::new(); inputs.len()]));
+        if !matches!(parts.back(), Some(MergePart::Merge(_))) {
+            parts.push_back(MergePart::Merge(vec![VecDeque::new(); inputs.len()]));
         }
-        if let Some(Part::Merge(of_runs)) = parts.back_mut() {
+        if let Some(MergePart::Merge(of_runs)) = parts.back_mut() {
             for &(age, table) in cluster {
                 of_runs[age].push_back(Arc::clone(table));
             }

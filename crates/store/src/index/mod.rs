@@ -37,19 +37,19 @@ use std::{fmt, io, ops::Bound, path::PathBuf};
 
 /// Where a key's newest record lies in the log, and how to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
-pub struct Address {
+pub struct RecordAddress {
     /// Log address (bytes since the log began) of the bytes to read.
     pub lsn: u64,
     /// Number of bytes to read there.
     pub len: u32,
     /// How those bytes are to be read.
-    pub form: Form,
+    pub form: ValueForm,
 }
 
-/// The form of the bytes an [`Address`] leads to.
+/// The form of the bytes an [`RecordAddress`] leads to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[repr(u8)]
-pub enum Form {
+pub enum ValueForm {
     /// A whole record that holds this one operation.
     Record = 1,
     /// One operation within a batch's record, with a checksum of its own.
@@ -66,13 +66,13 @@ pub(crate) fn fuzz_manifest(data: &[u8]) {
 }
 
 /// What an index lookup or iteration found for one key.
-pub type Found = (Vec<u8>, Address);
+pub type IndexEntry = (Vec<u8>, RecordAddress);
 
 /// A key range, as `RangeBounds` without the generics.
 pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Iterator over a range of one snapshot, from either end, in key order.
-pub type Iter = Box<dyn DoubleEndedIterator<Item = Result<Found, IndexError>> + Send>;
+pub type Iter = Box<dyn DoubleEndedIterator<Item = Result<IndexEntry, IndexError>> + Send>;
 
 /// What `stats` says of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

@@ -1,12 +1,12 @@
 //! Sorted runs of tables. docs/store-format.md, "Index".
 //!
-//! A [`Run`] is a list of tables in key order that do not overlap, so a key is in one of them at
-//! most, which is found in memory. It is immutable and shared by the views of the index
+//! A [`TableRun`] is a list of tables in key order that do not overlap, so a key is in one of them
+//! at most, which is found in memory. It is immutable and shared by the views of the index
 //! ([`view`](super::view)) that have it.
 
 use super::{
     IndexCause, IndexError,
-    table::{Bounds, TableFile},
+    table::{KeyBounds, TableFile},
 };
 use lsm_tree::Slice;
 use std::{
@@ -16,14 +16,14 @@ use std::{
 };
 
 /// Tables in key order, without overlap, at least one.
-pub(super) struct Run {
+pub(super) struct TableRun {
     /// Smallest and largest key of each table, side by side so that the search for a key's table
     /// stays within few cache lines.
     fences: Box<[(Slice, Slice)]>,
     tables: Box<[Arc<TableFile>]>,
 }
 
-impl Run {
+impl TableRun {
     /// Makes a run of tables; `None` of no tables.
     ///
     /// # Errors
@@ -84,7 +84,7 @@ impl Run {
     }
 
     /// The tables that may hold keys within `bounds`.
-    pub(super) fn tables_within(&self, bounds: &Bounds) -> Range<usize> {
+    pub(super) fn tables_within(&self, bounds: &KeyBounds) -> Range<usize> {
         let first = match &bounds.0 {
             Bound::Included(key) => self.fences.partition_point(|(_, max)| max < key),
             Bound::Excluded(key) => self.fences.partition_point(|(_, max)| max <= key),

@@ -1,13 +1,13 @@
 //! Ordered iteration over several runs, from either end.
 //!
-//! A [`Scan`] holds one cursor for each run that has tables in the range. Each cursor opens its
+//! A [`RunScan`] holds one cursor for each run that has tables in the range. Each cursor opens its
 //! tables one after another, from whichever end is asked for, and buffers one entry for each end.
 //! Of the entries for one key the newest run's is given and the others are passed over. Nothing is
 //! read before the first call of `next` or `next_back`.
 use super::{
-    Found, IndexError,
-    run::Run,
-    table::{self, Bounds, Entries},
+    IndexEntry, IndexError,
+    run::TableRun,
+    table::{self, Entries, KeyBounds},
 };
 use lsm_tree::{InternalValue, Slice};
 use std::{cmp::Ordering, ops::Bound, ops::Range, sync::Arc};
@@ -16,25 +16,25 @@ const DOING: &str = "scanning a range";
 
 /// Which end of the range to read from.
 #[derive(Clone, Copy, PartialEq, Eq)]
-enum End {
+enum ScanEnd {
     Front,
     Back,
 }
 
-impl End {
+impl ScanEnd {
     /// Whether a key comes sooner (`Less`) or later than another seen from this end.
     fn order(self, a: &Slice, b: &Slice) -> Ordering {
         match self {
-            End::Front => a.cmp(b),
-            End::Back => b.cmp(a),
+            ScanEnd::Front => a.cmp(b),
+            ScanEnd::Back => b.cmp(a),
         }
     }
 }
 
 /// The entries of one run within the bounds.
 struct Cursor {
-    run: Arc<Run>,
-    bounds: Bounds,
+    run: Arc<TableRun>,
+    bounds: KeyBounds,
     /// Tables that neither end has opened.
     unopened: Range<usize>,
     front: Option<(usize, Entries)>,
@@ -47,16 +47,16 @@ struct Cursor {
 impl Cursor {
     /// Takes the next entry from the tables. An end that has run out of tables of its own takes
     /// from the table that the other end has open.
-    fn advance(&mut self, end: End) -> Result<Option<InternalValue>, IndexError> {
+    fn advance(&mut self, end: ScanEnd) -> Result<Option<InternalValue>, IndexError> {
         loop {
             let (own, other) = match end {
-                End::Front => (&mut self.front, &mut self.back),
-                End::Back => (&mut self.back, &mut self.front),
+                ScanEnd::Front => (&mut self.front, &mut self.back),
+                ScanEnd::Back => (&mut self.back, &mut self.front),
             };
             if own.is_none() {
                 let at = match end {
-                    End::Front => self.unopened.next(),
-                    End::Back => self.unopened.next_back(),
+                    ScanEnd::Front => self.unopened.next(),
+                    ScanEnd::Back => self.unopened.next_back(),
                 };
                 *own = at.map(|at| (at, self.run.tables()[at].range(&self.bounds)));
             }
@@ -66,8 +66,8 @@ impl Cursor {
                 return Ok(None);
             };
             let item = match end {
-                End::Front => entries.next(),
-                End::Back => entries.next_back(),
+                ScanEnd::Front => entries.next(),
+                ScanEnd::Back => entries.next_back(),
             };
             match item {
                 Some(Ok(entry)) => return Ok(Some(entry)),
@@ -81,16 +81,16 @@ impl Cursor {
     }
 
     /// Fills the buffer of one end, if entries are left.
-    fn fill(&mut self, end: End) -> Result<(), IndexError> {
+    fn fill(&mut self, end: ScanEnd) -> Result<(), IndexError> {
         let empty = match end {
-            End::Front => self.front_head.is_none(),
-            End::Back => self.back_head.is_none(),
+            ScanEnd::Front => self.front_head.is_none(),
+            ScanEnd::Back => self.back_head.is_none(),
         };
         if empty {
             let entry = self.advance(end)?;
             match end {
-                End::Front => self.front_head = entry,
-                End::Back => self.back_head = entry,
+                ScanEnd::Front => self.front_head = entry,
+                ScanEnd::Back => self.back_head = entry,
             }
         }
         Ok(())
@@ -98,25 +98,25 @@ impl Cursor {
 
     /// The buffer that holds the next entry at one end: its own or, when the tables are used up,
     /// the other end's.
-    fn head(&mut self, end: End) -> &mut Option<InternalValue> {
+    fn head(&mut self, end: ScanEnd) -> &mut Option<InternalValue> {
         match end {
-            End::Front if self.front_head.is_some() => &mut self.front_head,
-            End::Front => &mut self.back_head,
-            End::Back if self.back_head.is_some() => &mut self.back_head,
-            End::Back => &mut self.front_head,
+            ScanEnd::Front if self.front_head.is_some() => &mut self.front_head,
+            ScanEnd::Front => &mut self.back_head,
+            ScanEnd::Back if self.back_head.is_some() => &mut self.back_head,
+            ScanEnd::Back => &mut self.front_head,
         }
     }
 }
 
 /// The newest entries of a range of several runs, tombstones included.
-pub(super) struct Scan {
+pub(super) struct RunScan {
     /// Newest run first.
     cursors: Vec<Cursor>,
 }
 
-impl Scan {
+impl RunScan {
     /// Scans `runs`, newest first, within `bounds`.
-    pub(super) fn new(runs: &[Arc<Run>], bounds: Bounds) -> Self {
+    pub(super) fn new(runs: &[Arc<TableRun>], bounds: KeyBounds) -> Self {
         let empty = match (&bounds.0, &bounds.1) {
             (Bound::Included(lo), Bound::Included(hi)) => lo > hi,
             (
@@ -142,7 +142,7 @@ impl Scan {
         Self { cursors }
     }
 
-    fn take(&mut self, end: End) -> Option<Result<Found, IndexError>> {
+    fn take(&mut self, end: ScanEnd) -> Option<Result<IndexEntry, IndexError>> {
         match self.try_take(end) {
             Ok(found) => found.map(Ok),
             Err(e) => {
@@ -153,7 +153,7 @@ impl Scan {
         }
     }
 
-    fn try_take(&mut self, end: End) -> Result<Option<Found>, IndexError> {
+    fn try_take(&mut self, end: ScanEnd) -> Result<Option<IndexEntry>, IndexError> {
         let mut best: Option<usize> = None;
         let mut twins = false;
         for at in 0..self.cursors.len() {
@@ -189,16 +189,16 @@ impl Scan {
     }
 }
 
-impl Iterator for Scan {
-    type Item = Result<Found, IndexError>;
+impl Iterator for RunScan {
+    type Item = Result<IndexEntry, IndexError>;
 
     fn next(&mut self) -> Option<Self::Item> {
-        self.take(End::Front)
+        self.take(ScanEnd::Front)
     }
 }
 
-impl DoubleEndedIterator for Scan {
+impl DoubleEndedIterator for RunScan {
     fn next_back(&mut self) -> Option<Self::Item> {
-        self.take(End::Back)
+        self.take(ScanEnd::Back)
     }
 }

@@ -8,10 +8,10 @@
 //! own checksums, which are checked when a block is read from the file; the whole file's checksum
 //! stands in the manifest and is checked by [`TableFile::verify`].
 use super::{
-    Address, Form, IndexCause, IndexError, address,
+    IndexCause, IndexError, RecordAddress, ValueForm, address,
     lookup::{self, Fences, Lookup},
 };
-use crate::disk::Directory;
+use crate::disk::HeldDirectory;
 use lsm_tree::{
     Cache, Checksum, GlobalTableId, InternalValue, Slice, Table, ValueType,
     checksum::ChecksummedWriter,
@@ -37,7 +37,7 @@ const READ_AT: u64 = 1;
 const TREE: u64 = 0;
 
 /// Bounds of a scan, owned.
-pub(super) type Bounds = (Bound<Slice>, Bound<Slice>);
+pub(super) type KeyBounds = (Bound<Slice>, Bound<Slice>);
 
 /// Entries of one table, from either end.
 pub(super) type Entries =
@@ -59,7 +59,7 @@ pub(super) struct TableFile {
     table: Table,
     facts: TableFacts,
     /// Where it is: lsm-tree has a path through this one's descriptor.
-    dir: Arc<Directory>,
+    dir: Arc<HeldDirectory>,
     /// For messages.
     path: PathBuf,
     /// For the short way to a key; none if the block index is in parts.
@@ -108,7 +108,7 @@ impl TableFile {
     /// # Errors
     /// I/O errors; a file that is not the table which `facts` describe.
     pub(super) fn open(
-        dir: &Arc<Directory>,
+        dir: &Arc<HeldDirectory>,
         facts: TableFacts,
         cache: &Arc<Cache>,
     ) -> Result<Self, IndexError> {
@@ -214,7 +214,7 @@ impl TableFile {
     }
 
     /// The entry for `key`, whose [`hash_of`] is `hash`.
-    pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Option<Address>, IndexError> {
+    pub(super) fn get(&self, key: &[u8], hash: u64) -> Result<Option<RecordAddress>, IndexError> {
         const DOING: &str = "looking up a key";
         match self.get_cached(key, hash) {
             Ok(Lookup::Found(address)) => return Ok(Some(address)),
@@ -247,7 +247,7 @@ impl TableFile {
     }
 
     /// The entries within `bounds`, read block by block through the cache.
-    pub(super) fn range(&self, bounds: &Bounds) -> Entries {
+    pub(super) fn range(&self, bounds: &KeyBounds) -> Entries {
         Box::new(self.table.range(bounds.clone()))
     }
 
@@ -319,12 +319,12 @@ pub(super) fn address_of(
     entry: &InternalValue,
     path: impl FnOnce() -> PathBuf,
     doing: &'static str,
-) -> Result<Address, IndexError> {
+) -> Result<RecordAddress, IndexError> {
     let found = match entry.key.value_type {
-        ValueType::Tombstone => Some(Address {
+        ValueType::Tombstone => Some(RecordAddress {
             lsn: 0,
             len: 0,
-            form: Form::Tombstone,
+            form: ValueForm::Tombstone,
         }),
         ValueType::Value => address::decode(&entry.value),
         ValueType::WeakTombstone | ValueType::Indirection => None,

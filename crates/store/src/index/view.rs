@@ -5,9 +5,9 @@
 //! tables open as long as it needs them.
 
 use super::{
-    Address, Form, IndexError, Iter, KeyRange,
-    run::Run,
-    scan::Scan,
+    IndexError, Iter, KeyRange, RecordAddress, ValueForm,
+    run::TableRun,
+    scan::RunScan,
     table::{self, TableFile},
 };
 use lsm_tree::Slice;
@@ -22,7 +22,7 @@ use std::{
 /// The index at one moment.
 pub struct IndexView {
     /// Newest first.
-    pub(super) runs: Vec<Arc<Run>>,
+    pub(super) runs: Vec<Arc<TableRun>>,
     /// The log is covered below this address.
     pub(super) watermark: u64,
     /// Tombstones that scans have passed over since the last merge of all runs.
@@ -54,7 +54,7 @@ impl IndexView {
     ///
     /// # Errors
     /// I/O errors and damaged tables.
-    pub fn get(&self, key: &[u8]) -> Result<Option<Address>, IndexError> {
+    pub fn get(&self, key: &[u8]) -> Result<Option<RecordAddress>, IndexError> {
         let hash = table::hash_of(key);
         for run in &self.runs {
             if let Some(table) = run.table_for(key) {
@@ -76,12 +76,12 @@ impl IndexView {
     /// is empty. After an error the iterator is at its end.
     pub fn range(&self, range: KeyRange<'_>) -> Iter {
         let own = |bound: Bound<&[u8]>| bound.map(Slice::from);
-        let scan = Scan::new(&self.runs, (own(range.0), own(range.1)));
+        let scan = RunScan::new(&self.runs, (own(range.0), own(range.1)));
         let passed = Arc::clone(&self.passed);
         Box::new(scan.filter(move |item| {
             let dead = item
                 .as_ref()
-                .is_ok_and(|(_, address)| address.form == Form::Tombstone);
+                .is_ok_and(|(_, address)| address.form == ValueForm::Tombstone);
             if dead {
                 passed.fetch_add(1, Relaxed);
             }

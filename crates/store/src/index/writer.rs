@@ -8,10 +8,10 @@
 //! its buffer, calls `sync_all` on the file and then on its directory. A table is therefore whole
 //! on disk before a manifest can name it.
 use super::{
-    Address, Form, IndexCause, IndexError, address,
+    IndexCause, IndexError, RecordAddress, ValueForm, address,
     table::{self, TableFacts, TableFile},
 };
-use crate::disk::Directory;
+use crate::disk::HeldDirectory;
 use lsm_tree::{
     Cache, InternalValue, Slice, ValueType,
     table::{Writer, filter::BloomConstructionPolicy},
@@ -43,7 +43,7 @@ const ENTRY_OVERHEAD: u64 = 5;
 #[derive(Clone)]
 pub(super) struct TableMaker {
     /// Directory of the tables.
-    pub(super) dir: Arc<Directory>,
+    pub(super) dir: Arc<HeldDirectory>,
     /// Next table number.
     pub(super) next_id: Arc<AtomicU64>,
     /// The block cache that tables read through.
@@ -54,7 +54,7 @@ pub(super) struct TableMaker {
 
 /// Files, by directory and table number, that are unlinked unless they are kept.
 #[derive(Default)]
-struct Provisional(Vec<(Arc<Directory>, u64)>);
+struct Provisional(Vec<(Arc<HeldDirectory>, u64)>);
 
 impl Drop for Provisional {
     fn drop(&mut self) {
@@ -125,15 +125,15 @@ impl RunWriter {
     ///
     /// # Errors
     /// I/O errors; a key that a table cannot hold or that does not ascend.
-    pub(super) fn add(&mut self, key: &[u8], address: Address) -> Result<(), IndexError> {
+    pub(super) fn add(&mut self, key: &[u8], address: RecordAddress) -> Result<(), IndexError> {
         if key.is_empty() || key.len() > KEY_BYTES_MAX {
             return Err(self.invalid(format!("a key of {} bytes", key.len())));
         }
         let entry = match address.form {
-            Form::Tombstone => {
+            ValueForm::Tombstone => {
                 InternalValue::from_components(key, Slice::new(&[]), 0, ValueType::Tombstone)
             }
-            Form::Record | Form::InBatch => {
+            ValueForm::Record | ValueForm::InBatch => {
                 let value = Slice::new(address::encode(address).as_slice());
                 InternalValue::from_components(key, value, 0, ValueType::Value)
             }

@@ -11,7 +11,7 @@
 //! it returns. The last page is written again by the next append, with the same bytes in front:
 //! however that is torn, what was there before is there.
 
-use super::{ValueLog, VlogFile, tail_pages::Pages};
+use super::{ValueLog, VlogFile, tail_pages::TailPages};
 use crate::error::{StoreError, is_full};
 use forebay_pool::{
     Lsn, RecordHeader,
@@ -42,12 +42,12 @@ pub(crate) struct FileTail {
     segment_bytes: u64,
     sync_each: bool,
     log: Arc<ValueLog>,
-    state: Mutex<State>,
+    state: Mutex<TailState>,
     /// Log address of the next record.
     tail: AtomicU64,
 }
 
-struct State {
+struct TailState {
     /// The present segment's file and start; none before the first append.
     segment: Option<(Arc<VlogFile>, Lsn)>,
     /// Its bytes.
@@ -58,7 +58,7 @@ struct State {
     /// All before this is synced. A seal is not, until the first record behind it is.
     durable: Lsn,
     /// The log's last page, and the record under construction; kept so that its memory is.
-    pages: Pages,
+    pages: TailPages,
     /// Why nothing can be appended any more.
     failed: Option<String>,
 }
@@ -79,13 +79,13 @@ impl FileTail {
             segment_bytes,
             sync_each,
             log,
-            state: Mutex::new(State {
+            state: Mutex::new(TailState {
                 segment: None,
                 segment_bytes,
                 sealed: false,
                 at: start,
                 durable: start,
-                pages: Pages::default(),
+                pages: TailPages::default(),
                 failed: None,
             }),
             tail: AtomicU64::new(start),
@@ -140,7 +140,7 @@ impl FileTail {
         self.sync_locked(&mut self.state.lock())
     }
 
-    fn sync_locked(&self, state: &mut State) -> Result<(), StoreError> {
+    fn sync_locked(&self, state: &mut TailState) -> Result<(), StoreError> {
         // The kernel tells of a failed sync once; a second one would claim that all is well.
         if let Some(reason) = &state.failed {
             return Err(StoreError::ReadOnly {
@@ -162,7 +162,7 @@ impl FileTail {
 
     /// Opens the next segment, which a record of so many `bytes` fits in. On a full disk it has
     /// room for little more.
-    fn open_segment(&self, state: &mut State, bytes: u64) -> Result<(), StoreError> {
+    fn open_segment(&self, state: &mut TailState, bytes: u64) -> Result<(), StoreError> {
         let start = next_start(state.at);
         let small = (SEGMENT_HEADER + bytes).next_multiple_of(SMALL);
         let small = small.min(self.segment_bytes);
@@ -208,7 +208,7 @@ impl FileTail {
     /// Writes a record at the present place, which has room for it.
     fn write(
         &self,
-        state: &mut State,
+        state: &mut TailState,
         kind: u16,
         parts: &[IoSlice<'_>],
     ) -> Result<Lsn, StoreError> {

@@ -20,7 +20,7 @@ const AHEAD: usize = 4 << 20;
 
 /// Why a walk stopped.
 #[derive(Clone, Debug, PartialEq, Eq)]
-pub(crate) enum Stop {
+pub(crate) enum WalkStop {
     /// At the address it was told to stop at.
     End,
     /// There is no file for this address.
@@ -128,13 +128,13 @@ impl<'a> LogReader<'a> {
     }
 
     /// The next record, or why there is none.
-    pub(crate) fn next(&mut self) -> Result<Result<Record<'_>, Stop>, StoreError> {
+    pub(crate) fn next(&mut self) -> Result<Result<Record<'_>, WalkStop>, StoreError> {
         loop {
             if self.at >= self.end {
-                return Ok(Err(Stop::End));
+                return Ok(Err(WalkStop::End));
             }
             if !self.find_file() {
-                return Ok(Err(Stop::NoFile(self.at)));
+                return Ok(Err(WalkStop::NoFile(self.at)));
             }
             // Every page may begin a segment: a session that ended at a page's start was not
             // sealed.
@@ -149,13 +149,15 @@ impl<'a> LogReader<'a> {
                 continue;
             }
             if self.limit == Some(self.at) {
-                return Ok(Err(Stop::Invalid(self.at, Invalid::NoMagic)));
+                return Ok(Err(WalkStop::Invalid(self.at, Invalid::NoMagic)));
             }
             let at = self.at;
             let header = match record::peek(self.bytes(HEADER)?) {
                 Ok(header) if header.lsn == at && header.epoch >= self.epoch => header,
-                Ok(header) => return Ok(Err(Stop::Invalid(at, Invalid::Elsewhere(header.lsn)))),
-                Err(invalid) => return Ok(Err(Stop::Invalid(at, invalid))),
+                Ok(header) => {
+                    return Ok(Err(WalkStop::Invalid(at, Invalid::Elsewhere(header.lsn))));
+                }
+                Err(invalid) => return Ok(Err(WalkStop::Invalid(at, invalid))),
             };
             let bytes = HEADER + header.length as usize;
             let room = self.file.as_ref().map_or(0, |f| {
@@ -163,7 +165,7 @@ impl<'a> LogReader<'a> {
                 limit.saturating_sub(at)
             });
             if bytes as u64 > room || self.is_beyond_the_file(bytes)? {
-                return Ok(Err(Stop::Invalid(
+                return Ok(Err(WalkStop::Invalid(
                     at,
                     Invalid::Short {
                         found: room as usize,
@@ -173,7 +175,7 @@ impl<'a> LogReader<'a> {
             }
             let owner = self.owner;
             if let Err(invalid) = record::read(self.bytes(bytes)?, at, owner) {
-                return Ok(Err(Stop::Invalid(at, invalid)));
+                return Ok(Err(WalkStop::Invalid(at, invalid)));
             }
             self.epoch = header.epoch;
             self.at += header.record_bytes();

@@ -58,11 +58,11 @@ pub(crate) struct Reserve {
     is_tight: AtomicBool,
     /// A delete waited for the collector for nothing.
     in_vain: AtomicBool,
-    state: Mutex<State>,
+    state: Mutex<ReserveState>,
 }
 
 #[derive(Default)]
-struct State {
+struct ReserveState {
     /// Bytes that are kept.
     kept: u64,
     /// Bytes that were wanted last, and what stays of them after the first step and the second.
@@ -86,10 +86,10 @@ impl Reserve {
             is_short: AtomicBool::new(false),
             is_tight: AtomicBool::new(false),
             in_vain: AtomicBool::new(false),
-            state: Mutex::new(State {
+            state: Mutex::new(ReserveState {
                 kept,
                 wanted: kept,
-                ..State::default()
+                ..ReserveState::default()
             }),
         }
     }
@@ -148,7 +148,7 @@ impl Reserve {
     }
 
     /// Keeps as many of the steps as there is room for. True if that is all of them.
-    fn fill(&self, state: &mut State) -> bool {
+    fn fill(&self, state: &mut ReserveState) -> bool {
         let steps = [state.wanted, state.second, state.last];
         for step in steps {
             if self.allocate_to(state, step).is_ok() {
@@ -161,11 +161,11 @@ impl Reserve {
     }
 
     /// Allocates what is wanted. If there is no room, nothing more is kept than before.
-    fn allocate(&self, state: &mut State) -> io::Result<()> {
+    fn allocate(&self, state: &mut ReserveState) -> io::Result<()> {
         self.allocate_to(state, state.wanted)
     }
 
-    fn allocate_to(&self, state: &mut State, bytes: u64) -> io::Result<()> {
+    fn allocate_to(&self, state: &mut ReserveState, bytes: u64) -> io::Result<()> {
         if state.kept >= bytes {
             return Ok(());
         }
@@ -255,14 +255,14 @@ mod tests {
     use super::*;
     use crate::disk::{
         RealDisk,
-        faulty::{Fault, FaultyDisk, Plan},
+        faulty::{Fault, FaultPlan, FaultyDisk},
     };
 
     /// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
     #[test]
     fn the_reserve_is_given_once_and_the_shortage_ends_with_room() {
         let dir = tempfile::tempdir().unwrap();
-        let plan = Arc::new(Plan::default());
+        let plan = Arc::new(FaultPlan::default());
         let disk = FaultyDisk::new(Arc::new(RealDisk::default()), Arc::clone(&plan));
         let reserve = Reserve::open(Arc::new(disk), dir.path());
         reserve.set_beside(1 << 20, u64::MAX);

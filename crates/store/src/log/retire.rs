@@ -3,7 +3,7 @@
 //! The manifest remembers a file as collected until no power cut can bring its name back. One that
 //! cannot be unlinked is a leftover: it takes space and does no harm.
 
-use super::{unlisted_files::Unnamed, value_log::ValueLog};
+use super::{unlisted_files::UnlistedFiles, value_log::ValueLog};
 use crate::error::StoreError;
 use forebay_pool::Lsn;
 use std::{io, path::Path, sync::Arc};
@@ -39,10 +39,10 @@ impl ValueLog {
 
     /// Unlinks what is dead. What cannot be unlinked stays, and is said to
     /// ([`leftovers`](Self::leftovers)): it takes space and does no harm.
-    pub(crate) fn unlink_dead(&self, unnamed: &[Unnamed]) {
+    pub(crate) fn unlink_dead(&self, unnamed: &[UnlistedFiles]) {
         // One of that name may have been begun anew meanwhile.
         let files = self.files();
-        let gone = |found: &&Unnamed| files.iter().all(|file| file.start != found.start);
+        let gone = |found: &&UnlistedFiles| files.iter().all(|file| file.start != found.start);
         for found in unnamed.iter().filter(gone) {
             self.unlink_file(found.start, &found.path);
         }

@@ -1,4 +1,4 @@
-//! [`Pages`]: the bytes of a log's last page and of what is appended to it, where a write past the page cache can take them from.
+//! [`TailPages`]: the bytes of a log's last page and of what is appended to it, where a write past the page cache can take them from.
 
 use forebay_pool::{PAGE, persist::LINE};
 use std::io::IoSlice;
@@ -7,7 +7,7 @@ const PAGE_BYTES: usize = PAGE as usize;
 
 /// Bytes that begin at a page of the log, in memory that begins at one too: `O_DIRECT` wants both.
 #[derive(Default)]
-pub(super) struct Pages {
+pub(super) struct TailPages {
     memory: Vec<u8>,
     /// Where in `memory` the first page begins.
     start: usize,
@@ -15,7 +15,7 @@ pub(super) struct Pages {
     used: usize,
 }
 
-impl Pages {
+impl TailPages {
     /// Begins anew, at the start of a page.
     pub(super) fn clear(&mut self) {
         self.used = 0;
@@ -81,7 +81,7 @@ mod tests {
 
     #[test]
     fn what_was_kept_comes_before_what_is_added_page_by_page_and_aligned() {
-        let mut pages = Pages::default();
+        let mut pages = TailPages::default();
         let mut log = Vec::new();
         for (round, bytes) in [64, 4032, 64, 4096, 10_048, 128, 20_480]
             .into_iter()

@@ -6,13 +6,13 @@
 //! manifest knows nothing, so the manifest is older than the file.
 
 use super::file::{VlogFile, file_name};
-use crate::{disk::Disk, error::StoreError, manifest::State};
+use crate::{disk::Disk, error::StoreError, manifest::ManifestState};
 use forebay_pool::Lsn;
 use std::path::{Path, PathBuf};
 
 /// A file of this store that the manifest does not name.
 #[derive(Clone, Debug)]
-pub(crate) struct Unnamed {
+pub(crate) struct UnlistedFiles {
     pub(crate) start: Lsn,
     pub(crate) path: PathBuf,
     /// Its length.
@@ -21,9 +21,9 @@ pub(crate) struct Unnamed {
     pub(crate) holds_log: bool,
 }
 
-impl Unnamed {
+impl UnlistedFiles {
     /// True if nothing in it is needed, whatever else there is. `watermark` is the index's.
-    pub(crate) fn is_dead(&self, state: &State, watermark: Lsn) -> bool {
+    pub(crate) fn is_dead(&self, state: &ManifestState, watermark: Lsn) -> bool {
         if !self.holds_log {
             return true;
         }
@@ -41,7 +41,11 @@ impl Unnamed {
 }
 
 /// The files in `dir` that are this store's and that `state` does not name.
-pub(super) fn find(disk: &dyn Disk, dir: &Path, state: &State) -> Result<Vec<Unnamed>, StoreError> {
+pub(super) fn find(
+    disk: &dyn Disk,
+    dir: &Path,
+    state: &ManifestState,
+) -> Result<Vec<UnlistedFiles>, StoreError> {
     let mut found = Vec::new();
     for name in disk.list(dir).map_err(StoreError::io("listing", dir))? {
         let start = name
@@ -62,7 +66,7 @@ pub(super) fn find(disk: &dyn Disk, dir: &Path, state: &State) -> Result<Vec<Unn
             // Another store's, or no value-log file: left alone.
             Err(_) => continue,
         };
-        found.push(Unnamed {
+        found.push(UnlistedFiles {
             start,
             path,
             bytes,

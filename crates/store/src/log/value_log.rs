@@ -10,12 +10,12 @@ use super::{
     content::ZEROS,
     file::{FILE_HEADER, VlogFile},
     reserve::{Reserve, ReserveNeed},
-    unlisted_files::{self, Unnamed},
+    unlisted_files::{self, UnlistedFiles},
 };
 use crate::{
     disk::Disk,
     error::StoreError,
-    manifest::{FileRef, Manifest, State},
+    manifest::{FileRef, ManifestState, StoreManifest},
     salvage::GivenUp,
 };
 use arc_swap::ArcSwap;
@@ -55,7 +55,7 @@ pub(crate) struct ValueLog {
     file_bytes_max: u64,
     /// In address order.
     pub(super) files: ArcSwap<Vec<Arc<VlogFile>>>,
-    pub(super) manifest: Arc<Mutex<Manifest>>,
+    pub(super) manifest: Arc<Mutex<StoreManifest>>,
     given_up: GivenUp,
     reserve: Reserve,
     /// Files that were unlinked, but whose names a power cut may bring back: the manifest still
@@ -78,9 +78,9 @@ impl ValueLog {
         disk: Arc<dyn Disk>,
         store_dir: &Path,
         file_bytes_max: u64,
-        manifest: Arc<Mutex<Manifest>>,
+        manifest: Arc<Mutex<StoreManifest>>,
         given_up: GivenUp,
-    ) -> Result<(Self, Vec<Unnamed>), StoreError> {
+    ) -> Result<(Self, Vec<UnlistedFiles>), StoreError> {
         let dir = store_dir.join(DIR);
         disk.create_dir(&dir)
             .map_err(StoreError::io("creating", &dir))?;
@@ -116,7 +116,7 @@ impl ValueLog {
     }
 
     /// Changes the manifest, durably; with the reserve, if there is no other room.
-    pub(crate) fn note(&self, change: impl Fn(&mut State)) -> Result<(), StoreError> {
+    pub(crate) fn note(&self, change: impl Fn(&mut ManifestState)) -> Result<(), StoreError> {
         let note = || self.manifest.lock().update(&*self.disk, &change);
         (self.reserve).with_room(ReserveNeed::Manifest, StoreError::is_full_disk, note)
     }

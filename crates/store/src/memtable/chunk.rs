@@ -21,7 +21,7 @@ use super::{
     shared_shard::SharedShard,
     sorted::SortedChunk,
 };
-use crate::index::Address;
+use crate::index::RecordAddress;
 use foldhash::fast::RandomState;
 use forebay_pool::Lsn;
 use parking_lot::{Mutex, RwLockReadGuard};
@@ -86,7 +86,13 @@ impl Chunk {
     /// Sets the key's address, in place of one that is older. If that lies below `keep_below`, an
     /// open snapshot may see it, and it is kept. True if the chunk is known to be full then.
     #[inline]
-    pub(crate) fn insert(&self, hash: u64, key: &[u8], address: Address, keep_below: Lsn) -> bool {
+    pub(crate) fn insert(
+        &self,
+        hash: u64,
+        key: &[u8],
+        address: RecordAddress,
+        keep_below: Lsn,
+    ) -> bool {
         let insert = Insert {
             hash,
             key,
@@ -113,13 +119,13 @@ impl Chunk {
 
     /// The key's address, a tombstone's included.
     #[inline]
-    pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<Address> {
+    pub(crate) fn get(&self, hash: u64, key: &[u8]) -> Option<RecordAddress> {
         let shard = self.read(shard_of(hash));
         Some(shard.find(hash, key)?.address())
     }
 
     /// The key's newest address below `limit`, a tombstone's included: what a snapshot sees here.
-    pub(crate) fn get_below(&self, hash: u64, key: &[u8], limit: Lsn) -> Option<Address> {
+    pub(crate) fn get_below(&self, hash: u64, key: &[u8], limit: Lsn) -> Option<RecordAddress> {
         let shard = self.read(shard_of(hash));
         shard.below(shard.find(hash, key)?, limit)
     }
@@ -173,7 +179,7 @@ impl Chunk {
 
     /// The key at `place` with its newest address below `limit`, a tombstone's included; `None` if
     /// it has none.
-    pub(super) fn found_at(&self, place: u32, limit: Lsn) -> Option<(Vec<u8>, Address)> {
+    pub(super) fn found_at(&self, place: u32, limit: Lsn) -> Option<(Vec<u8>, RecordAddress)> {
         let (shard, number) = unplace(place);
         let shard = self.read(shard);
         let entry = shard.entry(number);
@@ -201,19 +207,19 @@ impl Chunk {
 mod tests {
     use super::super::shard::VERSION_BYTES;
     use super::*;
-    use crate::index::Form;
+    use crate::index::ValueForm;
     use crate::memtable::testing;
     use std::collections::BTreeMap;
 
-    fn at(lsn: u64) -> Address {
-        Address {
+    fn at(lsn: u64) -> RecordAddress {
+        RecordAddress {
             lsn,
             len: 64,
-            form: Form::Record,
+            form: ValueForm::Record,
         }
     }
 
-    fn sorted(chunk: &Chunk) -> Vec<(Vec<u8>, Address)> {
+    fn sorted(chunk: &Chunk) -> Vec<(Vec<u8>, RecordAddress)> {
         let sorted = chunk.read_sorted();
         let all = sorted.between(0..Lsn::MAX);
         all.map(|(key, address)| (key.to_vec(), address)).collect()

@@ -2,7 +2,7 @@
 //! counts.
 
 use super::SortedChunk;
-use crate::index::Address;
+use crate::index::RecordAddress;
 use forebay_pool::Lsn;
 use std::ops::Range;
 
@@ -11,7 +11,7 @@ use std::ops::Range;
 pub(crate) fn merged<'a>(
     chunks: &'a [SortedChunk<'_>],
     versions: Range<Lsn>,
-) -> impl Iterator<Item = (&'a [u8], Address)> {
+) -> impl Iterator<Item = (&'a [u8], RecordAddress)> {
     let between = |chunk: &'a SortedChunk<'_>| chunk.between(versions.clone()).peekable();
     let mut sources: Vec<_> = chunks.iter().map(between).collect();
     std::iter::from_fn(move || {
@@ -36,7 +36,7 @@ pub(crate) fn merged<'a>(
 mod tests {
     use super::super::Chunk;
     use super::*;
-    use crate::index::Form;
+    use crate::index::ValueForm;
     use crate::memtable::testing;
 
     #[test]
@@ -44,10 +44,10 @@ mod tests {
         let chunk = |entries: &[(&str, u64)]| {
             let chunk = testing::chunk(false);
             for (key, lsn) in entries {
-                let address = Address {
+                let address = RecordAddress {
                     lsn: *lsn,
                     len: 1,
-                    form: Form::Record,
+                    form: ValueForm::Record,
                 };
                 chunk.insert(testing::hash(key.as_bytes()), key.as_bytes(), address, 0);
             }

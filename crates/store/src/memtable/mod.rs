@@ -2,9 +2,9 @@
 //!
 //! A [`Chunk`] is a sharded hash table from key to log address. The active chunk takes new keys; a
 //! full one is *frozen*: nothing is written to it any more, it is sorted in the background, and
-//! merged into the index. A [`View`] is what a reader sees: the active chunk, the frozen ones, and
-//! the index's tables. Scans and snapshots look into the active chunk as well: `order` has its keys
-//! in order, and replaced versions stay in it as long as a snapshot sees them.
+//! merged into the index. A [`ReadView`] is what a reader sees: the active chunk, the frozen ones,
+//! and the index's tables. Scans and snapshots look into the active chunk as well: `order` has its
+//! keys in order, and replaced versions stay in it as long as a snapshot sees them.
 
 mod chunk;
 mod merge;
@@ -20,6 +20,6 @@ mod view;
 
 pub(crate) use chunk::Chunk;
 pub(crate) use merge::merged;
-pub(crate) use runs::{Run, Stretch};
+pub(crate) use runs::{SortedRun, Stretch};
 pub(crate) use sorted::SortedChunk;
-pub(crate) use view::View;
+pub(crate) use view::ReadView;

@@ -1,9 +1,10 @@
 //! A chunk's keys in order, for scans, while the chunk is written to.
 //!
 //! An entry's key never changes, so what is sorted once stays sorted: a scan sorts what came since
-//! the last one, as a *run* of its own ([`Run`]), and merges it with earlier runs that are not much
-//! larger. So each key is copied a logarithmic number of times, a scan costs what was written since
-//! the last, and writers have nothing to do. A chunk that is never scanned has no order.
+//! the last one, as a *run* of its own ([`SortedRun`]), and merges it with earlier runs that are
+//! not much larger. So each key is copied a logarithmic number of times, a scan costs what was
+//! written since the last, and writers have nothing to do. A chunk that is never scanned has no
+//! order.
 //!
 //! A key that was deleted before a scan met it never enters the order; others leave it once scans
 //! have passed over as many as it has keys ([`Chunk::ordered`]): so a scan's cost is bounded by
@@ -15,11 +16,11 @@
 
 use super::{
     Chunk,
-    runs::{ChunkOrder, Ordered, Run, Stretch},
+    runs::{ChunkOrder, Ordered, SortedRun, Stretch},
     shard::SHARDS,
     sort::{eight, shared_len, sort_numbered},
 };
-use crate::index::{Address, Form};
+use crate::index::{RecordAddress, ValueForm};
 use forebay_pool::Lsn;
 use std::{
     cmp::Ordering,
@@ -89,7 +90,7 @@ impl Chunk {
             };
             places = places.iter().map(number).collect();
             for run in &mut ordered.runs {
-                *run = Arc::new(Run(run.0.iter().map(number).collect()));
+                *run = Arc::new(SortedRun(run.0.iter().map(number).collect()));
             }
         }
         ordered.shared = shared;
@@ -104,7 +105,7 @@ impl Chunk {
         while let Some(last) = ordered.runs.pop_if(|run| run.len() <= newest.len() * MERGE) {
             newest = self.merge(&last.0, &newest);
         }
-        ordered.runs.push(Arc::new(Run(newest.into())));
+        ordered.runs.push(Arc::new(SortedRun(newest.into())));
     }
 
     fn merge(&self, a: &[(u64, u32)], b: &[(u64, u32)]) -> Vec<(u64, u32)> {
@@ -135,7 +136,7 @@ impl Chunk {
                 .filter(|&(_, place)| !self.leaves(place, &mut left))
                 .collect();
             if !kept.is_empty() {
-                runs.push(Arc::new(Run(kept)));
+                runs.push(Arc::new(SortedRun(kept)));
             }
         }
         ordered.runs = runs;
@@ -164,13 +165,18 @@ impl Chunk {
     }
 
     /// The key at `position` of a run with its newest address below `limit`; `None` if it has none.
-    pub(crate) fn nth(&self, run: &Run, position: usize, limit: Lsn) -> Option<(Vec<u8>, Address)> {
+    pub(crate) fn nth(
+        &self,
+        run: &SortedRun,
+        position: usize,
+        limit: Lsn,
+    ) -> Option<(Vec<u8>, RecordAddress)> {
         let &(_, place) = run.0.get(position)?;
         self.found_at(place, limit)
     }
 
     /// The number of keys of a run that are less than `bound`, or with `inclusive` no greater.
-    pub(crate) fn keys_below(&self, run: &Run, bound: &[u8], inclusive: bool) -> usize {
+    pub(crate) fn keys_below(&self, run: &SortedRun, bound: &[u8], inclusive: bool) -> usize {
         run.0.partition_point(|&(_, place)| {
             self.with_key(place, |key| key < bound || (inclusive && key == bound))
         })
@@ -179,7 +185,7 @@ impl Chunk {
     /// True if the key is deleted here, as seen below `limit`.
     pub(crate) fn hides(&self, hash: u64, key: &[u8], limit: Lsn) -> bool {
         self.get_below(hash, key, limit)
-            .is_some_and(|address| address.form == Form::Tombstone)
+            .is_some_and(|address| address.form == ValueForm::Tombstone)
     }
 }
 
@@ -189,8 +195,8 @@ mod tests {
     use crate::memtable::testing;
     use std::collections::BTreeMap;
 
-    fn at(lsn: u64, form: Form) -> Address {
-        Address { lsn, len: 64, form }
+    fn at(lsn: u64, form: ValueForm) -> RecordAddress {
+        RecordAddress { lsn, len: 64, form }
     }
 
     fn key(i: u64) -> Vec<u8> {
@@ -203,7 +209,7 @@ mod tests {
     }
 
     /// All keys of the order with what is seen below `limit`, each run checked.
-    fn all(chunk: &Chunk, limit: Lsn) -> BTreeMap<Vec<u8>, Address> {
+    fn all(chunk: &Chunk, limit: Lsn) -> BTreeMap<Vec<u8>, RecordAddress> {
         let order = chunk.ordered();
         let mut all = BTreeMap::new();
         for run in &order.runs {
@@ -225,8 +231,8 @@ mod tests {
         let mut model = BTreeMap::new();
         for i in 0..3000u64 {
             let key = key(i * 7919 % 2000);
-            chunk.insert(testing::hash(&key), &key, at(i, Form::Record), 0);
-            model.insert(key, at(i, Form::Record));
+            chunk.insert(testing::hash(&key), &key, at(i, ValueForm::Record), 0);
+            model.insert(key, at(i, ValueForm::Record));
             if i.is_power_of_two() || i % 97 == 0 {
                 assert_eq!(all(&chunk, Lsn::MAX), model);
             }
@@ -241,11 +247,11 @@ mod tests {
         let put = |i: u64, lsn, form| {
             chunk.insert(testing::hash(&key(i)), &key(i), at(lsn, form), 0);
         };
-        (0..1000).for_each(|i| put(i * 4, i, Form::Record));
+        (0..1000).for_each(|i| put(i * 4, i, ValueForm::Record));
         assert_eq!(all(&chunk, Lsn::MAX).len(), 1000);
-        (0..900).for_each(|i| put(i * 4, 1000 + i, Form::Tombstone));
+        (0..900).for_each(|i| put(i * 4, 1000 + i, ValueForm::Tombstone));
         // One that was deleted before a scan met it never enters.
-        put(8000, 1900, Form::Tombstone);
+        put(8000, 1900, ValueForm::Tombstone);
         assert_eq!(all(&chunk, Lsn::MAX).len(), 1000);
         chunk.note_passed(1000);
         assert_eq!(all(&chunk, Lsn::MAX).len(), 100);
@@ -253,8 +259,8 @@ mod tests {
         assert_eq!(*left, (key(0), key(8000)));
         assert!(chunk.hides(testing::hash(&key(4)), &key(4), Lsn::MAX));
         assert!(!chunk.hides(testing::hash(&key(4)), &key(4), 1001));
-        put(4, 5000, Form::Record);
-        put(4, 5001, Form::Record);
+        put(4, 5000, ValueForm::Record);
+        put(4, 5001, ValueForm::Record);
         let again = all(&chunk, Lsn::MAX);
         assert_eq!((again.len(), again[&key(4)].lsn), (101, 5001));
     }

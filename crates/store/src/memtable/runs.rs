@@ -5,9 +5,9 @@ use std::sync::Arc;
 
 /// Entries in key order: eight bytes of the key behind what all keys of the order share, and the
 /// entry's place.
-pub(crate) struct Run(pub(super) Box<[(u64, u32)]>);
+pub(crate) struct SortedRun(pub(super) Box<[(u64, u32)]>);
 
-impl Run {
+impl SortedRun {
     /// Number of entries.
     pub(crate) fn len(&self) -> usize {
         self.0.len()
@@ -20,7 +20,7 @@ pub(crate) type Stretch = (Vec<u8>, Vec<u8>);
 /// The order as a scan takes it.
 pub(crate) struct ChunkOrder {
     /// No key is in two of them.
-    pub(crate) runs: Vec<Arc<Run>>,
+    pub(crate) runs: Vec<Arc<SortedRun>>,
     /// Between which keys deleted ones are in none of them.
     pub(crate) left: Option<Arc<Stretch>>,
 }
@@ -33,7 +33,7 @@ pub(super) struct Ordered {
     /// Leading bytes that all keys share.
     pub(super) shared: Option<Vec<u8>>,
     /// The largest first.
-    pub(super) runs: Vec<Arc<Run>>,
+    pub(super) runs: Vec<Arc<SortedRun>>,
     pub(super) left: Option<Arc<Stretch>>,
 }
 

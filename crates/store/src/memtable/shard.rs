@@ -2,12 +2,12 @@
 //!
 //! Entries are numbered as they come, and keep their number and their key. A key that fits stands
 //! in its entry, others in the arena. A write that replaces what an open snapshot sees leaves the
-//! older version behind ([`Version`]); without a snapshot nothing is kept.
+//! older version behind ([`AddressVersion`]); without a snapshot nothing is kept.
 //!
 //! A *place* is a shard and an entry's number in it, packed: what the orders of a chunk are made
 //! of.
 
-use crate::index::{Address, Form};
+use crate::index::{RecordAddress, ValueForm};
 use foldhash::fast::RandomState;
 use forebay_pool::Lsn;
 use hashbrown::{HashTable, hash_table::Entry as Slot};
@@ -17,9 +17,9 @@ use std::hash::BuildHasher;
 pub(super) const SHARDS: usize = 64;
 /// Bytes of memory that an entry takes beside its key: itself, and its part of the hash table at
 /// 7/8 load.
-const ENTRY_BYTES: usize = size_of::<Entry>() + 8;
+const ENTRY_BYTES: usize = size_of::<KeyEntry>() + 8;
 /// Bytes of memory that an older version takes.
-pub(super) const VERSION_BYTES: usize = size_of::<Version>();
+pub(super) const VERSION_BYTES: usize = size_of::<AddressVersion>();
 /// Key bytes that are kept in the entry itself.
 const PREFIX: usize = 8;
 
@@ -34,7 +34,7 @@ pub(super) fn unplace(place: u32) -> (usize, usize) {
 
 /// A key's entry.
 #[derive(Clone, Copy)]
-pub(super) struct Entry {
+pub(super) struct KeyEntry {
     /// The key's first eight bytes, zero-padded; all of a short key.
     prefix: [u8; PREFIX],
     lsn: Lsn,
@@ -45,21 +45,21 @@ pub(super) struct Entry {
     /// The version before, if an open snapshot may see it: its number in the shard, plus one.
     older: u32,
     key_len: u16,
-    form: Form,
+    form: ValueForm,
     /// The order for scans has it, or is to take it in.
     ordered: bool,
 }
 
-const _: () = assert!(size_of::<Entry>() == 32);
+const _: () = assert!(size_of::<KeyEntry>() == 32);
 
-impl Entry {
+impl KeyEntry {
     /// Deleted, and no snapshot sees an older version.
     pub(super) fn is_dead(&self) -> bool {
-        self.form == Form::Tombstone && self.older == 0
+        self.form == ValueForm::Tombstone && self.older == 0
     }
 
-    pub(super) fn address(&self) -> Address {
-        Address {
+    pub(super) fn address(&self) -> RecordAddress {
+        RecordAddress {
             lsn: self.lsn,
             len: self.len,
             form: self.form,
@@ -69,9 +69,9 @@ impl Entry {
 
 /// What a key's address was before, for the snapshots that see it.
 #[derive(Clone, Copy)]
-struct Version {
-    address: Address,
-    /// As [`Entry::older`].
+struct AddressVersion {
+    address: RecordAddress,
+    /// As [`KeyEntry::older`].
     older: u32,
 }
 
@@ -79,9 +79,9 @@ struct Version {
 #[derive(Default)]
 pub(super) struct Shard {
     table: HashTable<u32>,
-    entries: Vec<Entry>,
+    entries: Vec<KeyEntry>,
     arena: Vec<u8>,
-    versions: Vec<Version>,
+    versions: Vec<AddressVersion>,
     /// Entries that the order for scans had dropped and that were put again since, each time.
     revived: Vec<u32>,
 }
@@ -91,7 +91,7 @@ pub(super) struct Shard {
 pub(super) struct Insert<'a> {
     pub(super) hash: u64,
     pub(super) key: &'a [u8],
-    pub(super) address: Address,
+    pub(super) address: RecordAddress,
     /// An older address stays, for snapshots, if it lies below this.
     pub(super) keep_below: Lsn,
 }
@@ -105,14 +105,14 @@ impl Shard {
             table: HashTable::with_capacity(entries),
             entries: touched(
                 entries,
-                Entry {
+                KeyEntry {
                     prefix: [0; PREFIX],
                     lsn: 0,
                     key_at: 0,
                     len: 0,
                     older: 0,
                     key_len: 0,
-                    form: Form::Tombstone,
+                    form: ValueForm::Tombstone,
                     ordered: true,
                 },
             ),
@@ -132,7 +132,7 @@ impl Shard {
             keep_below,
         } = insert;
         let prefix = prefix_of(key);
-        let same_key = |entry: &Entry, arena: &[u8]| {
+        let same_key = |entry: &KeyEntry, arena: &[u8]| {
             entry.prefix == prefix
                 && usize::from(entry.key_len) == key.len()
                 && (key.len() <= PREFIX || key_of(entry, arena) == key)
@@ -151,13 +151,13 @@ impl Shard {
                 let number = *slot.get();
                 let entry = &mut entries[number as usize];
                 if entry.lsn < keep_below {
-                    versions.push(Version {
+                    versions.push(AddressVersion {
                         address: entry.address(),
                         older: entry.older,
                     });
                     entry.older = u32::try_from(versions.len()).unwrap_or(u32::MAX);
                 }
-                if !entry.ordered && address.form != Form::Tombstone {
+                if !entry.ordered && address.form != ValueForm::Tombstone {
                     entry.ordered = true;
                     revived.push(number);
                 }
@@ -171,7 +171,7 @@ impl Shard {
                 if key.len() > PREFIX {
                     arena.extend_from_slice(key);
                 }
-                entries.push(Entry {
+                entries.push(KeyEntry {
                     prefix,
                     lsn: address.lsn,
                     key_at,
@@ -187,7 +187,7 @@ impl Shard {
 
     /// The key's entry.
     #[inline]
-    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<&Entry> {
+    pub(super) fn find(&self, hash: u64, key: &[u8]) -> Option<&KeyEntry> {
         let is_key = |&number: &u32| self.key(&self.entries[number as usize]) == key;
         let number = self.table.find(hash, is_key)?;
         Some(&self.entries[*number as usize])
@@ -198,7 +198,7 @@ impl Shard {
         self.entries.len()
     }
 
-    pub(super) fn entry(&self, number: usize) -> &Entry {
+    pub(super) fn entry(&self, number: usize) -> &KeyEntry {
         &self.entries[number]
     }
 
@@ -219,7 +219,7 @@ impl Shard {
 
     /// The newest address of an entry below `limit`.
     #[inline]
-    pub(super) fn below(&self, entry: &Entry, limit: Lsn) -> Option<Address> {
+    pub(super) fn below(&self, entry: &KeyEntry, limit: Lsn) -> Option<RecordAddress> {
         if entry.lsn < limit {
             return Some(entry.address());
         }
@@ -235,7 +235,7 @@ impl Shard {
     }
 
     #[inline]
-    pub(super) fn key<'a>(&'a self, entry: &'a Entry) -> &'a [u8] {
+    pub(super) fn key<'a>(&'a self, entry: &'a KeyEntry) -> &'a [u8] {
         key_of(entry, &self.arena)
     }
 
@@ -248,7 +248,7 @@ impl Shard {
 }
 
 #[inline]
-fn key_of<'a>(entry: &'a Entry, arena: &'a [u8]) -> &'a [u8] {
+fn key_of<'a>(entry: &'a KeyEntry, arena: &'a [u8]) -> &'a [u8] {
     let len = usize::from(entry.key_len);
     if len <= PREFIX {
         &entry.prefix[..len]

@@ -11,7 +11,7 @@
 //! newer is inserted, in the order in which it was left. So a key's inserts keep their order.
 
 use super::shard::{Insert, Shard};
-use crate::index::Address;
+use crate::index::RecordAddress;
 use foldhash::fast::RandomState;
 use forebay_pool::Lsn;
 use parking_lot::{Mutex, RwLock, RwLockReadGuard, RwLockWriteGuard};
@@ -27,10 +27,10 @@ use std::{
 const SPINS: u32 = 32;
 
 /// An insert that found the shard locked.
-struct Left {
+struct PendingInsert {
     hash: u64,
     key: Box<[u8]>,
-    address: Address,
+    address: RecordAddress,
     keep_below: Lsn,
 }
 
@@ -38,7 +38,7 @@ struct Left {
 pub(super) struct SharedShard {
     shard: RwLock<Shard>,
     /// In the order in which they came. Locked for no longer than one takes to be added.
-    left: Mutex<Vec<Left>>,
+    left: Mutex<Vec<PendingInsert>>,
     /// How many of them there are. Set to 0 under the shard's lock only.
     count: AtomicUsize,
 }
@@ -97,7 +97,7 @@ impl SharedShard {
     #[cold]
     fn leave(&self, insert: Insert<'_>) {
         let mut left = self.left.lock();
-        left.push(Left {
+        left.push(PendingInsert {
             hash: insert.hash,
             key: insert.key.into(),
             address: insert.address,
@@ -138,18 +138,18 @@ impl SharedShard {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::index::Form;
+    use crate::index::ValueForm;
     use std::{
         hash::BuildHasher,
         sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
         thread,
     };
 
-    fn at(lsn: Lsn) -> Address {
-        Address {
+    fn at(lsn: Lsn) -> RecordAddress {
+        RecordAddress {
             lsn,
             len: 64,
-            form: Form::Record,
+            form: ValueForm::Record,
         }
     }
 

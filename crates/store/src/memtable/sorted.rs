@@ -4,7 +4,7 @@ use super::{
     shard::{Shard, place, unplace},
     sort::sort_places,
 };
-use crate::index::Address;
+use crate::index::RecordAddress;
 use forebay_pool::Lsn;
 use parking_lot::RwLockReadGuard;
 use std::ops::Range;
@@ -38,7 +38,10 @@ impl<'a> SortedChunk<'a> {
 
     /// The keys that were written to between two log addresses, in order, each with its newest
     /// address below the later one, tombstones included.
-    pub(crate) fn between(&self, versions: Range<Lsn>) -> impl Iterator<Item = (&[u8], Address)> {
+    pub(crate) fn between(
+        &self,
+        versions: Range<Lsn>,
+    ) -> impl Iterator<Item = (&[u8], RecordAddress)> {
         self.order.iter().filter_map(move |&(_, place)| {
             let (shard, number) = unplace(place);
             let shard: &Shard = &self.shards[shard];

@@ -1,13 +1,13 @@
-//! [`View`]: everything a reader looks at, as of one moment.
+//! [`ReadView`]: everything a reader looks at, as of one moment.
 
 use super::Chunk;
-use crate::index::{Address, IndexError, IndexView};
+use crate::index::{IndexError, IndexView, RecordAddress};
 use forebay_pool::Lsn;
 use std::sync::Arc;
 
 /// The chunks and tables in which a key may be, newest first.
 #[derive(Clone)]
-pub(crate) struct View {
+pub(crate) struct ReadView {
     /// Takes writes; none in a snapshot's view once it is in the tables.
     pub(crate) active: Option<Arc<Chunk>>,
     /// Newest first.
@@ -16,10 +16,10 @@ pub(crate) struct View {
     pub(crate) tables: Arc<IndexView>,
 }
 
-impl View {
+impl ReadView {
     /// The key's newest address, a tombstone's included. `hash` is the key's.
     #[inline]
-    pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Result<Option<Address>, IndexError> {
+    pub(crate) fn find(&self, hash: u64, key: &[u8]) -> Result<Option<RecordAddress>, IndexError> {
         let in_memory = self
             .active
             .iter()
@@ -42,7 +42,7 @@ impl View {
         hash: u64,
         key: &[u8],
         limit: Lsn,
-    ) -> Result<Option<Address>, IndexError> {
+    ) -> Result<Option<RecordAddress>, IndexError> {
         let in_memory = self
             .chunks()
             .find_map(|chunk| chunk.get_below(hash, key, limit));

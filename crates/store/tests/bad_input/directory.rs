@@ -2,7 +2,7 @@
 //! store is left exactly as it is.
 
 use crate::{check, closed, common::files_in, quiet, refused};
-use forebay_store::{StoreError, Variant};
+use forebay_store::{Durability, StoreError};
 use std::fs;
 
 /// Promise (store): A store refuses missing, truncated, foreign and damaged files, names the reason
@@ -20,13 +20,13 @@ fn a_damaged_truncated_or_foreign_manifest_is_named() {
         refused(
             &bench,
             Some(&bench.pool),
-            Variant::DOUBLE,
+            Durability::DOUBLE,
             |e| matches!(e, StoreError::Damaged { .. }),
             &["MANIFEST", "damaged", "restore it from a copy"],
         );
     }
     fs::write(&path, &text).unwrap();
-    check(&bench.open(&quiet(Variant::DOUBLE)));
+    check(&bench.open(&quiet(Durability::DOUBLE)));
 }
 
 #[test]
@@ -38,12 +38,12 @@ fn the_manifest_of_another_store_does_not_open_this_ones_files() {
     refused(
         &bench,
         Some(&bench.pool),
-        Variant::DOUBLE,
+        Durability::DOUBLE,
         |e| matches!(e, StoreError::ValueLog { .. }),
         &["belongs to another store"],
     );
     fs::write(&path, text).unwrap();
-    check(&bench.open(&quiet(Variant::DOUBLE)));
+    check(&bench.open(&quiet(Durability::DOUBLE)));
 }
 
 #[test]
@@ -56,7 +56,7 @@ fn a_store_of_a_newer_format_is_told_from_a_damaged_one() {
     refused(
         &bench,
         Some(&bench.pool),
-        Variant::DOUBLE,
+        Durability::DOUBLE,
         |e| {
             matches!(
                 e,
@@ -81,19 +81,19 @@ fn a_store_without_its_manifest_is_never_taken_for_an_empty_one() {
     refused(
         &bench,
         Some(&bench.pool),
-        Variant::DOUBLE,
+        Durability::DOUBLE,
         |e| matches!(e, StoreError::NotAStore { .. }),
         &["no MANIFEST", "vlog"],
     );
     fs::write(&path, text).unwrap();
-    check(&bench.open(&quiet(Variant::DOUBLE)));
+    check(&bench.open(&quiet(Durability::DOUBLE)));
 }
 
 #[test]
 fn a_store_copied_without_its_lock_file_is_a_store() {
     let bench = closed();
     fs::remove_file(bench.path().join("LOCK")).unwrap();
-    let options = quiet(Variant::Fsync).create_if_missing(false);
+    let options = quiet(Durability::Fsync).create_if_missing(false);
     check(&options.open(bench.path(), None).unwrap());
 }
 
@@ -106,7 +106,7 @@ fn a_directory_that_is_no_store_stays_exactly_as_it_is() {
     fs::create_dir(&home).unwrap();
     fs::write(home.join("thesis.tex"), "\\section{}").unwrap();
     for create in [true, false] {
-        let options = quiet(Variant::Fsync).create_if_missing(create);
+        let options = quiet(Durability::Fsync).create_if_missing(create);
         let error = options.open(&home, None).err().unwrap();
         assert!(matches!(error, StoreError::NotAStore { .. }), "{error}");
         assert!(error.to_string().contains("thesis.tex"), "{error}");
@@ -116,7 +116,7 @@ fn a_directory_that_is_no_store_stays_exactly_as_it_is() {
         assert!(error.to_string().contains("no directory"), "{error}");
     }
     let missing = dir.path().join("missing");
-    let options = quiet(Variant::Fsync).create_if_missing(false);
+    let options = quiet(Durability::Fsync).create_if_missing(false);
     let error = options.open(&missing, None).err().unwrap();
     assert!(error.to_string().contains("does not exist"), "{error}");
     assert!(!missing.exists());

@@ -6,7 +6,7 @@ use crate::{
     common::{Bench, files_in, value_log_files},
     fill, key, quiet, refused, value,
 };
-use forebay_store::{StoreError, Variant};
+use forebay_store::{Durability, StoreError};
 use std::{
     fs::{self, OpenOptions},
     os::unix::fs::FileExt,
@@ -35,7 +35,7 @@ fn a_flipped_bit_in_a_record_is_told_by_the_get_of_its_key_and_by_verify_and_by_
     let bytes = fs::read(file).unwrap();
     let at = bytes.windows(1000).position(|w| w == [40; 1000]).unwrap();
     flip(file, at as u64 + 500);
-    let store = bench.open(&quiet(Variant::DOUBLE));
+    let store = bench.open(&quiet(Durability::DOUBLE));
     let error = store.get(&key(40)).unwrap_err();
     assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
     let name = file.file_name().unwrap().to_str().unwrap();
@@ -70,7 +70,7 @@ fn a_flipped_bit_in_a_record_is_told_by_the_get_of_its_key_and_by_verify_and_by_
 fn a_flipped_bit_in_the_part_of_the_log_that_is_replayed_keeps_the_store_from_opening() {
     // In a file that has another one behind it, and in the last one.
     for (file, damaged) in [(0, 50), (2, KEYS - 3)] {
-        for variant in [Variant::Fsync, Variant::NoSync] {
+        for variant in [Durability::Fsync, Durability::NoSync] {
             let bench = Bench::new();
             let store = quiet(variant).open(bench.path(), None).unwrap();
             fill(&store);
@@ -81,7 +81,7 @@ fn a_flipped_bit_in_the_part_of_the_log_that_is_replayed_keeps_the_store_from_op
                 .windows(1000)
                 .position(|w| w == [damaged as u8; 1000])
                 .unwrap();
-            if (file, variant) == (2, Variant::NoSync) {
+            if (file, variant) == (2, Durability::NoSync) {
                 // Nothing proves that this record had been on the disk: the log ends before it.
                 flip(path, at as u64 + 500);
                 let store = bench.open(&quiet(variant));
@@ -102,13 +102,13 @@ fn a_flipped_bit_in_the_part_of_the_log_that_is_replayed_keeps_the_store_from_op
                 refused(
                     &bench,
                     Some(&bench.pool),
-                    Variant::DOUBLE,
+                    Durability::DOUBLE,
                     |e| matches!(e, StoreError::Damaged { .. }),
                     &["had been acknowledged", "restore it from a copy"],
                 );
                 flip(path, at as u64 + 500);
             }
-            check(&bench.open(&quiet(Variant::DOUBLE)));
+            check(&bench.open(&quiet(Durability::DOUBLE)));
         }
     }
 }
@@ -132,7 +132,7 @@ fn a_damaged_or_missing_large_value_is_told_by_its_get_and_by_verify() {
             Some(content) => fs::write(&file, content).unwrap(),
             None => fs::remove_file(&file).unwrap(),
         }
-        let store = bench.open(&quiet(Variant::DOUBLE));
+        let store = bench.open(&quiet(Durability::DOUBLE));
         let error = store.get(b"large").unwrap_err();
         assert!(matches!(error, StoreError::Damaged { .. }), "{error:?}");
         let name = file.file_name().unwrap().to_str().unwrap();
@@ -147,5 +147,5 @@ fn a_damaged_or_missing_large_value_is_told_by_its_get_and_by_verify() {
         store.close().unwrap();
         fs::write(&file, &bytes).unwrap();
     }
-    check(&bench.open(&quiet(Variant::DOUBLE)));
+    check(&bench.open(&quiet(Durability::DOUBLE)));
 }

@@ -5,15 +5,15 @@ use crate::{
     common::{self, contents},
     quiet,
 };
-use forebay_store::{StoreError, Variant};
+use forebay_store::{Durability, StoreError};
 use std::{fs::OpenOptions, path::PathBuf, process::Command};
 
 /// Promise: as `a_directory_that_is_no_store_stays_exactly_as_it_is`.
 #[test]
 fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
     let bench = closed();
-    let store = bench.open(&quiet(Variant::DOUBLE));
-    let error = quiet(Variant::DOUBLE)
+    let store = bench.open(&quiet(Durability::DOUBLE));
+    let error = quiet(Durability::DOUBLE)
         .open(bench.path(), &bench.pool)
         .err()
         .unwrap();
@@ -23,7 +23,7 @@ fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
     let copy = bench.dir.path().join("copy");
     common::copy_dir(&bench.path(), &copy);
     let before = contents(&copy);
-    let error = quiet(Variant::DOUBLE)
+    let error = quiet(Durability::DOUBLE)
         .open(&copy, &bench.pool)
         .err()
         .unwrap();
@@ -32,7 +32,7 @@ fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
     assert!(contents(&copy) == before);
     check(&store);
     drop(store);
-    check(&bench.open(&quiet(Variant::DOUBLE)));
+    check(&bench.open(&quiet(Durability::DOUBLE)));
 }
 
 #[test]
@@ -49,7 +49,7 @@ fn a_lock_that_goes_to_a_process_that_is_being_started_does_not_keep_the_store_c
         .stdin(lock)
         .spawn()
         .unwrap();
-    check(&bench.open(&quiet(Variant::DOUBLE)));
+    check(&bench.open(&quiet(Durability::DOUBLE)));
     assert!(started.wait().unwrap().success());
 }
 
@@ -59,7 +59,7 @@ const CHILD: &str = "STORE_OF_THE_PARENT";
 #[test]
 fn a_store_that_another_process_has_open_is_refused() {
     let bench = closed();
-    let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
+    let store = quiet(Durability::Fsync).open(bench.path(), None).unwrap();
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "in_use::in_another_process"])
         .env(CHILD, bench.path())
@@ -77,7 +77,7 @@ fn in_another_process() {
     };
     let path = PathBuf::from(path);
     let before = contents(&path);
-    let error = quiet(Variant::Fsync).open(&path, None).err().unwrap();
+    let error = quiet(Durability::Fsync).open(&path, None).err().unwrap();
     assert!(matches!(error, StoreError::InUse { .. }), "{error}");
     assert!(contents(&path) == before);
 }

@@ -2,7 +2,7 @@
 //! meet them; no empty index takes their place.
 
 use crate::{KEYS, check, closed, common::files_in, key, quiet, refused, value};
-use forebay_store::{StoreError, Variant};
+use forebay_store::{Durability, StoreError};
 use std::{fs, path::PathBuf};
 
 /// Promise: as
@@ -20,7 +20,7 @@ fn a_damaged_index_table_is_told_and_the_store_reads_all_once_it_is_restored() {
         let mut flipped = bytes.clone();
         flipped[at] ^= 1;
         fs::write(&table, flipped).unwrap();
-        match quiet(Variant::Fsync).open(bench.path(), None) {
+        match quiet(Durability::Fsync).open(bench.path(), None) {
             Err(error) => assert!(error.to_string().contains(name), "{error}"),
             Ok(store) => {
                 for i in 0..KEYS {
@@ -37,7 +37,7 @@ fn a_damaged_index_table_is_told_and_the_store_reads_all_once_it_is_restored() {
         }
         fs::write(&table, &bytes).unwrap();
     }
-    check(&bench.open(&quiet(Variant::Fsync)));
+    check(&bench.open(&quiet(Durability::Fsync)));
 }
 
 /// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
@@ -65,14 +65,14 @@ fn a_missing_truncated_or_foreign_index_table_is_refused_by_name() {
             refused(
                 &bench,
                 None,
-                Variant::Fsync,
+                Durability::Fsync,
                 |e| matches!(e, StoreError::Index(_)),
                 &["index", name, "damaged"],
             );
         }
         fs::write(&table, bytes).unwrap();
     }
-    check(&bench.open(&quiet(Variant::Fsync)));
+    check(&bench.open(&quiet(Durability::Fsync)));
 }
 
 /// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
@@ -96,11 +96,11 @@ fn a_damaged_or_missing_index_manifest_is_refused_and_no_empty_index_is_made() {
         refused(
             &bench,
             Some(&bench.pool),
-            Variant::DOUBLE,
+            Durability::DOUBLE,
             |e| matches!(e, StoreError::Index(_)),
             &["index", "damaged"],
         );
     }
     fs::write(&path, bytes).unwrap();
-    check(&bench.open(&quiet(Variant::DOUBLE)));
+    check(&bench.open(&quiet(Durability::DOUBLE)));
 }

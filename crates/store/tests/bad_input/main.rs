@@ -14,10 +14,10 @@ mod value_log;
 
 use common::{Bench, contents, tiny, value_log_files};
 use forebay_pool::Pool;
-use forebay_store::{Store, StoreError, StoreOptions, Variant};
+use forebay_store::{Durability, Store, StoreError, StoreOptions};
 
 /// Nothing in the background, and an index that takes in little before it is asked to.
-fn quiet(variant: Variant) -> StoreOptions {
+fn quiet(variant: Durability) -> StoreOptions {
     tiny(variant)
         .gc(false)
         .memtable_size(4 << 20)
@@ -53,7 +53,7 @@ fn check(store: &Store) {
 /// A store with three value-log files that was closed.
 fn closed() -> Bench {
     let bench = Bench::new();
-    let store = bench.open(&quiet(Variant::DOUBLE));
+    let store = bench.open(&quiet(Durability::DOUBLE));
     fill(&store);
     store.close().unwrap();
     assert_eq!(value_log_files(&bench.path()).len(), 3);
@@ -65,7 +65,7 @@ fn closed() -> Bench {
 fn refused(
     bench: &Bench,
     pool: Option<&Pool>,
-    variant: Variant,
+    variant: Durability,
     is: fn(&StoreError) -> bool,
     says: &[&str],
 ) {

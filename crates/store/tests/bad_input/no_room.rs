@@ -1,7 +1,7 @@
 //! No rights and no room: the reason is told, and writes go on once there is room.
 
 use crate::{check, closed, common::Bench, key, quiet, value};
-use forebay_store::{StoreError, Variant};
+use forebay_store::{Durability, StoreError};
 use std::{
     fs,
     io::ErrorKind,
@@ -32,7 +32,7 @@ fn immutable(path: &Path, test: impl FnOnce()) {
 fn a_directory_that_cannot_be_written_is_refused_with_the_reason() {
     let bench = closed();
     immutable(&bench.path(), || {
-        let error = quiet(Variant::Fsync)
+        let error = quiet(Durability::Fsync)
             .open(bench.path(), None)
             .err()
             .unwrap();
@@ -45,11 +45,11 @@ fn a_directory_that_cannot_be_written_is_refused_with_the_reason() {
             "{error}"
         );
     });
-    check(&bench.open(&quiet(Variant::Fsync)));
+    check(&bench.open(&quiet(Durability::Fsync)));
     // Where no store can be made, none is begun.
     let file = bench.dir.path().join("a file");
     fs::write(&file, "").unwrap();
-    let error = quiet(Variant::Fsync)
+    let error = quiet(Durability::Fsync)
         .open(file.join("store"), None)
         .err()
         .unwrap();
@@ -88,7 +88,7 @@ fn on_a_full_disk_writes_are_refused_with_the_reason_and_go_on_when_there_is_roo
         );
         return;
     };
-    for variant in [Variant::DOUBLE, Variant::Fsync] {
+    for variant in [Durability::DOUBLE, Durability::Fsync] {
         let path = disk.0.join(variant.to_string());
         let ballast = disk.0.join("ballast");
         fs::write(&ballast, vec![1; 3 << 20]).unwrap();
@@ -101,7 +101,7 @@ fn on_a_full_disk_writes_are_refused_with_the_reason_and_go_on_when_there_is_roo
             }
         };
         match &error {
-            StoreError::Stalled { .. } => assert!(variant == Variant::DOUBLE, "{error}"),
+            StoreError::Stalled { .. } => assert!(variant == Durability::DOUBLE, "{error}"),
             StoreError::Io { source, .. } => assert_eq!(source.kind(), ErrorKind::StorageFull),
             other => panic!("{other:?}"),
         }
@@ -118,7 +118,7 @@ fn on_a_full_disk_writes_are_refused_with_the_reason_and_go_on_when_there_is_roo
             std::thread::sleep(std::time::Duration::from_millis(20));
         }
         store.close().unwrap();
-        let store = quiet(Variant::Fsync).open(&path, None).unwrap();
+        let store = quiet(Durability::Fsync).open(&path, None).unwrap();
         for i in 0..written {
             assert_eq!(store.get(&key(i)).unwrap().unwrap(), value(i));
         }

@@ -6,12 +6,12 @@ use crate::{
     common::{self, Bench, new_pool},
     fill, key, quiet, refused, value,
 };
-use forebay_store::{StoreError, Variant};
+use forebay_store::{Durability, StoreError};
 
 /// A store that was not closed: some of its data is in its pool only.
 fn crashed() -> Bench {
     let bench = Bench::new();
-    let store = bench.open(&quiet(Variant::Buffered(4)));
+    let store = bench.open(&quiet(Durability::Buffered(4)));
     fill(&store);
     drop(store);
     bench
@@ -21,12 +21,12 @@ fn crashed() -> Bench {
 /// with it has all of that data.
 #[test]
 fn a_store_whose_data_is_in_its_pool_opens_with_that_pool_only_and_then_has_all_of_it() {
-    for variant in [Variant::DOUBLE, Variant::Fsync] {
+    for variant in [Durability::DOUBLE, Durability::Fsync] {
         let bench = crashed();
         let uuid = bench.pool.uuid().to_string();
         let other = new_pool(64 << 10);
         let in_pool: fn(&StoreError) -> bool = |e| matches!(e, StoreError::DataInPool { .. });
-        if variant == Variant::Fsync {
+        if variant == Durability::Fsync {
             let says = ["no pool was given", "Open it with that pool", &uuid];
             refused(&bench, None, variant, in_pool, &says);
         }
@@ -43,7 +43,7 @@ fn a_buffered_variant_without_a_pool_is_refused_with_the_choices() {
     refused(
         &bench,
         None,
-        Variant::DOUBLE,
+        Durability::DOUBLE,
         |e| matches!(e, StoreError::PoolNeeded { .. }),
         &["double", "--pool", "fsync"],
     );
@@ -54,7 +54,7 @@ fn a_buffered_variant_without_a_pool_is_refused_with_the_choices() {
 #[test]
 fn with_salvage_a_store_opens_without_a_pool_that_is_gone_and_goes_on() {
     let bench = crashed();
-    let salvage = quiet(Variant::Fsync).salvage(true);
+    let salvage = quiet(Durability::Fsync).salvage(true);
     let store = salvage.open(bench.path(), None).unwrap();
     let kept = (0..KEYS).take_while(|&i| store.get(&key(i)).is_ok_and(|v| v.is_some()));
     let kept = kept.count() as u32;
@@ -65,7 +65,7 @@ fn with_salvage_a_store_opens_without_a_pool_that_is_gone_and_goes_on() {
     }
     store.put(b"goes on", b"value").unwrap();
     drop(store);
-    let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
+    let store = quiet(Durability::Fsync).open(bench.path(), None).unwrap();
     assert_eq!(store.get(b"goes on").unwrap().unwrap(), b"value");
     for i in 0..kept {
         assert_eq!(store.get(&key(i)).unwrap().unwrap(), value(i));
@@ -76,15 +76,15 @@ fn with_salvage_a_store_opens_without_a_pool_that_is_gone_and_goes_on() {
 #[test]
 fn an_earlier_copy_of_the_directory_loses_nothing_that_is_in_the_pool() {
     let bench = Bench::new();
-    let store = bench.open(&quiet(Variant::DOUBLE));
+    let store = bench.open(&quiet(Durability::DOUBLE));
     store.put(b"first", b"1").unwrap();
     store.close().unwrap();
     let copy = bench.dir.path().join("copy");
     common::copy_dir(&bench.path(), &copy);
-    let store = bench.open(&quiet(Variant::DOUBLE));
+    let store = bench.open(&quiet(Durability::DOUBLE));
     store.put(b"second", b"2").unwrap();
     drop(store);
-    let store = quiet(Variant::DOUBLE).open(&copy, &bench.pool).unwrap();
+    let store = quiet(Durability::DOUBLE).open(&copy, &bench.pool).unwrap();
     assert_eq!(store.get(b"first").unwrap().unwrap(), b"1");
     assert_eq!(store.get(b"second").unwrap().unwrap(), b"2");
 }

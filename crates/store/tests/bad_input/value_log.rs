@@ -1,7 +1,7 @@
 //! Missing, truncated and foreign value-log files are refused by name, and none is written into.
 
 use crate::{check, closed, common::value_log_files, quiet, refused};
-use forebay_store::{StoreError, Variant};
+use forebay_store::{Durability, StoreError};
 use std::fs;
 
 /// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
@@ -15,19 +15,19 @@ fn a_missing_value_log_file_is_named_and_the_store_opens_once_it_is_back() {
         refused(
             &bench,
             Some(&bench.pool),
-            Variant::DOUBLE,
+            Durability::DOUBLE,
             |e| matches!(e, StoreError::ValueLog { .. }),
             &[name, "is missing", "put the file back"],
         );
         fs::rename(&away, &file).unwrap();
     }
-    check(&bench.open(&quiet(Variant::DOUBLE)));
+    check(&bench.open(&quiet(Durability::DOUBLE)));
 }
 
 /// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
 fn a_truncated_value_log_file_is_named_and_nothing_is_written_into_it() {
-    for variant in [Variant::DOUBLE, Variant::Fsync] {
+    for variant in [Durability::DOUBLE, Durability::Fsync] {
         let bench = closed();
         for file in value_log_files(&bench.path()) {
             let bytes = fs::read(&file).unwrap();
@@ -68,7 +68,7 @@ fn a_foreign_value_log_file_is_not_taken_for_ours_nor_touched() {
         refused(
             &bench,
             Some(&bench.pool),
-            Variant::DOUBLE,
+            Durability::DOUBLE,
             |e| matches!(e, StoreError::ValueLog { .. }),
             &[says, "put the file back"],
         );
@@ -86,7 +86,7 @@ fn a_foreign_value_log_file_is_not_taken_for_ours_nor_touched() {
     for name in strangers {
         fs::write(bench.path().join(name), name).unwrap();
     }
-    let store = bench.open(&quiet(Variant::DOUBLE));
+    let store = bench.open(&quiet(Durability::DOUBLE));
     check(&store);
     store.gc().unwrap();
     store.close().unwrap();

@@ -9,7 +9,7 @@ use crate::{
     },
     key, value,
 };
-use forebay_store::{ScanRange, Snapshot, Variant};
+use forebay_store::{Durability, ScanRange, Snapshot};
 use std::{
     io,
     sync::{Arc, Mutex},
@@ -20,7 +20,7 @@ use std::{
 /// Promise: as `a_store_does_what_a_map_does`.
 #[test]
 fn garbage_collection_gives_space_back_and_keeps_every_live_value_also_after_a_crash() {
-    for variant in [Variant::DOUBLE, Variant::NoSync] {
+    for variant in [Durability::DOUBLE, Durability::NoSync] {
         let bench = Bench::with_segments(256 << 10);
         let options = small(variant).gc(false);
         let store = bench.open(&options);
@@ -49,7 +49,7 @@ fn garbage_collection_gives_space_back_and_keeps_every_live_value_also_after_a_c
 #[test]
 fn writers_readers_scanners_and_the_collector_work_at_the_same_time() {
     let bench = Bench::with_segments(256 << 10);
-    let store = &bench.open(&small(Variant::DOUBLE));
+    let store = &bench.open(&small(Durability::DOUBLE));
     std::thread::scope(|scope| {
         for writer in 0..3u32 {
             scope.spawn(move || {
@@ -93,7 +93,7 @@ fn writers_readers_scanners_and_the_collector_work_at_the_same_time() {
 #[test]
 fn verify_finds_nothing_wrong_while_writers_and_the_collector_work() {
     let bench = Bench::new();
-    let options = common::tiny(Variant::DOUBLE).space_amplification_max(1.2);
+    let options = common::tiny(Durability::DOUBLE).space_amplification_max(1.2);
     let store = &bench.open(&options);
     let done = &std::sync::atomic::AtomicBool::new(false);
     std::thread::scope(|scope| {
@@ -115,7 +115,7 @@ fn verify_finds_nothing_wrong_while_writers_and_the_collector_work() {
 #[test]
 fn what_is_in_the_cache_is_still_verified_on_the_disk() {
     let bench = Bench::new();
-    let store = bench.open(&small(Variant::DOUBLE));
+    let store = bench.open(&small(Durability::DOUBLE));
     store.put(b"key", &[7; 1000]).unwrap();
     store.flush().unwrap();
     for _ in 0..3 {
@@ -155,7 +155,7 @@ fn a_file_collected_before_verify_and_unlinked_while_it_is_read_is_no_problem() 
             _ => Ok(()),
         }
     });
-    let options = tiny(Variant::NoSync);
+    let options = tiny(Durability::NoSync);
     let store = options.open_on(disk, None, bench.path(), None).unwrap();
     for round in 0..2u8 {
         for i in 0..100 {

@@ -5,12 +5,12 @@ use crate::{
     common::{Bench, small},
     key, round_value, value,
 };
-use forebay_store::{Batch, ScanRange, StoreError, Variant};
+use forebay_store::{Batch, Durability, ScanRange, StoreError};
 
 #[test]
 fn a_scan_gives_exactly_its_range_in_both_directions() {
     let bench = Bench::new();
-    let store = bench.open(&small(Variant::DOUBLE));
+    let store = bench.open(&small(Durability::DOUBLE));
     for i in 0..3000 {
         store.put(&key(i), &i.to_le_bytes()).unwrap();
     }
@@ -53,7 +53,7 @@ fn a_scan_gives_exactly_its_range_in_both_directions() {
 #[test]
 fn a_snapshot_does_not_change_whatever_is_written_deleted_collected_or_merged() {
     let bench = Bench::new();
-    let store = bench.open(&small(Variant::DOUBLE));
+    let store = bench.open(&small(Durability::DOUBLE));
     for i in 0..4000 {
         store.put(&key(i), &value(i)).unwrap();
     }
@@ -93,7 +93,7 @@ fn a_snapshot_does_not_change_whatever_is_written_deleted_collected_or_merged() 
 fn a_snapshot_taken_beside_writers_has_all_of_each_batch_or_nothing_and_stays() {
     const KEYS: u32 = 300;
     let bench = Bench::new();
-    let store = &bench.open(&small(Variant::DOUBLE));
+    let store = &bench.open(&small(Durability::DOUBLE));
     let write = |round: u32| {
         let mut batch = Batch::new();
         (0..KEYS).for_each(|i| batch.put(&key(i), &round.to_le_bytes()));
@@ -136,7 +136,7 @@ fn a_snapshot_taken_beside_writers_has_all_of_each_batch_or_nothing_and_stays() 
 #[test]
 fn more_snapshots_than_a_store_keeps_are_refused_and_those_of_one_moment_are_one() {
     let bench = Bench::new();
-    let store = bench.open(&small(Variant::DOUBLE));
+    let store = bench.open(&small(Durability::DOUBLE));
     store.put(b"key", b"0").unwrap();
     let same: Vec<_> = (0..5000).map(|_| store.snapshot().unwrap()).collect();
     let mut held = Vec::new();

@@ -5,7 +5,7 @@ use crate::{
     common::{Bench, VARIANTS, small},
     key, round_value, value,
 };
-use forebay_store::{Batch, ScanRange, Store, StoreError, Variant};
+use forebay_store::{Batch, Durability, ScanRange, Store, StoreError};
 
 #[test]
 fn a_value_is_read_as_it_was_put_in_every_variant_and_after_close_and_after_drop() {
@@ -13,7 +13,11 @@ fn a_value_is_read_as_it_was_put_in_every_variant_and_after_close_and_after_drop
         let bench = Bench::new();
         let options = small(variant);
         // Each put of this variant takes a sync.
-        let count = if variant == Variant::Fsync { 200 } else { 2000 };
+        let count = if variant == Durability::Fsync {
+            200
+        } else {
+            2000
+        };
         let store = bench.open(&options);
         for i in 0..count {
             store.put(&key(i), &value(i)).unwrap();
@@ -97,7 +101,7 @@ fn every_variant_opens_what_any_other_left_closed_or_crashed() {
 
 #[test]
 fn values_from_nothing_to_many_segments_and_keys_from_one_byte_to_64_kib_are_kept() {
-    for variant in [Variant::DOUBLE, Variant::Fsync] {
+    for variant in [Durability::DOUBLE, Durability::Fsync] {
         let bench = Bench::with_segments(256 << 10);
         let options = small(variant);
         let store = bench.open(&options);
@@ -150,7 +154,7 @@ fn values_from_nothing_to_many_segments_and_keys_from_one_byte_to_64_kib_are_kep
 #[test]
 fn a_batch_is_all_or_nothing_and_its_last_operation_on_a_key_counts() {
     let bench = Bench::new();
-    let store = bench.open(&small(Variant::DOUBLE));
+    let store = bench.open(&small(Durability::DOUBLE));
     store.put(b"gone", b"x").unwrap();
     let mut batch = Batch::new();
     batch.put(b"a", b"1");
@@ -172,7 +176,7 @@ fn a_batch_is_all_or_nothing_and_its_last_operation_on_a_key_counts() {
         assert!(store.get(&key(0)).unwrap().is_none());
     }
     drop(store);
-    let store = bench.open(&small(Variant::DOUBLE));
+    let store = bench.open(&small(Durability::DOUBLE));
     assert_eq!(store.get(b"a").unwrap().unwrap(), b"2");
     assert_eq!(store.get(b"large").unwrap().unwrap(), [7; 100_000]);
     assert!(store.get(b"gone").unwrap().is_none());
@@ -181,20 +185,20 @@ fn a_batch_is_all_or_nothing_and_its_last_operation_on_a_key_counts() {
 #[test]
 fn a_damaged_header_of_a_large_value_does_not_cost_the_value_at_an_opening_after_a_crash() {
     let bench = Bench::new();
-    let store = bench.open(&small(Variant::DOUBLE));
+    let store = bench.open(&small(Durability::DOUBLE));
     store.put(b"large", &[7; 100_000]).unwrap();
     drop(store);
     let file = bench.path().join("large/0000000000000001.val");
     let mut bytes = std::fs::read(&file).unwrap();
     bytes[20] ^= 1;
     std::fs::write(&file, bytes).unwrap();
-    let store = bench.open(&small(Variant::DOUBLE));
+    let store = bench.open(&small(Durability::DOUBLE));
     assert_eq!(store.get(b"large").unwrap().unwrap(), [7; 100_000]);
 }
 
 #[test]
 fn a_value_that_is_read_again_and_again_is_always_the_one_written_last() {
-    for variant in [Variant::DOUBLE, Variant::NoSync] {
+    for variant in [Durability::DOUBLE, Durability::NoSync] {
         let bench = Bench::new();
         let store = bench.open(&small(variant));
         let mut buffer = Vec::new();

@@ -7,7 +7,7 @@ pub mod oracle;
 pub mod small_disk;
 
 use forebay_pool::{Pool, PoolOptions, media::SimMedia};
-use forebay_store::{Store, StoreOptions, Variant};
+use forebay_store::{Durability, Store, StoreOptions};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -110,7 +110,7 @@ pub fn format(media: Arc<SimMedia>, segment_bytes: u64) -> Pool {
 }
 
 /// Options under which everything happens often: small chunks, small files.
-pub fn small(variant: Variant) -> StoreOptions {
+pub fn small(variant: Durability) -> StoreOptions {
     StoreOptions::new()
         .variant(variant)
         .file_size(16 << 20)
@@ -121,7 +121,7 @@ pub fn small(variant: Variant) -> StoreOptions {
 }
 
 /// Options under which everything happens all the time.
-pub fn tiny(variant: Variant) -> StoreOptions {
+pub fn tiny(variant: Durability) -> StoreOptions {
     StoreOptions::new()
         .variant(variant)
         .file_size(1 << 20)
@@ -131,12 +131,12 @@ pub fn tiny(variant: Variant) -> StoreOptions {
         .cache_size(1 << 20)
 }
 
-pub const VARIANTS: [Variant; 5] = [
-    Variant::Fsync,
-    Variant::NoSync,
-    Variant::SINGLE,
-    Variant::DOUBLE,
-    Variant::Buffered(4),
+pub const VARIANTS: [Durability; 5] = [
+    Durability::Fsync,
+    Durability::NoSync,
+    Durability::SINGLE,
+    Durability::DOUBLE,
+    Durability::Buffered(4),
 ];
 
 /// Numbers that look random and come again with the same seed.

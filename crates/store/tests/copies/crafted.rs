@@ -6,7 +6,7 @@ use crate::{
     manifest, put, quiet, refused, session,
 };
 use forebay_pool::crc32c;
-use forebay_store::Variant;
+use forebay_store::Durability;
 use std::{
     fs,
     io::{self, Write as _},
@@ -16,7 +16,7 @@ use std::{
 #[test]
 fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow() {
     let bench = Bench::new();
-    let options = quiet(Variant::Fsync);
+    let options = quiet(Durability::Fsync);
     session(&bench, &options, 0..100);
     let text = fs::read_to_string(manifest(&bench)).unwrap();
     let json = text.trim_end().rsplit_once('\n').unwrap().0;
@@ -34,7 +34,7 @@ fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow(
         let json = serde_json::to_string_pretty(&crafted).unwrap();
         let text = format!("{json}\ncrc32c {:08x}\n", crc32c([json.as_bytes()]));
         fs::write(manifest(&bench), text).unwrap();
-        refused(&bench, Variant::Fsync, &["othing was changed"]);
+        refused(&bench, Durability::Fsync, &["othing was changed"]);
     }
     fs::write(manifest(&bench), &text).unwrap();
     let last = value_log_files(&bench.path()).pop().unwrap();
@@ -48,7 +48,7 @@ fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow(
         let crc = crc32c([&crafted[8..48]]);
         crafted[4..8].copy_from_slice(&crc.to_le_bytes());
         fs::write(&last, &crafted).unwrap();
-        refused(&bench, Variant::Fsync, &["nothing was changed"]);
+        refused(&bench, Durability::Fsync, &["nothing was changed"]);
     }
     fs::write(&last, whole).unwrap();
     check(&bench.open(&options), 0..100, 1);
@@ -56,7 +56,7 @@ fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow(
 
 #[test]
 fn a_crafted_watermark_of_an_index_is_refused_without_overflow() {
-    for (variant, closed) in [(Variant::Fsync, false), (Variant::NoSync, true)] {
+    for (variant, closed) in [(Durability::Fsync, false), (Durability::NoSync, true)] {
         let bench = Bench::new();
         let store = bench.open(&quiet(variant));
         put(&store, 0..5, 1);

@@ -7,7 +7,7 @@ use crate::{
     put, quiet, refused, replace, value_log,
 };
 use forebay_pool::{Pool, PoolOptions, media::SimMedia};
-use forebay_store::Variant;
+use forebay_store::Durability;
 use std::{fs, sync::Arc};
 
 /// A pool with these contents.
@@ -32,7 +32,7 @@ fn a_pool_of_an_earlier_moment_is_refused_and_nothing_is_written_over_the_files(
             dir: tempfile::tempdir().unwrap(),
             pool,
         };
-        let options = quiet(Variant::DOUBLE)
+        let options = quiet(Durability::DOUBLE)
             .memtable_size(memtable_bytes)
             .chunk_log_size(64 << 20);
         let mut store = bench.open(&options);
@@ -83,7 +83,7 @@ fn a_pool_of_an_earlier_moment_is_refused_and_nothing_is_written_over_the_files(
 #[test]
 fn an_index_of_an_earlier_moment_brings_no_deleted_key_back() {
     let bench = Bench::new();
-    let options = quiet(Variant::Fsync);
+    let options = quiet(Durability::Fsync);
     let store = bench.open(&options);
     put(&store, 0..100, 1);
     store.gc().unwrap();
@@ -101,7 +101,7 @@ fn an_index_of_an_earlier_moment_brings_no_deleted_key_back() {
     let later = bench.dir.path().join("later");
     copy_dir(&bench.path().join("index"), &later.join("index"));
     replace(&earlier, &bench.path(), "index");
-    refused(&bench, Variant::Fsync, &["index", "older", "deleted"]);
+    refused(&bench, Durability::Fsync, &["index", "older", "deleted"]);
     replace(&later, &bench.path(), "index");
     let store = bench.open(&options);
     assert!(store.get(&7u32.to_be_bytes()).unwrap().is_none());
@@ -113,10 +113,10 @@ fn an_index_of_an_earlier_moment_brings_no_deleted_key_back() {
 #[test]
 fn a_copy_whose_last_file_was_copied_before_it_was_written_is_refused() {
     for (variant, closed) in [
-        (Variant::Fsync, true),
-        (Variant::Fsync, false),
-        (Variant::NoSync, true),
-        (Variant::DOUBLE, true),
+        (Durability::Fsync, true),
+        (Durability::Fsync, false),
+        (Durability::NoSync, true),
+        (Durability::DOUBLE, true),
     ] {
         let bench = Bench::new();
         let store = bench.open(&quiet(variant));

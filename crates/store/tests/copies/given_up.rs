@@ -9,7 +9,7 @@ use crate::{
     },
     manifest, put, quiet, refused, session, value_log,
 };
-use forebay_store::{StoreOptions, Variant};
+use forebay_store::{Durability, StoreOptions};
 use std::{
     fs, io,
     path::PathBuf,
@@ -24,7 +24,7 @@ use std::{
 #[test]
 fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
     let bench = Bench::new();
-    let options = quiet(Variant::Fsync);
+    let options = quiet(Durability::Fsync);
     session(&bench, &options, 0..5);
     let older = fs::read(manifest(&bench)).unwrap();
     let store = bench.open(&options);
@@ -32,7 +32,7 @@ fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
     drop(store);
     let files = value_log(&bench);
     fs::write(manifest(&bench), older).unwrap();
-    let error = refused(&bench, Variant::Fsync, &["salvage would give up"]);
+    let error = refused(&bench, Durability::Fsync, &["salvage would give up"]);
     let later = files.len() - 1;
     assert!(
         error
@@ -79,7 +79,7 @@ fn with_a_collected_file(options: &StoreOptions) -> Bench {
 /// named.
 #[test]
 fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_opening() {
-    let options = quiet(Variant::Fsync);
+    let options = quiet(Durability::Fsync);
     let bench = with_a_collected_file(&options);
     let there = value_log_files(&bench.path());
     let disk = HookDisk::new(|doing| match doing {
@@ -110,7 +110,7 @@ fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_ope
 
 #[test]
 fn a_collected_file_that_cannot_be_read_for_a_moment_keeps_no_later_opening_out() {
-    let options = quiet(Variant::Fsync);
+    let options = quiet(Durability::Fsync);
     let bench = with_a_collected_file(&options);
     // Opening it fails, reading its header, or reading what it holds.
     for fails in [None, Some(0), Some(4096)] {

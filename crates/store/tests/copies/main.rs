@@ -12,14 +12,14 @@ mod manifests;
 mod mixtures;
 
 use common::{Bench, contents, copy_dir, tiny};
-use forebay_store::{Store, StoreError, StoreOptions, Variant};
+use forebay_store::{Durability, Store, StoreError, StoreOptions};
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
 /// Nothing in the background but drains and the index.
-fn quiet(variant: Variant) -> StoreOptions {
+fn quiet(variant: Durability) -> StoreOptions {
     tiny(variant).gc(false)
 }
 
@@ -51,9 +51,9 @@ fn value_log(bench: &Bench) -> Vec<(PathBuf, Vec<u8>)> {
 }
 
 /// Opening is refused with words on each of `says`, and changes nothing.
-fn refused(bench: &Bench, variant: Variant, says: &[&str]) -> StoreError {
+fn refused(bench: &Bench, variant: Durability, says: &[&str]) -> StoreError {
     let before = contents(&bench.path());
-    let pool = matches!(variant, Variant::Buffered(_)).then_some(&bench.pool);
+    let pool = matches!(variant, Durability::Buffered(_)).then_some(&bench.pool);
     let error = quiet(variant)
         .open(bench.path(), pool)
         .err()

@@ -9,12 +9,12 @@ use crate::{
     },
     manifest, put, quiet, refused, replace, session,
 };
-use forebay_store::{StoreError, Variant};
+use forebay_store::{Durability, StoreError};
 use std::{fs, io};
 
 /// With the manifest of an earlier moment a store is refused, and unchanged: with today's it opens,
 /// and has `keys`.
-fn refused_with_manifest(bench: &Bench, variant: Variant, older: &[u8], keys: u32) {
+fn refused_with_manifest(bench: &Bench, variant: Durability, older: &[u8], keys: u32) {
     let newer = fs::read(manifest(bench)).unwrap();
     assert!(value_log_files(&bench.path()).len() > 4);
     fs::write(manifest(bench), older).unwrap();
@@ -32,7 +32,7 @@ fn refused_with_manifest(bench: &Bench, variant: Variant, older: &[u8], keys: u3
 /// Promise: as `a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused`.
 #[test]
 fn a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused() {
-    for variant in [Variant::Fsync, Variant::NoSync, Variant::DOUBLE] {
+    for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
         let bench = Bench::new();
         session(&bench, &quiet(variant), 0..5);
         let older = fs::read(manifest(&bench)).unwrap();
@@ -46,7 +46,7 @@ fn a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused() {
 fn a_manifest_of_an_earlier_clean_close_is_refused_if_only_the_last_file_grew() {
     // With the index of the later moment, and with that of the earlier one.
     for index_too in [false, true] {
-        for variant in [Variant::Fsync, Variant::DOUBLE] {
+        for variant in [Durability::Fsync, Durability::DOUBLE] {
             let bench = Bench::new();
             session(&bench, &quiet(variant), 0..5);
             let earlier = bench.dir.path().join("earlier");
@@ -72,7 +72,7 @@ fn a_manifest_of_an_earlier_clean_close_is_refused_if_only_the_last_file_grew() 
 /// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
 #[test]
 fn a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused() {
-    for variant in [Variant::Fsync, Variant::NoSync, Variant::DOUBLE] {
+    for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
         let bench = Bench::new();
         let store = bench.open(&quiet(variant));
         put(&store, 0..5, 1);
@@ -87,7 +87,7 @@ fn a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused(
 fn a_later_file_that_cannot_be_opened_is_not_passed_over_beside_an_earlier_manifest() {
     let bench = Bench::new();
     // Neither the index nor the log's end tells that the manifest is older.
-    let options = quiet(Variant::Fsync)
+    let options = quiet(Durability::Fsync)
         .memtable_size(4 << 20)
         .chunk_log_size(64 << 20);
     let store = bench.open(&options);

@@ -5,7 +5,7 @@ use crate::{
     common::{Bench, contents, copy_dir},
     quiet, replace,
 };
-use forebay_store::{Store, Variant};
+use forebay_store::{Durability, Store};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -45,7 +45,7 @@ fn copy_running(from: &Path, to: &Path) {
 
 /// Two moments, with collection, deletes, large values between them; `closed` before each, or taken
 /// while it runs.
-fn moments(variant: Variant, closed: bool) -> Moments {
+fn moments(variant: Durability, closed: bool) -> Moments {
     let bench = Bench::new();
     let (earlier, later) = (
         bench.dir.path().join("earlier"),
@@ -130,14 +130,14 @@ impl Moments {
 #[test]
 fn a_mixture_of_two_moments_is_refused_unchanged_or_has_what_the_older_one_had() {
     for (variant, closed) in [
-        (Variant::Fsync, true),
-        (Variant::Fsync, false),
-        (Variant::NoSync, true),
-        (Variant::DOUBLE, true),
-        (Variant::DOUBLE, false),
+        (Durability::Fsync, true),
+        (Durability::Fsync, false),
+        (Durability::NoSync, true),
+        (Durability::DOUBLE, true),
+        (Durability::DOUBLE, false),
     ] {
         let moments = moments(variant, closed);
-        let pool = matches!(variant, Variant::Buffered(_)).then_some(&moments.bench.pool);
+        let pool = matches!(variant, Durability::Buffered(_)).then_some(&moments.bench.pool);
         let mut refusals = 0;
         for mixture in 0..1 << PARTS.len() {
             let dir = moments.bench.dir.path().join("mixture");

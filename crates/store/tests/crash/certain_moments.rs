@@ -12,7 +12,7 @@ use crate::{
     machine::{Machine, SMALL, cut_now, without_pool},
 };
 use forebay_pool::PoolOptions;
-use forebay_store::{StoreOptions, Variant};
+use forebay_store::{Durability, StoreOptions};
 use std::{
     collections::BTreeMap,
     fs, io,
@@ -30,7 +30,7 @@ use std::{
 fn a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk() {
     let work = tempfile::tempdir().unwrap();
     // Nothing is merged into the index, and so nothing synced on that account.
-    let options = tiny(Variant::NoSync)
+    let options = tiny(Durability::NoSync)
         .memtable_size(4 << 20)
         .chunk_log_size(64 << 20);
     let live = work.path().join("live");
@@ -69,17 +69,17 @@ fn what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_be
     for bytes in [4032 - 34 - 3, 100, 4032 + 4096 - 34 - 3] {
         let work = tempfile::tempdir().unwrap();
         let live = work.path().join("live");
-        let (machine, store) = without_pool(&live, &tiny(Variant::NoSync));
+        let (machine, store) = without_pool(&live, &tiny(Durability::NoSync));
         store.put(b"old", &vec![7; bytes]).unwrap();
         drop(store);
-        let store = machine.open(&tiny(Variant::DOUBLE));
+        let store = machine.open(&tiny(Durability::DOUBLE));
         store.put(b"new", b"value").unwrap();
         let images = machine.sim.crash_images();
         for seed in 0..8 {
             let found = work.path().join(format!("found {seed}"));
             cut_now(&machine, seed, &found);
             let machine = Machine::after(&found, images.at(images.points() - 1, || true));
-            let store = machine.open(&tiny(Variant::DOUBLE));
+            let store = machine.open(&tiny(Durability::DOUBLE));
             assert_eq!(store.get(b"new").unwrap().unwrap(), b"value");
             assert_eq!(store.get(b"old").unwrap().unwrap(), vec![7; bytes]);
         }
@@ -90,7 +90,7 @@ fn what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_be
 fn a_segment_s_first_record_that_arrives_before_the_seal_in_front_of_it_keeps_no_store_from_opening()
  {
     let work = tempfile::tempdir().unwrap();
-    let options = tiny(Variant::Fsync).gc(false).memtable_size(4 << 20);
+    let options = tiny(Durability::Fsync).gc(false).memtable_size(4 << 20);
     let (machine, store) = without_pool(&work.path().join("live"), &options);
     // As it is then: whatever the index is told of later is on the disk.
     let (opened, index) = (machine.disk.events(), work.path().join("index"));
@@ -123,7 +123,7 @@ fn a_segment_s_first_record_that_arrives_before_the_seal_in_front_of_it_keeps_no
 #[test]
 fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_not_used_again() {
     let work = tempfile::tempdir().unwrap();
-    let options = tiny(Variant::DOUBLE).gc(false);
+    let options = tiny(Durability::DOUBLE).gc(false);
     let machine = Machine::new(&work.path().join("live"), SMALL.segment_bytes);
     let store = machine.open(&options);
     store.put(b"first", b"1").unwrap();
@@ -146,7 +146,10 @@ fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_
     store.put(b"second", b"2").unwrap();
     let images = machine.sim.crash_images();
     let image = images.at(images.points() - 1, || true);
-    for (round, variant) in [Variant::DOUBLE, Variant::Fsync].into_iter().enumerate() {
+    for (round, variant) in [Durability::DOUBLE, Durability::Fsync]
+        .into_iter()
+        .enumerate()
+    {
         let found = work.path().join(format!("found {round}"));
         cut_now(&machine, 0, &found);
         let machine = Machine::after(&found, image.clone());
@@ -166,7 +169,7 @@ fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again()
     for seed in 0..4 {
         let work = tempfile::tempdir().unwrap();
         // The index stays empty: all of the log is walked at an opening.
-        let options = tiny(Variant::NoSync)
+        let options = tiny(Durability::NoSync)
             .memtable_size(4 << 20)
             .chunk_log_size(64 << 20);
         let (machine, store) = without_pool(&work.path().join("live"), &options);
@@ -218,7 +221,7 @@ fn a_resident_store_has_all_the_room_it_is_given_after_a_first_opening_that_was_
         };
         let live = work.path().join(format!("live {on_disk}"));
         let machine = Machine::with(&live, sim, SMALL.segment_bytes);
-        drop(machine.open(&tiny(Variant::Buffered(4))));
+        drop(machine.open(&tiny(Durability::Buffered(4))));
         let images = machine.sim.crash_images();
         for point in 0..images.points() {
             let cut = |number: &u64| *number == DISK_NOTE;
@@ -236,7 +239,7 @@ fn a_resident_store_has_all_the_room_it_is_given_after_a_first_opening_that_was_
                 continue;
             }
             let machine = Machine::on(&dir, sim);
-            let _store = machine.open(&tiny(Variant::Buffered(12)).resident(true));
+            let _store = machine.open(&tiny(Durability::Buffered(12)).resident(true));
             let segments = machine.pool.lanes()[0].segments;
             assert_eq!(segments, 12, "on a disk: {on_disk}, cut at {point}");
         }
@@ -280,7 +283,7 @@ fn written_and_not_released(dir: &Path, options: &StoreOptions) -> Machine {
 fn a_file_that_a_resident_opening_forgot_before_it_was_cut_keeps_none_from_opening() {
     let work = tempfile::tempdir().unwrap();
     let (live, index) = (work.path().join("live"), work.path().join("index"));
-    let options = tiny(Variant::Buffered(12))
+    let options = tiny(Durability::Buffered(12))
         .gc(false)
         .memtable_size(4 << 20)
         .chunk_log_size(64 << 20);

@@ -6,14 +6,14 @@ use crate::{
     machine::{LARGE, Machine, SMALL},
     session::{WRITERS, record},
 };
-use forebay_store::{StoreOptions, Variant};
+use forebay_store::{Durability, StoreOptions};
 use std::time::{Duration, Instant};
 
 /// How a session opens the store: the variant, whether what it acknowledges lasts, and all options.
-fn options(rng: &mut Rng, collects: bool) -> (Variant, bool, StoreOptions) {
+fn options(rng: &mut Rng, collects: bool) -> (Durability, bool, StoreOptions) {
     let resident = rng.chance(4);
     let variant = match resident {
-        true => Variant::Buffered(12),
+        true => Durability::Buffered(12),
         false => VARIANTS[rng.below(5) as usize],
     };
     let options = tiny(variant)
@@ -22,14 +22,14 @@ fn options(rng: &mut Rng, collects: bool) -> (Variant, bool, StoreOptions) {
         .gc(collects || resident)
         .space_amplification_max(1.2)
         .file_size(2 << 20);
-    (variant, variant != Variant::NoSync, options)
+    (variant, variant != Durability::NoSync, options)
 }
 
 /// As [`options`], for a pool on a disk: one in three does not commit its puts.
-fn options_on(on_disk: bool, rng: &mut Rng, collects: bool) -> (Variant, bool, StoreOptions) {
+fn options_on(on_disk: bool, rng: &mut Rng, collects: bool) -> (Durability, bool, StoreOptions) {
     let (variant, lasts, options) = options(rng, collects);
     let commits = !on_disk || !rng.chance(3);
-    let is_buffered = matches!(variant, Variant::Buffered(_));
+    let is_buffered = matches!(variant, Durability::Buffered(_));
     (
         variant,
         lasts && (commits || !is_buffered),

@@ -6,8 +6,8 @@ use crate::{
     faulty, get, quiet,
 };
 use forebay_store::{
-    Batch, ScanRange, Store, StoreError, Variant,
-    disk::faulty::{Fault, Plan},
+    Batch, Durability, ScanRange, Store, StoreError,
+    disk::faulty::{Fault, FaultPlan},
 };
 use std::{collections::BTreeMap, sync::Arc, thread, time::Duration};
 
@@ -134,17 +134,17 @@ fn check(store: &Store, possible: &Possible, when: &str) {
 
 /// A whole life of a store in which the `at`-th operation on the disk meets `fault`. Operations of
 /// the life.
-fn life(variant: Variant, at: u64, fault: Fault, closes: bool) -> u64 {
+fn life(variant: Durability, at: u64, fault: Fault, closes: bool) -> u64 {
     let when = format!("{variant}, {fault:?} at {at}, closed: {closes}");
     within(Duration::from_secs(60), &when.clone(), move || {
         let bench = Bench::new();
-        let plan = Arc::new(Plan::default());
+        let plan = Arc::new(FaultPlan::default());
         plan.strike(at, fault);
         let options = quiet(variant);
         let steps = workload(&mut Rng(7));
         // A pool's writers go on by themselves once the disk does; without one, a failed sync ends
         // the session.
-        let pool = matches!(variant, Variant::Buffered(_));
+        let pool = matches!(variant, Durability::Buffered(_));
         let insist = pool && fault != Fault::Gone;
         let mut possible = Possible::new();
         match options.open_on(faulty(&plan), None, bench.path(), &bench.pool) {
@@ -182,10 +182,10 @@ fn whichever_operation_on_the_disk_fails_nothing_acknowledged_is_lost_and_nothin
     const FAULTS: [Fault; 4] = [Fault::Error, Fault::Torn, Fault::Gone, Fault::FullFor(8)];
     const EACH: u64 = 8;
     for variant in [
-        Variant::Fsync,
-        Variant::NoSync,
-        Variant::SINGLE,
-        Variant::DOUBLE,
+        Durability::Fsync,
+        Durability::NoSync,
+        Durability::SINGLE,
+        Durability::DOUBLE,
     ] {
         let operations = life(variant, u64::MAX / 2, Fault::Error, true);
         assert!(operations > 100, "{variant}: {operations}");

@@ -11,8 +11,8 @@ use crate::{
     faulty, get, half_a_segment, io_error, is_value_log, quiet,
 };
 use forebay_store::{
-    StoreError, Variant,
-    disk::faulty::{Fault, Plan},
+    Durability, StoreError,
+    disk::faulty::{Fault, FaultPlan},
 };
 use std::{
     sync::{
@@ -25,9 +25,9 @@ use std::{
 
 #[test]
 fn a_write_after_one_that_could_not_begin_a_new_file_is_not_lost() {
-    for variant in [Variant::Fsync, Variant::NoSync] {
+    for variant in [Durability::Fsync, Durability::NoSync] {
         let bench = Bench::new();
-        let plan = Arc::new(Plan::default());
+        let plan = Arc::new(FaultPlan::default());
         let store = quiet(variant)
             .open_on(faulty(&plan), None, bench.path(), None)
             .unwrap();
@@ -64,7 +64,7 @@ fn a_write_after_one_that_could_not_begin_a_new_file_is_not_lost() {
 #[test]
 fn what_a_killed_session_wrote_last_is_written_again_and_synced_in_every_file() {
     let bench = Bench::new();
-    let options = quiet(Variant::NoSync)
+    let options = quiet(Durability::NoSync)
         .memtable_size(4 << 20)
         .chunk_log_size(64 << 20);
     let store = options.open(bench.path(), None).unwrap();
@@ -132,7 +132,7 @@ fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_i
             _ => Ok(()),
         }
     });
-    let options = quiet(Variant::Buffered(4));
+    let options = quiet(Durability::Buffered(4));
     let store = options
         .open_on(disk, None, bench.path(), &bench.pool)
         .unwrap();
@@ -167,7 +167,7 @@ fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_i
         }
     }
     store.close().unwrap();
-    let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
+    let store = quiet(Durability::Fsync).open(bench.path(), None).unwrap();
     for i in 0..60u32 {
         assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), large);
     }
@@ -191,7 +191,7 @@ fn a_segment_whose_file_could_not_be_made_is_still_placed_before_the_next_one() 
             _ => Ok(()),
         }
     });
-    let options = quiet(Variant::Buffered(4));
+    let options = quiet(Durability::Buffered(4));
     let store = options
         .open_on(disk, None, bench.path(), &bench.pool)
         .unwrap();
@@ -202,7 +202,7 @@ fn a_segment_whose_file_could_not_be_made_is_still_placed_before_the_next_one() 
         thread::sleep(Duration::from_millis(5));
     }
     store.close().unwrap();
-    let store = quiet(Variant::Fsync).open(bench.path(), None).unwrap();
+    let store = quiet(Durability::Fsync).open(bench.path(), None).unwrap();
     for i in 0..7u32 {
         assert_eq!(get(&store, &i.to_be_bytes()).unwrap(), half_a_segment());
     }
@@ -217,7 +217,7 @@ fn crash_before_the_second_file(
     state: &AtomicU32,
     reached: u32,
 ) {
-    let options = quiet(Variant::Fsync);
+    let options = quiet(Durability::Fsync);
     let store = options.open_on(disk, None, bench.path(), None).unwrap();
     for i in 0..FILE_FULL {
         store.put(&i.to_be_bytes(), &half_a_segment()).unwrap();

@@ -9,22 +9,22 @@ mod refused;
 
 use common::tiny;
 use forebay_store::{
-    Store, StoreOptions, Variant,
+    Durability, Store, StoreOptions,
     disk::{
         RealDisk,
-        faulty::{FaultyDisk, Plan},
+        faulty::{FaultPlan, FaultyDisk},
     },
 };
 use std::{io, path::Path, sync::Arc};
 
-fn faulty(plan: &Arc<Plan>) -> Arc<FaultyDisk> {
+fn faulty(plan: &Arc<FaultPlan>) -> Arc<FaultyDisk> {
     Arc::new(FaultyDisk::new(
         Arc::new(RealDisk::default()),
         Arc::clone(plan),
     ))
 }
 
-fn quiet(variant: Variant) -> StoreOptions {
+fn quiet(variant: Durability) -> StoreOptions {
     tiny(variant).gc(false)
 }
 

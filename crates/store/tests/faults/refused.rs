@@ -10,8 +10,8 @@ use crate::{
     faulty, get, half_a_segment, io_error, is_value_log, quiet,
 };
 use forebay_store::{
-    Batch, StoreError, Variant,
-    disk::faulty::{Fault, Plan},
+    Batch, Durability, StoreError,
+    disk::faulty::{Fault, FaultPlan},
 };
 use std::{
     path::PathBuf,
@@ -27,8 +27,8 @@ use std::{
 #[test]
 fn once_a_sync_failed_no_later_one_claims_that_all_is_durable() {
     let bench = Bench::new();
-    let plan = Arc::new(Plan::default());
-    let options = quiet(Variant::NoSync);
+    let plan = Arc::new(FaultPlan::default());
+    let options = quiet(Durability::NoSync);
     let store = options
         .open_on(faulty(&plan), None, bench.path(), None)
         .unwrap();
@@ -62,7 +62,7 @@ fn a_thread_that_panics_is_started_again_and_nothing_is_lost_or_hangs() {
             _ => Ok(()),
         }
     });
-    let options = quiet(Variant::DOUBLE);
+    let options = quiet(Durability::DOUBLE);
     let store = options
         .open_on(disk, None, bench.path(), &bench.pool)
         .unwrap();
@@ -99,7 +99,7 @@ fn a_large_value_whose_write_was_refused_leaves_no_file_behind() {
             _ => Ok(()),
         }
     });
-    let options = quiet(Variant::DOUBLE);
+    let options = quiet(Durability::DOUBLE);
     let store = options
         .open_on(disk, None, bench.path(), &bench.pool)
         .unwrap();

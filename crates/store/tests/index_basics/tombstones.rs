@@ -2,7 +2,7 @@
 //! away when there are many or scans meet it often.
 
 use crate::index_support::*;
-use forebay_store::index::Form;
+use forebay_store::index::ValueForm;
 use std::ops::Bound::{Included, Unbounded};
 
 #[test]
@@ -19,7 +19,7 @@ fn a_tombstone_hides_the_key_in_older_tables() {
     let snapshot = index.snapshot();
     assert_eq!(
         snapshot.get(&number(7)).unwrap().unwrap().form,
-        Form::Tombstone
+        ValueForm::Tombstone
     );
     // One that hides nothing is not kept.
     assert_eq!(snapshot.get(&number(5000)).unwrap(), None);

@@ -1,10 +1,12 @@
 //! What the index tests share.
 #![allow(dead_code, reason = "each test file uses some of it")]
-use forebay_store::index::{Address, Form, Index, IndexCause, IndexError, IndexOptions, IndexView};
+use forebay_store::index::{
+    Index, IndexCause, IndexError, IndexOptions, IndexView, RecordAddress, ValueForm,
+};
 use std::{collections::BTreeMap, ops::Bound, path::Path};
 
 /// Key → address, tombstones as such: what an index is to agree with.
-pub type Model = BTreeMap<Vec<u8>, Address>;
+pub type Model = BTreeMap<Vec<u8>, RecordAddress>;
 
 /// Small tables, so that a few thousand entries make many of them.
 pub fn small() -> IndexOptions {
@@ -19,22 +21,22 @@ pub fn open(dir: &Path) -> Index {
     Index::open(dir, small()).unwrap()
 }
 
-pub fn at(lsn: u64) -> Address {
-    Address {
+pub fn at(lsn: u64) -> RecordAddress {
+    RecordAddress {
         lsn,
         len: (lsn % 4096) as u32,
         form: if lsn.is_multiple_of(2) {
-            Form::Record
+            ValueForm::Record
         } else {
-            Form::InBatch
+            ValueForm::InBatch
         },
     }
 }
 
-pub const GONE: Address = Address {
+pub const GONE: RecordAddress = RecordAddress {
     lsn: 0,
     len: 0,
-    form: Form::Tombstone,
+    form: ValueForm::Tombstone,
 };
 
 pub fn number(n: u64) -> Vec<u8> {
@@ -67,7 +69,7 @@ pub fn collect(
     snapshot: &IndexView,
     lo: Bound<&[u8]>,
     hi: Bound<&[u8]>,
-) -> Vec<(Vec<u8>, Address)> {
+) -> Vec<(Vec<u8>, RecordAddress)> {
     snapshot.range((lo, hi)).map(|item| item.unwrap()).collect()
 }
 
@@ -76,7 +78,7 @@ pub fn agree(snapshot: &IndexView, model: &Model) {
     for (key, address) in model {
         let found = snapshot.get(key).unwrap();
         // A merge may have dropped the tombstone.
-        let dropped = address.form == Form::Tombstone && found.is_none();
+        let dropped = address.form == ValueForm::Tombstone && found.is_none();
         assert!(
             dropped || found == Some(*address),
             "{key:02x?}: {found:?}, not {address:?}"
@@ -98,10 +100,10 @@ pub fn agree(snapshot: &IndexView, model: &Model) {
     assert_eq!(back, live);
 }
 
-pub fn live(model: &Model) -> Vec<(Vec<u8>, Address)> {
+pub fn live(model: &Model) -> Vec<(Vec<u8>, RecordAddress)> {
     model
         .iter()
-        .filter(|(_, a)| a.form != Form::Tombstone)
+        .filter(|(_, a)| a.form != ValueForm::Tombstone)
         .map(|(k, a)| (k.clone(), *a))
         .collect()
 }

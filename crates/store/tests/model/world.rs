@@ -5,7 +5,9 @@ use crate::{
     common::{Bench, VARIANTS, tiny},
     steps::{Key, Size, Step},
 };
-use forebay_store::{Batch, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions, Variant};
+use forebay_store::{
+    Batch, Durability, Scan, ScanRange, Snapshot, Store, StoreError, StoreOptions,
+};
 use std::{
     collections::{BTreeMap, VecDeque},
     ops::Bound,
@@ -23,7 +25,7 @@ const SCANS: usize = 4;
 pub fn options(variant: u8) -> StoreOptions {
     let resident = usize::from(variant) == VARIANTS.len();
     tiny(match resident {
-        true => Variant::Buffered(RESIDENT_SEGMENTS),
+        true => Durability::Buffered(RESIDENT_SEGMENTS),
         false => VARIANTS[usize::from(variant)],
     })
     .space_amplification_max(1.3)

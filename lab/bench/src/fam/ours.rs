@@ -9,7 +9,7 @@ use crate::{
 };
 use forebay_device::memory::Profile;
 use forebay_pool::record_bytes;
-use forebay_store::{Store, StoreOptions, Variant};
+use forebay_store::{Durability, Store, StoreOptions};
 use std::{path::Path, time::Instant};
 
 /// Bytes of pairs that fit.
@@ -51,7 +51,7 @@ impl Bench {
         // Hardly any cache: what is read comes from the device.
         let options = StoreOptions::new()
             .resident(true)
-            .variant(Variant::Buffered(buffers))
+            .variant(Durability::Buffered(buffers))
             .memtable_size(8 << 20)
             .cache_size(64 << 10);
         let store = options.open(dir.path().join("store"), pool.pool())?;

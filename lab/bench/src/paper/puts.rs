@@ -15,7 +15,7 @@ use crate::{
     units::bytes_name,
     wisckey::{self, Config, Limit, who},
 };
-use forebay_store::Variant;
+use forebay_store::Durability;
 use std::slice;
 
 /// Bytes of a value.
@@ -88,7 +88,7 @@ pub(super) fn peers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
     let mut measured = Measured::default();
     let usual = config(lab);
     let config = Config {
-        variants: vec![Variant::Fsync, Variant::DOUBLE],
+        variants: vec![Durability::Fsync, Durability::DOUBLE],
         preload_bytes: 0,
         // An end to what is slow.
         limit: Limit {
@@ -147,7 +147,7 @@ pub(super) fn buffers(lab: &Lab<'_>) -> Result<Measured, BenchError> {
         for mib in MIB {
             let usual = config(lab);
             let config = Config {
-                variants: vec![Variant::SINGLE, Variant::DOUBLE],
+                variants: vec![Durability::SINGLE, Durability::DOUBLE],
                 buffer_bytes: mib << 20,
                 preload_bytes: usual.preload_bytes.min(1 << 30),
                 effort: Effort::QUICK,
@@ -192,7 +192,7 @@ fn rows(
 fn emulated(lab: &Lab<'_>, config: &Config, profile: &str) -> Result<Report, BenchError> {
     let scratch = ScratchDir::new_in(lab.dir)?;
     lab.note(&format!("Puts on {profile}"));
-    let variants: Vec<String> = config.variants.iter().map(Variant::to_string).collect();
+    let variants: Vec<String> = config.variants.iter().map(Durability::to_string).collect();
     let mut command = on_device(lab.forebay, scratch.path(), profile);
     command
         .arg(lab.program())

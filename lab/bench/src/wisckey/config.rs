@@ -2,7 +2,7 @@
 
 use crate::{device::Effort, peers::Peer, scratch::PoolSource};
 use forebay_device::memory::Profile;
-use forebay_store::{StoreOptions, Variant};
+use forebay_store::{Durability, StoreOptions};
 use std::path::PathBuf;
 
 /// When a workload is done: whichever comes first.
@@ -64,7 +64,7 @@ pub struct Config {
     /// Slow the pool down to this device.
     pub profile: Option<Profile>,
     /// Variants of the store, in the order of the rows.
-    pub variants: Vec<Variant>,
+    pub variants: Vec<Durability>,
     /// Bytes of a value.
     pub value_bytes: usize,
     /// Writing (and reading) threads.
@@ -103,10 +103,10 @@ impl Default for Config {
             pool: PoolSource::Emulated,
             profile: None,
             variants: vec![
-                Variant::Fsync,
-                Variant::NoSync,
-                Variant::SINGLE,
-                Variant::DOUBLE,
+                Durability::Fsync,
+                Durability::NoSync,
+                Durability::SINGLE,
+                Durability::DOUBLE,
             ],
             value_bytes: 4096,
             threads: 1,
@@ -143,7 +143,7 @@ impl Config {
 
     /// Options of a store in `variant`.
     #[must_use]
-    pub fn options(&self, variant: Variant) -> StoreOptions {
+    pub fn options(&self, variant: Durability) -> StoreOptions {
         StoreOptions::new()
             .variant(variant)
             .segment_size(self.buffer_bytes)
@@ -153,11 +153,11 @@ impl Config {
     /// The variant that workloads run in which do not compare variants: the last that has a
     /// pool, as in "double".
     #[must_use]
-    pub fn main_variant(&self) -> Variant {
+    pub fn main_variant(&self) -> Durability {
         self.variants
             .iter()
             .copied()
-            .rfind(|v| matches!(v, Variant::Buffered(_)))
-            .unwrap_or(Variant::DOUBLE)
+            .rfind(|v| matches!(v, Durability::Buffered(_)))
+            .unwrap_or(Durability::DOUBLE)
     }
 }

@@ -11,7 +11,7 @@ use crate::{
     report::Row,
     scratch::{self, ScratchPool, sync_file_system},
 };
-use forebay_store::{Store, Variant};
+use forebay_store::{Durability, Store};
 use serde_json::json;
 use std::{
     fs,
@@ -22,7 +22,7 @@ use std::{
 /// An open store in a directory (and pool) of its own.
 pub(super) struct Subject<'a> {
     run: Run<'a>,
-    variant: Variant,
+    variant: Durability,
     pub store: Store,
     dir: PathBuf,
     pool: Option<ScratchPool>,
@@ -30,10 +30,10 @@ pub(super) struct Subject<'a> {
 
 impl<'a> Subject<'a> {
     /// Makes a store in `variant`.
-    pub fn new(run: Run<'a>, variant: Variant) -> Result<Self, BenchError> {
+    pub fn new(run: Run<'a>, variant: Durability) -> Result<Self, BenchError> {
         let (config, dir) = (run.config, run.scratch.join("store"));
         let pool = match variant {
-            Variant::Buffered(n) => Some(scratch::pool(
+            Durability::Buffered(n) => Some(scratch::pool(
                 &config.pool,
                 u64::from(n),
                 config.buffer_bytes,
@@ -53,10 +53,10 @@ impl<'a> Subject<'a> {
     }
 
     /// The same with `preload_bytes` of data in it, which were written without syncing each.
-    pub fn preloaded(run: Run<'a>, variant: Variant, seed: u64) -> Result<Self, BenchError> {
+    pub fn preloaded(run: Run<'a>, variant: Durability, seed: u64) -> Result<Self, BenchError> {
         let megabytes = run.config.preload_bytes / 1_000_000;
         (run.note)(&format!("loading {megabytes} MB, {variant}"));
-        let loader = Self::new(run, Variant::NoSync)?;
+        let loader = Self::new(run, Durability::NoSync)?;
         load(run.config, &loader.store, seed)?;
         loader.store.flush()?;
         loader.store.close()?;

@@ -13,7 +13,7 @@ use crate::{
     scratch::disk_bytes,
     threads::beside,
 };
-use forebay_store::{Store, Variant};
+use forebay_store::{Durability, Store};
 use serde_json::{Value, json};
 use std::{
     path::Path,
@@ -48,7 +48,7 @@ pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
     )
 }
 
-fn ours(run: Run<'_>, variant: Variant, limit: Limit) -> Result<Row, BenchError> {
+fn ours(run: Run<'_>, variant: Durability, limit: Limit) -> Result<Row, BenchError> {
     let (config, seed) = (run.config, data::fresh_seed());
     let subject = Subject::preloaded(run, variant, seed)?;
     let dir = subject.dir().to_owned();

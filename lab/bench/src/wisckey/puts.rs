@@ -12,7 +12,7 @@ use crate::{
     report::{Report, Row, latency},
     threads::keep_busy,
 };
-use forebay_store::Variant;
+use forebay_store::Durability;
 use serde_json::json;
 use std::time::{Duration, Instant};
 
@@ -37,7 +37,7 @@ pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<Vec<Speed>, Bench
     Ok(device)
 }
 
-fn ours(run: Run<'_>, variant: Variant) -> Result<Row, BenchError> {
+fn ours(run: Run<'_>, variant: Durability) -> Result<Row, BenchError> {
     let (config, seed) = (run.config, data::fresh_seed());
     let (subject, keys) = match config.preload_bytes {
         0 => (Subject::new(run, variant)?, Keys::New(0)),

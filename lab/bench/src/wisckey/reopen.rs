@@ -14,7 +14,7 @@ use crate::{
     scratch,
 };
 use forebay_pool::PoolOptions;
-use forebay_store::Variant;
+use forebay_store::Durability;
 use rustix::process::{Signal, set_parent_process_death_signal};
 use serde::{Deserialize, Serialize};
 use serde_json::json;
@@ -49,7 +49,7 @@ pub fn fill_until_killed(order: &str) -> Result<(), BenchError> {
     set_parent_process_death_signal(Some(Signal::KILL)).map_err(|e| failed(e.into()))?;
     let fill: Fill = serde_json::from_str(order)
         .map_err(|e| BenchError::Child(format!("got a bad order: {e}")))?;
-    let variant: Variant = fill.variant.parse().map_err(BenchError::Config)?;
+    let variant: Durability = fill.variant.parse().map_err(BenchError::Config)?;
     let config = Config {
         value_bytes: fill.value_bytes,
         buffer_bytes: fill.buffer_bytes,
@@ -78,7 +78,7 @@ pub(super) fn run(run: Run<'_>, report: &mut Report) -> Result<(), BenchError> {
 fn once(run: Run<'_>) -> Result<Row, BenchError> {
     let (config, variant) = (run.config, run.config.main_variant());
     let buffers = match variant {
-        Variant::Buffered(n) => u64::from(n),
+        Durability::Buffered(n) => u64::from(n),
         _ => 1,
     };
     let pool = scratch::pool(&config.pool, buffers, config.buffer_bytes, config.profile)?;

@@ -9,14 +9,14 @@ use crate::{
     rocksdb::db_bench::{NO_SYNC, NO_WAL, SYNC},
     rounds,
 };
-use forebay_store::Variant;
+use forebay_store::Durability;
 use serde_json::json;
 use std::{fmt, path::Path};
 
 /// A store, in a variant or mode, that takes turns in a workload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(super) enum Contestant {
-    Ours(Variant),
+    Ours(Durability),
     Peer(Peer, Mode),
 }
 

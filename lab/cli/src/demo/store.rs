@@ -8,7 +8,7 @@ use forebay_bench::{
     scratch::{PoolSource, ScratchDir, ScratchPool},
 };
 use forebay_pool::Pool;
-use forebay_store::{Store, StoreError, StoreOptions, Variant};
+use forebay_store::{Durability, Store, StoreError, StoreOptions};
 use rustix::process::Signal;
 use serde::Serialize;
 use std::{
@@ -20,11 +20,11 @@ use std::{
 };
 
 /// Variants, and what a Put in each survives that was acknowledged.
-const VARIANTS: [(Variant, &str); 4] = [
-    (Variant::Fsync, "a power cut"),
-    (Variant::NoSync, "a crash"),
-    (Variant::SINGLE, "what the pool does"),
-    (Variant::DOUBLE, "what the pool does"),
+const VARIANTS: [(Durability, &str); 4] = [
+    (Durability::Fsync, "a power cut"),
+    (Durability::NoSync, "a crash"),
+    (Durability::SINGLE, "what the pool does"),
+    (Durability::DOUBLE, "what the pool does"),
 ];
 
 pub const VALUE_BYTES: usize = 4096;
@@ -55,8 +55,8 @@ fn pool() -> Result<ScratchPool, BenchError> {
     ScratchPool::new(&PoolSource::Emulated, SEGMENTS, SEGMENT_BYTES)
 }
 
-fn open(dir: &Path, pool: &Pool, variant: Variant) -> Result<Store, StoreError> {
-    let pool = matches!(variant, Variant::Buffered(_)).then_some(pool);
+fn open(dir: &Path, pool: &Pool, variant: Durability) -> Result<Store, StoreError> {
+    let pool = matches!(variant, Durability::Buffered(_)).then_some(pool);
     StoreOptions::new().variant(variant).open(dir, pool)
 }
 
@@ -80,7 +80,7 @@ pub fn variants(dir: &Path, seconds: f64, puts: u64) -> Result<Vec<Row>, BenchEr
         }
         store.close()?;
         let puts_per_s = done as f64 / begun.elapsed().as_secs_f64();
-        if variant == Variant::Fsync {
+        if variant == Durability::Fsync {
             fsync = puts_per_s;
         }
         rows.push(Row {
@@ -114,7 +114,7 @@ const SEED: u64 = 0x0F0E_BA11;
 /// Puts pair after pair into the store `dir`, and says a line of each once it is acknowledged.
 pub fn write_until_killed(dir: &Path, pool: &Path) -> Result<(), BenchError> {
     let pool = forebay_pool::PoolOptions::new().open(pool)?;
-    let store = open(dir, &pool, Variant::DOUBLE)?;
+    let store = open(dir, &pool, Durability::DOUBLE)?;
     let values = Values::new(VALUE_BYTES);
     let mut output = std::io::stdout().lock();
     for done in 0.. {
@@ -157,7 +157,7 @@ pub fn kill(program: &Path, dir: &Path) -> Result<Killed, BenchError> {
     }
     writer.wait(Duration::from_secs(60))?;
     let begun = Instant::now();
-    let store = open(&store, pool.pool(), Variant::DOUBLE)?;
+    let store = open(&store, pool.pool(), Durability::DOUBLE)?;
     let reopen_seconds = begun.elapsed().as_secs_f64();
     let values = Values::new(VALUE_BYTES);
     let mut recovered = 0;

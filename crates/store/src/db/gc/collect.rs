@@ -11,14 +11,14 @@
 //! 5. Unlink it, once no snapshot is open that was taken before step 4 and sees anything that is in
 //!    it or behind.
 
-use super::{Progress, set_aside::is_the_files};
+use super::{CollectionProgress, set_aside::is_the_files};
 use crate::{
-    db::{Shared, sample::op_address},
+    db::{StoreCore, sample::op_address},
     error::StoreError,
-    index::{Address, Form},
-    log::{Claim, LogReader, LogTail, Stop, VlogFile},
-    memtable::View,
-    op::{Change, KEY_LENGTH, KIND_LARGE, KIND_PUT},
+    index::{RecordAddress, ValueForm},
+    log::{Claim, LogReader, LogTail, VlogFile, WalkStop},
+    memtable::ReadView,
+    op::{KEY_LENGTH, KIND_LARGE, KIND_PUT, KeyChange},
     stats::GcReport,
 };
 use forebay_pool::{Lsn, Record, record_bytes};
@@ -41,12 +41,12 @@ pub(super) struct Grant {
     pub(super) then: u64,
 }
 
-impl Shared {
+impl StoreCore {
     /// Steps 1 to 4 for one file. One that cannot be collected is set aside; an error is what keeps
     /// any from being collected.
     pub(super) fn collect(
         &self,
-        progress: &mut Progress,
+        progress: &mut CollectionProgress,
         file: &VlogFile,
         grant: Option<Grant>,
         report: &mut GcReport,
@@ -79,7 +79,7 @@ impl Shared {
     /// Steps 1 and 2. False if collection ended before the file did.
     fn copy_live(
         &self,
-        progress: &mut Progress,
+        progress: &mut CollectionProgress,
         file: &VlogFile,
         end: Lsn,
         grant: Option<Grant>,
@@ -101,13 +101,15 @@ impl Shared {
             }
             let record = match reader.next()? {
                 Ok(record) => record,
-                Err(Stop::End) => {
+                Err(WalkStop::End) => {
                     allow(end, copied_bytes, grant.map_or(0, |grant| grant.then));
                     return Ok(true);
                 }
-                Err(Stop::NoFile(lsn)) => return Err(StoreError::lost(&file.path, lsn, "no file")),
+                Err(WalkStop::NoFile(lsn)) => {
+                    return Err(StoreError::lost(&file.path, lsn, "no file"));
+                }
                 // Rather keep a file than lose what stands behind damage in it.
-                Err(Stop::Invalid(lsn, what)) => {
+                Err(WalkStop::Invalid(lsn, what)) => {
                     return Err(StoreError::lost(&file.path, lsn, what));
                 }
             };
@@ -145,11 +147,11 @@ impl Shared {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
             let from = op_address(lsn, &op);
             let copied = match op.change {
-                Change::Put(value) => self.relocate(claim, KIND_PUT, op.key, value, from)?,
-                Change::Large(value) => {
+                KeyChange::Put(value) => self.relocate(claim, KIND_PUT, op.key, value, from)?,
+                KeyChange::Large(value) => {
                     self.relocate(claim, KIND_LARGE, op.key, &value.encode(), from)?
                 }
-                Change::Delete => None,
+                KeyChange::Delete => None,
             };
             if let Some(bytes) = copied {
                 copied_bytes += bytes;
@@ -169,7 +171,7 @@ impl Shared {
         kind: u16,
         key: &[u8],
         body: &[u8],
-        from: Address,
+        from: RecordAddress,
     ) -> Result<Option<u64>, StoreError> {
         let hash = self.hash(key);
         let before = self.view.load_full();
@@ -190,7 +192,7 @@ impl Shared {
         let written = if kind == KIND_PUT && payload > self.tail.payload_max() {
             self.relocate_large(claim, key, body, still)?
         } else {
-            self.write_one(claim, kind, key, body, Form::Record, still)?
+            self.write_one(claim, kind, key, body, ValueForm::Record, still)?
         };
         let bytes = record_bytes(payload);
         // A record of which it is unknown whether it is live must not go.
@@ -201,10 +203,10 @@ impl Shared {
     /// still is.
     pub(super) fn still_at(
         &self,
-        before: &View,
+        before: &ReadView,
         hash: u64,
         key: &[u8],
-        from: Address,
+        from: RecordAddress,
     ) -> Result<bool, StoreError> {
         let now = self.view.load();
         // What changed since is in memory, unless the tables changed as well.
@@ -230,7 +232,7 @@ impl Shared {
     ) -> Result<Option<Lsn>, StoreError> {
         let large = self.large.write(key, value)?;
         let reference = large.value.encode();
-        let written = self.write_one(claim, KIND_LARGE, key, &reference, Form::Record, still);
+        let written = self.write_one(claim, KIND_LARGE, key, &reference, ValueForm::Record, still);
         let in_vain = match &written {
             Ok(written) => written.is_none(),
             Err(error) => error.nothing_logged(),
@@ -242,7 +244,10 @@ impl Shared {
     }
 
     /// Step 5, for all files that no snapshot needs; the same for large values.
-    pub(super) fn unlink_retired(&self, progress: &mut Progress) -> Result<(), StoreError> {
+    pub(super) fn unlink_retired(
+        &self,
+        progress: &mut CollectionProgress,
+    ) -> Result<(), StoreError> {
         let (gone, kept): (Vec<_>, Vec<_>) = progress
             .retired
             .iter()

@@ -1,9 +1,9 @@
 //! Looking at the whole log: how much of it is garbage, how much may be, and which file has most.
 //! By samples, see `sample`.
 
-use super::Progress;
+use super::CollectionProgress;
 use crate::{
-    db::Shared,
+    db::StoreCore,
     log::{LogTail, VlogFile},
 };
 use forebay_pool::Lsn;
@@ -56,7 +56,7 @@ impl Estimate {
 
 /// What a look at the whole log found.
 #[derive(Default)]
-pub(super) struct Look {
+pub(super) struct LogEstimate {
     pub(super) estimate: Estimate,
     /// The file to collect next, and its share of garbage.
     pub(super) ripe: Option<(f64, Arc<VlogFile>)>,
@@ -64,7 +64,7 @@ pub(super) struct Look {
     pub(super) waiting: f64,
 }
 
-impl Shared {
+impl StoreCore {
     /// Looks at the whole log, if no thread has yet and none collects now.
     pub(in crate::db) fn look_first(&self) {
         if self.collector.estimate.lock().is_some() || matches!(self.tail, LogTail::Resident(_)) {
@@ -76,7 +76,7 @@ impl Shared {
     }
 
     /// Looks at the whole log. A file of which nothing can be read is set aside.
-    pub(super) fn look(&self, progress: &mut Progress) -> Look {
+    pub(super) fn look(&self, progress: &mut CollectionProgress) -> LogEstimate {
         let (tail, whole, drained) = (self.tail.tail(), self.whole_below(), self.tail.drained());
         let retired: HashSet<Lsn> = progress.retired.iter().map(|(start, _)| *start).collect();
         let files: Vec<_> = self
@@ -92,7 +92,7 @@ impl Shared {
             true => self.log.room_bytes(),
             false => u64::MAX,
         };
-        let mut look = Look::default();
+        let mut look = LogEstimate::default();
         look.estimate.log_bytes = files.iter().map(|file| extent(file)).sum();
         progress
             .samples

@@ -1,14 +1,14 @@
 //! Collection of large values: files of their own to which no record leads any more.
 
-use super::Progress;
+use super::CollectionProgress;
 use crate::{
     db::{
-        Shared,
-        read::{LOOKUPS_MAX, Wait},
+        StoreCore,
+        read::{LOOKUPS_MAX, WaitPolicy},
     },
     error::StoreError,
-    index::Form,
-    op::Change,
+    index::ValueForm,
+    op::KeyChange,
     stats::GcReport,
 };
 
@@ -16,10 +16,13 @@ use crate::{
 /// one in so many parts of them.
 const LOOKS: u64 = 4;
 
-impl Shared {
+impl StoreCore {
     /// Looks through the large values, if enough was written since the last time that some may be
     /// dead.
-    pub(super) fn collect_grown_large(&self, progress: &mut Progress) -> Result<(), StoreError> {
+    pub(super) fn collect_grown_large(
+        &self,
+        progress: &mut CollectionProgress,
+    ) -> Result<(), StoreError> {
         let (bytes, _) = self.large.size();
         let written = bytes.saturating_sub(progress.large_seen)
             + self.written().saturating_sub(progress.large_looked_at);
@@ -33,7 +36,7 @@ impl Shared {
     /// Removes large values to which no record leads any more.
     pub(super) fn collect_large(
         &self,
-        progress: &mut Progress,
+        progress: &mut CollectionProgress,
         report: &mut GcReport,
     ) -> Result<(), StoreError> {
         progress.large_looked_at = self.written();
@@ -73,13 +76,13 @@ impl Shared {
     ) -> Result<bool, StoreError> {
         for _ in 0..LOOKUPS_MAX {
             let found = self.view.load().find(self.hash(key), key)?;
-            let Some(address) = found.filter(|found| found.form != Form::Tombstone) else {
+            let Some(address) = found.filter(|found| found.form != ValueForm::Tombstone) else {
                 return Ok(false);
             };
             // A record that moved while we looked has a new address.
-            if self.read_log(address, buffer, Wait::Yes)? {
+            if self.read_log(address, buffer, WaitPolicy::Yes)? {
                 let op = self.op_at(buffer, address)?;
-                return Ok(matches!(op.change, Change::Large(value) if value.id == id));
+                return Ok(matches!(op.change, KeyChange::Large(value) if value.id == id));
             }
         }
         // The record is nowhere; rather keep what it may have led to.
@@ -87,7 +90,10 @@ impl Shared {
     }
 
     /// Removes retired large values that no snapshot needs.
-    pub(super) fn remove_retired_large(&self, progress: &mut Progress) -> Result<(), StoreError> {
+    pub(super) fn remove_retired_large(
+        &self,
+        progress: &mut CollectionProgress,
+    ) -> Result<(), StoreError> {
         let (gone, kept): (Vec<_>, Vec<_>) = progress
             .retired_large
             .iter()

@@ -8,7 +8,7 @@
 //! A wait is short: a collector that is held up, by a slow disk or for want of a processor, slows
 //! writers to so many puts a second ([`PAUSE_MAX`]) and stops none.
 
-use crate::stats::Wait;
+use crate::stats::WaitStats;
 use forebay_pool::{Lsn, WaitMeter};
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -29,7 +29,7 @@ const PAUSE_END: Duration = Duration::from_millis(250);
 pub(super) struct Pace {
     /// Writes below this address have nothing to do here.
     mark: AtomicU64,
-    state: Mutex<State>,
+    state: Mutex<PaceState>,
     /// A writer called the collector.
     called: Condvar,
     /// Writers may go on.
@@ -37,7 +37,7 @@ pub(super) struct Pace {
     waits: WaitMeter,
 }
 
-struct State {
+struct PaceState {
     /// Writes at this address and above wait.
     allowed: Lsn,
     /// The collector was called, or is at work.
@@ -50,7 +50,7 @@ impl Default for Pace {
     fn default() -> Self {
         Self {
             mark: AtomicU64::new(Lsn::MAX),
-            state: Mutex::new(State {
+            state: Mutex::new(PaceState {
                 allowed: Lsn::MAX,
                 called: false,
                 waiting: 0,
@@ -64,7 +64,7 @@ impl Default for Pace {
 
 impl Pace {
     /// How writers waited.
-    pub(super) fn waits(&self) -> Wait {
+    pub(super) fn waits(&self) -> WaitStats {
         self.waits.read().into()
     }
 

@@ -19,13 +19,13 @@
 //! and there still is no room, everything is live: the writer is refused, and so is every other
 //! until something was written (a delete, for which a segment is kept).
 
-use super::Progress;
+use super::CollectionProgress;
 use crate::{
-    db::{Shared, Store, sample::op_address},
+    db::{Store, StoreCore, sample::op_address},
     error::StoreError,
-    index::{Address, Form},
+    index::{RecordAddress, ValueForm},
     log::{Claim, LogTail, Resident},
-    op::{Change, KIND_BATCH, KIND_LARGE, KIND_PUT, ops, push_op},
+    op::{KIND_BATCH, KIND_LARGE, KIND_PUT, KeyChange, ops, push_op},
     stats::GcReport,
 };
 use forebay_pool::{
@@ -53,13 +53,13 @@ const INGESTION_MAX: Duration = Duration::from_secs(10);
 /// How writers without room and the collector talk.
 #[derive(Default)]
 pub(super) struct Room {
-    state: Mutex<State>,
+    state: Mutex<ResidentState>,
     called: Condvar,
     moved: Condvar,
 }
 
 #[derive(Default)]
-struct State {
+struct ResidentState {
     called: bool,
     /// Segments collected in this session.
     collected: u64,
@@ -70,7 +70,7 @@ struct State {
 }
 
 /// What became of a segment.
-enum Outcome {
+enum SegmentOutcome {
     Released,
     /// There is no sealed one.
     Nothing,
@@ -78,7 +78,7 @@ enum Outcome {
     Kept(&'static str),
 }
 
-impl Shared {
+impl StoreCore {
     /// Waits until the resident log has room for `claim`. The caller holds no lock.
     ///
     /// [`StoreError::Full`] if none can be made.
@@ -155,15 +155,17 @@ impl Shared {
     }
 
     /// Tells writers that wait for room how it went.
-    fn tell(&self, done: Result<Outcome, StoreError>) {
+    fn tell(&self, done: Result<SegmentOutcome, StoreError>) {
         let mut state = self.collector.room.state.lock();
         match done {
-            Ok(Outcome::Released) => {
+            Ok(SegmentOutcome::Released) => {
                 state.collected += 1;
                 state.trouble = None;
             }
-            Ok(Outcome::Nothing) => state.trouble = Some("none of them is complete".to_owned()),
-            Ok(Outcome::Kept(why)) => state.trouble = Some(why.to_owned()),
+            Ok(SegmentOutcome::Nothing) => {
+                state.trouble = Some("none of them is complete".to_owned())
+            }
+            Ok(SegmentOutcome::Kept(why)) => state.trouble = Some(why.to_owned()),
             Err(error) => state.trouble = Some(error.to_string()),
         }
         self.collector.room.moved.notify_all();
@@ -173,13 +175,13 @@ impl Shared {
     pub(super) fn collect_every_segment(
         &self,
         resident: &Resident,
-        progress: &mut Progress,
+        progress: &mut CollectionProgress,
         report: &mut GcReport,
     ) -> Result<(), StoreError> {
         for _ in 1..resident.lane().usage().segments_used {
             match self.collect_segment(resident, progress, report)? {
-                Outcome::Released => {}
-                Outcome::Nothing | Outcome::Kept(_) => break,
+                SegmentOutcome::Released => {}
+                SegmentOutcome::Nothing | SegmentOutcome::Kept(_) => break,
             }
         }
         Ok(())
@@ -190,7 +192,7 @@ impl Shared {
     pub(super) fn make_room(
         &self,
         resident: &Resident,
-        progress: &mut Progress,
+        progress: &mut CollectionProgress,
         report: &mut GcReport,
     ) -> Result<(), StoreError> {
         for _ in 0..resident.lane().segments() {
@@ -198,7 +200,7 @@ impl Shared {
             if resident.has_room(Claim::Put) {
                 return Ok(());
             }
-            if !matches!(collected, Outcome::Released) {
+            if !matches!(collected, SegmentOutcome::Released) {
                 break;
             }
         }
@@ -209,20 +211,20 @@ impl Shared {
     fn collect_segment(
         &self,
         resident: &Resident,
-        progress: &mut Progress,
+        progress: &mut CollectionProgress,
         report: &mut GcReport,
-    ) -> Result<Outcome, StoreError> {
+    ) -> Result<SegmentOutcome, StoreError> {
         let Some(sealed) = resident.lane().take_sealed(Duration::ZERO) else {
-            return Ok(Outcome::Nothing);
+            return Ok(SegmentOutcome::Nothing);
         };
         if !self.index_covers(&sealed)? {
-            return Ok(Outcome::Kept("the index is behind"));
+            return Ok(SegmentOutcome::Kept("the index is behind"));
         }
         let number = match progress.copied {
             Some((start, number)) if start == sealed.start() => number,
             _ => {
                 if !self.copy_segment(&sealed, report)? {
-                    return Ok(Outcome::Kept("the store is being closed"));
+                    return Ok(SegmentOutcome::Kept("the store is being closed"));
                 }
                 let number = self.snapshots().next_number();
                 progress.copied = Some((sealed.start(), number));
@@ -230,14 +232,14 @@ impl Shared {
             }
         };
         if !self.snapshots().none_sees(number, sealed.start()) {
-            return Ok(Outcome::Kept(
+            return Ok(SegmentOutcome::Kept(
                 "an open snapshot or scan needs what is in them",
             ));
         }
         self.tail.make_durable()?;
         report.reclaimed_bytes += sealed.end() - sealed.start();
         resident.release(|| sealed.release());
-        Ok(Outcome::Released)
+        Ok(SegmentOutcome::Released)
     }
 
     /// Step 1. False if the store is being closed, or it takes too long.
@@ -294,9 +296,9 @@ impl Shared {
         for op in ops(record) {
             let op = op.map_err(|what| StoreError::lost(path, lsn, what))?;
             let (kind, body) = match op.change {
-                Change::Put(value) => (KIND_PUT, Cow::Borrowed(value)),
-                Change::Large(value) => (KIND_LARGE, Cow::Owned(value.encode().to_vec())),
-                Change::Delete => continue,
+                KeyChange::Put(value) => (KIND_PUT, Cow::Borrowed(value)),
+                KeyChange::Large(value) => (KIND_LARGE, Cow::Owned(value.encode().to_vec())),
+                KeyChange::Delete => continue,
             };
             let (hash, from) = (self.hash(op.key), op_address(lsn, &op));
             if before.find(hash, op.key)? == Some(from) {
@@ -319,10 +321,10 @@ impl Shared {
         let lsn = self.tail.append(Claim::Copy, KIND_BATCH, &parts)?;
         let mut full = None;
         for (hash, key, (at, bytes)) in &placed {
-            let address = Address {
+            let address = RecordAddress {
                 lsn: lsn + (HEADER + at) as u64,
                 len: u32::try_from(*bytes).unwrap_or(u32::MAX),
-                form: Form::InBatch,
+                form: ValueForm::InBatch,
             };
             full = self.insert(&writers.active, *hash, key, address).or(full);
         }

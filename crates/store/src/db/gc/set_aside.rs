@@ -19,24 +19,24 @@ const TRIES_MAX: u32 = 12;
 
 /// The files set aside in this session, by their start.
 #[derive(Default)]
-pub(super) struct Aside {
-    files: Mutex<BTreeMap<Lsn, Entry>>,
+pub(super) struct AsideFiles {
+    files: Mutex<BTreeMap<Lsn, AsideFile>>,
 }
 
-struct Entry {
+struct AsideFile {
     said: SetAside,
     tries: u32,
     /// What writers are to have written before it is tried again.
     again_at: u64,
 }
 
-impl Aside {
+impl AsideFiles {
     /// Sets `file` aside for `error`, while writers have written `written`.
     pub(super) fn add(&self, file: &VlogFile, error: &StoreError, written: u64) {
         let mut files = self.files.lock();
         let tries = files.get(&file.start).map_or(0, |entry| entry.tries);
         let wait = file.log_bytes().saturating_mul(PATIENCE.pow(tries));
-        let entry = Entry {
+        let entry = AsideFile {
             said: SetAside {
                 file: file.path.display().to_string(),
                 bytes: file.log_bytes(),

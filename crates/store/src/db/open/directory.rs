@@ -10,10 +10,10 @@
 //! used: each directory with its name, then the manifest.
 
 use crate::{
-    disk::{Directory, Disk},
+    disk::{Disk, HeldDirectory},
     error::StoreError,
     log,
-    manifest::{self, Manifest},
+    manifest::{self, StoreManifest},
 };
 use forebay_pool::media::ProcessMark;
 use rustix::{fs::OFlags, io::Errno};
@@ -53,7 +53,7 @@ impl Drop for StoreLock {
 impl StoreLock {
     /// Locks the directory of the value-log files, too: it may have been moved here from a store
     /// that is open.
-    pub(super) fn take_log(&mut self, directory: &Directory) -> Result<(), StoreError> {
+    pub(super) fn take_log(&mut self, directory: &HeldDirectory) -> Result<(), StoreError> {
         let (dir, begun) = (directory.path(), Instant::now());
         let flags = OFlags::RDONLY | OFlags::DIRECTORY;
         let opened = directory.open_file(Path::new(log::DIR), flags);
@@ -67,7 +67,10 @@ impl StoreLock {
 
 /// Opens the store's directory and takes its locks, making it if `create` says so. A directory that
 /// holds something else is left as it is.
-pub(super) fn lock(dir: &Path, create: bool) -> Result<(Arc<Directory>, StoreLock), StoreError> {
+pub(super) fn lock(
+    dir: &Path,
+    create: bool,
+) -> Result<(Arc<HeldDirectory>, StoreLock), StoreError> {
     let directory = open(dir, create)?;
     check_directory(&directory, create)?;
     let begun = Instant::now();
@@ -92,15 +95,15 @@ pub(super) fn lock(dir: &Path, create: bool) -> Result<(Arc<Directory>, StoreLoc
 }
 
 /// Opens the store's directory, which is made if there is none and `create` says so.
-fn open(dir: &Path, create: bool) -> Result<Arc<Directory>, StoreError> {
+fn open(dir: &Path, create: bool) -> Result<Arc<HeldDirectory>, StoreError> {
     let not_a_store = |found: &str| StoreError::NotAStore {
         dir: dir.to_owned(),
         found: found.to_owned(),
     };
-    let opened = match Directory::open(dir) {
+    let opened = match HeldDirectory::open(dir) {
         Err(e) if e.kind() == io::ErrorKind::NotFound && create => {
             create_directory(dir).map_err(StoreError::io("creating", dir))?;
-            Directory::open(dir)
+            HeldDirectory::open(dir)
         }
         opened => opened,
     };
@@ -151,10 +154,10 @@ fn is_lockable(error: &io::Error) -> bool {
 /// none.
 pub(super) fn manifest(
     disk: &dyn Disk,
-    directory: &Arc<Directory>,
+    directory: &Arc<HeldDirectory>,
     create: bool,
-) -> Result<Manifest, StoreError> {
-    if let Some(manifest) = Manifest::read(directory)? {
+) -> Result<StoreManifest, StoreError> {
+    if let Some(manifest) = StoreManifest::read(directory)? {
         return Ok(manifest);
     }
     // No other process or thread is about to make one, now that the lock is held.
@@ -163,7 +166,7 @@ pub(super) fn manifest(
     let above = dir.parent().filter(|above| !above.as_os_str().is_empty());
     disk.sync_dir(above.unwrap_or(Path::new(".")))
         .map_err(StoreError::io("syncing", dir))?;
-    Manifest::create(disk, directory)
+    StoreManifest::create(disk, directory)
 }
 
 /// Makes a directory and those above it, durably.
@@ -184,7 +187,7 @@ fn create_directory(dir: &Path) -> io::Result<()> {
 }
 
 /// Refuses a directory that holds neither a store nor nothing at all.
-fn check_directory(directory: &Directory, create: bool) -> Result<(), StoreError> {
+fn check_directory(directory: &HeldDirectory, create: bool) -> Result<(), StoreError> {
     let dir = directory.path();
     let refuse = |found: String| {
         Err(StoreError::NotAStore {

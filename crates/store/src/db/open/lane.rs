@@ -9,8 +9,8 @@
 
 use crate::{
     error::StoreError,
-    manifest::{PoolRef, State},
-    options::{StoreOptions, Variant},
+    manifest::{ManifestState, PoolRef},
+    options::{Durability, StoreOptions},
     salvage::GivenUp,
 };
 use forebay_pool::{ClaimOptions, Lane, LaneCheck, Lsn, Pool, Recovered};
@@ -22,7 +22,7 @@ pub(super) type LeftLane = (Lane, Recovered);
 /// The lane that the last session left something in.
 pub(super) fn claim_left(
     dir: &Path,
-    state: &State,
+    state: &ManifestState,
     pool: Option<&Pool>,
     options: &StoreOptions,
     given_up: &GivenUp,
@@ -38,7 +38,7 @@ pub(super) fn claim_left(
         (None, Some(pool)) => return claim_unnamed(dir, state, pool, options, given_up),
         (None, None) => return Ok(None),
     };
-    let older = Older {
+    let older = OlderLane {
         dir,
         gives_up: "what was written since and is not in a value-log file",
         options,
@@ -77,7 +77,7 @@ pub(super) fn claim_left(
 /// True if the store's lane in the pool has any record, as far as that can be told without claiming
 /// it. A lane that was just made, by an opening that was cut then, has none, and no number of its
 /// own yet.
-fn has_records(pool: &Pool, state: &State) -> bool {
+fn has_records(pool: &Pool, state: &ManifestState) -> bool {
     let mut ours = (pool.lanes().into_iter()).filter(|lane| lane.owner == state.uuid);
     ours.any(|lane| match pool.check_lane(lane.lane) {
         LaneCheck::Whole { records, .. } => records > 0,
@@ -88,14 +88,14 @@ fn has_records(pool: &Pool, state: &State) -> bool {
 }
 
 /// A pool that is older than the manifest.
-struct Older<'a> {
+struct OlderLane<'a> {
     dir: &'a Path,
     gives_up: &'static str,
     options: &'a StoreOptions,
     given_up: &'a GivenUp,
 }
 
-impl Older<'_> {
+impl OlderLane<'_> {
     /// An error that says what was `found`, or with salvage a note of it.
     fn refuse(&self, found: String) -> Result<(), StoreError> {
         if !self.options.salvage {
@@ -148,7 +148,7 @@ fn the_one_left<'a>(
 /// the manifest does not know of.
 fn claim_unnamed(
     dir: &Path,
-    state: &State,
+    state: &ManifestState,
     pool: &Pool,
     options: &StoreOptions,
     given_up: &GivenUp,
@@ -159,7 +159,7 @@ fn claim_unnamed(
     // The session that the manifest knows of has given its lane back, or has never had one.
     let is_older = last <= state.epoch && state.retired.is_some() && has_records(pool, state);
     if is_older {
-        let older = Older {
+        let older = OlderLane {
             dir,
             gives_up: "what is in that lane, which is in the value-log files or was given up before",
             options,
@@ -194,7 +194,7 @@ pub(super) fn give_up(path: &Path, (lane, recovered): LeftLane) -> Result<(), St
 
 fn claim(
     dir: &Path,
-    state: &State,
+    state: &ManifestState,
     pool: &Pool,
     options: &StoreOptions,
 ) -> Result<LeftLane, StoreError> {
@@ -210,8 +210,8 @@ pub(super) fn claim_options(
 ) -> ClaimOptions {
     ClaimOptions::new()
         .segments(match options.variant {
-            Variant::Buffered(buffers) => buffers,
-            Variant::Fsync | Variant::NoSync => 1,
+            Durability::Buffered(buffers) => buffers,
+            Durability::Fsync | Durability::NoSync => 1,
         })
         .label(format!(
             "store {}",

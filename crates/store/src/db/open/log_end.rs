@@ -7,13 +7,13 @@
 
 use super::{
     lane::{LeftLane, claim_options},
-    session::Session,
+    session::OpeningSession,
 };
 use crate::{
     db::recovery::{find_end, walk},
     error::StoreError,
     log::{FileTail, LogTail, Resident, drain, drain_one},
-    options::Variant,
+    options::Durability,
 };
 use forebay_pool::{AppendError, Lane, Lsn, Recovered, format::segment::next_start};
 use parking_lot::Mutex;
@@ -39,7 +39,7 @@ pub(super) struct OpenedLog {
     pub(super) epoch: u32,
 }
 
-impl Session<'_> {
+impl OpeningSession<'_> {
     /// Finds where the log ends and makes the tail with which it goes on.
     pub(super) fn open_log(&self, lane: Option<LeftLane>) -> Result<OpenedLog, StoreError> {
         let watermark = self.watermark();
@@ -71,7 +71,7 @@ impl Session<'_> {
 
     /// True if this session's log goes on in the lane that the last one left.
     fn can_use(&self, lane: &Lane, recovered: &Recovered) -> bool {
-        let Variant::Buffered(buffers) = self.options.variant else {
+        let Durability::Buffered(buffers) = self.options.variant else {
             return false;
         };
         // The index may have been told of the seal behind the last record.
@@ -113,13 +113,13 @@ impl Session<'_> {
 
     /// A tail that begins at `start`, while the log in the files ends at `files_end`.
     fn begin_at(&self, start: Lsn, files_end: Lsn, epoch: u32) -> Result<OpenedLog, StoreError> {
-        let buffered = matches!(self.options.variant, Variant::Buffered(_));
+        let buffered = matches!(self.options.variant, Durability::Buffered(_));
         let Some(pool) = self.pool.filter(|_| buffered) else {
             let tail = FileTail::new(
                 self.state.uuid,
                 epoch,
                 self.options.segment_bytes,
-                self.options.variant == Variant::Fsync,
+                self.options.variant == Durability::Fsync,
                 Arc::clone(&self.log),
                 start,
             );

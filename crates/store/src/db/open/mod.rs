@@ -22,21 +22,22 @@ mod session;
 pub(super) use directory::StoreLock;
 
 use super::{
-    Background, Shared, Store, gc::Collector, locks::Locks, snapshot::Snapshots, threads::Running,
+    Background, Store, StoreCore, gc::Collector, locks::Locks, snapshot::Snapshots,
+    threads::RunningThreads,
 };
 use crate::{
     disk::{Disk, RealDisk, SyncMeter},
     error::StoreError,
     large_values::LargeValues,
     log::LogTail,
-    memtable::{Chunk, View},
-    options::{StoreOptions, Variant},
+    memtable::{Chunk, ReadView},
+    options::{Durability, StoreOptions},
 };
 use arc_swap::ArcSwap;
 use forebay_pool::{Pool, media::ProcessMark};
 use log_end::OpenedLog;
 use parking_lot::Mutex;
-use session::Session;
+use session::OpeningSession;
 use std::{path::Path, sync::Arc};
 
 /// How often a store is collected before it is opened on a full disk.
@@ -54,14 +55,14 @@ impl StoreOptions {
     ///
     /// ```
     /// use forebay_pool::PoolOptions;
-    /// use forebay_store::{StoreOptions, Variant};
+    /// use forebay_store::{StoreOptions, Durability};
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
     /// # let (pool_path, dir) = (dir.path().join("pool"), dir.path().join("data"));
     /// let pool = PoolOptions::new().emulated(true).create(&pool_path)?;
     /// let store = StoreOptions::new().open(&dir, &pool)?; // a put costs a memory copy
     /// store.close()?;
-    /// let store = StoreOptions::new().variant(Variant::Fsync).open(&dir, None)?; // a put costs an fsync
+    /// let store = StoreOptions::new().variant(Durability::Fsync).open(&dir, None)?; // a put costs an fsync
     /// # Ok(())
     /// # }
     /// ```
@@ -91,7 +92,7 @@ impl StoreOptions {
         let opened = Store::start(self, Arc::clone(&disk), meter.clone(), dir, pool);
         match (opened, pool) {
             (Err(error @ StoreError::NoRoomToOpen { .. }), Some(pool))
-                if !matches!(self.variant, Variant::Buffered(_)) && !self.salvage =>
+                if !matches!(self.variant, Durability::Buffered(_)) && !self.salvage =>
             {
                 match self.make_room(&disk, dir, pool) {
                     true => Store::start(self, disk, meter, dir, Some(pool)),
@@ -105,7 +106,7 @@ impl StoreOptions {
     /// What was left in a lane has no room in the files: as a store that goes on in the lane it can
     /// be opened, and then collected. False if that makes no room.
     fn make_room(&self, disk: &Arc<dyn Disk>, dir: &Path, pool: &Pool) -> bool {
-        let options = self.clone().variant(Variant::DOUBLE).gc(false);
+        let options = self.clone().variant(Durability::DOUBLE).gc(false);
         let opened = Store::start(&options, Arc::clone(disk), None, dir, Some(pool));
         opened.is_ok_and(|store| {
             let goes_on = |_: &u32| store.gc().is_ok_and(|report| report.reclaimed_bytes > 0);
@@ -124,17 +125,17 @@ impl Store {
         pool: Option<&Pool>,
     ) -> Result<Self, StoreError> {
         options.check(pool.is_some_and(Pool::needs_commit))?;
-        if matches!(options.variant, Variant::Buffered(_)) && pool.is_none() {
+        if matches!(options.variant, Durability::Buffered(_)) && pool.is_none() {
             return Err(StoreError::PoolNeeded {
                 variant: options.variant.to_string(),
             });
         }
-        let running = Running::begin()?;
+        let running = RunningThreads::begin()?;
         let (held, mut lock) = directory::lock(dir, options.create)?;
         let opened = held.to_lock().and_then(|open| disk.hold(dir, &open));
         opened.map_err(StoreError::io("opening", dir))?;
         let manifest = directory::manifest(&*disk, &held, options.create)?;
-        let (session, lane) = Session::find(disk, &held, manifest, pool, options)?;
+        let (session, lane) = OpeningSession::find(disk, &held, manifest, pool, options)?;
         lock.take_log(&held)?;
         let large = LargeValues::open(
             Arc::clone(&session.disk),
@@ -177,9 +178,14 @@ impl Store {
     }
 }
 
-impl Session<'_> {
+impl OpeningSession<'_> {
     /// What the threads of the store share: an empty memtable over the index as it is.
-    fn shared(&self, tail: LogTail, large: LargeValues, meter: Option<Arc<SyncMeter>>) -> Shared {
+    fn shared(
+        &self,
+        tail: LogTail,
+        large: LargeValues,
+        meter: Option<Arc<SyncMeter>>,
+    ) -> StoreCore {
         let hasher = foldhash::fast::RandomState::default();
         let active = Arc::new(Chunk::new(
             self.options.memtable_bytes,
@@ -187,7 +193,7 @@ impl Session<'_> {
             false,
             hasher.clone(),
         ));
-        Shared {
+        StoreCore {
             dir: self.dir.to_owned(),
             process: ProcessMark::take(),
             survives: durability(self.options, self.pool),
@@ -197,7 +203,7 @@ impl Session<'_> {
             tail,
             hasher,
             locks: Locks::new(&active),
-            view: ArcSwap::from_pointee(View {
+            view: ArcSwap::from_pointee(ReadView {
                 active: Some(active),
                 frozen: Vec::new(),
                 tables: self.index.snapshot(),
@@ -221,11 +227,11 @@ impl Session<'_> {
 
 fn durability(options: &StoreOptions, pool: Option<&Pool>) -> String {
     match (options.variant, pool) {
-        (Variant::Buffered(_), Some(pool)) if pool.needs_commit() && !options.commit_puts => {
+        (Durability::Buffered(_), Some(pool)) if pool.needs_commit() && !options.commit_puts => {
             format!("{}, once it is committed", pool.durability())
         }
-        (Variant::Buffered(_), Some(pool)) => pool.durability().to_string(),
-        (Variant::NoSync, _) => {
+        (Durability::Buffered(_), Some(pool)) => pool.durability().to_string(),
+        (Durability::NoSync, _) => {
             "survives a process crash only (nothing is synced: a power cut loses recent writes)"
                 .to_owned()
         }

@@ -1,20 +1,20 @@
 //! What an opening works with until there is a store: the parts on the disk and in the pool.
 //! docs/store-format.md, "Opening", 3, 7 and 8.
 //!
-//! [`Session::find`] opens the parts, and [`Session::check`] refuses those that are not of one
-//! moment ([`check`](crate::db::check)). Both leave everything as it is, but for what salvage gives
-//! up. [`Session::note`] is the opening's last step, and the one that makes it a session of the
-//! store: nothing is appended before.
+//! [`OpeningSession::find`] opens the parts, and [`OpeningSession::check`] refuses those that are
+//! not of one moment ([`check`](crate::db::check)). Both leave everything as it is, but for what
+//! salvage gives up. [`OpeningSession::note`] is the opening's last step, and the one that makes it
+//! a session of the store: nothing is appended before.
 
 use super::lane::{LeftLane, claim_left, give_up};
 use crate::{
     db::check::Parts,
-    disk::{Directory, Disk},
+    disk::{Disk, HeldDirectory},
     error::StoreError,
     index::{Index, IndexOptions},
-    log::{Unnamed, ValueLog},
-    manifest::{Manifest, PoolRef, State},
-    options::{StoreOptions, Variant},
+    log::{UnlistedFiles, ValueLog},
+    manifest::{ManifestState, PoolRef, StoreManifest},
+    options::{Durability, StoreOptions},
     salvage::GivenUp,
 };
 use forebay_pool::{Lsn, Pool, format::layout::LSN_MAX};
@@ -32,28 +32,28 @@ const TABLES_MAX: u64 = 8 << 20;
 const DISK_SHARE: u64 = 8;
 
 /// What an opening works with until there is a store.
-pub(super) struct Session<'a> {
-    directory: &'a Directory,
+pub(super) struct OpeningSession<'a> {
+    directory: &'a HeldDirectory,
     pub(super) dir: &'a Path,
     pub(super) disk: Arc<dyn Disk>,
     /// What the manifest said when it was read.
-    pub(super) state: State,
+    pub(super) state: ManifestState,
     pub(super) log: Arc<ValueLog>,
     /// Value-log files that the manifest does not name.
-    unnamed: Vec<Unnamed>,
+    unnamed: Vec<UnlistedFiles>,
     pub(super) index: Arc<Index>,
     pub(super) pool: Option<&'a Pool>,
     pub(super) options: &'a StoreOptions,
     pub(super) given_up: GivenUp,
 }
 
-impl<'a> Session<'a> {
+impl<'a> OpeningSession<'a> {
     /// Claims the lane that the last session left something in, and opens the value log and the
     /// index.
     pub(super) fn find(
         disk: Arc<dyn Disk>,
-        directory: &'a Arc<Directory>,
-        manifest: Manifest,
+        directory: &'a Arc<HeldDirectory>,
+        manifest: StoreManifest,
         pool: Option<&'a Pool>,
         options: &'a StoreOptions,
     ) -> Result<(Self, Option<LeftLane>), StoreError> {
@@ -143,9 +143,9 @@ impl<'a> Session<'a> {
         let segment = self.pool.map_or(0, |pool| pool.geometry().segment_bytes);
         let left = left.map_or(0, |(lane, _)| lane.segments() as u64 * segment);
         let lane = match options.variant {
-            Variant::Buffered(_) if options.resident => 0,
-            Variant::Buffered(segments) => left.max(u64::from(segments) * segment),
-            Variant::Fsync | Variant::NoSync => left.max(options.segment_bytes),
+            Durability::Buffered(_) if options.resident => 0,
+            Durability::Buffered(segments) => left.max(u64::from(segments) * segment),
+            Durability::Fsync | Durability::NoSync => left.max(options.segment_bytes),
         };
         let tables = TABLES_MAX.min(options.memtable_bytes as u64);
         let disk = self.directory.file_system_bytes();
@@ -184,7 +184,7 @@ impl<'a> Session<'a> {
         let left = self.log.left_over();
 
         let pool = match self.options.variant {
-            Variant::Buffered(_) => self.pool.map(|pool| PoolRef {
+            Durability::Buffered(_) => self.pool.map(|pool| PoolRef {
                 uuid: pool.uuid(),
                 path: pool
                     .path()
@@ -193,7 +193,7 @@ impl<'a> Session<'a> {
                     .display()
                     .to_string(),
             }),
-            Variant::Fsync | Variant::NoSync => None,
+            Durability::Fsync | Durability::NoSync => None,
         };
         self.log.note(|state| {
             state.epoch = epoch;

@@ -9,16 +9,16 @@
 //! What is hidden at the start of what is older than the active chunk is noted for later scans
 //! ([`dead_starts`](crate::db::dead_starts)).
 
-use super::source::{From, Pin, Source};
+use super::source::{From, KeySource, SourcePin};
 use crate::{
     db::{
-        Shared, Snapshot,
-        dead_starts::{First, HIDDEN_MIN},
+        Snapshot, StoreCore,
+        dead_starts::{FirstKey, HIDDEN_MIN},
         range::ScanRange,
     },
     error::StoreError,
-    index::{Form, Found, IndexError, Iter},
-    memtable::{Chunk, Stretch, View},
+    index::{IndexEntry, IndexError, Iter, ValueForm},
+    memtable::{Chunk, ReadView, Stretch},
 };
 use forebay_pool::Lsn;
 use std::{
@@ -27,7 +27,7 @@ use std::{
 };
 
 /// The start of a scan in what is older than the active chunk.
-struct Start {
+struct ScanStart {
     range: ScanRange,
     /// Where the active chunk starts.
     active: Lsn,
@@ -48,14 +48,14 @@ pub(super) struct Keys {
     /// What is left of it, whenever the sources are made anew.
     range: ScanRange,
     /// The snapshot's view that the sources are of; dangling before there are any.
-    view: Weak<View>,
+    view: Weak<ReadView>,
     /// Newest first.
-    sources: Vec<Source>,
+    sources: Vec<KeySource>,
     hiding: Vec<Hiding>,
     /// How many of the view's chunks are active: one, or none in a snapshot's view.
     active: usize,
     /// As long as nothing older than the active chunk was given: what is known of its start.
-    start: Option<Start>,
+    start: Option<ScanStart>,
     /// Keys that were passed over in this batch, and how many of them are the tables'.
     passed: u64,
     hidden: u64,
@@ -76,7 +76,7 @@ impl Keys {
         }
     }
 
-    pub(super) fn shared(&self) -> &Shared {
+    pub(super) fn shared(&self) -> &StoreCore {
         self.snapshot.shared()
     }
 
@@ -87,10 +87,10 @@ impl Keys {
 
     /// The snapshot's view, which keeps its chunks as long as it is held, and the sources' runs.
     /// The sources are made anew if the view is another one, or a chunk's order.
-    pub(super) fn pin(&mut self) -> Result<(Arc<View>, Vec<Pin>), StoreError> {
+    pub(super) fn pin(&mut self) -> Result<(Arc<ReadView>, Vec<SourcePin>), StoreError> {
         let view = self.snapshot.view().view();
         if std::ptr::eq(self.view.as_ptr(), Arc::as_ptr(&view)) {
-            let pins: Option<Vec<Pin>> = self.sources.iter().map(Source::pin).collect();
+            let pins: Option<Vec<SourcePin>> = self.sources.iter().map(KeySource::pin).collect();
             if let Some(pins) = pins {
                 return Ok((view, pins));
             }
@@ -126,7 +126,7 @@ impl Keys {
                     low,
                     high,
                 };
-                self.sources.push(Source { from, next: None });
+                self.sources.push(KeySource { from, next: None });
                 pins.push(Some((Arc::clone(chunk), run)));
             }
         }
@@ -138,7 +138,7 @@ impl Keys {
             )),
         };
         let from = From::Tables(tables);
-        self.sources.push(Source { from, next: None });
+        self.sources.push(KeySource { from, next: None });
         pins.push(None);
         let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);
         for (source, pin) in self.sources.iter_mut().zip(&pins) {
@@ -149,7 +149,7 @@ impl Keys {
 
     /// The part of the range in which what is older than the active chunk may have any key that is
     /// not hidden. `None` if there is none.
-    fn older_than_active(&mut self, view: &View) -> Option<ScanRange> {
+    fn older_than_active(&mut self, view: &ReadView) -> Option<ScanRange> {
         self.active = usize::from(view.active.is_some());
         self.start = None;
         let mut range = self.range.clone();
@@ -160,11 +160,11 @@ impl Keys {
         let dead = &self.snapshot.shared().background.dead_starts;
         match dead.find(&range, self.snapshot.view().limit(), active) {
             None => {}
-            Some(First::None) => return None,
-            Some(First::Key(key)) if range.reversed => range.to = Bound::Included(key),
-            Some(First::Key(key)) => range.from = Bound::Included(key),
+            Some(FirstKey::None) => return None,
+            Some(FirstKey::Key(key)) if range.reversed => range.to = Bound::Included(key),
+            Some(FirstKey::Key(key)) => range.from = Bound::Included(key),
         }
-        self.start = Some(Start {
+        self.start = Some(ScanStart {
             range: self.range.clone(),
             active,
             hidden: 0,
@@ -174,7 +174,7 @@ impl Keys {
 
     /// What is older than the active chunk gives `first` of the range, and nothing before: what was
     /// hidden there need not be looked at again.
-    fn note_start(&mut self, first: First) {
+    fn note_start(&mut self, first: FirstKey) {
         if let Some(start) = self.start.take()
             && start.hidden >= HIDDEN_MIN
         {
@@ -204,7 +204,7 @@ impl Keys {
     }
 
     /// The next key that is not deleted.
-    pub(super) fn next(&mut self, pins: &[Pin]) -> Result<Option<Found>, IndexError> {
+    pub(super) fn next(&mut self, pins: &[SourcePin]) -> Result<Option<IndexEntry>, IndexError> {
         let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);
         loop {
             let mut first: Option<(usize, &[u8])> = None;
@@ -224,7 +224,7 @@ impl Keys {
                 }
             }
             let Some((number, _)) = first else {
-                self.note_start(First::None);
+                self.note_start(FirstKey::None);
                 return Ok(None);
             };
             let found = self.sources[number].next.take();
@@ -232,7 +232,7 @@ impl Keys {
             let Some(found) = found else {
                 return Ok(None);
             };
-            let dead = found.1.form == Form::Tombstone;
+            let dead = found.1.form == ValueForm::Tombstone;
             for (at, pin) in pins.iter().enumerate().skip(number + 1) {
                 let source = &mut self.sources[at];
                 if source.next.as_ref().is_some_and(|(key, _)| *key == found.0) {
@@ -249,7 +249,7 @@ impl Keys {
                 }
             } else if !self.is_hidden(&found.0, self.sources[number].age()) {
                 if self.start.is_some() && self.is_older(number) {
-                    self.note_start(First::Key(found.0.clone()));
+                    self.note_start(FirstKey::Key(found.0.clone()));
                 }
                 return Ok(Some(found));
             } else {
@@ -285,7 +285,7 @@ impl Keys {
             } else {
                 keys.min()
             };
-            let first = first.cloned().map_or(First::None, First::Key);
+            let first = first.cloned().map_or(FirstKey::None, FirstKey::Key);
             self.note_start(first);
         }
         let shared = self.snapshot.shared();

@@ -15,7 +15,7 @@ mod source;
 use super::{Snapshot, Store, Value, range::ScanRange};
 use crate::{
     error::StoreError,
-    index::{Address, Found},
+    index::{IndexEntry, RecordAddress},
 };
 use keys::Keys;
 use std::collections::VecDeque;
@@ -29,13 +29,13 @@ const AHEAD_BYTES: u64 = 4 << 20;
 pub struct Scan {
     keys: Keys,
     /// Keys that are not given yet.
-    ahead: VecDeque<(Found, Ahead)>,
+    ahead: VecDeque<(IndexEntry, ValuePrefetch)>,
     ahead_next: usize,
     failed: bool,
 }
 
 /// What is done about the value of a key that is not given yet.
-enum Ahead {
+enum ValuePrefetch {
     Nothing,
     /// The kernel was asked to read it.
     Asked,
@@ -53,7 +53,7 @@ impl Store {
     /// use forebay_store::ScanRange;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Variant::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// # store.put(b"boat/1", b"blue")?;
     /// for pair in store.scan(ScanRange::prefix(b"boat/"))? {
     ///     let (key, value) = pair?;
@@ -88,8 +88,8 @@ impl Scan {
             };
             bytes += u64::from(found.1.len);
             let ahead = match self.keys.only() {
-                true => Ahead::Read(Value::default()),
-                false => Ahead::Nothing,
+                true => ValuePrefetch::Read(Value::default()),
+                false => ValuePrefetch::Nothing,
             };
             self.ahead.push_back((found, ahead));
         }
@@ -101,14 +101,14 @@ impl Scan {
 
     /// Has the value at `address`, which is not at hand, read together with those of the keys
     /// behind it that are not either.
-    fn ask_with_rest(&mut self, address: Address) -> Result<(), StoreError> {
+    fn ask_with_rest(&mut self, address: RecordAddress) -> Result<(), StoreError> {
         let mut absent = vec![address];
         for (found, ahead) in &mut self.ahead {
             *ahead = match self.keys.shared().value_at_hand(&found.0, found.1)? {
-                Some(value) => Ahead::Read(value),
+                Some(value) => ValuePrefetch::Read(value),
                 None => {
                     absent.push(found.1);
-                    Ahead::Asked
+                    ValuePrefetch::Asked
                 }
             };
         }
@@ -119,7 +119,7 @@ impl Scan {
     }
 
     /// Asks the kernel to read the values, neighbours in the log together.
-    fn ask_for(&self, addresses: Vec<Address>) {
+    fn ask_for(&self, addresses: Vec<RecordAddress>) {
         let mut ranges: Vec<(u64, u64)> = addresses
             .iter()
             .map(|a| (a.lsn, a.lsn.saturating_add(u64::from(a.len))))
@@ -147,9 +147,9 @@ impl Scan {
             return Ok(None);
         };
         let at_hand = match ahead {
-            Ahead::Read(value) => Some(value),
-            Ahead::Asked => None,
-            Ahead::Nothing => {
+            ValuePrefetch::Read(value) => Some(value),
+            ValuePrefetch::Asked => None,
+            ValuePrefetch::Nothing => {
                 let at_hand = self.keys.shared().value_at_hand(&key, address)?;
                 if at_hand.is_none() {
                     self.ask_with_rest(address)?;

@@ -1,19 +1,19 @@
 //! One source of keys in order: a run of a chunk, or the tables.
 //!
-//! Between two batches of a scan a source holds no chunk ([`Source::pin`]): a chunk that is in the
-//! tables is dropped, however slowly a scan is read.
+//! Between two batches of a scan a source holds no chunk ([`KeySource::pin`]): a chunk that is in
+//! the tables is dropped, however slowly a scan is read.
 
 use crate::{
-    index::{Found, IndexError, Iter},
-    memtable::{Chunk, Run},
+    index::{IndexEntry, IndexError, Iter},
+    memtable::{Chunk, SortedRun},
 };
 use forebay_pool::Lsn;
 use std::sync::{Arc, Weak};
 
 /// One source of keys in order, with its next one looked at.
-pub(super) struct Source {
+pub(super) struct KeySource {
     pub(super) from: From,
-    pub(super) next: Option<Found>,
+    pub(super) next: Option<IndexEntry>,
 }
 
 pub(super) enum From {
@@ -22,7 +22,7 @@ pub(super) enum From {
         /// How many chunks are newer.
         age: usize,
         chunk: Weak<Chunk>,
-        run: Weak<Run>,
+        run: Weak<SortedRun>,
         low: usize,
         high: usize,
     },
@@ -30,12 +30,12 @@ pub(super) enum From {
 }
 
 /// A source's chunk and run while keys are taken from it; none for the tables.
-pub(super) type Pin = Option<(Arc<Chunk>, Arc<Run>)>;
+pub(super) type SourcePin = Option<(Arc<Chunk>, Arc<SortedRun>)>;
 
-impl Source {
+impl KeySource {
     pub(super) fn advance(
         &mut self,
-        pin: &Pin,
+        pin: &SourcePin,
         limit: Lsn,
         reversed: bool,
     ) -> Result<(), IndexError> {
@@ -74,7 +74,7 @@ impl Source {
         }
     }
 
-    pub(super) fn pin(&self) -> Option<Pin> {
+    pub(super) fn pin(&self) -> Option<SourcePin> {
         match &self.from {
             From::Chunk { chunk, run, .. } => Some(Some((chunk.upgrade()?, run.upgrade()?))),
             From::Tables(_) => Some(None),

@@ -16,9 +16,9 @@
 mod running;
 mod slice;
 
-pub(super) use running::Running;
+pub(super) use running::RunningThreads;
 
-use super::{Shared, Store};
+use super::{Store, StoreCore};
 use crate::{
     error::StoreError,
     log::{LogTail, drain},
@@ -38,8 +38,8 @@ const RESTART: Duration = Duration::from_millis(100);
 impl Store {
     /// Starts the threads behind the store.
     pub(super) fn start_threads(&mut self) -> Result<(), StoreError> {
-        self.start_thread("forebay-index", Shared::run_indexer)?;
-        self.start_thread("forebay-compact", Shared::run_compaction)?;
+        self.start_thread("forebay-index", StoreCore::run_indexer)?;
+        self.start_thread("forebay-compact", StoreCore::run_compaction)?;
         if self.shared.log.reserve().is_short() {
             // Before a drain takes what room there is.
             self.shared.collect_at_opening();
@@ -49,21 +49,21 @@ impl Store {
             LogTail::File(_) | LogTail::Resident(_) => 0,
         };
         for _ in 0..drains {
-            self.start_thread("forebay-drain", Shared::run_drain)?;
+            self.start_thread("forebay-drain", StoreCore::run_drain)?;
         }
         match self.shared.tail {
             _ if !self.shared.options.gc => {}
             LogTail::Resident(_) => {
-                self.start_thread("forebay-gc", Shared::run_resident_collector)?
+                self.start_thread("forebay-gc", StoreCore::run_resident_collector)?
             }
-            _ => self.start_thread("forebay-gc", Shared::run_collector)?,
+            _ => self.start_thread("forebay-gc", StoreCore::run_collector)?,
         }
         Ok(())
     }
 
     /// Starts a thread. One that panics is started again after a pause; writers that wait for it
     /// are told.
-    fn start_thread(&mut self, name: &'static str, run: fn(&Shared)) -> Result<(), StoreError> {
+    fn start_thread(&mut self, name: &'static str, run: fn(&StoreCore)) -> Result<(), StoreError> {
         let shared = Arc::clone(&self.shared);
         let guarded = move || {
             // Without them writers wait longer now and then, no more.
@@ -97,7 +97,7 @@ impl Store {
     }
 }
 
-impl Shared {
+impl StoreCore {
     fn run_drain(&self) {
         if let LogTail::Pool(lane) = &self.tail {
             drain(lane, &self.log, &self.drain_order, &self.background.stop);
@@ -118,8 +118,8 @@ impl Shared {
 #[cfg(test)]
 mod tests {
     use crate::{
-        StoreOptions, Variant,
-        index::{Address, Form},
+        Durability, StoreOptions,
+        index::{RecordAddress, ValueForm},
     };
     use std::fs;
 
@@ -129,7 +129,7 @@ mod tests {
     fn a_merge_that_the_stores_end_cuts_leaves_nothing_to_a_snapshot_that_stays() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
-        let options = StoreOptions::new().variant(Variant::NoSync);
+        let options = StoreOptions::new().variant(Durability::NoSync);
         let mut store = options.open(&path, None).unwrap();
         // The merge is the test's.
         store.stop();
@@ -139,10 +139,10 @@ mod tests {
             let keys: Vec<_> = (0..150_u32)
                 .map(|n| [&(n * 4 + run).to_be_bytes()[..], &[0; 60_000]].concat())
                 .collect();
-            let address = Address {
+            let address = RecordAddress {
                 lsn: 0,
                 len: 64,
-                form: Form::Record,
+                form: ValueForm::Record,
             };
             let mut entries = keys.iter().map(|key| (&key[..], address));
             index.ingest(&mut entries, index.watermark()).unwrap();

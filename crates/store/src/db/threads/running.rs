@@ -1,4 +1,4 @@
-//! [`Running`]: whether this process may start threads behind a store.
+//! [`RunningThreads`]: whether this process may start threads behind a store.
 //!
 //! Threads that sleep in a lock or a condition variable are listed by their memory (`parking_lot`,
 //! one table for all of a process). A forked child has the list and not the threads, and the next
@@ -16,9 +16,9 @@ const COUNT_BITS: u32 = 24;
 const COUNT: u64 = (1 << COUNT_BITS) - 1;
 
 /// Counts a store whose threads run, until this is dropped.
-pub(in crate::db) struct Running(ProcessMark);
+pub(in crate::db) struct RunningThreads(ProcessMark);
 
-impl Running {
+impl RunningThreads {
     /// [`StoreError::Forked`] if threads ran in the parent when it forked.
     pub(in crate::db) fn begin() -> Result<Self, StoreError> {
         let here = ProcessMark::take();
@@ -38,7 +38,7 @@ impl Running {
     }
 }
 
-impl Drop for Running {
+impl Drop for RunningThreads {
     fn drop(&mut self) {
         // A forked child keeps the number that it inherited.
         if self.0.is_here() {

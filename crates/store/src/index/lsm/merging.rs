@@ -2,7 +2,8 @@
 
 use super::{Index, failed};
 use crate::index::{
-    IndexCause, IndexError, merge::Merge, policy, run::Run, view::IndexView, writer::TableMaker,
+    IndexCause, IndexError, merge::Merge, policy, run::TableRun, view::IndexView,
+    writer::TableMaker,
 };
 use std::sync::{Arc, atomic::Ordering};
 
@@ -33,7 +34,7 @@ impl Index {
     /// Puts a finished merge's output in the place of its inputs.
     fn install(&self, merge: Merge) -> Result<(), IndexError> {
         let (inputs, new) = merge.finish();
-        let output = Run::new(self.maker.dir.path(), new.tables.clone())?;
+        let output = TableRun::new(self.maker.dir.path(), new.tables.clone())?;
         self.commit(new, |view| {
             // Runs are only ever added in front, and only a merge takes runs away; merges share
             // none.

@@ -32,11 +32,11 @@
 //! # Not its business
 //! Two processes on one directory: the store holds the lock.
 use super::{
-    Address, Form, IndexCause, IndexError, IndexStats, ValueCache,
-    manifest::Manifest,
+    IndexCause, IndexError, IndexStats, RecordAddress, ValueCache, ValueForm,
+    manifest::IndexManifest,
     merge::Merge,
     policy,
-    run::Run,
+    run::TableRun,
     table::TableFile,
     view::IndexView,
     writer::{NewTables, RunWriter, TableMaker},
@@ -114,7 +114,7 @@ impl Index {
     ) -> Result<(), IndexError> {
         let _commit = self.commit.lock();
         let view = change(&self.view())?;
-        let manifest = Manifest {
+        let manifest = IndexManifest {
             watermark: view.watermark,
             next_id: self.maker.next_id.load(Ordering::Relaxed),
             runs: view
@@ -170,7 +170,7 @@ impl Index {
     /// the space is given back, and the ingestion can be tried again.
     pub fn ingest(
         &self,
-        run: &mut dyn Iterator<Item = (&[u8], Address)>,
+        run: &mut dyn Iterator<Item = (&[u8], RecordAddress)>,
         watermark: u64,
     ) -> Result<(), IndexError> {
         const DOING: &str = "ingesting a run";
@@ -180,13 +180,13 @@ impl Index {
         let older = self.view();
         for (key, address) in run {
             // A tombstone that hides nothing is none.
-            if address.form != Form::Tombstone || older.may_hold(key) {
+            if address.form != ValueForm::Tombstone || older.may_hold(key) {
                 writer.add(key, address)?;
             }
         }
         drop(older);
         let new = writer.finish()?;
-        let run = Run::new(self.maker.dir.path(), new.tables.clone())?;
+        let run = TableRun::new(self.maker.dir.path(), new.tables.clone())?;
         self.commit(new, |view| {
             if watermark < view.watermark {
                 let what = format!(
@@ -300,7 +300,7 @@ impl Index {
     /// The first table that is damaged, named.
     pub fn verify(&self) -> Result<(), IndexError> {
         let view = self.view();
-        if Manifest::read(&self.maker.dir)?.is_none() {
+        if IndexManifest::read(&self.maker.dir)?.is_none() {
             let found = IndexCause::Corrupt("the manifest is missing".into());
             return Err(failed(self.maker.dir.path(), "verifying the index", found));
         }

@@ -1,11 +1,11 @@
 //! Opening: the manifest's tables, an empty index where there is none, and what a crash has left.
 
 use super::{Index, IndexOptions, failed};
-use crate::disk::Directory;
+use crate::disk::HeldDirectory;
 use crate::index::{
     IndexCause, IndexError,
-    manifest::{self, Manifest},
-    run::Run,
+    manifest::{self, IndexManifest},
+    run::TableRun,
     table::{self, TableFile},
     view::IndexView,
     writer::TableMaker,
@@ -31,7 +31,7 @@ impl Index {
         if options.create {
             make_directory(dir).map_err(|e| failed(dir, DOING, IndexCause::Io(e)))?;
         }
-        let held = Directory::open(dir).map_err(|e| failed(dir, DOING, IndexCause::Io(e)))?;
+        let held = HeldDirectory::open(dir).map_err(|e| failed(dir, DOING, IndexCause::Io(e)))?;
         let index = Self::open_unchanged(&held, options)?;
         index.remove_leftovers();
         Ok(index)
@@ -44,7 +44,7 @@ impl Index {
     /// # Errors
     /// As [`open`](Self::open).
     pub(crate) fn open_below(
-        store: &Directory,
+        store: &HeldDirectory,
         name: &str,
         options: IndexOptions,
     ) -> Result<Self, IndexError> {
@@ -58,8 +58,8 @@ impl Index {
         Self::open_unchanged(&held, options)
     }
 
-    fn open_unchanged(dir: &Arc<Directory>, options: IndexOptions) -> Result<Self, IndexError> {
-        let manifest = match Manifest::read(dir)? {
+    fn open_unchanged(dir: &Arc<HeldDirectory>, options: IndexOptions) -> Result<Self, IndexError> {
+        let manifest = match IndexManifest::read(dir)? {
             Some(manifest) => manifest,
             None => create(dir, options.create)?,
         };
@@ -75,7 +75,7 @@ impl Index {
                 }
                 tables.push(Arc::new(TableFile::open(dir, facts, &cache)?));
             }
-            runs.extend(Run::new(dir.path(), tables)?);
+            runs.extend(TableRun::new(dir.path(), tables)?);
         }
         let mut next_id = manifest.next_id;
         let mut leftovers = Vec::new();
@@ -129,13 +129,13 @@ fn make_directory(dir: &Path) -> io::Result<()> {
     // The name of each directory made is durable when the one above it is synced.
     let above = dir.ancestors().skip(1).take(made);
     above
-        .map(Directory::open)
+        .map(HeldDirectory::open)
         .try_for_each(|above| above?.sync())
 }
 
 /// Makes an empty index where there is none. Only an empty directory counts as none: tables or
 /// foreign files without a manifest mean that something has been lost or mistaken.
-fn create(dir: &Directory, allowed: bool) -> Result<Manifest, IndexError> {
+fn create(dir: &HeldDirectory, allowed: bool) -> Result<IndexManifest, IndexError> {
     let corrupt = |found: String| Err(failed(dir.path(), DOING, IndexCause::Corrupt(found)));
     let names = dir.names();
     let names = names.map_err(|e| failed(dir.path(), DOING, IndexCause::Io(e)))?;
@@ -145,7 +145,7 @@ fn create(dir: &Directory, allowed: bool) -> Result<Manifest, IndexError> {
     if !allowed {
         return corrupt("an empty directory, no index".into());
     }
-    let manifest = Manifest::default();
+    let manifest = IndexManifest::default();
     manifest.write(dir).map_err(|failure| failure.error)?;
     Ok(manifest)
 }
