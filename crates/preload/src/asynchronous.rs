@@ -10,7 +10,7 @@
 )]
 
 use crate::{
-    call_context::{Failed, errno, missing},
+    call_context::{FailedCall, errno, missing},
     client_call::{client, tell_client},
     fd_changes::retire,
     layer, memory, pages,
@@ -187,14 +187,14 @@ fn is_absorbed(block: *mut aiocb) -> bool {
     client::absorbs(fd) || pages::is_cached(fd)
 }
 
-fn retire_block(block: *mut aiocb) -> Result<(), Failed> {
+fn retire_block(block: *mut aiocb) -> Result<(), FailedCall> {
     // SAFETY: as above.
     retire(unsafe { (*block).aio_fildes })
 }
 
 /// Syncs the file of a block, if the program believes that its descriptor does that and the kernel
 /// does not know.
-fn sync_complete(block: *mut aiocb) -> Result<(), Failed> {
+fn sync_complete(block: *mut aiocb) -> Result<(), FailedCall> {
     // SAFETY: as above.
     let fd = unsafe { (*block).aio_fildes };
     if client::hidden_flags(fd) & libc::O_DSYNC == 0 {
@@ -203,7 +203,7 @@ fn sync_complete(block: *mut aiocb) -> Result<(), Failed> {
     client(|| client::sync(fd, client::SyncKind::Data).map(drop))
 }
 
-fn retire_list(blocks: *const *mut aiocb, count: c_int) -> Result<(), Failed> {
+fn retire_list(blocks: *const *mut aiocb, count: c_int) -> Result<(), FailedCall> {
     each_write(blocks, count, retire_block)
 }
 
@@ -211,8 +211,8 @@ fn retire_list(blocks: *const *mut aiocb, count: c_int) -> Result<(), Failed> {
 fn each_write(
     blocks: *const *mut aiocb,
     count: c_int,
-    work: impl Fn(*mut aiocb) -> Result<(), Failed>,
-) -> Result<(), Failed> {
+    work: impl Fn(*mut aiocb) -> Result<(), FailedCall>,
+) -> Result<(), FailedCall> {
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: as above; a list may have null pointers in it.
         let block = unsafe { *blocks.add(at) };
@@ -227,7 +227,7 @@ fn each_write(
 
 /// Retires what libaio is about to write to, and has it synced where the kernel does not know that
 /// it is to be. From the first block on that cannot be read, the kernel submits none.
-pub(crate) fn retire_submitted(count: c_long, blocks: *mut *mut iocb) -> Result<(), Failed> {
+pub(crate) fn retire_submitted(count: c_long, blocks: *mut *mut iocb) -> Result<(), FailedCall> {
     for at in 0..usize::try_from(count).unwrap_or(0) {
         // SAFETY: our caller does not change the list nor the blocks while they are submitted.
         let Some(place) = (unsafe { memory::read(blocks.wrapping_add(at)) }) else {

@@ -16,9 +16,9 @@ unsafe extern "C-unwind" {
 
 /// A call that failed, with its errno. The thread's errno is not set to it yet.
 #[must_use]
-pub(crate) struct Failed(c_int);
+pub(crate) struct FailedCall(c_int);
 
-impl Failed {
+impl FailedCall {
     pub(crate) fn of(error: Errno) -> Self {
         Self(error.raw_os_error())
     }
@@ -49,7 +49,7 @@ pub(crate) fn set_errno(number: c_int) {
 /// For a hidden function that does not exist: `result` with errno `ENOSYS`.
 #[cold]
 pub(crate) fn missing<T>(result: T) -> T {
-    Failed(libc::ENOSYS).with(result)
+    FailedCall(libc::ENOSYS).with(result)
 }
 
 /// The result of a C function that says by a negative number that it failed.
@@ -78,7 +78,7 @@ pub(crate) fn is_client() -> bool {
 /// meanwhile, not even asynchronously, and its errno afterwards is what it was before. Never
 /// inlined: of two calls, one inside the other, the inner one is deeper in the stack.
 #[inline(never)]
-pub(crate) fn inside<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
+pub(crate) fn inside<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, FailedCall> {
     let before = errno();
     let result = without_cancellation(|| {
         let frame = client::Frame::new();
@@ -90,7 +90,7 @@ pub(crate) fn inside<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result
         result
     });
     set_errno(before);
-    result.map_err(Failed::of)
+    result.map_err(FailedCall::of)
 }
 
 /// Does `call`, which must not unwind, while the thread cannot be cancelled.

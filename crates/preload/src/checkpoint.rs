@@ -10,9 +10,9 @@
 //! 2. the log is really synced, if it is absorbed: that flushes the device.
 
 use crate::{
-    call_context::Failed,
+    call_context::FailedCall,
     client_call::client,
-    layer::{self, Done},
+    layer::{self, FileEvent},
     pages,
 };
 use forebay_files::client;
@@ -62,7 +62,7 @@ pub(crate) fn may_come() -> bool {
 ///
 /// # Errors
 /// Pages, or the device, cannot be made durable. Then there is no checkpoint.
-pub(crate) fn before(fd: c_int, offset: Option<u64>) -> Result<(), Failed> {
+pub(crate) fn before(fd: c_int, offset: Option<u64>) -> Result<(), FailedCall> {
     if offset.is_none_or(|offset| offset >= RECORDS) || !may_come() {
         return Ok(());
     }
@@ -78,7 +78,7 @@ pub(crate) fn before(fd: c_int, offset: Option<u64>) -> Result<(), Failed> {
     let begun = layer::begin(fd);
     client(|| rustix::fs::fdatasync(log))?;
     if let Some(begun) = begun {
-        begun.done(Done::Synced { data_only: true });
+        begun.done(FileEvent::Synced { data_only: true });
     }
     Ok(())
 }

@@ -1,7 +1,7 @@
 //! Calls of the client, in a forked child too that no handler of `fork` told of.
 
 use crate::{
-    call_context::{Failed, inside},
+    call_context::{FailedCall, inside},
     forked_child,
 };
 use forebay_files::client;
@@ -9,7 +9,7 @@ use rustix::io::Errno;
 
 /// Calls the client. The thread cannot be cancelled meanwhile, not even asynchronously, and its
 /// errno afterwards is what it was before.
-pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, Failed> {
+pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result<T, FailedCall> {
     if client::is_new_process() {
         forked_child::forked();
     }
@@ -18,7 +18,7 @@ pub(crate) fn client<T: Copy>(call: impl FnOnce() -> Result<T, Errno>) -> Result
 
 /// As [`client`], of what cannot fail.
 pub(crate) fn tell_client(call: impl FnOnce()) {
-    let _: Result<(), Failed> = client(|| {
+    let _: Result<(), FailedCall> = client(|| {
         call();
         Ok(())
     });

@@ -8,19 +8,23 @@ use crate::{
     client_call::tell_client,
     memory,
     real::{Hook, Real, c_name},
-    variadic::{Target, forward, go_on},
+    variadic::{HiddenFunction, forward, go_on},
 };
 use forebay_files::client;
 use libc::{c_int, c_long, c_void};
 use std::ptr;
 
 // SAFETY: jumped to, with all arguments in place.
-static CLONE: Real<Target> = unsafe { Real::new(c_name!(clone)) };
+static CLONE: Real<HiddenFunction> = unsafe { Real::new(c_name!(clone)) };
 
 /// The function of this module.
 pub(crate) static HOOKS: &[Hook] = &[Hook::new(&CLONE.hidden, clone as *const ())];
 
-extern "C-unwind" fn before_clone(_: *const c_void, _: *const c_void, flags: c_int) -> Target {
+extern "C-unwind" fn before_clone(
+    _: *const c_void,
+    _: *const c_void,
+    flags: c_int,
+) -> HiddenFunction {
     go_on(&CLONE, || {
         before(flags);
         Ok(())

@@ -33,7 +33,7 @@ const SYSTEM: [&[u8]; 6] = [
 ];
 
 /// A call that loads.
-pub(crate) struct Load<'a> {
+pub(crate) struct DlopenCall<'a> {
     pub(crate) name: &'a CStr,
     /// Whose libraries are searched as its run path says.
     pub(crate) caller: usize,
@@ -43,7 +43,7 @@ pub(crate) struct Load<'a> {
     pub(crate) is_hidden: fn(&[u8]) -> bool,
 }
 
-impl Load<'_> {
+impl DlopenCall<'_> {
     /// True if code that it loads calls what this library hides, or may.
     pub(crate) fn calls_hidden(&self) -> bool {
         let mut places = Places::of_caller(self.caller);

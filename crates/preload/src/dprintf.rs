@@ -2,18 +2,18 @@
 #![expect(unsafe_code, reason = "exports C functions, in assembly")]
 
 use crate::{
-    call_context::Failed,
+    call_context::FailedCall,
     fd_changes::retire,
     real::{Hook, Real, c_name},
-    variadic::{Target, forward, go_on},
+    variadic::{HiddenFunction, forward, go_on},
 };
 use forebay_files::client;
 use libc::c_int;
 
 // SAFETY: jumped to, with all arguments in place.
-static DPRINTF: Real<Target> = unsafe { Real::new(c_name!(dprintf)) };
+static DPRINTF: Real<HiddenFunction> = unsafe { Real::new(c_name!(dprintf)) };
 // SAFETY: as above.
-static DPRINTF_CHK: Real<Target> = unsafe { Real::new(c_name!(__dprintf_chk)) };
+static DPRINTF_CHK: Real<HiddenFunction> = unsafe { Real::new(c_name!(__dprintf_chk)) };
 
 /// The functions of this module.
 pub(crate) static HOOKS: &[Hook] = &[
@@ -21,15 +21,15 @@ pub(crate) static HOOKS: &[Hook] = &[
     Hook::new(&DPRINTF_CHK.hidden, __dprintf_chk as *const ()),
 ];
 
-extern "C-unwind" fn before_dprintf(fd: c_int) -> Target {
+extern "C-unwind" fn before_dprintf(fd: c_int) -> HiddenFunction {
     go_on(&DPRINTF, || before(fd))
 }
 
-extern "C-unwind" fn before_dprintf_chk(fd: c_int) -> Target {
+extern "C-unwind" fn before_dprintf_chk(fd: c_int) -> HiddenFunction {
     go_on(&DPRINTF_CHK, || before(fd))
 }
 
-fn before(fd: c_int) -> Result<(), Failed> {
+fn before(fd: c_int) -> Result<(), FailedCall> {
     match client::absorbs(fd) {
         true => retire(fd),
         false => Ok(()),

@@ -16,8 +16,8 @@
 
 use crate::{
     client_call::tell_client,
-    dlopen_imports::Load,
-    next_definition::{Next, library_of, note_first},
+    dlopen_imports::DlopenCall,
+    next_definition::{NextDefinition, library_of, note_first},
     real::{Hook, c_name},
 };
 use forebay_files::client;
@@ -34,10 +34,10 @@ use std::{
     },
 };
 
-static DLSYM: Next = Next::new(c_name!(dlsym));
-static DLVSYM: Next = Next::new(c_name!(dlvsym));
-static DLOPEN: Next = Next::new(c_name!(dlopen));
-static DLMOPEN: Next = Next::new(c_name!(dlmopen));
+static DLSYM: NextDefinition = NextDefinition::new(c_name!(dlsym));
+static DLVSYM: NextDefinition = NextDefinition::new(c_name!(dlvsym));
+static DLOPEN: NextDefinition = NextDefinition::new(c_name!(dlopen));
+static DLMOPEN: NextDefinition = NextDefinition::new(c_name!(dlmopen));
 
 /// Finds the hidden functions, when the library starts.
 pub(crate) fn find_all() {
@@ -51,12 +51,12 @@ pub(crate) fn find_all() {
 }
 
 /// Where a jump goes.
-type Target = *mut c_void;
+type JumpTarget = *mut c_void;
 
 /// Where it goes if there is no hidden function.
-fn or_fail(next: &Next) -> Target {
+fn or_fail(next: &NextDefinition) -> JumpTarget {
     match next.get() {
-        there if there.is_null() => fail as Target,
+        there if there.is_null() => fail as JumpTarget,
         there => there,
     }
 }
@@ -69,17 +69,17 @@ fn is_for_caller(handle: *mut c_void) -> bool {
     handle == libc::RTLD_DEFAULT || handle == libc::RTLD_NEXT
 }
 
-extern "C-unwind" fn before_dlsym(handle: *mut c_void) -> Target {
+extern "C-unwind" fn before_dlsym(handle: *mut c_void) -> JumpTarget {
     match is_for_caller(handle) {
         true => or_fail(&DLSYM),
-        false => dlsym_in as Target,
+        false => dlsym_in as JumpTarget,
     }
 }
 
-extern "C-unwind" fn before_dlvsym(handle: *mut c_void) -> Target {
+extern "C-unwind" fn before_dlvsym(handle: *mut c_void) -> JumpTarget {
     match is_for_caller(handle) {
         true => or_fail(&DLVSYM),
-        false => dlvsym_in as Target,
+        false => dlvsym_in as JumpTarget,
     }
 }
 
@@ -88,7 +88,7 @@ extern "C-unwind" fn before_dlopen(
     flags: c_int,
     _: usize,
     caller: usize,
-) -> Target {
+) -> JumpTarget {
     if flags & libc::RTLD_DEEPBIND != 0 && may_load(path, flags) {
         give_up_if(
             path,
@@ -105,7 +105,7 @@ extern "C-unwind" fn before_dlmopen(
     path: *const c_char,
     flags: c_int,
     caller: usize,
-) -> Target {
+) -> JumpTarget {
     if space == libc::LM_ID_BASE {
         before_dlopen(path, flags, 0, caller);
     } else if may_load(path, flags) {
@@ -134,7 +134,7 @@ fn give_up_if(
     tell_client(|| {
         // SAFETY: the caller's argument, which is not null: the name of a library.
         let name = unsafe { CStr::from_ptr(path) };
-        let load = Load {
+        let load = DlopenCall {
             name,
             caller,
             is_loaded,
@@ -249,7 +249,7 @@ fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
         return false;
     };
     let all = hooks().map(Hook::found);
-    let mut all = all.chain([&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN].map(Next::get));
+    let mut all = all.chain([&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN].map(NextDefinition::get));
     // SAFETY: it is loaded: its code calls us.
     let defines = unsafe { library.defines(name) };
     // One that has `pwrite` may ask for `pwrite64`.

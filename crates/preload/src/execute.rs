@@ -7,7 +7,7 @@
 )]
 
 use crate::{
-    call_context::{Failed, is_client, missing},
+    call_context::{FailedCall, is_client, missing},
     client_call::{client, tell_client},
     real::hooks,
 };
@@ -42,7 +42,7 @@ hooks! {
     fn [execve] (path: *const c_char, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(Program::Path(path), environment, |environment| {
+    else |real| execute(ExecutedProgram::Path(path), environment, |environment| {
         // SAFETY: our caller's arguments.
         unsafe { real(path, arguments, environment) }
     });
@@ -50,7 +50,7 @@ hooks! {
     fn [execv] (path: *const c_char, arguments: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(Program::Path(path), own_environment(), |environment| match hidden::execve.get() {
+    else |real| execute(ExecutedProgram::Path(path), own_environment(), |environment| match hidden::execve.get() {
         // SAFETY: our caller's arguments.
         Some(execve) if environment != own_environment() => unsafe { execve(path, arguments, environment) },
         // SAFETY: as above.
@@ -60,7 +60,7 @@ hooks! {
     fn [execvp] (file: *const c_char, arguments: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(Program::Named(file), own_environment(), |environment| match hidden::execvpe.get() {
+    else |real| execute(ExecutedProgram::Named(file), own_environment(), |environment| match hidden::execvpe.get() {
         // SAFETY: our caller's arguments.
         Some(execvpe) if environment != own_environment() => unsafe { execvpe(file, arguments, environment) },
         // SAFETY: as above.
@@ -70,7 +70,7 @@ hooks! {
     fn [execvpe] (file: *const c_char, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(Program::Named(file), environment, |environment| {
+    else |real| execute(ExecutedProgram::Named(file), environment, |environment| {
         // SAFETY: our caller's arguments.
         unsafe { real(file, arguments, environment) }
     });
@@ -78,7 +78,7 @@ hooks! {
     fn [fexecve] (fd: c_int, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(Program::Below(fd, c"".as_ptr()), environment, |environment| {
+    else |real| execute(ExecutedProgram::Below(fd, c"".as_ptr()), environment, |environment| {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, arguments, environment) }
     });
@@ -86,7 +86,7 @@ hooks! {
     fn [execveat] (dir: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(Program::Below(dir, path), environment, |environment| {
+    else |real| execute(ExecutedProgram::Below(dir, path), environment, |environment| {
         // SAFETY: our caller's arguments.
         unsafe { real(dir, path, arguments, environment, flags) }
     });
@@ -94,7 +94,7 @@ hooks! {
     fn [posix_spawn] (pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| spawn(Program::Path(path), environment, |environment| {
+    else |real| spawn(ExecutedProgram::Path(path), environment, |environment| {
         // SAFETY: our caller's arguments.
         unsafe { real(pid, path, actions, attributes, arguments, environment) }
     });
@@ -102,7 +102,7 @@ hooks! {
     fn [posix_spawnp] (pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| spawn(Program::Named(file), environment, |environment| {
+    else |real| spawn(ExecutedProgram::Named(file), environment, |environment| {
         // SAFETY: our caller's arguments.
         unsafe { real(pid, file, actions, attributes, arguments, environment) }
     });
@@ -111,7 +111,7 @@ hooks! {
     fn [pidfd_spawn] (pidfd: *mut c_int, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| spawn(Program::Path(path), environment, |environment| {
+    else |real| spawn(ExecutedProgram::Path(path), environment, |environment| {
         // SAFETY: our caller's arguments.
         unsafe { real(pidfd, path, actions, attributes, arguments, environment) }
     });
@@ -119,7 +119,7 @@ hooks! {
     fn [pidfd_spawnp] (pidfd: *mut c_int, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| spawn(Program::Named(file), environment, |environment| {
+    else |real| spawn(ExecutedProgram::Named(file), environment, |environment| {
         // SAFETY: our caller's arguments.
         unsafe { real(pidfd, file, actions, attributes, arguments, environment) }
     });
@@ -144,7 +144,7 @@ hooks! {
 }
 
 /// What is to be executed.
-enum Program {
+enum ExecutedProgram {
     Path(*const c_char),
     /// Searched for, if there is no slash in it.
     Named(*const c_char),
@@ -155,7 +155,7 @@ enum Program {
     Unknown,
 }
 
-impl Program {
+impl ExecutedProgram {
     /// Whether its dynamic linker is one that this library cannot be given to.
     fn has_other_linker(&self) -> bool {
         let has = |path: &Path| program::has_other_linker(path);
@@ -289,7 +289,7 @@ fn is_in_reach(path: &[u8]) -> bool {
 ///
 /// # Errors
 /// It must not be: it would write past the lane.
-fn before(program: &Program, environment: Strings) -> Result<(), Failed> {
+fn before(program: &ExecutedProgram, environment: Strings) -> Result<(), FailedCall> {
     if is_client() {
         return Ok(());
     }
@@ -304,12 +304,16 @@ fn before(program: &Program, environment: Strings) -> Result<(), Failed> {
 }
 
 /// As [`before`], of a shell that gets this program's environment.
-pub(crate) fn before_shell() -> Result<(), Failed> {
-    before(&Program::Shell, own_environment())
+pub(crate) fn before_shell() -> Result<(), FailedCall> {
+    before(&ExecutedProgram::Shell, own_environment())
 }
 
 /// Executes a program by `real`, which gets the environment for it.
-fn execute(program: Program, environment: Strings, real: impl FnOnce(Strings) -> c_int) -> c_int {
+fn execute(
+    program: ExecutedProgram,
+    environment: Strings,
+    real: impl FnOnce(Strings) -> c_int,
+) -> c_int {
     match before(&program, environment) {
         Ok(()) => environment::fitting(&program, environment, real),
         Err(failed) => failed.with(-1),
@@ -317,7 +321,11 @@ fn execute(program: Program, environment: Strings, real: impl FnOnce(Strings) ->
 }
 
 /// The same by a function that returns the error number.
-fn spawn(program: Program, environment: Strings, real: impl FnOnce(Strings) -> c_int) -> c_int {
+fn spawn(
+    program: ExecutedProgram,
+    environment: Strings,
+    real: impl FnOnce(Strings) -> c_int,
+) -> c_int {
     match before(&program, environment) {
         Ok(()) => {
             let result = environment::fitting(&program, environment, real);
@@ -337,7 +345,7 @@ pub(crate) fn by_number(
     environment: Strings,
     real: impl FnOnce(Strings) -> c_long,
 ) -> c_long {
-    let program = Program::Below(dir, path);
+    let program = ExecutedProgram::Below(dir, path);
     match before(&program, environment) {
         Ok(()) => environment::fitting(&program, environment, real),
         Err(failed) => failed.with(-1),
@@ -349,15 +357,15 @@ pub(crate) mod listed {
     use super::*;
     use crate::{
         real::{Hook, Real, c_name},
-        variadic::{Target, forward, go_on},
+        variadic::{HiddenFunction, forward, go_on},
     };
 
     // SAFETY: jumped to, with all arguments in place.
-    static EXECL: Real<Target> = unsafe { Real::new(c_name!(execl)) };
+    static EXECL: Real<HiddenFunction> = unsafe { Real::new(c_name!(execl)) };
     // SAFETY: as above.
-    static EXECLP: Real<Target> = unsafe { Real::new(c_name!(execlp)) };
+    static EXECLP: Real<HiddenFunction> = unsafe { Real::new(c_name!(execlp)) };
     // SAFETY: as above.
-    static EXECLE: Real<Target> = unsafe { Real::new(c_name!(execle)) };
+    static EXECLE: Real<HiddenFunction> = unsafe { Real::new(c_name!(execle)) };
 
     /// The functions of this module.
     pub(crate) static HOOKS: &[Hook] = &[
@@ -368,7 +376,7 @@ pub(crate) mod listed {
 
     /// The C library's function takes this process's own environment: that is changed, unless it is
     /// the parent's of a child of `vfork`.
-    fn before_listed(program: &Program) -> Result<(), Failed> {
+    fn before_listed(program: &ExecutedProgram) -> Result<(), FailedCall> {
         before(program, own_environment())?;
         if !client::in_vforked_child()
             && let Some(fitting) = environment::kept(program, own_environment())
@@ -380,16 +388,16 @@ pub(crate) mod listed {
         Ok(())
     }
 
-    extern "C-unwind" fn before_execl(path: *const c_char) -> Target {
-        go_on(&EXECL, || before_listed(&Program::Path(path)))
+    extern "C-unwind" fn before_execl(path: *const c_char) -> HiddenFunction {
+        go_on(&EXECL, || before_listed(&ExecutedProgram::Path(path)))
     }
 
-    extern "C-unwind" fn before_execlp(name: *const c_char) -> Target {
-        go_on(&EXECLP, || before_listed(&Program::Named(name)))
+    extern "C-unwind" fn before_execlp(name: *const c_char) -> HiddenFunction {
+        go_on(&EXECLP, || before_listed(&ExecutedProgram::Named(name)))
     }
 
-    extern "C-unwind" fn before_execle() -> Target {
-        go_on(&EXECLE, || before(&Program::Unknown, ptr::null()))
+    extern "C-unwind" fn before_execle() -> HiddenFunction {
+        go_on(&EXECLE, || before(&ExecutedProgram::Unknown, ptr::null()))
     }
 
     forward!(execl, before_execl);

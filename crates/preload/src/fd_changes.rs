@@ -5,10 +5,10 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, checked, missing},
+    call_context::{FailedCall, checked, missing},
     client_call::client,
     ioctl_targets,
-    layer::{self, Done},
+    layer::{self, FileEvent},
     memory, metadata, pages,
     plain::is_plain,
     real::hooks,
@@ -29,7 +29,7 @@ hooks! {
     }) {
         Ok(()) => {
             if let Some(begun) = layer::begin(fd) {
-                begun.done(Done::Resized(bytes.unsigned_abs()));
+                begun.done(FileEvent::Resized(bytes.unsigned_abs()));
             }
             0
         }
@@ -130,7 +130,7 @@ hooks! {
             && let Some(begun) = layer::begin(fd)
         {
             let bytes = if bytes == 0 { u64::MAX >> 1 } else { bytes.unsigned_abs() };
-            begun.done(Done::Dropped { offset: offset.unsigned_abs(), bytes });
+            begun.done(FileEvent::Dropped { offset: offset.unsigned_abs(), bytes });
         }
         result
     };
@@ -148,7 +148,7 @@ hooks! {
 }
 
 /// Cuts a file off, or makes it longer.
-fn shorten(fd: c_int, bytes: u64, real: impl FnMut() -> c_int) -> Result<(), Failed> {
+fn shorten(fd: c_int, bytes: u64, real: impl FnMut() -> c_int) -> Result<(), FailedCall> {
     if pages::is_cached(fd) {
         let mut real = real;
         return pages::truncate(fd, bytes, || metadata::resized(fd, &mut real));
@@ -156,20 +156,20 @@ fn shorten(fd: c_int, bytes: u64, real: impl FnMut() -> c_int) -> Result<(), Fai
     if !client::absorbs(fd) && client::counts_changes() {
         return checked(metadata::resized(fd, real))
             .map(drop)
-            .map_err(Failed::of);
+            .map_err(FailedCall::of);
     }
     client(|| client::truncate(fd, bytes))
 }
 
 /// Makes the file of an absorbed descriptor plain, or that of a page file.
-pub(crate) fn retire(fd: c_int) -> Result<(), Failed> {
+pub(crate) fn retire(fd: c_int) -> Result<(), FailedCall> {
     pages::leave(fd)?;
     client(|| client::retire(fd))
 }
 
 /// Does `call`, which makes room in the file of `fd` and may make it longer, but changes no byte
 /// that it has.
-fn extend(fd: c_int, call: impl Fn() -> Result<(), Errno>) -> Result<(), Failed> {
+fn extend(fd: c_int, call: impl Fn() -> Result<(), Errno>) -> Result<(), FailedCall> {
     let done = client(|| client::extending(fd, call));
     allocated(fd, done.is_ok());
     done
@@ -178,7 +178,7 @@ fn extend(fd: c_int, call: impl Fn() -> Result<(), Errno>) -> Result<(), Failed>
 /// Room was made for the file of `fd`.
 fn allocated(fd: c_int, is_done: bool) {
     if let Some(begun) = layer::begin(fd).filter(|_| is_done) {
-        begun.done(Done::Allocated);
+        begun.done(FileEvent::Allocated);
     }
 }
 
@@ -216,13 +216,13 @@ fn transfer(
     let bytes = transfer();
     if let Ok(bytes) = usize::try_from(bytes) {
         if let Some(read) = read {
-            read.done(Done::Read {
+            read.done(FileEvent::Read {
                 offset: read_at,
                 bytes,
             });
         }
         if let Some(written) = written {
-            written.done(Done::Wrote {
+            written.done(FileEvent::Wrote {
                 offset: written_at,
                 bytes,
                 flags: 0,
@@ -244,7 +244,7 @@ fn transfer(
 }
 
 /// Makes plain what an `ioctl` may change.
-fn before_request(fd: c_int, request: c_ulong, argument: c_ulong) -> Result<(), Failed> {
+fn before_request(fd: c_int, request: c_ulong, argument: c_ulong) -> Result<(), FailedCall> {
     if changes(request) {
         retire(fd)?;
         if let Some(source) = source_of(request, argument) {
@@ -255,7 +255,7 @@ fn before_request(fd: c_int, request: c_ulong, argument: c_ulong) -> Result<(), 
 }
 
 /// Before a copy may share the blocks of what is open as `source`.
-fn before_sharing(source: c_int) -> Result<(), Failed> {
+fn before_sharing(source: c_int) -> Result<(), FailedCall> {
     client(|| client::cloning(source))
 }
 

@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "asks for the process's number")]
 
 use crate::{
-    call_context::{Failed, inside},
+    call_context::{FailedCall, inside},
     layer::installed,
 };
 use forebay_files::client;
@@ -31,7 +31,7 @@ pub(crate) fn has_begun() -> bool {
 /// In a forked child.
 pub(crate) fn forked() {
     begin();
-    let _: Result<(), Failed> = inside(|| {
+    let _: Result<(), FailedCall> = inside(|| {
         client::forked();
         Ok(())
     });

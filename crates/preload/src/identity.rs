@@ -3,7 +3,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, missing},
+    call_context::{FailedCall, missing},
     client_call::client,
     real::hooks,
 };
@@ -57,7 +57,7 @@ fn is_no_change(wanted: [uid_t; 3]) -> bool {
 }
 
 /// Before a system call that is made by its number.
-pub(crate) fn before(wanted: [uid_t; 3]) -> Result<(), Failed> {
+pub(crate) fn before(wanted: [uid_t; 3]) -> Result<(), FailedCall> {
     match is_no_change(wanted) {
         true => Ok(()),
         false => client(client::changing_identity),

@@ -3,22 +3,22 @@
 //! files exchange what they have.
 #![expect(unsafe_code, reason = "reads the caller's memory")]
 
-use crate::{call_context::Failed, fd_changes::retire, memory};
+use crate::{call_context::FailedCall, fd_changes::retire, memory};
 use forebay_files::client;
 use libc::{c_int, c_ulong};
 
 /// Where an argument has a descriptor.
-enum Place {
+enum ArgumentPlace {
     /// It is one.
     Itself,
     /// At this offset of what it points to.
     At(usize),
 }
 
-use Place::{At, Itself};
+use ArgumentPlace::{At, Itself};
 
 /// The requests, by their numbers: the headers of the libc crate have none of them.
-const REQUESTS: [(c_ulong, &[Place]); 8] = [
+const REQUESTS: [(c_ulong, &[ArgumentPlace]); 8] = [
     // `LOOP_SET_FD`, `LOOP_CHANGE_FD`, `LOOP_CONFIGURE`.
     (0x4C00, &[Itself]),
     (0x4C06, &[Itself]),
@@ -33,7 +33,7 @@ const REQUESTS: [(c_ulong, &[Place]); 8] = [
     (0xC020_F509, &[At(0)]),
 ];
 
-fn places(request: c_ulong) -> &'static [Place] {
+fn places(request: c_ulong) -> &'static [ArgumentPlace] {
     // The kernel has 32 bits of it.
     let request = request & 0xFFFF_FFFF;
     let known = REQUESTS.iter().find(|(number, _)| *number == request);
@@ -49,7 +49,7 @@ pub(crate) fn may_concern(request: c_ulong) -> bool {
 ///
 /// # Errors
 /// As [`retire`].
-pub(crate) fn retire_named(request: c_ulong, argument: c_ulong) -> Result<(), Failed> {
+pub(crate) fn retire_named(request: c_ulong, argument: c_ulong) -> Result<(), FailedCall> {
     for place in places(request) {
         let fd = match place {
             Itself => argument as c_int,

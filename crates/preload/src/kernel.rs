@@ -32,7 +32,7 @@ pub(crate) trait Word: Copy {
 }
 
 /// What a system call returns, as a C function has it.
-pub(crate) trait Answer {
+pub(crate) trait SyscallResult {
     fn of(word: c_long) -> Self;
 }
 
@@ -44,7 +44,7 @@ macro_rules! numbers {
             }
         }
 
-        impl Answer for $type {
+        impl SyscallResult for $type {
             fn of(word: c_long) -> Self {
                 word as $type
             }
@@ -66,13 +66,13 @@ impl<T> Word for *mut T {
     }
 }
 
-impl Answer for *mut c_void {
+impl SyscallResult for *mut c_void {
     fn of(word: c_long) -> Self {
         std::ptr::with_exposed_provenance_mut(word as usize)
     }
 }
 
-impl Answer for () {
+impl SyscallResult for () {
     fn of(_: c_long) {}
 }
 
@@ -84,7 +84,7 @@ pub(crate) mod by_number {
 
     macro_rules! functions {
         ($($name:ident: $($argument:ident $type:ident),+;)+) => {$(
-            pub(crate) unsafe extern "C-unwind" fn $name<const NUMBER: c_long, $($type: Word,)+ R: Answer>(
+            pub(crate) unsafe extern "C-unwind" fn $name<const NUMBER: c_long, $($type: Word,)+ R: SyscallResult>(
                 $($argument: $type),+
             ) -> R {
                 let mut words = [0; 6];
@@ -106,7 +106,7 @@ pub(crate) mod by_number {
         of_6: a A, b B, c C, d D, e E, f F;
     }
 
-    pub(crate) unsafe extern "C-unwind" fn of_0<const NUMBER: c_long, R: Answer>() -> R {
+    pub(crate) unsafe extern "C-unwind" fn of_0<const NUMBER: c_long, R: SyscallResult>() -> R {
         // SAFETY: our caller says so.
         R::of(unsafe { call(NUMBER, [0; 6]) })
     }

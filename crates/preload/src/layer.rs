@@ -1,9 +1,9 @@
 //! The seam for a laboratory: what it puts between a program and its files, and the library that
 //! ships does not have.
 //!
-//! A [`Layer`] hears of the calls on descriptors that it says it [sees](Layer::seen), and of memory
-//! that it [guards](guard_memory); what it does then, waiting for instance, is its own. The call
-//! itself is made first and is what it always is. A library that is built on this one
+//! A [`FileLayer`] hears of the calls on descriptors that it says it [sees](FileLayer::seen), and
+//! of memory that it [guards](guard_memory); what it does then, waiting for instance, is its own.
+//! The call itself is made first and is what it always is. A library that is built on this one
 //! [installs](install) its layer in a constructor that runs before this one's; libforebay.so has
 //! none, and each hook pays one relaxed load to know that. Which descriptors a layer sees is a
 //! table and not a question to it: loads, and no call.
@@ -14,7 +14,7 @@
 pub(crate) mod installed;
 
 pub use crate::memory::is_readable;
-pub use installed::{Done, Layer, Name, guard_memory, install};
+pub use installed::{FileEvent, FileLayer, Name, guard_memory, install};
 pub(crate) use installed::{guards_memory, is_there, sees};
 
 use crate::{
@@ -29,7 +29,7 @@ use rustix::io::Errno;
 /// An operation on a descriptor that a layer sees, which has begun.
 #[derive(Clone, Copy)]
 pub(crate) struct Begun {
-    layer: &'static dyn Layer,
+    layer: &'static dyn FileLayer,
     fd: c_int,
     at: u64,
 }
@@ -44,7 +44,7 @@ pub(crate) fn begin(fd: c_int) -> Option<Begun> {
 
 impl Begun {
     /// What became of it. Not a cancellation point, and leaves errno alone.
-    pub(crate) fn done(self, what: Done) {
+    pub(crate) fn done(self, what: FileEvent) {
         tell_client(|| self.layer.done(self.fd, self.at, what));
     }
 }
@@ -90,7 +90,7 @@ pub(crate) fn hidden_flags(fd: c_int) -> c_int {
     layer().map_or(0, |layer| layer.hidden_flags(fd))
 }
 
-/// See [`Layer::refuses_mapping`]. The client's own mappings are not asked about.
+/// See [`FileLayer::refuses_mapping`]. The client's own mappings are not asked about.
 pub(crate) fn refuses_mapping(fd: c_int, protection: c_int, flags: c_int) -> bool {
     let Some(layer) = layer_of(fd).filter(|_| !is_client()) else {
         return false;
@@ -132,14 +132,14 @@ fn once(
     lend(&mut || real.take().map_or(Err(Errno::INVAL), |real| real()))
 }
 
-/// See [`Layer::touch`].
+/// See [`FileLayer::touch`].
 pub(crate) fn touch(address: usize, bytes: usize) {
     if let Some(layer) = layer().filter(|_| guards_memory()) {
         layer.touch(address, bytes);
     }
 }
 
-/// See [`Layer::release`].
+/// See [`FileLayer::release`].
 pub(crate) fn release(address: usize, bytes: usize) {
     if let Some(layer) = layer().filter(|_| guards_memory()) {
         layer.release(address, bytes);

@@ -11,7 +11,7 @@ use crate::{
     checkpoint,
     client_call::tell_client,
     fd_changes::retire,
-    layer::{self, Done},
+    layer::{self, FileEvent},
     pages, plain,
     real::hooks,
 };
@@ -64,7 +64,7 @@ hooks! {
         if mapped != libc::MAP_FAILED
             && let Some(begun) = begun
         {
-            begun.done(Done::Mapped { address: mapped.expose_provenance(), bytes, offset: offset.unsigned_abs(), protection, flags });
+            begun.done(FileEvent::Mapped { address: mapped.expose_provenance(), bytes, offset: offset.unsigned_abs(), protection, flags });
         }
         mapped
     };

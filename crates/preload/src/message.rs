@@ -4,7 +4,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, missing},
+    call_context::{FailedCall, missing},
     fd_changes::retire,
     layer, memory,
     real::hooks,
@@ -58,7 +58,7 @@ const MESSAGES_MAX: c_uint = 1024;
 /// And no more parts of one than this (`UIO_MAXIOV`).
 const PARTS_MAX: usize = 1024;
 
-fn before_sending_all(messages: *mut mmsghdr, count: c_uint) -> Result<(), Failed> {
+fn before_sending_all(messages: *mut mmsghdr, count: c_uint) -> Result<(), FailedCall> {
     for number in 0..count.min(MESSAGES_MAX) {
         // A message is the first part of its element.
         before_sending(messages.wrapping_add(number as usize).cast())?;
@@ -68,7 +68,7 @@ fn before_sending_all(messages: *mut mmsghdr, count: c_uint) -> Result<(), Faile
 
 /// Touches what is in a message, and retires the files of all its absorbed descriptors. What cannot
 /// be read, or makes no sense, the kernel refuses.
-fn before_sending(message: *const msghdr) -> Result<(), Failed> {
+fn before_sending(message: *const msghdr) -> Result<(), FailedCall> {
     // SAFETY: a message that is being sent is left alone by its sender.
     let Some(message) = (unsafe { memory::read(message) }) else {
         return Ok(());

@@ -15,13 +15,13 @@ use std::{
 };
 
 /// A function that one of ours hides.
-pub(crate) struct Next {
+pub(crate) struct NextDefinition {
     name: &'static CStr,
     /// Null until it was found.
     address: AtomicPtr<c_void>,
 }
 
-impl Next {
+impl NextDefinition {
     pub(crate) const fn new(name: &'static CStr) -> Self {
         Self {
             name,
@@ -35,7 +35,7 @@ impl Next {
         if !found.is_null() {
             return found;
         }
-        let mut search = Search {
+        let mut search = SymbolSearch {
             name: self.name,
             is_behind_us: false,
             found: ptr::null_mut(),
@@ -48,15 +48,15 @@ impl Next {
 }
 
 /// A library, of which some code is.
-pub(crate) struct Library {
+pub(crate) struct LoadedLibrary {
     /// Where it lies.
     pub(crate) addresses: Range<usize>,
     /// Loaded with the program, and searched after this one.
     pub(crate) is_behind_us: bool,
-    tables: Option<Tables>,
+    tables: Option<SymbolTables>,
 }
 
-impl Library {
+impl LoadedLibrary {
     /// Whether it has a function of this name itself.
     ///
     /// # Safety
@@ -64,7 +64,7 @@ impl Library {
     /// It is still loaded.
     pub(crate) unsafe fn defines(&self, name: &CStr) -> bool {
         // SAFETY: our caller says so.
-        let find = |tables: &Tables| unsafe { tables.find(name) };
+        let find = |tables: &SymbolTables| unsafe { tables.find(name) };
         self.tables.as_ref().and_then(find).is_some()
     }
 }
@@ -74,13 +74,13 @@ static LOADED_FIRST: AtomicUsize = AtomicUsize::new(usize::MAX);
 
 /// All libraries that are loaded now were loaded with the program.
 pub(crate) fn note_first() {
-    let nowhere = Walk::to(0);
+    let nowhere = LibraryWalk::to(0);
     LOADED_FIRST.store(nowhere.passed, Ordering::Relaxed);
 }
 
 /// The library that this code is in.
-pub(crate) fn library_of(code: usize) -> Option<Library> {
-    Walk::to(code).found
+pub(crate) fn library_of(code: usize) -> Option<LoadedLibrary> {
+    LibraryWalk::to(code).found
 }
 
 /// Code of a library, or of the program, which has no name.
@@ -146,15 +146,15 @@ pub(crate) fn times_loaded() -> u64 {
 }
 
 /// A look for the library that some code is in.
-struct Walk {
+struct LibraryWalk {
     code: usize,
     /// Libraries before it.
     passed: usize,
     has_passed_us: bool,
-    found: Option<Library>,
+    found: Option<LoadedLibrary>,
 }
 
-impl Walk {
+impl LibraryWalk {
     fn to(code: usize) -> Self {
         let mut walk = Self {
             code,
@@ -170,7 +170,7 @@ impl Walk {
 
 unsafe extern "C" fn step(info: *mut dl_phdr_info, _bytes: size_t, walk: *mut c_void) -> c_int {
     // SAFETY: the two that `dl_iterate_phdr` was given and gives.
-    let (info, walk) = unsafe { (&*info, &mut *walk.cast::<Walk>()) };
+    let (info, walk) = unsafe { (&*info, &mut *walk.cast::<LibraryWalk>()) };
     // SAFETY: it is a library that is loaded.
     let headers = unsafe { headers_of(info) };
     let base = info.dlpi_addr as usize;
@@ -187,11 +187,11 @@ unsafe extern "C" fn step(info: *mut dl_phdr_info, _bytes: size_t, walk: *mut c_
     }
     let start = segments().map(|segment| segment.start).min();
     let end = segments().map(|segment| segment.end).max();
-    walk.found = Some(Library {
+    walk.found = Some(LoadedLibrary {
         addresses: start.unwrap_or(0)..end.unwrap_or(0),
         is_behind_us: walk.has_passed_us && walk.passed < LOADED_FIRST.load(Ordering::Relaxed),
         // SAFETY: as above.
-        tables: unsafe { Tables::of(base, headers) },
+        tables: unsafe { SymbolTables::of(base, headers) },
     });
     1
 }
@@ -209,7 +209,7 @@ fn segment(base: usize, header: &Elf64_Phdr) -> Range<usize> {
     start..start.wrapping_add(header.p_memsz as usize)
 }
 
-struct Search {
+struct SymbolSearch {
     name: &'static CStr,
     /// The libraries come in the order in which they are searched.
     is_behind_us: bool,
@@ -218,7 +218,7 @@ struct Search {
 
 unsafe extern "C" fn look(info: *mut dl_phdr_info, _bytes: size_t, search: *mut c_void) -> c_int {
     // SAFETY: the two that `dl_iterate_phdr` was given and gives.
-    let (info, search) = unsafe { (&*info, &mut *search.cast::<Search>()) };
+    let (info, search) = unsafe { (&*info, &mut *search.cast::<SymbolSearch>()) };
     let base = info.dlpi_addr as usize;
     // SAFETY: it is a library that is loaded.
     let headers = unsafe { headers_of(info) };
@@ -227,7 +227,8 @@ unsafe extern "C" fn look(info: *mut dl_phdr_info, _bytes: size_t, search: *mut 
         return 0;
     }
     // SAFETY: as above.
-    let found = unsafe { Tables::of(base, headers).and_then(|tables| tables.find(search.name)) };
+    let found =
+        unsafe { SymbolTables::of(base, headers).and_then(|tables| tables.find(search.name)) };
     search.found = found.unwrap_or(ptr::null_mut());
     c_int::from(!search.found.is_null())
 }
@@ -253,7 +254,7 @@ const DT_GNU_HASH: i64 = 0x6fff_fef5;
 const STT_FUNC: u8 = 2;
 
 /// What a library defines, by names.
-struct Tables {
+struct SymbolTables {
     base: usize,
     names: *const libc::c_char,
     symbols: *const Elf64_Sym,
@@ -262,7 +263,7 @@ struct Tables {
     hashes: *const u32,
 }
 
-impl Tables {
+impl SymbolTables {
     /// # Safety
     ///
     /// The headers are those of a loaded library, which lies from `base` on.

@@ -8,7 +8,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, cancellation_point, is_client, missing},
+    call_context::{FailedCall, cancellation_point, is_client, missing},
     checkpoint,
     client_call::client,
     kernel, layer, memory, metadata, pages,
@@ -110,7 +110,7 @@ fn open_how(
     const FLAGS: usize = size_of::<u64>();
     if bytes > HOW_BYTES {
         // As a kernel that knows less than its caller.
-        return Failed::of(Errno::TOOBIG).with(-1);
+        return FailedCall::of(Errno::TOOBIG).with(-1);
     }
     let mut place = [const { MaybeUninit::uninit() }; HOW_BYTES];
     // SAFETY: our caller does not change it meanwhile; any bytes are bytes.

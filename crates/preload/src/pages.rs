@@ -9,9 +9,9 @@
 )]
 
 use crate::{
-    call_context::{Failed, cancellation_point, checked, is_client},
+    call_context::{FailedCall, cancellation_point, checked, is_client},
     client_call::{client, tell_client},
-    layer::{self, Done},
+    layer::{self, FileEvent},
     memory,
 };
 use forebay_files::client;
@@ -45,7 +45,7 @@ fn real_read(fd: c_int, to: &mut [u8], offset: u64) -> Result<usize, Errno> {
     let begun = layer::begin(fd);
     let read = rustix::io::pread(borrow(fd), to, offset)?;
     if let Some(begun) = begun {
-        begun.done(Done::Read {
+        begun.done(FileEvent::Read {
             offset: Some(offset),
             bytes: read,
         });
@@ -57,7 +57,7 @@ fn real_write(fd: c_int, from: &[u8], offset: u64) -> Result<usize, Errno> {
     let begun = layer::begin(fd);
     let written = rustix::io::pwrite(borrow(fd), from, offset)?;
     if let Some(begun) = begun {
-        begun.done(Done::Wrote {
+        begun.done(FileEvent::Wrote {
             offset: Some(offset),
             bytes: written,
             flags: 0,
@@ -69,10 +69,10 @@ fn real_write(fd: c_int, from: &[u8], offset: u64) -> Result<usize, Errno> {
 /// Reads at an offset from a page file.
 pub(crate) fn read_at(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t) -> ssize_t {
     let Ok(at) = u64::try_from(offset) else {
-        return Failed::of(Errno::INVAL).with(-1);
+        return FailedCall::of(Errno::INVAL).with(-1);
     };
     if ssize_t::try_from(bytes).is_err() || buffer.is_null() {
-        return Failed::of(Errno::FAULT).with(-1);
+        return FailedCall::of(Errno::FAULT).with(-1);
     }
     cancellation_point();
     let read = client(|| {
@@ -87,7 +87,7 @@ pub(crate) fn read_at(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off
 /// Reads from a page file at its position.
 pub(crate) fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
     let Ok(at) = rustix::fs::tell(borrow(fd)) else {
-        return Failed::of(Errno::BADF).with(-1);
+        return FailedCall::of(Errno::BADF).with(-1);
     };
     let done = read_at(fd, buffer, bytes, at as off_t);
     if done > 0 {
@@ -116,7 +116,7 @@ pub(crate) fn sync(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) 
             let begun = layer::begin(fd);
             checked(real())?;
             if let Some(begun) = begun {
-                begun.done(Done::Synced { data_only });
+                begun.done(FileEvent::Synced { data_only });
             }
             Ok(())
         })
@@ -125,7 +125,7 @@ pub(crate) fn sync(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) 
 }
 
 /// Makes all pages durable that were written before, of whichever file.
-pub(crate) fn sync_all() -> Result<(), Failed> {
+pub(crate) fn sync_all() -> Result<(), FailedCall> {
     client(forebay_pages::sync_all)
 }
 
@@ -134,7 +134,7 @@ pub(crate) fn truncate(
     fd: c_int,
     bytes: u64,
     mut real: impl FnMut() -> c_int,
-) -> Result<(), Failed> {
+) -> Result<(), FailedCall> {
     client(|| forebay_pages::truncate(fd, bytes, &mut || checked(real()).map(drop)))
 }
 
@@ -144,13 +144,13 @@ pub(crate) fn allocate(
     mode: c_int,
     [offset, bytes]: [off_t; 2],
     mut real: impl FnMut() -> Result<(), Errno>,
-) -> Result<(), Failed> {
+) -> Result<(), FailedCall> {
     let range = [offset.unsigned_abs(), bytes.unsigned_abs()];
     client(|| forebay_pages::allocate(fd, mode, range, &mut real))
 }
 
 /// Before something is done to a descriptor that the cache cannot follow.
-pub(crate) fn leave(fd: c_int) -> Result<(), Failed> {
+pub(crate) fn leave(fd: c_int) -> Result<(), FailedCall> {
     if is_cached(fd) {
         return client(|| forebay_pages::leave(fd));
     }
@@ -182,7 +182,7 @@ pub(crate) fn opened(fd: c_int, path: &CStr, flags: c_int) -> c_int {
 }
 
 /// Before a file is opened with `O_TRUNC`.
-pub(crate) fn truncating(dir: c_int, path: &CStr, flags: c_int) -> Result<(), Failed> {
+pub(crate) fn truncating(dir: c_int, path: &CStr, flags: c_int) -> Result<(), FailedCall> {
     if flags & libc::O_TRUNC == 0 || !is_configured() || is_client() {
         return Ok(());
     }
@@ -190,7 +190,7 @@ pub(crate) fn truncating(dir: c_int, path: &CStr, flags: c_int) -> Result<(), Fa
 }
 
 /// Before a file of this path is made by a stream.
-pub(crate) fn exporting(path: *const libc::c_char) -> Result<(), Failed> {
+pub(crate) fn exporting(path: *const libc::c_char) -> Result<(), FailedCall> {
     // SAFETY: our caller does not change the path while it is used.
     match unsafe { memory::path(path) }.filter(|_| is_configured()) {
         Some(path) => client(|| forebay_pages::exporting(CWD, path)),

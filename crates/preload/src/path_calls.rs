@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, checked, is_client, missing},
+    call_context::{FailedCall, checked, is_client, missing},
     client_call::client,
     layer, memory, metadata, pages,
     real::hooks,
@@ -91,7 +91,7 @@ hooks! {
 }
 
 /// The client's answer as a C function gives it.
-fn answer(result: Result<(), Failed>) -> c_int {
+fn answer(result: Result<(), FailedCall>) -> c_int {
     match result {
         Ok(()) => 0,
         Err(failed) => failed.with(-1),

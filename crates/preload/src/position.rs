@@ -6,9 +6,9 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::{Failed, cancellation_point, checked, missing},
+    call_context::{FailedCall, cancellation_point, checked, missing},
     client_call::client,
-    layer::{self, Done},
+    layer::{self, FileEvent},
     memory, pages,
     plain::is_plain,
     real::hooks,
@@ -113,7 +113,7 @@ fn reading(fd: c_int, read: impl FnOnce() -> ssize_t) -> ssize_t {
     let begun = layer::begin(fd);
     let bytes = at_position(fd, || read() as i64) as ssize_t;
     if let (Some(begun), Ok(bytes)) = (begun, usize::try_from(bytes)) {
-        begun.done(Done::Read {
+        begun.done(FileEvent::Read {
             offset: None,
             bytes,
         });
@@ -126,7 +126,7 @@ fn reading_at(fd: c_int, offset: off_t, read: impl FnOnce() -> ssize_t) -> ssize
     let begun = layer::begin(fd);
     let bytes = read();
     if let (Some(begun), Ok(bytes)) = (begun, usize::try_from(bytes)) {
-        begun.done(Done::Read {
+        begun.done(FileEvent::Read {
             offset: Some(offset.unsigned_abs()),
             bytes,
         });
@@ -173,7 +173,7 @@ fn direct_to<P: Iterator<Item = (usize, usize)>>(
     }
     match client::before_read(fd, places(), offset.map(i64::unsigned_abs)) {
         Ok(()) => read(),
-        Err(errno) => Failed::of(errno).with(-1),
+        Err(errno) => FailedCall::of(errno).with(-1),
     }
 }
 

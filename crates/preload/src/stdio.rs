@@ -7,7 +7,7 @@
 #![expect(unsafe_code, reason = "exports C functions; reads a mode string")]
 
 use crate::{
-    call_context::{Failed, is_client, missing},
+    call_context::{FailedCall, is_client, missing},
     client_call::{client, tell_client},
     descriptor::note_standard_error,
     execute::before_shell,
@@ -221,7 +221,7 @@ unsafe fn writes(mode: *const c_char) -> bool {
 }
 
 /// Makes the file at `path` plain. A path that the kernel would not take is left to it.
-fn retire_path(path: *const c_char) -> Result<(), Failed> {
+fn retire_path(path: *const c_char) -> Result<(), FailedCall> {
     // SAFETY: our caller does not change the path meanwhile.
     match unsafe { memory::path(path) } {
         Some(path) => client(|| client::retire_path(AT_FDCWD, path)),
@@ -233,7 +233,7 @@ fn before_reopening(
     path: *const c_char,
     mode: *const c_char,
     stream: *mut FILE,
-) -> Result<(), Failed> {
+) -> Result<(), FailedCall> {
     if !path.is_null() && !is_plain(mode) {
         retire_path(path)?;
     }

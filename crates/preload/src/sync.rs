@@ -9,7 +9,7 @@
 use crate::{
     call_context::{cancellation_point, missing},
     client_call::client,
-    layer::{self, Done},
+    layer::{self, FileEvent},
     pages,
     plain::is_plain,
     real::hooks,
@@ -88,7 +88,7 @@ fn synchronise(fd: c_int, durability: SyncKind, mut real: impl FnMut() -> c_int)
     };
     let result = real();
     if result == 0 {
-        begun.done(Done::Synced { data_only });
+        begun.done(FileEvent::Synced { data_only });
     }
     result
 }
@@ -113,7 +113,7 @@ fn of_client(fd: c_int, durability: SyncKind) -> c_int {
             // What the device took for it, a layer may want to know.
             if let Some(begun) = layer::begin(fd) {
                 let data_only = durability != SyncKind::Full;
-                begun.done(Done::Synced { data_only });
+                begun.done(FileEvent::Synced { data_only });
             }
             0
         }

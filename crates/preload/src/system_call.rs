@@ -311,7 +311,7 @@ const SYS_FILE_SETATTR: c_long = 469;
 const SYS_REMOVEXATTRAT: c_long = 466;
 
 /// Goes on to the kernel, unless what had to be done before failed.
-fn refuse(prepared: Result<(), crate::call_context::Failed>) -> ControlFlow<c_long> {
+fn refuse(prepared: Result<(), crate::call_context::FailedCall>) -> ControlFlow<c_long> {
     match prepared {
         Ok(()) => Continue(()),
         Err(failed) => Break(failed.with(-1)),

@@ -4,17 +4,20 @@
 #![expect(unsafe_code, reason = "names the C functions that are jumped to")]
 
 use crate::{
-    call_context::{Failed, missing},
+    call_context::{FailedCall, missing},
     real::Real,
 };
 use libc::c_int;
 
 /// A hidden function, of which only the address is used: it is never called but by a jump with all
 /// arguments in place.
-pub(crate) type Target = unsafe extern "C-unwind" fn() -> c_int;
+pub(crate) type HiddenFunction = unsafe extern "C-unwind" fn() -> c_int;
 
 /// Where to go on to, after what has to be done before.
-pub(crate) fn go_on(real: &Real<Target>, prepare: impl FnOnce() -> Result<(), Failed>) -> Target {
+pub(crate) fn go_on(
+    real: &Real<HiddenFunction>,
+    prepare: impl FnOnce() -> Result<(), FailedCall>,
+) -> HiddenFunction {
     let Some(real) = real.get() else {
         return missing(fail);
     };

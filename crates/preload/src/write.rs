@@ -10,10 +10,10 @@
 )]
 
 use crate::{
-    call_context::{Failed, cancellation_point, missing},
+    call_context::{FailedCall, cancellation_point, missing},
     checkpoint,
     client_call::client,
-    layer::{self, Done},
+    layer::{self, FileEvent},
     memory, pages, plain,
     real::hooks,
 };
@@ -36,7 +36,7 @@ hooks! {
     fn [write __write] (fd: c_int, buffer: *const c_void, bytes: size_t) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
-    else |real| one(fd, buffer, bytes, Place::Position, || {
+    else |real| one(fd, buffer, bytes, WritePlace::Position, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, buffer, bytes) }
     });
@@ -44,7 +44,7 @@ hooks! {
     fn [pwrite pwrite64 __pwrite64] (fd: c_int, buffer: *const c_void, bytes: size_t, offset: off_t) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
-    else |real| one(fd, buffer, bytes, Place::of(offset), || {
+    else |real| one(fd, buffer, bytes, WritePlace::of(offset), || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, buffer, bytes, offset) }
     });
@@ -52,7 +52,7 @@ hooks! {
     fn [writev] (fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
-    else |real| several(fd, parts, count, Place::Position, 0, || {
+    else |real| several(fd, parts, count, WritePlace::Position, 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, parts, count) }
     });
@@ -60,7 +60,7 @@ hooks! {
     fn [pwritev pwritev64] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
-    else |real| several(fd, parts, count, Place::of(offset), 0, || {
+    else |real| several(fd, parts, count, WritePlace::of(offset), 0, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, parts, count, offset) }
     });
@@ -68,7 +68,7 @@ hooks! {
     fn [pwritev2 pwritev64v2] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
-    else |real| several(fd, parts, count, Place::of_or_position(offset), flags, || {
+    else |real| several(fd, parts, count, WritePlace::of_or_position(offset), flags, || {
         // SAFETY: our caller's arguments.
         unsafe { real(fd, parts, count, offset, flags) }
     });
@@ -82,14 +82,14 @@ pub(crate) fn is_plain(fd: c_int) -> bool {
 
 /// Where a write goes.
 #[derive(Clone, Copy)]
-enum Place {
+enum WritePlace {
     Position,
     Offset(u64),
     /// Nowhere: the offset is negative.
     Invalid,
 }
 
-impl Place {
+impl WritePlace {
     fn of(offset: off_t) -> Self {
         u64::try_from(offset).map_or(Self::Invalid, Self::Offset)
     }
@@ -110,7 +110,7 @@ fn one(
     fd: c_int,
     buffer: *const c_void,
     bytes: size_t,
-    place: Place,
+    place: WritePlace,
     plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     if buffer.is_null() || ssize_t::try_from(bytes).is_err() {
@@ -133,7 +133,7 @@ fn several(
     fd: c_int,
     parts: *const iovec,
     count: c_int,
-    place: Place,
+    place: WritePlace,
     flags: c_int,
     plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
@@ -154,7 +154,7 @@ fn several(
 fn several_of<const MOST: usize>(
     fd: c_int,
     (parts, count): (*const iovec, usize),
-    place: Place,
+    place: WritePlace,
     flags: c_int,
     plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
@@ -168,7 +168,7 @@ fn several_of<const MOST: usize>(
 fn several_of_many(
     fd: c_int,
     (parts, count): (*const iovec, usize),
-    place: Place,
+    place: WritePlace,
     flags: c_int,
     plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
@@ -178,7 +178,7 @@ fn several_of_many(
     let lent = unsafe { mmap_anonymous(ptr::null_mut(), bytes, access, MapFlags::PRIVATE) };
     let memory = match lent {
         Ok(memory) => memory,
-        Err(errno) => return Failed::of(errno).with(-1),
+        Err(errno) => return FailedCall::of(errno).with(-1),
     };
     // SAFETY: so many have room in it, and any bytes may be uninitialised.
     let places = unsafe { slice::from_raw_parts_mut(memory.cast::<MaybeUninit<iovec>>(), count) };
@@ -194,7 +194,7 @@ fn several_in(
     places: &mut [MaybeUninit<iovec>],
     fd: c_int,
     parts: *const iovec,
-    place: Place,
+    place: WritePlace,
     flags: c_int,
     plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
@@ -220,14 +220,14 @@ fn several_in(
 fn write_parts(
     fd: c_int,
     parts: &[IoSlice<'_>],
-    place: Place,
+    place: WritePlace,
     flags: c_int,
     plain: impl FnOnce() -> ssize_t,
 ) -> ssize_t {
     let offset = match place {
-        Place::Position => None,
-        Place::Offset(offset) => Some(offset),
-        Place::Invalid => return plain(),
+        WritePlace::Position => None,
+        WritePlace::Offset(offset) => Some(offset),
+        WritePlace::Invalid => return plain(),
     };
     for part in parts {
         layer::touch(part.as_ptr().addr(), part.len());
@@ -253,7 +253,7 @@ fn write_parts(
     match client(|| client::write(fd, parts, offset, flags)) {
         Ok(bytes) => {
             if let Some(begun) = begun {
-                begun.done(Done::Wrote {
+                begun.done(FileEvent::Wrote {
                     offset,
                     bytes,
                     flags,

@@ -6,7 +6,7 @@ use crate::{
     guard::{self, Mapping},
     table,
 };
-use forebay::layer::Done;
+use forebay::layer::FileEvent;
 use forebay_device::{Device, FileKey, Mode, clock};
 use forebay_files::client;
 use libc::c_int;
@@ -46,29 +46,29 @@ impl Operation {
     }
 
     /// Waits as long as it takes.
-    pub(crate) fn charge(&self, what: Done) {
+    pub(crate) fn charge(&self, what: FileEvent) {
         let Some((stat, flags)) = self.look() else {
             return;
         };
         let (key, size) = (key(&stat), stat.st_size.unsigned_abs());
         let is_file = kind(&stat) == FileType::RegularFile;
         match what {
-            Done::Read { .. } | Done::Wrote { .. } if !is_file => {}
-            Done::Read { offset, bytes } => self.read(key, flags, offset, bytes as u64),
-            Done::Wrote {
+            FileEvent::Read { .. } | FileEvent::Wrote { .. } if !is_file => {}
+            FileEvent::Read { offset, bytes } => self.read(key, flags, offset, bytes as u64),
+            FileEvent::Wrote {
                 offset,
                 bytes,
                 flags: write_flags,
             } => self.wrote((key, size), (flags, write_flags), offset, bytes as u64),
-            Done::Synced { data_only } => clock::wait_until(match kind(&stat) {
+            FileEvent::Synced { data_only } => clock::wait_until(match kind(&stat) {
                 FileType::RegularFile => self.device.sync(key, size, data_only, self.begun),
                 FileType::Directory => self.device.sync_directory(self.begun),
                 _ => self.begun,
             }),
-            Done::Resized(size) => self.device.resized(key, size),
-            Done::Allocated => self.device.resized(key, size),
-            Done::Dropped { offset, bytes } => self.device.dropped(key, offset, bytes),
-            Done::Mapped {
+            FileEvent::Resized(size) => self.device.resized(key, size),
+            FileEvent::Allocated => self.device.resized(key, size),
+            FileEvent::Dropped { offset, bytes } => self.device.dropped(key, offset, bytes),
+            FileEvent::Mapped {
                 address,
                 bytes,
                 offset,

@@ -11,7 +11,7 @@ use crate::{
     devices::{self, borrow},
     guard, table,
 };
-use forebay::layer::{self, Done, Layer, Name};
+use forebay::layer::{self, FileEvent, FileLayer, Name};
 use forebay_device::{Devices, FileKey, clock};
 use forebay_files::client;
 use libc::c_int;
@@ -118,7 +118,7 @@ fn unlinked(named: Option<Named>) {
 /// What the hooks tell of, if any directory has a device.
 struct OnDevices;
 
-impl Layer for OnDevices {
+impl FileLayer for OnDevices {
     fn start(&self) {
         note_all();
     }
@@ -176,7 +176,7 @@ impl Layer for OnDevices {
         clock::now_ns()
     }
 
-    fn done(&self, fd: c_int, begun: u64, what: Done) {
+    fn done(&self, fd: c_int, begun: u64, what: FileEvent) {
         if let Some(operation) = Operation::of(fd, begun) {
             operation.charge(what);
         }

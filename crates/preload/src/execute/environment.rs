@@ -3,7 +3,7 @@
 //! another root, for another user).
 #![expect(unsafe_code, reason = "makes an array of the caller's strings")]
 
-use super::{Program, Strings, is_in_reach, is_ours, libraries, text};
+use super::{ExecutedProgram, Strings, is_in_reach, is_ours, libraries, text};
 use crate::call_context::is_client;
 use libc::c_char;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -18,11 +18,11 @@ const NAME: &[u8] = b"LD_PRELOAD=";
 
 /// Calls `real` with what a program is to be given of this environment.
 pub(super) fn fitting<T>(
-    program: &Program,
+    program: &ExecutedProgram,
     environment: Strings,
     real: impl FnOnce(Strings) -> T,
 ) -> T {
-    let Some(wanted) = Wanted::of(program, environment) else {
+    let Some(wanted) = EnvironmentSize::of(program, environment) else {
         return real(environment);
     };
     match wanted.variables <= FEW && wanted.libraries <= SHORT {
@@ -32,24 +32,24 @@ pub(super) fn fitting<T>(
 }
 
 /// The same, for good: the environment is never given back.
-pub(super) fn kept(program: &Program, environment: Strings) -> Option<Strings> {
-    let wanted = Wanted::of(program, environment)?;
+pub(super) fn kept(program: &ExecutedProgram, environment: Strings) -> Option<Strings> {
+    let wanted = EnvironmentSize::of(program, environment)?;
     let (memory, _) = wanted.memory()?;
     // SAFETY: as `memory` says; nothing else is in it.
     Some(unsafe { wanted.fill_memory(memory, environment) })
 }
 
 /// How much an environment takes, of a program that this library is not for.
-struct Wanted {
+struct EnvironmentSize {
     /// With the null pointer behind them.
     variables: usize,
     /// Bytes of the list of libraries, with its name and the NUL.
     libraries: usize,
 }
 
-impl Wanted {
+impl EnvironmentSize {
     /// None if the environment stays as it is.
-    fn of(program: &Program, environment: Strings) -> Option<Self> {
+    fn of(program: &ExecutedProgram, environment: Strings) -> Option<Self> {
         if environment.is_null() || is_client() {
             return None;
         }
@@ -95,7 +95,11 @@ impl Wanted {
 }
 
 #[inline(never)]
-fn on_stack<T>(wanted: &Wanted, environment: Strings, real: impl FnOnce(Strings) -> T) -> T {
+fn on_stack<T>(
+    wanted: &EnvironmentSize,
+    environment: Strings,
+    real: impl FnOnce(Strings) -> T,
+) -> T {
     let mut places = [ptr::null(); FEW];
     let mut space = [0; SHORT];
     let places = &mut places[..wanted.variables];
@@ -103,7 +107,11 @@ fn on_stack<T>(wanted: &Wanted, environment: Strings, real: impl FnOnce(Strings)
 }
 
 #[inline(never)]
-fn in_memory<T>(wanted: &Wanted, environment: Strings, real: impl FnOnce(Strings) -> T) -> T {
+fn in_memory<T>(
+    wanted: &EnvironmentSize,
+    environment: Strings,
+    real: impl FnOnce(Strings) -> T,
+) -> T {
     let Some((memory, bytes)) = wanted.memory() else {
         return real(environment);
     };

@@ -18,7 +18,7 @@ pub type Name<'a> = (c_int, &'a CStr);
 
 /// What was done to the file of a descriptor, with success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Done {
+pub enum FileEvent {
     /// So many bytes were read, at an offset or, without one, at the position, which is behind them
     /// now.
     Read {
@@ -71,7 +71,7 @@ pub enum Done {
 /// What a laboratory puts between a program and its files. All methods may be called by several
 /// threads at once, and by signal handlers. Unless they say otherwise they are called as the client
 /// is: the thread cannot be cancelled, and its errno is kept. What is not implemented does nothing.
-pub trait Layer: Sync {
+pub trait FileLayer: Sync {
     /// The library has started, in this process: descriptors that it has already are not said by
     /// [`opened`](Self::opened).
     fn start(&self) {}
@@ -117,7 +117,7 @@ pub trait Layer: Sync {
     }
 
     /// What [began](Self::begin) was done.
-    fn done(&self, _fd: c_int, _begun: u64, _what: Done) {}
+    fn done(&self, _fd: c_int, _begun: u64, _what: FileEvent) {}
 
     /// Whether a shared mapping of `fd`, which the layer sees, fails with `EOPNOTSUPP`. The
     /// arguments are those of `mmap`.
@@ -162,7 +162,7 @@ pub trait Layer: Sync {
 /// A layer, and the table of what it sees.
 #[derive(Clone, Copy)]
 struct Installed {
-    layer: &'static dyn Layer,
+    layer: &'static dyn FileLayer,
     seen: &'static [AtomicU16],
 }
 
@@ -174,7 +174,7 @@ static GUARDS_MEMORY: AtomicBool = AtomicBool::new(false);
 
 /// Puts a layer under the program, for good. To be called before this library's constructor runs:
 /// by one with a priority, in the same library. False if there is one.
-pub fn install(layer: &'static dyn Layer) -> bool {
+pub fn install(layer: &'static dyn FileLayer) -> bool {
     let seen = layer.seen();
     let is_first = INSTALLED.set(Installed { layer, seen }).is_ok();
     IS_THERE.store(true, Relaxed);
@@ -196,13 +196,13 @@ fn installed() -> Option<&'static Installed> {
 }
 
 #[inline]
-pub(super) fn layer() -> Option<&'static dyn Layer> {
+pub(super) fn layer() -> Option<&'static dyn FileLayer> {
     installed().map(|installed| installed.layer)
 }
 
 /// The layer, if it hears of what is done to `fd`.
 #[inline]
-pub(super) fn layer_of(fd: c_int) -> Option<&'static dyn Layer> {
+pub(super) fn layer_of(fd: c_int) -> Option<&'static dyn FileLayer> {
     layer().filter(|_| sees(fd))
 }
 
