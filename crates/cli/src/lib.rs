@@ -2,8 +2,8 @@
 //!
 //! One module a subcommand. What they share, and share with `forebay-lab` (lab/cli): [`failure`]
 //! (exit codes), [`output`] (standard output that may close), [`size`] (arguments), [`progress`]
-//! (bars on standard error), and [`Run`], under which a laboratory may put a [`Layer`]. Reports go to standard output, everything else to
-//! standard error.
+//! (bars on standard error), and [`RunCommand`], under which a laboratory may put a [`RunLayer`].
+//! Reports go to standard output, everything else to standard error.
 
 mod completions;
 mod doctor;
@@ -21,7 +21,7 @@ pub mod size;
 mod status;
 mod store;
 
-pub use run::{Layer, Library, Run};
+pub use run::{PreloadLibrary, RunCommand, RunLayer};
 
 use clap::{
     ArgMatches, CommandFactory, FromArgMatches, Parser, Subcommand,
@@ -53,23 +53,23 @@ use std::{ffi::OsString, process::ExitCode};
 )]
 struct Cli {
     #[command(subcommand)]
-    command: Command,
+    command: MainCommand,
 }
 
 #[derive(Subcommand)]
-enum Command {
-    Run(run::Run),
+enum MainCommand {
+    Run(run::RunCommand),
     Recover(recover::Recover),
     /// Set, resize, flush, look at and remove flash caches
     #[command(subcommand)]
-    Flash(flash::Command),
-    Status(status::Status),
+    Flash(flash::FlashCommand),
+    Status(status::StatusCommand),
     /// Make and inspect pools
     #[command(subcommand)]
-    Pool(pool::Command),
+    Pool(pool::PoolCommand),
     /// Read and write a store
     #[command(subcommand)]
-    Store(store::Command),
+    Store(store::StoreCommand),
     Doctor(doctor::Doctor),
     Completions(completions::Completions),
     Man(man::Man),
@@ -80,15 +80,15 @@ enum Command {
 pub fn main() -> ExitCode {
     let (cli, json) = parse(std::env::args_os()).unwrap_or_else(|error| with_tip(error).exit());
     let done = match cli.command {
-        Command::Run(run) => run.run(),
-        Command::Recover(recover) => recover.run(),
-        Command::Flash(command) => command.run(),
-        Command::Status(status) => status.run(),
-        Command::Pool(command) => command.run(),
-        Command::Store(command) => command.run(),
-        Command::Doctor(doctor) => doctor.run(),
-        Command::Completions(completions) => completions.run(Cli::command()),
-        Command::Man(man) => man.run(Cli::command()),
+        MainCommand::Run(run) => run.run(),
+        MainCommand::Recover(recover) => recover.run(),
+        MainCommand::Flash(command) => command.run(),
+        MainCommand::Status(status) => status.run(),
+        MainCommand::Pool(command) => command.run(),
+        MainCommand::Store(command) => command.run(),
+        MainCommand::Doctor(doctor) => doctor.run(),
+        MainCommand::Completions(completions) => completions.run(Cli::command()),
+        MainCommand::Man(man) => man.run(Cli::command()),
     };
     done.err()
         .map_or(ExitCode::SUCCESS, |failure| failure.report(json))

@@ -57,7 +57,7 @@ pub struct Recover {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct RecoveryReport {
     #[serde(serialize_with = "forebay_files::readable")]
     pool: PathBuf,
     /// True if nothing is left in the pool that would be lost with it.
@@ -79,7 +79,7 @@ impl Recover {
             discard: self.discard,
         };
         let lanes = replay::recover(&pool, &options)?;
-        let report = Report {
+        let report = RecoveryReport {
             pool: pool.path().to_owned(),
             done: !lanes.iter().any(run::is_refused),
             lanes,
@@ -88,7 +88,7 @@ impl Recover {
     }
 }
 
-fn human(report: &Report) -> String {
+fn human(report: &RecoveryReport) -> String {
     let mut text: String = run::lanes(&report.lanes)
         .into_iter()
         .map(|line| line + "\n")

@@ -21,7 +21,7 @@ use std::{path::Path, thread, time::Duration};
                   or if a run does not answer, or while its program runs no server in it has said for ten seconds how its flash cache is. As JSON a run without a pool has its pid and flash cache alone.",
     after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
 )]
-pub struct Status {
+pub struct StatusCommand {
     /// Those of all users too (root only)
     #[arg(long)]
     all: bool,
@@ -33,7 +33,7 @@ pub struct Status {
     json: bool,
 }
 
-impl Status {
+impl StatusCommand {
     pub fn run(self) -> Result<(), Failure> {
         const AGAIN: Duration = Duration::from_secs(1);
         let dir = run::existing_run_dir()?;
@@ -97,7 +97,7 @@ fn all_are_well(running: &FoundRuns) -> bool {
 /// A run, as JSON.
 #[derive(Serialize)]
 #[serde(untagged)]
-enum Run<'a> {
+enum RunReport<'a> {
     /// What its supervisor says, and its flash cache, if it has one.
     WithPool {
         #[serde(flatten)]
@@ -112,19 +112,19 @@ enum Run<'a> {
     Waiting { waiting: &'a WaitingPool },
 }
 
-fn each<'a>(running: &'a FoundRuns, flash: &'a RunningFlash) -> Vec<Run<'a>> {
+fn each<'a>(running: &'a FoundRuns, flash: &'a RunningFlash) -> Vec<RunReport<'a>> {
     let mut alone: Vec<&(u32, Flash)> = flash.statuses.iter().collect();
     let with_pool = running.statuses.iter().map(|supervisor| {
         let its = alone.iter().position(|(pid, _)| *pid == supervisor.pid);
         let flash = its.map(|at| &alone.remove(at).1);
-        Run::WithPool { supervisor, flash }
+        RunReport::WithPool { supervisor, flash }
     });
-    let mut runs: Vec<Run> = with_pool.collect();
-    runs.extend((alone.into_iter()).map(|(pid, flash)| Run::Flash { pid: *pid, flash }));
+    let mut runs: Vec<RunReport> = with_pool.collect();
+    runs.extend((alone.into_iter()).map(|(pid, flash)| RunReport::Flash { pid: *pid, flash }));
     let orphaned = running.orphaned.iter();
-    runs.extend(orphaned.map(|orphaned| Run::Orphaned { orphaned }));
+    runs.extend(orphaned.map(|orphaned| RunReport::Orphaned { orphaned }));
     let waiting = running.waiting.iter();
-    runs.extend(waiting.map(|waiting| Run::Waiting { waiting }));
+    runs.extend(waiting.map(|waiting| RunReport::Waiting { waiting }));
     runs
 }
 

@@ -6,7 +6,7 @@ mod common;
 
 use clap::Parser;
 use common::{FOREBAY, Ran, Sandbox};
-use forebay_cli::{Layer, Run, failure::Failure};
+use forebay_cli::{RunCommand, RunLayer, failure::Failure};
 use forebay_files::supervisor;
 use std::{
     ffi::OsString,
@@ -57,7 +57,7 @@ impl supervisor::SyncLayer for Held {
 #[derive(Parser)]
 struct Line {
     #[command(flatten)]
-    run: Run,
+    run: RunCommand,
 }
 
 /// `forebay run` with such a disk under its supervisor. The environment says what to run.
@@ -65,12 +65,12 @@ struct Line {
 #[ignore = "the other tests start it as a program"]
 fn a_run_on_a_held_disk() {
     let variable = |name: &str| std::env::var(name).unwrap();
-    let layer = Layer {
+    let layer = RunLayer {
         supervisor: Some(Arc::new(Held {
             dir: variable("HELD_DIR").into(),
             longest: Duration::from_millis(variable("HELD_MS").parse().unwrap()),
         })),
-        ..Layer::default()
+        ..RunLayer::default()
     };
     let mut words: Vec<OsString> = ["run", "--absorb", "*.log", "--pool", "p", "--"]
         .map(OsString::from)

@@ -2,8 +2,9 @@
 //! reports.
 //!
 //! A benchmark here is a library call that takes a plain configuration and returns a
-//! [`report::Report`], which serialises to JSON (each benchmark has a `table` of the same, for
-//! people). Three rules hold for all of them, and docs/benchmarks.md says how each figure is made:
+//! [`report::DoctorReport`], which serialises to JSON (each benchmark has a `table` of the same,
+//! for people). Three rules hold for all of them, and docs/benchmarks.md says how each figure is
+//! made:
 //!
 //! * *Interleaved.* Contestants take turns, round after round; a figure is that of the median
 //!   round.

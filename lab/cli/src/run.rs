@@ -1,14 +1,14 @@
 //! `forebay-lab run`: what `forebay run` does, with emulated devices under the program, or a slower
 //! memory under its pool.
 //!
-//! The run is that of `forebay` ([`forebay_cli::Run`]) with a layer: libforebay_lab.so
+//! The run is that of `forebay` ([`forebay_cli::RunCommand`]) with a layer: libforebay_lab.so
 //! ([`LIBRARY`]) instead of libforebay.so, and [`supervisor`] under the supervisor's syncs.
 
 mod device;
 mod supervisor;
 
 use clap::Args;
-use forebay_cli::{Layer, Library, failure::Failure};
+use forebay_cli::{PreloadLibrary, RunLayer, failure::Failure};
 use forebay_device::{
     Placed,
     memory::{ENV_MEMORY, Profile},
@@ -16,7 +16,7 @@ use forebay_device::{
 use std::sync::Arc;
 
 /// The library of lab/preload.
-const LIBRARY: Library = Library {
+const LIBRARY: PreloadLibrary = PreloadLibrary {
     name: "libforebay_lab.so",
     variable: "FOREBAY_LAB_LIBRARY",
     package: "forebay-lab-preload",
@@ -46,16 +46,16 @@ pub struct EmulatedRun {
     #[arg(long, value_name = "MEMORY", value_parser = crate::profile)]
     media_profile: Option<Profile>,
     #[command(flatten)]
-    run: forebay_cli::Run,
+    run: forebay_cli::RunCommand,
 }
 
 impl EmulatedRun {
     pub fn run(self) -> Result<(), Failure> {
         let devices = device::make(&self.devices)?;
-        let mut layer = Layer {
+        let mut layer = RunLayer {
             library: LIBRARY,
             needs_no_pool: devices.is_some(),
-            ..Layer::default()
+            ..RunLayer::default()
         };
         if let Some(devices) = &devices {
             layer.environment.extend(devices.environment());

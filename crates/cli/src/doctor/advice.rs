@@ -1,9 +1,9 @@
 //! What to do next, in plain words.
 
-use super::report::Report;
+use super::report::DoctorReport;
 
 /// The advice for this machine.
-pub fn advise(report: &Report) -> Vec<String> {
+pub fn advise(report: &DoctorReport) -> Vec<String> {
     let mut advice = match report.disks.best() {
         Some(place) if report.persistent_memory.is_empty() => {
             let which = match place.spot.same_disk {
@@ -27,7 +27,7 @@ pub fn advise(report: &Report) -> Vec<String> {
 }
 
 /// Where a pool can lie.
-fn memory(report: &Report) -> Vec<String> {
+fn memory(report: &DoctorReport) -> Vec<String> {
     let pm = &report.persistent_memory;
     let mounted = pm
         .block
@@ -70,7 +70,7 @@ fn memory(report: &Report) -> Vec<String> {
 }
 
 /// What the directory is good for.
-fn disk(report: &Report) -> Vec<String> {
+fn disk(report: &DoctorReport) -> Vec<String> {
     let directory = &report.directory;
     if directory.in_memory {
         return vec![format!(

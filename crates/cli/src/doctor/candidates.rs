@@ -1,7 +1,7 @@
 //! Where a pool on a disk could lie, and what it would bring. What is measured is written to, so
 //! that is the directory of the data and what the user names beside it; the other disks are listed.
 
-use super::disks::{self, Mount};
+use super::disks::{self, DiskMount};
 use forebay_pool::disks::BackingStore;
 use forebay_probe::{
     disk::{
@@ -33,13 +33,13 @@ const TOO_FAST_US: f64 = 8.0;
 
 /// What was found.
 #[derive(Debug, Default, Serialize)]
-pub struct Found {
+pub struct PoolCandidates {
     /// Appending a page to a file in the directory, and syncing it: the median, µs.
     pub sync_us: Option<f64>,
     /// The best place first.
-    pub places: Vec<Place>,
+    pub places: Vec<CandidatePlace>,
     /// File systems with room for a pool, to which nothing was written.
-    pub unmeasured: Vec<Spot>,
+    pub unmeasured: Vec<CandidateSpot>,
     /// Block devices that no program uses and that hold nothing at their beginning. They are not
     /// measured.
     pub unused: Vec<PathBuf>,
@@ -47,7 +47,7 @@ pub struct Found {
 
 /// A directory in which a pool could lie.
 #[derive(Debug, Serialize)]
-pub struct Spot {
+pub struct CandidateSpot {
     /// The directory.
     #[serde(serialize_with = "forebay_files::readable")]
     pub directory: PathBuf,
@@ -67,10 +67,10 @@ pub struct Spot {
 
 /// A place for a pool on a disk, measured.
 #[derive(Debug, Serialize)]
-pub struct Place {
+pub struct CandidatePlace {
     /// Where.
     #[serde(flatten)]
-    pub spot: Spot,
+    pub spot: CandidateSpot,
     /// A commit of a page: the median, µs.
     pub commit_us: f64,
     /// The 99th percentile of it, µs.
@@ -79,8 +79,8 @@ pub struct Place {
     pub gain: f64,
 }
 
-impl Spot {
-    fn of(mount: &Mount, data: &Data) -> Self {
+impl CandidateSpot {
+    fn of(mount: &DiskMount, data: &Data) -> Self {
         let ground = BackingStore::of_device(mount.device);
         let is_same = mount.device == data.device || ground.shares_with(&data.ground);
         let is_known = is_same || !(ground.is_unknown() || data.ground.is_unknown());
@@ -105,7 +105,7 @@ impl Spot {
         let failed = |why: String| (directory.to_owned(), why);
         let found = fs::metadata(directory).map_err(|e| failed(e.to_string()))?;
         let mounted = disk::file_system(directory).ok_or_else(|| failed(NOWHERE.to_owned()))?;
-        let mount = Mount {
+        let mount = DiskMount {
             point: directory.to_owned(),
             device: found.dev(),
             source: mounted.source.clone(),
@@ -162,7 +162,7 @@ impl Spot {
     }
 }
 
-impl Place {
+impl CandidatePlace {
     /// True if it is worth it.
     pub fn pays(&self) -> bool {
         self.gain >= PAYS
@@ -193,20 +193,20 @@ impl Place {
     }
 }
 
-impl Found {
+impl PoolCandidates {
     /// Where the data's directory gives no figure that others could be compared with.
     fn without(beside: &[PathBuf], why: &str) -> Self {
         let why = format!("the data's directory {why}");
         let named = beside.iter();
         Self {
             unmeasured: named
-                .map(|named| Spot::unknown(named.clone(), why.clone()))
+                .map(|named| CandidateSpot::unknown(named.clone(), why.clone()))
                 .collect(),
             ..Self::default()
         }
     }
 
-    fn add(&mut self, place: Result<Place, Box<Spot>>) {
+    fn add(&mut self, place: Result<CandidatePlace, Box<CandidateSpot>>) {
         match place {
             Ok(place) => self.places.push(place),
             Err(spot) => self.unmeasured.push(*spot),
@@ -214,8 +214,8 @@ impl Found {
     }
 
     /// The best place that is worth it and that nothing speaks against.
-    pub fn best(&self) -> Option<&Place> {
-        let good = |place: &&Place| place.spot.warnings.is_empty();
+    pub fn best(&self) -> Option<&CandidatePlace> {
+        let good = |place: &&CandidatePlace| place.spot.warnings.is_empty();
         let mut good = self.places.iter().filter(good);
         good.find(|place| place.pays())
     }
@@ -229,24 +229,26 @@ struct Data {
 }
 
 /// Measures the directory of the data and those that are named `beside` it, and lists the others.
-pub fn find(directory: &Path, beside: &[PathBuf]) -> Found {
+pub fn find(directory: &Path, beside: &[PathBuf]) -> PoolCandidates {
     let sync = measure(directory, How::Appended);
     let (mut sync, own) = match (sync, disks::mount_of(directory)) {
         (Ok(sync), Some(own)) => (sync, own),
-        (Ok(_), None) => return Found::without(beside, "is on no disk that is known"),
-        (Err(error), _) => return Found::without(beside, &format!("cannot be measured: {error}")),
+        (Ok(_), None) => return PoolCandidates::without(beside, "is on no disk that is known"),
+        (Err(error), _) => {
+            return PoolCandidates::without(beside, &format!("cannot be measured: {error}"));
+        }
     };
     let data = Data {
         device: own.device,
         ground: BackingStore::of_device(own.device),
         sync_us: percentile(&mut sync, 0.5),
     };
-    let mut found = Found {
+    let mut found = PoolCandidates {
         sync_us: Some(data.sync_us),
         unused: disks::unused(),
-        ..Found::default()
+        ..PoolCandidates::default()
     };
-    let mut own = Spot::of(&own, &data);
+    let mut own = CandidateSpot::of(&own, &data);
     own.directory = directory.to_owned();
     // It is its own disk, whatever is known of that.
     own.same_disk = Some(true);
@@ -254,24 +256,24 @@ pub fn find(directory: &Path, beside: &[PathBuf]) -> Found {
     let mut known = vec![data.device];
     for named in beside {
         known.extend(fs::metadata(named).map(|found| found.dev()));
-        found.add(match Spot::at(named, &data) {
+        found.add(match CandidateSpot::at(named, &data) {
             Ok(spot) if spot.in_memory => Err(Box::new(spot)),
             Ok(spot) => measured(spot, &data),
-            Err((directory, why)) => Err(Box::new(Spot::unknown(directory, why))),
+            Err((directory, why)) => Err(Box::new(CandidateSpot::unknown(directory, why))),
         });
     }
     let others = disks::mounts().into_iter().filter(|other| {
         !other.is_dax && !known.contains(&other.device) && free(&other.point) >= FREE
     });
-    let others = others.map(|mount| Spot::of(&mount, &data));
+    let others = others.map(|mount| CandidateSpot::of(&mount, &data));
     found.unmeasured.extend(others);
-    let by_gain = |one: &Place, other: &Place| other.gain.total_cmp(&one.gain);
+    let by_gain = |one: &CandidatePlace, other: &CandidatePlace| other.gain.total_cmp(&one.gain);
     found.places.sort_by(by_gain);
     found
 }
 
 /// A place with its figures; or why it has none.
-fn measured(mut spot: Spot, data: &Data) -> Result<Place, Box<Spot>> {
+fn measured(mut spot: CandidateSpot, data: &Data) -> Result<CandidatePlace, Box<CandidateSpot>> {
     let mut commits = match measure(&spot.directory, How::InPlace) {
         Ok(commits) => commits,
         Err(error) => {
@@ -290,7 +292,7 @@ fn measured(mut spot: Spot, data: &Data) -> Result<Place, Box<Spot>> {
                 .to_owned(),
         );
     }
-    Ok(Place {
+    Ok(CandidatePlace {
         spot,
         commit_us,
         commit_p99_us: percentile(&mut commits, 0.99),

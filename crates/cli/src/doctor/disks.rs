@@ -12,7 +12,7 @@ use std::{
 
 /// A file system on a block device.
 #[derive(Clone, Debug)]
-pub struct Mount {
+pub struct DiskMount {
     /// A directory where it is mounted.
     pub point: PathBuf,
     /// The number of its device.
@@ -26,9 +26,9 @@ pub struct Mount {
 }
 
 /// File systems on block devices that may be written to, each once.
-pub fn mounts() -> Vec<Mount> {
+pub fn mounts() -> Vec<DiskMount> {
     let text = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
-    let mut found: Vec<Mount> = Vec::new();
+    let mut found: Vec<DiskMount> = Vec::new();
     for mount in text.lines().filter_map(parse) {
         if !found.iter().any(|other| other.device == mount.device) {
             found.push(mount);
@@ -39,10 +39,10 @@ pub fn mounts() -> Vec<Mount> {
 
 /// The one that `path` is on. A directory of btrfs may have another device's number than its mount:
 /// that is found by its place.
-pub fn mount_of(path: &Path) -> Option<Mount> {
+pub fn mount_of(path: &Path) -> Option<DiskMount> {
     let device = fs::metadata(path).ok()?.dev();
     let text = fs::read_to_string("/proc/self/mountinfo").ok()?;
-    let mounts: Vec<Mount> = text.lines().filter_map(parse).collect();
+    let mounts: Vec<DiskMount> = text.lines().filter_map(parse).collect();
     let by_number = mounts.iter().find(|mount| mount.device == device);
     let by_place = || {
         let found = disk::file_system(path)?;
@@ -54,7 +54,7 @@ pub fn mount_of(path: &Path) -> Option<Mount> {
 
 /// A line of mountinfo: number, parent, device, root, mount point, options, …, -, kind, source,
 /// options.
-fn parse(line: &str) -> Option<Mount> {
+fn parse(line: &str) -> Option<DiskMount> {
     let (left, right) = line.split_once(" - ")?;
     let mut left = left.split(' ').skip(2);
     let device = number(left.next()?)?;
@@ -65,7 +65,7 @@ fn parse(line: &str) -> Option<Mount> {
     let is_dax = options
         .split(',')
         .any(|option| option == "dax" || option == "dax=always");
-    (is_writable && source.starts_with("/dev/") && point.is_dir()).then(|| Mount {
+    (is_writable && source.starts_with("/dev/") && point.is_dir()).then(|| DiskMount {
         point,
         device,
         source: plain(source),

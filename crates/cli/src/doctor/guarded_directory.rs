@@ -13,7 +13,7 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
-struct Report {
+struct DirectoryReport {
     #[serde(serialize_with = "forebay_files::readable")]
     directory: PathBuf,
     /// True if no pool holds, or may hold, what belongs into the files below it, and no flash cache
@@ -22,14 +22,14 @@ struct Report {
     pools: Vec<MarkedDirectory>,
     /// What a database without Forebay stumbles over there.
     guards: Vec<DirectoryGuard>,
-    flash: Vec<Flash>,
+    flash: Vec<GuardingCache>,
     /// Where it cannot be told whether a flash cache has newer pages, and why, in words.
     flash_unknown: Vec<String>,
 }
 
 /// A flash cache whose guard lies in a directory.
 #[derive(Serialize)]
-struct Flash {
+struct GuardingCache {
     /// The data directory.
     #[serde(serialize_with = "forebay_files::readable")]
     directory: PathBuf,
@@ -44,7 +44,7 @@ struct Flash {
     unknown: Option<String>,
 }
 
-impl Flash {
+impl GuardingCache {
     fn of(directory: PathBuf, guard: forebay_pages::GuardInspection) -> Self {
         let (dirty_pages, unknown) = match forebay_pages::look(&guard.flash) {
             Ok(warm) => (Some(warm.dirty), None),
@@ -82,11 +82,11 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
     let (mut flash, mut flash_unknown) = (Vec::new(), Vec::new());
     for (directory, guard) in behind_flash::below(directory)? {
         match guard {
-            Ok(guard) => flash.push(Flash::of(directory, guard)),
+            Ok(guard) => flash.push(GuardingCache::of(directory, guard)),
             Err(why) => flash_unknown.push(behind_flash::unknown(&directory, &why)),
         }
     }
-    let report = Report {
+    let report = DirectoryReport {
         directory: directory.to_owned(),
         is_harmless: pools.iter().all(MarkedDirectory::is_harmless)
             && guards.is_empty()
@@ -100,7 +100,7 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
     output::verdict(json, &report, report.is_harmless, human)
 }
 
-fn human(report: &Report) -> String {
+fn human(report: &DirectoryReport) -> String {
     let harmful = report.pools.iter().filter(|one| !one.is_harmless());
     let mut text: String = harmful.map(line).collect();
     for guard in &report.guards {
@@ -115,7 +115,7 @@ fn human(report: &Report) -> String {
             ));
         }
     }
-    text.extend(report.flash.iter().map(Flash::line));
+    text.extend(report.flash.iter().map(GuardingCache::line));
     let unknown = report.flash_unknown.iter();
     text.extend(unknown.map(|line| format!("{line}\n")));
     if text.is_empty() {

@@ -7,7 +7,7 @@ mod guarded_directory;
 mod persistent_memory;
 mod report;
 
-pub use disks::{Mount, mount_of, mounts};
+pub use disks::{DiskMount, mount_of, mounts};
 
 use crate::{failure::Failure, output};
 use clap::Args;
@@ -16,7 +16,7 @@ use forebay_probe::{
     ProbeError,
     disk::{self as device, Effort, FileSystem},
 };
-use report::{Directory, Instructions, Report};
+use report::{CheckedDirectory, DoctorReport, Instructions};
 use std::{fs, io::ErrorKind, os::fd::AsFd, path::PathBuf, thread::available_parallelism};
 
 /// Show what persistent memory, instructions and disk this machine has, and what to do next
@@ -56,7 +56,7 @@ impl Doctor {
         }
         self.check_directory()?;
         let (copy, flush) = Persist::detect().names();
-        let mut report = Report {
+        let mut report = DoctorReport {
             kernel: fs::read_to_string("/proc/sys/kernel/osrelease")
                 .map_or_else(|_| "unknown".to_owned(), |text| text.trim().to_owned()),
             architecture: std::env::consts::ARCH,
@@ -93,14 +93,14 @@ impl Doctor {
         }
     }
 
-    fn directory(&self) -> Directory {
+    fn directory(&self) -> CheckedDirectory {
         let file_system = device::file_system(&self.dir);
         let measured = device::measure(&self.dir, EFFORT);
         let (device, trouble) = match measured {
             Ok(speed) => (Some(speed), None),
             Err(error) => (None, Some(told(&error))),
         };
-        Directory {
+        CheckedDirectory {
             path: fs::canonicalize(&self.dir).unwrap_or_else(|_| self.dir.clone()),
             dax: file_system.as_ref().is_some_and(FileSystem::is_dax),
             in_memory: file_system.as_ref().is_some_and(FileSystem::is_memory)

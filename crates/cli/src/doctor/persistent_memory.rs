@@ -9,18 +9,18 @@ use std::{
 
 /// What was found.
 #[derive(Debug, Default, Serialize)]
-pub struct Found {
+pub struct PersistentMemory {
     /// Block devices: `/dev/pmemN`.
-    pub block: Vec<Block>,
+    pub block: Vec<PmemBlockDevice>,
     /// Character devices: `/dev/daxX.Y`.
-    pub devdax: Vec<Device>,
+    pub devdax: Vec<PersistentDevice>,
     /// Regions that the kernel's nvdimm bus has, with or without a namespace on them.
-    pub regions: Vec<Device>,
+    pub regions: Vec<PersistentDevice>,
 }
 
 /// A device.
 #[derive(Debug, Serialize)]
-pub struct Device {
+pub struct PersistentDevice {
     /// Its path, or name on the bus.
     #[serde(serialize_with = "forebay_files::readable")]
     pub path: PathBuf,
@@ -30,15 +30,15 @@ pub struct Device {
 
 /// A block device of persistent memory.
 #[derive(Debug, Serialize)]
-pub struct Block {
+pub struct PmemBlockDevice {
     /// The device.
     #[serde(flatten)]
-    pub device: Device,
+    pub device: PersistentDevice,
     /// Where it is mounted.
     pub mount: Option<FileSystem>,
 }
 
-impl Found {
+impl PersistentMemory {
     /// True if there is nothing.
     pub fn is_empty(&self) -> bool {
         self.block.is_empty() && self.devdax.is_empty() && self.regions.is_empty()
@@ -82,7 +82,7 @@ impl Found {
 }
 
 /// Looks for it.
-pub fn find() -> Found {
+pub fn find() -> PersistentMemory {
     let mounts = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let block = names("/sys/block", "pmem").into_iter().map(|name| {
         let path = Path::new("/dev").join(&name);
@@ -91,9 +91,9 @@ pub fn find() -> Found {
             let source = right.split(' ').nth(1)?;
             (Path::new(source) == path).then(|| left.split(' ').nth(4))?
         });
-        Block {
+        PmemBlockDevice {
             mount: mount_point.and_then(|point| file_system(Path::new(point))),
-            device: Device {
+            device: PersistentDevice {
                 bytes: number(&format!("/sys/block/{name}/size")).map(|sectors| sectors * 512),
                 path,
             },
@@ -101,17 +101,17 @@ pub fn find() -> Found {
     });
     let devdax = names("/sys/bus/dax/devices", "dax")
         .into_iter()
-        .map(|name| Device {
+        .map(|name| PersistentDevice {
             bytes: number(&format!("/sys/bus/dax/devices/{name}/size")),
             path: Path::new("/dev").join(name),
         });
     let regions = names("/sys/bus/nd/devices", "region")
         .into_iter()
-        .map(|name| Device {
+        .map(|name| PersistentDevice {
             bytes: number(&format!("/sys/bus/nd/devices/{name}/size")),
             path: PathBuf::from(name),
         });
-    Found {
+    PersistentMemory {
         block: block.collect(),
         devdax: devdax.collect(),
         regions: regions.collect(),

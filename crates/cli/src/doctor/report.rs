@@ -7,16 +7,16 @@ use serde::Serialize;
 use std::path::{Path, PathBuf};
 
 #[derive(Serialize)]
-pub struct Report {
+pub struct DoctorReport {
     pub kernel: String,
     pub architecture: &'static str,
     pub processors: usize,
     pub memory_bytes: Option<u64>,
     pub instructions: Instructions,
-    pub persistent_memory: persistent_memory::Found,
-    pub directory: Directory,
+    pub persistent_memory: persistent_memory::PersistentMemory,
+    pub directory: CheckedDirectory,
     /// Where a pool on a disk could lie.
-    pub disks: candidates::Found,
+    pub disks: candidates::PoolCandidates,
     pub advice: Vec<String>,
 }
 
@@ -27,7 +27,7 @@ pub struct Instructions {
 }
 
 #[derive(Serialize)]
-pub struct Directory {
+pub struct CheckedDirectory {
     #[serde(serialize_with = "forebay_files::readable")]
     pub path: PathBuf,
     pub file_system: Option<FileSystem>,
@@ -39,7 +39,7 @@ pub struct Directory {
 }
 
 /// In words.
-pub fn human(report: &Report) -> String {
+pub fn human(report: &DoctorReport) -> String {
     let directory = &report.directory;
     let pm = &report.persistent_memory;
     let mut text = fields(&[
@@ -103,7 +103,7 @@ pub fn human(report: &Report) -> String {
 }
 
 /// Where a pool on a disk could lie, a line each.
-fn places(found: &candidates::Found, data: &Path) -> String {
+fn places(found: &candidates::PoolCandidates, data: &Path) -> String {
     if found.sync_us.is_none() && found.unmeasured.is_empty() {
         return String::new();
     }

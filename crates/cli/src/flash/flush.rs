@@ -49,7 +49,7 @@ pub struct Flush {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct FlushReport {
     flash: Option<String>,
     /// Pages written to the files.
     pages: u64,
@@ -70,7 +70,7 @@ impl Flush {
             None => forebay_pages::give_up(&data)?,
         };
         let shown = |path: &PathBuf| path.display().to_string();
-        let report = Report {
+        let report = FlushReport {
             flash: self.flash.as_ref().map(shown),
             pages: flushed.pages,
             not_found: flushed.not_found,
@@ -115,7 +115,7 @@ pub fn progress() -> impl FnMut(FlushProgress) -> ControlFlow<()> {
     }
 }
 
-fn human(report: &Report) -> String {
+fn human(report: &FlushReport) -> String {
     let mut text = match &report.flash {
         Some(flash) => format!(
             "{flash}: {} pages were written to the files, and the cache is empty\n",

@@ -11,15 +11,15 @@ use clap::Subcommand;
 
 /// Set, resize, flush, look at and remove flash caches
 #[derive(Subcommand)]
-pub enum Command {
+pub enum FlashCommand {
     Set(set::Set),
     Resize(resize::Resize),
     Flush(flush::Flush),
-    Status(status::Status),
+    Status(status::FlashStatus),
     Remove(remove::Remove),
 }
 
-impl Command {
+impl FlashCommand {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Set(set) => set.run(),

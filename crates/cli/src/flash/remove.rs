@@ -26,7 +26,7 @@ pub struct Remove {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct RemoveReport {
     #[serde(serialize_with = "forebay_files::readable")]
     flash: PathBuf,
     /// Files that are gone.
@@ -37,7 +37,7 @@ impl Remove {
     pub fn run(self) -> Result<(), Failure> {
         let removed = forebay_pages::remove(&self.flash)?;
         let removed = removed.iter().map(|path| path.display().to_string());
-        let report = Report {
+        let report = RemoveReport {
             flash: self.flash,
             removed: removed.collect(),
         };

@@ -41,7 +41,7 @@ pub struct Resize {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct ResizeReport {
     #[serde(serialize_with = "forebay_files::readable")]
     flash: PathBuf,
     /// Pages written to the files, because they have no room any more.
@@ -74,7 +74,7 @@ impl Resize {
             Err(error) if error.is_in_use() => self.while_it_runs()?,
             done => done?,
         };
-        let report = Report {
+        let report = ResizeReport {
             flash: self.flash,
             pages: resized.pages,
             kept: resized.now.pages,

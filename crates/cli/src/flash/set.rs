@@ -3,7 +3,7 @@
 use crate::{
     failure::Failure,
     output,
-    run::{Contents, FlashPolicy},
+    run::{CacheContents, FlashPolicy},
     size,
 };
 use clap::Args;
@@ -37,7 +37,7 @@ pub struct Set {
     policy: Option<FlashPolicy>,
     /// Which pages are cached
     #[arg(long, value_name = "WHAT", value_enum)]
-    contents: Option<Contents>,
+    contents: Option<CacheContents>,
     /// Pages stop leaving when at most this much of the cache is in use, in percent
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     low: Option<u8>,
@@ -57,7 +57,7 @@ pub struct Set {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct SettingsReport {
     #[serde(serialize_with = "forebay_files::readable")]
     flash: PathBuf,
     /// What is kept from now on.
@@ -74,7 +74,7 @@ impl Set {
     pub fn run(self) -> Result<(), Failure> {
         let wanted = Settings {
             policy: self.policy.map(FlashPolicy::setting),
-            contents: self.contents.map(Contents::setting),
+            contents: self.contents.map(CacheContents::setting),
             low: self.low,
             high: self.high,
             home_bytes_per_second: self.home_limit,
@@ -94,7 +94,7 @@ impl Set {
             // Whatever else is wrong with it, its next start says.
             _ => None,
         };
-        let report = Report {
+        let report = SettingsReport {
             flash: flash.to_owned(),
             settings: kept.settings(),
             in_force: running.is_some(),
@@ -151,7 +151,7 @@ fn follows(
     )))
 }
 
-fn human(report: &Report) -> String {
+fn human(report: &SettingsReport) -> String {
     let flash = report.flash.display();
     match report.running {
         Some(now) => format!(

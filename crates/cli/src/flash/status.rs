@@ -16,13 +16,13 @@ use clap::Args;
                   on standard error only.",
     after_long_help = "Examples:\n  forebay flash status\n  forebay flash status --json"
 )]
-pub struct Status {
+pub struct FlashStatus {
     /// Report as JSON: an array
     #[arg(long)]
     json: bool,
 }
 
-impl Status {
+impl FlashStatus {
     pub fn run(self) -> Result<(), Failure> {
         let running = RunningFlash::of(&run::existing_run_dir()?);
         if self.json {

@@ -25,17 +25,17 @@ pub struct Check {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct CheckReport {
     #[serde(serialize_with = "forebay_files::readable")]
     path: PathBuf,
     whole: bool,
-    lanes: Vec<Lane>,
+    lanes: Vec<CheckedLane>,
     repaired: Vec<String>,
     damage: Vec<String>,
 }
 
 #[derive(Serialize)]
-struct Lane {
+struct CheckedLane {
     lane: u32,
     label: String,
     state: &'static str,
@@ -49,13 +49,13 @@ impl Check {
         let pool = PoolOptions::new()
             .emulated(self.emulated)
             .open(&self.path)?;
-        let lanes: Vec<Lane> = pool
+        let lanes: Vec<CheckedLane> = pool
             .lanes()
             .into_iter()
             .map(|lane| walk(&pool, lane.lane, lane.label))
             .collect();
         let damage: Vec<String> = pool.segments_free().err().into_iter().collect();
-        let report = Report {
+        let report = CheckReport {
             path: self.path,
             whole: damage.is_empty() && lanes.iter().all(|lane| lane.damage.is_none()),
             lanes,
@@ -66,8 +66,8 @@ impl Check {
     }
 }
 
-fn walk(pool: &Pool, lane: u32, label: String) -> Lane {
-    let mut report = Lane {
+fn walk(pool: &Pool, lane: u32, label: String) -> CheckedLane {
+    let mut report = CheckedLane {
         lane,
         label,
         state: "whole",
@@ -92,7 +92,7 @@ fn walk(pool: &Pool, lane: u32, label: String) -> Lane {
     report
 }
 
-fn human(report: &Report) -> String {
+fn human(report: &CheckReport) -> String {
     let mut text = String::new();
     for lane in &report.lanes {
         let found = match (&lane.damage, lane.records, lane.payload_bytes) {

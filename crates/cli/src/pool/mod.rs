@@ -8,13 +8,13 @@ use crate::failure::Failure;
 use clap::Subcommand;
 
 #[derive(Subcommand)]
-pub enum Command {
+pub enum PoolCommand {
     Create(create::Create),
-    Status(status::Status),
+    Status(status::PoolStatus),
     Check(check::Check),
 }
 
-impl Command {
+impl PoolCommand {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Create(create) => create.run(),

@@ -14,7 +14,7 @@ use std::path::PathBuf;
                   divided, and which lanes have an owner. Exit status 1 if something in it is damaged.",
     after_long_help = "Example:\n  forebay pool status /mnt/pmem/forebay.pool"
 )]
-pub struct Status {
+pub struct PoolStatus {
     /// The pool
     path: PathBuf,
     /// Open a pool that was made on persistent memory and lies elsewhere now
@@ -25,7 +25,7 @@ pub struct Status {
     json: bool,
 }
 
-impl Status {
+impl PoolStatus {
     pub fn run(self) -> Result<(), Failure> {
         let report = PoolReport::of(
             &PoolOptions::new()
@@ -57,14 +57,14 @@ pub struct PoolReport {
     segments: u64,
     segments_free: Option<u64>,
     lanes: u32,
-    owners: Vec<Owner>,
+    owners: Vec<LaneOwner>,
     repaired: Vec<String>,
     damage: Vec<String>,
 }
 
 /// A lane that has an owner, or is damaged.
 #[derive(Serialize)]
-struct Owner {
+struct LaneOwner {
     lane: u32,
     owner: String,
     label: String,
@@ -75,7 +75,7 @@ struct Owner {
     damage: Option<String>,
 }
 
-impl From<LaneStatus> for Owner {
+impl From<LaneStatus> for LaneOwner {
     fn from(lane: LaneStatus) -> Self {
         Self {
             lane: lane.lane,
@@ -94,7 +94,7 @@ impl PoolReport {
     /// Looks at `pool`.
     pub fn of(pool: &Pool) -> Self {
         let geometry = pool.geometry();
-        let owners: Vec<Owner> = pool.lanes().into_iter().map(Owner::from).collect();
+        let owners: Vec<LaneOwner> = pool.lanes().into_iter().map(LaneOwner::from).collect();
         let free = pool.segments_free();
         let lanes_damaged = owners.iter().filter_map(|owner| {
             owner

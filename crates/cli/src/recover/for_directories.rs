@@ -17,11 +17,11 @@ use std::{
 };
 
 #[derive(Serialize)]
-struct Report {
+struct PoolsReport {
     /// True if nothing is left in a pool, or a flash cache, for the files there, and a database may
     /// be started without Forebay.
     done: bool,
-    pools: Vec<Recovered>,
+    pools: Vec<RecoveredPool>,
     /// What was given up with --lift, in words.
     given_up: Vec<String>,
     /// What stands in the way of that, in words.
@@ -29,21 +29,21 @@ struct Report {
 }
 
 #[derive(Serialize)]
-struct Recovered {
+struct RecoveredPool {
     #[serde(serialize_with = "forebay_files::readable")]
     pool: PathBuf,
     lanes: Vec<LaneReport>,
 }
 
 /// What was found in the directories.
-struct Found<'a> {
+struct FoundPools<'a> {
     directories: &'a [PathBuf],
     marks: Vec<MarkedDirectory>,
     guards: Vec<DirectoryGuard>,
     behind_flash: Vec<(PathBuf, io::Result<forebay_pages::GuardInspection>)>,
 }
 
-impl<'a> Found<'a> {
+impl<'a> FoundPools<'a> {
     fn in_all(directories: &'a [PathBuf]) -> Result<Self, Failure> {
         let mut found = Self {
             directories,
@@ -86,8 +86,8 @@ impl<'a> Found<'a> {
 /// Recovers them; with `lift`, takes marks and guards away whose pool is gone, or that came with a
 /// copy.
 pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Failure> {
-    let found = Found::in_all(directories)?;
-    let mut report = Report {
+    let found = FoundPools::in_all(directories)?;
+    let mut report = PoolsReport {
         done: false,
         pools: Vec::new(),
         given_up: Vec::new(),
@@ -155,8 +155,8 @@ fn advice(pool: &Path, unopened: &Unopened) -> String {
 fn recover_pool(
     pool: &Pool,
     path: &Path,
-    found: &Found<'_>,
-    report: &mut Report,
+    found: &FoundPools<'_>,
+    report: &mut PoolsReport,
 ) -> Result<(), Failure> {
     let lanes = match replay::recover(pool, &RecoverOptions::default()) {
         Ok(lanes) => lanes,
@@ -167,7 +167,7 @@ fn recover_pool(
     };
     let is_refused = lanes.iter().any(run::is_refused);
     report.left.extend(in_use(pool, &lanes, found)?);
-    report.pools.push(Recovered {
+    report.pools.push(RecoveredPool {
         pool: path.to_owned(),
         lanes,
     });
@@ -198,7 +198,11 @@ fn recover_pool(
 
 /// The runs that use the pool, and whose files may be there, in words. Other databases may share
 /// it.
-fn in_use(pool: &Pool, lanes: &[LaneReport], found: &Found<'_>) -> Result<Vec<String>, Failure> {
+fn in_use(
+    pool: &Pool,
+    lanes: &[LaneReport],
+    found: &FoundPools<'_>,
+) -> Result<Vec<String>, Failure> {
     let mut left = Vec::new();
     let used = lanes
         .iter()
@@ -216,7 +220,7 @@ fn in_use(pool: &Pool, lanes: &[LaneReport], found: &Found<'_>) -> Result<Vec<St
     Ok(left)
 }
 
-fn give_up(pool: &Path, found: &Found<'_>) -> Result<(), Failure> {
+fn give_up(pool: &Path, found: &FoundPools<'_>) -> Result<(), Failure> {
     for directory in found.marks_of(pool) {
         marks::give_up(directory, pool).map_err(Failure::io("changing", directory.display()))?;
     }
@@ -233,7 +237,7 @@ fn lift_guard(guard: &DirectoryGuard) -> Result<(), Failure> {
     }
 }
 
-fn human(report: &Report) -> String {
+fn human(report: &PoolsReport) -> String {
     let recovered = report.pools.iter().flat_map(|one| run::lanes(&one.lanes));
     let given_up = (report.given_up.iter())
         .map(|what| format!("given up: {what}. ACKNOWLEDGED WRITES MAY BE MISSING"));

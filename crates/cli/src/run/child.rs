@@ -12,7 +12,7 @@
 //! size) reaches it without us, and is not sent again. A signal that is sent to this process only
 //! is passed on.
 
-use super::{inherited_signals, program::Program, resource_limits};
+use super::{inherited_signals, program::RunProgram, resource_limits};
 use crate::{failure::Failure, output::complain};
 use forebay_files::{
     activation,
@@ -64,7 +64,7 @@ pub struct Signals {
     fd: SignalFd,
     /// What was blocked before: the program starts with that.
     before: SigSet,
-    stop: Stop,
+    stop: StopRequest,
 }
 
 impl Signals {
@@ -81,7 +81,7 @@ impl Signals {
         Ok(Self {
             fd: SignalFd::with_flags(&set, SfdFlags::SFD_CLOEXEC).map_err(failed)?,
             before,
-            stop: Stop::default(),
+            stop: StopRequest::default(),
         })
     }
 
@@ -101,7 +101,7 @@ impl Signals {
 /// whatever it left in the background; gives the status of who ended last, as a shell does: 128 and
 /// the signal's number if one killed it.
 pub fn run(
-    program: &Program,
+    program: &RunProgram,
     environment: Vec<(OsString, OsString)>,
     signals: &mut Signals,
 ) -> Result<u8, Failure> {
@@ -124,15 +124,16 @@ pub fn run(
     loop {
         signals.stop.follow()?;
         match reap()? {
-            Some((child, News::Ended(status))) if child == leader => match (status, oldest_child())
-            {
-                (0, Some(next)) => {
-                    left.get_or_insert_with(Instant::now);
-                    leader = next;
+            Some((child, ChildEvent::Ended(status))) if child == leader => {
+                match (status, oldest_child()) {
+                    (0, Some(next)) => {
+                        left.get_or_insert_with(Instant::now);
+                        leader = next;
+                    }
+                    (status, _) => return Ok(status),
                 }
-                (status, _) => return Ok(status),
-            },
-            Some((child, News::Stopped(is_stopped))) if child == leader => {
+            }
+            Some((child, ChildEvent::Stopped(is_stopped))) if child == leader => {
                 signals.stop.is_done = is_stopped;
             }
             // An orphan that is not waited for.
@@ -155,7 +156,7 @@ pub fn run(
 /// Waits for those of the run's processes that have not ended with the program, and passes signals
 /// on to them.
 pub fn outlast(
-    program: &Program,
+    program: &RunProgram,
     supervisor: &Supervisor,
     signals: &mut Signals,
 ) -> Result<(), Failure> {
@@ -197,7 +198,7 @@ fn names(processes: &[ProcessStatus]) -> String {
 }
 
 /// What became of a child.
-enum News {
+enum ChildEvent {
     /// It ended, with a status as a shell gives it.
     Ended(u8),
     /// It was stopped: true if by SIGTSTP. Or it goes on.
@@ -205,20 +206,20 @@ enum News {
 }
 
 /// What became of a child of this thread. Children of the supervisor's threads are theirs.
-fn reap() -> Result<Option<(Pid, News)>, Failure> {
+fn reap() -> Result<Option<(Pid, ChildEvent)>, Failure> {
     let flags = WaitPidFlag::WNOHANG
         | WaitPidFlag::WUNTRACED
         | WaitPidFlag::WCONTINUED
         | WaitPidFlag::__WNOTHREAD;
-    let ended = |status: i32| News::Ended(u8::try_from(status).unwrap_or(1));
+    let ended = |status: i32| ChildEvent::Ended(u8::try_from(status).unwrap_or(1));
     loop {
         return match waitpid(None, Some(flags)) {
             Ok(WaitStatus::Exited(pid, status)) => Ok(Some((pid, ended(status & 0xff)))),
             Ok(WaitStatus::Signaled(pid, signal, _)) => Ok(Some((pid, ended(128 + signal as i32)))),
             Ok(WaitStatus::Stopped(pid, by)) => {
-                Ok(Some((pid, News::Stopped(by == Signal::SIGTSTP))))
+                Ok(Some((pid, ChildEvent::Stopped(by == Signal::SIGTSTP))))
             }
-            Ok(WaitStatus::Continued(pid)) => Ok(Some((pid, News::Stopped(false)))),
+            Ok(WaitStatus::Continued(pid)) => Ok(Some((pid, ChildEvent::Stopped(false)))),
             Ok(WaitStatus::StillAlive) => Ok(None),
             Ok(_) | Err(Errno::EINTR) => continue,
             Err(error) => Err(Failure::Failed(format!("waiting for the program: {error}"))),
@@ -230,13 +231,13 @@ fn reap() -> Result<Option<(Pid, News)>, Failure> {
 /// this process stopped alone, nothing would empty the lane. Nor does it follow a stop of another
 /// kind, which the program alone is continued from.
 #[derive(Default)]
-struct Stop {
+struct StopRequest {
     is_asked_for: bool,
     /// The program has stopped.
     is_done: bool,
 }
 
-impl Stop {
+impl StopRequest {
     /// Stops this process, too, once the program has, if that was asked for.
     fn follow(&mut self) -> Result<(), Failure> {
         if !self.is_asked_for || !self.is_done {
@@ -263,7 +264,7 @@ fn oldest_child() -> Option<Pid> {
 
 /// Starts it: the standard library would leave our signals blocked in it.
 fn start(
-    program: &Program,
+    program: &RunProgram,
     environment: Vec<(OsString, OsString)>,
     blocked: &SigSet,
 ) -> Result<Pid, Errno> {
@@ -338,7 +339,7 @@ fn pass_one(to: &[Pid], signals: &mut Signals) -> Result<(), Failure> {
     }
     match signal {
         Signal::SIGTSTP => signals.stop.is_asked_for = true,
-        Signal::SIGCONT => signals.stop = Stop::default(),
+        Signal::SIGCONT => signals.stop = StopRequest::default(),
         _ => {}
     }
     Ok(())

@@ -4,10 +4,10 @@
 mod arguments;
 mod running;
 
-pub use self::running::{Noted, Running};
+pub use self::running::{Noted, RunningCaches};
 
 use self::arguments::check_arguments;
-use super::{program::Program, run_dir::run_dir};
+use super::{program::RunProgram, run_dir::run_dir};
 use crate::{failure::Failure, flash::flush, output::complain, size};
 use clap::{Args, ValueEnum};
 use forebay_files::policy::{self, PolicyConfig};
@@ -29,7 +29,7 @@ const PROFILE: &str = "mariadb";
 
 /// What comes into the cache.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Contents {
+pub enum CacheContents {
     /// Pages that are written
     Dirty,
     /// Also pages that are only read
@@ -38,7 +38,7 @@ pub enum Contents {
 
 /// Where written pages go.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Policy {
+pub enum FlashPolicy {
     /// To flash, and to their files when they reach the queue's front
     Back,
     /// To flash, and to their files at every sync: losing the flash loses nothing that was synced
@@ -52,7 +52,7 @@ pub enum Policy {
     Adaptive,
 }
 
-impl Contents {
+impl CacheContents {
     pub fn setting(self) -> PageContents {
         match self {
             Self::Dirty => PageContents::Dirty,
@@ -61,7 +61,7 @@ impl Contents {
     }
 }
 
-impl Policy {
+impl FlashPolicy {
     pub fn setting(self) -> forebay_pages::PolicyName {
         match self {
             Self::Back => forebay_pages::PolicyName::Back,
@@ -75,7 +75,7 @@ impl Policy {
 
 /// The options of a flash cache.
 #[derive(Args)]
-pub struct Options {
+pub struct FlashOptions {
     /// Put a flash cache in this file, on a faster disk than the page files (mariadb)
     ///
     /// Pages that the database writes go there, in large writes, and to their files later. The
@@ -90,10 +90,10 @@ pub struct Options {
     flash_size: Option<u64>,
     /// Which pages are cached [default: as forebay flash set, or dirty]
     #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
-    flash_contents: Option<Contents>,
+    flash_contents: Option<CacheContents>,
     /// Where written pages go [default: as forebay flash set, or back]
     #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
-    flash_policy: Option<Policy>,
+    flash_policy: Option<FlashPolicy>,
     /// Pages stop leaving when at most this much of the cache is in use, in percent [default: 90]
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
     flash_low: Option<u8>,
@@ -112,7 +112,7 @@ pub struct Options {
 }
 
 /// The flash cache of a run.
-pub struct Flash {
+pub struct RunCache {
     path: PathBuf,
     /// What is run.
     program: PathBuf,
@@ -123,7 +123,7 @@ pub struct Flash {
     epoch: u32,
 }
 
-impl Options {
+impl FlashOptions {
     /// True if there is to be a flash cache.
     pub fn is_wanted(&self) -> bool {
         self.flash.is_some()
@@ -131,8 +131,8 @@ impl Options {
 
     fn settings(&self) -> Settings {
         Settings {
-            policy: self.flash_policy.map(Policy::setting),
-            contents: self.flash_contents.map(Contents::setting),
+            policy: self.flash_policy.map(FlashPolicy::setting),
+            contents: self.flash_contents.map(CacheContents::setting),
             low: self.flash_low,
             high: self.flash_high,
             home_bytes_per_second: self.flash_home_limit,
@@ -143,10 +143,10 @@ impl Options {
     /// Makes the cache, if need be, or looks at it; says what is in it.
     pub fn prepare(
         &self,
-        program: &Program,
+        program: &RunProgram,
         profile: Option<&str>,
         config: &PolicyConfig,
-    ) -> Result<Option<Flash>, Failure> {
+    ) -> Result<Option<RunCache>, Failure> {
         let Some(path) = &self.flash else {
             return Ok(None);
         };
@@ -170,7 +170,7 @@ impl Options {
         };
         let path = forebay_pages::CacheLocation::of(path)?.flash().to_owned();
         announce(&path, warm, program.arguments());
-        Ok(Some(Flash {
+        Ok(Some(RunCache {
             path,
             program: program.real().to_owned(),
             settings,
@@ -183,7 +183,7 @@ impl Options {
 /// Only of one database it is known which files are page files, and that it stands the loss of
 /// pages that it did not sync.
 fn check_profile(
-    program: &Program,
+    program: &RunProgram,
     profile: Option<&str>,
     config: &PolicyConfig,
 ) -> Result<(), Failure> {
@@ -255,7 +255,7 @@ fn announce(path: &Path, warm: CacheOccupancy, arguments: &[OsString]) {
     }
 }
 
-impl Flash {
+impl RunCache {
     /// What the program's environment must have beside what it has.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let settings = serde_json::to_string(&self.settings).unwrap_or_default();

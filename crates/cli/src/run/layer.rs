@@ -1,14 +1,14 @@
 //! The seam for a laboratory: what it puts under a run, and a run of `forebay` has not.
 
-use super::library::Library;
+use super::library::PreloadLibrary;
 use forebay_files::supervisor;
 use std::{ffi::OsString, sync::Arc};
 
 /// What a laboratory puts under a run. The default is nothing.
 #[derive(Default)]
-pub struct Layer {
+pub struct RunLayer {
     /// What is put before the program's libraries.
-    pub library: Library,
+    pub library: PreloadLibrary,
     /// Environment of the program beside what it has.
     pub environment: Vec<(OsString, OsString)>,
     /// Under the syncs of the supervisor.

@@ -8,7 +8,7 @@ use std::{
 };
 
 /// A library that is put before those of a program.
-pub struct Library {
+pub struct PreloadLibrary {
     /// Its file name.
     pub name: &'static str,
     /// The environment variable that may say where it is.
@@ -17,7 +17,7 @@ pub struct Library {
     pub package: &'static str,
 }
 
-impl Default for Library {
+impl Default for PreloadLibrary {
     fn default() -> Self {
         Self {
             name: "libforebay.so",
@@ -27,7 +27,7 @@ impl Default for Library {
     }
 }
 
-impl Library {
+impl PreloadLibrary {
     /// Where it is, by a path that `LD_PRELOAD` can have.
     pub(super) fn find(&self) -> Result<PathBuf, Failure> {
         let path = self.look_for()?;

@@ -18,9 +18,9 @@ mod run_dir;
 mod sanitizer;
 
 pub use explain::{is_refused, is_well, lanes, running};
-pub use flash::{Contents, Policy as FlashPolicy, Running as RunningFlash};
-pub use layer::Layer;
-pub use library::Library;
+pub use flash::{CacheContents, FlashPolicy, RunningCaches as RunningFlash};
+pub use layer::RunLayer;
+pub use library::PreloadLibrary;
 pub use pool::open_default;
 pub use run_dir::{existing_run_dir, run_dir, whose};
 
@@ -31,15 +31,15 @@ use crate::{
 };
 use child::Signals;
 use clap::Args;
-use flash::{Flash, Noted};
+use flash::{Noted, RunCache};
 use forebay_files::{
     policy::{self, AbsorbPolicy, PolicyConfig},
     replay::{self, RecoverOptions},
     supervisor::{self, Supervisor, SupervisorOptions, SupervisorStatus, preload},
 };
 use forebay_pool::{Pool, disks::BackingStore};
-use pool::Source;
-use program::Program;
+use pool::RunPool;
+use program::RunProgram;
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -77,7 +77,7 @@ const EXAMPLES: &str = "Examples:\n  \
         Exit status: that of the program; 128+N if signal N killed it; 127 if it is not found, 126 if it cannot be run so; \
         1 if forebay could not do its part; 2 if the command line is wrong.")
 )]
-pub struct Run {
+pub struct RunCommand {
     /// The pool [default: forebay.pool on mounted persistent memory]
     #[arg(long, value_name = "PATH", conflicts_with = "emulated")]
     pool: Option<PathBuf>,
@@ -92,7 +92,7 @@ pub struct Run {
     #[arg(long, conflicts_with_all = ["pool", "emulated"])]
     no_pool: bool,
     #[command(flatten)]
-    flash: flash::Options,
+    flash: flash::FlashOptions,
     /// The profile, if the program's name does not say it
     ///
     /// "generic" is the one of --absorb alone.
@@ -127,14 +127,14 @@ pub struct Run {
     command: Vec<OsString>,
 }
 
-impl Run {
+impl RunCommand {
     /// Runs it.
     ///
     /// # Errors
     /// [`Failure::Passed`] with the program's status, if that is not 0; and what kept it from
     /// running, or its files from being in order.
     pub fn run(self) -> Result<(), Failure> {
-        self.run_on(&Layer::default())
+        self.run_on(&RunLayer::default())
     }
 
     /// True if what was done with the files is to be said at the end.
@@ -147,14 +147,14 @@ impl Run {
     ///
     /// # Errors
     /// As [`run`](Self::run).
-    pub fn run_on(&self, layer: &Layer) -> Result<(), Failure> {
+    pub fn run_on(&self, layer: &RunLayer) -> Result<(), Failure> {
         let config = match &self.config {
             Some(path) => PolicyConfig::read(path)?,
             None => PolicyConfig::default(),
         };
         let without = self.no_pool || layer.needs_no_pool || self.flash.is_wanted();
-        let source = Source::of(self.pool.as_deref(), self.emulated, without, &self.command)?;
-        let program = Program::find(&self.command)?;
+        let source = RunPool::of(self.pool.as_deref(), self.emulated, without, &self.command)?;
+        let program = RunProgram::find(&self.command)?;
         let flash = self
             .flash
             .prepare(&program, self.profile.as_deref(), &config)?;
@@ -176,10 +176,10 @@ impl Run {
     fn with_pool(
         &self,
         config: &PolicyConfig,
-        source: &Source,
-        program: &Program,
-        layer: &Layer,
-        flash: Option<&Flash>,
+        source: &RunPool,
+        program: &RunProgram,
+        layer: &RunLayer,
+        flash: Option<&RunCache>,
     ) -> Result<u8, Failure> {
         let policy = policy::choose(policy::PolicyRequest {
             programs: &program.names(),
@@ -222,7 +222,7 @@ impl Run {
         let mut environment = supervisor.environment(&library);
         environment.extend(beside(flash, layer));
         environment.extend(sanitizer::environment(program));
-        let mut noted = flash.map(Flash::begin).transpose()?;
+        let mut noted = flash.map(RunCache::begin).transpose()?;
         let ended = child::run(program, environment, &mut signals);
         noted.iter_mut().for_each(Noted::end);
         // Whatever is known of the program's end: what it left in the pool goes to its files.
@@ -254,7 +254,11 @@ impl Run {
 }
 
 /// Runs the program with nothing absorbed, since there is no pool; gives its status.
-fn plainly(program: &Program, layer: &Layer, flash: Option<&Flash>) -> Result<u8, Failure> {
+fn plainly(
+    program: &RunProgram,
+    layer: &RunLayer,
+    flash: Option<&RunCache>,
+) -> Result<u8, Failure> {
     let mut environment = beside(flash, layer);
     if !environment.is_empty() {
         program.check()?;
@@ -262,13 +266,13 @@ fn plainly(program: &Program, layer: &Layer, flash: Option<&Flash>) -> Result<u8
         environment.extend(sanitizer::environment(program));
     }
     complain!("forebay: no pool: nothing is absorbed");
-    let _noted = flash.map(Flash::begin).transpose()?;
+    let _noted = flash.map(RunCache::begin).transpose()?;
     child::run(program, environment, &mut Signals::block()?)
 }
 
 /// What a flash cache and a layer want in the program's environment.
-fn beside(flash: Option<&Flash>, layer: &Layer) -> Vec<(OsString, OsString)> {
-    let flash = flash.map(Flash::environment).unwrap_or_default();
+fn beside(flash: Option<&RunCache>, layer: &RunLayer) -> Vec<(OsString, OsString)> {
+    let flash = flash.map(RunCache::environment).unwrap_or_default();
     let layer = layer.environment.iter().cloned();
     flash.into_iter().chain(layer).collect()
 }

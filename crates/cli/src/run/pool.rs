@@ -12,14 +12,14 @@ use std::{
 };
 
 /// Where the pool comes from.
-pub enum Source {
+pub enum RunPool {
     /// The user made it.
     At(PathBuf),
     /// The one of this user in memory, of this size.
     Emulated(u64),
 }
 
-impl Source {
+impl RunPool {
     /// What the options say; none if there is to be no pool. If they say nothing, it is a pool on
     /// persistent memory, if there is one for `command`.
     pub fn of(
@@ -79,7 +79,7 @@ fn what_a_disk_would_bring(data: &Path) -> String {
     let none = "There is no pool on persistent memory here";
     let ask = format!("forebay doctor --dir {}", data.display());
     let own = doctor::mount_of(data).map(|mount| mount.device);
-    let is_other = |mount: &doctor::Mount| !mount.is_dax && Some(mount.device) != own;
+    let is_other = |mount: &doctor::DiskMount| !mount.is_dax && Some(mount.device) != own;
     let others = doctor::mounts().into_iter().filter(is_other);
     let others: Vec<String> = others
         .map(|mount| mount.point.display().to_string())

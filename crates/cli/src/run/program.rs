@@ -13,14 +13,14 @@ use std::{
 };
 
 /// A program and its arguments.
-pub struct Program {
+pub struct RunProgram {
     command: Vec<OsString>,
     path: PathBuf,
     /// Where the path leads, through all links.
     real: PathBuf,
 }
 
-impl Program {
+impl RunProgram {
     /// Finds it as a shell does.
     pub fn find(command: &[OsString]) -> Result<Self, Failure> {
         let typed = command.first().map_or(OsStr::new(""), OsString::as_os_str);

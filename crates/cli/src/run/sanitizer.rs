@@ -4,7 +4,7 @@
 //! It can be: of a function that both have, Forebay's calls the runtime's, which checks the
 //! arguments and calls the C library's.
 
-use super::program::Program;
+use super::program::RunProgram;
 use crate::output::complain;
 use forebay_files::program::{u16_at, u32_at, u64_at};
 use std::{
@@ -22,7 +22,7 @@ const OPTION: &str = "verify_asan_link_order";
 const RUNTIMES: [&[u8]; 2] = [b"libasan.so", b"libclang_rt.asan"];
 
 /// What the program needs in its environment; says so.
-pub fn environment(program: &Program) -> Option<(OsString, OsString)> {
+pub fn environment(program: &RunProgram) -> Option<(OsString, OsString)> {
     if !is_sanitized(program.path()) {
         return None;
     }

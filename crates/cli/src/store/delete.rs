@@ -1,6 +1,6 @@
 //! `forebay store delete`.
 
-use super::opening::{Absent, Opening, key};
+use super::opening::{Absent, StoreArguments, key};
 use crate::{encoding::Encoding, failure::Failure};
 use clap::Args;
 
@@ -12,7 +12,7 @@ use clap::Args;
 )]
 pub struct Delete {
     #[command(flatten)]
-    opening: Opening,
+    opening: StoreArguments,
     #[command(flatten)]
     encoding: Encoding,
     /// The keys

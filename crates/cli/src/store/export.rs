@@ -2,7 +2,7 @@
 
 use super::{
     lines::{Format, Pair},
-    opening::{Absent, Opening},
+    opening::{Absent, StoreArguments},
 };
 use crate::{encoding::Encoding, failure::Failure, output::Output, progress::byte_bar};
 use clap::Args;
@@ -25,7 +25,7 @@ use std::{
 )]
 pub struct Export {
     #[command(flatten)]
-    opening: Opening,
+    opening: StoreArguments,
     #[command(flatten)]
     encoding: Encoding,
     /// The file; none or - is standard output

@@ -1,6 +1,6 @@
 //! `forebay store gc`.
 
-use super::opening::{Absent, Opening};
+use super::opening::{Absent, StoreArguments};
 use crate::{failure::Failure, output, size};
 use clap::Args;
 
@@ -14,7 +14,7 @@ use clap::Args;
 )]
 pub struct Gc {
     #[command(flatten)]
-    opening: Opening,
+    opening: StoreArguments,
     /// Report as JSON
     #[arg(long)]
     json: bool,

@@ -2,7 +2,7 @@
 
 use super::{
     lines::Pair,
-    opening::{Absent, Opening, key},
+    opening::{Absent, StoreArguments, key},
 };
 use crate::{encoding::Encoding, failure::Failure, output::Output};
 use clap::Args;
@@ -18,7 +18,7 @@ use clap::Args;
 )]
 pub struct Get {
     #[command(flatten)]
-    opening: Opening,
+    opening: StoreArguments,
     #[command(flatten)]
     encoding: Encoding,
     /// The key

@@ -2,7 +2,7 @@
 
 use super::{
     lines::Format,
-    opening::{Absent, Opened, Opening},
+    opening::{Absent, OpenedStore, StoreArguments},
 };
 use crate::{encoding::Encoding, failure::Failure, output, progress::byte_bar};
 use clap::Args;
@@ -30,7 +30,7 @@ use std::{
 )]
 pub struct Import {
     #[command(flatten)]
-    opening: Opening,
+    opening: StoreArguments,
     #[command(flatten)]
     encoding: Encoding,
     /// The file; none or - is standard input
@@ -47,7 +47,7 @@ pub struct Import {
 }
 
 #[derive(Serialize)]
-struct Report {
+struct ImportReport {
     lines: u64,
     pairs: u64,
 }
@@ -133,8 +133,8 @@ impl Lines<'_> {
     }
 
     /// Reads everything and writes it in batches.
-    fn import(&self, opened: &Opened, input: impl Read) -> Result<Report, Failure> {
-        let mut writer = Writer {
+    fn import(&self, opened: &OpenedStore, input: impl Read) -> Result<ImportReport, Failure> {
+        let mut writer = BatchWriter {
             opened,
             batch: Batch::new(),
             batch_bytes: 0,
@@ -149,7 +149,7 @@ impl Lines<'_> {
                 Ok(lines)
             });
         match done {
-            Ok(lines) => Ok(Report {
+            Ok(lines) => Ok(ImportReport {
                 lines,
                 pairs: writer.pairs,
             }),
@@ -170,8 +170,8 @@ impl Lines<'_> {
     fn each(
         &self,
         input: impl Read,
-        mut take: impl FnMut(Option<super::lines::Read>) -> Result<(), Stop>,
-    ) -> Result<u64, Stop> {
+        mut take: impl FnMut(Option<super::lines::ReadPair>) -> Result<(), ImportStop>,
+    ) -> Result<u64, ImportStop> {
         let mut input = BufReader::with_capacity(1 << 20, input);
         let mut line = Vec::new();
         let mut number = 0;
@@ -179,7 +179,7 @@ impl Lines<'_> {
             line.clear();
             let bytes = input
                 .read_until(b'\n', &mut line)
-                .map_err(|e| Stop::at(number + 1, e))?;
+                .map_err(|e| ImportStop::at(number + 1, e))?;
             if bytes == 0 {
                 return Ok(number);
             }
@@ -188,12 +188,12 @@ impl Lines<'_> {
             let pair = self
                 .format
                 .read(text, self.encoding)
-                .map_err(|what| Stop::at(number, what))?;
+                .map_err(|what| ImportStop::at(number, what))?;
             take(pair)?;
         }
     }
 
-    fn explain(&self, stop: Stop, state: &str) -> Failure {
+    fn explain(&self, stop: ImportStop, state: &str) -> Failure {
         Failure::Failed(match stop.line {
             Some(line) => format!("line {line} of {}: {}; {state}", self.source, stop.what),
             None => format!("{}; {state}", stop.what),
@@ -206,14 +206,14 @@ fn clear(bar: &ProgressBar) {
 }
 
 /// Why reading or writing ended early.
-struct Stop {
+struct ImportStop {
     line: Option<u64>,
     what: String,
     /// The store refused, so it is not asked again.
     store: bool,
 }
 
-impl Stop {
+impl ImportStop {
     fn at(line: u64, what: impl ToString) -> Self {
         Self {
             line: Some(line),
@@ -223,7 +223,7 @@ impl Stop {
     }
 }
 
-impl From<forebay_store::StoreError> for Stop {
+impl From<forebay_store::StoreError> for ImportStop {
     fn from(error: forebay_store::StoreError) -> Self {
         Self {
             line: None,
@@ -234,8 +234,8 @@ impl From<forebay_store::StoreError> for Stop {
 }
 
 /// Writes pairs in batches and counts the lines that are in the store.
-struct Writer<'a> {
-    opened: &'a Opened,
+struct BatchWriter<'a> {
+    opened: &'a OpenedStore,
     batch: Batch,
     batch_bytes: usize,
     seen: u64,
@@ -243,8 +243,8 @@ struct Writer<'a> {
     pairs: u64,
 }
 
-impl Writer<'_> {
-    fn line(&mut self, pair: Option<super::lines::Read>) -> Result<(), Stop> {
+impl BatchWriter<'_> {
+    fn line(&mut self, pair: Option<super::lines::ReadPair>) -> Result<(), ImportStop> {
         if let Some((key, value)) = pair {
             let bytes = key.len() + value.len() + BATCH_OVERHEAD;
             if self.batch_bytes + bytes > self.opened.batch_bytes_max {
@@ -263,7 +263,7 @@ impl Writer<'_> {
         Ok(())
     }
 
-    fn flush(&mut self) -> Result<(), Stop> {
+    fn flush(&mut self) -> Result<(), ImportStop> {
         if !self.batch.is_empty() {
             self.opened.store.write(&self.batch)?;
             self.batch = Batch::new();

@@ -54,7 +54,7 @@ fn text_or_base64(bytes: &[u8]) -> (Option<Cow<'_, str>>, Option<Cow<'_, str>>) 
 }
 
 /// A key and its value as read from a line.
-pub type Read = (Vec<u8>, Vec<u8>);
+pub type ReadPair = (Vec<u8>, Vec<u8>);
 
 impl Format {
     /// The format that a file's name promises.
@@ -85,7 +85,7 @@ impl Format {
     }
 
     /// Reads a line without its newline. `None` for an empty one.
-    pub fn read(self, line: &[u8], encoding: Encoding) -> Result<Option<Read>, String> {
+    pub fn read(self, line: &[u8], encoding: Encoding) -> Result<Option<ReadPair>, String> {
         let line = line.strip_suffix(b"\r").unwrap_or(line);
         if line.is_empty() {
             return Ok(None);
@@ -110,7 +110,7 @@ impl Format {
     }
 }
 
-fn read_json(line: &[u8]) -> Result<Read, String> {
+fn read_json(line: &[u8]) -> Result<ReadPair, String> {
     let pair: Pair<'_> = serde_json::from_slice(line).map_err(|e| {
         format!(
             "is not {{\"key\":…,\"value\":…}}: {}",
@@ -133,7 +133,7 @@ fn read_json(line: &[u8]) -> Result<Read, String> {
     ))
 }
 
-fn read_tsv(line: &[u8], encoding: Encoding) -> Result<Read, String> {
+fn read_tsv(line: &[u8], encoding: Encoding) -> Result<ReadPair, String> {
     let mut fields = line.split(|&byte| byte == b'\t');
     match (fields.next(), fields.next(), fields.next()) {
         (Some(key), Some(value), None) => {

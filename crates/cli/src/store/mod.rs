@@ -16,19 +16,19 @@ use crate::failure::Failure;
 use clap::Subcommand;
 
 #[derive(Subcommand)]
-pub enum Command {
+pub enum StoreCommand {
     Put(put::Put),
     Get(get::Get),
     Delete(delete::Delete),
-    Scan(scan::Scan),
+    Scan(scan::ScanCommand),
     Import(import::Import),
     Export(export::Export),
-    Stats(stats::Stats),
+    Stats(stats::StatsCommand),
     Gc(gc::Gc),
     Verify(verify::Verify),
 }
 
-impl Command {
+impl StoreCommand {
     pub fn run(self) -> Result<(), Failure> {
         match self {
             Self::Put(put) => put.run(),

@@ -8,7 +8,7 @@ use std::path::PathBuf;
 
 /// The store.
 #[derive(Args)]
-pub struct Opening {
+pub struct StoreArguments {
     /// The store's directory
     #[arg(long, value_name = "DIR")]
     dir: PathBuf,
@@ -45,7 +45,7 @@ pub enum Absent {
 const SEGMENT_BYTES: u64 = 8 << 20;
 
 /// An open store, and the pool that it needs to stay so.
-pub struct Opened {
+pub struct OpenedStore {
     /// The store.
     pub store: Store,
     /// Bytes that one batch may have, well below half a segment.
@@ -53,9 +53,9 @@ pub struct Opened {
     _pool: Option<Pool>,
 }
 
-impl Opening {
+impl StoreArguments {
     /// Opens it.
-    pub fn open(&self, absent: Absent) -> Result<Opened, Failure> {
+    pub fn open(&self, absent: Absent) -> Result<OpenedStore, Failure> {
         let variant = self.variant.unwrap_or(match self.pool {
             Some(_) => Durability::DOUBLE,
             None => Durability::Fsync,
@@ -78,7 +78,7 @@ impl Opening {
         for what in store.given_up() {
             eprintln!("given up: {what}");
         }
-        Ok(Opened {
+        Ok(OpenedStore {
             store,
             batch_bytes_max: usize::try_from(segment_bytes / 8)
                 .unwrap_or(usize::MAX)

@@ -1,6 +1,6 @@
 //! `forebay store put`.
 
-use super::opening::{Absent, Opening, key};
+use super::opening::{Absent, StoreArguments, key};
 use crate::{encoding::Encoding, failure::Failure};
 use clap::Args;
 use std::{
@@ -22,7 +22,7 @@ use std::{
 )]
 pub struct Put {
     #[command(flatten)]
-    opening: Opening,
+    opening: StoreArguments,
     #[command(flatten)]
     encoding: Encoding,
     /// The key

@@ -2,7 +2,7 @@
 
 use super::{
     lines::{Format, Pair},
-    opening::{Absent, Opening, key},
+    opening::{Absent, StoreArguments, key},
 };
 use crate::{encoding::Encoding, failure::Failure, output::Output};
 use clap::Args;
@@ -20,9 +20,9 @@ use std::ops::Bound;
         forebay store scan --dir s --prefix user: --keys-only\n  \
         forebay store scan --dir s --from a --to b --reverse --limit 10 --json"
 )]
-pub struct Scan {
+pub struct ScanCommand {
     #[command(flatten)]
-    opening: Opening,
+    opening: StoreArguments,
     #[command(flatten)]
     encoding: Encoding,
     /// Only keys that begin with this
@@ -48,7 +48,7 @@ pub struct Scan {
     json: bool,
 }
 
-impl Scan {
+impl ScanCommand {
     pub fn run(self) -> Result<(), Failure> {
         let range = self.range()?;
         let opened = self.opening.open(Absent::Refuse)?;

@@ -1,6 +1,6 @@
 //! `forebay store stats`.
 
-use super::opening::{Absent, Opening};
+use super::opening::{Absent, StoreArguments};
 use crate::{
     failure::Failure,
     output::{self, fields},
@@ -11,15 +11,15 @@ use clap::Args;
 /// Print a store's sizes and counts
 #[derive(Args)]
 #[command(after_long_help = "Example:\n  forebay store stats --dir s --pool /mnt/pmem/p")]
-pub struct Stats {
+pub struct StatsCommand {
     #[command(flatten)]
-    opening: Opening,
+    opening: StoreArguments,
     /// Report as JSON, with every figure there is
     #[arg(long)]
     json: bool,
 }
 
-impl Stats {
+impl StatsCommand {
     pub fn run(self) -> Result<(), Failure> {
         let opened = self.opening.open(Absent::Refuse)?;
         let stats = opened.store.stats();

@@ -1,6 +1,6 @@
 //! `forebay store verify`.
 
-use super::opening::{Absent, Opening};
+use super::opening::{Absent, StoreArguments};
 use crate::{failure::Failure, output, size};
 use clap::Args;
 
@@ -13,7 +13,7 @@ use clap::Args;
 )]
 pub struct Verify {
     #[command(flatten)]
-    opening: Opening,
+    opening: StoreArguments,
     /// Report as JSON
     #[arg(long)]
     json: bool,

@@ -20,7 +20,7 @@ const ENDING: &str = ".flash";
 /// What a run says of itself: the last one in its file counts. The file's name is the process's
 /// number and the run's.
 #[derive(Serialize, Deserialize)]
-struct Note {
+struct RunNote {
     begun: BootTime,
     flash: OsString,
     /// The program has ended: what of the run goes on may have no server any more.
@@ -31,7 +31,7 @@ struct Note {
 /// The note of this run: it goes with it.
 pub struct Noted {
     path: PathBuf,
-    note: Note,
+    note: RunNote,
     /// Has the lock.
     file: File,
 }
@@ -40,7 +40,7 @@ impl Noted {
     /// Begins a run with the cache on this flash file.
     pub fn begin(dir: &Path, flash: &Path, run: Uuid) -> Result<Self, Failure> {
         let path = dir.join(format!("{}-{run}{ENDING}", std::process::id()));
-        let note = Note {
+        let note = RunNote {
             begun: BootTime::now(),
             flash: flash.as_os_str().to_owned(),
             has_ended: false,
@@ -62,7 +62,7 @@ impl Drop for Noted {
     }
 }
 
-fn write(path: &Path, note: &Note) -> io::Result<File> {
+fn write(path: &Path, note: &RunNote) -> io::Result<File> {
     let mut file = File::create_new(path)?;
     // While it is empty no one else does. On a file system without locks no note is taken for left
     // behind.
@@ -71,12 +71,12 @@ fn write(path: &Path, note: &Note) -> io::Result<File> {
     Ok(file)
 }
 
-fn append(file: &mut File, note: &Note) -> io::Result<()> {
+fn append(file: &mut File, note: &RunNote) -> io::Result<()> {
     file.write_all(&serde_json::to_vec(note)?)
 }
 
 /// What a note says. None if it is still empty; and if its run was killed: then it goes.
-fn read(path: &Path) -> Option<Note> {
+fn read(path: &Path) -> Option<RunNote> {
     let mut file = File::open(path).ok()?;
     let mut bytes = Vec::new();
     file.read_to_end(&mut bytes).ok()?;
@@ -101,7 +101,7 @@ fn stem(note: &Path) -> Option<&str> {
 
 /// A run of the version before: its note has the process's number for a name, the flash file's path
 /// in it, and no lock. If no process of Forebay's has that number it was killed, and its note goes.
-fn older(note: &Path) -> Option<Silent> {
+fn older(note: &Path) -> Option<SilentRun> {
     let pid = stem(note)?.parse().ok()?;
     let name = |pid: &str| fs::read(format!("/proc/{pid}/comm")).ok();
     let flash = PathBuf::from(OsString::from_vec(fs::read(note).ok()?));
@@ -110,20 +110,20 @@ fn older(note: &Path) -> Option<Silent> {
         return None;
     }
     let why = Silence::IsOlder;
-    Some(Silent { pid, flash, why })
+    Some(SilentRun { pid, flash, why })
 }
 
 /// The flash caches of runs that go on.
 #[derive(Default)]
-pub struct Running {
+pub struct RunningCaches {
     /// As their servers say they are, each with the run's process id: runs of two containers may
     /// have the same.
     pub statuses: Vec<(u32, CacheStatus)>,
-    silent: Vec<Silent>,
+    silent: Vec<SilentRun>,
 }
 
 /// A run of which no server says how its cache is.
-struct Silent {
+struct SilentRun {
     pid: u32,
     flash: PathBuf,
     why: Silence,
@@ -139,7 +139,7 @@ enum Silence {
     IsOlder,
 }
 
-impl Running {
+impl RunningCaches {
     /// Of those with a note in this directory.
     pub fn of(dir: &Path) -> Self {
         let mut running = Self::default();
@@ -162,7 +162,7 @@ impl Running {
         running
     }
 
-    fn add(&mut self, pid: u32, run: Uuid, note: Note) {
+    fn add(&mut self, pid: u32, run: Uuid, note: RunNote) {
         let flash = PathBuf::from(note.flash);
         let said = CacheStatus::of_run(&status_of(&flash), run);
         match said.filter(CacheStatus::is_current) {
@@ -172,7 +172,7 @@ impl Running {
                     true => Silence::Ends,
                     false => Silence::Runs(note.begun),
                 };
-                self.silent.push(Silent { pid, flash, why });
+                self.silent.push(SilentRun { pid, flash, why });
             }
         }
     }
@@ -180,12 +180,12 @@ impl Running {
     /// True if all that say how they are are well, and of the others none has to say it.
     pub fn is_well(&self) -> bool {
         let said = self.statuses.iter().all(|(_, status)| status.is_well());
-        said && self.silent.iter().all(Silent::is_well)
+        said && self.silent.iter().all(SilentRun::is_well)
     }
 
     /// Of each run of which no server says how its cache is, that it is so.
     pub fn silent(&self) -> impl Iterator<Item = String> {
-        self.silent.iter().map(Silent::line)
+        self.silent.iter().map(SilentRun::line)
     }
 
     /// Everything, a paragraph for each run.
@@ -196,7 +196,7 @@ impl Running {
     }
 }
 
-impl Silent {
+impl SilentRun {
     /// True of a run whose server need not have said it yet, or no longer. What was said in it less
     /// than ten seconds ago is no silence.
     fn is_well(&self) -> bool {
@@ -260,7 +260,7 @@ mod tests {
         noted
     }
 
-    fn lines(running: &Running) -> String {
+    fn lines(running: &RunningCaches) -> String {
         running.paragraphs().collect()
     }
 
@@ -273,11 +273,11 @@ mod tests {
             ..CacheStatus::default()
         });
         let noted = Noted::begin(dir.path(), &flash, Uuid::new_v4()).unwrap();
-        let running = Running::of(dir.path());
+        let running = RunningCaches::of(dir.path());
         assert!(running.is_well() && running.statuses.is_empty());
         assert!(lines(&running).contains("it has just been started"));
         drop(noted);
-        assert_eq!(lines(&Running::of(dir.path())), "");
+        assert_eq!(lines(&RunningCaches::of(dir.path())), "");
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         let run = Uuid::new_v4();
         let _noted = Noted::begin(dir.path(), &flash, run).unwrap();
         let status = fails(&flash, run);
-        let running = Running::of(dir.path());
+        let running = RunningCaches::of(dir.path());
         assert_eq!(running.statuses, [(std::process::id(), status)]);
         assert!(!running.is_well() && running.silent().count() == 0);
     }
@@ -296,16 +296,16 @@ mod tests {
         let (dir, flash) = said(&CacheStatus::default());
         let run = Uuid::new_v4();
         let mut noted = long_begun(dir.path(), &flash, run);
-        assert!(!Running::of(dir.path()).is_well());
+        assert!(!RunningCaches::of(dir.path()).is_well());
         noted.end();
-        let running = Running::of(dir.path());
+        let running = RunningCaches::of(dir.path());
         assert!(running.is_well() && running.statuses.is_empty());
         let lines = lines(&running);
         assert!(lines.contains("its program has ended"), "{lines}");
         assert!(!lines.contains("torn"), "{lines}");
         // A server may go on after what started it.
         fails(&flash, run);
-        assert!(!Running::of(dir.path()).is_well());
+        assert!(!RunningCaches::of(dir.path()).is_well());
     }
 
     #[test]
@@ -317,7 +317,7 @@ mod tests {
         for note in ended.iter().chain([&goes_on]) {
             fs::write(note, "/fast/cache").unwrap();
         }
-        let running = Running::of(dir.path());
+        let running = RunningCaches::of(dir.path());
         assert!(!running.is_well());
         let lines = lines(&running);
         for words in ["is of an older version", "/fast/cache"] {
@@ -334,7 +334,7 @@ mod tests {
             dir.path()
                 .join(format!("{}-{run}{ENDING}", std::process::id()))
         });
-        let note = Note {
+        let note = RunNote {
             begun: BootTime::default(),
             flash: "/fast/cache".into(),
             has_ended: false,
@@ -343,7 +343,7 @@ mod tests {
         fs::write(&begins, "").unwrap();
         // A child that another test starts has the lock as well, until it executes its program.
         let limit = Instant::now() + Duration::from_secs(60);
-        while !Running::of(dir.path()).is_well() {
+        while !RunningCaches::of(dir.path()).is_well() {
             assert!(Instant::now() < limit);
         }
         assert!(!killed.exists() && begins.exists());
