@@ -62,7 +62,7 @@ test: ## Run everything that must pass: lint, all tests, two power cuts of each 
 	scripts/run_tests.py --workspace $(LOCKED)
 	FOREBAY_TEST_POOLS=disk scripts/run_tests.py --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
-	python3 -m unittest -q suites.selftest scripts.test_promises
+	python3 -m unittest -q suites.selftest scripts.test_promises scripts.test_names
 	cargo build $(LOCKED) -p forebay -p forebay-preload
 	@if [ "$$(id -u)" = 0 ]; then python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 	@$(MAKE) --no-print-directory powercut-quick
@@ -143,7 +143,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents and the promises
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, the promises and the names of types
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	scripts/wrap.py --check
@@ -153,6 +153,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/licences.sh
 	scripts/links.py
 	scripts/promises.py --check
+	scripts/names.py --check
 	shellcheck scripts/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh
 

@@ -1,0 +1,134 @@
+#!/usr/bin/env python3
+"""Lists the names of types that several places of the product define.
+
+A reader who meets a name should know which type it is: one word serves where only one type of
+crates/ has it, and two words say the thing where one does not. Counted are structs, enums, unions,
+traits and type aliases, without tests and without the types that an `impl` gives to a trait.
+"""
+
+import argparse
+import collections
+import pathlib
+import re
+import subprocess
+import sys
+
+# Names that several places may define, by the reason.
+ALLOWED = {
+    "one for each architecture, of which a build has one": ("Flushes", "Folds", "Stores"),
+    "what each database or measurement calls alike: its module names which": (
+        "Config",
+        "Connection",
+        "Killed",
+        "Launch",
+        "Load",
+        "Pool",
+        "Postgres",
+        "Redis",
+        "Report",
+        "Row",
+        "Server",
+        "Shown",
+        "Size",
+    ),
+}
+
+TYPE = re.compile(r"^( *)(?:pub(?:\([^)]*\))? )?(?:unsafe )?(struct|enum|union|trait|type) (\w+)\b", re.MULTILINE)
+# What the compiler does not read as code: comments, strings, characters.
+NO_CODE = re.compile(
+    r"""//[^\n]*|/\*.*?\*/|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?'(?:\\[^']+|[^'\\])'""",
+    re.DOTALL,
+)
+TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))? )?mod (\w+);")
+TEST_ITEM = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*[^;{}]*[;{]")
+WORD = re.compile(r"[A-Z][a-z0-9]*")
+
+
+def code(text):
+    """The text without what is no code; its lines stay in their places."""
+    return NO_CODE.sub(lambda found: "\n" * found[0].count("\n") or '""', text)
+
+
+def without_tests(text):
+    """The code without the items that only tests have."""
+    while found := TEST_ITEM.search(text):
+        end = found.end()
+        depth = int(text[end - 1] == "{")
+        while depth and end < len(text):
+            depth += {"{": 1, "}": -1}.get(text[end], 0)
+            end += 1
+        text = text[: found.start()] + "\n" * text.count("\n", found.start(), end) + text[end:]
+    return text
+
+
+def test_files(files):
+    """Paths of the modules that only tests have, with all that is below them."""
+    found = set()
+    for path, text in files.items():
+        stem = re.sub(r"(/mod|/lib|/main)?\.rs$", "", path)
+        for name in TEST_MODULE.findall(code(text)):
+            found.update(other for other in files if other.startswith((f"{stem}/{name}.rs", f"{stem}/{name}/")))
+    return found
+
+
+def defined(files):
+    """Where each name of a type is defined: `path:line` of each place. `files` are texts by path."""
+    found = collections.defaultdict(list)
+    tests = test_files(files)
+    for path, text in sorted(files.items()):
+        if path in tests:
+            continue
+        text = without_tests(code(text))
+        for item in TYPE.finditer(text):
+            indent, kind, name = item.groups()
+            # An indented alias is one that an `impl` gives to a trait, or that a trait asks for.
+            if kind != "type" or not indent:
+                line = text.count("\n", 0, item.start()) + 1
+                found[name].append(f"{path}:{line}")
+    return found
+
+
+def shared(found):
+    """The names that more than one place defines."""
+    return {name: places for name, places in sorted(found.items()) if len(places) > 1}
+
+
+def wrong(found):
+    """What `--check` prints: names that need a second word, and exceptions that are none."""
+    allowed = [name for names in ALLOWED.values() for name in names]
+    for name, places in shared(found).items():
+        if name not in allowed:
+            yield f"{name} is defined {len(places)} times: {', '.join(places)}: say the thing by two words"
+    for name in allowed:
+        if len(found.get(name, ())) < 2:
+            yield f"scripts/names.py: {name} is not defined several times any more: take it out of ALLOWED"
+
+
+def share(part, whole):
+    return f"{part} of {whole} ({100 * part / max(whole, 1):.0f} %)"
+
+
+def tracked():
+    """The sources of the product, by path."""
+    listed = subprocess.run(["git", "ls-files", "-z", "crates/*/src/*.rs"], check=True, capture_output=True, text=True)
+    paths = [pathlib.Path(name) for name in listed.stdout.split("\0") if name]
+    return {str(path): path.read_text() for path in paths if path.exists()}
+
+
+def main():
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    check = "print the names that need a second word, and fail if there is any"
+    parser.add_argument("--check", action="store_true", help=check)
+    arguments = parser.parse_args()
+    found = defined(tracked())
+    if arguments.check:
+        sys.exit("\n".join(wrong(found)) or None)
+    for name, places in shared(found).items():
+        print(f"{name}: {', '.join(places)}")
+    types = sum(map(len, found.values()))
+    one_word = sum(len(places) for name, places in found.items() if len(WORD.findall(name)) == 1)
+    print(f"one word: {share(one_word, types)}; shared: {share(sum(map(len, shared(found).values())), types)}")
+
+
+if __name__ == "__main__":
+    main()

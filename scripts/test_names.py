@@ -1,0 +1,47 @@
+"""The tests of `names`: `python3 -m unittest scripts.test_names`, a part of `make test`."""
+
+import unittest
+from unittest import mock
+
+from . import names
+
+
+def defined(**files):
+    """Where names are defined, in files that are each named by a path with `_` for `/`, without `.rs`."""
+    return dict(names.defined({f"{name.replace('_', '/')}.rs": text for name, text in files.items()}))
+
+
+class Defined(unittest.TestCase):
+    def test_all_kinds_of_types_are_found_with_their_places(self):
+        text = "pub struct A;\npub(crate) enum B {}\nunion C {}\nunsafe trait D {}\ntype E = u8;\nfn f() {\n    struct G;\n}\n"
+        self.assertEqual(
+            defined(src_a=text),
+            {name: [f"src/a.rs:{line}"] for name, line in zip("ABCDEG", (1, 2, 3, 4, 5, 7))},
+        )
+
+    def test_what_an_impl_gives_to_a_trait_is_no_name(self):
+        self.assertEqual(defined(src_a="impl Iterator for A {\n    type Item = u8;\n}\n"), {})
+
+    def test_comments_and_strings_are_no_code(self):
+        self.assertEqual(defined(src_a='/// struct A;\n/* struct B; */ const C: &str = "\nstruct D;";\n'), {})
+
+    def test_tests_are_left_out_with_their_files(self):
+        inline = "#[cfg(test)]\nmod tests {\n    struct A;\n    fn f() { {} }\n}\nstruct B;\n#[cfg(test)]\nstruct C;\n"
+        self.assertEqual(defined(src_a=inline), {"B": ["src/a.rs:6"]})
+        files = {"src_a": "#[cfg(test)]\nmod b;\nmod c;\n", "src_a_b": "struct B;\n", "src_a_c": "struct C;\n"}
+        self.assertEqual(defined(**files), {"C": ["src/a/c.rs:1"]})
+
+
+@mock.patch.dict(names.ALLOWED, {"tests": ("Row",)}, clear=True)
+class Wrong(unittest.TestCase):
+    def test_a_name_is_defined_once(self):
+        (error,) = names.wrong(defined(src_a="struct A;\nstruct Row;\n", src_b="enum A {}\nstruct Row;\n"))
+        self.assertTrue(error.startswith("A is defined 2 times: src/a.rs:1, src/b.rs:1"), error)
+
+    def test_an_exception_that_is_not_needed_goes(self):
+        (error,) = names.wrong(defined(src_a="struct Row;\n"))
+        self.assertIn("Row is not defined several times any more", error)
+
+
+if __name__ == "__main__":
+    unittest.main()
