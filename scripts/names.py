@@ -16,21 +16,6 @@ import sys
 # Names that several places may define, by the reason.
 ALLOWED = {
     "one for each architecture, of which a build has one": ("Flushes", "Folds", "Stores"),
-    "what each database or measurement calls alike: its module names which": (
-        "Config",
-        "Connection",
-        "Killed",
-        "Launch",
-        "Load",
-        "Pool",
-        "Postgres",
-        "Redis",
-        "Report",
-        "Row",
-        "Server",
-        "Shown",
-        "Size",
-    ),
 }
 
 TYPE = re.compile(r"^( *)(?:pub(?:\([^)]*\))? )?(?:unsafe )?(struct|enum|union|trait|type) (\w+)\b", re.MULTILINE)

@@ -2,8 +2,8 @@
 
 use crate::{failure::Failure, output, size};
 use clap::Args;
-use forebay_probe::table::Table;
 use forebay_pool::{FORMAT_VERSION, LaneStatus, Pool, PoolOptions, media::PoolPersistence};
+use forebay_probe::table::Table;
 use serde::Serialize;
 use std::path::PathBuf;
 
