@@ -60,13 +60,13 @@ struct Cli {
 enum MainCommand {
     Run(run::RunCommand),
     Recover(recover::Recover),
-    /// Set, resize, flush, look at and remove flash caches
-    #[command(subcommand)]
-    Flash(flash::FlashCommand),
     Status(status::StatusCommand),
     /// Make and inspect pools
     #[command(subcommand)]
     Pool(pool::PoolCommand),
+    /// Set, resize, flush, look at and remove flash caches
+    #[command(subcommand)]
+    Flash(flash::FlashCommand),
     /// Read and write a store
     #[command(subcommand)]
     Store(store::StoreCommand),
@@ -82,9 +82,9 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         MainCommand::Run(run) => run.run(),
         MainCommand::Recover(recover) => recover.run(),
-        MainCommand::Flash(command) => command.run(),
         MainCommand::Status(status) => status.run(),
         MainCommand::Pool(command) => command.run(),
+        MainCommand::Flash(command) => command.run(),
         MainCommand::Store(command) => command.run(),
         MainCommand::Doctor(doctor) => doctor.run(),
         MainCommand::Completions(completions) => completions.run(Cli::command()),

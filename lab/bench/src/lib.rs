@@ -14,10 +14,10 @@
 //!
 //! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values);
 //! [`scratch`] (directories and pools that go away again); [`processes`] (the same for processes);
-//! [`device`]; `place` (what files are on); `perf`; [`pool_bench`], [`commit`], [`wisckey`], [`emulated`],
-//! [`fam`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the papers' tables and figures, made of
-//! the benchmarks). Those of databases are [`forebay_databases`], to which [`forebay_sysbench`] and
-//! `mix` add what the papers ask.
+//! [`device`]; `place` (what files are on); `perf`; [`pool_bench`], [`commit`], [`wisckey`],
+//! [`emulated`], [`fam`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the papers' tables and
+//! figures, made of the benchmarks). Those of databases are [`forebay_databases`], to which
+//! [`forebay_sysbench`] and `mix` add what the papers ask.
 
 pub mod clock;
 pub mod commit;

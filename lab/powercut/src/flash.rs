@@ -10,8 +10,8 @@ use serde::{Deserialize, Serialize};
 pub enum Route {
     /// Nothing: the cache is warm, and ages over several cuts.
     Warm,
-    /// `forebay flash flush`, and `innochecksum` of what was synced before the cut: no server has mended
-    /// anything yet.
+    /// `forebay flash flush`, and `innochecksum` of what was synced before the cut: no server has
+    /// mended anything yet.
     Flush,
     /// A server on the warm cache, every table checked, a clean end, `forebay flash flush`, and
     /// `innochecksum` of all files.

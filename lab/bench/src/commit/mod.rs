@@ -305,8 +305,9 @@ pub fn table(report: &Report) -> String {
         ));
     }
     text.push_str(&format!(
-        "file: a write and an fdatasync; medians of {} rounds\n\n{}",
+        "file: a write and an fdatasync; medians of {} round{}\n\n{}",
         report.rounds,
+        if report.rounds == 1 { "" } else { "s" },
         Table::of(&columns, &report.rows).render()
     ));
     if !report.commits.is_empty() {

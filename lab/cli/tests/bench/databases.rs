@@ -1,4 +1,5 @@
-//! The databases' benchmarks: Redis, RocksDB, SQLite, MariaDB and PostgreSQL get rows in every mode.
+//! The databases' benchmarks: Redis, RocksDB, SQLite, MariaDB and PostgreSQL get rows in every
+//! mode.
 
 use crate::{assert_nothing_is_left, common::Sandbox, is_figure};
 use serde_json::Value;
