@@ -6,7 +6,7 @@ use crate::{
     run::{self, RunningFlash},
 };
 use clap::Args;
-use forebay_files::supervisor::{self, FoundRuns, LaneHolder, Orphaned, WaitingPool};
+use forebay_files::supervisor::{self, FoundRuns, Orphaned, RunScope, WaitingPool};
 use forebay_pages::CacheStatus as Flash;
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
@@ -55,12 +55,12 @@ impl StatusCommand {
         }
     }
 
-    fn whose(&self) -> Result<LaneHolder, Failure> {
+    fn whose(&self) -> Result<RunScope, Failure> {
         if !self.all {
             return Ok(run::whose());
         }
         match rustix::process::geteuid().is_root() {
-            true => Ok(LaneHolder::All),
+            true => Ok(RunScope::All),
             false => Err(Failure::Usage(
                 "--all is for root: the runs of another user answer only that user and root"
                     .to_owned(),
@@ -69,7 +69,7 @@ impl StatusCommand {
     }
 
     /// One look of `--watch`.
-    fn show(&self, dir: &Path, whose: LaneHolder) -> Result<(), Failure> {
+    fn show(&self, dir: &Path, whose: RunScope) -> Result<(), Failure> {
         // To the upper left corner, and everything away.
         const CLEAR: &str = "\x1b[H\x1b[2J";
         let running = supervisor::status_of(dir, whose)?;

@@ -15,7 +15,7 @@ mod sweep;
 mod tables;
 
 pub(crate) use lane::LanePlace;
-pub(crate) use questions::{AskingView, HeardAnswer, Question, QuestionTable};
+pub(crate) use questions::{AskingView, Question, QuestionOutcome, QuestionTable};
 pub(crate) use sweep::{clean_up, clean_up_of, give_up, is_over, of_lane};
 pub(crate) use tables::of_users;
 

@@ -11,7 +11,7 @@ use crate::{
         KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE, NO_TIME,
     },
     replay::final_parts,
-    shared::{FileState, LinkState, SharedFile, SharedPageLayout},
+    shared::{FileState, NameLoss, SharedFile, SharedPageLayout},
     sys,
 };
 use forebay_pool::{AppendError, Lsn, Member, Record, record_bytes};
@@ -162,7 +162,7 @@ impl LaneLog<'_> {
     }
 
     /// Whether the file has a name.
-    pub(crate) fn gone(&self, number: usize, gone: LinkState) -> Result<(), Errno> {
+    pub(crate) fn gone(&self, number: usize, gone: NameLoss) -> Result<(), Errno> {
         // First, so that a segment that is begun meanwhile says so too.
         self.page.files[number].set_gone(gone);
         let (kind, at) = gone_record(gone);
@@ -172,8 +172,8 @@ impl LaneLog<'_> {
     /// The file was about to lose its last name and has it still. If the lane does not take that,
     /// the page goes on saying what the lane says, and the next call that looks at it logs it.
     pub(crate) fn keeps_name(&self, number: usize) -> Result<(), Errno> {
-        let logged = self.gone(number, LinkState::No);
-        logged.inspect_err(|_| self.page.files[number].set_gone(LinkState::Maybe))
+        let logged = self.gone(number, NameLoss::No);
+        logged.inspect_err(|_| self.page.files[number].set_gone(NameLoss::Maybe))
     }
 
     /// The file's modification time is this one (ns since 1970), though nothing that is logged has
@@ -292,7 +292,7 @@ impl LaneLog<'_> {
             }
         }
         let gone = file.gone();
-        if gone != LinkState::No {
+        if gone != NameLoss::No {
             let (kind, at) = gone_record(gone);
             if !append(kind, &self.head(number, at).encode())? {
                 return Ok(false);
@@ -380,11 +380,11 @@ impl KeptRecords {
 }
 
 /// Kind and `at` of the record that says whether a file has a name.
-fn gone_record(gone: LinkState) -> (u16, u64) {
+fn gone_record(gone: NameLoss) -> (u16, u64) {
     match gone {
-        LinkState::No => (KIND_KEPT, 0),
-        LinkState::Maybe => (KIND_GONE, 0),
-        LinkState::Yes => (KIND_GONE, 1),
+        NameLoss::No => (KIND_KEPT, 0),
+        NameLoss::Maybe => (KIND_GONE, 0),
+        NameLoss::Yes => (KIND_GONE, 1),
     }
 }
 

@@ -40,7 +40,7 @@ impl PendingRecords {
 }
 
 /// What is found of a file in a lane.
-pub(crate) enum LaneSearch {
+pub(crate) enum LaneFinding {
     /// No record of it.
     Nothing,
     /// These.
@@ -124,7 +124,7 @@ fn is_memory(device: Dev) -> bool {
 ///
 /// # Errors
 /// In words: it is damaged, or cannot be read.
-pub(crate) fn in_lane(pool: &Pool, lane: u32, identity: &[u8]) -> Result<LaneSearch, String> {
+pub(crate) fn in_lane(pool: &Pool, lane: u32, identity: &[u8]) -> Result<LaneFinding, String> {
     let mut looks = 1;
     loop {
         let mut found = FileRecords::default();
@@ -132,13 +132,13 @@ pub(crate) fn in_lane(pool: &Pool, lane: u32, identity: &[u8]) -> Result<LaneSea
             found.add(record.header.kind, record.payload, identity);
         }) {
             LaneCheck::InUse if looks < LOOKS => thread::sleep(LOOK_AGAIN),
-            LaneCheck::InUse => return Ok(LaneSearch::InUse),
+            LaneCheck::InUse => return Ok(LaneFinding::InUse),
             LaneCheck::Damaged(e) => return Err(e.to_string()),
             LaneCheck::Whole { .. } => {
                 return match (found.wrong, found.waiting) {
                     (Some(why), _) => Err(format!("{}: {why}", pool.path().display())),
-                    (None, Some(waiting)) => Ok(LaneSearch::Records(waiting)),
-                    (None, None) => Ok(LaneSearch::Nothing),
+                    (None, Some(waiting)) => Ok(LaneFinding::Records(waiting)),
+                    (None, None) => Ok(LaneFinding::Nothing),
                 };
             }
         }

@@ -56,7 +56,7 @@ pub enum ClientRequest {
     /// The first message of another run, one of whose processes has a file open that this run
     /// absorbs. Answer: [`SupervisorAnswer::Done`] once it does not. No secret: who may write to
     /// the file may ask.
-    OtherRun {
+    OtherRunAnswer {
         /// Device number of the file.
         dev: u64,
         /// Inode number of the file.

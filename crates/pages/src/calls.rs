@@ -14,7 +14,7 @@ use crate::{
     PAGE_BYTES, cache_thread,
     complain::{complain_again, complain_of, complain_once, said},
     descriptor::path_of,
-    file::{PageFile, PageState, RealRead, RealWrite, cached_or_plain, say_full},
+    file::{PageFile, PageRoute, RealRead, RealWrite, cached_or_plain, say_full},
     file_kinds, foreign_programs,
     identity::KnownFile,
     innodb::{self, PageLayout},
@@ -60,7 +60,7 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
         Some(file) => file,
         None => Arc::new(look_at(session, fd, known)?),
     };
-    if matches!(*file.state.read(), PageState::Plain) && !file.has_left() {
+    if matches!(*file.state.read(), PageRoute::Plain) && !file.has_left() {
         return Ok(());
     }
     let flags = rustix::fs::fcntl_getfl(fd).inspect_err(|errno| {
@@ -93,10 +93,10 @@ fn look_at(
         })?;
     }
     let state = match session.known(known.identity) {
-        Some(file) => PageState::Cached(file),
+        Some(file) => PageRoute::Cached(file),
         None if !session.is_active() => {
             session.say_unserved();
-            PageState::Plain
+            PageRoute::Plain
         }
         None => {
             session.make_room();
@@ -108,12 +108,12 @@ fn look_at(
             });
             match pages? {
                 None => match session.has_place() {
-                    Ok(()) => PageState::Undecided,
+                    Ok(()) => PageRoute::Undecided,
                     Err(why) => return Err(say_full(&path, &why)),
                 },
                 Some(PageLayout::Whole) => cached_or_plain(session, fd, &known, &path)?,
                 Some(pages) => {
-                    let file = PageFile::new(known, path, is_system, PageState::Plain);
+                    let file = PageFile::new(known, path, is_system, PageRoute::Plain);
                     file.say_plain(pages);
                     return Ok(file);
                 }

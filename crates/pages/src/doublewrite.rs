@@ -105,7 +105,7 @@ type FilePages<'a> = (File, Vec<(u64, &'a [u8])>);
 
 /// What became of copies whose cache is lost.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub(crate) struct SavedPages {
+pub(crate) struct RestoredPages {
     /// Pages that were written home again.
     pub pages: u64,
     /// Pages whose files were not found.
@@ -359,8 +359,8 @@ impl FoundCopies {
         &self,
         files: &HashMap<Identity, OwnedFd>,
         system: (Identity, &ActiveGuard),
-    ) -> io::Result<SavedPages> {
-        let mut saved = SavedPages::default();
+    ) -> io::Result<RestoredPages> {
+        let mut saved = RestoredPages::default();
         // By home: none is the guard file.
         let mut batch: HashMap<Option<&Identity>, FilePages<'_>> = HashMap::new();
         for (identity, offset, page) in &self.pages {

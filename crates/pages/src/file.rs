@@ -22,7 +22,7 @@ use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
 use part::read_part;
 use rustix::{fd::BorrowedFd, io::Errno};
 use state::say_unprotected;
-pub(crate) use state::{PageState, cached_or_plain, say_full};
+pub(crate) use state::{PageRoute, cached_or_plain, say_full};
 use std::{
     path::PathBuf,
     sync::{
@@ -45,7 +45,7 @@ pub(crate) struct PageFile {
     pub known: KnownFile,
     pub path: PathBuf,
     pub is_system: bool,
-    pub state: RwLock<PageState>,
+    pub state: RwLock<PageRoute>,
     /// It was changed past the cache since it was synced last: its length, or what is written while
     /// it is undecided.
     changed: AtomicBool,
@@ -60,7 +60,7 @@ pub(crate) struct PageFile {
 }
 
 impl PageFile {
-    pub(crate) fn new(known: KnownFile, path: PathBuf, is_system: bool, state: PageState) -> Self {
+    pub(crate) fn new(known: KnownFile, path: PathBuf, is_system: bool, state: PageRoute) -> Self {
         Self {
             known,
             path,
@@ -96,7 +96,7 @@ impl PageFile {
         real: RealRead<'_>,
     ) -> Result<usize, Errno> {
         let state = self.state.read();
-        let PageState::Cached(file) = &*state else {
+        let PageRoute::Cached(file) = &*state else {
             return real(to, offset);
         };
         let mut done = 0;
@@ -126,7 +126,7 @@ impl PageFile {
     ) -> Result<usize, Errno> {
         self.decide(session, fd, from, offset)?;
         let file = match &*self.state.read() {
-            PageState::Cached(file) if is_pages(from, offset) => {
+            PageRoute::Cached(file) if is_pages(from, offset) => {
                 if !session.is_active() {
                     complain_once(
                         "a page file is written to before the system tablespace is open: that is refused, since the flash cache is not in use yet",
@@ -139,7 +139,7 @@ impl PageFile {
                 }
                 return Ok(written);
             }
-            PageState::Cached(file) => Some(Arc::clone(file)),
+            PageRoute::Cached(file) => Some(Arc::clone(file)),
             _ => None,
         };
         if file.is_some() {
@@ -193,26 +193,26 @@ impl PageFile {
             return Ok(());
         };
         // A file becomes known while none is opened, or loses its name.
-        let is_new = matches!(&*self.state.read(), PageState::Undecided);
+        let is_new = matches!(&*self.state.read(), PageRoute::Undecided);
         let _opening = is_new.then(|| session.opening.lock());
         if is_new && matches!(pages, PageLayout::Whole) && session.is_active() {
             session.make_room();
         }
         let state = self.state.upgradable_read();
         match (&*state, pages) {
-            (PageState::Cached(_), PageLayout::Whole) | (PageState::Plain, _) => Ok(()),
-            (PageState::Cached(_), _) => {
+            (PageRoute::Cached(_), PageLayout::Whole) | (PageRoute::Plain, _) => Ok(()),
+            (PageRoute::Cached(_), _) => {
                 drop(state);
                 self.leave(session, "is compressed from now on")
             }
-            (PageState::Undecided, PageLayout::Whole) if session.is_active() => {
+            (PageRoute::Undecided, PageLayout::Whole) if session.is_active() => {
                 let mut state = RwLockUpgradableReadGuard::upgrade(state);
                 *state = self.register(session, fd)?;
                 Ok(())
             }
-            (PageState::Undecided, pages) => {
+            (PageRoute::Undecided, pages) => {
                 self.say_plain(pages);
-                *RwLockUpgradableReadGuard::upgrade(state) = PageState::Plain;
+                *RwLockUpgradableReadGuard::upgrade(state) = PageRoute::Plain;
                 Ok(())
             }
         }
@@ -221,7 +221,7 @@ impl PageFile {
     /// Lets the cache know the file, by its descriptor: it may have been renamed since it was
     /// opened, as a table that is rebuilt is before its page 0 is written. Without room for it
     /// nothing is written: it would not be protected from torn pages.
-    fn register(&self, session: &CacheSession, fd: BorrowedFd<'_>) -> Result<PageState, Errno> {
+    fn register(&self, session: &CacheSession, fd: BorrowedFd<'_>) -> Result<PageRoute, Errno> {
         let path = match identity::of(fd) {
             Ok(Some(now)) if now.identity == self.known.identity => {
                 path_of(fd).map_err(|errno| errno.to_string())
@@ -254,7 +254,7 @@ impl PageFile {
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let state = self.state.read();
-        let PageState::Cached(file) = &*state else {
+        let PageRoute::Cached(file) = &*state else {
             return real();
         };
         {
@@ -285,7 +285,7 @@ impl PageFile {
         }
         // Nothing comes in meanwhile.
         let state = self.state.write();
-        if let PageState::Cached(file) = &*state {
+        if let PageRoute::Cached(file) = &*state {
             give_back(session, file, [number(bytes), u32::MAX])?;
             self.changing(&mut *real)?;
             return ask_length(session, file);
@@ -297,8 +297,8 @@ impl PageFile {
     /// length.
     pub(crate) fn truncated(&self, session: &CacheSession) -> Result<(), Errno> {
         match &*self.state.read() {
-            PageState::Cached(file) => ask_length(session, file),
-            PageState::Undecided | PageState::Plain => Ok(()),
+            PageRoute::Cached(file) => ask_length(session, file),
+            PageRoute::Undecided | PageRoute::Plain => Ok(()),
         }
     }
 
@@ -309,7 +309,7 @@ impl PageFile {
         [offset, bytes]: [u64; 2],
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
-        if !matches!(&*self.state.read(), PageState::Cached(_)) {
+        if !matches!(&*self.state.read(), PageRoute::Cached(_)) {
             return self.changing(real);
         }
         let page = PAGE_BYTES as u64;
@@ -320,7 +320,7 @@ impl PageFile {
             return Err(self.refused("punched in its first pages"));
         }
         let state = self.state.write();
-        if let PageState::Cached(file) = &*state {
+        if let PageRoute::Cached(file) = &*state {
             let last = number(offset + bytes - 1);
             give_back(session, file, [number(offset), last])?;
         }
@@ -332,11 +332,11 @@ impl PageFile {
     pub(crate) fn leave(&self, session: &CacheSession, why: &str) -> Result<(), Errno> {
         let mut state = self.state.write();
         let file = match &*state {
-            PageState::Cached(file) => Arc::clone(file),
-            PageState::Plain => return Ok(()),
-            PageState::Undecided => {
+            PageRoute::Cached(file) => Arc::clone(file),
+            PageRoute::Plain => return Ok(()),
+            PageRoute::Undecided => {
                 self.say_left(why);
-                *state = PageState::Plain;
+                *state = PageRoute::Plain;
                 return Ok(());
             }
         };
@@ -348,7 +348,7 @@ impl PageFile {
             .and_then(|()| session.let_go(&file))
             .map_err(|e| said(&e))?;
         self.say_left(why);
-        *state = PageState::Plain;
+        *state = PageRoute::Plain;
         *self.left.lock() = Some(file.id());
         Ok(())
     }

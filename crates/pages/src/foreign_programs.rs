@@ -59,14 +59,14 @@ fn is_of_database(path: &[u8]) -> bool {
 
 /// Which files a cache's two are, and when each was changed last. A server that opens the cache
 /// writes to both.
-type ChangedCache = [(u64, [i64; 2]); 2];
+type CacheStamp = [(u64, [i64; 2]); 2];
 
 /// As they were when they were found to have nothing that is needed: a backup opens thousands of
 /// files.
-static UNNEEDED: Mutex<Option<ChangedCache>> = Mutex::new(None);
+static UNNEEDED: Mutex<Option<CacheStamp>> = Mutex::new(None);
 
 /// None of a device, which does not tell.
-fn changed(flash: &Path) -> Option<ChangedCache> {
+fn changed(flash: &Path) -> Option<CacheStamp> {
     let of = |path: &Path| {
         let found = path.metadata().ok().filter(Metadata::is_file)?;
         Some((found.ino(), [found.ctime(), found.ctime_nsec()]))

@@ -1,7 +1,7 @@
 //! Which descriptor is which page file: a word a descriptor, so that a descriptor of another file
 //! costs one load.
 
-use crate::file::{PageFile, PageState};
+use crate::file::{PageFile, PageRoute};
 use forebay_flash::Identity;
 use parking_lot::RwLock;
 use std::{
@@ -106,7 +106,7 @@ pub(crate) fn open() -> HashSet<Identity> {
 
 /// How many of them are being made.
 pub(crate) fn undecided() -> usize {
-    let is_being_made = |file: &&Arc<PageFile>| matches!(&*file.state.read(), PageState::Undecided);
+    let is_being_made = |file: &&Arc<PageFile>| matches!(&*file.state.read(), PageRoute::Undecided);
     opened().iter().filter(is_being_made).count()
 }
 

@@ -87,10 +87,10 @@ impl BackingStore {
     /// A file system without a device of its own.
     fn add_mounted(&mut self, device: u64, layers: usize) {
         match mounted::below(device) {
-            mounted::BackingDevice::Memory(kind) => {
+            mounted::BackingMedia::Memory(kind) => {
                 self.memory.insert(kind);
             }
-            mounted::BackingDevice::Devices(devices) => {
+            mounted::BackingMedia::Devices(devices) => {
                 for device in devices {
                     self.add_device(device, layers);
                 }

@@ -41,7 +41,7 @@ pub enum Rights {
 
 /// Why what a file says is not believed.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum RightsError {
+pub enum DistrustReason {
     /// Users without its owner's rights may have written it.
     OthersWrite {
         /// Its owner.
@@ -61,10 +61,10 @@ impl Rights {
     ///
     /// # Errors
     /// If a user without these rights could have written it, or they cannot be had.
-    pub fn of(file: &Stat, user: u32) -> Result<Self, RightsError> {
+    pub fn of(file: &Stat, user: u32) -> Result<Self, DistrustReason> {
         let (owner, mode) = (file.st_uid, file.st_mode & 0o777);
         if mode & OTHERS_WRITE != 0 || (user == 0 && mode & GROUP_WRITES != 0) {
-            return Err(RightsError::OthersWrite { owner, mode });
+            return Err(DistrustReason::OthersWrite { owner, mode });
         }
         Self::of_owner(owner, user)
     }
@@ -73,11 +73,11 @@ impl Rights {
     ///
     /// # Errors
     /// If they cannot be had.
-    pub fn of_owner(owner: u32, user: u32) -> Result<Self, RightsError> {
+    pub fn of_owner(owner: u32, user: u32) -> Result<Self, DistrustReason> {
         match user {
             0 if owner != 0 => Ok(Self::Of(owner)),
             _ if owner == user || owner == 0 => Ok(Self::Own),
-            _ => Err(RightsError::OtherUser { owner }),
+            _ => Err(DistrustReason::OtherUser { owner }),
         }
     }
 
@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use std::{fs, os::unix::fs::PermissionsExt};
 
-    fn rights(owner: u32, mode: u32, user: u32) -> Result<Rights, RightsError> {
+    fn rights(owner: u32, mode: u32, user: u32) -> Result<Rights, DistrustReason> {
         let file = tempfile::tempfile().unwrap();
         let mut stat = rustix::fs::fstat(&file).unwrap();
         (stat.st_uid, stat.st_mode) = (owner, mode);
@@ -204,7 +204,7 @@ mod tests {
         assert_eq!(rights(0, 0o660, 7), Ok(Rights::Own));
         assert_eq!(
             rights(8, 0o600, 7),
-            Err(RightsError::OtherUser { owner: 8 })
+            Err(DistrustReason::OtherUser { owner: 8 })
         );
     }
 
@@ -212,11 +212,11 @@ mod tests {
     fn what_anybody_may_write_to_is_not_believed() {
         for user in [0, 7] {
             let mode = 0o602;
-            let distrusted = Err(RightsError::OthersWrite { owner: 7, mode });
+            let distrusted = Err(DistrustReason::OthersWrite { owner: 7, mode });
             assert_eq!(rights(7, mode, user), distrusted);
         }
         let mode = 0o620;
-        let distrusted = Err(RightsError::OthersWrite { owner: 0, mode });
+        let distrusted = Err(DistrustReason::OthersWrite { owner: 0, mode });
         assert_eq!(rights(0, mode, 0), distrusted);
     }
 

@@ -1,7 +1,7 @@
 //! Where running supervisors, and what they say of themselves, can be found.
 
 use crate::failure::Failure;
-use forebay_files::supervisor::{LaneHolder, run_dir_remedy};
+use forebay_files::supervisor::{RunScope, run_dir_remedy};
 use std::{
     os::unix::fs::{DirBuilderExt, MetadataExt},
     path::PathBuf,
@@ -12,10 +12,10 @@ const NAMED: &str = "FOREBAY_RUN_DIR";
 
 /// Whose runs a look is about: those of the run directory, if the user named one, and all of the
 /// user's otherwise.
-pub fn whose() -> LaneHolder {
+pub fn whose() -> RunScope {
     match std::env::var_os(NAMED) {
-        Some(_) => LaneHolder::Directory,
-        None => LaneHolder::User,
+        Some(_) => RunScope::Directory,
+        None => RunScope::User,
     }
 }
 

@@ -51,7 +51,7 @@ pub(crate) struct Question {
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum HeardAnswer {
+pub(crate) enum QuestionOutcome {
     /// The file was let go of.
     Yes,
     /// Not yet.
@@ -68,18 +68,18 @@ impl TablePage {
     }
 
     /// What became of a question about the file.
-    pub(crate) fn heard(&self, key: FileKey, question: &Question) -> HeardAnswer {
+    pub(crate) fn heard(&self, key: FileKey, question: &Question) -> QuestionOutcome {
         match self.entry_of(key) {
             Some((at, entry))
                 if at == question.at && entry.published.load(Relaxed) == question.published =>
             {
                 let answered = entry.answered.load(Acquire);
                 match answered.wrapping_sub(question.number) < u32::MAX / 2 {
-                    true => HeardAnswer::Yes,
-                    false => HeardAnswer::NotYet,
+                    true => QuestionOutcome::Yes,
+                    false => QuestionOutcome::NotYet,
                 }
             }
-            _ => HeardAnswer::Anew,
+            _ => QuestionOutcome::Anew,
         }
     }
 }

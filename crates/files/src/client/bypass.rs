@@ -20,7 +20,7 @@ use super::{
     takeover::{TakenOver, take_over},
 };
 use crate::{
-    absorbed::{self, HeardAnswer, TableView},
+    absorbed::{self, QuestionOutcome, TableView},
     order::OrderView,
     record::silence,
     sys,
@@ -128,7 +128,7 @@ impl ClientConfig {
                 Some(table) if self.is_lane_outlasted(table) => return Ok(()),
                 Some(_) => AGAIN_ALONE,
                 None => match self.ask(file) {
-                    Ok(HeardAnswer::Yes) => return Ok(()),
+                    Ok(QuestionOutcome::Yes) => return Ok(()),
                     Ok(_) => continue,
                     Err(errno) => {
                         refused = Some(errno);
@@ -153,11 +153,11 @@ impl ClientConfig {
     ///
     /// # Errors
     /// `EAGAIN` if there is no answer; the kernel's, if it could not be asked.
-    fn ask(&self, file: FileKey) -> Result<HeardAnswer, Errno> {
+    fn ask(&self, file: FileKey) -> Result<QuestionOutcome, Errno> {
         let limit = ANSWER_WAIT.min(self.heard_wait);
         match self.asking {
             Some(_) => self.ask_by_table(file, limit).ok_or(Errno::AGAIN),
-            None => self.ask_for(file).map(|()| HeardAnswer::Yes),
+            None => self.ask_for(file).map(|()| QuestionOutcome::Yes),
         }
     }
 

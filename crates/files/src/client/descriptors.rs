@@ -9,7 +9,7 @@ use super::{
     retire::{give_up, retire},
     session::{self, MemberSession},
 };
-use crate::{shared::LinkState, sys, wire::ClientRequest};
+use crate::{shared::NameLoss, sys, wire::ClientRequest};
 use rustix::{
     fs::{FileType, OFlags},
     io::Errno,
@@ -82,7 +82,7 @@ pub fn closing(fd: c_int) {
 /// A descriptor of the file is gone. Its space is free as soon as the supervisor has closed it,
 /// too. What a handler closes it finds out itself.
 fn tell_released(session: &MemberSession, number: usize) {
-    if session.page.files[number].gone() == LinkState::Yes
+    if session.page.files[number].gone() == NameLoss::Yes
         && fd_table::descriptors_of(number).next().is_none()
     {
         session.tell(&ClientRequest::Released {

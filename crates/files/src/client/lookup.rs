@@ -23,7 +23,7 @@ use std::{
 pub(super) type Number = (usize, u32);
 
 /// An absorbed file that was found by a name.
-pub(super) struct OwnFile {
+pub(super) struct LookedUpFile {
     pub(super) number: Number,
     /// Held, not opened: the file, whatever becomes of its name.
     pub(super) seen: OwnedFd,
@@ -37,7 +37,7 @@ pub(super) fn ours_at(
     session: &MemberSession,
     (dir, path): (c_int, &CStr),
     flags: AtFlags,
-) -> Option<Result<OwnFile, Number>> {
+) -> Option<Result<LookedUpFile, Number>> {
     let stat = sys::stat_at(sys::directory(dir), path, flags).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
@@ -53,7 +53,7 @@ pub(super) fn ours_at(
     // Another may have taken the name meanwhile. What cannot be looked at any more has not been
     // seen to be another.
     let is_it = sys::stat_of(&seen).map_or(true, |seen| key(&seen) == key(&stat));
-    is_it.then_some(Ok(OwnFile {
+    is_it.then_some(Ok(LookedUpFile {
         number,
         seen,
         is_last_name: stat.st_nlink == 1,

@@ -3,13 +3,13 @@
 use super::{
     call_depth::interrupted,
     config::CONFIG,
-    lookup::{Number, OwnFile, absolute, key, ours_at},
+    lookup::{LookedUpFile, Number, absolute, key, ours_at},
     process::{HeldFile, hold, process},
     renamed_files::{PendingRename, add_link, moved, moving},
     retire::{retire_file, retire_path},
     session::{self, MemberSession},
 };
-use crate::{identity, log::ENDED, shared::LinkState, sys, wire::ClientRequest};
+use crate::{identity, log::ENDED, shared::NameLoss, sys, wire::ClientRequest};
 use rustix::{
     fs::{AtFlags, FileType},
     io::Errno,
@@ -61,7 +61,7 @@ fn followed(
     session: &MemberSession,
     name: (c_int, &CStr),
     flags: AtFlags,
-) -> Result<Option<OwnFile>, Errno> {
+) -> Result<Option<LookedUpFile>, Errno> {
     match ours_at(session, name, flags) {
         None => Ok(None),
         Some(Ok(ours)) => Ok(Some(ours)),
@@ -103,7 +103,7 @@ pub fn rename(
     let losing = replaced
         .map(|named| LosingName::begin(session, named))
         .transpose()?;
-    let naming = renamed.map(|OwnFile { number, seen, .. }| {
+    let naming = renamed.map(|LookedUpFile { number, seen, .. }| {
         PendingRename::begin(session, number, absolute(from), absolute(to))
             .map(|naming| (naming, seen))
     });
@@ -209,7 +209,7 @@ pub fn link(
         AtFlags::SYMLINK_NOFOLLOW,
         flags & libc::AT_SYMLINK_FOLLOW == 0,
     );
-    let Some(OwnFile { number, seen, .. }) = followed(session, from, look)? else {
+    let Some(LookedUpFile { number, seen, .. }) = followed(session, from, look)? else {
         drop(registry);
         return real();
     };
@@ -250,7 +250,7 @@ pub(super) fn commit(held: &HeldFile) -> Result<(), Errno> {
 /// last one: what is written from now on must not be given up with the file.
 pub(super) fn note_kept(held: &HeldFile, seen: impl AsFd) -> Result<(), Errno> {
     let has_name = || sys::stat_of(seen).is_ok_and(|stat| stat.st_nlink > 0);
-    match held.shared.gone() == LinkState::Maybe && has_name() {
+    match held.shared.gone() == NameLoss::Maybe && has_name() {
         true => held.session.log().keeps_name(held.number),
         false => Ok(()),
     }
@@ -275,17 +275,17 @@ pub(super) fn with_file(
 /// A file that is about to lose a name.
 struct LosingName {
     session: &'static MemberSession,
-    named: OwnFile,
+    named: LookedUpFile,
 }
 
 impl LosingName {
     /// Of the last name it is logged before: if the machine stops now, the file may be there or
     /// not.
-    fn begin(session: &'static MemberSession, named: OwnFile) -> Result<Self, Errno> {
+    fn begin(session: &'static MemberSession, named: LookedUpFile) -> Result<Self, Errno> {
         if named.is_last_name {
             with_file(session, named.number, |held| {
                 let before = held.shared.gone();
-                let logged = held.session.log().gone(held.number, LinkState::Maybe);
+                let logged = held.session.log().gone(held.number, NameLoss::Maybe);
                 let durable = logged.and_then(|()| commit(held));
                 durable.inspect_err(|_| held.shared.set_gone(before))
             })?;
@@ -296,7 +296,7 @@ impl LosingName {
     /// What became of it says the file alone: the kernel may have refused, or another process may
     /// have given it another name meanwhile.
     fn end(self, name: (c_int, &CStr)) -> Result<(), Errno> {
-        let OwnFile {
+        let LookedUpFile {
             number,
             seen,
             is_last_name,
@@ -306,7 +306,7 @@ impl LosingName {
         with_file(self.session, number, |held| {
             let log = held.session.log();
             match (names, is_last_name) {
-                (0, _) => log.gone(held.number, LinkState::Yes)?,
+                (0, _) => log.gone(held.number, NameLoss::Yes)?,
                 (_, true) => log.keeps_name(held.number)?,
                 (_, false) => {}
             }

@@ -25,7 +25,7 @@ use crate::{
     log::{KeptRecords, LOOK, paths},
     record::slack,
     replay::{self, LabelMark},
-    shared::{FileState, LinkState, SettlingTurn, SharedFile, SyncFailure},
+    shared::{FileState, NameLoss, SettlingTurn, SharedFile, SyncFailure},
     sys, void_marks,
 };
 use forebay_pool::{MonotonicTime, PoolError, rewrite, with_room};
@@ -112,7 +112,7 @@ impl MemberSession {
     /// Those of them that are in a directory still.
     fn named_in_lane(&self) -> impl Iterator<Item = (usize, &SharedFile)> {
         self.in_lane()
-            .filter(|(_, file)| file.gone() != LinkState::Yes)
+            .filter(|(_, file)| file.gone() != NameLoss::Yes)
     }
 
     fn sync_all(&self) {

@@ -2,7 +2,7 @@
 //! "Other writers".
 
 use super::{config::ClientConfig, lookup::FileKey};
-use crate::absorbed::HeardAnswer;
+use crate::absorbed::QuestionOutcome;
 use forebay_pool::MonotonicTime;
 use rustix::{fs::Timespec, io::Errno};
 use std::{
@@ -19,15 +19,15 @@ const LOOK: Timespec = Timespec {
 impl ClientConfig {
     /// Asks by the table, and waits for the answer. None if this process cannot ask so, or there is
     /// none for so long, or there is no supervisor. Neither allocates nor locks.
-    pub(super) fn ask_by_table(&self, file: FileKey, limit: Duration) -> Option<HeardAnswer> {
+    pub(super) fn ask_by_table(&self, file: FileKey, limit: Duration) -> Option<QuestionOutcome> {
         let (table, asking) = (self.table.as_ref()?, self.asking.as_ref()?);
         let Some(question) = asking.ask(table, file) else {
-            return Some(HeardAnswer::Anew);
+            return Some(QuestionOutcome::Anew);
         };
         let begun = MonotonicTime::now();
         while begun.elapsed() < limit && table.is_alive() {
             match table.heard(file, &question) {
-                HeardAnswer::NotYet => drop(rustix::thread::nanosleep(&LOOK)),
+                QuestionOutcome::NotYet => drop(rustix::thread::nanosleep(&LOOK)),
                 heard => return Some(heard),
             }
         }

@@ -74,9 +74,9 @@ fn settle(config: &ClientConfig, table: &TableView, place: &LanePlace) -> TakenO
         TakenOver::Settled
     };
     let lane = match find(&pool, place) {
-        TakeoverState::Yes(lane) => lane,
-        TakeoverState::GivenBack => return settled(),
-        TakeoverState::Unknown => return TakenOver::NotNow,
+        LanePresence::Yes(lane) => lane,
+        LanePresence::GivenBack => return settled(),
+        LanePresence::Unknown => return TakenOver::NotNow,
     };
     let _alone = match pool.lock_recovery(lane.lane) {
         Ok(Some(lock)) => lock,
@@ -84,13 +84,13 @@ fn settle(config: &ClientConfig, table: &TableView, place: &LanePlace) -> TakenO
         Err(_) => return TakenOver::NotNow,
     };
     match find(&pool, place) {
-        TakeoverState::GivenBack => return settled(),
-        TakeoverState::Yes(lane) if !lane.in_use => {}
-        TakeoverState::Yes(_) | TakeoverState::Unknown => return TakenOver::NotNow,
+        LanePresence::GivenBack => return settled(),
+        LanePresence::Yes(lane) if !lane.in_use => {}
+        LanePresence::Yes(_) | LanePresence::Unknown => return TakenOver::NotNow,
     }
     forebay_pool::failpoint!("takeover:begun");
     let done = replay::take_over(&pool, place.owner);
-    let is_there = !matches!(find(&pool, place), TakeoverState::GivenBack);
+    let is_there = !matches!(find(&pool, place), LanePresence::GivenBack);
     match done {
         Ok(report) if report.outcome != LaneOutcome::Refused && !is_there => {
             config.note_settled(table);
@@ -111,7 +111,7 @@ fn settle(config: &ClientConfig, table: &TableView, place: &LanePlace) -> TakenO
 }
 
 /// Whether the run's lane is in the pool.
-enum TakeoverState {
+enum LanePresence {
     Yes(LaneStatus),
     /// It was given back, which a lane is only when nothing is left in it.
     GivenBack,
@@ -119,13 +119,13 @@ enum TakeoverState {
     Unknown,
 }
 
-fn find(pool: &Pool, place: &LanePlace) -> TakeoverState {
+fn find(pool: &Pool, place: &LanePlace) -> LanePresence {
     let lanes = pool.lanes();
     let is_damaged = lanes.iter().any(|lane| lane.damage.is_some());
     match lanes.into_iter().find(|lane| lane.owner == place.owner) {
-        Some(lane) => TakeoverState::Yes(lane),
-        None if is_damaged => TakeoverState::Unknown,
-        None => TakeoverState::GivenBack,
+        Some(lane) => LanePresence::Yes(lane),
+        None if is_damaged => LanePresence::Unknown,
+        None => LanePresence::GivenBack,
     }
 }
 

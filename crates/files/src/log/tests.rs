@@ -24,14 +24,14 @@ fn a_file_that_kept_its_name_may_be_gone_until_the_lane_takes_that_it_is_not() {
     let file = &page.files[0];
     assert!(file.path.set(b"/a.log"));
     file.first_sync.end(true);
-    log.gone(0, LinkState::Maybe).unwrap();
+    log.gone(0, NameLoss::Maybe).unwrap();
     // Another file cannot be synced, and no segment is prepared but the one that is.
     page.fail(1, Errno::IO);
     while log.truncate(0, 0).is_ok() {}
     assert_eq!(log.keeps_name(0), Err(Errno::IO));
-    assert_eq!(file.gone(), LinkState::Maybe);
+    assert_eq!(file.gone(), NameLoss::Maybe);
     page.repaired(1);
     assert!(lane.prepare());
     assert_eq!(log.keeps_name(0), Ok(()));
-    assert_eq!(file.gone(), LinkState::No);
+    assert_eq!(file.gone(), NameLoss::No);
 }

@@ -18,7 +18,7 @@ use super::{
     find::FoundFile,
     image::Image,
     label::LabelMark,
-    lane_contents::{LoggedFile, LoggedLinks},
+    lane_contents::{LoggedFile, LoggedNameLoss},
     options::RecoverOptions,
 };
 use crate::{FilesError, identity, record::slack};
@@ -319,10 +319,10 @@ impl Situation<'_> {
 
     fn missing(&self, file: &LoggedFile<'_>, obstacle: Option<Errno>) -> FilePlan {
         let path = file.path().display();
-        let removed = (file.gone == LoggedLinks::Maybe).then(|| {
+        let removed = (file.gone == LoggedNameLoss::Maybe).then(|| {
             format!("{path} is not there: the program was about to remove it or to replace it")
         });
-        if file.gone == LoggedLinks::Yes || file.changes.is_empty() {
+        if file.gone == LoggedNameLoss::Yes || file.changes.is_empty() {
             return FilePlan::Nothing(removed);
         }
         let opened = |parent| {

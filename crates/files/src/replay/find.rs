@@ -1,6 +1,6 @@
 //! Finding a file of a lane again: by its paths, by its handle, or close to where it was.
 
-use super::lane_contents::{LoggedFile, LoggedLinks};
+use super::lane_contents::{LoggedFile, LoggedNameLoss};
 use crate::{identity, sys};
 use rustix::{
     fs::{Mode, OFlags},
@@ -46,23 +46,23 @@ impl ByHandle {
     }
 
     /// For a thread with fewer rights: only the way to it, which it has to go itself.
-    pub(super) fn way(self) -> FoundBy {
+    pub(super) fn way(self) -> HandleFinding {
         match self {
-            Self::Nothing => FoundBy::Unknown,
-            Self::Unlinked => FoundBy::Unlinked,
+            Self::Nothing => HandleFinding::Unknown,
+            Self::Unlinked => HandleFinding::Unlinked,
             Self::Here(seen) => rustix::fs::readlink(sys::link_of(seen.as_fd()), Vec::new())
                 .ok()
                 .map(|path| {
                     use std::os::unix::ffi::OsStringExt;
                     PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes()))
                 })
-                .map_or(FoundBy::Unknown, FoundBy::Path),
+                .map_or(HandleFinding::Unknown, HandleFinding::Path),
         }
     }
 }
 
 /// What a process with more rights learned by a file's handle.
-pub(super) enum FoundBy {
+pub(super) enum HandleFinding {
     Unknown,
     Unlinked,
     Path(PathBuf),
@@ -70,7 +70,7 @@ pub(super) enum FoundBy {
 
 /// Looks for a file with this thread's rights; `way` is what one with more has learned, if there is
 /// one.
-pub(super) fn find(file: &LoggedFile<'_>, way: Option<&FoundBy>) -> FoundFile {
+pub(super) fn find(file: &LoggedFile<'_>, way: Option<&HandleFinding>) -> FoundFile {
     let mut obstacle = None;
     let mut look = |path: &Path| match identity::look(path, file.identity) {
         Ok(seen) => seen,
@@ -85,13 +85,13 @@ pub(super) fn find(file: &LoggedFile<'_>, way: Option<&FoundBy>) -> FoundFile {
         return FoundFile::Here(seen);
     }
     match way {
-        Some(FoundBy::Unlinked) => return FoundFile::Unlinked,
-        Some(FoundBy::Path(path)) => {
+        Some(HandleFinding::Unlinked) => return FoundFile::Unlinked,
+        Some(HandleFinding::Path(path)) => {
             if let Some(seen) = look(path) {
                 return FoundFile::Here(seen);
             }
         }
-        Some(FoundBy::Unknown) => {}
+        Some(HandleFinding::Unknown) => {}
         None => match ByHandle::of(file) {
             ByHandle::Here(seen) => return FoundFile::Here(seen),
             ByHandle::Unlinked => return FoundFile::Unlinked,
@@ -104,7 +104,7 @@ pub(super) fn find(file: &LoggedFile<'_>, way: Option<&FoundBy>) -> FoundFile {
         let mut paths = file.paths.iter().rev();
         paths.find_map(|path| close_to(path, file.identity))
     };
-    match (file.gone != LoggedLinks::Yes).then(renamed).flatten() {
+    match (file.gone != LoggedNameLoss::Yes).then(renamed).flatten() {
         Some(seen) => FoundFile::Here(seen),
         None => FoundFile::Missing(obstacle),
     }

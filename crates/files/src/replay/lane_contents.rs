@@ -16,7 +16,7 @@ const LATE: Duration = Duration::from_secs(1);
 
 /// Whether the file has a name still.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum LoggedLinks {
+pub(super) enum LoggedNameLoss {
     No,
     /// It was about to lose its last one.
     Maybe,
@@ -31,7 +31,7 @@ pub(super) struct LoggedFile<'a> {
     pub(super) boot: [u8; 16],
     /// The mount that it was on, if that is known.
     pub(super) mount: Option<u64>,
-    pub(super) gone: LoggedLinks,
+    pub(super) gone: LoggedNameLoss,
     /// The size that it had before the first of its records, if the lane says so.
     had: Option<u64>,
     /// The size that it had before the first write of which the lane says so.
@@ -62,7 +62,7 @@ impl<'a> LoggedFile<'a> {
             paths: Vec::new(),
             boot,
             mount: None,
-            gone: LoggedLinks::No,
+            gone: LoggedNameLoss::No,
             had: None,
             grows_from: None,
             changes: Vec::new(),
@@ -189,12 +189,12 @@ impl<'a> LoggedFile<'a> {
             }
             FileChange::Gone { done } => {
                 self.gone = if done {
-                    LoggedLinks::Yes
+                    LoggedNameLoss::Yes
                 } else {
-                    LoggedLinks::Maybe
+                    LoggedNameLoss::Maybe
                 }
             }
-            FileChange::Kept => self.gone = LoggedLinks::No,
+            FileChange::Kept => self.gone = LoggedNameLoss::No,
         }
     }
 }
@@ -355,11 +355,14 @@ mod tests {
             FileChange::Gone { done: false },
             FileChange::Gone { done: true },
         );
-        assert_eq!(logged(&[(1.0, about)]).gone, LoggedLinks::Maybe);
-        assert_eq!(logged(&[(1.0, about), (1.0, done)]).gone, LoggedLinks::Yes);
+        assert_eq!(logged(&[(1.0, about)]).gone, LoggedNameLoss::Maybe);
+        assert_eq!(
+            logged(&[(1.0, about), (1.0, done)]).gone,
+            LoggedNameLoss::Yes
+        );
         assert_eq!(
             logged(&[(1.0, about), (1.0, FileChange::Kept)]).gone,
-            LoggedLinks::No
+            LoggedNameLoss::No
         );
     }
 

@@ -39,7 +39,7 @@ use crate::{FilesError, absorbed, boot, guard, identity, sys, void_marks};
 use attempt::Attempt;
 use decide::{FilePlan, Situation};
 use file_marks::{FileMark, newer, said_in, untold};
-use find::{ByHandle, FoundBy, FoundFile, find};
+use find::{ByHandle, FoundFile, HandleFinding, find};
 use forebay_pool::{
     ClaimOptions, LaneStatus, Pool, RecoveryLock, media::PoolPersistence, rights::Rights,
 };
@@ -251,7 +251,7 @@ struct Recovery<'a> {
     owner: Uuid,
     situation: Situation<'a>,
     files: &'a [LoggedFile<'a>],
-    ways: Option<Vec<FoundBy>>,
+    ways: Option<Vec<HandleFinding>>,
     work: LaneWork<'a>,
 }
 

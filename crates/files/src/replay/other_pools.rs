@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     marks,
-    pending_records::{self, LaneSearch, PendingRecords},
+    pending_records::{self, LaneFinding, PendingRecords},
     sys,
 };
 use forebay_pool::Pool;
@@ -86,7 +86,7 @@ fn find(own: &Path, file: &LoggedFile<'_>, stat: &Stat) -> Option<(Pool, Pending
         let mut lanes = pending_records::lanes(&pool);
         let found = lanes.find_map(|lane| {
             match pending_records::in_lane(&pool, lane.lane, file.identity) {
-                Ok(LaneSearch::Records(waiting)) => Some(waiting),
+                Ok(LaneFinding::Records(waiting)) => Some(waiting),
                 _ => None,
             }
         })?;

@@ -7,7 +7,7 @@
 use crate::FilesError;
 use forebay_pool::{
     Pool,
-    rights::{Rights, RightsError},
+    rights::{DistrustReason, Rights},
 };
 
 /// Those that lanes of this pool are recovered with.
@@ -27,13 +27,13 @@ pub(super) fn to(pool: &Pool) -> Result<Rights, FilesError> {
         .map_err(|why| FilesError::Config(format!("{} {}", pool.path().display(), told(why))))
 }
 
-fn told(why: RightsError) -> String {
+fn told(why: DistrustReason) -> String {
     match why {
-        RightsError::OthersWrite { owner, mode } => format!(
+        DistrustReason::OthersWrite { owner, mode } => format!(
             "may be written to by others than its owner (mode {mode:03o}), who could have a recovery write anything to any file of \
              user {owner}: nothing of it is recovered. If only the database and its administrators ever could: chmod go-w, then recover again"
         ),
-        RightsError::OtherUser { owner } => format!(
+        DistrustReason::OtherUser { owner } => format!(
             "belongs to user {owner}, and its lanes are recovered with the rights of that user: run the recovery as that user, or as root"
         ),
     }

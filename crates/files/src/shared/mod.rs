@@ -39,7 +39,7 @@ use std::{
 
 /// Whether a file has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LinkState {
+pub enum NameLoss {
     /// It has one.
     No,
     /// It is about to lose its last one.
@@ -179,20 +179,20 @@ impl SharedFile {
     }
 
     /// Whether it has a name.
-    pub fn gone(&self) -> LinkState {
+    pub fn gone(&self) -> NameLoss {
         match self.gone.load(Relaxed) {
-            0 => LinkState::No,
-            1 => LinkState::Maybe,
-            _ => LinkState::Yes,
+            0 => NameLoss::No,
+            1 => NameLoss::Maybe,
+            _ => NameLoss::Yes,
         }
     }
 
     /// Notes whether it has a name.
-    pub fn set_gone(&self, gone: LinkState) {
+    pub fn set_gone(&self, gone: NameLoss) {
         let gone = match gone {
-            LinkState::No => 0,
-            LinkState::Maybe => 1,
-            LinkState::Yes => 2,
+            NameLoss::No => 0,
+            NameLoss::Maybe => 1,
+            NameLoss::Yes => 2,
         };
         self.gone.store(gone, Relaxed);
     }

@@ -179,7 +179,7 @@ fn serve(
             shared.let_go((dev, ino));
             SupervisorAnswer::Done
         }
-        ClientRequest::OtherRun { dev, ino } => match shared.may_ask(uid, (dev, ino)) {
+        ClientRequest::OtherRunAnswer { dev, ino } => match shared.may_ask(uid, (dev, ino)) {
             true => {
                 shared.let_go((dev, ino));
                 SupervisorAnswer::Done

@@ -5,7 +5,7 @@ use super::{
     run::{LOOK, RunState},
 };
 use crate::{
-    shared::{FileState, LinkState},
+    shared::{FileState, NameLoss},
     sys,
 };
 use forebay_pool::MonotonicTime;
@@ -46,7 +46,7 @@ impl RunState {
         }
         self.lane.prepare();
         for (number, file) in self.page.files.iter().enumerate() {
-            if file.stamp().state != FileState::Free && file.gone() == LinkState::Yes {
+            if file.stamp().state != FileState::Free && file.gone() == NameLoss::Yes {
                 let _ = self.release(shared, number);
             }
         }

@@ -28,7 +28,7 @@ const SAID_MAX: usize = 8;
 
 /// What was said.
 #[derive(Default)]
-pub(super) struct RunEffect {
+pub(super) struct DegradedNotices {
     said: Mutex<BTreeSet<String>>,
     /// The last process that was found without the library, for the time when it has ended.
     unreached: Mutex<Option<String>>,
@@ -36,7 +36,7 @@ pub(super) struct RunEffect {
     ends: Condvar,
 }
 
-impl RunEffect {
+impl DegradedNotices {
     /// Says a cause once.
     fn say(&self, cause: &str, what: &str) {
         let mut said = self.said.lock();

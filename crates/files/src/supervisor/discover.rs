@@ -38,7 +38,7 @@ pub(super) const SOCKET_PREFIX: &str = "forebay-";
 
 /// Whose runs are looked for.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LaneHolder {
+pub enum RunScope {
     /// This user's, begun with the run directory that is looked in.
     Directory,
     /// This user's.
@@ -86,7 +86,7 @@ pub struct FoundRuns {
 /// # Errors
 /// If the directory is there and cannot be read.
 pub fn status_of_running(run_dir: &Path) -> Result<FoundRuns, FilesError> {
-    let mut look = RunSearch::new(run_dir, LaneHolder::Directory);
+    let mut look = RunSearch::new(run_dir, RunScope::Directory);
     look.by_notes(run_dir)?;
     look.by_tables(run_dir);
     Ok(look.found())
@@ -97,7 +97,7 @@ pub fn status_of_running(run_dir: &Path) -> Result<FoundRuns, FilesError> {
 ///
 /// # Errors
 /// As [`status_of_running`].
-pub fn status_of(run_dir: &Path, whose: LaneHolder) -> Result<FoundRuns, FilesError> {
+pub fn status_of(run_dir: &Path, whose: RunScope) -> Result<FoundRuns, FilesError> {
     let mut look = RunSearch::new(run_dir, whose);
     look.by_notes(run_dir)?;
     look.by_tables(run_dir);
@@ -107,7 +107,7 @@ pub fn status_of(run_dir: &Path, whose: LaneHolder) -> Result<FoundRuns, FilesEr
 
 /// What was found so far.
 struct RunSearch {
-    whose: LaneHolder,
+    whose: RunScope,
     user: u32,
     run_dir: PathBuf,
     /// Sockets of which nothing more is to be learnt by another way.
@@ -116,7 +116,7 @@ struct RunSearch {
 }
 
 impl RunSearch {
-    fn new(run_dir: &Path, whose: LaneHolder) -> Self {
+    fn new(run_dir: &Path, whose: RunScope) -> Self {
         let real = run_dir.canonicalize();
         Self {
             whose,
@@ -162,7 +162,7 @@ impl RunSearch {
     }
 
     fn by_tables(&mut self, run_dir: &Path) {
-        let is_wanted = |user| self.whose == LaneHolder::All || user == self.user;
+        let is_wanted = |user| self.whose == RunScope::All || user == self.user;
         let places = [Path::new(SHARED_DIR), run_dir];
         let tables = places.map(|place| absorbed::of_users(place, is_wanted));
         for found in tables.into_iter().flatten() {
@@ -198,7 +198,7 @@ impl RunSearch {
             return;
         }
         let (whose, user) = (self.whose, self.user);
-        let is_wanted = |by: u32| whose == LaneHolder::All || by == user;
+        let is_wanted = |by: u32| whose == RunScope::All || by == user;
         let wait = pid.map_or(UNKNOWN_WAIT, |_| ANSWER_WAIT);
         match ask((&socket, wait), Uuid::nil(), is_wanted) {
             Ok(status) if self.is_of_directory(Some(&status.run_dir)) => {
@@ -206,7 +206,7 @@ impl RunSearch {
             }
             // Another user's, another directory's, or gone.
             Ok(_) | Err(Errno::ACCESS | Errno::CONNREFUSED | Errno::CONNRESET | Errno::PIPE) => {}
-            Err(_) if pid.is_some() || whose != LaneHolder::Directory => {
+            Err(_) if pid.is_some() || whose != RunScope::Directory => {
                 self.all.silent.extend(pid.or_else(|| peer_of(&socket)));
             }
             Err(_) => {}
@@ -215,7 +215,7 @@ impl RunSearch {
 
     /// True if a run of that directory is looked for; where it is not known which, it may be.
     fn is_of_directory(&self, run_dir: Option<&Path>) -> bool {
-        self.whose != LaneHolder::Directory || run_dir.is_none_or(|run_dir| run_dir == self.run_dir)
+        self.whose != RunScope::Directory || run_dir.is_none_or(|run_dir| run_dir == self.run_dir)
     }
 }
 

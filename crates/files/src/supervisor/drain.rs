@@ -28,7 +28,7 @@ use crate::{
     identity,
     log::KeptRecords,
     replay::LabelMark,
-    shared::{FileState, LinkState},
+    shared::{FileState, NameLoss},
     sys::{self, errno_of},
     void_marks,
 };
@@ -158,7 +158,7 @@ pub(super) fn run(shared: &SupervisorState, run: &RunState) {
 fn rest(shared: &SupervisorState, run: &RunState) {
     let _ = run.lane.seal();
     for (number, file) in run.page.files.iter().enumerate() {
-        if file.stamp().state == FileState::Absorbed && file.gone() == LinkState::Yes {
+        if file.stamp().state == FileState::Absorbed && file.gone() == NameLoss::Yes {
             let _ = run.release(shared, number);
         }
     }

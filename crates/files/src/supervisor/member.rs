@@ -259,7 +259,7 @@ fn handle_request(
         ClientRequest::Hello { .. }
         | ClientRequest::Status { .. }
         | ClientRequest::Foreign { .. }
-        | ClientRequest::OtherRun { .. }
+        | ClientRequest::OtherRunAnswer { .. }
         | ClientRequest::Table { .. } => return false,
     };
     wire::send(connection.as_fd(), &answer, &[]).is_ok()

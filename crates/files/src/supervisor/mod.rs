@@ -35,7 +35,7 @@ mod snapshot;
 mod status;
 mod watch;
 
-pub use discover::{FoundRuns, LaneHolder, Orphaned, WaitingPool, status_of, status_of_running};
+pub use discover::{FoundRuns, Orphaned, RunScope, WaitingPool, status_of, status_of_running};
 pub use layer::SyncLayer;
 pub use status::{
     FileStatus, PlainFile, ProcessStatus, RunLaneStatus, SupervisorStatus, run_dir_remedy,
@@ -125,7 +125,7 @@ struct SupervisorState {
     /// Files that a pattern names and that stay plain.
     plain: Mutex<Vec<PlainFile>>,
     /// What was said of a run that absorbs nothing.
-    effect: degraded::RunEffect,
+    effect: degraded::DegradedNotices,
     stopping: AtomicBool,
     /// Which directories say that this pool may hold something of theirs.
     marks: Marks,
@@ -188,7 +188,7 @@ impl Supervisor {
             silent: accept::SilentConnections::default(),
             watch: watch::Watch::new(),
             plain: Mutex::default(),
-            effect: degraded::RunEffect::default(),
+            effect: degraded::DegradedNotices::default(),
             stopping: AtomicBool::new(false),
             marks: Marks::default(),
             guards: guard::Laid::default(),

@@ -10,7 +10,7 @@ use super::SupervisorState;
 use crate::{
     absorbed::{LanePlace, TableView},
     marks,
-    pending_records::{self, LaneSearch, PendingRecords},
+    pending_records::{self, LaneFinding, PendingRecords},
     record::silence,
     sys, void_marks,
 };
@@ -50,12 +50,12 @@ pub(super) fn left_by(
     };
     let left = look_at(&place, wanted.identity);
     match &left {
-        Ok((LaneSearch::Nothing, _)) => DeadRunRecords::Nothing,
-        Ok((LaneSearch::Records(waiting), on_disk)) => {
+        Ok((LaneFinding::Nothing, _)) => DeadRunRecords::Nothing,
+        Ok((LaneFinding::Records(waiting), on_disk)) => {
             be_silent_since(waiting, *on_disk);
             DeadRunRecords::Something(advice(&place.path))
         }
-        Ok((LaneSearch::InUse, _)) => {
+        Ok((LaneFinding::InUse, _)) => {
             // A process of it lets go at its next call; one that does nothing logs nothing.
             shared.tables.be_silent(path);
             DeadRunRecords::Something(advice(&place.path))
@@ -78,13 +78,13 @@ enum Unseen {
 }
 
 /// What is in the lane of the file, and whether its pool lies on a disk.
-fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(LaneSearch, bool), Unseen> {
+fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(LaneFinding, bool), Unseen> {
     let pool = pending_records::open(&place.path).map_err(Unseen::Why)?;
     if pool.uuid() != place.pool {
         return Err(Unseen::Replaced);
     }
     let found = match pending_records::lanes(&pool).find(|lane| lane.owner == place.owner) {
-        None => LaneSearch::Nothing,
+        None => LaneFinding::Nothing,
         Some(lane) => pending_records::in_lane(&pool, lane.lane, identity).map_err(Unseen::Why)?,
     };
     Ok((found, pool.needs_commit()))
@@ -137,11 +137,11 @@ fn look_into(
             continue;
         }
         match pending_records::in_lane(&pool, lane.lane, wanted.identity)? {
-            LaneSearch::Nothing => {}
-            LaneSearch::Records(waiting) => return Ok(Some((waiting, pool.needs_commit()))),
+            LaneFinding::Nothing => {}
+            LaneFinding::Records(waiting) => return Ok(Some((waiting, pool.needs_commit()))),
             // A run whose table is seen was asked by it.
-            LaneSearch::InUse if shared.tables.has_owner(&shared.table.path, lane.owner) => {}
-            LaneSearch::InUse => {
+            LaneFinding::InUse if shared.tables.has_owner(&shared.table.path, lane.owner) => {}
+            LaneFinding::InUse => {
                 // What it had open a moment ago it may have written to.
                 thread::sleep(silence(true));
                 return Err("a run has it that cannot be seen from here".to_owned());

@@ -34,7 +34,7 @@ const ANSWER_WAIT: Duration = Duration::from_secs(15);
 const ATTEMPTS: u32 = 5;
 
 /// What became of asking.
-pub(super) enum OtherRun {
+pub(super) enum OtherRunAnswer {
     /// No other run absorbs the file.
     None,
     /// One did, or its lane waits for its recovery.
@@ -108,8 +108,8 @@ pub(super) fn let_go(
     shared: &SupervisorState,
     file: (FileKey, u64),
     wanted: WantedFile<'_>,
-) -> OtherRun {
-    let mut found = OtherRun::None;
+) -> OtherRunAnswer {
+    let mut found = OtherRunAnswer::None;
     for path in shared.tables.others(&shared.table.path).iter() {
         let Some((table, process)) = absorber(path, shared.boot, file, wanted.stat) else {
             continue;
@@ -117,18 +117,18 @@ pub(super) fn let_go(
         let who = format!("process {} of another forebay run", process.id);
         if table.is_alive() {
             if let Err(errno) = ask(&table.socket(), file.0) {
-                return OtherRun::Unheard(format!(
+                return OtherRunAnswer::Unheard(format!(
                     "{who} absorbs it, and its supervisor does not answer: {errno}"
                 ));
             }
-            found = OtherRun::LetGo(format!("{who} absorbed it"));
+            found = OtherRunAnswer::LetGo(format!("{who} absorbed it"));
             continue;
         }
         if process.lives() {
             // It lets go at its next call; one that does nothing logs nothing. Its pool may be on a
             // disk.
             thread::sleep(silence(true));
-            found = OtherRun::LetGo(format!(
+            found = OtherRunAnswer::LetGo(format!(
                 "{who}, whose supervisor was killed, absorbed it: forebay recover brings what is in that pool to the file"
             ));
             continue;
@@ -144,7 +144,7 @@ pub(super) fn let_go(
                 let why = format!("records of it may wait in {what}");
                 let what = format!("{who}, which was killed, absorbed a file of this one: {why}");
                 sys::complain_repeated(&what, &what);
-                found = OtherRun::LetGo(why);
+                found = OtherRunAnswer::LetGo(why);
             }
         }
     }
@@ -185,7 +185,11 @@ fn ask(socket_name: &[u8], (dev, ino): FileKey) -> Result<(), Errno> {
 
 fn ask_once(socket_name: &[u8], (dev, ino): FileKey) -> Result<(), Errno> {
     let socket = wire::connect(socket_name, Some(ANSWER_WAIT))?;
-    wire::send(socket.as_fd(), &ClientRequest::OtherRun { dev, ino }, &[])?;
+    wire::send(
+        socket.as_fd(),
+        &ClientRequest::OtherRunAnswer { dev, ino },
+        &[],
+    )?;
     match wire::receive::<SupervisorAnswer>(socket.as_fd())? {
         (SupervisorAnswer::Done, _) => Ok(()),
         _ => Err(Errno::ACCESS),

@@ -5,13 +5,13 @@ use super::{
     candidate::{Candidate, Refusal},
     foreign_writers::{UNCOUNTED, outlast},
     other_pools,
-    other_runs::{self, OtherRun},
+    other_runs::{self, OtherRunAnswer},
     run::{AbsorbedFile, RunState},
     watch::WatchedFile,
 };
 use crate::{
     FILES_MAX, identity, order,
-    shared::{FileState, LinkState, Stamp},
+    shared::{FileState, NameLoss, Stamp},
     sys,
     wire::SupervisorAnswer,
 };
@@ -239,7 +239,7 @@ impl RunState {
         file.set_had(None);
         file.set_known_end(Some(candidate.stat.st_size.unsigned_abs()));
         file.set_newer(0..0);
-        file.set_gone(LinkState::No);
+        file.set_gone(NameLoss::No);
         for count in [&file.end, &file.writes, &file.bytes, &file.syncs] {
             count.store(0, Relaxed);
         }
@@ -313,12 +313,12 @@ impl RunState {
         let alone = sys::alone(candidate.theirs.as_fd());
         let wanted = candidate.wanted();
         match other_runs::let_go(shared, (candidate.key(), candidate.born), wanted) {
-            OtherRun::None => {}
-            OtherRun::LetGo(why) => {
+            OtherRunAnswer::None => {}
+            OtherRunAnswer::LetGo(why) => {
                 outlast(candidate.theirs.as_fd());
                 return Err(why.into());
             }
-            OtherRun::Unheard(why) => return Err(Refusal::Unheard(why)),
+            OtherRunAnswer::Unheard(why) => return Err(Refusal::Unheard(why)),
         }
         let directory = candidate.path.parent().unwrap_or(Path::new("/"));
         other_pools::check_marked(shared, directory, wanted).inspect_err(|why| {

@@ -33,24 +33,24 @@ const CALM: Duration = Duration::from_secs(3600);
 /// What is known of reads is not known any more after so long without a period.
 const FORGOTTEN: Duration = Duration::from_secs(600);
 /// Groups that leave while flash does not pay.
-const EMPTYING: TrialPause = TrialPause {
+const EMPTYING: RestPeriod = RestPeriod {
     least: Duration::from_millis(50),
     times: 19,
 };
 /// Commits that go the other way.
-const TRIALS: TrialPause = TrialPause {
+const TRIALS: RestPeriod = RestPeriod {
     least: Duration::from_millis(500),
     times: 49,
 };
 
 /// How long something rests that takes the devices from the server: so many times as long as it
 /// took.
-struct TrialPause {
+struct RestPeriod {
     least: Duration,
     times: u32,
 }
 
-impl TrialPause {
+impl RestPeriod {
     /// Until then, after something that took so long. A process that was stopped meanwhile has not
     /// worked so long.
     fn until(&self, took: Duration) -> Instant {

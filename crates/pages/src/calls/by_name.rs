@@ -5,7 +5,7 @@ use super::identify::who_is;
 use crate::{
     complain::{complain_again, complain_of, said},
     descriptor::path_of,
-    file::{PageFile, PageState},
+    file::{PageFile, PageRoute},
     file_kinds, foreign_programs, identity, recorded_names, session, table,
 };
 use forebay_flash::CachedFile;
@@ -67,7 +67,7 @@ impl LeavingName {
         };
         let id = file.cached.id();
         if let Some(file) = table::find(|file| file.known.identity == id.identity) {
-            *file.state.write() = PageState::Plain;
+            *file.state.write() = PageRoute::Plain;
         }
         match session.forget(&file.cached) {
             Ok(()) => session.homes.detach(id),
@@ -275,7 +275,7 @@ pub fn truncate_path(
                 known,
                 path,
                 is_system,
-                PageState::Cached(cached),
+                PageRoute::Cached(cached),
             ))
         }
     };

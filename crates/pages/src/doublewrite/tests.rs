@@ -297,7 +297,7 @@ impl World {
     }
 
     /// What becomes of the copies when the cache is lost.
-    fn save(&self) -> SavedPages {
+    fn save(&self) -> RestoredPages {
         let held = File::open(&self.path).unwrap();
         let files = HashMap::from([(self.file.id().identity, OwnedFd::from(held))]);
         let nobody = Identity {
@@ -336,7 +336,7 @@ fn when_the_cache_is_lost_what_is_torn_or_older_is_made_whole_and_nothing_newer_
     torn.0[PAGE_BYTES / 2..].fill(7);
     world.put(4, &torn.0);
     world.put(5, &page_at(101, 8).0);
-    let saved = SavedPages {
+    let saved = RestoredPages {
         pages: 3,
         not_found: 0,
     };

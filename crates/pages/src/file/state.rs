@@ -11,7 +11,7 @@ use std::{path::Path, sync::Arc};
 
 /// What becomes of them.
 #[derive(Clone)]
-pub(crate) enum PageState {
+pub(crate) enum PageRoute {
     /// It is being made: its page 0 will say.
     Undecided,
     /// They go through the cache.
@@ -29,9 +29,9 @@ pub(crate) fn cached_or_plain(
     fd: BorrowedFd<'_>,
     known: &KnownFile,
     path: &Path,
-) -> Result<PageState, Errno> {
+) -> Result<PageRoute, Errno> {
     match session.register(fd, known, path) {
-        Ok(file) => Ok(PageState::Cached(file)),
+        Ok(file) => Ok(PageRoute::Cached(file)),
         Err(why @ Unregistered::Full(_)) => Err(say_full(path, &why)),
         Err(why) => Ok(say_unprotected(path, &why.to_string())),
     }
@@ -44,10 +44,10 @@ pub(crate) fn say_full(path: &Path, why: &Unregistered) -> Errno {
 }
 
 /// Says that the cache cannot know a file, which is plain then.
-pub(crate) fn say_unprotected(path: &Path, why: &str) -> PageState {
+pub(crate) fn say_unprotected(path: &Path, why: &str) -> PageRoute {
     complain_once(&format!(
         "{} stays plain, and is not protected from torn pages by the flash cache: {why}",
         path.display()
     ));
-    PageState::Plain
+    PageRoute::Plain
 }

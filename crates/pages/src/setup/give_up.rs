@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     descriptor::{check_owner, reopen},
-    doublewrite::{DoublewriteFile, SavedPages},
+    doublewrite::{DoublewriteFile, RestoredPages},
     file_kinds, find,
     guard::{self, ActiveGuard, FoundGuard, standing},
     home::Homes,
@@ -51,7 +51,11 @@ pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
 
 /// Lifts the guard in `dir` of the system tablespace at `path`, whose cache is lost. None if that
 /// is no regular file.
-fn lift_lost(dir: &Path, path: &Path, data: &[PathBuf]) -> Result<Option<SavedPages>, SetupError> {
+fn lift_lost(
+    dir: &Path,
+    path: &Path,
+    data: &[PathBuf],
+) -> Result<Option<RestoredPages>, SetupError> {
     let io = |doing| SetupError::io(doing, path);
     let found = standing(dir).map_err(io("looking at the guard of"))?;
     let guarded = match found {

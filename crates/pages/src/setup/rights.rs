@@ -12,18 +12,18 @@
 
 use super::error::SetupError;
 use crate::guard::GUARD_FILE;
-use forebay_pool::rights::{Rights, RightsError, user};
+use forebay_pool::rights::{DistrustReason, Rights, user};
 use rustix::io::Errno;
 use std::path::Path;
 
-pub(super) fn distrusted(path: &Path, why: RightsError) -> SetupError {
+pub(super) fn distrusted(path: &Path, why: DistrustReason) -> SetupError {
     let path = path.display();
     SetupError::Distrusted(match why {
-        RightsError::OthersWrite { owner, mode } => format!(
+        DistrustReason::OthersWrite { owner, mode } => format!(
             "{path} may be written to by others than its owner (mode {mode:03o}), who could have any file of user {owner} written to: nothing was changed. If only the \
              database and its administrators ever could, give it to the server's user: chown, chmod go-w. Then repeat"
         ),
-        RightsError::OtherUser { owner } => format!(
+        DistrustReason::OtherUser { owner } => format!(
             "{path} belongs to user {owner}, and what it says is done with the rights of that user: run this as that user, or as root"
         ),
     })

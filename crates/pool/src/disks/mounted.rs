@@ -13,7 +13,7 @@ use std::{
 const IN_MEMORY: [&str; 5] = ["tmpfs", "ramfs", "devtmpfs", "rootfs", "hugetlbfs"];
 
 /// What is below such a file system.
-pub(super) enum BackingDevice {
+pub(super) enum BackingMedia {
     /// Memory; its kind.
     Memory(String),
     /// Devices, as far as they are known.
@@ -28,15 +28,15 @@ struct MountEntry {
 }
 
 /// What is below the file system with this device number.
-pub(super) fn below(device: u64) -> BackingDevice {
+pub(super) fn below(device: u64) -> BackingMedia {
     let table = fs::read_to_string("/proc/self/mountinfo").unwrap_or_default();
     let Some(mount) = table.lines().find_map(|line| parse(line, device)) else {
-        return BackingDevice::Devices(Vec::new());
+        return BackingMedia::Devices(Vec::new());
     };
     if IN_MEMORY.contains(&mount.kind.as_str()) {
-        return BackingDevice::Memory(mount.kind);
+        return BackingMedia::Memory(mount.kind);
     }
-    BackingDevice::Devices(match mount.kind.as_str() {
+    BackingMedia::Devices(match mount.kind.as_str() {
         "btrfs" => of_btrfs(&mount.source),
         // What is written goes there.
         "overlay" => (option(&mount.options, "upperdir").into_iter())

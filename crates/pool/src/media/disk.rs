@@ -16,7 +16,7 @@
 #![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
 
 use super::{
-    LockSharing, Media, PoolPersistence,
+    DescriptorSharing, Media, PoolPersistence,
     file_size_limit::size_limit_below,
     locks::{LockedFile, TABLES_LOCK},
     mapping::{MappingKind, SharedMapping},
@@ -365,7 +365,7 @@ impl Media for DiskMedia {
         self.disk.lock(lock, wait)
     }
 
-    fn share(&self, sharing: LockSharing) -> io::Result<()> {
+    fn share(&self, sharing: DescriptorSharing) -> io::Result<()> {
         self.disk.share(sharing)
     }
 

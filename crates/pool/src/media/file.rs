@@ -1,7 +1,7 @@
 //! Media on files: fsdax files and devdax devices ([`open_dax`]), plain files ([`open_emulated`]).
 
 use super::{
-    LockSharing, Media, PoolPersistence,
+    DescriptorSharing, Media, PoolPersistence,
     locks::LockedFile,
     mapping::{MappingKind, SharedMapping},
 };
@@ -297,7 +297,7 @@ impl Media for FileMedia {
         self.file.abandon();
     }
 
-    fn share(&self, sharing: LockSharing) -> io::Result<()> {
+    fn share(&self, sharing: DescriptorSharing) -> io::Result<()> {
         self.file.share(sharing)
     }
 

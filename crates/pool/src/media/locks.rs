@@ -16,7 +16,7 @@
     reason = "keeps a descriptor by its number, and asks the kernel for locks"
 )]
 
-use super::{LockSharing, held_locks::HeldLocks};
+use super::{DescriptorSharing, held_locks::HeldLocks};
 use std::{
     fs::File,
     io,
@@ -93,13 +93,13 @@ impl LockedFile {
     ///
     /// # Errors
     /// The owner cannot open it once more.
-    pub(super) fn share(&self, sharing: LockSharing) -> io::Result<()> {
+    pub(super) fn share(&self, sharing: DescriptorSharing) -> io::Result<()> {
         if self.momentary.get().is_some() {
             return Ok(());
         }
         let momentary = match sharing {
-            LockSharing::IsReceived => Momentary::Process,
-            LockSharing::IsSent => {
+            DescriptorSharing::IsReceived => Momentary::Process,
+            DescriptorSharing::IsSent => {
                 // By the descriptor: its path may lead elsewhere by now.
                 let link = format!("/proc/self/fd/{}", self.fd().as_raw_fd());
                 let file = File::options().read(true).write(true).open(link);

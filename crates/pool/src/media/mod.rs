@@ -72,7 +72,7 @@ impl fmt::Display for PoolPersistence {
 
 /// In which direction a medium's [descriptor](Media::descriptor) goes between processes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum LockSharing {
+pub enum DescriptorSharing {
     /// Others are sent this process's.
     IsSent,
     /// This process was sent another's.
@@ -251,7 +251,7 @@ pub trait Media: Send + Sync + 'static {
     ///
     /// # Errors
     /// They cannot be made to.
-    fn share(&self, sharing: LockSharing) -> io::Result<()> {
+    fn share(&self, sharing: DescriptorSharing) -> io::Result<()> {
         let _ = sharing;
         Ok(())
     }

@@ -4,7 +4,7 @@
 //! The kernel may write any page at any time, and a disk may tear it: each sector is old or new.
 //! That is what persistent memory does to lines that no fence covers, so the formats stand it.
 
-use super::{FileMedia, LockSharing, Media, PoolPersistence};
+use super::{DescriptorSharing, FileMedia, Media, PoolPersistence};
 use crate::{checksum::Checksum, complain};
 use parking_lot::Mutex;
 use std::{
@@ -121,7 +121,7 @@ impl Media for SyncedFile {
         self.inner.descriptor()
     }
 
-    fn share(&self, sharing: LockSharing) -> io::Result<()> {
+    fn share(&self, sharing: DescriptorSharing) -> io::Result<()> {
         self.inner.share(sharing)
     }
 

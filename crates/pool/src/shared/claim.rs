@@ -11,7 +11,7 @@ use crate::{
     error::PoolError,
     format::record::Lsn,
     lane::pack,
-    media::{LockSharing, Mapped},
+    media::{DescriptorSharing, Mapped},
     pool::{ClaimOptions, ClaimedLane, Pool},
 };
 use parking_lot::Mutex;
@@ -53,7 +53,7 @@ impl Pool {
         owner: Uuid,
         options: &ClaimOptions,
     ) -> Result<SharedLane, PoolError> {
-        let shared = self.core.media.share(LockSharing::IsSent);
+        let shared = self.core.media.share(DescriptorSharing::IsSent);
         shared.map_err(|e| {
             PoolError::io(self.path(), "opening the pool once more, to share it", e)
         })?;

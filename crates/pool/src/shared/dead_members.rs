@@ -10,7 +10,7 @@
 use super::{
     control::SharedControl,
     owner::{MOMENT, SharedLane, is_over},
-    state::{LoadedState, WriterCell, first},
+    state::{SeenCell, WriterCell, first},
     step,
 };
 use crate::MonotonicTime;
@@ -168,7 +168,7 @@ impl SharedLane {
 /// The cell once it does not announce what it did when the owner first looked; none if it still
 /// does at the `deadline`. What is announced later reserves only lines that are above the tail that
 /// the owner read.
-fn resolved(writer: &WriterCell, dead: &[u32], deadline: MonotonicTime) -> Option<LoadedState> {
+fn resolved(writer: &WriterCell, dead: &[u32], deadline: MonotonicTime) -> Option<SeenCell> {
     let first = writer.seen();
     let mut seen = first;
     while seen == first && seen.is_announced() && !dead.contains(&seen.member()) {

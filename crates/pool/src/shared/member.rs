@@ -12,7 +12,7 @@ use crate::{
     error::{AppendError, PoolError, PoolErrorKind},
     format::record::{HEADER, Lsn, RecordHeader, record_bytes},
     lane::{PublishMark, pack, payload_of, split, write_record},
-    media::{LockSharing, Mapped},
+    media::{DescriptorSharing, Mapped},
     persist::LINE,
     pool::Pool,
 };
@@ -80,7 +80,7 @@ struct Reserved {
 }
 
 /// What became of a try to reserve.
-enum AppendTry {
+enum ReserveOutcome {
     Reserved(Reserved),
     /// Another segment than the wanted one is open, or it has no room.
     Full,
@@ -117,7 +117,7 @@ impl Pool {
             );
             return Err(PoolError::new(self.path(), PoolErrorKind::Damaged { what }));
         }
-        let shared = self.core.media.share(LockSharing::IsReceived);
+        let shared = self.core.media.share(DescriptorSharing::IsReceived);
         shared.map_err(|e| PoolError::io(self.path(), "joining a shared lane", e))?;
         Ok(Member::new(Arc::clone(&self.core), Arc::new(state), member))
     }
@@ -211,7 +211,7 @@ impl Member {
         let writer = self.announce()?;
         step!("shared:announced");
         let reserved = match self.reserve(segment, bytes) {
-            Ok(AppendTry::Reserved(reserved)) => reserved,
+            Ok(ReserveOutcome::Reserved(reserved)) => reserved,
             other => {
                 writer.free();
                 return other.map(|_| None);
@@ -327,17 +327,17 @@ impl Member {
     }
 
     #[inline]
-    fn reserve(&self, wanted: Lsn, bytes: u64) -> Result<AppendTry, AppendError> {
+    fn reserve(&self, wanted: Lsn, bytes: u64) -> Result<ReserveOutcome, AppendError> {
         loop {
             let (tail, offset, start) = self.open_segment()?;
             let (slot, lsn) = split(tail);
             if start != wanted || lsn + bytes > start + self.segment_bytes {
-                return Ok(AppendTry::Full);
+                return Ok(ReserveOutcome::Full);
             }
             step!("shared:looked");
             if self.exchange_tail(tail, pack(slot, lsn + bytes)) {
                 let offset = offset + (lsn - start);
-                return Ok(AppendTry::Reserved(Reserved { offset, lsn }));
+                return Ok(ReserveOutcome::Reserved(Reserved { offset, lsn }));
             }
         }
     }

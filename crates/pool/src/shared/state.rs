@@ -237,18 +237,18 @@ impl WriterCell {
     }
 
     /// What is to be known of it; the owner alone looks.
-    pub(super) fn seen(&self) -> LoadedState {
-        LoadedState(self.state.load(SeqCst))
+    pub(super) fn seen(&self) -> SeenCell {
+        SeenCell(self.state.load(SeqCst))
     }
 
     /// The lines that it claims, if it is `seen` still.
-    pub(super) fn claimed(&self, seen: LoadedState) -> Option<(Lsn, Lsn)> {
+    pub(super) fn claimed(&self, seen: SeenCell) -> Option<(Lsn, Lsn)> {
         let claimed = (self.from.load(Acquire), self.to.load(Acquire));
         (self.seen() == seen).then_some(claimed)
     }
 
     /// The owner: frees the cell, if it is `seen` still.
-    pub(super) fn free_dead(&self, seen: LoadedState) {
+    pub(super) fn free_dead(&self, seen: SeenCell) {
         let free = seen.0 & !(USE - 1);
         let _ = (self.state).compare_exchange(seen.0, free, AcqRel, Relaxed);
     }
@@ -256,9 +256,9 @@ impl WriterCell {
 
 /// A cell as it was seen. Two that are equal are of one use of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) struct LoadedState(u64);
+pub(super) struct SeenCell(u64);
 
-impl LoadedState {
+impl SeenCell {
     pub(super) fn is_announced(self) -> bool {
         self.0 & PHASE == ANNOUNCED
     }

@@ -15,7 +15,7 @@ use crate::{
     identity,
     log::paths,
     record,
-    shared::{LinkState, SharedFile},
+    shared::{NameLoss, SharedFile},
     sys,
 };
 use rustix::io::Errno;
@@ -42,11 +42,11 @@ impl MemberSession {
             self.page.fear_if_interrupted(number);
             let known = file.failure();
             let synced = match (file.gone(), known.error()) {
-                (LinkState::Yes, _) if !recorded.contains(&number) => Ok(()),
+                (NameLoss::Yes, _) if !recorded.contains(&number) => Ok(()),
                 // A second sync would succeed, whatever the disk has, and there is nothing to be
                 // written again: that is left to a recovery.
-                (LinkState::Yes, Some(errno)) if !known.is_feared() => Err(errno),
-                (LinkState::Yes, _) => {
+                (NameLoss::Yes, Some(errno)) if !known.is_feared() => Err(errno),
+                (NameLoss::Yes, _) => {
                     let (device, _) = file.key();
                     let synced = file_systems.entry(device);
                     *synced.or_insert_with(|| file_system_of(file))

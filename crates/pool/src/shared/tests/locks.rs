@@ -4,7 +4,7 @@
 //! Each is this test's own program, started once more with [`ROLE`] set.
 
 use super::{kills::ALONE, *};
-use crate::media::{LockGuard, LockSharing};
+use crate::media::{DescriptorSharing, LockGuard};
 use rustix::process::{Signal, getpid, kill_process};
 use std::{
     fs::{File, OpenOptions},
@@ -255,7 +255,7 @@ fn a_lock_that_a_thread_has_when_the_pool_is_first_shared_is_given_back() {
         let other = PoolOptions::new().open(pool.path()).unwrap();
         let held = LockGuard::take(&pool.core.media, lock, true).unwrap();
         let media = Arc::clone(&pool.core.media);
-        let sharing = thread::spawn(move || media.share(LockSharing::IsSent));
+        let sharing = thread::spawn(move || media.share(DescriptorSharing::IsSent));
         // It waits for the lock. If it did not, it would be over soon.
         let soon = Instant::now() + Duration::from_millis(300);
         while !sharing.is_finished() && Instant::now() < soon {

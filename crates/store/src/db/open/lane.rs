@@ -38,7 +38,7 @@ pub(super) fn claim_left(
         (None, Some(pool)) => return claim_unnamed(dir, state, pool, options, given_up),
         (None, None) => return Ok(None),
     };
-    let older = OlderLane {
+    let older = OlderPool {
         dir,
         gives_up: "what was written since and is not in a value-log file",
         options,
@@ -88,14 +88,14 @@ fn has_records(pool: &Pool, state: &ManifestState) -> bool {
 }
 
 /// A pool that is older than the manifest.
-struct OlderLane<'a> {
+struct OlderPool<'a> {
     dir: &'a Path,
     gives_up: &'static str,
     options: &'a StoreOptions,
     given_up: &'a GivenUp,
 }
 
-impl OlderLane<'_> {
+impl OlderPool<'_> {
     /// An error that says what was `found`, or with salvage a note of it.
     fn refuse(&self, found: String) -> Result<(), StoreError> {
         if !self.options.salvage {
@@ -159,7 +159,7 @@ fn claim_unnamed(
     // The session that the manifest knows of has given its lane back, or has never had one.
     let is_older = last <= state.epoch && state.retired.is_some() && has_records(pool, state);
     if is_older {
-        let older = OlderLane {
+        let older = OlderPool {
             dir,
             gives_up: "what is in that lane, which is in the value-log files or was given up before",
             options,

@@ -1,6 +1,6 @@
 //! What the threads of an explored lane wait for, read from the state that they share.
 
-use super::super::{super::state::LoadedState, SharedLane, known::DRAINED};
+use super::super::{super::state::SeenCell, SharedLane, known::DRAINED};
 use crate::{
     format::record::Lsn,
     lane::{PublishMark, split},
@@ -22,7 +22,7 @@ pub(super) struct Watch {
 pub(super) struct Idle {
     turned: u32,
     /// If it could not bury: what kept it from that.
-    stuck: Option<(Lsn, Vec<(usize, LoadedState)>)>,
+    stuck: Option<(Lsn, Vec<(usize, SeenCell)>)>,
 }
 
 impl Idle {
@@ -39,7 +39,7 @@ impl Idle {
 }
 
 /// The mark, and writers that announce something.
-fn obstacles(lane: &SharedLane) -> (Lsn, Vec<(usize, LoadedState)>) {
+fn obstacles(lane: &SharedLane) -> (Lsn, Vec<(usize, SeenCell)>) {
     let writers = lane.state().writers().iter().map(|writer| writer.seen());
     let announced = writers.enumerate().filter(|(_, seen)| seen.is_announced());
     (lane.member().published(), announced.collect())
