@@ -6,7 +6,7 @@ use crate::{
     run::{self, RunningFlash},
 };
 use clap::Args;
-use forebay_files::supervisor::{self, FoundRuns, Orphaned, RunScope, WaitingPool};
+use forebay_files::supervisor::{self, FoundRuns, OrphanedRun, RunScope, WaitingPool};
 use forebay_pages::CacheStatus as Flash;
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
@@ -107,7 +107,7 @@ enum RunReport<'a> {
     /// A flash cache alone: no supervisor answers for it.
     Flash { pid: u32, flash: &'a Flash },
     /// It goes on without its supervisor, which was killed.
-    Orphaned { orphaned: &'a Orphaned },
+    Orphaned { orphaned: &'a OrphanedRun },
     /// It is over, and its pool has records of it.
     Waiting { waiting: &'a WaitingPool },
 }
@@ -141,7 +141,7 @@ fn human(running: &FoundRuns, flash: &RunningFlash) -> String {
 }
 
 /// Of a run that lost its supervisor.
-fn orphaned(run: &Orphaned) -> String {
+fn orphaned(run: &OrphanedRun) -> String {
     let named = run.processes.iter();
     let named: Vec<String> = named
         .map(|(pid, program)| format!("{program} (process {pid})"))

@@ -252,9 +252,9 @@ fn has_lane(pool: &Pool, run: Uuid) -> bool {
 
 /// The guards that a supervisor has laid.
 #[derive(Default)]
-pub(crate) struct Laid(parking_lot::Mutex<Vec<(PathBuf, File)>>);
+pub(crate) struct LaidGuards(parking_lot::Mutex<Vec<(PathBuf, File)>>);
 
-impl Laid {
+impl LaidGuards {
     /// Lays a guard in the directory `kind` of the process's working directory, the first time that
     /// it is asked for. A program that has none there is not guarded. Says so if it has, and no
     /// guard can be laid.

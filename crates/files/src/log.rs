@@ -7,8 +7,8 @@
 
 use crate::{
     record::{
-        self, FileChange, HEAD, Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_ORDERED, KIND_REFUSED,
-        KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE, NO_TIME,
+        self, FileChange, HEAD, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_ORDERED, KIND_REFUSED,
+        KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE, NO_TIME, PayloadHead,
     },
     replay::final_parts,
     shared::{FileState, NameLoss, SharedFile, SharedPageLayout},
@@ -101,7 +101,7 @@ impl LaneLog<'_> {
         let mut parts = parts.iter();
         let mut part: &[u8] = &[];
         while left > 0 {
-            let head = Head {
+            let head = PayloadHead {
                 held: self.page.files[number].order.held.load(Relaxed) != 0,
                 ..self.head(number, at)
             };
@@ -218,7 +218,7 @@ impl LaneLog<'_> {
     /// way then logs what the kernel has by it, and all else that the lane has of the file must not
     /// become newer by that than what was changed past the lane.
     #[inline]
-    fn head(&self, number: usize, at: u64) -> Head {
+    fn head(&self, number: usize, at: u64) -> PayloadHead {
         let now = sys::file_time_now();
         // First the time, then the look: a file that strays after both is changed past the lane a
         // silence later than the record says.
@@ -227,7 +227,7 @@ impl LaneLog<'_> {
             FileState::Strayed => NO_TIME,
             _ => now,
         };
-        Head {
+        PayloadHead {
             file: number as u32,
             at,
             time,
@@ -346,7 +346,7 @@ impl KeptRecords {
         let mut kept = Vec::new();
         records(&mut |record| {
             let (kind, payload) = (record.header.kind, record.payload);
-            let is_it = |(head, _): (Head, FileChange<'_>)| head.file as usize == number;
+            let is_it = |(head, _): (PayloadHead, FileChange<'_>)| head.file as usize == number;
             if record::decode(kind, payload).is_ok_and(is_it) {
                 kept.push((kind, payload.to_vec()));
             }

@@ -11,7 +11,7 @@
 mod users;
 mod write_count;
 
-pub use crate::pending_records::{Unopened, open_with};
+pub use crate::pending_records::{UnopenedPool, open_with};
 pub use users::may_absorb;
 
 use crate::{absorbed, directories::each_directory, pending_records, replay, sys, void_marks};

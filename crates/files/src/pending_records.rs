@@ -67,7 +67,7 @@ pub(crate) fn open(path: &Path) -> Result<Pool, String> {
 
 /// A pool that was not opened.
 #[derive(Debug)]
-pub struct Unopened {
+pub struct UnopenedPool {
     /// In words.
     pub why: String,
     /// True if there is no pool at that path, whatever else may be; false if one may be, which
@@ -81,8 +81,8 @@ pub struct Unopened {
 ///
 /// # Errors
 /// Why not.
-pub fn open_with(options: &PoolOptions, path: &Path) -> Result<Pool, Unopened> {
-    let unopened = |is_gone, why: &dyn std::fmt::Display| Unopened {
+pub fn open_with(options: &PoolOptions, path: &Path) -> Result<Pool, UnopenedPool> {
+    let unopened = |is_gone, why: &dyn std::fmt::Display| UnopenedPool {
         why: format!("{}: {why}", path.display()),
         is_gone,
     };
@@ -107,7 +107,7 @@ pub fn open_with(options: &PoolOptions, path: &Path) -> Result<Pool, Unopened> {
         .write(true)
         .open(sys::link_of(seen.as_fd()));
     let opened = options.open_file(path, file.map_err(|e| unopened(false, &e))?);
-    opened.map_err(|e| Unopened {
+    opened.map_err(|e| UnopenedPool {
         why: e.to_string(),
         is_gone: false,
     })

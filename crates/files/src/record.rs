@@ -84,7 +84,7 @@ const NAME_HEAD: usize = HEAD + 20;
 
 /// The head of a payload.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub struct Head {
+pub struct PayloadHead {
     /// Number of the file in this lane.
     pub file: u32,
     /// File offset of a write; new size of a truncation; for the others see the module's head.
@@ -96,7 +96,7 @@ pub struct Head {
     pub held: bool,
 }
 
-impl Head {
+impl PayloadHead {
     /// The head's bytes.
     #[must_use]
     pub fn encode(self) -> [u8; HEAD] {
@@ -167,11 +167,11 @@ pub enum FileChange<'a> {
 
 /// Adds what changes bytes, in order; a truncation that was refused is none.
 pub(crate) fn add_change<'a>(
-    changes: &mut Vec<(Head, FileChange<'a>)>,
-    head: Head,
+    changes: &mut Vec<(PayloadHead, FileChange<'a>)>,
+    head: PayloadHead,
     change: FileChange<'a>,
 ) {
-    let is_it = |(last, change): &mut (Head, FileChange<'_>)| {
+    let is_it = |(last, change): &mut (PayloadHead, FileChange<'_>)| {
         *change == FileChange::Truncate && last.at == head.at
     };
     match change {
@@ -183,7 +183,7 @@ pub(crate) fn add_change<'a>(
 
 /// The payload of a `file` record. Too long a path is cut: it is then a hint that leads nowhere.
 #[must_use]
-pub fn encode_file(head: Head, boot: [u8; 16], identity: &[u8], path: &Path) -> Vec<u8> {
+pub fn encode_file(head: PayloadHead, boot: [u8; 16], identity: &[u8], path: &Path) -> Vec<u8> {
     let path = path.as_os_str().as_bytes();
     let path = &path[..path.len().min(usize::from(u16::MAX))];
     let identity = &identity[..identity.len().min(usize::from(u16::MAX))];
@@ -211,8 +211,8 @@ pub(crate) fn add_before(named: &mut Vec<u8>, had: Option<u64>, ahead: Option<u6
 ///
 /// # Errors
 /// In words: an unknown kind, or lengths that do not fit.
-pub fn decode(kind: u16, payload: &[u8]) -> Result<(Head, FileChange<'_>), String> {
-    let head = Head::decode(payload).ok_or_else(|| {
+pub fn decode(kind: u16, payload: &[u8]) -> Result<(PayloadHead, FileChange<'_>), String> {
+    let head = PayloadHead::decode(payload).ok_or_else(|| {
         format!(
             "its {} bytes are too few, or its flags are unknown",
             payload.len()
@@ -270,7 +270,7 @@ mod tests {
 
     #[test]
     fn records_are_read_back_and_cut_ones_refused() {
-        let head = Head {
+        let head = PayloadHead {
             file: 7,
             at: 1 << 40,
             time: 99,
@@ -315,10 +315,10 @@ mod tests {
 
     #[test]
     fn a_truncation_that_was_refused_takes_back_itself_and_nothing_before_it() {
-        let at = |at| Head {
+        let at = |at| PayloadHead {
             file: 0,
             at,
-            ..Head::default()
+            ..PayloadHead::default()
         };
         let write = (at(3), FileChange::Write(b"abc"));
         let cut = (at(5), FileChange::Truncate);
@@ -340,12 +340,12 @@ mod tests {
 
     #[test]
     fn a_record_behind_the_end_of_any_file_is_refused() {
-        let at = |at| Head {
+        let at = |at| PayloadHead {
             file: 0,
             at,
-            ..Head::default()
+            ..PayloadHead::default()
         };
-        let write = |head: Head| [&head.encode()[..], b"bytes"].concat();
+        let write = |head: PayloadHead| [&head.encode()[..], b"bytes"].concat();
         for far in [u64::MAX, u64::MAX - 2, i64::MAX as u64 - 4] {
             assert!(decode(KIND_WRITE, &write(at(far))).is_err(), "{far}");
         }

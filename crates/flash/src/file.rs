@@ -66,7 +66,7 @@ struct PastWrites {
 
 /// Whether all that can be read in a file is durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) enum Settled {
+pub(crate) enum FileDurability {
     Yes,
     No,
     /// Nothing was written since the file was registered in this session.
@@ -129,15 +129,15 @@ impl CachedFile {
         past.begun += 1;
     }
 
-    pub(crate) fn settled(&self) -> Settled {
+    pub(crate) fn settled(&self) -> FileDurability {
         let past = self.past.lock();
         if past.failed || past.doubtful {
-            return Settled::No;
+            return FileDurability::No;
         }
         match (past.open, past.begun - past.durable) {
-            (0, 0) => Settled::Yes,
-            (0, 1) if past.begun == 1 => Settled::NotAskedYet,
-            _ => Settled::No,
+            (0, 0) => FileDurability::Yes,
+            (0, 1) if past.begun == 1 => FileDurability::NotAskedYet,
+            _ => FileDurability::No,
         }
     }
 

@@ -34,7 +34,7 @@ use crate::{
 use forebay_flash::{Cache, FileId, Home, HomePage, Identity};
 use forebay_pool::{
     crc32c,
-    rewrite::{self, Rewritten},
+    rewrite::{self, RewrittenFile},
 };
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
@@ -80,7 +80,7 @@ pub(crate) struct DoublewriteFile {
 struct OpenCopies {
     file: File,
     /// Copies that could not be kept are written over by the next.
-    rewritten: Rewritten,
+    rewritten: RewrittenFile,
     /// The half that the next copies go to: not the one that has those that count.
     half: usize,
     /// Theirs.
@@ -145,7 +145,7 @@ impl OpenCopies {
     fn of(file: File, newest: Option<&FoundCopies>) -> Self {
         Self {
             file,
-            rewritten: Rewritten::default(),
+            rewritten: RewrittenFile::default(),
             half: newest.map_or(0, |newest| 1 - newest.half),
             number: newest.map_or(1, |newest| newest.number + 1),
             used: true,

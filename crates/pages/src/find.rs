@@ -217,7 +217,7 @@ fn is_gone(path: &Path, was: &Path, is: &Path) -> bool {
 }
 
 /// Where the files of a cache are looked for.
-pub(crate) struct Whereabouts<'a> {
+pub(crate) struct HomeSearch<'a> {
     /// The data directory, where the system tablespace was found.
     pub(crate) data: &'a Path,
     /// Directories beside it, and beside those where the files were.
@@ -228,7 +228,7 @@ pub(crate) struct Whereabouts<'a> {
     pub(crate) given_up: &'a [PathBuf],
 }
 
-impl Whereabouts<'_> {
+impl HomeSearch<'_> {
     /// Beside a file, and beside its database: it may have been renamed into another.
     fn look_beside(&mut self, path: &Path) {
         let Some(dir) = path.parent() else { return };
@@ -283,7 +283,7 @@ impl Whereabouts<'_> {
 pub(crate) fn attach_all(
     cache: &Cache,
     homes: &Homes,
-    mut at: Whereabouts<'_>,
+    mut at: HomeSearch<'_>,
 ) -> Result<(), HomesError> {
     at.roots.insert(at.data.to_owned());
     let files = cache.files();

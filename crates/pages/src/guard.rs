@@ -31,7 +31,7 @@ use crate::{
     descriptor::{hold_plain, link_to},
 };
 use forebay_flash::{Epochs, Identity};
-use forebay_pool::rewrite::Rewritten;
+use forebay_pool::rewrite::RewrittenFile;
 use rustix::fs::{Mode, OFlags};
 use serde::Serialize;
 use std::{
@@ -168,7 +168,7 @@ pub(crate) enum FoundGuard {
 pub(crate) struct ActiveGuard {
     file: File,
     /// A page is written again after a sync that failed.
-    rewritten: Rewritten,
+    rewritten: RewrittenFile,
     path: PathBuf,
     header: GuardHeader,
 }
@@ -205,7 +205,7 @@ impl ActiveGuard {
     fn new(file: File, path: PathBuf, header: GuardHeader) -> Self {
         Self {
             file,
-            rewritten: Rewritten::default(),
+            rewritten: RewrittenFile::default(),
             path,
             header,
         }
@@ -294,7 +294,7 @@ impl ActiveGuard {
             return Ok(());
         }
         let text = text(self.header.owner, &self.header.flash);
-        let rewritten = Rewritten::default();
+        let rewritten = RewrittenFile::default();
         for page in PAGES {
             forebay_pool::failpoint!("pages:laying");
             rewritten.write(tablespace, &text, offset(page))?;
@@ -307,7 +307,7 @@ impl ActiveGuard {
     /// more.
     pub(crate) fn lift(mut self, tablespace: &File) -> io::Result<()> {
         self.set(GuardState::Lifting)?;
-        let rewritten = Rewritten::default();
+        let rewritten = RewrittenFile::default();
         for (at, page) in PAGES.into_iter().enumerate().rev() {
             let mut bytes = vec![0; PAGE_BYTES];
             self.file.read_exact_at(&mut bytes, place(at))?;

@@ -73,10 +73,10 @@ pub use resize::{resize, resize_found};
 pub use session::{is_configured, start};
 pub use settings::{PageContents, PolicyName, Settings, SettingsFile, settings_of};
 pub use setup::{
-    CacheLocation, CacheOccupancy, Flushing, SetupError, create, flush, give_up, look, pool_of,
+    CacheLocation, CacheOccupancy, FlushOutcome, SetupError, create, flush, give_up, look, pool_of,
     remove, retry_in_use,
 };
-pub use status::{CacheStatus, RecentWindow, Resizing};
+pub use status::{CacheStatus, RecentWindow, ResizeProgress};
 pub use table::is_cached;
 
 /// Names the flash file to the processes of a run.

@@ -5,7 +5,7 @@
 use crate::{
     control_files::{self, RESIZE, beside, status_of},
     setup::{CacheFiles, CacheLocation, CacheOccupancy},
-    status::{CacheStatus, Resizing},
+    status::{CacheStatus, ResizeProgress},
 };
 use serde::{Deserialize, Serialize};
 use std::{
@@ -86,7 +86,7 @@ const PATIENCE: Duration = Duration::from_secs(15);
 pub fn resize_running(
     flash: &Path,
     bytes: u64,
-    progress: impl FnMut(&Resizing),
+    progress: impl FnMut(&ResizeProgress),
 ) -> Result<ResizeResult, String> {
     let place = CacheLocation::of(flash).map_err(|e| e.to_string())?;
     let held = CacheFiles::of(&place).map_err(|e| e.to_string())?;
@@ -97,7 +97,7 @@ fn ask(
     held: &CacheFiles<'_>,
     bytes: u64,
     patience: Duration,
-    mut progress: impl FnMut(&Resizing),
+    mut progress: impl FnMut(&ResizeProgress),
 ) -> Result<ResizeResult, String> {
     const AGAIN: Duration = Duration::from_millis(50);
     let request = ResizeRequest {

@@ -7,7 +7,7 @@ mod closed_files;
 mod sizes;
 mod system_tablespace;
 
-pub(crate) use closed_files::Unregistered;
+pub(crate) use closed_files::UnregisteredFile;
 
 use crate::{
     ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
@@ -24,7 +24,7 @@ use forebay_flash::{Cache, CacheOptions, CachedFile, FlashError};
 use forebay_pool::with_room;
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
-use sizes::Sizes;
+use sizes::SizeRequests;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -39,7 +39,7 @@ use std::{
 use uuid::Uuid;
 
 /// What the environment says.
-struct Environment {
+struct SessionEnvironment {
     flash: PathBuf,
     status: Option<PathBuf>,
     run: Uuid,
@@ -53,7 +53,7 @@ pub(crate) struct ForeignProgram {
 }
 
 static OTHER: OnceLock<ForeignProgram> = OnceLock::new();
-static SETTINGS: OnceLock<Environment> = OnceLock::new();
+static SETTINGS: OnceLock<SessionEnvironment> = OnceLock::new();
 static SESSION: OnceLock<CacheSession> = OnceLock::new();
 /// Held while the session is begun; why it could not be, once that was tried.
 static BEGINNING: Mutex<Option<()>> = Mutex::new(None);
@@ -78,7 +78,7 @@ pub fn start() {
     let wanted = wanted.and_then(|wanted| serde_json::from_str(&wanted).ok());
     let run = std::env::var(ENV_FLASH_RUN).ok();
     let run = run.and_then(|run| run.parse().ok());
-    let _ = SETTINGS.set(Environment {
+    let _ = SETTINGS.set(SessionEnvironment {
         flash: flash.into(),
         status: std::env::var_os(ENV_FLASH_STATUS).map(PathBuf::from),
         run: run.unwrap_or_default(),
@@ -117,7 +117,7 @@ pub(crate) struct CacheSession {
     status: Option<PathBuf>,
     run: Uuid,
     watched: Mutex<WatchedSettings>,
-    sizes: Mutex<Sizes>,
+    sizes: Mutex<SizeRequests>,
     /// Held while a file is opened, closed for good, or renamed: what is known of files changes.
     pub(crate) opening: Mutex<()>,
     registered: Mutex<HashMap<forebay_flash::Identity, Arc<CachedFile>>>,
@@ -171,7 +171,7 @@ fn begin_now() -> Result<&'static CacheSession, Errno> {
 }
 
 impl CacheSession {
-    fn open(settings: &Environment) -> Result<Self, setup::SetupError> {
+    fn open(settings: &SessionEnvironment) -> Result<Self, setup::SetupError> {
         let homes = Arc::new(Homes::new());
         let place = CacheLocation::of(&settings.flash)?;
         let mut watched = WatchedSettings::new(place.flash());
@@ -212,7 +212,7 @@ impl CacheSession {
     /// One with this cache, that says in this file how it is.
     #[cfg(test)]
     pub(crate) fn said_in(status: &Path, flash: &Path) -> Self {
-        let environment = Environment {
+        let environment = SessionEnvironment {
             flash: flash.to_owned(),
             status: Some(status.to_owned()),
             run: Uuid::nil(),
@@ -247,7 +247,7 @@ impl CacheSession {
         fd: BorrowedFd<'_>,
         known: &KnownFile,
         path: &Path,
-    ) -> Result<Arc<CachedFile>, Unregistered> {
+    ) -> Result<Arc<CachedFile>, UnregisteredFile> {
         let home = reopen(fd, true)?;
         let name = path.to_string_lossy();
         let file = self.cache.register(known.identity, &name)?;
@@ -329,7 +329,7 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("f");
         setup::create(&flash, 8 << 20).unwrap();
-        let environment = Environment {
+        let environment = SessionEnvironment {
             flash: flash.clone(),
             status: None,
             run: Uuid::nil(),

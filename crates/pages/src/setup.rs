@@ -21,7 +21,7 @@ pub use create::create;
 pub(crate) use create::create_in;
 pub use error::SetupError;
 pub(crate) use flush::attach_guarded;
-pub use flush::{Flushing, flush};
+pub use flush::{FlushOutcome, flush};
 pub use give_up::give_up;
 pub(crate) use guarded_directory::rights_to_data;
 pub use location::{CacheLocation, pool_of};

@@ -92,7 +92,7 @@ pub struct CacheStatus {
     /// What is in force.
     pub settings: Settings,
     /// While the cache is given another size.
-    pub resizing: Option<Resizing>,
+    pub resizing: Option<ResizeProgress>,
     /// How the last request for another size ended.
     pub resized: Option<ResizeAnswer>,
     /// The last ten seconds, minute, ten minutes and hour, as far as its process has had it so
@@ -103,7 +103,7 @@ pub struct CacheStatus {
 /// A resize under way: pages that have to go home, and those that have.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
-pub struct Resizing {
+pub struct ResizeProgress {
     /// The request that it is for.
     pub id: Uuid,
     /// How large the cache is to be.

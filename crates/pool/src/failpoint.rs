@@ -30,7 +30,7 @@ enum ArmedAction {
 
 /// A failpoint that the environment asks for.
 #[derive(Debug)]
-struct Armed {
+struct ArmedFailpoint {
     name: String,
     then: ArmedAction,
     /// Its passes count once this one was passed.
@@ -40,7 +40,7 @@ struct Armed {
     left: AtomicI64,
 }
 
-impl Armed {
+impl ArmedFailpoint {
     /// `NAME=N`, with `:go` or `:die` and with `@OTHER` behind it or without.
     fn parse(text: &str) -> Option<Self> {
         let (text, after) = match text.split_once('@') {
@@ -76,11 +76,11 @@ impl Armed {
     }
 }
 
-fn armed() -> &'static [Armed] {
-    static ARMED: OnceLock<Vec<Armed>> = OnceLock::new();
+fn armed() -> &'static [ArmedFailpoint] {
+    static ARMED: OnceLock<Vec<ArmedFailpoint>> = OnceLock::new();
     ARMED.get_or_init(|| {
         let text = std::env::var("FOREBAY_FAILPOINT").unwrap_or_default();
-        text.split(',').filter_map(Armed::parse).collect()
+        text.split(',').filter_map(ArmedFailpoint::parse).collect()
     })
 }
 
@@ -156,20 +156,23 @@ mod tests {
 
     #[test]
     fn a_failpoint_says_when_it_counts_and_what_happens_there() {
-        let armed = Armed::parse("shared:reserved=2:die").unwrap();
+        let armed = ArmedFailpoint::parse("shared:reserved=2:die").unwrap();
         assert_eq!(armed.then, ArmedAction::Die);
         let due = ["shared:reserved", "shared:written", "shared:reserved"];
         assert_eq!(due.map(|name| armed.is_due(name)), [false, false, true]);
         assert!(armed.is_over("shared:reserved") && !armed.is_due("shared:reserved"));
 
-        let armed = Armed::parse("prepare:next=1@bury:filled").unwrap();
+        let armed = ArmedFailpoint::parse("prepare:next=1@bury:filled").unwrap();
         assert_eq!(armed.then, ArmedAction::StandStill);
         let due = ["prepare:next", "bury:filled", "prepare:next"];
         assert_eq!(due.map(|name| armed.is_due(name)), [false, false, true]);
 
-        assert_eq!(Armed::parse("a=1:go").unwrap().then, ArmedAction::GoOn);
+        assert_eq!(
+            ArmedFailpoint::parse("a=1:go").unwrap().then,
+            ArmedAction::GoOn
+        );
         for wrong in ["", "a", "a=", "a=1:away"] {
-            assert!(Armed::parse(wrong).is_none(), "{wrong}");
+            assert!(ArmedFailpoint::parse(wrong).is_none(), "{wrong}");
         }
     }
 }

@@ -13,7 +13,7 @@
 //! 4. asks the file system (FIEMAP) whether it takes any of that for unwritten: then the sync has
 //!    failed, whatever it said.
 //!
-//! [`write`] is 1 and 2, [`check`] is 4. [`Rewritten`] does all that for a file that its owner
+//! [`write`] is 1 and 2, [`check`] is 4. [`RewrittenFile`] does all that for a file that its owner
 //! writes to again after a failed sync: 1 as soon as it failed, and nothing before.
 
 use crate::extents;
@@ -156,7 +156,7 @@ pub const ALL: Range<u64> = 0..u64::MAX;
 /// A file whose owner writes again what a failed sync may have lost, by these calls: as long as
 /// none has failed they are the kernel's.
 #[derive(Debug, Default)]
-pub struct Rewritten {
+pub struct RewrittenFile {
     /// It was written to.
     begun: AtomicBool,
     /// A sync failed: from then on what is written is noted.
@@ -165,7 +165,7 @@ pub struct Rewritten {
     ranges: Mutex<Vec<Range<u64>>>,
 }
 
-impl Rewritten {
+impl RewrittenFile {
     /// Writes all of `bytes` at offset `at`.
     ///
     /// # Errors

@@ -32,7 +32,7 @@ pub fn with_room<T, F: FnOnce() -> T>(call: F) -> T {
         result: None,
     };
     let top = stack.wrapping_byte_add(ROOM).cast::<u8>();
-    let blocked = Blocked::on_alternate();
+    let blocked = BlockedSignals::on_alternate();
     // SAFETY: the end of the new memory, which is aligned; `work` is what `carry_out` takes, and
     // stays until it has returned.
     unsafe { switch((&raw mut work).cast(), carry_out::<F, T>, top) };
@@ -47,11 +47,11 @@ pub fn with_room<T, F: FnOnce() -> T>(call: F) -> T {
 }
 
 /// Signals that are blocked as long as it is there.
-struct Blocked {
+struct BlockedSignals {
     before: libc::sigset_t,
 }
 
-impl Blocked {
+impl BlockedSignals {
     /// All of them, if this is a handler on an alternate stack.
     fn on_alternate() -> Option<Self> {
         // SAFETY: both are structures of numbers. The first call only asks.
@@ -69,7 +69,7 @@ impl Blocked {
     }
 }
 
-impl Drop for Blocked {
+impl Drop for BlockedSignals {
     fn drop(&mut self) {
         // SAFETY: it is what the mask was.
         unsafe {

@@ -4,7 +4,7 @@
 
 use forebay_pool::{
     AppendError, ClaimOptions, Lane, PAGE, Pool, PoolOptions, Recovered,
-    format::segment::{Records, SegmentHeader},
+    format::segment::{RecordWalk, SegmentHeader},
     media::{Media, SimMedia},
 };
 use std::{
@@ -320,7 +320,7 @@ fn child() {
         scope.spawn(|| {
             while let Some(sealed) = lane.take_sealed(Duration::MAX) {
                 let header = SegmentHeader::decode(sealed.bytes()).unwrap();
-                let last = Records::new(sealed.bytes(), header, u32::MAX).last();
+                let last = RecordWalk::new(sealed.bytes(), header, u32::MAX).last();
                 if let Some(record) = last {
                     println!("drained {}", number(record.payload));
                 }

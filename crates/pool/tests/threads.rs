@@ -6,7 +6,7 @@ use forebay_pool::{
     Checksum, ClaimOptions, Lane, PoolOptions,
     format::{
         record::{self, HEADER},
-        segment::{Records, SegmentHeader},
+        segment::{RecordWalk, SegmentHeader},
     },
     media::{Media, PoolPersistence, SimMedia},
 };
@@ -62,7 +62,7 @@ fn storm(lane: &Lane, writers: u64, drains: usize, records_each: u64) {
                     while let Some(sealed) = lane.take_sealed(Duration::from_secs(20)) {
                         let header = SegmentHeader::decode(sealed.bytes()).unwrap();
                         assert_eq!(header.start, sealed.start());
-                        for record in Records::new(sealed.bytes(), header, lane.epoch()) {
+                        for record in RecordWalk::new(sealed.bytes(), header, lane.epoch()) {
                             let payload = record.payload.to_vec();
                             found.push((record.header.lsn, payload));
                         }

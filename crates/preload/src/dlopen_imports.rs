@@ -10,7 +10,7 @@
 mod places;
 
 use forebay_files::program::SharedLibrary;
-use places::Places;
+use places::SearchPlaces;
 use std::{
     collections::BTreeSet,
     ffi::{CStr, CString, OsStr, c_char},
@@ -46,7 +46,7 @@ pub(crate) struct DlopenCall<'a> {
 impl DlopenCall<'_> {
     /// True if code that it loads calls what this library hides, or may.
     pub(crate) fn calls_hidden(&self) -> bool {
-        let mut places = Places::of_caller(self.caller);
+        let mut places = SearchPlaces::of_caller(self.caller);
         let mut left = vec![self.name.to_owned()];
         let mut seen = BTreeSet::new();
         while let Some(name) = left.pop() {
@@ -68,7 +68,7 @@ impl DlopenCall<'_> {
                     }
                     // It cannot be loaded.
                     Ok(None) => {}
-                    Err(Calls) => return true,
+                    Err(HiddenCall) => return true,
                 }
             }
         }
@@ -84,23 +84,23 @@ impl DlopenCall<'_> {
                 .is_some_and(|is_loaded| is_loaded(name.as_ptr()))
     }
 
-    fn look_at(&self, path: &Path) -> Result<Option<SharedLibrary>, Calls> {
+    fn look_at(&self, path: &Path) -> Result<Option<SharedLibrary>, HiddenCall> {
         let file = match File::open(path) {
             Ok(file) => file,
             Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
             Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
-            Err(_) => return Err(Calls),
+            Err(_) => return Err(HiddenCall),
         };
         match SharedLibrary::read(&file, self.is_hidden) {
-            Ok(Some(object)) if object.imports_any => Err(Calls),
+            Ok(Some(object)) if object.imports_any => Err(HiddenCall),
             Ok(object) => Ok(object),
-            Err(_) => Err(Calls),
+            Err(_) => Err(HiddenCall),
         }
     }
 }
 
 /// It calls what is hidden, or may.
-struct Calls;
+struct HiddenCall;
 
 /// A path of these bytes.
 fn path_of(bytes: &[u8]) -> PathBuf {

@@ -27,7 +27,7 @@ pub(crate) unsafe fn call(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_
 }
 
 /// An argument of a system call.
-pub(crate) trait Word: Copy {
+pub(crate) trait SyscallArgument: Copy {
     fn word(self) -> c_long;
 }
 
@@ -38,7 +38,7 @@ pub(crate) trait SyscallResult {
 
 macro_rules! numbers {
     ($($type:ty)+) => {$(
-        impl Word for $type {
+        impl SyscallArgument for $type {
             fn word(self) -> c_long {
                 self as c_long
             }
@@ -54,13 +54,13 @@ macro_rules! numbers {
 
 numbers!(c_int c_uint i64 u64 isize usize);
 
-impl<T> Word for *const T {
+impl<T> SyscallArgument for *const T {
     fn word(self) -> c_long {
         self.expose_provenance() as c_long
     }
 }
 
-impl<T> Word for *mut T {
+impl<T> SyscallArgument for *mut T {
     fn word(self) -> c_long {
         self.expose_provenance() as c_long
     }
@@ -84,7 +84,7 @@ pub(crate) mod by_number {
 
     macro_rules! functions {
         ($($name:ident: $($argument:ident $type:ident),+;)+) => {$(
-            pub(crate) unsafe extern "C-unwind" fn $name<const NUMBER: c_long, $($type: Word,)+ R: SyscallResult>(
+            pub(crate) unsafe extern "C-unwind" fn $name<const NUMBER: c_long, $($type: SyscallArgument,)+ R: SyscallResult>(
                 $($argument: $type),+
             ) -> R {
                 let mut words = [0; 6];

@@ -28,7 +28,7 @@ use rustix::io::Errno;
 
 /// An operation on a descriptor that a layer sees, which has begun.
 #[derive(Clone, Copy)]
-pub(crate) struct Begun {
+pub(crate) struct BegunOperation {
     layer: &'static dyn FileLayer,
     fd: c_int,
     at: u64,
@@ -36,13 +36,13 @@ pub(crate) struct Begun {
 
 /// Begins an operation on `fd`; none if no layer sees it.
 #[inline]
-pub(crate) fn begin(fd: c_int) -> Option<Begun> {
+pub(crate) fn begin(fd: c_int) -> Option<BegunOperation> {
     let layer = layer_of(fd)?;
     let at = layer.begin(fd);
-    Some(Begun { layer, fd, at })
+    Some(BegunOperation { layer, fd, at })
 }
 
-impl Begun {
+impl BegunOperation {
     /// What became of it. Not a cancellation point, and leaves errno alone.
     pub(crate) fn done(self, what: FileEvent) {
         tell_client(|| self.layer.done(self.fd, self.at, what));

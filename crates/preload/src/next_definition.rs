@@ -84,7 +84,7 @@ pub(crate) fn library_of(code: usize) -> Option<LoadedLibrary> {
 }
 
 /// Code of a library, or of the program, which has no name.
-pub(crate) struct Code<'a> {
+pub(crate) struct LibraryCode<'a> {
     /// As it was loaded.
     name: &'a CStr,
     /// Where it lies.
@@ -93,7 +93,7 @@ pub(crate) struct Code<'a> {
     pub(crate) is_ours: bool,
 }
 
-impl Code<'_> {
+impl LibraryCode<'_> {
     /// The library's, without directories.
     pub(crate) fn file_name(&self) -> &[u8] {
         let name = self.name.to_bytes().rsplit(|byte| *byte == b'/').next();
@@ -102,12 +102,12 @@ impl Code<'_> {
 }
 
 /// Calls `visit` for all code that is loaded and can be read, until that says that it is enough.
-pub(crate) fn each_code<V: FnMut(Code<'_>) -> bool>(mut visit: V) {
+pub(crate) fn each_code<V: FnMut(LibraryCode<'_>) -> bool>(mut visit: V) {
     // SAFETY: `show` is called with `visit`, as long as this call lasts.
     unsafe { libc::dl_iterate_phdr(Some(show::<V>), (&raw mut visit).cast()) };
 }
 
-unsafe extern "C" fn show<V: FnMut(Code<'_>) -> bool>(
+unsafe extern "C" fn show<V: FnMut(LibraryCode<'_>) -> bool>(
     info: *mut dl_phdr_info,
     _bytes: size_t,
     visit: *mut c_void,
@@ -123,7 +123,7 @@ unsafe extern "C" fn show<V: FnMut(Code<'_>) -> bool>(
         .iter()
         .filter(|header| header.p_type == libc::PT_LOAD && header.p_flags & wanted == wanted);
     let is_enough = codes.any(|header| {
-        visit(Code {
+        visit(LibraryCode {
             name,
             addresses: segment(base, header),
             is_ours,
@@ -241,7 +241,7 @@ fn is_ours(base: usize, header: &Elf64_Phdr) -> bool {
 
 /// An entry of a dynamic section.
 #[repr(C)]
-struct Dynamic {
+struct DynamicEntry {
     tag: i64,
     value: u64,
 }
@@ -271,7 +271,7 @@ impl SymbolTables {
         let mut headers = headers.iter();
         let dynamic = headers.find(|header| header.p_type == libc::PT_DYNAMIC)?;
         let dynamic = base.wrapping_add(dynamic.p_vaddr as usize);
-        let mut dynamic: *const Dynamic = ptr::with_exposed_provenance(dynamic);
+        let mut dynamic: *const DynamicEntry = ptr::with_exposed_provenance(dynamic);
         let (mut names, mut symbols, mut hashes) = (0, 0, 0);
         loop {
             // SAFETY: the section ends with DT_NULL.

@@ -17,7 +17,7 @@
 
 use crate::{
     forked_child, kernel,
-    next_definition::{self, Code},
+    next_definition::{self, LibraryCode},
 };
 use forebay_files::client;
 use libc::{c_long, c_uint, sock_filter, sock_fprog};
@@ -113,14 +113,14 @@ fn is_forked() -> bool {
     STARTED_IN.load(Relaxed) != forked_child::own_pid()
 }
 
-fn bytes<'a>(code: &Code<'a>) -> &'a [u8] {
+fn bytes<'a>(code: &LibraryCode<'a>) -> &'a [u8] {
     let start = std::ptr::with_exposed_provenance(code.addresses.start);
     // SAFETY: it can be read, and stays as it is while the libraries are walked through.
     unsafe { slice::from_raw_parts(start, code.addresses.len()) }
 }
 
 /// Whether code is a library's that makes system calls of all kinds, or whose functions are hooked.
-fn is_known(code: &Code<'_>) -> bool {
+fn is_known(code: &LibraryCode<'_>) -> bool {
     const KNOWN: [&[u8]; 5] = [
         b"libc.",
         b"libc-",
@@ -132,7 +132,7 @@ fn is_known(code: &Code<'_>) -> bool {
     code.is_ours || is_liburing(code) || KNOWN.iter().any(|known| name.starts_with(known))
 }
 
-fn is_liburing(code: &Code<'_>) -> bool {
+fn is_liburing(code: &LibraryCode<'_>) -> bool {
     code.file_name().starts_with(b"liburing")
 }
 

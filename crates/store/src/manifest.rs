@@ -191,7 +191,7 @@ impl StoreManifest {
             )));
         }
         let unparsed = |e| damaged(format!("it does not parse: {e}"));
-        let version: Versioned = serde_json::from_str(json).map_err(unparsed)?;
+        let version: ManifestVersion = serde_json::from_str(json).map_err(unparsed)?;
         if version.format_version != VERSION {
             return Err(StoreError::Version {
                 dir: dir.to_owned(),
@@ -275,7 +275,7 @@ impl StoreManifest {
 
 /// The part of the manifest that every version has.
 #[derive(Deserialize)]
-struct Versioned {
+struct ManifestVersion {
     format_version: u32,
 }
 

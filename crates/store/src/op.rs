@@ -12,7 +12,7 @@
 
 use forebay_pool::{
     Record, crc32c,
-    format::record::{self, HEADER, Invalid},
+    format::record::{self, HEADER, InvalidRecord},
 };
 use std::fmt;
 use uuid::Uuid;
@@ -93,7 +93,7 @@ pub(crate) struct Op<'a> {
 /// Why bytes are not the operation expected there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub(crate) enum NotAnOp {
-    Record(Invalid),
+    Record(InvalidRecord),
     Kind(u16),
     Shape,
     Checksum,

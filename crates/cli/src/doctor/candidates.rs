@@ -80,7 +80,7 @@ pub struct CandidatePlace {
 }
 
 impl CandidateSpot {
-    fn of(mount: &DiskMount, data: &Data) -> Self {
+    fn of(mount: &DiskMount, data: &DataDirectory) -> Self {
         let ground = BackingStore::of_device(mount.device);
         let is_same = mount.device == data.device || ground.shares_with(&data.ground);
         let is_known = is_same || !(ground.is_unknown() || data.ground.is_unknown());
@@ -101,7 +101,7 @@ impl CandidateSpot {
     }
 
     /// Of a directory that was named.
-    fn at(directory: &Path, data: &Data) -> Result<Self, (PathBuf, String)> {
+    fn at(directory: &Path, data: &DataDirectory) -> Result<Self, (PathBuf, String)> {
         let failed = |why: String| (directory.to_owned(), why);
         let found = fs::metadata(directory).map_err(|e| failed(e.to_string()))?;
         let mounted = disk::file_system(directory).ok_or_else(|| failed(NOWHERE.to_owned()))?;
@@ -222,7 +222,7 @@ impl PoolCandidates {
 }
 
 /// Of the directory of the data.
-struct Data {
+struct DataDirectory {
     device: u64,
     ground: BackingStore,
     sync_us: f64,
@@ -238,7 +238,7 @@ pub fn find(directory: &Path, beside: &[PathBuf]) -> PoolCandidates {
             return PoolCandidates::without(beside, &format!("cannot be measured: {error}"));
         }
     };
-    let data = Data {
+    let data = DataDirectory {
         device: own.device,
         ground: BackingStore::of_device(own.device),
         sync_us: percentile(&mut sync, 0.5),
@@ -273,7 +273,10 @@ pub fn find(directory: &Path, beside: &[PathBuf]) -> PoolCandidates {
 }
 
 /// A place with its figures; or why it has none.
-fn measured(mut spot: CandidateSpot, data: &Data) -> Result<CandidatePlace, Box<CandidateSpot>> {
+fn measured(
+    mut spot: CandidateSpot,
+    data: &DataDirectory,
+) -> Result<CandidatePlace, Box<CandidateSpot>> {
     let mut commits = match measure(&spot.directory, How::InPlace) {
         Ok(commits) => commits,
         Err(error) => {

@@ -16,7 +16,7 @@ use forebay_probe::{
     ProbeError,
     disk::{self as device, Effort, FileSystem},
 };
-use report::{CheckedDirectory, DoctorReport, Instructions};
+use report::{CheckedDirectory, DoctorReport, PersistInstructions};
 use std::{fs, io::ErrorKind, os::fd::AsFd, path::PathBuf, thread::available_parallelism};
 
 /// Show what persistent memory, instructions and disk this machine has, and what to do next
@@ -62,7 +62,7 @@ impl Doctor {
             architecture: std::env::consts::ARCH,
             processors: available_parallelism().map_or(1, usize::from),
             memory_bytes: memory_bytes(),
-            instructions: Instructions { copy, flush },
+            instructions: PersistInstructions { copy, flush },
             persistent_memory: persistent_memory::find(),
             directory: self.directory(),
             disks: candidates::find(&self.dir, &self.beside),

@@ -12,7 +12,7 @@ pub struct DoctorReport {
     pub architecture: &'static str,
     pub processors: usize,
     pub memory_bytes: Option<u64>,
-    pub instructions: Instructions,
+    pub instructions: PersistInstructions,
     pub persistent_memory: persistent_memory::PersistentMemory,
     pub directory: CheckedDirectory,
     /// Where a pool on a disk could lie.
@@ -21,7 +21,7 @@ pub struct DoctorReport {
 }
 
 #[derive(Serialize)]
-pub struct Instructions {
+pub struct PersistInstructions {
     pub copy: &'static str,
     pub flush: &'static str,
 }

@@ -5,7 +5,7 @@ use super::{behind_flash, copied_directory};
 use crate::{failure::Failure, output, run};
 use forebay_files::{
     guard::{self, DirectoryGuard},
-    marks::{self, MarkedDirectory, Unopened},
+    marks::{self, MarkedDirectory, UnopenedPool},
     replay::{self, LaneOutcome, LaneReport, RecoverOptions, last_record},
 };
 use forebay_pool::{Pool, PoolOptions};
@@ -103,7 +103,7 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
     for (path, pool) in pools {
         match pool {
             Ok(pool) => recover_pool(&pool, &path, &found, &mut report)?,
-            Err(Unopened { is_gone: true, .. }) if lift => {
+            Err(UnopenedPool { is_gone: true, .. }) if lift => {
                 give_up(&path, &found)?;
                 let gone = format!("the pool {}, which is gone", path.display());
                 report.given_up.push(gone);
@@ -137,7 +137,7 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
 }
 
 /// What is to be done with a pool that was not opened.
-fn advice(pool: &Path, unopened: &Unopened) -> String {
+fn advice(pool: &Path, unopened: &UnopenedPool) -> String {
     let remedy = match unopened.is_gone {
         true => "Bring it back; if it is gone for good, --lift",
         false => {

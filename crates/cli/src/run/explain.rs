@@ -95,7 +95,7 @@ pub fn running(status: &SupervisorStatus) -> String {
 
 /// What a file absorbed in all processes together.
 #[derive(Default)]
-struct Sum {
+struct FileSum {
     is_plain: bool,
     writes: u64,
     bytes: u64,
@@ -103,7 +103,7 @@ struct Sum {
     error: Option<String>,
 }
 
-impl Sum {
+impl FileSum {
     fn add(&mut self, file: &FileStatus) {
         self.is_plain |= file.retired;
         self.writes += file.writes;
@@ -138,7 +138,7 @@ fn shown(path: &Path) -> String {
 const FILES_SHOWN: usize = 30;
 
 fn files(status: &SupervisorStatus) -> String {
-    let mut sums: BTreeMap<String, Sum> = BTreeMap::new();
+    let mut sums: BTreeMap<String, FileSum> = BTreeMap::new();
     for file in &status.files {
         sums.entry(shown(&file.path)).or_default().add(file);
     }
@@ -150,7 +150,7 @@ fn files(status: &SupervisorStatus) -> String {
     }
     let count = |number: u64| grouped(i64::try_from(number).unwrap_or(i64::MAX));
     // Those with errors first, then those that absorbed most.
-    let mut sums: Vec<(String, Sum)> = sums.into_iter().collect();
+    let mut sums: Vec<(String, FileSum)> = sums.into_iter().collect();
     sums.sort_by_key(|(_, sum)| (sum.error.is_none(), std::cmp::Reverse(sum.bytes)));
     let rest = sums.split_off(sums.len().min(FILES_SHOWN));
     let mut table = Table::new(&[
@@ -170,7 +170,8 @@ fn files(status: &SupervisorStatus) -> String {
         ]);
     }
     if !rest.is_empty() {
-        let sum = |figure: fn(&Sum) -> u64| rest.iter().map(|(_, sum)| figure(sum)).sum::<u64>();
+        let sum =
+            |figure: fn(&FileSum) -> u64| rest.iter().map(|(_, sum)| figure(sum)).sum::<u64>();
         table.row(vec![
             format!("and {} more", rest.len()),
             count(sum(|sum| sum.writes)),

@@ -4,7 +4,7 @@
 mod arguments;
 mod running;
 
-pub use self::running::{Noted, RunningCaches};
+pub use self::running::{NotedRun, RunningCaches};
 
 use self::arguments::check_arguments;
 use super::{program::RunProgram, run_dir::run_dir};
@@ -269,8 +269,8 @@ impl RunCache {
     }
 
     /// Names this run's cache to `forebay status` from now on.
-    pub fn begin(&self) -> Result<Noted, Failure> {
-        Noted::begin(&run_dir()?, &self.path, self.run)
+    pub fn begin(&self) -> Result<NotedRun, Failure> {
+        NotedRun::begin(&run_dir()?, &self.path, self.run)
     }
 
     /// Says what is left in it after the program's end, and with `explain` what it did.

@@ -31,7 +31,7 @@ use crate::{
 };
 use child::Signals;
 use clap::Args;
-use flash::{Noted, RunCache};
+use flash::{NotedRun, RunCache};
 use forebay_files::{
     policy::{self, AbsorbPolicy, PolicyConfig},
     replay::{self, RecoverOptions},
@@ -224,7 +224,7 @@ impl RunCommand {
         environment.extend(sanitizer::environment(program));
         let mut noted = flash.map(RunCache::begin).transpose()?;
         let ended = child::run(program, environment, &mut signals);
-        noted.iter_mut().for_each(Noted::end);
+        noted.iter_mut().for_each(NotedRun::end);
         // Whatever is known of the program's end: what it left in the pool goes to its files.
         let outlasted = child::outlast(program, &supervisor, &mut signals);
         // From now on it is the files that are waited for, and no server.

@@ -1,6 +1,6 @@
 //! `forebay store delete`.
 
-use super::opening::{Absent, StoreArguments, key};
+use super::opening::{AbsentStore, StoreArguments, key};
 use crate::{encoding::Encoding, failure::Failure};
 use clap::Args;
 
@@ -27,7 +27,7 @@ impl Delete {
             .iter()
             .map(|text| key(self.encoding, text))
             .collect::<Result<Vec<_>, _>>()?;
-        let opened = self.opening.open(Absent::Refuse)?;
+        let opened = self.opening.open(AbsentStore::Refuse)?;
         for key in keys {
             opened.store.delete(&key)?;
         }

@@ -1,8 +1,8 @@
 //! `forebay store export`.
 
 use super::{
-    lines::{Format, Pair},
-    opening::{Absent, StoreArguments},
+    lines::{LineFormat, Pair},
+    opening::{AbsentStore, StoreArguments},
 };
 use crate::{encoding::Encoding, failure::Failure, output::Output, progress::byte_bar};
 use clap::Args;
@@ -32,7 +32,7 @@ pub struct Export {
     file: Option<PathBuf>,
     /// Format of the lines [default: by the file's name, tsv for .tsv and .tab, otherwise jsonl]
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<LineFormat>,
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
@@ -41,7 +41,7 @@ pub struct Export {
 impl Export {
     pub fn run(self) -> Result<(), Failure> {
         let path = self.file.as_deref().filter(|path| *path != Path::new("-"));
-        let format = self.format.unwrap_or_else(|| Format::of(path));
+        let format = self.format.unwrap_or_else(|| LineFormat::of(path));
         if let Some(path) = path
             && !self.force
             && path.exists()
@@ -51,7 +51,7 @@ impl Export {
                 path.display()
             )));
         }
-        let opened = self.opening.open(Absent::Refuse)?;
+        let opened = self.opening.open(AbsentStore::Refuse)?;
         let written = match path {
             Some(path) => self.to_file(&opened.store, format, path),
             None => {
@@ -65,7 +65,7 @@ impl Export {
     }
 
     /// Writes beside the file, and gives it its name at the end.
-    fn to_file(&self, store: &Store, format: Format, path: &Path) -> Result<(), Failure> {
+    fn to_file(&self, store: &Store, format: LineFormat, path: &Path) -> Result<(), Failure> {
         let failed = || Failure::io("writing", path.display());
         let parent = path
             .parent()
@@ -103,7 +103,7 @@ impl Export {
     fn each_line(
         &self,
         store: &Store,
-        format: Format,
+        format: LineFormat,
         mut take: impl FnMut(&[u8]) -> Result<(), Failure>,
     ) -> Result<u64, Failure> {
         let snapshot = store.snapshot()?;

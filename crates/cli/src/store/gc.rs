@@ -1,6 +1,6 @@
 //! `forebay store gc`.
 
-use super::opening::{Absent, StoreArguments};
+use super::opening::{AbsentStore, StoreArguments};
 use crate::{failure::Failure, output, size};
 use clap::Args;
 
@@ -22,7 +22,7 @@ pub struct Gc {
 
 impl Gc {
     pub fn run(self) -> Result<(), Failure> {
-        let opened = self.opening.open(Absent::Refuse)?;
+        let opened = self.opening.open(AbsentStore::Refuse)?;
         let report = opened.store.gc()?;
         opened.store.close()?;
         output::verdict(self.json, &report, report.set_aside.is_empty(), |r| {

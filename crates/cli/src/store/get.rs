@@ -2,7 +2,7 @@
 
 use super::{
     lines::Pair,
-    opening::{Absent, StoreArguments, key},
+    opening::{AbsentStore, StoreArguments, key},
 };
 use crate::{encoding::Encoding, failure::Failure, output::Output};
 use clap::Args;
@@ -31,7 +31,7 @@ pub struct Get {
 impl Get {
     pub fn run(self) -> Result<(), Failure> {
         let key = key(self.encoding, &self.key)?;
-        let opened = self.opening.open(Absent::Refuse)?;
+        let opened = self.opening.open(AbsentStore::Refuse)?;
         let found = opened.store.get(&key)?;
         if let Some(value) = &found {
             let mut output = Output::new();

@@ -1,8 +1,8 @@
 //! `forebay store import`.
 
 use super::{
-    lines::Format,
-    opening::{Absent, OpenedStore, StoreArguments},
+    lines::LineFormat,
+    opening::{AbsentStore, OpenedStore, StoreArguments},
 };
 use crate::{encoding::Encoding, failure::Failure, output, progress::byte_bar};
 use clap::Args;
@@ -37,7 +37,7 @@ pub struct Import {
     file: Option<PathBuf>,
     /// Format of the lines [default: by the file's name, tsv for .tsv and .tab, otherwise jsonl]
     #[arg(long, value_enum)]
-    format: Option<Format>,
+    format: Option<LineFormat>,
     /// Look at all of the input before anything is written, also from a pipe
     #[arg(long)]
     check: bool,
@@ -59,8 +59,8 @@ impl Import {
             || "standard input".to_owned(),
             |path| path.display().to_string(),
         );
-        let lines = Lines {
-            format: self.format.unwrap_or_else(|| Format::of(path)),
+        let lines = LineReader {
+            format: self.format.unwrap_or_else(|| LineFormat::of(path)),
             encoding: self.encoding,
             source: &source,
         };
@@ -80,7 +80,7 @@ impl Import {
                 "{source} cannot be read twice; give it on standard input to --check"
             )));
         }
-        let opened = self.opening.open(Absent::Create)?;
+        let opened = self.opening.open(AbsentStore::Create)?;
         let bar = byte_bar(bytes, "importing");
         let report = lines.import(&opened, bar.wrap_read(&input))?;
         opened.store.flush()?;
@@ -110,13 +110,13 @@ fn spool(twice: bool) -> Result<File, Failure> {
 }
 
 /// Reads lines and knows where they are from.
-struct Lines<'a> {
-    format: Format,
+struct LineReader<'a> {
+    format: LineFormat,
     encoding: Encoding,
     source: &'a str,
 }
 
-impl Lines<'_> {
+impl LineReader<'_> {
     /// Reads everything once and writes nothing.
     fn check(&self, mut input: &File, bytes: u64) -> Result<(), Failure> {
         let start = input

@@ -8,7 +8,7 @@ use std::{borrow::Cow, path::Path};
 
 /// How pairs are written as lines.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum Format {
+pub enum LineFormat {
     /// {"key":…,"value":…}, with "key_base64" and "value_base64" for what is not UTF-8
     Jsonl,
     /// Key, tab, value, with the escapes \t \n \r \\ \xHH (or in hexadecimal or Base64)
@@ -56,7 +56,7 @@ fn text_or_base64(bytes: &[u8]) -> (Option<Cow<'_, str>>, Option<Cow<'_, str>>) 
 /// A key and its value as read from a line.
 pub type ReadPair = (Vec<u8>, Vec<u8>);
 
-impl Format {
+impl LineFormat {
     /// The format that a file's name promises.
     pub fn of(path: Option<&Path>) -> Self {
         match path.and_then(Path::extension).and_then(|e| e.to_str()) {
@@ -167,7 +167,7 @@ mod tests {
             (&[0xFF, 0], &[0xC3]),
             ("ü".as_bytes(), b"\"{}"),
         ];
-        for format in [Format::Jsonl, Format::Tsv] {
+        for format in [LineFormat::Jsonl, LineFormat::Tsv] {
             for (key, value) in pairs {
                 let mut line = Vec::new();
                 format.write(&Pair::new(key, Some(value)), plain(), &mut line);
@@ -182,30 +182,42 @@ mod tests {
     #[test]
     fn lines_that_are_no_pairs_are_refused_with_the_reason() {
         for (format, line, reason) in [
-            (Format::Jsonl, r#"{"key":"a"}"#, "neither"),
+            (LineFormat::Jsonl, r#"{"key":"a"}"#, "neither"),
             (
-                Format::Jsonl,
+                LineFormat::Jsonl,
                 r#"{"key":"a","value":"b","value_base64":"Yg=="}"#,
                 "both",
             ),
-            (Format::Jsonl, r#"{"key":"a","value":1}"#, "is not"),
-            (Format::Jsonl, r#"{"key":"a","value":"b","ttl":1}"#, "ttl"),
+            (LineFormat::Jsonl, r#"{"key":"a","value":1}"#, "is not"),
             (
-                Format::Jsonl,
+                LineFormat::Jsonl,
+                r#"{"key":"a","value":"b","ttl":1}"#,
+                "ttl",
+            ),
+            (
+                LineFormat::Jsonl,
                 r#"{"key":"a","key":"a","value":"b"}"#,
                 "duplicate",
             ),
-            (Format::Jsonl, r#"{"key":"a","value":"b"} x"#, "trailing"),
-            (Format::Jsonl, r#"{"key":"","value":"b"}"#, "0 bytes"),
-            (Format::Jsonl, r#"{"key_base64":"!","value":"b"}"#, "Base64"),
-            (Format::Tsv, "a", "no tab"),
-            (Format::Tsv, "a\tb\tc", "two fields"),
-            (Format::Tsv, "a\t\\q", "escape"),
-            (Format::Tsv, "\tb", "0 bytes"),
+            (
+                LineFormat::Jsonl,
+                r#"{"key":"a","value":"b"} x"#,
+                "trailing",
+            ),
+            (LineFormat::Jsonl, r#"{"key":"","value":"b"}"#, "0 bytes"),
+            (
+                LineFormat::Jsonl,
+                r#"{"key_base64":"!","value":"b"}"#,
+                "Base64",
+            ),
+            (LineFormat::Tsv, "a", "no tab"),
+            (LineFormat::Tsv, "a\tb\tc", "two fields"),
+            (LineFormat::Tsv, "a\t\\q", "escape"),
+            (LineFormat::Tsv, "\tb", "0 bytes"),
         ] {
             let error = format.read(line.as_bytes(), plain()).unwrap_err();
             assert!(error.contains(reason), "{line}: {error}");
         }
-        assert!(Format::Jsonl.read(b"\r", plain()).unwrap().is_none());
+        assert!(LineFormat::Jsonl.read(b"\r", plain()).unwrap().is_none());
     }
 }

@@ -34,7 +34,7 @@ pub struct StoreArguments {
 
 /// What an absent store means.
 #[derive(Clone, Copy, PartialEq, Eq)]
-pub enum Absent {
+pub enum AbsentStore {
     /// It is made.
     Create,
     /// There is nothing to read: an error.
@@ -55,7 +55,7 @@ pub struct OpenedStore {
 
 impl StoreArguments {
     /// Opens it.
-    pub fn open(&self, absent: Absent) -> Result<OpenedStore, Failure> {
+    pub fn open(&self, absent: AbsentStore) -> Result<OpenedStore, Failure> {
         let variant = self.variant.unwrap_or(match self.pool {
             Some(_) => Durability::DOUBLE,
             None => Durability::Fsync,
@@ -63,7 +63,7 @@ impl StoreArguments {
         let options = StoreOptions::new()
             .variant(variant)
             .resident(self.resident)
-            .create_if_missing(absent == Absent::Create)
+            .create_if_missing(absent == AbsentStore::Create)
             .segment_size(SEGMENT_BYTES)
             .salvage(self.salvage);
         let pool = self

@@ -1,6 +1,6 @@
 //! `forebay store put`.
 
-use super::opening::{Absent, StoreArguments, key};
+use super::opening::{AbsentStore, StoreArguments, key};
 use crate::{encoding::Encoding, failure::Failure};
 use clap::Args;
 use std::{
@@ -39,7 +39,7 @@ impl Put {
     pub fn run(self) -> Result<(), Failure> {
         let key = key(self.encoding, &self.key)?;
         let value = self.value()?;
-        let opened = self.opening.open(Absent::Create)?;
+        let opened = self.opening.open(AbsentStore::Create)?;
         opened.store.put(&key, &value)?;
         opened.store.close()?;
         Ok(())

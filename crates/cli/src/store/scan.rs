@@ -1,8 +1,8 @@
 //! `forebay store scan`.
 
 use super::{
-    lines::{Format, Pair},
-    opening::{Absent, StoreArguments, key},
+    lines::{LineFormat, Pair},
+    opening::{AbsentStore, StoreArguments, key},
 };
 use crate::{encoding::Encoding, failure::Failure, output::Output};
 use clap::Args;
@@ -51,7 +51,7 @@ pub struct ScanCommand {
 impl ScanCommand {
     pub fn run(self) -> Result<(), Failure> {
         let range = self.range()?;
-        let opened = self.opening.open(Absent::Refuse)?;
+        let opened = self.opening.open(AbsentStore::Refuse)?;
         let listed = self.list(&opened.store, range);
         opened.store.close()?;
         listed
@@ -81,9 +81,9 @@ impl ScanCommand {
 
     fn list(&self, store: &forebay_store::Store, range: ScanRange) -> Result<(), Failure> {
         let format = if self.json {
-            Format::Jsonl
+            LineFormat::Jsonl
         } else {
-            Format::Tsv
+            LineFormat::Tsv
         };
         let limit = self
             .limit

@@ -1,6 +1,6 @@
 //! `forebay store stats`.
 
-use super::opening::{Absent, StoreArguments};
+use super::opening::{AbsentStore, StoreArguments};
 use crate::{
     failure::Failure,
     output::{self, fields},
@@ -21,7 +21,7 @@ pub struct StatsCommand {
 
 impl StatsCommand {
     pub fn run(self) -> Result<(), Failure> {
-        let opened = self.opening.open(Absent::Refuse)?;
+        let opened = self.opening.open(AbsentStore::Refuse)?;
         let stats = opened.store.stats();
         opened.store.close()?;
         output::report(self.json, &stats, human)

@@ -1,6 +1,6 @@
 //! `forebay store verify`.
 
-use super::opening::{Absent, StoreArguments};
+use super::opening::{AbsentStore, StoreArguments};
 use crate::{failure::Failure, output, size};
 use clap::Args;
 
@@ -21,7 +21,7 @@ pub struct Verify {
 
 impl Verify {
     pub fn run(self) -> Result<(), Failure> {
-        let opened = self.opening.open(Absent::Refuse)?;
+        let opened = self.opening.open(AbsentStore::Refuse)?;
         let report = opened.store.verify()?;
         opened.store.close()?;
         let is_well = report.problems.is_empty();

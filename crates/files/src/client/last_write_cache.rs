@@ -16,7 +16,7 @@ pub(super) struct LastWriteCache {
 }
 
 /// Parts of a write's first block.
-pub(super) struct Compared {
+pub(super) struct ComparedWrite {
     /// What is logged.
     pub(super) logged: Range<usize>,
     /// What was copied: from the beginning of a word on, and at least what is logged.
@@ -33,7 +33,7 @@ impl LastWriteCache {
 
     /// Compares a write to `at` with what is known, and takes the copies. At least a word is
     /// logged: a record has the write's time.
-    pub(super) fn compare(&mut self, known: &LastWrite, at: u64, write: &[u8]) -> Compared {
+    pub(super) fn compare(&mut self, known: &LastWrite, at: u64, write: &[u8]) -> ComparedWrite {
         let (block, rest) = write.split_at(write.len().min(BLOCK));
         let range = at..at.saturating_add(write.len() as u64);
         self.last.clear();
@@ -43,7 +43,7 @@ impl LastWriteCache {
         if rest.is_empty() && !known.is_same_place(&range, block.len()) {
             // All of it is kept, so what is compared is the copy.
             self.first.extend_from_slice(block);
-            return Compared {
+            return ComparedWrite {
                 logged: at_least_a_word(known.changed(at, &self.first), block),
                 copied: 0..block.len(),
             };
@@ -54,14 +54,14 @@ impl LastWriteCache {
             false => changed.start..block.len(),
         };
         self.first.extend_from_slice(&block[changed.clone()]);
-        Compared {
+        ComparedWrite {
             logged: changed.clone(),
             copied: changed,
         }
     }
 
     /// The parts of `write` that are logged.
-    pub(super) fn parts<'a>(&'a self, compared: &Compared, write: &'a [u8]) -> [&'a [u8]; 3] {
+    pub(super) fn parts<'a>(&'a self, compared: &ComparedWrite, write: &'a [u8]) -> [&'a [u8]; 3] {
         let (logged, copied) = (&compared.logged, &compared.copied);
         let first = &self.first[logged.start - copied.start..logged.end - copied.start];
         let middle = logged.end.max(write.len().min(BLOCK))..write.len() - self.last.len();

@@ -50,13 +50,13 @@ pub(super) struct MemberSession {
 
 /// How this process joins the run.
 #[derive(Default)]
-struct Joining {
+struct RunJoining {
     /// Held by who does it.
     lock: Mutex<()>,
     session: OnceLock<MemberSession>,
 }
 
-static JOINING: ForkLocal<Joining> = ForkLocal::new(Joining::default);
+static JOINING: ForkLocal<RunJoining> = ForkLocal::new(RunJoining::default);
 
 /// Begins what a process has anew.
 pub(super) fn prepare() {

@@ -66,18 +66,18 @@ impl WriteCount {
 mod tests {
     use super::*;
     use crate::record::{
-        Head, KIND_FILE, KIND_REFUSED, KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE, encode_file,
+        KIND_FILE, KIND_REFUSED, KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE, PayloadHead, encode_file,
     };
     use std::path::Path;
 
     #[test]
     fn what_names_files_and_what_was_refused_is_no_write() {
         let mut count = WriteCount::default();
-        let head = |file, at| Head {
+        let head = |file, at| PayloadHead {
             file,
             at,
             time: 1,
-            ..Head::default()
+            ..PayloadHead::default()
         };
         let named = |file, whose: &str| {
             encode_file(head(file, 0), [0; 16], whose.as_bytes(), Path::new("/a"))

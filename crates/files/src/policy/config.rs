@@ -26,13 +26,13 @@ use std::{collections::BTreeMap, fs, path::Path};
 pub struct PolicyConfig {
     absorb: Option<Vec<String>>,
     #[serde(default)]
-    profile: BTreeMap<String, Override>,
+    profile: BTreeMap<String, ProfileOverride>,
 }
 
 /// What it says about one profile. What is absent is left as it is.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-struct Override {
+struct ProfileOverride {
     programs: Option<Vec<String>>,
     absorb: Option<Vec<String>>,
     preallocated: Option<Vec<String>>,

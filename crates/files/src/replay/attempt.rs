@@ -21,14 +21,14 @@ use forebay_pool::{Lane, MonotonicTime, PoolError};
 use std::{thread, time::Duration};
 
 /// One attempt to replay a lane.
-pub(super) struct Attempt<'a> {
+pub(super) struct ReplayAttempt<'a> {
     lane: &'a Lane,
     label: &'a str,
     mark: LabelMark,
     beat: Option<MonotonicTime>,
 }
 
-impl<'a> Attempt<'a> {
+impl<'a> ReplayAttempt<'a> {
     pub(super) fn new(lane: &'a Lane, label: &'a str, mark: LabelMark) -> Self {
         Self {
             lane,

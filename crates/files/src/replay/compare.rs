@@ -8,7 +8,7 @@
 //! the file system).
 
 use super::lane_contents::LoggedFile;
-use crate::record::{FileChange, Head};
+use crate::record::{FileChange, PayloadHead};
 use std::{fs::File, io, os::unix::fs::FileExt};
 
 /// What is read at a time.
@@ -129,7 +129,9 @@ fn writes<'a>(file: &'a LoggedFile<'_>) -> impl Iterator<Item = LoggedWrite<'a>>
     written_in(&file.changes)
 }
 
-fn written_in<'a>(changes: &'a [(Head, FileChange<'_>)]) -> impl Iterator<Item = LoggedWrite<'a>> {
+fn written_in<'a>(
+    changes: &'a [(PayloadHead, FileChange<'_>)],
+) -> impl Iterator<Item = LoggedWrite<'a>> {
     changes.iter().filter_map(|(head, change)| match change {
         FileChange::Write(bytes) => Some((head.at, *bytes)),
         _ => None,

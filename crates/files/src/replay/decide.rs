@@ -35,7 +35,7 @@ use std::{
 
 /// What a recovery knows before it looks at the files.
 #[derive(Clone, Copy)]
-pub(super) struct Situation<'a> {
+pub(super) struct RecoverySituation<'a> {
     /// The page cache may have everything that was written.
     pub(super) same_boot: bool,
     /// The pool has what was appended last: it is persistent memory, or this is the same boot.
@@ -120,7 +120,7 @@ impl TargetFile {
     }
 }
 
-impl Situation<'_> {
+impl RecoverySituation<'_> {
     /// What is to become of the file.
     ///
     /// # Errors

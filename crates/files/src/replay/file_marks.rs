@@ -1,7 +1,7 @@
 //! What a file itself says of the records that a lane has of it, where the pool took nothing any
 //! more ([`void_marks`]).
 
-use super::{decide::Situation, find::FoundFile};
+use super::{decide::RecoverySituation, find::FoundFile};
 use crate::void_marks;
 use rustix::io::Errno;
 use std::path::Path;
@@ -24,7 +24,7 @@ pub(super) enum FileMark {
 pub(super) fn said_in(
     found: &FoundFile,
     owner: Uuid,
-    situation: &Situation<'_>,
+    situation: &RecoverySituation<'_>,
 ) -> Result<FileMark, Errno> {
     let FoundFile::Here(seen) = found else {
         return Ok(FileMark::Nothing);

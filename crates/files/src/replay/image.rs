@@ -1,6 +1,6 @@
 //! What the changes of a file leave in it, whatever they found.
 
-use crate::record::{FileChange, Head};
+use crate::record::{FileChange, PayloadHead};
 use std::{collections::BTreeMap, fs::File, io, ops::Range, os::unix::fs::FileExt};
 
 /// Zeros that are compared at a time.
@@ -20,7 +20,7 @@ pub(super) struct Image<'a> {
 }
 
 impl<'a> Image<'a> {
-    pub(super) fn of(changes: &[(Head, FileChange<'a>)]) -> Self {
+    pub(super) fn of(changes: &[(PayloadHead, FileChange<'a>)]) -> Self {
         let size = changes
             .iter()
             .fold(None, |size, (head, change)| match change {
@@ -32,8 +32,8 @@ impl<'a> Image<'a> {
             });
         let (mut parts, mut zeros) = (Vec::new(), Vec::new());
         remains(changes, &[], |range, change| match change {
-            Remains::Bytes(bytes) => parts.push((range.start, bytes)),
-            Remains::Zeros => {
+            RangeContent::Bytes(bytes) => parts.push((range.start, bytes)),
+            RangeContent::Zeros => {
                 let end = range.end.min(size.unwrap_or(0));
                 if range.start < end {
                     zeros.push(range.start..end);
@@ -109,7 +109,7 @@ fn is_zero(file: &File, mut range: Range<u64>) -> io::Result<bool> {
 }
 
 /// What is in a range of a file after all changes.
-enum Remains<'a> {
+enum RangeContent<'a> {
     Bytes(&'a [u8]),
     /// If the file is so large.
     Zeros,
@@ -118,12 +118,12 @@ enum Remains<'a> {
 /// What the changes leave in the file: disjoint parts, which no later change touches. Ranges that
 /// are `newer` than all of them count as later changes.
 pub(crate) fn final_parts<'a>(
-    changes: &[(Head, FileChange<'a>)],
+    changes: &[(PayloadHead, FileChange<'a>)],
     newer: &[Range<u64>],
 ) -> Vec<ImagePart<'a>> {
     let mut parts = Vec::new();
     remains(changes, newer, |range, remains| {
-        if let Remains::Bytes(bytes) = remains {
+        if let RangeContent::Bytes(bytes) = remains {
             parts.push((range.start, bytes));
         }
     });
@@ -133,9 +133,9 @@ pub(crate) fn final_parts<'a>(
 /// Calls `found` with each range that a change leaves something in, from the last change to the
 /// first.
 fn remains<'a>(
-    changes: &[(Head, FileChange<'a>)],
+    changes: &[(PayloadHead, FileChange<'a>)],
     newer: &[Range<u64>],
-    mut found: impl FnMut(Range<u64>, Remains<'a>),
+    mut found: impl FnMut(Range<u64>, RangeContent<'a>),
 ) {
     // Ranges that later changes cover, by start; disjoint and apart.
     let mut covered: BTreeMap<u64, u64> = BTreeMap::new();
@@ -163,9 +163,9 @@ fn remains<'a>(
         let mut push = |from: u64, to: u64| match change {
             Some(FileChange::Write(bytes)) if from < to => {
                 let bytes = &bytes[(from - start) as usize..(to - start) as usize];
-                found(from..to, Remains::Bytes(bytes));
+                found(from..to, RangeContent::Bytes(bytes));
             }
-            Some(FileChange::Truncate) if from < to => found(from..to, Remains::Zeros),
+            Some(FileChange::Truncate) if from < to => found(from..to, RangeContent::Zeros),
             _ => {}
         };
         for (s, e) in touching {
@@ -185,11 +185,11 @@ mod tests {
     use super::*;
     use std::io::Write;
 
-    fn write(at: u64, bytes: &[u8]) -> (Head, FileChange<'_>) {
+    fn write(at: u64, bytes: &[u8]) -> (PayloadHead, FileChange<'_>) {
         (
-            Head {
+            PayloadHead {
                 at,
-                ..Head::default()
+                ..PayloadHead::default()
             },
             FileChange::Write(bytes),
         )
@@ -213,9 +213,9 @@ mod tests {
                 .map(|bytes| {
                     if next(4) == 0 {
                         (
-                            Head {
+                            PayloadHead {
                                 at: next(20),
-                                ..Head::default()
+                                ..PayloadHead::default()
                             },
                             FileChange::Truncate,
                         )

@@ -56,12 +56,12 @@ pub(crate) enum LabelMark {
     /// for.
     Denied,
     /// It is being replayed, or its replay was cut.
-    Replay(Replaying),
+    Replay(ReplayProgress),
 }
 
 /// How far a replay came.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(crate) struct Replaying {
+pub(crate) struct ReplayProgress {
     /// When its last attempt began, since 1970; zero if that has changed no file.
     pub(crate) begun: Duration,
     /// After how long that changed files no more.
@@ -75,14 +75,14 @@ impl LabelMark {
     pub(super) fn failed(self) -> bool {
         matches!(
             self,
-            Self::Failed | Self::Replay(Replaying { failed: true, .. })
+            Self::Failed | Self::Replay(ReplayProgress { failed: true, .. })
         )
     }
 
     /// The same, and a sync failed.
     pub(super) fn and_failed(self) -> Self {
         match self {
-            Self::Replay(replay) => Self::Replay(Replaying {
+            Self::Replay(replay) => Self::Replay(ReplayProgress {
                 failed: true,
                 ..replay
             }),
@@ -93,7 +93,7 @@ impl LabelMark {
 
     /// True if a replay that was cut may have given a file this modification time.
     pub(super) fn made(self, time: Duration) -> bool {
-        let Self::Replay(Replaying { begun, lasts, .. }) = self else {
+        let Self::Replay(ReplayProgress { begun, lasts, .. }) = self else {
             return false;
         };
         time == UNFINISHED || begun > Duration::ZERO && (begun..=begun + lasts).contains(&time)
@@ -103,7 +103,7 @@ impl LabelMark {
     /// so.
     pub(super) fn apart(self) -> Self {
         match self {
-            Self::Replay(replay) => Self::Replay(Replaying {
+            Self::Replay(replay) => Self::Replay(ReplayProgress {
                 begun: Duration::ZERO,
                 lasts: Duration::ZERO,
                 ..replay
@@ -129,7 +129,7 @@ impl LabelMark {
             }
             _ => to_hundredth(now),
         };
-        Self::Replay(Replaying {
+        Self::Replay(ReplayProgress {
             begun,
             lasts: HUNDREDTH * (hundredths(now - begun) + 1) + longer,
             failed: self.failed(),
@@ -204,7 +204,7 @@ pub(super) fn parse(label: &str) -> Option<(LabelMark, &str)> {
         _ => {
             let (begun, lasts) = parse_times(times);
             let failed = leads == LABEL_REPLAY_FAILED;
-            LabelMark::Replay(Replaying {
+            LabelMark::Replay(ReplayProgress {
                 begun,
                 lasts,
                 failed,
@@ -236,7 +236,7 @@ mod tests {
     const BEGUN: Duration = Duration::from_millis(1_763_700_000_640);
 
     fn replaying(failed: bool) -> LabelMark {
-        LabelMark::Replay(Replaying {
+        LabelMark::Replay(ReplayProgress {
             begun: BEGUN,
             lasts: Duration::from_secs(77),
             failed,

@@ -2,7 +2,7 @@
 
 use crate::{
     FilesError,
-    record::{self, FileChange, Head, NO_TIME},
+    record::{self, FileChange, NO_TIME, PayloadHead},
 };
 use forebay_pool::{Lsn, Pool, Recovered};
 use std::{
@@ -37,12 +37,12 @@ pub(super) struct LoggedFile<'a> {
     /// The size that it had before the first write of which the lane says so.
     pub(super) grows_from: Option<u64>,
     /// Writes and truncations, in order.
-    pub(super) changes: Vec<(Head, FileChange<'a>)>,
+    pub(super) changes: Vec<(PayloadHead, FileChange<'a>)>,
     /// Log addresses of the last of them: those that follow a change of metadata which no sync had
     /// ordered yet.
     held: Vec<Lsn>,
     /// Changes that were [given up](Self::give_up_held): the file may have them all the same.
-    pub(super) given_up: Vec<(Head, FileChange<'a>)>,
+    pub(super) given_up: Vec<(PayloadHead, FileChange<'a>)>,
     /// Its time was moved after the last change that is logged: a write may have failed, or been
     /// left unlogged by a process that died.
     pub(super) is_touched: bool,
@@ -83,9 +83,9 @@ impl<'a> LoggedFile<'a> {
         file.changes = (changes.iter())
             .map(|&(at, bytes)| {
                 let change = bytes.map_or(FileChange::Truncate, FileChange::Write);
-                let head = Head {
+                let head = PayloadHead {
                     at,
-                    ..Head::default()
+                    ..PayloadHead::default()
                 };
                 (head, change)
             })
@@ -145,7 +145,7 @@ impl<'a> LoggedFile<'a> {
         self.given_up.len()
     }
 
-    fn add(&mut self, lsn: Lsn, head: Head, change: FileChange<'a>) {
+    fn add(&mut self, lsn: Lsn, head: PayloadHead, change: FileChange<'a>) {
         let time = (head.time != NO_TIME).then(|| Duration::from_nanos(head.time));
         if let Some(time) = time {
             self.last = time;
@@ -292,7 +292,7 @@ mod tests {
     fn logged(records: &[(f64, FileChange<'static>)]) -> LoggedFile<'static> {
         let mut file = LoggedFile::new(b"", [0; 16]);
         for (time, change) in records {
-            let head = Head {
+            let head = PayloadHead {
                 file: 0,
                 at: 0,
                 time: u64::try_from(seconds(*time).as_nanos()).unwrap(),
@@ -370,15 +370,15 @@ mod tests {
     /// another boot before that.
     #[test]
     fn held_writes_count_once_they_are_ordered() {
-        let head = |held| Head {
+        let head = |held| PayloadHead {
             held,
-            ..Head::default()
+            ..PayloadHead::default()
         };
         let write = |file: &mut LoggedFile<'static>, lsn, held| {
             file.add(lsn, head(held), FileChange::Write(b"bytes"));
         };
         let ordered = |file: &mut LoggedFile<'static>, at| {
-            file.add(1000, Head { at, ..head(false) }, FileChange::Ordered);
+            file.add(1000, PayloadHead { at, ..head(false) }, FileChange::Ordered);
         };
         let mut file = LoggedFile::new(b"", [0; 16]);
         write(&mut file, 10, false);

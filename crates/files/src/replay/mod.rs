@@ -36,8 +36,8 @@ pub(crate) use label::{LabelMark, is_files, label};
 pub(crate) use write::write_at;
 
 use crate::{FilesError, absorbed, boot, guard, identity, sys, void_marks};
-use attempt::Attempt;
-use decide::{FilePlan, Situation};
+use attempt::ReplayAttempt;
+use decide::{FilePlan, RecoverySituation};
 use file_marks::{FileMark, newer, said_in, untold};
 use find::{ByHandle, FoundFile, HandleFinding, find};
 use forebay_pool::{
@@ -184,7 +184,7 @@ fn recover_locked(
         let same_boot = files.iter().all(|file| file.boot == *boot.as_bytes());
         let emulated = pool.durability() == PoolPersistence::ProcessCrash && !boot::pool_survived();
         let recovery = Recovery {
-            situation: Situation {
+            situation: RecoverySituation {
                 same_boot,
                 pool_is_whole: same_boot || !emulated,
                 on_disk: pool.needs_commit(),
@@ -201,7 +201,11 @@ fn recover_locked(
                 Rights::Own => None,
                 Rights::Of(_) => Some(files.iter().map(|f| ByHandle::of(f).way()).collect()),
             },
-            work: LaneWork::new(Attempt::new(&lane, &label, mark), options.force, takes_over),
+            work: LaneWork::new(
+                ReplayAttempt::new(&lane, &label, mark),
+                options.force,
+                takes_over,
+            ),
         };
         (report.outcome, report.files) = rights::exercise(rights, || recovery.run())?;
         if report.outcome == LaneOutcome::Refused {
@@ -249,7 +253,7 @@ fn file_system(pool: &Pool) -> Option<u64> {
 struct Recovery<'a> {
     /// The lane's.
     owner: Uuid,
-    situation: Situation<'a>,
+    situation: RecoverySituation<'a>,
     files: &'a [LoggedFile<'a>],
     ways: Option<Vec<HandleFinding>>,
     work: LaneWork<'a>,
@@ -364,7 +368,7 @@ impl Recovery<'_> {
             true => self.situation.mark.and_failed(),
             false => self.situation.mark,
         };
-        let situation = Situation {
+        let situation = RecoverySituation {
             mark,
             ..self.situation
         };

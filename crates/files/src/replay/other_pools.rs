@@ -11,7 +11,7 @@
 //! | are newer, or mixed with these | refused: whether the other run saw these is not known |
 
 use super::{
-    decide::{FilePlan, Situation, directory},
+    decide::{FilePlan, RecoverySituation, directory},
     find::FoundFile,
     lane_contents::LoggedFile,
     rights,
@@ -29,7 +29,7 @@ use std::path::Path;
 /// cannot be looked at, or whose run lives, is not heeded: a run does not absorb what such a one
 /// may have.
 pub(super) fn decide(
-    situation: &Situation<'_>,
+    situation: &RecoverySituation<'_>,
     file: &LoggedFile<'_>,
     found: &FoundFile,
 ) -> Option<FilePlan> {

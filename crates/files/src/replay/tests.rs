@@ -3,7 +3,7 @@
 
 use super::*;
 use crate::identity;
-use crate::record::{Head, KIND_GONE, KIND_TRUNCATE, KIND_WRITE, encode_file};
+use crate::record::{KIND_GONE, KIND_TRUNCATE, KIND_WRITE, PayloadHead, encode_file};
 use forebay_pool::{Lane, PoolOptions};
 use rustix::fs::{Mode, OFlags};
 use std::{
@@ -67,17 +67,17 @@ impl Place {
         bytes: &[u8],
     ) {
         let now = SystemTime::now().duration_since(UNIX_EPOCH).unwrap();
-        let head = Head {
+        let head = PayloadHead {
             file: number,
             at: 0,
             time: u64::try_from(now.as_nanos()).unwrap(),
-            ..Head::default()
+            ..PayloadHead::default()
         };
         let held = rustix::fs::open(path, OFlags::PATH, Mode::empty());
         let mount = held.ok().filter(|_| self.has_mounts);
         let mount = mount.and_then(|file| identity::mount(file.as_fd()));
         let at = mount.unwrap_or(0);
-        let named = encode_file(Head { at, ..head }, *boot.as_bytes(), identity, path);
+        let named = encode_file(PayloadHead { at, ..head }, *boot.as_bytes(), identity, path);
         lane.append(crate::record::KIND_FILE, &[IoSlice::new(&named)])
             .unwrap();
         let write = [&head.encode()[..], bytes].concat();
@@ -150,9 +150,9 @@ fn an_old_version_without_confirmations_is_understood() {
     let owner = place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
     let (lane, recovered) = place.pool.claim(owner, &ClaimOptions::new()).unwrap();
     drop(recovered);
-    let head = Head {
+    let head = PayloadHead {
         at: 0,
-        ..Head::default()
+        ..PayloadHead::default()
     };
     for kind in [KIND_TRUNCATE, KIND_GONE] {
         lane.append(kind, &[IoSlice::new(&head.encode())]).unwrap();
@@ -242,7 +242,7 @@ fn a_replay_waits_for_a_file_that_was_just_changed_also_where_another_is_newer()
     drop(lane);
     let (lane, recovered) = place.pool.claim(owner, &ClaimOptions::new()).unwrap();
     let files = read(&place.pool, lane.number(), &recovered).unwrap();
-    let situation = Situation {
+    let situation = RecoverySituation {
         same_boot: true,
         pool_is_whole: true,
         on_disk: false,
@@ -264,7 +264,7 @@ fn a_replay_waits_for_a_file_that_was_just_changed_also_where_another_is_newer()
         };
         target.modified = time;
     }
-    let mut work = LaneWork::new(Attempt::new(&lane, "", LabelMark::None), false, false);
+    let mut work = LaneWork::new(ReplayAttempt::new(&lane, "", LabelMark::None), false, false);
     work.begin(&files, &plans).unwrap();
     assert!(!LabelMark::None.replaying(now()).made(changed));
 }

@@ -11,7 +11,7 @@
 //! doing (1) or as the program's (3).
 
 use super::{
-    attempt::Attempt,
+    attempt::ReplayAttempt,
     decide::{FilePlan, RewritePlan, TargetFile, failed},
     image::Image,
     label::UNFINISHED,
@@ -20,7 +20,7 @@ use super::{
 };
 use crate::{
     identity,
-    record::{FileChange, Head},
+    record::{FileChange, PayloadHead},
     sys,
 };
 use forebay_pool::{PoolError, rewrite};
@@ -52,7 +52,7 @@ pub(super) enum FileOutcome {
 
 /// The work on one lane's files.
 pub(super) struct LaneWork<'a> {
-    attempt: Attempt<'a>,
+    attempt: ReplayAttempt<'a>,
     force: bool,
     /// Others may change the files meanwhile, and no later recovery is to take a change of theirs
     /// for one of this: no time is set, and the lane does not say that it goes on.
@@ -74,7 +74,7 @@ impl From<Errno> for ReplayFailure {
 }
 
 impl<'a> LaneWork<'a> {
-    pub(super) fn new(attempt: Attempt<'a>, force: bool, takes_over: bool) -> Self {
+    pub(super) fn new(attempt: ReplayAttempt<'a>, force: bool, takes_over: bool) -> Self {
         Self {
             attempt,
             force,
@@ -93,7 +93,7 @@ impl<'a> LaneWork<'a> {
         for (at, (file, plan)) in files.iter().zip(plans).enumerate() {
             match plan {
                 FilePlan::Sync(target, _) | FilePlan::Write(target) if target.is_ours => {
-                    let is_apart = Attempt::set_apart(file, target);
+                    let is_apart = ReplayAttempt::set_apart(file, target);
                     are_apart &= is_apart.map_err(|failed| (at, self.stopped(file, &failed)))?;
                 }
                 FilePlan::Sync(target, _) | FilePlan::Write(target) | FilePlan::Keep(target, _) => {
@@ -108,7 +108,7 @@ impl<'a> LaneWork<'a> {
         Ok(())
     }
 
-    /// Something was refused: says in the lane what has become of it. As [`Attempt::end`].
+    /// Something was refused: says in the lane what has become of it. As [`ReplayAttempt::end`].
     pub(super) fn end(&mut self) -> Result<(), (PoolError, bool)> {
         self.attempt.end()
     }
@@ -354,7 +354,7 @@ fn errno_of(error: std::io::Error) -> Errno {
 }
 
 /// Makes one change to a file. Changing it again changes nothing.
-fn apply(fd: BorrowedFd<'_>, head: Head, change: FileChange<'_>) -> Result<(), Errno> {
+fn apply(fd: BorrowedFd<'_>, head: PayloadHead, change: FileChange<'_>) -> Result<(), Errno> {
     match change {
         FileChange::Write(bytes) => write_at(fd, bytes, head.at),
         FileChange::Truncate => rustix::fs::ftruncate(fd, head.at),

@@ -70,9 +70,9 @@ impl Drop for SilentPlace<'_> {
 /// Connections that could not be served. The first is reported at once, since the process may stay
 /// plain for it, and how many there were at the end.
 #[derive(Default)]
-struct Unheard(u64);
+struct RefusedConnections(u64);
 
-impl Unheard {
+impl RefusedConnections {
     fn add(&mut self, why: &io::Error) {
         self.0 += 1;
         if self.0 == 1 {
@@ -81,7 +81,7 @@ impl Unheard {
     }
 }
 
-impl Drop for Unheard {
+impl Drop for RefusedConnections {
     fn drop(&mut self) {
         if self.0 > 1 {
             let times = self.0;
@@ -95,7 +95,7 @@ impl Drop for Unheard {
 /// Takes connections until the supervisor stops.
 pub(super) fn run(shared: &Arc<SupervisorState>, socket: &OwnedFd) {
     let mut complained = false;
-    let mut unheard = Unheard::default();
+    let mut unheard = RefusedConnections::default();
     loop {
         let accepted = rustix::net::accept_with(socket.as_fd(), SocketFlags::CLOEXEC);
         if shared.stopping.load(Acquire) {

@@ -53,13 +53,13 @@ impl DegradedNotices {
 }
 
 /// A process of the run that has not got the library.
-struct Unreached {
+struct UnreachedProcess {
     pid: u32,
     /// What it has open to be written to, and a pattern names.
     log: Option<PathBuf>,
 }
 
-impl Unreached {
+impl UnreachedProcess {
     fn told(&self) -> String {
         let program = processes::name_of_process(self.pid);
         let writes = match &self.log {
@@ -130,17 +130,17 @@ impl SupervisorState {
         let writer = unreached.iter().position(|process| process.log.is_some());
         let is_all = !own.is_empty() && unreached.len() == own.len();
         let shown = writer.or(is_all.then_some(0))?;
-        unreached.get(shown).map(Unreached::told)
+        unreached.get(shown).map(UnreachedProcess::told)
     }
 
     fn writers_without_library(&self) -> Vec<String> {
         let unreached = self.unreached(&descendants());
         let writers = unreached.iter().filter(|process| process.log.is_some());
-        writers.map(Unreached::told).collect()
+        writers.map(UnreachedProcess::told).collect()
     }
 
     /// Those of these processes that have not got the library, also when they are looked at again.
-    fn unreached(&self, processes: &[u32]) -> Vec<Unreached> {
+    fn unreached(&self, processes: &[u32]) -> Vec<UnreachedProcess> {
         let lacks = |pid: &u32| processes::has_library(*pid) == Some(false);
         let mut lacking: Vec<u32> = processes.iter().copied().filter(lacks).collect();
         if !lacking.is_empty() {
@@ -155,7 +155,8 @@ impl SupervisorState {
                 .find(|path| !output.contains(path) && self.is_named(path.as_os_str().as_bytes()))
         };
         let told = lacking.into_iter();
-        told.map(|pid| Unreached { pid, log: log(pid) }).collect()
+        told.map(|pid| UnreachedProcess { pid, log: log(pid) })
+            .collect()
     }
 
     fn is_named(&self, path: &[u8]) -> bool {

@@ -49,7 +49,7 @@ pub enum RunScope {
 
 /// A run that goes on without its supervisor.
 #[derive(Clone, Debug, Serialize)]
-pub struct Orphaned {
+pub struct OrphanedRun {
     /// The pool, if its path is known.
     #[serde(serialize_with = "crate::readable_if")]
     pub pool: Option<PathBuf>,
@@ -75,7 +75,7 @@ pub struct FoundRuns {
     /// Process ids of supervisors that do not, since they are stopped, for instance.
     pub silent: Vec<u32>,
     /// Runs whose supervisor was killed.
-    pub orphaned: Vec<Orphaned>,
+    pub orphaned: Vec<OrphanedRun>,
     /// What such runs left when all of their processes had ended.
     pub waiting: Vec<WaitingPool>,
 }
@@ -223,9 +223,9 @@ fn is_of_this_boot(table: &absorbed::TableView) -> bool {
     crate::boot::id().is_ok_and(|boot| table.is_of(boot))
 }
 
-fn orphaned(table: &absorbed::TableView) -> Orphaned {
+fn orphaned(table: &absorbed::TableView) -> OrphanedRun {
     let named = |process: NotedProcess| (process.id, processes::name_of_process(process.id));
-    Orphaned {
+    OrphanedRun {
         pool: table.lane.place().map(|place| place.path),
         processes: table.living().into_iter().map(named).collect(),
     }

@@ -60,12 +60,12 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 pub(super) struct FirstSyncs {
     /// Files, by number, that have a thread.
     begun: Mutex<Vec<usize>>,
-    directories: Mutex<HashMap<FileKey, Arc<Turns>>>,
+    directories: Mutex<HashMap<FileKey, Arc<DirectorySyncs>>>,
 }
 
 /// The syncs of a directory, one at a time: each is for all that came before it began.
 #[derive(Default)]
-struct Turns {
+struct DirectorySyncs {
     turn: Mutex<SyncTurn>,
     ended: Condvar,
 }
@@ -78,7 +78,7 @@ struct SyncTurn {
     failed: Option<(u64, Errno)>,
 }
 
-impl Turns {
+impl DirectorySyncs {
     /// Returns when a sync that began after this was called has ended.
     fn sync(&self, real: impl FnOnce() -> Result<(), Errno>) -> Result<(), Errno> {
         let mut turn = self.turn.lock();
@@ -245,7 +245,7 @@ impl RunState {
         Ok(())
     }
 
-    fn turns_of(&self, directory: FileKey) -> Arc<Turns> {
+    fn turns_of(&self, directory: FileKey) -> Arc<DirectorySyncs> {
         let mut directories = self.first_syncs.directories.lock();
         // Those that no thread waits for are of no use.
         directories.retain(|_, turns| Arc::strong_count(turns) > 1);

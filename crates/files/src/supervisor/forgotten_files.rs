@@ -21,7 +21,7 @@ use std::{
 };
 
 /// What a file that is absorbed no longer had absorbed, by its path.
-pub(super) struct Forgotten {
+pub(super) struct ForgottenFile {
     pub(super) path: PathBuf,
     /// Writes, bytes, syncs.
     pub(super) counts: [u64; 3],
@@ -60,7 +60,7 @@ impl RunState {
                 }
                 sum.retired = retired;
             }
-            None => forgotten.push(Forgotten {
+            None => forgotten.push(ForgottenFile {
                 path,
                 counts,
                 retired,

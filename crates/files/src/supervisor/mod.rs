@@ -35,7 +35,7 @@ mod snapshot;
 mod status;
 mod watch;
 
-pub use discover::{FoundRuns, Orphaned, RunScope, WaitingPool, status_of, status_of_running};
+pub use discover::{FoundRuns, OrphanedRun, RunScope, WaitingPool, status_of, status_of_running};
 pub use layer::SyncLayer;
 pub use status::{
     FileStatus, PlainFile, ProcessStatus, RunLaneStatus, SupervisorStatus, run_dir_remedy,
@@ -130,7 +130,7 @@ struct SupervisorState {
     /// Which directories say that this pool may hold something of theirs.
     marks: Marks,
     /// What is laid for a server that is started without Forebay.
-    guards: guard::Laid,
+    guards: guard::LaidGuards,
 }
 
 /// A running supervisor.
@@ -191,7 +191,7 @@ impl Supervisor {
             effect: degraded::DegradedNotices::default(),
             stopping: AtomicBool::new(false),
             marks: Marks::default(),
-            guards: guard::Laid::default(),
+            guards: guard::LaidGuards::default(),
             options,
         });
         let note = status::leave_note(&shared, &socket_name)?;

@@ -60,11 +60,11 @@ pub(super) fn left_by(
             shared.tables.be_silent(path);
             DeadRunRecords::Something(advice(&place.path))
         }
-        Err(Unseen::Replaced) => {
+        Err(UnseenLane::Replaced) => {
             shared.tables.be_silent(path);
             DeadRunRecords::Replaced
         }
-        Err(Unseen::Why(why)) => {
+        Err(UnseenLane::Why(why)) => {
             shared.tables.be_silent(path);
             DeadRunRecords::Something(unseen(&place.path, why))
         }
@@ -72,20 +72,22 @@ pub(super) fn left_by(
 }
 
 /// Why a lane cannot be looked into.
-enum Unseen {
+enum UnseenLane {
     Replaced,
     Why(String),
 }
 
 /// What is in the lane of the file, and whether its pool lies on a disk.
-fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(LaneFinding, bool), Unseen> {
-    let pool = pending_records::open(&place.path).map_err(Unseen::Why)?;
+fn look_at(place: &LanePlace, identity: &[u8]) -> Result<(LaneFinding, bool), UnseenLane> {
+    let pool = pending_records::open(&place.path).map_err(UnseenLane::Why)?;
     if pool.uuid() != place.pool {
-        return Err(Unseen::Replaced);
+        return Err(UnseenLane::Replaced);
     }
     let found = match pending_records::lanes(&pool).find(|lane| lane.owner == place.owner) {
         None => LaneFinding::Nothing,
-        Some(lane) => pending_records::in_lane(&pool, lane.lane, identity).map_err(Unseen::Why)?,
+        Some(lane) => {
+            pending_records::in_lane(&pool, lane.lane, identity).map_err(UnseenLane::Why)?
+        }
     };
     Ok((found, pool.needs_commit()))
 }

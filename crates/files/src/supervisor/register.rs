@@ -43,7 +43,7 @@ const AGAIN: Duration = Duration::from_millis(1);
 const OPENED_MEANWHILE: &str = "a process that is not of this run opened it meanwhile";
 
 /// The number and generation of a file that is to be registered.
-enum Numbered {
+enum FileNumber {
     /// It is absorbed.
     Already(usize, u32),
     /// It has got one.
@@ -115,8 +115,8 @@ impl RunState {
         };
         candidate.check_gains(shared)?;
         let (number, generation) = match self.number_of(shared, &candidate)? {
-            Numbered::Already(number, generation) => return Ok((number, generation)),
-            Numbered::Now(number, generation) => (number, generation),
+            FileNumber::Already(number, generation) => return Ok((number, generation)),
+            FileNumber::Now(number, generation) => (number, generation),
         };
         let file = &self.page.files[number];
         shared.lay_guard(pid, self.lane.owner());
@@ -142,7 +142,7 @@ impl RunState {
         &self,
         shared: &SupervisorState,
         candidate: &Candidate<'_>,
-    ) -> Result<Numbered, Refusal> {
+    ) -> Result<FileNumber, Refusal> {
         let begun = MonotonicTime::now();
         loop {
             let mut next = self.registering.lock();
@@ -157,12 +157,12 @@ impl RunState {
                 };
                 *next = number + 1;
                 let generation = self.reserve(shared, number, candidate)?;
-                return Ok(Numbered::Now(number, generation));
+                return Ok(FileNumber::Now(number, generation));
             };
             drop(next);
             match stamp.state {
                 // Two processes opened it at a time.
-                FileState::Absorbed => return Ok(Numbered::Already(number, stamp.generation)),
+                FileState::Absorbed => return Ok(FileNumber::Already(number, stamp.generation)),
                 FileState::Registering if begun.elapsed() < WAIT => thread::sleep(AGAIN),
                 FileState::Registering => {
                     return Err(Refusal::Unheard(

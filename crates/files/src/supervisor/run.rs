@@ -3,7 +3,7 @@
 
 use super::{
     SupervisorState, bell::Bell, drain_progress::DrainProgress, first_sync::FirstSyncs,
-    forgotten_files::Forgotten, lane_mark::LaneMark, watch::WatchedFile,
+    forgotten_files::ForgottenFile, lane_mark::LaneMark, watch::WatchedFile,
 };
 use crate::{
     FILES_MAX,
@@ -85,7 +85,7 @@ pub(super) struct RunState {
     pub(super) errors: Vec<AtomicI32>,
     /// Identities of files that were made plain: they stay so.
     pub(super) retired: Mutex<HashSet<Vec<u8>>>,
-    pub(super) forgotten: Mutex<Vec<Forgotten>>,
+    pub(super) forgotten: Mutex<Vec<ForgottenFile>>,
     /// Held while a file gets its number: the one that is given next, if it is free.
     pub(super) registering: Mutex<usize>,
     pub(super) first_syncs: FirstSyncs,

@@ -5,14 +5,14 @@ use std::{marker::PhantomData, mem::MaybeUninit, ptr};
 
 /// Until it is dropped no handler interrupts this thread: none can jump away from what it does, or
 /// wait for it.
-pub(crate) struct Masked {
+pub(crate) struct MaskedSignals {
     before: libc::sigset_t,
     /// The mask is the thread's.
     _here: PhantomData<*mut ()>,
 }
 
 /// Holds back all signals to this thread, but those of its own faults.
-pub(crate) fn mask() -> Masked {
+pub(crate) fn mask() -> MaskedSignals {
     let mut all = MaybeUninit::uninit();
     let mut before = MaybeUninit::uninit();
     // SAFETY: the sets are written before they are read; the calls cannot fail with these
@@ -23,14 +23,14 @@ pub(crate) fn mask() -> Masked {
             libc::sigdelset(all.as_mut_ptr(), fault);
         }
         libc::pthread_sigmask(libc::SIG_SETMASK, all.as_ptr(), before.as_mut_ptr());
-        Masked {
+        MaskedSignals {
             before: before.assume_init(),
             _here: PhantomData,
         }
     }
 }
 
-impl Drop for Masked {
+impl Drop for MaskedSignals {
     fn drop(&mut self) {
         // SAFETY: it is what the mask was.
         unsafe {

@@ -6,8 +6,8 @@
 use forebay_files::{
     boot, identity,
     record::{
-        Head, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_ORDERED, KIND_REFUSED, KIND_TOUCHED,
-        KIND_TRUNCATE, KIND_WRITE, encode_file,
+        KIND_FILE, KIND_GONE, KIND_KEPT, KIND_ORDERED, KIND_REFUSED, KIND_TOUCHED, KIND_TRUNCATE,
+        KIND_WRITE, PayloadHead, encode_file,
     },
     replay::{self, LaneOutcome, RecoverOptions},
 };
@@ -177,7 +177,7 @@ fn give_up(pool: &Pool, owner: Uuid) {
 /// Appends the next record; false if the lane is full.
 fn append(world: &World, lane: &Lane, input: &mut Input<'_>) -> bool {
     let kind = input.byte();
-    let head = Head {
+    let head = PayloadHead {
         file: u32::from(kind >> 6),
         at: input.number(),
         time: input.number(),

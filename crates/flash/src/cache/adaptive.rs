@@ -69,14 +69,14 @@ struct HysteresisBounds {
 }
 
 /// Whether flash pays, by periods each of which says what something takes. Asked without a lock.
-struct Verdict {
+struct FlashVerdict {
     pays: AtomicBool,
     /// True once a period has ended, and not too long ago.
     known: AtomicBool,
-    periods: Mutex<Periods>,
+    periods: Mutex<TrialPeriods>,
 }
 
-struct Periods {
+struct TrialPeriods {
     begun: Instant,
     changed: Instant,
     /// In a row that say the opposite, and how many have to.
@@ -84,13 +84,13 @@ struct Periods {
     agree: u32,
 }
 
-impl Verdict {
+impl FlashVerdict {
     fn new() -> Self {
         let now = Instant::now();
         Self {
             pays: AtomicBool::new(true),
             known: AtomicBool::new(false),
-            periods: Mutex::new(Periods {
+            periods: Mutex::new(TrialPeriods {
                 begun: now,
                 changed: now,
                 against: 0,
@@ -154,7 +154,7 @@ impl Verdict {
     }
 }
 
-impl Periods {
+impl TrialPeriods {
     /// Another one begins. True if what is so changes.
     fn end(&mut self, is_against: bool) -> bool {
         self.begun = Instant::now();

@@ -11,8 +11,8 @@
 //! 6. *Front*: its record, and only then the slots are free.
 
 use super::{
-    Cache, Homing,
-    group::{Appended, Condition, Incoming},
+    Cache, HomeBatch,
+    group::{AppendOutcome, EnqueueCondition, IncomingPage},
 };
 use crate::{
     error::FlashError,
@@ -121,7 +121,7 @@ impl Cache {
     }
 
     /// Lets the groups at the front go: how many slots are free now.
-    pub(super) fn dequeue(&self, homing: &mut Homing) -> Result<u64, FlashError> {
+    pub(super) fn dequeue(&self, homing: &mut HomeBatch) -> Result<u64, FlashError> {
         let mut leaving = self.judge(homing)?;
         if leaving.front == leaving.end {
             return Ok(0);
@@ -161,7 +161,7 @@ impl Cache {
     }
 
     /// Step 1.
-    fn judge(&self, homing: &mut Homing) -> Result<LeavingGroups, FlashError> {
+    fn judge(&self, homing: &mut HomeBatch) -> Result<LeavingGroups, FlashError> {
         let (recorded, rear) = {
             let map = &self.state.lock().map;
             (map.recorded > map.front, map.rear)
@@ -231,7 +231,7 @@ impl Cache {
 
     /// Step 3. Where no slot is free but the last one, which is kept for lost pages, a dirty page
     /// goes home instead; a lost one that finds none ends the group before it.
-    fn keep(&self, leaving: &mut LeavingGroups, homing: &Homing) -> Result<(), FlashError> {
+    fn keep(&self, leaving: &mut LeavingGroups, homing: &HomeBatch) -> Result<(), FlashError> {
         let size = self.page_bytes();
         for version in std::mem::take(&mut leaving.again) {
             if version.position >= leaving.end {
@@ -241,27 +241,27 @@ impl Cache {
                 continue;
             };
             let at = (version.position - leaving.front) as usize * size;
-            let incoming = Incoming {
+            let incoming = IncomingPage {
                 file: &file,
                 page: version.entry.page,
                 flags: version.entry.flags,
                 bytes: &homing.bytes[at..at + size],
-                on: Condition::Newest(version.position),
+                on: EnqueueCondition::Newest(version.position),
             };
             match self.append_page(&incoming, u64::from(!version.is(LOST)))? {
-                Appended::Full if version.is(LOST) => {
+                AppendOutcome::Full if version.is(LOST) => {
                     if version.position == leaving.front {
                         return Err(self.damaged(version.entry.file, version.entry.page));
                     }
                     leaving.end = version.position;
                 }
-                Appended::Full if version.is(DIRTY) => leaving.home.push(version),
-                Appended::Full => {}
+                AppendOutcome::Full if version.is(DIRTY) => leaving.home.push(version),
+                AppendOutcome::Full => {}
                 done => {
                     if version.is(DIRTY) {
                         leaving.needed = self.state.lock().map.rear;
                     }
-                    if done == Appended::Done && !version.is(LOST) {
+                    if done == AppendOutcome::Done && !version.is(LOST) {
                         forebay_pool::failpoint!("flash:second-chance");
                         add(&self.counters.second_chances, 1);
                     }

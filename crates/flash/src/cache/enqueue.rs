@@ -2,12 +2,12 @@
 
 use super::{
     Cache,
-    group::{Appended, Condition, Incoming},
+    group::{AppendOutcome, EnqueueCondition, IncomingPage},
     read::Ticket,
 };
 use crate::{
     error::FlashError,
-    file::{CachedFile, Settled},
+    file::{CachedFile, FileDurability},
     record::DIRTY,
     stats::add,
 };
@@ -61,12 +61,12 @@ impl Cache {
         if self.goes_past(file, page)? {
             return self.write_past(file, page).map(Enqueued::Past);
         }
-        let incoming = Incoming {
+        let incoming = IncomingPage {
             file,
             page,
             flags: DIRTY,
             bytes,
-            on: Condition::Newer,
+            on: EnqueueCondition::Newer,
         };
         self.come_in(&incoming)?;
         add(&self.counters.enqueued, 1);
@@ -87,27 +87,27 @@ impl Cache {
     ) -> Result<bool, FlashError> {
         self.check_page(file, bytes.len())?;
         // If a sync of the file fails, reads ask for no other one.
-        if !ticket.wanted || !self.takes_clean() || file.settled() == Settled::No {
+        if !ticket.wanted || !self.takes_clean() || file.settled() == FileDurability::No {
             return Ok(false);
         }
         if !self.is_within(file, page)? {
             return Ok(false);
         }
         match file.settled() {
-            Settled::Yes => {}
-            Settled::No => return Ok(false),
+            FileDurability::Yes => {}
+            FileDurability::No => return Ok(false),
             // What an earlier process wrote may not be durable: once in a session this is made
             // sure.
-            Settled::NotAskedYet => self.settle(file)?,
+            FileDurability::NotAskedYet => self.settle(file)?,
         }
-        let incoming = Incoming {
+        let incoming = IncomingPage {
             file,
             page,
             flags: 0,
             bytes,
-            on: Condition::Unchanged(ticket.changes),
+            on: EnqueueCondition::Unchanged(ticket.changes),
         };
-        let came = self.come_in(&incoming)? == Appended::Done;
+        let came = self.come_in(&incoming)? == AppendOutcome::Done;
         if came {
             add(&self.counters.admitted, 1);
         }
@@ -141,7 +141,7 @@ impl Cache {
         }
     }
 
-    fn come_in(&self, incoming: &Incoming<'_>) -> Result<Appended, FlashError> {
+    fn come_in(&self, incoming: &IncomingPage<'_>) -> Result<AppendOutcome, FlashError> {
         loop {
             let unsynced = {
                 let state = self.state.lock();
@@ -151,9 +151,9 @@ impl Cache {
                 self.make_durable(rear)?;
             }
             match self.append_page(incoming, self.spare_slots())? {
-                Appended::Full => self.make_room()?,
+                AppendOutcome::Full => self.make_room()?,
                 done => {
-                    if done == Appended::Done {
+                    if done == AppendOutcome::Done {
                         add(&self.counters.page_bytes, incoming.bytes.len() as u64);
                     }
                     return Ok(done);

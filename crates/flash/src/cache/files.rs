@@ -17,14 +17,14 @@ use std::{
 
 /// The registered files.
 #[derive(Default)]
-pub(super) struct Files {
+pub(super) struct FileRegistry {
     by_number: BTreeMap<u32, Arc<CachedFile>>,
     by_identity: HashMap<Identity, u32>,
     /// Of the next file to be registered.
     next: u32,
 }
 
-impl Files {
+impl FileRegistry {
     pub(super) fn get(&self, number: u32) -> Option<&Arc<CachedFile>> {
         self.by_number.get(&number)
     }

@@ -4,7 +4,7 @@
 //! sorted, synced, and then recorded as clean: a flush that is cut, or stopped, goes on where it
 //! was.
 
-use super::{Cache, Homing};
+use super::{Cache, HomeBatch};
 use crate::{
     error::{FlashError, PageName},
     file::CachedFile,
@@ -166,7 +166,7 @@ impl Cache {
     pub(super) fn bring_file_within(
         &self,
         file: &CachedFile,
-        homing: &mut Homing,
+        homing: &mut HomeBatch,
     ) -> Result<(), FlashError> {
         let pages = self.dirty_pages_of(file.id().number, [0, u32::MAX]);
         if !pages.is_empty() {
@@ -220,7 +220,7 @@ impl Cache {
     pub(super) fn flush_batch(
         &self,
         batch: &[(u32, u32)],
-        homing: &mut Homing,
+        homing: &mut HomeBatch,
         flushed: &mut Flushed,
     ) -> Result<(), FlashError> {
         let size = self.page_bytes();

@@ -57,12 +57,12 @@ impl Group {
 }
 
 /// What is under `tail`.
-pub(super) struct Tail {
+pub(super) struct OpenGroup {
     pub(super) group: Option<Arc<Group>>,
     spare: Vec<Buffer>,
 }
 
-impl Tail {
+impl OpenGroup {
     pub(super) fn new() -> Self {
         Self {
             group: None,
@@ -72,17 +72,17 @@ impl Tail {
 }
 
 /// A page that is to be put at the rear.
-pub(super) struct Incoming<'a> {
+pub(super) struct IncomingPage<'a> {
     pub(super) file: &'a CachedFile,
     pub(super) page: u32,
     pub(super) flags: u8,
     pub(super) bytes: &'a [u8],
-    pub(super) on: Condition,
+    pub(super) on: EnqueueCondition,
 }
 
 /// Under which condition.
 #[derive(Clone, Copy)]
-pub(super) enum Condition {
+pub(super) enum EnqueueCondition {
     /// In any case: it is the newest version.
     Newer,
     /// If this position is that of the newest version still.
@@ -93,7 +93,7 @@ pub(super) enum Condition {
 
 /// What became of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum Appended {
+pub(super) enum AppendOutcome {
     Done,
     /// No slot is free.
     Full,
@@ -109,14 +109,14 @@ impl Cache {
     /// though the program may change it.
     pub(super) fn append_page(
         &self,
-        page: &Incoming<'_>,
+        page: &IncomingPage<'_>,
         spare: u64,
-    ) -> Result<Appended, FlashError> {
+    ) -> Result<AppendOutcome, FlashError> {
         let full = {
             let _entrance = self.entrance.read();
             let mut tail = self.tail.lock();
             let Some(group) = self.open_group(&mut tail, page, spare) else {
-                return Ok(Appended::Full);
+                return Ok(AppendOutcome::Full);
             };
             let count = group.count.load(Relaxed);
             let size = self.page_bytes();
@@ -133,12 +133,12 @@ impl Cache {
             let mut state = self.state.lock();
             let (file, number) = (page.file.id().number, page.page);
             let holds = match page.on {
-                Condition::Newer => true,
-                Condition::Newest(position) => {
+                EnqueueCondition::Newer => true,
+                EnqueueCondition::Newest(position) => {
                     let newest = state.map.find(file, number);
                     newest.is_some_and(|newest| newest.position == position)
                 }
-                Condition::Unchanged(changes) => {
+                EnqueueCondition::Unchanged(changes) => {
                     let bucket = state.map.bucket(file, number);
                     state.map.changes(bucket) == changes
                         && state.map.find(file, number).is_none_or(|v| v.hidden)
@@ -149,7 +149,7 @@ impl Cache {
                 return Err(FlashError::NoSuchFile(file));
             }
             if !holds {
-                return Ok(Appended::Stale);
+                return Ok(AppendOutcome::Stale);
             }
             state.map.push(PageEntry {
                 file,
@@ -160,7 +160,7 @@ impl Cache {
             group.count.store(count + 1, Release);
             forebay_pool::failpoint!("flash:enqueued");
             if count + 1 < group.capacity {
-                return Ok(Appended::Done);
+                return Ok(AppendOutcome::Done);
             }
             tail.group = None;
             state.open = None;
@@ -174,11 +174,16 @@ impl Cache {
             let _ = self.write_group(&full);
             full.took.store(nanos(begun.elapsed()), Relaxed);
         }
-        Ok(Appended::Done)
+        Ok(AppendOutcome::Done)
     }
 
     /// The open group, with room for a page.
-    fn open_group(&self, tail: &mut Tail, page: &Incoming<'_>, spare: u64) -> Option<Arc<Group>> {
+    fn open_group(
+        &self,
+        tail: &mut OpenGroup,
+        page: &IncomingPage<'_>,
+        spare: u64,
+    ) -> Option<Arc<Group>> {
         let mut state = self.state.lock();
         if state.map.used() + spare >= state.map.slots() {
             return None;

@@ -73,9 +73,9 @@ use crate::{
     stats::{CacheStats, Counters, add},
 };
 use adaptive::AdaptivePolicy;
-use files::Files;
+use files::FileRegistry;
 use forebay_pool::Lane;
-use group::{Group, Tail};
+use group::{Group, OpenGroup};
 use parking_lot::{Mutex, RwLock};
 use read_ahead::ReadAhead;
 use std::{
@@ -107,10 +107,10 @@ pub struct Cache {
     /// True while `step` goes on towards the low watermark.
     emptying: AtomicBool,
     resizing: Mutex<()>,
-    homing: Mutex<Homing>,
+    homing: Mutex<HomeBatch>,
     entrance: RwLock<()>,
     committing: Mutex<()>,
-    tail: Mutex<Tail>,
+    tail: Mutex<OpenGroup>,
     checkpointer: Mutex<u64>,
     flash_sync: Mutex<()>,
     /// Syncs of flash that failed: what was written before is written again.
@@ -130,7 +130,7 @@ pub struct Cache {
     trouble: Mutex<DeviceFault>,
     log: Mutex<Vec<u8>>,
     state: Mutex<CacheState>,
-    files: RwLock<Files>,
+    files: RwLock<FileRegistry>,
     /// Changed under `log`.
     epochs: Mutex<Epochs>,
     counters: Counters,
@@ -150,7 +150,7 @@ struct CacheState {
 }
 
 /// What a batch of home writes needs.
-struct Homing {
+struct HomeBatch {
     /// The pages of as many groups as leave at a time.
     bytes: Buffer,
     /// Positions below this were on their way home around flash. Until they are recorded some of

@@ -1,8 +1,8 @@
 //! Making a cache, opening it, and recovering it. docs/flash-format.md, "Making" and "Recovery".
 
 use super::{
-    Cache, CacheState, Homing, adaptive::AdaptivePolicy, device::FlashDevice, files::Files,
-    group::Tail, read_ahead::ReadAhead, rebuild::Rebuilt,
+    Cache, CacheState, HomeBatch, adaptive::AdaptivePolicy, device::FlashDevice,
+    files::FileRegistry, group::OpenGroup, read_ahead::ReadAhead, rebuild::RebuiltMetadata,
 };
 use crate::{
     buffer::Buffer,
@@ -85,10 +85,10 @@ impl Cache {
             owner: create.owner,
             pool: pool.uuid(),
         };
-        let rebuilt = Rebuilt {
+        let rebuilt = RebuiltMetadata {
             layout: 0,
             map: Map::new(geometry.slots, 0),
-            files: Files::default(),
+            files: FileRegistry::default(),
             epochs: Epochs::default(),
         };
         let cache = Self::new(flash, home, lane, header, options, rebuilt, 0);
@@ -182,7 +182,7 @@ impl Cache {
         lane: Lane,
         header: CacheHeader,
         options: &CacheOptions,
-        rebuilt: Rebuilt,
+        rebuilt: RebuiltMetadata,
         checkpoint: u64,
     ) -> Self {
         let page_bytes = header.geometry.page_bytes as usize;
@@ -202,12 +202,12 @@ impl Cache {
             emptying: AtomicBool::new(false),
             resizing: Mutex::new(()),
             entrance: RwLock::new(()),
-            homing: Mutex::new(Homing {
+            homing: Mutex::new(HomeBatch {
                 bytes: Buffer::new(leaving * page_bytes),
                 begun: 0,
             }),
             committing: Mutex::new(()),
-            tail: Mutex::new(Tail::new()),
+            tail: Mutex::new(OpenGroup::new()),
             checkpointer: Mutex::new(checkpoint),
             flash_sync: Mutex::new(()),
             flash_failures: AtomicU64::new(0),

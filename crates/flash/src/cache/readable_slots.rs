@@ -4,7 +4,7 @@
 //! the queue goes on without it. That is said of a page only if flash gives other things meanwhile.
 //! A device that gives nothing may come back, with all that is on it.
 
-use super::{Cache, Homing, dequeue::LeavingGroups};
+use super::{Cache, HomeBatch, dequeue::LeavingGroups};
 use crate::{
     buffer::Buffer,
     error::FlashError,
@@ -29,7 +29,7 @@ impl Cache {
     pub(super) fn read_leaving(
         &self,
         leaving: &mut LeavingGroups,
-        homing: &mut Homing,
+        homing: &mut HomeBatch,
     ) -> Result<(), FlashError> {
         let size = self.page_bytes();
         let front = leaving.front;

@@ -1,6 +1,6 @@
 //! From a checkpoint and the lane to the map. docs/flash-format.md, "Recovery".
 
-use super::{device::FlashDevice, files::Files};
+use super::{device::FlashDevice, files::FileRegistry};
 use crate::{
     buffer::Buffer,
     checkpoint::Checkpoint,
@@ -14,18 +14,18 @@ use forebay_pool::{PAGE, Recovered};
 use std::collections::HashMap;
 
 /// The metadata while it is put together.
-pub(super) struct Rebuilt {
+pub(super) struct RebuiltMetadata {
     /// How often the cache was resized, by its header.
     pub(super) layout: u32,
     pub(super) map: Map,
-    pub(super) files: Files,
+    pub(super) files: FileRegistry,
     pub(super) epochs: Epochs,
 }
 
 /// By the numbers of files that are gone: their pages before this position are needed no more. They
 /// are looked for once, when everything is known: to look for those of each file took as long as
 /// all the rest, for each.
-type Dropped = HashMap<u32, u64>;
+type DroppedFiles = HashMap<u32, u64>;
 
 impl FlashDevice<'_> {
     /// The newest whole checkpoint, with its body. It must fit the lane: its records follow without
@@ -94,12 +94,12 @@ impl FlashDevice<'_> {
         checkpoint: &Checkpoint,
         body: &[u8],
         recovered: &Recovered,
-    ) -> Result<Rebuilt, FlashError> {
+    ) -> Result<RebuiltMetadata, FlashError> {
         let bad = |what: &str| self.damaged(format!("the checkpoint's {what} makes no sense"));
-        let mut rebuilt = Rebuilt {
+        let mut rebuilt = RebuiltMetadata {
             layout: header.geometry.layout(),
             map: Map::new(header.geometry.slots, checkpoint.front),
-            files: Files::default(),
+            files: FileRegistry::default(),
             epochs: checkpoint.epochs,
         };
         for file in checkpoint.files(body) {
@@ -111,7 +111,7 @@ impl FlashDevice<'_> {
             let entry = entry.ok_or_else(|| bad("page"))?;
             rebuilt.push(entry).map_err(|what| self.damaged(what))?;
         }
-        let mut dropped = Dropped::new();
+        let mut dropped = DroppedFiles::new();
         for record in recovered.records() {
             let (lsn, kind) = (record.header.lsn, record.header.kind);
             if lsn < checkpoint.through {
@@ -128,7 +128,7 @@ impl FlashDevice<'_> {
     }
 }
 
-impl Rebuilt {
+impl RebuiltMetadata {
     fn push(&mut self, entry: PageEntry) -> Result<(), String> {
         if entry.flags & VOID == 0 && self.files.get(entry.file).is_none() {
             return Err(format!(
@@ -142,7 +142,11 @@ impl Rebuilt {
     }
 
     /// Applies a record. One that the checkpoint has already changes nothing.
-    fn apply(&mut self, record: &CacheRecord<'_>, dropped: &mut Dropped) -> Result<(), String> {
+    fn apply(
+        &mut self,
+        record: &CacheRecord<'_>,
+        dropped: &mut DroppedFiles,
+    ) -> Result<(), String> {
         match *record {
             CacheRecord::Pages { first, entries } => {
                 let entries = entries.chunks_exact(PAGE_ENTRY as usize);

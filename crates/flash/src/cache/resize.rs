@@ -15,7 +15,9 @@
 
 mod plan;
 
-use super::{Cache, Homing, device::FlashDevice, flush::Flushed, log::finish, open::check_options};
+use super::{
+    Cache, HomeBatch, device::FlashDevice, flush::Flushed, log::finish, open::check_options,
+};
 use crate::{
     cache::flush::FlushProgress,
     error::FlashError,
@@ -49,7 +51,7 @@ pub struct ResizedCache {
 }
 
 /// The lane after its segment was ended, which nothing is appended to meanwhile.
-struct Ended<'a> {
+struct EndedLane<'a> {
     /// The number of the last checkpoint.
     last_checkpoint: MutexGuard<'a, u64>,
     /// Every record is below this.
@@ -162,7 +164,7 @@ impl Cache {
     fn bring_slots_home(
         &self,
         batch: &[(u32, u32)],
-        homing: &mut Homing,
+        homing: &mut HomeBatch,
         resized: &mut ResizedCache,
     ) -> Result<(), FlashError> {
         let mut flushed = Flushed::default();
@@ -242,7 +244,7 @@ impl Cache {
 
     /// Ends the lane's segment, so that no record of this layout is behind the address that is
     /// given back.
-    fn end_records(&self) -> Result<Ended<'_>, FlashError> {
+    fn end_records(&self) -> Result<EndedLane<'_>, FlashError> {
         loop {
             {
                 let last_checkpoint = self.checkpointer.lock();
@@ -250,7 +252,7 @@ impl Cache {
                 let front = self.state.lock().map.front;
                 // Only a segment with a record can be sealed.
                 if self.try_append(FRONT, &[IoSlice::new(&front.to_le_bytes())])? {
-                    return Ok(Ended {
+                    return Ok(EndedLane {
                         last_checkpoint,
                         through: self.lane.seal(),
                         _log: log,

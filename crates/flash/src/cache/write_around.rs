@@ -10,7 +10,7 @@
 //!    read at home. If nothing else is in the cache that is recorded, they leave it at once, and
 //!    nothing is recorded: the lane of a cache whose flash takes no checkpoint lasts.
 
-use super::{Cache, Homing, group::Group};
+use super::{Cache, HomeBatch, group::Group};
 use crate::{
     error::FlashError,
     map::{Map, PageVersion},
@@ -94,7 +94,7 @@ impl Cache {
     pub(super) fn make_durable_within(
         &self,
         to: u64,
-        homing: &mut Homing,
+        homing: &mut HomeBatch,
     ) -> Result<(), FlashError> {
         match self.commit_to_flash(to) {
             Some(done) => done,
@@ -125,7 +125,7 @@ impl Cache {
 
     /// The copies of pages on their way home are given up, before a file is changed past the cache.
     /// If a write home failed, they are needed still: what was on its way becomes durable first.
-    pub(super) fn give_up_copies(&self, homing: &mut Homing) -> Result<(), FlashError> {
+    pub(super) fn give_up_copies(&self, homing: &mut HomeBatch) -> Result<(), FlashError> {
         if self.state.lock().map.recorded < homing.begun {
             self.make_durable_within(homing.begun, homing)?;
         }
@@ -157,7 +157,7 @@ impl Cache {
     }
 
     /// Makes all positions below `to` durable at home.
-    fn commit_home(&self, to: u64, homing: &mut Homing) -> Result<(), FlashError> {
+    fn commit_home(&self, to: u64, homing: &mut HomeBatch) -> Result<(), FlashError> {
         let _leader = self.committing.lock();
         if self.is_durable_below(to) {
             return Ok(());
@@ -234,7 +234,7 @@ impl Cache {
     /// Steps 1 to 3, for groups that follow each other. After a failure they are the first ones
     /// again, perhaps with more behind them: so the copies that are kept then have each page that
     /// may be torn.
-    fn groups_home(&self, groups: &[Arc<Group>], homing: &mut Homing) -> Result<(), FlashError> {
+    fn groups_home(&self, groups: &[Arc<Group>], homing: &mut HomeBatch) -> Result<(), FlashError> {
         let (Some(first), Some(last)) = (groups.first(), groups.last()) else {
             return Ok(());
         };

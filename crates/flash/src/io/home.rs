@@ -2,7 +2,7 @@
 
 use super::{Home, HomePage, workers::Workers};
 use crate::file::FileId;
-use forebay_pool::rewrite::Rewritten;
+use forebay_pool::rewrite::RewrittenFile;
 use parking_lot::RwLock;
 use std::{
     collections::HashMap,
@@ -17,16 +17,16 @@ use std::{
 /// Writes fewer than this are not worth threads.
 const PARALLEL_MIN: usize = 4;
 
-struct Attached {
+struct AttachedFile {
     file: File,
     /// Bytes of the file that are known to be durable.
     durable: AtomicU64,
     /// After a failed sync the same bytes over the same pages of the page cache do not become
     /// durable.
-    rewritten: Rewritten,
+    rewritten: RewrittenFile,
 }
 
-impl Attached {
+impl AttachedFile {
     fn sync(&self) -> io::Result<()> {
         self.rewritten.sync(&self.file, File::sync_data)
     }
@@ -35,7 +35,7 @@ impl Attached {
 /// Open files by their number. Each batch is written by several threads, in order: a disk array is
 /// as fast as it has requests.
 pub struct HomeFiles {
-    files: RwLock<HashMap<u32, Arc<Attached>>>,
+    files: RwLock<HashMap<u32, Arc<AttachedFile>>>,
     workers: Workers,
 }
 
@@ -51,10 +51,10 @@ impl HomeFiles {
 
     /// `file`, open for writing, is the home of `id`.
     pub fn attach(&self, id: FileId, file: File) {
-        let attached = Attached {
+        let attached = AttachedFile {
             file,
             durable: AtomicU64::new(0),
-            rewritten: Rewritten::default(),
+            rewritten: RewrittenFile::default(),
         };
         self.files.write().insert(id.number, Arc::new(attached));
     }
@@ -64,7 +64,7 @@ impl HomeFiles {
         self.files.write().remove(&id.number);
     }
 
-    fn file(&self, id: FileId) -> io::Result<Arc<Attached>> {
+    fn file(&self, id: FileId) -> io::Result<Arc<AttachedFile>> {
         self.files
             .read()
             .get(&id.number)

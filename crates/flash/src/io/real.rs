@@ -2,7 +2,7 @@
 
 use super::Flash;
 use crate::buffer::ALIGN;
-use forebay_pool::rewrite::Rewritten;
+use forebay_pool::rewrite::RewrittenFile;
 use rustix::{
     fs::{FallocateFlags, OFlags, fallocate},
     io::Errno,
@@ -35,7 +35,7 @@ pub struct FlashFile {
     path: PathBuf,
     buffered: File,
     /// What goes through the page cache, and may be written again after a sync that failed.
-    rewritten: Rewritten,
+    rewritten: RewrittenFile,
     direct: Option<File>,
     /// False once the file system has refused it.
     past_cache: AtomicBool,
@@ -77,7 +77,7 @@ impl FlashFile {
             path: path.to_owned(),
             past_cache: AtomicBool::new(direct.is_some()),
             buffered,
-            rewritten: Rewritten::default(),
+            rewritten: RewrittenFile::default(),
             direct,
             bytes: AtomicU64::new(bytes),
             is_device: kind.is_block_device(),

@@ -5,7 +5,7 @@ use crate::{
     complain::{complain, complain_of},
     request::ResizeRequest,
     session::CacheSession,
-    status::{ResizeAnswer, Resizing},
+    status::{ResizeAnswer, ResizeProgress},
 };
 use std::{
     ops::ControlFlow,
@@ -59,7 +59,7 @@ fn resize(
 ) -> Result<u64, String> {
     const OFTEN: Duration = Duration::from_millis(500);
     let mut say = |done, of| {
-        let resizing = Resizing {
+        let resizing = ResizeProgress {
             id: request.id,
             bytes: request.bytes,
             done,

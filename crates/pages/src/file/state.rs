@@ -3,7 +3,7 @@
 use crate::{
     complain::complain_once,
     identity::KnownFile,
-    session::{CacheSession, Unregistered},
+    session::{CacheSession, UnregisteredFile},
 };
 use forebay_flash::CachedFile;
 use rustix::{fd::BorrowedFd, io::Errno};
@@ -32,13 +32,13 @@ pub(crate) fn cached_or_plain(
 ) -> Result<PageRoute, Errno> {
     match session.register(fd, known, path) {
         Ok(file) => Ok(PageRoute::Cached(file)),
-        Err(why @ Unregistered::Full(_)) => Err(say_full(path, &why)),
+        Err(why @ UnregisteredFile::Full(_)) => Err(say_full(path, &why)),
         Err(why) => Ok(say_unprotected(path, &why.to_string())),
     }
 }
 
 /// Says that there is no room for a file, and what the program gets.
-pub(crate) fn say_full(path: &Path, why: &Unregistered) -> Errno {
+pub(crate) fn say_full(path: &Path, why: &UnregisteredFile) -> Errno {
     complain_once(&format!("{} is not used: {why}", path.display()));
     Errno::MFILE
 }

@@ -57,7 +57,7 @@ impl World {
     }
 
     fn attach_without(&self, data: &Path, given_up: &[PathBuf]) -> Result<(), HomesError> {
-        let at = Whereabouts {
+        let at = HomeSearch {
             data,
             roots: BTreeSet::new(),
             skip: None,

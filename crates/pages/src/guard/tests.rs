@@ -60,7 +60,7 @@ impl World {
         let header = read_header(&file).unwrap().unwrap();
         let mut guard = ActiveGuard {
             file: file.try_clone().unwrap(),
-            rewritten: Rewritten::default(),
+            rewritten: RewrittenFile::default(),
             path,
             header,
         };

@@ -26,7 +26,7 @@ const SPARE: usize = 16;
 
 /// Why a file is not known to the cache.
 #[derive(Debug, thiserror::Error)]
-pub(crate) enum Unregistered {
+pub(crate) enum UnregisteredFile {
     /// There is no room for it, until the server closes others.
     #[error(
         "{0}. The server is told that too many files are open, and closes others where it can. Each page file that is in use takes two descriptors: allow it more of them \
@@ -38,7 +38,7 @@ pub(crate) enum Unregistered {
     Failed(String),
 }
 
-impl From<Errno> for Unregistered {
+impl From<Errno> for UnregisteredFile {
     fn from(errno: Errno) -> Self {
         let why = format!("opening it once more: {errno}");
         match errno {
@@ -48,7 +48,7 @@ impl From<Errno> for Unregistered {
     }
 }
 
-impl From<FlashError> for Unregistered {
+impl From<FlashError> for UnregisteredFile {
     fn from(error: FlashError) -> Self {
         match error {
             FlashError::TooManyFiles(_) => Self::Full(error.to_string()),
@@ -73,8 +73,8 @@ impl CacheSession {
     /// takes its place when its page 0 is written, which is too late to refuse it.
     ///
     /// # Errors
-    /// [`Unregistered::Full`]. The caller has `opening`.
-    pub(crate) fn has_place(&self) -> Result<(), Unregistered> {
+    /// [`UnregisteredFile::Full`]. The caller has `opening`.
+    pub(crate) fn has_place(&self) -> Result<(), UnregisteredFile> {
         let most = self.cache.files_max();
         let taken = self.registered.lock().len() + table::undecided();
         match taken < most as usize {

@@ -4,18 +4,18 @@ use super::CacheSession;
 use crate::{
     complain::{complain, complain_once},
     request::{ResizeRequest, request_of, take_back},
-    status::{CacheStatus, ResizeAnswer, Resizing},
+    status::{CacheStatus, ResizeAnswer, ResizeProgress},
 };
 
 /// Of the requests so far.
 #[derive(Default)]
-pub(super) struct Sizes {
-    resizing: Option<Resizing>,
+pub(super) struct SizeRequests {
+    resizing: Option<ResizeProgress>,
     /// How the last one ended.
     resized: Option<ResizeAnswer>,
 }
 
-impl Sizes {
+impl SizeRequests {
     pub(super) fn say_in(&self, status: &mut CacheStatus) {
         status.resizing = self.resizing;
         status.resized.clone_from(&self.resized);
@@ -48,7 +48,7 @@ impl CacheSession {
     }
 
     /// How far it is.
-    pub(crate) fn set_resizing(&self, resizing: Resizing) {
+    pub(crate) fn set_resizing(&self, resizing: ResizeProgress) {
         self.sizes.lock().resizing = Some(resizing);
     }
 

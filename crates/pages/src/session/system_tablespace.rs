@@ -6,7 +6,7 @@ use crate::{
     complain::{complain, complain_once},
     descriptor::reopen,
     doublewrite::DoublewriteFile,
-    find::{self, Whereabouts},
+    find::{self, HomeSearch},
     guard::{self, ActiveGuard, FoundGuard, Mismatch},
     identity::KnownFile,
     innodb::{self, PageLayout},
@@ -110,7 +110,7 @@ impl CacheSession {
         };
         let guard = self.begin_epoch(laid, (dir, &tablespace), known, failed)?;
         self.homes.guard(file.id(), guard);
-        let at = Whereabouts {
+        let at = HomeSearch {
             data: dir,
             roots: BTreeSet::new(),
             skip: Some(known.identity),

@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     doublewrite::DoublewriteFile,
-    find::{self, Whereabouts},
+    find::{self, HomeSearch},
     home::Homes,
 };
 use forebay_flash::{Cache, FlushProgress};
@@ -23,7 +23,7 @@ use std::{
 
 /// What a flush did.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
-pub struct Flushing {
+pub struct FlushOutcome {
     /// Pages written to the files.
     pub pages: u64,
     /// Pages that a crash may have torn, and whose files were not found.
@@ -46,7 +46,7 @@ pub fn flush(
     data: &[PathBuf],
     given_up: &[PathBuf],
     progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
-) -> Result<Flushing, SetupError> {
+) -> Result<FlushOutcome, SetupError> {
     let homes = Arc::new(Homes::new());
     let place = CacheLocation::of(flash)?;
     let (cache, rights) = place.open_as_owner(&homes)?;
@@ -68,7 +68,7 @@ pub(crate) fn attach_guarded(
     let guarded = find_guarded(place.flash(), cache, homes, data)?;
     if let Some((_, path)) = &guarded {
         let data = path.parent().unwrap_or(Path::new("/"));
-        let at = Whereabouts {
+        let at = HomeSearch {
             data,
             roots,
             skip: None,
@@ -92,13 +92,13 @@ fn flush_open(
     homes: &Arc<Homes>,
     files: (&[PathBuf], &[PathBuf]),
     progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
-) -> Result<Flushing, SetupError> {
+) -> Result<FlushOutcome, SetupError> {
     let guarded = attach_guarded(place, cache, homes, files)?;
     let flushed = cache.flush(progress)?;
-    let mut flushing = Flushing {
+    let mut flushing = FlushOutcome {
         pages: flushed.pages,
         complete: flushed.complete,
-        ..Flushing::default()
+        ..FlushOutcome::default()
     };
     if !flushed.complete {
         return Ok(flushing);

@@ -2,7 +2,7 @@
 
 use super::{
     error::SetupError,
-    flush::Flushing,
+    flush::FlushOutcome,
     location::CacheLocation,
     rights::{exercise, to_guarded},
 };
@@ -30,10 +30,10 @@ use std::{
 ///
 /// # Errors
 /// If a cache is there after all, or no directory is guarded; what the operating system says.
-pub fn give_up(data: &[PathBuf]) -> Result<Flushing, SetupError> {
-    let mut flushing = Flushing {
+pub fn give_up(data: &[PathBuf]) -> Result<FlushOutcome, SetupError> {
+    let mut flushing = FlushOutcome {
         complete: true,
-        ..Flushing::default()
+        ..FlushOutcome::default()
     };
     for dir in data {
         let path = dir.join(std::ffi::OsStr::from_bytes(file_kinds::SYSTEM));

@@ -168,11 +168,11 @@ fn what_is_not_so_as_a_rule_is_said_in_lines_of_its_own() {
             policy: Some(PolicyName::Adaptive),
             ..Settings::default()
         },
-        resizing: Some(Resizing {
+        resizing: Some(ResizeProgress {
             bytes: 81,
             done: 82,
             of: 83,
-            ..Resizing::default()
+            ..ResizeProgress::default()
         }),
         trouble: Some("it is worn out".to_owned()),
         ..status()

@@ -170,7 +170,7 @@ fn checksum<'a>(owner: Uuid, header: &[u8], payload: impl Iterator<Item = &'a [u
 
 /// Why bytes are not the record expected there.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Invalid {
+pub enum InvalidRecord {
     /// Fewer bytes than a header, or than the header states.
     Short {
         /// Bytes there.
@@ -191,7 +191,7 @@ pub enum Invalid {
     },
 }
 
-impl fmt::Display for Invalid {
+impl fmt::Display for InvalidRecord {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Self::Short { found, needed } => write!(f, "{found} bytes where {needed} are needed"),
@@ -216,17 +216,17 @@ pub struct Record<'a> {
 /// Reads the header at the start of `bytes` without checking the checksum.
 ///
 /// # Errors
-/// [`Invalid::Short`], [`Invalid::NoMagic`].
+/// [`InvalidRecord::Short`], [`InvalidRecord::NoMagic`].
 #[inline]
-pub fn peek(bytes: &[u8]) -> Result<RecordHeader, Invalid> {
+pub fn peek(bytes: &[u8]) -> Result<RecordHeader, InvalidRecord> {
     if bytes.len() < HEADER {
-        return Err(Invalid::Short {
+        return Err(InvalidRecord::Short {
             found: bytes.len(),
             needed: HEADER,
         });
     }
     if u16_at(bytes, 26) != MAGIC {
-        return Err(Invalid::NoMagic);
+        return Err(InvalidRecord::NoMagic);
     }
     Ok(RecordHeader {
         length: u32_at(bytes, 4),
@@ -242,13 +242,13 @@ pub fn peek(bytes: &[u8]) -> Result<RecordHeader, Invalid> {
 ///
 /// # Errors
 /// What is there instead.
-pub fn read(bytes: &[u8], lsn: Lsn, owner: Uuid) -> Result<Record<'_>, Invalid> {
+pub fn read(bytes: &[u8], lsn: Lsn, owner: Uuid) -> Result<Record<'_>, InvalidRecord> {
     let header = peek(bytes)?;
     if header.lsn != lsn {
-        return Err(Invalid::Elsewhere(header.lsn));
+        return Err(InvalidRecord::Elsewhere(header.lsn));
     }
     let needed = HEADER + header.length as usize;
-    let payload = bytes.get(HEADER..needed).ok_or(Invalid::Short {
+    let payload = bytes.get(HEADER..needed).ok_or(InvalidRecord::Short {
         found: bytes.len(),
         needed,
     })?;
@@ -261,7 +261,7 @@ pub fn read(bytes: &[u8], lsn: Lsn, owner: Uuid) -> Result<Record<'_>, Invalid> 
         checksum(owner, &bytes[..HEADER], std::iter::once(payload)),
     );
     if stated != found && !crate::fault_enabled!("no-checksum") {
-        return Err(Invalid::Checksum { stated, found });
+        return Err(InvalidRecord::Checksum { stated, found });
     }
     Ok(Record { header, payload })
 }
@@ -342,16 +342,19 @@ mod tests {
         let bytes = record(b"x");
         assert!(matches!(
             read(&bytes, 6464, OWNER),
-            Err(Invalid::Elsewhere(6400))
+            Err(InvalidRecord::Elsewhere(6400))
         ));
         assert!(matches!(
             read(&bytes, 6400, Uuid::from_u128(1)),
-            Err(Invalid::Checksum { .. })
+            Err(InvalidRecord::Checksum { .. })
         ));
         assert!(matches!(
             read(&bytes[..20], 6400, OWNER),
-            Err(Invalid::Short { .. })
+            Err(InvalidRecord::Short { .. })
         ));
-        assert!(matches!(read(&[0; 64], 6400, OWNER), Err(Invalid::NoMagic)));
+        assert!(matches!(
+            read(&[0; 64], 6400, OWNER),
+            Err(InvalidRecord::NoMagic)
+        ));
     }
 }

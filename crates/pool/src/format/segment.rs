@@ -19,7 +19,7 @@ use crate::{
     checksum::crc32c,
     format::{
         layout::{LSN_MAX, PAGE, u32_at, u64_at},
-        record::{self, Invalid, KIND_SEAL, KIND_VOID, Lsn, Record, RecordHeader},
+        record::{self, InvalidRecord, KIND_SEAL, KIND_VOID, Lsn, Record, RecordHeader},
     },
     persist::LINE,
 };
@@ -96,11 +96,11 @@ pub enum WalkEnd {
     /// With a seal, or no line left: the log goes on at [`next_start`] of this address.
     Sealed(Lsn),
     /// Before bytes that are no record: the log ends here, as far as this segment can tell.
-    Open(Lsn, Invalid),
+    Open(Lsn, InvalidRecord),
 }
 
 /// Walks a segment's records in order, up to the first bytes that are not the next record.
-pub struct Records<'a> {
+pub struct RecordWalk<'a> {
     bytes: &'a [u8],
     header: SegmentHeader,
     at: Lsn,
@@ -110,7 +110,7 @@ pub struct Records<'a> {
     end: Option<WalkEnd>,
 }
 
-impl<'a> Records<'a> {
+impl<'a> RecordWalk<'a> {
     /// The records of the segment `bytes` with this `header`, written by sessions up to
     /// `epoch_max`.
     #[must_use]
@@ -148,20 +148,20 @@ impl<'a> Records<'a> {
         }
     }
 
-    fn read(&self) -> Result<Record<'a>, Invalid> {
+    fn read(&self) -> Result<Record<'a>, InvalidRecord> {
         let at = usize::try_from(self.at - self.header.start).unwrap_or(usize::MAX);
         let bytes = self.bytes.get(at..).unwrap_or_default();
         let record = record::read(bytes, self.at, self.header.owner)?;
         // A record that an earlier session wrote behind its last acknowledged one is not part of
         // the log.
         if !(self.epoch..=self.epoch_max).contains(&record.header.epoch) {
-            return Err(Invalid::Elsewhere(self.at));
+            return Err(InvalidRecord::Elsewhere(self.at));
         }
         Ok(record)
     }
 }
 
-impl<'a> Iterator for Records<'a> {
+impl<'a> Iterator for RecordWalk<'a> {
     type Item = Record<'a>;
 
     fn next(&mut self) -> Option<Record<'a>> {
@@ -246,7 +246,7 @@ mod tests {
                 ..good
             };
             assert_eq!(SegmentHeader::decode(&absurd.encode()), None);
-            let (end, _) = Records::new(&[0; 4096], absurd, 9).finish();
+            let (end, _) = RecordWalk::new(&[0; 4096], absurd, 9).finish();
             assert!(matches!(end, WalkEnd::Open(..) | WalkEnd::Sealed(..)));
         }
     }
@@ -272,7 +272,7 @@ mod tests {
                 bytes.extend(record.encode(header.owner, &[]));
                 bytes.resize(bytes.len().next_multiple_of(LINE), 0);
             }
-            Records::new(&bytes, header, 5).count()
+            RecordWalk::new(&bytes, header, 5).count()
         };
         assert_eq!(walk([2, 2, 5]), 3);
         assert_eq!(walk([2, 4, 3]), 2);

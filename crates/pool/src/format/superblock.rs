@@ -95,10 +95,10 @@ impl Superblock {
         bytes
     }
 
-    fn decode(bytes: &[u8; BYTES]) -> Result<Self, Unreadable> {
+    fn decode(bytes: &[u8; BYTES]) -> Result<Self, UnreadableSuperblock> {
         if &bytes[0..8] != MAGIC {
             let start: String = bytes[..8].iter().map(|b| format!("{b:02x}")).collect();
-            return Err(Unreadable::Damaged(format!(
+            return Err(UnreadableSuperblock::Damaged(format!(
                 "it starts with {start}, not with FOREBAY"
             )));
         }
@@ -106,13 +106,13 @@ impl Superblock {
         zeroed[CRC].fill(0);
         let (stated, found) = (u32_at(bytes, CRC.start), crc32c([&zeroed[..]]));
         if stated != found {
-            return Err(Unreadable::Damaged(format!(
+            return Err(UnreadableSuperblock::Damaged(format!(
                 "its checksum is {found:08x}, it states {stated:08x}"
             )));
         }
         let version = u32_at(bytes, 8);
         if version != FORMAT_VERSION {
-            return Err(Unreadable::Version(version));
+            return Err(UnreadableSuperblock::Version(version));
         }
         let stated = PoolGeometry {
             pool_bytes: u64_at(bytes, 32),
@@ -121,9 +121,9 @@ impl Superblock {
             lanes: u32_at(bytes, 56),
         };
         let geometry = PoolGeometry::fit(stated.pool_bytes, stated.segment_bytes, stated.lanes)
-            .map_err(|e| Unreadable::Damaged(e.to_string()))?;
+            .map_err(|e| UnreadableSuperblock::Damaged(e.to_string()))?;
         if geometry != stated {
-            return Err(Unreadable::Damaged(format!(
+            return Err(UnreadableSuperblock::Damaged(format!(
                 "it states {} segments where {} fit",
                 stated.segments, geometry.segments
             )));
@@ -195,8 +195,10 @@ impl Superblock {
             match Self::decode(&bytes) {
                 Ok(found) if newest.is_none_or(|n| n.epoch < found.epoch) => newest = Some(found),
                 Ok(_) => {}
-                Err(Unreadable::Version(found)) => version = Some(found),
-                Err(Unreadable::Damaged(what)) => damage.push(format!("superblock {copy}: {what}")),
+                Err(UnreadableSuperblock::Version(found)) => version = Some(found),
+                Err(UnreadableSuperblock::Damaged(what)) => {
+                    damage.push(format!("superblock {copy}: {what}"))
+                }
             }
         }
         if let Some(found) = version {
@@ -218,7 +220,7 @@ impl Superblock {
     }
 }
 
-enum Unreadable {
+enum UnreadableSuperblock {
     Version(u32),
     Damaged(String),
 }

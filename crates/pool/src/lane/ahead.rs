@@ -48,13 +48,13 @@ pub(super) struct WrittenAhead {
 
 /// How an open segment grows.
 #[derive(Default)]
-pub(super) struct Growth {
+pub(super) struct SegmentGrowth {
     /// How far it was published when it was looked at last, and when that was. The address is none
     /// while no segment is open.
     last: Option<(Instant, Option<Lsn>)>,
 }
 
-impl Growth {
+impl SegmentGrowth {
     /// `open` is, if a segment is, how far it is published at `now`, and how many bytes are
     /// lacking: when that is worth another look. `None` if nothing has changed since the last.
     pub(super) fn look(&mut self, now: Instant, open: Option<(Lsn, u64)>) -> Option<Instant> {
@@ -171,7 +171,7 @@ mod tests {
         let (soonest, latest) = AHEAD_POLL;
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);
-        let mut growth = Growth::default();
+        let mut growth = SegmentGrowth::default();
         // Nothing is known yet.
         let mut look = |ms, open| growth.look(at(ms), open);
         assert_eq!(look(0, Some((1000, 900))), Some(begun + soonest));

@@ -10,7 +10,7 @@
 
 use super::{
     Lane, LaneControl, SlotState, Stall,
-    ahead::{AheadBytes, AheadPages, Growth, WrittenAhead},
+    ahead::{AheadBytes, AheadPages, SegmentGrowth, WrittenAhead},
 };
 use crate::{
     error::AppendError, format::layout::PAGE, format::record::Lsn, format::segment::next_start,
@@ -74,7 +74,7 @@ impl Lane {
         self.core.check_own().ok()?;
         let deadline = Instant::now().checked_add(wait);
         let mut control = self.control.lock();
-        let mut growth = Growth::default();
+        let mut growth = SegmentGrowth::default();
         loop {
             if let Some(sealed) = self.next_sealed(&mut control) {
                 return Some(DrainWork::Sealed(sealed));

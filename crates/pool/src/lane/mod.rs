@@ -29,7 +29,7 @@ pub use ahead::{AheadBytes, AheadPages};
 pub use crowding::Crowded;
 use crowding::Crowding;
 pub use drain::{DrainWork, Sealed};
-pub(crate) use publish::{Finished, PublishMark, nap};
+pub(crate) use publish::{FinishedRecords, PublishMark, nap};
 pub use read::PinnedBytes;
 pub use recover::Recovered;
 pub(crate) use write::{payload_of, write_record};
@@ -71,7 +71,7 @@ pub struct Lane {
     /// bits; or [`NO_SEGMENT`]. Addresses only rise, so no value but that one ever comes back.
     tail: OwnLine<AtomicU64>,
     /// Records that are durable before an earlier one is.
-    finished: Finished,
+    finished: FinishedRecords,
     /// How far it is committed, on a medium that needs it.
     commits: Option<Box<Commits>>,
     /// Whether the drain falls behind.

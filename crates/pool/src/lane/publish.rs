@@ -111,9 +111,9 @@ const ASLEEP: u32 = 1;
 
 /// The finished records of a lane that are not published.
 #[repr(transparent)]
-pub(crate) struct Finished([PublishCell; CELLS]);
+pub(crate) struct FinishedRecords([PublishCell; CELLS]);
 
-impl Finished {
+impl FinishedRecords {
     pub(super) fn new() -> Self {
         Self(std::array::from_fn(|_| PublishCell::default()))
     }

@@ -15,7 +15,7 @@ use crate::{
     error::{PoolError, PoolErrorKind},
     format::{
         record::{Lsn, Record},
-        segment::{Records, SEGMENT_HEADER, SegmentHeader, WalkEnd, next_start, witness},
+        segment::{RecordWalk, SEGMENT_HEADER, SegmentHeader, WalkEnd, next_start, witness},
         table::LaneState,
     },
     media::{SegmentWindow, WindowPin},
@@ -61,7 +61,7 @@ impl Recovered {
     pub fn records(&self) -> impl Iterator<Item = Record<'_>> {
         self.segments
             .iter()
-            .flat_map(|s| Records::new(&s.bytes, s.header, self.epoch_max))
+            .flat_map(|s| RecordWalk::new(&s.bytes, s.header, self.epoch_max))
     }
 
     /// What was given up, if the lane was opened with salvage and is damaged.
@@ -198,7 +198,7 @@ impl LaneSegments<'_> {
             let Some(bytes) = self.open_whole(&self.windows[slot], start) else {
                 break;
             };
-            let (end, last_epoch) = Records::new(&bytes, header, self.state.epoch).finish();
+            let (end, last_epoch) = RecordWalk::new(&bytes, header, self.state.epoch).finish();
             walked.epoch = last_epoch;
             let (end, sealed) = match end {
                 WalkEnd::Sealed(end) => {

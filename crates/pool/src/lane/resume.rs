@@ -1,7 +1,7 @@
 //! Starting a session on a lane, and ending the lane.
 
 use super::{
-    Crowding, Finished, Lane, LaneControl, NO_SEGMENT, Recovered, SlotState, WrittenAhead,
+    Crowding, FinishedRecords, Lane, LaneControl, NO_SEGMENT, Recovered, SlotState, WrittenAhead,
 };
 use crate::{
     commit::Commits,
@@ -65,7 +65,7 @@ impl Lane {
             segment_bytes: core.superblock.geometry.segment_bytes,
             slots: windows.into(),
             tail: OwnLine(AtomicU64::new(NO_SEGMENT)),
-            finished: Finished::new(),
+            finished: FinishedRecords::new(),
             // All that was recovered is on the disk.
             commits: (core.media.needs_commit())
                 .then(|| Box::new(Commits::new(recovered.next_start()))),

@@ -46,17 +46,17 @@ pub(super) struct LockedFile {
     held: HeldLocks,
     /// What holds the [`MOMENTARY`] locks; the open file itself as long as it is not shared. Set
     /// while none of them is held.
-    momentary: OnceLock<Momentary>,
+    momentary: OnceLock<MomentaryLock>,
 }
 
-enum Momentary {
+enum MomentaryLock {
     OwnFile(File),
     Process,
 }
 
 /// What a lock belongs to.
 #[derive(Clone, Copy)]
-enum Holder {
+enum LockHolder {
     OpenFile,
     Process,
 }
@@ -98,12 +98,12 @@ impl LockedFile {
             return Ok(());
         }
         let momentary = match sharing {
-            DescriptorSharing::IsReceived => Momentary::Process,
+            DescriptorSharing::IsReceived => MomentaryLock::Process,
             DescriptorSharing::IsSent => {
                 // By the descriptor: its path may lead elsewhere by now.
                 let link = format!("/proc/self/fd/{}", self.fd().as_raw_fd());
                 let file = File::options().read(true).write(true).open(link);
-                Momentary::OwnFile(file?)
+                MomentaryLock::OwnFile(file?)
             }
         };
         // A lock has to be given back where it was taken, and other threads may have one now.
@@ -127,12 +127,12 @@ impl LockedFile {
         let _ = unsafe { libc::dup3(other.as_raw_fd(), self.fd.load(Acquire), libc::O_CLOEXEC) };
     }
 
-    fn holder(&self, lock: u32) -> (BorrowedFd<'_>, Holder) {
+    fn holder(&self, lock: u32) -> (BorrowedFd<'_>, LockHolder) {
         let momentary = self.momentary.get();
         match momentary.filter(|_| MOMENTARY.contains(&lock)) {
-            Some(Momentary::OwnFile(file)) => (file.as_fd(), Holder::OpenFile),
-            Some(Momentary::Process) => (self.fd(), Holder::Process),
-            None => (self.fd(), Holder::OpenFile),
+            Some(MomentaryLock::OwnFile(file)) => (file.as_fd(), LockHolder::OpenFile),
+            Some(MomentaryLock::Process) => (self.fd(), LockHolder::Process),
+            None => (self.fd(), LockHolder::OpenFile),
         }
     }
 
@@ -195,7 +195,7 @@ fn request(kind: libc::c_int, byte: u32) -> libc::flock {
 /// Takes or gives back the lock on one byte of the file that belongs to the holder: the kernel
 /// drops it when the last descriptor of the open file is closed, or the process ends.
 fn lock_byte(
-    (file, holder): (BorrowedFd<'_>, Holder),
+    (file, holder): (BorrowedFd<'_>, LockHolder),
     byte: u32,
     command: LockCommand,
 ) -> io::Result<()> {
@@ -205,10 +205,10 @@ fn lock_byte(
         LockCommand::Release => (libc::F_UNLCK, false),
     };
     let call = match (holder, waits) {
-        (Holder::OpenFile, false) => libc::F_OFD_SETLK,
-        (Holder::OpenFile, true) => libc::F_OFD_SETLKW,
-        (Holder::Process, false) => libc::F_SETLK,
-        (Holder::Process, true) => libc::F_SETLKW,
+        (LockHolder::OpenFile, false) => libc::F_OFD_SETLK,
+        (LockHolder::OpenFile, true) => libc::F_OFD_SETLKW,
+        (LockHolder::Process, false) => libc::F_SETLK,
+        (LockHolder::Process, true) => libc::F_SETLKW,
     };
     let request = request(kind, byte);
     loop {

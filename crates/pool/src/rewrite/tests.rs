@@ -173,7 +173,7 @@ fn control_pages_that_stay_are_not_on_the_disk_and_the_check_says_so() {
 fn a_file_that_was_written_again_by_its_owner_is_on_the_disk() {
     for (make, options) in KINDS {
         let again = |file: &File, parts: &[(u64, &[u8])]| {
-            let owner = Rewritten::default();
+            let owner = RewrittenFile::default();
             let failed = owner.sync(file, |_| Err(Errno::IO.into()));
             assert!(failed.is_err());
             for _ in 0..2 {

@@ -73,7 +73,7 @@ impl PublishMark for MemberMark<'_> {
 }
 
 /// A reserved place.
-struct Reserved {
+struct ReservedPlace {
     /// Offset in the pool.
     offset: u64,
     lsn: Lsn,
@@ -81,7 +81,7 @@ struct Reserved {
 
 /// What became of a try to reserve.
 enum ReserveOutcome {
-    Reserved(Reserved),
+    Reserved(ReservedPlace),
     /// Another segment than the wanted one is open, or it has no room.
     Full,
 }
@@ -218,7 +218,7 @@ impl Member {
             }
         };
         step!("shared:reserved");
-        let Reserved { offset, lsn } = reserved;
+        let ReservedPlace { offset, lsn } = reserved;
         writer.claim(lsn, lsn + bytes);
         step!("shared:claimed");
         let header = self.header(lsn, kind, payload);
@@ -337,7 +337,7 @@ impl Member {
             step!("shared:looked");
             if self.exchange_tail(tail, pack(slot, lsn + bytes)) {
                 let offset = offset + (lsn - start);
-                return Ok(ReserveOutcome::Reserved(Reserved { offset, lsn }));
+                return Ok(ReserveOutcome::Reserved(ReservedPlace { offset, lsn }));
             }
         }
     }

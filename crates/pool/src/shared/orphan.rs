@@ -7,7 +7,7 @@ use crate::{
     format::{
         layout::SEGMENTS_MAX,
         record::{Lsn, Record},
-        segment::{Records, SegmentHeader},
+        segment::{RecordWalk, SegmentHeader},
         table::{LaneEntry, LaneState},
     },
     lane::split,
@@ -33,7 +33,7 @@ impl Member {
             self.core.media.load(offset, &mut copy);
             let header = SegmentHeader::decode(&copy);
             if let Some(header) = header.filter(|h| h.start == start && h.owner == self.owner) {
-                Records::new(&copy, header, self.epoch()).for_each(|record| each(&record));
+                RecordWalk::new(&copy, header, self.epoch()).for_each(|record| each(&record));
             }
         }
     }

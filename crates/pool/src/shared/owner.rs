@@ -12,7 +12,7 @@ use crate::{
     format::{
         layout::PAGE,
         record::{Lsn, Record},
-        segment::{Records, SegmentHeader},
+        segment::{RecordWalk, SegmentHeader},
         table::LaneState,
     },
     lane::{LaneUse, pack, split},
@@ -296,7 +296,7 @@ impl SharedLane {
             let Some(header) = SegmentHeader::decode(&copy) else {
                 continue;
             };
-            Records::new(&copy, header, self.us.epoch()).for_each(|record| each(&record));
+            RecordWalk::new(&copy, header, self.us.epoch()).for_each(|record| each(&record));
         }
     }
 

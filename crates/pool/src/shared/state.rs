@@ -9,7 +9,7 @@ use crate::{
         record::Lsn,
         segment::SEGMENT_HEADER,
     },
-    lane::{Finished, PublishMark},
+    lane::{FinishedRecords, PublishMark},
     media::{Atomics, OwnLine, wake},
 };
 use std::{
@@ -93,7 +93,7 @@ pub(super) struct SharedState {
     pub(super) commits: Commits,
     slots: [SegmentSlot; SEGMENTS_MAX as usize],
     writers: [WriterCell; WRITERS],
-    pub(super) finished: Finished,
+    pub(super) finished: FinishedRecords,
 }
 
 // SAFETY: it consists of atomics.
@@ -336,7 +336,7 @@ mod tests {
             (8, 16)
         );
         assert_eq!(offset_of!(SharedState, finished), 67328);
-        assert_eq!(size_of::<Finished>(), 256 * 16);
+        assert_eq!(size_of::<FinishedRecords>(), 256 * 16);
         assert_eq!(size_of::<SharedState>(), 71424);
         assert_eq!(VERSION, 0x4642_4C41_4E45_0005);
     }

@@ -8,7 +8,7 @@ use forebay_pool::{
     format::{
         layout::{LANE_TABLE, PAGE, SUPERBLOCKS},
         record::{self, HEADER, KIND_VOID},
-        segment::{Records, SEGMENT_HEADER, SegmentHeader, WalkEnd, witness},
+        segment::{RecordWalk, SEGMENT_HEADER, SegmentHeader, WalkEnd, witness},
     },
     media::SimMedia,
     record_bytes,
@@ -70,12 +70,12 @@ pub fn record(data: &[u8]) {
     }
     for header in decoded.into_iter().chain([any]) {
         let mut expected = header.start.saturating_add(SEGMENT_HEADER);
-        for found in Records::new(data, header, u32::MAX) {
+        for found in RecordWalk::new(data, header, u32::MAX) {
             // Voids are stepped over.
             assert!(found.header.lsn >= expected && found.header.kind != KIND_VOID);
             expected = found.header.lsn + found.header.record_bytes();
         }
-        let _ = Records::new(data, header, u32::MAX).finish();
+        let _ = RecordWalk::new(data, header, u32::MAX).finish();
     }
 }
 
@@ -174,7 +174,7 @@ fn go_on(lane: &Lane) {
     while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
         let header = SegmentHeader::decode(sealed.bytes()).expect("a segment has a header");
         // It holds something, voids only perhaps.
-        let (end, _) = Records::new(sealed.bytes(), header, lane.epoch()).finish();
+        let (end, _) = RecordWalk::new(sealed.bytes(), header, lane.epoch()).finish();
         assert!(matches!(end, WalkEnd::Sealed(end) if end > header.start + SEGMENT_HEADER));
         sealed.release();
     }

@@ -8,7 +8,7 @@ use forebay_pool::{
     AppendError, ClaimOptions, Lane, Pool, PoolOptions, Recovered,
     format::{
         layout::PAGE,
-        segment::{Records, SegmentHeader},
+        segment::{RecordWalk, SegmentHeader},
     },
     media::SimMedia,
 };
@@ -330,7 +330,7 @@ fn drain(sim: &SimMedia, lane: &Lane, owner: u8, ledger: &Ledger, rng: &mut Rng)
         }
         let header = SegmentHeader::decode(sealed.bytes()).expect("a segment's header");
         assert_eq!(header.start, sealed.start());
-        let records = Records::new(sealed.bytes(), header, lane.epoch())
+        let records = RecordWalk::new(sealed.bytes(), header, lane.epoch())
             .map(|record| (record.header.lsn, Id::of(record.payload)))
             .collect();
         ledger.promise(sim, Promise::Drained(owner, records));

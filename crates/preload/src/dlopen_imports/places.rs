@@ -46,7 +46,7 @@ unsafe extern "C" {
 }
 
 /// Directories, in no order: of several libraries of one name each is looked at.
-pub(super) struct Places {
+pub(super) struct SearchPlaces {
     directories: BTreeSet<PathBuf>,
     /// Of the caller.
     origin: PathBuf,
@@ -54,7 +54,7 @@ pub(super) struct Places {
     are_more: bool,
 }
 
-impl Places {
+impl SearchPlaces {
     pub(super) fn of_caller(caller: usize) -> Self {
         let mut info = libc::Dl_info {
             dli_fname: ptr::null(),

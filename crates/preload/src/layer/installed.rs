@@ -161,13 +161,13 @@ pub trait FileLayer: Sync {
 
 /// A layer, and the table of what it sees.
 #[derive(Clone, Copy)]
-struct Installed {
+struct InstalledLayer {
     layer: &'static dyn FileLayer,
     seen: &'static [AtomicU16],
 }
 
 static IS_THERE: AtomicBool = AtomicBool::new(false);
-static INSTALLED: OnceLock<Installed> = OnceLock::new();
+static INSTALLED: OnceLock<InstalledLayer> = OnceLock::new();
 
 /// See [`guard_memory`].
 static GUARDS_MEMORY: AtomicBool = AtomicBool::new(false);
@@ -176,7 +176,7 @@ static GUARDS_MEMORY: AtomicBool = AtomicBool::new(false);
 /// by one with a priority, in the same library. False if there is one.
 pub fn install(layer: &'static dyn FileLayer) -> bool {
     let seen = layer.seen();
-    let is_first = INSTALLED.set(Installed { layer, seen }).is_ok();
+    let is_first = INSTALLED.set(InstalledLayer { layer, seen }).is_ok();
     IS_THERE.store(true, Relaxed);
     is_first
 }
@@ -188,7 +188,7 @@ pub fn guard_memory() {
 }
 
 #[inline]
-fn installed() -> Option<&'static Installed> {
+fn installed() -> Option<&'static InstalledLayer> {
     if !IS_THERE.load(Relaxed) {
         return None;
     }
@@ -215,7 +215,7 @@ pub(crate) fn is_there() -> bool {
 /// True if a layer hears of what is done to `fd`.
 #[inline]
 pub(crate) fn sees(fd: c_int) -> bool {
-    let word = |installed: &Installed| {
+    let word = |installed: &InstalledLayer| {
         let word = installed.seen.get(usize::try_from(fd).ok()?)?;
         Some(word.load(Acquire))
     };

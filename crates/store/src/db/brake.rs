@@ -66,7 +66,7 @@ pub(super) struct Brake {
     /// The index's runs.
     runs: AtomicU64,
     /// What writers owe.
-    debt: Debt,
+    debt: SleepDebt,
     waits: WaitMeter,
     /// The thread that wrote last where the lane is crowded, and how often it did in a row.
     last_writer: AtomicU64,
@@ -75,9 +75,9 @@ pub(super) struct Brake {
 
 /// Prices that were not worth a sleep yet, nanoseconds.
 #[derive(Default)]
-struct Debt(AtomicU64);
+struct SleepDebt(AtomicU64);
 
-impl Debt {
+impl SleepDebt {
     /// What the next write has to wait, if anything, by a price that is added to what is owed.
     fn pay(&self, price: Duration) -> Option<Duration> {
         let price = u64::try_from(price.as_nanos()).unwrap_or(u64::MAX);
@@ -253,7 +253,7 @@ mod tests {
     /// gradually: neither brake holds a put for longer than 10 ms.
     #[test]
     fn small_prices_add_up_to_a_pause_and_none_is_longer_than_the_longest() {
-        let debt = Debt::default();
+        let debt = SleepDebt::default();
         let price = PAUSE_MIN / 10;
         assert_eq!((0..9).find_map(|_| debt.pay(price)), None);
         assert_eq!(debt.pay(price), Some(PAUSE_MIN));

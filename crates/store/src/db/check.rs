@@ -26,7 +26,7 @@ use forebay_pool::{Lsn, Recovered, format::record::KIND_SEAL, format::segment::n
 use std::path::Path;
 
 /// What an opening has found, as far as it can without changing anything.
-pub(super) struct Parts<'a> {
+pub(super) struct StoreParts<'a> {
     pub(super) log: &'a ValueLog,
     pub(super) unnamed: &'a [UnlistedFiles],
     pub(super) state: &'a ManifestState,
@@ -60,7 +60,7 @@ impl Contradiction {
     }
 }
 
-impl Parts<'_> {
+impl StoreParts<'_> {
     /// Refuses parts that contradict each other, naming what `salvage` would give up.
     pub(super) fn refuse_contradictions(&self, dir: &Path) -> Result<(), StoreError> {
         let mut found = self.contradictions()?;

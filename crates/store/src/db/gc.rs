@@ -25,12 +25,12 @@ use crate::{
     log::{LogTail, VlogFile},
     stats::{GcReport, SetAside, WaitStats},
 };
-use collect::Grant;
+use collect::WriteGrant;
 pub(super) use estimate::Estimate;
 use forebay_pool::Lsn;
 use pace::Pace;
 use parking_lot::{Mutex, MutexGuard};
-use resident::Room;
+use resident::ResidentRoom;
 use set_aside::AsideFiles;
 use std::{
     collections::HashMap,
@@ -62,7 +62,7 @@ pub(super) struct Collector {
     /// The store is being closed: nothing more is to be collected.
     ended: AtomicBool,
     pace: Pace,
-    room: Room,
+    room: ResidentRoom,
     relocated_bytes: AtomicU64,
     files_removed: AtomicU64,
 }
@@ -264,7 +264,7 @@ impl StoreCore {
                     progress.ingested_to = tail;
                     self.request_ingestion();
                 }
-                let grant = Grant {
+                let grant = WriteGrant {
                     from: tail,
                     share: share / 2.0,
                     then: allowance.saturating_sub(garbage) / 4,

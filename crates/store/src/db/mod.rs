@@ -115,7 +115,7 @@ pub(crate) struct StoreCore {
     spare: Mutex<Option<Chunk>>,
     snapshots: Arc<Snapshots>,
     collector: Collector,
-    background: Background,
+    background: BackgroundThreads,
     /// Held by drain threads while they take a segment and its place.
     drain_order: Mutex<()>,
     meter: Option<Arc<SyncMeter>>,
@@ -123,7 +123,7 @@ pub(crate) struct StoreCore {
 
 /// How the background threads are told what to do, and tell how it goes.
 #[derive(Default)]
-struct Background {
+struct BackgroundThreads {
     state: Mutex<BackgroundState>,
     /// The state changed.
     changed: Condvar,

@@ -53,7 +53,7 @@ const MOMENTS_MAX: usize = 1000;
 pub(super) struct Snapshots {
     /// Whose they are: a forked child drops its copies, and none of these.
     process: ProcessMark,
-    open: Mutex<Open>,
+    open: Mutex<OpenMoments>,
     /// Versions below are seen by an open moment: the highest one's limit; or by one that is being
     /// taken: all.
     keep_below: AtomicU64,
@@ -70,7 +70,7 @@ impl Default for Snapshots {
 }
 
 #[derive(Default)]
-struct Open {
+struct OpenMoments {
     taken: u64,
     /// The number of one that is being taken: what it will see is kept as if it were open.
     taking: Option<u64>,
@@ -131,7 +131,7 @@ impl Snapshots {
 
     /// Step 1; step 4 when it is dropped. The caller holds `view_change`, so there is one at a
     /// time.
-    fn begin(&self) -> Taking<'_> {
+    fn begin(&self) -> TakingMoment<'_> {
         {
             let mut open = self.open.lock();
             open.taken += 1;
@@ -139,11 +139,11 @@ impl Snapshots {
         }
         self.keep_below.store(Lsn::MAX, SeqCst);
         fence(SeqCst);
-        Taking(self)
+        TakingMoment(self)
     }
 
     /// Lets writers keep what the open moments see.
-    fn keep_what_is_seen(&self, open: &Open) {
+    fn keep_what_is_seen(&self, open: &OpenMoments) {
         if open.taking.is_none() {
             let highest = open.moments.last_key_value();
             let limit = highest.map_or(0, |(_, kept)| kept.limit);
@@ -190,9 +190,9 @@ impl Snapshots {
 }
 
 /// A moment is being taken.
-struct Taking<'a>(&'a Snapshots);
+struct TakingMoment<'a>(&'a Snapshots);
 
-impl Drop for Taking<'_> {
+impl Drop for TakingMoment<'_> {
     fn drop(&mut self) {
         let mut open = self.0.open.lock();
         open.taking = None;

@@ -21,7 +21,7 @@ use crate::{
     error::StoreError,
     index::{RecordAddress, ValueForm},
     large_values::WrittenValue,
-    log::Claim,
+    log::RoomClaim,
     memtable::Chunk,
     op::{KEY_LENGTH, KIND_BATCH, KIND_DELETE, KIND_LARGE, KIND_PUT, LargeRef, op_bytes, push_op},
 };
@@ -222,9 +222,9 @@ impl StoreCore {
         form: ValueForm,
     ) -> Result<(), StoreError> {
         let claim = if kind == KIND_DELETE {
-            Claim::Delete
+            RoomClaim::Delete
         } else {
-            Claim::Put
+            RoomClaim::Put
         };
         let written = self.with_room(claim, || {
             self.write_one(claim, kind, key, body, form, || true)
@@ -249,7 +249,7 @@ impl StoreCore {
     #[inline]
     fn with_room<T>(
         &self,
-        claim: Claim,
+        claim: RoomClaim,
         mut write: impl FnMut() -> Result<T, StoreError>,
     ) -> Result<T, StoreError> {
         loop {
@@ -266,7 +266,7 @@ impl StoreCore {
     #[inline]
     pub(super) fn write_one(
         &self,
-        claim: Claim,
+        claim: RoomClaim,
         kind: u16,
         key: &[u8],
         body: &[u8],
@@ -370,11 +370,11 @@ impl StoreCore {
             places.push(place);
         }
         let hashes: Vec<u64> = batch.ops.iter().map(|(key, _)| self.hash(key)).collect();
-        let (lsn, mut writers, keys) = self.with_room(Claim::Put, || {
+        let (lsn, mut writers, keys) = self.with_room(RoomClaim::Put, || {
             let keys = self.locks.lock_keys(hashes.iter().copied());
             let writers = self.locks.stripe().lock();
             let parts = [IoSlice::new(&payload)];
-            let lsn = self.tail.append(Claim::Put, KIND_BATCH, &parts)?;
+            let lsn = self.tail.append(RoomClaim::Put, KIND_BATCH, &parts)?;
             Ok((lsn, writers, keys))
         })?;
         writers.writes += batch.len() as u64;

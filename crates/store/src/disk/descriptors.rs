@@ -48,13 +48,13 @@ pub(crate) fn default_limit() -> usize {
 /// The descriptors that are open.
 pub(super) struct Descriptors {
     limit: usize,
-    clock: Mutex<Clock>,
+    clock: Mutex<ClockHand>,
     /// Descriptors in the clock that were dropped since.
     dropped: AtomicUsize,
 }
 
 #[derive(Default)]
-struct Clock {
+struct ClockHand {
     open: Vec<Weak<Descriptor>>,
     hand: usize,
 }
@@ -126,7 +126,7 @@ impl Descriptors {
     }
 }
 
-impl Clock {
+impl ClockHand {
     /// Closes descriptors until `limit` are open, or all others are in use for writing.
     fn close_down_to(&mut self, limit: usize) {
         // Twice round: the first may only take away second chances.

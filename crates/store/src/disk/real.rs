@@ -4,7 +4,7 @@ use super::{
     Disk, DiskFile, HeldDirectory,
     descriptors::{Descriptor, Descriptors, default_limit},
 };
-use forebay_pool::rewrite::Rewritten;
+use forebay_pool::rewrite::RewrittenFile;
 use parking_lot::Mutex;
 use rustix::{
     fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate},
@@ -130,7 +130,7 @@ impl RealDisk {
             buffered: descriptor(OFlags::RDWR),
             direct: descriptor(OFlags::WRONLY | OFlags::DIRECT),
             past_cache: AtomicBool::new(true),
-            rewritten: Rewritten::default(),
+            rewritten: RewrittenFile::default(),
             meter: Arc::clone(&self.meter),
         }
     }
@@ -205,7 +205,7 @@ struct RealFile {
     past_cache: AtomicBool,
     /// After a failed sync the same bytes over the same pages of the page cache do not become
     /// durable.
-    rewritten: Rewritten,
+    rewritten: RewrittenFile,
     meter: Arc<SyncMeter>,
 }
 

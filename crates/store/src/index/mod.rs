@@ -72,7 +72,7 @@ pub type IndexEntry = (Vec<u8>, RecordAddress);
 pub type KeyRange<'a> = (Bound<&'a [u8]>, Bound<&'a [u8]>);
 
 /// Iterator over a range of one snapshot, from either end, in key order.
-pub type Iter = Box<dyn DoubleEndedIterator<Item = Result<IndexEntry, IndexError>> + Send>;
+pub type IndexIter = Box<dyn DoubleEndedIterator<Item = Result<IndexEntry, IndexError>> + Send>;
 
 /// What `stats` says of an index.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize)]

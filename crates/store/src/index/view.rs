@@ -5,7 +5,7 @@
 //! tables open as long as it needs them.
 
 use super::{
-    IndexError, Iter, KeyRange, RecordAddress, ValueForm,
+    IndexError, IndexIter, KeyRange, RecordAddress, ValueForm,
     run::TableRun,
     scan::RunScan,
     table::{self, TableFile},
@@ -74,7 +74,7 @@ impl IndexView {
 
     /// All keys of `range` in order, tombstones left out. A range whose start lies behind its end
     /// is empty. After an error the iterator is at its end.
-    pub fn range(&self, range: KeyRange<'_>) -> Iter {
+    pub fn range(&self, range: KeyRange<'_>) -> IndexIter {
         let own = |bound: Bound<&[u8]>| bound.map(Slice::from);
         let scan = RunScan::new(&self.runs, (own(range.0), own(range.1)));
         let passed = Arc::clone(&self.passed);

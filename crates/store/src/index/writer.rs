@@ -54,9 +54,9 @@ pub(super) struct TableMaker {
 
 /// Files, by directory and table number, that are unlinked unless they are kept.
 #[derive(Default)]
-struct Provisional(Vec<(Arc<HeldDirectory>, u64)>);
+struct ProvisionalFiles(Vec<(Arc<HeldDirectory>, u64)>);
 
-impl Drop for Provisional {
+impl Drop for ProvisionalFiles {
     fn drop(&mut self) {
         for (dir, id) in &self.0 {
             // What cannot be unlinked now is a leftover, and leftovers are cleared at the next
@@ -67,7 +67,7 @@ impl Drop for Provisional {
 }
 
 /// The open table of a run that is being written.
-struct Current {
+struct CurrentTable {
     id: u64,
     writer: Writer,
     bytes: u64,
@@ -80,18 +80,18 @@ pub(super) struct RunWriter {
     /// Write filter and block index in parts that the block cache holds, not whole to be pinned.
     in_parts: bool,
     doing: &'static str,
-    current: Option<Current>,
+    current: Option<CurrentTable>,
     last_key: Option<Slice>,
     finished: Vec<Arc<TableFile>>,
     /// Dropped after `current`, whose buffered writer may still write when it is dropped.
-    files: Provisional,
+    files: ProvisionalFiles,
 }
 
 /// Finished tables of a run, those that are new still provisional.
 #[derive(Default)]
 pub(super) struct NewTables {
     pub(super) tables: Vec<Arc<TableFile>>,
-    files: Provisional,
+    files: ProvisionalFiles,
 }
 
 impl NewTables {
@@ -117,7 +117,7 @@ impl RunWriter {
             current: None,
             last_key: None,
             finished: Vec::new(),
-            files: Provisional::default(),
+            files: ProvisionalFiles::default(),
         }
     }
 
@@ -183,7 +183,7 @@ impl RunWriter {
         Ok(())
     }
 
-    fn open_table(&mut self) -> Result<Current, IndexError> {
+    fn open_table(&mut self) -> Result<CurrentTable, IndexError> {
         let id = self.maker.next_id.fetch_add(1, Ordering::Relaxed);
         let name = table::name_of(id);
         let through = self.maker.dir.path_through(Path::new(&name));
@@ -198,7 +198,7 @@ impl RunWriter {
         if self.in_parts {
             writer = writer.use_partitioned_index().use_partitioned_filter();
         }
-        Ok(Current {
+        Ok(CurrentTable {
             id,
             writer,
             bytes: 0,
@@ -207,7 +207,7 @@ impl RunWriter {
 
     /// Closes the open table, if there is one: its entries are then durable.
     fn close_table(&mut self) -> Result<(), IndexError> {
-        let Some(Current { id, writer, .. }) = self.current.take() else {
+        let Some(CurrentTable { id, writer, .. }) = self.current.take() else {
             return Ok(());
         };
         let written = writer.finish().map_err(|e| self.table_error(id, e))?;

@@ -24,7 +24,7 @@ pub(crate) use file::{VlogFile, header as file_header};
 pub(crate) use file_tail::FileTail;
 pub(crate) use reader::{LogReader, WalkStop};
 pub(crate) use reserve::ReserveNeed;
-pub(crate) use resident::{Claim, Resident, segments_min};
+pub(crate) use resident::{Resident, RoomClaim, segments_min};
 pub(crate) use tail::LogTail;
 pub(crate) use unlisted_files::UnlistedFiles;
 pub(crate) use value_log::{DIR, ValueLog};

@@ -5,7 +5,7 @@ use crate::error::StoreError;
 use forebay_pool::{
     Lsn, PAGE, Record,
     format::{
-        record::{self, HEADER, Invalid, KIND_SEAL, KIND_VOID},
+        record::{self, HEADER, InvalidRecord, KIND_SEAL, KIND_VOID},
         segment::{SEGMENT_HEADER, SegmentHeader, next_start},
     },
     persist::LINE,
@@ -26,7 +26,7 @@ pub(crate) enum WalkStop {
     /// There is no file for this address.
     NoFile(Lsn),
     /// There is no valid record at this address.
-    Invalid(Lsn, Invalid),
+    Invalid(Lsn, InvalidRecord),
 }
 
 /// A walk over the log from one address to another.
@@ -149,13 +149,16 @@ impl<'a> LogReader<'a> {
                 continue;
             }
             if self.limit == Some(self.at) {
-                return Ok(Err(WalkStop::Invalid(self.at, Invalid::NoMagic)));
+                return Ok(Err(WalkStop::Invalid(self.at, InvalidRecord::NoMagic)));
             }
             let at = self.at;
             let header = match record::peek(self.bytes(HEADER)?) {
                 Ok(header) if header.lsn == at && header.epoch >= self.epoch => header,
                 Ok(header) => {
-                    return Ok(Err(WalkStop::Invalid(at, Invalid::Elsewhere(header.lsn))));
+                    return Ok(Err(WalkStop::Invalid(
+                        at,
+                        InvalidRecord::Elsewhere(header.lsn),
+                    )));
                 }
                 Err(invalid) => return Ok(Err(WalkStop::Invalid(at, invalid))),
             };
@@ -167,7 +170,7 @@ impl<'a> LogReader<'a> {
             if bytes as u64 > room || self.is_beyond_the_file(bytes)? {
                 return Ok(Err(WalkStop::Invalid(
                     at,
-                    Invalid::Short {
+                    InvalidRecord::Short {
                         found: room as usize,
                         needed: bytes,
                     },

@@ -36,7 +36,7 @@ use std::{
 /// Who appends, and so how far into the last free segments.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(crate) enum Claim {
+pub(crate) enum RoomClaim {
     /// A put or a batch.
     Put = 0,
     /// A delete, which makes room in the end.
@@ -61,7 +61,7 @@ pub(crate) struct Resident {
     voids: usize,
     /// Held while a segment is opened or released.
     opening: Mutex<()>,
-    /// The least [`Claim`] that may append to the open segment.
+    /// The least [`RoomClaim`] that may append to the open segment.
     level: AtomicU8,
     /// Records that writers appended: tells whether anything can have become garbage.
     appended: AtomicU64,
@@ -91,7 +91,7 @@ impl Resident {
     #[inline]
     pub(crate) fn append(
         &self,
-        claim: Claim,
+        claim: RoomClaim,
         kind: u16,
         parts: &[IoSlice<'_>],
     ) -> Result<Lsn, StoreError> {
@@ -105,7 +105,7 @@ impl Resident {
                 }
                 let appended = self.lane.append_in(start, kind, parts);
                 if let Some(lsn) = appended.map_err(|e| refused(&self.lane, e))? {
-                    if claim != Claim::Copy {
+                    if claim != RoomClaim::Copy {
                         self.appended.fetch_add(1, Relaxed);
                         self.written.fetch_max(lsn + 1, Relaxed);
                     }
@@ -118,7 +118,7 @@ impl Resident {
 
     /// Opens the segment after `full`, unless another thread did.
     #[cold]
-    fn open_next(&self, claim: Claim, full: Option<Lsn>) -> Result<(), StoreError> {
+    fn open_next(&self, claim: RoomClaim, full: Option<Lsn>) -> Result<(), StoreError> {
         let _opening = self.opening.lock();
         if self.lane.segment() != full {
             return Ok(());
@@ -137,7 +137,7 @@ impl Resident {
     }
 
     /// True if `claim` may open a segment, or append to the one that is open.
-    pub(crate) fn has_room(&self, claim: Claim) -> bool {
+    pub(crate) fn has_room(&self, claim: RoomClaim) -> bool {
         let _opening = self.opening.lock();
         self.may_open(claim, self.free())
     }
@@ -173,18 +173,18 @@ impl Resident {
 
     fn set_level(&self, free: usize) {
         let level = match free.checked_sub(self.voids) {
-            None | Some(0) => Claim::Copy,
-            Some(1) => Claim::Delete,
-            Some(_) => Claim::Put,
+            None | Some(0) => RoomClaim::Copy,
+            Some(1) => RoomClaim::Delete,
+            Some(_) => RoomClaim::Put,
         };
         self.level.store(level as u8, SeqCst);
     }
 
     /// True if a thread with `claim` may open a segment while `free` are free.
-    fn may_open(&self, claim: Claim, free: usize) -> bool {
+    fn may_open(&self, claim: RoomClaim, free: usize) -> bool {
         match claim {
-            Claim::Copy => free > 0,
-            Claim::Put | Claim::Delete => free + claim as usize >= 3 + self.voids,
+            RoomClaim::Copy => free > 0,
+            RoomClaim::Put | RoomClaim::Delete => free + claim as usize >= 3 + self.voids,
         }
     }
 

@@ -1,6 +1,6 @@
 //! [`LogTail`]: where the log grows.
 
-use super::{Claim, FileTail, Resident};
+use super::{FileTail, Resident, RoomClaim};
 use crate::error::StoreError;
 use forebay_pool::{AppendError, Crowded, Lane, Lsn};
 use std::io::IoSlice;
@@ -33,7 +33,7 @@ impl LogTail {
     #[inline]
     pub(crate) fn append(
         &self,
-        claim: Claim,
+        claim: RoomClaim,
         kind: u16,
         parts: &[IoSlice<'_>],
     ) -> Result<Lsn, StoreError> {

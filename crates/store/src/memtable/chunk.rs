@@ -16,7 +16,7 @@
 //! for reading; a frozen chunk has no writers.
 
 use super::{
-    runs::Ordered,
+    runs::KeyOrder,
     shard::{Insert, SHARDS, Shard, place, unplace},
     shared_shard::SharedShard,
     sorted::SortedChunk,
@@ -36,7 +36,7 @@ pub(crate) struct Chunk {
     /// Every record of this chunk has this log address or a higher one.
     start: Lsn,
     /// The keys in order, for scans.
-    pub(super) ordered: Mutex<Ordered>,
+    pub(super) ordered: Mutex<KeyOrder>,
     pub(super) order_bytes: AtomicUsize,
     /// Dead keys that scans have passed over since they were last dropped from the order.
     pub(super) passed: AtomicUsize,

@@ -16,7 +16,7 @@
 
 use super::{
     Chunk,
-    runs::{ChunkOrder, Ordered, SortedRun, Stretch},
+    runs::{ChunkOrder, KeyOrder, SortedRun, Stretch},
     shard::SHARDS,
     sort::{eight, shared_len, sort_numbered},
 };
@@ -55,7 +55,7 @@ impl Chunk {
 
     /// The places of keys that came since they were last taken in, sorted. Those that were deleted
     /// meanwhile leave at once.
-    fn sorted_new(&self, ordered: &mut Ordered) -> Vec<(u64, u32)> {
+    fn sorted_new(&self, ordered: &mut KeyOrder) -> Vec<(u64, u32)> {
         ordered.seen.resize(SHARDS, (0, 0));
         let before = ordered.shared.take();
         let (mut places, mut dead) = (Vec::new(), Vec::new());
@@ -100,7 +100,7 @@ impl Chunk {
     }
 
     /// Adds sorted places as a run, and merges runs of like sizes.
-    fn add_run(&self, ordered: &mut Ordered, places: Vec<(u64, u32)>) {
+    fn add_run(&self, ordered: &mut KeyOrder, places: Vec<(u64, u32)>) {
         let mut newest = places;
         while let Some(last) = ordered.runs.pop_if(|run| run.len() <= newest.len() * MERGE) {
             newest = self.merge(&last.0, &newest);
@@ -127,7 +127,7 @@ impl Chunk {
     }
 
     /// Rewrites the runs without keys that are deleted and that no snapshot sees.
-    fn drop_dead_keys(&self, ordered: &mut Ordered) {
+    fn drop_dead_keys(&self, ordered: &mut KeyOrder) {
         let mut left = ordered.left.take();
         let mut runs = Vec::with_capacity(ordered.runs.len());
         for run in &ordered.runs {

@@ -27,7 +27,7 @@ pub(crate) struct ChunkOrder {
 
 /// A chunk's order.
 #[derive(Default)]
-pub(super) struct Ordered {
+pub(super) struct KeyOrder {
     /// What each shard's entries, and those revived, were when they were last taken in.
     pub(super) seen: Vec<(u32, u32)>,
     /// Leading bytes that all keys share.
@@ -37,7 +37,7 @@ pub(super) struct Ordered {
     pub(super) left: Option<Arc<Stretch>>,
 }
 
-impl Ordered {
+impl KeyOrder {
     /// Number of keys.
     pub(super) fn len(&self) -> usize {
         self.runs.iter().map(|run| run.len()).sum()

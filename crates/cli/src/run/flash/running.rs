@@ -29,14 +29,14 @@ struct RunNote {
 }
 
 /// The note of this run: it goes with it.
-pub struct Noted {
+pub struct NotedRun {
     path: PathBuf,
     note: RunNote,
     /// Has the lock.
     file: File,
 }
 
-impl Noted {
+impl NotedRun {
     /// Begins a run with the cache on this flash file.
     pub fn begin(dir: &Path, flash: &Path, run: Uuid) -> Result<Self, Failure> {
         let path = dir.join(format!("{}-{run}{ENDING}", std::process::id()));
@@ -56,7 +56,7 @@ impl Noted {
     }
 }
 
-impl Drop for Noted {
+impl Drop for NotedRun {
     fn drop(&mut self) {
         let _ = fs::remove_file(&self.path);
     }
@@ -109,7 +109,7 @@ fn older(note: &Path) -> Option<SilentRun> {
         let _ = fs::remove_file(note);
         return None;
     }
-    let why = Silence::IsOlder;
+    let why = SilenceReason::IsOlder;
     Some(SilentRun { pid, flash, why })
 }
 
@@ -126,11 +126,11 @@ pub struct RunningCaches {
 struct SilentRun {
     pid: u32,
     flash: PathBuf,
-    why: Silence,
+    why: SilenceReason,
 }
 
 /// What is known of why.
-enum Silence {
+enum SilenceReason {
     /// Its program runs, since then.
     Runs(BootTime),
     /// Its program has ended.
@@ -169,8 +169,8 @@ impl RunningCaches {
             Some(status) => self.statuses.push((pid, status)),
             None => {
                 let why = match note.has_ended {
-                    true => Silence::Ends,
-                    false => Silence::Runs(note.begun),
+                    true => SilenceReason::Ends,
+                    false => SilenceReason::Runs(note.begun),
                 };
                 self.silent.push(SilentRun { pid, flash, why });
             }
@@ -201,23 +201,23 @@ impl SilentRun {
     /// than ten seconds ago is no silence.
     fn is_well(&self) -> bool {
         match self.why {
-            Silence::Runs(begun) => begun.is_recent(),
-            Silence::Ends => true,
-            Silence::IsOlder => false,
+            SilenceReason::Runs(begun) => begun.is_recent(),
+            SilenceReason::Ends => true,
+            SilenceReason::IsOlder => false,
         }
     }
 
     fn line(&self) -> String {
         let (pid, flash) = (self.pid, self.flash.display());
         match self.why {
-            Silence::Runs(_) => format!(
+            SilenceReason::Runs(_) => format!(
                 "forebay {pid}: no server says how it is with the flash cache {flash}: it has just been started, it has not got the library, it may not write {flash}.status, or it \
                  is stopped, or gone. Unless its log says that page files go through the flash cache, nothing protects them from being torn"
             ),
-            Silence::Ends => format!(
+            SilenceReason::Ends => format!(
                 "forebay {pid}: its program has ended, and no server says any more how it is with the flash cache {flash}"
             ),
-            Silence::IsOlder => format!(
+            SilenceReason::IsOlder => format!(
                 "forebay {pid} is of an older version, and it is not known how it is with its flash cache {flash}: its server's log says it. Start it again with this version"
             ),
         }
@@ -253,8 +253,8 @@ mod tests {
     }
 
     /// A run that has begun with the boot.
-    fn long_begun(dir: &Path, flash: &Path, run: Uuid) -> Noted {
-        let mut noted = Noted::begin(dir, flash, run).unwrap();
+    fn long_begun(dir: &Path, flash: &Path, run: Uuid) -> NotedRun {
+        let mut noted = NotedRun::begin(dir, flash, run).unwrap();
         noted.note.begun = BootTime::default();
         append(&mut noted.file, &noted.note).unwrap();
         noted
@@ -272,7 +272,7 @@ mod tests {
             said_at: BootTime::now(),
             ..CacheStatus::default()
         });
-        let noted = Noted::begin(dir.path(), &flash, Uuid::new_v4()).unwrap();
+        let noted = NotedRun::begin(dir.path(), &flash, Uuid::new_v4()).unwrap();
         let running = RunningCaches::of(dir.path());
         assert!(running.is_well() && running.statuses.is_empty());
         assert!(lines(&running).contains("it has just been started"));
@@ -284,7 +284,7 @@ mod tests {
     fn what_a_server_says_in_a_run_is_said_of_it() {
         let (dir, flash) = said(&CacheStatus::default());
         let run = Uuid::new_v4();
-        let _noted = Noted::begin(dir.path(), &flash, run).unwrap();
+        let _noted = NotedRun::begin(dir.path(), &flash, run).unwrap();
         let status = fails(&flash, run);
         let running = RunningCaches::of(dir.path());
         assert_eq!(running.statuses, [(std::process::id(), status)]);

@@ -1,7 +1,7 @@
 //! Reads of flash beside reads of homes. Medians are compared: a few that a batch of writes held up
 //! say nothing of how fast a device is.
 
-use super::{HysteresisBounds, Verdict};
+use super::{FlashVerdict, HysteresisBounds};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU32, Ordering::Relaxed},
@@ -22,15 +22,15 @@ const DOUBLINGS: usize = 20;
 const PROBE_EVERY: Duration = Duration::from_millis(20);
 
 /// Reads in this period, by what they took: [`STEPS`] a doubling, from a microsecond to a second.
-pub(in crate::cache) struct Times([AtomicU32; STEPS * DOUBLINGS]);
+pub(in crate::cache) struct ReadHistogram([AtomicU32; STEPS * DOUBLINGS]);
 
-impl Default for Times {
+impl Default for ReadHistogram {
     fn default() -> Self {
         Self([const { AtomicU32::new(0) }; STEPS * DOUBLINGS])
     }
 }
 
-impl Times {
+impl ReadHistogram {
     pub(in crate::cache) fn add(&self, took: Duration) {
         let micros = (took.as_nanos() as f64 / 1e3).max(1.0);
         let step = (micros.log2() * STEPS as f64) as usize;
@@ -64,18 +64,18 @@ impl Times {
 
 /// See the module.
 pub(in crate::cache) struct ReadTimes {
-    pub(in crate::cache) flash: Times,
-    pub(in crate::cache) home: Times,
-    pub(super) verdict: Verdict,
+    pub(in crate::cache) flash: ReadHistogram,
+    pub(in crate::cache) home: ReadHistogram,
+    pub(super) verdict: FlashVerdict,
     probed: Mutex<Instant>,
 }
 
 impl ReadTimes {
     pub(super) fn new() -> Self {
         Self {
-            flash: Times::default(),
-            home: Times::default(),
-            verdict: Verdict::new(),
+            flash: ReadHistogram::default(),
+            home: ReadHistogram::default(),
+            verdict: FlashVerdict::new(),
             probed: Mutex::new(Instant::now()),
         }
     }

@@ -6,7 +6,7 @@
 //! commit around flash: of the copies, the writes and syncs of homes. So flash pays while F + p D
 //! is less than H.
 
-use super::{HysteresisBounds, TRIALS, Verdict, nanos};
+use super::{FlashVerdict, HysteresisBounds, TRIALS, nanos};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -26,12 +26,12 @@ const FORGOTTEN: u64 = 64;
 
 /// What pages took.
 #[derive(Default)]
-pub(in crate::cache) struct Cost {
+pub(in crate::cache) struct PageCost {
     nanos: AtomicU64,
     pages: AtomicU64,
 }
 
-impl Cost {
+impl PageCost {
     /// Something took so long; with it so many `pages` are done.
     pub(in crate::cache) fn add(&self, took: Duration, pages: usize) {
         self.nanos.fetch_add(nanos(took), Relaxed);
@@ -52,16 +52,16 @@ impl Cost {
 /// See the module.
 pub(in crate::cache) struct WriteTrials {
     /// F, H and D.
-    pub(in crate::cache) flash: Cost,
-    pub(in crate::cache) around: Cost,
-    leaving: Cost,
+    pub(in crate::cache) flash: PageCost,
+    pub(in crate::cache) around: PageCost,
+    leaving: PageCost,
     /// Dirty versions that left the queue: those that went home, and those that newer ones had
     /// taken the place of.
     went_home: AtomicU64,
     superseded: AtomicU64,
     /// From then on a commit may go the other way.
     trial_at: Mutex<Instant>,
-    pub(super) verdict: Verdict,
+    pub(super) verdict: FlashVerdict,
     /// D as it was last.
     left_took: Mutex<Option<u64>>,
 }
@@ -69,13 +69,13 @@ pub(in crate::cache) struct WriteTrials {
 impl WriteTrials {
     pub(super) fn new() -> Self {
         Self {
-            flash: Cost::default(),
-            around: Cost::default(),
-            leaving: Cost::default(),
+            flash: PageCost::default(),
+            around: PageCost::default(),
+            leaving: PageCost::default(),
             went_home: AtomicU64::new(0),
             superseded: AtomicU64::new(0),
             trial_at: Mutex::new(TRIALS.until(Duration::ZERO)),
-            verdict: Verdict::new(),
+            verdict: FlashVerdict::new(),
             left_took: Mutex::new(None),
         }
     }

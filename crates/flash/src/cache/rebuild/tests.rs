@@ -4,18 +4,18 @@ use crate::{
     record::{CLEAN, DIRTY, DROP, FILE, FRONT, PAGES, TOMBSTONE, VOIDED, encode_drop, encode_file},
 };
 
-fn rebuilt() -> Rebuilt {
-    Rebuilt {
+fn rebuilt() -> RebuiltMetadata {
+    RebuiltMetadata {
         layout: 0,
         map: Map::new(16, 0),
-        files: Files::default(),
+        files: FileRegistry::default(),
         epochs: Epochs::default(),
     }
 }
 
-fn apply(rebuilt: &mut Rebuilt, kind: u16, payload: &[u8]) -> Result<(), String> {
+fn apply(rebuilt: &mut RebuiltMetadata, kind: u16, payload: &[u8]) -> Result<(), String> {
     let record = CacheRecord::decode(kind, payload).ok_or("is none")?;
-    let mut dropped = Dropped::new();
+    let mut dropped = DroppedFiles::new();
     let applied = rebuilt.apply(&record, &mut dropped);
     rebuilt.map.void_files(&dropped);
     applied
@@ -76,7 +76,7 @@ fn records_that_are_applied_twice_change_nothing_the_second_time() {
 #[test]
 fn the_pages_of_all_files_that_are_gone_are_looked_for_once_in_the_end() {
     let mut rebuilt = rebuilt();
-    let mut dropped = Dropped::new();
+    let mut dropped = DroppedFiles::new();
     let mut apply = |kind, payload: &[u8]| {
         let record = CacheRecord::decode(kind, payload).unwrap();
         rebuilt.apply(&record, &mut dropped).unwrap();

@@ -231,7 +231,7 @@ fn second_session(sim: &Arc<SimMedia>, known: &Known, rng: &mut Rng) {
         while let Some(sealed) = lane.take_sealed(Duration::ZERO) {
             let header = crate::format::segment::SegmentHeader::decode(sealed.bytes()).unwrap();
             let records =
-                crate::format::segment::Records::new(sealed.bytes(), header, lane.epoch());
+                crate::format::segment::RecordWalk::new(sealed.bytes(), header, lane.epoch());
             records.for_each(|record| sim.note(DRAINED | number_of(record.payload)));
             sealed.release();
         }

@@ -16,7 +16,7 @@ use crate::{
     db::{StoreCore, sample::op_address},
     error::StoreError,
     index::{RecordAddress, ValueForm},
-    log::{Claim, LogReader, LogTail, VlogFile, WalkStop},
+    log::{LogReader, LogTail, RoomClaim, VlogFile, WalkStop},
     memtable::ReadView,
     op::{KEY_LENGTH, KIND_LARGE, KIND_PUT, KeyChange},
     stats::GcReport,
@@ -32,7 +32,7 @@ const STEP: u64 = 64 << 10;
 
 /// How far writers may go while a file is collected, beside what the collector writes.
 #[derive(Clone, Copy)]
-pub(super) struct Grant {
+pub(super) struct WriteGrant {
     /// The log's tail at the start.
     pub(super) from: Lsn,
     /// Bytes for each byte of the file that was looked at.
@@ -48,7 +48,7 @@ impl StoreCore {
         &self,
         progress: &mut CollectionProgress,
         file: &VlogFile,
-        grant: Option<Grant>,
+        grant: Option<WriteGrant>,
         report: &mut GcReport,
     ) -> Result<(), StoreError> {
         let Some(end) = file.end() else {
@@ -82,7 +82,7 @@ impl StoreCore {
         progress: &mut CollectionProgress,
         file: &VlogFile,
         end: Lsn,
-        grant: Option<Grant>,
+        grant: Option<WriteGrant>,
         report: &mut GcReport,
     ) -> Result<bool, StoreError> {
         let mut reader = LogReader::new(&self.log, self.uuid, file.start, end);
@@ -119,7 +119,7 @@ impl StoreCore {
             report.records += 1;
             copied_bytes += loop {
                 match (
-                    self.copy_record(record, Claim::Put, &file.path, report),
+                    self.copy_record(record, RoomClaim::Put, &file.path, report),
                     &self.tail,
                 ) {
                     // Of a batch, what was copied before is not live here any more.
@@ -137,7 +137,7 @@ impl StoreCore {
     pub(super) fn copy_record(
         &self,
         record: Record<'_>,
-        claim: Claim,
+        claim: RoomClaim,
         path: &Path,
         report: &mut GcReport,
     ) -> Result<u64, StoreError> {
@@ -167,7 +167,7 @@ impl StoreCore {
     /// took, if it was.
     fn relocate(
         &self,
-        claim: Claim,
+        claim: RoomClaim,
         kind: u16,
         key: &[u8],
         body: &[u8],
@@ -225,7 +225,7 @@ impl StoreCore {
     /// A value that was written when segments were larger than today's becomes a large one.
     fn relocate_large(
         &self,
-        claim: Claim,
+        claim: RoomClaim,
         key: &[u8],
         value: &[u8],
         still: impl FnOnce() -> bool,

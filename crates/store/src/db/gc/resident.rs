@@ -24,7 +24,7 @@ use crate::{
     db::{Store, StoreCore, sample::op_address},
     error::StoreError,
     index::{RecordAddress, ValueForm},
-    log::{Claim, LogTail, Resident},
+    log::{LogTail, Resident, RoomClaim},
     op::{KIND_BATCH, KIND_LARGE, KIND_PUT, KeyChange, ops, push_op},
     stats::GcReport,
 };
@@ -32,7 +32,7 @@ use forebay_pool::{
     Record, Sealed,
     format::{
         record::HEADER,
-        segment::{Records, SegmentHeader, WalkEnd},
+        segment::{RecordWalk, SegmentHeader, WalkEnd},
     },
 };
 use parking_lot::{Condvar, Mutex, MutexGuard};
@@ -52,7 +52,7 @@ const INGESTION_MAX: Duration = Duration::from_secs(10);
 
 /// How writers without room and the collector talk.
 #[derive(Default)]
-pub(super) struct Room {
+pub(super) struct ResidentRoom {
     state: Mutex<ResidentState>,
     called: Condvar,
     moved: Condvar,
@@ -83,7 +83,7 @@ impl StoreCore {
     ///
     /// [`StoreError::Full`] if none can be made.
     #[cold]
-    pub(in crate::db) fn wait_for_room(&self, claim: Claim) -> Result<(), StoreError> {
+    pub(in crate::db) fn wait_for_room(&self, claim: RoomClaim) -> Result<(), StoreError> {
         let LogTail::Resident(resident) = &self.tail else {
             return Ok(());
         };
@@ -197,7 +197,7 @@ impl StoreCore {
     ) -> Result<(), StoreError> {
         for _ in 0..resident.lane().segments() {
             let collected = self.collect_segment(resident, progress, report)?;
-            if resident.has_room(Claim::Put) {
+            if resident.has_room(RoomClaim::Put) {
                 return Ok(());
             }
             if !matches!(collected, SegmentOutcome::Released) {
@@ -263,7 +263,7 @@ impl StoreCore {
         let Some(header) = SegmentHeader::decode(sealed.bytes()) else {
             return Err(StoreError::lost(path, sealed.start(), "no segment header"));
         };
-        let mut records = Records::new(sealed.bytes(), header, u32::MAX);
+        let mut records = RecordWalk::new(sealed.bytes(), header, u32::MAX);
         for record in &mut records {
             if self.collection_ends() {
                 return Ok(false);
@@ -272,7 +272,7 @@ impl StoreCore {
             if record.header.kind == KIND_BATCH {
                 self.copy_batch(record, path, report)?;
             } else {
-                self.copy_record(record, Claim::Copy, path, report)?;
+                self.copy_record(record, RoomClaim::Copy, path, report)?;
             }
         }
         match records.end() {
@@ -318,7 +318,7 @@ impl StoreCore {
         }
         let writers = self.locks.stripe().lock();
         let parts = [IoSlice::new(&payload)];
-        let lsn = self.tail.append(Claim::Copy, KIND_BATCH, &parts)?;
+        let lsn = self.tail.append(RoomClaim::Copy, KIND_BATCH, &parts)?;
         let mut full = None;
         for (hash, key, (at, bytes)) in &placed {
             let address = RecordAddress {

@@ -22,7 +22,7 @@ mod session;
 pub(super) use directory::StoreLock;
 
 use super::{
-    Background, Store, StoreCore, gc::Collector, locks::Locks, snapshot::Snapshots,
+    BackgroundThreads, Store, StoreCore, gc::Collector, locks::Locks, snapshot::Snapshots,
     threads::RunningThreads,
 };
 use crate::{
@@ -212,7 +212,7 @@ impl OpeningSession<'_> {
             spare: Mutex::default(),
             snapshots: Arc::new(Snapshots::default()),
             collector: Collector::default(),
-            background: Background::default(),
+            background: BackgroundThreads::default(),
             drain_order: Mutex::default(),
             meter,
             values: self.index.values(),

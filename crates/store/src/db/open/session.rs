@@ -8,7 +8,7 @@
 
 use super::lane::{LeftLane, claim_left, give_up};
 use crate::{
-    db::check::Parts,
+    db::check::StoreParts,
     disk::{Disk, HeldDirectory},
     error::StoreError,
     index::{Index, IndexOptions},
@@ -107,7 +107,7 @@ impl<'a> OpeningSession<'a> {
     /// what they cost. The lane, unless its content is given up.
     pub(super) fn check(&self, lane: Option<LeftLane>) -> Result<Option<LeftLane>, StoreError> {
         let watermark = self.watermark();
-        let parts = Parts {
+        let parts = StoreParts {
             log: &self.log,
             unnamed: &self.unnamed,
             state: &self.state,

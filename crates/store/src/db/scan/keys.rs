@@ -2,14 +2,14 @@
 //!
 //! Of equal keys the newest source's is given, and a deleted one hides those of older sources. A
 //! chunk no longer lists some deleted keys; for keys within the stretch in which they lie, it is
-//! asked itself ([`Hiding`]). Keys are taken in batches: [`Keys::pin`] holds the chunks for one,
-//! and [`Keys::end_batch`] notes behind which key the next begins, so that it may begin in other
-//! sources.
+//! asked itself ([`HidingChunk`]). Keys are taken in batches: [`Keys::pin`] holds the chunks for
+//! one, and [`Keys::end_batch`] notes behind which key the next begins, so that it may begin in
+//! other sources.
 //!
 //! What is hidden at the start of what is older than the active chunk is noted for later scans
 //! ([`dead_starts`](crate::db::dead_starts)).
 
-use super::source::{From, KeySource, SourcePin};
+use super::source::{KeySource, SourceOrigin, SourcePin};
 use crate::{
     db::{
         Snapshot, StoreCore,
@@ -17,7 +17,7 @@ use crate::{
         range::ScanRange,
     },
     error::StoreError,
-    index::{IndexEntry, IndexError, Iter, ValueForm},
+    index::{IndexEntry, IndexError, IndexIter, ValueForm},
     memtable::{Chunk, ReadView, Stretch},
 };
 use forebay_pool::Lsn;
@@ -36,7 +36,7 @@ struct ScanStart {
 }
 
 /// A chunk that no longer lists some deleted keys, which lie in a stretch.
-struct Hiding {
+struct HidingChunk {
     age: usize,
     chunk: Weak<Chunk>,
     left: Arc<Stretch>,
@@ -51,7 +51,7 @@ pub(super) struct Keys {
     view: Weak<ReadView>,
     /// Newest first.
     sources: Vec<KeySource>,
-    hiding: Vec<Hiding>,
+    hiding: Vec<HidingChunk>,
     /// How many of the view's chunks are active: one, or none in a snapshot's view.
     active: usize,
     /// As long as nothing older than the active chunk was given: what is known of its start.
@@ -101,7 +101,7 @@ impl Keys {
         let mut pins = Vec::new();
         for (age, chunk) in view.chunks().enumerate() {
             let order = chunk.ordered();
-            self.hiding.extend(order.left.map(|left| Hiding {
+            self.hiding.extend(order.left.map(|left| HidingChunk {
                 age,
                 chunk: Arc::downgrade(chunk),
                 left,
@@ -119,7 +119,7 @@ impl Keys {
                 if low == high {
                     continue;
                 }
-                let from = From::Chunk {
+                let from = SourceOrigin::Chunk {
                     age,
                     chunk: Arc::downgrade(chunk),
                     run: Arc::downgrade(&run),
@@ -130,14 +130,14 @@ impl Keys {
                 pins.push(Some((Arc::clone(chunk), run)));
             }
         }
-        let tables: Iter = match &older {
+        let tables: IndexIter = match &older {
             None => Box::new(std::iter::empty()),
             Some(range) => view.tables.range((
                 range.from.as_ref().map(Vec::as_slice),
                 range.to.as_ref().map(Vec::as_slice),
             )),
         };
-        let from = From::Tables(tables);
+        let from = SourceOrigin::Tables(tables);
         self.sources.push(KeySource { from, next: None });
         pins.push(None);
         let (limit, reversed) = (self.snapshot.view().limit(), self.range.reversed);

@@ -4,7 +4,7 @@
 //! the tables is dropped, however slowly a scan is read.
 
 use crate::{
-    index::{IndexEntry, IndexError, Iter},
+    index::{IndexEntry, IndexError, IndexIter},
     memtable::{Chunk, SortedRun},
 };
 use forebay_pool::Lsn;
@@ -12,11 +12,11 @@ use std::sync::{Arc, Weak};
 
 /// One source of keys in order, with its next one looked at.
 pub(super) struct KeySource {
-    pub(super) from: From,
+    pub(super) from: SourceOrigin,
     pub(super) next: Option<IndexEntry>,
 }
 
-pub(super) enum From {
+pub(super) enum SourceOrigin {
     /// Part of a run of a chunk.
     Chunk {
         /// How many chunks are newer.
@@ -26,7 +26,7 @@ pub(super) enum From {
         low: usize,
         high: usize,
     },
-    Tables(Iter),
+    Tables(IndexIter),
 }
 
 /// A source's chunk and run while keys are taken from it; none for the tables.
@@ -40,7 +40,7 @@ impl KeySource {
         reversed: bool,
     ) -> Result<(), IndexError> {
         self.next = match (&mut self.from, pin) {
-            (From::Chunk { low, high, .. }, Some((chunk, run))) => loop {
+            (SourceOrigin::Chunk { low, high, .. }, Some((chunk, run))) => loop {
                 if *low >= *high {
                     break None;
                 }
@@ -55,8 +55,8 @@ impl KeySource {
                     break Some(found);
                 }
             },
-            (From::Chunk { .. }, None) => None,
-            (From::Tables(iter), _) => if reversed {
+            (SourceOrigin::Chunk { .. }, None) => None,
+            (SourceOrigin::Tables(iter), _) => if reversed {
                 iter.next_back()
             } else {
                 iter.next()
@@ -69,15 +69,17 @@ impl KeySource {
     /// How many chunks are newer than this source.
     pub(super) fn age(&self) -> usize {
         match &self.from {
-            From::Chunk { age, .. } => *age,
-            From::Tables(_) => usize::MAX,
+            SourceOrigin::Chunk { age, .. } => *age,
+            SourceOrigin::Tables(_) => usize::MAX,
         }
     }
 
     pub(super) fn pin(&self) -> Option<SourcePin> {
         match &self.from {
-            From::Chunk { chunk, run, .. } => Some(Some((chunk.upgrade()?, run.upgrade()?))),
-            From::Tables(_) => Some(None),
+            SourceOrigin::Chunk { chunk, run, .. } => {
+                Some(Some((chunk.upgrade()?, run.upgrade()?)))
+            }
+            SourceOrigin::Tables(_) => Some(None),
         }
     }
 }
