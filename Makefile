@@ -48,6 +48,7 @@ check: ## Format, lint and unit tests of the packages that differ from SINCE [th
 	cargo fmt --all --check
 	scripts/wrap.py --check
 	scripts/promises.py --check
+	scripts/names.py --check
 	@packages=$$(scripts/changed.sh $(SINCE)); \
 	if [ -z "$$packages" ]; then echo "no package differs"; exit 0; fi; \
 	set -ex; \
