@@ -319,7 +319,7 @@ fn copy_range(from: BorrowedFd<'_>, to: BorrowedFd<'_>, range: Range<usize>) -> 
             read => at += read,
         }
     }
-    crate::replay::write_at(to, &buffer, range.start as u64)
+    crate::sys::write_at(to, &buffer, range.start as u64)
 }
 
 /// Opens what may be a table. Whichever user's it is, it is not waited for.

@@ -334,3 +334,18 @@ pub(crate) fn writes(flags: c_int) -> bool {
 pub(crate) fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
 }
+
+/// Writes all of `bytes` at offset `at`.
+pub(crate) fn write_at(fd: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
+    while !bytes.is_empty() {
+        let done = match rustix::io::pwrite(fd, bytes, at) {
+            Ok(0) => return Err(Errno::NOSPC),
+            Ok(done) => done,
+            Err(Errno::INTR) => continue,
+            Err(errno) => return Err(errno),
+        };
+        bytes = &bytes[done..];
+        at += done as u64;
+    }
+    Ok(())
+}

@@ -33,7 +33,6 @@ pub use report::{FileReport, LaneOutcome, LaneReport};
 
 pub(crate) use image::final_parts;
 pub(crate) use label::{LabelMark, is_files, label};
-pub(crate) use write::write_at;
 
 use crate::{FilesError, absorbed, boot, guard, identity, sys, void_marks};
 use attempt::ReplayAttempt;

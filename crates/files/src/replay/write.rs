@@ -224,7 +224,7 @@ impl<'a> LaneWork<'a> {
                 step();
             }
             for (at, bytes) in &image.parts {
-                write_at(open.as_fd(), bytes, *at)?;
+                sys::write_at(open.as_fd(), bytes, *at)?;
                 step();
             }
         }
@@ -291,11 +291,11 @@ impl<'a> LaneWork<'a> {
             while end < at {
                 let zeros = [0; 4096];
                 let gap = usize::try_from(at - end).map_or(zeros.len(), |gap| gap.min(zeros.len()));
-                write_at(open.as_fd(), &zeros[..gap], end)?;
+                sys::write_at(open.as_fd(), &zeros[..gap], end)?;
                 end += gap as u64;
             }
             self.beat()?;
-            write_at(open.as_fd(), bytes, at)?;
+            sys::write_at(open.as_fd(), bytes, at)?;
             end = end.max(at + bytes.len() as u64);
             step();
         }
@@ -356,25 +356,10 @@ fn errno_of(error: std::io::Error) -> Errno {
 /// Makes one change to a file. Changing it again changes nothing.
 fn apply(fd: BorrowedFd<'_>, head: PayloadHead, change: FileChange<'_>) -> Result<(), Errno> {
     match change {
-        FileChange::Write(bytes) => write_at(fd, bytes, head.at),
+        FileChange::Write(bytes) => sys::write_at(fd, bytes, head.at),
         FileChange::Truncate => rustix::fs::ftruncate(fd, head.at),
         _ => Ok(()),
     }
-}
-
-/// Writes all of `bytes` at offset `at`.
-pub(crate) fn write_at(fd: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        let done = match rustix::io::pwrite(fd, bytes, at) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(done) => done,
-            Err(Errno::INTR) => continue,
-            Err(errno) => return Err(errno),
-        };
-        bytes = &bytes[done..];
-        at += done as u64;
-    }
-    Ok(())
 }
 
 /// In tests: dies in the middle of a recovery, after as many steps as the environment says (`7`),

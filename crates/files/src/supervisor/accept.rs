@@ -233,6 +233,6 @@ fn may_look(uid: u32) -> bool {
 fn status(shared: &SupervisorState) -> Result<OwnedFd, Errno> {
     let bytes = serde_json::to_vec(&shared.status()).map_err(|_| Errno::INVAL)?;
     let file = rustix::fs::memfd_create("forebay-status", MemfdFlags::CLOEXEC)?;
-    crate::replay::write_at(file.as_fd(), &bytes, 0)?;
+    crate::sys::write_at(file.as_fd(), &bytes, 0)?;
     Ok(file)
 }
