@@ -399,3 +399,78 @@ fn a_file_that_manifest_cannot_name_is_taken_back() {
     store.gc().unwrap();
     goes_on(&store, "once the manifest can be written");
 }
+
+/// Until a write is taken; each refusal must be for want of room.
+fn taken(store: &Store, what: &str, mut write: impl FnMut() -> Result<(), StoreError>) {
+    let begun = Instant::now();
+    while let Err(error) = write() {
+        assert!(error.to_string().contains("make room"), "{what}: {error}");
+        assert!(
+            begun.elapsed() < Duration::from_secs(30),
+            "{what}: {error}; {:?}",
+            store.stats()
+        );
+        thread::sleep(Duration::from_millis(20));
+    }
+}
+
+/// A large value has no room, and the log is not lacking any: its garbage is collected all the
+/// same, however little it is.
+///
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+#[test]
+fn a_large_value_gets_the_room_that_garbage_has() {
+    everywhere(|place| {
+        let store = place.open(true);
+        for i in 0..320 {
+            put(&store, i, 0).unwrap();
+        }
+        for i in 0..320_u32 {
+            store.delete(&i.to_be_bytes()).unwrap();
+        }
+        let large = vec![9; 1 << 20];
+        let put = |i: u32| store.put(&i.to_be_bytes(), &large);
+        let refused = (1000..).find(|&i| put(i).is_err()).unwrap();
+        taken(&store, "a large value", || put(refused));
+    });
+}
+
+/// The collector copies a value that is too long for today's segments to a file of its own, with
+/// the reserve.
+///
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+#[test]
+fn values_that_become_large_are_collected_on_a_full_disk() {
+    let Some(place) = Place::ext4(Durability::NoSync) else {
+        return println!("skipped: no file system can be mounted here");
+    };
+    let value = vec![7; 50 << 10];
+    let key = |i: u32| i.to_be_bytes();
+    let store = place.open(false);
+    let refused = (0..).find(|&i| store.put(&key(i), &value).is_err());
+    let keys = refused.unwrap();
+    for i in (0..keys).filter(|i| i % 2 == 0) {
+        store.delete(&key(i)).unwrap();
+    }
+    store.close().unwrap();
+    let options = place.options(false).segment_size(64 << 10);
+    let store = place.open_with(&options).unwrap();
+    // What is free goes to another program.
+    let other = place
+        .disk
+        .as_ref()
+        .unwrap()
+        .path()
+        .join("another program's");
+    let _ = std::fs::write(&other, vec![1; DISK as usize]);
+    let report = store.gc().unwrap();
+    assert!(report.reclaimed_bytes > 8 << 20, "{report:?}");
+    for i in (0..keys).filter(|i| i % 2 == 1) {
+        assert!(
+            store
+                .get(&key(i))
+                .unwrap()
+                .is_some_and(|found| *found == value[..])
+        );
+    }
+}

@@ -73,4 +73,12 @@ impl StoreCore {
             )),
         }
     }
+
+    /// A write beside the log may have had no room: then the collector is to make it.
+    #[cold]
+    pub(super) fn note_lacked(&self, error: &StoreError, bytes: usize) {
+        if error.is_full_disk() {
+            self.log.reserve().set_lacked(bytes as u64);
+        }
+    }
 }

@@ -195,7 +195,8 @@ impl StoreCore {
             let called = more || self.collector.pace.wait_for_call(IDLE);
             let again = |(at, _): &(Instant, String)| at.elapsed() >= RETRY;
             let is_short = self.log.reserve().is_short();
-            let due = called || is_short || failed.as_ref().is_some_and(again);
+            let due =
+                called || self.log.reserve().wants_room() || failed.as_ref().is_some_and(again);
             let mut progress = self.collector.collecting.lock();
             if self.collection_ends() {
                 break;
@@ -235,9 +236,8 @@ impl StoreCore {
     /// Collects one file, if the log holds so much garbage that collection begins. True if there is
     /// more to do.
     fn keep_to_limit(&self, progress: &mut CollectionProgress) -> Result<bool, StoreError> {
-        if self.log.reserve().is_short()
-            && progress.looked_again.is_none_or(|at| at.elapsed() >= RETRY)
-        {
+        let wants_room = self.log.reserve().wants_room();
+        if wants_room && progress.looked_again.is_none_or(|at| at.elapsed() >= RETRY) {
             let samples = progress.samples.values_mut();
             samples.for_each(|sample| self.look_again(sample));
             progress.looked_again = Some(Instant::now());
@@ -251,7 +251,7 @@ impl StoreCore {
         let allowance = look.estimate.allowance(max, self.log.next_file_bytes());
         let begin = allowance / 4 * 3;
         let tail = self.tail.tail();
-        if garbage < begin && !self.log.reserve().is_short() {
+        if garbage < begin && !wants_room {
             let (call_at, allowed) = (tail + (begin - garbage), tail + (allowance - garbage));
             self.collector.pace.rest(call_at, allowed);
             return Ok(false);
@@ -269,12 +269,16 @@ impl StoreCore {
                     share: share / 2.0,
                     then: allowance.saturating_sub(garbage) / 4,
                 };
-                self.collect(progress, &file, Some(grant), &mut GcReport::default())?;
+                let mut report = GcReport::default();
+                self.collect(progress, &file, Some(grant), &mut report)?;
                 self.unlink_retired(progress)?;
+                let copied = report.relocated_bytes;
+                (self.log.reserve()).made(report.reclaimed_bytes.saturating_sub(copied));
             }
             _ if ingest && self.request_ingestion() => self.wait_for_ingestion(INGESTION)?,
             // Nothing is worth it.
             _ => {
+                self.log.reserve().forget_lacked();
                 self.rest_for_a_file();
                 return Ok(false);
             }

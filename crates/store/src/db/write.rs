@@ -317,7 +317,8 @@ impl StoreCore {
         if bytes > bytes_max {
             return Err(StoreError::BatchTooLarge { bytes, bytes_max });
         }
-        let written = self.large.write(key, value)?;
+        let written = self.large.write(key, value);
+        let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
         let reference = written.value.encode();
         let done = self.write_at_pace(KIND_LARGE, key, &reference, ValueForm::Record);
         if done.as_ref().is_err_and(StoreError::nothing_logged) {
@@ -360,7 +361,8 @@ impl StoreCore {
             let place = match value {
                 None => push_op(&mut payload, KIND_DELETE, key, &[]),
                 Some(value) if is_large(key, value) => {
-                    let written = self.large.write(key, value)?;
+                    let written = self.large.write(key, value);
+                    let written = written.inspect_err(|e| self.note_lacked(e, value.len()))?;
                     let place = push_op(&mut payload, KIND_LARGE, key, &written.value.encode());
                     large.push(written);
                     place

@@ -11,6 +11,9 @@
 //! is *tight*: deletes wait for the collector. What is collected fills the reserve again, from the
 //! last step up.
 //!
+//! A large value is written whole before anything else, so the reserve is no help to it and stays
+//! as it is. The value says what room it *lacks*, and the collector makes that, if it can.
+//!
 //! A store that is opened without room for the reserve is short from the start. A file system that
 //! allocates nothing ahead keeps none.
 
@@ -58,6 +61,8 @@ pub(crate) struct Reserve {
     is_tight: AtomicBool,
     /// A delete waited for the collector for nothing.
     in_vain: AtomicBool,
+    /// What a large value lacked; 0 if none did.
+    lacked: AtomicU64,
     state: Mutex<ReserveState>,
 }
 
@@ -86,6 +91,7 @@ impl Reserve {
             is_short: AtomicBool::new(false),
             is_tight: AtomicBool::new(false),
             in_vain: AtomicBool::new(false),
+            lacked: AtomicU64::new(0),
             state: Mutex::new(ReserveState {
                 kept,
                 wanted: kept,
@@ -113,6 +119,28 @@ impl Reserve {
 
     pub(crate) fn is_in_vain(&self) -> bool {
         self.in_vain.load(Relaxed)
+    }
+
+    /// A large value of so many bytes has no room.
+    #[cold]
+    pub(crate) fn set_lacked(&self, bytes: u64) {
+        self.lacked.fetch_max(bytes, Relaxed);
+    }
+
+    /// So much room was made.
+    pub(crate) fn made(&self, bytes: u64) {
+        let less = |lacked: u64| Some(lacked.saturating_sub(bytes));
+        let _ = self.lacked.fetch_update(Relaxed, Relaxed, less);
+    }
+
+    /// No more room can be made.
+    pub(crate) fn forget_lacked(&self) {
+        self.lacked.store(0, Relaxed);
+    }
+
+    /// The collector is to make room, however little garbage there is.
+    pub(crate) fn wants_room(&self) -> bool {
+        self.is_short() || self.lacked.load(Relaxed) > 0
     }
 
     /// Bytes that are kept now.

@@ -16,7 +16,7 @@ use crate::{
     db::{StoreCore, sample::op_address},
     error::StoreError,
     index::{RecordAddress, ValueForm},
-    log::{LogReader, LogTail, RoomClaim, VlogFile, WalkStop},
+    log::{LogReader, LogTail, ReserveNeed, RoomClaim, VlogFile, WalkStop},
     memtable::ReadView,
     op::{KEY_LENGTH, KIND_LARGE, KIND_PUT, KeyChange},
     stats::GcReport,
@@ -230,7 +230,9 @@ impl StoreCore {
         value: &[u8],
         still: impl FnOnce() -> bool,
     ) -> Result<Option<Lsn>, StoreError> {
-        let large = self.large.write(key, value)?;
+        let write = || self.large.write(key, value);
+        let reserve = self.log.reserve();
+        let large = reserve.with_room(ReserveNeed::Log, StoreError::is_full_disk, write)?;
         let reference = large.value.encode();
         let written = self.write_one(claim, KIND_LARGE, key, &reference, ValueForm::Record, still);
         let in_vain = match &written {

@@ -88,7 +88,7 @@ impl StoreCore {
             .collect();
         let extent = |file: &VlogFile| file.end().unwrap_or(tail.max(file.start)) - file.start;
         let (written, live) = (self.written(), self.collector.estimate().live_bytes());
-        let room = match self.log.reserve().is_short() {
+        let room = match self.log.reserve().wants_room() {
             true => self.log.room_bytes(),
             false => u64::MAX,
         };

@@ -103,8 +103,14 @@ impl StoreCore {
             // What replaced them must not be lost without them.
             self.tail.make_durable()?;
         }
+        let before = self.large.size().0;
         for (id, _) in gone {
             self.large.remove(id)?;
+        }
+        let made = before.saturating_sub(self.large.size().0);
+        if made > 0 {
+            self.log.reserve().made(made);
+            self.log.reserve().fill_again();
         }
         progress.large_seen = progress.large_seen.min(self.large.size().0);
         Ok(())
