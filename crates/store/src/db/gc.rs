@@ -49,6 +49,10 @@ const GARBAGE_MIN: f64 = 0.05;
 /// A file that the index does not cover yet is worth an ingestion if its garbage is larger by so
 /// much.
 const GARBAGE_MORE: f64 = 0.1;
+/// On a full disk writers write so much, deletes mostly, between two looks of the collector: the
+/// reserve must not be used up before it sees what they have made.
+const LOOK_BYTES: u64 = 128 << 10;
+
 /// The collector's state.
 #[derive(Default)]
 pub(super) struct Collector {
@@ -83,9 +87,9 @@ struct CollectionProgress {
     large_looked_at: u64,
     /// The log address up to which an ingestion was asked for.
     ingested_to: Lsn,
-    /// While the disk is full: when all samples were looked at again. A delete writes little, and
-    /// may have made much garbage.
-    looked_again: Option<Instant>,
+    /// While the disk is full: when all samples were looked at again, and what writers had written
+    /// then. A delete writes little, and may have made much garbage.
+    looked_again: Option<(Instant, u64)>,
 }
 
 impl Collector {
@@ -237,12 +241,8 @@ impl StoreCore {
     /// more to do.
     fn keep_to_limit(&self, progress: &mut CollectionProgress) -> Result<bool, StoreError> {
         let wants_room = self.log.reserve().wants_room();
-        if wants_room && progress.looked_again.is_none_or(|at| at.elapsed() >= RETRY) {
-            let samples = progress.samples.values_mut();
-            samples.for_each(|sample| self.look_again(sample));
-            progress.looked_again = Some(Instant::now());
-            self.collect_large(progress, &mut GcReport::default())?;
-            self.remove_retired_large(progress)?;
+        if wants_room {
+            self.look_for_room(progress)?;
         }
         let look = self.look(progress);
         // Writers do not wait for what cannot be collected.
@@ -264,10 +264,14 @@ impl StoreCore {
                     progress.ingested_to = tail;
                     self.request_ingestion();
                 }
+                let then = match wants_room {
+                    true => LOOK_BYTES,
+                    false => allowance.saturating_sub(garbage) / 4,
+                };
                 let grant = WriteGrant {
                     from: tail,
                     share: share / 2.0,
-                    then: allowance.saturating_sub(garbage) / 4,
+                    then,
                 };
                 let mut report = GcReport::default();
                 self.collect(progress, &file, Some(grant), &mut report)?;
@@ -279,11 +283,30 @@ impl StoreCore {
             // Nothing is worth it.
             _ => {
                 self.log.reserve().forget_lacked();
-                self.rest_for_a_file();
+                match wants_room {
+                    true => (self.collector.pace).rest(tail + LOOK_BYTES / 2, tail + LOOK_BYTES),
+                    false => self.rest_for_a_file(),
+                }
                 return Ok(false);
             }
         }
         Ok(true)
+    }
+
+    /// On a full disk: looks again at all that deletes may have made, now and then.
+    fn look_for_room(&self, progress: &mut CollectionProgress) -> Result<(), StoreError> {
+        let written = self.written();
+        let is_recent = |(at, then): (Instant, u64)| {
+            at.elapsed() < RETRY && written.saturating_sub(then) < LOOK_BYTES / 2
+        };
+        if !progress.looked_again.is_some_and(is_recent) {
+            let samples = progress.samples.values_mut();
+            samples.for_each(|sample| self.look_again(sample));
+            progress.looked_again = Some((Instant::now(), written));
+            self.collect_large(progress, &mut GcReport::default())?;
+            self.remove_retired_large(progress)?;
+        }
+        Ok(())
     }
 
     /// Collects every file that is worth it, and large values.

@@ -112,7 +112,7 @@ impl Reserve {
         self.is_tight.load(Relaxed)
     }
 
-    /// A delete waited for nothing; until the shortage ends, none does.
+    /// A delete waited for nothing; until the collector has made room, none does.
     pub(crate) fn set_in_vain(&self) {
         self.in_vain.store(true, Relaxed);
     }
@@ -257,6 +257,7 @@ impl Reserve {
 
     /// Room was made: keeps it, before another takes it.
     pub(crate) fn fill_again(&self) {
+        self.in_vain.store(false, Relaxed);
         if self.is_short() {
             self.fill(&mut self.state.lock());
         }

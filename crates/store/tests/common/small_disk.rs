@@ -12,7 +12,7 @@ use std::{
     sync::Arc,
 };
 
-/// An ext4 on a loop device, until this is dropped.
+/// A file system on a loop device, until this is dropped.
 pub struct SmallDisk {
     at: PathBuf,
     image: PathBuf,
@@ -24,16 +24,31 @@ fn runs(program: &str, arguments: &[&Path]) -> bool {
 }
 
 impl SmallDisk {
-    /// None if this process may not mount one.
+    /// An ext4. None if this process may not mount one.
     pub fn ext4(dir: &Path, bytes: u64) -> Option<Self> {
+        let mut make = Command::new("mkfs.ext4");
+        make.args(["-q", "-F", "-m", "0"]);
+        Self::made_by(make, dir, bytes)
+    }
+
+    /// An XFS. None if this process may not make or mount one.
+    pub fn xfs(dir: &Path, bytes: u64) -> Option<Self> {
+        let mut make = Command::new("mkfs.xfs");
+        make.args(["-q", "-f"]);
+        // It makes one of less than 300 MB for tests only.
+        make.envs(["TEST_DIR", "TEST_DEV", "QA_CHECK_FS"].map(|name| (name, "1")));
+        Self::made_by(make, dir, bytes)
+    }
+
+    fn made_by(mut make: Command, dir: &Path, bytes: u64) -> Option<Self> {
         let disk = Self {
             at: dir.join("disk"),
             image: dir.join("image"),
         };
         fs::create_dir(&disk.at).unwrap();
         File::create(&disk.image).unwrap().set_len(bytes).unwrap();
-        let quiet = ["-q", "-F", "-m", "0"].map(Path::new);
-        let made = runs("mkfs.ext4", &[&quiet[..], &[&disk.image]].concat());
+        let made = make.arg(&disk.image).output();
+        let made = made.is_ok_and(|output| output.status.success());
         let how = ["-o", "loop"].map(Path::new);
         (made && runs("mount", &[&how[..], &[&disk.image, &disk.at]].concat())).then_some(disk)
     }
