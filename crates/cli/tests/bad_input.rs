@@ -9,13 +9,39 @@ use forebay_bench::{
     data::{Values, key},
     processes::Process,
 };
+use forebay_pool::PoolOptions;
+use forebay_store::{Durability, Store, StoreOptions};
 use std::{
-    fs,
+    env, fs,
     io::{BufRead, BufReader, Read},
     os::unix::{fs::PermissionsExt, process::CommandExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
     process::{ChildStdout, Command, Stdio},
 };
+
+/// The test that is a process of other tests, and what it says of each pair.
+const WRITER: &str = "write_until_killed";
+const ACKNOWLEDGED: &str = "acknowledged";
+/// Gives the keys.
+const SEED: u64 = 0x0F0E_BA11;
+
+fn open_store(dir: &Path, pool: &Path) -> Store {
+    let pool = PoolOptions::new().open(pool).unwrap();
+    let options = StoreOptions::new().variant(Durability::DOUBLE);
+    options.open(dir, Some(&pool)).unwrap()
+}
+
+/// Puts pairs into the store `s` of the working directory.
+#[test]
+#[ignore = "a process of the other tests"]
+fn write_until_killed() {
+    let store = open_store(Path::new("s"), Path::new("p"));
+    let values = Values::new(4096);
+    for number in 0.. {
+        store.put(&key(SEED, number), values.value(number)).unwrap();
+        println!("{ACKNOWLEDGED}");
+    }
+}
 
 /// A writer of the store `s`, whose acknowledged pairs are counted.
 struct Writer {
@@ -27,7 +53,10 @@ struct Writer {
 impl Writer {
     fn start(sandbox: &Sandbox) -> Self {
         sandbox.pool();
-        let mut command = sandbox.command("internal write s p");
+        let mut command = Command::new(env::current_exe().unwrap());
+        command
+            .args(["--exact", WRITER, "--ignored", "--nocapture"])
+            .current_dir(sandbox.file("."));
         let mut process = Process::spawn(command.stdout(Stdio::piped())).unwrap();
         let said = BufReader::new(process.child().stdout.take().unwrap());
         Self {
@@ -39,15 +68,17 @@ impl Writer {
 
     /// Waits for so many acknowledgements more.
     fn acknowledged(&mut self, more: u64) {
-        let lines = self.said.by_ref().lines().take(more as usize);
-        self.acknowledged += lines.map(Result::unwrap).count() as u64;
+        let lines = self.said.by_ref().lines().map(Result::unwrap);
+        let acknowledged = lines.filter(|line| line == ACKNOWLEDGED);
+        self.acknowledged += acknowledged.take(more as usize).count() as u64;
         assert!(self.acknowledged >= more, "the writer ended");
     }
 
     /// Kills it. The number of pairs that it said were there.
     fn kill(mut self) -> u64 {
         self.process.kill();
-        self.acknowledged + self.said.lines().map_while(Result::ok).count() as u64
+        let lines = self.said.lines().map_while(Result::ok);
+        self.acknowledged + lines.filter(|line| line == ACKNOWLEDGED).count() as u64
     }
 }
 
@@ -62,13 +93,7 @@ fn killed_store(sandbox: &Sandbox) -> u64 {
 /// Every acknowledged pair is in the store `s`.
 #[track_caller]
 fn assert_whole(sandbox: &Sandbox, acknowledged: u64) {
-    /// The demonstration's.
-    const SEED: u64 = 0x0F0E_BA11;
-    let pool = forebay_pool::PoolOptions::new()
-        .open(sandbox.file("p"))
-        .unwrap();
-    let options = forebay_store::StoreOptions::new().variant(forebay_store::Durability::DOUBLE);
-    let store = options.open(sandbox.file("s"), Some(&pool)).unwrap();
+    let store = open_store(&sandbox.file("s"), &sandbox.file("p"));
     let values = Values::new(4096);
     for number in 0..acknowledged {
         let found = store.get(&key(SEED, number)).unwrap();

@@ -193,7 +193,7 @@ forebay = os.getppid()
 def drained():
     program = os.readlink("/proc/%d/exe" % forebay)
     said = subprocess.run([program, "status", "--json"], stdout=subprocess.PIPE).stdout
-    return [run["lane"]["drained"] > 0 for run in json.loads(said) if run["pid"] == forebay]
+    return [run["lane"]["drained"] > 0 for run in json.loads(said) if run.get("pid") == forebay]
 fd = os.open("a.log", os.O_WRONLY | os.O_CREAT, 0o600)
 os.write(fd, b"a" * 1000)
 os.fdatasync(fd)
