@@ -25,7 +25,7 @@ from typing import NamedTuple
 STEPS = 400
 RECORD_BYTES = 64
 # What the file system began to write back at a close is on the disk by then.
-WRITTEN_BACK_S = 0.02
+WRITTEN_BACK_S = 0.002
 LOG = "changes.log"
 C = ctypes.CDLL(None, use_errno=True)
 SYS_RENAMEAT2, SYS_MKDIRAT, SYS_FTRUNCATE, AT_FDCWD = 316, 258, 77, -100

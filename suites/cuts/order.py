@@ -65,7 +65,7 @@ def run(number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> 
     result.notes.append(f"seed {seed}; {len(changes.KINDS)} kinds of change, {len(changes.Log.STYLES)} ways to write and sync the log")
     for variant in VARIANTS:
         if only in (None, variant.name):
-            _run_variant(variant, max(3, round(number * variant.share)), seed, keep, result)
+            _run_variant(variant, max(6, round(number * variant.share)), seed, keep, result)
     return result
 
 
