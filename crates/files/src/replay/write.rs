@@ -215,7 +215,7 @@ impl<'a> LaneWork<'a> {
             };
         }
         let image = Image::of(&file.changes);
-        let is_in = image.is_in(&open).map_err(errno_of)?;
+        let is_in = image.is_in(&open).map_err(|e| sys::errno_of(&e))?;
         if is_in {
             self.beat()?;
             // Until it is written it may hold less than it did, which it says by its time.
@@ -272,9 +272,11 @@ impl<'a> LaneWork<'a> {
         target: &TargetFile,
         left: Duration,
     ) -> Result<(), ReplayFailure> {
-        let size = target.file.metadata().map_err(errno_of)?.len();
+        let size = target.file.metadata().map_err(|e| sys::errno_of(&e))?.len();
         let image = Image::of(&file.changes);
-        let tail = image.missing(&target.file, size).map_err(errno_of)?;
+        let tail = image
+            .missing(&target.file, size)
+            .map_err(|e| sys::errno_of(&e))?;
         let tail = tail
             .filter(|_| image.size.is_none_or(|expected| expected >= size))
             .ok_or(Errno::PERM)?;
@@ -347,10 +349,6 @@ pub(super) fn set_times(
         Err(Errno::PERM | Errno::ACCESS | Errno::ROFS) => Ok(false),
         Err(errno) => Err(errno),
     }
-}
-
-fn errno_of(error: std::io::Error) -> Errno {
-    Errno::from_io_error(&error).unwrap_or(Errno::IO)
 }
 
 /// Makes one change to a file. Changing it again changes nothing.
