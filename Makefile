@@ -63,7 +63,7 @@ test: ## Run everything that must pass: lint, all tests, two power cuts of each 
 	scripts/run_tests.py --workspace $(LOCKED)
 	FOREBAY_TEST_POOLS=disk scripts/run_tests.py --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
-	python3 -m unittest -q suites.selftest scripts.test_promises scripts.test_names
+	python3 -m unittest -q suites.selftest scripts.test_promises scripts.test_names scripts.test_run_tests
 	cargo build $(LOCKED) -p forebay -p forebay-preload
 	@if [ "$$(id -u)" = 0 ]; then python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 	@$(MAKE) --no-print-directory powercut-quick

@@ -108,7 +108,7 @@ def show(ran):
     print(ran.output.strip("\n"), flush=True)
 
 
-def test_documentation(arguments):
+def run_documented(arguments):
     """Runs the tests in the documentation. True if they passed."""
     command = ["cargo", "test", "--doc", *arguments]
     return subprocess.run(command, check=False).returncode == 0
@@ -126,14 +126,15 @@ def main():
     print(f"{len(programs)} programs of tests, {jobs} at a time", flush=True)
     began, ended = time.monotonic(), []
     with concurrent.futures.ThreadPoolExecutor(jobs) as pool:
-        for future in concurrent.futures.as_completed(map(pool.submit, [run] * len(programs), programs)):
+        running = [pool.submit(run, program) for program in programs]
+        for future in concurrent.futures.as_completed(running):
             ended.append(future.result())
             show(ended[-1])
     slowest = sorted(ended, key=lambda ran: -ran.seconds)[:SLOWEST]
     print(f"\nAll took {time.monotonic() - began:.0f} s; longest:")
     for ran in slowest:
         print(f"  {ran.seconds:6.1f} s  {ran.program.name}")
-    is_documented = not CHOSEN.isdisjoint(arguments) or test_documentation(arguments)
+    is_documented = not CHOSEN.isdisjoint(arguments) or run_documented(arguments)
     failed = [ran for ran in ended if ran.status]
     for ran in failed:
         show(ran)

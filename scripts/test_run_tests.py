@@ -1,0 +1,48 @@
+"""The tests of `run_tests`: `python3 -m unittest scripts.test_run_tests`, a part of `make test`."""
+
+import json
+import pathlib
+import sys
+import unittest
+
+from . import run_tests
+
+ROOT = pathlib.Path("/house")
+
+
+def message(package, *, test=True, executable="/house/target/a"):
+    """A line of cargo's messages about the test `a` of a package."""
+    target = {"kind": ["test"], "name": "a"}
+    manifest = f"/house/{package}/Cargo.toml"
+    return json.dumps({"manifest_path": manifest, "target": target, "profile": {"test": test}, "executable": executable})
+
+
+class Found(unittest.TestCase):
+    def test_a_program_of_tests_has_its_package_and_a_name(self):
+        program = run_tests.program_of(message("crates/pool"), ROOT)
+        self.assertEqual((program.name, program.package), ("crates/pool: test a", ROOT / "crates/pool"))
+
+    def test_what_is_no_program_of_tests_is_passed_over(self):
+        for line in ("warning: no JSON", message("crates/pool", executable=None), message("crates/pool", test=False)):
+            self.assertIsNone(run_tests.program_of(line, ROOT), line)
+
+    def test_programs_that_start_servers_begin_first(self):
+        late = {name: run_tests.is_late(run_tests.program_of(message(name), ROOT), ROOT) for name in ("crates/cli", "crates/pool")}
+        self.assertEqual(late, {"crates/cli": False, "crates/pool": True})
+
+
+class Run(unittest.TestCase):
+    def test_output_and_status_of_a_program_are_told(self):
+        program = run_tests.Program(pathlib.Path(sys.executable), pathlib.Path("."), "python")
+        ran = run_tests.run(program)
+        self.assertEqual((ran.status, run_tests.how(ran)), (0, "ok"))
+
+    def test_a_failure_and_a_signal_are_told_apart(self):
+        def how(status):
+            return run_tests.how(run_tests.Ran(None, "", status, 0.0))
+
+        self.assertEqual((how(101), how(-9)), ("FAILED (101)", "killed by SIGKILL"))
+
+
+if __name__ == "__main__":
+    unittest.main()
