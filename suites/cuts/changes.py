@@ -130,7 +130,7 @@ def truncate_by_number(path: str) -> None:
 def rewrite(path: str, how: int = os.O_TRUNC) -> None:
     """
     As configuration files are rewritten: the file system begins to write it back when it is closed. A sync of another log comes in between.
-    What is being written back is in no commit until it is on the disk: 3 of 100 cuts of a plain ext4 lost it. So that is waited for.
+    What is being written back is in no commit until it is on the disk, and a plain ext4 may lose it as well. So that is waited for.
     """
     fd = os.open(path, os.O_WRONLY | how)
     if not how:

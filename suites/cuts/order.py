@@ -29,6 +29,8 @@ from .disk import Disk, why_not
 
 NAME = "order"
 ABOUT = "changes of names, sizes and attributes, each noted in a synced log; killed, the file system shut down, recovered in another boot"
+# Of a variant: fewer rounds of the control, which has to lose something, may lose nothing.
+ROUNDS_MIN = 6
 ROUNDS_OF_ONE_DISK = 20
 START_LIMIT_S = 60.0
 ROUND_LIMIT_S = 30.0
@@ -65,7 +67,7 @@ def run(number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> 
     result.notes.append(f"seed {seed}; {len(changes.KINDS)} kinds of change, {len(changes.Log.STYLES)} ways to write and sync the log")
     for variant in VARIANTS:
         if only in (None, variant.name):
-            _run_variant(variant, max(6, round(number * variant.share)), seed, keep, result)
+            _run_variant(variant, max(ROUNDS_MIN, round(number * variant.share)), seed, keep, result)
     return result
 
 
