@@ -26,7 +26,7 @@ fn assert_given_back(sandbox: &Sandbox) {
 }
 
 #[test]
-fn an_append_is_measured_beside_a_synced_write_and_the_users_pool_is_given_back() {
+fn an_append_is_measured_and_the_users_pool_given_back() {
     let sandbox = Sandbox::on_disk();
     users_pool(&sandbox, true);
     let line = "commit --quick --json --dir . --pool p --pool-disk . --sizes 64,4k";
@@ -75,7 +75,7 @@ fn an_append_is_measured_beside_a_synced_write_and_the_users_pool_is_given_back(
 }
 
 #[test]
-fn the_users_pool_on_a_disk_is_measured_beside_the_disks_own_write() {
+fn a_pool_on_a_disk_is_measured_beside_a_write_there() {
     let sandbox = Sandbox::on_disk();
     users_pool(&sandbox, false);
     let line = "commit --quick --dir . --pool p --sizes 64";
