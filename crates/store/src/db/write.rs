@@ -337,7 +337,7 @@ impl StoreCore {
     }
 
     /// Writes a batch; its large values, which are kept from collection until it is in the
-    /// memtable, go to `large_values`.
+    /// memtable, go to `large`.
     fn log_batch<'s>(
         &'s self,
         batch: &Batch,
