@@ -69,9 +69,11 @@ fn recovery_removes_the_recovered_runs_table() {
     let script = "import os, signal\n\
          open('table', 'w').write(os.environ['FOREBAY_TABLE'])\n\
          fd = os.open('a.log', os.O_WRONLY | os.O_CREAT)\n\
-         os.write(fd, b'acknowledged')\nos.fsync(fd)\n\
+         os.fsync(fd)\nos.write(fd, b'acknowledged')\nos.fsync(fd)\n\
          os.kill(os.getppid(), signal.SIGKILL)\nos.kill(os.getpid(), signal.SIGKILL)\n";
     sandbox.python(pool.path(), script);
+    // A run that starts beside it removes what no recovery needs; this one waits for its recovery.
+    sandbox.python(small_pool().path(), "pass");
     let table = fs::read_to_string(sandbox.file("table")).unwrap();
     let order = table.replace("forebay-absorbed-", "forebay-order-");
     for left in [&table, &order] {
