@@ -478,3 +478,40 @@ fn values_that_become_large_are_collected_on_a_full_disk() {
         );
     }
 }
+
+/// Small values are deleted all over the disk, as fast as it goes: no file is dead, and all that
+/// the reserve has is soon used up unless the collector comes first.
+///
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+#[test]
+fn deletes_of_small_values_all_over_a_full_disk_are_taken() {
+    let (double, nosync) = (Durability::DOUBLE, Durability::NoSync);
+    for (variant, bytes) in [(double, 300), (nosync, 300), (double, 0), (nosync, 0)] {
+        within(PATIENCE * 2, "deletes all over", move || {
+            let Some(place) = Place::ext4(variant) else {
+                return println!("skipped: no file system can be mounted here");
+            };
+            let store = place.open(true);
+            let key = |i: u32| i.to_be_bytes();
+            let value = |i: u32| vec![i as u8; bytes];
+            let refused = (0..).find(|&i| store.put(&key(i), &value(i)).is_err());
+            let keys = refused.unwrap();
+            // Each third stays, whatever their order.
+            let (gone, live): (Vec<u32>, Vec<u32>) = (0..keys)
+                .map(|n| (u64::from(n) * 1_000_003 % u64::from(keys)) as u32)
+                .partition(|i| i % 3 != 0);
+            for i in &gone {
+                taken(&store, "a delete", || store.delete(&key(*i)));
+            }
+            taken(&store, "a put", || store.put(b"more", &[1; 300]));
+            for i in &live {
+                assert!(
+                    store
+                        .get(&key(*i))
+                        .unwrap()
+                        .is_some_and(|v| *v == value(*i)[..])
+                );
+            }
+        });
+    }
+}

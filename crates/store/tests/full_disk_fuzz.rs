@@ -87,12 +87,13 @@ struct Profile {
 
 impl Profile {
     fn draw(rng: &mut Rng) -> Self {
-        let largest = match rng.below(6) {
+        let largest = match rng.below(7) {
             0 => 300,
             1 => 4 << 10,
             2 => 16 << 10,
             3 => 64 << 10,
             4 => 600 << 10,
+            5 => 20,
             _ => 6 << 20,
         };
         let small = [1, 2, 5][rng.below(3) as usize];

@@ -14,6 +14,8 @@ pub(super) const FULL: &str =
 
 /// How long a delete waits for the collector.
 const PATIENCE: Duration = Duration::from_secs(2);
+/// And if that has nothing to collect: it may have given room back just now.
+const MOMENT: Duration = Duration::from_millis(100);
 
 impl StoreCore {
     /// Holds a delete while even what is kept for deletes is used up, until the collector has made
@@ -31,14 +33,41 @@ impl StoreCore {
         let (reserve, begun) = (self.log.reserve(), Instant::now());
         loop {
             reserve.try_again();
-            if !reserve.is_tight() {
+            // With nothing to collect, only deletes make room.
+            let goes_on = reserve.is_in_vain() && !reserve.is_spent();
+            if !reserve.is_tight() || goes_on {
                 return Ok(());
             }
-            if reserve.is_in_vain() || !self.options.gc || begun.elapsed() >= PATIENCE {
-                reserve.set_in_vain();
+            let patience = match reserve.is_in_vain() || !self.options.gc {
+                true => MOMENT,
+                false => PATIENCE,
+            };
+            if begun.elapsed() >= patience {
                 return Err(self.no_room());
             }
             thread::sleep(Duration::from_millis(2));
+        }
+    }
+
+    /// A delete found the lane full, which cannot be drained: on a full disk the collector may give
+    /// the drain the room that it needs.
+    #[cold]
+    pub(super) fn delete_late<T>(
+        &self,
+        mut write: impl FnMut() -> Result<T, StoreError>,
+    ) -> Result<T, StoreError> {
+        let begun = Instant::now();
+        loop {
+            match write() {
+                Err(StoreError::Stalled { .. })
+                    if self.log.reserve().is_short()
+                        && self.options.gc
+                        && begun.elapsed() < PATIENCE =>
+                {
+                    thread::sleep(Duration::from_millis(2));
+                }
+                written => return written,
+            }
         }
     }
 
@@ -63,15 +92,28 @@ impl StoreCore {
     }
 
     fn no_room(&self) -> StoreError {
+        let reason = self.why_full();
         match self.tail.lane() {
-            Some(_) => StoreError::Stalled {
-                reason: FULL.to_owned(),
-            },
+            Some(_) => StoreError::Stalled { reason },
             None => StoreError::io("writing", self.log.dir())(io::Error::new(
                 io::ErrorKind::StorageFull,
-                FULL,
+                reason,
             )),
         }
+    }
+
+    /// What is missing on a full disk, and how room comes.
+    pub(super) fn why_full(&self) -> String {
+        let missing = self.log.missing_bytes();
+        let gc = match self.options.gc {
+            true => "",
+            false => " and call gc, which is switched off otherwise",
+        };
+        let held = match self.collector.held_bytes() {
+            0 => String::new(),
+            held => format!(", or drop the snapshots and scans that keep {held} bytes of files"),
+        };
+        format!("{FULL}; {missing} bytes more have to be free: delete keys{gc}{held}")
     }
 
     /// A write beside the log may have had no room: then the collector is to make it.

@@ -49,8 +49,8 @@ const GARBAGE_MIN: f64 = 0.05;
 /// A file that the index does not cover yet is worth an ingestion if its garbage is larger by so
 /// much.
 const GARBAGE_MORE: f64 = 0.1;
-/// On a full disk writers write so much, deletes mostly, between two looks of the collector: the
-/// reserve must not be used up before it sees what they have made.
+/// On a full disk writers write so much, deletes mostly, between two looks of the collector: what
+/// the reserve has for them must not be used up before it sees what they have made.
 const LOOK_BYTES: u64 = 128 << 10;
 
 /// The collector's state.
@@ -69,6 +69,8 @@ pub(super) struct Collector {
     room: ResidentRoom,
     relocated_bytes: AtomicU64,
     files_removed: AtomicU64,
+    /// Bytes of collected files that open snapshots keep.
+    held_bytes: AtomicU64,
 }
 
 #[derive(Default)]
@@ -105,6 +107,11 @@ impl Collector {
     /// Why nothing can be collected, if so.
     pub(super) fn trouble(&self) -> Option<String> {
         self.trouble.lock().clone()
+    }
+
+    /// Bytes of collected files that open snapshots and scans keep.
+    pub(super) fn held_bytes(&self) -> u64 {
+        self.held_bytes.load(Relaxed)
     }
 
     pub(super) fn relocated_bytes(&self) -> u64 {
@@ -160,6 +167,10 @@ impl Store {
         } else if shared.options.gc {
             shared.rest_for_a_file();
         }
+        if shared.log.reserve().is_short() {
+            // Deletes need not wait for more.
+            shared.log.reserve().set_in_vain();
+        }
         report.set_aside = shared.collector.set_aside();
         done.map(|()| report)
     }
@@ -198,9 +209,8 @@ impl StoreCore {
         while !self.stopping() {
             let called = more || self.collector.pace.wait_for_call(IDLE);
             let again = |(at, _): &(Instant, String)| at.elapsed() >= RETRY;
-            let is_short = self.log.reserve().is_short();
-            let due =
-                called || self.log.reserve().wants_room() || failed.as_ref().is_some_and(again);
+            let wants_room = self.log.reserve().wants_room();
+            let due = called || wants_room || failed.as_ref().is_some_and(again);
             let mut progress = self.collector.collecting.lock();
             if self.collection_ends() {
                 break;
@@ -218,7 +228,7 @@ impl StoreCore {
             } else {
                 more = false;
             }
-            if is_short {
+            if wants_room {
                 self.log.reserve().try_again();
             }
             let trouble = done.err().map(|error| error.to_string());
@@ -282,10 +292,12 @@ impl StoreCore {
             _ if ingest && self.request_ingestion() => self.wait_for_ingestion(INGESTION)?,
             // Nothing is worth it.
             _ => {
-                self.log.reserve().forget_lacked();
-                match wants_room {
-                    true => (self.collector.pace).rest(tail + LOOK_BYTES / 2, tail + LOOK_BYTES),
-                    false => self.rest_for_a_file(),
+                if wants_room {
+                    self.log.reserve().set_in_vain();
+                    self.log.reserve().forget_lacked();
+                    (self.collector.pace).rest(tail + LOOK_BYTES / 2, tail + LOOK_BYTES);
+                } else {
+                    self.rest_for_a_file();
                 }
                 return Ok(false);
             }

@@ -47,6 +47,11 @@ const IDLE: Duration = Duration::from_millis(200);
 const RUNS_MAX: u64 = 48;
 /// Deleted keys that scans pass over, in memory or hidden by it, before an ingestion is asked for.
 const PASSED_MAX: u64 = 100_000;
+/// On a full disk no more is merged at a time than one part in so many of what is free.
+const MERGED: u64 = 2;
+/// With more runs, a merge without room makes the store short. Fewer than [`RUNS_MAX`], at which
+/// an ingestion waits for it.
+const RUNS_SHORT: u64 = 32;
 /// Keys between two notes of an ingestion's progress.
 const PROGRESS_KEYS: usize = 1024;
 
@@ -279,19 +284,35 @@ impl StoreCore {
                 }
             }
             loop {
-                let more = self.index.compact().map_err(StoreError::from);
+                // What is given of the reserve is for what makes room.
+                let is_short = self.log.reserve().is_short();
+                if is_short {
+                    self.index.give_up_merges();
+                }
+                let free = self.log.free_bytes();
+                let room = if is_short { free / MERGED } else { free };
+                if !is_short && self.index.stats().runs > RUNS_SHORT && self.index.lacks(room) {
+                    // As any other table that has no room: puts wait, and the collector begins.
+                    self.log.reserve().release(ReserveNeed::Log);
+                }
+                let more = self.index.compact_within(room).map_err(StoreError::from);
                 self.change_view(|view| ReadView {
                     tables: self.index.snapshot(),
                     ..view.clone()
                 });
-                self.background.brake.set_runs(self.index.stats().runs);
+                let runs = self.index.stats().runs;
+                self.background
+                    .brake
+                    .set_runs(if is_short { 0 } else { runs });
                 match more {
                     Ok(true) if !self.stopping() => {}
                     Ok(_) => break,
                     Err(error) => {
                         // On a full disk a merge waits, and keeps none from what makes room.
-                        if !(error.is_full_disk() && self.log.reserve().is_short()) {
-                            self.set_index_trouble(Some(error.to_string()));
+                        match error.is_full_disk() {
+                            true if is_short => {}
+                            true => drop(self.log.reserve().release(ReserveNeed::Log)),
+                            false => self.set_index_trouble(Some(error.to_string())),
                         }
                         thread::sleep(RETRY);
                         break;

@@ -333,13 +333,7 @@ impl Store {
             trouble: (shared.tail.failed())
                 .map(|failed| failed.to_string())
                 .or(index_trouble)
-                .or_else(|| {
-                    shared
-                        .log
-                        .reserve()
-                        .is_short()
-                        .then(|| disk_full::FULL.to_owned())
-                })
+                .or_else(|| shared.log.reserve().is_short().then(|| shared.why_full()))
                 .or_else(|| shared.collector.trouble()),
         }
     }

@@ -226,9 +226,11 @@ impl StoreCore {
         } else {
             RoomClaim::Put
         };
-        let written = self.with_room(claim, || {
-            self.write_one(claim, kind, key, body, form, || true)
-        })?;
+        let write = || self.write_one(claim, kind, key, body, form, || true);
+        let written = match self.with_room(claim, write) {
+            Err(StoreError::Stalled { .. }) if kind == KIND_DELETE => self.delete_late(write)?,
+            written => written?,
+        };
         if let Some(lsn) = written {
             self.commit_put(lsn)?;
             self.keep_pace(lsn, key.len() + body.len());

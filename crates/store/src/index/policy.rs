@@ -20,7 +20,7 @@
 //! twice the live entries. An entry is some twenty bytes; the value log is the place that matters.
 
 /// Fewest runs that are merged for the sake of size.
-const WIDTH_MIN: usize = 4;
+pub(super) const WIDTH_MIN: usize = 4;
 
 /// Most runs that are left alone, whatever their sizes.
 const RUNS_MAX: usize = 8;

@@ -23,7 +23,7 @@ pub(crate) use drain::{drain, drain_one};
 pub(crate) use file::{VlogFile, header as file_header};
 pub(crate) use file_tail::FileTail;
 pub(crate) use reader::{LogReader, WalkStop};
-pub(crate) use reserve::ReserveNeed;
+pub(crate) use reserve::{COPY_MORE, ReserveNeed, copy_bytes};
 pub(crate) use resident::{Resident, RoomClaim, segments_min};
 pub(crate) use tail::LogTail;
 pub(crate) use unlisted_files::UnlistedFiles;

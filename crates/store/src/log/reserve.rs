@@ -6,10 +6,15 @@
 //! collector copies, deletes are taken; puts are refused. Once the file can be allocated again,
 //! puts go on.
 //!
-//! It is given in three steps, the last of which only the manifest gets: without it nothing can be
-//! collected, and a drain that took the last block would end all. From the second step on the store
-//! is *tight*: deletes wait for the collector. What is collected fills the reserve again, from the
-//! last step up.
+//! It is given in four steps:
+//! 1. To whatever is written. The store is short from then on.
+//! 2. What a file's copies take. The store is *tight*: deletes wait for the collector, and go on if
+//!    it finds nothing that it could collect, since they make more.
+//! 3. What a lane and a memtable hold. The store is *spent*: deletes that make no room are refused.
+//! 4. The rest only the manifest gets: without it nothing can be collected, and a drain that took
+//!    the last block would end all.
+//!
+//! What is collected fills the reserve again, from the last step up.
 //!
 //! A large value is written whole before anything else, so the reserve is no help to it and stays
 //! as it is. The value says what room it *lacks*, and the collector makes that, if it can.
@@ -31,11 +36,21 @@ use std::{
 
 /// Its file.
 const NAME: &str = "RESERVE";
-/// Of the next value-log file's size no more is kept: the file with most garbage has less that is
-/// live.
-const FILE_MAX: u64 = 256 << 20;
+/// For the copies of a file no more is kept: of a larger one they have room once it has garbage.
+const FILE_MAX: u64 = 512 << 20;
+/// A copy of a file takes a part more in so many, and this much: records are chosen by samples, and
+/// there are the index's tables.
+const COPY_PART: u64 = 4;
+pub(crate) const COPY_MORE: u64 = 256 << 10;
+/// The first step is one part in so many of what is kept for a file.
+const FIRST: u64 = 4;
 /// The last step: for the manifests, of which a new one stands beside the old one.
 const MANIFESTS: u64 = 256 << 10;
+/// Room that copies of so many live bytes may take.
+pub(crate) fn copy_bytes(live: u64) -> u64 {
+    live + live / COPY_PART + COPY_MORE
+}
+
 /// How often it is tried to get the room back.
 const AGAIN: Duration = Duration::from_millis(50);
 
@@ -59,7 +74,9 @@ pub(crate) struct Reserve {
     is_short: AtomicBool,
     /// The second step was given, too.
     is_tight: AtomicBool,
-    /// A delete waited for the collector for nothing.
+    /// And the third.
+    is_spent: AtomicBool,
+    /// The collector found nothing that it could collect.
     in_vain: AtomicBool,
     /// What a large value lacked; 0 if none did.
     lacked: AtomicU64,
@@ -70,8 +87,9 @@ pub(crate) struct Reserve {
 struct ReserveState {
     /// Bytes that are kept.
     kept: u64,
-    /// Bytes that were wanted last, and what stays of them after the first step and the second.
+    /// Bytes that were wanted last, and what stays of them after the first three steps.
     wanted: u64,
+    first: u64,
     second: u64,
     last: u64,
     /// When it was last tried to get them.
@@ -90,6 +108,7 @@ impl Reserve {
             most: AtomicU64::new(u64::MAX),
             is_short: AtomicBool::new(false),
             is_tight: AtomicBool::new(false),
+            is_spent: AtomicBool::new(false),
             in_vain: AtomicBool::new(false),
             lacked: AtomicU64::new(0),
             state: Mutex::new(ReserveState {
@@ -112,7 +131,12 @@ impl Reserve {
         self.is_tight.load(Relaxed)
     }
 
-    /// A delete waited for nothing; until the collector has made room, none does.
+    /// Deletes that make no room are refused.
+    pub(crate) fn is_spent(&self) -> bool {
+        self.is_spent.load(Relaxed)
+    }
+
+    /// The collector found nothing that it could collect; until it does, no delete waits for it.
     pub(crate) fn set_in_vain(&self) {
         self.in_vain.store(true, Relaxed);
     }
@@ -143,6 +167,12 @@ impl Reserve {
         self.is_short() || self.lacked.load(Relaxed) > 0
     }
 
+    /// Bytes that are missing, of those that are wanted.
+    pub(crate) fn missing_bytes(&self) -> u64 {
+        let state = self.state.lock();
+        state.wanted.saturating_sub(state.kept)
+    }
+
     /// Bytes that are kept now.
     pub(crate) fn kept_bytes(&self) -> u64 {
         self.state.lock().kept
@@ -159,9 +189,11 @@ impl Reserve {
     /// it.
     pub(crate) fn keep(&self, file_bytes: u64) {
         let mut state = self.state.lock();
-        let wanted = file_bytes.min(FILE_MAX) + self.beside.load(Relaxed);
+        let copy = copy_bytes(file_bytes.min(FILE_MAX));
+        let wanted = copy + self.beside.load(Relaxed);
         state.wanted = wanted.min(self.most.load(Relaxed));
         state.second = self.beside.load(Relaxed).min(state.wanted / 2);
+        state.first = state.wanted - (state.wanted - state.second) / FIRST;
         state.last = MANIFESTS.min(state.second / 2);
         let allocated = match self.is_short() {
             false => self.allocate(&mut state),
@@ -177,15 +209,19 @@ impl Reserve {
 
     /// Keeps as many of the steps as there is room for. True if that is all of them.
     fn fill(&self, state: &mut ReserveState) -> bool {
-        let steps = [state.wanted, state.second, state.last];
+        let steps = [state.wanted, state.first, state.second, state.last];
         for step in steps {
             if self.allocate_to(state, step).is_ok() {
                 break;
             }
         }
-        let is_tight = state.kept < state.second;
-        self.is_tight.store(is_tight, Relaxed);
+        self.note_steps(state);
         state.kept >= state.wanted
+    }
+
+    fn note_steps(&self, state: &ReserveState) {
+        self.is_tight.store(state.kept < state.first, Relaxed);
+        self.is_spent.store(state.kept < state.second, Relaxed);
     }
 
     /// Allocates what is wanted. If there is no room, nothing more is kept than before.
@@ -221,7 +257,7 @@ impl Reserve {
         let mut state = self.state.lock();
         self.is_short.store(true, Relaxed);
         state.tried = Some(Instant::now());
-        let steps = [state.second, state.last, 0];
+        let steps = [state.first, state.second, state.last, 0];
         let left = steps.into_iter().find(|&step| step < state.kept);
         let given = match (left, need) {
             (None, _) => false,
@@ -235,7 +271,7 @@ impl Reserve {
         if given {
             state.kept = left.unwrap_or(0);
         }
-        self.is_tight.store(state.kept < state.second, Relaxed);
+        self.note_steps(&state);
         given
     }
 
@@ -298,12 +334,16 @@ mod tests {
         reserve.keep(3 << 20);
         let path = dir.path().join(NAME);
         let length = || std::fs::metadata(&path).unwrap().len();
-        assert_eq!(length(), 4 << 20);
+        let all = copy_bytes(3 << 20) + (1 << 20);
+        assert_eq!(length(), all);
         reserve.keep(1 << 20);
-        assert_eq!(length(), 4 << 20, "it is never given back but for need");
+        assert_eq!(length(), all, "it is never given back but for need");
+        let all = copy_bytes(1 << 20) + (1 << 20);
         assert!(reserve.release(ReserveNeed::Log) && reserve.is_short());
-        assert!(length() == 1 << 20 && !reserve.is_tight());
+        assert!(length() == all - copy_bytes(1 << 20) / FIRST && !reserve.is_tight());
         assert!(reserve.release(ReserveNeed::Log) && reserve.is_tight());
+        assert!(length() == 1 << 20 && !reserve.is_spent());
+        assert!(reserve.release(ReserveNeed::Log) && reserve.is_spent());
         assert_eq!(length(), MANIFESTS);
         assert!(
             !reserve.release(ReserveNeed::Log),
@@ -320,8 +360,8 @@ mod tests {
         assert!(reserve.is_short(), "it looks now and then only");
         std::thread::sleep(AGAIN);
         reserve.try_again();
-        assert!(!reserve.is_short() && !reserve.is_tight());
-        assert_eq!(length(), 2 << 20);
+        assert!(!reserve.is_short() && !reserve.is_tight() && !reserve.is_spent());
+        assert_eq!(length(), all);
     }
 
     #[test]

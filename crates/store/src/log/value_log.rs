@@ -121,11 +121,22 @@ impl ValueLog {
         (self.reserve).with_room(ReserveNeed::Manifest, StoreError::is_full_disk, note)
     }
 
-    /// Bytes that may be written, of those that are kept too, as far as the file system says.
-    pub(crate) fn room_bytes(&self) -> u64 {
+    /// Bytes that are free, as far as the file system says.
+    pub(crate) fn free_bytes(&self) -> u64 {
         let free = rustix::fs::statvfs(&self.dir);
-        let free = free.map_or(u64::MAX, |it| it.f_bavail.saturating_mul(it.f_frsize));
-        free.saturating_add(self.reserve.kept_bytes())
+        free.map_or(u64::MAX, |it| it.f_bavail.saturating_mul(it.f_frsize))
+    }
+
+    /// Bytes that may be written, of those that are kept too.
+    pub(crate) fn room_bytes(&self) -> u64 {
+        self.free_bytes().saturating_add(self.reserve.kept_bytes())
+    }
+
+    /// Bytes that the reserve is missing and that are not free either.
+    pub(crate) fn missing_bytes(&self) -> u64 {
+        self.reserve
+            .missing_bytes()
+            .saturating_sub(self.free_bytes())
     }
 
     /// Refuses if the store's files were removed.
@@ -135,7 +146,9 @@ impl ValueLog {
 
     /// Keeps room for the next full disk, in proportion to the files.
     pub(crate) fn keep_reserve(&self) {
-        self.reserve.keep(self.next_file_bytes());
+        let largest = self.files.load().iter().map(|file| file.log_bytes()).max();
+        self.reserve
+            .keep(self.next_file_bytes().max(largest.unwrap_or(0)));
     }
 
     /// The directory of the files.

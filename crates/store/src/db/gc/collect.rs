@@ -254,6 +254,9 @@ impl StoreCore {
             .retired
             .iter()
             .partition(|(start, number)| self.snapshots().none_sees(*number, *start));
+        let held = kept.iter().filter_map(|(start, _)| self.log.find(*start));
+        let held = held.map(|file| file.log_bytes()).sum();
+        self.collector.held_bytes.store(held, Relaxed);
         progress.retired = kept;
         if !gone.is_empty() {
             let starts: Vec<Lsn> = gone.iter().map(|(start, _)| *start).collect();

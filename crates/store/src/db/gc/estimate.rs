@@ -4,7 +4,7 @@
 use super::CollectionProgress;
 use crate::{
     db::StoreCore,
-    log::{LogTail, VlogFile},
+    log::{COPY_MORE, LogTail, VlogFile, copy_bytes},
 };
 use forebay_pool::Lsn;
 use std::{
@@ -19,10 +19,6 @@ const AIM: f64 = 0.8;
 const FILES_MIN: u64 = 4;
 /// A sample is looked at again when as much was written as one in so many parts of the log.
 const LOOKS: u64 = 20;
-
-/// On a full disk a file is copied if there is room for its live records, a quarter more for what
-/// sampling gets wrong, and this for the index's tables and the manifest.
-const COPY_MORE: u64 = 256 << 10;
 
 /// The last look at the whole log.
 #[derive(Clone, Copy, Debug, Default)]
@@ -75,6 +71,28 @@ impl StoreCore {
         }
     }
 
+    /// Room for copies on a full disk: what is free or kept, and the rest of the last file, less
+    /// what the lane holds, which is drained before them.
+    fn copy_room(&self, tail: Lsn, drained: Lsn) -> u64 {
+        let files = self.log.files();
+        let last = files.last().filter(|file| file.end().is_none());
+        let rest = last.map_or(0, |file| (file.start + file.bytes).saturating_sub(drained));
+        let rest = match self.tail.lane() {
+            Some(lane) => rest - rest % lane.segment_bytes(),
+            None => rest,
+        };
+        let room = self.log.room_bytes().saturating_add(rest);
+        room.saturating_sub(tail.saturating_sub(drained))
+    }
+
+    /// Bytes of the index's entries for each byte of a log of `log_bytes`.
+    fn index_share(&self, log_bytes: u64) -> f64 {
+        let index = self.index.stats();
+        let entry = index.disk_bytes as f64 / index.entries.max(1) as f64;
+        let live = index.entries.saturating_sub(index.tombstones) as f64;
+        live * entry / log_bytes.max(1) as f64
+    }
+
     /// Looks at the whole log. A file of which nothing can be read is set aside.
     pub(super) fn look(&self, progress: &mut CollectionProgress) -> LogEstimate {
         let (tail, whole, drained) = (self.tail.tail(), self.whole_below(), self.tail.drained());
@@ -88,12 +106,15 @@ impl StoreCore {
             .collect();
         let extent = |file: &VlogFile| file.end().unwrap_or(tail.max(file.start)) - file.start;
         let (written, live) = (self.written(), self.collector.estimate().live_bytes());
-        let room = match self.log.reserve().wants_room() {
-            true => self.log.room_bytes(),
-            false => u64::MAX,
-        };
         let mut look = LogEstimate::default();
         look.estimate.log_bytes = files.iter().map(|file| extent(file)).sum();
+        let (room, index_share) = match self.log.reserve().wants_room() {
+            true => (
+                self.copy_room(tail, drained),
+                self.index_share(look.estimate.log_bytes),
+            ),
+            false => (u64::MAX, 0.0),
+        };
         progress
             .samples
             .retain(|start, _| files.iter().any(|file| file.start == *start));
@@ -124,8 +145,11 @@ impl StoreCore {
                 look.waiting = look.waiting.max(garbage);
             } else {
                 let copied = extent(file) - garbage_bytes;
-                // Half a copy on a full disk takes room and gives none.
-                let fits = copied == 0 || copied + copied / 4 + COPY_MORE <= room;
+                // Half a copy on a full disk takes room and gives none. Nor does the copy of tiny
+                // records, whose entries in the index take more than their garbage.
+                let fits = copied == 0
+                    || copy_bytes(copied).min(extent(file) + COPY_MORE) <= room
+                        && garbage_bytes as f64 > copied as f64 * index_share;
                 if fits && look.ripe.as_ref().is_none_or(|(most, _)| garbage > *most) {
                     look.ripe = Some((garbage, Arc::clone(file)));
                 }

@@ -28,8 +28,11 @@ const INDEX: &str = "index";
 /// tables and the manifests, at most.
 const LANE_MAX: u64 = 64 << 20;
 const TABLES_MAX: u64 = 8 << 20;
-/// And of a disk one part in so many.
+/// And of a disk one part in so many, and as much again for the lane.
 const DISK_SHARE: u64 = 8;
+/// A file is no larger than one part in so many of the disk, so that the reserve has room for its
+/// copies, and for deletes beside.
+const DISK_FILES: u64 = 16;
 
 /// What an opening works with until there is a store.
 pub(super) struct OpeningSession<'a> {
@@ -47,6 +50,9 @@ pub(super) struct OpeningSession<'a> {
     pub(super) given_up: GivenUp,
 }
 
+/// What the options allow for, too.
+const FILE_BYTES_LEAST: u64 = 1 << 20;
+
 impl<'a> OpeningSession<'a> {
     /// Claims the lane that the last session left something in, and opens the value log and the
     /// index.
@@ -62,10 +68,12 @@ impl<'a> OpeningSession<'a> {
         let given_up = GivenUp::new(dir, options.salvage);
         let lane = claim_left(dir, &state, pool, options, &given_up)?;
         let manifest = Arc::new(Mutex::new(manifest));
+        let disk_bytes = directory.file_system_bytes().unwrap_or(u64::MAX);
+        let file_bytes_most = (disk_bytes / DISK_FILES).max(FILE_BYTES_LEAST);
         let (log, unnamed) = ValueLog::open(
             Arc::clone(&disk),
             dir,
-            options.file_bytes,
+            options.file_bytes.min(file_bytes_most),
             manifest,
             given_up.clone(),
         )?;
@@ -149,8 +157,9 @@ impl<'a> OpeningSession<'a> {
         };
         let tables = TABLES_MAX.min(options.memtable_bytes as u64);
         let disk = self.directory.file_system_bytes();
-        let most = disk.map_or(u64::MAX, |bytes| bytes / DISK_SHARE);
-        (self.log.reserve()).set_beside(LANE_MAX.min(lane) + tables, most);
+        let most = disk.map_or(u64::MAX / 2, |bytes| bytes / DISK_SHARE);
+        let lane = LANE_MAX.min(lane).min(most);
+        (self.log.reserve()).set_beside(lane + tables, most + lane);
     }
 
     /// Keeps room for a full disk: a resident log has no files that need any.

@@ -60,11 +60,14 @@ impl Index {
         })
     }
 
-    /// The merge that the present runs call for, if any, given the merges under way.
-    pub(super) fn due(&self, view: &IndexView, merges: &[Merge]) -> usize {
+    /// The merge of no more than `room` bytes that the present runs call for, if any, given the
+    /// merges under way.
+    pub(super) fn due(&self, view: &IndexView, merges: &[Merge], room: u64) -> usize {
+        let fits =
+            |runs: usize| view.runs[..runs].iter().map(|run| run.bytes()).sum::<u64>() <= room;
         let (entries, tombstones) = view.entries();
         let dense = policy::is_dense(entries, tombstones, view.passed.load(Ordering::Relaxed));
-        if dense && merges.is_empty() {
+        if dense && merges.is_empty() && fits(view.runs.len()) {
             return view.runs.len();
         }
         let free = view
@@ -72,7 +75,13 @@ impl Index {
             .iter()
             .take_while(|run| !merges.iter().any(|merge| merge.takes(run)));
         let sizes: Vec<u64> = free.map(|run| run.bytes()).collect();
-        policy::pick(&sizes)
+        let width = policy::pick(&sizes);
+        let narrower = (policy::WIDTH_MIN..=width).rev().find(|&width| fits(width));
+        if fits(width) {
+            width
+        } else {
+            narrower.unwrap_or(0)
+        }
     }
 
     /// Works on the newest merge; an error gives it up.
@@ -87,5 +96,36 @@ impl Index {
             merges.push(merge);
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::index::{Index, IndexOptions, RecordAddress, ValueForm};
+
+    /// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+    #[test]
+    fn a_merge_without_room_is_not_begun_and_a_smaller_one_is() {
+        let dir = tempfile::tempdir().unwrap();
+        let index = Index::open(dir.path(), IndexOptions::default()).unwrap();
+        let address = RecordAddress {
+            lsn: 0,
+            len: 64,
+            form: ValueForm::Record,
+        };
+        // One that is large, and newer ones that are not, together more than it.
+        for keys in [20_000_u32, 4000, 4000, 4000, 4000, 4000] {
+            let keys: Vec<_> = (0..keys).map(|n| (n * 7).to_be_bytes()).collect();
+            let mut entries = keys.iter().map(|key| (&key[..], address));
+            index.ingest(&mut entries, 0).unwrap();
+        }
+        let runs = || index.stats().runs;
+        assert!(index.lacks(1000) && !index.compact_within(1000).unwrap());
+        assert_eq!(runs(), 6);
+        let room = index.stats().disk_bytes / 2;
+        assert!(!index.lacks(room));
+        while index.compact_within(room).unwrap() {}
+        assert!(runs() < 4, "{}", runs());
+        assert!(!index.lacks(u64::MAX));
     }
 }

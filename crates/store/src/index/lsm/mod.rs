@@ -224,10 +224,19 @@ impl Index {
     /// I/O errors and damaged tables; the index stays as it was. What was to be merged is merged
     /// anew at a later call.
     pub fn compact(&self) -> Result<bool, IndexError> {
+        self.compact_within(u64::MAX)
+    }
+
+    /// As [`compact`](Self::compact), but begins no merge of more than `room` bytes: its output
+    /// stands beside its inputs until it is done.
+    ///
+    /// # Errors
+    /// As [`compact`](Self::compact).
+    pub(crate) fn compact_within(&self, room: u64) -> Result<bool, IndexError> {
         self.sweep();
         let mut merges = self.merges.lock();
         let view = self.view();
-        let due = self.due(&view, &merges);
+        let due = self.due(&view, &merges, room);
         if due > 0 {
             if due == view.runs.len() {
                 view.passed.store(0, Ordering::Relaxed);
@@ -237,7 +246,13 @@ impl Index {
         // An old view must not outlive its use here: it holds files that are to be unlinked.
         drop(view);
         self.step(&mut merges)?;
-        Ok(!merges.is_empty() || self.due(&self.view(), &merges) > 0)
+        Ok(!merges.is_empty() || self.due(&self.view(), &merges, room) > 0)
+    }
+
+    /// True if a merge is called for, and none of no more than `room` bytes.
+    pub(crate) fn lacks(&self, room: u64) -> bool {
+        let (merges, view) = (self.merges.lock(), self.view());
+        self.due(&view, &merges, room) == 0 && self.due(&view, &merges, u64::MAX) > 0
     }
 
     /// True if scans have passed over as many tombstones as there are entries since the last merge
