@@ -222,6 +222,7 @@ impl RunWriter {
             checksum: checksum.into_u128(),
         };
         let table = TableFile::open(&self.maker.dir, facts, &self.maker.cache)?;
+        let table = table.settle_checksum()?;
         self.finished.push(Arc::new(table));
         Ok(())
     }
