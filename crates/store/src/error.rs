@@ -293,6 +293,11 @@ impl StoreError {
         is_full(error)
     }
 
+    /// True of a write that may be done once there is room.
+    pub(crate) fn wants_room(&self) -> bool {
+        matches!(self, Self::Stalled { .. }) || self.is_full_disk()
+    }
+
     pub(crate) fn damaged(path: &Path, what: impl Into<String>) -> Self {
         Self::Damaged {
             path: path.to_owned(),

@@ -49,8 +49,8 @@ impl StoreCore {
         }
     }
 
-    /// A delete found the lane full, which cannot be drained: on a full disk the collector may give
-    /// the drain the room that it needs.
+    /// A delete found no room, or the lane full, which cannot be drained: on a full disk the
+    /// collector may make what is needed.
     #[cold]
     pub(super) fn delete_late<T>(
         &self,
@@ -59,8 +59,9 @@ impl StoreCore {
         let begun = Instant::now();
         loop {
             match write() {
-                Err(StoreError::Stalled { .. })
-                    if self.log.reserve().is_short()
+                Err(error)
+                    if error.wants_room()
+                        && self.log.reserve().is_short()
                         && self.options.gc
                         && begun.elapsed() < PATIENCE =>
                 {

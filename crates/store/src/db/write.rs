@@ -228,7 +228,7 @@ impl StoreCore {
         };
         let write = || self.write_one(claim, kind, key, body, form, || true);
         let written = match self.with_room(claim, write) {
-            Err(StoreError::Stalled { .. }) if kind == KIND_DELETE => self.delete_late(write)?,
+            Err(error) if kind == KIND_DELETE && error.wants_room() => self.delete_late(write)?,
             written => written?,
         };
         if let Some(lsn) = written {
