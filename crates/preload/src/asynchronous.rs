@@ -12,9 +12,9 @@
 use crate::{
     call_context::{FailedCall, errno, missing},
     client_call::{client, tell_client},
-    fd_changes::retire,
     layer, memory, pages,
     real::hooks,
+    retire::retire,
     ring,
 };
 use forebay_files::client;

@@ -3,8 +3,8 @@
 
 use crate::{
     call_context::FailedCall,
-    fd_changes::retire,
     real::{Hook, Real, c_name},
+    retire::retire,
     variadic::{HiddenFunction, forward, go_on},
 };
 use forebay_files::client;

@@ -17,8 +17,11 @@
 use crate::{
     client_call::tell_client,
     dlopen_imports::DlopenCall,
+    linker::{
+        DLMOPEN, DLOPEN, DLSYM, DLVSYM, FUNCTIONS, JumpTarget, hidden_dlsym, is_loaded, or_fail,
+    },
     next_definition::{NextDefinition, library_of, note_first},
-    real::{Hook, c_name},
+    real::Hook,
 };
 use forebay_files::client;
 use libc::{Dl_info, c_char, c_int, c_long, c_void};
@@ -27,42 +30,21 @@ use std::{
     ffi::CStr,
     mem::MaybeUninit,
     ops::Range,
-    ptr,
     sync::atomic::{
         AtomicUsize,
         Ordering::{Acquire, Relaxed, Release},
     },
 };
 
-static DLSYM: NextDefinition = NextDefinition::new(c_name!(dlsym));
-static DLVSYM: NextDefinition = NextDefinition::new(c_name!(dlvsym));
-static DLOPEN: NextDefinition = NextDefinition::new(c_name!(dlopen));
-static DLMOPEN: NextDefinition = NextDefinition::new(c_name!(dlmopen));
-
 /// Finds the hidden functions, when the library starts.
 pub(crate) fn find_all() {
     note_first();
-    for next in [&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN] {
+    for next in FUNCTIONS {
         next.get();
     }
     for hook in found_at_start() {
         hook.hidden();
     }
-}
-
-/// Where a jump goes.
-type JumpTarget = *mut c_void;
-
-/// Where it goes if there is no hidden function.
-fn or_fail(next: &NextDefinition) -> JumpTarget {
-    match next.get() {
-        there if there.is_null() => fail as JumpTarget,
-        there => there,
-    }
-}
-
-unsafe extern "C-unwind" fn fail() -> *mut c_void {
-    ptr::null_mut()
 }
 
 fn is_for_caller(handle: *mut c_void) -> bool {
@@ -146,37 +128,6 @@ fn give_up_if(
     });
 }
 
-/// Whether a library of this name is loaded, in the program's own namespace.
-fn is_loaded(name: *const c_char) -> bool {
-    let address = or_fail(&DLOPEN);
-    // SAFETY: a function that is called `dlopen`, or one that takes no arguments and returns null;
-    // a string, and a handle that was just given.
-    unsafe {
-        let real: unsafe extern "C-unwind" fn(*const c_char, c_int) -> *mut c_void =
-            std::mem::transmute(address);
-        let library = real(name, libc::RTLD_LAZY | libc::RTLD_NOLOAD);
-        !library.is_null() && {
-            libc::dlclose(library);
-            true
-        }
-    }
-}
-
-/// Looks `name` up as the hidden `dlsym` does: what this library hides stays what it is.
-///
-/// # Safety
-///
-/// As `dlsym`; the handle is one.
-pub(crate) unsafe fn hidden_dlsym(handle: *mut c_void, name: *const c_char) -> *mut c_void {
-    let address = or_fail(&DLSYM);
-    // SAFETY: a function that is called `dlsym`, or one that takes no arguments and returns null.
-    unsafe {
-        let real: unsafe extern "C-unwind" fn(*mut c_void, *const c_char) -> *mut c_void =
-            std::mem::transmute(address);
-        real(handle, name)
-    }
-}
-
 unsafe extern "C-unwind" fn dlsym_in(
     handle: *mut c_void,
     name: *const c_char,
@@ -249,7 +200,7 @@ fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
         return false;
     };
     let all = hooks().map(Hook::found);
-    let mut all = all.chain([&DLSYM, &DLVSYM, &DLOPEN, &DLMOPEN].map(NextDefinition::get));
+    let mut all = all.chain(FUNCTIONS.map(NextDefinition::get));
     // SAFETY: it is loaded: its code calls us.
     let defines = unsafe { library.defines(name) };
     // One that has `pwrite` may ask for `pwrite64`.

@@ -12,6 +12,7 @@ use crate::{
     memory, metadata, pages,
     plain::is_plain,
     real::hooks,
+    retire::retire,
     times,
 };
 use forebay_files::client::{self, SyncKind};
@@ -159,12 +160,6 @@ fn shorten(fd: c_int, bytes: u64, real: impl FnMut() -> c_int) -> Result<(), Fai
             .map_err(FailedCall::of);
     }
     client(|| client::truncate(fd, bytes))
-}
-
-/// Makes the file of an absorbed descriptor plain, or that of a page file.
-pub(crate) fn retire(fd: c_int) -> Result<(), FailedCall> {
-    pages::leave(fd)?;
-    client(|| client::retire(fd))
 }
 
 /// Does `call`, which makes room in the file of `fd` and may make it longer, but changes no byte

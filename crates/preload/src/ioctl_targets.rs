@@ -3,7 +3,7 @@
 //! files exchange what they have.
 #![expect(unsafe_code, reason = "reads the caller's memory")]
 
-use crate::{call_context::FailedCall, fd_changes::retire, memory};
+use crate::{call_context::FailedCall, memory, retire::retire};
 use forebay_files::client;
 use libc::{c_int, c_ulong};
 

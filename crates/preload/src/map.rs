@@ -10,10 +10,10 @@ use crate::{
     call_context::{missing, set_errno},
     checkpoint,
     client_call::tell_client,
-    fd_changes::retire,
     layer::{self, FileEvent},
     pages, plain,
     real::hooks,
+    retire::retire,
 };
 use forebay_files::client;
 use libc::{c_int, c_void, off_t, size_t};

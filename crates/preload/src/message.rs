@@ -5,9 +5,9 @@
 
 use crate::{
     call_context::{FailedCall, missing},
-    fd_changes::retire,
     layer, memory,
     real::hooks,
+    retire::retire,
 };
 use forebay_files::client;
 use libc::{

@@ -4,13 +4,11 @@
 //! else; other modules call this one for what they hook anyway.
 //!
 //! As long as the run has absorbed no file, a change costs two loads.
-#![expect(
-    unsafe_code,
-    reason = "exports C functions; asks the kernel for a file's device"
-)]
+#![expect(unsafe_code, reason = "exports C functions; reads an address")]
 
 use crate::{
-    call_context::{errno, missing, set_errno},
+    call_context::missing,
+    file_status::{device_at, device_of, stat_at, stat_of},
     memory,
     real::hooks,
     truncated_fds,
@@ -20,7 +18,7 @@ use libc::{
     AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, c_void, dev_t, gid_t, mode_t, size_t, sockaddr,
     sockaddr_un, socklen_t, ssize_t, uid_t,
 };
-use std::mem::{MaybeUninit, offset_of};
+use std::mem::offset_of;
 
 hooks! {
     fn [mkdir] (path: *const c_char, mode: mode_t) -> c_int;
@@ -370,34 +368,4 @@ fn makes_name(address: *const sockaddr, bytes: socklen_t) -> bool {
     family == Some(libc::AF_UNIX as libc::sa_family_t)
         && bytes as usize > first
         && letter() != Some(0)
-}
-
-/// The device of what has a name. None if the kernel does not say.
-fn device_at(dir: c_int, path: *const c_char, flags: c_int) -> Option<u64> {
-    stat_at(dir, path, flags).map(|stat| stat.st_dev)
-}
-
-pub(crate) fn device_of(fd: c_int) -> Option<u64> {
-    stat_of(fd).map(|stat| stat.st_dev)
-}
-
-fn stat_of(fd: c_int) -> Option<libc::stat> {
-    // SAFETY: the kernel writes a whole structure, or fails.
-    stat_by(|stat| unsafe { libc::fstat(fd, stat) })
-}
-
-fn stat_at(dir: c_int, path: *const c_char, flags: c_int) -> Option<libc::stat> {
-    let flags = flags & (libc::AT_SYMLINK_NOFOLLOW | libc::AT_EMPTY_PATH);
-    // SAFETY: the kernel looks at the path, whatever it is, and writes a whole structure, or fails.
-    stat_by(|stat| unsafe { libc::fstatat(dir, path, stat, flags) })
-}
-
-/// Leaves errno alone.
-fn stat_by(ask: impl FnOnce(*mut libc::stat) -> c_int) -> Option<libc::stat> {
-    let before = errno();
-    let mut stat = MaybeUninit::uninit();
-    let result = ask(stat.as_mut_ptr());
-    set_errno(before);
-    // SAFETY: the kernel has written it.
-    (result == 0).then(|| unsafe { stat.assume_init() })
 }

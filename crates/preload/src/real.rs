@@ -19,7 +19,7 @@
 
 use crate::{
     call_context::{errno, set_errno},
-    dynamic::hidden_dlsym,
+    linker::hidden_dlsym,
 };
 use libc::c_void;
 use std::{

@@ -11,11 +11,11 @@ use crate::{
     client_call::{client, tell_client},
     descriptor::note_standard_error,
     execute::before_shell,
-    fd_changes::retire,
     layer, memory, metadata,
     metadata::MayCreate,
     pages,
     real::hooks,
+    retire::retire,
     truncated_fds,
 };
 use forebay_files::client;

@@ -5,8 +5,8 @@
 //! A duplicate, and a forked child's descriptor, count for themselves. Not counted is what the end
 //! of a process closes, or of a program that was executed with it.
 
-use crate::metadata;
-use forebay_files::client::DESCRIPTORS;
+use crate::file_status::device_of;
+use forebay_files::client::{self, DESCRIPTORS};
 use libc::c_int;
 use std::sync::atomic::{
     AtomicU64,
@@ -55,8 +55,8 @@ pub(crate) fn closing<T>(fd: c_int, close: impl FnOnce() -> T) -> T {
     if !take(fd) {
         return close();
     }
-    let device = metadata::device_of(fd);
+    let device = device_of(fd);
     let done = close();
-    metadata::count(device);
+    client::changed_on(device);
     done
 }
