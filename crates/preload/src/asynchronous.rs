@@ -12,8 +12,8 @@
 use crate::{
     call_context::{FailedCall, errno, missing},
     client_call::{client, tell_client},
+    handler::handlers,
     layer, memory, pages,
-    real::hooks,
     retire::retire,
     ring,
 };
@@ -29,8 +29,8 @@ const IOCB_CMD_FDSYNC: u16 = 3;
 /// `RWF_DSYNC`, as a block has it.
 const RWF_DSYNC: libc::__kernel_rwf_t = libc::RWF_DSYNC;
 
-hooks! {
-    fn [aio_write aio_write64] (block: *mut aiocb) -> c_int;
+handlers! {
+    fn aio_write(block: *mut aiocb) -> c_int;
     missing missing(-1);
     plain if !is_absorbed(block);
     else |real| match retire_block(block) {
@@ -39,7 +39,7 @@ hooks! {
         Err(failed) => failed.with(-1),
     };
 
-    fn [aio_fsync aio_fsync64] (operation: c_int, block: *mut aiocb) -> c_int;
+    fn aio_fsync(operation: c_int, block: *mut aiocb) -> c_int;
     missing missing(-1);
     plain if !is_absorbed(block);
     else |real| match retire_block(block) {
@@ -48,7 +48,7 @@ hooks! {
         Err(failed) => failed.with(-1),
     };
 
-    fn [lio_listio lio_listio64] (mode: c_int, blocks: *const *mut aiocb, count: c_int, event: *mut sigevent) -> c_int;
+    fn lio_listio(mode: c_int, blocks: *const *mut aiocb, count: c_int, event: *mut sigevent) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| match retire_list(blocks, count) {
@@ -68,7 +68,7 @@ hooks! {
 
     // By these the program learns that a write is complete: then it is durable as well, if the
     // program opened the file so.
-    fn [aio_error aio_error64] (block: *mut aiocb) -> c_int;
+    fn aio_error(block: *mut aiocb) -> c_int;
     missing missing(-1);
     plain if !is_absorbed(block);
     else |real| {
@@ -82,7 +82,7 @@ hooks! {
         result
     };
 
-    fn [aio_return aio_return64] (block: *mut aiocb) -> ssize_t;
+    fn aio_return(block: *mut aiocb) -> ssize_t;
     missing missing(-1);
     plain if !is_absorbed(block);
     else |real| {
@@ -97,7 +97,7 @@ hooks! {
     };
 
     // The functions of libaio and liburing return the negative error number.
-    fn [io_submit] (context: *mut c_void, count: c_long, blocks: *mut *mut iocb) -> c_int;
+    fn io_submit(context: *mut c_void, count: c_long, blocks: *mut *mut iocb) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
     else |real| match retire_submitted(count, blocks) {
@@ -106,12 +106,12 @@ hooks! {
         Err(failed) => -failed.number(),
     };
 
-    fn [io_setup] (events: c_int, context: *mut *mut c_void) -> c_int;
+    fn io_setup(events: c_int, context: *mut *mut c_void) -> c_int;
     missing -libc::ENOSYS;
     plain if !is_refused();
     else |_real| missing(-libc::ENOSYS);
 
-    fn [io_uring_setup] (entries: c_uint, parameters: *mut c_void) -> c_int;
+    fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
     else |_real| {
@@ -126,7 +126,7 @@ hooks! {
         }
     };
 
-    fn [io_uring_queue_init] (entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int;
+    fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
     else |real| {
@@ -138,7 +138,7 @@ hooks! {
         unsafe { real(entries, ring, flags) }
     };
 
-    fn [io_uring_queue_init_params] (entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int;
+    fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
     else |real| {
@@ -150,7 +150,7 @@ hooks! {
         unsafe { real(entries, ring, parameters) }
     };
 
-    fn [io_uring_queue_init_mem] (entries: c_uint, ring: *mut c_void, parameters: *mut c_void, buffer: *mut c_void, bytes: size_t) -> c_int;
+    fn io_uring_queue_init_mem(entries: c_uint, ring: *mut c_void, parameters: *mut c_void, buffer: *mut c_void, bytes: size_t) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
     else |real| {

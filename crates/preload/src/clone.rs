@@ -2,36 +2,28 @@
 //! descriptors of their numbers, and this process does not hear of that; of one that shares its
 //! memory and not its descriptors what is heard is taken for this process's. So before either is
 //! made, nothing is absorbed any more.
-#![expect(unsafe_code, reason = "exports a C function")]
+#![expect(unsafe_code, reason = "reads the caller's memory")]
 
 use crate::{
     client_call::tell_client,
     memory,
-    real::{Hook, Real, c_name},
-    variadic::{HiddenFunction, forward, go_on},
+    real::hidden,
+    variadic::{HiddenFunction, go_on},
 };
 use forebay_files::client;
 use libc::{c_int, c_long, c_void};
 use std::ptr;
 
-// SAFETY: jumped to, with all arguments in place.
-static CLONE: Real<HiddenFunction> = unsafe { Real::new(c_name!(clone)) };
-
-/// The function of this module.
-pub(crate) static HOOKS: &[Hook] = &[Hook::new(&CLONE.hidden, clone as *const ())];
-
-extern "C-unwind" fn before_clone(
+pub(crate) extern "C-unwind" fn clone(
     _: *const c_void,
     _: *const c_void,
     flags: c_int,
 ) -> HiddenFunction {
-    go_on(&CLONE, || {
+    go_on(&hidden::clone, || {
         before(flags);
         Ok(())
     })
 }
-
-forward!(clone, before_clone);
 
 fn before(flags: c_int) {
     let has = |flag| flags & flag != 0;

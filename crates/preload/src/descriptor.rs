@@ -9,16 +9,16 @@
 use crate::{
     call_context::{cancellation_point, checked, errno, missing, set_errno, without_cancellation},
     client_call::{client, tell_client},
+    handler::{HookHandler as _, handlers},
     layer, metadata, pages,
     plain::is_plain,
-    real::hooks,
     truncated_fds,
 };
 use forebay_files::client;
 use libc::{c_int, c_uint, c_ulong};
 
-hooks! {
-    fn [close __close] (fd: c_int) -> c_int;
+handlers! {
+    fn close(fd: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) && !client::is_own(fd) && !truncated_fds::is_marked(fd);
     else |real| {
@@ -35,7 +35,7 @@ hooks! {
         })
     };
 
-    fn [close_range] (first: c_uint, last: c_uint, flags: c_int) -> c_int;
+    fn close_range(first: c_uint, last: c_uint, flags: c_int) -> c_int;
     missing missing(-1);
     plain if !unshares(first, last, flags) && (!closes(first, last, flags) || !has_ours(first, last));
     else |real| {
@@ -50,7 +50,7 @@ hooks! {
         }
     };
 
-    fn [unshare] (flags: c_int) -> c_int;
+    fn unshare(flags: c_int) -> c_int;
     missing missing(-1);
     plain if flags & libc::CLONE_FILES == 0;
     else |real| {
@@ -59,7 +59,7 @@ hooks! {
         unsafe { real(flags) }
     };
 
-    fn [closefrom] (first: c_int) -> ();
+    fn closefrom(first: c_int) -> ();
     missing set_errno(libc::ENOSYS);
     plain if !has_ours(first.max(0).unsigned_abs(), c_uint::MAX);
     else |real| {
@@ -68,7 +68,7 @@ hooks! {
             if last == c_uint::MAX {
                 // SAFETY: closing what our caller wants closed.
                 unsafe { real(first.cast_signed()) }
-            } else if let Some(close) = hidden::close.get() {
+            } else if let Some(close) = close::hidden() {
                 for fd in first..=last {
                     // SAFETY: as above.
                     unsafe { close(fd.cast_signed()) };
@@ -79,7 +79,7 @@ hooks! {
         set_errno(before);
     };
 
-    fn [dup] (fd: c_int) -> c_int;
+    fn dup(fd: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) && !client::is_absorbing() && !truncated_fds::is_marked(fd);
     else |real| duplicate(fd, || {
@@ -87,7 +87,7 @@ hooks! {
         unsafe { real(fd) }
     });
 
-    fn [dup2 __dup2] (from: c_int, to: c_int) -> c_int;
+    fn dup2(from: c_int, to: c_int) -> c_int;
     missing missing(-1);
     plain if !is_standard_error(to) && (is_unconcerned(from, to) || from == to && !client::is_own(to));
     else |real| replace(from, to, || {
@@ -95,7 +95,7 @@ hooks! {
         unsafe { real(from, to) }
     });
 
-    fn [dup3] (from: c_int, to: c_int, flags: c_int) -> c_int;
+    fn dup3(from: c_int, to: c_int, flags: c_int) -> c_int;
     missing missing(-1);
     plain if !is_standard_error(to) && is_unconcerned(from, to) || from == to || flags & !libc::O_CLOEXEC != 0;
     else |real| replace(from, to, || {
@@ -103,7 +103,7 @@ hooks! {
         unsafe { real(from, to, flags) }
     });
 
-    fn [fcntl fcntl64 __fcntl] (fd: c_int, command: c_int, argument: c_ulong) -> c_int;
+    fn fcntl(fd: c_int, command: c_int, argument: c_ulong) -> c_int;
     missing missing(-1);
     plain if (is_plain(fd) || !is_about_descriptor(command)) && !is_in_the_way(command);
     else |real| {
@@ -254,7 +254,7 @@ fn replace_ours(from: c_int, to: c_int, real: impl FnOnce() -> c_int) -> c_int {
 }
 
 fn is_open(fd: c_int) -> bool {
-    hidden::fcntl.get().is_some_and(|fcntl| {
+    fcntl::hidden().is_some_and(|fcntl| {
         // SAFETY: it only asks.
         (unsafe { fcntl(fd, libc::F_GETFD, 0) }) >= 0
     })

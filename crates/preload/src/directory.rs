@@ -2,13 +2,13 @@
 //! over ([`forebay_files::guard`]).
 #![expect(unsafe_code, reason = "exports a C function")]
 
-use crate::{call_context::missing, real::hooks};
+use crate::{call_context::missing, handler::handlers};
 use forebay_files::client;
 use libc::{DIR, dirent64};
 use std::{ffi::CStr, ptr};
 
-hooks! {
-    fn [readdir readdir64] (directory: *mut DIR) -> *mut dirent64;
+handlers! {
+    fn readdir(directory: *mut DIR) -> *mut dirent64;
     missing missing(ptr::null_mut());
     plain if !client::hides_names();
     else |real| loop {

@@ -17,24 +17,17 @@
 use crate::{
     client_call::tell_client,
     dlopen_imports::DlopenCall,
+    hooks,
     linker::{
         DLMOPEN, DLOPEN, DLSYM, DLVSYM, FUNCTIONS, JumpTarget, hidden_dlsym, is_loaded, or_fail,
     },
     next_definition::{NextDefinition, library_of, note_first},
-    real::Hook,
+    real::{Hidden, hidden},
+    system_call, table,
 };
 use forebay_files::client;
 use libc::{Dl_info, c_char, c_int, c_long, c_void};
-use std::{
-    arch::naked_asm,
-    ffi::CStr,
-    mem::MaybeUninit,
-    ops::Range,
-    sync::atomic::{
-        AtomicUsize,
-        Ordering::{Acquire, Relaxed, Release},
-    },
-};
+use std::{arch::naked_asm, ffi::CStr, mem::MaybeUninit};
 
 /// Finds the hidden functions, when the library starts.
 pub(crate) fn find_all() {
@@ -42,8 +35,8 @@ pub(crate) fn find_all() {
     for next in FUNCTIONS {
         next.get();
     }
-    for hook in found_at_start() {
-        hook.hidden();
+    for hook in HOOKS.iter().filter(|hook| !hook.is_late) {
+        hook.hidden.address();
     }
 }
 
@@ -120,7 +113,7 @@ fn give_up_if(
             name,
             caller,
             is_loaded,
-            is_hidden: |name| hooks().any(|hook| hook.name().to_bytes() == name),
+            is_hidden: |name| hidden::ALL.iter().any(|one| one.name().to_bytes() == name),
         };
         if load.calls_hidden() {
             client::give_up(why);
@@ -186,10 +179,17 @@ fn own_for(found: *mut c_void) -> Option<*mut c_void> {
 }
 
 fn hook_for(found: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    let is_it = |hook: &&Hook| hook.hidden() == found || is_c_librarys(found);
-    let named = hooks().find(|hook| hook.name() == name).filter(is_it);
+    let is_it = |hook: &&Hook| hook.hidden.address() == found || is_c_librarys(found);
+    let named = HOOKS
+        .iter()
+        .find(|hook| hook.hidden.name() == name)
+        .filter(is_it);
     // Or it has another name, which we do not know.
-    let hook = named.or_else(|| hooks().find(|hook| hook.found() == found));
+    let hook = named.or_else(|| {
+        HOOKS
+            .iter()
+            .find(|hook| hook.hidden.found_address() == found)
+    });
     hook.map(Hook::ours)
 }
 
@@ -199,7 +199,7 @@ fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
     let Some(library) = library_of(code.addr()).filter(|library| library.is_behind_us) else {
         return false;
     };
-    let all = hooks().map(Hook::found);
+    let all = hidden::ALL.iter().map(|one| one.found_address());
     let mut all = all.chain(FUNCTIONS.map(NextDefinition::get));
     // SAFETY: it is loaded: its code calls us.
     let defines = unsafe { library.defines(name) };
@@ -207,94 +207,61 @@ fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
     defines || all.any(|function| library.addresses.contains(&function.addr()))
 }
 
-/// Whether this code is of a library that is searched after this one and has functions that it
-/// hides. Neither allocates nor locks anything of ours.
-pub(crate) fn is_interposer(code: usize) -> bool {
-    if INTERPOSERS.iter().any(|known| known.contains(code)) {
-        return true;
+/// A function of ours, and what it hides.
+struct Hook {
+    hidden: &'static Hidden,
+    ours: *const (),
+    is_late: bool,
+}
+
+// SAFETY: addresses of functions, which are the same for all threads.
+unsafe impl Sync for Hook {}
+
+impl Hook {
+    fn ours(&self) -> *mut c_void {
+        self.ours.cast_mut().cast()
     }
-    let Some(library) = library_of(code).filter(|library| library.is_behind_us) else {
-        return false;
+}
+
+/// Defines [`HOOKS`].
+macro_rules! hooks {
+    (
+        dynamic $others:tt
+        $($module:ident { $(
+            $kind:ident $handler:ident $arguments:tt
+            $(as $($alias:ident)+)? $(, $number:ident $(on $architecture:literal)?)?;
+        )+ })+
+    ) => {
+        /// All functions of ours but those of this module.
+        static HOOKS: &[Hook] = &[$($(
+            hook! { $kind $module $handler },
+            $($(
+                hook! { $kind $module $alias },
+            )+)?
+        )+)+];
     };
-    // SAFETY: it is loaded: its code calls us.
-    let is_one = hooks().any(|hook| unsafe { library.defines(hook.name()) });
-    if is_one {
-        // Loaded with the program, it stays where it is.
-        INTERPOSERS
-            .iter()
-            .any(|known| known.note(&library.addresses));
-    }
-    is_one
 }
 
-/// Where a library lies that [`is_interposer`].
-struct Interposer {
-    start: AtomicUsize,
-    end: AtomicUsize,
-}
-
-/// Those that were met first; others are looked for each time.
-static INTERPOSERS: [Interposer; 8] = [const {
-    Interposer {
-        start: AtomicUsize::new(0),
-        end: AtomicUsize::new(0),
-    }
-}; 8];
-
-impl Interposer {
-    fn contains(&self, code: usize) -> bool {
-        let end = self.end.load(Acquire);
-        (self.start.load(Relaxed)..end).contains(&code)
-    }
-
-    /// False if it is another already.
-    fn note(&self, addresses: &Range<usize>) -> bool {
-        let noted = (self.start).compare_exchange(0, addresses.start, Relaxed, Relaxed);
-        if noted.is_ok() {
-            self.end.store(addresses.end, Release);
+macro_rules! hook {
+    (late $module:ident $name:ident) => {
+        hook! { hooks $name, true }
+    };
+    (itself $module:ident $name:ident) => {
+        hook! { $module $name, false }
+    };
+    ($kind:ident $module:ident $name:ident) => {
+        hook! { hooks $name, false }
+    };
+    ($module:ident $name:ident, $is_late:literal) => {
+        Hook {
+            hidden: &hidden::$name,
+            ours: $module::$name as *const (),
+            is_late: $is_late,
         }
-        noted.is_ok()
-    }
-}
-
-/// All functions of ours but those of this module.
-fn hooks() -> impl Iterator<Item = &'static Hook> {
-    let later = [crate::asynchronous::HOOKS, crate::directory::HOOKS];
-    found_at_start().chain(later.into_iter().flatten())
-}
-
-/// Those whose hidden functions are looked for when the library starts. libaio's and liburing's,
-/// and `readdir`, are looked for when they are called.
-fn found_at_start() -> impl Iterator<Item = &'static Hook> {
-    use crate::{
-        clone, descriptor, dprintf, execute, fd_changes, identity, map, message, metadata, open,
-        path_calls, position, process, received_fds, stdio, sync, system_call, times, write,
     };
-    [
-        fd_changes::HOOKS,
-        clone::HOOKS,
-        descriptor::HOOKS,
-        dprintf::HOOKS,
-        execute::HOOKS,
-        execute::listed::HOOKS,
-        identity::HOOKS,
-        map::HOOKS,
-        message::HOOKS,
-        metadata::HOOKS,
-        path_calls::HOOKS,
-        open::HOOKS,
-        position::HOOKS,
-        process::HOOKS,
-        received_fds::HOOKS,
-        stdio::HOOKS,
-        sync::HOOKS,
-        system_call::HOOKS,
-        times::HOOKS,
-        write::HOOKS,
-    ]
-    .into_iter()
-    .flatten()
 }
+
+table::calls! { hooks }
 
 /// The C library's file, and those that it consisted of before glibc 2.34.
 const C_LIBRARY: [&[u8]; 4] = [

@@ -9,7 +9,9 @@
 use crate::{
     call_context::{FailedCall, is_client, missing},
     client_call::{client, tell_client},
-    real::hooks,
+    handler::{HookHandler as _, handlers},
+    real::hidden,
+    variadic::{HiddenFunction, go_on},
 };
 use forebay_files::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, client, program};
 use libc::{c_char, c_int, c_long, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
@@ -38,8 +40,8 @@ fn own_environment() -> Strings {
     unsafe { environ }
 }
 
-hooks! {
-    fn [execve] (path: *const c_char, arguments: Strings, environment: Strings) -> c_int;
+handlers! {
+    fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| execute(ExecutedProgram::Path(path), environment, |environment| {
@@ -47,27 +49,27 @@ hooks! {
         unsafe { real(path, arguments, environment) }
     });
 
-    fn [execv] (path: *const c_char, arguments: Strings) -> c_int;
+    fn execv(path: *const c_char, arguments: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(ExecutedProgram::Path(path), own_environment(), |environment| match hidden::execve.get() {
+    else |real| execute(ExecutedProgram::Path(path), own_environment(), |environment| match execve::hidden() {
         // SAFETY: our caller's arguments.
         Some(execve) if environment != own_environment() => unsafe { execve(path, arguments, environment) },
         // SAFETY: as above.
         _ => unsafe { real(path, arguments) },
     });
 
-    fn [execvp] (file: *const c_char, arguments: Strings) -> c_int;
+    fn execvp(file: *const c_char, arguments: Strings) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(ExecutedProgram::Named(file), own_environment(), |environment| match hidden::execvpe.get() {
+    else |real| execute(ExecutedProgram::Named(file), own_environment(), |environment| match execvpe::hidden() {
         // SAFETY: our caller's arguments.
         Some(execvpe) if environment != own_environment() => unsafe { execvpe(file, arguments, environment) },
         // SAFETY: as above.
         _ => unsafe { real(file, arguments) },
     });
 
-    fn [execvpe] (file: *const c_char, arguments: Strings, environment: Strings) -> c_int;
+    fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| execute(ExecutedProgram::Named(file), environment, |environment| {
@@ -75,7 +77,7 @@ hooks! {
         unsafe { real(file, arguments, environment) }
     });
 
-    fn [fexecve] (fd: c_int, arguments: Strings, environment: Strings) -> c_int;
+    fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| execute(ExecutedProgram::Below(fd, c"".as_ptr()), environment, |environment| {
@@ -83,7 +85,7 @@ hooks! {
         unsafe { real(fd, arguments, environment) }
     });
 
-    fn [execveat] (dir: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int;
+    fn execveat(dir: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| execute(ExecutedProgram::Below(dir, path), environment, |environment| {
@@ -91,7 +93,7 @@ hooks! {
         unsafe { real(dir, path, arguments, environment, flags) }
     });
 
-    fn [posix_spawn] (pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
+    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
     else |real| spawn(ExecutedProgram::Path(path), environment, |environment| {
@@ -99,7 +101,7 @@ hooks! {
         unsafe { real(pid, path, actions, attributes, arguments, environment) }
     });
 
-    fn [posix_spawnp] (pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
+    fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
     else |real| spawn(ExecutedProgram::Named(file), environment, |environment| {
@@ -108,7 +110,7 @@ hooks! {
     });
 
     // In the C library since glibc 2.39.
-    fn [pidfd_spawn] (pidfd: *mut c_int, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
+    fn pidfd_spawn(pidfd: *mut c_int, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
     else |real| spawn(ExecutedProgram::Path(path), environment, |environment| {
@@ -116,7 +118,7 @@ hooks! {
         unsafe { real(pidfd, path, actions, attributes, arguments, environment) }
     });
 
-    fn [pidfd_spawnp] (pidfd: *mut c_int, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
+    fn pidfd_spawnp(pidfd: *mut c_int, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
     missing libc::ENOSYS;
     plain if false;
     else |real| spawn(ExecutedProgram::Named(file), environment, |environment| {
@@ -124,7 +126,7 @@ hooks! {
         unsafe { real(pidfd, file, actions, attributes, arguments, environment) }
     });
 
-    fn [posix_spawn_file_actions_adddup2] (actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int;
+    fn posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int;
     missing libc::ENOSYS;
     plain if false;
     else |real| {
@@ -133,7 +135,7 @@ hooks! {
         unsafe { real(actions, from, to) }
     };
 
-    fn [system] (command: *const c_char) -> c_int;
+    fn system(command: *const c_char) -> c_int;
     missing missing(-1);
     plain if command.is_null();
     else |real| match before_shell() {
@@ -352,55 +354,35 @@ pub(crate) fn by_number(
     }
 }
 
-/// Those with a list of arguments, which are variadic.
-pub(crate) mod listed {
-    use super::*;
-    use crate::{
-        real::{Hook, Real, c_name},
-        variadic::{HiddenFunction, forward, go_on},
-    };
-
-    // SAFETY: jumped to, with all arguments in place.
-    static EXECL: Real<HiddenFunction> = unsafe { Real::new(c_name!(execl)) };
-    // SAFETY: as above.
-    static EXECLP: Real<HiddenFunction> = unsafe { Real::new(c_name!(execlp)) };
-    // SAFETY: as above.
-    static EXECLE: Real<HiddenFunction> = unsafe { Real::new(c_name!(execle)) };
-
-    /// The functions of this module.
-    pub(crate) static HOOKS: &[Hook] = &[
-        Hook::new(&EXECL.hidden, execl as *const ()),
-        Hook::new(&EXECLP.hidden, execlp as *const ()),
-        Hook::new(&EXECLE.hidden, execle as *const ()),
-    ];
-
-    /// The C library's function takes this process's own environment: that is changed, unless it is
-    /// the parent's of a child of `vfork`.
-    fn before_listed(program: &ExecutedProgram) -> Result<(), FailedCall> {
-        before(program, own_environment())?;
-        if !client::in_vforked_child()
-            && let Some(fitting) = environment::kept(program, own_environment())
-        {
-            // SAFETY: as `setenv` does. If nothing is executed, later programs are executed without
-            // this library, as a program that has changed its environment does.
-            unsafe { environ = fitting };
-        }
-        Ok(())
+/// Before one of those with a list of arguments, which are variadic. The C library's function takes
+/// this process's own environment: that is changed, unless it is the parent's of a child of
+/// `vfork`.
+fn before_listed(program: &ExecutedProgram) -> Result<(), FailedCall> {
+    before(program, own_environment())?;
+    if !client::in_vforked_child()
+        && let Some(fitting) = environment::kept(program, own_environment())
+    {
+        // SAFETY: as `setenv` does. If nothing is executed, later programs are executed without
+        // this library, as a program that has changed its environment does.
+        unsafe { environ = fitting };
     }
+    Ok(())
+}
 
-    extern "C-unwind" fn before_execl(path: *const c_char) -> HiddenFunction {
-        go_on(&EXECL, || before_listed(&ExecutedProgram::Path(path)))
-    }
+pub(crate) extern "C-unwind" fn execl(path: *const c_char) -> HiddenFunction {
+    go_on(&hidden::execl, || {
+        before_listed(&ExecutedProgram::Path(path))
+    })
+}
 
-    extern "C-unwind" fn before_execlp(name: *const c_char) -> HiddenFunction {
-        go_on(&EXECLP, || before_listed(&ExecutedProgram::Named(name)))
-    }
+pub(crate) extern "C-unwind" fn execlp(name: *const c_char) -> HiddenFunction {
+    go_on(&hidden::execlp, || {
+        before_listed(&ExecutedProgram::Named(name))
+    })
+}
 
-    extern "C-unwind" fn before_execle() -> HiddenFunction {
-        go_on(&EXECLE, || before(&ExecutedProgram::Unknown, ptr::null()))
-    }
-
-    forward!(execl, before_execl);
-    forward!(execlp, before_execlp);
-    forward!(execle, before_execle);
+pub(crate) extern "C-unwind" fn execle() -> HiddenFunction {
+    go_on(&hidden::execle, || {
+        before(&ExecutedProgram::Unknown, ptr::null())
+    })
 }

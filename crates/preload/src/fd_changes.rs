@@ -7,11 +7,11 @@
 use crate::{
     call_context::{FailedCall, checked, missing},
     client_call::client,
+    handler::handlers,
     ioctl_targets,
     layer::{self, FileEvent},
     memory, metadata, pages,
     plain::is_plain,
-    real::hooks,
     retire::retire,
     times,
 };
@@ -20,8 +20,8 @@ use libc::{c_int, c_uint, c_ulong, loff_t, off_t, size_t, ssize_t};
 use rustix::io::Errno;
 use std::ptr;
 
-hooks! {
-    fn [ftruncate ftruncate64] (fd: c_int, bytes: off_t) -> c_int;
+handlers! {
+    fn ftruncate(fd: c_int, bytes: off_t) -> c_int;
     missing missing(-1);
     plain if bytes < 0 || is_plain(fd) && !client::counts_changes();
     else |real| match shorten(fd, bytes.unsigned_abs(), || {
@@ -37,7 +37,7 @@ hooks! {
         Err(failed) => failed.with(-1),
     };
 
-    fn [fallocate fallocate64] (fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int;
+    fn fallocate(fd: c_int, mode: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) && !client::counts_changes();
     else |real| {
@@ -71,7 +71,7 @@ hooks! {
     };
 
     // Returns the error number.
-    fn [posix_fallocate posix_fallocate64] (fd: c_int, offset: off_t, bytes: off_t) -> c_int;
+    fn posix_fallocate(fd: c_int, offset: off_t, bytes: off_t) -> c_int;
     missing libc::ENOSYS;
     plain if is_plain(fd) && !client::counts_changes();
     else |real| {
@@ -92,7 +92,7 @@ hooks! {
         extend(fd, call).map_or_else(|failed| failed.number(), |()| 0)
     };
 
-    fn [copy_file_range] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
+    fn copy_file_range(from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
     plain if is_plain(to) && is_plain(from) && !client::counts_changes();
     else |real| match before_sharing(from) {
@@ -103,7 +103,7 @@ hooks! {
         Err(failed) => failed.with(-1),
     };
 
-    fn [sendfile sendfile64] (to: c_int, from: c_int, from_offset: *mut off_t, bytes: size_t) -> ssize_t;
+    fn sendfile(to: c_int, from: c_int, from_offset: *mut off_t, bytes: size_t) -> ssize_t;
     missing missing(-1);
     plain if is_plain(to) && is_plain(from) && !client::counts_changes();
     else |real| transfer((from, from_offset), (to, ptr::null()), || {
@@ -111,7 +111,7 @@ hooks! {
         unsafe { real(to, from, from_offset, bytes) }
     });
 
-    fn [splice] (from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
+    fn splice(from: c_int, from_offset: *mut loff_t, to: c_int, to_offset: *mut loff_t, bytes: size_t, flags: c_uint) -> ssize_t;
     missing missing(-1);
     plain if is_plain(to) && is_plain(from) && !client::counts_changes();
     else |real| transfer((from, from_offset), (to, to_offset), || {
@@ -120,7 +120,7 @@ hooks! {
     });
 
     // Returns the error number.
-    fn [posix_fadvise posix_fadvise64] (fd: c_int, offset: off_t, bytes: off_t, advice: c_int) -> c_int;
+    fn posix_fadvise(fd: c_int, offset: off_t, bytes: off_t, advice: c_int) -> c_int;
     missing libc::ENOSYS;
     plain if !layer::sees(fd);
     else |real| {
@@ -136,7 +136,7 @@ hooks! {
         result
     };
 
-    fn [ioctl] (fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
+    fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
     missing missing(-1);
     plain if (!changes(request) || is_plain(fd) && !client::counts_changes()) && !ioctl_targets::may_concern(request);
     else |real| match before_request(fd, request, argument) {

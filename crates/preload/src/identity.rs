@@ -5,31 +5,31 @@
 use crate::{
     call_context::{FailedCall, missing},
     client_call::client,
-    real::hooks,
+    handler::handlers,
 };
 use forebay_files::client;
 use libc::{c_int, uid_t};
 
-hooks! {
-    fn [setuid] (uid: uid_t) -> c_int;
+handlers! {
+    fn setuid(uid: uid_t) -> c_int;
     missing missing(-1);
     plain if is_no_change([uid; 3]);
     // SAFETY: our caller's argument.
     else |real| after_giving_back(|| unsafe { real(uid) });
 
-    fn [seteuid] (effective: uid_t) -> c_int;
+    fn seteuid(effective: uid_t) -> c_int;
     missing missing(-1);
     plain if is_no_change([KEPT, effective, KEPT]);
     // SAFETY: our caller's argument.
     else |real| after_giving_back(|| unsafe { real(effective) });
 
-    fn [setreuid] (uid: uid_t, effective: uid_t) -> c_int;
+    fn setreuid(uid: uid_t, effective: uid_t) -> c_int;
     missing missing(-1);
     plain if is_no_change([uid, effective, KEPT]);
     // SAFETY: our caller's arguments.
     else |real| after_giving_back(|| unsafe { real(uid, effective) });
 
-    fn [setresuid] (uid: uid_t, effective: uid_t, saved: uid_t) -> c_int;
+    fn setresuid(uid: uid_t, effective: uid_t, saved: uid_t) -> c_int;
     missing missing(-1);
     plain if is_no_change([uid, effective, saved]);
     // SAFETY: our caller's arguments.

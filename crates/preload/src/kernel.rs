@@ -2,16 +2,18 @@
 //! makes a system call by its number ([`by_number`]).
 #![expect(unsafe_code, reason = "makes system calls")]
 
-use crate::{
-    call_context::missing,
-    real::{Real, c_name, signature},
-};
+use crate::{call_context::missing, real::hidden};
 use libc::{c_int, c_long, c_uint, c_void, iovec, off_t, ssize_t, timespec};
 
-// SAFETY: the signature is that of the manual page.
-static SYSCALL: Real<
-    signature!((number: c_long, a: c_long, b: c_long, c: c_long, d: c_long, e: c_long, f: c_long) -> c_long),
-> = unsafe { Real::new(c_name!(syscall)) };
+/// What `syscall` is.
+pub(crate) type SyscallFunction =
+    unsafe extern "C-unwind" fn(c_long, c_long, c_long, c_long, c_long, c_long, c_long) -> c_long;
+
+/// The hidden `syscall`.
+pub(crate) fn hidden_syscall() -> Option<SyscallFunction> {
+    // SAFETY: the signature is that of the manual page.
+    unsafe { hidden::syscall.get() }
+}
 
 /// A system call, and nothing else.
 ///
@@ -19,7 +21,7 @@ static SYSCALL: Real<
 ///
 /// As the system call with this number.
 pub(crate) unsafe fn call(number: c_long, [a, b, c, d, e, f]: [c_long; 6]) -> c_long {
-    match SYSCALL.get() {
+    match hidden_syscall() {
         // SAFETY: our caller says so.
         Some(real) => unsafe { real(number, a, b, c, d, e, f) },
         None => missing(-1),
@@ -77,8 +79,8 @@ impl SyscallResult for () {
 }
 
 /// Functions with the arguments of a system call, which make it. Each is called as the manual page
-/// has it, and in the place of the C library's function: [`over`](crate::real::hooks) a hook it is
-/// what that goes on to.
+/// has it, and in the place of the C library's function: [over](crate::handler::handlers) a handler
+/// it is what that goes on to.
 pub(crate) mod by_number {
     use super::*;
 
@@ -138,3 +140,27 @@ pub(crate) mod by_number {
         c_int::of(unsafe { call(libc::SYS_utimensat, [fd.word(), 0, times.word(), 0, 0, 0]) })
     }
 }
+
+/// The function that makes the system call of this number, with as many arguments as are named.
+macro_rules! numbered {
+    ($number:ident, $a:tt) => {
+        $crate::kernel::by_number::of_1::<{ libc::$number }, _, _>
+    };
+    ($number:ident, $a:tt, $b:tt) => {
+        $crate::kernel::by_number::of_2::<{ libc::$number }, _, _, _>
+    };
+    ($number:ident, $a:tt, $b:tt, $c:tt) => {
+        $crate::kernel::by_number::of_3::<{ libc::$number }, _, _, _, _>
+    };
+    ($number:ident, $a:tt, $b:tt, $c:tt, $d:tt) => {
+        $crate::kernel::by_number::of_4::<{ libc::$number }, _, _, _, _, _>
+    };
+    ($number:ident, $a:tt, $b:tt, $c:tt, $d:tt, $e:tt) => {
+        $crate::kernel::by_number::of_5::<{ libc::$number }, _, _, _, _, _, _>
+    };
+    ($number:ident, $a:tt, $b:tt, $c:tt, $d:tt, $e:tt, $f:tt) => {
+        $crate::kernel::by_number::of_6::<{ libc::$number }, _, _, _, _, _, _, _>
+    };
+}
+
+pub(crate) use numbered;

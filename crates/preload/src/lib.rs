@@ -6,6 +6,12 @@
 //! name that it hides ([`real`]): errno, cancellation and whatever the kernel does are then the C
 //! library's own. docs/files-protocol.md says what has to happen otherwise.
 //!
+//! [`table`] has a line for each function: its names, its handler, and the number of its system
+//! call. From the lines [`hooks`] makes the exported functions and what `syscall` is translated to,
+//! and [`dynamic`] what `dlsym` answers. Below stand the modules with the [handlers](handler), and
+//! below those [`real`], which finds what is hidden, and [`call_context`]. No file imports one
+//! above it.
+//!
 //! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`],
 //! [`received_fds`] (`open_by_handle_at`, `pidfd_getfd`), [`descriptor`] (`close`, `dup`, `fcntl`,
 //! `unshare`), [`directory`] (`readdir`), [`path_calls`] (`rename`, `unlink`, `link`, `truncate`),
@@ -15,8 +21,8 @@
 //! [`dprintf`] (by [`variadic`]), [`asynchronous`] (POSIX AIO, libaio, `io_uring`), [`ring`] (an
 //! `io_uring` that is made past them), [`system_call`] (`syscall`), [`process`] (fork, `daemon`),
 //! [`execute`] (`execve`, `posix_spawn`, `pidfd_spawn`, `system`), [`identity`] (`setuid`),
-//! [`dynamic`] (`dlsym`, `dlopen`, by [`dlopen_imports`]). [`start`] is the library's own start and
-//! end.
+//! [`dynamic`] (`dlsym`, `dlopen`, by [`dlopen_imports`] and [`linker`]). [`interposers`] are other
+//! libraries that hide the same functions. [`start`] is the library's own start and end.
 //!
 //! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]), [`checkpoint`]
 //! what comes before InnoDB says that pages are durable.
@@ -40,7 +46,10 @@ mod execute;
 mod fd_changes;
 mod file_status;
 mod forked_child;
+mod handler;
+mod hooks;
 mod identity;
+mod interposers;
 mod ioctl_targets;
 mod kernel;
 pub mod layer;
@@ -64,6 +73,7 @@ mod start;
 mod stdio;
 mod sync;
 mod system_call;
+mod table;
 mod times;
 mod truncated_fds;
 mod variadic;

@@ -10,17 +10,17 @@ use crate::{
     call_context::{missing, set_errno},
     checkpoint,
     client_call::tell_client,
+    handler::handlers,
     layer::{self, FileEvent},
     pages, plain,
-    real::hooks,
     retire::retire,
 };
 use forebay_files::client;
 use libc::{c_int, c_void, off_t, size_t};
 use std::{ops::Range, ptr};
 
-hooks! {
-    fn [mmap mmap64] (address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
+handlers! {
+    fn mmap(address: *mut c_void, bytes: size_t, protection: c_int, flags: c_int, fd: c_int, offset: off_t) -> *mut c_void;
     missing missing(libc::MAP_FAILED);
     plain if !is_concerned(address, bytes, flags, fd);
     else |real| {
@@ -69,7 +69,7 @@ hooks! {
         mapped
     };
 
-    fn [munmap] (address: *mut c_void, bytes: size_t) -> c_int;
+    fn munmap(address: *mut c_void, bytes: size_t) -> c_int;
     missing missing(-1);
     plain if is_plain(address, bytes) && !client::has_mapped();
     else |real| {
@@ -84,7 +84,7 @@ hooks! {
         done
     };
 
-    fn [mprotect] (address: *mut c_void, bytes: size_t, protection: c_int) -> c_int;
+    fn mprotect(address: *mut c_void, bytes: size_t, protection: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(address, bytes);
     else |real| {
@@ -93,7 +93,7 @@ hooks! {
         around_own(address, bytes, |address, bytes| unsafe { real(address, bytes, protection) })
     };
 
-    fn [mremap] (address: *mut c_void, bytes: size_t, new_bytes: size_t, flags: c_int, new_address: *mut c_void) -> *mut c_void;
+    fn mremap(address: *mut c_void, bytes: size_t, new_bytes: size_t, flags: c_int, new_address: *mut c_void) -> *mut c_void;
     missing missing(libc::MAP_FAILED);
     plain if is_plain(address, bytes) && !client::has_mapped() && (flags & libc::MREMAP_FIXED == 0 || is_plain(new_address, new_bytes));
     else |real| {

@@ -5,8 +5,8 @@
 
 use crate::{
     call_context::{FailedCall, missing},
+    handler::handlers,
     layer, memory,
-    real::hooks,
     retire::retire,
 };
 use forebay_files::client;
@@ -14,8 +14,8 @@ use libc::{
     c_int, c_uint, c_void, cmsghdr, iovec, mmsghdr, msghdr, size_t, sockaddr, socklen_t, ssize_t,
 };
 
-hooks! {
-    fn [sendmsg] (socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
+handlers! {
+    fn sendmsg(socket: c_int, message: *const msghdr, flags: c_int) -> ssize_t;
     missing missing(-1);
     plain if !client::is_absorbing() && !layer::guards_memory();
     else |real| match before_sending(message) {
@@ -24,7 +24,7 @@ hooks! {
         Err(failed) => failed.with(-1),
     };
 
-    fn [sendmmsg] (socket: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
+    fn sendmmsg(socket: c_int, messages: *mut mmsghdr, count: c_uint, flags: c_int) -> c_int;
     missing missing(-1);
     plain if !client::is_absorbing() && !layer::guards_memory();
     else |real| match before_sending_all(messages, count) {
@@ -33,7 +33,7 @@ hooks! {
         Err(failed) => failed.with(-1),
     };
 
-    fn [send] (socket: c_int, buffer: *const c_void, bytes: size_t, flags: c_int) -> ssize_t;
+    fn send(socket: c_int, buffer: *const c_void, bytes: size_t, flags: c_int) -> ssize_t;
     missing missing(-1);
     plain if !layer::guards_memory();
     else |real| {
@@ -42,7 +42,7 @@ hooks! {
         unsafe { real(socket, buffer, bytes, flags) }
     };
 
-    fn [sendto] (socket: c_int, buffer: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr, to_bytes: socklen_t) -> ssize_t;
+    fn sendto(socket: c_int, buffer: *const c_void, bytes: size_t, flags: c_int, to: *const sockaddr, to_bytes: socklen_t) -> ssize_t;
     missing missing(-1);
     plain if !layer::guards_memory();
     else |real| {

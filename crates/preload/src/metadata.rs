@@ -9,9 +9,8 @@
 use crate::{
     call_context::missing,
     file_status::{device_at, device_of, stat_at, stat_of},
-    memory,
-    real::hooks,
-    truncated_fds,
+    handler::handlers,
+    memory, truncated_fds,
 };
 use forebay_files::client;
 use libc::{
@@ -20,20 +19,20 @@ use libc::{
 };
 use std::mem::offset_of;
 
-hooks! {
-    fn [mkdir] (path: *const c_char, mode: mode_t) -> c_int;
+handlers! {
+    fn mkdir(path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: our caller's arguments, here and below.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, mode) });
 
-    fn [mkdirat] (dir: c_int, path: *const c_char, mode: mode_t) -> c_int;
+    fn mkdirat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), NOFOLLOW, || unsafe { real(dir, path, mode) });
 
-    fn [mkdtemp] (template: *mut c_char) -> *mut c_char;
+    fn mkdtemp(template: *mut c_char) -> *mut c_char;
     missing missing(std::ptr::null_mut());
     plain if !client::counts_changes();
     else |real| {
@@ -45,73 +44,73 @@ hooks! {
         made
     };
 
-    fn [rmdir] (path: *const c_char) -> c_int;
+    fn rmdir(path: *const c_char) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| removed((AT_FDCWD, path), || unsafe { real(path) });
 
-    fn [symlink] (target: *const c_char, path: *const c_char) -> c_int;
+    fn symlink(target: *const c_char, path: *const c_char) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(target, path) });
 
-    fn [symlinkat] (target: *const c_char, dir: c_int, path: *const c_char) -> c_int;
+    fn symlinkat(target: *const c_char, dir: c_int, path: *const c_char) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), NOFOLLOW, || unsafe { real(target, dir, path) });
 
-    fn [mknod] (path: *const c_char, mode: mode_t, device: dev_t) -> c_int;
+    fn mknod(path: *const c_char, mode: mode_t, device: dev_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, mode, device) });
 
-    fn [mknodat] (dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int;
+    fn mknodat(dir: c_int, path: *const c_char, mode: mode_t, device: dev_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), NOFOLLOW, || unsafe { real(dir, path, mode, device) });
 
-    fn [mkfifo] (path: *const c_char, mode: mode_t) -> c_int;
+    fn mkfifo(path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, mode) });
 
-    fn [mkfifoat] (dir: c_int, path: *const c_char, mode: mode_t) -> c_int;
+    fn mkfifoat(dir: c_int, path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), NOFOLLOW, || unsafe { real(dir, path, mode) });
 
-    fn [mkstemp mkstemp64] (template: *mut c_char) -> c_int;
+    fn mkstemp(template: *mut c_char) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| made(|| unsafe { real(template) });
 
-    fn [mkostemp mkostemp64] (template: *mut c_char, flags: c_int) -> c_int;
+    fn mkostemp(template: *mut c_char, flags: c_int) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| made(|| unsafe { real(template, flags) });
 
-    fn [mkstemps mkstemps64] (template: *mut c_char, suffix: c_int) -> c_int;
+    fn mkstemps(template: *mut c_char, suffix: c_int) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| made(|| unsafe { real(template, suffix) });
 
-    fn [mkostemps mkostemps64] (template: *mut c_char, suffix: c_int, flags: c_int) -> c_int;
+    fn mkostemps(template: *mut c_char, suffix: c_int, flags: c_int) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| made(|| unsafe { real(template, suffix, flags) });
 
-    fn [bind] (socket: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int;
+    fn bind(socket: c_int, address: *const sockaddr, bytes: socklen_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     else |real| {
@@ -123,85 +122,85 @@ hooks! {
         result
     };
 
-    fn [chmod] (path: *const c_char, mode: mode_t) -> c_int;
+    fn chmod(path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), 0, || unsafe { real(path, mode) });
 
-    fn [lchmod] (path: *const c_char, mode: mode_t) -> c_int;
+    fn lchmod(path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, mode) });
 
-    fn [fchmod] (fd: c_int, mode: mode_t) -> c_int;
+    fn fchmod(fd: c_int, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| open(fd, || unsafe { real(fd, mode) });
 
-    fn [fchmodat] (dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int;
+    fn fchmodat(dir: c_int, path: *const c_char, mode: mode_t, flags: c_int) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), flags, || unsafe { real(dir, path, mode, flags) });
 
-    fn [chown] (path: *const c_char, user: uid_t, group: gid_t) -> c_int;
+    fn chown(path: *const c_char, user: uid_t, group: gid_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), 0, || unsafe { real(path, user, group) });
 
-    fn [lchown] (path: *const c_char, user: uid_t, group: gid_t) -> c_int;
+    fn lchown(path: *const c_char, user: uid_t, group: gid_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, user, group) });
 
-    fn [fchown] (fd: c_int, user: uid_t, group: gid_t) -> c_int;
+    fn fchown(fd: c_int, user: uid_t, group: gid_t) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| open(fd, || unsafe { real(fd, user, group) });
 
-    fn [fchownat] (dir: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int;
+    fn fchownat(dir: c_int, path: *const c_char, user: uid_t, group: gid_t, flags: c_int) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((dir, path), flags, || unsafe { real(dir, path, user, group, flags) });
 
-    fn [setxattr] (path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
+    fn setxattr(path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), 0, || unsafe { real(path, name, value, bytes, flags) });
 
-    fn [lsetxattr] (path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
+    fn lsetxattr(path: *const c_char, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, name, value, bytes, flags) });
 
-    fn [fsetxattr] (fd: c_int, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
+    fn fsetxattr(fd: c_int, name: *const c_char, value: *const c_void, bytes: size_t, flags: c_int) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| open(fd, || unsafe { real(fd, name, value, bytes, flags) });
 
-    fn [removexattr] (path: *const c_char, name: *const c_char) -> c_int;
+    fn removexattr(path: *const c_char, name: *const c_char) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), 0, || unsafe { real(path, name) });
 
-    fn [lremovexattr] (path: *const c_char, name: *const c_char) -> c_int;
+    fn lremovexattr(path: *const c_char, name: *const c_char) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.
     else |real| named((AT_FDCWD, path), NOFOLLOW, || unsafe { real(path, name) });
 
-    fn [fremovexattr] (fd: c_int, name: *const c_char) -> c_int;
+    fn fremovexattr(fd: c_int, name: *const c_char) -> c_int;
     missing missing(-1);
     plain if !client::counts_changes();
     // SAFETY: as above.

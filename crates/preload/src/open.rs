@@ -11,16 +11,16 @@ use crate::{
     call_context::{FailedCall, cancellation_point, is_client, missing},
     checkpoint,
     client_call::client,
+    handler::{HookHandler as _, handlers},
     kernel, layer, memory, metadata, pages,
-    real::hooks,
 };
 use forebay_files::client;
 use libc::{AT_FDCWD, c_char, c_int, c_void, mode_t, size_t};
 use rustix::io::Errno;
 use std::mem::MaybeUninit;
 
-hooks! {
-    fn [open open64 __open __open64] (path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+handlers! {
+    fn open(path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if is_plain(flags);
     else |real| open_file(AT_FDCWD, path, flags, |flags| {
@@ -28,7 +28,7 @@ hooks! {
         unsafe { real(path, flags, mode) }
     });
 
-    fn [openat openat64] (dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
+    fn openat(dir: c_int, path: *const c_char, flags: c_int, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if is_plain(flags);
     else |real| open_file(dir, path, flags, |flags| {
@@ -37,7 +37,7 @@ hooks! {
     });
 
     // In the C library since glibc 2.43; before, programs call it by `syscall`, which comes here.
-    fn [openat2] (dir: c_int, path: *const c_char, how: *const c_void, bytes: size_t) -> c_int;
+    fn openat2(dir: c_int, path: *const c_char, how: *const c_void, bytes: size_t) -> c_int;
     missing open_how(dir, path, (how, bytes), |how| {
         // SAFETY: our caller's arguments, but for the flags.
         unsafe { kernel::by_number::of_4::<{ libc::SYS_openat2 }, _, _, _, _, _>(dir, path, how, bytes) }
@@ -48,7 +48,7 @@ hooks! {
         unsafe { real(dir, path, how, bytes) }
     });
 
-    fn [__open_2 __open64_2] (path: *const c_char, flags: c_int) -> c_int;
+    fn __open_2(path: *const c_char, flags: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(flags);
     else |real| open_file(AT_FDCWD, path, flags, |flags| {
@@ -56,7 +56,7 @@ hooks! {
         unsafe { real(path, flags) }
     });
 
-    fn [__openat_2 __openat64_2] (dir: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn __openat_2(dir: c_int, path: *const c_char, flags: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(flags);
     else |real| open_file(dir, path, flags, |flags| {
@@ -64,10 +64,10 @@ hooks! {
         unsafe { real(dir, path, flags) }
     });
 
-    fn [creat creat64] (path: *const c_char, mode: mode_t) -> c_int;
+    fn creat(path: *const c_char, mode: mode_t) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| open_file(AT_FDCWD, path, CREAT, |flags| match hidden::open.get() {
+    else |real| open_file(AT_FDCWD, path, CREAT, |flags| match open::hidden() {
         // The client truncates the file itself, at another moment. SAFETY: our caller's arguments,
         // and some of the flags that `creat` has.
         Some(open) if flags != CREAT => unsafe { open(path, flags, mode) },

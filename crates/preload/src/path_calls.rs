@@ -4,15 +4,15 @@
 use crate::{
     call_context::{FailedCall, checked, is_client, missing},
     client_call::client,
+    handler::handlers,
     layer, memory, metadata, pages,
-    real::hooks,
 };
 use forebay_files::client;
 use libc::{AT_FDCWD, c_char, c_int, c_uint, off_t};
 use std::ffi::CStr;
 
-hooks! {
-    fn [rename] (from: *const c_char, to: *const c_char) -> c_int;
+handlers! {
+    fn rename(from: *const c_char, to: *const c_char) -> c_int;
     missing missing(-1);
     plain if is_client() && !client::counts_changes();
     else |real| rename_file((AT_FDCWD, from), (AT_FDCWD, to), 0, || {
@@ -20,7 +20,7 @@ hooks! {
         unsafe { real(from, to) }
     });
 
-    fn [renameat] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
+    fn renameat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char) -> c_int;
     missing missing(-1);
     plain if is_client() && !client::counts_changes();
     else |real| rename_file((from_dir, from), (to_dir, to), 0, || {
@@ -28,7 +28,7 @@ hooks! {
         unsafe { real(from_dir, from, to_dir, to) }
     });
 
-    fn [renameat2] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint) -> c_int;
+    fn renameat2(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_uint) -> c_int;
     missing missing(-1);
     plain if is_client() && !client::counts_changes();
     else |real| rename_file((from_dir, from), (to_dir, to), flags, || {
@@ -36,7 +36,7 @@ hooks! {
         unsafe { real(from_dir, from, to_dir, to, flags) }
     });
 
-    fn [unlink] (path: *const c_char) -> c_int;
+    fn unlink(path: *const c_char) -> c_int;
     missing missing(-1);
     plain if is_client() && !client::counts_changes();
     else |real| unlink_file(AT_FDCWD, path, || {
@@ -44,7 +44,7 @@ hooks! {
         unsafe { real(path) }
     });
 
-    fn [unlinkat] (dir: c_int, path: *const c_char, flags: c_int) -> c_int;
+    fn unlinkat(dir: c_int, path: *const c_char, flags: c_int) -> c_int;
     missing missing(-1);
     plain if (is_client() || flags != 0) && !client::counts_changes();
     else |real| {
@@ -57,7 +57,7 @@ hooks! {
         }
     };
 
-    fn [remove] (path: *const c_char) -> c_int;
+    fn remove(path: *const c_char) -> c_int;
     missing missing(-1);
     plain if is_client() && !client::counts_changes();
     else |real| unlink_file(AT_FDCWD, path, || {
@@ -65,7 +65,7 @@ hooks! {
         unsafe { real(path) }
     });
 
-    fn [link] (from: *const c_char, to: *const c_char) -> c_int;
+    fn link(from: *const c_char, to: *const c_char) -> c_int;
     missing missing(-1);
     plain if is_client() && !client::counts_changes();
     else |real| link_file((AT_FDCWD, from), (AT_FDCWD, to), 0, || {
@@ -73,7 +73,7 @@ hooks! {
         unsafe { real(from, to) }
     });
 
-    fn [linkat] (from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int) -> c_int;
+    fn linkat(from_dir: c_int, from: *const c_char, to_dir: c_int, to: *const c_char, flags: c_int) -> c_int;
     missing missing(-1);
     plain if is_client() && !client::counts_changes();
     else |real| link_file((from_dir, from), (to_dir, to), flags, || {
@@ -81,7 +81,7 @@ hooks! {
         unsafe { real(from_dir, from, to_dir, to, flags) }
     });
 
-    fn [truncate truncate64] (path: *const c_char, bytes: off_t) -> c_int;
+    fn truncate(path: *const c_char, bytes: off_t) -> c_int;
     missing missing(-1);
     plain if bytes < 0;
     else |real| truncate_file(path, bytes.unsigned_abs(), || {

@@ -8,10 +8,10 @@
 use crate::{
     call_context::{FailedCall, cancellation_point, checked, missing},
     client_call::client,
+    handler::handlers,
     layer::{self, FileEvent},
     memory, pages,
     plain::is_plain,
-    real::hooks,
 };
 use forebay_files::client;
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
@@ -19,8 +19,8 @@ use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
 /// `UIO_MAXIOV`: the kernel refuses more parts.
 const PARTS_MAX: usize = 1024;
 
-hooks! {
-    fn [read __read] (fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t;
+handlers! {
+    fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
     else |real| match pages::is_cached(fd) {
@@ -31,7 +31,7 @@ hooks! {
         })),
     };
 
-    fn [__read_chk] (fd: c_int, buffer: *mut c_void, bytes: size_t, room: size_t) -> ssize_t;
+    fn __read_chk(fd: c_int, buffer: *mut c_void, bytes: size_t, room: size_t) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
     else |real| match pages::is_cached(fd) && bytes <= room {
@@ -42,7 +42,7 @@ hooks! {
         })),
     };
 
-    fn [readv] (fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    fn readv(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
     else |real| match pages::leave(fd) {
@@ -53,7 +53,7 @@ hooks! {
         Err(failed) => failed.with(-1),
     };
 
-    fn [preadv2 preadv64v2] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    fn preadv2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
     else |real| {
@@ -66,7 +66,7 @@ hooks! {
         if offset == -1 { reading(fd, read) } else { reading_at(fd, offset, read) }
     };
 
-    fn [pread pread64 __pread64] (fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t) -> ssize_t;
+    fn pread(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t) -> ssize_t;
     missing missing(-1);
     plain if !layer::sees(fd) && !pages::is_cached(fd) && !client::is_direct(fd);
     else |real| match pages::is_cached(fd) {
@@ -77,7 +77,7 @@ hooks! {
         })),
     };
 
-    fn [__pread_chk __pread64_chk] (fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t, room: size_t) -> ssize_t;
+    fn __pread_chk(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off_t, room: size_t) -> ssize_t;
     missing missing(-1);
     plain if !layer::sees(fd) && !pages::is_cached(fd) && !client::is_direct(fd);
     else |real| match pages::is_cached(fd) && bytes <= room {
@@ -88,7 +88,7 @@ hooks! {
         })),
     };
 
-    fn [preadv preadv64] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    fn preadv(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
     missing missing(-1);
     plain if !layer::sees(fd) && !pages::is_cached(fd) && !client::is_direct(fd);
     else |real| match pages::leave(fd) {
@@ -99,7 +99,7 @@ hooks! {
         Err(failed) => failed.with(-1),
     };
 
-    fn [lseek lseek64 __lseek] (fd: c_int, offset: off_t, whence: c_int) -> off_t;
+    fn lseek(fd: c_int, offset: off_t, whence: c_int) -> off_t;
     missing missing(-1);
     plain if !client::is_followed(fd);
     else |real| at_position(fd, || {

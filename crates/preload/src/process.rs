@@ -2,15 +2,15 @@
 #![expect(unsafe_code, reason = "runs after fork; exports C functions")]
 
 use crate::{
-    call_context::missing, client_call::tell_client, descriptor, forked_child::forked, real::hooks,
-    ring,
+    call_context::missing, client_call::tell_client, descriptor, forked_child::forked,
+    handler::handlers, ring,
 };
 use forebay_files::client;
 use libc::{c_int, pid_t};
 
-hooks! {
+handlers! {
     // `fork` calls the handlers of `pthread_atfork`, this does not.
-    fn [_Fork] () -> pid_t;
+    fn _Fork() -> pid_t;
     missing missing(-1);
     plain if false;
     else |real| {
@@ -23,7 +23,7 @@ hooks! {
         child
     };
 
-    fn [daemon] (stay: c_int, keep: c_int) -> c_int;
+    fn daemon(stay: c_int, keep: c_int) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| {

@@ -1,13 +1,6 @@
 //! The functions that ours hide: found once by name, among the libraries after this one, then
 //! called through a pointer.
 //!
-//! [`hooks!`] declares an exported function under each of its names (`pwrite`, `pwrite64`, …: on
-//! 64-bit Linux they are the same function); each goes on to the hidden function of exactly its own
-//! name, so that another preloaded library behind this one sees what it would see without.
-//!
-//! The ABI is "C-unwind", and nothing on the way to the hidden function has to be dropped:
-//! `pthread_cancel` unwinds through it.
-//!
 //! Some hidden functions are variadic (`open`, `fcntl`, `ioctl`, `syscall`), which stable Rust
 //! cannot declare. They are declared with the arguments that they may have: x86-64 and aarch64
 //! Linux pass variadic integers and pointers where they pass others, and an argument that the
@@ -20,11 +13,11 @@
 use crate::{
     call_context::{errno, set_errno},
     linker::hidden_dlsym,
+    table,
 };
 use libc::c_void;
 use std::{
     ffi::CStr,
-    marker::PhantomData,
     ptr,
     sync::atomic::{AtomicPtr, Ordering},
 };
@@ -42,94 +35,56 @@ const _: () = assert!(
     "the 64 spellings must be the same functions"
 );
 
-/// A hidden function of type `F`, an `unsafe extern "C-unwind" fn`.
-pub(crate) struct Real<F> {
-    pub(crate) hidden: Hidden,
-    function: PhantomData<F>,
-}
-
-/// A hidden function, of which only the address is used.
+/// A hidden function.
 pub(crate) struct Hidden {
     name: &'static CStr,
     /// Null until it was looked for with success.
     address: AtomicPtr<c_void>,
 }
 
-/// A function of ours, and what it hides.
-pub(crate) struct Hook {
-    hidden: &'static Hidden,
-    ours: *const (),
-}
-
-// SAFETY: addresses of functions, which are the same for all threads.
-unsafe impl Sync for Hook {}
-
-impl Hook {
-    pub(crate) const fn new(hidden: &'static Hidden, ours: *const ()) -> Self {
-        Self { hidden, ours }
+impl Hidden {
+    const fn new(name: &'static CStr) -> Self {
+        Self {
+            name,
+            address: AtomicPtr::new(ptr::null_mut()),
+        }
     }
 
     pub(crate) fn name(&self) -> &'static CStr {
-        self.hidden.name
-    }
-
-    /// The address of what it hides, if that was looked for with success.
-    pub(crate) fn found(&self) -> *mut c_void {
-        self.hidden.address.load(Ordering::Acquire)
-    }
-
-    /// The address of what it hides; null if no library has that.
-    pub(crate) fn hidden(&self) -> *mut c_void {
-        self.hidden.get()
-    }
-
-    pub(crate) fn ours(&self) -> *mut c_void {
-        self.ours.cast_mut().cast()
-    }
-}
-
-impl<F> Real<F> {
-    /// # Safety
-    ///
-    /// Whatever a library exports as `name` can be called as an `F`.
-    pub(crate) const unsafe fn new(name: &'static CStr) -> Self {
-        const {
-            assert!(
-                size_of::<Option<F>>() == size_of::<*mut c_void>(),
-                "F is a function pointer"
-            );
-        }
-        Self {
-            hidden: Hidden {
-                name,
-                address: AtomicPtr::new(ptr::null_mut()),
-            },
-            function: PhantomData,
-        }
+        self.name
     }
 
     /// The function, if it was looked for with success before.
+    ///
+    /// # Safety
+    ///
+    /// Whatever a library exports under this name can be called as an `F`, an `unsafe extern
+    /// "C-unwind" fn`.
     #[inline(always)]
-    pub(crate) fn found(&self) -> Option<F> {
-        Self::function(self.hidden.address.load(Ordering::Acquire))
+    pub(crate) unsafe fn found<F>(&self) -> Option<F> {
+        // SAFETY: our caller says so.
+        unsafe { function(self.found_address()) }
     }
 
     /// The function, or `None` if no library has it. Leaves errno alone.
-    pub(crate) fn get(&self) -> Option<F> {
-        self.found().or_else(|| Self::function(self.hidden.find()))
+    ///
+    /// # Safety
+    ///
+    /// As of [`found`](Self::found).
+    pub(crate) unsafe fn get<F>(&self) -> Option<F> {
+        // SAFETY: our caller says so.
+        unsafe { function(self.address()) }
     }
 
+    /// Where it is, if it was looked for with success before; null otherwise.
     #[inline(always)]
-    fn function(address: *mut c_void) -> Option<F> {
-        // SAFETY: an optional function pointer is an address or null (the size is asserted in
-        // `new`), and `new`'s caller vouches for its type.
-        unsafe { std::mem::transmute_copy(&address) }
+    pub(crate) fn found_address(&self) -> *mut c_void {
+        self.address.load(Ordering::Acquire)
     }
-}
 
-impl Hidden {
-    fn get(&self) -> *mut c_void {
-        match self.address.load(Ordering::Acquire) {
+    /// Where it is; null if no library has it. Leaves errno alone.
+    pub(crate) fn address(&self) -> *mut c_void {
+        match self.found_address() {
             unknown if unknown.is_null() => self.find(),
             address => address,
         }
@@ -151,6 +106,24 @@ impl Hidden {
         set_errno(before);
         address
     }
+}
+
+/// An address as an optional function.
+///
+/// # Safety
+///
+/// It is null, or one that can be called as an `F`.
+#[inline(always)]
+unsafe fn function<F>(address: *mut c_void) -> Option<F> {
+    const {
+        assert!(
+            size_of::<Option<F>>() == size_of::<*mut c_void>(),
+            "F is a function pointer"
+        );
+    }
+    // SAFETY: an optional function pointer is an address or null, and our caller vouches for its
+    // type.
+    unsafe { std::mem::transmute_copy(&address) }
 }
 
 /// Searches the libraries whose functions we hide beside the C library's, which a plugin may have
@@ -182,98 +155,6 @@ fn in_private_library(name: &CStr) -> *mut c_void {
     ptr::null_mut()
 }
 
-/// Declares exported functions, each under all of its names:
-///
-/// * `missing`: what is returned if there is no hidden function;
-/// * `plain if`: the hidden function is called and nothing else happens (a tail call);
-/// * `else`: what happens otherwise, with the hidden function in a variable.
-///
-/// It also defines `HOOKS`, the table of the module's functions, and `over`, where each of them
-/// goes on to a function that its caller gives: a system call that is made by its number must not
-/// come back to the hidden function of that name, which may be the one that makes it.
-macro_rules! hooks {
-    ($(
-        fn [$($name:ident)+] $arguments:tt -> $result:ty;
-        missing $missing:expr;
-        plain if $plain:expr;
-        else |$real:ident| $otherwise:expr;
-    )*) => {
-        #[allow(non_upper_case_globals, reason = "named as the functions are")]
-        mod hidden {
-            #[allow(unused_imports, reason = "not every module has types to import")]
-            use super::*;
-            $($(
-                pub(super) static $name: $crate::real::Real<$crate::real::signature!($arguments -> $result)> = {
-                    // SAFETY: the signatures are those of the manual pages.
-                    unsafe { $crate::real::Real::new($crate::real::c_name!($name)) }
-                };
-            )+)*
-        }
-
-        /// The functions of this module.
-        pub(crate) static HOOKS: &[$crate::real::Hook] = &[
-            $($( $crate::real::Hook::new(&hidden::$name.hidden, $name as *const ()), )+)*
-        ];
-
-        /// The same over another function than the one that each hides.
-        #[allow(non_snake_case, reason = "named as the functions are")]
-        pub(crate) mod over {
-            #[allow(unused_imports, reason = "not every module has types to import")]
-            use super::*;
-            $($(
-                $crate::real::over! { $name $arguments -> $result; $plain; $real; $otherwise }
-            )+)*
-        }
-
-        $($(
-            $crate::real::hook! { $name $arguments -> $result; $missing; $plain }
-        )+)*
-    };
-}
-
-macro_rules! hook {
-    ($name:ident ($($argument:ident: $type:ty),*) -> $result:ty; $missing:expr; $plain:expr) => {
-        #[unsafe(no_mangle)]
-        pub(crate) unsafe extern "C-unwind" fn $name($($argument: $type),*) -> $result {
-            // Apart, so that the plain way needs no stack: it is a few loads and a jump.
-            #[inline(never)]
-            fn in_full($($argument: $type),*) -> $result {
-                match hidden::$name.get() {
-                    // SAFETY: it is called with what our caller wanted to call it with.
-                    Some(real) => unsafe { over::$name(real, $($argument),*) },
-                    None => $missing,
-                }
-            }
-            match hidden::$name.found() {
-                // SAFETY: as above.
-                Some(real) if $plain => unsafe { real($($argument),*) },
-                _ => in_full($($argument),*),
-            }
-        }
-    };
-}
-
-macro_rules! over {
-    ($name:ident ($($argument:ident: $type:ty),*) -> $result:ty; $plain:expr; $real:ident; $otherwise:expr) => {
-        pub(crate) unsafe fn $name(
-            $real: $crate::real::signature!(($($argument: $type),*) -> $result),
-            $($argument: $type),*
-        ) -> $result {
-            if $plain {
-                // SAFETY: it is called with what our caller wanted to call it with.
-                return unsafe { $real($($argument),*) };
-            }
-            $otherwise
-        }
-    };
-}
-
-macro_rules! signature {
-    (($($argument:ident: $type:ty),*) -> $result:ty) => {
-        unsafe extern "C-unwind" fn($($type),*) -> $result
-    };
-}
-
 macro_rules! c_name {
     ($name:ident) => {{
         const NAME: &std::ffi::CStr = match std::ffi::CStr::from_bytes_with_nul(
@@ -286,4 +167,31 @@ macro_rules! c_name {
     }};
 }
 
-pub(crate) use {c_name, hook, hooks, over, signature};
+/// Defines [`hidden`].
+macro_rules! places {
+    (
+        dynamic $others:tt
+        $($module:ident { $(
+            $kind:ident $handler:ident $arguments:tt
+            $(as $($alias:ident)+)? $(, $number:ident $(on $architecture:literal)?)?;
+        )+ })+
+    ) => {
+        /// What is hidden, by its names, but for the dynamic linker's functions.
+        #[allow(non_upper_case_globals, reason = "named as the functions are")]
+        pub(crate) mod hidden {
+            use super::Hidden;
+
+            $($(
+                pub(crate) static $handler: Hidden = Hidden::new(c_name!($handler));
+                $($(
+                    pub(crate) static $alias: Hidden = Hidden::new(c_name!($alias));
+                )+)?
+            )+)+
+
+            /// All of it.
+            pub(crate) static ALL: &[&Hidden] = &[$($(&$handler, $($(&$alias,)+)?)+)+];
+        }
+    };
+}
+
+table::calls! { places }

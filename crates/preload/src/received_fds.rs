@@ -3,17 +3,17 @@
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{
-    call_context::is_client, client_call::client, kernel::by_number, metadata, open::can_change,
-    real::hooks,
+    call_context::is_client, client_call::client, handler::handlers, kernel::by_number, metadata,
+    open::can_change,
 };
 use forebay_files::client;
 use libc::{c_int, c_uint, c_void};
 
-hooks! {
-    fn [open_by_handle_at] (mount: c_int, handle: *mut c_void, flags: c_int) -> c_int;
+handlers! {
+    fn open_by_handle_at(mount: c_int, handle: *mut c_void, flags: c_int) -> c_int;
     missing {
         // SAFETY: our caller's arguments.
-        unsafe { over::open_by_handle_at(by_number::of_3::<{ libc::SYS_open_by_handle_at }, _, _, _, _>, mount, handle, flags) }
+        unsafe { open_by_handle_at::over(by_number::of_3::<{ libc::SYS_open_by_handle_at }, _, _, _, _>, mount, handle, flags) }
     };
     plain if !can_change(flags) || is_client();
     else |real| {
@@ -28,10 +28,10 @@ hooks! {
     };
 
     // In the C library since glibc 2.36.
-    fn [pidfd_getfd] (process: c_int, target: c_int, flags: c_uint) -> c_int;
+    fn pidfd_getfd(process: c_int, target: c_int, flags: c_uint) -> c_int;
     missing {
         // SAFETY: our caller's arguments.
-        unsafe { over::pidfd_getfd(by_number::of_3::<{ libc::SYS_pidfd_getfd }, _, _, _, _>, process, target, flags) }
+        unsafe { pidfd_getfd::over(by_number::of_3::<{ libc::SYS_pidfd_getfd }, _, _, _, _>, process, target, flags) }
     };
     plain if is_client();
     // SAFETY: our caller's arguments.

@@ -11,10 +11,10 @@ use crate::{
     client_call::{client, tell_client},
     descriptor::note_standard_error,
     execute::before_shell,
+    handler::handlers,
     layer, memory, metadata,
     metadata::MayCreate,
     pages,
-    real::hooks,
     retire::retire,
     truncated_fds,
 };
@@ -22,8 +22,8 @@ use forebay_files::client;
 use libc::{AT_FDCWD, FILE, c_char, c_int, c_void};
 use std::ptr;
 
-hooks! {
-    fn [fdopen _IO_fdopen] (fd: c_int, mode: *const c_char) -> *mut FILE;
+handlers! {
+    fn fdopen(fd: c_int, mode: *const c_char) -> *mut FILE;
     missing missing(ptr::null_mut());
     plain if is_client();
     else |real| match retire(fd) {
@@ -36,7 +36,7 @@ hooks! {
         Err(failed) => failed.with(ptr::null_mut()),
     };
 
-    fn [fopen fopen64 _IO_fopen] (path: *const c_char, mode: *const c_char) -> *mut FILE;
+    fn fopen(path: *const c_char, mode: *const c_char) -> *mut FILE;
     missing missing(ptr::null_mut());
     plain if is_client();
     else |real| {
@@ -52,7 +52,7 @@ hooks! {
         claimed(mode, stream)
     };
 
-    fn [freopen freopen64] (path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
+    fn freopen(path: *const c_char, mode: *const c_char, stream: *mut FILE) -> *mut FILE;
     missing missing(ptr::null_mut());
     plain if is_client();
     else |real| match before_reopening(path, mode, stream) {
@@ -73,7 +73,7 @@ hooks! {
         Err(failed) => failed.with(ptr::null_mut()),
     };
 
-    fn [fclose _IO_fclose] (stream: *mut FILE) -> c_int;
+    fn fclose(stream: *mut FILE) -> c_int;
     missing missing(libc::EOF);
     plain if is_client();
     else |real| {
@@ -82,7 +82,7 @@ hooks! {
         truncated_fds::closing(number(stream), || unsafe { real(stream) })
     };
 
-    fn [popen _IO_popen] (command: *const c_char, mode: *const c_char) -> *mut FILE;
+    fn popen(command: *const c_char, mode: *const c_char) -> *mut FILE;
     missing missing(ptr::null_mut());
     plain if is_client();
     else |real| {
@@ -95,7 +95,7 @@ hooks! {
         stream
     };
 
-    fn [pclose] (stream: *mut FILE) -> c_int;
+    fn pclose(stream: *mut FILE) -> c_int;
     missing missing(-1);
     plain if is_client();
     else |real| {
@@ -104,7 +104,7 @@ hooks! {
         unsafe { real(stream) }
     };
 
-    fn [tmpfile tmpfile64] () -> *mut FILE;
+    fn tmpfile() -> *mut FILE;
     missing missing(ptr::null_mut());
     plain if is_client();
     else |real| {
@@ -115,7 +115,7 @@ hooks! {
     };
 
     // The list of arguments is a pointer in both ABIs.
-    fn [vdprintf] (fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    fn vdprintf(fd: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
     missing missing(-1);
     plain if !client::absorbs(fd);
     else |real| match retire(fd) {
@@ -125,7 +125,7 @@ hooks! {
     };
 
     // Written by the C library itself, and most probably by a signal handler.
-    fn [backtrace_symbols_fd] (frames: *const *mut c_void, count: c_int, fd: c_int) -> ();
+    fn backtrace_symbols_fd(frames: *const *mut c_void, count: c_int, fd: c_int) -> ();
     missing missing(());
     plain if !client::absorbs(fd);
     else |real| match retire(fd) {
@@ -134,7 +134,7 @@ hooks! {
         Err(failed) => failed.with(()),
     };
 
-    fn [__vdprintf_chk] (fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
+    fn __vdprintf_chk(fd: c_int, flag: c_int, format: *const c_char, arguments: *mut c_void) -> c_int;
     missing missing(-1);
     plain if !client::absorbs(fd);
     else |real| match retire(fd) {

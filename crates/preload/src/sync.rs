@@ -9,16 +9,16 @@
 use crate::{
     call_context::{cancellation_point, missing},
     client_call::client,
+    handler::handlers,
     layer::{self, FileEvent},
     pages,
     plain::is_plain,
-    real::hooks,
 };
 use forebay_files::client::{self, SyncKind, SyncOutcome};
 use libc::{c_int, c_uint, c_void, off_t, size_t};
 
-hooks! {
-    fn [fsync] (fd: c_int) -> c_int;
+handlers! {
+    fn fsync(fd: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) && !client::is_to_be_committed(fd);
     else |real| synchronise(fd, SyncKind::Full, || {
@@ -26,7 +26,7 @@ hooks! {
         unsafe { real(fd) }
     });
 
-    fn [fdatasync] (fd: c_int) -> c_int;
+    fn fdatasync(fd: c_int) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) && !client::is_to_be_committed(fd);
     else |real| synchronise(fd, SyncKind::Data, || {
@@ -34,7 +34,7 @@ hooks! {
         unsafe { real(fd) }
     });
 
-    fn [sync_file_range] (fd: c_int, offset: off_t, bytes: off_t, flags: c_uint) -> c_int;
+    fn sync_file_range(fd: c_int, offset: off_t, bytes: off_t, flags: c_uint) -> c_int;
     missing missing(-1);
     plain if is_plain(fd) || !does_something(offset, bytes, flags);
     else |real| synchronise_range(fd, flags, || {
@@ -42,7 +42,7 @@ hooks! {
         unsafe { real(fd, offset, bytes, flags) }
     });
 
-    fn [sync] () -> ();
+    fn sync() -> ();
     missing {
         missing(0);
     };
@@ -54,7 +54,7 @@ hooks! {
         unsafe { real() }
     };
 
-    fn [syncfs] (fd: c_int) -> c_int;
+    fn syncfs(fd: c_int) -> c_int;
     missing missing(-1);
     plain if !client::commits();
     else |real| match client(client::commit) {
@@ -63,7 +63,7 @@ hooks! {
         Err(failed) => failed.with(-1),
     };
 
-    fn [msync] (at: *mut c_void, bytes: size_t, flags: c_int) -> c_int;
+    fn msync(at: *mut c_void, bytes: size_t, flags: c_int) -> c_int;
     missing missing(-1);
     plain if flags & libc::MS_SYNC == 0 || !client::commits();
     else |real| match client(client::commit) {

@@ -4,14 +4,14 @@
 use crate::{
     call_context::{checked, is_client, missing},
     client_call::client,
+    handler::handlers,
     memory, metadata,
-    real::hooks,
 };
 use forebay_files::client;
 use libc::{AT_FDCWD, AT_SYMLINK_NOFOLLOW, c_char, c_int, timespec, timeval, utimbuf};
 
-hooks! {
-    fn [futimens] (fd: c_int, times: *const timespec) -> c_int;
+handlers! {
+    fn futimens(fd: c_int, times: *const timespec) -> c_int;
     missing missing(-1);
     plain if !client::absorbs(fd) && !client::counts_changes();
     else |real| of_descriptor(fd, || {
@@ -19,7 +19,7 @@ hooks! {
         unsafe { real(fd, times) }
     });
 
-    fn [futimes] (fd: c_int, times: *const timeval) -> c_int;
+    fn futimes(fd: c_int, times: *const timeval) -> c_int;
     missing missing(-1);
     plain if !client::absorbs(fd) && !client::counts_changes();
     else |real| of_descriptor(fd, || {
@@ -27,7 +27,7 @@ hooks! {
         unsafe { real(fd, times) }
     });
 
-    fn [utimensat] (dir: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int;
+    fn utimensat(dir: c_int, path: *const c_char, times: *const timespec, flags: c_int) -> c_int;
     missing missing(-1);
     plain if (is_client() || !client::is_absorbing()) && !client::counts_changes();
     else |real| of_path(dir, path, flags, || {
@@ -35,7 +35,7 @@ hooks! {
         unsafe { real(dir, path, times, flags) }
     });
 
-    fn [futimesat] (dir: c_int, path: *const c_char, times: *const timeval) -> c_int;
+    fn futimesat(dir: c_int, path: *const c_char, times: *const timeval) -> c_int;
     missing missing(-1);
     plain if (is_client() || !client::is_absorbing()) && !client::counts_changes();
     else |real| of_path(dir, path, 0, || {
@@ -43,7 +43,7 @@ hooks! {
         unsafe { real(dir, path, times) }
     });
 
-    fn [utimes] (path: *const c_char, times: *const timeval) -> c_int;
+    fn utimes(path: *const c_char, times: *const timeval) -> c_int;
     missing missing(-1);
     plain if (is_client() || !client::is_absorbing()) && !client::counts_changes();
     else |real| of_path(AT_FDCWD, path, 0, || {
@@ -51,7 +51,7 @@ hooks! {
         unsafe { real(path, times) }
     });
 
-    fn [lutimes] (path: *const c_char, times: *const timeval) -> c_int;
+    fn lutimes(path: *const c_char, times: *const timeval) -> c_int;
     missing missing(-1);
     plain if (is_client() || !client::is_absorbing()) && !client::counts_changes();
     else |real| of_path(AT_FDCWD, path, AT_SYMLINK_NOFOLLOW, || {
@@ -59,7 +59,7 @@ hooks! {
         unsafe { real(path, times) }
     });
 
-    fn [utime] (path: *const c_char, times: *const utimbuf) -> c_int;
+    fn utime(path: *const c_char, times: *const utimbuf) -> c_int;
     missing missing(-1);
     plain if (is_client() || !client::is_absorbing()) && !client::counts_changes();
     else |real| of_path(AT_FDCWD, path, 0, || {

@@ -5,7 +5,7 @@
 
 use crate::{
     call_context::{FailedCall, missing},
-    real::Real,
+    real::Hidden,
 };
 use libc::c_int;
 
@@ -15,10 +15,11 @@ pub(crate) type HiddenFunction = unsafe extern "C-unwind" fn() -> c_int;
 
 /// Where to go on to, after what has to be done before.
 pub(crate) fn go_on(
-    real: &Real<HiddenFunction>,
+    hidden: &Hidden,
     prepare: impl FnOnce() -> Result<(), FailedCall>,
 ) -> HiddenFunction {
-    let Some(real) = real.get() else {
+    // SAFETY: jumped to, with all arguments in place.
+    let Some(real) = (unsafe { hidden.get::<HiddenFunction>() }) else {
         return missing(fail);
     };
     match prepare() {
@@ -34,7 +35,7 @@ unsafe extern "C-unwind" fn fail() -> c_int {
 
 /// Defines an exported function that goes on to where the function `before` says.
 macro_rules! forward {
-    ($name:ident, $before:ident) => {
+    ($name:ident, $before:path) => {
         #[unsafe(naked)]
         #[unsafe(no_mangle)]
         pub(crate) unsafe extern "C-unwind" fn $name() {

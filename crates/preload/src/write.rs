@@ -13,9 +13,9 @@ use crate::{
     call_context::{FailedCall, cancellation_point, missing},
     checkpoint,
     client_call::client,
+    handler::handlers,
     layer::{self, FileEvent},
     memory, pages, plain,
-    real::hooks,
 };
 use forebay_files::client;
 use libc::{c_int, c_void, iovec, off_t, size_t, ssize_t};
@@ -32,8 +32,8 @@ const PARTS_SOME: usize = 32;
 /// `pwritev2`'s offset that means the file position.
 const AT_POSITION: off_t = -1;
 
-hooks! {
-    fn [write __write] (fd: c_int, buffer: *const c_void, bytes: size_t) -> ssize_t;
+handlers! {
+    fn write(fd: c_int, buffer: *const c_void, bytes: size_t) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
     else |real| one(fd, buffer, bytes, WritePlace::Position, || {
@@ -41,7 +41,7 @@ hooks! {
         unsafe { real(fd, buffer, bytes) }
     });
 
-    fn [pwrite pwrite64 __pwrite64] (fd: c_int, buffer: *const c_void, bytes: size_t, offset: off_t) -> ssize_t;
+    fn pwrite(fd: c_int, buffer: *const c_void, bytes: size_t, offset: off_t) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
     else |real| one(fd, buffer, bytes, WritePlace::of(offset), || {
@@ -49,7 +49,7 @@ hooks! {
         unsafe { real(fd, buffer, bytes, offset) }
     });
 
-    fn [writev] (fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
+    fn writev(fd: c_int, parts: *const iovec, count: c_int) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
     else |real| several(fd, parts, count, WritePlace::Position, 0, || {
@@ -57,7 +57,7 @@ hooks! {
         unsafe { real(fd, parts, count) }
     });
 
-    fn [pwritev pwritev64] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
+    fn pwritev(fd: c_int, parts: *const iovec, count: c_int, offset: off_t) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
     else |real| several(fd, parts, count, WritePlace::of(offset), 0, || {
@@ -65,7 +65,7 @@ hooks! {
         unsafe { real(fd, parts, count, offset) }
     });
 
-    fn [pwritev2 pwritev64v2] (fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
+    fn pwritev2(fd: c_int, parts: *const iovec, count: c_int, offset: off_t, flags: c_int) -> ssize_t;
     missing missing(-1);
     plain if is_plain(fd);
     else |real| several(fd, parts, count, WritePlace::of_or_position(offset), flags, || {
