@@ -26,6 +26,9 @@ const SEQUENCES: u64 = 3;
 /// With those that are run because a hook was not called yet.
 const SEQUENCES_MAX: u64 = 30;
 
+/// Functions that are called and no hooks, at least not of the product.
+const OTHERS: [&str; 3] = ["fork", "sigaction", "signal"];
+
 /// A worker that hangs is ended.
 pub const SECONDS_MAX: u32 = 300;
 
@@ -181,6 +184,8 @@ pub fn compare_until_all_are_called(compare: impl Fn(u64) -> Outcome) {
     let seeds = seeds();
     let further = seeds[0] + SEQUENCES..seeds[0] + SEQUENCES_MAX;
     let mut outcomes: Vec<_> = seeds.into_iter().map(&compare).collect();
+    let lost = not_hooked(&outcomes);
+    assert!(lost.is_empty(), "not in the table: {lost:?}");
     if env::var_os("FOREBAY_SEED").is_some() {
         return;
     }
@@ -194,13 +199,26 @@ pub fn compare_until_all_are_called(compare: impl Fn(u64) -> Outcome) {
     assert!(lost.is_empty(), "never called: {lost:?}");
 }
 
-/// The hooks that none of these runs called.
-fn never_called(outcomes: &[Outcome]) -> Vec<&'static str> {
+/// The functions that these runs called.
+fn called(outcomes: &[Outcome]) -> BTreeSet<&str> {
     let lines = outcomes.iter().flat_map(|outcome| &outcome.transcript);
-    let called: BTreeSet<&str> = lines
+    lines
         .filter_map(|line| line.strip_prefix(CALLED))
         .flat_map(str::split_whitespace)
-        .collect();
+        .collect()
+}
+
+/// Those of them that the library's table has lost: the worker calls hooks.
+fn not_hooked(outcomes: &[Outcome]) -> Vec<&str> {
+    let called = called(outcomes).into_iter();
+    called
+        .filter(|name| !SYMBOLS.contains(name) && !OTHERS.contains(name))
+        .collect()
+}
+
+/// The hooks that none of these runs called.
+fn never_called(outcomes: &[Outcome]) -> Vec<&'static str> {
+    let called = called(outcomes);
     SYMBOLS
         .iter()
         .copied()
