@@ -46,9 +46,9 @@ fn a_write_that_the_pool_has_not_yet_when_the_supervisor_dies_is_waited_for_by_w
         .arg("--")
         .arg(sandbox.file("held"))
         .env("FOREBAY_RUN_DIR", sandbox.file("run"))
-        .env("FOREBAY_TEST_SYNC_FAULT", sandbox.file("fault"))
+        .env("FOREBAY_TEST_FAULTS", sandbox.faults())
         // However busy the machine is.
-        .env("FOREBAY_TEST_CHANGE_WAIT_MS", "20000")
+        .env("FOREBAY_TEST_WAITS", "change=20000")
         .envs(environment.clone())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
@@ -65,7 +65,7 @@ fn a_write_that_the_pool_has_not_yet_when_the_supervisor_dies_is_waited_for_by_w
     forebay.kill().unwrap();
     forebay.wait().unwrap();
     // Whatever the lane has stays in it: no file can be synced.
-    fs::write(sandbox.file("fault"), format!("5 {}", u64::MAX)).unwrap();
+    sandbox.fail("sync");
     writeln!(input, "sync").unwrap();
     thread::sleep(SOON);
     writeln!(input, "go").unwrap();
@@ -194,7 +194,7 @@ print("synced", flush=True)
         .arg(sandbox.file("trace"))
         .args(["python3", "-c", APPENDING])
         .env("FOREBAY_RUN_DIR", sandbox.file("run"))
-        .env("FOREBAY_TEST_SYNC_FAULT", sandbox.file("fault"))
+        .env("FOREBAY_TEST_FAULTS", sandbox.faults())
         .stdin(Stdio::piped())
         .stdout(Stdio::piped())
         .stderr(fs::File::create(sandbox.file("said")).unwrap())
@@ -205,7 +205,7 @@ print("synced", flush=True)
     let mut lines = BufReader::new(forebay.stdout.take().unwrap()).lines();
     assert_eq!(lines.next().unwrap().unwrap(), "open");
     // The supervisor's next sync fails: what the lane has of the file is to be written again.
-    fs::write(sandbox.file("fault"), format!("5 {}", u64::MAX)).unwrap();
+    sandbox.fail("sync");
     writeln!(input).unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "ready");
     let begun = Instant::now();
@@ -216,7 +216,7 @@ print("synced", flush=True)
     }
     forebay.kill().unwrap();
     forebay.wait().unwrap();
-    fs::remove_file(sandbox.file("fault")).unwrap();
+    sandbox.mend("sync");
     writeln!(input).unwrap();
     assert_eq!(lines.next().unwrap().unwrap(), "synced", "{}", said());
     kill_group(Pid::from_child(&forebay));

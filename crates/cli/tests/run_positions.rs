@@ -169,7 +169,7 @@ fn a_sync_fails_that_waited_for_what_a_killed_process_wrote_and_that_cannot_be_s
     let script = r#"
 fd = opened("a.log")
 logged(fd, b"a", 3)
-open(os.environ["FOREBAY_TEST_SYNC_FAULT"], "w").write("5 18446744073709551615")
+open(os.environ["FOREBAY_TEST_FAULTS"] + "/sync", "w").write("5")
 if os.fork() == 0:
     again = opened("a.log")
     filtered("lseek", KILLED)
@@ -188,7 +188,7 @@ except OSError as error:
         .arg(pool.path())
         .args(["--", "python3", "-c", &format!("{BEGIN}{script}")])
         .env("FOREBAY_RUN_DIR", sandbox.file("run"))
-        .env("FOREBAY_TEST_SYNC_FAULT", sandbox.file("fault"));
+        .env("FOREBAY_TEST_FAULTS", sandbox.faults());
     let ran = Ran::of(command.output().unwrap());
     assert_eq!(ran.stdout, b"refused 5\n", "{}", ran.stderr);
 }

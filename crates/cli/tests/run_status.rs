@@ -49,7 +49,7 @@ impl World {
         let mut command = self.0.command(line);
         command
             .env("FOREBAY", FOREBAY)
-            .env("FOREBAY_TEST_SYNC_FAULT", self.0.file("fault"))
+            .env("FOREBAY_TEST_FAULTS", self.0.faults())
             .env("FOREBAY_RUN_DIR", self.0.file("run"));
         command
     }
@@ -123,7 +123,7 @@ for gone in (lambda: None, lambda: shutil.rmtree(os.environ["FOREBAY_RUN_DIR"]),
 fn run_without_its_supervisor_and_what_it_leaves_are_told() {
     let world = World::new();
     // Nothing of it comes to its file.
-    let script = "fd = log('a.log')\nopen('fault', 'w').write(f'5 {2**64 - 1}')\nwritten(fd)";
+    let script = "fd = log('a.log')\nopen('faults/sync', 'w').write('5')\nwritten(fd)";
     let mut run = world.begin("", script);
     let program = child_of(run.id());
     kill(run.id());

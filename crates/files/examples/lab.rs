@@ -94,7 +94,7 @@ impl Other {
     fn start(who: &str) -> std::io::Result<Self> {
         let mut command = Command::new(std::env::current_exe()?);
         if let Some(cut) = std::env::var_os("LAB_CUT_THIRD").filter(|_| who == "third") {
-            command.env("FOREBAY_TEST_CUT_REPLAY", cut);
+            command.env("FOREBAY_FAILPOINT", cut);
         }
         let mut process = command
             .arg("database")

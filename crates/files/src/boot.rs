@@ -1,19 +1,8 @@
 //! Which boot of the machine this is.
 
 use crate::FilesError;
+use forebay_pool::failpoint;
 use uuid::Uuid;
-
-/// Set in tests only: pretends another boot.
-const OVERRIDE: &str = "FOREBAY_TEST_BOOT_ID";
-
-/// Set in tests only: pretends that an emulated pool is persistent memory, which a new boot leaves
-/// as it was.
-const SURVIVED: &str = "FOREBAY_TEST_POOL_SURVIVED";
-
-/// True if a test says that its pool, though emulated, has lived through a power cut.
-pub(crate) fn pool_survived() -> bool {
-    std::env::var_os(SURVIVED).is_some()
-}
 
 /// The kernel's id of this boot: as long as it is the same, the page cache may have everything that
 /// was written.
@@ -21,10 +10,9 @@ pub(crate) fn pool_survived() -> bool {
 /// # Errors
 /// If `/proc` is not there.
 pub fn id() -> Result<Uuid, FilesError> {
-    if let Ok(id) = std::env::var(OVERRIDE) {
-        return id
-            .parse()
-            .map_err(|_| FilesError::Config(format!("{OVERRIDE} is no uuid: {id}")));
+    if let Some(id) = failpoint::boot_id() {
+        let wrong = |_| FilesError::Config(format!("a test's boot id is no uuid: {id}"));
+        return id.parse().map_err(wrong);
     }
     const PATH: &str = "/proc/sys/kernel/random/boot_id";
     let text = std::fs::read_to_string(PATH).map_err(|e| {

@@ -297,18 +297,10 @@ pub(crate) fn file_time_now() -> u64 {
     now.tv_sec as u64 * 1_000_000_000 + now.tv_nsec as u64
 }
 
-/// In tests: an error instead of the next sync, taken from a file that says which and how often
-/// (`errno count`; the largest count: always).
+/// In tests: an error instead of the next sync.
+#[inline]
 pub(crate) fn sync_fault() -> Option<Errno> {
-    let path = std::env::var_os("FOREBAY_TEST_SYNC_FAULT")?;
-    let text = std::fs::read_to_string(&path).ok()?;
-    let (errno, count) = text.trim().split_once(' ')?;
-    let (errno, count): (i32, u64) = (errno.parse().ok()?, count.parse().ok()?);
-    let left = count.checked_sub(1)?;
-    if count < u64::MAX {
-        std::fs::write(&path, format!("{errno} {left}")).ok()?;
-    }
-    Some(Errno::from_raw_os_error(errno))
+    forebay_pool::failpoint::error("sync")
 }
 
 /// Modification time, ns since 1970.

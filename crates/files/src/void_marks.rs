@@ -30,7 +30,7 @@ const VALUE: &[u8] = b"1";
 /// The kernel's: of a file system that has no extended attributes, for example. Then it is not
 /// said.
 pub(crate) fn mark(fd: BorrowedFd<'_>, owner: Uuid) -> Result<(), Errno> {
-    if std::env::var_os("FOREBAY_TEST_VOID_FAULT").is_some() {
+    if forebay_pool::fault_enabled!("void-mark-write") {
         return Err(Errno::OPNOTSUPP);
     }
     rustix::fs::fsetxattr(fd, format!("{VOID}{owner}"), VALUE, XattrFlags::empty())?;
@@ -69,7 +69,7 @@ pub(crate) fn is_failed(file: impl AsFd, owner: Uuid) -> Result<bool, Errno> {
 }
 
 fn has(file: impl AsFd, name: &str) -> Result<bool, Errno> {
-    if std::env::var_os("FOREBAY_TEST_VOID_UNREADABLE").is_some() {
+    if forebay_pool::fault_enabled!("void-mark-read") {
         return Err(Errno::IO);
     }
     let mut value = [0; VALUE.len()];

@@ -182,7 +182,7 @@ fn a_file_is_not_opened_for_writing_while_a_supervisor_that_lives_does_not_answe
     let lab = Lab::of_an_ordinary_user();
     let path = lab.data("a.log");
     let mut run = lab.run_with(|command| {
-        command.env("FOREBAY_TEST_HEARD_WAIT_MS", "2500");
+        command.env("FOREBAY_TEST_WAITS", "heard=2500");
     });
     assert_eq!(run.open("a", &path, APPEND), 1);
     run.call("write a 1 300").unwrap();

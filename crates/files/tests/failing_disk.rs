@@ -17,25 +17,25 @@ use std::{
 
 const RDWR: i32 = libc::O_RDWR | libc::O_CREAT;
 const OTHER_BOOT: &str = "11111111-2222-3333-4444-555555555555";
+/// How a disk fails: with `EIO`.
+const ALWAYS: &str = "5";
+const ONCE: &str = "5 1";
 
-/// A run whose pool's disk fails while there is a file `disk-fault`, as often as that says.
-fn run_with_faults(lab: &Lab, more: &[(&str, &str)]) -> Running {
-    let fault = lab.home.path().join("disk-fault");
+/// A run in which no file can be told that its records are void.
+fn run_without_marks(lab: &Lab) -> Running {
     lab.run_with(|command| {
-        command
-            .env("FOREBAY_TEST_DISK_FAULT", fault)
-            .envs(more.iter().copied());
+        command.env("FOREBAY_BROKEN", "void-mark-write");
     })
 }
 
-/// From now on the pool's disk fails: always, or so often.
-fn fail_disk(lab: &Lab, often: &str) {
-    fs::write(lab.home.path().join("disk-fault"), often).unwrap();
+/// From now on the pool's disk fails: always, or once.
+fn fail_disk(lab: &Lab, how: &str) {
+    fs::write(lab.faults().join("disk-write"), how).unwrap();
 }
 
 /// It fails no more.
 fn mend_disk(lab: &Lab) {
-    fs::remove_file(lab.home.path().join("disk-fault")).unwrap();
+    fs::remove_file(lab.faults().join("disk-write")).unwrap();
 }
 
 /// As if the file had been changed last before anything in the pool was logged: its time says
@@ -62,14 +62,14 @@ fn acknowledge(lab: &Lab, run: &mut Running) -> PathBuf {
 fn when_the_pools_disk_fails_every_sync_is_a_real_one_and_no_recovery_undoes_it() {
     for supervisor_dies in [false, true] {
         let lab = Lab::on_disk();
-        let mut run = run_with_faults(&lab, &[]);
+        let mut run = lab.run();
         let [a, b, gone] = ["a.log", "b.log", "gone.log"].map(|name| lab.data(name));
         for (handle, path) in [("a", &a), ("b", &b), ("gone", &gone)] {
             run.open(handle, path, RDWR);
             run.call(format!("write {handle} 1 3000")).unwrap();
             run.call(format!("sync {handle}")).unwrap();
         }
-        fail_disk(&lab, "");
+        fail_disk(&lab, ALWAYS);
         run.call("pwrite a 0 2 3000").unwrap();
         if supervisor_dies {
             run.kill_supervisor();
@@ -108,9 +108,9 @@ fn when_the_pools_disk_fails_every_sync_is_a_real_one_and_no_recovery_undoes_it(
 #[test]
 fn a_run_that_comes_after_a_pools_disk_failed_is_absorbed_and_recovered_as_ever() {
     let lab = Lab::on_disk();
-    let mut run = run_with_faults(&lab, &[]);
+    let mut run = lab.run();
     let path = acknowledge(&lab, &mut run);
-    fail_disk(&lab, "");
+    fail_disk(&lab, ALWAYS);
     run.call("pwrite a 0 2 3000").unwrap();
     run.call("sync a").unwrap();
     run.end();
@@ -135,10 +135,10 @@ fn a_run_that_comes_after_a_pools_disk_failed_is_absorbed_and_recovered_as_ever(
 #[test]
 fn a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed() {
     let lab = Lab::on_disk();
-    let mut run = run_with_faults(&lab, &[("FOREBAY_TEST_VOID_FAULT", "1")]);
+    let mut run = run_without_marks(&lab);
     let path = acknowledge(&lab, &mut run);
     run.call("pwrite a 0 2 3000").unwrap();
-    fail_disk(&lab, "1");
+    fail_disk(&lab, ONCE);
     assert_eq!(run.call("sync a"), Ok(0));
     run.call("pwrite a 0 3 3000").unwrap();
     assert_eq!(run.call("sync a"), Ok(0));
@@ -156,9 +156,9 @@ fn a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed() {
 fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_succeeds() {
     for supervisor_dies in [false, true] {
         let lab = Lab::on_disk();
-        let mut run = run_with_faults(&lab, &[("FOREBAY_TEST_VOID_FAULT", "1")]);
+        let mut run = run_without_marks(&lab);
         let path = acknowledge(&lab, &mut run);
-        fail_disk(&lab, "");
+        fail_disk(&lab, ALWAYS);
         run.call("pwrite a 0 2 3000").unwrap();
         if supervisor_dies {
             run.kill_supervisor();
@@ -187,12 +187,12 @@ fn where_neither_the_pool_nor_a_file_can_say_that_records_are_void_no_name_chang
             fs::create_dir(lab.data(directory)).unwrap();
         }
         fs::write(lab.data("plain"), "plain").unwrap();
-        let mut run = run_with_faults(&lab, &[("FOREBAY_TEST_VOID_FAULT", "1")]);
+        let mut run = run_without_marks(&lab);
         let path = lab.data("d/a.log");
         run.open("a", &path, RDWR);
         run.call("write a 1 3000").unwrap();
         run.call("sync a").unwrap();
-        fail_disk(&lab, "");
+        fail_disk(&lab, ALWAYS);
         let data = lab.home.path().join("data");
         let done = run.call(call.replace('@', data.to_str().unwrap()));
         assert_eq!(done, Err(libc::EIO), "{call}");
@@ -208,9 +208,9 @@ fn where_neither_the_pool_nor_a_file_can_say_that_records_are_void_no_name_chang
 #[test]
 fn what_the_pools_disk_does_not_take_as_released_is_not() {
     let lab = Lab::on_disk();
-    let mut run = run_with_faults(&lab, &[]);
+    let mut run = lab.run();
     let path = acknowledge(&lab, &mut run);
-    fail_disk(&lab, "");
+    fail_disk(&lab, ALWAYS);
     // The file is synced, and the pool cannot be told: the file says it.
     run.call("retire a").unwrap();
     run.call("pwrite a 0 2 3000").unwrap();
@@ -228,9 +228,9 @@ fn what_the_pools_disk_does_not_take_as_released_is_not() {
 #[test]
 fn after_both_disks_failed_a_recovery_in_the_same_boot_drops_nothing() {
     let lab = Lab::on_disk();
-    let mut run = run_with_faults(&lab, &[]);
+    let mut run = lab.run();
     acknowledge(&lab, &mut run);
-    fail_disk(&lab, "");
+    fail_disk(&lab, ALWAYS);
     run.call("pwrite a 0 2 3000").unwrap();
     lab.inject(libc::EIO, u64::MAX);
     assert_eq!(run.call("sync a"), Err(libc::EIO));
@@ -252,7 +252,7 @@ fn a_sync_that_failed_in_a_recovery_is_not_made_good_by_a_second_one() {
     lab.power_cut();
     lab.inject(libc::EIO, 1);
     let reports = lab.recover_with(Some(OTHER_BOOT), &[], |command| {
-        command.env("FOREBAY_TEST_SYNC_FAULT", lab.fault_file());
+        command.env("FOREBAY_TEST_FAULTS", lab.faults());
     });
     assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
     // The file has it all, by the page cache. Only written again it comes to the disk, which cannot
@@ -275,7 +275,7 @@ fn a_file_whose_marks_cannot_be_read_gets_nothing() {
     run.kill_both();
     lab.power_cut();
     let reports = lab.recover_with(Some(OTHER_BOOT), &[], |command| {
-        command.env("FOREBAY_TEST_VOID_UNREADABLE", "1");
+        command.env("FOREBAY_BROKEN", "void-mark-read");
     });
     assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
     let reports = lab.recover(Some(OTHER_BOOT), &[]);
@@ -289,9 +289,9 @@ fn a_file_whose_marks_cannot_be_read_gets_nothing() {
 fn without_a_supervisor_and_where_nothing_can_be_said_what_is_acknowledged_later_is_not_overwritten()
  {
     let lab = Lab::on_disk();
-    let mut run = run_with_faults(&lab, &[("FOREBAY_TEST_VOID_FAULT", "1")]);
+    let mut run = run_without_marks(&lab);
     let path = acknowledge(&lab, &mut run);
-    fail_disk(&lab, "");
+    fail_disk(&lab, ALWAYS);
     run.call("pwrite a 0 2 3000").unwrap();
     run.kill_supervisor();
     assert_eq!(run.call("sync a"), Err(libc::EIO));
@@ -362,9 +362,9 @@ fn what_a_process_outside_writes_to_a_file_that_cannot_be_made_plain_is_not_over
         return;
     }
     let lab = Lab::on_disk();
-    let mut run = run_with_faults(&lab, &[("FOREBAY_TEST_VOID_FAULT", "1")]);
+    let mut run = run_without_marks(&lab);
     let path = acknowledge(&lab, &mut run);
-    fail_disk(&lab, "");
+    fail_disk(&lab, ALWAYS);
     fs::write(&path, content(2, 3000)).unwrap();
     run.kill_both();
     mend_disk(&lab);
@@ -377,7 +377,7 @@ fn what_a_process_outside_writes_to_a_file_that_cannot_be_made_plain_is_not_over
 #[test]
 fn a_run_ends_though_its_pools_disk_failed_with_a_segment_that_is_full() {
     let lab = Lab::on_disk();
-    let mut run = run_with_faults(&lab, &[]);
+    let mut run = lab.run();
     let path = lab.data("a.log");
     run.open("a", &path, RDWR);
     let pipe = lab.slow_syncs(&path);
@@ -386,7 +386,7 @@ fn a_run_ends_though_its_pools_disk_failed_with_a_segment_that_is_full() {
     }
     run.call("sync a").unwrap();
     thread::sleep(Duration::from_millis(300));
-    fail_disk(&lab, "");
+    fail_disk(&lab, ALWAYS);
     run.call("pwrite a 0 2 3000").unwrap();
     run.send(&"sync a");
     thread::sleep(Duration::from_millis(300));

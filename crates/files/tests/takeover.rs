@@ -160,7 +160,7 @@ fn has_mounts(path: &Path) -> bool {
 /// As [`orphaned`], where a third process is cut in its settling, or waits in it.
 fn orphaned_with_cut(lab: &Lab, paths: &[&Path], cut: &str) -> Running {
     let mut run = lab.run_with(|command| {
-        command.env("LAB_CUT_THIRD", cut);
+        command.env("LAB_CUT_THIRD", format!("replay:step={cut}"));
     });
     for (number, path) in paths.iter().enumerate() {
         assert_eq!(run.open(&format!("other {number}"), path, RDWR), 1);
@@ -184,7 +184,7 @@ fn a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one() {
     for steps in 1.. {
         let lab = Lab::new();
         let (a, b) = (lab.data("a.log"), lab.data("b.log"));
-        let mut run = orphaned_with_cut(&lab, &[&a, &b], &steps.to_string());
+        let mut run = orphaned_with_cut(&lab, &[&a, &b], &format!("{steps}:die"));
         run.send(&format!("third open c {} {RDWR}", a.display()));
         if run.answer().unwrap() != "gone 0\n" {
             break;
@@ -217,7 +217,7 @@ fn two_processes_that_settle_at_once_do_it_one_after_the_other() {
     let lab = Lab::new();
     let (a, b) = (lab.data("a.log"), lab.data("b.log"));
     // In the middle it waits longer than a process that can settle nothing.
-    let mut run = orphaned_with_cut(&lab, &[&a, &b], "2:9000");
+    let mut run = orphaned_with_cut(&lab, &[&a, &b], "2:9000ms");
     let begun = Instant::now();
     run.call(format!("begin third open c {} {RDWR}", a.display()))
         .unwrap();

@@ -24,7 +24,7 @@ use crate::{
     error::AppendError,
     format::record::{Lsn, RecordHeader},
     media::{Media, OwnLine, wait, wake},
-    shared::{step, steps},
+    shared::steps,
 };
 use std::{
     hint,
@@ -148,9 +148,9 @@ impl Commits {
             }
             log.check()?;
             let is_to_begin = self.is_to_begin(lsn);
-            step!("shared:commit-looked");
+            crate::failpoint!("shared:commit-looked");
             if is_to_begin && self.begin(who) {
-                step!("shared:commit-begun");
+                crate::failpoint!("shared:commit-begun");
                 // Another may have done it meanwhile.
                 if self.reach(lsn) || !self.is_to_begin(lsn) {
                     self.not_begun();
@@ -280,7 +280,7 @@ impl Commits {
             self.not_begun();
             return Ok(false);
         };
-        step!("shared:commit-led");
+        crate::failpoint!("shared:commit-led");
         let filled = fill();
         let died = self.again.swap(0, SeqCst) != 0;
         // Of what is not committed nothing is left to those that write, if none does.
@@ -294,19 +294,19 @@ impl Commits {
         if let Ok((_, end)) = &filled {
             self.started.store(from.max(*end), SeqCst);
         }
-        step!("shared:commit-filled");
+        crate::failpoint!("shared:commit-filled");
         self.begun();
         let done = filled.and_then(|(parts, end)| {
             if let Err(error) = write_back(log.media(), parts, from) {
                 log.fail(&error);
                 return Err(AppendError::Closed);
             }
-            step!("shared:commit-written");
+            crate::failpoint!("shared:commit-written");
             self.acknowledge(log, from, end)
         });
-        step!("shared:commit-done");
+        crate::failpoint!("shared:commit-done");
         place.store(0, SeqCst);
-        step!("shared:commit-left");
+        crate::failpoint!("shared:commit-left");
         wake(&self.ended);
         done
     }
@@ -317,7 +317,7 @@ impl Commits {
         loop {
             let seen = self.ended.load(SeqCst);
             if self.reach(from) {
-                step!("shared:commit-reached");
+                crate::failpoint!("shared:commit-reached");
                 self.move_to(end);
                 return Ok(true);
             }

@@ -1,152 +1,119 @@
-//! For the power-cut lab (feature `failpoints`, never in a normal build): moments that announce
-//! themselves, and deliberate faults.
+//! The one mechanism by which tests and laboratories disturb Forebay (feature `failpoints`, never
+//! in a build that ships; `no_failpoints.rs` stands for this there). Only this module reads the
+//! variables that it is told by, all of them once in a process:
 //!
-//! `FOREBAY_FAILPOINT=NAME=N` announces the failpoint NAME when it is passed the N-th time in a
-//! process, by a line on `/dev/console`, and the thread that passed it, and every one that passes
-//! it later, stands still for ever; with `NAME=N:go` they go on. With `NAME=N:die` the process is
-//! killed there, and nothing is announced: so a member dies for others to go on without it, and so
-//! does each one that comes in its place. With `@OTHER` behind it, passes count once the process
-//! has passed OTHER. Several are separated by commas. `FOREBAY_BROKEN=NAME` breaks what
-//! [`fault_enabled!`](crate::broken) names. Nothing here calls the C library for files: it runs
-//! inside the library that hooks it.
+//! | variable | what it asks for |
+//! |---|---|
+//! | `FOREBAY_FAILPOINT=NAME=N,…` | at the N-th pass of a [`failpoint!`](crate::failpoint!) something happens: [`moments`] |
+//! | `FOREBAY_BROKEN=NAME,…` | what [`fault_enabled!`](crate::fault_enabled!) names is broken |
+//! | `FOREBAY_TEST_FAULTS=DIR` | a call fails while `DIR/NAME` is there: [`error`] |
+//! | `FOREBAY_TEST_WAITS=NAME=MS,…` | a wait has another limit: [`limit`] |
+//! | `FOREBAY_TEST_BOOT_ID=UUID` | it is another boot of the machine |
+//! | `FOREBAY_TEST_POOL_SURVIVED=1` | an emulated pool is persistent memory, and outlasts a boot |
+//! | `FOREBAY_TEST_SYNCED=DIR` | the supervisor keeps copies of files as they were synced |
 
-use rustix::{
-    fs::{Mode, OFlags},
-    process::Signal,
-    thread::Timespec,
-};
-use std::sync::{
-    OnceLock,
-    atomic::{AtomicBool, AtomicI64, Ordering::Relaxed},
+mod moments;
+
+pub use moments::{announce, hit, pass};
+
+use moments::ArmedFailpoint;
+use rustix::io::Errno;
+use std::{
+    path::{Path, PathBuf},
+    sync::OnceLock,
+    time::Duration,
 };
 
-/// What happens at the pass that was asked for.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ArmedAction {
-    StandStill,
-    GoOn,
-    Die,
+/// True in a build with this mechanism.
+pub const BUILT_IN: bool = true;
+
+/// What the environment asks for.
+struct FaultSettings {
+    armed: Vec<ArmedFailpoint>,
+    broken: Vec<String>,
+    faults: Option<PathBuf>,
+    limits: Vec<(String, Duration)>,
+    boot_id: Option<String>,
+    pool_survived: bool,
+    synced: Option<PathBuf>,
 }
 
-/// A failpoint that the environment asks for.
-#[derive(Debug)]
-struct ArmedFailpoint {
-    name: String,
-    then: ArmedAction,
-    /// Its passes count once this one was passed.
-    after: Option<String>,
-    counts: AtomicBool,
-    /// Passes until it is the one; below 1 afterwards.
-    left: AtomicI64,
-}
-
-impl ArmedFailpoint {
-    /// `NAME=N`, with `:go` or `:die` and with `@OTHER` behind it or without.
-    fn parse(text: &str) -> Option<Self> {
-        let (text, after) = match text.split_once('@') {
-            Some((text, after)) => (text, Some(after.to_owned())),
-            None => (text, None),
+fn settings() -> &'static FaultSettings {
+    static SETTINGS: OnceLock<FaultSettings> = OnceLock::new();
+    SETTINGS.get_or_init(|| {
+        let text = |name| std::env::var(name).unwrap_or_default();
+        let path = |name| std::env::var_os(name).map(PathBuf::from);
+        let limit = |text: &str| {
+            let (name, ms) = text.split_once('=')?;
+            Some((name.to_owned(), Duration::from_millis(ms.parse().ok()?)))
         };
-        let (name, count) = text.split_once('=')?;
-        let (count, then) = match count.split_once(':') {
-            Some((count, "go")) => (count, ArmedAction::GoOn),
-            Some((count, "die")) => (count, ArmedAction::Die),
-            Some(_) => return None,
-            None => (count, ArmedAction::StandStill),
-        };
-        Some(Self {
-            name: name.to_owned(),
-            then,
-            counts: AtomicBool::new(after.is_none()),
-            after,
-            left: AtomicI64::new(count.parse().ok()?),
-        })
-    }
-
-    /// A failpoint is passed: true if this is the pass that was asked for.
-    fn is_due(&self, name: &str) -> bool {
-        if self.after.as_deref() == Some(name) {
-            self.counts.store(true, Relaxed);
+        FaultSettings {
+            armed: (text("FOREBAY_FAILPOINT").split(','))
+                .filter_map(ArmedFailpoint::parse)
+                .collect(),
+            broken: (text("FOREBAY_BROKEN").split(','))
+                .map(str::to_owned)
+                .collect(),
+            faults: path("FOREBAY_TEST_FAULTS"),
+            limits: (text("FOREBAY_TEST_WAITS").split(','))
+                .filter_map(limit)
+                .collect(),
+            boot_id: std::env::var("FOREBAY_TEST_BOOT_ID").ok(),
+            pool_survived: std::env::var_os("FOREBAY_TEST_POOL_SURVIVED").is_some(),
+            synced: path("FOREBAY_TEST_SYNCED"),
         }
-        self.name == name && self.counts.load(Relaxed) && self.left.fetch_sub(1, Relaxed) == 1
-    }
-
-    fn is_over(&self, name: &str) -> bool {
-        self.name == name && self.left.load(Relaxed) < 1
-    }
-}
-
-fn armed() -> &'static [ArmedFailpoint] {
-    static ARMED: OnceLock<Vec<ArmedFailpoint>> = OnceLock::new();
-    ARMED.get_or_init(|| {
-        let text = std::env::var("FOREBAY_FAILPOINT").unwrap_or_default();
-        text.split(',').filter_map(ArmedFailpoint::parse).collect()
     })
-}
-
-/// True if this is the pass that was asked for: what the caller breaks off there ends with
-/// [`announce`].
-#[must_use]
-pub fn hit(name: &str) -> bool {
-    // Each is to count it.
-    let due = armed().iter().filter(|armed| armed.is_due(name)).count();
-    due > 0
-}
-
-/// Passes a failpoint.
-pub fn pass(name: &str) {
-    if hit(name) {
-        announce(name);
-    } else if let Some(armed) = armed().iter().find(|armed| armed.is_over(name)) {
-        stand_still(armed.then);
-    }
-}
-
-/// Says so on the console, and stands still unless it is to go on; or dies.
-pub fn announce(name: &str) {
-    let over = armed().iter().find(|armed| armed.is_over(name));
-    let then = over.map_or(ArmedAction::GoOn, |armed| armed.then);
-    let line = match then {
-        // Not what the lab waits for.
-        ArmedAction::Die => format!("LAB death at {name}\n"),
-        _ => format!("LAB failpoint {name}\n"),
-    };
-    if let Ok(console) = rustix::fs::open(
-        "/dev/console",
-        OFlags::WRONLY | OFlags::CLOEXEC,
-        Mode::empty(),
-    ) {
-        // Without a console no lab waits for the line.
-        let _ = rustix::io::write(&console, line.as_bytes());
-    }
-    if then == ArmedAction::Die {
-        let _ = rustix::process::kill_process(rustix::process::getpid(), Signal::KILL);
-    }
-    stand_still(then);
-}
-
-fn stand_still(then: ArmedAction) {
-    if then == ArmedAction::GoOn {
-        return;
-    }
-    loop {
-        let hour = Timespec {
-            tv_sec: 3600,
-            tv_nsec: 0,
-        };
-        // A signal may interrupt it.
-        let _ = rustix::thread::nanosleep(&hour);
-    }
 }
 
 /// True if the environment breaks this.
 #[must_use]
 pub fn is_broken(name: &str) -> bool {
-    static BROKEN: OnceLock<Option<String>> = OnceLock::new();
-    BROKEN
-        .get_or_init(|| std::env::var("FOREBAY_BROKEN").ok())
-        .as_deref()
-        == Some(name)
+    settings().broken.iter().any(|broken| broken == name)
+}
+
+/// The error with which a call is to fail, taken from a file of this name: `ERRNO COUNT`, or
+/// `ERRNO` for every call as long as the file is there. If the file is a pipe, the call waits until
+/// a test writes to it.
+#[must_use]
+pub fn error(name: &str) -> Option<Errno> {
+    take_error(&settings().faults.as_ref()?.join(name))
+}
+
+fn take_error(path: &Path) -> Option<Errno> {
+    let text = std::fs::read_to_string(path).ok()?;
+    let mut words = text.split_ascii_whitespace();
+    let errno = words.next()?.parse().ok()?;
+    if let Some(count) = words.next() {
+        let left = count.parse::<u64>().ok()?.checked_sub(1)?;
+        std::fs::write(path, format!("{errno} {left}")).ok()?;
+    }
+    Some(Errno::from_raw_os_error(errno))
+}
+
+/// How long to wait for this at most: as `usual`, unless a test says otherwise.
+#[must_use]
+pub fn limit(name: &str, usual: Duration) -> Duration {
+    let told = settings().limits.iter().find(|(told, _)| told == name);
+    told.map_or(usual, |(_, limit)| *limit)
+}
+
+/// The id of the boot that it is to be.
+#[must_use]
+pub fn boot_id() -> Option<&'static str> {
+    settings().boot_id.as_deref()
+}
+
+/// True if an emulated pool is to count as persistent memory.
+#[must_use]
+pub fn pool_survived() -> bool {
+    settings().pool_survived
+}
+
+/// Where copies of files are to be kept as they were synced last: the worst that a power cut could
+/// leave.
+#[must_use]
+pub fn synced_copies() -> Option<&'static Path> {
+    settings().synced.as_deref()
 }
 
 #[cfg(test)]
@@ -155,24 +122,14 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_failpoint_says_when_it_counts_and_what_happens_there() {
-        let armed = ArmedFailpoint::parse("shared:reserved=2:die").unwrap();
-        assert_eq!(armed.then, ArmedAction::Die);
-        let due = ["shared:reserved", "shared:written", "shared:reserved"];
-        assert_eq!(due.map(|name| armed.is_due(name)), [false, false, true]);
-        assert!(armed.is_over("shared:reserved") && !armed.is_due("shared:reserved"));
-
-        let armed = ArmedFailpoint::parse("prepare:next=1@bury:filled").unwrap();
-        assert_eq!(armed.then, ArmedAction::StandStill);
-        let due = ["prepare:next", "bury:filled", "prepare:next"];
-        assert_eq!(due.map(|name| armed.is_due(name)), [false, false, true]);
-
-        assert_eq!(
-            ArmedFailpoint::parse("a=1:go").unwrap().then,
-            ArmedAction::GoOn
-        );
-        for wrong in ["", "a", "a=", "a=1:away"] {
-            assert!(ArmedFailpoint::parse(wrong).is_none(), "{wrong}");
-        }
+    fn an_error_is_taken_as_often_as_its_file_says() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("sync");
+        assert_eq!(take_error(&path), None);
+        std::fs::write(&path, "28 2").unwrap();
+        let taken = [(); 3].map(|()| take_error(&path));
+        assert_eq!(taken, [Some(Errno::NOSPC), Some(Errno::NOSPC), None]);
+        std::fs::write(&path, "5").unwrap();
+        assert_eq!([(); 2].map(|()| take_error(&path)), [Some(Errno::IO); 2]);
     }
 }

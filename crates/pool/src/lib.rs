@@ -41,7 +41,8 @@ pub mod disks;
 mod error;
 #[doc(hidden)]
 pub mod extents;
-#[cfg(feature = "failpoints")]
+#[doc(hidden)]
+#[cfg_attr(not(feature = "failpoints"), path = "no_failpoints.rs")]
 pub mod failpoint;
 #[doc(hidden)]
 pub mod format;
@@ -59,9 +60,8 @@ mod stack;
 mod status;
 mod wait_meter;
 
-/// A moment at which the power-cut lab may cut the power. Nothing at all without the feature
-/// `failpoints`.
-#[cfg(feature = "failpoints")]
+/// A moment at which the power-cut lab may cut the power, and tests wait or die. Nothing at all
+/// without the feature `failpoints`.
 #[macro_export]
 macro_rules! failpoint {
     ($name:literal) => {
@@ -69,31 +69,12 @@ macro_rules! failpoint {
     };
 }
 
-/// A moment at which the power-cut lab may cut the power. Nothing at all without the feature
-/// `failpoints`.
-#[cfg(not(feature = "failpoints"))]
-#[macro_export]
-macro_rules! failpoint {
-    ($name:literal) => {};
-}
-
-/// True if the power-cut lab breaks this on purpose. Never, and known when compiled, without the
-/// feature `failpoints`.
-#[cfg(feature = "failpoints")]
+/// True if the power-cut lab or a test breaks this on purpose. Never, and known when compiled,
+/// without the feature `failpoints`.
 #[macro_export]
 macro_rules! fault_enabled {
     ($name:literal) => {
         $crate::failpoint::is_broken($name)
-    };
-}
-
-/// True if the power-cut lab breaks this on purpose. Never, and known when compiled, without the
-/// feature `failpoints`.
-#[cfg(not(feature = "failpoints"))]
-#[macro_export]
-macro_rules! fault_enabled {
-    ($name:literal) => {
-        false
     };
 }
 

@@ -5,7 +5,7 @@
 mod common;
 
 use common::{new_disk, tiny, within};
-use forebay_pool::{Pool, PoolOptions, media::SimMedia};
+use forebay_pool::{Pool, PoolOptions, failpoint, media::SimMedia};
 use forebay_store::{Batch, Durability, Store, StoreError, StoreOptions};
 use std::{
     path::{Path, PathBuf},
@@ -15,6 +15,8 @@ use std::{
     time::Duration,
 };
 use tempfile::TempDir;
+
+const _: () = assert!(failpoint::BUILT_IN, "built without `failpoints`");
 
 fn new_pool() -> (TempDir, Pool) {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
@@ -302,7 +304,7 @@ fn child() {
     for number in 0..30 {
         put(&store, number).unwrap();
     }
-    std::fs::write(dir.join("fault"), "").unwrap();
+    std::fs::write(dir.join("disk-write"), "5").unwrap();
     let error = put(&store, 30).unwrap_err();
     assert!(matches!(error, StoreError::NotCommitted { .. }), "{error}");
     assert_eq!(
@@ -320,7 +322,7 @@ fn a_pool_in_a_file_whose_disk_fails_keeps_what_was_acknowledged() {
     let status = Command::new(std::env::current_exe().unwrap())
         .args(["--ignored", "--exact", "--nocapture", "child"])
         .env(CHILD, dir.path())
-        .env("FOREBAY_TEST_DISK_FAULT", dir.path().join("fault"))
+        .env("FOREBAY_TEST_FAULTS", dir.path())
         .status()
         .unwrap();
     assert!(status.success());

@@ -26,6 +26,11 @@ use std::{
     time::{Duration, Instant},
 };
 
+const _: () = assert!(
+    forebay_pool::failpoint::BUILT_IN,
+    "built without `failpoints`"
+);
+
 /// The program under test.
 pub const FOREBAY: &str = env!("CARGO_BIN_EXE_forebay");
 

@@ -125,6 +125,23 @@ impl Sandbox {
         self.path().join(name)
     }
 
+    /// Where it is said what fails: `forebay_pool::failpoint::error`.
+    pub fn faults(&self) -> PathBuf {
+        let faults = self.file("faults");
+        fs::create_dir_all(&faults).unwrap();
+        faults
+    }
+
+    /// From now on calls of this name fail with `EIO`.
+    pub fn fail(&self, call: &str) {
+        fs::write(self.faults().join(call), "5").unwrap();
+    }
+
+    /// They fail no more.
+    pub fn mend(&self, call: &str) {
+        fs::remove_file(self.faults().join(call)).unwrap();
+    }
+
     /// The program with the words of `line` as arguments, about to be run.
     pub fn command(&self, line: &str) -> Command {
         let makes_pool = line.starts_with("pool create");

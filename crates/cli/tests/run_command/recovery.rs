@@ -242,7 +242,7 @@ fn while_another_process_recovers_the_pool_no_program_starts_and_no_recovery_is_
             .arg(pool.path())
             .envs(environment.clone())
             // It is about to write, and stands still.
-            .env("FOREBAY_TEST_CUT_REPLAY", "1:600000");
+            .env("FOREBAY_FAILPOINT", "replay:step=1:600000ms");
         let mut first = sandbox.start(&mut command, "first");
         let has_it = || PoolOptions::new().open(pool.path()).unwrap().lanes()[0].in_use;
         let until = Instant::now() + PATIENCE;

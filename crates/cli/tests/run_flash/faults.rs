@@ -41,7 +41,7 @@ fn flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_
     };
     let mut server = world.start();
     fill(&server);
-    world.break_flash("write");
+    world.sandbox.fail("flash-write");
     let update = "UPDATE stock.s SET k = k + 1";
     let updated = server.sql(update, "");
     assert!(updated.is_ok(), "{updated:?}: {}", server.output());
@@ -69,7 +69,7 @@ fn flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_
     sound(&server, "stock.s");
     server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
     world.says(&server, "are written to their files at once");
-    world.mend_flash();
+    world.sandbox.mend("flash-write");
     // A commit tries it again, ten seconds after the last one that failed.
     world.until("pages go to flash", |_| {
         server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
@@ -98,17 +98,20 @@ fn a_page_that_flash_cannot_give_is_named_and_the_server_ends_without_an_older_o
     fill(&server);
     server.sql("UPDATE stock.s SET k = 7", "").unwrap();
     server.stop().unwrap();
-    world.break_flash("read write");
+    world.sandbox.fail("flash-read");
+    world.sandbox.fail("flash-write");
     // A checkpoint of the metadata must be read, before anything else.
     let said = world.refused();
     assert!(
         said.contains("flash") && !said.contains("ready for connections"),
         "{said}"
     );
-    world.mend_flash();
+    world.sandbox.mend("flash-read");
+    world.sandbox.mend("flash-write");
 
     let mut server = world.start();
-    world.break_flash("read write");
+    world.sandbox.fail("flash-read");
+    world.sandbox.fail("flash-write");
     let dirty = world.status()["dirty_pages"].as_u64().unwrap();
     assert!(dirty > 0, "{}", world.status());
     server
@@ -128,7 +131,8 @@ fn a_page_that_flash_cannot_give_is_named_and_the_server_ends_without_an_older_o
         said.contains("could not be read from flash, nor can anything else"),
         "{said}"
     );
-    world.mend_flash();
+    world.sandbox.mend("flash-read");
+    world.sandbox.mend("flash-write");
 
     let server = world.start();
     let rows = server.sql("SELECT COUNT(*) FROM stock.s WHERE k = 7", "");

@@ -35,9 +35,9 @@ fn world_on(disk: &Disk, sandbox: Sandbox, policy: &str) -> Option<World> {
     let has_no_binary_log = |option: &String| !option.contains("bin");
     world.launch.options.retain(has_no_binary_log);
     // Not on the disk that fills up.
-    let faults = world.sandbox.file("faults");
+    let faults = world.sandbox.faults();
     let environment = &mut world.launch.environment;
-    environment.push(("FOREBAY_TEST_FLASH_FAULT".into(), faults.into()));
+    environment.push(("FOREBAY_TEST_FAULTS".into(), faults.into()));
     let options = ["--flash-size", FLASH, "--flash-policy", policy];
     world.launch.wrapper = world.wrapper(&options);
     Some(world)
@@ -63,7 +63,7 @@ fn server_goes_on_when_the_disk_is_full_and_pages_go_around() {
         fill(&server);
         let filler = fill_up(&disk.at);
         if is_broken {
-            fs::write(world.sandbox.file("faults"), "write").unwrap();
+            world.sandbox.fail("flash-write");
         }
         for round in 0..40 {
             let update = format!("UPDATE stock.s SET k = k + 1 WHERE id % 997 = {round}");
@@ -82,7 +82,7 @@ fn server_goes_on_when_the_disk_is_full_and_pages_go_around() {
         assert_eq!(sum(&server), before, "{kind}, {policy}");
         sound(&server, "stock.s");
         if is_broken {
-            fs::remove_file(world.sandbox.file("faults")).unwrap();
+            world.sandbox.mend("flash-write");
         }
         server.stop().unwrap();
         let flush = format!("flash flush --flash {}", world.flash().display());

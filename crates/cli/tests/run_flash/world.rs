@@ -140,20 +140,11 @@ impl World {
         }
     }
 
-    /// From now on flash fails to do what `faults` names, in this world's processes.
-    pub fn break_flash(&self, faults: &str) {
-        fs::write(self.launch.dir.join("faults"), faults).unwrap();
-    }
-
-    pub fn mend_flash(&self) {
-        fs::remove_file(self.launch.dir.join("faults")).unwrap();
-    }
-
     pub fn breakable() -> Option<Self> {
         let mut world = Self::new()?;
-        let faults = world.launch.dir.join("faults");
+        let faults = world.sandbox.faults();
         let environment = &mut world.launch.environment;
-        environment.push(("FOREBAY_TEST_FLASH_FAULT".into(), faults.into()));
+        environment.push(("FOREBAY_TEST_FAULTS".into(), faults.into()));
         Some(world)
     }
 

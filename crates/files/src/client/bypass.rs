@@ -26,7 +26,7 @@ use crate::{
     sys,
     wire::{self, ClientRequest, SupervisorAnswer},
 };
-use forebay_pool::MonotonicTime;
+use forebay_pool::{MonotonicTime, failpoint};
 use rustix::{
     fs::{AtFlags, OFlags},
     io::{Errno, FdFlags},
@@ -45,8 +45,6 @@ use std::{
 const HEARD_WAIT: Duration = Duration::from_secs(30);
 /// How long it may take to answer.
 const ANSWER_WAIT: Duration = Duration::from_secs(15);
-/// In tests: [`HEARD_WAIT`] in milliseconds.
-const ENV_HEARD_WAIT: &str = "FOREBAY_TEST_HEARD_WAIT_MS";
 /// Time between two attempts.
 const AGAIN: Duration = Duration::from_millis(20);
 /// The same without a supervisor: each looks into the pool.
@@ -57,9 +55,7 @@ static UNREACHABLE: AtomicBool = AtomicBool::new(false);
 
 /// How long to try to be heard by a supervisor that lives.
 pub(super) fn heard_wait() -> Duration {
-    let test = std::env::var(ENV_HEARD_WAIT).ok();
-    test.and_then(|ms| ms.parse().ok())
-        .map_or(HEARD_WAIT, Duration::from_millis)
+    failpoint::limit("heard", HEARD_WAIT)
 }
 
 /// Finds the table of what the run absorbs, and what counts the run's changes: where they lie, or

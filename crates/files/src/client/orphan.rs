@@ -28,7 +28,7 @@ use crate::{
     shared::{FileState, NameLoss, SettlingTurn, SharedFile, SyncFailure},
     sys, void_marks,
 };
-use forebay_pool::{MonotonicTime, PoolError, rewrite, with_room};
+use forebay_pool::{MonotonicTime, PoolError, failpoint, rewrite, with_room};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     ffi::c_int,
@@ -46,8 +46,6 @@ const LOCK_WAIT: Duration = Duration::from_secs(2);
 /// How long changes are waited for that are under way. A process may have died in one, and then its
 /// file's lock stays taken.
 const CHANGE_WAIT: Duration = Duration::from_millis(200);
-/// In tests: [`CHANGE_WAIT`] in milliseconds.
-const ENV_CHANGE_WAIT: &str = "FOREBAY_TEST_CHANGE_WAIT_MS";
 /// How long the member that does it is waited for.
 const SETTLE_WAIT: Duration = Duration::from_secs(30);
 
@@ -66,7 +64,7 @@ impl MemberSession {
                 SettlingTurn::Ours => with_room(|| {
                     self.wait_for_changes();
                     self.lane.abandon();
-                    forebay_pool::failpoint!("orphan:closed");
+                    failpoint!("orphan:closed");
                     self.sync_all();
                     self.page.set_settled();
                 }),
@@ -94,9 +92,7 @@ impl MemberSession {
     /// the lane is needed, and a recovery would not know whose it is.
     fn wait_for_changes(&self) {
         let begun = MonotonicTime::now();
-        let test = std::env::var(ENV_CHANGE_WAIT).ok();
-        let limit = test.and_then(|ms| ms.parse().ok());
-        let limit = limit.map_or(CHANGE_WAIT, Duration::from_millis);
+        let limit = failpoint::limit("change", CHANGE_WAIT);
         let is_changing = || self.page.files.iter().any(|file| file.lock.is_held());
         while is_changing() && begun.elapsed() < limit {
             std::thread::sleep(Duration::from_millis(1));
@@ -132,7 +128,7 @@ impl MemberSession {
             // its number.
             let stays = private_fds::connection();
             self.lane.moved(stays.pool());
-            forebay_pool::failpoint!("orphan:synced");
+            failpoint!("orphan:synced");
             let settled = match all {
                 true => self.lane.settle(),
                 false => Ok(()),
@@ -149,7 +145,7 @@ impl MemberSession {
             Ok(()) => all,
             Err(unwritten) => self.mark_void(&unwritten),
         };
-        forebay_pool::failpoint!("orphan:settled");
+        failpoint!("orphan:settled");
         if !told {
             self.outlast_the_lane();
         }

@@ -14,10 +14,10 @@ use super::{
     label::{APART, BEAT, LabelMark, UNFINISHED, is_told_apart, relabelled},
     lane_contents::LoggedFile,
     sync::confirmed,
-    write::{ReplayFailure, set_times, step},
+    write::{ReplayFailure, set_times},
 };
 use crate::sys;
-use forebay_pool::{Lane, MonotonicTime, PoolError};
+use forebay_pool::{Lane, MonotonicTime, PoolError, failpoint};
 use std::{thread, time::Duration};
 
 /// One attempt to replay a lane.
@@ -49,7 +49,7 @@ impl<'a> ReplayAttempt<'a> {
             return Ok(false);
         }
         confirmed(&target.file)?;
-        step();
+        failpoint!("replay:step");
         Ok(true)
     }
 
@@ -71,7 +71,7 @@ impl<'a> ReplayAttempt<'a> {
         self.mark = self.mark.replaying(now());
         self.say().map_err(|e| ReplayFailure::Lane(e.to_string()))?;
         self.beat = Some(MonotonicTime::now());
-        step();
+        failpoint!("replay:step");
         Ok(())
     }
 

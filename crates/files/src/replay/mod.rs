@@ -40,7 +40,7 @@ use decide::{FilePlan, RecoverySituation};
 use file_marks::{FileMark, newer, said_in, untold};
 use find::{ByHandle, FoundFile, HandleFinding, find};
 use forebay_pool::{
-    ClaimOptions, LaneStatus, Pool, RecoveryLock, media::PoolPersistence, rights::Rights,
+    ClaimOptions, LaneStatus, Pool, RecoveryLock, failpoint, media::PoolPersistence, rights::Rights,
 };
 use lane_contents::{LoggedFile, read};
 use rustix::fs::{Mode, OFlags};
@@ -181,7 +181,8 @@ fn recover_locked(
             }
         }
         let same_boot = files.iter().all(|file| file.boot == *boot.as_bytes());
-        let emulated = pool.durability() == PoolPersistence::ProcessCrash && !boot::pool_survived();
+        let emulated =
+            pool.durability() == PoolPersistence::ProcessCrash && !failpoint::pool_survived();
         let recovery = Recovery {
             situation: RecoverySituation {
                 same_boot,
@@ -211,7 +212,7 @@ fn recover_locked(
             return Ok(report);
         }
     }
-    forebay_pool::failpoint!("files:replayed");
+    failpoint!("files:replayed");
     let parents: BTreeSet<PathBuf> = (files.iter())
         .flat_map(|file| file.parents().into_iter().map(Path::to_owned))
         .collect();

@@ -23,7 +23,7 @@ use crate::{
     record::{FileChange, PayloadHead},
     sys,
 };
-use forebay_pool::{PoolError, rewrite};
+use forebay_pool::{PoolError, failpoint, rewrite};
 use rustix::{
     fs::{OFlags, Timespec, Timestamps},
     io::Errno,
@@ -31,10 +31,6 @@ use rustix::{
 use std::{
     fs::File,
     os::fd::{AsFd, BorrowedFd},
-    sync::{
-        OnceLock,
-        atomic::{AtomicU64, Ordering::Relaxed},
-    },
     time::Duration,
 };
 
@@ -221,11 +217,11 @@ impl<'a> LaneWork<'a> {
             // Until it is written it may hold less than it did, which it says by its time.
             if !self.takes_over && file.left.is_some() && set_times(&open, accessed, UNFINISHED)? {
                 rewrite::drop_pages(&open, rewrite::ranges_of(&image.parts));
-                step();
+                failpoint!("replay:step");
             }
             for (at, bytes) in &image.parts {
                 sys::write_at(open.as_fd(), bytes, *at)?;
-                step();
+                failpoint!("replay:step");
             }
         }
         sys::give_lease(open.as_fd());
@@ -259,8 +255,8 @@ impl<'a> LaneWork<'a> {
         for (head, change) in &file.changes {
             self.beat()?;
             apply(open.as_fd(), *head, *change)?;
-            forebay_pool::failpoint!("files:replay");
-            step();
+            failpoint!("files:replay");
+            failpoint!("replay:step");
         }
         self.settle(file, &open, accessed, left)
     }
@@ -299,7 +295,7 @@ impl<'a> LaneWork<'a> {
             self.beat()?;
             sys::write_at(open.as_fd(), bytes, at)?;
             end = end.max(at + bytes.len() as u64);
-            step();
+            failpoint!("replay:step");
         }
         self.settle(file, &open, target.accessed, left)
     }
@@ -315,15 +311,15 @@ impl<'a> LaneWork<'a> {
         fsync(open)?;
         let image = Image::of(&file.changes);
         rewrite::check(open, &image.parts).map_err(ReplayFailure::Sync)?;
-        step();
+        failpoint!("replay:step");
         if self.takes_over {
             return sync(file, open);
         }
         // A file of another user that this one may write to has the time at which it was.
         set_times(open, accessed, modified)?;
-        step();
+        failpoint!("replay:step");
         sync(file, open)?;
-        step();
+        failpoint!("replay:step");
         Ok(())
     }
 }
@@ -357,31 +353,5 @@ fn apply(fd: BorrowedFd<'_>, head: PayloadHead, change: FileChange<'_>) -> Resul
         FileChange::Write(bytes) => sys::write_at(fd, bytes, head.at),
         FileChange::Truncate => rustix::fs::ftruncate(fd, head.at),
         _ => Ok(()),
-    }
-}
-
-/// In tests: dies in the middle of a recovery, after as many steps as the environment says (`7`),
-/// or waits there for so many milliseconds (`7:500`); several of these, apart by commas.
-pub(super) fn step() {
-    static STEPS: AtomicU64 = AtomicU64::new(0);
-    static CUTS: OnceLock<Vec<(u64, Option<Duration>)>> = OnceLock::new();
-    let cuts = CUTS.get_or_init(|| {
-        let text = std::env::var("FOREBAY_TEST_CUT_REPLAY").unwrap_or_default();
-        let cut = |text: &str| {
-            let (steps, wait) = text.split_once(':').unwrap_or((text, ""));
-            let wait = wait.parse().ok().map(Duration::from_millis);
-            Some((steps.parse().ok()?, wait))
-        };
-        text.split(',').filter_map(cut).collect()
-    });
-    if cuts.is_empty() {
-        return;
-    }
-    let now = STEPS.fetch_add(1, Relaxed) + 1;
-    for (_, wait) in cuts.iter().filter(|(steps, _)| *steps == now) {
-        match wait {
-            Some(wait) => std::thread::sleep(*wait),
-            None => std::process::abort(),
-        }
     }
 }

@@ -51,7 +51,7 @@ use crate::{
     order::{self, OrderFile},
     sys, wire,
 };
-use forebay_pool::{MonotonicTime, Pool, disks, media::PoolPersistence};
+use forebay_pool::{MonotonicTime, Pool, disks, failpoint, media::PoolPersistence};
 use member::RunMember;
 use parking_lot::Mutex;
 use run::{END_WAIT, RunState};
@@ -307,7 +307,7 @@ impl SupervisorState {
     /// is nothing to be guarded.
     fn lay_guard(&self, pid: u32, run: Uuid) {
         let survives =
-            self.pool.durability() != PoolPersistence::ProcessCrash || boot::pool_survived();
+            self.pool.durability() != PoolPersistence::ProcessCrash || failpoint::pool_survived();
         if let Some(kind) = self.options.guard.as_deref().filter(|_| survives) {
             self.guards.note(kind, pid, &self.pool, run);
         }

@@ -2,6 +2,7 @@
 
 use super::SupervisorState;
 use crate::sys;
+use forebay_pool::failpoint;
 use std::{
     fs::File,
     io::{Read, Write},
@@ -12,8 +13,8 @@ use std::{
 impl SupervisorState {
     /// Keeps one of a file, if there are to be any.
     pub(super) fn snapshot(&self, path: &Path, file: &File) {
-        if let Some(to) = std::env::var_os("FOREBAY_TEST_SYNCED") {
-            copy(&PathBuf::from(to), path, file);
+        if let Some(to) = failpoint::synced_copies() {
+            copy(to, path, file);
         }
     }
 }

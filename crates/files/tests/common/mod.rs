@@ -11,7 +11,7 @@ mod running;
 pub use running::Running;
 
 use forebay_measure::processes::Watched;
-use forebay_pool::PoolOptions;
+use forebay_pool::{PoolOptions, failpoint};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     process::Signal,
@@ -25,6 +25,8 @@ use std::{
     process::{Command, Output, Stdio},
     time::{Duration, Instant, UNIX_EPOCH},
 };
+
+const _: () = assert!(failpoint::BUILT_IN, "built without `failpoints`");
 
 pub const SEGMENT: u64 = 64 << 10;
 /// Patterns of the files that are absorbed here.
@@ -82,7 +84,7 @@ impl Lab {
 
     /// Everything in it belongs to `user`.
     pub fn give_to(&self, user: u32) {
-        for path in ["", "pool", "data", "synced", "run"] {
+        for path in ["", "pool", "data", "synced", "run", "faults"] {
             let path = self.home.path().join(path);
             std::os::unix::fs::chown(path, Some(user), Some(user)).unwrap();
         }
@@ -95,7 +97,7 @@ impl Lab {
             .segment_size(SEGMENT)
             .emulated(true);
         drop(options.create(home.path().join("pool")).unwrap());
-        for directory in ["data", "synced", "run"] {
+        for directory in ["data", "synced", "run", "faults"] {
             fs::create_dir(home.path().join(directory)).unwrap();
         }
         Self { home, user: None }
@@ -121,14 +123,24 @@ impl Lab {
         self.home.path().join("data").join(name)
     }
 
+    /// Where it is said what fails: `forebay_pool::failpoint::error`.
+    pub fn faults(&self) -> PathBuf {
+        self.home.path().join("faults")
+    }
+
+    /// The error of syncs.
     pub fn fault_file(&self) -> PathBuf {
-        self.home.path().join("fault")
+        self.faults().join("sync")
     }
 
     /// The next syncs fail with `errno`, `count` times; `u64::MAX` for all, until this is called
     /// again.
     pub fn inject(&self, errno: i32, count: u64) {
-        fs::write(self.fault_file(), format!("{errno} {count}")).unwrap();
+        let how = match count {
+            u64::MAX => errno.to_string(),
+            _ => format!("{errno} {count}"),
+        };
+        fs::write(self.fault_file(), how).unwrap();
     }
 
     pub fn run(&self) -> Running {
@@ -152,7 +164,7 @@ impl Lab {
             .arg(self.home.path().join("run"))
             .args(PATTERNS)
             .env("FOREBAY_TEST_SYNCED", self.home.path().join("synced"))
-            .env("FOREBAY_TEST_SYNC_FAULT", self.fault_file())
+            .env("FOREBAY_TEST_FAULTS", self.faults())
             .stdin(Stdio::piped())
             .stdout(Stdio::piped())
             .process_group(0);
@@ -222,7 +234,7 @@ impl Lab {
     /// A recovery that is cut after so many steps; false if it took fewer.
     pub fn cut(&self, boot: Option<&str>, steps: usize) -> bool {
         let mut command = self.recover_command(&[]);
-        command.env("FOREBAY_TEST_CUT_REPLAY", steps.to_string());
+        command.env("FOREBAY_FAILPOINT", format!("replay:step={steps}:die"));
         if let Some(boot) = boot {
             command
                 .env("FOREBAY_TEST_BOOT_ID", boot)

@@ -122,7 +122,7 @@ fn a_file_that_differs_and_cannot_be_synced_keeps_its_lane() {
     fs::write(&path, b"lost").unwrap();
     lab.inject(libc::EIO, 1);
     let reports = lab.recover_with(None, &[], |command| {
-        command.env("FOREBAY_TEST_SYNC_FAULT", lab.fault_file());
+        command.env("FOREBAY_TEST_FAULTS", lab.faults());
     });
     assert!(why(&reports).contains("cannot be synced"), "{reports:?}");
     // A second sync succeeds, and says nothing.

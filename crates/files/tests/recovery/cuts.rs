@@ -89,7 +89,10 @@ fn a_replay_that_took_long_and_was_cut_knows_its_own_changes() {
     command
         .env("FOREBAY_TEST_BOOT_ID", OTHER_BOOT)
         .env("FOREBAY_TEST_POOL_SURVIVED", "1")
-        .env("FOREBAY_TEST_CUT_REPLAY", "3:12000,12");
+        .env(
+            "FOREBAY_FAILPOINT",
+            "replay:step=3:12000ms,replay:step=12:die",
+        );
     assert!(!command.output().unwrap().status.success());
     assert!(!fs::read(&paths[1]).unwrap().is_empty(), "cut too early");
     let reports = lab.recover(Some(OTHER_BOOT), &[]);

@@ -24,14 +24,13 @@ struct Held {
 
 impl Held {
     fn start(lab: &Lab) -> Self {
-        let (syncs, disk_fault) = (lab.home.path().join("syncs"), lab.home.path().join("disk"));
+        let (syncs, disk_fault) = (lab.fault_file(), lab.faults().join("disk-write"));
         rustix::fs::mknodat(CWD, &syncs, FileType::Fifo, Mode::RWXU, 0).unwrap();
         let mut command = lab.recover_command(&[]);
         command
             .env("FOREBAY_TEST_BOOT_ID", OTHER_BOOT)
             .env("FOREBAY_TEST_POOL_SURVIVED", "1")
-            .env("FOREBAY_TEST_SYNC_FAULT", &syncs)
-            .env("FOREBAY_TEST_DISK_FAULT", &disk_fault)
+            .env("FOREBAY_TEST_FAULTS", lab.faults())
             .stdout(Stdio::piped());
         Self {
             recovery: command.spawn().unwrap(),
@@ -53,7 +52,7 @@ impl Held {
             move || {
                 // Opening it waits for the one that reads.
                 let mut first = fs::File::options().write(true).open(&syncs).unwrap();
-                fs::write(&disk_fault, "").unwrap();
+                fs::write(&disk_fault, "5").unwrap();
                 fs::rename(&syncs, syncs.with_extension("first")).unwrap();
                 fs::write(&syncs, how).unwrap();
                 std::io::Write::write_all(&mut first, how.as_bytes()).unwrap();
@@ -106,7 +105,7 @@ fn where_the_pool_cannot_be_told_nothing_is_written() {
 fn a_sync_that_failed_in_a_recovery_is_known_though_the_pool_was_not_told() {
     let lab = Lab::on_disk();
     let [a] = last_lost(&lab, ["a"]);
-    let reports = Held::start(&lab).end("5 18446744073709551615");
+    let reports = Held::start(&lab).end("5");
     assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
     // The file has it all, by the page cache. Only written again it comes to the disk, which cannot
     // be done while another process has it open.
@@ -131,7 +130,7 @@ fn what_could_not_be_synced_is_not_given_up_with_what_is_refused() {
     fs::remove_file(a).unwrap();
     lab.inject(libc::EIO, 1);
     let reports = lab.recover_with(Some(OTHER_BOOT), &["--discard"], |command| {
-        command.env("FOREBAY_TEST_SYNC_FAULT", lab.fault_file());
+        command.env("FOREBAY_TEST_FAULTS", lab.faults());
     });
     assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
     assert_eq!(lab.lanes(), 1);

@@ -2,7 +2,7 @@
 
 use super::Flash;
 use crate::buffer::ALIGN;
-use forebay_pool::rewrite::RewrittenFile;
+use forebay_pool::{failpoint, rewrite::RewrittenFile};
 use rustix::{
     fs::{FallocateFlags, OFlags, fallocate},
     io::Errno,
@@ -12,22 +12,13 @@ use std::{
     io::{self, Seek, SeekFrom},
     os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt},
     path::{Path, PathBuf},
-    sync::{
-        OnceLock,
-        atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    },
+    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
 };
 
-/// In tests: an error instead of what the file says that the environment names, while it is there:
-/// "read", "write".
+/// In tests: an error instead of a call to the device.
+#[inline]
 fn fault(what: &str) -> io::Result<()> {
-    static FAULTS: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let path =
-        FAULTS.get_or_init(|| std::env::var_os("FOREBAY_TEST_FLASH_FAULT").map(PathBuf::from));
-    match path.as_ref().map(std::fs::read_to_string) {
-        Some(Ok(faults)) if faults.contains(what) => Err(Errno::IO.into()),
-        _ => Ok(()),
-    }
+    failpoint::error(what).map_or(Ok(()), |errno| Err(errno.into()))
 }
 
 /// A file or block device, past the page cache where the file system can.
@@ -167,13 +158,13 @@ impl Flash for FlashFile {
     }
 
     fn read_at(&self, to: &mut [u8], offset: u64) -> io::Result<()> {
-        fault("read")?;
+        fault("flash-read")?;
         let file = self.file(to.as_ptr(), to.len(), offset);
         self.either(file, |file| file.read_exact_at(to, offset))
     }
 
     fn write_at(&self, from: &[u8], offset: u64) -> io::Result<()> {
-        fault("write")?;
+        fault("flash-write")?;
         let file = self.file(from.as_ptr(), from.len(), offset);
         self.either(file, |file| {
             match std::ptr::eq(file, &raw const self.buffered) {
@@ -184,12 +175,12 @@ impl Flash for FlashFile {
     }
 
     fn sync(&self) -> io::Result<()> {
-        fault("write")?;
+        fault("flash-write")?;
         self.rewritten.sync(&self.buffered, File::sync_data)
     }
 
     fn set_bytes(&self, bytes: u64) -> io::Result<()> {
-        fault("write")?;
+        fault("flash-write")?;
         self.set_length(bytes)?;
         self.bytes.store(bytes, Relaxed);
         Ok(())

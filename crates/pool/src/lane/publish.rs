@@ -30,7 +30,7 @@ use crate::{
     format::record::Lsn,
     media::{SegmentWindow, wait, wake_one},
     persist::LINE,
-    shared::{step, steps},
+    shared::steps,
 };
 use std::{
     hint,
@@ -177,7 +177,7 @@ impl FinishedRecords {
     #[inline]
     fn publish_first(&self, mark: &impl PublishMark, end: Lsn) {
         mark.set(end);
-        step!("publish:moved");
+        crate::failpoint!("publish:moved");
         if self.cell(end).record.load(Relaxed) != 0 {
             self.advance(mark);
         }
@@ -193,7 +193,7 @@ impl FinishedRecords {
             return true;
         }
         let cell = self.cell(lsn);
-        step!("publish:early");
+        crate::failpoint!("publish:early");
         if (cell.record)
             .compare_exchange(0, note(lsn, end), SeqCst, Relaxed)
             .is_err()
@@ -204,7 +204,7 @@ impl FinishedRecords {
             }
             return first;
         }
-        step!("publish:noted");
+        crate::failpoint!("publish:noted");
         let published = || {
             self.advance(mark);
             mark.at() >= end
@@ -249,9 +249,9 @@ impl FinishedRecords {
             let Some(end) = end_of(cell.record.load(SeqCst), at) else {
                 return;
             };
-            step!("publish:found");
+            crate::failpoint!("publish:found");
             if mark.move_from(at, end) {
-                step!("publish:advanced");
+                crate::failpoint!("publish:advanced");
                 cell.wake();
             }
         }
@@ -273,7 +273,7 @@ impl PublishCell {
             // Sequentially consistent, as moving the mark over a note is: either `wake` finds us
             // asleep, or we find it done.
             self.sleep.swap(ASLEEP, SeqCst);
-            step!("publish:asleep");
+            crate::failpoint!("publish:asleep");
             if done() {
                 break;
             }

@@ -42,16 +42,12 @@ pub(crate) fn write_record(
     parts: &[IoSlice<'_>],
 ) {
     let payload = header.length as usize;
-    #[cfg(feature = "failpoints")]
     let torn = payload > INLINE && crate::failpoint::hit("pool:append-torn");
-    #[cfg(not(feature = "failpoints"))]
-    let torn = false;
     let mut first = FirstLine::new(header, owner, parts);
     if payload > INLINE && !torn {
         media.store_once(offset + LINE as u64, parts, INLINE, &mut first.sum);
     }
     media.store(offset, &[IoSlice::new(&first.finish())]);
-    #[cfg(feature = "failpoints")]
     if torn {
         // Before the fence lines arrive in any order: this one did, the others did not.
         media.fence();

@@ -22,7 +22,7 @@ use super::{
     mapping::{MappingKind, SharedMapping},
     sector,
 };
-use crate::{checksum::Checksum, error::PoolError, format::layout::PAGE, shared::step};
+use crate::{checksum::Checksum, error::PoolError, format::layout::PAGE};
 use parking_lot::Mutex;
 use rustix::{
     fs::{MemfdFlags, OFlags, SealFlags},
@@ -34,12 +34,9 @@ use std::{
     ops::Range,
     os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
     path::{Path, PathBuf},
-    sync::{
-        OnceLock,
-        atomic::{
-            AtomicI32, AtomicU64,
-            Ordering::{Acquire, Relaxed, Release},
-        },
+    sync::atomic::{
+        AtomicI32, AtomicU64,
+        Ordering::{Acquire, Relaxed, Release},
     },
 };
 
@@ -121,8 +118,8 @@ impl DiskMedia {
     /// Writes what is at `offset` in memory, whole blocks, and returns when the disk has it.
     fn write(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         let end = offset.saturating_add(bytes.len() as u64);
-        let written = match fault() {
-            Some(error) => Err(error),
+        let written = match crate::failpoint::error("disk-write") {
+            Some(errno) => Err(errno.into()),
             // The kernel would end the process, which may be any program.
             None if size_limit_below(self.disk(), end).is_some() => {
                 Err(io::Error::from_raw_os_error(libc::EFBIG))
@@ -152,7 +149,7 @@ impl DiskMedia {
 
     fn store_on_disk(&self, block: &mut AlignedBlock, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.disk.lock(TABLES_LOCK, true)?;
-        step!("disk:tables-locked");
+        crate::failpoint!("disk:tables-locked");
         let mut done = 0;
         let mut all = Ok(());
         while done < bytes.len() && all.is_ok() {
@@ -183,21 +180,7 @@ fn sealed(bytes: u64) -> io::Result<OwnedFd> {
     Ok(fd)
 }
 
-/// In tests: an error instead of a write, while the file that the environment names is there, or as
-/// often as it says.
-fn fault() -> Option<io::Error> {
-    static FAULT: OnceLock<Option<PathBuf>> = OnceLock::new();
-    let path = FAULT.get_or_init(|| std::env::var_os("FOREBAY_TEST_DISK_FAULT").map(PathBuf::from));
-    let path = path.as_ref()?;
-    let often = std::fs::read_to_string(path).ok()?;
-    if let Ok(often) = often.trim().parse::<u64>() {
-        std::fs::write(path, often.checked_sub(1)?.to_string()).ok()?;
-    }
-    Some(io::Error::from_raw_os_error(libc::EIO))
-}
-
 fn write_durably(disk: BorrowedFd<'_>, mut offset: u64, mut bytes: &[u8]) -> io::Result<()> {
-    #[cfg(feature = "failpoints")]
     if crate::failpoint::hit("disk:write-half") {
         // Before the disk says so, parts of it may be there in any order.
         let half = (bytes.len() / 2).next_multiple_of(512).min(bytes.len());

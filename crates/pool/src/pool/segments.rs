@@ -10,7 +10,6 @@ use crate::{
     error::{PoolError, PoolErrorKind},
     format::{layout::SEGMENTS_MAX, table::LaneEntry},
     media::{LockGuard, SegmentWindow},
-    shared::step,
 };
 use std::sync::Arc;
 
@@ -70,7 +69,7 @@ impl Pool {
             return Ok(None);
         };
         let segment = at as u64;
-        step!("pool:segment-taken");
+        crate::failpoint!("pool:segment-taken");
         self.erase_segment(segment)?;
         owners[at] = Some((lane, incarnation));
         core.tables().write_segment_owners(&owners);

@@ -11,7 +11,6 @@ use super::{
     control::SharedControl,
     owner::{MOMENT, SharedLane, is_over},
     state::{SeenCell, WriterCell, first},
-    step,
 };
 use crate::MonotonicTime;
 use crate::{format::record::Lsn, lane::split, persist::LINE};
@@ -67,14 +66,14 @@ impl SharedLane {
         };
         let state = self.state();
         let segments = control.segments();
-        step!("bury:holes");
+        crate::failpoint!("bury:holes");
         if !holes.is_empty() {
             crate::failpoint!("bury:found");
         }
         let filled = (holes.iter()).all(|hole| self.fill(&segments, *hole));
-        step!("bury:filled");
+        crate::failpoint!("bury:filled");
         state.finished.advance(state);
-        step!("bury:advanced");
+        crate::failpoint!("bury:advanced");
         if !holes.is_empty() {
             crate::failpoint!("bury:gone");
         }
@@ -109,7 +108,7 @@ impl SharedLane {
     fn holes(&self, dead: &[u32]) -> Option<Vec<(Lsn, Lsn)>> {
         let state = self.state();
         let (_, tail) = split(state.tail.0.load(SeqCst));
-        step!("bury:tail");
+        crate::failpoint!("bury:tail");
         let deadline = MonotonicTime::now() + MOMENT;
         let mut taken: Vec<(Lsn, Lsn)> = Vec::new();
         for writer in state.writers() {
@@ -120,9 +119,9 @@ impl SharedLane {
                 taken.extend(writer.claimed(seen).map(whole_lines));
             }
         }
-        step!("bury:cells");
+        crate::failpoint!("bury:cells");
         let mark = self.us.published();
-        step!("bury:mark");
+        crate::failpoint!("bury:mark");
         // What a dead writer has finished is durable, and is published in its turn.
         let finished = state.finished.noted(mark);
         taken.extend(finished.filter_map(|from| Some((from, state.finished.end(from)?))));
@@ -159,7 +158,7 @@ impl SharedLane {
                 return has_header;
             }
             self.us.void(offset + (first - start), first, end);
-            step!("bury:voided");
+            crate::failpoint!("bury:voided");
             has_header && state.finished.note_dead(state, first, end)
         })
     }

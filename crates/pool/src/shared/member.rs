@@ -4,7 +4,6 @@ use super::{
     MEMBERS_MAX,
     prefault::PrefaultedParts,
     state::{NONE, SharedState, VERSION, WriterCell, first},
-    step,
 };
 use crate::{
     commit::write_void,
@@ -209,7 +208,7 @@ impl Member {
         let bytes = record_bytes(payload);
         self.get_ready(bytes);
         let writer = self.announce()?;
-        step!("shared:announced");
+        crate::failpoint!("shared:announced");
         let reserved = match self.reserve(segment, bytes) {
             Ok(ReserveOutcome::Reserved(reserved)) => reserved,
             other => {
@@ -217,13 +216,13 @@ impl Member {
                 return other.map(|_| None);
             }
         };
-        step!("shared:reserved");
+        crate::failpoint!("shared:reserved");
         let ReservedPlace { offset, lsn } = reserved;
         writer.claim(lsn, lsn + bytes);
-        step!("shared:claimed");
+        crate::failpoint!("shared:claimed");
         let header = self.header(lsn, kind, payload);
         write_record(&*self.core.media, offset, &header, self.owner, parts);
-        step!("shared:written");
+        crate::failpoint!("shared:written");
         self.publish(lsn, lsn + bytes, writer)?;
         Ok(Some(lsn))
     }
@@ -334,7 +333,7 @@ impl Member {
             if start != wanted || lsn + bytes > start + self.segment_bytes {
                 return Ok(ReserveOutcome::Full);
             }
-            step!("shared:looked");
+            crate::failpoint!("shared:looked");
             if self.exchange_tail(tail, pack(slot, lsn + bytes)) {
                 let offset = offset + (lsn - start);
                 return Ok(ReserveOutcome::Reserved(ReservedPlace { offset, lsn }));
@@ -384,7 +383,7 @@ impl Member {
         writer: &WriterCell,
     ) -> Result<(), AppendError> {
         let published = self.state.finished.publish(&self.mark(), from, to);
-        step!("shared:published");
+        crate::failpoint!("shared:published");
         writer.free();
         if published {
             Ok(())

@@ -45,14 +45,5 @@ mod tests;
 pub use member::Member;
 pub use owner::{CompleteSegment, SharedLane};
 
-/// A moment at which tests let another thread go on, or end the process.
-macro_rules! step {
-    ($name:literal) => {
-        crate::shared::steps::pass($name);
-        crate::failpoint!($name);
-    };
-}
-pub(crate) use step;
-
 /// Members of a lane at most, the owner included.
 pub const MEMBERS_MAX: u32 = 1 << 20;

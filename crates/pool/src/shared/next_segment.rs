@@ -3,7 +3,6 @@
 use super::{
     Member,
     state::{NONE, WriterCell, first},
-    step,
 };
 use crate::{
     error::AppendError,
@@ -21,7 +20,7 @@ impl Member {
     /// [`AppendError::Closed`].
     pub fn next_segment(&self, full: Lsn) -> Result<Option<Lsn>, AppendError> {
         let writer = self.announce()?;
-        step!("shared:turn-announced");
+        crate::failpoint!("shared:turn-announced");
         let (start, ours) = self.turn(full, writer)?;
         if ours || start.is_none() {
             wake(&self.state.turned);
@@ -57,22 +56,22 @@ impl Member {
                 return Ok((None, false));
             };
             let (_, lsn) = split(tail);
-            step!("shared:turn-looked");
+            crate::failpoint!("shared:turn-looked");
             if !self.exchange_tail(tail, next) {
                 continue;
             }
-            step!("shared:turned");
+            crate::failpoint!("shared:turned");
             writer.claim(lsn, first(limit));
-            step!("shared:turn-claimed");
+            crate::failpoint!("shared:turn-claimed");
             if lsn < limit {
                 self.void(offset + (lsn - start), lsn, limit);
-                step!("shared:turn-voided");
+                crate::failpoint!("shared:turn-voided");
                 if !self.state.finished.publish(&self.mark(), lsn, limit) {
                     writer.free();
                     return Err(AppendError::Closed);
                 }
             }
-            step!("shared:turn-half");
+            crate::failpoint!("shared:turn-half");
             // The next segment's header, which is durable since it was prepared.
             self.publish(limit, first(limit), writer)?;
             return Ok((Some(limit), true));

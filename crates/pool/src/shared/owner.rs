@@ -4,7 +4,7 @@ use super::{
     control::SharedControl,
     member::Member,
     state::{NONE, SharedState, first},
-    step, steps,
+    steps,
 };
 use crate::{
     MonotonicTime,
@@ -151,17 +151,17 @@ impl SharedLane {
         if mark < last {
             return false;
         }
-        step!("prepare:looked");
+        crate::failpoint!("prepare:looked");
         // What the owner, and the dead, noted.
         state.finished.forget_below(mark);
         let start = last + self.segment_bytes();
         let Some(slot) = self.write_header(&mut control, start) else {
             return false;
         };
-        step!("prepare:header");
+        crate::failpoint!("prepare:header");
         control.next = pack(slot, start);
         state.next.store(control.next, SeqCst);
-        step!("prepare:next");
+        crate::failpoint!("prepare:next");
         wake(&state.prepared);
         true
     }
@@ -242,7 +242,7 @@ impl SharedLane {
             if self.us.published() > limit || is_over(deadline) {
                 return Ok(Some(limit));
             }
-            step!("seal:waits");
+            crate::failpoint!("seal:waits");
             std::thread::yield_now();
         }
     }
@@ -265,7 +265,7 @@ impl SharedLane {
         let freed: Vec<_> = freed.copied().collect();
         let head = freed.last().map(|(_, start)| start + bytes);
         if let (Some(head), Some(state)) = (head, control.entry.state) {
-            step!("pool:release-entry");
+            crate::failpoint!("pool:release-entry");
             let tables = self.us.core.tables();
             tables.write_lane(self.lane, &mut control.entry, LaneState { head, ..state });
             if let Err(error) = self.us.core.media.check() {
@@ -275,7 +275,7 @@ impl SharedLane {
                 return;
             }
             self.committed_to(head);
-            step!("pool:release-free");
+            crate::failpoint!("pool:release-free");
             for (slot, _) in freed {
                 control.order.pop_front();
                 self.state().set_segment(slot, control.offsets[slot], NONE);
