@@ -13,7 +13,10 @@ from collections.abc import Callable
 
 from . import compare, dpkg, fio, git, processes, python, report, sqlite
 from .cuts import ddl, flash, loop, order, writeback
-from .place import forebay, target
+from .place import any_forebay, forebay, has_failpoints, target, with_failpoints
+
+# Cuts after which the program is told that the machine was booted anew.
+IN_ANOTHER_BOOT = {cut.NAME for cut in (flash, ddl, order, writeback)}
 
 
 def main() -> int:
@@ -32,12 +35,15 @@ def main() -> int:
     parser.add_argument("--json", action="store_true", help="print the results as JSON")
     parser.add_argument("--write", type=pathlib.Path, metavar="FILE", help="write the table to FILE")
     options = parser.parse_args()
-    if not pathlib.Path(forebay()).is_file():
+    chosen = options.only or names
+    if not IN_ANOTHER_BOOT.issuperset(chosen) and not pathlib.Path(forebay()).is_file():
         parser.error(f"{forebay()} is not there: cargo build -p forebay -p forebay-preload, or say where it is in FOREBAY")
+    if not IN_ANOTHER_BOOT.isdisjoint(chosen) and not has_failpoints(with_failpoints()):
+        parser.error(f"{with_failpoints()} cannot be told that this is another boot: make failpoints, or say where one with failpoints is in FOREBAY")
     processes.adopt_orphans()
     results, said = [], versions()
     try:
-        for name in options.only or names:
+        for name in chosen:
             if name in cuts:
                 results.append(cuts[name].run(options.rounds, options.seed, options.variant, options.keep))
             else:
@@ -64,7 +70,7 @@ def comparisons() -> dict[str, Callable]:
 
 def versions() -> dict[str, str]:
     commands = {
-        "Forebay": [forebay(), "--version"],
+        "Forebay": [any_forebay(), "--version"],
         "Python": [python.PYTHON, "--version"],
         "fio": ["fio", "--version"],
         "git": ["git", "--version"],

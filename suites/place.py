@@ -32,12 +32,30 @@ def forebay() -> str:
     return os.environ.get("FOREBAY", str(target() / "debug" / "forebay"))
 
 
+def with_failpoints() -> str:
+    """The program that can be told that this is another boot: `FOREBAY`, or what `make failpoints` built."""
+    return os.environ.get("FOREBAY", str(target() / "failpoints" / "forebay"))
+
+
+def any_forebay() -> str:
+    """The first of the two that is there: for what both do alike."""
+    return next(filter(os.path.isfile, (forebay(), with_failpoints())), forebay())
+
+
+def has_failpoints(program: str) -> bool:
+    try:
+        done = subprocess.run([program, "--version"], capture_output=True, text=True, timeout=60)
+    except OSError:
+        return False
+    return "with failpoints" in done.stdout
+
+
 def memory_dir() -> pathlib.Path:
     return pathlib.Path("/dev/shm")
 
 
 def create_pool(path: pathlib.Path, *, size: str = SIZE, segment: str = SEGMENT, lanes: int = LANES) -> None:
-    command = [forebay(), "pool", "create", str(path), "--emulated", "--size", size, "--segment-size", segment, "--lanes", str(lanes)]
+    command = [any_forebay(), "pool", "create", str(path), "--emulated", "--size", size, "--segment-size", segment, "--lanes", str(lanes)]
     subprocess.run(command, check=True, capture_output=True, timeout=60)
 
 

@@ -23,7 +23,7 @@ import time
 import uuid
 
 from .. import processes
-from ..place import create_pool, forebay
+from ..place import create_pool, with_failpoints
 from ..report import Result
 from . import definitions, mariadb, rounds
 from .disk import Disk, why_not
@@ -145,7 +145,7 @@ class Epoch:
     def _start(self) -> mariadb.Server:
         front = []
         if self.variant.under_forebay:
-            front = [forebay(), "run", "--pool", str(self.pool)]
+            front = [with_failpoints(), "run", "--pool", str(self.pool)]
             if self.variant.behind_flash:
                 front += ["--flash", str(self.disks[1].mounted / "cache"), "--flash-size", FLASH_SIZE]
             front.append("--")
@@ -212,7 +212,7 @@ class Epoch:
     def _recover(self) -> list[str]:
         if not self.variant.under_forebay or self.rng.random() < 0.3:
             return []
-        command = [forebay(), "recover", "--pool", str(self.pool)]
+        command = [with_failpoints(), "recover", "--pool", str(self.pool)]
         done = processes.run(command, cwd=self.home, limit_s=RECOVERY_LIMIT_S, env=self._env())
         return [] if done.status == 0 else [f"forebay recover: {done.outcome}: {' '.join((done.output + done.errors).split())}"]
 

@@ -22,7 +22,7 @@ import time
 import uuid
 
 from .. import processes
-from ..place import create_pool, forebay
+from ..place import create_pool, with_failpoints
 from ..report import Result
 from . import mariadb, rounds
 from .disk import Disk, why_not
@@ -133,7 +133,7 @@ class Epoch:
     def _start(self) -> mariadb.Server:
         front = []
         if self.variant.under_forebay:
-            front = [forebay(), "run", "--pool", str(self.home / "pool"), "--flash", str(self.cache), "--flash-size", FLASH_SIZE, "--"]
+            front = [with_failpoints(), "run", "--pool", str(self.home / "pool"), "--flash", str(self.cache), "--flash-size", FLASH_SIZE, "--"]
         return mariadb.Server(front, self.data, self.socket, self.options, self._env(), self.said)
 
     def round(self, _number: int) -> list[str]:
@@ -187,7 +187,7 @@ class Epoch:
 
     def _flush(self) -> list[str]:
         """Brings all pages home, at the third attempt if two are cut."""
-        command = [forebay(), "flash", "flush", "--flash", str(self.cache)]
+        command = [with_failpoints(), "flash", "flush", "--flash", str(self.cache)]
         for _ in range(self.rng.choice([0, 1, 2, 2])):
             with open(self.said, "ab") as output:
                 subprocess.Popen(command, stdout=output, stderr=output, env={**os.environ, **self._env()})

@@ -22,7 +22,7 @@ import time
 import uuid
 
 from .. import processes
-from ..place import create_pool, forebay
+from ..place import create_pool, with_failpoints
 from ..report import Result
 from . import changes, rounds
 from .disk import Disk, why_not
@@ -136,7 +136,7 @@ class Epoch:
         program = [sys.executable, "-m", "suites.cuts.changes", str(directory), seed, style]
         command, env = program, dict(os.environ)
         if self.variant.under_forebay:
-            command = [forebay(), "run", "--pool", str(self.home / "pool"), "--profile", "generic", "--absorb", "*.log", "--", *program]
+            command = [with_failpoints(), "run", "--pool", str(self.home / "pool"), "--profile", "generic", "--absorb", "*.log", "--", *program]
             env |= self._env()
         root = pathlib.Path(__file__).resolve().parent.parent.parent
         ledger = self.home / "ledger"
@@ -166,7 +166,7 @@ class Epoch:
         self.boot = uuid.UUID(int=self.rng.getrandbits(128))
         if not self.variant.under_forebay:
             return []
-        command = [forebay(), "recover", "--pool", str(self.home / "pool")]
+        command = [with_failpoints(), "recover", "--pool", str(self.home / "pool")]
         done = subprocess.run(command, capture_output=True, text=True, timeout=ROUND_LIMIT_S, env={**os.environ, **self._env()})
         return [] if done.returncode == 0 else [f"recover ends with {done.returncode}: {done.stdout} {done.stderr}"]
 

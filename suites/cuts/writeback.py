@@ -32,7 +32,7 @@ import time
 import uuid
 
 from .. import processes
-from ..place import ROOT, create_pool, forebay
+from ..place import ROOT, create_pool, with_failpoints
 from ..report import Result
 from . import appends, rounds
 from .disk import why_not
@@ -180,7 +180,7 @@ class Epoch:
         """The program at work: it has acknowledged something."""
         command = [sys.executable, "-m", "suites.cuts.appends", str(self.log), self.seed, self.style]
         if self.variant.under_forebay:
-            command = [forebay(), "run", "--pool", str(self.pool), "--profile", "generic", "--absorb", "*.log", "--", *command]
+            command = [with_failpoints(), "run", "--pool", str(self.pool), "--profile", "generic", "--absorb", "*.log", "--", *command]
         with open(self.ledger, "ab") as out, open(self.said, "ab") as errors:
             child = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=out, stderr=errors, env=self._env(), cwd=ROOT)
         deadline = time.monotonic() + START_LIMIT_S
@@ -262,7 +262,7 @@ class Epoch:
 
     def _recover(self, number: int) -> list[str]:
         """Recovers as often as it says what to do before: what is wrong with that."""
-        command = [forebay(), "recover", "--pool", str(self.pool)]
+        command = [with_failpoints(), "recover", "--pool", str(self.pool)]
         for attempt in range(RECOVERIES):
             done = subprocess.run(command, capture_output=True, text=True, timeout=RECOVERY_LIMIT_S, env=self._env())
             said = f"recover ends with {done.returncode}: {' '.join((done.stdout + done.stderr).split())}"

@@ -29,11 +29,17 @@ use clap::{
 };
 use std::{ffi::OsString, process::ExitCode};
 
+/// Tests and laboratories ask for it: only a build with failpoints obeys them.
+const VERSION: &str = match forebay_pool::failpoint::BUILT_IN {
+    true => concat!(env!("CARGO_PKG_VERSION"), " with failpoints"),
+    false => env!("CARGO_PKG_VERSION"),
+};
+
 /// Persistent memory in front of the disk: durable writes at memory speed
 #[derive(Parser)]
 #[command(
     name = "forebay",
-    version,
+    version = VERSION,
     propagate_version = true,
     max_term_width = 100,
     arg_required_else_help = true,

@@ -11,6 +11,8 @@
 //!   (`FOREBAY_TEST_BOOT_ID`), so that it replays the pool to the file;
 //! * where all is in NVM, the files are there as they were.
 //!
+//! That `forebay` has to be one that was built with failpoints.
+//!
 //! Then the server is started on it, and every key is looked for.
 
 use super::{
@@ -36,12 +38,15 @@ use std::{
     fs::{self, File},
     io::{self, Write},
     path::{Path, PathBuf},
+    process::Command,
     time::{SystemTime, UNIX_EPOCH},
 };
 
 const MODES: [Mode; 4] = [EVERYSEC, ALWAYS, NVM, FOREBAY];
 /// Has the supervisor keep a copy of each file as of its last sync, in this directory.
 const SYNCED: &str = "FOREBAY_TEST_SYNCED";
+/// What a `forebay` with failpoints says of its version.
+const WITH_FAILPOINTS: &str = "with failpoints";
 const VALUE: &[u8] = b"thirty-two bytes, as P4's values";
 
 pub(super) fn run(lab: &Lab<'_>) -> Result<Measured, BenchError> {
@@ -76,6 +81,14 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<f64, BenchError> {
     let pools = Pools {
         buffer_bytes: 1 << 20,
         ..lab.pools()
+    };
+    let forebay = match mode == FOREBAY {
+        true => with_failpoints(lab.forebay)?,
+        false => lab.forebay.to_owned(),
+    };
+    let lab = Lab {
+        forebay: &forebay,
+        ..*lab
     };
     let mut stage = lab.stage(mode, HERE, Rewrites::Asked, &pools)?;
     let traced = mode.syncs == Syncs::Disk;
@@ -131,6 +144,21 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<f64, BenchError> {
     let found = server.talk(|connection| count(connection, keys))?;
     server.stop()?;
     Ok((keys - found) as f64 / keys as f64 * 100.0)
+}
+
+/// The `forebay` with failpoints: this one, or else the one that `make failpoints` builds.
+fn with_failpoints(forebay: &Path) -> Result<PathBuf, BenchError> {
+    let profiles = forebay.parent().and_then(Path::parent);
+    let built = profiles.map(|profiles| profiles.join("failpoints/forebay"));
+    let has_them = |program: &PathBuf| {
+        let said = Command::new(program).arg("--version").output();
+        said.is_ok_and(|said| String::from_utf8_lossy(&said.stdout).contains(WITH_FAILPOINTS))
+    };
+    let mut programs = [forebay.to_owned()].into_iter().chain(built);
+    programs.find(has_them).ok_or_else(|| {
+        let missing = "a power cut can only be played with a forebay that was built with failpoints: make failpoints";
+        BenchError::Missing(missing.to_owned())
+    })
 }
 
 /// What stands before a server to have its syncs that succeed noted, and nothing else slowed.
