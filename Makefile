@@ -24,12 +24,15 @@ REPORT ?= $(if $(filter all,$(WORKLOAD)),lab/powercut/REPORT.md,$(or $(CARGO_TAR
 ROUNDS ?= 100
 LAB_PROGRAMS := -p forebay -p forebay-preload -p forebay-powercut
 LAB := $(or $(CARGO_TARGET_DIR),target)
+# Programs that tests and laboratories can disturb (crates/pool/src/failpoint.rs), in $(LAB)/failpoints: what cargo builds for tests is so too,
+# by dev-dependencies, and nothing else is.
+BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoints,forebay-preload/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS)
 
 # rustup and cargo install put their programs here, also where the shell's PATH does not say so.
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-aarch64 powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-aarch64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -49,6 +52,7 @@ check: ## Format, lint and unit tests of the packages that differ from SINCE [th
 	scripts/wrap.py --check
 	scripts/promises.py --check
 	scripts/names.py --check
+	scripts/faults.py --check
 	@packages=$$(scripts/changed.sh $(SINCE)); \
 	if [ -z "$$packages" ]; then echo "no package differs"; exit 0; fi; \
 	set -ex; \
@@ -63,19 +67,23 @@ test: ## Run everything that must pass: lint, all tests, two power cuts of each 
 	scripts/run_tests.py --workspace $(LOCKED)
 	FOREBAY_TEST_POOLS=disk scripts/run_tests.py --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
 		--test run_sqlite --test run_postgres
-	python3 -m unittest -q suites.selftest scripts.test_promises scripts.test_names scripts.test_run_tests
+	python3 -m unittest -q suites.selftest scripts.test_faults scripts.test_promises scripts.test_names scripts.test_run_tests
+	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 	cargo build $(LOCKED) -p forebay -p forebay-preload
-	@if [ "$$(id -u)" = 0 ]; then python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
+	scripts/faults.py --programs $(LAB)/debug/forebay $(LAB)/debug/libforebay.so
 	@$(MAKE) --no-print-directory powercut-quick
+
+failpoints: ## Build forebay and libforebay.so as tests have them: they obey FOREBAY_TEST_BOOT_ID and the like; in target/failpoints/
+	$(BUILD_FAILPOINTS)
 
 powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|mariadb-flash|sqlite-processes|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax|disk|disk-file
 	@scripts/setup.sh powercut
 	cargo build $(LOCKED) $(LAB_PROGRAMS)
-	cargo build --profile failpoints --features forebay/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS)
+	$(BUILD_FAILPOINTS)
 	$(LAB)/debug/forebay-powercut --cycles $(N) --workload $(WORKLOAD) --controls $(CONTROLS) $(if $(SEED),--seed $(SEED)) \
 		$(if $(POOL),--pool $(POOL)) --failpoints $(LAB)/failpoints --report $(REPORT)
 
-# What the tests built already, and no failpoints.
+# As what ships: no failpoints.
 powercut-quick: ## Two power cuts of each workload, as part of make test
 	@if [ "$$(uname -m)" = x86_64 ]; then \
 		scripts/setup.sh powercut && \
@@ -90,6 +98,7 @@ powercut-quick: ## Two power cuts of each workload, as part of make test
 suites: ## Other people's test suites plain and under Forebay, and cuts: ONLY=NAME for one, ROUNDS=100, SEED=...
 	@scripts/setup.sh suites
 	cargo build $(LOCKED) -p forebay -p forebay-preload
+	$(BUILD_FAILPOINTS)
 	nice python3 -m suites --rounds $(ROUNDS) $(if $(SEED),--seed $(SEED)) $(if $(ONLY),--only $(ONLY)) --write docs/suites.md
 
 # qemu-user of Debian 12 announces `dc cvap` on newer processors but cannot run it, hence the Cortex-A72,
@@ -121,6 +130,7 @@ endef
 bench: ## Measure everything against its peers, and the papers' tables (hours; RESUME=1 goes on); reports in target/bench/
 	@scripts/setup.sh bench
 	$(BUILD_LAB)
+	$(BUILD_FAILPOINTS)
 	$(call measure,pool,pool)
 	$(call measure,device,device)
 	$(call measure,wisckey,wisckey --peers)
@@ -134,6 +144,7 @@ bench: ## Measure everything against its peers, and the papers' tables (hours; R
 bench-quick: ## The benchmarks at toy size (they run, not how fast), and the papers' tables in minutes
 	@scripts/setup.sh bench
 	$(BUILD_LAB)
+	$(BUILD_FAILPOINTS)
 	$(call measure,pool-quick,pool --quick)
 	$(call measure,device-quick,device --quick)
 	$(call measure,wisckey-quick,wisckey --peers --quick)
@@ -144,17 +155,18 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, the promises and the names of types
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, the promises, the names of types and who reads the variables of tests
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	scripts/wrap.py --check
 	cargo clippy --workspace --all-targets $(LOCKED) -- -D warnings
-	cargo clippy --features forebay/failpoints,forebay-powercut/failpoints $(LOCKED) $(LAB_PROGRAMS) -- -D warnings
+	cargo clippy $(LOCKED) $(LAB_PROGRAMS) -- -D warnings
 	RUSTDOCFLAGS='-D warnings' cargo doc $(LOCKED) --no-deps -p forebay-pool -p forebay-store
 	scripts/licences.sh
 	scripts/links.py
 	scripts/promises.py --check
 	scripts/names.py --check
+	scripts/faults.py --check
 	shellcheck scripts/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh
 
