@@ -13,8 +13,8 @@ use super::{
     process::{HeldFile, hold, hold_open, mark_range_unknown},
     retire::leave,
     session,
+    sync::first_synced,
     times::failed_write,
-    write::first_synced,
 };
 use crate::{log::ENDED, record::SIZE_MAX, sys};
 use rustix::{fs::AtFlags, io::Errno};
