@@ -13,7 +13,7 @@ use super::{
     fd_table,
     fd_table::FdEntry,
     lookup::{FileKey, key, regular, stat_at},
-    membership::{GIVEN_UP, INHERITED, LEFT},
+    membership,
     process::hold,
     questions::complain_once,
     session,
@@ -367,6 +367,15 @@ pub fn any_absorbed() -> bool {
     CONFIG.get().is_some_and(ClientConfig::any_absorbed)
 }
 
+/// This process has descriptors that it inherited of files that the run absorbs.
+static INHERITED: AtomicBool = AtomicBool::new(false);
+
+/// True if this process inherited, when it was executed, descriptors of files that the run absorbs.
+#[inline]
+pub(super) fn has_inherited() -> bool {
+    INHERITED.load(Relaxed)
+}
+
 /// When the program starts: descriptors that it inherited of files that the run absorbs are joined
 /// before they are written to.
 pub(super) fn note_inherited(config: &ClientConfig) {
@@ -414,7 +423,7 @@ pub(super) fn join_inherited(fd: c_int) {
 /// Makes this process a member, and `fd` a descriptor of a file that the run absorbs.
 fn join(config: &ClientConfig, fd: c_int) -> Result<(), Errno> {
     let raw = sys::borrow(fd).ok_or(Errno::BADF)?;
-    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) || fd_table::must_be_plain(fd) {
+    if !membership::may_join() || fd_table::must_be_plain(fd) {
         return Err(Errno::PERM);
     }
     let session = session::begin(&config.address).map_err(|_| Errno::NOTCONN)?;

@@ -1,25 +1,178 @@
-//! How this process stands to the run.
+//! How this process stands to its run: one word, of which a forked child has a copy.
+//! docs/files-protocol.md, "Members", draws it.
 
-use super::config::CONFIG;
 use std::sync::{
     OnceLock,
-    atomic::{AtomicBool, Ordering::Relaxed},
+    atomic::{
+        AtomicU8,
+        Ordering::{AcqRel, Acquire},
+    },
 };
 
-/// In a forked child of a member: it becomes one itself when it uses an absorbed file.
-pub(super) static PENDING: AtomicBool = AtomicBool::new(false);
+/// How a process stands to its run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u8)]
+pub(super) enum Standing {
+    /// It is in no run, or the library's constructor has not been called.
+    Outside,
+    /// It becomes a member with the first log that it opens.
+    Eligible,
+    /// It has a session.
+    Member,
+    /// A forked child of a member: it becomes one itself when it uses an absorbed file.
+    Forked,
+    /// A member that absorbs nothing more, until the files that it has are plain.
+    Leaving,
+    /// A forked child of one that is leaving, which becomes the same when it uses an absorbed file.
+    ForkedLeaving,
+    /// It cannot become a member any more: it is another user's, was refused, or gave up before it
+    /// was one.
+    Left,
+}
 
-/// It has descriptors that it inherited of files that the run absorbs.
-pub(super) static INHERITED: AtomicBool = AtomicBool::new(false);
+impl Standing {
+    const ALL: [Self; 7] = [
+        Self::Outside,
+        Self::Eligible,
+        Self::Member,
+        Self::Forked,
+        Self::Leaving,
+        Self::ForkedLeaving,
+        Self::Left,
+    ];
 
-/// This process is no member any more, and cannot become one: it is another user's, or was refused.
-pub(super) static LEFT: AtomicBool = AtomicBool::new(false);
+    /// It is a member, or may become one, that absorbs what it opens.
+    fn absorbs(self) -> bool {
+        matches!(self, Self::Eligible | Self::Member | Self::Forked)
+    }
 
-/// Nothing is absorbed any more.
-pub(super) static GIVEN_UP: AtomicBool = AtomicBool::new(false);
+    /// It has files of the run, as a member or from the parent that is one.
+    fn has_files(self) -> bool {
+        !matches!(self, Self::Outside | Self::Eligible | Self::Left)
+    }
+
+    /// It becomes a member when it uses a file.
+    fn is_to_join(self) -> bool {
+        matches!(self, Self::Forked | Self::ForkedLeaving)
+    }
+
+    /// In a child that it forks.
+    fn forked(self) -> Self {
+        match self {
+            Self::Member => Self::Forked,
+            Self::Leaving => Self::ForkedLeaving,
+            other => other,
+        }
+    }
+
+    /// Once it has a session.
+    fn joined(self) -> Self {
+        match self {
+            Self::Outside | Self::Eligible | Self::Forked | Self::Member => Self::Member,
+            // Another thread gave up meanwhile.
+            Self::Leaving | Self::ForkedLeaving | Self::Left => Self::Leaving,
+        }
+    }
+
+    /// Once it is to absorb nothing more.
+    fn given_up(self) -> Self {
+        match self {
+            Self::Outside => Self::Outside,
+            Self::Member | Self::Leaving => Self::Leaving,
+            Self::Forked | Self::ForkedLeaving => Self::ForkedLeaving,
+            Self::Eligible | Self::Left => Self::Left,
+        }
+    }
+
+    /// Once it can be no member any more.
+    fn left(self) -> Self {
+        match self {
+            Self::Outside => Self::Outside,
+            _ => Self::Left,
+        }
+    }
+}
+
+static STANDING: AtomicU8 = AtomicU8::new(Standing::Outside as u8);
+
+#[inline]
+fn standing() -> Standing {
+    Standing::ALL[usize::from(STANDING.load(Acquire))]
+}
+
+/// What it was.
+fn change(to: impl Fn(Standing) -> Standing) -> Standing {
+    let of = |word: u8| Standing::ALL[usize::from(word)];
+    let next = |word| Some(to(of(word)) as u8);
+    // It never fails: there is always a next.
+    let was = STANDING.fetch_update(AcqRel, Acquire, next);
+    was.map_or_else(of, of)
+}
+
+/// This process is one of a run.
+pub(super) fn begin() {
+    change(|_| Standing::Eligible);
+}
+
+/// In a forked child, and where a member begins anew. Neither allocates nor locks.
+pub(super) fn note_forked() {
+    change(Standing::forked);
+}
+
+/// This process has a session.
+pub(super) fn note_joined() {
+    change(Standing::joined);
+}
+
+/// This process absorbs nothing more. True if that is new.
+pub(super) fn give_up() -> bool {
+    change(Standing::given_up).absorbs()
+}
+
+/// This process is no member any more, and cannot become one.
+pub(super) fn leave() {
+    change(Standing::left);
+}
+
+/// Before the process becomes another user: it is to absorb nothing more, and if it is no member
+/// yet it becomes none.
+pub(super) fn leave_soon() {
+    change(|standing| match standing.given_up() {
+        Standing::ForkedLeaving => Standing::Left,
+        other => other,
+    });
+}
+
+/// True if this process is in a run, and is a member or may become one.
+#[must_use]
+pub fn may_join() -> bool {
+    standing().absorbs()
+}
+
+/// True if this process has files that the run absorbs as a member, or as the child of one. A load.
+#[inline]
+pub(super) fn has_files() -> bool {
+    standing().has_files()
+}
+
+/// True in the child of a member that is to become one itself.
+#[inline]
+pub(super) fn is_to_join() -> bool {
+    standing().is_to_join()
+}
 
 /// Why files that the profile names stay plain in this process, for status.
-pub(super) static PLAIN_FOR: OnceLock<String> = OnceLock::new();
+static PLAIN_FOR: OnceLock<String> = OnceLock::new();
+
+/// Files that the profile names stay plain in this process: the first reason is the one.
+pub(super) fn stays_plain_for(why: impl Into<String>) {
+    let _ = PLAIN_FOR.set(why.into());
+}
+
+/// Why they do, if they do.
+pub(super) fn plain_for() -> Option<String> {
+    PLAIN_FOR.get().cloned()
+}
 
 /// Asked before this process joins.
 static BEFORE_JOINING: OnceLock<fn() -> Result<(), String>> = OnceLock::new();
@@ -34,8 +187,54 @@ pub(super) fn ask_to_join() -> Result<(), String> {
     BEFORE_JOINING.get().map_or(Ok(()), |check| check())
 }
 
-/// True if this process is in a run, and may become a member.
-#[must_use]
-pub fn may_join() -> bool {
-    CONFIG.get().is_some() && !GIVEN_UP.load(Relaxed) && !LEFT.load(Relaxed)
+#[cfg(test)]
+mod tests {
+    use super::Standing::{self, *};
+
+    #[test]
+    fn a_word_is_read_back_as_the_standing_that_it_was() {
+        for (number, standing) in Standing::ALL.into_iter().enumerate() {
+            assert_eq!(standing as usize, number);
+        }
+    }
+
+    #[test]
+    fn a_child_joins_for_its_parents_files_and_absorbs_no_more_than_it() {
+        for standing in Standing::ALL {
+            let child = standing.forked();
+            assert_eq!(child.absorbs(), standing.absorbs(), "{standing:?}");
+            assert_eq!(child.has_files(), standing.has_files(), "{standing:?}");
+            assert_eq!(child.is_to_join(), standing.has_files(), "{standing:?}");
+        }
+    }
+
+    #[test]
+    fn who_gave_up_or_left_absorbs_nothing_again() {
+        let steps = [
+            Standing::forked,
+            Standing::joined,
+            Standing::given_up,
+            Standing::left,
+        ];
+        for begun in [Leaving, ForkedLeaving, Left] {
+            let mut reached = vec![begun];
+            let mut at = 0;
+            while let Some(&standing) = reached.get(at) {
+                assert!(!standing.absorbs(), "{begun:?} became {standing:?}");
+                for next in steps.map(|step| step(standing)) {
+                    if !reached.contains(&next) {
+                        reached.push(next);
+                    }
+                }
+                at += 1;
+            }
+        }
+    }
+
+    #[test]
+    fn a_process_outside_of_any_run_stays_outside() {
+        for step in [Standing::forked, Standing::given_up, Standing::left] {
+            assert_eq!(step(Outside), Outside);
+        }
+    }
 }

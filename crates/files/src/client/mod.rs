@@ -138,6 +138,7 @@ pub fn start() {
         if let Some(asking) = &config.asking {
             private_memory::keep(private_memory::MemoryUse::Asking, asking.memory());
         }
+        membership::begin();
         bypass::note_inherited(config);
         // The first one reads the environment, which some programs overwrite with their title.
         forebay_pool::failpoint!("files:loaded");

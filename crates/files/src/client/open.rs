@@ -8,7 +8,7 @@ use super::{
     fd_table::{self, FdEntry, HIDDEN_FLAGS},
     in_signal_handler,
     lookup::{FileKey, NOT_REGULAR, Number, regular},
-    membership::{GIVEN_UP, PLAIN_FOR},
+    membership,
     names::note_kept,
     process::{hold_to_open, process},
     session::{self, MemberSession, is_absorbing},
@@ -88,7 +88,7 @@ pub fn open(
         let (number, stamp) = session.page.find(existing?)?;
         Some((number, stamp.generation))
     });
-    if let Some(session) = session.filter(|_| writes(flags) && !GIVEN_UP.load(Relaxed))
+    if let Some(session) = session.filter(|_| writes(flags) && membership::may_join())
         && (known.is_some() || is_wanted)
     {
         let opening = OpeningLock::of(session, path, known.is_some());
@@ -207,10 +207,9 @@ fn open_to_absorb(
         tell_too_long(config, path);
     }
     if absorbed == Err(NO_PATH) {
-        let _ = PLAIN_FOR.set(
+        membership::stays_plain_for(
             "the process cannot see /proc, by which a file's path is found (a chroot, or a mount \
-             namespace without it): mount it there"
-                .to_owned(),
+             namespace without it): mount it there",
         );
         tell_plain(config, fd, path);
     }
@@ -265,7 +264,7 @@ fn claimed(config: &ClientConfig, fd: c_int) -> Result<c_int, Errno> {
 /// process's own doing.
 fn tell_plain(config: &ClientConfig, fd: c_int, name: &CStr) {
     static TOLD: AtomicBool = AtomicBool::new(false);
-    let Some(reason) = PLAIN_FOR.get().cloned() else {
+    let Some(reason) = membership::plain_for() else {
         return;
     };
     let path = sys::borrow(fd).and_then(|fd| {

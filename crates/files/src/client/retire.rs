@@ -7,8 +7,7 @@ use super::{
     config::CONFIG,
     fd_table, in_signal_handler,
     lookup::{NamedFile, named},
-    membership::{GIVEN_UP, LEFT, PENDING, PLAIN_FOR},
-    private_fds, private_memory,
+    membership, private_fds, private_memory,
     process::{forget_all, generation, make_plain, mark_range_unknown, numbers, process, renew},
     session::{self, MemberSession},
 };
@@ -17,7 +16,6 @@ use rustix::io::Errno;
 use std::{
     ffi::{CStr, c_int},
     os::fd::{AsRawFd, BorrowedFd},
-    sync::atomic::Ordering::{AcqRel, Relaxed, Release},
 };
 
 /// Before an absorbed `fd`'s file is changed in a way that is not logged (shared writable mapping,
@@ -98,9 +96,7 @@ pub(super) fn retire_file(
 /// child sees to before it writes or syncs again.
 pub fn forked() {
     sys::note_process();
-    if session::there().is_some() {
-        PENDING.store(true, Release);
-    }
+    membership::note_forked();
     if interrupted() {
         fd_table::disown();
         forget_all();
@@ -120,9 +116,7 @@ pub(super) fn jumped() -> bool {
     if sys::in_vforked_child() || !sys::is_single_threaded() {
         return false;
     }
-    if session::there().is_some() {
-        PENDING.store(true, Release);
-    }
+    membership::note_forked();
     renew();
     private_fds::close_own();
     private_memory::give_back();
@@ -156,11 +150,8 @@ pub(super) fn leave(fd: BorrowedFd<'_>, number: usize) -> Result<(), Errno> {
 /// # Errors
 /// If a file cannot be drained: then the process must stay who it is.
 pub fn changing_identity() -> Result<(), Errno> {
-    if PENDING.swap(false, AcqRel) {
-        LEFT.store(true, Release);
-    }
-    GIVEN_UP.store(true, Release);
-    let _ = PLAIN_FOR.set("the process became another user".to_owned());
+    membership::leave_soon();
+    membership::stays_plain_for("the process became another user");
     let Some(session) = session::there() else {
         return Ok(());
     };
@@ -169,7 +160,7 @@ pub fn changing_identity() -> Result<(), Errno> {
         retire_file(session, number, generation(number))?;
     }
     // From here on no call of the client touches the session: no file is absorbed.
-    LEFT.store(true, Release);
+    membership::leave();
     renew();
     session.unmap()?;
     private_fds::close_own();
@@ -179,19 +170,19 @@ pub fn changing_identity() -> Result<(), Errno> {
 /// Has its files made plain and absorbs none from now on: the database does something that cannot
 /// be followed (`io_uring`).
 pub fn give_up(reason: &'static str) {
-    let had = GIVEN_UP.swap(true, AcqRel);
+    let is_new = membership::give_up();
     for (fd, entry) in fd_table::inherited() {
         // If it fails, the next call by the client tries again.
         let _ = claim_inherited(fd, entry);
     }
-    if had || LEFT.load(Relaxed) {
+    if !is_new {
         return;
     }
     if interrupted() {
         numbers().for_each(mark_range_unknown);
         return;
     }
-    let _ = PLAIN_FOR.set(reason.to_owned());
+    membership::stays_plain_for(reason);
     if let Some(session) = session::current() {
         sys::complain(&format!("files are plain from now on: {reason}"));
         for number in numbers() {

@@ -3,12 +3,12 @@
 
 use super::{
     address::SupervisorAddress,
+    bypass,
     call_depth::interrupted,
     config::{CONFIG, ClientConfig},
     file_size_limit,
     fork_local::ForkLocal,
-    membership::{GIVEN_UP, INHERITED, LEFT, PENDING, PLAIN_FOR, ask_to_join},
-    private_fds,
+    membership, private_fds,
     private_memory::{self, MemoryUse},
 };
 use crate::{
@@ -27,10 +27,7 @@ use std::{
         fd::{AsFd, BorrowedFd, IntoRawFd},
         unix::ffi::OsStringExt,
     },
-    sync::{
-        Mutex, OnceLock,
-        atomic::Ordering::{Relaxed, Release},
-    },
+    sync::{Mutex, OnceLock, atomic::Ordering::Relaxed},
     time::Duration,
 };
 use uuid::Uuid;
@@ -79,7 +76,7 @@ pub(super) fn there() -> Option<&'static MemberSession> {
 pub(super) fn current() -> Option<&'static MemberSession> {
     match there() {
         Some(session) => Some(session),
-        None if PENDING.load(Relaxed) => join_anew(),
+        None if membership::is_to_join() => join_anew(),
         None => None,
     }
 }
@@ -88,7 +85,7 @@ pub(super) fn current() -> Option<&'static MemberSession> {
 #[inline]
 #[must_use]
 pub fn is_absorbing() -> bool {
-    there().is_some() || PENDING.load(Relaxed) || INHERITED.load(Relaxed)
+    membership::has_files() || bypass::has_inherited()
 }
 
 #[cold]
@@ -102,8 +99,7 @@ fn join_anew() -> Option<&'static MemberSession> {
         Err(why) => {
             let what = format!("a child of the program stays plain: {why}");
             sys::complain_repeated(&what, &what);
-            LEFT.store(true, Release);
-            PENDING.store(false, Release);
+            membership::leave();
             None
         }
     }
@@ -112,13 +108,13 @@ fn join_anew() -> Option<&'static MemberSession> {
 /// The session, which begins now if it has not: before a file is opened, so that the supervisor
 /// knows for a member who opens it. None if this process cannot be a member.
 pub(super) fn member(config: &ClientConfig) -> Option<&'static MemberSession> {
-    if GIVEN_UP.load(Relaxed) || LEFT.load(Relaxed) {
+    if !membership::may_join() {
         return None;
     }
     current().or_else(|| {
         let begun = begin(&config.address).map_err(|why| {
-            GIVEN_UP.store(true, Release);
-            let _ = PLAIN_FOR.set(why);
+            membership::give_up();
+            membership::stays_plain_for(why);
         });
         begun.ok()
     })
@@ -145,9 +141,10 @@ pub(super) fn begin(address: &SupervisorAddress) -> Result<&'static MemberSessio
     if let Some(session) = joining.session.get() {
         return Ok(session);
     }
-    let session = with_room(|| ask_to_join().and_then(|()| MemberSession::begin(address)))?;
+    let session =
+        with_room(|| membership::ask_to_join().and_then(|()| MemberSession::begin(address)))?;
     let session = joining.session.get_or_init(|| session);
-    PENDING.store(false, Release);
+    membership::note_joined();
     Ok(session)
 }
 
