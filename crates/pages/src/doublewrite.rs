@@ -8,7 +8,7 @@
 //! ```text
 //!  0          8        12      16         32      40       48   64                    24576
 //!  ├──────────┼────────┼───────┼──────────┼───────┼────────┼────┼─────────────────────┼──────────────────┐
-//!  │ FBPAGES3 │ CRC-32C│ pages │ cache 16 │ last  │ number │ 0  │ 40 bytes a page     │ pages of 16 KiB  │
+//!  │ FBPAGES1 │ CRC-32C│ pages │ cache 16 │ last  │ number │ 0  │ 40 bytes a page     │ pages of 16 KiB  │
 //!  └──────────┴────────┴───────┴──────────┴───────┴────────┴────┴─────────────────────┴──────────────────┘
 //!  a page: device 8, inode 8, generation 8, offset 8, CRC-32C 4, zero 4
 //! ```
@@ -18,9 +18,6 @@
 //! cache. If a half is not whole, none of its pages has been written home, and the other one
 //! counts: a write home that failed may have torn its pages, and what was being kept instead are
 //! these, as they are now. Copies are given up by keeping none.
-//!
-//! The versions before had one half, and noted the first position. `FBPAGES2` is the same without a
-//! number, and `FBPAGES1` has a header of 4096 bytes. They are read still.
 
 mod room;
 
@@ -29,6 +26,7 @@ use crate::{
     descriptor::{check_owner, hold_plain, reopen},
     guard::ActiveGuard,
     innodb::log_sequence,
+    magic,
     page::PageBuffer,
 };
 use forebay_flash::{Cache, FileId, Home, HomePage, Identity};
@@ -50,11 +48,8 @@ use uuid::Uuid;
 /// The file's name, in the directory of the system tablespace.
 pub(crate) const COPIES_FILE: &str = "forebay.pages";
 
-const MAGIC: &[u8; 8] = b"FBPAGES3";
+const MAGIC: &[u8; 8] = b"FBPAGES1";
 const HEADER: usize = 24 << 10;
-/// Of the versions before, which had one half.
-const OLD: [(&[u8; 8], usize); 2] = [(b"FBPAGES2", HEADER), (b"FBPAGES1", HEADER_MIN)];
-const HEADER_MIN: usize = 4096;
 const HALF: usize = HEADER + PAGES_MAX * PAGE_BYTES;
 /// Bytes that are written at a time.
 const WRITTEN: usize = 1 << 20;
@@ -251,26 +246,23 @@ impl DoublewriteFile {
     /// What a half has, if it is whole.
     fn find(&self, file: &File, half: usize) -> io::Result<Option<FoundCopies>> {
         let start = half * HALF;
-        let mut header = vec![0; HEADER_MIN];
-        if !read_at(file, &mut header, start as u64)? {
-            return Ok(None);
-        }
-        let old = OLD.iter().filter(|_| half == 0);
-        let known = old.chain([&(MAGIC, HEADER)]);
-        let mut known = known.filter(|(magic, _)| header[..8] == magic[..]);
-        let Some(&(_, bytes)) = known.next() else {
-            return Ok(None);
-        };
-        header.resize(bytes, 0);
+        let mut header = vec![0; HEADER];
         if !read_at(file, &mut header, start as u64)? {
             return Ok(None);
         }
         let header = header;
+        let named = |e: io::Error| {
+            let path = self.path.display();
+            io::Error::new(e.kind(), format!("{path}: {e}"))
+        };
+        if !magic::is_at(&header, MAGIC).map_err(named)? {
+            return Ok(None);
+        }
         let number =
             |at: usize| u64::from_le_bytes(header[at..at + 8].try_into().unwrap_or([0; 8]));
         let crc = crc32c([&header[12..]]).to_le_bytes();
         let count = number(12) as u32 as usize;
-        let has_room = count <= (header.len() - ENTRIES) / ENTRY;
+        let has_room = count <= PAGES_MAX;
         let is_whole = header[8..12] == crc && has_room;
         if !is_whole || header[16..32] != *self.owner.as_bytes() {
             return Ok(None);
@@ -284,7 +276,7 @@ impl DoublewriteFile {
                 generation: number(entry + 16),
             };
             let mut page = PageBuffer([0; PAGE_BYTES]);
-            let from = start + header.len() + at * PAGE_BYTES;
+            let from = start + HEADER + at * PAGE_BYTES;
             if !read_at(file, &mut page.0, from as u64)? {
                 return Ok(None);
             }

@@ -29,6 +29,7 @@ pub(crate) use running::claim;
 use crate::{
     PAGE_BYTES,
     descriptor::{hold_plain, link_to},
+    magic,
 };
 use forebay_flash::{Epochs, Identity};
 use forebay_pool::rewrite::RewrittenFile;
@@ -103,6 +104,7 @@ impl GuardHeader {
         sector
     }
 
+    /// Of a sector that begins with the magic.
     fn decode(sector: &[u8; SECTOR]) -> Option<Self> {
         use std::os::unix::ffi::OsStrExt;
         let number = |at: usize| {
@@ -110,7 +112,7 @@ impl GuardHeader {
             u64::from_le_bytes(bytes)
         };
         let crc = forebay_pool::crc32c([&sector[12..]]);
-        if sector[..8] != *MAGIC || sector[8..12] != crc.to_le_bytes() {
+        if sector[8..12] != crc.to_le_bytes() {
             return None;
         }
         let state = match sector[12] {
@@ -185,7 +187,9 @@ fn open(path: &Path) -> io::Result<File> {
 fn read_header(file: &File) -> io::Result<Option<GuardHeader>> {
     let mut sector = [0; SECTOR];
     match file.read_exact_at(&mut sector, 0) {
-        Ok(()) => Ok(GuardHeader::decode(&sector)),
+        Ok(()) => Ok(magic::is_at(&sector, MAGIC)?
+            .then(|| GuardHeader::decode(&sector))
+            .flatten()),
         Err(e) if e.kind() == io::ErrorKind::UnexpectedEof => Ok(None),
         Err(e) => Err(e),
     }
@@ -232,7 +236,11 @@ impl ActiveGuard {
             }
             Err(e) => return Err(e),
         };
-        let Some(header) = read_header(&file)?.filter(|header| header.of == of) else {
+        let found = read_header(&file).map_err(|e| {
+            let path = path.display();
+            io::Error::new(e.kind(), format!("{path}: {e}"))
+        })?;
+        let Some(header) = found.filter(|header| header.of == of) else {
             return Ok(none_but(Mismatch::Copy));
         };
         if header.owner != owner {

@@ -45,6 +45,7 @@ mod home;
 mod identity;
 mod innodb;
 mod lost_pages;
+mod magic;
 mod page;
 mod recorded_names;
 mod request;

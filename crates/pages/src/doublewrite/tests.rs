@@ -119,27 +119,25 @@ fn a_page_that_was_torn_on_its_way_is_whole_after_a_restart_and_it_is_done_once(
 }
 
 #[test]
-fn copies_that_the_versions_before_kept_are_written_home_too_and_do_not_come_back() {
+fn copies_of_an_unknown_version_are_refused_and_named() {
     let Some(world) = World::new() else { return };
     world.keep(1000, &[(2, &page(7))]);
     let path = world.dir.path().join(COPIES_FILE);
-    let new = fs::read(&path).unwrap();
-    for (magic, bytes) in OLD {
-        let mut old = new[..bytes].to_vec();
-        old[..8].copy_from_slice(magic);
-        old[40..48].fill(0);
-        let crc = crc32c([&old[12..]]).to_le_bytes();
-        old[8..12].copy_from_slice(&crc);
-        old.extend_from_slice(&page(7).0);
-        fs::write(&path, old).unwrap();
-        world.tear(2, 9);
-        assert_eq!(world.restore(), 1);
-        assert_eq!(world.home(2), page(7).0.to_vec());
-        world.tear(2, 9);
-        assert_eq!(world.restore(), 0);
-        world.keep(1000, &[(3, &page(4))]);
-        assert_eq!(world.restore(), 1);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[..8].copy_from_slice(b"FBPAGES7");
+    fs::write(&path, bytes).unwrap();
+    world.tear(2, 9);
+    let error = world.copies().restore(&world.cache, &*world.homes);
+    let error = error.unwrap_err().to_string();
+    for words in [
+        "FBPAGES7",
+        "FBPAGES1",
+        COPIES_FILE,
+        "the version that wrote it",
+    ] {
+        assert!(error.contains(words), "{words}: {error}");
     }
+    assert_eq!(world.home(2)[0], 9);
 }
 
 impl World {
@@ -359,7 +357,7 @@ fn the_file_has_all_its_blocks_before_a_copy_is_kept() {
     };
     world.copies().make_room().unwrap();
     assert!(is_whole());
-    // One of a version before has holes, and copies that count.
+    // One that was copied has holes, and copies that count.
     world.keep(1000, &[(2, &page(7))]);
     let bytes = fs::read(&path).unwrap();
     let kept = HEADER + PAGE_BYTES;

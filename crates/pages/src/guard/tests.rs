@@ -192,6 +192,27 @@ fn a_guard_file_that_is_damaged_does_not_count() {
 }
 
 #[test]
+fn a_guard_of_an_unknown_version_is_refused_as_such() {
+    let world = World::new();
+    drop(world.lay());
+    let path = world.dir.path().join(GUARD_FILE);
+    let mut bytes = fs::read(&path).unwrap();
+    bytes[..8].copy_from_slice(b"FBGUARD7");
+    fs::write(&path, bytes).unwrap();
+    let cache = (world.owner, None);
+    let found = ActiveGuard::find(world.dir.path(), &world.tablespace, world.of, cache);
+    let error = found.err().unwrap().to_string();
+    for words in [
+        "FBGUARD7",
+        "FBGUARD1",
+        GUARD_FILE,
+        "the version that wrote it",
+    ] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
+}
+
+#[test]
 fn a_guard_of_another_time_than_the_cache_is_refused_and_one_that_was_about_to_begin_is_not() {
     let world = World::new();
     let mut guard = world.lay();
