@@ -100,8 +100,7 @@ fn resize_held(
     Ok((before, resized))
 }
 
-/// True if it is the rest of a cache that the version before ended, to make one of another size; or
-/// of one that was being made. Nothing is in it.
+/// True if it is the rest of a cache whose making, or removal, was cut. Nothing is in it.
 pub(crate) fn is_ended(flash: &Path) -> Result<bool, SetupError> {
     let fail = |e: io::Error| SetupError::io("looking at", flash)(e);
     // Only held until it is known what it is: what is no file makes no one wait.
@@ -110,9 +109,8 @@ pub(crate) fn is_ended(flash: &Path) -> Result<bool, SetupError> {
     if !meta.is_file() {
         return Ok(false);
     }
-    // A longer one is told from any file of zeros by the lane beside it.
-    let is_shortened = meta.len() == CHECKPOINTS;
-    if !is_shortened && pool_of(flash).symlink_metadata().is_err() {
+    // It is told from any file of zeros by the lane beside it.
+    if pool_of(flash).symlink_metadata().is_err() {
         return Ok(false);
     }
     has_blank_headers(&held).map_err(fail)

@@ -122,41 +122,21 @@ fn a_cache_that_has_no_room_to_grow_says_so_and_keeps_what_it_has() {
 }
 
 #[test]
-fn what_the_version_before_left_of_a_resize_is_made_a_cache() {
+fn what_a_cut_removal_left_becomes_a_cache_by_a_resize() {
     let dir = tempfile::tempdir().unwrap();
-    let (flash, new) = (dir.path().join("f"), dir.path().join("f.new"));
-    let ended = |shortened| {
-        for path in [&flash, &pool_of(&flash), &new, &pool_of(&new)] {
-            let _ = fs::remove_file(path);
-        }
-        create(&flash, SMALL).unwrap();
-        let place = CacheLocation::of(&flash).unwrap();
-        let (cache, _) = place
-            .open(&Arc::new(Homes::new()), &CacheOptions::default())
-            .unwrap();
-        cache.remove().unwrap();
-        if shortened {
-            let file = fs::OpenOptions::new().write(true).open(&flash).unwrap();
-            file.set_len(CHECKPOINTS).unwrap();
-        }
-    };
-    // Ended, and not shortened: it is no cache, and says so. Its headers are blank to every reader.
-    ended(false);
+    let flash = dir.path().join("f");
+    create(&flash, SMALL).unwrap();
+    let place = CacheLocation::of(&flash).unwrap();
+    let (cache, _) = place
+        .open(&Arc::new(Homes::new()), &CacheOptions::default())
+        .unwrap();
+    cache.remove().unwrap();
+    // It is no cache, and says so. Its headers are blank to every reader.
     let e = look(&flash).unwrap_err().to_string();
     assert!(e.contains("its headers are blank"), "{e}");
     let e = found(&flash, LARGE).unwrap_err().to_string();
     assert!(e.contains("its headers are blank"), "{e}");
-    assert!(again(&flash, LARGE).now.slots > 0, "not shortened");
-    ended(true);
-    assert!(again(&flash, LARGE).now.slots > 0, "shortened");
-    ended(true);
-    create(&new, LARGE).unwrap();
-    assert!(again(&flash, LARGE).now.slots > 0, "another one beside it");
-    assert!(look(&new).unwrap().slots > 0, "which is left alone");
-    ended(true);
-    create(&new, LARGE).unwrap();
-    fs::rename(pool_of(&new), pool_of(&flash)).unwrap();
-    assert!(again(&flash, LARGE).now.slots > 0, "its lane is renamed");
+    assert!(again(&flash, LARGE).now.slots > 0);
     assert_eq!(fs::metadata(&flash).unwrap().len(), LARGE);
 }
 

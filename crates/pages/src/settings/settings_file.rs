@@ -13,7 +13,6 @@ use rustix::{
     io::Errno,
 };
 use serde::{Deserialize, Serialize};
-use serde_json::Value;
 use std::{
     fs::File,
     io,
@@ -60,12 +59,7 @@ impl SettingsFile {
     fn parse(read: io::Result<Vec<u8>>) -> io::Result<Self> {
         let kept = match control_files::parse(read)? {
             None => Self::default(),
-            Some(changes @ Value::Array(_)) => Self(serde_json::from_value(changes)?),
-            // The version before kept what they come to.
-            Some(settings) => Self(vec![SettingsChange {
-                id: Uuid::nil(),
-                set: serde_json::from_value(settings)?,
-            }]),
+            Some(changes) => Self(changes),
         };
         (kept.settings().check()).map_err(|why| io::Error::new(io::ErrorKind::InvalidData, why))?;
         Ok(kept)
@@ -209,7 +203,11 @@ mod tests {
         let both = policy(PolicyName::Around).or(home_limit(1));
         set(&flash, home_limit(1));
         assert_eq!(SettingsFile::read(&flash).unwrap().settings(), both);
-        fs::write(settings_of(&flash), "{\"policy\": \"sideways\"}").unwrap();
+        fs::write(
+            settings_of(&flash),
+            r#"[{"id": "00000000-0000-0000-0000-000000000000", "set": {"policy": "sideways"}}]"#,
+        )
+        .unwrap();
         let e = watched.changed().unwrap().unwrap_err();
         assert!(e.to_string().contains("sideways"), "{e}");
         assert!(watched.changed().is_none());
@@ -232,23 +230,6 @@ mod tests {
         // The run's command line may have said something else than is kept.
         set(&flash, policy(PolicyName::Off));
         assert_eq!(named(&mut watched), Some(policy(PolicyName::Off)));
-    }
-
-    #[test]
-    fn what_the_version_before_kept_is_no_change_for_a_server_that_found_it() {
-        let dir = tempfile::tempdir().unwrap();
-        let flash = dir.path().join("f");
-        fs::write(settings_of(&flash), r#"{"policy":"through","low":20}"#).unwrap();
-        let mut watched = WatchedSettings::new(&flash);
-        let found = named(&mut watched).unwrap();
-        assert_eq!(
-            (found.policy, found.low),
-            (Some(PolicyName::Through), Some(20))
-        );
-        set(&flash, policy(PolicyName::Off));
-        assert_eq!(named(&mut watched), Some(policy(PolicyName::Off)));
-        let kept = SettingsFile::read(&flash).unwrap().settings();
-        assert_eq!((kept.policy, kept.low), (Some(PolicyName::Off), Some(20)));
     }
 
     #[test]
