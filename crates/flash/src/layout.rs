@@ -13,10 +13,8 @@ use crate::error::FlashError;
 use forebay_pool::crc32c;
 use uuid::Uuid;
 
-/// The newest version of the format. A cache that was never resized is of version 1; one whose
-/// checkpoints are behind its slots of version 2, and one whose checkpoints are back before them of
-/// version 3.
-pub const VERSION: u32 = 3;
+/// The version of the format.
+pub const VERSION: u32 = 1;
 /// Bytes of a header, and what regions are aligned to.
 pub const BLOCK: u64 = 4096;
 /// Where the headers are.
@@ -55,8 +53,8 @@ pub struct CacheGeometry {
 }
 
 /// The layout of a cache that was resized. Its slots begin where they began; the checkpoints are
-/// behind them, or where they were first.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+/// behind them, or where they were first. All zero in the header of one that was never resized.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub(crate) struct MovedLayout {
     /// How often it was resized.
     pub(crate) layout: u32,
@@ -194,15 +192,7 @@ impl CacheHeader {
     pub fn encode(&self) -> [u8; BLOCK as usize] {
         let mut bytes = [0; BLOCK as usize];
         bytes[..4].copy_from_slice(&MAGIC);
-        put32(
-            &mut bytes,
-            8,
-            match self.geometry.moved {
-                None => 1,
-                Some(moved) if moved.is_behind(&self.geometry) => 2,
-                Some(_) => VERSION,
-            },
-        );
+        put32(&mut bytes, 8, VERSION);
         put32(&mut bytes, 12, self.geometry.page_bytes);
         put32(&mut bytes, 16, self.geometry.slots);
         put32(&mut bytes, 20, self.geometry.files_max);
@@ -234,7 +224,7 @@ impl CacheHeader {
             return Err(BadHeader::Damaged);
         }
         let version = get32(bytes, 8);
-        if version == 0 || version > VERSION {
+        if version != VERSION {
             return Err(BadHeader::Version(version));
         }
         let moved = MovedLayout {
@@ -247,7 +237,7 @@ impl CacheHeader {
             page_bytes: get32(bytes, 12),
             slots: get32(bytes, 16),
             files_max: get32(bytes, 20),
-            moved: (version > 1).then_some(moved),
+            moved: (moved != MovedLayout::default()).then_some(moved),
         };
         let [least, most] = PAGE_BYTES;
         let sizes = geometry.page_bytes.is_power_of_two()

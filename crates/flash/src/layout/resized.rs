@@ -23,7 +23,7 @@ impl MovedLayout {
     }
 
     /// The checkpoints are behind the slots.
-    pub(super) fn is_behind(&self, geometry: &CacheGeometry) -> bool {
+    fn is_behind(&self, geometry: &CacheGeometry) -> bool {
         self.checkpoints >= geometry.data_end()
     }
 

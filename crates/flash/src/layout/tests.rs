@@ -71,8 +71,19 @@ fn a_cache_of_another_size_keeps_its_slots_and_has_its_checkpoints_elsewhere() {
 }
 
 #[test]
-fn a_cache_that_was_never_resized_is_of_version_1_and_has_its_size() {
-    assert_eq!(get32(&header().encode(), 8), 1);
+fn a_header_of_an_unknown_version_is_refused_by_its_version() {
+    for version in [0, VERSION + 1, 7] {
+        let mut bytes = header().encode();
+        put32(&mut bytes, 8, version);
+        let crc = crc32c([&bytes[8..HEADER]]);
+        put32(&mut bytes, 4, crc);
+        let refused = CacheHeader::decode(&bytes);
+        assert_eq!(refused, Err(BadHeader::Version(version)));
+    }
+}
+
+#[test]
+fn a_cache_that_was_never_resized_has_the_size_it_was_made_with() {
     let geometry = header().geometry;
     assert_eq!(geometry.resized(4 << 20, 8).unwrap(), None);
     let more = geometry.resized((4 << 20) + 20_000, 8).unwrap_err();
