@@ -114,7 +114,7 @@ fn state() -> ManifestState {
             start: 0,
             end: None,
         }],
-        retired: None,
+        retired: Vec::new(),
         indexed_to: 0,
     }
 }

@@ -63,27 +63,22 @@ pub(crate) struct ManifestState {
     /// Value-log files in address order.
     pub(crate) files: Vec<FileRef>,
     /// Files that were collected, or forgotten because a lane has what they hold, and may be there
-    /// still: only these may be unlinked with what they hold. None in a manifest by a program that
-    /// did not note them.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub(crate) retired: Option<Vec<Lsn>>,
+    /// still: only these may be unlinked with what they hold.
+    pub(crate) retired: Vec<Lsn>,
     /// The index was complete below this address when this was written; what is collected lies
     /// below.
-    #[serde(default)]
     pub(crate) indexed_to: Lsn,
 }
 
 impl ManifestState {
     /// True if the file that starts there was noted as one that may be unlinked with what it holds.
     pub(crate) fn has_retired(&self, start: Lsn) -> bool {
-        (self.retired.as_ref()).is_some_and(|retired| retired.contains(&start))
+        self.retired.contains(&start)
     }
 
     /// These collected files are gone for good.
     pub(crate) fn no_longer_retired(&mut self, gone: &[Lsn]) {
-        if let Some(retired) = &mut self.retired {
-            retired.retain(|file| !gone.contains(file));
-        }
+        self.retired.retain(|file| !gone.contains(file));
     }
 
     /// True if the last session was closed. One that only has everything in the files need not be:
@@ -140,7 +135,7 @@ impl StoreManifest {
             log_end: Some(0),
             large_from: 0,
             files: Vec::new(),
-            retired: Some(Vec::new()),
+            retired: Vec::new(),
             indexed_to: 0,
         };
         let mut manifest = Self {

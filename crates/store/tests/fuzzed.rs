@@ -167,25 +167,21 @@ fn write_the_seeds() {
         fs::create_dir_all(seeds(target)).unwrap();
         fs::write(seeds(target).join(name), bytes).unwrap();
     };
-    let manifest = |name: &str, files: &str, rest: &str| {
+    let manifest = |name: &str, files: &str, retired: &str| {
         let uuid = fuzzed::OWNER;
         let text = format!(
-            "{{\"format_version\":1,\"uuid\":\"{uuid}\",\"epoch\":3,\"pool\":null,\"log_end\":8192,\"large_from\":1,\"files\":[{files}]{rest}}}"
+            "{{\"format_version\":1,\"uuid\":\"{uuid}\",\"epoch\":3,\"pool\":null,\"log_end\":8192,\"large_from\":1,\"files\":[{files}],\"retired\":[{retired}],\"indexed_to\":8192}}"
         );
         put("store-manifest", name, text.as_bytes());
     };
     let file = |start: u64, end: &str| format!("{{\"start\":{start},\"end\":{end}}}");
     manifest("without-files", "", "");
     manifest(
-        "of-version-1-as-first-written",
+        "two-files",
         &[file(0, "4096"), file(4096, "null")].join(","),
         "",
     );
-    manifest(
-        "with-collected-files",
-        &file(8192, "null"),
-        ",\"retired\":[0,4096],\"indexed_to\":8192",
-    );
+    manifest("with-collected-files", &file(8192, "null"), "0,4096");
     manifest("end-before-start", &file(8192, "4096"), "");
     manifest(
         "at-the-end-of-addresses",

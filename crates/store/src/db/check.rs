@@ -100,7 +100,7 @@ impl StoreParts<'_> {
         let alive: Vec<&UnlistedFiles> = self
             .unnamed
             .iter()
-            .filter(|found| !found.is_dead(self.state, self.watermark))
+            .filter(|found| !found.is_dead(self.state))
             .collect();
         let (first, bytes) = (
             alive.first()?,

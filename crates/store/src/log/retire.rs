@@ -16,7 +16,7 @@ impl ValueLog {
         let _changing = self.place.lock();
         self.note(|state| {
             state.files.retain(|file| !gone.contains(&file.start));
-            state.retired.get_or_insert_default().extend(gone);
+            state.retired.extend(gone);
             state.indexed_to = state.indexed_to.max(watermark);
         })
     }

@@ -22,21 +22,9 @@ pub(crate) struct UnlistedFiles {
 }
 
 impl UnlistedFiles {
-    /// True if nothing in it is needed, whatever else there is. `watermark` is the index's.
-    pub(crate) fn is_dead(&self, state: &ManifestState, watermark: Lsn) -> bool {
-        if !self.holds_log {
-            return true;
-        }
-        match &state.retired {
-            Some(retired) => retired.contains(&self.start),
-            // By a program that did not note what it collected: only what lies below the watermark
-            // is, and the last file never.
-            None => state
-                .files
-                .iter()
-                .find(|file| file.start > self.start)
-                .is_some_and(|next| next.start <= watermark),
-        }
+    /// True if nothing in it is needed, whatever else there is.
+    pub(crate) fn is_dead(&self, state: &ManifestState) -> bool {
+        !self.holds_log || state.has_retired(self.start)
     }
 }
 

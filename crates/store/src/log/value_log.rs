@@ -368,10 +368,9 @@ impl ValueLog {
             if let (Some(last), true) = (state.files.last_mut(), goes_on.is_some()) {
                 last.end = None;
             }
-            // A manifest that does not say what was collected says nothing of these either: a list
-            // with them alone would be taken for all.
-            if let (Some(retired), true) = (&mut state.retired, elsewhere) {
-                retired.extend(gone.iter().map(|file| file.start));
+            if elsewhere {
+                let starts = gone.iter().map(|file| file.start);
+                state.retired.extend(starts);
             }
         })?;
         if let Some(last) = goes_on {

@@ -46,12 +46,9 @@ pub(super) fn claim_left(
     };
     let path = pool.path().display();
     let last = pool.last_session(state.uuid)?;
-    // Programs that noted no collected files could give a lane a lower number, and gave it back
-    // without a note.
-    let can_tell = state.retired.is_some();
     match last {
         // A close or an opening that was cut, which noted first that the files have everything.
-        None if state.log_end.is_some() || !can_tell => return Ok(None),
+        None if state.log_end.is_some() => return Ok(None),
         None => {
             older.refuse(format!(
                 "the pool {path} has nothing of this store, and by MANIFEST session {} left its last writes there: the pool is older",
@@ -59,7 +56,7 @@ pub(super) fn claim_left(
             ))?;
             return Ok(None);
         }
-        Some(last) if last < state.epoch && can_tell => {
+        Some(last) if last < state.epoch => {
             // With everything in the files, one that an opening had just made when it was cut will
             // do.
             if state.log_end.is_none() || has_records(pool, state) {
@@ -157,7 +154,7 @@ fn claim_unnamed(
         return Ok(None);
     };
     // The session that the manifest knows of has given its lane back, or has never had one.
-    let is_older = last <= state.epoch && state.retired.is_some() && has_records(pool, state);
+    let is_older = last <= state.epoch && has_records(pool, state);
     if is_older {
         let older = OlderPool {
             dir,

@@ -132,7 +132,7 @@ impl<'a> OpeningSession<'a> {
             self.given_up.say(format!("{gives_up}: {found}"));
         }
         for file in &self.unnamed {
-            if !file.is_dead(&self.state, watermark) {
+            if !file.is_dead(&self.state) {
                 self.given_up.set_aside(&*self.disk, &file.path)?;
             }
         }
@@ -174,11 +174,10 @@ impl<'a> OpeningSession<'a> {
 
     /// Removes value-log files that are dead.
     pub(super) fn unlink_dead(&self) {
-        let watermark = self.watermark();
         let dead: Vec<_> = self
             .unnamed
             .iter()
-            .filter(|file| file.is_dead(&self.state, watermark))
+            .filter(|file| file.is_dead(&self.state))
             .cloned()
             .collect();
         self.log.unlink_dead(&dead);
@@ -209,7 +208,7 @@ impl<'a> OpeningSession<'a> {
             state.pool.clone_from(&pool);
             state.log_end = None;
             state.large_from = large_next;
-            state.retired = Some(left.clone());
+            state.retired.clone_from(&left);
             state.indexed_to = watermark;
         })?;
         self.keep_reserve();
