@@ -307,12 +307,14 @@ fn tell(at: &Path, errno: Errno) {
     sys::complain_repeated(&what, &what);
 }
 
-/// Takes the guard of a run away, if it is there; also one that an earlier version laid, of which a
-/// pool had one.
+/// Takes the guard of a run away, if it is there.
 fn lift_of(directory: &File, pool: Uuid, run: Uuid) -> Result<(), Errno> {
-    let names = names(directory, pool)?;
-    let mut own = (names.iter()).filter(|name| run_of(directory, name) == Some(run));
-    own.try_for_each(|name| take(directory, name))
+    let own = of_run(pool, run);
+    let own = OsStr::new(&own);
+    match run_of(directory, own) {
+        Some(found) if found == run => take(directory, own),
+        _ => Ok(()),
+    }
 }
 
 /// Takes away the guards of a run whose lane is recovered, beside the directories that had its

@@ -8,8 +8,7 @@ use uuid::Uuid;
 const BEGIN: &str = "held-by-forebay-pool-";
 const END: &str = ".first-run.forebay-recover--for-this-data-directory";
 
-/// How the names of all guards of this pool begin. Before each run had a guard of its own, the end
-/// followed.
+/// How the names of all guards of this pool begin.
 #[must_use]
 pub fn name(pool: Uuid) -> String {
     format!("{BEGIN}{}", digits(pool))

@@ -68,20 +68,6 @@ fn a_guard_goes_with_its_own_run_or_when_that_has_no_lane_and_another_lays_its_o
     drop(lanes);
 }
 
-#[test]
-fn a_guard_that_an_earlier_version_laid_is_lifted_with_its_run() {
-    let (dir, directory, pool) = place();
-    let run = Uuid::new_v4();
-    let earlier = format!(
-        "{}.first-run.forebay-recover--for-this-data-directory",
-        name(pool.uuid())
-    );
-    make(&directory, OsStr::new(&earlier), &pool, run).unwrap();
-    assert_eq!(below(dir.path()).unwrap()[0].run, Some(run));
-    lift_of(&directory, pool.uuid(), run).unwrap();
-    assert_eq!(all_names(&dir), [""; 0]);
-}
-
 /// Promise (rights): Root, which lifts guards in another user's data directory, follows no link in
 /// the place of one and changes nothing that it leads to.
 #[test]

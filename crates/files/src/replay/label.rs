@@ -11,9 +11,6 @@
 //! 21  lasts   11   "+" and after how many hundredths it changed files no more, the last eight digits in one word
 //!     " " and whose lane it is
 //! ```
-//!
-//! Before, *begun* was in whole seconds and when the first attempt began, and *lasts* (not in the
-//! very first versions) in seconds up to when the last one had last said that it went on.
 
 use std::time::Duration;
 
@@ -202,7 +199,7 @@ pub(super) fn parse(label: &str) -> Option<(LabelMark, &str)> {
         LABEL_FAILED => LabelMark::Failed,
         LABEL_DENIED => LabelMark::Denied,
         _ => {
-            let (begun, lasts) = parse_times(times);
+            let (begun, lasts) = parse_times(times).unwrap_or_default();
             let failed = leads == LABEL_REPLAY_FAILED;
             LabelMark::Replay(ReplayProgress {
                 begun,
@@ -214,19 +211,14 @@ pub(super) fn parse(label: &str) -> Option<(LabelMark, &str)> {
     Some((mark, whose))
 }
 
-/// When a replay began, and how long it lasted.
-fn parse_times(text: &str) -> (Duration, Duration) {
-    let (begun, lasts) = text.split_once('+').unwrap_or((text, ""));
+/// When a replay began, and how long it lasted. `None` if the label does not say so.
+fn parse_times(text: &str) -> Option<(Duration, Duration)> {
+    let (begun, lasts) = text.split_once('+')?;
+    let (seconds, part) = begun.split_once('.')?;
     // More digits than a clock has are no time.
-    let number = |text: &str| text.parse::<u32>().unwrap_or(0);
-    let seconds = |text: &str| Duration::from_secs(number(text).into());
-    match begun.split_once('.') {
-        Some((whole, part)) => (
-            seconds(whole) + HUNDREDTH * number(part),
-            HUNDREDTH * number(lasts),
-        ),
-        None => (seconds(begun), seconds(lasts) + BEAT_MAX),
-    }
+    let number = |text: &str| text.parse::<u32>().ok();
+    let begun = Duration::from_secs(number(seconds)?.into()) + HUNDREDTH * number(part)?;
+    Some((begun, HUNDREDTH * number(lasts)?))
 }
 
 #[cfg(test)]
@@ -262,14 +254,13 @@ mod tests {
             }
         }
         assert_eq!(parse("store /data"), None);
-        // As earlier versions wrote it.
-        for (times, lasted) in [("1763700000", 0), ("1763700000+0000000000077", 77)] {
+        // Times that no replay says are none: no change of a file is taken for the replay's.
+        for times in ["1763700000", "1763700000.64", "99999999999.00+1", "x.y+z"] {
             let label = format!("replay: {times} redis 1");
-            let Some((LabelMark::Replay(earlier), "redis 1")) = parse(&label) else {
-                panic!("an earlier version's label is not understood");
+            let Some((mark @ LabelMark::Replay(_), "redis 1")) = parse(&label) else {
+                panic!("{label} is no replay's");
             };
-            assert_eq!(earlier.begun, Duration::from_secs(1_763_700_000));
-            assert_eq!(earlier.lasts, Duration::from_secs(lasted) + BEAT_MAX);
+            assert!(!mark.made(Duration::from_secs(1_763_700_000)), "{times}");
         }
     }
 

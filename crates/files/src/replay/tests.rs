@@ -1,5 +1,5 @@
-//! Lanes that no client of this version writes: forged ones, and those of clients that know less of
-//! their files.
+//! Lanes that hardly a client writes: forged ones, and those of clients that know less of their
+//! files.
 
 use super::*;
 use crate::identity;
@@ -143,7 +143,7 @@ fn what_is_no_regular_file_is_not_opened() {
 }
 
 #[test]
-fn an_old_version_without_confirmations_is_understood() {
+fn a_removal_that_was_announced_and_never_confirmed_counts() {
     let place = Place::new();
     let (path, file) = place.file("a");
     let identity = identity::of(file.as_fd()).unwrap();

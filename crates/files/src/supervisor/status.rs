@@ -117,12 +117,11 @@ pub struct SupervisorStatus {
     pub files: Vec<FileStatus>,
     /// Files that a pattern names and that stay plain.
     pub plain: Vec<PlainFile>,
-    /// Where the run's supervisor left a note of itself; empty of a version that does not say it.
-    #[serde(default, serialize_with = "crate::readable")]
+    /// Where the run's supervisor left a note of itself.
+    #[serde(serialize_with = "crate::readable")]
     pub run_dir: PathBuf,
     /// What keeps the run from being what it was begun for, in words: nothing is absorbed, or not
     /// any more.
-    #[serde(default)]
     pub degraded: Vec<String>,
 }
 
