@@ -61,7 +61,7 @@ pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// Leads the names of tables.
 pub(crate) const PREFIX: &str = "forebay-absorbed-";
 /// "absorbed" and the version of the table's layout.
-const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x04");
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x01");
 /// Files that one run absorbs at a time, at most.
 const ENTRIES: usize = 8192;
 /// Bytes of a socket's name at most.

@@ -60,7 +60,7 @@ fn a_process_with_another_version_of_the_library_is_refused_and_told_both() {
     let attacked = Attacked::new();
     let client = attacked.connect();
     let mut hello = attacked.hello();
-    let (ours, other) = (WIRE_VERSION, WIRE_VERSION - 1);
+    let (ours, other) = (WIRE_VERSION, WIRE_VERSION + 1);
     hello["hello"]["version"] = json!(other);
     client.send(&hello, &[]);
     let answer = client.receive().unwrap().to_string();
@@ -68,6 +68,7 @@ fn a_process_with_another_version_of_the_library_is_refused_and_told_both() {
         "refused".to_owned(),
         format!("version {other}"),
         format!("the supervisor {ours}"),
+        "of one release".to_owned(),
     ];
     assert!(words.iter().all(|word| answer.contains(word)), "{answer}");
     attacked.must_be_well();

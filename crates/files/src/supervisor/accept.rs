@@ -163,7 +163,9 @@ fn serve(
             if version == VERSION {
                 return member::handshake(shared, &Arc::new(connection), (pid, uid));
             }
-            let reason = format!("the library speaks version {version}, the supervisor {VERSION}");
+            let reason = format!(
+                "the library speaks version {version}, the supervisor {VERSION}: install forebay and libforebay.so of one release"
+            );
             SupervisorAnswer::Refused { reason }
         }
         ClientRequest::Status { token } if known(token) || may_look(uid) => match status(shared) {

@@ -103,7 +103,7 @@ impl Pool {
             .map_err(|e| PoolError::io(self.path(), "mapping a shared lane", e.into()))?;
         if state.version() != VERSION || member == 0 || member >= MEMBERS_MAX {
             let what = format!(
-                "the shared lane is of version {:016x}, this program is of {VERSION:016x}",
+                "the shared lane is of version {:016x}, this program knows {VERSION:016x}: install forebay and libforebay.so of one release",
                 state.version()
             );
             return Err(PoolError::new(self.path(), PoolErrorKind::Damaged { what }));

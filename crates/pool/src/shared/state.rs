@@ -22,7 +22,7 @@ use std::{
 use uuid::Uuid;
 
 /// Changes with the layout: members of another version are refused.
-pub(super) const VERSION: u64 = 0x4642_4C41_4E45_0005;
+pub(super) const VERSION: u64 = 0x4642_4C41_4E45_0001;
 /// A tail, or a next segment, that there is not.
 pub(super) const NONE: u64 = u64::MAX;
 /// Appends at a time; more wait for one to end.
@@ -338,6 +338,6 @@ mod tests {
         assert_eq!(offset_of!(SharedState, finished), 67328);
         assert_eq!(size_of::<FinishedRecords>(), 256 * 16);
         assert_eq!(size_of::<SharedState>(), 71424);
-        assert_eq!(VERSION, 0x4642_4C41_4E45_0005);
+        assert_eq!(VERSION, 0x4642_4C41_4E45_0001);
     }
 }
