@@ -93,7 +93,7 @@ impl Running {
         let mut note = File::create_new(note).unwrap();
         note.lock().unwrap();
         let flash = sandbox.file(name);
-        let said = serde_json::json!({"begun": 0, "flash": flash.as_os_str()});
+        let said = serde_json::json!({"begun": 0, "flash": flash.as_os_str(), "has_ended": false});
         note.write_all(said.to_string().as_bytes()).unwrap();
         Self {
             run,

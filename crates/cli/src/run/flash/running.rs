@@ -1,7 +1,6 @@
 //! Which runs have a flash cache, and how their servers say it is. Each run has a note in the
 //! directory of the runs while its program runs, locked as long as it is there: one that is not
-//! locked was left by a run that was killed, whatever process has its number by now. The version
-//! before locked none ([`older`]).
+//! locked was left by a run that was killed, whatever process has its number by now.
 
 use crate::failure::Failure;
 use forebay_pages::{BootTime, CacheStatus, status_of};
@@ -10,7 +9,6 @@ use std::{
     ffi::OsString,
     fs::{self, File},
     io::{self, Read, Write},
-    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
 };
 use uuid::Uuid;
@@ -24,7 +22,6 @@ struct RunNote {
     begun: BootTime,
     flash: OsString,
     /// The program has ended: what of the run goes on may have no server any more.
-    #[serde(default)]
     has_ended: bool,
 }
 
@@ -99,20 +96,6 @@ fn stem(note: &Path) -> Option<&str> {
     note.file_name()?.to_str()?.strip_suffix(ENDING)
 }
 
-/// A run of the version before: its note has the process's number for a name, the flash file's path
-/// in it, and no lock. If no process of Forebay's has that number it was killed, and its note goes.
-fn older(note: &Path) -> Option<SilentRun> {
-    let pid = stem(note)?.parse().ok()?;
-    let name = |pid: &str| fs::read(format!("/proc/{pid}/comm")).ok();
-    let flash = PathBuf::from(OsString::from_vec(fs::read(note).ok()?));
-    if name(&format!("{pid}")) != name("self") {
-        let _ = fs::remove_file(note);
-        return None;
-    }
-    let why = SilenceReason::IsOlder;
-    Some(SilentRun { pid, flash, why })
-}
-
 /// The flash caches of runs that go on.
 #[derive(Default)]
 pub struct RunningCaches {
@@ -135,8 +118,6 @@ enum SilenceReason {
     Runs(BootTime),
     /// Its program has ended.
     Ends,
-    /// It is of the version before, whose status has neither run nor moment.
-    IsOlder,
 }
 
 impl RunningCaches {
@@ -147,13 +128,10 @@ impl RunningCaches {
             return running;
         };
         for path in entries.flatten().map(|entry| entry.path()) {
-            match named(&path) {
-                Some((pid, run)) => {
-                    if let Some(note) = read(&path) {
-                        running.add(pid, run, note);
-                    }
-                }
-                None => running.silent.extend(older(&path)),
+            if let Some((pid, run)) = named(&path)
+                && let Some(note) = read(&path)
+            {
+                running.add(pid, run, note);
             }
         }
         let statuses = &mut running.statuses;
@@ -203,7 +181,6 @@ impl SilentRun {
         match self.why {
             SilenceReason::Runs(begun) => begun.is_recent(),
             SilenceReason::Ends => true,
-            SilenceReason::IsOlder => false,
         }
     }
 
@@ -216,9 +193,6 @@ impl SilentRun {
             ),
             SilenceReason::Ends => format!(
                 "forebay {pid}: its program has ended, and no server says any more how it is with the flash cache {flash}"
-            ),
-            SilenceReason::IsOlder => format!(
-                "forebay {pid} is of an older version, and it is not known how it is with its flash cache {flash}: its server's log says it. Start it again with this version"
             ),
         }
     }
@@ -306,25 +280,6 @@ mod tests {
         // A server may go on after what started it.
         fails(&flash, run);
         assert!(!RunningCaches::of(dir.path()).is_well());
-    }
-
-    #[test]
-    fn a_note_of_the_version_before_names_its_run_until_that_has_ended() {
-        let dir = tempfile::tempdir().unwrap();
-        let goes_on = dir.path().join(format!("{}.flash", std::process::id()));
-        // No process has this number, and the first one is not of Forebay.
-        let ended = ["4294967295.flash", "1.flash"].map(|name| dir.path().join(name));
-        for note in ended.iter().chain([&goes_on]) {
-            fs::write(note, "/fast/cache").unwrap();
-        }
-        let running = RunningCaches::of(dir.path());
-        assert!(!running.is_well());
-        let lines = lines(&running);
-        for words in ["is of an older version", "/fast/cache"] {
-            assert!(lines.contains(words), "{words}: {lines}");
-        }
-        assert_eq!(running.silent().count(), 1);
-        assert!(goes_on.exists() && !ended.iter().any(|note| note.exists()));
     }
 
     #[test]
