@@ -339,8 +339,8 @@ fn a_path_that_is_no_text_is_reported_as_json_all_the_same() {
         );
     }
     let flash = path(b"flash\xff");
-    forebay_pages::create(&flash, 8 << 20).unwrap();
     for line in [
+        "flash create 8MiB --contents all --json --flash",
         "flash set --policy through --json --flash",
         "flash resize 9MiB --json --flash",
         "flash flush --json --flash",

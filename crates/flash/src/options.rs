@@ -1,5 +1,6 @@
 //! How a cache is made and opened, and what can be changed while it is open.
 
+use serde::{Deserialize, Serialize};
 use uuid::Uuid;
 
 /// What a cache is made with.
@@ -82,7 +83,8 @@ impl Default for CacheOptions {
 }
 
 /// Which pages come in.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum AdmissionPolicy {
     /// Pages that are written: the paper's "FaCE dirty only".
@@ -92,7 +94,8 @@ pub enum AdmissionPolicy {
 }
 
 /// What becomes of writes.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 #[repr(u8)]
 pub enum WritePolicy {
     /// To flash; home when the queue's front reaches them.

@@ -66,13 +66,13 @@ pub use control_files::status_of;
 pub use descriptor::path_of;
 pub use file::{RealRead, RealWrite};
 pub use file_kinds::{is_page_file, is_redo_log};
-pub use forebay_flash::FlushProgress;
+pub use forebay_flash::{AdmissionPolicy, FlushProgress, WritePolicy};
 pub use guard::{GUARD_FILE, GuardInspection, standing};
 pub use lost_pages::by_file;
 pub use request::{ResizeResult, resize_running};
 pub use resize::{resize, resize_found};
 pub use session::{is_configured, start};
-pub use settings::{PageContents, PolicyName, Settings, SettingsFile, settings_of};
+pub use settings::{Settings, settings_of};
 pub use setup::{
     CacheLocation, CacheOccupancy, FlushOutcome, SetupError, create, flush, give_up, look, pool_of,
     remove, retry_in_use,
@@ -88,8 +88,6 @@ pub const ENV_FLASH_STATUS: &str = "FOREBAY_FLASH_STATUS";
 pub const ENV_FLASH_RUN: &str = "FOREBAY_FLASH_RUN";
 /// The program that was run, by its whole path: it may have the cache, whatever it is called.
 pub const ENV_FLASH_PROGRAM: &str = "FOREBAY_FLASH_PROGRAM";
-/// [`Settings`] of this run, as JSON: they go before those that are kept beside the cache.
-pub const ENV_FLASH_SETTINGS: &str = "FOREBAY_FLASH_SETTINGS";
 
 /// Bytes of a page: InnoDB's default, which the cache is made for.
 pub const PAGE_BYTES: usize = 16 << 10;

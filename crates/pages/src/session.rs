@@ -10,7 +10,7 @@ mod system_tablespace;
 pub(crate) use closed_files::UnregisteredFile;
 
 use crate::{
-    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS,
+    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_STATUS,
     complain::{complain, complain_once},
     descriptor::reopen,
     foreign_programs,
@@ -43,7 +43,6 @@ struct SessionEnvironment {
     flash: PathBuf,
     status: Option<PathBuf>,
     run: Uuid,
-    wanted: Settings,
 }
 
 /// A program of the run that is no server: the cache is not its.
@@ -74,15 +73,12 @@ pub fn start() {
         let _ = OTHER.set(ForeignProgram { program, flash });
         return;
     }
-    let wanted = std::env::var(ENV_FLASH_SETTINGS).ok();
-    let wanted = wanted.and_then(|wanted| serde_json::from_str(&wanted).ok());
     let run = std::env::var(ENV_FLASH_RUN).ok();
     let run = run.and_then(|run| run.parse().ok());
     let _ = SETTINGS.set(SessionEnvironment {
         flash: flash.into(),
         status: std::env::var_os(ENV_FLASH_STATUS).map(PathBuf::from),
         run: run.unwrap_or_default(),
-        wanted: wanted.unwrap_or_default(),
     });
 }
 
@@ -183,8 +179,7 @@ impl CacheSession {
             ));
             None
         });
-        let options = settings.wanted.or(kept.unwrap_or_default());
-        let options = options.over(&CacheOptions::default());
+        let options = kept.unwrap_or_default().over(&CacheOptions::default());
         let (cache, opened) = retry_in_use(|| place.open(&homes, &options))?;
         for mended in opened.mended {
             complain(&format!(
@@ -216,7 +211,6 @@ impl CacheSession {
             flash: flash.to_owned(),
             status: Some(status.to_owned()),
             run: Uuid::nil(),
-            wanted: Settings::default(),
         };
         Self::open(&environment).unwrap()
     }
@@ -275,7 +269,7 @@ impl CacheSession {
         Ok(())
     }
 
-    /// What commands have named since it was looked at last is so from now on, and nothing else.
+    /// What was kept since it was looked at last is so from now on.
     pub(crate) fn follow_settings(&self) {
         match self.watched.lock().changed() {
             None => {}
@@ -283,14 +277,14 @@ impl CacheSession {
                 let path = settings_of(self.place.flash());
                 complain(&format!("{}: {e}. All stays as it is", path.display()));
             }
-            Some(Ok(wanted)) => {
-                let now = wanted.over(&self.cache.options());
+            Some(Ok(kept)) => {
+                let now = kept.over(&CacheOptions::default());
                 self.cache.set_policy(now.policy);
                 self.cache.set_contents(now.contents);
                 self.cache.set_watermarks(now.watermarks);
                 self.cache
                     .set_limits(now.home_bytes_per_second, now.flash_bytes_per_second);
-                let said = serde_json::to_string(&wanted).unwrap_or_default();
+                let said = serde_json::to_string(&kept).unwrap_or_default();
                 complain(&format!("the flash cache is set anew: {said}"));
             }
         }
@@ -333,7 +327,6 @@ mod tests {
             flash: flash.clone(),
             status: None,
             run: Uuid::nil(),
-            wanted: Settings::default(),
         };
         let homes = Arc::new(Homes::new());
         let looks = CacheLocation::of(&flash)

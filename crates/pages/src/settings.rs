@@ -1,11 +1,10 @@
 //! What can be changed of a cache while a server uses it. `settings_file`: the file beside it, so
-//! that it means the next runs too; what a run's own command line says means that run from its
-//! start.
+//! that it means the next runs too.
 
 mod settings_file;
 
 pub(crate) use settings_file::WatchedSettings;
-pub use settings_file::{SettingsFile, settings_of};
+pub use settings_file::settings_of;
 
 use forebay_flash::{AdmissionPolicy, CacheOptions, Watermarks, WritePolicy};
 use serde::{Deserialize, Serialize};
@@ -16,10 +15,10 @@ use serde::{Deserialize, Serialize};
 pub struct Settings {
     /// What becomes of writes: `back`, `through`, `around`, `off`, `adaptive`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub policy: Option<PolicyName>,
+    pub policy: Option<WritePolicy>,
     /// What comes in: `dirty`, `all`.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub contents: Option<PageContents>,
+    pub contents: Option<AdmissionPolicy>,
     /// Slots in use, in percent: pages leave until no more than this are.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub low: Option<u8>,
@@ -32,27 +31,6 @@ pub struct Settings {
     /// Bytes a second towards flash; 0 for no limit.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub flash_bytes_per_second: Option<u64>,
-}
-
-/// [`WritePolicy`], by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "as those of the cache")]
-pub enum PolicyName {
-    Back,
-    Through,
-    Around,
-    Off,
-    Adaptive,
-}
-
-/// [`AdmissionPolicy`], by name.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
-#[expect(missing_docs, reason = "as those of the cache")]
-pub enum PageContents {
-    Dirty,
-    All,
 }
 
 impl Settings {
@@ -89,21 +67,10 @@ impl Settings {
 
     /// The options with these.
     pub(crate) fn over(&self, options: &CacheOptions) -> CacheOptions {
-        let policy = self.policy.map(|policy| match policy {
-            PolicyName::Back => WritePolicy::Back,
-            PolicyName::Through => WritePolicy::Through,
-            PolicyName::Around => WritePolicy::Around,
-            PolicyName::Off => WritePolicy::Off,
-            PolicyName::Adaptive => WritePolicy::Adaptive,
-        });
-        let contents = self.contents.map(|what| match what {
-            PageContents::Dirty => AdmissionPolicy::Dirty,
-            PageContents::All => AdmissionPolicy::All,
-        });
         let marks = options.watermarks;
         CacheOptions {
-            policy: policy.unwrap_or(options.policy),
-            contents: contents.unwrap_or(options.contents),
+            policy: self.policy.unwrap_or(options.policy),
+            contents: self.contents.unwrap_or(options.contents),
             watermarks: Watermarks {
                 // One that is given alone takes the other with it.
                 low: self
@@ -124,17 +91,8 @@ impl Settings {
     /// What is in force.
     pub(crate) fn of(options: &CacheOptions) -> Self {
         Self {
-            policy: Some(match options.policy {
-                WritePolicy::Back => PolicyName::Back,
-                WritePolicy::Through => PolicyName::Through,
-                WritePolicy::Around => PolicyName::Around,
-                WritePolicy::Off => PolicyName::Off,
-                WritePolicy::Adaptive => PolicyName::Adaptive,
-            }),
-            contents: Some(match options.contents {
-                AdmissionPolicy::Dirty => PageContents::Dirty,
-                AdmissionPolicy::All => PageContents::All,
-            }),
+            policy: Some(options.policy),
+            contents: Some(options.contents),
             low: Some(options.watermarks.low),
             high: Some(options.watermarks.high),
             home_bytes_per_second: Some(options.home_bytes_per_second),
@@ -192,7 +150,7 @@ mod tests {
     #[test]
     fn what_is_in_force_includes_what_was_set() {
         let set = Settings {
-            contents: Some(PageContents::All),
+            contents: Some(AdmissionPolicy::All),
             home_bytes_per_second: Some(7),
             ..Settings::default()
         };

@@ -1,11 +1,7 @@
 //! How the cache is, for people: written to a file every second by the process that has it.
 
-use crate::{
-    boot_clock::BootTime,
-    control_files,
-    settings::{PageContents, PolicyName, Settings},
-};
-use forebay_flash::CacheStats;
+use crate::{boot_clock::BootTime, control_files, settings::Settings};
+use forebay_flash::{AdmissionPolicy, CacheStats, WritePolicy};
 use rustix::fs::OFlags;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -328,12 +324,12 @@ impl CacheStatus {
                 self.around_pages
             ));
         }
-        if self.settings.policy == Some(PolicyName::Adaptive) && !self.flash_pays {
+        if self.settings.policy == Some(WritePolicy::Adaptive) && !self.flash_pays {
             lines.push(
                 "flash cache: flash takes no less than the files: pages go straight to the files, and those on flash leave it".to_owned(),
             );
         }
-        if self.written_only && self.settings.contents == Some(PageContents::All) {
+        if self.written_only && self.settings.contents == Some(AdmissionPolicy::All) {
             lines.push(
                 "flash cache: flash is not much faster to read than the files: pages that are only read do not come in".to_owned(),
             );

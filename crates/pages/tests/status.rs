@@ -3,9 +3,7 @@
 
 mod support;
 
-use forebay_pages::{
-    CacheStatus, ENV_FLASH, PAGE_BYTES, PolicyName, Settings, SettingsFile, settings_of,
-};
+use forebay_pages::{CacheStatus, ENV_FLASH, PAGE_BYTES, Settings, WritePolicy};
 use rustix::fd::{AsFd, AsRawFd};
 use std::{
     fs::{self, OpenOptions},
@@ -40,7 +38,7 @@ fn flash() -> PathBuf {
 
 /// As the command does it.
 fn set(wanted: Settings) {
-    let kept = SettingsFile::read(&flash()).unwrap().with(wanted).unwrap();
+    let kept = wanted.or(Settings::kept(&flash()).unwrap());
     kept.keep(&flash()).unwrap();
 }
 
@@ -156,33 +154,17 @@ fn pages_that_leave_are_in_the_files_or_superseded() {
 }
 
 #[test]
-fn what_a_command_does_not_name_stays_as_the_command_line_of_the_run_says() {
-    let name = "what_a_command_does_not_name_stays_as_the_command_line_of_the_run_says";
-    let world = World::after(name, "{}", |server| {
-        let back = Settings {
-            policy: Some(PolicyName::Back),
-            ..Settings::default()
-        };
-        if !settings_of(&flash()).exists() {
-            set(back);
-            return;
-        }
-        let own = |now: &CacheStatus| now.pid == std::process::id();
-        let before = until(&server, own);
-        assert_eq!(before.settings.policy, Some(PolicyName::Through));
-        set(Settings {
+fn what_a_command_does_not_name_stays_as_it_was_set() {
+    let name = "what_a_command_does_not_name_stays_as_it_was_set";
+    World::after(name, r#"{"policy":"through"}"#, |server| {
+        let before = until(&server, |now| now.pid == std::process::id());
+        assert_eq!(before.settings.policy, Some(WritePolicy::Through));
+        let limit = Settings {
             home_bytes_per_second: Some(1 << 20),
             ..Settings::default()
-        });
-        let now = until(&server, |now| {
-            own(now) && now.settings.home_bytes_per_second == Some(1 << 20)
-        });
-        assert_eq!(now.settings.policy, Some(PolicyName::Through));
-        // Named, it counts, although it was kept before.
-        set(back);
-        until(&server, |now| now.settings.include(&back));
+        };
+        set(limit);
+        let now = until(&server, |now| now.settings.include(&limit));
+        assert_eq!(now.settings.policy, Some(WritePolicy::Through));
     });
-    if let Some(world) = world {
-        world.run(name, r#"{"policy":"through"}"#);
-    }
 }

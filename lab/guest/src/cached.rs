@@ -30,7 +30,7 @@ pub enum Cache {
     None,
     /// bcache in writeback mode.
     Bcache,
-    /// Forebay's flash tier: what `--flash-contents` and `--flash-policy` say.
+    /// Forebay's flash tier, with these contents and this policy.
     Forebay([String; 2]),
 }
 
@@ -181,10 +181,11 @@ impl Server {
         let mut before = String::new();
         if let Cache::Forebay([contents, policy]) = &self.cache {
             script += "mkdir /flash\nmount -t ext4 /dev/vdb /flash\n";
-            before = format!(
-                "forebay run --no-pool --flash /flash/cache --flash-size {}KiB --flash-contents {contents} --flash-policy {policy} --",
+            script += &format!(
+                "[ -e /flash/cache ] || forebay flash create --flash /flash/cache {}KiB --contents {contents} --policy {policy}\n",
                 self.flash_bytes >> 10
             );
+            before = "forebay run --no-pool --flash /flash/cache --".to_owned();
         }
         self.machine.sh(&script, PATIENCE)?;
         mariadb::start(&self.machine, &before, options, PATIENCE)

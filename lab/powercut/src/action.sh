@@ -65,7 +65,9 @@ mariadb_flash() {
     .*) policy=adaptive ;;
     *) policy=back ;;
     esac
-    tier="forebay run --pool $POOL --flash $cache $size --flash-policy $policy --"
+    # As forebay flash set keeps it, which would open the cache first.
+    echo "{\"policy\":\"$policy\"}" > $cache.settings
+    tier="forebay run --pool $POOL --flash $cache $size --"
     [ -n "${recovering:-}" ] || unset FOREBAY_FAILPOINT
     if [ ! -e $cache ]; then route=warm; fi
     if [ "$route" = look ]; then

@@ -1,17 +1,20 @@
 //! `forebay flash …`: a flash cache itself.
 
+mod create;
 pub mod flush;
 mod remove;
 mod resize;
 mod set;
+mod settings;
 mod status;
 
 use crate::failure::Failure;
 use clap::Subcommand;
 
-/// Set, resize, flush, look at and remove flash caches
+/// Make, set, resize, flush, look at and remove flash caches
 #[derive(Subcommand)]
 pub enum FlashCommand {
+    Create(create::CreateCache),
     Set(set::Set),
     Resize(resize::Resize),
     Flush(flush::Flush),
@@ -22,6 +25,7 @@ pub enum FlashCommand {
 impl FlashCommand {
     pub fn run(self) -> Result<(), Failure> {
         match self {
+            Self::Create(create) => create.run(),
             Self::Set(set) => set.run(),
             Self::Resize(resize) => resize.run(),
             Self::Flush(flush) => flush.run(),

@@ -1,13 +1,9 @@
 //! `forebay flash set`.
 
-use crate::{
-    failure::Failure,
-    output,
-    run::{CacheContents, FlashPolicy},
-    size,
-};
+use super::settings::{SettingsOptions, keep};
+use crate::{failure::Failure, output};
 use clap::Args;
-use forebay_pages::{CacheLocation, CacheStatus, Settings, SettingsFile, status_of};
+use forebay_pages::{CacheLocation, CacheStatus, Settings, status_of};
 use serde::Serialize;
 use std::{
     fs,
@@ -20,7 +16,7 @@ use std::{
 #[derive(Args)]
 #[command(
     long_about = "Changes settings of a flash cache: at once if a server runs with it, and for its next runs (they are kept in PATH.settings). \
-                  Settings that are not given stay as they are, and those in force are printed. Options of a run's own command line (forebay run --flash-policy …) take precedence when that run begins.",
+                  Settings that are not given stay as they are, and those in force are printed.",
     after_long_help = "Examples:\n  \
         forebay flash set --flash /fast/cache --policy through\n  \
         forebay flash set --flash /fast/cache --policy off           bring everything home, and use flash no more\n  \
@@ -32,25 +28,8 @@ pub struct Set {
     /// The flash cache
     #[arg(long, value_name = "PATH")]
     flash: PathBuf,
-    /// Where written pages go
-    #[arg(long, value_name = "WHAT", value_enum)]
-    policy: Option<FlashPolicy>,
-    /// Which pages are cached
-    #[arg(long, value_name = "WHAT", value_enum)]
-    contents: Option<CacheContents>,
-    /// Pages stop leaving when at most this much of the cache is in use, in percent
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
-    low: Option<u8>,
-    /// Pages begin to leave when more than this much of the cache is in use, in percent
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
-    high: Option<u8>,
-    /// Bytes a second that go to the files in the background; 0 for no limit
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    home_limit: Option<u64>,
-    /// Bytes a second that are written to flash; what is above goes straight to the files. 0 for no
-    /// limit
-    #[arg(long, value_name = "SIZE", value_parser = size::parse)]
-    write_limit: Option<u64>,
+    #[command(flatten)]
+    settings: SettingsOptions,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -64,22 +43,14 @@ struct SettingsReport {
     settings: Settings,
     /// True if a server runs with it and does as it was told; false if the next one will.
     in_force: bool,
-    /// What is in force in that server: what its run's command line says, but for what was set
-    /// since.
+    /// What is in force in that server, the defaults too.
     #[serde(skip_serializing_if = "Option::is_none")]
     running: Option<Settings>,
 }
 
 impl Set {
     pub fn run(self) -> Result<(), Failure> {
-        let wanted = Settings {
-            policy: self.policy.map(FlashPolicy::setting),
-            contents: self.contents.map(CacheContents::setting),
-            low: self.low,
-            high: self.high,
-            home_bytes_per_second: self.home_limit,
-            flash_bytes_per_second: self.write_limit,
-        };
+        let wanted = self.settings.settings();
         if wanted == Settings::default() {
             return Err(Failure::Usage(
                 "nothing is to be set. Say what: --policy, --contents, --low, --high, --home-limit or --write-limit".to_owned(),
@@ -88,7 +59,7 @@ impl Set {
         let place = CacheLocation::of(&self.flash)?;
         let flash = place.flash();
         let before = said_at(flash);
-        let kept = keep(flash, wanted)?;
+        let settings = keep(flash, wanted)?;
         let running = match forebay_pages::retry_in_use(|| forebay_pages::look(flash)) {
             Err(error) if error.is_in_use() => Some(follows(flash, &wanted, before)?),
             // Whatever else is wrong with it, its next start says.
@@ -96,23 +67,12 @@ impl Set {
         };
         let report = SettingsReport {
             flash: flash.to_owned(),
-            settings: kept.settings(),
+            settings,
             in_force: running.is_some(),
             running,
         };
         output::report(self.json, &report, human)
     }
-}
-
-/// Keeps this as well, alone: of two commands at a time none undoes what the other has kept.
-fn keep(flash: &Path, wanted: Settings) -> Result<SettingsFile, Failure> {
-    let keeping = || Failure::io("keeping the settings of", flash.display());
-    let _alone = SettingsFile::alone(flash).map_err(keeping())?;
-    let kept = SettingsFile::read(flash)
-        .map_err(Failure::io("reading the settings of", flash.display()))?;
-    let kept = kept.with(wanted).map_err(Failure::Usage)?;
-    kept.keep(flash).map_err(keeping())?;
-    Ok(kept)
 }
 
 /// When the process that has the cache, or had it, said last how it is.

@@ -9,11 +9,11 @@ pub use self::running::{NotedRun, RunningCaches};
 use self::arguments::check_arguments;
 use super::{program::RunProgram, run_dir::run_dir};
 use crate::{failure::Failure, flash::flush, output::complain, size};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use forebay_files::policy::{self, PolicyConfig};
 use forebay_pages::{
-    CacheOccupancy, CacheStatus, ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_SETTINGS,
-    ENV_FLASH_STATUS, PageContents, Settings, SetupError, status_of,
+    CacheOccupancy, CacheStatus, ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_STATUS,
+    SetupError, status_of,
 };
 use forebay_pool::disks::BackingStore;
 use std::{
@@ -27,52 +27,6 @@ use uuid::Uuid;
 /// The profile whose page files are known.
 const PROFILE: &str = "mariadb";
 
-/// What comes into the cache.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum CacheContents {
-    /// Pages that are written
-    Dirty,
-    /// Also pages that are only read
-    All,
-}
-
-/// Where written pages go.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum FlashPolicy {
-    /// To flash, and to their files when they reach the queue's front
-    Back,
-    /// To flash, and to their files at every sync: losing the flash loses nothing that was synced
-    Through,
-    /// Straight to their files; the cache serves what it has, and takes nothing in
-    Around,
-    /// As around, and the cache is emptied into the files
-    Off,
-    /// As back while flash is measurably faster than the files, to read or to write; else as
-    /// around, and the cache empties slowly
-    Adaptive,
-}
-
-impl CacheContents {
-    pub fn setting(self) -> PageContents {
-        match self {
-            Self::Dirty => PageContents::Dirty,
-            Self::All => PageContents::All,
-        }
-    }
-}
-
-impl FlashPolicy {
-    pub fn setting(self) -> forebay_pages::PolicyName {
-        match self {
-            Self::Back => forebay_pages::PolicyName::Back,
-            Self::Through => forebay_pages::PolicyName::Through,
-            Self::Around => forebay_pages::PolicyName::Around,
-            Self::Off => forebay_pages::PolicyName::Off,
-            Self::Adaptive => forebay_pages::PolicyName::Adaptive,
-        }
-    }
-}
-
 /// The options of a flash cache.
 #[derive(Args)]
 pub struct FlashOptions {
@@ -81,34 +35,14 @@ pub struct FlashOptions {
     /// Pages that the database writes go there, in large writes, and to their files later. The
     /// metadata is beside it, in PATH.lane. On the disk of the files nothing gets faster: the
     /// server's log says so when it takes such a cache into use, also one on another partition or
-    /// volume of that disk.
+    /// volume of that disk. What the cache does with pages is set by forebay flash create or
+    /// forebay flash set.
     #[arg(long, value_name = "PATH")]
     flash: Option<PathBuf>,
     /// Size of the flash cache: it is made if it is not there, and resized, staying warm, if it is.
     /// Leave this out of a unit: each start would resize the cache
     #[arg(long, value_name = "SIZE", value_parser = size::parse_positive, requires = "flash")]
     flash_size: Option<u64>,
-    /// Which pages are cached [default: as forebay flash set, or dirty]
-    #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
-    flash_contents: Option<CacheContents>,
-    /// Where written pages go [default: as forebay flash set, or back]
-    #[arg(long, value_name = "WHAT", value_enum, requires = "flash")]
-    flash_policy: Option<FlashPolicy>,
-    /// Pages stop leaving when at most this much of the cache is in use, in percent [default: 90]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
-    flash_low: Option<u8>,
-    /// Pages begin to leave when more than this much of the cache is in use, in percent [default:
-    /// 95]
-    #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100), requires = "flash")]
-    flash_high: Option<u8>,
-    /// Bytes a second to the files in the background; 0: no limit
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "flash")]
-    flash_home_limit: Option<u64>,
-    /// Bytes a second to flash; what is above goes straight to the files
-    ///
-    /// 0 for no limit.
-    #[arg(long, value_name = "SIZE", value_parser = size::parse, requires = "flash")]
-    flash_write_limit: Option<u64>,
 }
 
 /// The flash cache of a run.
@@ -116,7 +50,6 @@ pub struct RunCache {
     path: PathBuf,
     /// What is run.
     program: PathBuf,
-    settings: Settings,
     /// The run, to `forebay status`.
     run: Uuid,
     /// The one that the cache was in when the run began.
@@ -127,17 +60,6 @@ impl FlashOptions {
     /// True if there is to be a flash cache.
     pub fn is_wanted(&self) -> bool {
         self.flash.is_some()
-    }
-
-    fn settings(&self) -> Settings {
-        Settings {
-            policy: self.flash_policy.map(FlashPolicy::setting),
-            contents: self.flash_contents.map(CacheContents::setting),
-            low: self.flash_low,
-            high: self.flash_high,
-            home_bytes_per_second: self.flash_home_limit,
-            flash_bytes_per_second: self.flash_write_limit,
-        }
     }
 
     /// Makes the cache, if need be, or looks at it; says what is in it.
@@ -152,8 +74,6 @@ impl FlashOptions {
         };
         check_profile(program, profile, config)?;
         check_arguments(program.arguments())?;
-        let settings = self.settings();
-        settings.check().map_err(Failure::Usage)?;
         let warm = match (fs::symlink_metadata(path), self.flash_size) {
             (Err(e), Some(bytes)) if e.kind() == io::ErrorKind::NotFound => {
                 forebay_pages::create(path, bytes)?
@@ -173,7 +93,6 @@ impl FlashOptions {
         Ok(Some(RunCache {
             path,
             program: program.real().to_owned(),
-            settings,
             run: Uuid::new_v4(),
             epoch: warm.epoch,
         }))
@@ -258,9 +177,7 @@ fn announce(path: &Path, warm: CacheOccupancy, arguments: &[OsString]) {
 impl RunCache {
     /// What the program's environment must have beside what it has.
     pub fn environment(&self) -> Vec<(OsString, OsString)> {
-        let settings = serde_json::to_string(&self.settings).unwrap_or_default();
         vec![
-            (ENV_FLASH_SETTINGS.into(), settings.into()),
             (ENV_FLASH.into(), self.path.clone().into()),
             (ENV_FLASH_RUN.into(), self.run.to_string().into()),
             (ENV_FLASH_PROGRAM.into(), self.program.clone().into()),

@@ -18,7 +18,7 @@ mod run_dir;
 mod sanitizer;
 
 pub use explain::{is_refused, is_well, lanes, running};
-pub use flash::{CacheContents, FlashPolicy, RunningCaches as RunningFlash};
+pub use flash::RunningCaches as RunningFlash;
 pub use layer::RunLayer;
 pub use library::PreloadLibrary;
 pub use pool::open_default;

@@ -17,7 +17,7 @@ use forebay_bench::{
     mariadb::{client::Connection, server::Server},
     sql::Client,
 };
-use forebay_pages::{PolicyName, Settings, SettingsFile};
+use forebay_pages::{AdmissionPolicy, Settings, WritePolicy};
 use rustix::process::Signal;
 use std::{
     fs,
@@ -91,9 +91,8 @@ fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
             return;
         };
         let pool = pool.path().to_str().unwrap();
-        let options = ["--flash-size", FLASH, "--pool", pool];
-        world.launch.wrapper =
-            world.wrapper(&[&options[..], &["--flash-contents", contents]].concat());
+        world.create(&format!("--contents {contents}"));
+        world.launch.wrapper = world.wrapper(&["--pool", pool]);
         let rounds = std::env::var("FOREBAY_CUTS").map_or(2, |rounds| rounds.parse().unwrap());
         let (flash, done) = (world.flash(), AtomicBool::new(!switched));
         let (cut, followed) = thread::scope(|scope| {
@@ -110,17 +109,17 @@ fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
     }
 }
 
-/// Sets one policy after the other until it is `done`: true if a server followed. While the file
-/// system is away none can be set.
+/// Sets one policy after the other, with `all` contents, until it is `done`: true if a server
+/// followed. While the file system is away none can be set.
 fn switch_policies(flash: &Path, done: &AtomicBool) -> bool {
     let mut followed = false;
     let policies = [
-        PolicyName::Around,
-        PolicyName::Back,
-        PolicyName::Through,
-        PolicyName::Off,
-        PolicyName::Adaptive,
-        PolicyName::Back,
+        WritePolicy::Around,
+        WritePolicy::Back,
+        WritePolicy::Through,
+        WritePolicy::Off,
+        WritePolicy::Adaptive,
+        WritePolicy::Back,
     ];
     for policy in policies.into_iter().cycle() {
         if done.load(Relaxed) {
@@ -128,9 +127,10 @@ fn switch_policies(flash: &Path, done: &AtomicBool) -> bool {
         }
         let settings = Settings {
             policy: Some(policy),
+            contents: Some(AdmissionPolicy::All),
             ..Settings::default()
         };
-        let _ = SettingsFile::default().with(settings).unwrap().keep(flash);
+        let _ = settings.keep(flash);
         thread::sleep(Duration::from_millis(150));
         let said = fs::read_to_string(flash.with_file_name("server.out"));
         followed |= said.is_ok_and(|said| said.contains("the flash cache is set anew"));

@@ -3,7 +3,7 @@
 
 use crate::{
     common::{Sandbox, databases::Strike, disk::Disk},
-    world::{FLASH, World, fill, sound, sum},
+    world::{World, fill, sound, sum},
 };
 use std::{
     fs::{self, OpenOptions},
@@ -38,8 +38,7 @@ fn world_on(disk: &Disk, sandbox: Sandbox, policy: &str) -> Option<World> {
     let faults = world.sandbox.faults();
     let environment = &mut world.launch.environment;
     environment.push(("FOREBAY_TEST_FAULTS".into(), faults.into()));
-    let options = ["--flash-size", FLASH, "--flash-policy", policy];
-    world.launch.wrapper = world.wrapper(&options);
+    world.create(&format!("--policy {policy}"));
     Some(world)
 }
 

@@ -7,7 +7,7 @@ use crate::{
         mariadb::{check, make_table},
         writers::Writer,
     },
-    world::{FLASH, World, churn, fill, sound},
+    world::{World, churn, fill, sound},
 };
 use forebay_bench::mariadb::client::Connection;
 use std::{
@@ -83,8 +83,7 @@ fn with_the_redo_log_in_a_pool_nothing_acknowledged_is_lost_either() {
         return;
     };
     let pool = pool.path().to_str().unwrap();
-    let contents = ["--flash-contents", "all"];
-    let options = ["--flash-size", FLASH, "--pool", pool];
-    world.launch.wrapper = world.wrapper(&[options.as_slice(), &contents].concat());
+    world.create("--contents all");
+    world.launch.wrapper = world.wrapper(&["--pool", pool]);
     storm("with a pool", 3, &world);
 }

@@ -84,17 +84,13 @@ fn a_cache_that_guards_one_data_directory_is_not_taken_for_another() {
     fill(&server);
     let before = sum(&server);
     server.stop().unwrap();
-    let through = |world: &World, wrapper: &[&str]| {
-        let mut launch = world.launch.clone();
-        launch.wrapper = world.wrapper(wrapper);
-        launch
-    };
     // Nothing in it is newer than the files, and its guard stays.
-    let mut all_home = World::new().unwrap();
-    all_home.launch = through(&world, &["--flash-policy", "through"]);
-    let server = all_home.start();
+    let set = |policy| world.forebay(&format!("flash set --flash flash --policy {policy}"));
+    set("through").ok();
+    let server = world.start();
     world.until("everything is home", |status| status["dirty_pages"] == 0);
     server.stop().unwrap();
+    set("back").ok();
     let Some(mut other) = World::new() else {
         return;
     };

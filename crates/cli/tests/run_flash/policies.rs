@@ -3,7 +3,7 @@
 
 use crate::{
     common::{FOREBAY, Sandbox, databases::Strike},
-    world::{FLASH, World, churn, fill, sound, sum},
+    world::{World, churn, fill, sound, sum},
 };
 use forebay_pool::{ClaimOptions, PoolOptions};
 use std::{
@@ -34,11 +34,8 @@ const STATUS: [&str; 11] = [
 
 #[test]
 fn written_through_everything_is_in_the_files_after_a_sync() {
-    let Some(mut world) = World::new() else {
-        return;
-    };
-    let options = ["--flash-size", FLASH, "--flash-policy", "through"];
-    world.launch.wrapper = world.wrapper(&options);
+    let Some(world) = World::new() else { return };
+    world.create("--policy through");
     let server = world.start();
     fill(&server);
     sound(&server, "stock.s");
@@ -60,10 +57,8 @@ fn written_through_everything_is_in_the_files_after_a_sync() {
 /// Promise: as `written_through_a_checkpoint_has_every_page_at_home`.
 #[test]
 fn after_writing_through_a_cache_that_is_lost_can_be_given_up_and_nothing_is_missing() {
-    let Some(mut world) = World::new() else {
-        return;
-    };
-    world.launch.wrapper = world.wrapper(&["--flash-size", FLASH, "--flash-policy", "through"]);
+    let Some(world) = World::new() else { return };
+    world.create("--policy through");
     let server = world.start();
     fill(&server);
     let before = sum(&server);
@@ -116,30 +111,22 @@ fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_no
     let before = sum(&server);
     Strike::Both.strike(server.server(), server.outer(), || {});
     let _ = server.wait();
-    // What was set is kept, and the command line goes before it.
+    // What was set is kept.
     let server = world.start();
     assert_eq!(world.status()["settings"]["policy"], "off");
     assert_eq!(world.status()["settings"]["high"], 20);
     assert_eq!(sum(&server), before);
     sound(&server, "stock.s");
-    server.stop().unwrap();
-    let mut other = world;
-    other.launch.wrapper = other.wrapper(&["--flash-policy", "back", "--flash-home-limit", "1MiB"]);
-    let server = other.start();
-    assert_eq!(other.status()["settings"]["policy"], "back");
-    assert_eq!(other.status()["settings"]["home_bytes_per_second"], 1 << 20);
-    assert_eq!(other.status()["settings"]["high"], 20);
-    // What the run's command line says stays so until it is named.
-    let said = other.forebay("flash set --flash flash --write-limit 50MiB --json");
+    let said = world.forebay("flash set --flash flash --write-limit 50MiB --json");
     let said = said.ok().json();
     assert_eq!(said["in_force"], true);
     assert_eq!(said["settings"]["policy"], "off");
-    assert_eq!(said["running"]["policy"], "back");
-    assert_eq!(said["running"]["home_bytes_per_second"], 1 << 20);
+    assert_eq!(said["running"]["policy"], "off");
+    assert_eq!(said["running"]["home_bytes_per_second"], 500 << 20);
     assert_eq!(said["running"]["flash_bytes_per_second"], 50 << 20);
-    assert_eq!(other.status()["settings"], said["running"]);
+    assert_eq!(world.status()["settings"], said["running"]);
     server.stop().unwrap();
-    let kept = other
+    let kept = world
         .forebay("flash set --flash flash --policy back")
         .ok()
         .text();
@@ -150,20 +137,20 @@ fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_no
             "umask 077; exec \"$0\" flash set --flash flash --low 40 --high 60",
             FOREBAY,
         ])
-        .current_dir(other.sandbox.path())
+        .current_dir(world.sandbox.path())
         .status();
     assert!(masked.unwrap().success());
-    let mode = fs::metadata(other.sandbox.file("flash.settings"))
+    let mode = fs::metadata(world.sandbox.file("flash.settings"))
         .unwrap()
         .permissions();
     assert_eq!(mode.mode() & 0o777, 0o644, "for the server's user");
-    other
+    world
         .forebay("flash set --flash flash")
         .fails(2, &["nothing is to be set"]);
-    other
+    world
         .forebay("flash set --flash flash --low 30 --high 20")
         .fails(2, &["must not be above"]);
-    other
+    world
         .forebay("flash set --flash nowhere --policy back")
         .fails(1, &["nowhere"]);
 }

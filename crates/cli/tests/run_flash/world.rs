@@ -128,6 +128,16 @@ impl World {
         )
     }
 
+    /// Makes the cache with these settings, before a run does it.
+    pub fn create(&self, settings: &str) {
+        let flash = self.flash();
+        let line = format!(
+            "flash create --flash {} {FLASH} {settings}",
+            flash.display()
+        );
+        self.forebay(&line).ok();
+    }
+
     pub fn flush(&self) -> Ran {
         self.forebay("flash flush --flash flash")
     }

@@ -3,7 +3,6 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 use super::*;
-use crate::settings::PageContents;
 use std::{fs, thread};
 
 /// Counts of which no two are the same.
@@ -117,8 +116,8 @@ fn a_window_has_what_happened_between_its_two_moments() {
 #[test]
 fn each_figure_is_where_the_line_names_it() {
     let settings = Settings {
-        policy: Some(PolicyName::Through),
-        contents: Some(PageContents::All),
+        policy: Some(WritePolicy::Through),
+        contents: Some(AdmissionPolicy::All),
         low: Some(80),
         high: Some(85),
         home_bytes_per_second: Some(7000),
@@ -158,14 +157,14 @@ fn that_pages_which_are_only_read_stay_out_is_said_where_they_would_come_in() {
         let mut lines = status.lines().into_iter();
         lines.any(|line| line.contains("only read do not come in"))
     };
-    assert!(says(PageContents::All) && !says(PageContents::Dirty));
+    assert!(says(AdmissionPolicy::All) && !says(AdmissionPolicy::Dirty));
 }
 
 #[test]
 fn what_is_not_so_as_a_rule_is_said_in_lines_of_its_own() {
     let status = CacheStatus {
         settings: Settings {
-            policy: Some(PolicyName::Adaptive),
+            policy: Some(WritePolicy::Adaptive),
             ..Settings::default()
         },
         resizing: Some(ResizeProgress {

@@ -1,7 +1,7 @@
 //! A server's process that uses page files by way of a cache, and is killed at its end.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use forebay_pages::{ENV_FLASH, ENV_FLASH_RUN, ENV_FLASH_SETTINGS, ENV_FLASH_STATUS, PAGE_BYTES};
+use forebay_pages::{ENV_FLASH, ENV_FLASH_RUN, ENV_FLASH_STATUS, PAGE_BYTES, Settings};
 use rustix::{
     fd::{AsFd, AsRawFd},
     io::Errno,
@@ -88,6 +88,8 @@ impl World {
 
     /// Runs the server of this test in what was left behind.
     pub fn run(&self, name: &str, settings: &str) {
+        let settings: Settings = serde_json::from_str(settings).unwrap();
+        settings.keep(&self.flash()).unwrap();
         // A write above the limit of a file's size fails, and does not end it.
         let ran = Command::new("sh")
             .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
@@ -96,7 +98,6 @@ impl World {
             .env(ENV_DIR, self.dir.path())
             .env(ENV_FLASH, self.flash())
             .env(ENV_FLASH_RUN, RUN)
-            .env(ENV_FLASH_SETTINGS, settings)
             .env(ENV_FLASH_STATUS, self.dir.path().join(STATUS))
             .output()
             .unwrap();

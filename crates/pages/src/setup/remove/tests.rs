@@ -2,14 +2,14 @@
 
 use super::*;
 use crate::{
-    settings::{PolicyName, Settings, SettingsFile},
+    settings::Settings,
     setup::{
         create,
         fixtures::{Two, move_lane},
         look, pool_of,
     },
 };
-use forebay_flash::{CacheOptions, Identity};
+use forebay_flash::{CacheOptions, Identity, WritePolicy};
 use forebay_pool::rights::user;
 use std::{
     ffi::OsString,
@@ -46,11 +46,10 @@ fn names(dir: &Path) -> Vec<OsString> {
 fn a_cache_is_removed_with_all_that_is_beside_it_and_another_may_take_its_place() {
     let (dir, flash) = made();
     let settings = Settings {
-        policy: Some(PolicyName::Through),
+        policy: Some(WritePolicy::Through),
         ..Settings::default()
     };
-    let kept = SettingsFile::default().with(settings).unwrap();
-    kept.keep(&flash).unwrap();
+    settings.keep(&flash).unwrap();
     let aside = format!("f.status.{}.new", uuid::Uuid::new_v4());
     for left in ["f.resize", "f.status.new", &aside, "f.other", "f2.status"] {
         fs::write(dir.path().join(left), "left").unwrap();
@@ -59,7 +58,7 @@ fn a_cache_is_removed_with_all_that_is_beside_it_and_another_may_take_its_place(
     assert_eq!(gone.len(), 7, "{gone:?}");
     assert_eq!(names(dir.path()), ["f.other", "f2.status"]);
     create(&flash, BYTES).unwrap();
-    assert_eq!(SettingsFile::read(&flash).unwrap(), SettingsFile::default());
+    assert_eq!(Settings::kept(&flash).unwrap(), Settings::default());
 }
 
 /// Promise: as `a_cache_is_removed_once_it_was_flushed_and_a_new_one_begins_in_its_place`.

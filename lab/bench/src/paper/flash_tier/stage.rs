@@ -168,6 +168,23 @@ impl<'a> Stage<'a> {
         Ok(Standing { case, on })
     }
 
+    /// Makes the cache of a row that has one, unless it is there.
+    fn create_cache(&self, case: Case, dir: &Path) -> Result<(), BenchError> {
+        let cache = dir.join("flash/cache");
+        let Some([contents, policy]) = &case.variant.flash else {
+            return Ok(());
+        };
+        if cache.exists() {
+            return Ok(());
+        }
+        let mib = self.flash_bytes(case.percent) / MIB;
+        let mut command = Command::new(self.lab.forebay);
+        command.args(["flash", "create", "--contents", contents]);
+        command.args(["--policy", policy, "--flash"]).arg(cache);
+        command.arg(format!("{mib}MiB"));
+        said_by("forebay flash create", output(&mut command)?).map(drop)
+    }
+
     /// What stands around a row's server.
     fn around(
         &self,
@@ -178,14 +195,9 @@ impl<'a> Stage<'a> {
     ) -> Result<Around, BenchError> {
         let mode = if in_pool { FOREBAY } else { PLAIN };
         let mut flash: Vec<(&'static str, OsString)> = Vec::new();
-        if let Some([contents, policy]) = &case.variant.flash {
-            let mib = self.flash_bytes(case.percent) / MIB;
-            flash.extend([
-                ("--flash", dir.join("flash/cache").into()),
-                ("--flash-size", format!("{mib}MiB").into()),
-                ("--flash-contents", contents.into()),
-                ("--flash-policy", policy.into()),
-            ]);
+        if case.variant.flash.is_some() {
+            self.create_cache(case, dir)?;
+            flash.push(("--flash", dir.join("flash/cache").into()));
         }
         let lab = self.lab;
         lab.in_setting(mode.into(), &lab.pools(), |setting| {
@@ -206,7 +218,8 @@ impl<'a> Stage<'a> {
             said_by("forebay flash flush", output(&mut command)?)?;
             fs::remove_dir_all(&flash)
                 .and_then(|()| fs::create_dir(&flash))
-                .map_err(BenchError::io("emptying", &flash))
+                .map_err(BenchError::io("emptying", &flash))?;
+            self.create_cache(case, dir)
         };
         let (on, seconds) = on.restarted(|server, dir| match end {
             End::ShutDown => server.stop().map(drop),
