@@ -21,11 +21,15 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
     let before = store.snapshot()?;
     store.delete(b"fruit/cherry")?;
 
-    for pair in store.scan(ScanRange::prefix(b"fruit/").reversed())? {
+    for pair in store.range("fruit/b".."fruit/q")? {
         let (key, value) = pair?;
         println!("{} {}", key.escape_ascii(), value.escape_ascii());
     }
-    let keys = before.scan(ScanRange::prefix(b"fruit/").keys_only())?;
+    for pair in store.scan(ScanRange::prefix("fruit/").reversed())? {
+        let (key, value) = pair?;
+        println!("{} {}", key.escape_ascii(), value.escape_ascii());
+    }
+    let keys = before.prefix("fruit/")?;
     println!("{} fruits before the delete", keys.count());
     drop(before);
     Ok(store.close()?)

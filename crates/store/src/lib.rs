@@ -8,7 +8,7 @@
 //!
 //! ```
 //! use forebay_pool::PoolOptions;
-//! use forebay_store::{Batch, ScanRange, StoreOptions};
+//! use forebay_store::{Batch, StoreOptions};
 //! # fn main() -> Result<(), Box<dyn std::error::Error>> {
 //! # let dir = tempfile::tempdir()?;
 //! let pool = PoolOptions::new().emulated(true).create(dir.path().join("pool"))?;
@@ -19,7 +19,7 @@
 //! batch.delete(b"forebay");
 //! store.write(&batch)?; // both, or none
 //! assert!(store.get(b"forebay")?.is_none());
-//! for pair in store.scan(ScanRange::prefix(b"a"))? {
+//! for pair in store.range("a".."c")? {
 //!     let (key, value) = pair?;
 //!     println!("{key:?} {:?}", &*value);
 //! }

@@ -40,7 +40,7 @@ fn an_index_of_which_every_key_is_deleted_has_no_entries_left() {
 fn pop(store: &Store, queue: &mut VecDeque<u32>, next: &mut u32, pops: u32) -> u64 {
     let before = store.stats().scan_passed_keys;
     for _ in 0..pops {
-        let first = store.scan(ScanRange::prefix(b"key ")).unwrap().next();
+        let first = store.prefix("key ").unwrap().next();
         let (first, _) = first.unwrap().unwrap();
         assert_eq!(first, key(queue.pop_front().unwrap()));
         store.delete(&first).unwrap();

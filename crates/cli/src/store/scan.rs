@@ -65,10 +65,10 @@ impl ScanCommand {
         };
         let mut range = match bound(&self.prefix)? {
             Some(prefix) => ScanRange::prefix(&prefix),
-            None => ScanRange::new(
+            None => ScanRange::new((
                 bound(&self.from)?.map_or(Bound::Unbounded, Bound::Included),
                 bound(&self.to)?.map_or(Bound::Unbounded, Bound::Excluded),
-            ),
+            )),
         };
         if self.reverse {
             range = range.reversed();

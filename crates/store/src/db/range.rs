@@ -1,16 +1,15 @@
 //! [`ScanRange`]: which keys a scan gives, and in which direction.
 
 use crate::memtable::{Chunk, SortedRun};
-use std::ops::Bound;
+use std::ops::{Bound, RangeBounds};
 
-/// Which keys a scan gives, and how.
+/// Which keys a scan gives, and how. [`Store::range`](crate::Store::range) and
+/// [`Store::prefix`](crate::Store::prefix) need none.
 ///
 /// ```
 /// use forebay_store::ScanRange;
-/// use std::ops::Bound;
-/// let users = ScanRange::prefix(b"user/");
-/// let later = ScanRange::new(Bound::Excluded(b"2024-12-31".to_vec()), Bound::Unbounded);
-/// let latest_first = later.reversed();
+/// let users = ScanRange::prefix("user/").keys_only();
+/// let latest_first = ScanRange::new("2025-01-01"..).reversed();
 /// ```
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct ScanRange {
@@ -21,12 +20,13 @@ pub struct ScanRange {
 }
 
 impl ScanRange {
-    /// The keys between two bounds.
+    /// The keys between two bounds: a range of keys, or a pair of [`Bound`]s.
     #[must_use]
-    pub fn new(from: Bound<Vec<u8>>, to: Bound<Vec<u8>>) -> Self {
+    pub fn new<K: AsRef<[u8]>>(keys: impl RangeBounds<K>) -> Self {
+        let owned = |bound: Bound<&K>| bound.map(|key| key.as_ref().to_vec());
         Self {
-            from,
-            to,
+            from: owned(keys.start_bound()),
+            to: owned(keys.end_bound()),
             reversed: false,
             keys_only: false,
         }
@@ -35,22 +35,23 @@ impl ScanRange {
     /// All keys.
     #[must_use]
     pub fn all() -> Self {
-        Self::new(Bound::Unbounded, Bound::Unbounded)
+        Self::new::<&[u8]>(..)
     }
 
     /// The keys that start with `prefix`.
     #[must_use]
-    pub fn prefix(prefix: &[u8]) -> Self {
+    pub fn prefix(prefix: impl AsRef<[u8]>) -> Self {
+        let prefix = prefix.as_ref();
         // The first key behind them: the prefix with its last byte below 255 raised, and cut there.
         let end = prefix.iter().rposition(|&byte| byte < u8::MAX).map(|last| {
             let mut end = prefix[..=last].to_vec();
             end[last] += 1;
             end
         });
-        Self::new(
+        Self::new((
             Bound::Included(prefix.to_vec()),
             end.map_or(Bound::Unbounded, Bound::Excluded),
-        )
+        ))
     }
 
     /// From the last key to the first.

@@ -36,6 +36,7 @@ use forebay_pool::{Lsn, media::ProcessMark};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
+    ops::RangeBounds,
     sync::{
         Arc, Weak,
         atomic::{
@@ -338,6 +339,22 @@ impl Snapshot {
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
         self.shared.check_process()?;
         Ok(Scan::new(self.clone(), range))
+    }
+
+    /// As [`Store::range`], as of the snapshot.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    pub fn range<K: AsRef<[u8]>>(&self, keys: impl RangeBounds<K>) -> Result<Scan, StoreError> {
+        self.scan(ScanRange::new(keys))
+    }
+
+    /// As [`Store::prefix`], as of the snapshot.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan, StoreError> {
+        self.scan(ScanRange::prefix(prefix))
     }
 }
 

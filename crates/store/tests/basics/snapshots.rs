@@ -22,25 +22,33 @@ fn a_scan_gives_exactly_its_range_in_both_directions() {
             .collect()
     };
     let expected = |range: std::ops::Range<u32>| -> Vec<Vec<u8>> { range.map(key).collect() };
-    use std::ops::Bound::{Excluded, Included, Unbounded};
+    use std::ops::Bound::{Excluded, Included};
     assert_eq!(keys(ScanRange::prefix(b"key 0012")), expected(1200..1300));
+    assert_eq!(keys(ScanRange::new(key(10)..key(20))), expected(10..20));
     assert_eq!(
-        keys(ScanRange::new(Included(key(10)), Excluded(key(20)))),
-        expected(10..20)
-    );
-    assert_eq!(
-        keys(ScanRange::new(Excluded(key(10)), Included(key(20)))),
+        keys(ScanRange::new((Excluded(key(10)), Included(key(20))))),
         expected(11..21)
     );
     assert_eq!(
-        keys(ScanRange::new(Excluded(key(20)), Included(key(10)))),
+        keys(ScanRange::new((Excluded(key(20)), Included(key(10))))),
         expected(0..0)
     );
-    let mut reversed = keys(ScanRange::new(Unbounded, Excluded(key(700))).reversed());
+    let given =
+        |scan: forebay_store::Scan| -> Vec<_> { scan.map(|pair| pair.unwrap().0).collect() };
+    let now = store.snapshot().unwrap();
+    for scan in [
+        store.prefix("key 0012"),
+        store.range("key 0012".."key 0013"),
+        now.prefix(b"key 0012"),
+        now.range("key 0012"..="key 0012\u{7f}"),
+    ] {
+        assert_eq!(given(scan.unwrap()), expected(1200..1300));
+    }
+    let mut reversed = keys(ScanRange::new(..key(700)).reversed());
     reversed.reverse();
     assert_eq!(reversed, expected(0..700));
     let pair = store
-        .scan(ScanRange::prefix(&key(5)).keys_only())
+        .scan(ScanRange::prefix(key(5)).keys_only())
         .unwrap()
         .next()
         .unwrap()
@@ -116,7 +124,7 @@ fn a_snapshot_taken_beside_writers_has_all_of_each_batch_or_nothing_and_stays() 
             rounds.push(round.clone());
             held.push((snapshot.clone(), round));
             for (snapshot, round) in held.iter().rev().take(20) {
-                let mut scan = snapshot.scan(ScanRange::prefix(b"key ")).unwrap();
+                let mut scan = snapshot.prefix("key ").unwrap();
                 assert!(scan.all(|pair| pair.unwrap().1 == *round));
                 let only = snapshot
                     .scan(ScanRange::prefix(b"only ").keys_only())

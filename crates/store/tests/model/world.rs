@@ -206,7 +206,7 @@ impl World {
             }
             Step::Scan(from, to, reversed) => {
                 let (from, to) = (from.map(Key::bytes), to.map(Key::bytes));
-                let range = ScanRange::new(from.clone(), to.clone());
+                let range = ScanRange::new((from.clone(), to.clone()));
                 let range = if reversed { range.reversed() } else { range };
                 let pairs = store.scan(range.clone()).unwrap();
                 check_range(pairs, model, from.clone(), to.clone(), reversed);
@@ -264,7 +264,7 @@ impl World {
                     retried(&mut self.open, || store.put(&key, b"task"));
                     model.insert(key, b"task".to_vec());
                     self.queued += 1;
-                    let first = store.scan(ScanRange::prefix(b"queue ")).unwrap().next();
+                    let first = store.prefix("queue ").unwrap().next();
                     let (first, _) = first.unwrap().unwrap();
                     let expected = model.range(b"queue ".to_vec()..).next().unwrap().0;
                     assert_eq!(&first, expected);

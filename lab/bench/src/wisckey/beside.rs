@@ -21,10 +21,9 @@ use crate::{
     report::{Report, Row, latency},
     threads::{beside, keep_busy},
 };
-use forebay_store::{ScanRange, Store};
+use forebay_store::Store;
 use serde_json::{Value, json};
 use std::{
-    ops::Bound,
     sync::atomic::{AtomicBool, Ordering::Relaxed},
     thread,
     time::{Duration, Instant},
@@ -84,9 +83,9 @@ fn scan_until(store: &Store, done: &AtomicBool) -> Result<Value, BenchError> {
     let mut random = data::Random::new(data::fresh_seed());
     let (mut scans, mut seconds, mut longest) = (0, 0.0, 0.0_f64);
     while !done.load(Relaxed) {
-        let from = Bound::Included(random.number().to_be_bytes().to_vec());
+        let from = random.number().to_be_bytes();
         let one = Instant::now();
-        let mut found = store.scan(ScanRange::new(from, Bound::Unbounded))?;
+        let mut found = store.range(from..)?;
         found
             .by_ref()
             .take(KEYS)

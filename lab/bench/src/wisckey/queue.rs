@@ -57,7 +57,7 @@ fn queue(store: &Store, pops: u64, latencies: &mut Latencies) -> Result<Value, B
     let mut means = Vec::new();
     let (mut last, mut begun) = (Instant::now(), Instant::now());
     for pop in 0..pops {
-        let first = store.scan(ScanRange::prefix(b"queue "))?.next();
+        let first = store.prefix("queue ")?.next();
         let Some(first) = first else {
             return Err(BenchError::Config("the queue lost its keys".to_owned()));
         };

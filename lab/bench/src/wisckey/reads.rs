@@ -11,9 +11,9 @@ use crate::{
     BenchError, clock, data, histogram::Latencies, peers::Peer, report::Report,
     scratch::drop_page_cache, threads::share_out,
 };
-use forebay_store::{ScanRange, Store};
+use forebay_store::Store;
 use serde_json::json;
-use std::{hint::black_box, ops::Bound, time::Instant};
+use std::{hint::black_box, time::Instant};
 
 /// One scan counts for so many gets when the number of operations is chosen.
 const GETS_PER_SCAN: u64 = 20;
@@ -117,10 +117,9 @@ fn read_all(
 /// Seeks `key` and goes on 100 times, and copies the beginning of each value, as db_bench does: 101
 /// pairs.
 fn scan(store: &Store, key: &[u8]) -> Result<u64, BenchError> {
-    let range = ScanRange::new(Bound::Included(key.to_vec()), Bound::Unbounded);
     let mut bytes = 0;
     let mut looked_at = [0; 256];
-    for pair in store.scan(range)?.take(Read::SCAN_KEYS as usize + 1) {
+    for pair in store.range(key..)?.take(Read::SCAN_KEYS as usize + 1) {
         let (key, value) = pair?;
         bytes += (key.len() + value.len()) as u64;
         let part = value.len().min(looked_at.len());

@@ -18,7 +18,7 @@ use crate::{
     index::{IndexEntry, RecordAddress},
 };
 use keys::Keys;
-use std::collections::VecDeque;
+use std::{collections::VecDeque, ops::RangeBounds};
 
 /// Keys that are read ahead at first, and at most.
 const AHEAD: (usize, usize) = (16, 128);
@@ -55,16 +55,54 @@ impl Store {
     /// # let dir = tempfile::tempdir()?;
     /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// # store.put(b"boat/1", b"blue")?;
-    /// for pair in store.scan(ScanRange::prefix(b"boat/"))? {
-    ///     let (key, value) = pair?;
-    ///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
-    /// }
     /// let last = store.scan(ScanRange::all().reversed().keys_only())?.next();
     /// # Ok(())
     /// # }
     /// ```
     pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
         Ok(Scan::new(Snapshot::new(&self.shared)?, range))
+    }
+
+    /// The keys between two bounds as of now, in order. All keys: [`ScanRange::all`].
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// for name in ["ark", "boat", "canoe"] {
+    ///     store.put(name.as_bytes(), b"blue")?;
+    /// }
+    /// assert_eq!(store.range("ark".."canoe")?.count(), 2);
+    /// assert_eq!(store.range("boat"..)?.count(), 2);
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn range<K: AsRef<[u8]>>(&self, keys: impl RangeBounds<K>) -> Result<Scan, StoreError> {
+        self.scan(ScanRange::new(keys))
+    }
+
+    /// The keys that start with `prefix` as of now, in order.
+    ///
+    /// # Errors
+    /// As [`scan`](Self::scan).
+    ///
+    /// ```
+    /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+    /// # let dir = tempfile::tempdir()?;
+    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # store.put(b"boat/1", b"blue")?;
+    /// for pair in store.prefix("boat/")? {
+    ///     let (key, value) = pair?;
+    ///     println!("{} is {}", key.escape_ascii(), value.escape_ascii());
+    /// }
+    /// # Ok(())
+    /// # }
+    /// ```
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan, StoreError> {
+        self.scan(ScanRange::prefix(prefix))
     }
 }
 
