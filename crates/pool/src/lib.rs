@@ -7,9 +7,10 @@
 //! the owner's drain ([`Lane::take_sealed`]), which makes it durable elsewhere and releases it.
 //! After a crash, [`Pool::claim`] gives back every acknowledged record, and no other.
 //!
-//! The modules, bottom up: [`persist`] (instructions) → [`media`] (memory) → `format` (bytes;
+//! The modules, bottom up: `persist` (instructions) → [`media`] (memory) → `format` (bytes;
 //! docs/pool-format.md) → `core` (what lanes and the pool share) → `lane` (the log) → `pool` →
-//! `shared`, `status`.
+//! `shared`, `status`. What is hidden is no part of the library's interface: Forebay's other crates
+//! share system calls with this one.
 //!
 //! ```
 //! use forebay_pool::{ClaimOptions, PoolOptions, RECORD_HEADER, Uuid};
@@ -36,7 +37,9 @@ mod checksum;
 mod commit;
 mod complain;
 mod core;
+#[doc(hidden)]
 pub mod disk_signatures;
+#[doc(hidden)]
 pub mod disks;
 mod error;
 #[doc(hidden)]
@@ -49,6 +52,7 @@ pub mod format;
 mod lane;
 pub mod media;
 mod monotonic;
+#[doc(hidden)]
 pub mod persist;
 mod pool;
 #[doc(hidden)]
@@ -63,6 +67,7 @@ mod wait_meter;
 /// A moment at which the power-cut lab may cut the power, and tests wait or die. Nothing at all
 /// without the feature `failpoints`.
 #[macro_export]
+#[doc(hidden)]
 macro_rules! failpoint {
     ($name:literal) => {
         $crate::failpoint::pass($name)
@@ -72,13 +77,16 @@ macro_rules! failpoint {
 /// True if the power-cut lab or a test breaks this on purpose. Never, and known when compiled,
 /// without the feature `failpoints`.
 #[macro_export]
+#[doc(hidden)]
 macro_rules! fault_enabled {
     ($name:literal) => {
         $crate::failpoint::is_broken($name)
     };
 }
 
+#[doc(hidden)]
 pub use checksum::{Checksum, crc32c};
+#[doc(hidden)]
 pub use complain::{complain, complain_repeated, note_standard_error, say_what_ended};
 pub use error::{AppendError, PoolError, PoolErrorKind};
 pub use format::{
@@ -88,10 +96,15 @@ pub use format::{
 pub use lane::{
     AheadBytes, AheadPages, Crowded, DrainWork, Lane, LaneUse, PinnedBytes, Recovered, Sealed,
 };
+pub use media::PoolPersistence;
+#[doc(hidden)]
 pub use monotonic::MonotonicTime;
 pub use pool::{ClaimOptions, Pool, PoolOptions};
 pub use shared::{CompleteSegment, Member, SharedLane};
+#[doc(hidden)]
 pub use stack::with_room;
 pub use status::{LaneCheck, LaneStatus, RecoveryLock};
 pub use uuid::Uuid;
-pub use wait_meter::{WaitCounts, WaitMeter, WaitTimer};
+pub use wait_meter::WaitCounts;
+#[doc(hidden)]
+pub use wait_meter::{WaitMeter, WaitTimer};

@@ -13,7 +13,7 @@ pub struct WaitMeter {
     longest_nanos: AtomicU64,
 }
 
-/// What a [`WaitMeter`] has counted.
+/// How often, and how long, threads have waited.
 #[derive(Clone, Copy, Debug, Default, PartialEq)]
 #[non_exhaustive]
 pub struct WaitCounts {

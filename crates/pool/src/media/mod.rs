@@ -23,14 +23,20 @@ mod window;
 
 pub(crate) use disk::DiskMedia;
 pub(crate) use file::map_file;
+#[doc(hidden)]
 pub use file::{FileMedia, MediaKind, map_emulated, open_dax, open_emulated, write_zeros};
+#[doc(hidden)]
 pub use file_size_limit::size_limit_below;
 pub(crate) use held_locks::LockGuard;
 pub(crate) use locks::POOL_LOCK;
+#[doc(hidden)]
 pub use mapped::{Atomics, Mapped, wait, wake, wake_all, wake_one};
+#[doc(hidden)]
 pub use process::ProcessMark;
 pub use sim::{CrashImages, CrashPoint, SimEvent, SimMedia};
+#[doc(hidden)]
 pub use synced::SyncedFile;
+#[doc(hidden)]
 pub use volatile::volatile;
 pub(crate) use window::{OwnLine, SegmentWindow, WindowPin};
 
