@@ -81,7 +81,7 @@ impl WriteRequest<'_> {
             return leave(self.raw, number).map(|()| None);
         };
         match hold_open(session, self.fd, entry, number)? {
-            Some(held) => request.to_absorbed(entry, held),
+            Some(held) => request.while_absorbed(entry, held),
             None => Ok(None),
         }
     }
@@ -141,7 +141,7 @@ impl WriteRequest<'_> {
 
     /// To a file that is absorbed, and stays so while it is held.
     #[inline]
-    fn to_absorbed(&self, entry: FdEntry, mut held: HeldFile) -> Result<Option<usize>, Errno> {
+    fn while_absorbed(&self, entry: FdEntry, mut held: HeldFile) -> Result<Option<usize>, Errno> {
         let (session, number) = (held.session, held.number);
         // What a program asks for may be more than there is memory; the kernel says so.
         let lengths = self.parts.iter().map(|part| part.len());
