@@ -26,7 +26,7 @@ pub(super) enum Standing {
     /// A forked child of one that is leaving, which becomes the same when it uses an absorbed file.
     ForkedLeaving,
     /// It cannot become a member any more: it is another user's, was refused, or gave up before it
-    /// was one.
+    /// was one, perhaps in a constructor that ran before the library's.
     Left,
 }
 
@@ -77,18 +77,25 @@ impl Standing {
     /// Once it is to absorb nothing more.
     fn given_up(self) -> Self {
         match self {
-            Self::Outside => Self::Outside,
             Self::Member | Self::Leaving => Self::Leaving,
             Self::Forked | Self::ForkedLeaving => Self::ForkedLeaving,
-            Self::Eligible | Self::Left => Self::Left,
+            Self::Outside | Self::Eligible | Self::Left => Self::Left,
         }
     }
 
-    /// Once it can be no member any more.
-    fn left(self) -> Self {
+    /// Once the library's constructor has found it to be of a run.
+    fn begun(self) -> Self {
         match self {
-            Self::Outside => Self::Outside,
-            _ => Self::Left,
+            Self::Outside => Self::Eligible,
+            other => other,
+        }
+    }
+
+    /// Once it was refused as the child of a member. Another thread may have joined meanwhile.
+    fn refused(self) -> Self {
+        match self {
+            Self::Forked | Self::ForkedLeaving => Self::Left,
+            other => other,
         }
     }
 }
@@ -111,7 +118,7 @@ fn change(to: impl Fn(Standing) -> Standing) -> Standing {
 
 /// This process is one of a run.
 pub(super) fn begin() {
-    change(|_| Standing::Eligible);
+    change(Standing::begun);
 }
 
 /// In a forked child, and where a member begins anew. Neither allocates nor locks.
@@ -129,9 +136,14 @@ pub(super) fn give_up() -> bool {
     change(Standing::given_up).absorbs()
 }
 
+/// This child of a member cannot become one.
+pub(super) fn note_refused() {
+    change(Standing::refused);
+}
+
 /// This process is no member any more, and cannot become one.
 pub(super) fn leave() {
-    change(Standing::left);
+    change(|_| Standing::Left);
 }
 
 /// Before the process becomes another user: it is to absorb nothing more, and if it is no member
@@ -150,6 +162,7 @@ pub fn may_join() -> bool {
 }
 
 /// True if this process has files that the run absorbs as a member, or as the child of one. A load.
+/// A thread that joins just now has a session before this says so.
 #[inline]
 pub(super) fn has_files() -> bool {
     standing().has_files()
@@ -211,10 +224,11 @@ mod tests {
     #[test]
     fn who_gave_up_or_left_absorbs_nothing_again() {
         let steps = [
+            Standing::begun,
             Standing::forked,
             Standing::joined,
+            Standing::refused,
             Standing::given_up,
-            Standing::left,
         ];
         for begun in [Leaving, ForkedLeaving, Left] {
             let mut reached = vec![begun];
@@ -231,10 +245,17 @@ mod tests {
         }
     }
 
+    /// Constructors of the program's own libraries run before the library's.
     #[test]
-    fn a_process_outside_of_any_run_stays_outside() {
-        for step in [Standing::forked, Standing::given_up, Standing::left] {
-            assert_eq!(step(Outside), Outside);
-        }
+    fn who_gave_up_before_the_constructor_absorbs_nothing_after_it() {
+        assert_eq!(Outside.begun(), Eligible);
+        assert_eq!(Outside.given_up().begun(), Left);
+    }
+
+    #[test]
+    fn a_thread_that_is_refused_late_ends_no_membership() {
+        assert_eq!(Forked.joined().refused(), Member);
+        assert_eq!(ForkedLeaving.joined().refused(), Leaving);
+        assert_eq!(Forked.refused().joined(), Leaving);
     }
 }

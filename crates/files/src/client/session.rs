@@ -85,7 +85,7 @@ pub(super) fn current() -> Option<&'static MemberSession> {
 #[inline]
 #[must_use]
 pub fn is_absorbing() -> bool {
-    membership::has_files() || bypass::has_inherited()
+    there().is_some() || membership::has_files() || bypass::has_inherited()
 }
 
 #[cold]
@@ -99,7 +99,7 @@ fn join_anew() -> Option<&'static MemberSession> {
         Err(why) => {
             let what = format!("a child of the program stays plain: {why}");
             sys::complain_repeated(&what, &what);
-            membership::leave();
+            membership::note_refused();
             None
         }
     }
