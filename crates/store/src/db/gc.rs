@@ -293,7 +293,9 @@ impl StoreCore {
             // Nothing is worth it.
             _ => {
                 if wants_room {
-                    self.log.reserve().set_in_vain();
+                    if self.log.reserve().is_short() {
+                        self.log.reserve().set_in_vain();
+                    }
                     self.log.reserve().forget_lacked();
                     (self.collector.pace).rest(tail + LOOK_BYTES / 2, tail + LOOK_BYTES);
                 } else {

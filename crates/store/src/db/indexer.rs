@@ -273,6 +273,7 @@ impl StoreCore {
 
     /// The compaction thread.
     pub(super) fn run_compaction(&self) {
+        let mut was_short = false;
         while !self.stopping() {
             {
                 let mut state = self.background.state.lock();
@@ -286,9 +287,10 @@ impl StoreCore {
             loop {
                 // What is given of the reserve is for what makes room.
                 let is_short = self.log.reserve().is_short();
-                if is_short {
+                if is_short && !was_short {
                     self.index.give_up_merges();
                 }
+                was_short = is_short;
                 let free = self.log.free_bytes();
                 let room = if is_short { free / MERGED } else { free };
                 if !is_short && self.index.stats().runs > RUNS_SHORT && self.index.lacks(room) {

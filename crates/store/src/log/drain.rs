@@ -46,18 +46,13 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
         let taken = {
             let _in_order = order.lock();
             lane.take(Some(AHEAD), IDLE).map(|work| {
-                let whole = lane.segment_bytes();
-                let (start, bytes) = match &work {
-                    // On a full disk no more than it holds.
-                    DrainWork::Sealed(sealed) if log.reserve().is_short() => {
-                        (sealed.start(), (sealed.bytes().len() as u64).min(whole))
-                    }
-                    DrainWork::Sealed(sealed) => (sealed.start(), whole),
-                    DrainWork::Ahead(ahead) => (ahead.segment(), whole),
+                let start = match &work {
+                    DrainWork::Sealed(sealed) => sealed.start(),
+                    DrainWork::Ahead(ahead) => ahead.segment(),
                 };
                 // Without a place it goes back to the queue at once: the next segment must not be
                 // placed before it.
-                let file = log.place(start, bytes)?;
+                let file = log.place(start, lane.segment_bytes())?;
                 Ok((work, file))
             })
         };
