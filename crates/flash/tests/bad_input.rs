@@ -112,6 +112,31 @@ fn what_is_no_cache_is_refused_for_what_it_is() {
     assert!(e.contains("it has 5 bytes"), "{e}");
 }
 
+/// Another version may have written one header and been cut before the other: the one that this
+/// version can read is the older.
+///
+/// Promise: as `what_is_no_cache_is_refused_for_what_it_is`.
+#[test]
+fn a_header_of_another_version_is_never_written_over() {
+    for at in [0, 4096] {
+        let machine = Machine::new();
+        drop(machine.create(2 << 20).unwrap());
+        machine.change(|bytes| {
+            let header = &mut bytes[at..at + 80];
+            header[8] += 1;
+            let crc = forebay_pool::crc32c([&header[8..]]);
+            header[4..8].copy_from_slice(&crc.to_le_bytes());
+        });
+        let before = fs::read(machine.flash()).unwrap();
+        assert!(
+            machine.refusal().contains("version"),
+            "{}",
+            machine.refusal()
+        );
+        assert_eq!(fs::read(machine.flash()).unwrap(), before);
+    }
+}
+
 /// Promise: as `what_is_no_cache_is_refused_for_what_it_is`.
 #[test]
 fn one_damaged_header_is_written_anew_and_two_are_refused() {

@@ -129,6 +129,13 @@ impl FlashDevice<'_> {
                 Ok((*newer, Some((older, what))))
             }
             (Ok(header), Ok(_)) => Ok((*header, None)),
+            (Err(BadHeader::Version(found)), _) | (_, Err(BadHeader::Version(found))) => {
+                Err(FlashError::Version {
+                    flash: self.0.describe(),
+                    found: *found,
+                    known: VERSION,
+                })
+            }
             (Ok(header), Err(bad)) => {
                 let what = format!("header B {}; it is written anew from A", say(bad));
                 Ok((*header, Some((HEADERS[1], what))))
@@ -136,13 +143,6 @@ impl FlashDevice<'_> {
             (Err(bad), Ok(header)) => {
                 let what = format!("header A {}; it is written anew from B", say(bad));
                 Ok((*header, Some((HEADERS[0], what))))
-            }
-            (Err(BadHeader::Version(found)), _) | (_, Err(BadHeader::Version(found))) => {
-                Err(FlashError::Version {
-                    flash: self.0.describe(),
-                    found: *found,
-                    known: VERSION,
-                })
             }
             (Err(a), Err(b)) => Err(FlashError::NotACache {
                 flash: self.0.describe(),
