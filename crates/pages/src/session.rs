@@ -20,7 +20,7 @@ use crate::{
     setup::{self, CacheLocation, retry_in_use},
     status::{CacheStatus, RecentWindow},
 };
-use forebay_flash::{Cache, CacheOptions, CachedFile, FlashError};
+use forebay_flash::{Cache, CacheOptions, CachedFile, FlashError, WritePolicy};
 use forebay_pool::with_room;
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
@@ -174,10 +174,14 @@ impl CacheSession {
         let kept = watched.changed().transpose().unwrap_or_else(|e| {
             let path = settings_of(place.flash());
             complain(&format!(
-                "{}: {e}. What it sets is left out. Remove it, and set it anew with forebay flash set",
+                "{}: {e}. Until it is right, pages go to their files at every sync (policy through). Remove it, and set it anew with forebay flash set",
                 path.display()
             ));
-            None
+            // Whatever it said, this loses nothing if the flash is lost.
+            Some(Settings {
+                policy: Some(WritePolicy::Through),
+                ..Settings::default()
+            })
         });
         let options = kept.unwrap_or_default().over(&CacheOptions::default());
         let (cache, opened) = retry_in_use(|| place.open(&homes, &options))?;

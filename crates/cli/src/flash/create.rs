@@ -1,6 +1,6 @@
 //! `forebay flash create`.
 
-use super::settings::{SettingsOptions, keep};
+use super::settings::{SettingsOptions, keep_alone};
 use crate::{failure::Failure, output, size};
 use clap::Args;
 use forebay_pages::{CacheLocation, Settings};
@@ -10,7 +10,7 @@ use std::path::PathBuf;
 /// Make a flash cache
 #[derive(Args)]
 #[command(
-    long_about = "Makes a flash cache, and keeps settings for its runs. forebay run --flash PATH --flash-size SIZE makes one too, with the defaults; forebay flash set changes settings later. \
+    long_about = "Makes a flash cache, and keeps settings for its runs: those that are not given are policy back, contents dirty, low 90, high 95, and no limits. forebay run --flash PATH --flash-size SIZE makes one too, with the defaults; forebay flash set changes settings later. \
                   A block device must be blank, and is named by a link in a directory where files stay: the metadata (PATH.lane) is beside that link.",
     after_long_help = "Examples:\n  \
         forebay flash create --flash /fast/cache 20GiB\n  \
@@ -47,7 +47,8 @@ impl CreateCache {
         wanted.check().map_err(Failure::Usage)?;
         let made = forebay_pages::create(&self.flash, self.size)?;
         let flash = CacheLocation::of(&self.flash)?.flash().to_owned();
-        let settings = keep(&flash, wanted)?;
+        // Not what an earlier cache of this name has left.
+        let settings = keep_alone(&flash, wanted)?;
         let report = CreateReport {
             flash,
             bytes: self.size,

@@ -55,17 +55,16 @@ fn one_of<T: Copy + Send + Sync + 'static, const N: usize>(
 /// Settings, each of which may be given.
 #[derive(Args)]
 pub struct SettingsOptions {
-    /// Where written pages go [default: back]
+    /// Where written pages go
     #[arg(long, value_name = "WHAT", value_parser = one_of(POLICIES))]
     policy: Option<WritePolicy>,
-    /// Which pages are cached [default: dirty]
+    /// Which pages are cached
     #[arg(long, value_name = "WHAT", value_parser = one_of(CONTENTS))]
     contents: Option<AdmissionPolicy>,
-    /// Pages stop leaving when at most this much of the cache is in use, in percent [default: 90]
+    /// Pages stop leaving when at most this much of the cache is in use, in percent
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     low: Option<u8>,
-    /// Pages begin to leave when more than this much of the cache is in use, in percent [default:
-    /// 95]
+    /// Pages begin to leave when more than this much of the cache is in use, in percent
     #[arg(long, value_name = "PERCENT", value_parser = clap::value_parser!(u8).range(0..=100))]
     high: Option<u8>,
     /// Bytes a second that go to the files in the background; 0 for no limit
@@ -88,6 +87,17 @@ impl SettingsOptions {
             flash_bytes_per_second: self.write_limit,
         }
     }
+}
+
+/// Keeps this and nothing else for a new cache.
+pub fn keep_alone(flash: &Path, wanted: Settings) -> Result<Settings, Failure> {
+    let keeping = || {
+        let what = "the cache is there; keeping its settings (forebay flash set tries again):";
+        Failure::io(what, flash.display())
+    };
+    let _alone = Settings::lock(flash).map_err(keeping())?;
+    wanted.keep(flash).map_err(keeping())?;
+    Ok(wanted)
 }
 
 /// Keeps this as well, alone: of two commands at a time none undoes what the other has kept.

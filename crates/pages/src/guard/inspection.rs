@@ -130,7 +130,7 @@ fn header_of(guard: &Path) -> io::Result<Option<GuardHeader>> {
         Some(file) => read_header(&file),
         None => Ok(None),
     });
-    header.map_err(named(guard))
+    header.map_err(|e| io::Error::new(e.kind(), format!("{}: {e}", guard.display())))
 }
 
 /// True if the tablespace's page 0 is a guard's text.

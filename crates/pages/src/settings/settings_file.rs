@@ -81,6 +81,7 @@ impl WatchedSettings {
     }
 
     /// What it says, if it is another than when it was looked at last; why that is not known, once.
+    /// A file that is gone says nothing: what it said may have been chosen for safety.
     pub(crate) fn changed(&mut self) -> Option<io::Result<Settings>> {
         let read = control_files::bytes_of(&settings_of(&self.flash));
         let bytes = read.as_ref().map(Vec::clone).map_err(io::Error::kind);
@@ -88,7 +89,10 @@ impl WatchedSettings {
             return None;
         }
         self.bytes = bytes;
-        Some(Settings::parse(read))
+        Some(match read {
+            Err(gone) if gone.kind() == io::ErrorKind::NotFound => Err(gone),
+            read => Settings::parse(read),
+        })
     }
 }
 
@@ -118,6 +122,10 @@ mod tests {
         kept.keep(flash).unwrap();
     }
 
+    fn set_anew(flash: &Path, wanted: Settings) {
+        wanted.keep(flash).unwrap();
+    }
+
     fn seen(watched: &mut WatchedSettings) -> Option<Settings> {
         watched.changed().transpose().unwrap()
     }
@@ -139,6 +147,13 @@ mod tests {
         fs::write(settings_of(&flash), r#"{"policy": "sideways"}"#).unwrap();
         let e = watched.changed().unwrap().unwrap_err();
         assert!(e.to_string().contains("sideways"), "{e}");
+        assert!(watched.changed().is_none());
+        // What is in force was kept, and stays so.
+        set_anew(&flash, policy(WritePolicy::Through));
+        assert_eq!(seen(&mut watched), Some(policy(WritePolicy::Through)));
+        fs::remove_file(settings_of(&flash)).unwrap();
+        let e = watched.changed().unwrap().unwrap_err();
+        assert_eq!(e.kind(), io::ErrorKind::NotFound);
         assert!(watched.changed().is_none());
     }
 
