@@ -367,15 +367,6 @@ pub fn any_absorbed() -> bool {
     CONFIG.get().is_some_and(ClientConfig::any_absorbed)
 }
 
-/// This process has descriptors that it inherited of files that the run absorbs.
-static INHERITED: AtomicBool = AtomicBool::new(false);
-
-/// True if this process inherited, when it was executed, descriptors of files that the run absorbs.
-#[inline]
-pub(super) fn has_inherited() -> bool {
-    INHERITED.load(Relaxed)
-}
-
 /// When the program starts: descriptors that it inherited of files that the run absorbs are joined
 /// before they are written to.
 pub(super) fn note_inherited(config: &ClientConfig) {
@@ -383,7 +374,7 @@ pub(super) fn note_inherited(config: &ClientConfig) {
     for (fd, key) in config.written() {
         let entry = FdEntry::inherited_descriptor();
         fd_table::set_entry(fd, Some(entry));
-        INHERITED.store(true, Relaxed);
+        membership::note_inherited();
         if !fd_table::must_be_plain(fd) {
             continue;
         }

@@ -4,8 +4,8 @@
 use std::sync::{
     OnceLock,
     atomic::{
-        AtomicU8,
-        Ordering::{AcqRel, Acquire},
+        AtomicBool, AtomicU8,
+        Ordering::{AcqRel, Acquire, Relaxed},
     },
 };
 
@@ -172,6 +172,20 @@ pub(super) fn has_files() -> bool {
 #[inline]
 pub(super) fn is_to_join() -> bool {
     standing().is_to_join()
+}
+
+/// This process has descriptors that it inherited of files that the run absorbs.
+static INHERITED: AtomicBool = AtomicBool::new(false);
+
+/// When the program starts: it has some.
+pub(super) fn note_inherited() {
+    INHERITED.store(true, Relaxed);
+}
+
+/// True if this process inherited, when it was executed, descriptors of files that the run absorbs.
+#[inline]
+pub(super) fn has_inherited() -> bool {
+    INHERITED.load(Relaxed)
 }
 
 /// Why files that the profile names stay plain in this process, for status.

@@ -9,14 +9,15 @@
 //! `call_depth` whether a signal handler interrupted a call. `fd_table` knows descriptors,
 //! `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor
 //! (`file_size_limit`: who may have none); `write` (with `tail_rewrites` and `last_write_cache`),
-//! `sync`, `open`, `descriptors`, `names` (with `renamed_files`), `times` and `retire` are what
-//! becomes of each call, `direct_io` what a descriptor with `O_DIRECT` is refused, `order` what
-//! else a sync has to make durable, `bypass` what is about to be changed past the lane (by
-//! `questions` to the supervisor), `orphan` and `takeover` of the lane without a supervisor,
-//! `in_signal_handler` of a handler's calls that interrupted another, `commit` of a sync that is
-//! the kernel's. `file_mappings` knows mappings of absorbed files that a program may write from.
-//! `private_fds` and `private_memory` keep the client's own descriptors and memory from the
-//! program, `fork_local` what a forked child has anew. docs/files-protocol.md says why it is so.
+//! `sync` (with `sync_kind`), `open`, `descriptors`, `names` (with `renamed_files`), `times` and
+//! `retire` are what becomes of each call, `direct_io` what a descriptor with `O_DIRECT` is
+//! refused, `order` what else a sync has to make durable, `bypass` what is about to be changed past
+//! the lane (by `questions` to the supervisor), `orphan` and `takeover` of the lane without a
+//! supervisor, `in_signal_handler` of a handler's calls that interrupted another, `commit` of a
+//! sync that is the kernel's. `file_mappings` knows mappings of absorbed files that a program may
+//! write from. `private_fds` and `private_memory` keep the client's own descriptors and memory from
+//! the program, `fork_local` what a forked child has anew. docs/files-protocol.md says why it is
+//! so.
 
 mod address;
 mod bypass;
@@ -47,6 +48,7 @@ mod retire;
 mod session;
 mod size;
 mod sync;
+mod sync_kind;
 mod tail_rewrites;
 mod takeover;
 mod times;
@@ -74,7 +76,8 @@ pub use received_fds::{opened_by_handle, taken_from_process};
 pub use retire::{changing_identity, exiting, forked, forking_above, give_up, retire, retire_path};
 pub use session::{is_absorbing, on_pool};
 pub use size::{extending, truncate, truncate_path};
-pub use sync::{SyncKind, SyncOutcome, sync};
+pub use sync::sync;
+pub use sync_kind::{SyncKind, SyncOutcome};
 pub use times::{touching, touching_path};
 pub use write::{at_position, write};
 

@@ -19,7 +19,7 @@ use super::{
     names::{path_of, with_file},
     process::HeldFile,
     session::MemberSession,
-    sync::SyncKind,
+    sync_kind::SyncKind,
 };
 use crate::{
     order::{JournalOrder, OrderPage, commit_journal},

@@ -3,7 +3,6 @@
 
 use super::{
     address::SupervisorAddress,
-    bypass,
     call_depth::interrupted,
     config::{CONFIG, ClientConfig},
     file_size_limit,
@@ -85,7 +84,7 @@ pub(super) fn current() -> Option<&'static MemberSession> {
 #[inline]
 #[must_use]
 pub fn is_absorbing() -> bool {
-    there().is_some() || membership::has_files() || bypass::has_inherited()
+    there().is_some() || membership::has_files() || membership::has_inherited()
 }
 
 #[cold]

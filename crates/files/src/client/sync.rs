@@ -10,6 +10,7 @@ use super::{
     process::{self, lock, make_plain},
     retire::leave,
     session::{self, MemberSession},
+    sync_kind::{SyncKind, SyncOutcome},
 };
 use crate::{
     shared::{DueSync, FileState, Stamp},
@@ -21,26 +22,6 @@ use std::{
     os::fd::BorrowedFd,
     sync::atomic::Ordering::{Acquire, Relaxed},
 };
-
-/// What is to be durable when a sync returns.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncKind {
-    /// Bytes and all metadata: `fsync`.
-    Full,
-    /// Bytes, and what is needed to read them: `fdatasync`.
-    Data,
-    /// Bytes of blocks that the file has: `sync_file_range`. The kernel commits no journal.
-    Range,
-}
-
-/// How a sync was done.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum SyncOutcome {
-    /// What was written is in the pool.
-    InPool,
-    /// By the kernel.
-    Really,
-}
 
 fn really(fd: BorrowedFd<'_>) -> Result<SyncOutcome, Errno> {
     rustix::fs::fsync(fd).map(|()| SyncOutcome::Really)

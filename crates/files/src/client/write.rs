@@ -12,7 +12,8 @@ use super::{
     process::{HeldFile, hold_open, lock, mark_range_unknown},
     retire::leave,
     session,
-    sync::{SyncKind, not_logged, sync},
+    sync::{not_logged, sync},
+    sync_kind::SyncKind,
     tail_rewrites,
     times::failed_write,
 };
