@@ -66,27 +66,33 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
                 continue;
             }
             Some(Err(error)) => Err(error),
-            Some(Ok((DrainWork::Ahead(ahead), file))) => write(&file, ahead.at(), ahead.bytes())
-                .map(|()| {
+            Some(Ok((DrainWork::Ahead(ahead), file))) => {
+                write(log, &file, ahead.at(), ahead.bytes()).map(|()| {
                     lane.drain_goes_on();
                     ahead.written();
-                }),
+                })
+            }
             Some(Ok((DrainWork::Sealed(sealed), file))) => {
                 if forebay_pool::fault_enabled!("release-early") {
                     sealed.release();
                     continue;
                 }
                 let skip = sealed.ahead();
-                write(&file, sealed.start() + skip as u64, &sealed.bytes()[skip..])
-                    .and_then(|()| {
-                        forebay_pool::failpoint!("store:drain-sync");
-                        sync(lane, log, &file, failed_before)
-                    })
-                    .map(|()| {
-                        forebay_pool::failpoint!("store:drain-synced");
-                        lane.drain_goes_on();
-                        sealed.release();
-                    })
+                write(
+                    log,
+                    &file,
+                    sealed.start() + skip as u64,
+                    &sealed.bytes()[skip..],
+                )
+                .and_then(|()| {
+                    forebay_pool::failpoint!("store:drain-sync");
+                    sync(lane, log, &file, failed_before)
+                })
+                .map(|()| {
+                    forebay_pool::failpoint!("store:drain-synced");
+                    lane.drain_goes_on();
+                    sealed.release();
+                })
             }
         };
         if let Err(error) = done {
@@ -103,18 +109,17 @@ pub(crate) fn drain_one(lane: &Lane, log: &ValueLog) -> Result<bool, StoreError>
     };
     let file = log.place(sealed.start(), lane.segment_bytes())?;
     let failed_before = log.failed_syncs.load(SeqCst);
-    write(&file, sealed.start(), sealed.bytes())?;
+    write(log, &file, sealed.start(), sealed.bytes())?;
     sync(lane, log, &file, failed_before)?;
     sealed.release();
     Ok(true)
 }
 
-fn write(file: &VlogFile, at: Lsn, bytes: &[u8]) -> Result<(), StoreError> {
+fn write(log: &ValueLog, file: &VlogFile, at: Lsn, bytes: &[u8]) -> Result<(), StoreError> {
     if bytes.is_empty() {
         return Ok(());
     }
-    file.file
-        .write_pages_at(bytes, file.offset(at))
+    log.with_room(|| file.file.write_pages_at(bytes, file.offset(at)))
         .map_err(StoreError::io("writing", &file.path))
 }
 

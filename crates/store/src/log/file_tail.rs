@@ -190,8 +190,9 @@ impl FileTail {
             owner: self.owner,
         };
         if !self.sync_each {
-            file.file
-                .write_all_at(&header.encode(), file.offset(start))
+            let write = || (file.file).write_all_at(&header.encode(), file.offset(start));
+            self.log
+                .with_room(write)
                 .map_err(StoreError::io("writing", &file.path))?;
         }
         // Otherwise it goes to the disk with the first record.
@@ -232,14 +233,16 @@ impl FileTail {
         let encoded = header.encode(self.owner, parts);
         let length = record_bytes(payload);
         // A write that failed half-way is overwritten by the next one at the same place.
-        let written = if self.sync_each {
-            let page = state.at - state.pages.used() as u64;
-            let pages = state.pages.with(&encoded, parts);
-            file.file.write_pages_at(pages, file.offset(page))
-        } else {
-            let record = state.pages.alone(&encoded, parts);
-            file.file.write_all_at(record, file.offset(state.at))
-        };
+        let written = self.log.with_room(|| {
+            if self.sync_each {
+                let page = state.at - state.pages.used() as u64;
+                let pages = state.pages.with(&encoded, parts);
+                file.file.write_pages_at(pages, file.offset(page))
+            } else {
+                let record = state.pages.alone(&encoded, parts);
+                file.file.write_all_at(record, file.offset(state.at))
+            }
+        });
         written.map_err(StoreError::io("writing", &file.path))?;
         if self.sync_each {
             state.pages.keep(length as usize);

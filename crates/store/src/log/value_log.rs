@@ -14,7 +14,7 @@ use super::{
 };
 use crate::{
     disk::Disk,
-    error::StoreError,
+    error::{StoreError, is_full},
     manifest::{FileRef, ManifestState, StoreManifest},
     salvage::GivenUp,
 };
@@ -31,6 +31,7 @@ use forebay_pool::{
 use parking_lot::{Mutex, RwLock};
 use std::{
     collections::BTreeMap,
+    io,
     path::{Path, PathBuf},
     sync::{Arc, atomic::AtomicU64},
 };
@@ -119,6 +120,14 @@ impl ValueLog {
     pub(crate) fn note(&self, change: impl Fn(&mut ManifestState)) -> Result<(), StoreError> {
         let note = || self.manifest.lock().update(&*self.disk, &change);
         (self.reserve).with_room(ReserveNeed::Manifest, StoreError::is_full_disk, note)
+    }
+
+    /// Does `write`, to a file that has its place; if there is no room for it, again with each step
+    /// of the reserve. What was allocated may have been cut off at an opening, and a file system may
+    /// need a block of its own to say that an allocated one is written.
+    #[inline]
+    pub(crate) fn with_room<T>(&self, write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
+        self.reserve.with_room(ReserveNeed::Log, is_full, write)
     }
 
     /// Bytes that are free, as far as the file system says.
@@ -308,8 +317,7 @@ impl ValueLog {
             };
             let mut line = [0; LINE];
             line[..HEADER].copy_from_slice(&header.encode(self.store, &[]));
-            file.file
-                .write_all_at(&line, file.offset(end))
+            self.with_room(|| file.file.write_all_at(&line, file.offset(end)))
                 .map_err(StoreError::io("writing", &file.path))?;
         }
         if !closed && file.end().is_none() {

@@ -14,10 +14,11 @@ use forebay_store::{
     disk::faulty::{Fault, FaultPlan},
 };
 use std::{
+    fs, io,
     path::PathBuf,
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::SeqCst},
+        atomic::{AtomicBool, AtomicU64, Ordering::SeqCst},
     },
     thread,
     time::Duration,
@@ -120,4 +121,47 @@ fn a_large_value_whose_write_was_refused_leaves_no_file_behind() {
         thread::sleep(Duration::from_millis(5));
     }
     assert_eq!(get(&store, b"b").unwrap(), [7; 100_000]);
+}
+
+/// What was allocated may need blocks all the same: a file system notes in one of its own that an
+/// allocated one was written.
+///
+/// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+#[test]
+fn a_write_into_a_file_that_has_its_place_gets_the_reserve() {
+    for variant in [Durability::DOUBLE, Durability::Fsync, Durability::NoSync] {
+        let bench = Bench::new();
+        let reserve = bench.path().join("RESERVE");
+        let kept = move || fs::metadata(&reserve).map_or(0, |file| file.len());
+        let full_above = Arc::new(AtomicU64::new(u64::MAX));
+        let disk = HookDisk::new({
+            let (full_above, kept) = (Arc::clone(&full_above), kept.clone());
+            move |doing| match doing {
+                Doing::Write(path, offset)
+                    if is_value_log(path) && offset > 0 && kept() >= full_above.load(SeqCst) =>
+                {
+                    Err(io::ErrorKind::StorageFull.into())
+                }
+                _ => Ok(()),
+            }
+        });
+        let options = quiet(variant);
+        let store = options
+            .open_on(disk, None, bench.path(), &bench.pool)
+            .unwrap();
+        store.put(b"one", &half_a_segment()).unwrap();
+        store.flush().unwrap();
+        assert!(kept() > 0, "{variant}: a reserve is kept");
+        full_above.store(kept(), SeqCst);
+        within(
+            Duration::from_secs(30),
+            "a write and its drain",
+            move || {
+                store.put(b"two", b"value").unwrap();
+                store.flush().unwrap();
+                assert_eq!(get(&store, b"two").unwrap(), b"value");
+            },
+        );
+        assert!(kept() < full_above.load(SeqCst), "{variant}");
+    }
 }
