@@ -15,7 +15,7 @@
 
 use super::{ValueLog, VlogFile};
 use crate::error::StoreError;
-use forebay_pool::{AheadBytes, DrainWork, Lane, Lsn};
+use forebay_pool::{AheadBytes, DrainWork, Lane, Lsn, PAGE, Sealed};
 use parking_lot::Mutex;
 use std::{
     sync::atomic::{
@@ -46,13 +46,14 @@ pub(crate) fn drain(lane: &Lane, log: &ValueLog, order: &Mutex<()>, stop: &Atomi
         let taken = {
             let _in_order = order.lock();
             lane.take(Some(AHEAD), IDLE).map(|work| {
-                let start = match &work {
-                    DrainWork::Sealed(sealed) => sealed.start(),
-                    DrainWork::Ahead(ahead) => ahead.segment(),
+                let whole = lane.segment_bytes();
+                let (start, content) = match &work {
+                    DrainWork::Sealed(sealed) => (sealed.start(), content_of(sealed, whole)),
+                    DrainWork::Ahead(ahead) => (ahead.segment(), whole),
                 };
                 // Without a place it goes back to the queue at once: the next segment must not be
                 // placed before it.
-                let file = log.place(start, lane.segment_bytes())?;
+                let file = log.place(start, whole, content)?;
                 Ok((work, file))
             })
         };
@@ -107,12 +108,20 @@ pub(crate) fn drain_one(lane: &Lane, log: &ValueLog) -> Result<bool, StoreError>
     let Some(sealed) = lane.take_sealed(Duration::ZERO) else {
         return Ok(false);
     };
-    let file = log.place(sealed.start(), lane.segment_bytes())?;
+    let whole = lane.segment_bytes();
+    let file = log.place(sealed.start(), whole, content_of(&sealed, whole))?;
     let failed_before = log.failed_syncs.load(SeqCst);
     write(log, &file, sealed.start(), sealed.bytes())?;
     sync(lane, log, &file, failed_before)?;
     sealed.release();
     Ok(true)
+}
+
+/// Bytes that a sealed segment takes in a file.
+fn content_of(sealed: &Sealed<'_>, whole: u64) -> u64 {
+    (sealed.bytes().len() as u64)
+        .next_multiple_of(PAGE)
+        .min(whole)
 }
 
 fn write(log: &ValueLog, file: &VlogFile, at: Lsn, bytes: &[u8]) -> Result<(), StoreError> {

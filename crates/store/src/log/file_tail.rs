@@ -166,7 +166,7 @@ impl FileTail {
         let start = next_start(state.at);
         let small = (SEGMENT_HEADER + bytes).next_multiple_of(SMALL);
         let small = small.min(self.segment_bytes);
-        let place = |bytes| Ok((self.log.place(start, bytes)?, bytes));
+        let place = |bytes| Ok((self.log.place(start, bytes, bytes)?, bytes));
         let placed = match self.log.reserve().is_short() {
             true => place(small),
             false => match place(self.segment_bytes) {

@@ -191,16 +191,22 @@ impl ValueLog {
         file.holds(lsn).then(|| Arc::clone(file))
     }
 
-    /// The file to write the segment to that starts at `start` and has at most `bytes` bytes. A new
-    /// file is begun where the last one has no room.
-    pub(crate) fn place(&self, start: Lsn, bytes: u64) -> Result<Arc<VlogFile>, StoreError> {
+    /// The file to write the segment to that starts at `start`, holds no more than `content` bytes,
+    /// and has `whole` of them. A new file is begun where the last one has no room for the content;
+    /// it has room for a whole segment and more, if the disk has.
+    pub(crate) fn place(
+        &self,
+        start: Lsn,
+        whole: u64,
+        content: u64,
+    ) -> Result<Arc<VlogFile>, StoreError> {
         let _changing = self.place.lock();
         let files = self.files();
         if let Some(file) = files.iter().rev().find(|file| file.start <= start) {
             let fits = match file.end() {
                 // It was placed before: the file was completed behind it.
                 Some(end) => start < end,
-                None => start + bytes <= file.start + file.bytes,
+                None => start + content <= file.start + file.bytes,
             };
             if fits {
                 return Ok(Arc::clone(file));
@@ -213,10 +219,12 @@ impl ValueLog {
                 format!("it starts behind log address {start}, which is in no file"),
             ));
         }
-        let file = Arc::new(self.create(start, bytes)?);
+        let file = Arc::new(self.create(start, whole, content)?);
         let unlinked = self.unlinked_for_good()?;
         let noted = self.note(|state| {
             state.no_longer_retired(&unlinked);
+            // One that was made for this segment, and is too small, is made anew.
+            state.files.retain(|earlier| earlier.start < start);
             for earlier in &mut state.files {
                 earlier.end.get_or_insert(start);
             }
@@ -225,10 +233,11 @@ impl ValueLog {
         noted.inspect_err(|error| self.take_back(&file, error))?;
         self.unlinked.lock().retain(|file| !unlinked.contains(file));
         forebay_pool::failpoint!("store:new-file");
-        if let Some(last) = files.last().filter(|last| last.end().is_none()) {
+        let mut next = Vec::clone(&files);
+        next.retain(|earlier| earlier.start < start);
+        if let Some(last) = next.last().filter(|last| last.end().is_none()) {
             last.complete(start);
         }
-        let mut next = Vec::clone(&files);
         next.push(Arc::clone(&file));
         self.files.store(Arc::new(next));
         self.keep_reserve();
@@ -236,25 +245,20 @@ impl ValueLog {
     }
 
     /// Makes the file that begins at `start`: of the size that the log calls for, or if there is no
-    /// room for that, of `bytes`, in the end with the reserve.
-    fn create(&self, start: Lsn, bytes: u64) -> Result<VlogFile, StoreError> {
+    /// room for that, of a `whole` segment or of its `content`, in the end with the reserve.
+    fn create(&self, start: Lsn, whole: u64, content: u64) -> Result<VlogFile, StoreError> {
         let of_size = |size| VlogFile::create(&*self.disk, &self.dir, start, size, self.store);
-        let size = self.next_file_bytes().max(bytes);
-        let whole = match self.reserve.is_short() {
-            true => bytes,
-            false => size,
-        };
-        match of_size(whole) {
-            Err(e)
-                if e.is_full_disk()
-                    && (whole > bytes || self.reserve.release(ReserveNeed::Log)) =>
-            {
-                (self.reserve).with_room(ReserveNeed::Log, StoreError::is_full_disk, || {
-                    of_size(bytes)
-                })
+        let sizes = [self.next_file_bytes().max(whole), whole];
+        let sizes = sizes.into_iter().filter(|_| !self.reserve.is_short());
+        for size in sizes.filter(|size| *size > content) {
+            match of_size(size) {
+                Err(e) if e.is_full_disk() => {}
+                made => return made,
             }
-            made => made,
         }
+        (self.reserve).with_room(ReserveNeed::Log, StoreError::is_full_disk, || {
+            of_size(content)
+        })
     }
 
     /// Gives back the room of a new file that the manifest has no room to name: without it no file
@@ -431,5 +435,79 @@ impl ValueLog {
             .iter()
             .map(|file| file.file.len().unwrap_or(0))
             .sum()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::disk::{
+        HeldDirectory, RealDisk,
+        faulty::{Fault, FaultPlan, FaultyDisk},
+    };
+
+    const SEGMENT: u64 = 64 << 10;
+
+    fn log_in(dir: &Path, plan: &Arc<FaultPlan>) -> ValueLog {
+        let disk = FaultyDisk::new(Arc::new(RealDisk::default()), Arc::clone(plan));
+        let held = HeldDirectory::open(dir).unwrap();
+        let found = StoreManifest::read(&held).unwrap();
+        let manifest = found.unwrap_or_else(|| StoreManifest::create(&disk, &held).unwrap());
+        let manifest = Arc::new(Mutex::new(manifest));
+        let given_up = GivenUp::new(dir, false);
+        let log = ValueLog::open(Arc::new(disk), dir, 1 << 20, manifest, given_up);
+        log.unwrap().0
+    }
+
+    fn starts(log: &ValueLog) -> Vec<Lsn> {
+        let named = log.manifest.lock();
+        let named: Vec<Lsn> = named.state().files.iter().map(|file| file.start).collect();
+        let there: Vec<Lsn> = log.files().iter().map(|file| file.start).collect();
+        assert_eq!(named, there);
+        there
+    }
+
+    /// A disk has room for a segment's content only; after a crash the whole segment may have to be
+    /// placed.
+    ///
+    /// Promise: as `garbage_on_a_full_disk_is_collected_when_asked_for`.
+    #[test]
+    fn a_segment_has_one_file_whatever_room_it_is_placed_with() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = Arc::new(FaultPlan::default());
+        let log = log_in(dir.path(), &plan);
+        log.reserve.release(ReserveNeed::Log);
+        let (first, content) = (PAGE, 2 * PAGE);
+        let placed = log.place(first, SEGMENT, content).unwrap();
+        assert_eq!(placed.bytes, content, "the store is short");
+        // Again, in this session and the next, and whole.
+        assert_eq!(log.place(first, SEGMENT, content).unwrap().bytes, content);
+        drop(log);
+        let log = log_in(dir.path(), &plan);
+        assert_eq!(log.place(first, SEGMENT, content).unwrap().bytes, content);
+        let whole = log.place(first, SEGMENT, SEGMENT).unwrap();
+        assert!(whole.bytes >= SEGMENT, "{}", whole.bytes);
+        assert_eq!(starts(&log), [first]);
+        // What follows goes on in it while there is room, and then elsewhere.
+        let next = first + content;
+        assert_eq!(log.place(next, SEGMENT, PAGE).unwrap().start, first);
+        let behind = first + whole.bytes - PAGE;
+        assert_eq!(log.place(behind, SEGMENT, content).unwrap().start, behind);
+        assert_eq!(starts(&log), [first, behind]);
+        assert_eq!(log.place(next, SEGMENT, PAGE).unwrap().start, first);
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_made_larger_stays_the_segments() {
+        let dir = tempfile::tempdir().unwrap();
+        let plan = Arc::new(FaultPlan::default());
+        let log = log_in(dir.path(), &plan);
+        log.reserve.release(ReserveNeed::Log);
+        log.place(PAGE, SEGMENT, PAGE).unwrap();
+        plan.strike(1, Fault::FullFor(u64::MAX / 2));
+        assert!(log.place(PAGE, SEGMENT, SEGMENT).is_err());
+        plan.heal();
+        assert_eq!(log.place(PAGE, SEGMENT, PAGE).unwrap().start, PAGE);
+        assert_eq!(starts(&log), [PAGE]);
     }
 }
