@@ -123,8 +123,8 @@ impl ValueLog {
     }
 
     /// Does `write`, to a file that has its place; if there is no room for it, again with each step
-    /// of the reserve. What was allocated may have been cut off at an opening, and a file system may
-    /// need a block of its own to say that an allocated one is written.
+    /// of the reserve. What was allocated may have been cut off at an opening, and a file system
+    /// may need a block of its own to say that an allocated one is written.
     #[inline]
     pub(crate) fn with_room<T>(&self, write: impl FnMut() -> io::Result<T>) -> io::Result<T> {
         self.reserve.with_room(ReserveNeed::Log, is_full, write)
