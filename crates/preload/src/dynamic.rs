@@ -179,7 +179,7 @@ fn own_for(found: *mut c_void) -> Option<*mut c_void> {
 }
 
 fn hook_for(found: *mut c_void, name: &CStr) -> Option<*mut c_void> {
-    let is_it = |hook: &&Hook| hook.hidden.address() == found || is_c_librarys(found);
+    let is_it = |hook: &&HookedFunction| hook.hidden.address() == found || is_c_librarys(found);
     let named = HOOKS
         .iter()
         .find(|hook| hook.hidden.name() == name)
@@ -190,7 +190,7 @@ fn hook_for(found: *mut c_void, name: &CStr) -> Option<*mut c_void> {
             .iter()
             .find(|hook| hook.hidden.found_address() == found)
     });
-    hook.map(Hook::ours)
+    hook.map(HookedFunction::ours)
 }
 
 /// Whether this code is of a library whose function of that name is called by ours, or by one that
@@ -208,16 +208,16 @@ fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
 }
 
 /// A function of ours, and what it hides.
-struct Hook {
+struct HookedFunction {
     hidden: &'static Hidden,
     ours: *const (),
     is_late: bool,
 }
 
 // SAFETY: addresses of functions, which are the same for all threads.
-unsafe impl Sync for Hook {}
+unsafe impl Sync for HookedFunction {}
 
-impl Hook {
+impl HookedFunction {
     fn ours(&self) -> *mut c_void {
         self.ours.cast_mut().cast()
     }
@@ -225,43 +225,38 @@ impl Hook {
 
 /// Defines [`HOOKS`].
 macro_rules! hooks {
-    (
-        dynamic $others:tt
-        $($module:ident { $(
-            $kind:ident $handler:ident $arguments:tt
-            $(as $($alias:ident)+)? $(, $number:ident $(on $architecture:literal)?)?;
-        )+ })+
-    ) => {
+    ($($kind:ident $module:ident $handler:ident $arguments:tt $name:ident;)+) => {
         /// All functions of ours but those of this module.
-        static HOOKS: &[Hook] = &[$($(
-            hook! { $kind $module $handler },
-            $($(
-                hook! { $kind $module $alias },
-            )+)?
-        )+)+];
+        static HOOKS: &[HookedFunction] = &[$(
+            HookedFunction {
+                hidden: &hidden::$name,
+                ours: ours!($kind $module $name),
+                is_late: is_late!($kind),
+            },
+        )+];
     };
 }
 
-macro_rules! hook {
-    (late $module:ident $name:ident) => {
-        hook! { hooks $name, true }
-    };
+/// The address of ours: a module's own function, or the one that is made of its handler.
+macro_rules! ours {
     (itself $module:ident $name:ident) => {
-        hook! { $module $name, false }
+        $module::$name as *const ()
     };
     ($kind:ident $module:ident $name:ident) => {
-        hook! { hooks $name, false }
-    };
-    ($module:ident $name:ident, $is_late:literal) => {
-        Hook {
-            hidden: &hidden::$name,
-            ours: $module::$name as *const (),
-            is_late: $is_late,
-        }
+        hooks::$name as *const ()
     };
 }
 
-table::calls! { hooks }
+macro_rules! is_late {
+    (late) => {
+        true
+    };
+    ($kind:ident) => {
+        false
+    };
+}
+
+table::names! { hooks }
 
 /// The C library's file, and those that it consisted of before glibc 2.34.
 const C_LIBRARY: [&[u8]; 4] = [

@@ -24,18 +24,9 @@ type FunctionOf<H> = <H as HookHandler>::Function;
 
 /// Exports the functions.
 macro_rules! exports {
-    (
-        dynamic $others:tt
-        $($module:ident { $(
-            $kind:ident $handler:ident $arguments:tt
-            $(as $($alias:ident)+)? $(, $number:ident $(on $architecture:literal)?)?;
-        )+ })+
-    ) => {$($(
-        export! { $kind $module::$handler $arguments $handler }
-        $($(
-            export! { $kind $module::$handler $arguments $alias }
-        )+)?
-    )+)+};
+    ($($kind:ident $module:ident $handler:ident $arguments:tt $name:ident;)+) => {
+        $(export! { $kind $module::$handler $arguments $name })+
+    };
 }
 
 /// Exports one function under one of its names.
@@ -76,7 +67,7 @@ macro_rules! export {
     (itself $module:ident::$handler:ident () $name:ident) => {};
 }
 
-table::calls! { exports }
+table::names! { exports }
 
 /// Defines [`by_number`].
 macro_rules! numbers {

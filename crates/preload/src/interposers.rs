@@ -56,20 +56,20 @@ fn is_interposer(code: usize) -> bool {
 }
 
 /// Where a library lies that [`is_interposer`].
-struct Interposer {
+struct InterposerRange {
     start: AtomicUsize,
     end: AtomicUsize,
 }
 
 /// Those that were met first; others are looked for each time.
-static INTERPOSERS: [Interposer; 8] = [const {
-    Interposer {
+static INTERPOSERS: [InterposerRange; 8] = [const {
+    InterposerRange {
         start: AtomicUsize::new(0),
         end: AtomicUsize::new(0),
     }
 }; 8];
 
-impl Interposer {
+impl InterposerRange {
     fn contains(&self, code: usize) -> bool {
         let end = self.end.load(Acquire);
         (self.start.load(Relaxed)..end).contains(&code)

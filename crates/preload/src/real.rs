@@ -169,29 +169,18 @@ macro_rules! c_name {
 
 /// Defines [`hidden`].
 macro_rules! places {
-    (
-        dynamic $others:tt
-        $($module:ident { $(
-            $kind:ident $handler:ident $arguments:tt
-            $(as $($alias:ident)+)? $(, $number:ident $(on $architecture:literal)?)?;
-        )+ })+
-    ) => {
+    ($($kind:ident $module:ident $handler:ident $arguments:tt $name:ident;)+) => {
         /// What is hidden, by its names, but for the dynamic linker's functions.
         #[allow(non_upper_case_globals, reason = "named as the functions are")]
         pub(crate) mod hidden {
             use super::Hidden;
 
-            $($(
-                pub(crate) static $handler: Hidden = Hidden::new(c_name!($handler));
-                $($(
-                    pub(crate) static $alias: Hidden = Hidden::new(c_name!($alias));
-                )+)?
-            )+)+
+            $(pub(crate) static $name: Hidden = Hidden::new(c_name!($name));)+
 
             /// All of it.
-            pub(crate) static ALL: &[&Hidden] = &[$($(&$handler, $($(&$alias,)+)?)+)+];
+            pub(crate) static ALL: &[&Hidden] = &[$(&$name),+];
         }
     };
 }
 
-table::calls! { places }
+table::names! { places }

@@ -25,10 +25,11 @@
 //! This file imports nothing, and the tests include it: a test program must not be linked with what
 //! the lines stand for, or it would hook itself.
 
-/// Calls the macro `then` with the table.
+/// Calls the macro `then` with the table, behind `before`.
 macro_rules! calls {
-    ($then:ident) => {
-        $then! {
+    ($($then:ident)::+ $([$before:ident])?) => {
+        $($then)::+! {
+            $($before)?
             dynamic { dlsym dlvsym dlopen dlmopen }
 
             fd_changes {
@@ -220,4 +221,37 @@ macro_rules! calls {
     };
 }
 
+/// Calls the macro `then` with a line for each name: the kind, the module, the handler and its
+/// arguments, and the name. Not with those of `dynamic`.
+#[allow(
+    unused_macros,
+    reason = "the tests, which include this file, want whole lines"
+)]
+macro_rules! names {
+    ($then:ident) => {
+        $crate::table::calls! { $crate::table::each_name [$then] }
+    };
+}
+
+#[allow(unused_macros, reason = "as `names`")]
+macro_rules! each_name {
+    (
+        $then:ident
+        dynamic $others:tt
+        $($module:ident { $(
+            $kind:ident $handler:ident $arguments:tt
+            $(as $($alias:ident)+)? $(, $number:ident $(on $architecture:literal)?)?;
+        )+ })+
+    ) => {
+        $then! {$($(
+            $kind $module $handler $arguments $handler;
+            $($(
+                $kind $module $handler $arguments $alias;
+            )+)?
+        )+)+}
+    };
+}
+
 pub(crate) use calls;
+#[allow(unused_imports, reason = "as `names`")]
+pub(crate) use {each_name, names};
