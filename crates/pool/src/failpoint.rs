@@ -4,7 +4,7 @@
 //!
 //! | variable | what it asks for |
 //! |---|---|
-//! | `FOREBAY_FAILPOINT=NAME=N,…` | at the N-th pass of a [`failpoint!`](crate::failpoint!) something happens: [`moments`] |
+//! | `FOREBAY_FAILPOINT=NAME=N,…` | something happens at the N-th pass of a `failpoint!`: [`moments`] |
 //! | `FOREBAY_BROKEN=NAME,…` | what [`fault_enabled!`](crate::fault_enabled!) names is broken |
 //! | `FOREBAY_TEST_FAULTS=DIR` | a call fails while `DIR/NAME` is there: [`error`] |
 //! | `FOREBAY_TEST_WAITS=NAME=MS,…` | a wait has another limit: [`limit`] |

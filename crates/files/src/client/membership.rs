@@ -12,7 +12,7 @@ use std::sync::{
 /// How a process stands to its run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 #[repr(u8)]
-pub(super) enum Standing {
+pub(super) enum RunStanding {
     /// It is in no run, or the library's constructor has not been called.
     Outside,
     /// It becomes a member with the first log that it opens.
@@ -30,7 +30,7 @@ pub(super) enum Standing {
     Left,
 }
 
-impl Standing {
+impl RunStanding {
     const ALL: [Self; 7] = [
         Self::Outside,
         Self::Eligible,
@@ -100,16 +100,16 @@ impl Standing {
     }
 }
 
-static STANDING: AtomicU8 = AtomicU8::new(Standing::Outside as u8);
+static STANDING: AtomicU8 = AtomicU8::new(RunStanding::Outside as u8);
 
 #[inline]
-fn standing() -> Standing {
-    Standing::ALL[usize::from(STANDING.load(Acquire))]
+fn standing() -> RunStanding {
+    RunStanding::ALL[usize::from(STANDING.load(Acquire))]
 }
 
 /// What it was.
-fn change(to: impl Fn(Standing) -> Standing) -> Standing {
-    let of = |word: u8| Standing::ALL[usize::from(word)];
+fn change(to: impl Fn(RunStanding) -> RunStanding) -> RunStanding {
+    let of = |word: u8| RunStanding::ALL[usize::from(word)];
     let next = |word| Some(to(of(word)) as u8);
     // It never fails: there is always a next.
     let was = STANDING.fetch_update(AcqRel, Acquire, next);
@@ -118,39 +118,39 @@ fn change(to: impl Fn(Standing) -> Standing) -> Standing {
 
 /// This process is one of a run.
 pub(super) fn begin() {
-    change(Standing::begun);
+    change(RunStanding::begun);
 }
 
 /// In a forked child, and where a member begins anew. Neither allocates nor locks.
 pub(super) fn note_forked() {
-    change(Standing::forked);
+    change(RunStanding::forked);
 }
 
 /// This process has a session.
 pub(super) fn note_joined() {
-    change(Standing::joined);
+    change(RunStanding::joined);
 }
 
 /// This process absorbs nothing more. True if that is new.
 pub(super) fn give_up() -> bool {
-    change(Standing::given_up).absorbs()
+    change(RunStanding::given_up).absorbs()
 }
 
 /// This child of a member cannot become one.
 pub(super) fn note_refused() {
-    change(Standing::refused);
+    change(RunStanding::refused);
 }
 
 /// This process is no member any more, and cannot become one.
 pub(super) fn leave() {
-    change(|_| Standing::Left);
+    change(|_| RunStanding::Left);
 }
 
 /// Before the process becomes another user: it is to absorb nothing more, and if it is no member
 /// yet it becomes none.
 pub(super) fn leave_soon() {
     change(|standing| match standing.given_up() {
-        Standing::ForkedLeaving => Standing::Left,
+        RunStanding::ForkedLeaving => RunStanding::Left,
         other => other,
     });
 }
@@ -216,18 +216,18 @@ pub(super) fn ask_to_join() -> Result<(), String> {
 
 #[cfg(test)]
 mod tests {
-    use super::Standing::{self, *};
+    use super::RunStanding::{self, *};
 
     #[test]
     fn a_word_is_read_back_as_the_standing_that_it_was() {
-        for (number, standing) in Standing::ALL.into_iter().enumerate() {
+        for (number, standing) in RunStanding::ALL.into_iter().enumerate() {
             assert_eq!(standing as usize, number);
         }
     }
 
     #[test]
-    fn a_child_joins_for_its_parents_files_and_absorbs_no_more_than_it() {
-        for standing in Standing::ALL {
+    fn a_child_joins_for_its_parents_files_and_absorbs_no_more() {
+        for standing in RunStanding::ALL {
             let child = standing.forked();
             assert_eq!(child.absorbs(), standing.absorbs(), "{standing:?}");
             assert_eq!(child.has_files(), standing.has_files(), "{standing:?}");
@@ -238,11 +238,11 @@ mod tests {
     #[test]
     fn who_gave_up_or_left_absorbs_nothing_again() {
         let steps = [
-            Standing::begun,
-            Standing::forked,
-            Standing::joined,
-            Standing::refused,
-            Standing::given_up,
+            RunStanding::begun,
+            RunStanding::forked,
+            RunStanding::joined,
+            RunStanding::refused,
+            RunStanding::given_up,
         ];
         for begun in [Leaving, ForkedLeaving, Left] {
             let mut reached = vec![begun];
