@@ -76,12 +76,11 @@ impl Index {
             .take_while(|run| !merges.iter().any(|merge| merge.takes(run)));
         let sizes: Vec<u64> = free.map(|run| run.bytes()).collect();
         let width = policy::pick(&sizes);
-        let narrower = (policy::WIDTH_MIN..=width).rev().find(|&width| fits(width));
         if fits(width) {
-            width
-        } else {
-            narrower.unwrap_or(0)
+            return width;
         }
+        let mut narrower = (policy::WIDTH_MIN..width).rev();
+        narrower.find(|&width| fits(width)).unwrap_or(0)
     }
 
     /// Works on the newest merge; an error gives it up.
