@@ -352,6 +352,20 @@ fn a_path_that_is_no_text_is_reported_as_json_all_the_same() {
 }
 
 #[test]
+fn a_new_flash_cache_has_no_settings_of_an_earlier_one() {
+    let sandbox = Sandbox::new();
+    let settings = |line| sandbox.run(line).ok().json()["settings"].clone();
+    settings("flash create --flash f 8MiB --policy off --low 20 --json");
+    for left in ["f", "f.lane"] {
+        fs::remove_file(sandbox.file(left)).unwrap();
+    }
+    let new = settings("flash create --flash f 8MiB --high 80 --json");
+    assert_eq!(new, serde_json::json!({"high": 80}));
+    let kept = settings("flash set --flash f --contents all --json");
+    assert_eq!(kept, serde_json::json!({"contents": "all", "high": 80}));
+}
+
+#[test]
 fn why_there_is_no_report_is_json_where_that_was_asked_for() {
     let sandbox = Sandbox::new();
     sandbox.pool();

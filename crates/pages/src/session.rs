@@ -345,4 +345,22 @@ mod tests {
             starts.join().unwrap().unwrap();
         });
     }
+
+    /// Promise (flash): A settings file that is damaged when a server starts stands for policy
+    /// `through`.
+    #[test]
+    fn a_start_with_damaged_settings_writes_through() {
+        let dir = tempfile::tempdir().unwrap();
+        let (flash, status) = (dir.path().join("f"), dir.path().join("s"));
+        setup::create(&flash, 8 << 20).unwrap();
+        let policy = || {
+            CacheSession::said_in(&status, &flash)
+                .cache
+                .options()
+                .policy
+        };
+        assert_eq!(policy(), WritePolicy::Back);
+        std::fs::write(settings_of(&flash), "{").unwrap();
+        assert_eq!(policy(), WritePolicy::Through);
+    }
 }

@@ -1,6 +1,6 @@
 //! `forebay flash create`.
 
-use super::settings::{SettingsOptions, keep_alone};
+use super::settings::{SettingsOptions, keep_for_new};
 use crate::{failure::Failure, output, size};
 use clap::Args;
 use forebay_pages::{CacheLocation, Settings};
@@ -48,12 +48,12 @@ impl CreateCache {
         let made = forebay_pages::create(&self.flash, self.size)?;
         let flash = CacheLocation::of(&self.flash)?.flash().to_owned();
         // Not what an earlier cache of this name has left.
-        let settings = keep_alone(&flash, wanted)?;
+        keep_for_new(&flash, &wanted)?;
         let report = CreateReport {
             flash,
             bytes: self.size,
             slots: made.slots,
-            settings,
+            settings: wanted,
         };
         output::report(self.json, &report, |report| {
             format!(

@@ -89,18 +89,18 @@ impl SettingsOptions {
     }
 }
 
-/// Keeps this and nothing else for a new cache.
-pub fn keep_alone(flash: &Path, wanted: Settings) -> Result<Settings, Failure> {
+/// Keeps the settings of a new cache, and nothing of an earlier one's.
+pub fn keep_for_new(flash: &Path, wanted: &Settings) -> Result<(), Failure> {
     let keeping = || {
         let what = "the cache is there; keeping its settings (forebay flash set tries again):";
         Failure::io(what, flash.display())
     };
     let _alone = Settings::lock(flash).map_err(keeping())?;
-    wanted.keep(flash).map_err(keeping())?;
-    Ok(wanted)
+    wanted.keep(flash).map_err(keeping())
 }
 
-/// Keeps this as well, alone: of two commands at a time none undoes what the other has kept.
+/// Keeps this beside what is kept, under a lock: of two commands at a time none undoes what the
+/// other has kept.
 pub fn keep(flash: &Path, wanted: Settings) -> Result<Settings, Failure> {
     let keeping = || Failure::io("keeping the settings of", flash.display());
     let _alone = Settings::lock(flash).map_err(keeping())?;

@@ -210,6 +210,11 @@ fn a_guard_of_an_unknown_version_is_refused_as_such() {
     ] {
         assert!(error.contains(words), "{words}: {error}");
     }
+    // Those who look without a cache name the file as well.
+    let error = standing(world.dir.path()).unwrap_err().to_string();
+    for words in [&*path.to_string_lossy(), "FBGUARD7"] {
+        assert!(error.contains(words), "{words}: {error}");
+    }
 }
 
 #[test]
