@@ -22,7 +22,7 @@ import time
 
 SLOWEST = 10
 # Programs that take longest begin first: these packages' tests start servers.
-SERVERS = ("crates/cli", "crates/pages", "lab")
+SERVERS = ("crates/cli", "crates/innodb", "lab")
 # Options that choose programs, and leave the documentation out.
 CHOSEN = {"--test", "--lib", "--bin", "--bins", "--example", "--benches"}
 

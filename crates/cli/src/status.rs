@@ -7,7 +7,7 @@ use crate::{
 };
 use clap::Args;
 use forebay_files::supervisor::{self, FoundRuns, OrphanedRun, RunScope, WaitingPool};
-use forebay_pages::CacheStatus as Flash;
+use forebay_innodb::CacheStatus as Flash;
 use serde::Serialize;
 use std::{path::Path, thread, time::Duration};
 

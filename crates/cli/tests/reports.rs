@@ -5,7 +5,7 @@
 mod common;
 
 use common::{Ran, Sandbox, databases::boot_anew};
-use forebay_pages::{BootTime, CacheStatus};
+use forebay_innodb::{BootTime, CacheStatus};
 use forebay_pool::{ClaimOptions, PoolOptions};
 use rustix::fs::XattrFlags;
 use std::{

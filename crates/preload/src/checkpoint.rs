@@ -16,7 +16,7 @@ use crate::{
     pages,
 };
 use forebay_files::client;
-use forebay_pages::{is_redo_log, path_of};
+use forebay_innodb::{is_redo_log, path_of};
 use libc::c_int;
 use rustix::{fd::BorrowedFd, io::Errno};
 use std::{

@@ -35,6 +35,6 @@ pub(crate) fn forked() {
         client::forked();
         Ok(())
     });
-    forebay_pages::forked();
+    forebay_innodb::forked();
     installed::forked();
 }

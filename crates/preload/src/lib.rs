@@ -24,8 +24,8 @@
 //! [`dynamic`] (`dlsym`, `dlopen`, by [`dlopen_imports`] and [`linker`]). [`interposers`] are other
 //! libraries that hide the same functions. [`start`] is the library's own start and end.
 //!
-//! [`pages`] is what becomes of page files behind a flash cache ([`forebay_pages`]), [`checkpoint`]
-//! what comes before InnoDB says that pages are durable.
+//! [`pages`] is what becomes of page files behind a flash cache ([`forebay_innodb`]),
+//! [`checkpoint`] what comes before InnoDB says that pages are durable.
 //!
 //! [`layer`] is where a laboratory sees what a program does; this library has nothing there.
 //!

@@ -1,4 +1,4 @@
-//! Page files behind the flash cache ([`forebay_pages`]): the functions of the C library in its
+//! Page files behind the flash cache ([`forebay_innodb`]): the functions of the C library in its
 //! terms.
 //!
 //! What the cache has not got is read from and written to the file itself by the program's own
@@ -23,7 +23,7 @@ use rustix::{
 };
 use std::{ffi::CStr, slice};
 
-pub(crate) use forebay_pages::{is_cached, is_configured};
+pub(crate) use forebay_innodb::{is_cached, is_configured};
 
 /// The program's descriptor, for system calls, which say `EBADF` if it is none.
 pub(crate) fn borrow(fd: c_int) -> BorrowedFd<'static> {
@@ -79,7 +79,7 @@ pub(crate) fn read_at(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off
         // SAFETY: our caller's memory, which it lends to be written to, and which no other thread
         // uses meanwhile.
         let to = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), bytes) };
-        forebay_pages::read(fd, to, at, &mut |to, at| real_read(fd, to, at))
+        forebay_innodb::read(fd, to, at, &mut |to, at| real_read(fd, to, at))
     });
     read.map_or_else(|failed| failed.with(-1), |bytes| bytes as ssize_t)
 }
@@ -101,7 +101,7 @@ pub(crate) fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
 pub(crate) fn write_at(fd: c_int, from: &[u8], offset: u64) -> ssize_t {
     cancellation_point();
     let written = client(|| {
-        forebay_pages::write(borrow(fd), from, offset, &mut |from, at| {
+        forebay_innodb::write(borrow(fd), from, offset, &mut |from, at| {
             real_write(fd, from, at)
         })
     });
@@ -112,7 +112,7 @@ pub(crate) fn write_at(fd: c_int, from: &[u8], offset: u64) -> ssize_t {
 pub(crate) fn sync(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) -> c_int {
     cancellation_point();
     let synced = client(|| {
-        forebay_pages::sync(fd, &mut || {
+        forebay_innodb::sync(fd, &mut || {
             let begun = layer::begin(fd);
             checked(real())?;
             if let Some(begun) = begun {
@@ -126,7 +126,7 @@ pub(crate) fn sync(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) 
 
 /// Makes all pages durable that were written before, of whichever file.
 pub(crate) fn sync_all() -> Result<(), FailedCall> {
-    client(forebay_pages::sync_all)
+    client(forebay_innodb::sync_all)
 }
 
 /// Gives a page file another length by `real`.
@@ -135,7 +135,7 @@ pub(crate) fn truncate(
     bytes: u64,
     mut real: impl FnMut() -> c_int,
 ) -> Result<(), FailedCall> {
-    client(|| forebay_pages::truncate(fd, bytes, &mut || checked(real()).map(drop)))
+    client(|| forebay_innodb::truncate(fd, bytes, &mut || checked(real()).map(drop)))
 }
 
 /// Makes room or holes in a page file by `real`.
@@ -146,13 +146,13 @@ pub(crate) fn allocate(
     mut real: impl FnMut() -> Result<(), Errno>,
 ) -> Result<(), FailedCall> {
     let range = [offset.unsigned_abs(), bytes.unsigned_abs()];
-    client(|| forebay_pages::allocate(fd, mode, range, &mut real))
+    client(|| forebay_innodb::allocate(fd, mode, range, &mut real))
 }
 
 /// Before something is done to a descriptor that the cache cannot follow.
 pub(crate) fn leave(fd: c_int) -> Result<(), FailedCall> {
     if is_cached(fd) {
-        return client(|| forebay_pages::leave(fd));
+        return client(|| forebay_innodb::leave(fd));
     }
     Ok(())
 }
@@ -163,10 +163,10 @@ pub(crate) fn opened(fd: c_int, path: &CStr, flags: c_int) -> c_int {
         return fd;
     }
     let opened = client(|| {
-        forebay_pages::opened(borrow(fd), path.to_bytes())?;
+        forebay_innodb::opened(borrow(fd), path.to_bytes())?;
         match flags & libc::O_TRUNC {
             0 => Ok(()),
-            _ => forebay_pages::truncated(fd),
+            _ => forebay_innodb::truncated(fd),
         }
     });
     match opened {
@@ -186,14 +186,14 @@ pub(crate) fn truncating(dir: c_int, path: &CStr, flags: c_int) -> Result<(), Fa
     if flags & libc::O_TRUNC == 0 || !is_configured() || is_client() {
         return Ok(());
     }
-    client(|| forebay_pages::truncating(directory(dir), path))
+    client(|| forebay_innodb::truncating(directory(dir), path))
 }
 
 /// Before a file of this path is made by a stream.
 pub(crate) fn exporting(path: *const libc::c_char) -> Result<(), FailedCall> {
     // SAFETY: our caller does not change the path while it is used.
     match unsafe { memory::path(path) }.filter(|_| is_configured()) {
-        Some(path) => client(|| forebay_pages::exporting(CWD, path)),
+        Some(path) => client(|| forebay_innodb::exporting(CWD, path)),
         None => Ok(()),
     }
 }
@@ -206,7 +206,7 @@ pub(crate) fn truncate_path(
 ) -> Result<(), Errno> {
     // SAFETY: our caller does not change the path while it is used.
     match unsafe { memory::path(path) }.filter(|_| is_configured()) {
-        Some(path) => forebay_pages::truncate_path(CWD, path, bytes, &mut real),
+        Some(path) => forebay_innodb::truncate_path(CWD, path, bytes, &mut real),
         None => real(),
     }
 }
@@ -217,13 +217,13 @@ pub(crate) fn unlink(
     path: &CStr,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let leaving = forebay_pages::unlinking(directory(dir), path)?;
+    let leaving = forebay_innodb::unlinking(directory(dir), path)?;
     if let Err(errno) = real() {
         leaving.stays();
         return Err(errno);
     }
     // If that fails the file may be back after a power cut: it keeps its pages.
-    let durable = client(|| forebay_pages::renamed(&[(directory(dir), path)]));
+    let durable = client(|| forebay_innodb::renamed(&[(directory(dir), path)]));
     if durable.is_ok() {
         leaving.gone();
     }
@@ -236,13 +236,13 @@ pub(crate) fn rename(
     to: (c_int, &CStr),
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let replaced = forebay_pages::renaming((directory(from.0), from.1), (directory(to.0), to.1))?;
+    let replaced = forebay_innodb::renaming((directory(from.0), from.1), (directory(to.0), to.1))?;
     if let Err(errno) = real() {
         replaced.stays();
         return Err(errno);
     }
     let names = [from, to].map(|(dir, path)| (directory(dir), path));
-    let durable = client(|| forebay_pages::renamed(&names));
+    let durable = client(|| forebay_innodb::renamed(&names));
     if durable.is_ok() {
         replaced.gone();
     }
@@ -253,13 +253,13 @@ pub(crate) fn rename(
 pub(crate) fn closing(fd: c_int) {
     // A vforked child shares our memory, but not our descriptors.
     if is_cached(fd) && !client::in_vforked_child() {
-        forebay_pages::closing(fd);
+        forebay_innodb::closing(fd);
     }
 }
 
 /// `to` is a duplicate of `from` from now on, whatever it was.
 pub(crate) fn duplicated(from: c_int, to: c_int) {
     if from != to && (is_cached(from) || is_cached(to)) && !client::in_vforked_child() {
-        tell_client(|| forebay_pages::duplicated(from, to));
+        tell_client(|| forebay_innodb::duplicated(from, to));
     }
 }

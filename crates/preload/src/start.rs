@@ -25,7 +25,7 @@ extern "C" fn start() {
         tell_client(client::start);
         ring::start();
         layer::start();
-        tell_client(forebay_pages::start);
+        tell_client(forebay_innodb::start);
     }
 }
 
@@ -42,7 +42,7 @@ fn activated() {
 extern "C" fn end() {
     // The child of a `clone` that no handler heard of must not end its parent's session.
     if forked_child::has_begun() {
-        tell_client(forebay_pages::exiting);
+        tell_client(forebay_innodb::exiting);
         tell_client(client::exiting);
     }
 }

@@ -45,8 +45,8 @@ struct GuardingCache {
 }
 
 impl GuardingCache {
-    fn of(directory: PathBuf, guard: forebay_pages::GuardInspection) -> Self {
-        let (dirty_pages, unknown) = match forebay_pages::look(&guard.flash) {
+    fn of(directory: PathBuf, guard: forebay_innodb::GuardInspection) -> Self {
+        let (dirty_pages, unknown) = match forebay_innodb::look(&guard.flash) {
             Ok(warm) => (Some(warm.dirty), None),
             Err(error) => (None, Some(error.to_string())),
         };

@@ -3,7 +3,7 @@
 use super::settings::{SettingsOptions, keep_for_new};
 use crate::{failure::Failure, output, size};
 use clap::Args;
-use forebay_pages::{CacheLocation, Settings};
+use forebay_innodb::{CacheLocation, Settings};
 use serde::Serialize;
 use std::path::PathBuf;
 
@@ -45,7 +45,7 @@ impl CreateCache {
     pub fn run(self) -> Result<(), Failure> {
         let wanted = self.settings.settings();
         wanted.check().map_err(Failure::Usage)?;
-        let made = forebay_pages::create(&self.flash, self.size)?;
+        let made = forebay_innodb::create(&self.flash, self.size)?;
         let flash = CacheLocation::of(&self.flash)?.flash().to_owned();
         // Not what an earlier cache of this name has left.
         keep_for_new(&flash, &wanted)?;

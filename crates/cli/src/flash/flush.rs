@@ -5,7 +5,7 @@ use crate::{
     output::{self, complain},
 };
 use clap::Args;
-use forebay_pages::FlushProgress;
+use forebay_innodb::FlushProgress;
 use serde::Serialize;
 use std::{
     ops::ControlFlow,
@@ -66,8 +66,8 @@ impl Flush {
             .map(|file| whole(file))
             .collect::<Result<_, _>>()?;
         let flushed = match &self.flash {
-            Some(flash) => forebay_pages::flush(flash, &data, &given_up, progress())?,
-            None => forebay_pages::give_up(&data)?,
+            Some(flash) => forebay_innodb::flush(flash, &data, &given_up, progress())?,
+            None => forebay_innodb::give_up(&data)?,
         };
         let shown = |path: &PathBuf| path.display().to_string();
         let report = FlushReport {

@@ -35,7 +35,7 @@ struct RemoveReport {
 
 impl Remove {
     pub fn run(self) -> Result<(), Failure> {
-        let removed = forebay_pages::remove(&self.flash)?;
+        let removed = forebay_innodb::remove(&self.flash)?;
         let removed = removed.iter().map(|path| path.display().to_string());
         let report = RemoveReport {
             flash: self.flash,

@@ -7,7 +7,7 @@ use crate::{
     size,
 };
 use clap::Args;
-use forebay_pages::{CacheLocation, ResizeResult};
+use forebay_innodb::{CacheLocation, ResizeResult};
 use serde::Serialize;
 use std::{
     path::PathBuf,
@@ -58,7 +58,7 @@ impl Resize {
     fn while_it_runs(&self) -> Result<ResizeResult, Failure> {
         let flash = CacheLocation::of(&self.flash)?.flash().to_owned();
         let mut said = Instant::now();
-        forebay_pages::resize_running(&flash, self.size, |resizing| {
+        forebay_innodb::resize_running(&flash, self.size, |resizing| {
             if said.elapsed() >= Duration::from_secs(1) {
                 said = Instant::now();
                 complain!("forebay: {} of {} pages", resizing.done, resizing.of);
@@ -69,7 +69,7 @@ impl Resize {
 
     pub fn run(self) -> Result<(), Failure> {
         let data = flush::directories(&self.data)?;
-        let resized = match forebay_pages::resize(&self.flash, self.size, &data, flush::progress())
+        let resized = match forebay_innodb::resize(&self.flash, self.size, &data, flush::progress())
         {
             Err(error) if error.is_in_use() => self.while_it_runs()?,
             done => done?,

@@ -3,7 +3,7 @@
 use super::settings::{SettingsOptions, keep};
 use crate::{failure::Failure, output};
 use clap::Args;
-use forebay_pages::{CacheLocation, CacheStatus, Settings, status_of};
+use forebay_innodb::{CacheLocation, CacheStatus, Settings, status_of};
 use serde::Serialize;
 use std::{
     fs,
@@ -60,7 +60,7 @@ impl Set {
         let flash = place.flash();
         let before = said_at(flash);
         let settings = keep(flash, wanted)?;
-        let running = match forebay_pages::retry_in_use(|| forebay_pages::look(flash)) {
+        let running = match forebay_innodb::retry_in_use(|| forebay_innodb::look(flash)) {
             Err(error) if error.is_in_use() => Some(follows(flash, &wanted, before)?),
             // Whatever else is wrong with it, its next start says.
             _ => None,

@@ -5,7 +5,7 @@ use clap::{
     Args,
     builder::{PossibleValue, PossibleValuesParser, TypedValueParser},
 };
-use forebay_pages::{AdmissionPolicy, Settings, WritePolicy};
+use forebay_innodb::{AdmissionPolicy, Settings, WritePolicy};
 use std::path::Path;
 
 const POLICIES: [(WritePolicy, &str, &str); 5] = [

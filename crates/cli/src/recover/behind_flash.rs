@@ -2,7 +2,7 @@
 
 use crate::failure::Failure;
 use forebay_files::directories::each_directory;
-use forebay_pages::GuardInspection;
+use forebay_innodb::GuardInspection;
 use std::{
     io,
     path::{Path, PathBuf},
@@ -16,7 +16,7 @@ use std::{
 pub fn below(directory: &Path) -> Result<Vec<(PathBuf, io::Result<GuardInspection>)>, Failure> {
     let mut found = Vec::new();
     each_directory(directory, |_, path| {
-        let guard = forebay_pages::standing(path).transpose();
+        let guard = forebay_innodb::standing(path).transpose();
         found.extend(guard.map(|guard| (path.to_owned(), guard)));
         Ok(())
     })

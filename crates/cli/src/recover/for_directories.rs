@@ -40,7 +40,7 @@ struct FoundPools<'a> {
     directories: &'a [PathBuf],
     marks: Vec<MarkedDirectory>,
     guards: Vec<DirectoryGuard>,
-    behind_flash: Vec<(PathBuf, io::Result<forebay_pages::GuardInspection>)>,
+    behind_flash: Vec<(PathBuf, io::Result<forebay_innodb::GuardInspection>)>,
 }
 
 impl<'a> FoundPools<'a> {

@@ -11,7 +11,7 @@ use super::{program::RunProgram, run_dir::run_dir};
 use crate::{failure::Failure, flash::flush, output::complain, size};
 use clap::Args;
 use forebay_files::policy::{self, PolicyConfig};
-use forebay_pages::{
+use forebay_innodb::{
     CacheOccupancy, CacheStatus, ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_STATUS,
     SetupError, status_of,
 };
@@ -76,7 +76,7 @@ impl FlashOptions {
         check_arguments(program.arguments())?;
         let warm = match (fs::symlink_metadata(path), self.flash_size) {
             (Err(e), Some(bytes)) if e.kind() == io::ErrorKind::NotFound => {
-                forebay_pages::create(path, bytes)?
+                forebay_innodb::create(path, bytes)?
             }
             (Err(e), None) if e.kind() == io::ErrorKind::NotFound => {
                 return Err(Failure::Usage(format!(
@@ -84,11 +84,11 @@ impl FlashOptions {
                     path.display()
                 )));
             }
-            (Ok(_), Some(bytes)) if is_new_device(path) => forebay_pages::create(path, bytes)?,
+            (Ok(_), Some(bytes)) if is_new_device(path) => forebay_innodb::create(path, bytes)?,
             (_, Some(wanted)) => resized(path, wanted)?,
-            (_, None) => forebay_pages::retry_in_use(|| forebay_pages::look(path))?,
+            (_, None) => forebay_innodb::retry_in_use(|| forebay_innodb::look(path))?,
         };
-        let path = forebay_pages::CacheLocation::of(path)?.flash().to_owned();
+        let path = forebay_innodb::CacheLocation::of(path)?.flash().to_owned();
         announce(&path, warm, program.arguments());
         Ok(Some(RunCache {
             path,
@@ -125,14 +125,14 @@ fn check_profile(
 fn is_new_device(path: &Path) -> bool {
     use std::os::unix::fs::FileTypeExt;
     let is_device = fs::metadata(path).is_ok_and(|meta| meta.file_type().is_block_device());
-    let lane = forebay_pages::pool_of(path);
+    let lane = forebay_innodb::pool_of(path);
     is_device && fs::symlink_metadata(lane).is_err()
 }
 
 /// A cache that is there gets the size that was asked for, with what is in it.
 fn resized(path: &Path, wanted: u64) -> Result<CacheOccupancy, Failure> {
-    let resize = || forebay_pages::resize_found(path, wanted, &[], flush::progress());
-    let (before, resized) = forebay_pages::retry_in_use(resize)?;
+    let resize = || forebay_innodb::resize_found(path, wanted, &[], flush::progress());
+    let (before, resized) = forebay_innodb::retry_in_use(resize)?;
     let now = resized.now;
     if now.slots != before.slots {
         complain!(
@@ -199,7 +199,7 @@ impl RunCache {
                 .iter()
                 .for_each(|line| complain!("forebay: {line}"));
         }
-        match forebay_pages::look(&self.path) {
+        match forebay_innodb::look(&self.path) {
             Ok(CacheOccupancy { epoch, .. }) if epoch == self.epoch => complain!(
                 "forebay: no server has used the flash cache {} in this run. If one was up, its page files were read and written as without it, and nothing protected them from being \
                  torn. Unless a line above says why, it had not got the library: it is started by sudo or env -i, or its file has capabilities",

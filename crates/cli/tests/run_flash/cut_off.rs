@@ -17,7 +17,7 @@ use forebay_bench::{
     mariadb::{client::Connection, server::Server},
     sql::Client,
 };
-use forebay_pages::{AdmissionPolicy, Settings, WritePolicy};
+use forebay_innodb::{AdmissionPolicy, Settings, WritePolicy};
 use rustix::process::Signal;
 use std::{
     fs,

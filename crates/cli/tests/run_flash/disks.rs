@@ -21,7 +21,7 @@ use std::{
 fn make_flash_in(world: &mut World, dir: &Path) -> PathBuf {
     let there = dir.join("flash");
     symlink(&there, world.flash()).unwrap();
-    forebay_pages::create(&there, 14 << 20).unwrap();
+    forebay_innodb::create(&there, 14 << 20).unwrap();
     world.launch.wrapper = world.wrapper(&[]);
     there
 }

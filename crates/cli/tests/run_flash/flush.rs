@@ -22,7 +22,7 @@ fn a_flush_that_is_killed_midway_says_how_far_it_is_and_the_next_one_does_the_re
     fill(&server);
     let before = sum(&server);
     server.stop().unwrap();
-    let dirty = forebay_pages::look(&world.flash()).unwrap().dirty;
+    let dirty = forebay_innodb::look(&world.flash()).unwrap().dirty;
     assert!(dirty > 100, "{dirty}");
 
     build_library("killed_saying", world.sandbox.path());
@@ -37,7 +37,7 @@ fn a_flush_that_is_killed_midway_says_how_far_it_is_and_the_next_one_does_the_re
     assert_eq!(killed.stderr, said);
     assert!(0 < done && done < dirty, "{said}");
 
-    let left = forebay_pages::look(&world.flash()).unwrap().dirty;
+    let left = forebay_innodb::look(&world.flash()).unwrap().dirty;
     assert_eq!(left, dirty - done);
     assert!(world.plain().is_err(), "the guard was lifted");
     let flushed = world.flush().ok().text();

@@ -159,7 +159,7 @@ fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_no
 fn what_an_earlier_server_has_said_is_not_taken_for_what_is_in_force() {
     let sandbox = Sandbox::new();
     let flash = sandbox.file("f");
-    forebay_pages::create(&flash, 16 << 20).unwrap();
+    forebay_innodb::create(&flash, 16 << 20).unwrap();
     let say = |high: u8| {
         let settings = format!(r#"{{"policy":"back","contents":"dirty","low":20,"high":{high}}}"#);
         let status = format!(r#"{{"settings":{settings}}}"#);

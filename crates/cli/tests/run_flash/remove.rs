@@ -55,7 +55,7 @@ fn a_device_is_blank_once_its_cache_is_removed_and_takes_another() {
     let flash = sandbox.file("flash");
     std::os::unix::fs::symlink(&device.path, &flash).unwrap();
     for _ in 0..2 {
-        forebay_pages::create(&flash, 10 << 20).unwrap();
+        forebay_innodb::create(&flash, 10 << 20).unwrap();
         sandbox.run("flash resize --flash flash 14MiB").ok();
         // As pages in the first slots, which lie behind the metadata that the cache was made with.
         let file = fs::OpenOptions::new().write(true).open(&device.path);

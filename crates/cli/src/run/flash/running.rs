@@ -3,7 +3,7 @@
 //! locked was left by a run that was killed, whatever process has its number by now.
 
 use crate::failure::Failure;
-use forebay_pages::{BootTime, CacheStatus, status_of};
+use forebay_innodb::{BootTime, CacheStatus, status_of};
 use serde::{Deserialize, Serialize};
 use std::{
     ffi::OsString,

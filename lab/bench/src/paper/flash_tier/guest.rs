@@ -21,7 +21,7 @@ use forebay_guest::{
     disk::Limits,
     kernel::Kernel,
 };
-use forebay_pages::CacheStatus;
+use forebay_innodb::CacheStatus;
 
 /// A row's server.
 struct InMachine {

@@ -14,7 +14,7 @@ use crate::{
     processes::output,
     scratch::{disk_bytes, memory_dir},
 };
-use forebay_pages::{CacheStatus, status_of};
+use forebay_innodb::{CacheStatus, status_of};
 use std::{ffi::OsString, fs, path::Path, process::Command};
 
 const MIB: u64 = 1 << 20;

@@ -9,7 +9,7 @@ use crate::{
     sysbench::{self, Measured as Done, Scripts, Workload},
 };
 use forebay_guest::look::Look;
-use forebay_pages::CacheStatus;
+use forebay_innodb::CacheStatus;
 use std::{path::Path, time::Instant};
 
 /// Turns of the queue before a row is measured.

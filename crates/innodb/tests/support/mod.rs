@@ -1,7 +1,7 @@
 //! A server's process that uses page files by way of a cache, and is killed at its end.
 #![allow(dead_code, reason = "each test uses some of it")]
 
-use forebay_pages::{ENV_FLASH, ENV_FLASH_RUN, ENV_FLASH_STATUS, PAGE_BYTES, Settings};
+use forebay_innodb::{ENV_FLASH, ENV_FLASH_RUN, ENV_FLASH_STATUS, PAGE_BYTES, Settings};
 use rustix::{
     fd::{AsFd, AsRawFd},
     io::Errno,
@@ -66,7 +66,7 @@ impl World {
         server: fn(Server),
     ) -> Option<Self> {
         if let Some(dir) = std::env::var_os(ENV_DIR) {
-            forebay_pages::start();
+            forebay_innodb::start();
             server(Server::start(Path::new(&dir)));
             // As SIGKILL: nothing is synced at the end.
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
@@ -81,7 +81,7 @@ impl World {
         for name in ["ibdata1", "t.ibd"] {
             fs::write(data.join(name), blank_file(PAGES * PAGE_BYTES)).unwrap();
         }
-        forebay_pages::create(&world.flash(), 8 << 20).unwrap();
+        forebay_innodb::create(&world.flash(), 8 << 20).unwrap();
         world.run(name, settings);
         Some(world)
     }
@@ -111,7 +111,7 @@ impl World {
     }
 
     pub fn flush(&self) {
-        let flushed = forebay_pages::flush(&self.flash(), &[], &[], |_| {
+        let flushed = forebay_innodb::flush(&self.flash(), &[], &[], |_| {
             std::ops::ControlFlow::Continue(())
         });
         assert!(flushed.unwrap().complete);
@@ -131,7 +131,7 @@ impl Server {
             let mut options = OpenOptions::new();
             let file = options.read(true).write(true).custom_flags(flags);
             let file = file.open(&path).unwrap();
-            forebay_pages::opened(file.as_fd(), path.as_os_str().as_bytes()).unwrap();
+            forebay_innodb::opened(file.as_fd(), path.as_os_str().as_bytes()).unwrap();
             (file, path)
         };
         let (system, _) = open("ibdata1", 0);
@@ -147,7 +147,7 @@ impl Server {
     pub fn write(&self, number: usize, byte: u8) {
         let at = (number * PAGE_BYTES) as u64;
         let table = self.table.as_fd();
-        let written = forebay_pages::write(table, &page(byte), at, &mut |_, _| Err(Errno::NXIO));
+        let written = forebay_innodb::write(table, &page(byte), at, &mut |_, _| Err(Errno::NXIO));
         assert_eq!(written, Ok(PAGE_BYTES), "it went past the cache");
     }
 
@@ -155,19 +155,19 @@ impl Server {
     pub fn set_pages(&self, pages: usize) {
         let bytes = (pages * PAGE_BYTES) as u64;
         let truncate = &mut || rustix::fs::ftruncate(&self.table, bytes);
-        forebay_pages::truncate(self.table.as_raw_fd(), bytes, truncate).unwrap();
+        forebay_innodb::truncate(self.table.as_raw_fd(), bytes, truncate).unwrap();
     }
 
     pub fn sync(&self) {
         let fd = self.table.as_raw_fd();
-        forebay_pages::sync(fd, &mut || Ok(())).unwrap();
+        forebay_innodb::sync(fd, &mut || Ok(())).unwrap();
     }
 
     /// What the program reads.
     pub fn read(&self, number: usize) -> u8 {
         let mut to = page(0);
         let at = (number * PAGE_BYTES) as u64;
-        let read = forebay_pages::read(self.table.as_raw_fd(), &mut to, at, &mut |to, at| {
+        let read = forebay_innodb::read(self.table.as_raw_fd(), &mut to, at, &mut |to, at| {
             Ok(self.table.read_at(to, at).unwrap())
         });
         assert_eq!(read, Ok(PAGE_BYTES));

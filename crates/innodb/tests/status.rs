@@ -3,7 +3,7 @@
 
 mod support;
 
-use forebay_pages::{CacheStatus, ENV_FLASH, PAGE_BYTES, Settings, WritePolicy};
+use forebay_innodb::{CacheStatus, ENV_FLASH, PAGE_BYTES, Settings, WritePolicy};
 use rustix::fd::{AsFd, AsRawFd};
 use std::{
     fs::{self, OpenOptions},
@@ -59,10 +59,10 @@ fn scan(server: &Server) {
     fs::write(&path, support::blank_file(64 * PAGE_BYTES)).unwrap();
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).open(&path).unwrap();
-    forebay_pages::opened(file.as_fd(), path.as_os_str().as_bytes()).unwrap();
+    forebay_innodb::opened(file.as_fd(), path.as_os_str().as_bytes()).unwrap();
     for number in 0..SCANNED {
         let (mut to, at) = (support::page(1), number * PAGE_BYTES as u64);
-        let read = forebay_pages::read(file.as_raw_fd(), &mut to, at, &mut |to, at| {
+        let read = forebay_innodb::read(file.as_raw_fd(), &mut to, at, &mut |to, at| {
             Ok(file.read_at(to, at).unwrap())
         });
         assert_eq!(read, Ok(PAGE_BYTES));

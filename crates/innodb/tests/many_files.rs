@@ -4,7 +4,7 @@
 
 mod support;
 
-use forebay_pages::PAGE_BYTES;
+use forebay_innodb::PAGE_BYTES;
 use rustix::{
     fd::{AsFd, AsRawFd},
     io::Errno,
@@ -27,12 +27,12 @@ fn table(dir: &Path, number: usize) -> PathBuf {
 fn open(path: &Path) -> Result<File, Errno> {
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|e| Errno::from_io_error(&e).unwrap())?;
-    forebay_pages::opened(file.as_fd(), path.as_os_str().as_bytes())?;
+    forebay_innodb::opened(file.as_fd(), path.as_os_str().as_bytes())?;
     Ok(file)
 }
 
 fn close(file: File) {
-    forebay_pages::closing(file.as_raw_fd());
+    forebay_innodb::closing(file.as_raw_fd());
     drop(file);
 }
 
@@ -51,13 +51,13 @@ fn use_tables(dir: &Path) {
         fs::write(&path, blank_file(PAGES * PAGE_BYTES)).unwrap();
         let file = open(&path).unwrap();
         let bytes = page(content(number));
-        let written = forebay_pages::write(file.as_fd(), &bytes, at, &mut |_, _| Err(Errno::NXIO));
+        let written = forebay_innodb::write(file.as_fd(), &bytes, at, &mut |_, _| Err(Errno::NXIO));
         assert_eq!(
             written,
             Ok(PAGE_BYTES),
             "table {number} went past the cache"
         );
-        forebay_pages::sync(file.as_raw_fd(), &mut || Ok(())).unwrap();
+        forebay_innodb::sync(file.as_raw_fd(), &mut || Ok(())).unwrap();
         few.push(file);
         if few.len() == 4 {
             few.drain(..).for_each(close);
@@ -66,7 +66,7 @@ fn use_tables(dir: &Path) {
     for number in 0..TABLES {
         let file = open(&table(dir, number)).unwrap();
         let mut to = page(0);
-        let read = forebay_pages::read(file.as_raw_fd(), &mut to, at, &mut |to, at| {
+        let read = forebay_innodb::read(file.as_raw_fd(), &mut to, at, &mut |to, at| {
             Ok(file.read_at(to, at).unwrap())
         });
         assert_eq!(read, Ok(PAGE_BYTES));
@@ -137,9 +137,9 @@ fn a_closed_table_whose_file_takes_no_page_keeps_no_other_one_in_the_cache() {
         let file = open(&path).unwrap();
         file.set_len(FAR + PAGE_BYTES as u64).unwrap();
         let real = &mut |_: &[u8], _| Err(Errno::NXIO);
-        let written = forebay_pages::write(file.as_fd(), &page(7), FAR, real);
+        let written = forebay_innodb::write(file.as_fd(), &page(7), FAR, real);
         assert_eq!(written, Ok(PAGE_BYTES));
-        forebay_pages::sync(file.as_raw_fd(), &mut || Ok(())).unwrap();
+        forebay_innodb::sync(file.as_raw_fd(), &mut || Ok(())).unwrap();
         close(file);
         // The flash file is shorter.
         limit(Resource::Fsize, 12 << 20);

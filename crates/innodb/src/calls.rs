@@ -17,7 +17,7 @@ use crate::{
     file::{PageFile, PageRoute, RealRead, RealWrite, cached_or_plain, say_full},
     file_kinds, foreign_programs,
     identity::KnownFile,
-    innodb::{self, PageLayout},
+    page_layout::{self, PageLayout},
     session::{self, CacheSession},
     table,
 };
@@ -150,9 +150,9 @@ fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<PageLayout>, Errn
     let flags = OFlags::RDONLY | OFlags::CLOEXEC;
     // Its system tablespace is known already: no lock is lost by closing this.
     let file = rustix::fs::open(link, flags, Mode::empty())?;
-    let mut start = [0; innodb::LOOKED_AT];
+    let mut start = [0; page_layout::LOOKED_AT];
     rustix::io::pread(&file, &mut start, 0)?;
-    Ok(innodb::pages(&start))
+    Ok(page_layout::pages(&start))
 }
 
 /// The file of a descriptor and the session; an error in a child of the process that has it.

@@ -9,7 +9,7 @@ use crate::{
     find::{self, HomeSearch},
     guard::{self, ActiveGuard, FoundGuard, Mismatch},
     identity::KnownFile,
-    innodb::{self, PageLayout},
+    page_layout::{self, PageLayout},
     recorded_names,
 };
 use forebay_flash::Epochs;
@@ -28,10 +28,10 @@ use uuid::Uuid;
 /// Before anything is laid over a tablespace: its pages must be such that the cache can take them,
 /// since it cannot become plain. False if there are none yet.
 fn has_pages(tablespace: &File, path: &Path) -> Result<bool, String> {
-    let mut start = [0; innodb::LOOKED_AT];
+    let mut start = [0; page_layout::LOOKED_AT];
     (tablespace.read_exact_at(&mut start, 0))
         .map_err(|e| format!("reading {}: {e}", path.display()))?;
-    match innodb::pages(&start) {
+    match page_layout::pages(&start) {
         None => Ok(false),
         Some(PageLayout::Whole) => Ok(true),
         Some(PageLayout::OtherSize | PageLayout::Compressed) => Err(format!(

@@ -25,9 +25,9 @@ use crate::{
     PAGE_BYTES,
     descriptor::{check_owner, hold_plain, reopen},
     guard::ActiveGuard,
-    innodb::log_sequence,
     magic,
     page::PageBuffer,
+    page_layout::log_sequence,
 };
 use forebay_flash::{Cache, FileId, Home, HomePage, Identity};
 use forebay_pool::{

@@ -5,7 +5,7 @@
 
 mod support;
 
-use forebay_pages::{CacheStatus, PAGE_BYTES};
+use forebay_innodb::{CacheStatus, PAGE_BYTES};
 use rustix::{
     fd::{AsFd, AsRawFd},
     fs::{CWD, FallocateFlags},
@@ -30,12 +30,12 @@ fn a_truncation_that_the_kernel_refuses_leaves_every_page_as_it_was() {
         server.write(6, 60);
         let refuse = &mut || Err(Errno::PERM);
         let fd = server.table.as_raw_fd();
-        let refused = forebay_pages::truncate(fd, 0, refuse);
+        let refused = forebay_innodb::truncate(fd, 0, refuse);
         assert_eq!(refused, Err(Errno::PERM));
         assert_eq!((server.read(5), server.read(6)), (50, 60));
         server.write(7, 70);
         server.sync();
-        let refused = forebay_pages::truncate_path(CWD, &server.path(), 0, refuse);
+        let refused = forebay_innodb::truncate_path(CWD, &server.path(), 0, refuse);
         assert_eq!(refused, Err(Errno::PERM));
         assert_eq!(server.read(7), 70);
     });
@@ -93,7 +93,7 @@ fn pages_that_were_punched_out_are_zeros_also_after_a_kill() {
             let flags = FallocateFlags::PUNCH_HOLE | FallocateFlags::KEEP_SIZE;
             let punch = &mut || rustix::fs::fallocate(&server.table, flags, offset, bytes);
             let fd = server.table.as_raw_fd();
-            forebay_pages::allocate(fd, PUNCH_AND_KEEP_SIZE, [offset, bytes], punch).unwrap();
+            forebay_innodb::allocate(fd, PUNCH_AND_KEEP_SIZE, [offset, bytes], punch).unwrap();
             server.write(7, 71);
             server.sync();
         }
@@ -117,7 +117,7 @@ fn a_hole_that_the_kernel_does_not_punch_leaves_every_page_as_it_was() {
         let range = [5, 1].map(|pages| pages * PAGE_BYTES as u64);
         let fd = server.table.as_raw_fd();
         let refuse = &mut || Err(Errno::OPNOTSUPP);
-        let refused = forebay_pages::allocate(fd, PUNCH_AND_KEEP_SIZE, range, refuse);
+        let refused = forebay_innodb::allocate(fd, PUNCH_AND_KEEP_SIZE, range, refuse);
         assert_eq!(refused, Err(Errno::OPNOTSUPP));
         assert_eq!(server.read(5), 50);
     });
@@ -133,7 +133,7 @@ fn a_file_that_was_to_be_truncated_and_could_not_be_opened_keeps_its_pages() {
         server.write(5, 50);
         server.sync();
         // Before `open` with `O_TRUNC`; and then there is no descriptor left.
-        forebay_pages::truncating(CWD, &server.path()).unwrap();
+        forebay_innodb::truncating(CWD, &server.path()).unwrap();
         assert_eq!(server.read(5), 50);
     });
     let Some(world) = after else { return };
@@ -148,15 +148,15 @@ fn a_file_that_is_empty_since_it_was_opened_grows_by_what_is_written_to_it() {
     World::after(name, "{}", |server| {
         server.write(5, 50);
         server.sync();
-        forebay_pages::truncating(CWD, &server.path()).unwrap();
+        forebay_innodb::truncating(CWD, &server.path()).unwrap();
         let mut options = OpenOptions::new();
         let again = options.read(true).write(true).truncate(true);
         let again = again.open(&server.path).unwrap();
-        forebay_pages::opened(again.as_fd(), server.path.as_os_str().as_bytes()).unwrap();
-        forebay_pages::truncated(again.as_raw_fd()).unwrap();
+        forebay_innodb::opened(again.as_fd(), server.path.as_os_str().as_bytes()).unwrap();
+        forebay_innodb::truncated(again.as_raw_fd()).unwrap();
         let at = (3 * PAGE_BYTES) as u64;
         let real = &mut |from: &[u8], at| Ok(again.write_at(from, at).unwrap());
-        let written = forebay_pages::write(again.as_fd(), &page(30), at, real);
+        let written = forebay_innodb::write(again.as_fd(), &page(30), at, real);
         assert_eq!(written, Ok(PAGE_BYTES));
         assert_eq!(again.metadata().unwrap().len(), at + PAGE_BYTES as u64);
         assert_eq!(server.read(3), 30);
@@ -181,17 +181,17 @@ fn a_file_that_became_plain_and_was_unlinked_takes_no_space_once_it_is_closed() 
         server.sync();
         let path = server.path();
         // As before it is mapped.
-        forebay_pages::leave(server.table.as_raw_fd()).unwrap();
+        forebay_innodb::leave(server.table.as_raw_fd()).unwrap();
         let again = OpenOptions::new().read(true).open(&server.path).unwrap();
-        forebay_pages::opened(again.as_fd(), path.as_bytes()).unwrap();
-        let leaving = forebay_pages::unlinking(CWD, &path).unwrap();
+        forebay_innodb::opened(again.as_fd(), path.as_bytes()).unwrap();
+        let leaving = forebay_innodb::unlinking(CWD, &path).unwrap();
         fs::remove_file(&server.path).unwrap();
         leaving.gone();
         assert_eq!(deleted(), 3, "both, and the home");
-        forebay_pages::closing(server.table.as_raw_fd());
+        forebay_innodb::closing(server.table.as_raw_fd());
         drop(server.table);
         assert_eq!(deleted(), 2, "the program may have a lock by the other one");
-        forebay_pages::closing(again.as_raw_fd());
+        forebay_innodb::closing(again.as_raw_fd());
         drop(again);
         assert_eq!(deleted(), 0);
     });
@@ -208,8 +208,8 @@ fn a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home() {
         let description = description.unwrap();
         let exported = std::thread::scope(|threads| {
             let mut export = None;
-            let synced = forebay_pages::sync(server.table.as_raw_fd(), &mut || {
-                let exporting = || forebay_pages::exporting(CWD, &description);
+            let synced = forebay_innodb::sync(server.table.as_raw_fd(), &mut || {
+                let exporting = || forebay_innodb::exporting(CWD, &description);
                 export = Some(threads.spawn(exporting));
                 server.until_home_has(5, 50);
                 Err(Errno::IO)
@@ -241,20 +241,21 @@ fn a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill() {
         let file = file.unwrap();
         // A thread that unlinks it finds that the cache does not know it, and another one, which
         // has opened it, has the cache know it.
-        let leaving = forebay_pages::unlinking(CWD, &link).unwrap();
+        let leaving = forebay_innodb::unlinking(CWD, &link).unwrap();
         std::thread::scope(|threads| {
             let fd = file.as_fd();
             let opening =
-                threads.spawn(move || forebay_pages::opened(fd, path.as_os_str().as_bytes()));
+                threads.spawn(move || forebay_innodb::opened(fd, path.as_os_str().as_bytes()));
             std::thread::sleep(std::time::Duration::from_millis(200));
             fs::remove_file(server.dir.join("data/new.ibd")).unwrap();
             leaving.gone();
             opening.join().unwrap().unwrap();
         });
         let at = (5 * PAGE_BYTES) as u64;
-        let written = forebay_pages::write(file.as_fd(), &page(50), at, &mut |_, _| Ok(PAGE_BYTES));
+        let written =
+            forebay_innodb::write(file.as_fd(), &page(50), at, &mut |_, _| Ok(PAGE_BYTES));
         assert_eq!(written, Ok(PAGE_BYTES));
-        forebay_pages::sync(file.as_raw_fd(), &mut || Ok(())).unwrap();
+        forebay_innodb::sync(file.as_raw_fd(), &mut || Ok(())).unwrap();
     });
     let Some(world) = after else { return };
     world.flush();
@@ -288,7 +289,7 @@ fn a_page_of_a_file_that_is_open_for_synchronous_writes_is_durable_when_it_is_wr
         let flags = rustix::fs::OFlags::DSYNC.bits().cast_signed();
         let again = options.read(true).write(true).custom_flags(flags);
         let again = again.open(&server.path).unwrap();
-        forebay_pages::opened(again.as_fd(), server.path.as_os_str().as_bytes()).unwrap();
+        forebay_innodb::opened(again.as_fd(), server.path.as_os_str().as_bytes()).unwrap();
         server.write(5, 50);
     });
     let Some(world) = after else { return };
@@ -303,11 +304,11 @@ fn written_through_a_checkpoint_outlives_the_cache() {
     let after = World::after(name, r#"{"policy":"through"}"#, |server| {
         server.write(5, 50);
         // The server syncs no file between the page and its checkpoint.
-        forebay_pages::sync_all().unwrap();
+        forebay_innodb::sync_all().unwrap();
     });
     let Some(world) = after else { return };
     fs::remove_file(world.flash()).unwrap();
-    let given_up = forebay_pages::give_up(&[world.dir.path().join("data")]).unwrap();
+    let given_up = forebay_innodb::give_up(&[world.dir.path().join("data")]).unwrap();
     assert_eq!(given_up.lifted.len(), 1);
     assert_eq!(world.home(5), page(50));
 }
@@ -330,7 +331,7 @@ fn when_a_cache_is_lost_pages_that_were_torn_on_their_way_around_it_are_written_
     for left in ["flash", "flash.lane"] {
         fs::remove_file(world.dir.path().join(left)).unwrap();
     }
-    let given_up = forebay_pages::give_up(std::slice::from_ref(&data)).unwrap();
+    let given_up = forebay_innodb::give_up(std::slice::from_ref(&data)).unwrap();
     assert_eq!((given_up.pages, given_up.not_found), (1, 0));
     assert_eq!(world.home(5), page(50));
     assert!(!data.join("forebay.pages").exists());
@@ -348,9 +349,10 @@ fn copies_from_before_a_flush_do_not_come_back_over_what_was_written_without_the
         // The second time it writes nothing.
         if first == [0] {
             let system = server.system.as_fd();
-            let written = forebay_pages::write(system, &page(50), AT, &mut |_, _| Err(Errno::NXIO));
+            let written =
+                forebay_innodb::write(system, &page(50), AT, &mut |_, _| Err(Errno::NXIO));
             assert_eq!(written, Ok(PAGE_BYTES));
-            forebay_pages::sync(system.as_raw_fd(), &mut || Ok(())).unwrap();
+            forebay_innodb::sync(system.as_raw_fd(), &mut || Ok(())).unwrap();
         }
     });
     let Some(world) = after else { return };

@@ -5,7 +5,7 @@
 //! locked): the first one that opens a page file. docs/flash-tier.md has the protocols by number.
 //! In order of a page's way:
 //!
-//! * `file_kinds`: which files are page files, or a redo log, and `innodb`: which of them have
+//! * `file_kinds`: which files are page files, or a redo log, and `page_layout`: which of them have
 //!   pages that a cache can take;
 //! * `session`: the cache of this process, opened with the first page file; its thread writes pages
 //!   home;
@@ -43,10 +43,10 @@ mod foreign_programs;
 mod guard;
 mod home;
 mod identity;
-mod innodb;
 mod lost_pages;
 mod magic;
 mod page;
+mod page_layout;
 mod recorded_names;
 mod request;
 mod resize;

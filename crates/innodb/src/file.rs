@@ -13,7 +13,7 @@ use crate::{
     complain::{complain_once, said},
     descriptor::path_of,
     identity::{self, KnownFile},
-    innodb::{self, PageLayout},
+    page_layout::{self, PageLayout},
     session::CacheSession,
     table,
 };
@@ -189,7 +189,7 @@ impl PageFile {
         if offset != 0 {
             return Ok(());
         }
-        let Some(pages) = innodb::pages(from) else {
+        let Some(pages) = page_layout::pages(from) else {
             return Ok(());
         };
         // A file becomes known while none is opened, or loses its name.
