@@ -6,8 +6,10 @@ a disk, and `cargo test` runs one program after the other.
     JOBS=1 scripts/run_tests.py -p forebay-store
 
 All arguments are cargo's. Each program's output is printed whole once the program has ended; at the
-end come the failed ones again, and the ones that took longest. Documentation tests follow. The exit
-status is 0 if all passed.
+end come the ones that took longest. Documentation tests follow. Tests that failed then run once more
+with nothing beside them. One that passes alone is called flaky, and its first output is printed
+again: a test that cannot wait for a busy machine is a fault to mend. If more than a few programs
+failed, none is repeated. The exit status is 0 if no test failed for good.
 """
 
 import concurrent.futures
@@ -15,14 +17,20 @@ import dataclasses
 import json
 import os
 import pathlib
+import re
 import signal
 import subprocess
 import sys
 import time
 
 SLOWEST = 10
+# If more programs than this failed, it is not the load.
+REPEATED_MAX = 3
 # Programs that take longest begin first: these packages' tests start servers.
 SERVERS = ("crates/cli", "crates/innodb", "lab")
+# How a program of tests ends if some failed, and how it says which.
+TESTS_FAILED = 101
+FAILED_TEST = re.compile(r"^    (\S+)$", re.MULTILINE)
 # Options that choose programs, and leave the documentation out.
 CHOSEN = {"--test", "--lib", "--bin", "--bins", "--example", "--benches"}
 
@@ -76,12 +84,12 @@ def is_late(program, root):
     return not package.startswith(SERVERS)
 
 
-def run(program):
-    """Runs a program of tests in its package's directory, as cargo does."""
+def run(program, tests=()):
+    """Runs a program of tests, or these tests of it, in its package's directory, as cargo does."""
     began = time.monotonic()
     environment = os.environ | {"CARGO_MANIFEST_DIR": str(program.package)}
     ran = subprocess.run(
-        [program.executable],
+        [program.executable, *(["--exact", *tests] if tests else [])],
         cwd=program.package,
         env=environment,
         stdin=subprocess.DEVNULL,
@@ -106,6 +114,30 @@ def show(ran):
     """Prints what a program printed."""
     print(f"\n== {ran.program.name}: {how(ran)}, {ran.seconds:.1f} s", flush=True)
     print(ran.output.strip("\n"), flush=True)
+
+
+def failed_tests(ran):
+    """The tests that a program says have failed; none if it ended in another way."""
+    if ran.status != TESTS_FAILED:
+        return []
+    # Lines of other processes may lie in the list above this one.
+    return FAILED_TEST.findall(ran.output.rpartition("\nfailures:\n")[2])
+
+
+def repeat(failed):
+    """Runs the failed tests once more, alone: the programs that failed for good."""
+    if len(failed) > REPEATED_MAX:
+        return failed
+    for_good = []
+    for ran in failed:
+        again = failed_tests(ran) and run(ran.program, failed_tests(ran))
+        if again:
+            show(again)
+        if not again or again.status:
+            for_good.append(ran)
+        else:
+            print(f"flaky: {ran.program.name}: {', '.join(failed_tests(ran))}: failed beside others, passed alone")
+    return for_good
 
 
 def run_documented(arguments):
@@ -138,6 +170,7 @@ def main():
     failed = [ran for ran in ended if ran.status]
     for ran in failed:
         show(ran)
+    failed = repeat(failed)
     for ran in failed:
         print(f"{how(ran)}: {ran.program.name}")
     return 0 if is_documented and not failed else 1

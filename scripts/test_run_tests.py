@@ -3,6 +3,7 @@
 import json
 import pathlib
 import sys
+import tempfile
 import unittest
 
 from . import run_tests
@@ -42,6 +43,37 @@ class Run(unittest.TestCase):
             return run_tests.how(run_tests.Ran(None, "", status, 0.0))
 
         self.assertEqual((how(101), how(-9)), ("FAILED (101)", "killed by SIGKILL"))
+
+    def test_failed_tests_are_those_that_the_program_names(self):
+        output = "test a::b ... ok\ntest a::c ... FAILED\n\nfailures:\n    a::c\n"
+        failed = run_tests.failed_tests(run_tests.Ran(None, output, run_tests.TESTS_FAILED, 0.0))
+        self.assertEqual(failed, ["a::c"])
+        self.assertEqual(run_tests.failed_tests(run_tests.Ran(None, output, -6, 0.0)), [])
+
+
+class Repeat(unittest.TestCase):
+    def ran(self, directory, passes_alone):
+        """A program that failed in one test, which does or does not pass when it is repeated."""
+        executable = pathlib.Path(directory) / "program"
+        executable.write_text(f'#!/bin/sh\n[ "$*" = "--exact a" ] && exit {0 if passes_alone else 101}\nexit 3\n')
+        executable.chmod(0o755)
+        program = run_tests.Program(executable, pathlib.Path(directory), "program")
+        return run_tests.Ran(program, "\nfailures:\n    a\n", run_tests.TESTS_FAILED, 0.0)
+
+    def test_a_test_that_passes_alone_has_not_failed_for_good(self):
+        with tempfile.TemporaryDirectory() as directory:
+            self.assertEqual(run_tests.repeat([self.ran(directory, True)]), [])
+
+    def test_one_that_fails_again_has_and_so_has_a_program_that_died(self):
+        with tempfile.TemporaryDirectory() as directory:
+            failed = [self.ran(directory, False)]
+            self.assertEqual(run_tests.repeat(failed), failed)
+        died = [run_tests.Ran(None, "", -6, 0.0)]
+        self.assertEqual(run_tests.repeat(died), died)
+
+    def test_of_many_that_failed_none_is_repeated(self):
+        failed = [run_tests.Ran(None, "", run_tests.TESTS_FAILED, 0.0)] * (run_tests.REPEATED_MAX + 1)
+        self.assertEqual(run_tests.repeat(failed), failed)
 
 
 if __name__ == "__main__":
