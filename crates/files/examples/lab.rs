@@ -63,7 +63,7 @@ fn run(pool: &Path, run_dir: &Path, patterns: &[&str]) -> Result<ExitCode, Failu
         refuse_io_uring: false,
         guard: None,
         patterns: patterns.iter().map(|&p| p.to_owned()).collect(),
-        buffers: 2,
+        segments: 2,
         run_dir: run_dir.to_owned(),
         program: "lab".to_owned(),
         layer: None,

@@ -40,8 +40,8 @@ impl Common {
             },
             modes,
             pools: Pools {
-                buffers: self.segments,
-                buffer_bytes: self.segment_size,
+                lane_segments: self.segments,
+                segment_bytes: self.segment_size,
                 ..self.options.pools()
             },
             device: placed

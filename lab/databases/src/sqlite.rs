@@ -113,7 +113,7 @@ fn measure(
     }
     let seconds = begun.elapsed().as_secs_f64();
     shell.end()?;
-    let mut more = of_pool(around.lane_bytes(setup.pools.buffers), None);
+    let mut more = of_pool(around.lane_bytes(setup.pools.lane_segments), None);
     more.insert("ops".to_owned(), json!(times_us.len()));
     Ok(Sample {
         ops_per_s: times_us.len() as f64 / seconds,

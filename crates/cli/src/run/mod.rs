@@ -212,7 +212,7 @@ impl RunCommand {
                 },
                 refuse_io_uring: policy.refuse_io_uring,
                 guard: policy.guard.clone().filter(|_| !self.no_guard),
-                buffers: self.segments,
+                segments: self.segments,
                 run_dir: run_dir()?,
                 program: program.name().to_string_lossy().into_owned(),
                 layer: layer.supervisor.clone(),

@@ -163,7 +163,7 @@ fn rest(shared: &SupervisorState, run: &RunState) {
         }
     }
     run.reclaim(shared, |_| true);
-    while run.lane.usage().segments > usize::from(shared.options.buffers) && run.lane.shrink() {}
+    while run.lane.usage().segments > usize::from(shared.options.segments) && run.lane.shrink() {}
 }
 
 impl RunState {

@@ -85,7 +85,7 @@ pub struct SupervisorOptions {
     /// there is to be none.
     pub guard: Option<String>,
     /// Segments of the run's lane, while the disk keeps up.
-    pub buffers: u16,
+    pub segments: u16,
     /// Where running supervisors leave a note of themselves, for [`status_of_running`].
     pub run_dir: PathBuf,
     /// The database in words, for status and labels.

@@ -130,7 +130,7 @@ impl RunState {
         page.begin();
         let whose = format!("{} {}", shared.options.program, std::process::id());
         let options = ClaimOptions::new()
-            .segments(shared.options.buffers)
+            .segments(shared.options.segments)
             .label(replay::label(LabelMark::None, &whose));
         let lane = pool
             .claim_shared(Uuid::new_v4(), &options)

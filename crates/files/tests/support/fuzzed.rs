@@ -69,7 +69,7 @@ impl Attacked {
             refuse_io_uring: false,
             guard: None,
             patterns: vec!["*.log".to_owned()],
-            buffers: 2,
+            segments: 2,
             run_dir: home.path().join("run"),
             program: "fuzzed".to_owned(),
             layer: None,

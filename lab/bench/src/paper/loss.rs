@@ -79,7 +79,7 @@ fn one(lab: &Lab<'_>, mode: Mode, keys: u64) -> Result<f64, BenchError> {
     let scratch = ScratchDir::new_in(lab.dir)?;
     // Small, so that part of the keys is in the file and part in the pool.
     let pools = Pools {
-        buffer_bytes: 1 << 20,
+        segment_bytes: 1 << 20,
         ..lab.pools()
     };
     let forebay = match mode == FOREBAY {

@@ -96,7 +96,7 @@ impl Setting<'_> {
             let slowed = slowed.map(|memory| ("--media-profile", memory.into()));
             wrapper = forebay_run(
                 emulator.unwrap_or(self.forebay),
-                pool.as_ref().map(|pool| (pool.path(), self.pools.buffers)),
+                pool.as_ref().map(|pool| (pool.path(), self.pools.lane_segments)),
                 devices.chain(slowed).chain(options),
             );
         }
@@ -150,9 +150,9 @@ impl Around {
     }
 
     /// The same of a program that has ended, whose lane is given back: what it had at least.
-    pub fn lane_bytes(&self, buffers: u16) -> Option<u64> {
+    pub fn lane_bytes(&self, segments: u16) -> Option<u64> {
         let pool = self.pool.as_ref().filter(|_| self.in_memory)?.pool();
-        Some(u64::from(buffers) * pool.geometry().segment_bytes)
+        Some(u64::from(segments) * pool.geometry().segment_bytes)
     }
 
     /// What `forebay status` says of the program, if it runs under `forebay run`.

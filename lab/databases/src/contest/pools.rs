@@ -20,9 +20,9 @@ pub struct Pools {
     /// Directories on disks that a pool is made in: a contender for each, beside `forebay`.
     pub disks: Vec<PathBuf>,
     /// Segments that a database gets; while the disk is behind it takes more.
-    pub buffers: u16,
+    pub lane_segments: u16,
     /// Bytes of a segment of a pool that is made.
-    pub buffer_bytes: u64,
+    pub segment_bytes: u64,
     /// Segments of a pool in memory that is made, at least; it has twice the database's anyway.
     pub segments: u64,
     /// Bytes of a pool in memory that is made: a contender for each size.
@@ -38,8 +38,8 @@ impl Pools {
         Self {
             source,
             disks: Vec::new(),
-            buffers: 2,
-            buffer_bytes: 8 << 20,
+            lane_segments: 2,
+            segment_bytes: 8 << 20,
             segments: 0,
             sizes: Vec::new(),
             slowed: None,
@@ -47,7 +47,7 @@ impl Pools {
     }
 
     pub(super) fn check(&self) -> Result<(), MeasureError> {
-        let lane = u64::from(self.buffers) * self.buffer_bytes;
+        let lane = u64::from(self.lane_segments) * self.segment_bytes;
         match self.sizes.iter().any(|bytes| *bytes < lane) {
             true => Err(MeasureError::Config(
                 "a pool smaller than the segments of a lane holds none".to_owned(),
@@ -105,10 +105,10 @@ impl Pools {
             Some(_) => ON_DISK,
             None => self.segments,
         };
-        let segments = segments.max(u64::from(self.buffers) * 2);
-        let bytes = contender.pool_bytes.unwrap_or(segments * self.buffer_bytes);
+        let segments = segments.max(u64::from(self.lane_segments) * 2);
+        let bytes = contender.pool_bytes.unwrap_or(segments * self.segment_bytes);
         // So large that one lane may take all of it.
-        let segment = self.buffer_bytes.max(bytes / u64::from(SEGMENTS_MAX));
+        let segment = self.segment_bytes.max(bytes / u64::from(SEGMENTS_MAX));
         let pool = ScratchPool::new(&source, bytes / segment, segment)?;
         if let (Some(user), false) = (user, matches!(source, PoolSource::At(_))) {
             user.give(pool.path().parent().unwrap_or(pool.path()))?;

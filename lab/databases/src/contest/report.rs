@@ -161,8 +161,8 @@ impl Report {
         }
         let settings = json!({
             "rounds": setup.rounds,
-            "buffers": setup.pools.buffers,
-            "buffer_bytes": setup.pools.buffer_bytes,
+            "lane_segments": setup.pools.lane_segments,
+            "segment_bytes": setup.pools.segment_bytes,
             "pool": setup.pools.source.to_string(),
             "pool_disks": setup.pools.disks,
             "processors": std::thread::available_parallelism().map_or(1, usize::from),

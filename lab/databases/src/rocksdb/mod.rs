@@ -151,7 +151,7 @@ fn measure(
     options.push(format!("--wal_dir={}", wal.display()));
     options.extend(contender.mode.settings.iter().map(|&flag| flag.to_owned()));
     let printed = db_bench::run(&around, &options, "fillrandom")?;
-    let mut more = of_pool(around.lane_bytes(setup.pools.buffers), None);
+    let mut more = of_pool(around.lane_bytes(setup.pools.lane_segments), None);
     more.insert("ops".to_owned(), json!(printed.ops));
     Ok(Sample {
         ops_per_s: printed.ops as f64 / printed.seconds,

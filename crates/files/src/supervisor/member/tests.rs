@@ -17,14 +17,14 @@ use std::{
 use uuid::Uuid;
 
 /// A supervisor at `home`, of lanes of so many segments.
-pub(in crate::supervisor) fn supervisor(home: &Path, buffers: u16) -> Supervisor {
-    supervisor_on(home, buffers, None)
+pub(in crate::supervisor) fn supervisor(home: &Path, segments: u16) -> Supervisor {
+    supervisor_on(home, segments, None)
 }
 
 /// The same with a layer under it.
 pub(in crate::supervisor) fn supervisor_on(
     home: &Path,
-    buffers: u16,
+    segments: u16,
     layer: Option<Arc<dyn SyncLayer>>,
 ) -> Supervisor {
     let options = PoolOptions::new()
@@ -37,7 +37,7 @@ pub(in crate::supervisor) fn supervisor_on(
         preallocated: Vec::new(),
         refuse_io_uring: false,
         guard: None,
-        buffers,
+        segments,
         run_dir: home.join("run"),
         program: "test".to_owned(),
         layer,
