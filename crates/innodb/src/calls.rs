@@ -6,41 +6,44 @@
 mod by_name;
 mod identify;
 
-pub use by_name::{
-    LeavingName, exporting, renamed, renaming, truncate_path, truncating, unlinking,
-};
+pub use by_name::{exporting, rename, truncate_path, truncating, unlink};
 
 use crate::{
-    PAGE_BYTES, cache_thread,
-    complain::{complain_again, complain_of, complain_once, said},
-    descriptor::path_of,
-    file::{PageFile, PageRoute, RealRead, RealWrite, cached_or_plain, say_full},
+    closed_files,
+    complain::{complain_again, complain_of, said},
+    decide, environment,
+    file::{PageFile, PageRoute, RealRead, RealWrite},
     file_kinds, foreign_programs,
-    identity::KnownFile,
-    page_layout::{self, PageLayout},
     session::{self, CacheSession},
     table,
 };
-use forebay_pool::with_room;
 use identify::{say_unborn, who_is};
 use rustix::{
-    fd::BorrowedFd,
-    fs::{Mode, OFlags},
+    fd::{AsRawFd, BorrowedFd},
+    fs::{OFlags, SeekFrom},
     io::Errno,
 };
-use std::{ffi::c_int, os::unix::ffi::OsStrExt, path::Path, sync::Arc};
+use std::{ffi::c_int, sync::Arc};
 
-/// A page file was opened as `fd`, by `path`: from now on its pages may be in the cache.
+/// A file was opened as `fd`, by `path` with these `flags`: if it is a page file, its pages may be
+/// in the cache from now on. With `O_TRUNC`, which [`truncating`] came before, it has nothing.
 ///
 /// # Errors
 /// Then it must not be used: its pages may be older than those in the cache, which this process has
-/// not got. The reason was said.
-pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
-    use rustix::fd::AsRawFd;
+/// not got, or its length cannot be found out. The reason was said.
+pub fn opened(fd: BorrowedFd<'_>, path: &[u8], flags: OFlags) -> Result<(), Errno> {
+    know_opened(fd, path)?;
+    match of(fd.as_raw_fd())? {
+        Some((file, session)) if flags.contains(OFlags::TRUNC) => file.truncated(session),
+        _ => Ok(()),
+    }
+}
+
+fn know_opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     if !file_kinds::is_page_file(path) {
         return Ok(());
     }
-    if session::other().is_some() {
+    if environment::foreign().is_some() {
         return foreign_programs::check(path);
     }
     let Some(known) = who_is(fd, path)? else {
@@ -58,7 +61,7 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     let of = known.identity;
     let file = match table::find(|file| file.known.identity == of) {
         Some(file) => file,
-        None => Arc::new(look_at(session, fd, known)?),
+        None => Arc::new(decide::on_open(session, fd, known)?),
     };
     if matches!(*file.state.read(), PageRoute::Plain) && !file.has_left() {
         return Ok(());
@@ -76,83 +79,6 @@ pub fn opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
             Err(Errno::MFILE)
         }
     }
-}
-
-/// What becomes of a page file that is opened for the first time.
-fn look_at(
-    session: &'static CacheSession,
-    fd: BorrowedFd<'_>,
-    known: KnownFile,
-) -> Result<PageFile, Errno> {
-    let path = path_of(fd)?;
-    let is_system = file_kinds::is_system(path.as_os_str().as_bytes());
-    if is_system && !session.is_active() {
-        with_room(|| begin_system(session, fd, &known, &path)).map_err(|why| {
-            complain_again(&format!("{why}. The server is not given its files"));
-            Errno::IO
-        })?;
-    }
-    let state = match session.known(known.identity) {
-        Some(file) => PageRoute::Cached(file),
-        None if !session.is_active() => {
-            session.say_unserved();
-            PageRoute::Plain
-        }
-        None => {
-            session.make_room();
-            let pages = first_page(fd, known.bytes).inspect_err(|errno| {
-                complain_once(&format!(
-                    "reading {}: {errno}. It is not opened",
-                    path.display()
-                ));
-            });
-            match pages? {
-                None => match session.has_place() {
-                    Ok(()) => PageRoute::Undecided,
-                    Err(why) => return Err(say_full(&path, &why)),
-                },
-                Some(PageLayout::Whole) => cached_or_plain(session, fd, &known, &path)?,
-                Some(pages) => {
-                    let file = PageFile::new(known, path, is_system, PageRoute::Plain);
-                    file.say_plain(pages);
-                    return Ok(file);
-                }
-            }
-        }
-    };
-    Ok(PageFile::new(known, path, is_system, state))
-}
-
-/// The session begins with the system tablespace, and its thread as soon as pages may come in: not
-/// while the data directory is made.
-fn begin_system(
-    session: &'static CacheSession,
-    fd: BorrowedFd<'_>,
-    known: &KnownFile,
-    path: &Path,
-) -> Result<(), String> {
-    session.begin_system(fd, known, path)?;
-    match session.is_active() {
-        true => cache_thread::start(session),
-        false => Ok(()),
-    }
-}
-
-/// What page 0 of a file says that the cache does not know. None if there is none yet.
-fn first_page(fd: BorrowedFd<'_>, bytes: u64) -> Result<Option<PageLayout>, Errno> {
-    if bytes < PAGE_BYTES as u64 {
-        return Ok(None);
-    }
-    // Without direct I/O, which would want aligned memory, and whatever the descriptor may be used
-    // for.
-    use rustix::fd::AsRawFd;
-    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-    // Its system tablespace is known already: no lock is lost by closing this.
-    let file = rustix::fs::open(link, flags, Mode::empty())?;
-    let mut start = [0; page_layout::LOOKED_AT];
-    rustix::io::pread(&file, &mut start, 0)?;
-    Ok(page_layout::pages(&start))
 }
 
 /// The file of a descriptor and the session; an error in a child of the process that has it.
@@ -177,6 +103,20 @@ pub fn read(fd: c_int, to: &mut [u8], offset: u64, real: RealRead<'_>) -> Result
     }
 }
 
+/// Reads from a page file at its position, which moves on.
+///
+/// # Errors
+/// As [`read`]; those of `lseek`.
+pub fn read_on(fd: BorrowedFd<'_>, to: &mut [u8], real: RealRead<'_>) -> Result<usize, Errno> {
+    let at = rustix::fs::tell(fd)?;
+    let bytes = read(fd.as_raw_fd(), to, at, real)?;
+    if bytes > 0 {
+        // It was there a moment ago.
+        let _ = rustix::fs::seek(fd, SeekFrom::Start(at + bytes as u64));
+    }
+    Ok(bytes)
+}
+
 /// Writes to a page file.
 ///
 /// # Errors
@@ -187,9 +127,11 @@ pub fn write(
     offset: u64,
     real: RealWrite<'_>,
 ) -> Result<usize, Errno> {
-    use rustix::fd::AsRawFd;
     match of(fd.as_raw_fd())? {
-        Some((file, session)) => file.write(session, fd, from, offset, real),
+        Some((file, session)) => {
+            decide::before_write(&file, session, fd, from, offset)?;
+            file.write(session, from, offset, real)
+        }
         None => real(from, offset),
     }
 }
@@ -213,17 +155,6 @@ pub fn sync(fd: c_int, real: &mut dyn FnMut() -> Result<(), Errno>) -> Result<()
 pub fn sync_all() -> Result<(), Errno> {
     match session::current().filter(|_| !session::is_forked()) {
         Some(session) => session.cache.sync_all().map_err(|e| said(&e)),
-        None => Ok(()),
-    }
-}
-
-/// A page file was opened as `fd` with `O_TRUNC`, after [`truncating`]: it has nothing from now on.
-///
-/// # Errors
-/// `EIO` if its length cannot be found out: then it must not be used.
-pub fn truncated(fd: c_int) -> Result<(), Errno> {
-    match of(fd)? {
-        Some((file, session)) => file.truncated(session),
         None => Ok(()),
     }
 }
@@ -294,7 +225,7 @@ pub fn closing(fd: c_int) {
     };
     table::clear(fd);
     if let Some((file, session)) = last {
-        file.close_left(session);
+        closed_files::close_left(&file, session);
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) fn link_to(fd: impl AsFd) -> PathBuf {
 ///
 /// # Errors
 /// What the operating system says.
-pub fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
+pub(crate) fn path_of(fd: BorrowedFd<'_>) -> Result<PathBuf, Errno> {
     let path = rustix::fs::readlink(link_to(fd), Vec::new())?;
     Ok(PathBuf::from(OsStr::from_bytes(path.as_bytes())))
 }

@@ -22,11 +22,11 @@
 mod room;
 
 use crate::{
-    PAGE_BYTES,
     descriptor::{check_owner, hold_plain, reopen},
+    file_kinds::COPIES_FILE,
     guard::ActiveGuard,
     magic,
-    page::PageBuffer,
+    page::{PAGE_BYTES, PageBuffer},
     page_layout::log_sequence,
 };
 use forebay_flash::{Cache, FileId, Home, HomePage, Identity};
@@ -44,9 +44,6 @@ use std::{
     path::{Path, PathBuf},
 };
 use uuid::Uuid;
-
-/// The file's name, in the directory of the system tablespace.
-pub(crate) const COPIES_FILE: &str = "forebay.pages";
 
 const MAGIC: &[u8; 8] = b"FBPAGES1";
 const HEADER: usize = 24 << 10;

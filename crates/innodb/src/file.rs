@@ -9,20 +9,17 @@ mod state;
 mod uncached;
 
 use crate::{
-    PAGE_BYTES,
     complain::{complain_once, said},
-    descriptor::path_of,
-    identity::{self, KnownFile},
-    page_layout::{self, PageLayout},
+    identity::KnownFile,
+    page::PAGE_BYTES,
+    page_layout::PageLayout,
     session::CacheSession,
-    table,
 };
 use forebay_flash::{Cache, CachedFile, Enqueued, FileId, FlashError};
-use parking_lot::{Mutex, RwLock, RwLockUpgradableReadGuard};
+use parking_lot::{Mutex, RwLock};
 use part::read_part;
-use rustix::{fd::BorrowedFd, io::Errno};
-use state::say_unprotected;
-pub(crate) use state::{PageRoute, cached_or_plain, say_full};
+use rustix::io::Errno;
+pub(crate) use state::PageRoute;
 use std::{
     path::PathBuf,
     sync::{
@@ -114,17 +111,15 @@ impl PageFile {
         Ok(done)
     }
 
-    /// Writes pages to the cache; anything else to the file, which is open as `fd` and may become
-    /// plain for it.
+    /// Writes pages to the cache; anything else to the file, which may become plain for it. What
+    /// is written to page 0 was [decided](crate::decide) on before.
     pub(crate) fn write(
         &self,
         session: &CacheSession,
-        fd: BorrowedFd<'_>,
         from: &[u8],
         offset: u64,
         real: RealWrite<'_>,
     ) -> Result<usize, Errno> {
-        self.decide(session, fd, from, offset)?;
         let file = match &*self.state.read() {
             PageRoute::Cached(file) if is_pages(from, offset) => {
                 if !session.is_active() {
@@ -175,64 +170,6 @@ impl PageFile {
             done += PAGE_BYTES;
         }
         Ok(done)
-    }
-
-    /// Before a write: the page 0 that is written says what becomes of the file, also of one that
-    /// was decided on before.
-    fn decide(
-        &self,
-        session: &CacheSession,
-        fd: BorrowedFd<'_>,
-        from: &[u8],
-        offset: u64,
-    ) -> Result<(), Errno> {
-        if offset != 0 {
-            return Ok(());
-        }
-        let Some(pages) = page_layout::pages(from) else {
-            return Ok(());
-        };
-        // A file becomes known while none is opened, or loses its name.
-        let is_new = matches!(&*self.state.read(), PageRoute::Undecided);
-        let _opening = is_new.then(|| session.opening.lock());
-        if is_new && matches!(pages, PageLayout::Whole) && session.is_active() {
-            session.make_room();
-        }
-        let state = self.state.upgradable_read();
-        match (&*state, pages) {
-            (PageRoute::Cached(_), PageLayout::Whole) | (PageRoute::Plain, _) => Ok(()),
-            (PageRoute::Cached(_), _) => {
-                drop(state);
-                self.leave(session, "is compressed from now on")
-            }
-            (PageRoute::Undecided, PageLayout::Whole) if session.is_active() => {
-                let mut state = RwLockUpgradableReadGuard::upgrade(state);
-                *state = self.register(session, fd)?;
-                Ok(())
-            }
-            (PageRoute::Undecided, pages) => {
-                self.say_plain(pages);
-                *RwLockUpgradableReadGuard::upgrade(state) = PageRoute::Plain;
-                Ok(())
-            }
-        }
-    }
-
-    /// Lets the cache know the file, by its descriptor: it may have been renamed since it was
-    /// opened, as a table that is rebuilt is before its page 0 is written. Without room for it
-    /// nothing is written: it would not be protected from torn pages.
-    fn register(&self, session: &CacheSession, fd: BorrowedFd<'_>) -> Result<PageRoute, Errno> {
-        let path = match identity::of(fd) {
-            Ok(Some(now)) if now.identity == self.known.identity => {
-                path_of(fd).map_err(|errno| errno.to_string())
-            }
-            Ok(_) => Err("it is another file now".to_owned()),
-            Err(errno) => Err(errno.to_string()),
-        };
-        match path {
-            Ok(path) => cached_or_plain(session, fd, &self.known, &path),
-            Err(why) => Ok(say_unprotected(&self.path, &why)),
-        }
     }
 
     pub(crate) fn say_plain(&self, pages: PageLayout) {
@@ -358,13 +295,9 @@ impl PageFile {
         self.left.lock().is_some()
     }
 
-    /// Closes the home that is open still, if no descriptor leads to the file: then the program has
-    /// no lock on it.
-    pub(crate) fn close_left(&self, session: &CacheSession) {
-        let is_closed = |_: &mut FileId| !table::open().contains(&self.known.identity);
-        if let Some(id) = self.left.lock().take_if(is_closed) {
-            session.homes.detach(id);
-        }
+    /// The home that is open still, if `is_closed`: it is the caller's to close.
+    pub(crate) fn take_left(&self, is_closed: impl FnOnce() -> bool) -> Option<FileId> {
+        self.left.lock().take_if(|_| is_closed())
     }
 
     fn say_left(&self, why: &str) {

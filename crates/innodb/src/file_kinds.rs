@@ -1,7 +1,13 @@
-//! Which files are page files, InnoDB's tablespaces, and which its redo log: by their names.
+//! Which files are page files, InnoDB's tablespaces, and which its redo log: by their names. And
+//! what Forebay's own files beside them are called.
 
 /// The system tablespace, which carries the guard.
 pub(crate) const SYSTEM: &[u8] = b"ibdata1";
+
+/// The guard file's name, in the directory of the system tablespace.
+pub const GUARD_FILE: &str = "forebay.guard";
+/// The file's name, in the directory of the system tablespace.
+pub(crate) const COPIES_FILE: &str = "forebay.pages";
 
 /// True if the file of this path is one of InnoDB's tablespaces: of a table, the system's, or of
 /// undo logs. Temporary ones are made anew by each start, so nothing of them has to be kept.
@@ -24,14 +30,19 @@ pub(crate) fn is_table(path: &[u8]) -> bool {
     last(path).ends_with(b".ibd")
 }
 
+/// Page files, and what the guard keeps of them.
+pub(crate) fn is_of_database(path: &[u8]) -> bool {
+    let beside = [GUARD_FILE, COPIES_FILE].map(str::as_bytes);
+    is_page_file(path) || beside.contains(&last(path))
+}
+
 pub(crate) fn is_system(path: &[u8]) -> bool {
     last(path) == SYSTEM
 }
 
 /// True if the file of this path is InnoDB's redo log, or the one that is to replace it when its
 /// size is changed.
-#[must_use]
-pub fn is_redo_log(path: &[u8]) -> bool {
+pub(crate) fn is_redo_log(path: &[u8]) -> bool {
     matches!(last(path), b"ib_logfile0" | b"ib_logfile101")
 }
 

@@ -1,20 +1,21 @@
 //! Where the files of a cache are: by the names that they were registered with, or, since files are
 //! renamed, by looking through the data directory.
 
+mod look;
 mod relocation;
 
 use crate::{
     descriptor::{self, path_of, reopen},
     file_kinds,
     home::Homes,
-    identity::{self, KnownFile},
     recorded_names,
 };
-use forebay_flash::{Cache, CachedFile, FlashError, Identity};
+use forebay_flash::{Cache, CachedFile, Identity};
+pub use look::HomesError;
+use look::hold;
 use relocation::MovedDirectory;
 use rustix::{
     fd::{AsFd, OwnedFd},
-    fs::{Mode, OFlags},
     io::Errno,
 };
 use std::{
@@ -26,106 +27,6 @@ use std::{
 
 /// Directories of a data directory are not nested deeper.
 const DEPTH: usize = 2;
-
-/// What goes wrong while the homes of a cache's files are looked for.
-#[derive(Debug, thiserror::Error)]
-#[non_exhaustive]
-pub enum HomesError {
-    /// A file is not where it can be looked for.
-    #[error(
-        "{0}, which has pages in the flash cache, is not there, and its directory is empty, or not there either: a file system may not be mounted. Mount it, and repeat; nothing was changed"
-    )]
-    Missing(String),
-    /// A file of which the cache has newer pages is gone, and no server took it away.
-    #[error(
-        "{name}, of which the flash cache has {pages} pages that are newer than in the file, {}: nothing under Forebay has removed it. Put it back as it was \
-         (a copy is another file: flush before a table is moved to another disk). If these pages are not needed, since the table was restored from a backup or is to be dropped, \
-         give them up: forebay flash flush --flash CACHE --give-up {name}. Nothing was changed",
-        if *replaced { "is another file now" } else { "is not there" }
-    )]
-    Gone {
-        /// Its name.
-        name: String,
-        /// How many pages.
-        pages: u64,
-        /// There is a file of that name, another one.
-        replaced: bool,
-    },
-    /// A file outside a data directory that is a snapshot.
-    #[error(
-        "{name}, of which the flash cache has {pages} pages that are newer than in the file, is outside of {}, which is a snapshot: what it was made of is there as well, in {}, and \
-         the file may be that one's. Say where the snapshot's is: forebay flash flush --flash CACHE --data DIR. Nothing was changed",
-        is.display(),
-        was.display()
-    )]
-    Outside {
-        /// Its name.
-        name: String,
-        /// How many pages.
-        pages: u64,
-        /// The snapshot.
-        is: PathBuf,
-        /// The original.
-        was: PathBuf,
-    },
-    /// What is to be given up is there, or not known.
-    #[error("no file of which the flash cache has pages is missing at {}: there is nothing to give up. Nothing was changed", .0.display())]
-    NotMissing(PathBuf),
-    /// It is there and cannot be opened.
-    #[error("opening {0}, which has pages in the flash cache: {1}{hint}. Nothing was changed", hint = hint(*.1))]
-    Unopened(String, Errno),
-    /// Whether it is there cannot be told.
-    #[error(
-        "looking for the files that have pages in the flash cache: {}: {source}. Nothing was changed",
-        path.display()
-    )]
-    Unseen {
-        /// Where it was looked for.
-        path: PathBuf,
-        /// What the operating system says.
-        #[source]
-        source: Errno,
-    },
-    /// What the cache says.
-    #[error(transparent)]
-    Flash(#[from] FlashError),
-}
-
-/// The remedy.
-fn hint(errno: Errno) -> &'static str {
-    match errno {
-        Errno::MFILE => " (each file in the cache is open once more: raise the limit, ulimit -n)",
-        Errno::ACCESS | Errno::PERM => {
-            " (it is written to with the rights of the user whose cache it is, and that user may not)"
-        }
-        _ => "",
-    }
-}
-
-impl HomesError {
-    fn unseen(path: &Path, source: Errno) -> Self {
-        Self::Unseen {
-            path: path.to_owned(),
-            source,
-        }
-    }
-}
-
-/// The file of this path, open, only to be held. None if there is none, or no regular one.
-///
-/// # Errors
-/// Whether it is one that is looked for cannot be told: nothing may be taken for deleted.
-fn hold(path: &Path) -> Result<Option<(OwnedFd, KnownFile)>, HomesError> {
-    let unseen = |source| HomesError::unseen(path, source);
-    let flags = OFlags::PATH | OFlags::CLOEXEC;
-    let held = match rustix::fs::open(path, flags, Mode::empty()) {
-        Ok(held) => held,
-        Err(Errno::NOENT | Errno::NOTDIR) => return Ok(None),
-        Err(errno) => return Err(unseen(errno)),
-    };
-    let known = identity::of(&held).map_err(unseen)?;
-    Ok(known.map(|known| (held, known)))
-}
 
 /// What is in a directory; nothing if it is not there, or this process could use no file in it.
 fn entries(dir: &Path) -> Result<Vec<PathBuf>, HomesError> {

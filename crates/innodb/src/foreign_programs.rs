@@ -7,34 +7,15 @@
 
 use crate::{
     complain::{complain_again, complain_once},
-    doublewrite::COPIES_FILE,
-    file_kinds,
-    guard::{self, GUARD_FILE},
-    recorded_names,
-    session::{self, ForeignProgram},
+    environment::{self, ForeignProgram},
+    file_kinds, guard, recorded_names,
     setup::{CacheLocation, pool_of, retry_in_use},
 };
 use forebay_flash::{Cache, CacheOptions};
 use forebay_pool::with_room;
 use parking_lot::Mutex;
 use rustix::io::Errno;
-use std::{
-    ffi::OsStr,
-    fs::Metadata,
-    os::unix::{ffi::OsStrExt, fs::MetadataExt},
-    path::Path,
-    sync::Arc,
-};
-
-/// File names of servers begin so.
-const SERVERS: [&[u8]; 2] = [b"mariadbd", b"mysqld"];
-
-/// True if the program at this path is a server by its name, or the one that was `run`. One that
-/// cannot be told is.
-pub(crate) fn is_server(program: &Path, run: Option<&OsStr>) -> bool {
-    let name = program.file_name().unwrap_or_default().as_bytes();
-    run.is_none_or(|run| run == program) || SERVERS.iter().any(|server| name.starts_with(server))
-}
+use std::{fs::Metadata, os::unix::fs::MetadataExt, path::Path, sync::Arc};
 
 /// Before this process, if it is another program than the server, opens, changes or removes the
 /// file of this path.
@@ -42,19 +23,12 @@ pub(crate) fn is_server(program: &Path, run: Option<&OsStr>) -> bool {
 /// # Errors
 /// `EBUSY`: it is a page file, and it must not. The reason was said.
 pub(crate) fn check(path: &[u8]) -> Result<(), Errno> {
-    match session::other() {
-        Some(other) if is_of_database(path) => {
+    match environment::foreign() {
+        Some(other) if file_kinds::is_of_database(path) => {
             with_room(|| refuse(other, &String::from_utf8_lossy(path)))
         }
         _ => Ok(()),
     }
-}
-
-/// Page files, and what the guard keeps of them.
-fn is_of_database(path: &[u8]) -> bool {
-    let beside = [GUARD_FILE, COPIES_FILE].map(str::as_bytes);
-    let name = path.rsplit(|&byte| byte == b'/').next();
-    file_kinds::is_page_file(path) || name.is_some_and(|name| beside.contains(&name))
 }
 
 /// Which files a cache's two are, and when each was changed last. A server that opens the cache
@@ -117,32 +91,4 @@ fn is_needed(cache: &Cache) -> bool {
     let files = cache.files();
     let mut paths = files.iter().map(|file| recorded_names::path_of(file));
     cache.stats().dirty_pages > 0 || paths.any(|path| guard::is_of(&path, cache.owner()))
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn servers_are_known_by_their_names_or_by_being_what_was_run() {
-        let run = Some(OsStr::new("/opt/db/own-server"));
-        let is = |program: &str| is_server(Path::new(program), run);
-        for server in [
-            "/usr/sbin/mariadbd",
-            "/usr/sbin/mysqld",
-            "/opt/mariadbd-debug",
-            "/opt/db/own-server",
-        ] {
-            assert!(is(server), "{server}");
-        }
-        for other in [
-            "/usr/bin/rsync",
-            "/usr/bin/mariadb-backup",
-            "/usr/bin/mysql",
-            "/bin/own-server",
-        ] {
-            assert!(!is(other), "{other}");
-        }
-        assert!(is_server(Path::new("/usr/bin/rsync"), None));
-    }
 }

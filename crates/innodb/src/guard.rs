@@ -27,9 +27,10 @@ pub(crate) use mismatch::{Mismatch, if_restored};
 pub(crate) use running::claim;
 
 use crate::{
-    PAGE_BYTES,
     descriptor::{hold_plain, link_to},
+    file_kinds::GUARD_FILE,
     magic,
+    page::PAGE_BYTES,
 };
 use forebay_flash::{Epochs, Identity};
 use forebay_pool::rewrite::RewrittenFile;
@@ -42,9 +43,6 @@ use std::{
     path::{Path, PathBuf},
 };
 use uuid::Uuid;
-
-/// The guard file's name, in the directory of the system tablespace.
-pub const GUARD_FILE: &str = "forebay.guard";
 
 /// The pages that are guarded: the tablespace's header, and InnoDB's page of the transaction
 /// system, which names the doublewrite buffer.

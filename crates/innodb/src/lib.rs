@@ -5,12 +5,16 @@
 //! locked): the first one that opens a page file. docs/flash-tier.md has the protocols by number.
 //! In order of a page's way:
 //!
+//! * `environment`: what a run tells its programs, and `server_options`: what a server must not be
+//!   told;
 //! * `file_kinds`: which files are page files, or a redo log, and `page_layout`: which of them have
 //!   pages that a cache can take;
 //! * `session`: the cache of this process, opened with the first page file; its thread writes pages
 //!   home;
-//! * `calls`: what becomes of each file function of the C library; `table`: which descriptor is
-//!   which file; `file`: a page file in use;
+//! * `calls`: what becomes of each file function of the C library; `decide`: whether a file's pages
+//!   go through the cache; `table`: which descriptor is which file; `file`: a page file in use;
+//!   `closed_files`: what becomes of those that are not;
+//! * `checkpoint`: which writes are InnoDB's checkpoints;
 //! * `descriptor`: the path of what is open, and the same opened once more; `page`: a page in
 //!   memory;
 //! * `foreign_programs`: programs of a run that are no server;
@@ -32,10 +36,14 @@
 mod boot_clock;
 mod cache_thread;
 mod calls;
+mod checkpoint;
+mod closed_files;
 mod complain;
 mod control_files;
+mod decide;
 mod descriptor;
 mod doublewrite;
+mod environment;
 mod file;
 mod file_kinds;
 mod find;
@@ -49,7 +57,7 @@ mod page;
 mod page_layout;
 mod recorded_names;
 mod request;
-mod resize;
+mod server_options;
 mod session;
 mod settings;
 mod setup;
@@ -58,36 +66,26 @@ mod table;
 
 pub use boot_clock::BootTime;
 pub use calls::{
-    LeavingName, allocate, closing, duplicated, exiting, exporting, forked, leave, opened, read,
-    renamed, renaming, sync, sync_all, truncate, truncate_path, truncated, truncating, unlinking,
-    write,
+    allocate, closing, duplicated, exiting, exporting, forked, leave, opened, read, read_on,
+    rename, sync, sync_all, truncate, truncate_path, truncating, unlink, write,
 };
+pub use checkpoint::{checkpoints_may_come, is_checkpoint, log_opened, refuses_mapping};
 pub use control_files::status_of;
-pub use descriptor::path_of;
+pub use environment::{
+    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_STATUS, is_configured, start,
+};
 pub use file::{RealRead, RealWrite};
-pub use file_kinds::{is_page_file, is_redo_log};
+pub use file_kinds::{GUARD_FILE, is_page_file};
 pub use forebay_flash::{AdmissionPolicy, FlushProgress, WritePolicy};
-pub use guard::{GUARD_FILE, GuardInspection, standing};
+pub use guard::{GuardInspection, standing};
 pub use lost_pages::by_file;
+pub use page::PAGE_BYTES;
 pub use request::{ResizeResult, resize_running};
-pub use resize::{resize, resize_found};
-pub use session::{is_configured, start};
+pub use server_options::{check_arguments, names_doublewrite};
 pub use settings::{Settings, settings_of};
 pub use setup::{
     CacheLocation, CacheOccupancy, FlushOutcome, SetupError, create, flush, give_up, look, pool_of,
-    remove, retry_in_use,
+    remove, resize, resize_found, retry_in_use,
 };
 pub use status::{CacheStatus, RecentWindow, ResizeProgress};
 pub use table::is_cached;
-
-/// Names the flash file to the processes of a run.
-pub const ENV_FLASH: &str = "FOREBAY_FLASH";
-/// Where the process that has the cache says how it is.
-pub const ENV_FLASH_STATUS: &str = "FOREBAY_FLASH_STATUS";
-/// Names the run itself, by a UUID: what is said of the cache says in which run.
-pub const ENV_FLASH_RUN: &str = "FOREBAY_FLASH_RUN";
-/// The program that was run, by its whole path: it may have the cache, whatever it is called.
-pub const ENV_FLASH_PROGRAM: &str = "FOREBAY_FLASH_PROGRAM";
-
-/// Bytes of a page: InnoDB's default, which the cache is made for.
-pub const PAGE_BYTES: usize = 16 << 10;

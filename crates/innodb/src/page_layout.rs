@@ -1,7 +1,7 @@
 //! What is read of InnoDB's pages: the flags of a tablespace, on its page 0. They say how long its
 //! pages are and whether they are compressed.
 
-use crate::PAGE_BYTES;
+use crate::page::PAGE_BYTES;
 
 /// Where the flags are: 16 bytes into the tablespace's header, which is behind the page's own of 38.
 const FLAGS: usize = 38 + 16;

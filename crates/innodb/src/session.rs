@@ -3,17 +3,16 @@
 //! Pages come in only once the system tablespace is open and [guarded](crate::guard), which is
 //! before InnoDB opens any other. What the cache has is read through it from the first moment.
 
-mod closed_files;
 mod sizes;
 mod system_tablespace;
+mod unregistered;
 
-pub(crate) use closed_files::UnregisteredFile;
+pub(crate) use unregistered::UnregisteredFile;
 
 use crate::{
-    ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_STATUS,
     complain::{complain, complain_once},
     descriptor::reopen,
-    foreign_programs,
+    environment::{self, SessionEnvironment},
     home::Homes,
     identity::KnownFile,
     settings::{Settings, WatchedSettings, settings_of},
@@ -38,61 +37,12 @@ use std::{
 };
 use uuid::Uuid;
 
-/// What the environment says.
-struct SessionEnvironment {
-    flash: PathBuf,
-    status: Option<PathBuf>,
-    run: Uuid,
-}
-
-/// A program of the run that is no server: the cache is not its.
-pub(crate) struct ForeignProgram {
-    pub(crate) program: PathBuf,
-    pub(crate) flash: PathBuf,
-}
-
-static OTHER: OnceLock<ForeignProgram> = OnceLock::new();
-static SETTINGS: OnceLock<SessionEnvironment> = OnceLock::new();
 static SESSION: OnceLock<CacheSession> = OnceLock::new();
 /// Held while the session is begun; why it could not be, once that was tried.
 static BEGINNING: Mutex<Option<()>> = Mutex::new(None);
 /// This is the child of a process with a session: its descriptors are page files, and the cache is
 /// its parent's.
 static FORKED: AtomicBool = AtomicBool::new(false);
-
-/// Reads the environment. Called once, before the program runs: some overwrite it with their title.
-pub fn start() {
-    let Some(flash) = std::env::var_os(ENV_FLASH).filter(|path| !path.is_empty()) else {
-        return;
-    };
-    let run = std::env::var_os(ENV_FLASH_PROGRAM);
-    if let Ok(program) = std::fs::read_link("/proc/self/exe")
-        && !foreign_programs::is_server(&program, run.as_deref())
-    {
-        let flash = flash.into();
-        let _ = OTHER.set(ForeignProgram { program, flash });
-        return;
-    }
-    let run = std::env::var(ENV_FLASH_RUN).ok();
-    let run = run.and_then(|run| run.parse().ok());
-    let _ = SETTINGS.set(SessionEnvironment {
-        flash: flash.into(),
-        status: std::env::var_os(ENV_FLASH_STATUS).map(PathBuf::from),
-        run: run.unwrap_or_default(),
-    });
-}
-
-/// What this process is, if it is no server.
-pub(crate) fn other() -> Option<&'static ForeignProgram> {
-    OTHER.get()
-}
-
-/// True if this run has a flash cache.
-#[inline]
-#[must_use]
-pub fn is_configured() -> bool {
-    SETTINGS.get().is_some() || other().is_some()
-}
 
 pub(crate) fn set_forked() {
     if SESSION.get().is_some() {
@@ -142,7 +92,7 @@ pub(crate) fn begin() -> Result<&'static CacheSession, Errno> {
 }
 
 fn begin_now() -> Result<&'static CacheSession, Errno> {
-    let settings = SETTINGS.get().ok_or(Errno::IO)?;
+    let settings = environment::of_server().ok_or(Errno::IO)?;
     let mut tried = BEGINNING.lock();
     if let Some(session) = SESSION.get() {
         return Ok(session);
@@ -237,6 +187,11 @@ impl CacheSession {
     /// The file of this identity, if the cache knows it.
     pub(crate) fn known(&self, identity: forebay_flash::Identity) -> Option<Arc<CachedFile>> {
         self.registered.lock().get(&identity).cloned()
+    }
+
+    /// All that the cache knows.
+    pub(crate) fn known_files(&self) -> Vec<Arc<CachedFile>> {
+        self.registered.lock().values().cloned().collect()
     }
 
     /// Registers a file that is open as `fd`, with its home.

@@ -1,6 +1,7 @@
 //! Making a cache, looking at it, emptying it, and ending it: for the command, while no server has
 //! it.
 
+mod blank;
 mod cache_files;
 mod create;
 mod directory;
@@ -13,19 +14,17 @@ mod guarded_directory;
 mod location;
 mod occupancy;
 mod remove;
+mod resize;
 mod retry;
 mod rights;
 
 pub(crate) use cache_files::CacheFiles;
 pub use create::create;
-pub(crate) use create::create_in;
 pub use error::SetupError;
-pub(crate) use flush::attach_guarded;
 pub use flush::{FlushOutcome, flush};
 pub use give_up::give_up;
-pub(crate) use guarded_directory::rights_to_data;
 pub use location::{CacheLocation, pool_of};
 pub use occupancy::{CacheOccupancy, look};
 pub use remove::remove;
+pub use resize::{resize, resize_found};
 pub use retry::retry_in_use;
-pub(crate) use rights::exercise;

@@ -8,7 +8,7 @@ mod support;
 use forebay_innodb::{CacheStatus, PAGE_BYTES};
 use rustix::{
     fd::{AsFd, AsRawFd},
-    fs::{CWD, FallocateFlags},
+    fs::{CWD, FallocateFlags, OFlags, unlink},
     io::Errno,
 };
 use std::{
@@ -133,7 +133,7 @@ fn a_file_that_was_to_be_truncated_and_could_not_be_opened_keeps_its_pages() {
         server.write(5, 50);
         server.sync();
         // Before `open` with `O_TRUNC`; and then there is no descriptor left.
-        forebay_innodb::truncating(CWD, &server.path()).unwrap();
+        forebay_innodb::truncating(CWD, &server.path(), OFlags::TRUNC).unwrap();
         assert_eq!(server.read(5), 50);
     });
     let Some(world) = after else { return };
@@ -148,12 +148,12 @@ fn a_file_that_is_empty_since_it_was_opened_grows_by_what_is_written_to_it() {
     World::after(name, "{}", |server| {
         server.write(5, 50);
         server.sync();
-        forebay_innodb::truncating(CWD, &server.path()).unwrap();
+        forebay_innodb::truncating(CWD, &server.path(), OFlags::TRUNC).unwrap();
         let mut options = OpenOptions::new();
         let again = options.read(true).write(true).truncate(true);
         let again = again.open(&server.path).unwrap();
-        forebay_innodb::opened(again.as_fd(), server.path.as_os_str().as_bytes()).unwrap();
-        forebay_innodb::truncated(again.as_raw_fd()).unwrap();
+        let path = server.path.as_os_str().as_bytes();
+        forebay_innodb::opened(again.as_fd(), path, OFlags::TRUNC).unwrap();
         let at = (3 * PAGE_BYTES) as u64;
         let real = &mut |from: &[u8], at| Ok(again.write_at(from, at).unwrap());
         let written = forebay_innodb::write(again.as_fd(), &page(30), at, real);
@@ -183,10 +183,8 @@ fn a_file_that_became_plain_and_was_unlinked_takes_no_space_once_it_is_closed() 
         // As before it is mapped.
         forebay_innodb::leave(server.table.as_raw_fd()).unwrap();
         let again = OpenOptions::new().read(true).open(&server.path).unwrap();
-        forebay_innodb::opened(again.as_fd(), path.as_bytes()).unwrap();
-        let leaving = forebay_innodb::unlinking(CWD, &path).unwrap();
-        fs::remove_file(&server.path).unwrap();
-        leaving.gone();
+        forebay_innodb::opened(again.as_fd(), path.as_bytes(), OFlags::RDONLY).unwrap();
+        forebay_innodb::unlink(CWD, &path, || unlink(&server.path)).unwrap();
         assert_eq!(deleted(), 3, "both, and the home");
         forebay_innodb::closing(server.table.as_raw_fd());
         drop(server.table);
@@ -241,15 +239,17 @@ fn a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill() {
         let file = file.unwrap();
         // A thread that unlinks it finds that the cache does not know it, and another one, which
         // has opened it, has the cache know it.
-        let leaving = forebay_innodb::unlinking(CWD, &link).unwrap();
         std::thread::scope(|threads| {
-            let fd = file.as_fd();
-            let opening =
-                threads.spawn(move || forebay_innodb::opened(fd, path.as_os_str().as_bytes()));
-            std::thread::sleep(std::time::Duration::from_millis(200));
-            fs::remove_file(server.dir.join("data/new.ibd")).unwrap();
-            leaving.gone();
-            opening.join().unwrap().unwrap();
+            let mut opening = None;
+            let unlinked = forebay_innodb::unlink(CWD, &link, || {
+                let (fd, path) = (file.as_fd(), path.as_os_str().as_bytes());
+                opening =
+                    Some(threads.spawn(move || forebay_innodb::opened(fd, path, OFlags::RDWR)));
+                std::thread::sleep(Duration::from_millis(200));
+                unlink(&*link)
+            });
+            unlinked.unwrap();
+            opening.unwrap().join().unwrap().unwrap();
         });
         let at = (5 * PAGE_BYTES) as u64;
         let written =
@@ -289,7 +289,8 @@ fn a_page_of_a_file_that_is_open_for_synchronous_writes_is_durable_when_it_is_wr
         let flags = rustix::fs::OFlags::DSYNC.bits().cast_signed();
         let again = options.read(true).write(true).custom_flags(flags);
         let again = again.open(&server.path).unwrap();
-        forebay_innodb::opened(again.as_fd(), server.path.as_os_str().as_bytes()).unwrap();
+        let path = server.path.as_os_str().as_bytes();
+        forebay_innodb::opened(again.as_fd(), path, OFlags::RDWR).unwrap();
         server.write(5, 50);
     });
     let Some(world) = after else { return };

@@ -7,6 +7,7 @@ mod support;
 use forebay_innodb::PAGE_BYTES;
 use rustix::{
     fd::{AsFd, AsRawFd},
+    fs::OFlags,
     io::Errno,
     process::{Resource, Rlimit, getrlimit, setrlimit},
 };
@@ -27,7 +28,7 @@ fn table(dir: &Path, number: usize) -> PathBuf {
 fn open(path: &Path) -> Result<File, Errno> {
     let file = OpenOptions::new().read(true).write(true).open(path);
     let file = file.map_err(|e| Errno::from_io_error(&e).unwrap())?;
-    forebay_innodb::opened(file.as_fd(), path.as_os_str().as_bytes())?;
+    forebay_innodb::opened(file.as_fd(), path.as_os_str().as_bytes(), OFlags::RDWR)?;
     Ok(file)
 }
 

@@ -4,7 +4,10 @@
 mod support;
 
 use forebay_innodb::{CacheStatus, ENV_FLASH, PAGE_BYTES, Settings, WritePolicy};
-use rustix::fd::{AsFd, AsRawFd};
+use rustix::{
+    fd::{AsFd, AsRawFd},
+    fs::OFlags,
+};
 use std::{
     fs::{self, OpenOptions},
     os::unix::{ffi::OsStrExt, fs::FileExt},
@@ -59,7 +62,7 @@ fn scan(server: &Server) {
     fs::write(&path, support::blank_file(64 * PAGE_BYTES)).unwrap();
     let mut options = OpenOptions::new();
     let file = options.read(true).write(true).open(&path).unwrap();
-    forebay_innodb::opened(file.as_fd(), path.as_os_str().as_bytes()).unwrap();
+    forebay_innodb::opened(file.as_fd(), path.as_os_str().as_bytes(), OFlags::RDWR).unwrap();
     for number in 0..SCANNED {
         let (mut to, at) = (support::page(1), number * PAGE_BYTES as u64);
         let read = forebay_innodb::read(file.as_raw_fd(), &mut to, at, &mut |to, at| {

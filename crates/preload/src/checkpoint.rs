@@ -1,13 +1,6 @@
-//! InnoDB's checkpoints: what must be durable of other files before one is written.
-//!
-//! A checkpoint says that all pages that were changed before it are durable. The server syncs its
-//! page files first. But it takes a page for durable also if its write ended while that sync ran:
-//! the sync of the log, which follows, flushes the device, and with it whatever was written there
-//! past the page cache. Under Forebay that sync is no flush, and the page may be on its way to
-//! flash. So before a write to the place of a checkpoint:
-//!
-//! 1. the pages that came into the flash cache become durable;
-//! 2. the log is really synced, if it is absorbed: that flushes the device.
+//! Writes of InnoDB's checkpoints, before which something must be durable
+//! (`crates/innodb/src/checkpoint.rs`): pages, and the log, which a sync of it in the pool does not
+//! make so on its disk.
 
 use crate::{
     call_context::FailedCall,
@@ -16,46 +9,18 @@ use crate::{
     pages,
 };
 use forebay_files::client;
-use forebay_innodb::{is_redo_log, path_of};
+pub(crate) use forebay_innodb::checkpoints_may_come as may_come;
 use libc::c_int;
-use rustix::{fd::BorrowedFd, io::Errno};
-use std::{
-    ffi::CStr,
-    os::unix::ffi::OsStrExt,
-    sync::atomic::{AtomicBool, Ordering::Relaxed},
-};
-
-/// The log's records begin here; its header and two checkpoints lie before.
-const RECORDS: u64 = 12 << 10;
-
-/// This process has opened a redo log that something is to be done about.
-static HAS_LOG: AtomicBool = AtomicBool::new(false);
+use std::ffi::CStr;
 
 /// A file was opened as `fd` to be written to.
 pub(crate) fn opened(fd: c_int, path: &CStr) {
-    if is_redo_log(path.to_bytes()) && (client::absorbs(fd) || pages::is_configured()) {
-        HAS_LOG.store(true, Relaxed);
-    }
+    forebay_innodb::log_opened(path.to_bytes(), client::absorbs(fd));
 }
 
-/// Whether a shared mapping of `fd` that can be written to is refused, behind a flash cache:
-/// checkpoints would be written to memory, and nothing come before them. The server writes to its
-/// log, then.
+/// Whether a shared mapping of `fd` is refused.
 pub(crate) fn refuses_mapping(fd: c_int, protection: c_int) -> bool {
-    protection & libc::PROT_WRITE != 0
-        && may_come()
-        && pages::is_configured()
-        && is_log(pages::borrow(fd)) == Ok(true)
-}
-
-fn is_log(file: BorrowedFd<'_>) -> Result<bool, Errno> {
-    Ok(is_redo_log(path_of(file)?.as_os_str().as_bytes()))
-}
-
-/// Whether a write may be one of a checkpoint. Costs a load.
-#[inline]
-pub(crate) fn may_come() -> bool {
-    HAS_LOG.load(Relaxed)
+    protection & libc::PROT_WRITE != 0 && forebay_innodb::refuses_mapping(pages::borrow(fd))
 }
 
 /// Before a write to `fd` at `offset`, which is any file's.
@@ -63,15 +28,11 @@ pub(crate) fn may_come() -> bool {
 /// # Errors
 /// Pages, or the device, cannot be made durable. Then there is no checkpoint.
 pub(crate) fn before(fd: c_int, offset: Option<u64>) -> Result<(), FailedCall> {
-    if offset.is_none_or(|offset| offset >= RECORDS) || !may_come() {
-        return Ok(());
-    }
     let log = pages::borrow(fd);
-    // Of a file whose path cannot be told (without /proc, for example) it may be one.
-    if is_log(log) == Ok(false) {
+    if !forebay_innodb::is_checkpoint(log, offset) {
         return Ok(());
     }
-    pages::sync_all()?;
+    client(forebay_innodb::sync_all)?;
     if !client::absorbs(fd) {
         return Ok(());
     }

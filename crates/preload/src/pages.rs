@@ -18,14 +18,15 @@ use forebay_files::client;
 use libc::{c_int, c_void, off_t, size_t, ssize_t};
 use rustix::{
     fd::BorrowedFd,
-    fs::{CWD, SeekFrom},
+    fs::{CWD, OFlags},
     io::Errno,
 };
 use std::{ffi::CStr, slice};
 
 pub(crate) use forebay_innodb::{is_cached, is_configured};
 
-/// The program's descriptor, for system calls, which say `EBADF` if it is none.
+/// The program's descriptor, for system calls, which say `EBADF` if it is none; or a directory's,
+/// where `AT_FDCWD` is negative.
 pub(crate) fn borrow(fd: c_int) -> BorrowedFd<'static> {
     match fd {
         0.. => {
@@ -34,11 +35,6 @@ pub(crate) fn borrow(fd: c_int) -> BorrowedFd<'static> {
         }
         _ => CWD,
     }
-}
-
-/// A directory argument: `AT_FDCWD` is negative.
-fn directory(fd: c_int) -> BorrowedFd<'static> {
-    borrow(fd)
 }
 
 fn real_read(fd: c_int, to: &mut [u8], offset: u64) -> Result<usize, Errno> {
@@ -71,6 +67,24 @@ pub(crate) fn read_at(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off
     let Ok(at) = u64::try_from(offset) else {
         return FailedCall::of(Errno::INVAL).with(-1);
     };
+    into(buffer, bytes, |to| {
+        forebay_innodb::read(fd, to, at, &mut |to, at| real_read(fd, to, at))
+    })
+}
+
+/// Reads from a page file at its position.
+pub(crate) fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
+    into(buffer, bytes, |to| {
+        forebay_innodb::read_on(borrow(fd), to, &mut |to, at| real_read(fd, to, at))
+    })
+}
+
+/// Reads into the program's memory.
+fn into(
+    buffer: *mut c_void,
+    bytes: size_t,
+    read: impl FnOnce(&mut [u8]) -> Result<usize, Errno>,
+) -> ssize_t {
     if ssize_t::try_from(bytes).is_err() || buffer.is_null() {
         return FailedCall::of(Errno::FAULT).with(-1);
     }
@@ -78,23 +92,9 @@ pub(crate) fn read_at(fd: c_int, buffer: *mut c_void, bytes: size_t, offset: off
     let read = client(|| {
         // SAFETY: our caller's memory, which it lends to be written to, and which no other thread
         // uses meanwhile.
-        let to = unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), bytes) };
-        forebay_innodb::read(fd, to, at, &mut |to, at| real_read(fd, to, at))
+        read(unsafe { slice::from_raw_parts_mut(buffer.cast::<u8>(), bytes) })
     });
     read.map_or_else(|failed| failed.with(-1), |bytes| bytes as ssize_t)
-}
-
-/// Reads from a page file at its position.
-pub(crate) fn read(fd: c_int, buffer: *mut c_void, bytes: size_t) -> ssize_t {
-    let Ok(at) = rustix::fs::tell(borrow(fd)) else {
-        return FailedCall::of(Errno::BADF).with(-1);
-    };
-    let done = read_at(fd, buffer, bytes, at as off_t);
-    if done > 0 {
-        // It was there a moment ago.
-        let _ = rustix::fs::seek(borrow(fd), SeekFrom::Start(at + done.unsigned_abs() as u64));
-    }
-    done
 }
 
 /// Writes at an offset to a page file.
@@ -122,11 +122,6 @@ pub(crate) fn sync(fd: c_int, data_only: bool, mut real: impl FnMut() -> c_int) 
         })
     });
     synced.map_or_else(|failed| failed.with(-1), |()| 0)
-}
-
-/// Makes all pages durable that were written before, of whichever file.
-pub(crate) fn sync_all() -> Result<(), FailedCall> {
-    client(forebay_innodb::sync_all)
 }
 
 /// Gives a page file another length by `real`.
@@ -162,14 +157,8 @@ pub(crate) fn opened(fd: c_int, path: &CStr, flags: c_int) -> c_int {
     if !is_configured() || is_client() {
         return fd;
     }
-    let opened = client(|| {
-        forebay_innodb::opened(borrow(fd), path.to_bytes())?;
-        match flags & libc::O_TRUNC {
-            0 => Ok(()),
-            _ => forebay_innodb::truncated(fd),
-        }
-    });
-    match opened {
+    let flags = OFlags::from_bits_retain(flags.cast_unsigned());
+    match client(|| forebay_innodb::opened(borrow(fd), path.to_bytes(), flags)) {
         Ok(()) => fd,
         Err(failed) => {
             tell_client(|| client::closing(fd));
@@ -181,12 +170,13 @@ pub(crate) fn opened(fd: c_int, path: &CStr, flags: c_int) -> c_int {
     }
 }
 
-/// Before a file is opened with `O_TRUNC`.
+/// Before a file is opened with these flags.
 pub(crate) fn truncating(dir: c_int, path: &CStr, flags: c_int) -> Result<(), FailedCall> {
-    if flags & libc::O_TRUNC == 0 || !is_configured() || is_client() {
+    if !is_configured() || is_client() {
         return Ok(());
     }
-    client(|| forebay_innodb::truncating(directory(dir), path))
+    let flags = OFlags::from_bits_retain(flags.cast_unsigned());
+    client(|| forebay_innodb::truncating(borrow(dir), path, flags))
 }
 
 /// Before a file of this path is made by a stream.
@@ -211,42 +201,22 @@ pub(crate) fn truncate_path(
     }
 }
 
-/// Unlinks a file by `real`.
+/// Unlinks a file by `real`, within a call of the client.
 pub(crate) fn unlink(
     dir: c_int,
     path: &CStr,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let leaving = forebay_innodb::unlinking(directory(dir), path)?;
-    if let Err(errno) = real() {
-        leaving.stays();
-        return Err(errno);
-    }
-    // If that fails the file may be back after a power cut: it keeps its pages.
-    let durable = client(|| forebay_innodb::renamed(&[(directory(dir), path)]));
-    if durable.is_ok() {
-        leaving.gone();
-    }
-    Ok(())
+    forebay_innodb::unlink(borrow(dir), path, real)
 }
 
-/// Renames a file by `real`.
+/// Renames a file by `real`, within a call of the client.
 pub(crate) fn rename(
     from: (c_int, &CStr),
     to: (c_int, &CStr),
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    let replaced = forebay_innodb::renaming((directory(from.0), from.1), (directory(to.0), to.1))?;
-    if let Err(errno) = real() {
-        replaced.stays();
-        return Err(errno);
-    }
-    let names = [from, to].map(|(dir, path)| (directory(dir), path));
-    let durable = client(|| forebay_innodb::renamed(&names));
-    if durable.is_ok() {
-        replaced.gone();
-    }
-    Ok(())
+    forebay_innodb::rename((borrow(from.0), from.1), (borrow(to.0), to.1), real)
 }
 
 /// `fd` is about to be closed.

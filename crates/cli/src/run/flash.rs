@@ -1,12 +1,10 @@
 //! `--flash`: page files of a run behind a flash cache. Making it, saying what is in it, and what
 //! is left in it at the end.
 
-mod arguments;
 mod running;
 
 pub use self::running::{NotedRun, RunningCaches};
 
-use self::arguments::check_arguments;
 use super::{program::RunProgram, run_dir::run_dir};
 use crate::{failure::Failure, flash::flush, output::complain, size};
 use clap::Args;
@@ -73,7 +71,7 @@ impl FlashOptions {
             return Ok(None);
         };
         check_profile(program, profile, config)?;
-        check_arguments(program.arguments())?;
+        forebay_innodb::check_arguments(program.arguments()).map_err(Failure::Usage)?;
         let warm = match (fs::symlink_metadata(path), self.flash_size) {
             (Err(e), Some(bytes)) if e.kind() == io::ErrorKind::NotFound => {
                 forebay_innodb::create(path, bytes)?
@@ -162,11 +160,7 @@ fn announce(path: &Path, warm: CacheOccupancy, arguments: &[OsString]) {
             path.display()
         );
     }
-    let mentions = |argument: &OsString| {
-        let text = argument.to_string_lossy().replace('_', "-");
-        text.contains("innodb-doublewrite")
-    };
-    if !arguments.iter().any(mentions) {
+    if !forebay_innodb::names_doublewrite(arguments) {
         complain!(
             "forebay: once the server's log says that page files go through the flash cache, no page of theirs is torn: innodb_doublewrite=0 is safe then, and saves half of \
              the writes. Keep it on if that log says that page files stay plain, or if tables are page-compressed, or have a KEY_BLOCK_SIZE"

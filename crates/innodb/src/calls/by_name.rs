@@ -3,8 +3,10 @@
 
 use super::identify::who_is;
 use crate::{
+    closed_files,
     complain::{complain_again, complain_of, said},
     descriptor::path_of,
+    environment,
     file::{PageFile, PageRoute},
     file_kinds, foreign_programs, identity, recorded_names, session, table,
 };
@@ -23,7 +25,7 @@ use std::{
 
 /// A name that is about to be taken away. Until this is gone no file becomes known: one that did,
 /// by this name, would be missed at the next start.
-pub struct LeavingName {
+struct LeavingName {
     file: Option<NamedPageFile>,
     _opening: Option<MutexGuard<'static, ()>>,
 }
@@ -60,7 +62,7 @@ impl LeavingName {
     /// It is in no directory any more, [durably](renamed): the cache forgets it. The tombstone
     /// comes after the kernel's: a file that is gone is known by that, and one that is not keeps
     /// its pages. Of a file with other names it is only noted that no server needs it where it was.
-    pub fn gone(self) {
+    fn gone(self) {
         let file = self.file.as_ref().filter(|file| file.is_last);
         let (Some(session), Some(file)) = (session::current(), file) else {
             return;
@@ -77,7 +79,7 @@ impl LeavingName {
     }
 
     /// The kernel left it where it is.
-    pub fn stays(self) {
+    fn stays(self) {
         if let (Some(session), Some(file)) = (session::current(), &self.file)
             && let Ok(path) = path_of(file.held.as_fd())
         {
@@ -95,7 +97,7 @@ fn note(noted: Result<(), forebay_flash::FlashError>) {
 
 /// The page file of this name, if the cache knows it.
 fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<NamedPageFile> {
-    if !session::is_configured()
+    if !environment::is_configured()
         || !file_kinds::is_page_file(path.to_bytes())
         || session::is_forked()
     {
@@ -112,26 +114,50 @@ fn named(dir: BorrowedFd<'_>, path: &CStr) -> Option<NamedPageFile> {
     })
 }
 
-/// Before a file is unlinked.
+/// Unlinks a file by `real`.
 ///
 /// # Errors
-/// `EBUSY`: this process is no server, and the cache has newer pages.
-pub fn unlinking(dir: BorrowedFd<'_>, path: &CStr) -> Result<LeavingName, Errno> {
+/// Those of `real`; `EBUSY`: this process is no server, and the cache has newer pages.
+pub fn unlink(
+    dir: BorrowedFd<'_>,
+    path: &CStr,
+    real: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
     foreign_programs::check(path.to_bytes())?;
-    Ok(LeavingName::noted(path, || named(dir, path)))
+    let leaving = LeavingName::noted(path, || named(dir, path));
+    take_name(leaving, &[(dir, path)], real)
 }
 
-/// Before `to` is taken by another file, which was `from`.
+/// Renames `from` to `to` by `real`; a file of that name loses it.
 ///
 /// # Errors
-/// As [`unlinking`].
-pub fn renaming(
+/// As [`unlink`].
+pub fn rename(
     from: (BorrowedFd<'_>, &CStr),
     to: (BorrowedFd<'_>, &CStr),
-) -> Result<LeavingName, Errno> {
+    real: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
     foreign_programs::check(from.1.to_bytes())?;
     foreign_programs::check(to.1.to_bytes())?;
-    Ok(LeavingName::noted(to.1, || replaced(from, to)))
+    let leaving = LeavingName::noted(to.1, || replaced(from, to));
+    take_name(leaving, &[from, to], real)
+}
+
+/// Takes a name away, which is noted, by `real`, which changes these.
+fn take_name(
+    leaving: LeavingName,
+    names: &[(BorrowedFd<'_>, &CStr)],
+    real: impl FnOnce() -> Result<(), Errno>,
+) -> Result<(), Errno> {
+    if let Err(errno) = real() {
+        leaving.stays();
+        return Err(errno);
+    }
+    // If that fails the file may be back after a power cut: it keeps its pages.
+    if renamed(names).is_ok() {
+        leaving.gone();
+    }
+    Ok(())
 }
 
 /// The page file that loses its name; none if both are the same.
@@ -150,9 +176,9 @@ fn replaced(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Optio
 ///
 /// # Errors
 /// Of a directory's sync.
-pub fn renamed(names: &[(BorrowedFd<'_>, &CStr)]) -> Result<(), Errno> {
+fn renamed(names: &[(BorrowedFd<'_>, &CStr)]) -> Result<(), Errno> {
     use rustix::fd::AsRawFd;
-    if !session::is_configured() || session::is_forked() {
+    if !environment::is_configured() || session::is_forked() {
         return Ok(());
     }
     let mut last = None;
@@ -218,13 +244,16 @@ pub fn exporting(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
     }
 }
 
-/// Before a page file is opened with `O_TRUNC`: what the cache has of it is forgotten. Once it is
-/// open it was [`truncated`](super::truncated).
+/// Before a file is opened with these `flags`: with `O_TRUNC` the cache forgets what it has of it.
+/// Once it is open, [`opened`](super::opened) is told the same flags.
 ///
 /// # Errors
 /// `EIO` if it cannot be.
-pub fn truncating(dir: BorrowedFd<'_>, path: &CStr) -> Result<(), Errno> {
-    truncate_path(dir, path, 0, &mut || Ok(()))
+pub fn truncating(dir: BorrowedFd<'_>, path: &CStr, flags: OFlags) -> Result<(), Errno> {
+    match flags.contains(OFlags::TRUNC) {
+        true => truncate_path(dir, path, 0, &mut || Ok(())),
+        false => Ok(()),
+    }
 }
 
 /// Truncates a file by name, by `real`.
@@ -237,10 +266,10 @@ pub fn truncate_path(
     bytes: u64,
     real: &mut dyn FnMut() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
-    if !session::is_configured() || !file_kinds::is_page_file(path.to_bytes()) {
+    if !environment::is_configured() || !file_kinds::is_page_file(path.to_bytes()) {
         return real();
     }
-    if session::other().is_some() {
+    if environment::foreign().is_some() {
         foreign_programs::check(path.to_bytes())?;
         return real();
     }
@@ -281,6 +310,6 @@ pub fn truncate_path(
     };
     let truncated = file.truncate(session, bytes, real);
     // It may have become plain without being open.
-    file.close_left(session);
+    closed_files::close_left(&file, session);
     truncated
 }

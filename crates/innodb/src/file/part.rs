@@ -2,9 +2,8 @@
 
 use super::uncached::RealRead;
 use crate::{
-    PAGE_BYTES,
     complain::{complain, complain_again, complain_once, said},
-    page::PageBuffer,
+    page::{PAGE_BYTES, PageBuffer},
     session::CacheSession,
 };
 use forebay_flash::{CachedFile, FlashError, ReadOutcome};

@@ -5,7 +5,7 @@
 //! file that is found where it was may be the original's, and nothing of the snapshot's cache must
 //! be written there.
 
-use super::{HomesError, hold};
+use super::look::{HomesError, hold};
 use crate::file_kinds;
 use std::{
     ffi::OsStr,

@@ -1,6 +1,7 @@
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 use super::*;
+use crate::identity;
 use crate::setup;
 use forebay_flash::{CacheOptions, Home};
 use std::sync::Arc;
@@ -13,7 +14,7 @@ struct World {
     cache: Cache,
 }
 
-const BYTES: usize = 4 * crate::PAGE_BYTES;
+const BYTES: usize = 4 * crate::page::PAGE_BYTES;
 
 impl World {
     fn new(names: &[&str]) -> Self {
@@ -42,7 +43,7 @@ impl World {
         let cached = self.cache.register(known.identity, name).unwrap();
         let home = reopen(&file, true).unwrap();
         self.homes.attach(cached.id(), home);
-        let page = vec![2; crate::PAGE_BYTES];
+        let page = vec![2; crate::page::PAGE_BYTES];
         let _ = self.cache.enqueue(&cached, 1, &page).unwrap();
         self.cache.sync(&cached).unwrap();
         self.homes.detach(cached.id());
@@ -237,7 +238,7 @@ fn a_file_that_cannot_be_looked_for_is_not_taken_for_deleted() {
     world
         .homes
         .attach(registered.id(), reopen(&file, true).unwrap());
-    let page = vec![2; crate::PAGE_BYTES];
+    let page = vec![2; crate::page::PAGE_BYTES];
     let _ = world.cache.enqueue(&registered, 1, &page).unwrap();
     world.cache.sync(&registered).unwrap();
     let away = world.dir.path().join("away.ibd");

@@ -1,11 +1,12 @@
 //! Whether a data directory is guarded, for who looks at it from outside: root, too, at other
 //! users' directories.
 
-use super::{GUARD_FILE, GuardHeader, GuardState, has_text, read_header};
+use super::{GuardHeader, GuardState, has_text, read_header};
 use crate::{
-    PAGE_BYTES,
     descriptor::{hold_regular, link_to},
+    file_kinds::GUARD_FILE,
     identity,
+    page::PAGE_BYTES,
 };
 use forebay_flash::Identity;
 use rustix::{

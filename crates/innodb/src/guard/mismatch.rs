@@ -1,7 +1,6 @@
 //! Why a data directory and a cache do not go together, in words that say what to do.
 
-use super::GUARD_FILE;
-use crate::doublewrite::COPIES_FILE;
+use crate::file_kinds::{COPIES_FILE, GUARD_FILE};
 use std::path::{Path, PathBuf};
 use uuid::Uuid;
 

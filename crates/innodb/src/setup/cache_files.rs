@@ -2,6 +2,7 @@
 //! it has looked at, whatever their names lead to by then.
 
 use super::{
+    blank::{has_blank_headers, start_of},
     directory::{CacheDirectory, DirectoryEntry},
     error::SetupError,
     location::CacheLocation,
@@ -11,7 +12,6 @@ use crate::{
     control_files::beside,
     descriptor::{check_names, link_to, reopen},
     home::Homes,
-    resize::{has_blank_headers, start_of},
 };
 use forebay_flash::{Cache, CacheOptions, Flash, FlashFile};
 use forebay_pool::{
@@ -145,6 +145,9 @@ impl<'a> CacheFiles<'a> {
     }
 
     /// Opens the cache: it, and the rights with which everything is done that it says.
+    ///
+    /// # Errors
+    /// As [`CacheLocation::open`], and [`SetupError::Distrusted`].
     pub(crate) fn open(&self, homes: &Arc<Homes>) -> Result<(Cache, Rights), SetupError> {
         let (cache, _) = exercise(self.rights, self.place.flash(), || {
             let (flash, options) = (Arc::new(self.open_flash()?), CacheOptions::default());

@@ -8,7 +8,7 @@ use super::{
     occupancy::CacheOccupancy,
     rights::exercise,
 };
-use crate::{PAGE_BYTES, control_files::STATUS, descriptor::link_to, home::Homes};
+use crate::{control_files::STATUS, descriptor::link_to, home::Homes, page::PAGE_BYTES};
 use forebay_flash::{Cache, CacheOptions, CreateOptions, Flash, FlashFile, layout};
 use forebay_pool::{
     Pool, PoolGeometry, PoolOptions, disk_signatures,

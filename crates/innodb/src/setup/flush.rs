@@ -1,6 +1,7 @@
 //! Emptying a cache: everything goes home, and the guard is lifted.
 
 use super::{
+    cache_files::CacheFiles,
     error::SetupError,
     guarded_directory::{find_guarded, rights_to_data},
     location::{CacheLocation, pool_of},
@@ -49,7 +50,7 @@ pub fn flush(
 ) -> Result<FlushOutcome, SetupError> {
     let homes = Arc::new(Homes::new());
     let place = CacheLocation::of(flash)?;
-    let (cache, rights) = place.open_as_owner(&homes)?;
+    let (cache, rights) = CacheFiles::of(&place)?.open(&homes)?;
     let rights = rights_to_data(place.flash(), &cache, data, rights)?;
     exercise(rights, place.flash(), || {
         flush_open(&place, &cache, &homes, (data, given_up), progress)

@@ -1,6 +1,7 @@
 //! Giving up a cache that is lost.
 
 use super::{
+    cache_files::CacheFiles,
     error::SetupError,
     flush::FlushOutcome,
     location::CacheLocation,
@@ -75,7 +76,7 @@ fn lift_lost(
         return Err(SetupError::Guard(format!(
             "{} was written to without its flash cache: nothing is in its guard that it needs. Remove {} if it is in the way",
             path.display(),
-            dir.join(crate::GUARD_FILE).display()
+            dir.join(file_kinds::GUARD_FILE).display()
         )));
     };
     check_owner(guard.file(), user())
@@ -131,7 +132,9 @@ fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> 
         }
         place => place.map_err(unreadable)?,
     };
-    let (cache, _) = (place.open_as_owner(&Arc::new(Homes::new()))).map_err(unreadable)?;
+    let (cache, _) = CacheFiles::of(&place)
+        .and_then(|held| held.open(&Arc::new(Homes::new())))
+        .map_err(unreadable)?;
     // It has been emptied for another data directory.
     if !cache.files().iter().any(|file| file.id().identity == of) {
         return Ok(());

@@ -3,18 +3,16 @@
 //! It has its metadata in a pool of its own beside the flash file, so that one file system has
 //! both: each fence there is a sync of that file.
 
-use super::{cache_files::CacheFiles, error::SetupError};
+use super::{blank::is_ended, error::SetupError};
 use crate::{
-    PAGE_BYTES,
     control_files::{beside, directory_of},
     home::Homes,
-    resize::is_ended,
+    page::PAGE_BYTES,
 };
 use forebay_flash::{Cache, CacheOptions, Flash, FlashError, FlashFile, OpenedCache};
 use forebay_pool::{
     Pool, PoolError, PoolErrorKind, PoolOptions,
     media::{FileMedia, SyncedFile, open_emulated, volatile},
-    rights::Rights,
 };
 use std::{
     io,
@@ -143,15 +141,6 @@ impl CacheLocation {
         self.open_on(Arc::new(flash), || self.pool(), homes, options)
     }
 
-    /// Opens the cache for a command: it, and the rights with which everything is done that it
-    /// says.
-    ///
-    /// # Errors
-    /// As [`open`](Self::open), and [`SetupError::Distrusted`].
-    pub(crate) fn open_as_owner(&self, homes: &Arc<Homes>) -> Result<(Cache, Rights), SetupError> {
-        CacheFiles::of(self)?.open(homes)
-    }
-
     /// Opens the cache in these two files.
     pub(super) fn open_on(
         &self,
@@ -161,7 +150,7 @@ impl CacheLocation {
         options: &CacheOptions,
     ) -> Result<(Cache, OpenedCache), SetupError> {
         // Looked at only if it is no cache: why.
-        let unmade = |error| match is_ended(&self.flash) {
+        let unmade = |error| match is_ended(&self.flash, &self.pool) {
             Ok(true) => self.unmade(),
             _ => error,
         };

@@ -1,6 +1,6 @@
 //! What is in a cache.
 
-use super::{error::SetupError, location::CacheLocation};
+use super::{cache_files::CacheFiles, error::SetupError, location::CacheLocation};
 use crate::home::Homes;
 use forebay_flash::Cache;
 use std::{path::Path, sync::Arc};
@@ -37,6 +37,6 @@ impl CacheOccupancy {
 /// Whatever keeps a server from using it.
 pub fn look(flash: &Path) -> Result<CacheOccupancy, SetupError> {
     let homes = Arc::new(Homes::new());
-    let (cache, _) = CacheLocation::of(flash)?.open_as_owner(&homes)?;
+    let (cache, _) = CacheFiles::of(&CacheLocation::of(flash)?)?.open(&homes)?;
     Ok(CacheOccupancy::of(&cache))
 }

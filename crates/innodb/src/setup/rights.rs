@@ -11,7 +11,7 @@
 //! leads to by then. By which names root removes something is said in `directory`.
 
 use super::error::SetupError;
-use crate::guard::GUARD_FILE;
+use crate::file_kinds::GUARD_FILE;
 use forebay_pool::rights::{DistrustReason, Rights, user};
 use rustix::io::Errno;
 use std::path::Path;

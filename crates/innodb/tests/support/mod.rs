@@ -4,6 +4,7 @@
 use forebay_innodb::{ENV_FLASH, ENV_FLASH_RUN, ENV_FLASH_STATUS, PAGE_BYTES, Settings};
 use rustix::{
     fd::{AsFd, AsRawFd},
+    fs::OFlags,
     io::Errno,
 };
 use std::{
@@ -131,7 +132,8 @@ impl Server {
             let mut options = OpenOptions::new();
             let file = options.read(true).write(true).custom_flags(flags);
             let file = file.open(&path).unwrap();
-            forebay_innodb::opened(file.as_fd(), path.as_os_str().as_bytes()).unwrap();
+            forebay_innodb::opened(file.as_fd(), path.as_os_str().as_bytes(), OFlags::RDWR)
+                .unwrap();
             (file, path)
         };
         let (system, _) = open("ibdata1", 0);

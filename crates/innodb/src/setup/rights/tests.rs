@@ -3,14 +3,14 @@
 
 use super::*;
 use crate::{
-    PAGE_BYTES,
     descriptor::hold_plain,
-    doublewrite::{COPIES_FILE, DoublewriteFile},
+    doublewrite::DoublewriteFile,
+    file_kinds::COPIES_FILE,
     guard::ActiveGuard,
     home::Homes,
     identity,
-    resize::resize,
-    setup::{CacheFiles, CacheLocation, create, flush, give_up, look, remove},
+    page::PAGE_BYTES,
+    setup::{CacheFiles, CacheLocation, create, flush, give_up, look, remove, resize},
 };
 use forebay_flash::{CacheOptions, Epochs, FileId, HomePage, Identity};
 use rustix::fs::{FileType, Mode};

@@ -4,9 +4,9 @@ use super::*;
 use crate::setup::{
     create,
     fixtures::{Two, move_lane},
-    look, remove,
+    look, pool_of, remove,
 };
-use forebay_flash::{CacheOptions, FlashError, Identity};
+use forebay_flash::{CacheOptions, FlashError, Identity, layout::CHECKPOINTS};
 use forebay_pool::rights::user;
 use std::{
     fs,
@@ -147,7 +147,7 @@ fn a_cache_whose_headers_were_written_over_is_not_made_anew() {
         let dir = tempfile::tempdir().unwrap();
         let (flash, home) = (dir.path().join("f"), dir.path().join("t.ibd"));
         create(&flash, SMALL).unwrap();
-        fs::write(&home, vec![0; 4 * crate::PAGE_BYTES]).unwrap();
+        fs::write(&home, vec![0; 4 * crate::page::PAGE_BYTES]).unwrap();
         let homes = Arc::new(Homes::new());
         let place = CacheLocation::of(&flash).unwrap();
         let (cache, _) = place.open(&homes, &CacheOptions::default()).unwrap();
@@ -159,7 +159,9 @@ fn a_cache_whose_headers_were_written_over_is_not_made_anew() {
         let file = cache.register(identity, "t.ibd").unwrap();
         let open = fs::OpenOptions::new().read(true).write(true).open(&home);
         homes.attach(file.id(), open.unwrap());
-        let _ = cache.enqueue(&file, 1, &[7; crate::PAGE_BYTES]).unwrap();
+        let _ = cache
+            .enqueue(&file, 1, &[7; crate::page::PAGE_BYTES])
+            .unwrap();
         cache.sync(&file).unwrap();
         drop((file, cache));
         if is_opened_since {

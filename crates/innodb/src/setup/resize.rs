@@ -4,21 +4,18 @@
 //! Before, what a crash may have torn in the files is made whole, as by a flush: which pages these
 //! are is known by their positions, and all get others.
 
+use super::{
+    cache_files::CacheFiles, create::create_in, error::SetupError, flush::attach_guarded,
+    guarded_directory::rights_to_data, location::CacheLocation, occupancy::CacheOccupancy,
+    rights::exercise,
+};
 use crate::{
-    descriptor::{hold, link_to},
     home::Homes,
     request::{ResizeResult, request_of},
-    setup::{
-        CacheFiles, CacheLocation, CacheOccupancy, SetupError, attach_guarded, create_in, exercise,
-        pool_of, rights_to_data,
-    },
 };
-use forebay_flash::{FlushProgress, layout::CHECKPOINTS};
+use forebay_flash::FlushProgress;
 use forebay_pool::{LaneCheck, PoolErrorKind};
-use rustix::fd::AsFd;
 use std::{
-    fs::File,
-    io::{self, Read},
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
@@ -98,36 +95,6 @@ fn resize_held(
         complete: resized.complete,
     };
     Ok((before, resized))
-}
-
-/// True if it is the rest of a cache whose making, or removal, was cut. Nothing is in it.
-pub(crate) fn is_ended(flash: &Path) -> Result<bool, SetupError> {
-    let fail = |e: io::Error| SetupError::io("looking at", flash)(e);
-    // Only held until it is known what it is: what is no file makes no one wait.
-    let held = File::from(hold(flash).map_err(|e| fail(e.into()))?);
-    let meta = held.metadata().map_err(fail)?;
-    if !meta.is_file() {
-        return Ok(false);
-    }
-    // It is told from any file of zeros by the lane beside it.
-    if pool_of(flash).symlink_metadata().is_err() {
-        return Ok(false);
-    }
-    has_blank_headers(&held).map_err(fail)
-}
-
-/// True if a cache was ended on this flash, which is only held, or none was made to the end.
-pub(crate) fn has_blank_headers(flash: impl AsFd) -> io::Result<bool> {
-    let start = start_of(flash)?;
-    Ok(start.len() as u64 == CHECKPOINTS && start.iter().all(|&byte| byte == 0))
-}
-
-/// The headers of a flash file, or the superblocks of its metadata, as far as they are there.
-pub(crate) fn start_of(held: impl AsFd) -> io::Result<Vec<u8>> {
-    let mut start = Vec::new();
-    let file = File::open(link_to(held))?;
-    file.take(CHECKPOINTS).read_to_end(&mut start)?;
-    Ok(start)
 }
 
 /// True if the metadata beside blank headers says that a server has used the cache: then these were

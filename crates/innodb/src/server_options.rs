@@ -1,11 +1,13 @@
 //! What a server is told on its command line that a flash cache cannot stand.
 
-use crate::failure::Failure;
 use std::ffi::OsString;
 
 /// Refuses a server that is told not to sync its pages, or that calls its system tablespace
 /// otherwise.
-pub(super) fn check_arguments(arguments: &[OsString]) -> Result<(), Failure> {
+///
+/// # Errors
+/// In words, for who has given the arguments.
+pub fn check_arguments(arguments: &[OsString]) -> Result<(), String> {
     /// By name, or by number.
     const NOT_SYNCED: [(&str, &str); 3] = [
         ("littlesync", "2"),
@@ -17,16 +19,16 @@ pub(super) fn check_arguments(arguments: &[OsString]) -> Result<(), Failure> {
             value == number || value != "o-direct" && !value.is_empty() && name.starts_with(&value)
         };
         if NOT_SYNCED.into_iter().any(is_meant) {
-            return Err(Failure::Usage(format!(
+            return Err(format!(
                 "{argument}: the server does not sync its pages then, and what it did not sync is not durable in a flash cache. Use O_DIRECT"
-            )));
+            ));
         }
     }
     for (argument, value) in values_of("innodb-data-file-path", "innodb-data-f", arguments) {
         if !value.starts_with("ibdata1:") {
-            return Err(Failure::Usage(format!(
+            return Err(format!(
                 "{argument}: a flash cache knows the system tablespace by its name, ibdata1, which has to come first"
-            )));
+            ));
         }
         let is_known = |file: &str| {
             let number = file
@@ -38,19 +40,32 @@ pub(super) fn check_arguments(arguments: &[OsString]) -> Result<(), Failure> {
             })
         };
         if !value.split(';').all(is_known) {
-            return Err(Failure::Usage(format!(
+            return Err(format!(
                 "{argument}: a flash cache knows the files of the system tablespace by their names, ibdata and a number; nothing would protect the pages of the others from being torn"
-            )));
+            ));
         }
     }
     Ok(())
+}
+
+/// True if the server is told whether to have a doublewrite buffer.
+#[must_use]
+pub fn names_doublewrite(arguments: &[OsString]) -> bool {
+    let mut plain = arguments
+        .iter()
+        .map(|argument| plain(&argument.to_string_lossy()));
+    plain.any(|argument| argument.contains("innodb-doublewrite"))
+}
+
+/// An option, in the form in which its names are written here.
+fn plain(text: &str) -> String {
+    text.to_lowercase().replace('_', "-")
 }
 
 /// The values that arguments give a server's option, in lower case and with hyphens, behind the
 /// argument that names it: `--NAME=VALUE`, or two arguments. A name may be shortened to `least`,
 /// and loose.
 fn values_of(name: &str, least: &str, arguments: &[OsString]) -> Vec<(String, String)> {
-    let plain = |text: &str| text.to_lowercase().replace('_', "-");
     let texts: Vec<_> = arguments
         .iter()
         .map(|argument| argument.to_string_lossy())
@@ -75,7 +90,7 @@ fn values_of(name: &str, least: &str, arguments: &[OsString]) -> Vec<(String, St
 mod tests {
     use super::*;
 
-    fn check(arguments: &str) -> Result<(), Failure> {
+    fn check(arguments: &str) -> Result<(), String> {
         let arguments: Vec<OsString> = arguments.split(' ').map(OsString::from).collect();
         check_arguments(&arguments)
     }
