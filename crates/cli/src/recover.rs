@@ -15,8 +15,8 @@ use std::path::PathBuf;
 #[derive(Args)]
 #[command(
     long_about = "Brings the acknowledged writes that a run left in the pool to the files that they belong to, and syncs those. After a crash \
-                  of processes the kernel has it all, and syncing is enough; after a power cut the writes are done again. Run by root, it acts with the \
-                  rights of the user whom the pool belongs to. \
+                  of processes the kernel has it all, and syncing is enough; after a power cut the writes are done again. Run by root, it works in a \
+                  process that is the user whom the pool belongs to. \
                   forebay run does the same before it starts its program; this is for scripts that want it done earlier (a unit ordered before \
                   the database), and for what forebay run refuses.\n\n\
                   A file that is gone, was replaced, or was changed since is not touched: the reasons are told, and its writes stay in the pool \

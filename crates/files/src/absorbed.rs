@@ -16,7 +16,7 @@ mod tables;
 
 pub(crate) use lane::LanePlace;
 pub(crate) use questions::{AskingView, Question, QuestionOutcome, QuestionTable};
-pub(crate) use sweep::{clean_up, clean_up_of, give_up, is_over, of_lane};
+pub(crate) use sweep::{clean_up, give_up, is_over, of_lane};
 pub(crate) use tables::of_users;
 
 use crate::{

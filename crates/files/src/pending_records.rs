@@ -9,7 +9,14 @@ use rustix::{
     fs::{Dev, FileType, Mode, OFlags},
     io::Errno,
 };
-use std::{collections::HashMap, fs::File, os::fd::AsFd, path::Path, thread, time::Duration};
+use std::{
+    collections::HashMap,
+    fs::File,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    thread,
+    time::Duration,
+};
 
 /// Who only looks into a lane has it for a moment: so often, and so long, it is waited for.
 const LOOKS: u32 = 5;
@@ -190,6 +197,22 @@ impl FileRecords {
             self.waiting = Some(self.waiting.map_or(this, |before| before.and(this)));
         }
     }
+}
+
+/// The files that the lanes of a pool name which no process has, by identity: their paths.
+pub(crate) fn files(pool: &Pool) -> HashMap<Vec<u8>, Vec<PathBuf>> {
+    let mut files: HashMap<_, Vec<_>> = HashMap::new();
+    for lane in lanes(pool) {
+        let _ = pool.look_into_lane(lane.lane, |record| {
+            if let Ok((_, record::FileChange::File { identity, path, .. })) =
+                record::decode(record.header.kind, record.payload)
+            {
+                let paths = files.entry(identity.to_owned()).or_default();
+                paths.push(path.to_owned());
+            }
+        });
+    }
+    files
 }
 
 /// False if nothing of a dead run's lane can come to a file any more: it was given back, or its

@@ -36,6 +36,7 @@ use forebay_pool::{
 };
 use parking_lot::Mutex;
 use rustix::fd::OwnedFd;
+use serde::{Deserialize, Serialize};
 use std::{
     collections::{HashMap, HashSet},
     fs::File,
@@ -96,7 +97,7 @@ pub(crate) struct FoundCopies {
 type FilePages<'a> = (File, Vec<(u64, &'a [u8])>);
 
 /// What became of copies whose cache is lost.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct RestoredPages {
     /// Pages that were written home again.
     pub pages: u64,

@@ -1,15 +1,37 @@
-//! With whose rights a process works on what another user may have made up: those of that user,
-//! never more. docs/durability.md, "Who trusts whom".
+//! As whom a process does what another user may have made up: as that user, never with more rights.
+//! docs/durability.md, "Who trusts whom".
 //!
-//! Who can write to a pool, or to a flash cache, can have its files name any file of the machine. A
-//! process that may do more than that user (root) works on these files in a thread that may not.
-#![expect(
-    unsafe_code,
-    reason = "system calls of the calling thread alone; the system's list of users"
-)]
+//! Who can write to a pool, or to a flash cache, can have its files name any file of the machine.
+//! Root only looks at whose these are ([`acting_user`]), and has a child process do the work, which
+//! is that user ([`as_user`]): its user and groups, no capability, and no way back.
+#![expect(unsafe_code, reason = "a forked child; the system's list of users")]
 
-use rustix::{fs::Stat, io::Errno};
-use std::{cell::Cell, ffi::c_int, io, thread};
+#[cfg(any(test, feature = "failpoints"))]
+mod alone;
+
+#[cfg(any(test, feature = "failpoints"))]
+pub use alone::alone;
+
+use rustix::{
+    fs::Stat,
+    io::Errno,
+    process::{
+        DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, WaitStatus, geteuid, getpid, getppid,
+        set_dumpable_behavior, set_parent_process_death_signal, waitpid,
+    },
+    thread::{
+        CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs, set_thread_groups,
+        set_thread_res_gid, set_thread_res_uid,
+    },
+};
+use std::{
+    ffi::c_int,
+    fs,
+    io::{self, PipeReader, PipeWriter, Read, Write},
+    panic::{AssertUnwindSafe, catch_unwind},
+    thread,
+    time::Duration,
+};
 
 /// Group of a user that the system does not know.
 const NO_GROUP: u32 = 65_534;
@@ -17,26 +39,10 @@ const NO_GROUP: u32 = 65_534;
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 
-thread_local! {
-    /// The user whose rights this thread has taken.
-    static TAKEN: Cell<Option<u32>> = const { Cell::new(None) };
-}
-
-/// The user whose rights to files the calling thread has.
+/// This process's user.
 #[must_use]
 pub fn user() -> u32 {
-    TAKEN
-        .get()
-        .unwrap_or_else(|| rustix::process::geteuid().as_raw())
-}
-
-/// Whose rights some work is done with.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Rights {
-    /// The thread's own.
-    Own,
-    /// Those of this user.
-    Of(u32),
+    geteuid().as_raw()
 }
 
 /// Why what a file says is not believed.
@@ -56,54 +62,139 @@ pub enum DistrustReason {
     },
 }
 
-impl Rights {
-    /// Those with which `user` does what this file says.
-    ///
-    /// # Errors
-    /// If a user without these rights could have written it, or they cannot be had.
-    pub fn of(file: &Stat, user: u32) -> Result<Self, DistrustReason> {
-        let (owner, mode) = (file.st_uid, file.st_mode & 0o777);
-        if mode & OTHERS_WRITE != 0 || (user == 0 && mode & GROUP_WRITES != 0) {
-            return Err(DistrustReason::OthersWrite { owner, mode });
-        }
-        Self::of_owner(owner, user)
+/// As whom `user` does what this file says: its owner, for root; else as itself.
+///
+/// # Errors
+/// If another user than that could have written it, or `user` may not act for its owner.
+pub fn acting_user(file: &Stat, user: u32) -> Result<u32, DistrustReason> {
+    let (owner, mode) = (file.st_uid, file.st_mode & 0o777);
+    if mode & OTHERS_WRITE != 0 || (user == 0 && mode & GROUP_WRITES != 0) {
+        return Err(DistrustReason::OthersWrite { owner, mode });
     }
+    acting_user_of(owner, user)
+}
 
-    /// The same of what `owner` has, whichever other users may write to it.
-    ///
-    /// # Errors
-    /// If they cannot be had.
-    pub fn of_owner(owner: u32, user: u32) -> Result<Self, DistrustReason> {
-        match user {
-            0 if owner != 0 => Ok(Self::Of(owner)),
-            _ if owner == user || owner == 0 => Ok(Self::Own),
-            _ => Err(DistrustReason::OtherUser { owner }),
-        }
+/// The same of what `owner` has, whichever other users may write to it.
+///
+/// # Errors
+/// If `user` may not act for it.
+pub fn acting_user_of(owner: u32, user: u32) -> Result<u32, DistrustReason> {
+    match user {
+        0 => Ok(owner),
+        _ if owner == user || owner == 0 => Ok(user),
+        _ => Err(DistrustReason::OtherUser { owner }),
     }
+}
 
-    /// Does `work` with these rights.
-    ///
-    /// # Errors
-    /// If they cannot be taken: then nothing was done.
-    pub fn exercise<T: Send>(self, work: impl FnOnce() -> T + Send) -> io::Result<T> {
-        let Self::Of(user) = self else {
-            return Ok(work());
-        };
-        let (group, groups) = groups_of(user).unwrap_or((NO_GROUP, Vec::new()));
-        thread::scope(|scope| {
-            let working = thread::Builder::new()
-                .name("as-owner".into())
-                .spawn_scoped(scope, || {
-                    take_rights(user, group, &groups)?;
-                    TAKEN.set(Some(user));
-                    Ok(work())
-                })?;
-            match working.join() {
-                Ok(done) => done.map_err(|errno: Errno| errno.into()),
-                Err(panic) => std::panic::resume_unwind(panic),
+/// Does `work` in a child process that is `user`: what it gives. The child shares this process's
+/// open files and standard streams, and ends when this process does. A [pool](crate::Pool) that is
+/// open here it has to open again.
+///
+/// # Errors
+/// If there is no such child, since this process may not make one, or has other threads: then
+/// nothing was done. If the child is killed: then some of `work` may be done.
+pub fn as_user(user: u32, work: impl FnOnce() -> Vec<u8>) -> io::Result<Vec<u8>> {
+    check_single_threaded()?;
+    let (group, groups) = groups_of(user).unwrap_or((NO_GROUP, Vec::new()));
+    let (reader, writer) = io::pipe()?;
+    let parent = getpid();
+    // SAFETY: the process has one thread, so the child has all of it, and no lock stays locked.
+    match unsafe { libc::fork() } {
+        -1 => Err(io::Error::last_os_error()),
+        0 => {
+            drop(reader);
+            let done = catch_unwind(AssertUnwindSafe(|| {
+                let became = become_user(user, group, &groups, parent);
+                became.map_err(Errno::raw_os_error).map(|()| work())
+            }));
+            let is_said = done.is_ok_and(|done| say(writer, &done).is_ok());
+            // SAFETY: no destructor and no exit handler of the parent's is to run here.
+            unsafe { libc::_exit(c_int::from(!is_said)) }
+        }
+        child => {
+            drop(writer);
+            let said = hear(reader);
+            let ended = wait_for(child);
+            match said? {
+                Some((0, done)) => Ok(done),
+                Some((errno, _)) => Err(not_user(user, Errno::from_raw_os_error(errno))),
+                None => Err(died(user, ended)),
             }
-        })
+        }
     }
+}
+
+/// What the child did, by a pipe: an error's number or 0, the length, and so many bytes.
+fn say(mut pipe: PipeWriter, done: &Result<Vec<u8>, i32>) -> io::Result<()> {
+    let (errno, bytes) = match done {
+        Ok(bytes) => (0, &bytes[..]),
+        Err(errno) => (*errno, &[][..]),
+    };
+    pipe.write_all(&errno.to_le_bytes())?;
+    pipe.write_all(&(bytes.len() as u64).to_le_bytes())?;
+    pipe.write_all(bytes)
+}
+
+/// None if it is not whole. What is whole was done, whatever became of the child then.
+fn hear(mut pipe: PipeReader) -> io::Result<Option<(i32, Vec<u8>)>> {
+    let mut said = Vec::new();
+    pipe.read_to_end(&mut said)?;
+    Ok(said.split_first_chunk().and_then(|(errno, rest)| {
+        let (length, bytes) = rest.split_first_chunk()?;
+        let is_whole = bytes.len() as u64 == u64::from_le_bytes(*length);
+        is_whole.then(|| (i32::from_le_bytes(*errno), bytes.to_owned()))
+    }))
+}
+
+/// How a child ended; none where that is not known, since children are not heard of here.
+fn wait_for(child: c_int) -> Option<WaitStatus> {
+    loop {
+        match waitpid(Pid::from_raw(child), WaitOptions::empty()) {
+            Err(Errno::INTR) => {}
+            waited => return waited.ok().flatten().map(|(_, status)| status),
+        }
+    }
+}
+
+fn died(user: u32, ended: Option<WaitStatus>) -> io::Error {
+    let how = match ended.and_then(WaitStatus::terminating_signal) {
+        Some(signal) => format!("was killed by signal {signal}"),
+        None => "ended".to_owned(),
+    };
+    io::Error::other(format!(
+        "the process that did this as user {user} {how} before it was done. Nothing is lost: repeat this"
+    ))
+}
+
+fn not_user(user: u32, errno: Errno) -> io::Error {
+    let why = match errno {
+        Errno::INVAL => "this user namespace has no such user",
+        Errno::PERM => "CAP_SETUID or CAP_SETGID is missing here",
+        _ => "the system refuses it",
+    };
+    let kind = io::Error::from(errno).kind();
+    io::Error::new(
+        kind,
+        format!(
+            "this is done by a process that is user {user}, and there can be none: {why} ({errno}). Run it as that user, or as a root that may become it. Nothing was changed"
+        ),
+    )
+}
+
+/// A child of a process with several threads could wait for ever for what another one had locked.
+fn check_single_threaded() -> io::Result<()> {
+    // A thread that was joined is still listed for a moment.
+    const ATTEMPTS: u32 = 200;
+    const AGAIN: Duration = Duration::from_millis(5);
+    for _ in 0..ATTEMPTS {
+        if fs::read_dir("/proc/self/task")?.count() == 1 {
+            return Ok(());
+        }
+        thread::sleep(AGAIN);
+    }
+    Err(io::Error::other(
+        "this process has other threads, and can begin none that is another user's. Nothing was changed",
+    ))
 }
 
 /// The group and the supplementary groups of a user, as at its log-in; none if the system knows no
@@ -137,108 +228,32 @@ fn groups_of(user: u32) -> Option<(u32, Vec<u32>)> {
     Some((group, groups))
 }
 
-/// From now on this thread, and no other, has the rights to files of this user with these groups,
-/// and no capability. It cannot go back.
-fn take_rights(user: u32, group: u32, groups: &[u32]) -> Result<(), Errno> {
-    #[repr(C)]
-    struct CapabilityHeader {
-        version: u32,
-        pid: c_int,
-    }
-    /// `_LINUX_CAPABILITY_VERSION_3`.
-    const VERSION_3: u32 = 0x2008_0522;
-    let header = CapabilityHeader {
-        version: VERSION_3,
-        pid: 0,
+/// This process, which has one thread, is this user from now on, with these groups and no
+/// capability. It cannot go back, the user cannot look into it, and it ends with `parent`.
+fn become_user(user: u32, group: u32, groups: &[u32], parent: Pid) -> Result<(), Errno> {
+    let groups: Vec<Gid> = groups.iter().map(|&group| Gid::from_raw(group)).collect();
+    let (user, group) = (Uid::from_raw(user), Gid::from_raw(group));
+    set_thread_groups(&groups)?;
+    set_thread_res_gid(group, group, group)?;
+    set_thread_res_uid(user, user, user)?;
+    let none = CapabilitySet::empty();
+    let none = CapabilitySets {
+        effective: none,
+        permitted: none,
+        inheritable: none,
     };
-    // Effective, permitted, inheritable; twice 32 of them.
-    let none = [[0u32; 3]; 2];
-    // SAFETY: raw system calls, which concern the calling thread alone (the C library's functions
-    // would concern all); `groups` has the length that is said, `header` and `none` the layouts
-    // that the kernel's version 3 has.
-    unsafe {
-        if libc::syscall(libc::SYS_setgroups, groups.len(), groups.as_ptr()) != 0 {
-            return Err(last_errno());
-        }
-        // Both return what was before, whether they succeed or not: asked a second time, they say
-        // what is.
-        for (call, id) in [(libc::SYS_setfsgid, group), (libc::SYS_setfsuid, user)] {
-            libc::syscall(call, id);
-            if libc::syscall(call, u32::MAX) != i64::from(id) {
-                return Err(Errno::PERM);
-            }
-        }
-        if libc::syscall(libc::SYS_capset, &raw const header, none.as_ptr()) != 0 {
-            return Err(last_errno());
-        }
+    set_capabilities(None, none)?;
+    set_no_new_privs(true)?;
+    // What is open may be root's.
+    set_dumpable_behavior(DumpableBehavior::NotDumpable)?;
+    // After the user, whose change takes it back.
+    set_parent_process_death_signal(Some(Signal::KILL))?;
+    // The parent may have ended before that.
+    match getppid() == Some(parent) {
+        true => Ok(()),
+        false => Err(Errno::SRCH),
     }
-    Ok(())
-}
-
-fn last_errno() -> Errno {
-    Errno::from_io_error(&io::Error::last_os_error()).unwrap_or(Errno::IO)
 }
 
 #[cfg(test)]
-mod tests {
-    #![allow(clippy::unwrap_used, reason = "tests")]
-
-    use super::*;
-    use std::{fs, os::unix::fs::PermissionsExt};
-
-    fn rights(owner: u32, mode: u32, user: u32) -> Result<Rights, DistrustReason> {
-        let file = tempfile::tempfile().unwrap();
-        let mut stat = rustix::fs::fstat(&file).unwrap();
-        (stat.st_uid, stat.st_mode) = (owner, mode);
-        Rights::of(&stat, user)
-    }
-
-    /// Promise (rights): Root recovers another user's pool in a thread with that user's groups and
-    /// file rights, and no capability.
-    #[test]
-    fn what_a_file_says_is_done_with_the_rights_of_its_owner_and_no_more() {
-        assert_eq!(rights(0, 0o600, 0), Ok(Rights::Own));
-        assert_eq!(rights(7, 0o600, 0), Ok(Rights::Of(7)));
-        assert_eq!(rights(7, 0o600, 7), Ok(Rights::Own));
-        // The administrator's device, say, with a group of its own.
-        assert_eq!(rights(0, 0o660, 7), Ok(Rights::Own));
-        assert_eq!(
-            rights(8, 0o600, 7),
-            Err(DistrustReason::OtherUser { owner: 8 })
-        );
-    }
-
-    #[test]
-    fn what_anybody_may_write_to_is_not_believed() {
-        for user in [0, 7] {
-            let mode = 0o602;
-            let distrusted = Err(DistrustReason::OthersWrite { owner: 7, mode });
-            assert_eq!(rights(7, mode, user), distrusted);
-        }
-        let mode = 0o620;
-        let distrusted = Err(DistrustReason::OthersWrite { owner: 0, mode });
-        assert_eq!(rights(0, mode, 0), distrusted);
-    }
-
-    #[test]
-    fn a_thread_with_another_users_rights_has_no_others_and_ends_with_them() {
-        if !rustix::process::geteuid().is_root() {
-            println!("skipped: not root");
-            return;
-        }
-        let dir = tempfile::tempdir().unwrap();
-        let path = dir.path().join("roots");
-        fs::write(&path, "its own").unwrap();
-        fs::set_permissions(&path, fs::Permissions::from_mode(0o600)).unwrap();
-        let of = Rights::Of(65_534);
-        let (read, who, again) = of
-            .exercise(|| {
-                let roots = Rights::Of(0).exercise(|| ()).map_err(|e| e.kind());
-                (fs::read(&path).map_err(|e| e.kind()), user(), roots)
-            })
-            .unwrap();
-        let denied = io::ErrorKind::PermissionDenied;
-        assert_eq!((read, who, again), (Err(denied), 65_534, Err(denied)));
-        assert_eq!((fs::read(&path).unwrap(), user()), (b"its own".into(), 0));
-    }
-}
+mod tests;

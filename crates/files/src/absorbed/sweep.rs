@@ -13,15 +13,11 @@ use crate::{boot, order, pending_records, processes::NotedProcess};
 use std::path::Path;
 use uuid::Uuid;
 
-/// Removes this user's tables, as [`clean_up_of`].
+/// Removes this user's tables whose supervisor is dead, whose clients are, and whose lane has
+/// nothing that is needed. Those of another boot, too: their processes may live, and have been
+/// given another boot's id than this one.
 pub(crate) fn clean_up(directory: &Path, boot: Uuid) {
-    clean_up_of(directory, boot, rustix::process::geteuid().as_raw());
-}
-
-/// Removes a user's tables whose supervisor is dead, whose clients are, and whose lane has nothing
-/// that is needed. Those of another boot, too: their processes may live, and have been given
-/// another boot's id than this one.
-pub(crate) fn clean_up_of(directory: &Path, boot: Uuid, user: u32) {
+    let user = rustix::process::geteuid().as_raw();
     for FoundTable { path, table } in of_users(directory, |owner| owner == user) {
         let is_needed = match table.is_of(boot) {
             true => !is_over(&table) || waits(&table),

@@ -1,13 +1,19 @@
 //! Finding a file of a lane again: by its paths, by its handle, or close to where it was.
 
 use super::lane_contents::{LoggedFile, LoggedNameLoss};
-use crate::{identity, sys};
+use crate::{identity, pending_records, sys};
+use forebay_pool::Pool;
 use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
 };
 use std::{
-    os::fd::{AsFd, OwnedFd},
+    collections::HashMap,
+    ffi::OsString,
+    os::{
+        fd::{AsFd, OwnedFd},
+        unix::ffi::OsStringExt,
+    },
     path::{Path, PathBuf},
 };
 
@@ -28,15 +34,15 @@ pub(super) enum FoundFile {
 
 /// What a file's handle says of it to a process that may ask. The paths come from the lane: nothing
 /// is opened by them but directories.
-pub(super) enum ByHandle {
+enum ByHandle {
     Nothing,
     Unlinked,
     Here(OwnedFd),
 }
 
 impl ByHandle {
-    pub(super) fn of(file: &LoggedFile<'_>) -> Self {
-        match identity::look_by_handle(file.identity, &file.paths) {
+    fn of(identity: &[u8], paths: &[&Path]) -> Self {
+        match identity::look_by_handle(identity, paths) {
             None => Self::Nothing,
             Some(seen) if rustix::fs::fstat(&seen).is_ok_and(|stat| stat.st_nlink == 0) => {
                 Self::Unlinked
@@ -44,33 +50,38 @@ impl ByHandle {
             Some(seen) => Self::Here(seen),
         }
     }
+}
 
-    /// For a thread with fewer rights: only the way to it, which it has to go itself.
-    pub(super) fn way(self) -> HandleFinding {
-        match self {
-            Self::Nothing => HandleFinding::Unknown,
-            Self::Unlinked => HandleFinding::Unlinked,
-            Self::Here(seen) => rustix::fs::readlink(sys::link_of(seen.as_fd()), Vec::new())
-                .ok()
-                .map(|path| {
-                    use std::os::unix::ffi::OsStringExt;
-                    PathBuf::from(std::ffi::OsString::from_vec(path.into_bytes()))
-                })
-                .map_or(HandleFinding::Unknown, HandleFinding::Path),
+/// Where a process with more rights has seen the files of a pool by their handles, which the
+/// process that recovers them may not ask for: only a path, which that has to go itself, or none of
+/// a file that has no name. By identity.
+#[derive(Default)]
+pub(super) struct LearnedPlaces(HashMap<Vec<u8>, Option<PathBuf>>);
+
+impl LearnedPlaces {
+    /// Those of all files of lanes that no process has.
+    pub(super) fn of(pool: &Pool) -> Self {
+        let mut learned = HashMap::new();
+        for (identity, paths) in pending_records::files(pool) {
+            let paths: Vec<&Path> = paths.iter().map(PathBuf::as_path).collect();
+            let place = match ByHandle::of(&identity, &paths) {
+                ByHandle::Nothing => continue,
+                ByHandle::Unlinked => None,
+                ByHandle::Here(seen) => {
+                    match rustix::fs::readlink(sys::link_of(seen.as_fd()), Vec::new()) {
+                        Ok(path) => Some(OsString::from_vec(path.into_bytes()).into()),
+                        Err(_) => continue,
+                    }
+                }
+            };
+            learned.insert(identity, place);
         }
+        Self(learned)
     }
 }
 
-/// What a process with more rights learned by a file's handle.
-pub(super) enum HandleFinding {
-    Unknown,
-    Unlinked,
-    Path(PathBuf),
-}
-
-/// Looks for a file with this thread's rights; `way` is what one with more has learned, if there is
-/// one.
-pub(super) fn find(file: &LoggedFile<'_>, way: Option<&HandleFinding>) -> FoundFile {
+/// Looks for a file with this process's rights; one with more has `learned` where to.
+pub(super) fn find(file: &LoggedFile<'_>, learned: &LearnedPlaces) -> FoundFile {
     let mut obstacle = None;
     let mut look = |path: &Path| match identity::look(path, file.identity) {
         Ok(seen) => seen,
@@ -84,19 +95,19 @@ pub(super) fn find(file: &LoggedFile<'_>, way: Option<&HandleFinding>) -> FoundF
     if let Some(seen) = file.paths.iter().rev().find_map(|path| look(path)) {
         return FoundFile::Here(seen);
     }
-    match way {
-        Some(HandleFinding::Unlinked) => return FoundFile::Unlinked,
-        Some(HandleFinding::Path(path)) => {
+    match ByHandle::of(file.identity, &file.paths) {
+        ByHandle::Here(seen) => return FoundFile::Here(seen),
+        ByHandle::Unlinked => return FoundFile::Unlinked,
+        ByHandle::Nothing => {}
+    }
+    match learned.0.get(file.identity) {
+        Some(None) => return FoundFile::Unlinked,
+        Some(Some(path)) => {
             if let Some(seen) = look(path) {
                 return FoundFile::Here(seen);
             }
         }
-        Some(HandleFinding::Unknown) => {}
-        None => match ByHandle::of(file) {
-            ByHandle::Here(seen) => return FoundFile::Here(seen),
-            ByHandle::Unlinked => return FoundFile::Unlinked,
-            ByHandle::Nothing => {}
-        },
+        None => {}
     }
     // One that lost its last name is nowhere. One that was about to may have kept it, if the
     // process that was about to take it was killed.

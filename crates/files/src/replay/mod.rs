@@ -3,7 +3,8 @@
 //!
 //! 1. Take the lock of its recovery: another process's is waited for. Claim the lane; the pool
 //!    recovers its records (`lane_contents`).
-//! 2. Find each file by its identity, with the rights of the lane's owner (`find`, `rights`).
+//! 2. Find each file by its identity (`find`). Root does all of this for another user's pool in a
+//!    process that is this user (`rights`).
 //! 3. Compare it with what the lane says, and decide (`decide`, `image`). If one cannot be
 //!    recovered, refuse the lane and change nothing. If one says that the lane is void
 //!    (`void_marks`), there is nothing to do.
@@ -38,9 +39,9 @@ use crate::{FilesError, absorbed, boot, guard, identity, sys, void_marks};
 use attempt::ReplayAttempt;
 use decide::{FilePlan, RecoverySituation};
 use file_marks::{FileMark, newer, said_in, untold};
-use find::{ByHandle, FoundFile, HandleFinding, find};
+use find::{FoundFile, LearnedPlaces, find};
 use forebay_pool::{
-    ClaimOptions, LaneStatus, Pool, RecoveryLock, failpoint, media::PoolPersistence, rights::Rights,
+    ClaimOptions, LaneStatus, Pool, RecoveryLock, failpoint, media::PoolPersistence, rights::user,
 };
 use lane_contents::{LoggedFile, read};
 use rustix::fs::{Mode, OFlags};
@@ -66,27 +67,36 @@ const LOOK: Duration = Duration::from_millis(20);
 /// owner. What was not finished is found again by the next recovery.
 pub fn recover(pool: &Pool, options: &RecoverOptions) -> Result<Vec<LaneReport>, FilesError> {
     sys::ignore_signals();
-    let rights = rights::to(pool)?;
-    let mut reports = Vec::new();
-    for lane in pool.lanes() {
-        if is_files(&lane.label) {
-            reports.extend(recover_lane(pool, &lane, options)?);
-        }
+    let owner = rights::to(pool)?;
+    if owner == user() {
+        return recover_own(pool, options, &LearnedPlaces::default());
     }
-    clean_up(rights);
+    let reports = rights::recover_as(owner, pool, options)?;
+    clean_up();
     Ok(reports)
 }
 
-/// Removes the tables of runs that nothing waits for any more, this process's user's and the pool's
-/// owner's: every run looks into each table when it absorbs a file.
-fn clean_up(rights: Rights) {
-    let Ok(boot) = boot::id() else { return };
-    let directory = Path::new(absorbed::SHARED_DIR);
-    absorbed::clean_up(directory, boot);
-    if let Rights::Of(user) = rights {
-        // A table may name any file as its pool, so its owner's rights are enough. What stays is
-        // only in the way.
-        let _ = rights::exercise(rights, || absorbed::clean_up_of(directory, boot, user));
+/// Recovers a pool as this process's user; `learned` is where one with more rights saw its files.
+fn recover_own(
+    pool: &Pool,
+    options: &RecoverOptions,
+    learned: &LearnedPlaces,
+) -> Result<Vec<LaneReport>, FilesError> {
+    let mut reports = Vec::new();
+    for lane in pool.lanes() {
+        if is_files(&lane.label) {
+            reports.extend(recover_lane(pool, &lane, options, learned)?);
+        }
+    }
+    clean_up();
+    Ok(reports)
+}
+
+/// Removes the tables of this user's runs that nothing waits for any more: every run looks into
+/// each table when it absorbs a file.
+fn clean_up() {
+    if let Ok(boot) = boot::id() {
+        absorbed::clean_up(Path::new(absorbed::SHARED_DIR), boot);
     }
 }
 
@@ -95,6 +105,7 @@ fn recover_lane(
     pool: &Pool,
     lane: &LaneStatus,
     options: &RecoverOptions,
+    learned: &LearnedPlaces,
 ) -> Result<Option<LaneReport>, FilesError> {
     let _alone = lock_recovery(pool, lane)?;
     // As it is now: no recovery has it, so if it is in use, it is its owner who uses it.
@@ -110,7 +121,7 @@ fn recover_lane(
             files: Vec::new(),
         }));
     }
-    recover_locked(pool, lane.owner, options, false).map(Some)
+    recover_locked(pool, lane.owner, (options, learned), false).map(Some)
 }
 
 /// Takes the lock of a lane's recovery, as soon as no other process has it.
@@ -145,22 +156,22 @@ fn whose(lane: &LaneStatus) -> &str {
 /// # Errors
 /// As [`recover`]; that the lane is in use, if a member lives.
 pub(crate) fn take_over(pool: &Pool, owner: Uuid) -> Result<LaneReport, FilesError> {
-    if rights::to(pool)? != Rights::Own {
+    if rights::to(pool)? != user() {
         return Err(FilesError::Config(format!(
             "{} is another user's",
             pool.path().display()
         )));
     }
-    recover_locked(pool, owner, &RecoverOptions::default(), true)
+    let nothing = (&RecoverOptions::default(), &LearnedPlaces::default());
+    recover_locked(pool, owner, nothing, true)
 }
 
 fn recover_locked(
     pool: &Pool,
     owner: Uuid,
-    options: &RecoverOptions,
+    (options, learned): (&RecoverOptions, &LearnedPlaces),
     takes_over: bool,
 ) -> Result<LaneReport, FilesError> {
-    let rights = rights::to(pool)?;
     let claim = ClaimOptions::new().salvage(options.discard);
     let label = pool.lanes().into_iter().find(|lane| lane.owner == owner);
     let label = label.map(|lane| lane.label).unwrap_or_default();
@@ -196,18 +207,14 @@ fn recover_locked(
             },
             owner,
             files: &files,
-            // A thread with fewer rights cannot ask for the handles' files itself.
-            ways: match rights {
-                Rights::Own => None,
-                Rights::Of(_) => Some(files.iter().map(|f| ByHandle::of(f).way()).collect()),
-            },
+            learned,
             work: LaneWork::new(
                 ReplayAttempt::new(&lane, &label, mark),
                 options.force,
                 takes_over,
             ),
         };
-        (report.outcome, report.files) = rights::exercise(rights, || recovery.run())?;
+        (report.outcome, report.files) = recovery.run();
         if report.outcome == LaneOutcome::Refused {
             return Ok(report);
         }
@@ -224,7 +231,7 @@ fn recover_locked(
     }
     // Refused only if something is left in it; then the next recovery finds it.
     if lane.remove() {
-        rights::exercise(rights, || guard::lift_beside(&parents, pool.uuid(), owner))?;
+        guard::lift_beside(&parents, pool.uuid(), owner);
     }
     Ok(report)
 }
@@ -249,13 +256,13 @@ fn file_system(pool: &Pool) -> Option<u64> {
     identity::file_system(pool.descriptor()?).ok()
 }
 
-/// The recovery of one lane's files, by a thread with its owner's rights.
+/// The recovery of one lane's files.
 struct Recovery<'a> {
     /// The lane's.
     owner: Uuid,
     situation: RecoverySituation<'a>,
     files: &'a [LoggedFile<'a>],
-    ways: Option<Vec<HandleFinding>>,
+    learned: &'a LearnedPlaces,
     work: LaneWork<'a>,
 }
 
@@ -358,8 +365,7 @@ impl Recovery<'_> {
     }
 
     fn find(&self, at: usize) -> FoundFile {
-        let ways = self.ways.as_ref();
-        find(&self.files[at], ways.and_then(|ways| ways.get(at)))
+        find(&self.files[at], self.learned)
     }
 
     /// What is to become of a file, of which a sync `failed` that the lane does not know of.

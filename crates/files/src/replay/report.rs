@@ -1,11 +1,11 @@
 //! What a recovery says that became of lanes and files.
 
 use super::lane_contents::LoggedFile;
-use serde::Serialize;
+use serde::{Deserialize, Serialize};
 use std::path::PathBuf;
 
 /// What became of a lane.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
 pub enum LaneOutcome {
     /// It held nothing.
@@ -26,7 +26,7 @@ pub enum LaneOutcome {
 }
 
 /// What became of a file.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct FileReport {
     /// The last path it is known by.
     #[serde(serialize_with = "crate::readable")]
@@ -47,7 +47,7 @@ pub struct FileReport {
 }
 
 /// What became of a lane, and of its files.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct LaneReport {
     /// Number of the lane.
     pub lane: u32,

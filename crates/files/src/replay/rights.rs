@@ -1,29 +1,31 @@
-//! With whose rights a recovery does its work: those of the lane's owner, never more
+//! As whom a recovery does its work: as the lane's owner, never with more rights
 //! ([`forebay_pool::rights`]).
 //!
 //! Who can write to a pool can forge any lane in it, so a lane's owner is the owner of the pool's
-//! file.
+//! file. Root recovers another user's pool in a child process that is this user.
 
-use crate::FilesError;
+use super::{LaneReport, RecoverOptions, find::LearnedPlaces, recover_own};
+use crate::{FilesError, sys};
 use forebay_pool::{
-    Pool,
-    rights::{DistrustReason, Rights},
+    Pool, PoolOptions, PoolPersistence,
+    rights::{DistrustReason, acting_user, as_user, user},
 };
+use std::fs::File;
 
-/// Those that lanes of this pool are recovered with.
+/// As whom lanes of this pool are recovered.
 ///
 /// # Errors
-/// If a user without these rights could have written what is in it.
-pub(super) fn to(pool: &Pool) -> Result<Rights, FilesError> {
+/// If a user with fewer rights could have written what is in it.
+pub(super) fn to(pool: &Pool) -> Result<u32, FilesError> {
     let Some(fd) = pool.descriptor() else {
         // Memory of this process alone.
-        return Ok(Rights::Own);
+        return Ok(user());
     };
     let stat = rustix::fs::fstat(fd).map_err(FilesError::errno(format!(
         "looking at {}",
         pool.path().display()
     )))?;
-    Rights::of(&stat, rustix::process::geteuid().as_raw())
+    acting_user(&stat, user())
         .map_err(|why| FilesError::Config(format!("{} {}", pool.path().display(), told(why))))
 }
 
@@ -39,14 +41,41 @@ fn told(why: DistrustReason) -> String {
     }
 }
 
-/// Does `work` with these rights.
+/// Recovers the pool in a process that is `owner`.
 ///
 /// # Errors
-/// If they cannot be taken: then nothing was done.
-pub(super) fn exercise<T: Send>(
-    rights: Rights,
-    work: impl FnOnce() -> T + Send,
-) -> Result<T, FilesError> {
-    let taken = rights.exercise(work);
-    taken.map_err(FilesError::io("taking the rights of the pool's owner"))
+/// Those of the recovery; if there can be no such process, or it is killed.
+pub(super) fn recover_as(
+    owner: u32,
+    pool: &Pool,
+    options: &RecoverOptions,
+) -> Result<Vec<LaneReport>, FilesError> {
+    let learned = LearnedPlaces::of(pool);
+    let failed = || {
+        FilesError::io(format!(
+            "recovering {} for its owner",
+            pool.path().display()
+        ))
+    };
+    let said = as_user(owner, || {
+        let recovered = open_again(pool).and_then(|pool| recover_own(&pool, options, &learned));
+        // Of strings and numbers: it is text in any case.
+        serde_json::to_vec(&recovered.map_err(|error| error.to_string())).unwrap_or_default()
+    });
+    let recovered: Result<Vec<LaneReport>, String> =
+        serde_json::from_slice(&said.map_err(failed())?).map_err(|e| failed()(e.into()))?;
+    recovered.map_err(FilesError::Config)
+}
+
+/// The same file by another descriptor, as this process's user may open it: a child has no part in
+/// its parent's pool.
+fn open_again(pool: &Pool) -> Result<Pool, FilesError> {
+    let path = pool.path();
+    let link = pool.descriptor().map(sys::link_of).unwrap_or_default();
+    let file = File::options().read(true).write(true).open(link);
+    let file = file.map_err(FilesError::io(format!("opening {}", path.display())))?;
+    let emulated = pool.durability() == PoolPersistence::ProcessCrash;
+    Ok(PoolOptions::new()
+        .emulated(emulated)
+        .open_file(path, file)?)
 }

@@ -252,7 +252,11 @@ fn a_replay_waits_for_a_file_that_was_just_changed_also_where_another_is_newer()
         takes_over: false,
         options: &RecoverOptions::default(),
     };
-    let plan = |file| situation.decide(file, find(file, None)).unwrap();
+    let plan = |file| {
+        situation
+            .decide(file, find(file, &LearnedPlaces::default()))
+            .unwrap()
+    };
     let mut plans: Vec<FilePlan> = files.iter().map(plan).collect();
     let now = || Duration::from_nanos(sys::file_time_now());
     // The clock that is asked may be a tick behind.

@@ -6,7 +6,7 @@ use super::{
     directory::{CacheDirectory, DirectoryEntry},
     error::SetupError,
     location::CacheLocation,
-    rights::{distrusted, exercise},
+    rights::{act_as, distrusted},
 };
 use crate::{
     control_files::beside,
@@ -17,28 +17,28 @@ use forebay_flash::{Cache, CacheOptions, Flash, FlashFile};
 use forebay_pool::{
     Pool,
     media::map_emulated,
-    rights::{Rights, user},
+    rights::{acting_user, acting_user_of, user},
 };
 use rustix::{
     fs::{FileType, FlockOperation, flock},
     io::Errno,
 };
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use std::{fs::File, io, path::Path, sync::Arc};
 
-/// See the module's head; and the rights with which the cache is used.
+/// See the module's head; and whose the cache is: as whom it is used.
 pub(crate) struct CacheFiles<'a> {
     pub(super) place: &'a CacheLocation,
     pub(super) dir: CacheDirectory,
     pub(super) flash: DirectoryEntry,
     pub(super) lane: DirectoryEntry,
-    pub(super) rights: Rights,
+    pub(super) owner: u32,
 }
 
 impl<'a> CacheFiles<'a> {
     /// # Errors
-    /// What the operating system says; if others than its owner may write to one of the two, or its
-    /// owner's rights cannot be had.
+    /// What the operating system says; if others than its owner may write to one of the two, or
+    /// this process may not act for its owner.
     pub(crate) fn of(place: &'a CacheLocation) -> Result<Self, SetupError> {
         let dir = CacheDirectory::of(place.flash())?;
         let (flash, lane) = (dir.hold(place.flash())?, dir.hold(place.pool_path())?);
@@ -47,15 +47,15 @@ impl<'a> CacheFiles<'a> {
             dir,
             flash,
             lane,
-            rights: Rights::Own,
+            owner: user(),
         };
-        held.rights = held.rights_to_both()?;
+        held.owner = held.owner_of_both()?;
         Ok(held)
     }
 
     /// Makes the metadata of a cache on this flash file, which is new, or device: an empty file,
-    /// once the flash file has its length. With the thread's own rights, since what the two are is
-    /// known. What fails is followed by the flash file's removal.
+    /// once the flash file has its length. As this process's user, since what the two are is known.
+    /// What fails is followed by the flash file's removal.
     pub(super) fn begin(
         place: &'a CacheLocation,
         dir: CacheDirectory,
@@ -76,7 +76,7 @@ impl<'a> CacheFiles<'a> {
             dir,
             flash,
             lane,
-            rights: Rights::Own,
+            owner: user(),
         })
     }
 
@@ -86,13 +86,14 @@ impl<'a> CacheFiles<'a> {
         remove_new(&self.dir, &self.flash, self.place.flash());
     }
 
-    fn rights_to_both(&self) -> Result<Rights, SetupError> {
+    fn owner_of_both(&self) -> Result<u32, SetupError> {
+        let own = user();
         let (path, pool) = (self.place.flash(), self.place.pool_path());
         let flash = &self.flash.file()?.stat;
         // A device is root's as a rule, and who may write to all of it is not kept from anything
         // here.
-        let flash_rights = match self.kind()? {
-            FileType::BlockDevice => Rights::of_owner(flash.st_uid, user()),
+        let of_flash = match self.kind()? {
+            FileType::BlockDevice => acting_user_of(flash.st_uid, own),
             // The name had none when it was asked for.
             _ if self.flash.is_link() => {
                 return Err(SetupError::Distrusted(format!(
@@ -100,18 +101,18 @@ impl<'a> CacheFiles<'a> {
                     path.display()
                 )));
             }
-            _ => Rights::of(flash, user()),
+            _ => acting_user(flash, own),
         };
-        let flash_rights = flash_rights.map_err(|why| distrusted(path, why))?;
-        let lane_rights = match &self.lane.file() {
-            Ok(lane) => Rights::of(&lane.stat, user()).map_err(|why| distrusted(pool, why))?,
+        let of_flash = of_flash.map_err(|why| distrusted(path, why))?;
+        let of_lane = match &self.lane.file() {
+            Ok(lane) => acting_user(&lane.stat, own).map_err(|why| distrusted(pool, why))?,
             // A link to nothing says nothing.
-            Err(_) => Rights::Own,
+            Err(_) => own,
         };
-        match (flash_rights, lane_rights) {
-            (Rights::Own, Rights::Own) => Ok(self.rights_to_links()),
-            (Rights::Own, one) | (one, Rights::Own) => Ok(one),
-            (one, other) if one == other => Ok(one),
+        match (of_flash, of_lane) {
+            (one, other) if one == own && other == own => Ok(self.owner_of_links()),
+            (one, other) if one == own || one == other => Ok(other),
+            (one, other) if other == own => Ok(one),
             _ => Err(SetupError::Distrusted(format!(
                 "{} and {} belong to two users, and each could have the files of the other written to: nothing was changed. Give both to the server's user (chown)",
                 path.display(),
@@ -120,14 +121,14 @@ impl<'a> CacheFiles<'a> {
         }
     }
 
-    /// Those to files of root's: another user, in whose directory they are, may have put them
-    /// together to a cache by links.
-    fn rights_to_links(&self) -> Rights {
+    /// As whom files of root's are used: another user, in whose directory they are, may have put
+    /// them together to a cache by links.
+    fn owner_of_links(&self) -> u32 {
         let mut links = [&self.flash, &self.lane].into_iter();
         let of_another = links.find(|entry| entry.is_link() && entry.named.stat.st_uid != 0);
         match of_another {
-            Some(link) if user() == 0 && !self.dir.is_roots() => Rights::Of(link.named.stat.st_uid),
-            _ => Rights::Own,
+            Some(link) if user() == 0 && !self.dir.is_roots() => link.named.stat.st_uid,
+            _ => user(),
         }
     }
 
@@ -144,44 +145,64 @@ impl<'a> CacheFiles<'a> {
         matches!(self.kind(), Ok(FileType::BlockDevice))
     }
 
-    /// Opens the cache: it, and the rights with which everything is done that it says.
+    /// Does `work` in a process that is the cache's owner: in this one, or a child.
     ///
     /// # Errors
-    /// As [`CacheLocation::open`], and [`SetupError::Distrusted`].
-    pub(crate) fn open(&self, homes: &Arc<Homes>) -> Result<(Cache, Rights), SetupError> {
-        let (cache, _) = exercise(self.rights, self.place.flash(), || {
-            let (flash, options) = (Arc::new(self.open_flash()?), CacheOptions::default());
-            (self.place).open_on(flash, || self.open_pool(), homes, &options)
-        })?;
-        Ok((cache, self.rights))
+    /// Those of `work`; if there can be no such process.
+    pub(crate) fn as_owner<T: Serialize + DeserializeOwned>(
+        &self,
+        work: impl FnOnce() -> Result<T, SetupError>,
+    ) -> Result<T, SetupError> {
+        act_as(self.owner, self.place.flash(), work)
     }
 
-    /// Opens its metadata alone.
+    /// Opens the cache, for its owner.
+    pub(crate) fn open(&self, homes: &Arc<Homes>) -> Result<Cache, SetupError> {
+        self.open_in((self.open_flash()?, self.open_lane()?), homes)
+    }
+
+    /// Opens the cache in its two files, which are open.
+    pub(super) fn open_in(
+        &self,
+        (flash, lane): (NamedFlash, File),
+        homes: &Arc<Homes>,
+    ) -> Result<Cache, SetupError> {
+        let pool = || self.pool_in(lane);
+        let options = CacheOptions::default();
+        let (cache, _) = (self.place).open_on(Arc::new(flash), pool, homes, &options)?;
+        Ok(cache)
+    }
+
+    /// Opens its metadata alone, for its owner.
     pub(crate) fn pool(&self) -> Result<Pool, SetupError> {
-        exercise(self.rights, self.place.pool_path(), || self.open_pool())
+        self.pool_in(self.open_lane()?)
+    }
+
+    fn pool_in(&self, lane: File) -> Result<Pool, SetupError> {
+        let media = map_emulated(self.place.pool_path(), lane)?;
+        self.place.pool_on(media)
     }
 
     /// True if it is a file or device whose headers are blank: the cache was ended, or not made to
     /// the end. Anything else is not opened, and makes no one wait.
     pub(crate) fn is_blank(&self) -> Result<bool, SetupError> {
-        let path = self.place.flash();
         match self.kind()? {
-            FileType::RegularFile | FileType::BlockDevice => exercise(self.rights, path, || {
+            FileType::RegularFile | FileType::BlockDevice => {
                 has_blank_headers(&self.flash.file()?.fd)
-                    .map_err(SetupError::io_of_cache("looking at", path))
-            }),
+                    .map_err(SetupError::io_of_cache("looking at", self.place.flash()))
+            }
             _ => Ok(false),
         }
     }
 
     /// True if the metadata's superblocks are blank, or not there yet.
     pub(crate) fn is_lane_blank(&self) -> Result<bool, SetupError> {
-        let path = self.place.pool_path();
-        exercise(self.rights, path, || {
-            let start = start_of(&self.lane.file()?.fd);
-            let start = start.map_err(SetupError::io_of_cache("looking at", path))?;
-            Ok(start.iter().all(|&byte| byte == 0))
-        })
+        let start = start_of(&self.lane.file()?.fd);
+        let start = start.map_err(SetupError::io_of_cache(
+            "looking at",
+            self.place.pool_path(),
+        ))?;
+        Ok(start.iter().all(|&byte| byte == 0))
     }
 
     /// Refuses to write to files that have other names as well, with root's own rights.
@@ -206,37 +227,31 @@ impl<'a> CacheFiles<'a> {
         }
         let path = self.place.flash();
         let fail = |e: Errno| SetupError::io_of_cache("locking", path)(e.into());
-        exercise(self.rights, path, || {
-            let file = reopen(&self.flash.file()?.fd, false).map_err(fail)?;
-            match flock(&file, FlockOperation::NonBlockingLockExclusive) {
-                Ok(()) => Ok(Some(file)),
-                Err(Errno::WOULDBLOCK) => Err(SetupError::InUse {
-                    flash: path.to_owned(),
-                }),
-                Err(e) => Err(fail(e)),
-            }
-        })
+        let file = reopen(&self.flash.file()?.fd, false).map_err(fail)?;
+        match flock(&file, FlockOperation::NonBlockingLockExclusive) {
+            Ok(()) => Ok(Some(file)),
+            Err(Errno::WOULDBLOCK) => Err(SetupError::InUse {
+                flash: path.to_owned(),
+            }),
+            Err(e) => Err(fail(e)),
+        }
     }
 
     /// Makes an empty file beside them, which is their owner's, if there is none of that name.
     ///
     /// # Errors
     /// What the operating system says.
-    pub(super) fn create_beside(&self, ending: &str) -> Result<(), SetupError> {
+    pub(crate) fn create_beside(&self, ending: &str) -> Result<(), SetupError> {
         let path = beside(self.place.flash(), ending);
-        (self.dir).create(&path, &self.flash.file()?.stat, self.rights)
+        (self.dir).create(&path, &self.flash.file()?.stat, self.owner)
     }
 
     /// Replaces the file of this name beside them, whole or not at all, and durably.
     ///
     /// # Errors
     /// What the operating system says.
-    pub(crate) fn keep_beside(
-        &self,
-        path: &Path,
-        what: &(impl Serialize + Sync),
-    ) -> Result<(), SetupError> {
-        self.dir.keep(path, what, self.rights)
+    pub(crate) fn keep_beside(&self, path: &Path, what: &impl Serialize) -> Result<(), SetupError> {
+        self.dir.keep(path, what, self.owner)
     }
 
     /// Removes the file of this name beside them, if there is one.
@@ -244,7 +259,7 @@ impl<'a> CacheFiles<'a> {
     /// # Errors
     /// As [`remove`](super::remove).
     pub(crate) fn remove_beside(&self, path: &Path) -> Result<(), SetupError> {
-        self.dir.unlink(path, None, self.rights).map(drop)
+        self.dir.unlink(path, None, self.owner).map(drop)
     }
 
     pub(super) fn open_flash(&self) -> Result<NamedFlash, SetupError> {
@@ -259,17 +274,12 @@ impl<'a> CacheFiles<'a> {
         let lane = reopen(&self.lane.file()?.fd, false);
         lane.map_err(|e| SetupError::io_of_cache("opening", self.place.pool_path())(e.into()))
     }
-
-    pub(super) fn open_pool(&self) -> Result<Pool, SetupError> {
-        let path = self.place.pool_path();
-        self.place.pool_on(map_emulated(path, self.open_lane()?)?)
-    }
 }
 
 /// Removes a file that was made. Nothing is in it yet: the error that matters is another one.
 fn remove_new(dir: &CacheDirectory, file: &DirectoryEntry, path: &Path) {
     if file.is_new {
-        let _ = dir.unlink(path, Some(&file.named), Rights::Own);
+        let _ = dir.unlink(path, Some(&file.named), user());
     }
 }
 

@@ -6,7 +6,6 @@ use super::{
     error::SetupError,
     location::{CacheLocation, is_device, name_of, pool_of},
     occupancy::CacheOccupancy,
-    rights::exercise,
 };
 use crate::{control_files::STATUS, descriptor::link_to, home::Homes, page::PAGE_BYTES};
 use forebay_flash::{Cache, CacheOptions, CreateOptions, Flash, FlashFile, layout};
@@ -71,7 +70,15 @@ fn fill(held: &CacheFiles<'_>, bytes: u64) -> Result<CacheOccupancy, SetupError>
             flash: flash.to_owned(),
         });
     }
-    make_in(held, bytes, check).inspect_err(|_| held.remove_new())
+    let made = make_in(held, bytes, check).inspect_err(|_| held.remove_new())?;
+    make_status(held);
+    Ok(made)
+}
+
+/// For a server whose user may write to it, and make no file beside it. Without it only less is
+/// said.
+pub(crate) fn make_status(held: &CacheFiles<'_>) {
+    let _ = held.create_beside(STATUS);
 }
 
 /// Makes a cache of `bytes` bytes in these two files, which are there and have nothing: no name in
@@ -89,29 +96,23 @@ pub(crate) fn create_in(held: &CacheFiles<'_>, bytes: u64) -> Result<CacheOccupa
 fn make_in(
     held: &CacheFiles<'_>,
     bytes: u64,
-    check: impl FnOnce(&NamedFlash) -> Result<(), SetupError> + Send,
+    check: impl FnOnce(&NamedFlash) -> Result<(), SetupError>,
 ) -> Result<CacheOccupancy, SetupError> {
     let (flash, lane) = (held.place().flash(), held.place().pool_path());
     // Before anything is changed.
     check_size(bytes)?;
-    let warm = exercise(held.rights, flash, || {
-        held.check_names()?;
-        let file = held.open_flash()?;
-        check(&file)?;
-        file.set_bytes(bytes)
-            .map_err(SetupError::io_of_cache("making the flash cache", flash))?;
-        let (options, pool_bytes) = metadata(bytes);
-        let emptied = held.open_lane()?;
-        (emptied.set_len(0))
-            .and_then(|()| write_zeros(&emptied, pool_bytes))
-            .map_err(SetupError::io("making the flash cache's metadata", lane))?;
-        drop(options.create_on(lane, Arc::new(map_emulated(lane, emptied)?))?);
-        begin(file, &held.open_pool()?, bytes)
-    })?;
-    // For a server whose user may write to it, and make no file beside it. Without it only less is
-    // said.
-    let _ = held.create_beside(STATUS);
-    Ok(warm)
+    held.check_names()?;
+    let file = held.open_flash()?;
+    check(&file)?;
+    file.set_bytes(bytes)
+        .map_err(SetupError::io_of_cache("making the flash cache", flash))?;
+    let (options, pool_bytes) = metadata(bytes);
+    let emptied = held.open_lane()?;
+    (emptied.set_len(0))
+        .and_then(|()| write_zeros(&emptied, pool_bytes))
+        .map_err(SetupError::io("making the flash cache's metadata", lane))?;
+    drop(options.create_on(lane, Arc::new(map_emulated(lane, emptied)?))?);
+    begin(file, &held.pool()?, bytes)
 }
 
 /// Refuses a size that makes no cache.

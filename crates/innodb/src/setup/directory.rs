@@ -5,7 +5,7 @@
 //! directory, or one above it, to put a link in its place, and to have anything else there by the
 //! names of the cache's files. So no path is followed a second time, and a name goes with root's
 //! own rights only in a directory that is root's alone: there it stays that of what was looked at.
-//! In any other it goes with the rights of the cache's owner.
+//! In any other a process removes it that is the cache's owner.
 //!
 //! What remains:
 //!
@@ -16,9 +16,9 @@
 //!   one is ended and removed only if it has nothing, and no process has it, as if it had been
 //!   named.
 
-use super::{error::SetupError, rights::exercise};
+use super::{error::SetupError, rights::act_as};
 use crate::{control_files, descriptor::link_to};
-use forebay_pool::rights::{Rights, user};
+use forebay_pool::rights::user;
 use rustix::{
     fd::OwnedFd,
     fs::{
@@ -26,9 +26,8 @@ use rustix::{
         unlinkat,
     },
     io::Errno,
-    process::geteuid,
 };
-use serde::Serialize;
+use serde::{Serialize, de::DeserializeOwned};
 use std::{
     ffi::OsStr,
     fs::File,
@@ -161,8 +160,8 @@ impl CacheDirectory {
         }
     }
 
-    /// Makes an empty file of this name, which is not there yet, durably, for this thread's user
-    /// alone.
+    /// Makes an empty file of this name, which is not there yet, durably, for this process's
+    /// user alone.
     pub fn make(&self, path: &Path) -> Result<DirectoryEntry, SetupError> {
         let made = || -> io::Result<HeldPath> {
             let found = HeldPath::of(self.new_file(path, 0o600)?)?;
@@ -197,78 +196,78 @@ impl CacheDirectory {
     /// whether it is gone by this.
     ///
     /// # Errors
-    /// Something else has the name by now; the cache's owner, whose `rights` these are, may not
-    /// remove it.
+    /// Something else has the name by now; `owner`, whose the cache is, may not remove it.
     pub fn unlink(
         &self,
         path: &Path,
         found: Option<&HeldPath>,
-        rights: Rights,
+        owner: u32,
     ) -> Result<bool, SetupError> {
-        exercise(self.rights(rights), path, || {
+        self.change(path, owner, "removing", || {
             match self.unlink_found(name_of(path), found) {
-                Ok(()) => Ok(true),
                 Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(false),
-                Err(e) => Err(SetupError::io("removing", path)(e)),
+                unlinked => unlinked.map(|()| true),
             }
         })
     }
 
     fn unlink_found(&self, name: &OsStr, found: Option<&HeldPath>) -> io::Result<()> {
         if let Some(found) = found {
-            let there = statat(&self.held, name, AtFlags::SYMLINK_NOFOLLOW).map_err(refused)?;
+            let there = statat(&self.held, name, AtFlags::SYMLINK_NOFOLLOW)?;
             if !found.is(&there) {
                 return Err(io::Error::other(
                     "something else has that name by now, and is left. Look what it is, and repeat this",
                 ));
             }
         }
-        unlinkat(&self.held, name, AtFlags::empty()).map_err(refused)
+        Ok(unlinkat(&self.held, name, AtFlags::empty())?)
     }
 
     /// Makes an empty file of this name, which is not there yet, for the user to whom `of` belongs.
-    pub fn create(&self, path: &Path, of: &Stat, rights: Rights) -> Result<(), SetupError> {
-        let own = self.rights(rights);
-        exercise(own, path, || {
-            let made = self.new_file(path, 0o644);
-            let given = made.and_then(|file| match own == rights {
-                true => Ok(()),
-                false => {
-                    let (user, group) = (Uid::from_raw(of.st_uid), Gid::from_raw(of.st_gid));
-                    fchown(&file, Some(user), Some(group))
-                }
-            });
-            given.map_err(|e| SetupError::io("making", path)(e.into()))
+    pub fn create(&self, path: &Path, of: &Stat, owner: u32) -> Result<(), SetupError> {
+        self.change(path, owner, "making", || {
+            let file = self.new_file(path, 0o644)?;
+            if of.st_uid != user() {
+                let (user, group) = (Uid::from_raw(of.st_uid), Gid::from_raw(of.st_gid));
+                fchown(&file, Some(user), Some(group))?;
+            }
+            Ok(())
         })
     }
 
     /// Replaces the file of this name, whole or not at all, and durably.
-    pub fn keep(
-        &self,
-        path: &Path,
-        what: &(impl Serialize + Sync),
-        rights: Rights,
-    ) -> Result<(), SetupError> {
+    pub fn keep(&self, path: &Path, what: &impl Serialize, owner: u32) -> Result<(), SetupError> {
         let here = link_to(&self.held).join(name_of(path));
-        exercise(self.rights(rights), path, || {
-            let kept = control_files::keep(&here, what).map_err(refused);
-            kept.map_err(SetupError::io("writing", path))
-        })
+        self.change(path, owner, "writing", || control_files::keep(&here, what))
     }
 
-    /// With which a name in it is changed, by a command that has these rights to the cache.
-    fn rights(&self, rights: Rights) -> Rights {
-        match self.is_roots && user() == 0 {
-            true => Rights::Own,
-            false => rights,
-        }
+    /// Changes a name in it by `work`: as root where root alone may, else as the cache's `owner`.
+    fn change<T: Serialize + DeserializeOwned>(
+        &self,
+        path: &Path,
+        owner: u32,
+        doing: &'static str,
+        work: impl FnOnce() -> io::Result<T>,
+    ) -> Result<T, SetupError> {
+        let acting = match self.is_roots && user() == 0 {
+            true => 0,
+            false => owner,
+        };
+        let is_other = acting != user();
+        act_as(acting, path, || {
+            work().map_err(|e| {
+                SetupError::io(doing, path)(match is_other {
+                    true => refused(e),
+                    false => e,
+                })
+            })
+        })
     }
 }
 
-/// Says more where root was refused it with another user's rights.
-fn refused(error: impl Into<io::Error>) -> io::Error {
-    let error = error.into();
-    if error.kind() != io::ErrorKind::PermissionDenied || user() == geteuid().as_raw() {
+/// Says more where the cache's owner was refused what root began.
+fn refused(error: io::Error) -> io::Error {
+    if error.kind() != io::ErrorKind::PermissionDenied {
         return error;
     }
     let what = format!(

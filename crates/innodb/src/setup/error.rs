@@ -150,6 +150,9 @@ pub enum SetupError {
     /// Who could have written it may do less than who runs the command.
     #[error("{0}")]
     Distrusted(String),
+    /// What the process says that acted for the user whose cache it is.
+    #[error("{0}")]
+    Acting(String),
     /// A data directory's guard says that it is of another.
     #[error("{0}")]
     Guard(String),

@@ -3,9 +3,8 @@
 use super::{
     cache_files::CacheFiles,
     error::SetupError,
-    guarded_directory::{find_guarded, rights_to_data},
+    guarded_directory::{find_guarded, with_cache},
     location::{CacheLocation, pool_of},
-    rights::exercise,
 };
 use crate::{
     doublewrite::DoublewriteFile,
@@ -14,6 +13,7 @@ use crate::{
 };
 use forebay_flash::{Cache, FlushProgress};
 use forebay_pool::rights::user;
+use serde::{Deserialize, Serialize, Serializer};
 use std::{
     collections::BTreeSet,
     fs::File,
@@ -23,22 +23,28 @@ use std::{
 };
 
 /// What a flush did.
-#[derive(Clone, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct FlushOutcome {
     /// Pages written to the files.
     pub pages: u64,
     /// Pages that a crash may have torn, and whose files were not found.
     pub not_found: u64,
     /// System tablespaces whose guard was lifted.
+    #[serde(serialize_with = "readable")]
     pub lifted: Vec<PathBuf>,
     /// False if the caller stopped it.
     pub complete: bool,
 }
 
+/// Paths as they are shown: one that is no text is none in JSON.
+fn readable<S: Serializer>(paths: &[PathBuf], to: S) -> Result<S::Ok, S::Error> {
+    to.collect_seq(paths.iter().map(|path| path.to_string_lossy()))
+}
+
 /// Writes everything home, empties the cache, and lifts the guard: the server may be started
 /// without Forebay. What is interrupted goes on where it was. `data` are directories to look for
 /// files in, beside those where they were; `given_up` files that are not there, and whose pages are
-/// not needed. It has the rights of the user whose cache it is, never more.
+/// not needed. It is done as the user whose cache it is, in a child process if that is another one.
 ///
 /// # Errors
 /// See [`SetupError`]; nothing that the cache has is lost.
@@ -46,14 +52,11 @@ pub fn flush(
     flash: &Path,
     data: &[PathBuf],
     given_up: &[PathBuf],
-    progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
+    progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
 ) -> Result<FlushOutcome, SetupError> {
-    let homes = Arc::new(Homes::new());
     let place = CacheLocation::of(flash)?;
-    let (cache, rights) = CacheFiles::of(&place)?.open(&homes)?;
-    let rights = rights_to_data(place.flash(), &cache, data, rights)?;
-    exercise(rights, place.flash(), || {
-        flush_open(&place, &cache, &homes, (data, given_up), progress)
+    with_cache(&CacheFiles::of(&place)?, data, |cache, homes| {
+        flush_open(&place, cache, homes, (data, given_up), progress)
     })
 }
 

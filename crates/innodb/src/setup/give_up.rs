@@ -5,7 +5,7 @@ use super::{
     error::SetupError,
     flush::FlushOutcome,
     location::CacheLocation,
-    rights::{exercise, to_guarded},
+    rights::{act_as, guardian},
 };
 use crate::{
     descriptor::{check_owner, reopen},
@@ -26,8 +26,8 @@ use std::{
 
 /// The cache of these data directories is lost: their guards are lifted, and the servers may be
 /// started with what the files have. Pages that only the cache had are lost; those that were on
-/// their way home around it are written again, so that none is torn. It has the rights of who has
-/// laid the guard, never more.
+/// their way home around it are written again, so that none is torn. It is done as the user who has
+/// laid the guard.
 ///
 /// # Errors
 /// If a cache is there after all, or no directory is guarded; what the operating system says.
@@ -40,8 +40,7 @@ pub fn give_up(data: &[PathBuf]) -> Result<FlushOutcome, SetupError> {
         let path = dir.join(std::ffi::OsStr::from_bytes(file_kinds::SYSTEM));
         let dir =
             guard::beside_system(dir).map_err(SetupError::io("looking for the guard of", &path))?;
-        let rights = to_guarded(&dir)?;
-        if let Some(saved) = exercise(rights, &dir, || lift_lost(&dir, &path, data))? {
+        if let Some(saved) = act_as(guardian(&dir)?, &dir, || lift_lost(&dir, &path, data))? {
             flushing.pages += saved.pages;
             flushing.not_found += saved.not_found;
             flushing.lifted.push(path);
@@ -132,11 +131,14 @@ fn check_lost(flash: &Path, dir: &Path, of: Identity) -> Result<(), SetupError> 
         }
         place => place.map_err(unreadable)?,
     };
-    let (cache, _) = CacheFiles::of(&place)
-        .and_then(|held| held.open(&Arc::new(Homes::new())))
-        .map_err(unreadable)?;
+    let knows_it = CacheFiles::of(&place).and_then(|files| {
+        files.as_owner(|| {
+            let cache = files.open(&Arc::new(Homes::new()))?;
+            Ok(cache.files().iter().any(|file| file.id().identity == of))
+        })
+    });
     // It has been emptied for another data directory.
-    if !cache.files().iter().any(|file| file.id().identity == of) {
+    if !knows_it.map_err(unreadable)? {
         return Ok(());
     }
     Err(SetupError::Guard(format!(

@@ -1,6 +1,10 @@
 //! The data directory of a cache, which is guarded.
 
-use super::{error::SetupError, rights::to_guarded};
+use super::{
+    cache_files::CacheFiles,
+    error::SetupError,
+    rights::{act_as, guardian},
+};
 use crate::{
     descriptor::{check_owner, reopen},
     file_kinds,
@@ -9,12 +13,13 @@ use crate::{
     identity, recorded_names,
 };
 use forebay_flash::{Cache, CachedFile};
-use forebay_pool::rights::{Rights, user};
+use forebay_pool::rights::user;
 use rustix::{
     fd::OwnedFd,
     fs::{Mode, OFlags},
     io::Errno,
 };
+use serde::{Serialize, de::DeserializeOwned};
 use std::{
     io,
     os::unix::ffi::OsStrExt,
@@ -78,19 +83,39 @@ fn find_system(
     })
 }
 
-/// The rights with which the data directory of this cache is written to, which itself is used with
-/// `rights`.
-pub(crate) fn rights_to_data(
-    flash: &Path,
-    cache: &Cache,
+/// Does `work` with the cache, in a process that is its owner. A cache of root's own says as whom
+/// its data directory is written to: that user's process gets it open.
+///
+/// # Errors
+/// Those of `work`, and of opening the cache; if there can be no such process.
+pub(crate) fn with_cache<T: Serialize + DeserializeOwned>(
+    files: &CacheFiles<'_>,
     given: &[PathBuf],
-    rights: Rights,
-) -> Result<Rights, SetupError> {
-    let Some(system) = system_of(cache).filter(|_| rights == Rights::Own) else {
-        return Ok(rights);
+    work: impl FnOnce(&Cache, &Arc<Homes>) -> Result<T, SetupError>,
+) -> Result<T, SetupError> {
+    let flash = files.place().flash();
+    if files.owner != user() {
+        return files.as_owner(|| with_cache(files, given, work));
+    }
+    let homes = Arc::new(Homes::new());
+    let cache = files.open(&homes)?;
+    let writer = match system_of(&cache) {
+        Some(system) => {
+            let (_, path) = find_system(flash, &system, given)?;
+            guardian(path.parent().unwrap_or(Path::new("/")))?
+        }
+        None => user(),
     };
-    let (_, path) = find_system(flash, &system, given)?;
-    to_guarded(path.parent().unwrap_or(Path::new("/")))
+    if writer == user() {
+        return work(&cache, &homes);
+    }
+    // One process has it at a time.
+    drop((cache, homes));
+    let open = (files.open_flash()?, files.open_lane()?);
+    act_as(writer, flash, || {
+        let homes = Arc::new(Homes::new());
+        work(&files.open_in(open, &homes)?, &homes)
+    })
 }
 
 /// The system tablespace that the cache knows, open, with its guard in place.

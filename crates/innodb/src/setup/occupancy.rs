@@ -3,10 +3,11 @@
 use super::{cache_files::CacheFiles, error::SetupError, location::CacheLocation};
 use crate::home::Homes;
 use forebay_flash::Cache;
+use serde::{Deserialize, Serialize};
 use std::{path::Path, sync::Arc};
 
 /// What is in a cache.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct CacheOccupancy {
     /// Pages.
     pub pages: u64,
@@ -36,7 +37,7 @@ impl CacheOccupancy {
 /// # Errors
 /// Whatever keeps a server from using it.
 pub fn look(flash: &Path) -> Result<CacheOccupancy, SetupError> {
-    let homes = Arc::new(Homes::new());
-    let (cache, _) = CacheFiles::of(&CacheLocation::of(flash)?)?.open(&homes)?;
-    Ok(CacheOccupancy::of(&cache))
+    let place = CacheLocation::of(flash)?;
+    let files = CacheFiles::of(&place)?;
+    files.as_owner(|| Ok(CacheOccupancy::of(&files.open(&Arc::new(Homes::new()))?)))
 }

@@ -6,7 +6,6 @@ use super::{
     error::SetupError,
     location::CacheLocation,
     retry::retry_in_use,
-    rights::exercise,
 };
 use crate::{
     control_files::{RESIZE, SETTINGS, STATUS},
@@ -33,9 +32,9 @@ const BESIDE: [&str; 3] = [STATUS, SETTINGS, RESIZE];
 /// 3. *Blank* the start of a device.
 /// 4. *Remove* what is beside the flash file, its metadata, and last that file.
 ///
-/// What the cache says is done with the rights of its owner, and no path to it is followed after it
-/// was opened: the names go from the directory that it was found in, with the own rights only if
-/// root alone may change names there (`directory.rs`). So does metadata that a link in such a
+/// What the cache says is done as its owner, and no path to it is followed after it was opened: the
+/// names go from the directory that it was found in, as root only if root alone may change names
+/// there (`directory.rs`). So does metadata that a link in such a
 /// directory leads to. Each of the two goes as long as its name is that of what was opened.
 ///
 /// Interrupted after 2, it goes on when it is repeated, as long as there is the metadata, without a
@@ -48,12 +47,14 @@ pub fn remove(flash: &Path) -> Result<Vec<PathBuf>, SetupError> {
     let place = CacheLocation::of(flash)?;
     let held = CacheFiles::of(&place)?;
     let _alone = held.lock()?;
-    let homes = Arc::new(Homes::new());
-    match retry_in_use(|| held.open(&homes)) {
-        Ok((cache, rights)) => exercise(rights, place.flash(), || end(&place, cache))?,
-        Err(error) if !is_ended(&held) => return Err(error),
-        Err(_) => {}
-    }
+    held.as_owner(|| {
+        let homes = Arc::new(Homes::new());
+        match retry_in_use(|| held.open(&homes)) {
+            Ok(cache) => end(&place, cache),
+            Err(error) if !is_ended(&held) => Err(error),
+            Err(_) => Ok(()),
+        }
+    })?;
     remove_all(&held)
 }
 
@@ -61,7 +62,7 @@ fn remove_all(held: &CacheFiles<'_>) -> Result<Vec<PathBuf>, SetupError> {
     let (flash, lane) = (held.place.flash(), held.place.pool_path());
     let mut gone = Vec::new();
     let mut unlink = |dir: &CacheDirectory, path: &Path, found: Option<&HeldPath>| {
-        let unlinked = dir.unlink(path, found, held.rights)?;
+        let unlinked = dir.unlink(path, found, held.owner)?;
         gone.extend(unlinked.then(|| path.to_owned()));
         Ok::<_, SetupError>(())
     };
@@ -70,7 +71,7 @@ fn remove_all(held: &CacheFiles<'_>) -> Result<Vec<PathBuf>, SetupError> {
     }
     // Before its metadata goes: where that is gone it is blank, and may be another's by now.
     if held.is_on_device() && held.lane.file().is_ok() {
-        exercise(held.rights, flash, || blank_start(held))?;
+        held.as_owner(|| blank_start(held))?;
     }
     if let Some(far) = &held.lane.far {
         let (dir, path) = far_lane(held, far)?;

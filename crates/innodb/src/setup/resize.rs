@@ -5,15 +5,19 @@
 //! are is known by their positions, and all get others.
 
 use super::{
-    cache_files::CacheFiles, create::create_in, error::SetupError, flush::attach_guarded,
-    guarded_directory::rights_to_data, location::CacheLocation, occupancy::CacheOccupancy,
-    rights::exercise,
+    cache_files::CacheFiles,
+    create::{create_in, make_status},
+    error::SetupError,
+    flush::attach_guarded,
+    guarded_directory::with_cache,
+    location::CacheLocation,
+    occupancy::CacheOccupancy,
 };
 use crate::{
     home::Homes,
     request::{ResizeResult, request_of},
 };
-use forebay_flash::FlushProgress;
+use forebay_flash::{Cache, FlushProgress};
 use forebay_pool::{LaneCheck, PoolErrorKind};
 use std::{
     ops::ControlFlow,
@@ -22,8 +26,8 @@ use std::{
 };
 
 /// Gives the cache on this flash file or device `bytes` bytes. `data` are directories to look for
-/// files in, beside those where they were. It has the rights of the user whose cache it is, never
-/// more.
+/// files in, beside those where they were. It is done as the user whose cache it is, in a child
+/// process if that is another one.
 ///
 /// # Errors
 /// See [`SetupError`]; nothing that the cache has is lost, and the resize may be repeated.
@@ -31,11 +35,11 @@ pub fn resize(
     flash: &Path,
     bytes: u64,
     data: &[PathBuf],
-    progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
+    progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
 ) -> Result<ResizeResult, SetupError> {
     let place = CacheLocation::of(flash)?;
     let held = CacheFiles::of(&place)?;
-    if !held.is_on_device() && held.is_blank()? {
+    if !held.is_on_device() && held.as_owner(|| held.is_blank())? {
         return make_anew(&held, bytes);
     }
     let (_, resized) = resize_held(&held, bytes, data, progress)?;
@@ -50,7 +54,7 @@ pub fn resize_found(
     flash: &Path,
     bytes: u64,
     data: &[PathBuf],
-    progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
+    progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
 ) -> Result<(CacheOccupancy, ResizeResult), SetupError> {
     let place = CacheLocation::of(flash)?;
     resize_held(&CacheFiles::of(&place)?, bytes, data, progress)
@@ -60,41 +64,56 @@ fn resize_held(
     held: &CacheFiles<'_>,
     bytes: u64,
     data: &[PathBuf],
-    progress: impl FnMut(FlushProgress) -> ControlFlow<()> + Send,
+    progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
 ) -> Result<(CacheOccupancy, ResizeResult), SetupError> {
-    let homes = Arc::new(Homes::new());
     let place = held.place();
-    let (cache, rights) = held.open(&homes)?;
-    let before = CacheOccupancy::of(&cache);
-    let is_of_size = cache.is_of_size(bytes)?;
+    let (before, done) = held.as_owner(|| {
+        let cache = held.open(&Arc::new(Homes::new()))?;
+        let before = CacheOccupancy::of(&cache);
+        let done = match cache.is_of_size(bytes)? {
+            true => Some(resize_open(&cache, bytes, |_| ControlFlow::Continue(()))?),
+            false => None,
+        };
+        Ok((before, done))
+    })?;
     // What was asked of a server that is gone. One that another user has left is not in the way of
     // a cache that is as it should be.
     let request = request_of(place.flash());
-    held.remove_beside(&request)
-        .or_else(|source| match is_of_size {
-            true => Ok(()),
-            false => Err(SetupError::RequestLeft {
+    let removed = held.remove_beside(&request);
+    let done = match done {
+        Some(done) => done,
+        None => {
+            removed.map_err(|source| SetupError::RequestLeft {
                 request,
                 source: Box::new(source),
-            }),
-        })?;
-    let rights = match is_of_size {
-        true => rights,
-        false => rights_to_data(place.flash(), &cache, data, rights)?,
+            })?;
+            with_cache(held, data, |cache, homes| {
+                let _tablespace = attach_guarded(place, cache, homes, (data, &[]))?;
+                resize_open(cache, bytes, progress)
+            })?
+        }
     };
-    let resized = exercise(rights, place.flash(), || {
-        let _tablespace = match is_of_size {
-            true => None,
-            false => attach_guarded(place, &cache, &homes, (data, &[]))?,
-        };
-        Ok(cache.resize(bytes, progress)?)
-    })?;
-    let resized = ResizeResult {
-        pages: resized.pages,
-        now: CacheOccupancy::of(&cache),
-        complete: resized.complete,
-    };
-    Ok((before, resized))
+    let (pages, now, complete) = done;
+    Ok((
+        before,
+        ResizeResult {
+            pages,
+            now,
+            complete,
+        },
+    ))
+}
+
+/// Pages that were written to the files, what is in the cache now, and whether it has the size.
+type ResizeDone = (u64, CacheOccupancy, bool);
+
+fn resize_open(
+    cache: &Cache,
+    bytes: u64,
+    progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
+) -> Result<ResizeDone, SetupError> {
+    let resized = cache.resize(bytes, progress)?;
+    Ok((resized.pages, CacheOccupancy::of(cache), resized.complete))
 }
 
 /// True if the metadata beside blank headers says that a server has used the cache: then these were
@@ -121,17 +140,21 @@ fn was_used(held: &CacheFiles<'_>) -> Result<bool, SetupError> {
 /// What is left of a cache that was ended becomes a new one, in the same files.
 fn make_anew(held: &CacheFiles<'_>, bytes: u64) -> Result<ResizeResult, SetupError> {
     let _alone = held.lock()?;
-    // Another command may have done it meanwhile.
-    if !held.is_blank()? {
-        return Err(SetupError::InUse {
-            flash: held.place().flash().to_owned(),
-        });
-    }
-    if was_used(held)? {
-        return Err(held.place().unmade());
-    }
+    let now = held.as_owner(|| {
+        // Another command may have done it meanwhile.
+        if !held.is_blank()? {
+            return Err(SetupError::InUse {
+                flash: held.place().flash().to_owned(),
+            });
+        }
+        if was_used(held)? {
+            return Err(held.place().unmade());
+        }
+        create_in(held, bytes)
+    })?;
+    make_status(held);
     Ok(ResizeResult {
-        now: create_in(held, bytes)?,
+        now,
         complete: true,
         ..ResizeResult::default()
     })

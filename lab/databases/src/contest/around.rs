@@ -96,7 +96,8 @@ impl Setting<'_> {
             let slowed = slowed.map(|memory| ("--media-profile", memory.into()));
             wrapper = forebay_run(
                 emulator.unwrap_or(self.forebay),
-                pool.as_ref().map(|pool| (pool.path(), self.pools.lane_segments)),
+                pool.as_ref()
+                    .map(|pool| (pool.path(), self.pools.lane_segments)),
                 devices.chain(slowed).chain(options),
             );
         }

@@ -106,7 +106,9 @@ impl Pools {
             None => self.segments,
         };
         let segments = segments.max(u64::from(self.lane_segments) * 2);
-        let bytes = contender.pool_bytes.unwrap_or(segments * self.segment_bytes);
+        let bytes = contender
+            .pool_bytes
+            .unwrap_or(segments * self.segment_bytes);
         // So large that one lane may take all of it.
         let segment = self.segment_bytes.max(bytes / u64::from(SEGMENTS_MAX));
         let pool = ScratchPool::new(&source, bytes / segment, segment)?;

@@ -10,7 +10,7 @@ use crate::{
     },
 };
 use forebay_flash::{CacheOptions, Identity, WritePolicy};
-use forebay_pool::rights::user;
+use forebay_pool::rights::alone;
 use std::{
     ffi::OsString,
     fs::{self, Permissions},
@@ -120,14 +120,6 @@ fn metadata_on_another_disk_goes_with_the_link_to_it() {
 const SERVER: u32 = 65534;
 const OTHER: u32 = 65533;
 
-fn is_root() -> bool {
-    let is_root = user() == 0;
-    if !is_root {
-        println!("skipped: not root");
-    }
-    is_root
-}
-
 /// Gives the files in a directory to the server's user; no links.
 fn give(dir: &Path) {
     for name in names(dir) {
@@ -146,19 +138,18 @@ fn open_dir(dir: &Path, owner: u32) {
 
 #[test]
 fn a_server_s_cache_in_a_directory_of_root_s_is_removed_by_root() {
-    if !is_root() {
-        return;
-    }
-    let (dir, flash) = made();
-    give(dir.path());
-    remove(&flash).unwrap();
-    assert!(names(dir.path()).is_empty());
-    let (dir, flash) = made();
-    let (other, _) = move_lane(&flash);
-    give(dir.path());
-    give(other.path());
-    remove(&flash).unwrap();
-    assert!(names(dir.path()).is_empty() && names(other.path()).is_empty());
+    alone(|| {
+        let (dir, flash) = made();
+        give(dir.path());
+        remove(&flash).unwrap();
+        assert!(names(dir.path()).is_empty());
+        let (dir, flash) = made();
+        let (other, _) = move_lane(&flash);
+        give(dir.path());
+        give(other.path());
+        remove(&flash).unwrap();
+        assert!(names(dir.path()).is_empty() && names(other.path()).is_empty());
+    });
 }
 
 /// As where the directory is swapped for a link while the cache in it is opened and ended.
@@ -214,66 +205,63 @@ fn metadata_that_a_link_leads_to_goes_from_where_it_is_and_nothing_else_by_its_n
 /// change names.
 #[test]
 fn root_s_own_rights_remove_nothing_where_another_user_may_change_names() {
-    if !is_root() {
-        return;
-    }
-    let (dir, flash) = made();
-    give(dir.path());
-    open_dir(dir.path(), OTHER);
-    for _ in 0..2 {
-        let said = remove(&flash).unwrap_err().to_string();
-        for part in ["user 65534", "chmod go-w"] {
-            assert!(said.contains(part), "{part}: {said}");
+    alone(|| {
+        let (dir, flash) = made();
+        give(dir.path());
+        open_dir(dir.path(), OTHER);
+        for _ in 0..2 {
+            let said = remove(&flash).unwrap_err().to_string();
+            for part in ["user 65534", "chmod go-w"] {
+                assert!(said.contains(part), "{part}: {said}");
+            }
+            assert_eq!(names(dir.path()).len(), 3);
         }
-        assert_eq!(names(dir.path()).len(), 3);
-    }
-    chown(dir.path(), Some(SERVER), Some(SERVER)).unwrap();
-    remove(&flash).unwrap();
-    assert!(names(dir.path()).is_empty());
+        chown(dir.path(), Some(SERVER), Some(SERVER)).unwrap();
+        remove(&flash).unwrap();
+        assert!(names(dir.path()).is_empty());
+    });
 }
 
 #[test]
 fn by_a_link_in_a_server_s_directory_root_s_own_rights_remove_nothing() {
-    if !is_root() {
-        return;
-    }
-    let (dir, flash) = made();
-    let (other, real) = move_lane(&flash);
-    give(dir.path());
-    give(other.path());
-    open_dir(dir.path(), SERVER);
-    open_dir(other.path(), 0);
-    let said = remove(&flash).unwrap_err().to_string();
-    let real_name = real.display().to_string();
-    assert!(
-        said.contains(&real_name) && said.contains("chmod go-w"),
-        "{said}"
-    );
-    assert!(real.exists());
-    // As that says.
-    fs::remove_file(&real).unwrap();
-    remove(&flash).unwrap();
-    assert!(names(dir.path()).is_empty());
+    alone(|| {
+        let (dir, flash) = made();
+        let (other, real) = move_lane(&flash);
+        give(dir.path());
+        give(other.path());
+        open_dir(dir.path(), SERVER);
+        open_dir(other.path(), 0);
+        let said = remove(&flash).unwrap_err().to_string();
+        let real_name = real.display().to_string();
+        assert!(
+            said.contains(&real_name) && said.contains("chmod go-w"),
+            "{said}"
+        );
+        assert!(real.exists());
+        // As that says.
+        fs::remove_file(&real).unwrap();
+        remove(&flash).unwrap();
+        assert!(names(dir.path()).is_empty());
+    });
 }
 
 /// An ended cache's file, and a pool without lanes: together the rest of a removal.
 #[test]
 fn files_of_root_s_that_a_server_s_link_puts_together_to_a_cache_are_left() {
-    if !is_root() {
-        return;
-    }
-    let (dir, flash) = made();
-    let (other, real) = move_lane(&flash);
-    open(&flash).remove().unwrap();
-    open_dir(dir.path(), SERVER);
-    lchown(pool_of(&flash), Some(SERVER), Some(SERVER)).unwrap();
-    let said = remove(&flash).unwrap_err().to_string();
-    assert!(said.contains("denied"), "{said}");
-    assert!(flash.exists() && real.exists());
-    // Its own link in its own directory.
-    open_dir(dir.path(), 0);
-    remove(&flash).unwrap();
-    assert!(names(dir.path()).is_empty() && names(other.path()).is_empty());
+    alone(|| {
+        let (dir, flash) = made();
+        let (other, real) = move_lane(&flash);
+        open(&flash).remove().unwrap();
+        open_dir(dir.path(), SERVER);
+        lchown(pool_of(&flash), Some(SERVER), Some(SERVER)).unwrap();
+        let said = remove(&flash).unwrap_err().to_string();
+        assert!(said.contains("denied"), "{said}");
+        assert!(flash.exists() && real.exists());
+        // Its own link in its own directory.
+        open_dir(dir.path(), 0);
+        remove(&flash).unwrap();
+        assert!(names(dir.path()).is_empty() && names(other.path()).is_empty());
+    });
 }
 
 #[test]

@@ -7,7 +7,7 @@ use crate::setup::{
     look, pool_of, remove,
 };
 use forebay_flash::{CacheOptions, FlashError, Identity, layout::CHECKPOINTS};
-use forebay_pool::rights::user;
+use forebay_pool::rights::{alone, user};
 use std::{
     fs,
     os::unix::fs::{MetadataExt, chown},
@@ -200,22 +200,20 @@ fn begun() -> (TempDir, PathBuf) {
 
 #[test]
 fn a_server_s_cache_is_made_anew_in_a_directory_of_root_s_and_stays_the_server_s() {
-    const SERVER: u32 = 65534;
-    if user() != 0 {
-        println!("skipped: not root");
-        return;
-    }
-    let (dir, flash) = begun();
-    fs::remove_file(dir.path().join("f.status")).unwrap();
-    for path in [&flash, &pool_of(&flash)] {
-        chown(path, Some(SERVER), Some(SERVER)).unwrap();
-    }
-    assert!(again(&flash, LARGE).now.slots > 0);
-    assert_eq!(fs::metadata(&flash).unwrap().len(), LARGE);
-    for name in ["f", "f.lane", "f.status"] {
-        let found = fs::metadata(dir.path().join(name)).unwrap();
-        assert_eq!((found.uid(), found.gid()), (SERVER, SERVER), "{name}");
-    }
+    alone(|| {
+        const SERVER: u32 = 65534;
+        let (dir, flash) = begun();
+        fs::remove_file(dir.path().join("f.status")).unwrap();
+        for path in [&flash, &pool_of(&flash)] {
+            chown(path, Some(SERVER), Some(SERVER)).unwrap();
+        }
+        assert!(again(&flash, LARGE).now.slots > 0);
+        assert_eq!(fs::metadata(&flash).unwrap().len(), LARGE);
+        for name in ["f", "f.lane", "f.status"] {
+            let found = fs::metadata(dir.path().join(name)).unwrap();
+            assert_eq!((found.uid(), found.gid()), (SERVER, SERVER), "{name}");
+        }
+    });
 }
 
 /// Promise: as `what_has_the_name_of_a_cache_s_file_by_then_is_left`.
