@@ -56,6 +56,56 @@ fn a_recovery_by_root_writes_only_what_the_pools_owner_may() {
     assert_eq!(lab.lanes(), 0);
 }
 
+/// A file that lies too far from where it was to be found by looking.
+///
+/// Promise: as `a_recovery_by_root_writes_only_what_the_pools_owner_may`.
+#[test]
+fn root_tells_the_owners_process_where_a_handle_leads() {
+    let mut lab = Lab::of_an_ordinary_user();
+    if lab.user.is_none() {
+        println!("skipped: not root");
+        return;
+    }
+    written(&lab).kill_both();
+    lab.power_cut();
+    let far = lab.home.path().join("some/where/else");
+    fs::create_dir_all(&far).unwrap();
+    let path = far.join("b.log");
+    fs::rename(lab.data("a.log"), &path).unwrap();
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert!(why(&reports).contains("missing"), "{reports:?}");
+    lab.user = None;
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == content(1, 3000));
+}
+
+/// Promise (rights): A recovery by root whose child is killed says so, and goes on when it is
+/// repeated.
+#[test]
+fn recovery_whose_child_is_killed_says_so_and_is_repeated() {
+    let mut lab = Lab::of_an_ordinary_user();
+    if lab.user.is_none() {
+        println!("skipped: not root");
+        return;
+    }
+    written(&lab).kill_both();
+    lab.power_cut();
+    lab.user = None;
+    let mut command = lab.recover_command(&[]);
+    command
+        .env("FOREBAY_FAILPOINT", "replay:step=2:die")
+        .env("FOREBAY_TEST_BOOT_ID", OTHER_BOOT)
+        .env("FOREBAY_TEST_POOL_SURVIVED", "1");
+    let said = succeed(&mut command).unwrap_err();
+    for part in ["user 65534", "before it was done", "repeat this"] {
+        assert!(said.contains(part), "{part}: {said}");
+    }
+    let reports = lab.recover(Some(OTHER_BOOT), &[]);
+    assert_ne!(reports[0]["outcome"], "refused", "{reports:?}");
+    assert!(fs::read(lab.data("a.log")).unwrap() == content(1, 3000));
+}
+
 /// Promise (rights): A recovery refuses a pool that other users may write to (for root: its group,
 /// too), and names the remedy, `chmod go-w`.
 #[test]
