@@ -84,6 +84,11 @@ enum MainCommand {
 /// Does what the command line says. The status of the process.
 #[must_use]
 pub fn main() -> ExitCode {
+    if let Some(done) = run::agent_main() {
+        return done
+            .err()
+            .map_or(ExitCode::SUCCESS, |failure| failure.report(false));
+    }
     let (cli, json) = parse(std::env::args_os()).unwrap_or_else(|error| with_tip(error).exit());
     let done = match cli.command {
         MainCommand::Run(run) => run.run(),

@@ -66,10 +66,11 @@ fn run(pool: &Path, run_dir: &Path, patterns: &[&str]) -> Result<ExitCode, Failu
         segments: 2,
         run_dir: run_dir.to_owned(),
         program: "lab".to_owned(),
+        front_end: Default::default(),
         layer: None,
     };
     let supervisor = Supervisor::start(PoolOptions::new().open(pool)?, options)?;
-    let environment = supervisor.environment(Path::new(""));
+    let environment = supervisor.environment();
     let mut database = Command::new(std::env::current_exe()?)
         .arg("database")
         .envs(

@@ -18,6 +18,7 @@ use forebay_files::{
     activation,
     supervisor::{ProcessStatus, Supervisor},
 };
+use forebay_notify::{Agent, AgentFate};
 use nix::{
     errno::Errno,
     spawn::{PosixSpawnAttr, PosixSpawnFileActions, PosixSpawnFlags, posix_spawn},
@@ -97,13 +98,24 @@ impl Signals {
     }
 }
 
-/// Runs `program` with `environment` on top of ours until it has ended, and, if it ended with 0,
-/// whatever it left in the background; gives the status of who ended last, as a shell does: 128 and
-/// the signal's number if one killed it.
+/// Runs `program` with `environment` on top of ours, as [`follow`] does.
 pub fn run(
     program: &RunProgram,
     environment: Vec<(OsString, OsString)>,
     signals: &mut Signals,
+) -> Result<u8, Failure> {
+    let starts = |blocked: &SigSet| start(program, environment, blocked);
+    follow(program, starts, signals, None)
+}
+
+/// Runs what `starts` until it has ended, and, if it ended with 0, whatever it left in the
+/// background; gives the status of who ended last, as a shell does: 128 and the signal's number if
+/// one killed it. If it is an agent, the program that an agent leaves when it dies is followed.
+pub fn follow(
+    program: &RunProgram,
+    starts: impl FnOnce(&SigSet) -> Result<Pid, Errno>,
+    signals: &mut Signals,
+    agent: Option<&AgentFate>,
 ) -> Result<u8, Failure> {
     let failed = |e| {
         Failure::Failed(format!(
@@ -111,7 +123,7 @@ pub fn run(
         ))
     };
     rustix::process::set_child_subreaper(Some(rustix::process::getpid())).map_err(failed)?;
-    let mut leader = start(program, environment, &signals.before).map_err(|error| {
+    let mut leader = starts(&signals.before).map_err(|error| {
         let status = if error == Errno::ENOENT { 127 } else { 126 };
         Failure::NotRun(
             status,
@@ -121,11 +133,15 @@ pub fn run(
     resource_limits::raise_open_files();
     // When the program ended with 0, and left a child.
     let mut left: Option<Instant> = None;
+    let agent_process = leader;
     loop {
         signals.stop.follow()?;
         match reap()? {
             Some((child, ChildEvent::Ended(status))) if child == leader => {
+                let is_orphaned =
+                    leader == agent_process && agent.is_some_and(AgentFate::has_left_program);
                 match (status, oldest_child()) {
+                    (_, Some(next)) if is_orphaned => leader = next,
                     (0, Some(next)) => {
                         left.get_or_insert_with(Instant::now);
                         leader = next;
@@ -183,6 +199,31 @@ pub fn outlast(
             is_said = true;
         }
     }
+}
+
+/// Waits, as an agent, for those processes of the program that have not ended with it, and passes
+/// signals on to them.
+pub fn outlast_agent(
+    program: &RunProgram,
+    agent: &Agent,
+    signals: &mut Signals,
+) -> Result<(), Failure> {
+    let (begun, mut is_said) = (Instant::now(), false);
+    while !agent.is_over(LOOK) {
+        while let Ok(Some(_)) = reap() {}
+        let left: Vec<Pid> = oldest_child().into_iter().collect();
+        while signals.is_there() {
+            pass_one(&left, signals)?;
+        }
+        if let Some(pid) = left.first().filter(|_| !is_said && begun.elapsed() >= SOON) {
+            complain!(
+                "forebay: {} has ended, and left process {pid}. forebay passes signals on to it, and stays until nothing of the program is left",
+                program.name().to_string_lossy()
+            );
+            is_said = true;
+        }
+    }
+    Ok(())
 }
 
 /// The first of them, and how many more there are.
@@ -263,15 +304,16 @@ fn oldest_child() -> Option<Pid> {
 }
 
 /// Starts it: the standard library would leave our signals blocked in it.
-fn start(
+pub fn start(
     program: &RunProgram,
     environment: Vec<(OsString, OsString)>,
     blocked: &SigSet,
 ) -> Result<Pid, Errno> {
     let bytes = |text: OsString| CString::new(text.into_vec()).map_err(|_| Errno::EINVAL);
     let mut variables: BTreeMap<OsString, OsString> = env::vars_os().collect();
-    // The library tells the program that it is meant.
-    let has_library = environment.iter().any(|(name, _)| name == "LD_PRELOAD");
+    // The library, or the agent, tells the program that it is meant.
+    let has_library = (environment.iter())
+        .any(|(name, _)| name == "LD_PRELOAD" || name == forebay_notify::CONTROL_ENV);
     variables.extend(environment);
     if has_library {
         activation::hand_over(&mut variables, std::process::id());

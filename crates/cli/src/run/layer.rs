@@ -16,3 +16,10 @@ pub struct RunLayer {
     /// Without any option that says which pool, there is none.
     pub needs_no_pool: bool,
 }
+
+impl RunLayer {
+    /// True if something is to be put into the program that only a library can.
+    pub(super) fn needs_library(&self) -> bool {
+        self.library.name != PreloadLibrary::default().name || !self.environment.is_empty()
+    }
+}

@@ -5,6 +5,7 @@
 //! the program, whose signals and exit status are passed through ([`child`]). A laboratory runs
 //! programs in the same way with something of its own under them ([`layer`]).
 
+mod agent;
 mod child;
 mod explain;
 mod flash;
@@ -17,6 +18,7 @@ mod resource_limits;
 mod run_dir;
 mod sanitizer;
 
+pub use agent::main as agent_main;
 pub use explain::{is_refused, is_well, lanes, running};
 pub use flash::RunningCaches as RunningFlash;
 pub use layer::RunLayer;
@@ -39,7 +41,7 @@ use forebay_files::{
 };
 use forebay_pool::{Pool, disks::BackingStore};
 use pool::RunPool;
-use program::RunProgram;
+use program::{FrontEnd, RunProgram};
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -61,11 +63,11 @@ const EXAMPLES: &str = "Examples:\n  \
                   that: fsync and fdatasync of those files return at once, and the files themselves are synced behind. \
                   All other files are left as they are.\n\n\
                   Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, \
-                  sqlite, mariadb, postgres. --absorb adds patterns, --config changes profiles.\n\n\
+                  sqlite, mariadb, postgres, etcd. --absorb adds patterns, --config changes profiles.\n\n\
                   The program gets this one's terminal, signals (also those sent to this process) and environment, and this one ends with its \
                   exit status. What an earlier run left in the pool is brought to its files first.",
     after_help = format!("{EXAMPLES}\n\n\
-        Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, sqlite, mariadb, postgres.\n\n\
+        Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, sqlite, mariadb, postgres, etcd.\n\n\
         Exit status: the program's; 128+N if signal N killed it; 127 and 126 as a shell's; 1 if forebay could not do its part; 2 if the command line is wrong."),
     after_long_help = format!("{EXAMPLES}\n\n\
         A configuration file:\n  \
@@ -73,7 +75,7 @@ const EXAMPLES: &str = "Examples:\n  \
         [profile.mydb]                      # a new profile, or changes to one that is built in\n  \
         programs = [\"mydb-server\"]\n  \
         absorb = [\"*.wal\", \"journal/*\"]     # a pattern with a slash matches the end of the path\n\n\
-        The program must be linked dynamically to the C library, and should stay in the foreground (redis: --daemonize no); if it goes into the background, forebay stays for it.\n\n\
+        A program that is linked dynamically to the GNU C library is served by a library in it, any other by an agent beside it. It should stay in the foreground (redis: --daemonize no); if it goes into the background, forebay stays for it.\n\n\
         Exit status: that of the program; 128+N if signal N killed it; 127 if it is not found, 126 if it cannot be run so; \
         1 if forebay could not do its part; 2 if the command line is wrong.")
 )]
@@ -119,6 +121,13 @@ pub struct RunCommand {
     /// Segments of the pool to begin with; a run takes more as needed
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     segments: u16,
+    /// How the program's calls are seen [default: by what the program is]
+    ///
+    /// "preload" puts a library before it, which a program with the GNU C library calls. "notify"
+    /// does the system calls on its logs from outside, for a Go program, a static one, or one with
+    /// musl; it is experimental.
+    #[arg(long, value_name = "HOW", value_enum)]
+    front_end: Option<FrontEnd>,
     /// At the end, list each file and what was done with it
     #[arg(long)]
     explain: bool,
@@ -187,8 +196,12 @@ impl RunCommand {
             config,
             absorb: &self.absorb,
         })?;
-        program.check()?;
-        let library = layer.library.find()?;
+        let only_library = flash.is_some() || layer.needs_library();
+        let (front_end, why) = program.front_end(self.front_end, only_library)?;
+        let library = match front_end {
+            FrontEnd::Preload => Some(layer.library.find()?),
+            FrontEnd::Notify => None,
+        };
         // A limit on the size of files ends no process of Forebay's.
         forebay_files::ignore_signals();
         resource_limits::check()?;
@@ -202,28 +215,25 @@ impl RunCommand {
 
         // Before the supervisor's threads start, so that they leave all signals to us.
         let mut signals = Signals::block()?;
-        let supervisor = Supervisor::start(
-            pool,
-            SupervisorOptions {
-                patterns: policy.patterns.clone(),
-                preallocated: match self.absorb_preallocated {
-                    true => Vec::new(),
-                    false => policy.preallocated.clone(),
-                },
-                refuse_io_uring: policy.refuse_io_uring,
-                guard: policy.guard.clone().filter(|_| !self.no_guard),
-                segments: self.segments,
-                run_dir: run_dir()?,
-                program: program.name().to_string_lossy().into_owned(),
-                layer: layer.supervisor.clone(),
-            },
-        )?;
+        let options = self.supervisor_options(&policy, program, layer, front_end)?;
+        let supervisor = Supervisor::start(pool, options)?;
         complain!("forebay: {}", explain::outside(supervisor.outside()));
-        let mut environment = supervisor.environment(&library);
+        let mut environment = supervisor.environment();
         environment.extend(beside(flash, layer));
-        environment.extend(sanitizer::environment(program));
         let mut noted = flash.map(RunCache::begin).transpose()?;
-        let ended = child::run(program, environment, &mut signals);
+        let ended = match &library {
+            Some(library) => {
+                environment.push(preload(library));
+                environment.extend(sanitizer::environment(program));
+                child::run(program, environment, &mut signals)
+            }
+            None => {
+                complain!(
+                    "forebay: {why}: an agent does its system calls on logs (front end notify, experimental)"
+                );
+                agent::run_below(program, environment, &supervisor, &mut signals)
+            }
+        };
         noted.iter_mut().for_each(NotedRun::end);
         // Whatever is known of the program's end: what it left in the pool goes to its files.
         let outlasted = child::outlast(program, &supervisor, &mut signals);
@@ -233,6 +243,29 @@ impl RunCommand {
         outlasted?;
         self.report(&policy, absorbed)?;
         ended
+    }
+
+    fn supervisor_options(
+        &self,
+        policy: &AbsorbPolicy,
+        program: &RunProgram,
+        layer: &RunLayer,
+        front_end: FrontEnd,
+    ) -> Result<SupervisorOptions, Failure> {
+        Ok(SupervisorOptions {
+            patterns: policy.patterns.clone(),
+            preallocated: match self.absorb_preallocated {
+                true => Vec::new(),
+                false => policy.preallocated.clone(),
+            },
+            refuse_io_uring: policy.refuse_io_uring,
+            guard: policy.guard.clone().filter(|_| !self.no_guard),
+            segments: self.segments,
+            run_dir: run_dir()?,
+            program: program.name().to_string_lossy().into_owned(),
+            front_end: front_end.into(),
+            layer: layer.supervisor.clone(),
+        })
     }
 
     /// What became of it all. An error only if acknowledged bytes are not in their files, whatever

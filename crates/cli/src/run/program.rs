@@ -1,7 +1,10 @@
 //! The program to be run: where it is, and whether a library can be put before it.
 
-use crate::{failure::Failure, output::complain};
-use forebay_files::program::{Elf, SCRIPTS_MAX, gains_privileges, words};
+use crate::failure::Failure;
+use forebay_files::{
+    program::{Elf, SCRIPTS_MAX, gains_privileges, words},
+    supervisor::RunFrontEnd,
+};
 use rustix::fs::Access;
 use std::{
     env,
@@ -11,6 +14,31 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::FileExt},
     path::{Path, PathBuf},
 };
+
+/// What takes over the durability of a program's logs.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+pub enum FrontEnd {
+    /// libforebay.so, in the program's processes
+    Preload,
+    /// An agent beside the program, which does its system calls on logs (seccomp)
+    Notify,
+}
+
+impl From<FrontEnd> for RunFrontEnd {
+    fn from(front_end: FrontEnd) -> Self {
+        match front_end {
+            FrontEnd::Preload => Self::Library,
+            FrontEnd::Notify => Self::Agent,
+        }
+    }
+}
+
+/// Why no library can be put before a program.
+struct UnfitProgram {
+    why: &'static str,
+    /// If nothing but the library will do.
+    remedy: &'static str,
+}
 
 /// A program and its arguments.
 pub struct RunProgram {
@@ -64,9 +92,72 @@ impl RunProgram {
             .collect()
     }
 
-    /// Refuses what would run without our library, and so without its durability being taken over.
+    /// What takes over its durability: the library where that can be put before it, unless another
+    /// is wanted.
+    ///
+    /// # Errors
+    /// It would run without either, or without what `only_library` does.
+    pub fn front_end(
+        &self,
+        wanted: Option<FrontEnd>,
+        only_library: bool,
+    ) -> Result<(FrontEnd, String), Failure> {
+        if only_library && wanted == Some(FrontEnd::Notify) {
+            return Err(Failure::Usage(
+                "a flash cache and an emulated device need the library in the program: leave out --front-end notify"
+                    .to_owned(),
+            ));
+        }
+        let unfit = check(&self.real, 0)?;
+        let name = self.path.display();
+        match (wanted.or(only_library.then_some(FrontEnd::Preload)), unfit) {
+            (Some(FrontEnd::Preload), Some(UnfitProgram { why, remedy, .. })) => {
+                Err(Failure::NotRun(126, format!("{name} {why}{remedy}")))
+            }
+            (Some(FrontEnd::Notify), None) => {
+                Ok((FrontEnd::Notify, "--front-end notify says so".to_owned()))
+            }
+            (_, Some(UnfitProgram { why, .. })) => Ok((FrontEnd::Notify, format!("{name} {why}"))),
+            (_, None) => Ok((
+                FrontEnd::Preload,
+                format!("{name} calls the kernel by the GNU C library"),
+            )),
+        }
+    }
+
+    /// Refuses what would run without our library.
+    ///
+    /// # Errors
+    /// Why.
     pub fn check(&self) -> Result<(), Failure> {
-        check(&self.real, 0)
+        self.front_end(None, true).map(drop)
+    }
+
+    /// This program below an agent, which is this command.
+    ///
+    /// # Errors
+    /// Where this command is cannot be told.
+    pub fn below_agent(&self) -> Result<Self, Failure> {
+        let agent = env::current_exe().map_err(Failure::io("finding", "this program"))?;
+        let words = [
+            self.name().to_owned(),
+            super::agent::COMMAND.into(),
+            self.path.clone().into_os_string(),
+        ];
+        Ok(Self {
+            command: words.into_iter().chain(self.command.clone()).collect(),
+            real: agent.clone(),
+            path: agent,
+        })
+    }
+
+    /// The program of an agent: at this path, with these words.
+    pub fn of_agent(path: PathBuf, command: Vec<OsString>) -> Self {
+        Self {
+            command,
+            real: path.clone(),
+            path,
+        }
     }
 }
 
@@ -104,14 +195,18 @@ fn resolve(typed: &OsStr, search: &OsStr) -> Result<PathBuf, Failure> {
     ))
 }
 
-fn check(path: &Path, depth: usize) -> Result<(), Failure> {
+/// Why no library can be put before the program at a path, if none can be.
+///
+/// # Errors
+/// It cannot be run so at all.
+fn check(path: &Path, depth: usize) -> Result<Option<UnfitProgram>, Failure> {
     let refuse = |why: String| Err(Failure::NotRun(126, format!("{} {why}", path.display())));
     let failed = || Failure::io("reading", path.display());
     let file = match File::open(path) {
         Ok(file) => file,
         // May be run and not read: then it is not checked, and its files stay plain if the library
         // is not loaded.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
         Err(error) => return Err(failed()(error)),
     };
     let mut start = [0; 256];
@@ -120,7 +215,7 @@ fn check(path: &Path, depth: usize) -> Result<(), Failure> {
     if let Some(line) = start.strip_prefix(b"#!") {
         return match interpreter(line) {
             Some(interpreter) if depth < SCRIPTS_MAX => check(&interpreter, depth + 1),
-            _ => Ok(()),
+            _ => Ok(None),
         };
     }
     if let Some(why) = gains_privileges(&file).map_err(failed())? {
@@ -152,33 +247,40 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
     Some(interpreter.to_owned())
 }
 
-/// Refuses a program that no library can be put before.
-fn check_elf(elf: &Elf, path: &Path) -> Result<(), Failure> {
-    let refuse = |why: &str| Err(Failure::NotRun(126, format!("{} {why}", path.display())));
+/// Why no library can be put before a program, if none can be.
+///
+/// # Errors
+/// It is for another kind of machine.
+fn check_elf(elf: &Elf, path: &Path) -> Result<Option<UnfitProgram>, Failure> {
+    let unfit = |why, remedy| Ok(Some(UnfitProgram { why, remedy }));
     if !elf.ours {
-        return refuse(
-            "is a program for another kind of machine than forebay, so forebay's library cannot be loaded into it",
+        return Err(Failure::NotRun(
+            126,
+            format!(
+                "{} is a program for another kind of machine than forebay, so nothing of it can be absorbed",
+                path.display()
+            ),
+        ));
+    }
+    if elf.go {
+        return unfit(
+            "is a Go program, which calls the kernel without the C library",
+            ", so nothing of it can be absorbed by a library. Leave out --front-end preload",
         );
     }
     if elf.loader.is_none() {
-        return refuse(if elf.go {
-            "is a statically linked Go program: it calls the kernel without the C library, so nothing of it can be absorbed. Run it without forebay"
-        } else {
-            "is linked statically, so no library can be put before it and nothing of it can be absorbed. Run it without forebay, or link it dynamically"
-        });
+        return unfit(
+            "is linked statically, so no library can be put before it",
+            " and nothing of it can be absorbed so. Leave out --front-end preload, or link it dynamically",
+        );
     }
     if elf.is_for_musl() {
-        return refuse(
-            "is linked to the musl C library; forebay's library is for glibc. Run a build for glibc",
+        return unfit(
+            "is linked to the musl C library, and forebay's library is for glibc",
+            ". Leave out --front-end preload, or run a build for glibc",
         );
     }
-    if elf.go {
-        complain!(
-            "forebay: warning: {} is a Go program: what it writes without the C library stays as it is, not absorbed",
-            path.display()
-        );
-    }
-    Ok(())
+    Ok(None)
 }
 
 #[cfg(test)]
@@ -248,7 +350,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_a_loader_is_refused() {
+    fn a_program_without_a_loader_gets_no_library() {
         let dir = tempfile::tempdir().unwrap();
         // Our own program, with its request for a loader made a plain note.
         let mut bytes = fs::read("/proc/self/exe").unwrap();
@@ -260,17 +362,15 @@ mod tests {
         }
         let path = dir.path().join("static");
         fs::write(&path, &bytes).unwrap();
-        let Err(Failure::NotRun(126, message)) = check(&path, 0) else {
-            panic!("a static program was taken");
-        };
-        assert!(message.contains("linked statically"), "{message}");
+        let unfit = check(&path, 0).unwrap().unwrap();
+        assert!(unfit.why.contains("linked statically"), "{}", unfit.why);
         bytes[18..20].copy_from_slice(&[0xff, 0x7f]);
         fs::write(&path, &bytes).unwrap();
         let Err(Failure::NotRun(126, message)) = check(&path, 0) else {
             panic!("a program for another machine was taken");
         };
         assert!(message.contains("another kind of machine"), "{message}");
-        check(Path::new("/proc/self/exe"), 0).unwrap();
+        assert!(check(Path::new("/proc/self/exe"), 0).unwrap().is_none());
     }
 
     #[test]

@@ -125,8 +125,15 @@ pub fn put_back(synced: &Path) {
     while let Some(path) = left.pop() {
         if path.is_dir() {
             left.extend(fs::read_dir(path).unwrap().map(|e| e.unwrap().path()));
-        } else if path.extension().is_some_and(|kind| kind == "log") {
+        } else if path
+            .extension()
+            .is_some_and(|kind| kind == "log" || kind == "wal")
+        {
             let to = Path::new("/").join(path.strip_prefix(synced).unwrap());
+            // Its directory was renamed.
+            if !to.parent().is_some_and(Path::exists) {
+                continue;
+            }
             fs::write(&to, fs::read(&path).unwrap()).unwrap();
             let synced_at = fs::metadata(&path).unwrap().modified().unwrap();
             let file = File::options().write(true).open(to).unwrap();

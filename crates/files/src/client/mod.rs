@@ -68,7 +68,7 @@ pub use file_mappings::{has_mapped, mapped, stays_mapped, unmapping};
 pub use forebay_pool::note_standard_error;
 pub use membership::{before_joining, may_join};
 pub use names::{exchange, link, rename, unlink};
-pub use open::open;
+pub use open::{is_wanted, may_open_log, open};
 pub use order::{changed_on, counts_changes};
 pub use private_fds::{make_way_from, making_way, may_be_own, own_within};
 pub use private_memory::{around_own_memory, is_own_memory};

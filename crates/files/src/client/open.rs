@@ -1,13 +1,14 @@
 //! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
 
 use super::{
+    bypass,
     call_depth::interrupted,
     config::{CONFIG, ClientConfig},
     descriptors::{close_again, closing, is_new},
     direct_io::entry_of,
     fd_table::{self, FdEntry, HIDDEN_FLAGS},
     in_signal_handler,
-    lookup::{FileKey, NOT_REGULAR, Number, regular},
+    lookup::{self, FileKey, NOT_REGULAR, Number, regular},
     membership,
     names::note_kept,
     process::{hold_to_open, process},
@@ -375,6 +376,22 @@ fn reopen(fd: BorrowedFd<'_>, flags: c_int) {
     let reopened = rustix::fs::open(sys::link_of(fd), flags, Mode::empty());
     // As it is, it is right but for the flags.
     let _ = sys::replace(fd, reopened, flags.contains(OFlags::CLOEXEC));
+}
+
+/// True if a pattern names the file, and it is to be written to.
+#[must_use]
+pub fn is_wanted(path: &CStr, flags: c_int) -> bool {
+    CONFIG
+        .get()
+        .is_some_and(|config| writes(flags) && wanted(config, path))
+}
+
+/// True if [`open`] may do more with a file that is opened with these flags than the kernel does:
+/// a pattern names it, or the run absorbs it by whatever name.
+#[must_use]
+pub fn may_open_log(dir: c_int, path: &CStr, flags: c_int) -> bool {
+    is_wanted(path, flags)
+        || bypass::any_absorbed() && lookup::named(dir, path, AtFlags::empty()).is_some()
 }
 
 /// True if a pattern names the file. Neither allocates nor locks.

@@ -5,7 +5,7 @@
 //! A program that has not got the library tells the supervisor nothing: its environment was cleared
 //! (`pg_ctlcluster`, `sudo`), or it is linked statically. It is found by what it has in its memory.
 
-use super::{FileStatus, PlainFile, SupervisorState};
+use super::{FileStatus, PlainFile, RunFrontEnd, SupervisorState};
 use crate::{policy, processes, sys};
 use parking_lot::{Condvar, Mutex};
 use std::{
@@ -141,6 +141,10 @@ impl SupervisorState {
 
     /// Those of these processes that have not got the library, also when they are looked at again.
     fn unreached(&self, processes: &[u32]) -> Vec<UnreachedProcess> {
+        // Below an agent none has it, and none needs it.
+        if self.options.front_end == RunFrontEnd::Agent {
+            return Vec::new();
+        }
         let lacks = |pid: &u32| processes::has_library(*pid) == Some(false);
         let mut lacking: Vec<u32> = processes.iter().copied().filter(lacks).collect();
         if !lacking.is_empty() {

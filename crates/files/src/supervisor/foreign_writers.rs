@@ -103,6 +103,12 @@ impl SupervisorState {
         }
     }
 
+    /// [Lets go](Self::let_go) of all files.
+    pub(super) fn let_go_of_all(&self) {
+        let keys = self.running().map_or_else(Vec::new, |run| run.keys());
+        keys.into_iter().for_each(|key| self.let_go(key));
+    }
+
     /// True if a user may have a file made plain: who may write to it.
     pub(super) fn may_ask(&self, uid: u32, key: FileKey) -> bool {
         let stat = self.running().and_then(|run| run.stat_of(key));

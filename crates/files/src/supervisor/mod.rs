@@ -38,7 +38,8 @@ mod watch;
 pub use discover::{FoundRuns, OrphanedRun, RunScope, WaitingPool, status_of, status_of_running};
 pub use layer::SyncLayer;
 pub use status::{
-    FileStatus, PlainFile, ProcessStatus, RunLaneStatus, SupervisorStatus, run_dir_remedy,
+    FileStatus, PlainFile, ProcessStatus, RunFrontEnd, RunLaneStatus, SupervisorStatus,
+    run_dir_remedy,
 };
 pub use watch::OutsideWatch;
 
@@ -90,6 +91,8 @@ pub struct SupervisorOptions {
     pub run_dir: PathBuf,
     /// The database in words, for status and labels.
     pub program: String,
+    /// Who sees its calls.
+    pub front_end: RunFrontEnd,
     /// What a laboratory puts under the supervisor's syncs.
     pub layer: Option<Arc<dyn SyncLayer>>,
 }
@@ -222,12 +225,11 @@ impl Supervisor {
         })
     }
 
-    /// What the database's environment must have beside what it has: the library, and how to find
-    /// this supervisor.
+    /// What the environment of a process that is to be a member must have beside what it has: how
+    /// to find this supervisor.
     #[must_use]
-    pub fn environment(&self, library: &Path) -> Vec<(OsString, OsString)> {
+    pub fn environment(&self) -> Vec<(OsString, OsString)> {
         let mut environment = vec![
-            preload(library),
             (
                 ENV_SOCKET.into(),
                 OsString::from_vec(self.socket_name.clone()),
@@ -251,6 +253,13 @@ impl Supervisor {
             ));
         }
         environment
+    }
+
+    /// Makes all files plain, when that is called: an agent has died, and what it did for the
+    /// program the kernel does from now on.
+    pub fn letting_go(&self) -> impl FnOnce() + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.let_go_of_all()
     }
 
     /// What becomes of processes outside the run that open an absorbed file for writing.

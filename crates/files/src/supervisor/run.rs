@@ -206,6 +206,16 @@ impl RunState {
         Some((number, stamp, files[number].as_ref()?.path.clone()))
     }
 
+    /// All files that are absorbed.
+    pub(super) fn keys(&self) -> Vec<FileKey> {
+        let files = self.files.lock();
+        files
+            .iter()
+            .flatten()
+            .filter_map(|known| known.key)
+            .collect()
+    }
+
     /// The status of the file now, if it is absorbed.
     pub(super) fn stat_of(&self, key: FileKey) -> Option<Stat> {
         let files = self.files.lock();

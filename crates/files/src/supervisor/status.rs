@@ -89,6 +89,28 @@ pub struct PlainFile {
     pub reason: String,
 }
 
+/// Who sees the calls of a run's programs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum RunFrontEnd {
+    /// The library, in each process.
+    #[default]
+    Library,
+    /// An agent, which is a member for all of them.
+    Agent,
+}
+
+impl RunFrontEnd {
+    /// For a reader.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Library => "a library in it",
+            Self::Agent => "an agent beside it (experimental)",
+        }
+    }
+}
+
 /// A supervisor.
 #[derive(Clone, Debug, Serialize, Deserialize)]
 pub struct SupervisorStatus {
@@ -96,6 +118,9 @@ pub struct SupervisorStatus {
     pub pid: u32,
     /// The database.
     pub program: String,
+    /// Who sees its calls.
+    #[serde(default)]
+    pub front_end: RunFrontEnd,
     /// The pool.
     #[serde(serialize_with = "crate::readable")]
     pub pool: PathBuf,
@@ -209,6 +234,7 @@ impl SupervisorState {
             run_dir: absolute(&self.options.run_dir),
             pid: std::process::id(),
             program: self.options.program.clone(),
+            front_end: self.options.front_end,
             pool: path::absolute(pool).unwrap_or_else(|_| pool.to_owned()),
             medium: self.pool.describe(),
             survives: self.pool.durability().to_string(),

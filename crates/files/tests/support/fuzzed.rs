@@ -72,11 +72,12 @@ impl Attacked {
             segments: 2,
             run_dir: home.path().join("run"),
             program: "fuzzed".to_owned(),
+            front_end: Default::default(),
             layer: None,
         };
         let supervisor =
             Supervisor::start(PoolOptions::new().open(&pool).unwrap(), options).unwrap();
-        let environment = supervisor.environment(Path::new(""));
+        let environment = supervisor.environment();
         let of = |name: &str| {
             let found = environment.iter().find(|(key, _)| key == name);
             found.unwrap().1.clone()

@@ -40,6 +40,7 @@ pub(in crate::supervisor) fn supervisor_on(
         segments,
         run_dir: home.join("run"),
         program: "test".to_owned(),
+        front_end: Default::default(),
         layer,
     };
     Supervisor::start(pool, options).unwrap()

@@ -1,0 +1,126 @@
+//! The agent of `forebay run` for a program that no library can be put before: a process of this
+//! command between the supervisor and the program. crates/notify has what it does; here are its
+//! signals and its exit status, which are the program's.
+//!
+//! It is started by `forebay run` only, as `forebay notify-agent PATH NAME ARGUMENT…`, and is no
+//! subcommand that a user is told of.
+
+use super::{
+    child::{self, Signals},
+    inherited_signals,
+    program::RunProgram,
+};
+use crate::{failure::Failure, output::complain};
+use forebay_files::{
+    ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, client,
+    supervisor::Supervisor,
+};
+use forebay_notify::{Agent, AgentFate, CONTROL_ENV, Guardian, ProgramImage};
+use nix::{errno::Errno, sys::signal::SigSet, unistd::Pid};
+use std::{
+    env,
+    ffi::{CString, OsString},
+    os::unix::ffi::OsStringExt,
+    path::PathBuf,
+};
+
+/// The first word of its command line.
+pub(super) const COMMAND: &str = "notify-agent";
+
+/// Variables that are the agent's, and not the program's.
+const OWN: [&str; 7] = [
+    ENV_SOCKET,
+    ENV_TOKEN,
+    ENV_TABLE,
+    ENV_ABSORB,
+    ENV_IO_URING,
+    ENV_GUARD,
+    CONTROL_ENV,
+];
+
+/// Runs the program below an agent, which is a member for it; gives its status.
+pub(super) fn run_below(
+    program: &RunProgram,
+    mut environment: Vec<(OsString, OsString)>,
+    supervisor: &Supervisor,
+    signals: &mut Signals,
+) -> Result<u8, Failure> {
+    let failed = |e| Failure::Failed(format!("preparing for the agent's death: {e}"));
+    let guardian = Guardian::new().map_err(failed)?;
+    let inherited = guardian.inherited().map_err(failed)?;
+    environment.push((CONTROL_ENV.into(), inherited.into()));
+    let agent = program.below_agent()?;
+    let fate = AgentFate::default();
+    let starts = |blocked: &_| {
+        let pid = child::start(&agent, environment, blocked)?;
+        // It is not let go unguarded: without a thread the connection is closed, and the agent
+        // runs the program plainly.
+        if let Err(error) = guardian.follow(&fate, supervisor.letting_go()) {
+            complain!("forebay: preparing for the agent's death: {error}");
+        }
+        Ok(pid)
+    };
+    child::follow(program, starts, signals, Some(&fate))
+}
+
+/// Is the agent, if the command line says so. The program's status.
+pub fn main() -> Option<Result<(), Failure>> {
+    let mut words = env::args_os().skip(1);
+    if words.next()? != COMMAND || env::var_os(CONTROL_ENV).is_none() {
+        return None;
+    }
+    let path = PathBuf::from(words.next()?);
+    let program = RunProgram::of_agent(path, words.collect());
+    Some(match run(&program) {
+        Ok(0) => Ok(()),
+        Ok(status) => Err(Failure::Passed(status)),
+        Err(failure) => Err(failure),
+    })
+}
+
+fn run(program: &RunProgram) -> Result<u8, Failure> {
+    forebay_files::ignore_signals();
+    let mut signals = Signals::block()?;
+    client::start();
+    let mut agent = None;
+    let starts = |blocked: &SigSet| {
+        let image = image(program, blocked)?;
+        let started = Agent::start(&image, |why| {
+            complain!(
+                "forebay: {} runs plainly, and nothing of it is absorbed: {}",
+                program.name().to_string_lossy(),
+                why.0
+            );
+        });
+        let (pid, started) = started.map_err(|e| Errno::from_raw(e.raw_os_error()))?;
+        agent = Some(started);
+        Ok(Pid::from_raw(pid.as_raw_nonzero().get()))
+    };
+    let status = child::follow(program, starts, &mut signals, None)?;
+    if let Some(agent) = agent {
+        child::outlast_agent(program, &agent, &mut signals)?;
+    }
+    Ok(status)
+}
+
+fn image(program: &RunProgram, blocked: &SigSet) -> Result<ProgramImage, Errno> {
+    let text = |text: OsString| CString::new(text.into_vec()).map_err(|_| Errno::EINVAL);
+    let words = [program.typed().to_owned()];
+    let words = words.into_iter().chain(program.arguments().iter().cloned());
+    let variables = env::vars_os().filter(|(name, _)| !OWN.iter().any(|own| name == *own));
+    let variables = variables.map(|(mut name, value)| {
+        name.push("=");
+        name.push(value);
+        text(name)
+    });
+    Ok(ProgramImage {
+        path: text(program.path().as_os_str().to_owned())?,
+        arguments: words.map(text).collect::<Result<_, _>>()?,
+        environment: variables.collect::<Result<_, _>>()?,
+        blocked: *blocked.as_ref(),
+        defaults: inherited_signals::ignored_here()
+            .iter()
+            .map(|signal| signal as i32)
+            .collect(),
+    })
+}

@@ -1,0 +1,341 @@
+/* System calls on logs, of a program that no library can be put before. The first argument names
+ * what it does. `cut` ends everything in its process group, as a power cut does. */
+#define _GNU_SOURCE
+#include <errno.h>
+#include <fcntl.h>
+#include <pthread.h>
+#include <signal.h>
+#include <stdint.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/mman.h>
+#include <sys/resource.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/syscall.h>
+#include <sys/uio.h>
+#include <sys/wait.h>
+#include <time.h>
+#include <unistd.h>
+
+#define CHECK(what)                                                                                \
+    do {                                                                                           \
+        if (!(what)) {                                                                             \
+            fprintf(stderr, "line %d: %s: %s\n", __LINE__, #what, strerror(errno));                \
+            exit(3);                                                                               \
+        }                                                                                          \
+    } while (0)
+
+static void cut(void) {
+    kill(0, SIGKILL);
+    pause();
+}
+
+static void fill(char *bytes, int byte) { memset(bytes, byte, 100); }
+
+static void logged(int fd, int byte, int times) {
+    char bytes[100];
+    fill(bytes, byte);
+    for (int i = 0; i < times; i++)
+        CHECK(write(fd, bytes, 100) == 100);
+    CHECK(fdatasync(fd) == 0);
+}
+
+static int opened(int flags) {
+    int fd = open("a.log", O_RDWR | O_CREAT | flags, 0640);
+    CHECK(fd >= 0);
+    return fd;
+}
+
+static void data(void) {
+    void *volatile nowhere = (void *)16;
+    umask(0);
+    int fd = opened(0);
+    struct stat stat;
+    CHECK(fstat(fd, &stat) == 0 && (stat.st_mode & 0777) == 0640);
+    logged(fd, 'a', 5);
+    char bytes[100], more[100];
+    fill(bytes, 'b');
+    fill(more, 'c');
+    CHECK(pwrite(fd, bytes, 100, 50) == 100);
+    struct iovec parts[3] = {{bytes, 100}, {NULL, 0}, {more, 100}};
+    CHECK(writev(fd, parts, 3) == 200);
+    CHECK(pwritev(fd, parts, 3, 1000) == 200);
+    CHECK(lseek(fd, 0, SEEK_CUR) == 700);
+    CHECK(lseek(fd, 50, SEEK_SET) == 50);
+    CHECK(read(fd, more, 100) == 100 && memcmp(more, bytes, 100) == 0);
+    CHECK(lseek(fd, 0, SEEK_CUR) == 150);
+    CHECK(ftruncate(fd, 1150) == 0);
+    CHECK(lseek(fd, 0, SEEK_END) == 1150);
+    CHECK(write(fd, nowhere, 8) == -1 && errno == EFAULT);
+    CHECK(write(fd, bytes, 0) == 0);
+    int twin = dup(fd), other = fcntl(fd, F_DUPFD_CLOEXEC, 3);
+    CHECK(twin >= 0 && other >= 0 && twin != other);
+    CHECK((fcntl(other, F_GETFD) & FD_CLOEXEC) && !(fcntl(twin, F_GETFD) & FD_CLOEXEC));
+    logged(twin, 'd', 2);
+    CHECK(close(fd) == 0);
+    CHECK(write(fd, bytes, 100) == -1 && errno == EBADF);
+    logged(other, 'e', 2);
+    int again = open("a.log", O_WRONLY | O_APPEND | O_DSYNC);
+    CHECK(again >= 0);
+    CHECK((fcntl(again, F_GETFL) & (O_APPEND | O_DSYNC | O_ACCMODE)) ==
+          (O_APPEND | O_DSYNC | O_WRONLY));
+    CHECK(write(again, bytes, 100) == 100);
+    CHECK(fallocate(other, 0, 0, 4000) == 0);
+    CHECK(write(again, bytes, 100) == 100);
+    CHECK(fsync(twin) == 0);
+}
+
+static void names(void) {
+    int fd = open("a.tmp.log", O_RDWR | O_CREAT | O_EXCL, 0600);
+    CHECK(fd >= 0);
+    CHECK(open("a.tmp.log", O_RDWR | O_CREAT | O_EXCL, 0600) == -1 && errno == EEXIST);
+    logged(fd, 'a', 5);
+    CHECK(rename("a.tmp.log", "a.log") == 0);
+    logged(fd, 'b', 5);
+    CHECK(rename("a.tmp.log", "a.log") == -1 && errno == ENOENT);
+    int other = open("b.log", O_RDWR | O_CREAT, 0600);
+    CHECK(other >= 0);
+    logged(other, 'x', 5);
+    CHECK(unlink("b.log") == 0);
+    CHECK(access("b.log", F_OK) == -1);
+    CHECK(mkdir("dir", 0700) == 0);
+    int dir = open("dir", O_RDONLY | O_DIRECTORY);
+    int below = openat(dir, "c.log", O_RDWR | O_CREAT, 0600);
+    CHECK(below >= 0);
+    logged(below, 'c', 3);
+    CHECK(renameat(dir, "c.log", AT_FDCWD, "c.log") == 0);
+    CHECK(truncate("a.log", 900) == 0);
+    struct timespec times[2] = {{1, 0}, {2, 0}};
+    CHECK(utimensat(AT_FDCWD, "c.log", times, 0) == 0);
+    logged(fd, 'd', 1);
+}
+
+/* A log gets a number that it may not have, or is mapped: its file is plain from then on. */
+static void plain(void) {
+    int fd = opened(0);
+    logged(fd, 'a', 5);
+    CHECK(dup2(fd, 5) == 5);
+    logged(5, 'b', 5);
+    logged(fd, 'c', 5);
+    char bytes[100];
+    fill(bytes, 'd');
+    CHECK(pwrite(5, bytes, 100, 0) == 100);
+    CHECK(fdatasync(5) == 0);
+}
+
+static void mapped(void) {
+    int fd = opened(0);
+    logged(fd, 'a', 50);
+    char *map = mmap(NULL, 4096, PROT_READ | PROT_WRITE, MAP_SHARED, fd, 0);
+    CHECK(map != MAP_FAILED);
+    memset(map, 'm', 100);
+    CHECK(msync(map, 4096, MS_SYNC) == 0);
+    logged(fd, 'b', 5);
+}
+
+static void sent(void) {
+    int fd = opened(0), ends[2];
+    logged(fd, 'a', 5);
+    CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
+    char byte = 'x', control[CMSG_SPACE(sizeof(int))] = {0};
+    struct iovec part = {&byte, 1};
+    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control,
+                             .msg_controllen = sizeof control};
+    struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    head->cmsg_level = SOL_SOCKET;
+    head->cmsg_type = SCM_RIGHTS;
+    head->cmsg_len = CMSG_LEN(sizeof(int));
+    memcpy(CMSG_DATA(head), &fd, sizeof fd);
+    CHECK(sendmsg(ends[0], &message, 0) == 1);
+    CHECK(recvmsg(ends[1], &message, 0) == 1);
+    int got;
+    memcpy(&got, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof got);
+    logged(got, 'b', 5);
+    CHECK(close(fd) == 0);
+    logged(got, 'c', 5);
+}
+
+/* Children, which have the log by the same number, before and after they execute a program. */
+static void forked(char **arguments) {
+    int fd = opened(0);
+    logged(fd, 'a', 5);
+    for (int i = 0; i < 3; i++) {
+        pid_t child = fork();
+        if (child == 0) {
+            logged(fd, 'b' + i, 5);
+            if (i == 1)
+                close(fd);
+            if (i == 2) {
+                char number[20];
+                snprintf(number, sizeof number, "%d", fd);
+                execl(arguments[0], arguments[0], "inherited", number, NULL);
+            }
+            _exit(0);
+        }
+        int status;
+        CHECK(waitpid(child, &status, 0) == child && status == 0);
+    }
+    logged(fd, 'z', 5);
+    pid_t child = fork();
+    if (child == 0) {
+        usleep(100000);
+        logged(fd, 'y', 5);
+        cut();
+    }
+    close(fd);
+    pause();
+}
+
+static void *writer(void *argument) {
+    int fd = *(int *)argument;
+    char bytes[64];
+    memset(bytes, 'a' + fd % 26, 64);
+    for (int i = 0; i < 300; i++) {
+        CHECK(write(fd, bytes, 64) == 64);
+        CHECK(fdatasync(fd) == 0);
+    }
+    return NULL;
+}
+
+static void on_signal(int signal) { (void)signal; }
+
+/* Many threads, which signals interrupt all the time: each call happens once. */
+static void threads(void) {
+    struct sigaction action = {.sa_handler = on_signal, .sa_flags = SA_RESTART};
+    sigaction(SIGUSR1, &action, NULL);
+    pthread_t ids[8];
+    int fds[8];
+    for (int i = 0; i < 8; i++) {
+        fds[i] = opened(O_APPEND);
+        CHECK(pthread_create(&ids[i], NULL, writer, &fds[i]) == 0);
+    }
+    for (int i = 0; i < 3000; i++) {
+        pthread_kill(ids[i % 8], SIGUSR1);
+        usleep(20);
+    }
+    for (int i = 0; i < 8; i++)
+        pthread_join(ids[i], NULL);
+    struct stat stat;
+    CHECK(fstat(fds[0], &stat) == 0 && stat.st_size == 8 * 300 * 64);
+}
+
+/* Closes all numbers that it may have, as daemons do. */
+static void closes_all(void) {
+    int fd = opened(0);
+    logged(fd, 'a', 5);
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    for (rlim_t number = 3; number < limit.rlim_cur; number++)
+        close(number);
+    CHECK(write(fd, "x", 1) == -1 && errno == EBADF);
+    fd = opened(0);
+    CHECK(lseek(fd, 0, SEEK_END) == 500);
+    logged(fd, 'b', 5);
+}
+
+/* Locks of its own end with its last descriptor, also with that of a child that died. */
+static void locks(void) {
+    int fd = opened(0);
+    struct flock lock = {.l_type = F_WRLCK};
+    CHECK(fcntl(fd, F_OFD_SETLK, &lock) == 0);
+    int second = opened(0);
+    CHECK(fcntl(second, F_OFD_SETLK, &lock) == -1);
+    CHECK(close(fd) == 0);
+    CHECK(fcntl(second, F_OFD_SETLK, &lock) == 0);
+    pid_t child = fork();
+    if (child == 0)
+        _exit(0);
+    CHECK(waitpid(child, NULL, 0) == child);
+    close(second);
+    child = fork();
+    if (child == 0) {
+        int own = opened(0);
+        CHECK(fcntl(own, F_OFD_SETLK, &lock) == 0);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    fd = opened(0);
+    CHECK(fcntl(fd, F_OFD_SETLK, &lock) == 0);
+    logged(fd, 'a', 5);
+}
+
+/* Goes on, whatever becomes of those above: `kill` by the test. Says how far it is. */
+static void goes_on(char **arguments) {
+    int flags = arguments[2] && strcmp(arguments[2], "dsync") == 0 ? O_DSYNC : 0;
+    int fd = opened(flags);
+    for (int i = 0; i < 200; i++) {
+        char line[64];
+        int length = snprintf(line, sizeof line, "%d\n", i);
+        CHECK(write(fd, line, length) == length);
+        if (!flags)
+            CHECK(fdatasync(fd) == 0);
+        CHECK(write(1, line, length) == length);
+        char name[32];
+        snprintf(name, sizeof name, "b%d.log", i % 7);
+        int other = open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
+        CHECK(other >= 0 && write(other, line, length) == length && fsync(other) == 0);
+        CHECK(close(other) == 0 && rename(name, "c.log") == 0 && unlink("c.log") == 0);
+        usleep(1000);
+    }
+    exit(42);
+}
+
+static int compare(const void *a, const void *b) {
+    return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b);
+}
+
+/* How long a write and its sync take. */
+static void timed(void) {
+    int fd = opened(0);
+    char bytes[100];
+    fill(bytes, 't');
+    static double took[20000];
+    for (int i = 0; i < 20000; i++) {
+        struct timespec begun, ended;
+        clock_gettime(CLOCK_MONOTONIC, &begun);
+        CHECK(write(fd, bytes, 100) == 100 && fdatasync(fd) == 0);
+        clock_gettime(CLOCK_MONOTONIC, &ended);
+        took[i] = (ended.tv_sec - begun.tv_sec) * 1e6 + (ended.tv_nsec - begun.tv_nsec) / 1e3;
+    }
+    qsort(took, 20000, sizeof *took, compare);
+    printf("p50 %.1f us, p99 %.1f us\n", took[10000], took[19800]);
+    exit(0);
+}
+
+int main(int count, char **arguments) {
+    const char *what = count > 1 ? arguments[1] : "";
+    alarm(120);
+    if (strcmp(what, "data") == 0)
+        data();
+    else if (strcmp(what, "names") == 0)
+        names();
+    else if (strcmp(what, "plain") == 0)
+        plain();
+    else if (strcmp(what, "mapped") == 0)
+        mapped();
+    else if (strcmp(what, "sent") == 0)
+        sent();
+    else if (strcmp(what, "forked") == 0)
+        forked(arguments);
+    else if (strcmp(what, "inherited") == 0) {
+        logged(atoi(arguments[2]), 'i', 5);
+        return 0;
+    } else if (strcmp(what, "threads") == 0)
+        threads();
+    else if (strcmp(what, "closes-all") == 0)
+        closes_all();
+    else if (strcmp(what, "locks") == 0)
+        locks();
+    else if (strcmp(what, "goes-on") == 0)
+        goes_on(arguments);
+    else if (strcmp(what, "timed") == 0)
+        timed();
+    else
+        return 2;
+    if (count > 2)
+        return atoi(arguments[2]);
+    cut();
+}

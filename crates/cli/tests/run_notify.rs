@@ -1,0 +1,140 @@
+//! Programs that no library can be put before: static ones, with musl, and of Go. Their system
+//! calls on logs are done by an agent, and they see what they would see without.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    Ran, Sandbox,
+    recovered::{Disk, run_and_recovered, same},
+};
+use std::{
+    env,
+    ffi::OsStr,
+    os::unix::process::CommandExt,
+    path::{Path, PathBuf},
+    process::{Command, Stdio},
+};
+
+/// `forebay run`, up to the pool; what ends its process group ends nothing else.
+fn command(sandbox: &Sandbox, line: &str) -> Command {
+    let mut run = sandbox.command(line);
+    run.process_group(0);
+    run
+}
+
+/// Builds `programs/calls.c` with a compiler, statically.
+fn build_calls(compiler: &str, sandbox: &Sandbox) {
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/calls.c");
+    let mut command = Command::new(compiler);
+    let options = ["-O1", "-static", "-pthread", "-o", "calls", source];
+    let built = command.args(options).current_dir(sandbox.path());
+    assert!(built.status().unwrap().success());
+}
+
+/// What `what` of `programs/calls.c` wrote is there after a power cut.
+#[track_caller]
+fn nothing_is_lost(compiler: &str, disk: Disk, what: &str) {
+    let sandbox = Sandbox::new();
+    build_calls(compiler, &sandbox);
+    let run = command(&sandbox, "run --absorb *.log --pool");
+    same(run_and_recovered(disk, &sandbox, run, &["./calls", what]));
+}
+
+/// Promise (programs): Writes of a static program are durable when a sync of it says so, by
+/// whatever call it wrote, and however its logs are named, duplicated and inherited.
+#[test]
+fn a_static_programs_writes_outlast_a_power_cut() {
+    for what in ["data", "forked", "threads", "closes-all", "locks"] {
+        nothing_is_lost("cc", Disk::Synced, what);
+    }
+    nothing_is_lost("cc", Disk::All, "names");
+}
+
+#[test]
+fn what_cannot_be_followed_is_synced_really() {
+    for what in ["plain", "mapped", "sent"] {
+        nothing_is_lost("cc", Disk::All, what);
+    }
+}
+
+#[test]
+fn a_program_with_musl_outlasts_a_power_cut() {
+    if common::have("musl-gcc") {
+        nothing_is_lost("musl-gcc", Disk::Synced, "data");
+        nothing_is_lost("musl-gcc", Disk::All, "names");
+    }
+}
+
+/// Runs `calls` with these words in an emulated pool, and lists what became of its files.
+fn explained(sandbox: &Sandbox, words: &[&str]) -> Ran {
+    build_calls("cc", sandbox);
+    let mut run = command(sandbox, "run --absorb *.log --explain --pool p -- ./calls");
+    sandbox.pool();
+    run.args(words).env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    Ran::of(run.stdin(Stdio::null()).output().unwrap())
+}
+
+#[test]
+fn the_exit_status_is_the_programs_own() {
+    let sandbox = Sandbox::new();
+    let ran = explained(&sandbox, &["data", "7"]);
+    assert_eq!(ran.code, Some(7), "{}", ran.stderr);
+    for said in ["linked statically", "a.log", "syncs that cost nothing"] {
+        assert!(ran.stderr.contains(said), "{}", ran.stderr);
+    }
+}
+
+#[test]
+fn a_program_for_the_library_is_served_from_outside_if_asked() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let script = "import os\n\
+         fd = os.open('a.log', os.O_WRONLY | os.O_CREAT, 0o600)\n\
+         assert fd >= 512, fd\n\
+         assert os.write(fd, b'x' * 100) == 100\n\
+         os.fsync(fd)\n\
+         assert 'LD_PRELOAD' not in os.environ\n\
+         assert not [name for name in os.environ if name.startswith('FOREBAY_T')]";
+    let line = "run --absorb *.log --front-end notify --pool p -- python3 -c";
+    let mut run = sandbox.command(line);
+    Ran::of(run.arg(script).output().unwrap()).ok();
+    let line = "run --absorb *.log --front-end preload --pool p -- ./calls data 0";
+    build_calls("cc", &sandbox);
+    sandbox
+        .run(line)
+        .fails(126, &["linked statically", "--front-end preload"]);
+}
+
+/// Go, as it is installed.
+fn go() -> Option<PathBuf> {
+    let search = env::var_os("PATH").unwrap_or_default();
+    let mut places: Vec<PathBuf> = env::split_paths(&search).collect();
+    places.push("/usr/local/go/bin".into());
+    let found = places
+        .into_iter()
+        .map(|dir| dir.join("go"))
+        .find(|it| it.is_file());
+    if found.is_none() {
+        println!("skipped: Go is not installed");
+    }
+    found
+}
+
+/// Promise (programs): Writes of a Go program are durable when a sync of it says so.
+#[test]
+fn a_go_programs_writes_outlast_a_power_cut() {
+    let Some(go) = go() else { return };
+    let sandbox = Sandbox::new();
+    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/logs.go");
+    let built = Command::new(go)
+        .args([OsStr::new("build"), OsStr::new("-o")])
+        .args([sandbox.file("logs"), PathBuf::from(source)])
+        .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off")])
+        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
+        .status();
+    assert!(built.unwrap().success());
+    let run = command(&sandbox, "run --absorb *.log --pool");
+    let recovered = same(run_and_recovered(Disk::Synced, &sandbox, run, &["./logs"]));
+    assert_eq!(recovered.len(), 80_300);
+}

@@ -1,0 +1,299 @@
+//! The agent: the process above the program that does its calls on logs.
+//!
+//! Its threads each wait for a call. When the last one that waits has got one, another is started,
+//! so a call that waits (a full lane, a slow disk) holds no other up. Each has a working directory
+//! and a file mode mask of its own (`CLONE_FS`), which are the caller's while it acts for that.
+
+use crate::{
+    caller::AgentStatus,
+    calls::TrappedCall,
+    guardian,
+    launch::{self, ProgramImage},
+    listener::CallListener,
+    numbers::{NumberTable, NumberWindow, share},
+    pending::PendingChanges,
+    slots::{CallSlots, SLOTS},
+};
+use forebay_files::client;
+use libc::c_int;
+use rustix::{
+    event::Timespec,
+    fs::{Mode, OFlags},
+    io::Errno,
+    process::{Pid, Resource, Rlimit, getrlimit, setrlimit},
+    thread::UnshareFlags,
+};
+use std::{
+    borrow::Cow,
+    ffi::{CStr, CString},
+    os::fd::{AsFd, AsRawFd, OwnedFd},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, AtomicUsize, Ordering},
+    },
+    thread,
+    time::Duration,
+};
+
+/// How often it is looked for logs that no process has open any more.
+const SWEEP: Duration = Duration::from_millis(250);
+/// Threads to begin with.
+const FIRST_WORKERS: usize = 3;
+
+/// Why a program runs plainly after all: in words, with a remedy.
+pub struct NotServed(pub String);
+
+/// What all threads of the agent share.
+pub(crate) struct AgentState {
+    pub(crate) listener: CallListener,
+    pub(crate) slots: CallSlots,
+    pub(crate) numbers: NumberTable,
+    pub(crate) pending: PendingChanges,
+    pub(crate) status: AgentStatus,
+    /// Threads that wait for a call, or are about to.
+    idle: AtomicUsize,
+    /// Slots that are taken.
+    workers: AtomicUsize,
+    /// A root directory that holds up no unmounting.
+    root: OwnedFd,
+    said: AtomicBool,
+}
+
+/// The agent's program, which was started.
+pub struct Agent {
+    state: Option<Arc<AgentState>>,
+}
+
+impl Agent {
+    /// Starts the program, and serves its calls. Says why it cannot, and starts it plainly then.
+    /// The process must have one thread. The client begins with the environment.
+    ///
+    /// # Errors
+    /// The program cannot be executed.
+    pub fn start(program: &ProgramImage, say: impl Fn(NotServed)) -> Result<(Pid, Self), Errno> {
+        let limit = getrlimit(Resource::Nofile);
+        let window = NumberWindow::below(limit.maximum.unwrap_or(u64::MAX));
+        if window.is_none() {
+            say(NotServed(
+                "the limit of open files is below 1,536: raise it (ulimit -Hn, LimitNOFILE=)"
+                    .into(),
+            ));
+        }
+        let child = launch::start(program, window)?;
+        let pid = child.pid;
+        let current = limit.maximum;
+        let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
+        let served = match (window, child.listener.as_ref()) {
+            (Some(window), Ok(listener)) => prepare(window, listener, pid),
+            (Some(_), Err(errno)) => Err(format!(
+                "the kernel or the container refuses the filter (seccomp user notification, Linux 5.19): {errno}"
+            )),
+            (None, _) => Err(String::new()),
+        };
+        match served {
+            Ok(state) => {
+                let state = Arc::new(state);
+                for _ in 0..FIRST_WORKERS {
+                    start_worker(&state);
+                }
+                start_sweeper(&state);
+                child.go()?;
+                Ok((pid, Self { state: Some(state) }))
+            }
+            Err(why) => {
+                if window.is_some() {
+                    say(NotServed(why));
+                }
+                // With a filter and no listener its calls would fail: it is started anew.
+                let is_filtered = child.listener.is_ok();
+                if !is_filtered {
+                    child.go()?;
+                    return Ok((pid, Self { state: None }));
+                }
+                drop(child);
+                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
+                let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+                let plain = launch::start(program, None)?;
+                let pid = plain.pid;
+                plain.go()?;
+                Ok((pid, Self { state: None }))
+            }
+        }
+    }
+
+    /// True if no process has the filter any more: nothing of the program is left. Waits so long
+    /// for that.
+    #[must_use]
+    pub fn is_over(&self, limit: Duration) -> bool {
+        let limit = Timespec::try_from(limit).unwrap_or_default();
+        let Some(state) = &self.state else {
+            return true;
+        };
+        let is_over = state.listener.is_unused(&limit);
+        if is_over {
+            state.numbers.sweep();
+            client::exiting();
+        }
+        is_over
+    }
+}
+
+/// All that is needed to serve, with what was found to work.
+fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<AgentState, String> {
+    let said = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
+    // Of itself it may ask in any case.
+    share(child.as_raw_nonzero().get().cast_unsigned(), 0, 0).map_err(said(
+        "the kernel does not let forebay look at the program's descriptors (kcmp, ptrace)",
+    ))?;
+    let slots = CallSlots::new(window).map_err(said("making memory for calls"))?;
+    let copy = rustix::io::fcntl_dupfd_cloexec(listener, 0).map_err(said("the listener"))?;
+    let listener = CallListener::new(copy);
+    listener.wake_on_this_cpu();
+    guardian::hand_over(&listener, &slots).map_err(said("handing the listener over"))?;
+    let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    Ok(AgentState {
+        listener,
+        slots,
+        numbers: NumberTable::new(window),
+        pending: PendingChanges::default(),
+        status: AgentStatus::read().ok_or("/proc is not mounted: mount it")?,
+        idle: AtomicUsize::new(0),
+        workers: AtomicUsize::new(0),
+        root: rustix::fs::open(c"/", flags, Mode::empty()).map_err(said("opening /"))?,
+        said: AtomicBool::new(false),
+    })
+}
+
+/// Starts a thread, if there is a slot for it.
+fn start_worker(state: &Arc<AgentState>) {
+    let number = state.workers.fetch_add(1, Ordering::Relaxed);
+    if number >= SLOTS {
+        state.workers.fetch_sub(1, Ordering::Relaxed);
+        return;
+    }
+    state.idle.fetch_add(1, Ordering::SeqCst);
+    let shared = Arc::clone(state);
+    let thread = thread::Builder::new().name("calls".into());
+    if thread.spawn(move || work(&shared, number)).is_err() {
+        // Those that there are go on. The slot stays unused.
+        state.idle.fetch_sub(1, Ordering::SeqCst);
+    }
+}
+
+fn work(state: &Arc<AgentState>, number: usize) {
+    let slot = state.slots.slot(number);
+    // Threads of one process that cannot have directories of their own act for nobody.
+    if unshare_directories().is_err() {
+        return;
+    }
+    loop {
+        if state.listener.receive(slot.place()).is_err() {
+            if state.listener.is_unused(&Timespec::default()) {
+                return;
+            }
+            continue;
+        }
+        let Some(seen) = slot.call() else { continue };
+        if state.idle.fetch_sub(1, Ordering::SeqCst) == 1 {
+            start_worker(state);
+        }
+        let call = TrappedCall {
+            agent: state,
+            slot,
+            seen,
+        };
+        if let Some(answer) = call.serve() {
+            forebay_pool::failpoint!("notify:done");
+            slot.set_answer(answer);
+            forebay_pool::failpoint!("notify:answer");
+            state.listener.answer(seen.id, answer);
+        }
+        state.idle.fetch_add(1, Ordering::SeqCst);
+    }
+}
+
+#[expect(unsafe_code, reason = "of one thread alone")]
+fn unshare_directories() -> Result<(), Errno> {
+    // SAFETY: it is about directories; descriptors stay shared.
+    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }
+}
+
+/// Looks for logs that no process has any more: closed by an execution, or by a death.
+fn start_sweeper(state: &Arc<AgentState>) {
+    let shared = Arc::clone(state);
+    let sweep = move || loop {
+        thread::sleep(SWEEP);
+        if !shared.numbers.is_empty() {
+            shared.numbers.sweep();
+        }
+    };
+    // Without it they are closed at the next open of a log.
+    let _ = thread::Builder::new().name("sweep".into()).spawn(sweep);
+}
+
+impl AgentState {
+    /// Says once why a file that a pattern names stays plain.
+    pub(crate) fn say_plain(&self, path: &CStr, flags: c_int, reason: &str) {
+        if client::is_wanted(path, flags) && !self.said.swap(true, Ordering::Relaxed) {
+            forebay_pool::complain(&format!(
+                "{} stays plain, as all files of its process: {reason}",
+                path.to_string_lossy()
+            ));
+        }
+    }
+}
+
+/// A thread of the agent in the working directory of the caller, with its mask.
+pub(crate) struct WorkerPlace<'a> {
+    agent: &'a AgentState,
+    thread: u32,
+    directory: Option<OwnedFd>,
+}
+
+impl<'a> WorkerPlace<'a> {
+    /// None if the directory cannot be entered.
+    pub(crate) fn enter(
+        agent: &'a AgentState,
+        thread: u32,
+        (cwd, directory): (OwnedFd, Option<OwnedFd>),
+        umask: u32,
+    ) -> Option<Self> {
+        rustix::process::fchdir(cwd.as_fd()).ok()?;
+        rustix::process::umask(Mode::from_raw_mode(umask));
+        Some(Self {
+            agent,
+            thread,
+            directory,
+        })
+    }
+
+    /// What a path that is not absolute is below.
+    pub(crate) fn dir(&self) -> c_int {
+        self.directory
+            .as_ref()
+            .map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd)
+    }
+
+    /// A path as the agent must say it: what means "this process" means the caller.
+    pub(crate) fn path<'p>(&self, path: &'p CStr) -> Cow<'p, CStr> {
+        let names = [
+            ("/proc/self/", format!("/proc/{}/", self.thread)),
+            ("/proc/thread-self/", format!("/proc/{}/", self.thread)),
+            ("/dev/fd/", format!("/proc/{}/fd/", self.thread)),
+        ];
+        for (name, meant) in names {
+            if let Some(rest) = path.to_bytes().strip_prefix(name.as_bytes())
+                && let Ok(path) = CString::new([meant.as_bytes(), rest].concat())
+            {
+                return Cow::Owned(path);
+            }
+        }
+        Cow::Borrowed(path)
+    }
+}
+
+impl Drop for WorkerPlace<'_> {
+    fn drop(&mut self) {
+        let _ = rustix::process::fchdir(self.agent.root.as_fd());
+    }
+}

@@ -1,0 +1,272 @@
+//! The thread that made a call: its memory, its descriptors and directories, and who it is.
+//!
+//! What it points to is read once, by copying; afterwards the caller asks whether the thread still
+//! waits, before anything takes effect. Otherwise its id may be another thread's.
+#![expect(unsafe_code, reason = "reads and writes another process's memory")]
+
+use crate::listener::last_errno;
+use libc::{c_int, iovec};
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
+use std::{
+    ffi::CString,
+    fs,
+    os::{fd::OwnedFd, unix::fs::MetadataExt},
+    path::PathBuf,
+};
+
+/// The kernel transfers no more by one call.
+pub(crate) const TRANSFER_MAX: usize = 0x7FFF_F000;
+const PAGE_BYTES: usize = 4096;
+/// `UIO_MAXIOV`.
+const PARTS_MAX: u64 = 1024;
+
+/// A thread, by its id.
+#[derive(Clone, Copy)]
+pub(crate) struct CallerThread(pub(crate) u32);
+
+impl CallerThread {
+    /// Copies as many bytes from its memory as can be read, at most `bytes`.
+    ///
+    /// # Errors
+    /// `EFAULT` if none can be.
+    pub(crate) fn read(self, address: u64, bytes: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
+        into.clear();
+        into.try_reserve(bytes).map_err(|_| Errno::NOMEM)?;
+        while into.len() < bytes {
+            let begun = into.len();
+            let room = &mut into.spare_capacity_mut()[..bytes - begun];
+            let own = iovec {
+                iov_base: room.as_mut_ptr().cast(),
+                iov_len: room.len(),
+            };
+            match self.copy(own, address.wrapping_add(begun as u64), Way::Read) {
+                // SAFETY: so many bytes were written there.
+                Ok(copied @ 1..) => unsafe { into.set_len(begun + copied) },
+                Ok(0) | Err(_) if begun > 0 => break,
+                Ok(_) => return Err(Errno::FAULT),
+                Err(errno) => return Err(errno),
+            }
+        }
+        Ok(())
+    }
+
+    /// The same of exactly so many bytes.
+    ///
+    /// # Errors
+    /// `EFAULT`
+    pub(crate) fn read_exactly(self, address: u64, bytes: usize) -> Result<Vec<u8>, Errno> {
+        let mut read = Vec::new();
+        self.read(address, bytes, &mut read)?;
+        if read.len() == bytes {
+            Ok(read)
+        } else {
+            Err(Errno::FAULT)
+        }
+    }
+
+    /// Copies bytes to its memory: how many could be written.
+    pub(crate) fn write(self, address: u64, bytes: &[u8]) -> usize {
+        let mut done = 0;
+        while done < bytes.len() {
+            let rest = &bytes[done..];
+            let own = iovec {
+                iov_base: rest.as_ptr().cast_mut().cast(),
+                iov_len: rest.len(),
+            };
+            match self.copy(own, address.wrapping_add(done as u64), Way::Write) {
+                Ok(copied @ 1..) => done += copied,
+                _ => break,
+            }
+        }
+        done
+    }
+
+    fn copy(self, own: iovec, address: u64, way: Way) -> Result<usize, Errno> {
+        let theirs = iovec {
+            iov_base: std::ptr::without_provenance_mut(address as usize),
+            iov_len: own.iov_len,
+        };
+        let call = match way {
+            Way::Read => libc::process_vm_readv,
+            Way::Write => libc::process_vm_writev,
+        };
+        // SAFETY: `own` is memory of this process, to be written to if this reads.
+        let copied = unsafe {
+            call(
+                self.0 as libc::pid_t,
+                &raw const own,
+                1,
+                &raw const theirs,
+                1,
+                0,
+            )
+        };
+        usize::try_from(copied).map_err(|_| last_errno())
+    }
+
+    /// A path, as the kernel takes it.
+    ///
+    /// # Errors
+    /// `EFAULT`, `ENAMETOOLONG`
+    pub(crate) fn path(self, address: u64) -> Result<CString, Errno> {
+        let mut path = Vec::new();
+        let mut part = Vec::new();
+        loop {
+            let at = address.wrapping_add(path.len() as u64);
+            let left = PAGE_BYTES - (at as usize & (PAGE_BYTES - 1));
+            self.read(at, left, &mut part)?;
+            match part.iter().position(|byte| *byte == 0) {
+                Some(end) => path.extend_from_slice(&part[..end]),
+                None => path.extend_from_slice(&part),
+            }
+            if path.len() >= libc::PATH_MAX as usize {
+                return Err(Errno::NAMETOOLONG);
+            }
+            if part.contains(&0) {
+                return CString::new(path).map_err(|_| Errno::INVAL);
+            }
+            if part.len() < left {
+                return Err(Errno::FAULT);
+            }
+        }
+    }
+
+    /// The parts of a vector: addresses and lengths.
+    ///
+    /// # Errors
+    /// `EFAULT`, `EINVAL`
+    pub(crate) fn parts(self, address: u64, count: u64) -> Result<Vec<(u64, usize)>, Errno> {
+        const WORD: usize = size_of::<u64>();
+        if count > PARTS_MAX {
+            return Err(Errno::INVAL);
+        }
+        let bytes = self.read_exactly(address, count as usize * 2 * WORD)?;
+        let word = |at: &[u8]| u64::from_ne_bytes(at.try_into().unwrap_or_default());
+        let mut left = TRANSFER_MAX;
+        bytes
+            .chunks_exact(2 * WORD)
+            .map(|part| {
+                let (base, length) = (word(&part[..WORD]), word(&part[WORD..]));
+                if isize::try_from(length).is_err() {
+                    return Err(Errno::INVAL);
+                }
+                let length = left.min(length as usize);
+                left -= length;
+                Ok((base, length))
+            })
+            .collect()
+    }
+
+    /// What is open as one of its descriptors, by a descriptor that only names it; or its working
+    /// directory.
+    ///
+    /// # Errors
+    /// `EBADF`, or the kernel's.
+    pub(crate) fn directory(self, fd: c_int) -> Result<OwnedFd, Errno> {
+        let link = match fd {
+            libc::AT_FDCWD => format!("/proc/{}/cwd", self.0),
+            fd => format!("/proc/{}/fd/{fd}", self.0),
+        };
+        let flags = OFlags::PATH | OFlags::CLOEXEC;
+        rustix::fs::open(link, flags, Mode::empty()).map_err(|errno| match errno {
+            Errno::NOENT => Errno::BADF,
+            errno => errno,
+        })
+    }
+
+    fn status(self) -> Option<ThreadStatus> {
+        ThreadStatus::read(&format!("/proc/{}", self.0))
+    }
+}
+
+#[derive(Clone, Copy)]
+enum Way {
+    Read,
+    Write,
+}
+
+/// Who a thread is, and what its names mean.
+#[derive(Clone, PartialEq, Eq)]
+struct ThreadStatus {
+    /// Users, groups and rights, as /proc has them.
+    identity: Vec<String>,
+    /// Namespaces.
+    spaces: Vec<PathBuf>,
+    /// Device and inode of its root.
+    root: (u64, u64),
+    umask: u32,
+}
+
+impl ThreadStatus {
+    fn read(of: &str) -> Option<Self> {
+        const WHO: [&str; 4] = ["Uid:", "Gid:", "Groups:", "CapEff:"];
+        let status = fs::read_to_string(format!("{of}/status")).ok()?;
+        let line = |name: &str| status.lines().find(|line| line.starts_with(name));
+        let root = fs::metadata(format!("{of}/root")).ok()?;
+        let umask = line("Umask:").and_then(|it| it.split_whitespace().nth(1));
+        let space = |name| fs::read_link(format!("{of}/ns/{name}")).ok();
+        Some(Self {
+            identity: WHO
+                .iter()
+                .filter_map(|name| line(name))
+                .map(str::to_owned)
+                .collect(),
+            spaces: ["mnt", "user"].into_iter().filter_map(space).collect(),
+            root: (root.dev(), root.ino()),
+            umask: u32::from_str_radix(umask?, 8).ok()?,
+        })
+    }
+}
+
+/// Who the agent is: it does calls only of those who are the same.
+pub(crate) struct AgentStatus(ThreadStatus);
+
+/// Why a thread's files stay plain.
+pub(crate) type PlainReason = &'static str;
+
+impl AgentStatus {
+    /// None where there is no /proc.
+    pub(crate) fn read() -> Option<Self> {
+        ThreadStatus::read("/proc/thread-self").map(Self)
+    }
+
+    /// The mask with which the thread makes files, if a call of it means the same if the agent does
+    /// it.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn umask_of(&self, thread: CallerThread) -> Result<u32, PlainReason> {
+        let theirs = thread.status().ok_or("it cannot be seen in /proc")?;
+        if theirs.identity != self.0.identity {
+            return Err("it is another user, or has other rights, than forebay");
+        }
+        if theirs.spaces != self.0.spaces || theirs.root != self.0.root {
+            return Err("it has another root directory, or other mounts, than forebay");
+        }
+        if has_size_limit(thread) {
+            return Err("it has a limit on the size of files (ulimit -f)");
+        }
+        Ok(theirs.umask)
+    }
+}
+
+/// True if the thread has a limit on the size of files, by which it would be sent a signal.
+fn has_size_limit(thread: CallerThread) -> bool {
+    let mut found = libc::rlimit {
+        rlim_cur: 0,
+        rlim_max: 0,
+    };
+    // SAFETY: it only asks; the answer has room.
+    let asked = unsafe {
+        libc::prlimit(
+            thread.0 as libc::pid_t,
+            libc::RLIMIT_FSIZE,
+            std::ptr::null(),
+            &raw mut found,
+        )
+    };
+    asked != 0 || found.rlim_cur != libc::RLIM_INFINITY
+}

@@ -1,0 +1,111 @@
+//! Calls that change a file by its descriptor, and write nothing.
+#![expect(unsafe_code, reason = "fallocate in any mode; futimens")]
+
+use super::{CallOutcome, GO_ON, TrappedCall};
+use crate::listener::{CallAnswer, last_errno};
+use forebay_files::client;
+use libc::c_int;
+use rustix::io::Errno;
+use std::os::fd::AsRawFd;
+
+impl TrappedCall<'_> {
+    pub(super) fn truncate(&self) -> CallOutcome {
+        let used = self.used(self.int(0));
+        let open = used.as_deref();
+        match (open, u64::try_from(self.argument(1).cast_signed())) {
+            (Some(open), Ok(bytes)) => {
+                let done = self
+                    .begin()
+                    .and_then(|()| client::truncate(open.number(), bytes));
+                client::changed_on(None);
+                Some(done.map(|()| 0).into())
+            }
+            (Some(_), Err(_)) => GO_ON,
+            (None, _) => self.go_on_changing(),
+        }
+    }
+
+    pub(super) fn allocate(&self) -> CallOutcome {
+        let used = self.used(self.int(0));
+        let Some(open) = used.as_deref() else {
+            return self.go_on_changing();
+        };
+        let (mode, number) = (self.int(1), open.number());
+        let [offset, bytes] = [2, 3].map(|at| self.argument(at).cast_signed());
+        let real = || {
+            // SAFETY: it takes numbers.
+            let done = unsafe { libc::fallocate(number, mode, offset, bytes) };
+            if done == 0 { Ok(()) } else { Err(last_errno()) }
+        };
+        let done = self.begin().and_then(|()| match mode {
+            0 => client::extending(number, real),
+            libc::FALLOC_FL_KEEP_SIZE => client::touching(number, real),
+            _ => client::retire(number).and_then(|()| real()),
+        });
+        client::changed_on(None);
+        Some(done.map(|()| 0).into())
+    }
+
+    /// Bytes are moved by the kernel from one descriptor to another: into no log, and by no log's
+    /// position. The arguments are given that have the descriptors, from and to, and the address of
+    /// the first one's offset.
+    pub(super) fn transfer(&self, [from, to]: [usize; 2], offset: usize) -> CallOutcome {
+        let may_share = self.seen.number == libc::SYS_copy_file_range;
+        let prepared = self
+            .retire(self.int(to))
+            .and_then(|()| match self.argument(offset) == 0 {
+                true => self.retire(self.int(from)),
+                false if may_share => self.before_sharing(self.int(from)),
+                false => Ok(()),
+            });
+        match prepared {
+            Err(errno) => Some(CallAnswer::Failed(errno)),
+            Ok(()) => self.go_on_changing(),
+        }
+    }
+
+    /// Before a copy may share the blocks of what is open by a number.
+    fn before_sharing(&self, number: c_int) -> Result<(), Errno> {
+        let used = self.used(number);
+        match used.as_deref() {
+            Some(open) => client::cloning(open.number()),
+            None => match self.agent.numbers.is_empty() {
+                true => Ok(()),
+                // One that only reads is no log, but may be of an absorbed file.
+                false => self
+                    .thread()
+                    .directory(number)
+                    .map_or(Ok(()), |fd| client::cloning(fd.as_raw_fd())),
+            },
+        }
+    }
+
+    /// An `ioctl` of a log, or with one as its source.
+    pub(super) fn request(&self) -> CallOutcome {
+        let request = self.argument(1) as u32;
+        if !changes(request) {
+            return GO_ON;
+        }
+        let prepared = self.retire(self.int(0));
+        let prepared = prepared.and_then(|()| match u64::from(request) == libc::FICLONE {
+            true => self.before_sharing(self.int(2)),
+            false => Ok(()),
+        });
+        match prepared {
+            Err(errno) => Some(CallAnswer::Failed(errno)),
+            Ok(()) => self.go_on_changing(),
+        }
+    }
+}
+
+/// Whether an `ioctl` may change a file's contents: any request of the file systems' families that
+/// does not only read.
+fn changes(request: u32) -> bool {
+    /// `FS_IOC_FIEMAP`.
+    const FIEMAP: u32 = 0xC020_660B;
+    /// Requests that only read say so in their two highest bits.
+    const READS: u32 = 2;
+    const FAMILIES: [u8; 4] = [b'X', b'f', 0x94, 0xF5];
+    let family = (request >> 8) as u8;
+    FAMILIES.contains(&family) && request >> 30 != READS && request != FIEMAP
+}

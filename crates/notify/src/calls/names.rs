@@ -1,0 +1,278 @@
+//! Calls on names. As long as the run absorbs nothing the kernel does them. From then on the agent
+//! renames, links, unlinks, truncates and touches, so that what becomes of a log is logged.
+#![expect(
+    unsafe_code,
+    reason = "system calls with arguments as the program has them"
+)]
+
+use super::{CallOutcome, GO_ON, TrappedCall};
+use crate::{
+    agent::WorkerPlace,
+    listener::{CallAnswer, last_errno},
+};
+use forebay_files::client;
+use libc::{c_int, c_long, timespec};
+use rustix::io::Errno;
+use std::{ffi::CString, os::fd::AsRawFd};
+
+/// A name that a call has: below what, and the address of its path.
+type NameArguments = (c_int, usize);
+
+/// What a call does with names.
+enum NameChange {
+    Rename(NameArguments, NameArguments, u32),
+    Link(NameArguments, NameArguments, c_int),
+    Unlink(NameArguments),
+}
+
+impl TrappedCall<'_> {
+    fn name_change(&self) -> Option<NameChange> {
+        let at = |dir: usize| (self.int(dir), dir + 1);
+        Some(match self.seen.number {
+            libc::SYS_renameat2 => NameChange::Rename(at(0), at(2), self.argument(4) as u32),
+            libc::SYS_renameat => NameChange::Rename(at(0), at(2), 0),
+            libc::SYS_linkat => NameChange::Link(at(0), at(2), self.int(4)),
+            // A directory is no log.
+            libc::SYS_unlinkat if self.int(2) != 0 => return None,
+            libc::SYS_unlinkat => NameChange::Unlink(at(0)),
+            _ => return self.old_name_change(),
+        })
+    }
+
+    #[cfg(target_arch = "x86_64")]
+    fn old_name_change(&self) -> Option<NameChange> {
+        let here = |path: usize| (libc::AT_FDCWD, path);
+        match self.seen.number {
+            libc::SYS_rename => Some(NameChange::Rename(here(0), here(1), 0)),
+            libc::SYS_link => Some(NameChange::Link(here(0), here(1), 0)),
+            _ => Some(NameChange::Unlink(here(0))),
+        }
+    }
+
+    #[cfg(not(target_arch = "x86_64"))]
+    fn old_name_change(&self) -> Option<NameChange> {
+        None
+    }
+
+    pub(super) fn name(&self) -> CallOutcome {
+        if !client::any_absorbed() {
+            return self.go_on_changing();
+        }
+        let Some(change) = self.name_change() else {
+            return self.go_on_changing();
+        };
+        match self.change_name(&change) {
+            Ok(outcome) => outcome,
+            Err(errno) => Some(CallAnswer::Failed(errno)),
+        }
+    }
+
+    fn change_name(&self, change: &NameChange) -> Result<CallOutcome, Errno> {
+        match *change {
+            NameChange::Unlink(name) => self.with_name(name, |(dir, path)| {
+                client::unlink(dir, path, || {
+                    // SAFETY: a path that ends.
+                    checked(unsafe { libc::unlinkat(dir, path.as_ptr(), 0) })
+                })
+            }),
+            NameChange::Rename(from, to, flags) => self.with_names((from, to), |from, to| {
+                let real = || {
+                    // SAFETY: paths that end.
+                    checked(unsafe {
+                        libc::syscall(
+                            libc::SYS_renameat2,
+                            c_long::from(from.0),
+                            from.1.as_ptr(),
+                            c_long::from(to.0),
+                            to.1.as_ptr(),
+                            c_long::from(flags),
+                        )
+                    } as c_int)
+                };
+                match flags & libc::RENAME_EXCHANGE {
+                    0 => client::rename(from, to, real),
+                    _ => client::exchange(from, to, real),
+                }
+            }),
+            NameChange::Link(from, to, flags) => self.with_names((from, to), |from, to| {
+                client::link(from, to, flags, || {
+                    // SAFETY: paths that end.
+                    checked(unsafe {
+                        libc::linkat(from.0, from.1.as_ptr(), to.0, to.1.as_ptr(), flags)
+                    })
+                })
+            }),
+        }
+    }
+
+    /// Does a change of one name in the caller's place.
+    fn with_name(
+        &self,
+        (dir, at): NameArguments,
+        change: impl FnOnce((c_int, &std::ffi::CStr)) -> Result<(), Errno>,
+    ) -> Result<CallOutcome, Errno> {
+        let Some(path) = self.path(at) else {
+            return Ok(GO_ON);
+        };
+        let place = match self.place(dir, &path) {
+            Ok(Some(place)) => place,
+            Ok(None) => return Ok(GO_ON),
+            Err(_) => return self.retire_names(&[(dir, &path)]),
+        };
+        let path = place.path(&path);
+        self.begin()?;
+        let done = change((place.dir(), &path));
+        client::changed_on(None);
+        done.map(|()| Some(CallAnswer::Done(0)))
+    }
+
+    /// The same of two.
+    fn with_names(
+        &self,
+        (from, to): (NameArguments, NameArguments),
+        change: impl FnOnce((c_int, &std::ffi::CStr), (c_int, &std::ffi::CStr)) -> Result<(), Errno>,
+    ) -> Result<CallOutcome, Errno> {
+        let (Some(from_path), Some(to_path)) = (self.path(from.1), self.path(to.1)) else {
+            return Ok(GO_ON);
+        };
+        // Both places have the same working directory.
+        let places = self.place(from.0, &from_path).map(|first| {
+            let second = self.directory_for(to.0, &to_path);
+            first.zip(second)
+        });
+        let (place, second) = match places {
+            Ok(Some(places)) => places,
+            Ok(None) => return Ok(GO_ON),
+            Err(_) => return self.retire_names(&[(from.0, &from_path), (to.0, &to_path)]),
+        };
+        let second_dir = second.as_ref().map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
+        let (from_path, to_path) = (place.path(&from_path), place.path(&to_path));
+        self.begin()?;
+        let done = change((place.dir(), &from_path), (second_dir, &to_path));
+        client::changed_on(None);
+        done.map(|()| Some(CallAnswer::Done(0)))
+    }
+
+    /// The kernel does it, for somebody whom the agent cannot act for: logs of these names are
+    /// plain before.
+    fn retire_names(&self, names: &[(c_int, &CString)]) -> Result<CallOutcome, Errno> {
+        for (dir, path) in names {
+            let link = match (path.to_bytes().starts_with(b"/"), *dir) {
+                (true, _) => format!("/proc/{}/root", self.seen.thread),
+                (false, libc::AT_FDCWD) => format!("/proc/{}/cwd/", self.seen.thread),
+                (false, fd) => format!("/proc/{}/fd/{fd}/", self.seen.thread),
+            };
+            let whole = [link.as_bytes(), path.to_bytes()].concat();
+            if let Ok(whole) = CString::new(whole) {
+                client::retire_path(libc::AT_FDCWD, &whole)?;
+            }
+        }
+        Ok(self.go_on_changing())
+    }
+
+    pub(super) fn truncate_path(&self) -> CallOutcome {
+        let length = self.argument(1).cast_signed();
+        let Ok(bytes) = u64::try_from(length) else {
+            return GO_ON;
+        };
+        if !client::any_absorbed() {
+            return self.go_on_changing();
+        }
+        let done = self.with_name((libc::AT_FDCWD, 0), |(_, path)| {
+            client::truncate_path(path, bytes, || {
+                // SAFETY: a path that ends. The worker is in the caller's working directory.
+                checked(unsafe { libc::truncate(path.as_ptr(), length) })
+            })
+        });
+        done.unwrap_or_else(|errno| Some(CallAnswer::Failed(errno)))
+    }
+
+    /// `utimensat`, and `futimens`, which has no path.
+    pub(super) fn touch(&self) -> CallOutcome {
+        if !client::any_absorbed() {
+            return self.go_on_changing();
+        }
+        let Ok(times) = self.times() else {
+            return GO_ON;
+        };
+        let pointer = times
+            .as_ref()
+            .map_or(std::ptr::null(), |times| times.as_ptr());
+        let flags = self.int(3);
+        let done = if self.argument(1) == 0 {
+            let used = self.used(self.int(0));
+            let Some(open) = used.as_deref() else {
+                return self.go_on_changing();
+            };
+            let number = open.number();
+            self.begin().and_then(|()| {
+                client::touching(number, || {
+                    // SAFETY: two times, or none.
+                    checked(unsafe { libc::futimens(number, pointer) })
+                })
+            })
+        } else {
+            let touched = self.with_name((self.int(0), 1), |(dir, path)| {
+                client::touching_path(dir, path, flags, || {
+                    // SAFETY: a path that ends; two times, or none.
+                    checked(unsafe { libc::utimensat(dir, path.as_ptr(), pointer, flags) })
+                })
+            });
+            return touched.unwrap_or_else(|errno| Some(CallAnswer::Failed(errno)));
+        };
+        client::changed_on(None);
+        Some(done.map(|()| 0).into())
+    }
+
+    fn times(&self) -> Result<Option<[timespec; 2]>, Errno> {
+        if self.argument(2) == 0 {
+            return Ok(None);
+        }
+        let bytes = self
+            .thread()
+            .read_exactly(self.argument(2), 2 * size_of::<timespec>())?;
+        let word = |at: usize| i64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        let time = |at: usize| timespec {
+            tv_sec: word(at),
+            tv_nsec: word(at + 8),
+        };
+        Ok(Some([time(0), time(16)]))
+    }
+
+    /// The agent's thread where the caller is; none if the kernel is to say what is wrong.
+    ///
+    /// # Errors
+    /// Why the agent cannot act for the caller.
+    pub(super) fn place(
+        &self,
+        dir: c_int,
+        path: &CString,
+    ) -> Result<Option<WorkerPlace<'_>>, &'static str> {
+        let umask = self.agent.status.umask_of(self.thread())?;
+        let Some(directory) = self.directory_for(dir, path) else {
+            return Ok(None);
+        };
+        let Ok(cwd) = self.thread().directory(libc::AT_FDCWD) else {
+            return Ok(None);
+        };
+        Ok(WorkerPlace::enter(
+            self.agent,
+            self.seen.thread,
+            (cwd, directory),
+            umask,
+        ))
+    }
+
+    /// The directory that a path begins in, if that is not the working directory. None if there is
+    /// none.
+    fn directory_for(&self, dir: c_int, path: &CString) -> Option<Option<std::os::fd::OwnedFd>> {
+        match path.to_bytes().starts_with(b"/") || dir == libc::AT_FDCWD {
+            true => Some(None),
+            false => self.thread().directory(dir).ok().map(Some),
+        }
+    }
+}
+
+fn checked(done: c_int) -> Result<(), Errno> {
+    if done == 0 { Ok(()) } else { Err(last_errno()) }
+}

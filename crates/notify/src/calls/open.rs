@@ -1,0 +1,232 @@
+//! Opening a file to change it. A log is opened by the agent, as the caller would open it, and
+//! injected; any other file the kernel opens.
+#![expect(
+    unsafe_code,
+    reason = "opens by system calls, with arguments as the program has them"
+)]
+
+use super::{CallOutcome, GO_ON, TrappedCall};
+use crate::{
+    agent::WorkerPlace,
+    listener::{CallAnswer, last_errno},
+    numbers::owned,
+    slots::WAS_FREE,
+};
+use forebay_files::client;
+use libc::{c_int, c_long};
+use rustix::{
+    fs::{AtFlags, FileType},
+    io::Errno,
+};
+use std::{
+    ffi::{CStr, CString},
+    os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd},
+};
+
+/// What a call opens, and how: `struct open_how`, with the directory and the path.
+pub(super) struct OpenRequest {
+    dir: c_int,
+    path: CString,
+    flags: u64,
+    mode: u64,
+    resolve: u64,
+}
+
+/// `O_TMPFILE`, without the bit of `O_DIRECTORY` that it has.
+const TMPFILE: c_int = libc::O_TMPFILE & !libc::O_DIRECTORY;
+
+impl TrappedCall<'_> {
+    /// None if the kernel is to say what is wrong with it.
+    fn open_request(&self) -> Option<OpenRequest> {
+        let path = |at: usize| self.path(at);
+        let plain = |dir, at: usize, flags: u64, mode: u64| {
+            Some(OpenRequest {
+                dir,
+                path: path(at)?,
+                flags: flags & u64::from(u32::MAX),
+                mode: mode & 0o7777,
+                resolve: 0,
+            })
+        };
+        match self.seen.number {
+            libc::SYS_openat => plain(self.int(0), 1, self.argument(2), self.argument(3)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_open => plain(libc::AT_FDCWD, 0, self.argument(1), self.argument(2)),
+            #[cfg(target_arch = "x86_64")]
+            libc::SYS_creat => {
+                let flags = libc::O_CREAT | libc::O_WRONLY | libc::O_TRUNC;
+                plain(libc::AT_FDCWD, 0, flags as u64, self.argument(1))
+            }
+            _ => {
+                const HOW_BYTES: usize = 24;
+                if self.argument(3) < HOW_BYTES as u64 {
+                    return None;
+                }
+                let how = self
+                    .thread()
+                    .read_exactly(self.argument(2), HOW_BYTES)
+                    .ok()?;
+                let word = |at: usize| how[at..at + 8].try_into().map(u64::from_ne_bytes).ok();
+                Some(OpenRequest {
+                    dir: self.int(0),
+                    path: path(1)?,
+                    flags: word(0)?,
+                    mode: word(8)?,
+                    resolve: word(16)?,
+                })
+            }
+        }
+    }
+
+    pub(super) fn open(&self) -> CallOutcome {
+        let Some(request) = self.open_request() else {
+            return GO_ON;
+        };
+        let flags = request.flags as c_int;
+        let changes = flags & (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC) != 0;
+        if !changes || flags & (libc::O_PATH | libc::O_DIRECTORY | TMPFILE) != 0 {
+            return GO_ON;
+        }
+        let passed = || match flags & (libc::O_CREAT | libc::O_TRUNC) {
+            0 => GO_ON,
+            _ => self.go_on_changing(),
+        };
+        if !client::is_wanted(&request.path, flags) && !client::any_absorbed() {
+            return passed();
+        }
+        let place = match self.place(request.dir, &request.path) {
+            Ok(place) => place,
+            Err(reason) => return self.open_past(&request, reason),
+        };
+        let Some(place) = place else { return GO_ON };
+        let path = place.path(&request.path);
+        if !client::may_open_log(place.dir(), &path, flags) || !is_file_or_free(&place, &path) {
+            return passed();
+        }
+        self.agent.numbers.sweep();
+        match self.open_log(&request, (&place, &path), flags) {
+            Ok(()) => None,
+            Err(errno) => Some(CallAnswer::Failed(errno)),
+        }
+    }
+
+    /// A file is opened by somebody whom the agent cannot act for: if it is a log, it is plain
+    /// before.
+    fn open_past(&self, request: &OpenRequest, reason: &'static str) -> CallOutcome {
+        let link = match request.path.to_bytes().starts_with(b"/") {
+            true => format!("/proc/{}/root", self.seen.thread),
+            false => match request.dir {
+                libc::AT_FDCWD => format!("/proc/{}/cwd/", self.seen.thread),
+                fd => format!("/proc/{}/fd/{fd}/", self.seen.thread),
+            },
+        };
+        let whole = [link.as_bytes(), request.path.to_bytes()].concat();
+        if let Ok(path) = CString::new(whole) {
+            self.agent
+                .say_plain(&request.path, request.flags as c_int, reason);
+            if let Err(errno) = client::retire_path(libc::AT_FDCWD, &path) {
+                return Some(CallAnswer::Failed(errno));
+            }
+        }
+        self.go_on_changing()
+    }
+
+    /// Opens it by the client, and injects it.
+    fn open_log(
+        &self,
+        request: &OpenRequest,
+        (place, path): (&WorkerPlace<'_>, &CStr),
+        flags: c_int,
+    ) -> Result<(), Errno> {
+        let numbers = &self.agent.numbers;
+        let size = || rustix::fs::statat(fd(place.dir()), path, AtFlags::empty()).ok();
+        let before = size().map(|stat| stat.st_size);
+        if before.is_none() {
+            self.slot.set_number(WAS_FREE);
+        }
+        self.begin()?;
+        let mut real = |flags: c_int| {
+            let others = request.flags & !u64::from(u32::MAX);
+            let how = [
+                others | u64::from((flags | libc::O_CLOEXEC | libc::O_NOCTTY).cast_unsigned()),
+                if flags & libc::O_CREAT != 0 {
+                    request.mode
+                } else {
+                    0
+                },
+                request.resolve,
+            ];
+            let opened = open_by(place.dir(), path, how)?;
+            numbers
+                .duplicate(opened.as_fd(), 0)
+                .map(IntoRawFd::into_raw_fd)
+        };
+        let number = client::open(place.dir(), path, flags, &mut real)?;
+        forebay_pool::failpoint!("notify:opened");
+        let is_changed = match before {
+            None => true,
+            Some(bytes) => bytes > 0 && flags & libc::O_TRUNC != 0,
+        };
+        if is_changed {
+            client::changed_on(None);
+        }
+        let closes_on_exec = flags & libc::O_CLOEXEC != 0;
+        let hidden = client::hidden_flags(number);
+        if !client::is_in_pool(number) && hidden == 0 {
+            // It is plain, and any number will do.
+            let opened = owned(number);
+            client::closing(number);
+            let listener = &self.agent.listener;
+            return listener
+                .inject(self.seen.id, opened.as_fd(), None, closes_on_exec)
+                .map(drop);
+        }
+        self.agent.slots.set_hidden(number, hidden);
+        numbers.add(owned(number), flags & libc::O_APPEND != 0);
+        self.inject(number, closes_on_exec)
+    }
+}
+
+/// The descriptor of a place's directory.
+fn fd(dir: c_int) -> BorrowedFd<'static> {
+    // SAFETY: AT_FDCWD, or one that its place owns and that outlives the call that uses this.
+    unsafe { BorrowedFd::borrow_raw(dir) }
+}
+
+/// True if there is nothing at a path, or a regular file: opening anything else may wait for
+/// another process.
+fn is_file_or_free(place: &WorkerPlace<'_>, path: &CStr) -> bool {
+    match rustix::fs::statat(fd(place.dir()), path, AtFlags::empty()) {
+        Ok(stat) => FileType::from_raw_mode(stat.st_mode) == FileType::RegularFile,
+        Err(errno) => errno == Errno::NOENT,
+    }
+}
+
+fn open_by(dir: c_int, path: &CStr, how: [u64; 3]) -> Result<OwnedFd, Errno> {
+    let opened = match how[2] {
+        // SAFETY: a path that ends, and numbers.
+        0 => unsafe {
+            libc::syscall(
+                libc::SYS_openat,
+                c_long::from(dir),
+                path.as_ptr(),
+                how[0] as c_long,
+                how[1] as c_long,
+            )
+        },
+        // SAFETY: as above, and a structure of this size.
+        _ => unsafe {
+            libc::syscall(
+                libc::SYS_openat2,
+                c_long::from(dir),
+                path.as_ptr(),
+                how.as_ptr(),
+                size_of_val(&how),
+            )
+        },
+    };
+    match c_int::try_from(opened) {
+        Ok(fd @ 0..) => Ok(owned(fd)),
+        _ => Err(last_errno()),
+    }
+}

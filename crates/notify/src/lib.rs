@@ -1,0 +1,26 @@
+//! The second front end of the files tier: for programs that no library can be put before (Go,
+//! static, musl). Their system calls are seen by seccomp user notification.
+//!
+//! An *agent*, a process above the program, executes the calls that concern logs on the program's
+//! behalf, by [`forebay_files::client`]: it is an ordinary member of the run, so a write, a sync or
+//! a rename means what it means in `libforebay.so`. docs/notify.md has the protocol.
+//!
+//! [`launch`] starts the program with the [`filter`]; [`agent`] serves its calls by threads, each
+//! with a [slot](slots) that outlives it; [`calls`] has what becomes of each call, [`caller`] the
+//! thread that made it, [`numbers`] the logs that were injected, [`pending`] changes that the
+//! kernel makes after an answer. [`guardian`] goes on when the agent has died.
+
+mod agent;
+mod caller;
+mod calls;
+mod filter;
+mod guardian;
+mod launch;
+mod listener;
+mod numbers;
+mod pending;
+mod slots;
+
+pub use agent::{Agent, NotServed};
+pub use guardian::{AgentFate, CONTROL_ENV, Guardian};
+pub use launch::ProgramImage;

@@ -1,0 +1,238 @@
+//! Memory that outlives the agent: which calls it had received, and how far each was. Each of its
+//! threads has a slot, into which the kernel itself writes a call that the thread receives, so no
+//! call is lost between the two. docs/notify.md, "When the agent dies".
+#![expect(unsafe_code, reason = "memory that two processes share")]
+
+use crate::{
+    listener::{CallAnswer, CallId},
+    numbers::NumberWindow,
+};
+use libc::{c_int, seccomp_notif};
+use rustix::{
+    fs::{MemfdFlags, SealFlags},
+    io::Errno,
+    mm::{MapFlags, ProtFlags, mmap},
+};
+use std::{
+    cell::UnsafeCell,
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
+    ptr,
+    sync::atomic::{
+        AtomicI32, AtomicI64, AtomicU32,
+        Ordering::{Acquire, Relaxed, Release},
+    },
+};
+
+/// Threads of an agent, at most: as many calls may wait for something.
+pub(crate) const SLOTS: usize = 512;
+const WINDOW: usize = 1024;
+
+/// Of a slot's number: there was no file before.
+pub(crate) const WAS_FREE: c_int = -2;
+
+/// How far a call is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[repr(u32)]
+pub(crate) enum CallPhase {
+    /// Nothing was done yet.
+    Received,
+    /// It may have been done, or in part.
+    Begun,
+    /// It was done; the answer stands in the slot.
+    Done,
+    /// The kernel was to do it.
+    Passed,
+}
+
+impl CallPhase {
+    const ALL: [Self; 4] = [Self::Received, Self::Begun, Self::Done, Self::Passed];
+}
+
+/// A thread's slot.
+#[repr(C, align(256))]
+pub(crate) struct CallSlot {
+    call: UnsafeCell<seccomp_notif>,
+    phase: AtomicU32,
+    /// The result, or a negative error number.
+    result: AtomicI64,
+    /// Of a write: the file's position or size before; else -1.
+    before: AtomicI64,
+    /// A number that the program is to get as the answer, or [`WAS_FREE`]; else -1.
+    number: AtomicI32,
+}
+
+// SAFETY: a slot's call is written by the kernel for its one thread, and read by the guardian when
+// that thread is dead.
+unsafe impl Sync for CallSlot {}
+
+/// What a call is.
+#[derive(Clone, Copy)]
+pub(crate) struct SeenCall {
+    pub(crate) id: CallId,
+    pub(crate) thread: u32,
+    pub(crate) number: i64,
+    pub(crate) arguments: [u64; 6],
+}
+
+impl CallSlot {
+    /// Makes it ready for a call, which the kernel writes there.
+    pub(crate) fn place(&self) -> *mut seccomp_notif {
+        self.number.store(-1, Relaxed);
+        self.before.store(-1, Relaxed);
+        self.phase.store(CallPhase::Received as u32, Release);
+        let place = self.call.get();
+        // SAFETY: its one thread calls this, and the call that was there is answered.
+        unsafe { ptr::write_volatile(place, std::mem::zeroed()) };
+        place
+    }
+
+    /// The call in it, unless there is none.
+    pub(crate) fn call(&self) -> Option<SeenCall> {
+        // SAFETY: see above; any bytes are a call.
+        let call = unsafe { ptr::read_volatile(self.call.get()) };
+        (call.id != 0).then_some(SeenCall {
+            id: call.id,
+            thread: call.pid,
+            number: call.data.nr.into(),
+            arguments: call.data.args,
+        })
+    }
+
+    pub(crate) fn phase(&self) -> CallPhase {
+        let word = self.phase.load(Acquire) as usize;
+        CallPhase::ALL
+            .get(word)
+            .copied()
+            .unwrap_or(CallPhase::Begun)
+    }
+
+    /// The call is about to be done.
+    pub(crate) fn begin(&self) {
+        self.phase.store(CallPhase::Begun as u32, Release);
+    }
+
+    /// The same, of a write at this position, or behind this size.
+    pub(crate) fn begin_at(&self, before: i64) {
+        self.before.store(before, Release);
+        self.begin();
+    }
+
+    pub(crate) fn before(&self) -> i64 {
+        self.before.load(Acquire)
+    }
+
+    /// The program is to get this number as the answer.
+    pub(crate) fn set_number(&self, number: c_int) {
+        self.number.store(number, Release);
+    }
+
+    pub(crate) fn number(&self) -> c_int {
+        self.number.load(Acquire)
+    }
+
+    /// Before it is answered.
+    pub(crate) fn set_answer(&self, answer: CallAnswer) {
+        let (phase, result) = match answer {
+            CallAnswer::GoOn => (CallPhase::Passed, 0),
+            CallAnswer::Done(value) => (CallPhase::Done, value),
+            CallAnswer::Failed(errno) => (CallPhase::Done, -i64::from(errno.raw_os_error())),
+        };
+        self.result.store(result, Relaxed);
+        self.phase.store(phase as u32, Release);
+    }
+
+    /// The answer of one that was done. Only an error number is negative.
+    pub(crate) fn answer(&self) -> CallAnswer {
+        const ERRNO_MAX: i64 = 4095;
+        match self.result.load(Relaxed) {
+            result if (-ERRNO_MAX..0).contains(&result) => {
+                CallAnswer::Failed(Errno::from_raw_os_error(-result as i32))
+            }
+            result => CallAnswer::Done(result),
+        }
+    }
+}
+
+#[repr(C)]
+struct SlotPage {
+    first: AtomicI32,
+    end: AtomicI32,
+    /// By number: the flags (`O_DSYNC` …) that the kernel does not know of.
+    hidden: [AtomicI32; WINDOW],
+    slots: [CallSlot; SLOTS],
+}
+
+/// The memory, mapped.
+pub(crate) struct CallSlots {
+    page: &'static SlotPage,
+    fd: OwnedFd,
+}
+
+impl CallSlots {
+    /// # Errors
+    /// There is no memory.
+    pub(crate) fn new(window: NumberWindow) -> Result<Self, Errno> {
+        let flags = MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING;
+        let fd = rustix::fs::memfd_create("forebay-calls", flags)?;
+        rustix::fs::ftruncate(&fd, size_of::<SlotPage>() as u64)?;
+        rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
+        let slots = Self::map(fd)?;
+        slots.page.first.store(window.first, Relaxed);
+        slots.page.end.store(window.end, Relaxed);
+        Ok(slots)
+    }
+
+    /// Maps what another process has made.
+    ///
+    /// # Errors
+    /// It has another size, or cannot be mapped.
+    pub(crate) fn map(fd: OwnedFd) -> Result<Self, Errno> {
+        let bytes = size_of::<SlotPage>();
+        if rustix::fs::fstat(&fd)?.st_size != bytes as i64 {
+            return Err(Errno::INVAL);
+        }
+        let access = ProtFlags::READ | ProtFlags::WRITE;
+        // SAFETY: new memory, at an address of the kernel's choice, which is never unmapped. The
+        // file cannot become shorter.
+        let page = unsafe {
+            let place = mmap(ptr::null_mut(), bytes, access, MapFlags::SHARED, &fd, 0)?;
+            &*place.cast::<SlotPage>()
+        };
+        Ok(Self { page, fd })
+    }
+
+    pub(crate) fn fd(&self) -> BorrowedFd<'_> {
+        self.fd.as_fd()
+    }
+
+    pub(crate) fn slot(&self, number: usize) -> &'static CallSlot {
+        &self.page.slots[number]
+    }
+
+    pub(crate) fn all(&self) -> impl Iterator<Item = &'static CallSlot> {
+        self.page.slots.iter()
+    }
+
+    pub(crate) fn window(&self) -> NumberWindow {
+        NumberWindow {
+            first: self.page.first.load(Relaxed),
+            end: self.page.end.load(Relaxed),
+        }
+    }
+
+    fn place(&self, number: c_int) -> Option<&AtomicI32> {
+        let at = usize::try_from(number.checked_sub(self.window().first)?).ok()?;
+        self.page.hidden.get(at)
+    }
+
+    /// Notes what the kernel does not know of a number.
+    pub(crate) fn set_hidden(&self, number: c_int, flags: c_int) {
+        if let Some(place) = self.place(number) {
+            place.store(flags, Relaxed);
+        }
+    }
+
+    pub(crate) fn hidden(&self, number: c_int) -> c_int {
+        self.place(number).map_or(0, |place| place.load(Relaxed))
+    }
+}
