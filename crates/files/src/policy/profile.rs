@@ -31,7 +31,7 @@ impl Profile {
 }
 
 /// Name, programs, patterns.
-pub(super) const BUILT_IN: [(&str, &[&str], &[&str]); 7] = [
+pub(super) const BUILT_IN: [(&str, &[&str], &[&str]); 8] = [
     // The second is the name of a new append-only file until the first rewrite after CONFIG SET
     // appendonly yes.
     (
@@ -73,7 +73,13 @@ pub(super) const BUILT_IN: [(&str, &[&str], &[&str]); 7] = [
         &["postgres", "postmaster", "pg_ctl"],
         &[WAL_SEGMENT],
     ),
+    // The segments of its log, and what the next one is called until it is one. The database beside
+    // them (`member/snap/db`) is no log.
+    ("etcd", &["etcd"], &["*.wal", ETCD_NEXT_SEGMENT]),
 ];
+
+/// What etcd makes in advance.
+const ETCD_NEXT_SEGMENT: &str = "wal/[0-9]*.tmp";
 
 /// A segment of PostgreSQL's write-ahead log: its timeline and place in 24 hexadecimal digits.
 /// Neither what a segment is called while it is filled with zeros (`xlogtemp.4711`), nor what an
@@ -91,10 +97,11 @@ pub(super) const WAL_SEGMENT: &str = concat!(
 const REFUSING_IO_URING: [&str; 1] = ["mariadb"];
 
 /// Of a profile's patterns those of files that are given their size first: InnoDB's redo log,
-/// PostgreSQL's segments, which it fills with zeros or uses again.
-const PREALLOCATED: [(&str, &[&str]); 2] = [
+/// PostgreSQL's segments, which it fills with zeros or uses again, and etcd's.
+const PREALLOCATED: [(&str, &[&str]); 3] = [
     ("mariadb", &["ib_logfile0", "ib_logfile101"]),
     ("postgres", &[WAL_SEGMENT]),
+    ("etcd", &["*.wal", ETCD_NEXT_SEGMENT]),
 ];
 
 /// Profiles whose programs stumble over a [guard](crate::guard), and the directory that they find
