@@ -138,3 +138,38 @@ fn a_go_programs_writes_outlast_a_power_cut() {
     let recovered = same(run_and_recovered(Disk::Synced, &sandbox, run, &["./logs"]));
     assert_eq!(recovered.len(), 80_300);
 }
+
+/// Promise (programs): A program that an agent cannot serve runs plainly, and is told why.
+#[test]
+fn a_program_that_cannot_be_served_runs_plainly() {
+    let sandbox = Sandbox::new();
+    build_calls("cc", &sandbox);
+    sandbox.pool();
+    // No number is left for its logs.
+    let script = format!(
+        "ulimit -n 1024; exec {} run --absorb '*.log' --pool p -- ./calls data 7",
+        common::FOREBAY
+    );
+    let mut shell = Command::new("sh");
+    shell.args(["-c", &script]).current_dir(sandbox.path());
+    shell.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let ran = Ran::of(shell.output().unwrap());
+    ran.fails(7, &["runs plainly", "limit of open files", "ulimit -Hn"]);
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root can make a program another user's");
+        return;
+    }
+    // Another user than the agent's.
+    std::fs::remove_file(sandbox.file("a.log")).unwrap();
+    std::fs::set_permissions(
+        sandbox.path(),
+        std::os::unix::fs::PermissionsExt::from_mode(0o777),
+    )
+    .unwrap();
+    let line = "run --absorb *.log --front-end notify --pool p -- \
+                setpriv --reuid 65534 --clear-groups ./calls data 7";
+    let mut run = command(&sandbox, line);
+    run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let ran = Ran::of(run.stdin(Stdio::null()).output().unwrap());
+    ran.fails(7, &["a.log stays plain", "another user"]);
+}

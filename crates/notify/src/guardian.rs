@@ -235,7 +235,7 @@ fn how_far(slot: &CallSlot, call: SeenCall, slots: &CallSlots) -> CallAnswer {
 
 /// Gives the caller a file that the agent has made for it alone (`O_EXCL`), and that the kernel
 /// would refuse to make again. None if there is none.
-fn made(slot: &CallSlot, call: SeenCall, listener: &CallListener) -> Option<c_int> {
+fn made(slot: &CallSlot, call: SeenCall, listener: &CallListener) -> Option<()> {
     let [first, second, third, ..] = call.arguments;
     let (dir, path, flags) = match call.number {
         libc::SYS_openat => (first as c_int, second, third as c_int),
@@ -254,9 +254,7 @@ fn made(slot: &CallSlot, call: SeenCall, listener: &CallListener) -> Option<c_in
     let again = OFlags::from_bits_retain(again.cast_unsigned());
     let file = rustix::fs::openat(dir, path, again, Mode::empty()).ok()?;
     let closes_on_exec = flags & libc::O_CLOEXEC != 0;
-    listener
-        .inject(call.id, file.as_fd(), None, closes_on_exec)
-        .ok()
+    listener.give(call.id, file, closes_on_exec).ok()
 }
 
 /// A call that was begun, and may have been done: as if it were made again, but that what it was to

@@ -69,8 +69,7 @@ impl CallListener {
         let _ = self.ioctl(request, (&raw mut response).cast());
     }
 
-    /// Gives the thread a descriptor of what is open as `fd`, as the answer: at this number, or at
-    /// its lowest free one.
+    /// Gives the thread a descriptor of what is open as `fd` by this number, as the answer.
     ///
     /// # Errors
     /// `ENOENT` if the thread is gone; what the kernel would say to the thread (`EMFILE`, `EBADF`).
@@ -79,15 +78,38 @@ impl CallListener {
         &self,
         id: CallId,
         fd: BorrowedFd<'_>,
-        number: Option<c_int>,
+        number: c_int,
+        closes_on_exec: bool,
+    ) -> Result<(), Errno> {
+        let flags = libc::SECCOMP_ADDFD_FLAG_SEND | libc::SECCOMP_ADDFD_FLAG_SETFD;
+        self.add_fd(id, fd, (number, flags), closes_on_exec)
+            .map(drop)
+    }
+
+    /// Gives the thread `fd`, of which no copy is left when it hears of that, by its lowest free
+    /// number, as the answer.
+    ///
+    /// # Errors
+    /// As [`inject`](Self::inject).
+    pub(crate) fn give(&self, id: CallId, fd: OwnedFd, closes_on_exec: bool) -> Result<(), Errno> {
+        let number = self.add_fd(id, fd.as_fd(), (0, 0), closes_on_exec)?;
+        drop(fd);
+        self.answer(id, CallAnswer::Done(number.into()));
+        Ok(())
+    }
+
+    fn add_fd(
+        &self,
+        id: CallId,
+        fd: BorrowedFd<'_>,
+        (number, flags): (c_int, c_ulong),
         closes_on_exec: bool,
     ) -> Result<c_int, Errno> {
-        let set = number.map_or(0, |_| libc::SECCOMP_ADDFD_FLAG_SETFD);
         let mut wanted = seccomp_notif_addfd {
             id,
-            flags: (libc::SECCOMP_ADDFD_FLAG_SEND | set) as u32,
+            flags: flags as u32,
             srcfd: fd.as_raw_fd().cast_unsigned(),
-            newfd: number.unwrap_or(0).cast_unsigned(),
+            newfd: number.cast_unsigned(),
             newfd_flags: if closes_on_exec {
                 libc::O_CLOEXEC.cast_unsigned()
             } else {

@@ -65,6 +65,8 @@ pub(crate) struct OpenNumber {
     pub(crate) appends: AtomicBool,
     /// A process that had it when that was asked last; 0 as long as it was given to none.
     holder: AtomicU32,
+    /// Held while it is given to the first.
+    giving: Mutex<()>,
 }
 
 impl OpenNumber {
@@ -143,6 +145,7 @@ impl NumberTable {
             fd,
             appends: AtomicBool::new(appends),
             holder: AtomicU32::new(0),
+            giving: Mutex::default(),
         };
         let counted = CountedNumber {
             open,
@@ -152,11 +155,25 @@ impl NumberTable {
         self.open.write().insert(number, Arc::new(counted));
     }
 
-    /// A thread's process has it.
-    pub(crate) fn given(&self, number: c_int, thread: u32) {
-        if let Some(used) = self.used(number) {
+    /// Gives a new one to a thread's process by `give`; takes it back if that fails.
+    ///
+    /// # Errors
+    /// Those of `give`.
+    pub(crate) fn giving(
+        &self,
+        number: c_int,
+        thread: u32,
+        give: impl FnOnce(BorrowedFd<'_>) -> Result<(), Errno>,
+    ) -> Result<(), Errno> {
+        let used = self.used(number).ok_or(Errno::BADF)?;
+        let one = used.giving.lock();
+        let given = give(used.fd());
+        if given.is_ok() {
             used.holder.store(thread, Relaxed);
         }
+        drop(one);
+        drop(used);
+        given.inspect_err(|_| self.let_go(number))
     }
 
     pub(crate) fn is_empty(&self) -> bool {
@@ -209,7 +226,11 @@ impl NumberTable {
     pub(crate) fn sweep(&self) {
         let numbers: Vec<c_int> = self.open.read().keys().copied().collect();
         for number in numbers {
-            let holder = self.used(number).map(|used| used.holder.load(Relaxed));
+            let holder = self.used(number).map(|used| {
+                // Who has just got it may be gone already.
+                let _given = used.giving.lock();
+                used.holder.load(Relaxed)
+            });
             if holder.is_some_and(|holder| holder != 0 && !has_same(holder, number)) {
                 self.closing(number, None);
             }
@@ -225,6 +246,15 @@ impl NumberTable {
             counted.unused.wait(&mut uses);
         }
         drop(uses);
+        // Its last user lets go of it in a moment, and only then it is closed for certain.
+        let mut shared = counted;
+        let counted = loop {
+            match Arc::try_unwrap(shared) {
+                Ok(counted) => break counted,
+                Err(again) => shared = again,
+            }
+            std::thread::yield_now();
+        };
         let device = rustix::fs::fstat(&counted.open.fd)
             .ok()
             .map(|stat| stat.st_dev);
@@ -239,11 +269,6 @@ impl NumberTable {
         let is_between = |number: &&c_int| (first..=last).contains(&number.cast_unsigned());
         let open = self.open.read();
         open.keys().filter(is_between).copied().collect()
-    }
-
-    /// Takes a number back that the program did not get.
-    pub(crate) fn take_back(&self, number: c_int) {
-        self.let_go(number);
     }
 }
 

@@ -11,7 +11,7 @@ use forebay_files::client;
 use libc::c_int;
 use rustix::io::Errno;
 use std::{
-    os::fd::{AsFd, AsRawFd, IntoRawFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd},
     sync::atomic::Ordering::Relaxed,
 };
 
@@ -79,24 +79,16 @@ impl TrappedCall<'_> {
     pub(super) fn inject(&self, number: c_int, closes_on_exec: bool) -> Result<(), Errno> {
         self.slot.set_number(number);
         self.slot.begin();
-        // SAFETY: noted just now, and closed by nobody until the program has it.
-        let fd = unsafe { std::os::fd::BorrowedFd::borrow_raw(number) };
-        let listener = &self.agent.listener;
-        match listener.inject(self.seen.id, fd, Some(number), closes_on_exec) {
-            Ok(_) => {
-                self.agent.numbers.given(number, self.seen.thread);
-                Ok(())
-            }
-            Err(errno) => {
-                self.agent.numbers.take_back(number);
-                // Above its limit of open files.
-                Err(if errno == Errno::BADF {
-                    Errno::MFILE
-                } else {
-                    errno
-                })
-            }
-        }
+        let give = |fd: BorrowedFd<'_>| {
+            let listener = &self.agent.listener;
+            listener.inject(self.seen.id, fd, number, closes_on_exec)
+        };
+        let given = self.agent.numbers.giving(number, self.seen.thread, give);
+        // Above its limit of open files.
+        given.map_err(|errno| match errno {
+            Errno::BADF => Errno::MFILE,
+            errno => errno,
+        })
     }
 
     /// `dup2`, `dup3`: what would be a log by another number is plain, and what had that number is

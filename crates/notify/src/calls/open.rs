@@ -177,9 +177,7 @@ impl TrappedCall<'_> {
             let opened = owned(number);
             client::closing(number);
             let listener = &self.agent.listener;
-            return listener
-                .inject(self.seen.id, opened.as_fd(), None, closes_on_exec)
-                .map(drop);
+            return listener.give(self.seen.id, opened, closes_on_exec);
         }
         self.agent.slots.set_hidden(number, hidden);
         numbers.add(owned(number), flags & libc::O_APPEND != 0);
