@@ -37,7 +37,7 @@ fn build_calls(compiler: &str, sandbox: &Sandbox) {
 fn nothing_is_lost(compiler: &str, disk: Disk, what: &str) {
     let sandbox = Sandbox::new();
     build_calls(compiler, &sandbox);
-    let run = command(&sandbox, "run --absorb *.log --pool");
+    let run = command(&sandbox, "run --front-end notify --absorb *.log --pool");
     same(run_and_recovered(disk, &sandbox, run, &["./calls", what]));
 }
 
@@ -69,7 +69,10 @@ fn a_program_with_musl_outlasts_a_power_cut() {
 /// Runs `calls` with these words in an emulated pool, and lists what became of its files.
 fn explained(sandbox: &Sandbox, words: &[&str]) -> Ran {
     build_calls("cc", sandbox);
-    let mut run = command(sandbox, "run --absorb *.log --explain --pool p -- ./calls");
+    let mut run = command(
+        sandbox,
+        "run --front-end notify --absorb *.log --explain --pool p -- ./calls",
+    );
     sandbox.pool();
     run.args(words).env("FOREBAY_RUN_DIR", sandbox.file("run"));
     Ran::of(run.stdin(Stdio::null()).output().unwrap())
@@ -103,7 +106,7 @@ fn a_program_for_the_library_is_served_from_outside_if_asked() {
     build_calls("cc", &sandbox);
     sandbox
         .run(line)
-        .fails(126, &["linked statically", "--front-end preload"]);
+        .fails(126, &["linked statically", "--front-end notify"]);
 }
 
 /// Go, as it is installed.
@@ -134,7 +137,7 @@ fn a_go_programs_writes_outlast_a_power_cut() {
         .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
         .status();
     assert!(built.unwrap().success());
-    let run = command(&sandbox, "run --absorb *.log --pool");
+    let run = command(&sandbox, "run --front-end notify --absorb *.log --pool");
     let recovered = same(run_and_recovered(Disk::Synced, &sandbox, run, &["./logs"]));
     assert_eq!(recovered.len(), 80_300);
 }
@@ -147,7 +150,7 @@ fn a_program_that_cannot_be_served_runs_plainly() {
     sandbox.pool();
     // No number is left for its logs.
     let script = format!(
-        "ulimit -n 1024; exec {} run --absorb '*.log' --pool p -- ./calls data 7",
+        "ulimit -n 1024; exec {} run --front-end notify --absorb '*.log' --pool p -- ./calls data 7",
         common::FOREBAY
     );
     let mut shell = Command::new("sh");

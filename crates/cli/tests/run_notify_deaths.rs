@@ -49,7 +49,7 @@ fn start_with(kind: &str, failpoint: &str, lines: usize) -> Running {
     assert!(built.status().unwrap().success());
     let mut environment = Vec::new();
     boot_anew(&mut environment, 1);
-    let mut command = sandbox.command("run --absorb *.log --pool");
+    let mut command = sandbox.command("run --front-end notify --absorb *.log --pool");
     command
         .arg(pool.path())
         .args(["--", "./calls", "goes-on", kind])

@@ -75,7 +75,7 @@ const EXAMPLES: &str = "Examples:\n  \
         [profile.mydb]                      # a new profile, or changes to one that is built in\n  \
         programs = [\"mydb-server\"]\n  \
         absorb = [\"*.wal\", \"journal/*\"]     # a pattern with a slash matches the end of the path\n\n\
-        A program that is linked dynamically to the GNU C library is served by a library in it, any other by an agent beside it. It should stay in the foreground (redis: --daemonize no); if it goes into the background, forebay stays for it.\n\n\
+        The program must be linked dynamically to the C library (but see --front-end). It should stay in the foreground (redis: --daemonize no); if it goes into the background, forebay stays for it.\n\n\
         Exit status: that of the program; 128+N if signal N killed it; 127 if it is not found, 126 if it cannot be run so; \
         1 if forebay could not do its part; 2 if the command line is wrong.")
 )]
@@ -121,11 +121,11 @@ pub struct RunCommand {
     /// Segments of the pool to begin with; a run takes more as needed
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     segments: u16,
-    /// How the program's calls are seen [default: by what the program is]
+    /// How the program's calls are seen [default: preload]
     ///
     /// "preload" puts a library before it, which a program with the GNU C library calls. "notify"
     /// does the system calls on its logs from outside, for a Go program, a static one, or one with
-    /// musl; it is experimental.
+    /// musl; it is experimental: do not trust data to it yet.
     #[arg(long, value_name = "HOW", value_enum)]
     front_end: Option<FrontEnd>,
     /// At the end, list each file and what was done with it
@@ -197,7 +197,7 @@ impl RunCommand {
             absorb: &self.absorb,
         })?;
         let only_library = flash.is_some() || layer.needs_library();
-        let (front_end, why) = program.front_end(self.front_end, only_library)?;
+        let front_end = program.front_end(self.front_end, only_library)?;
         let library = match front_end {
             FrontEnd::Preload => Some(layer.library.find()?),
             FrontEnd::Notify => None,
@@ -229,7 +229,7 @@ impl RunCommand {
             }
             None => {
                 complain!(
-                    "forebay: {why}: an agent does its system calls on logs (front end notify, experimental)"
+                    "forebay: an agent does the program's system calls on logs (front end notify, experimental)"
                 );
                 agent::run_below(program, environment, &supervisor, &mut signals)
             }

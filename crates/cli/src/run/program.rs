@@ -1,6 +1,6 @@
 //! The program to be run: where it is, and whether a library can be put before it.
 
-use crate::failure::Failure;
+use crate::{failure::Failure, output::complain};
 use forebay_files::{
     program::{Elf, SCRIPTS_MAX, gains_privileges, words},
     supervisor::RunFrontEnd,
@@ -31,13 +31,6 @@ impl From<FrontEnd> for RunFrontEnd {
             FrontEnd::Notify => Self::Agent,
         }
     }
-}
-
-/// Why no library can be put before a program.
-struct UnfitProgram {
-    why: &'static str,
-    /// If nothing but the library will do.
-    remedy: &'static str,
 }
 
 /// A program and its arguments.
@@ -92,8 +85,7 @@ impl RunProgram {
             .collect()
     }
 
-    /// What takes over its durability: the library where that can be put before it, unless another
-    /// is wanted.
+    /// What takes over its durability: the library, unless the agent is asked for.
     ///
     /// # Errors
     /// It would run without either, or without what `only_library` does.
@@ -101,28 +93,16 @@ impl RunProgram {
         &self,
         wanted: Option<FrontEnd>,
         only_library: bool,
-    ) -> Result<(FrontEnd, String), Failure> {
-        if only_library && wanted == Some(FrontEnd::Notify) {
+    ) -> Result<FrontEnd, Failure> {
+        let front_end = wanted.unwrap_or(FrontEnd::Preload);
+        if only_library && front_end == FrontEnd::Notify {
             return Err(Failure::Usage(
                 "a flash cache and an emulated device need the library in the program: leave out --front-end notify"
                     .to_owned(),
             ));
         }
-        let unfit = check(&self.real, 0)?;
-        let name = self.path.display();
-        match (wanted.or(only_library.then_some(FrontEnd::Preload)), unfit) {
-            (Some(FrontEnd::Preload), Some(UnfitProgram { why, remedy, .. })) => {
-                Err(Failure::NotRun(126, format!("{name} {why}{remedy}")))
-            }
-            (Some(FrontEnd::Notify), None) => {
-                Ok((FrontEnd::Notify, "--front-end notify says so".to_owned()))
-            }
-            (_, Some(UnfitProgram { why, .. })) => Ok((FrontEnd::Notify, format!("{name} {why}"))),
-            (_, None) => Ok((
-                FrontEnd::Preload,
-                format!("{name} calls the kernel by the GNU C library"),
-            )),
-        }
+        check(&self.real, front_end, 0)?;
+        Ok(front_end)
     }
 
     /// Refuses what would run without our library.
@@ -195,18 +175,15 @@ fn resolve(typed: &OsStr, search: &OsStr) -> Result<PathBuf, Failure> {
     ))
 }
 
-/// Why no library can be put before the program at a path, if none can be.
-///
-/// # Errors
-/// It cannot be run so at all.
-fn check(path: &Path, depth: usize) -> Result<Option<UnfitProgram>, Failure> {
+/// Refuses a program that would run without its durability being taken over.
+fn check(path: &Path, front_end: FrontEnd, depth: usize) -> Result<(), Failure> {
     let refuse = |why: String| Err(Failure::NotRun(126, format!("{} {why}", path.display())));
     let failed = || Failure::io("reading", path.display());
     let file = match File::open(path) {
         Ok(file) => file,
         // May be run and not read: then it is not checked, and its files stay plain if the library
         // is not loaded.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
         Err(error) => return Err(failed()(error)),
     };
     let mut start = [0; 256];
@@ -214,8 +191,8 @@ fn check(path: &Path, depth: usize) -> Result<Option<UnfitProgram>, Failure> {
     let start = &start[..read];
     if let Some(line) = start.strip_prefix(b"#!") {
         return match interpreter(line) {
-            Some(interpreter) if depth < SCRIPTS_MAX => check(&interpreter, depth + 1),
-            _ => Ok(None),
+            Some(interpreter) if depth < SCRIPTS_MAX => check(&interpreter, front_end, depth + 1),
+            _ => Ok(()),
         };
     }
     if let Some(why) = gains_privileges(&file).map_err(failed())? {
@@ -229,7 +206,7 @@ fn check(path: &Path, depth: usize) -> Result<Option<UnfitProgram>, Failure> {
         ))
     })?;
     match Elf::read(&file, &own) {
-        Ok(elf) => check_elf(&elf, path),
+        Ok(elf) => check_elf(&elf, front_end, path),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => refuse(format!("{error}")),
         Err(error) => Err(failed()(error)),
     }
@@ -247,40 +224,36 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
     Some(interpreter.to_owned())
 }
 
-/// Why no library can be put before a program, if none can be.
-///
-/// # Errors
-/// It is for another kind of machine.
-fn check_elf(elf: &Elf, path: &Path) -> Result<Option<UnfitProgram>, Failure> {
-    let unfit = |why, remedy| Ok(Some(UnfitProgram { why, remedy }));
+/// Refuses a program for another machine, and for the library one that it cannot be put before.
+fn check_elf(elf: &Elf, front_end: FrontEnd, path: &Path) -> Result<(), Failure> {
+    let refuse = |why: &str| Err(Failure::NotRun(126, format!("{} {why}", path.display())));
     if !elf.ours {
-        return Err(Failure::NotRun(
-            126,
-            format!(
-                "{} is a program for another kind of machine than forebay, so nothing of it can be absorbed",
-                path.display()
-            ),
-        ));
-    }
-    if elf.go {
-        return unfit(
-            "is a Go program, which calls the kernel without the C library",
-            ", so nothing of it can be absorbed by a library. Leave out --front-end preload",
+        return refuse(
+            "is a program for another kind of machine than forebay, so nothing of it can be absorbed",
         );
+    }
+    if front_end == FrontEnd::Notify {
+        return Ok(());
     }
     if elf.loader.is_none() {
-        return unfit(
-            "is linked statically, so no library can be put before it",
-            " and nothing of it can be absorbed so. Leave out --front-end preload, or link it dynamically",
-        );
+        return refuse(if elf.go {
+            "is a statically linked Go program: it calls the kernel without the C library, so the library absorbs nothing of it. Run it without forebay, or try --front-end notify, which is experimental"
+        } else {
+            "is linked statically, so no library can be put before it. Run it without forebay, link it dynamically, or try --front-end notify, which is experimental"
+        });
     }
     if elf.is_for_musl() {
-        return unfit(
-            "is linked to the musl C library, and forebay's library is for glibc",
-            ". Leave out --front-end preload, or run a build for glibc",
+        return refuse(
+            "is linked to the musl C library; forebay's library is for glibc. Run a build for glibc, or try --front-end notify, which is experimental",
         );
     }
-    Ok(None)
+    if elf.go {
+        complain!(
+            "forebay: warning: {} is a Go program: what it writes without the C library stays as it is, not absorbed. --front-end notify absorbs that too, and is experimental",
+            path.display()
+        );
+    }
+    Ok(())
 }
 
 #[cfg(test)]
@@ -329,18 +302,18 @@ mod tests {
     fn a_script_is_judged_by_its_interpreter() {
         let dir = tempfile::tempdir().unwrap();
         let good = script(dir.path(), "good", "#!/bin/sh\n", 0o755);
-        check(&good, 0).unwrap();
+        check(&good, FrontEnd::Preload, 0).unwrap();
         let env = script(dir.path(), "env", "#!/usr/bin/env -S LANG=C sh -e\n", 0o755);
-        check(&env, 0).unwrap();
+        check(&env, FrontEnd::Preload, 0).unwrap();
         let of_script = script(
             dir.path(),
             "nested",
             &format!("#!{} -x\n", good.display()),
             0o755,
         );
-        check(&of_script, 0).unwrap();
+        check(&of_script, FrontEnd::Preload, 0).unwrap();
         let text = script(dir.path(), "text", "hello\n", 0o755);
-        let Err(Failure::NotRun(126, message)) = check(&text, 0) else {
+        let Err(Failure::NotRun(126, message)) = check(&text, FrontEnd::Preload, 0) else {
             panic!("a text was taken for a program");
         };
         assert!(
@@ -350,7 +323,7 @@ mod tests {
     }
 
     #[test]
-    fn a_program_without_a_loader_gets_no_library() {
+    fn a_program_without_a_loader_is_refused() {
         let dir = tempfile::tempdir().unwrap();
         // Our own program, with its request for a loader made a plain note.
         let mut bytes = fs::read("/proc/self/exe").unwrap();
@@ -362,15 +335,18 @@ mod tests {
         }
         let path = dir.path().join("static");
         fs::write(&path, &bytes).unwrap();
-        let unfit = check(&path, 0).unwrap().unwrap();
-        assert!(unfit.why.contains("linked statically"), "{}", unfit.why);
+        let Err(Failure::NotRun(126, message)) = check(&path, FrontEnd::Preload, 0) else {
+            panic!("a static program was taken");
+        };
+        assert!(message.contains("linked statically"), "{message}");
+        check(&path, FrontEnd::Notify, 0).unwrap();
         bytes[18..20].copy_from_slice(&[0xff, 0x7f]);
         fs::write(&path, &bytes).unwrap();
-        let Err(Failure::NotRun(126, message)) = check(&path, 0) else {
+        let Err(Failure::NotRun(126, message)) = check(&path, FrontEnd::Notify, 0) else {
             panic!("a program for another machine was taken");
         };
         assert!(message.contains("another kind of machine"), "{message}");
-        assert!(check(Path::new("/proc/self/exe"), 0).unwrap().is_none());
+        check(Path::new("/proc/self/exe"), FrontEnd::Preload, 0).unwrap();
     }
 
     #[test]
@@ -383,10 +359,10 @@ mod tests {
         let path = dir.path().join("su");
         fs::copy("/proc/self/exe", &path).unwrap();
         std::os::unix::fs::chown(&path, Some(1), Some(1)).unwrap();
-        check(&path, 0).unwrap();
+        check(&path, FrontEnd::Preload, 0).unwrap();
         for (mode, word) in [(0o4755, "setuid"), (0o2755, "setgid")] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let Err(Failure::NotRun(126, message)) = check(&path, 0) else {
+            let Err(Failure::NotRun(126, message)) = check(&path, FrontEnd::Preload, 0) else {
                 panic!("a {word} program was taken");
             };
             assert!(message.contains(word), "{message}");

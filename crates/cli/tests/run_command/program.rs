@@ -77,7 +77,7 @@ fn a_library_at_whose_path_the_dynamic_linker_would_stumble_is_refused() {
 }
 
 #[test]
-fn a_static_program_is_served_without_the_library() {
+fn a_static_program_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     fs::write(sandbox.file("main.c"), "int main(void) { return 0; }\n").unwrap();
@@ -86,15 +86,18 @@ fn a_static_program_is_served_without_the_library() {
         .current_dir(sandbox.path())
         .status();
     assert!(built.unwrap().success());
-    let ran = sandbox.run("run --pool p --absorb x -- ./static").ok();
-    assert!(ran.stderr.contains("linked statically"), "{}", ran.stderr);
+    let said = [
+        "linked statically",
+        "Run it without forebay",
+        "--front-end notify",
+    ];
     sandbox
-        .run("run --pool p --absorb x --front-end preload -- ./static")
-        .fails(126, &["linked statically", "--front-end preload"]);
+        .run("run --pool p --absorb x -- ./static")
+        .fails(126, &said);
     fs::write(sandbox.file("script"), "#!./static\n").unwrap();
     fs::set_permissions(sandbox.file("script"), fs::Permissions::from_mode(0o755)).unwrap();
     sandbox
-        .run("run --pool p --absorb x --front-end preload -- ./script")
+        .run("run --pool p --absorb x -- ./script")
         .fails(126, &["linked statically"]);
 }
 
