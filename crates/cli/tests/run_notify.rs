@@ -99,7 +99,7 @@ fn a_program_for_the_library_is_served_from_outside_if_asked() {
          os.fsync(fd)\n\
          assert 'LD_PRELOAD' not in os.environ\n\
          assert not [name for name in os.environ if name.startswith('FOREBAY_T')]";
-    let line = "run --absorb *.log --front-end notify --pool p -- python3 -c";
+    let line = "run --front-end notify --absorb *.log --pool p -- python3 -c";
     let mut run = sandbox.command(line);
     Ran::of(run.arg(script).output().unwrap()).ok();
     let line = "run --absorb *.log --front-end preload --pool p -- ./calls data 0";
@@ -169,7 +169,7 @@ fn a_program_that_cannot_be_served_runs_plainly() {
         std::os::unix::fs::PermissionsExt::from_mode(0o777),
     )
     .unwrap();
-    let line = "run --absorb *.log --front-end notify --pool p -- \
+    let line = "run --front-end notify --absorb *.log --pool p -- \
                 setpriv --reuid 65534 --clear-groups ./calls data 7";
     let mut run = command(&sandbox, line);
     run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
