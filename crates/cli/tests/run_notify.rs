@@ -142,6 +142,23 @@ fn a_go_programs_writes_outlast_a_power_cut() {
     assert_eq!(recovered.len(), 80_300);
 }
 
+/// Promise: as `a_program_that_cannot_be_served_runs_plainly`.
+#[test]
+fn a_program_in_a_strict_container_runs_plainly() {
+    let sandbox = Sandbox::new();
+    build_calls("cc", &sandbox);
+    sandbox.pool();
+    let line = format!(
+        "contained {} run --front-end notify --absorb *.log --pool p -- ./calls data 7",
+        common::FOREBAY
+    );
+    let mut contained = Command::new(sandbox.file("calls"));
+    contained.args(line.split(' ')).current_dir(sandbox.path());
+    contained.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let ran = Ran::of(contained.output().unwrap());
+    ran.fails(7, &["runs plainly"]);
+}
+
 /// Promise (programs): A program that an agent cannot serve runs plainly, and is told why.
 #[test]
 fn a_program_that_cannot_be_served_runs_plainly() {

@@ -16,6 +16,7 @@ use crate::{
 };
 use forebay_files::client;
 use libc::c_int;
+use parking_lot::Mutex;
 use rustix::{
     event::Timespec,
     fs::{Mode, OFlags},
@@ -52,8 +53,8 @@ pub(crate) struct AgentState {
     pub(crate) status: AgentStatus,
     /// Threads that wait for a call, or are about to.
     idle: AtomicUsize,
-    /// Slots that are taken.
-    workers: AtomicUsize,
+    /// Slots that no thread has.
+    unused: Mutex<Vec<usize>>,
     /// A root directory that holds up no unmounting.
     root: OwnedFd,
     said: AtomicBool,
@@ -71,6 +72,8 @@ impl Agent {
     /// # Errors
     /// The program cannot be executed.
     pub fn start(program: &ProgramImage, say: impl Fn(NotServed)) -> Result<(Pid, Self), Errno> {
+        // Without it there is nobody to hand over to, which is found out below.
+        let _ = guardian::control();
         let limit = getrlimit(Resource::Nofile);
         let window = NumberWindow::below(limit.maximum.unwrap_or(u64::MAX));
         if window.is_none() {
@@ -101,18 +104,16 @@ impl Agent {
                 Ok((pid, Self { state: Some(state) }))
             }
             Err(why) => {
-                if window.is_some() {
-                    say(NotServed(why));
-                }
-                // With a filter and no listener its calls would fail: it is started anew.
-                let is_filtered = child.listener.is_ok();
-                if !is_filtered {
+                if window.is_none() {
                     child.go()?;
                     return Ok((pid, Self { state: None }));
                 }
+                say(NotServed(why));
+                // With a filter and no listener its calls would fail: it is started anew.
                 drop(child);
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+                let _ = setrlimit(Resource::Nofile, limit);
                 let plain = launch::start(program, None)?;
                 let pid = plain.pid;
                 plain.go()?;
@@ -141,6 +142,12 @@ impl Agent {
 /// All that is needed to serve, with what was found to work.
 fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<AgentState, String> {
     let said = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
+    let own = std::fs::read_link("/proc/self").map_err(|_| "/proc is not mounted: mount it")?;
+    if own.to_str() != Some(&std::process::id().to_string()) {
+        return Err("/proc is another process namespace's: mount that of this one".into());
+    }
+    // Its threads act in the callers' directories.
+    unshare_directories().map_err(said("the container refuses unshare(CLONE_FS)"))?;
     // Of itself it may ask in any case.
     share(child.as_raw_nonzero().get().cast_unsigned(), 0, 0).map_err(said(
         "the kernel does not let forebay look at the program's descriptors (kcmp, ptrace)",
@@ -158,7 +165,7 @@ fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<Agent
         pending: PendingChanges::default(),
         status: AgentStatus::read().ok_or("/proc is not mounted: mount it")?,
         idle: AtomicUsize::new(0),
-        workers: AtomicUsize::new(0),
+        unused: Mutex::new((0..SLOTS).rev().collect()),
         root: rustix::fs::open(c"/", flags, Mode::empty()).map_err(said("opening /"))?,
         said: AtomicBool::new(false),
     })
@@ -166,26 +173,32 @@ fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<Agent
 
 /// Starts a thread, if there is a slot for it.
 fn start_worker(state: &Arc<AgentState>) {
-    let number = state.workers.fetch_add(1, Ordering::Relaxed);
-    if number >= SLOTS {
-        state.workers.fetch_sub(1, Ordering::Relaxed);
+    let Some(number) = state.unused.lock().pop() else {
         return;
-    }
+    };
     state.idle.fetch_add(1, Ordering::SeqCst);
     let shared = Arc::clone(state);
     let thread = thread::Builder::new().name("calls".into());
-    if thread.spawn(move || work(&shared, number)).is_err() {
-        // Those that there are go on. The slot stays unused.
-        state.idle.fetch_sub(1, Ordering::SeqCst);
+    let work = move || {
+        // Threads of one process that cannot have directories of their own act for nobody.
+        match unshare_directories() {
+            Ok(()) => work(&shared, number),
+            Err(_) => give_back(&shared, number),
+        }
+    };
+    if thread.spawn(work).is_err() {
+        give_back(state, number);
     }
+}
+
+/// A thread could not be had. Those that there are go on, and it is tried again.
+fn give_back(state: &AgentState, number: usize) {
+    state.idle.fetch_sub(1, Ordering::SeqCst);
+    state.unused.lock().push(number);
 }
 
 fn work(state: &Arc<AgentState>, number: usize) {
     let slot = state.slots.slot(number);
-    // Threads of one process that cannot have directories of their own act for nobody.
-    if unshare_directories().is_err() {
-        return;
-    }
     loop {
         if state.listener.receive(slot.place()).is_err() {
             if state.listener.is_unused(&Timespec::default()) {
@@ -223,6 +236,10 @@ fn start_sweeper(state: &Arc<AgentState>) {
     let shared = Arc::clone(state);
     let sweep = move || loop {
         thread::sleep(SWEEP);
+        // There may be no memory for one at the moment that one is needed.
+        if shared.idle.load(Ordering::SeqCst) == 0 {
+            start_worker(&shared);
+        }
         if !shared.numbers.is_empty() {
             shared.numbers.sweep();
         }

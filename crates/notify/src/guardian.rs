@@ -27,7 +27,7 @@ use std::{
     io::{IoSlice, IoSliceMut},
     mem::MaybeUninit,
     os::{
-        fd::{AsFd, AsRawFd, FromRawFd, OwnedFd},
+        fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
         unix::fs::FileExt,
     },
     sync::{
@@ -101,24 +101,33 @@ impl Guardian {
     }
 }
 
-/// In the agent: gives the guardian what it needs.
+/// In the agent: its end of the connection, which nothing that it starts is to have.
 ///
 /// # Errors
-/// There is none, or it does not take it.
-pub(crate) fn hand_over(listener: &CallListener, slots: &CallSlots) -> Result<(), Errno> {
+/// There is none.
+pub(crate) fn control() -> Result<BorrowedFd<'static>, Errno> {
     let number = std::env::var(CONTROL_ENV)
         .ok()
         .and_then(|it| it.parse::<c_int>().ok());
     let number = number.ok_or(Errno::NOTCONN)?;
     // SAFETY: inherited for this, and used by nothing else. It is closed when the process ends.
-    let control = std::mem::ManuallyDrop::new(unsafe { OwnedFd::from_raw_fd(number) });
-    rustix::io::fcntl_setfd(control.as_fd(), rustix::io::FdFlags::CLOEXEC)?;
+    let control = unsafe { BorrowedFd::borrow_raw(number) };
+    rustix::io::fcntl_setfd(control, rustix::io::FdFlags::CLOEXEC)?;
+    Ok(control)
+}
+
+/// In the agent: gives the guardian what it needs.
+///
+/// # Errors
+/// There is none, or it does not take it.
+pub(crate) fn hand_over(listener: &CallListener, slots: &CallSlots) -> Result<(), Errno> {
+    let control = control()?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut along = SendAncillaryBuffer::new(&mut space);
     let both = [listener.as_fd(), slots.fd()];
     along.push(SendAncillaryMessage::ScmRights(&both));
     let flags = SendFlags::NOSIGNAL;
-    rustix::net::sendmsg(control.as_fd(), &[IoSlice::new(b"f")], &mut along, flags).map(drop)
+    rustix::net::sendmsg(control, &[IoSlice::new(b"f")], &mut along, flags).map(drop)
 }
 
 fn receive(from: &OwnedFd) -> Option<(CallListener, CallSlots)> {

@@ -83,12 +83,14 @@ pub(crate) fn start(
         says: said.as_raw_fd(),
         may_go: may_go.as_raw_fd(),
     };
+    // Without a filter there is nothing to be had of its descriptors.
+    let shares = window.map_or(0, |_| libc::CLONE_FILES);
     // SAFETY: a child without memory in common; the C library's `fork` would give it descriptors of
     // its own.
     let child = unsafe {
         libc::syscall(
             libc::SYS_clone,
-            c_long::from(libc::CLONE_FILES | libc::SIGCHLD),
+            c_long::from(shares | libc::SIGCHLD),
             0,
             0,
             0,
@@ -245,7 +247,7 @@ fn child_main(
         }
         let mut byte = 0_u8;
         if libc::read(pipes.may_go, (&raw mut byte).cast(), 1) == 1 {
-            if libc::unshare(libc::CLONE_FILES) != 0 {
+            if window.is_some() && libc::unshare(libc::CLONE_FILES) != 0 {
                 say(ChildWord::NotExecuted, last_errno().raw_os_error().into());
                 libc::_exit(127);
             }

@@ -10,6 +10,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/mman.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
@@ -283,6 +284,28 @@ static void goes_on(char **arguments) {
     exit(42);
 }
 
+/* Executes a program in what is like a container: without `kcmp` and `unshare`. */
+static void contained(char **arguments) {
+    /* The number; two that are refused with EPERM; all others are allowed. */
+    struct {
+        unsigned short code;
+        unsigned char yes, no;
+        unsigned k;
+    } steps[] = {{0x20, 0, 0, 0},
+                 {0x15, 1, 0, SYS_kcmp},
+                 {0x15, 0, 1, SYS_unshare},
+                 {0x06, 0, 0, 0x00050000 | EPERM},
+                 {0x06, 0, 0, 0x7FFF0000}};
+    struct {
+        unsigned short count;
+        void *steps;
+    } filter = {sizeof steps / sizeof *steps, steps};
+    CHECK(prctl(PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) == 0);
+    CHECK(prctl(PR_SET_SECCOMP, 2, &filter) == 0);
+    execv(arguments[2], arguments + 2);
+    CHECK(0);
+}
+
 static int compare(const void *a, const void *b) {
     return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b);
 }
@@ -329,6 +352,8 @@ int main(int count, char **arguments) {
         closes_all();
     else if (strcmp(what, "locks") == 0)
         locks();
+    else if (strcmp(what, "contained") == 0)
+        contained(arguments);
     else if (strcmp(what, "goes-on") == 0)
         goes_on(arguments);
     else if (strcmp(what, "timed") == 0)
