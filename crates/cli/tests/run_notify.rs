@@ -58,6 +58,22 @@ fn what_cannot_be_followed_is_synced_really() {
     }
 }
 
+/// Promise (programs): A log of a static program that gets the number of one which was closed just
+/// then is not closed with it, nor is anything else that the program has.
+#[test]
+fn a_number_is_given_anew_only_when_it_is_free() {
+    for what in ["closing", "numbers"] {
+        nothing_is_lost("cc", Disk::All, what);
+    }
+}
+
+#[test]
+fn what_the_kernel_goes_on_with_is_still_synced() {
+    for what in ["dsync", "below", "direct"] {
+        nothing_is_lost("cc", Disk::All, what);
+    }
+}
+
 #[test]
 fn a_program_with_musl_outlasts_a_power_cut() {
     if common::have("musl-gcc") {

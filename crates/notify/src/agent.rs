@@ -10,7 +10,8 @@ use crate::{
     guardian,
     launch::{self, ProgramImage},
     listener::CallListener,
-    numbers::{NumberTable, NumberWindow, share},
+    numbers::{NumberTable, NumberWindow},
+    open_files::share,
     pending::PendingChanges,
     slots::{CallSlots, SLOTS},
 };
@@ -161,7 +162,7 @@ fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<Agent
     Ok(AgentState {
         listener,
         slots,
-        numbers: NumberTable::new(window),
+        numbers: NumberTable::new(window).map_err(said("a descriptor"))?,
         pending: PendingChanges::default(),
         status: AgentStatus::read().ok_or("/proc is not mounted: mount it")?,
         idle: AtomicUsize::new(0),
@@ -240,6 +241,7 @@ fn start_sweeper(state: &Arc<AgentState>) {
         if shared.idle.load(Ordering::SeqCst) == 0 {
             start_worker(&shared);
         }
+        shared.numbers.held.look();
         if !shared.numbers.is_empty() {
             shared.numbers.sweep();
         }

@@ -23,6 +23,13 @@ const PAGE_BYTES: usize = 4096;
 /// `UIO_MAXIOV`.
 const PARTS_MAX: u64 = 1024;
 
+/// What /proc says of a descriptor.
+pub(crate) struct DescriptorState {
+    pub(crate) closes_on_exec: bool,
+    /// By it, or of its file by its process.
+    pub(crate) is_locked: bool,
+}
+
 /// A thread, by its id.
 #[derive(Clone, Copy)]
 pub(crate) struct CallerThread(pub(crate) u32);
@@ -34,9 +41,23 @@ impl CallerThread {
     /// `EFAULT` if none can be.
     pub(crate) fn read(self, address: u64, bytes: usize, into: &mut Vec<u8>) -> Result<(), Errno> {
         into.clear();
+        self.read_more(address, bytes, into).map(drop)
+    }
+
+    /// The same behind what is there already: how many could be read.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read).
+    pub(crate) fn read_more(
+        self,
+        address: u64,
+        bytes: usize,
+        into: &mut Vec<u8>,
+    ) -> Result<usize, Errno> {
         into.try_reserve(bytes).map_err(|_| Errno::NOMEM)?;
-        while into.len() < bytes {
-            let begun = into.len();
+        let first = into.len();
+        while into.len() - first < bytes {
+            let begun = into.len() - first;
             let room = &mut into.spare_capacity_mut()[..bytes - begun];
             let own = iovec {
                 iov_base: room.as_mut_ptr().cast(),
@@ -44,13 +65,13 @@ impl CallerThread {
             };
             match self.copy(own, address.wrapping_add(begun as u64), Way::Read) {
                 // SAFETY: so many bytes were written there.
-                Ok(copied @ 1..) => unsafe { into.set_len(begun + copied) },
+                Ok(copied @ 1..) => unsafe { into.set_len(first + begun + copied) },
                 Ok(0) | Err(_) if begun > 0 => break,
                 Ok(_) => return Err(Errno::FAULT),
                 Err(errno) => return Err(errno),
             }
         }
-        Ok(())
+        Ok(into.len() - first)
     }
 
     /// The same of exactly so many bytes.
@@ -177,6 +198,34 @@ impl CallerThread {
         })
     }
 
+    /// How it has a number. None if that cannot be seen.
+    pub(crate) fn descriptor(self, number: c_int) -> Option<DescriptorState> {
+        let said = fs::read_to_string(format!("/proc/{}/fdinfo/{number}", self.0)).ok()?;
+        let flags = said.lines().find_map(|line| line.strip_prefix("flags:"))?;
+        let flags = c_int::from_str_radix(flags.trim(), 8).ok()?;
+        Some(DescriptorState {
+            closes_on_exec: flags & libc::O_CLOEXEC != 0,
+            is_locked: said.lines().any(|line| line.starts_with("lock:")),
+        })
+    }
+
+    /// Its numbers are below this; 0 if that is not known.
+    pub(crate) fn numbers_limit(self) -> u64 {
+        self.limit(libc::RLIMIT_NOFILE).unwrap_or(0)
+    }
+
+    /// A limit that it has now.
+    fn limit(self, resource: libc::__rlimit_resource_t) -> Option<u64> {
+        let mut found = libc::rlimit {
+            rlim_cur: 0,
+            rlim_max: 0,
+        };
+        let thread = self.0 as libc::pid_t;
+        // SAFETY: it only asks; the answer has room.
+        let asked = unsafe { libc::prlimit(thread, resource, std::ptr::null(), &raw mut found) };
+        (asked == 0).then_some(found.rlim_cur)
+    }
+
     fn status(self) -> Option<ThreadStatus> {
         ThreadStatus::read(&format!("/proc/{}", self.0))
     }
@@ -255,18 +304,5 @@ impl AgentStatus {
 
 /// True if the thread has a limit on the size of files, by which it would be sent a signal.
 fn has_size_limit(thread: CallerThread) -> bool {
-    let mut found = libc::rlimit {
-        rlim_cur: 0,
-        rlim_max: 0,
-    };
-    // SAFETY: it only asks; the answer has room.
-    let asked = unsafe {
-        libc::prlimit(
-            thread.0 as libc::pid_t,
-            libc::RLIMIT_FSIZE,
-            std::ptr::null(),
-            &raw mut found,
-        )
-    };
-    asked != 0 || found.rlim_cur != libc::RLIM_INFINITY
+    thread.limit(libc::RLIMIT_FSIZE) != Some(libc::RLIM_INFINITY)
 }

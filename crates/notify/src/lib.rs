@@ -7,19 +7,23 @@
 //!
 //! [`launch`] starts the program with the [`filter`]; [`agent`] serves its calls by threads, each
 //! with a [slot](slots) that outlives it; [`calls`] has what becomes of each call, [`caller`] the
-//! thread that made it, [`numbers`] the logs that were injected, [`pending`] changes that the
-//! kernel makes after an answer. [`guardian`] goes on when the agent has died.
+//! thread that made it, [`numbers`] the logs that were injected, [`held_numbers`] those that are
+//! being closed, [`pending`] changes that the kernel makes after an answer. [`guardian`] goes on
+//! when the agent has died, and answers what was [unanswered].
 
 mod agent;
 mod caller;
 mod calls;
 mod filter;
 mod guardian;
+mod held_numbers;
 mod launch;
 mod listener;
 mod numbers;
+mod open_files;
 mod pending;
 mod slots;
+mod unanswered;
 
 pub use agent::{Agent, NotServed};
 pub use guardian::{AgentFate, CONTROL_ENV, Guardian};

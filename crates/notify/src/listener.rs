@@ -98,6 +98,23 @@ impl CallListener {
         Ok(())
     }
 
+    /// Gives the thread a descriptor of what is open as `fd` in the place of this number, and no
+    /// answer yet.
+    ///
+    /// # Errors
+    /// As [`inject`](Self::inject).
+    pub(crate) fn put(
+        &self,
+        id: CallId,
+        fd: BorrowedFd<'_>,
+        number: c_int,
+        closes_on_exec: bool,
+    ) -> Result<(), Errno> {
+        let flags = libc::SECCOMP_ADDFD_FLAG_SETFD;
+        self.add_fd(id, fd, (number, flags), closes_on_exec)
+            .map(drop)
+    }
+
     fn add_fd(
         &self,
         id: CallId,

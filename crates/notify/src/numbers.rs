@@ -7,19 +7,20 @@
 //!
 //! Lock order: the table, then a number's count of uses. Who lets go of a number waits for the
 //! calls that use it, so nothing else gets it meanwhile.
-#![expect(
-    unsafe_code,
-    reason = "asks the kernel; owns descriptors by their number"
-)]
+#![expect(unsafe_code, reason = "owns descriptors by their number")]
 
-use crate::listener::last_errno;
+use crate::{
+    caller::{CallerThread, PlainReason},
+    held_numbers::HeldNumbers,
+    listener::last_errno,
+    open_files::{has_same, others, share},
+};
 use forebay_files::client;
 use libc::c_int;
 use parking_lot::{Condvar, Mutex, RwLock};
 use rustix::io::Errno;
 use std::{
     collections::HashMap,
-    fs,
     ops::Deref,
     os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     sync::{
@@ -67,6 +68,11 @@ pub(crate) struct OpenNumber {
     holder: AtomicU32,
     /// Held while it is given to the first.
     giving: Mutex<()>,
+    /// Device and inode.
+    file: Option<(u64, u64)>,
+    /// Held, of all numbers of a file, by calls that move the file position or append: between the
+    /// question where that is and the answer nothing else moves it.
+    pub(crate) position: Arc<Mutex<()>>,
 }
 
 impl OpenNumber {
@@ -77,6 +83,16 @@ impl OpenNumber {
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
         use std::os::fd::AsFd;
         self.fd.as_fd()
+    }
+
+    /// From now on this number is of another open file.
+    ///
+    /// # Errors
+    /// The kernel's.
+    pub(crate) fn become_other(&self, file: &OwnedFd) -> Result<(), Errno> {
+        // SAFETY: the number stays this one's own.
+        let done = unsafe { libc::dup3(file.as_raw_fd(), self.number(), libc::O_CLOEXEC) };
+        if done < 0 { Err(last_errno()) } else { Ok(()) }
     }
 }
 
@@ -114,35 +130,97 @@ pub(crate) struct NumberTable {
     open: RwLock<HashMap<c_int, Arc<CountedNumber>>>,
     /// Held while it is looked for numbers that no process has.
     sweeping: Mutex<()>,
+    /// Numbers that threads are about to close.
+    pub(crate) held: HeldNumbers,
 }
 
 impl NumberTable {
-    pub(crate) fn new(window: NumberWindow) -> Self {
-        Self {
+    /// # Errors
+    /// There is no descriptor to be had.
+    pub(crate) fn new(window: NumberWindow) -> Result<Self, Errno> {
+        Ok(Self {
             window,
             open: RwLock::default(),
             sweeping: Mutex::default(),
-        }
+            held: HeldNumbers::new()?,
+        })
     }
 
-    /// Gives `fd` a number of the window that is free, from `least` on.
+    /// Gives `fd` a number of the window that is free here and in a thread's process, from `least`
+    /// on.
     ///
     /// # Errors
     /// `EMFILE` if all are taken.
-    pub(crate) fn duplicate(&self, fd: BorrowedFd<'_>, least: c_int) -> Result<OwnedFd, Errno> {
-        let least = least.max(self.window.first);
-        let made = rustix::io::fcntl_dupfd_cloexec(fd, least)?;
-        match self.window.has(made.as_raw_fd()) {
-            true => Ok(made),
-            false => Err(Errno::MFILE),
+    pub(crate) fn duplicate(
+        &self,
+        fd: BorrowedFd<'_>,
+        least: c_int,
+        thread: u32,
+    ) -> Result<OwnedFd, Errno> {
+        self.duplicate_free(fd, least, thread).or_else(|_| {
+            self.held.look();
+            self.duplicate_free(fd, least, thread)
+        })
+    }
+
+    fn duplicate_free(
+        &self,
+        fd: BorrowedFd<'_>,
+        least: c_int,
+        thread: u32,
+    ) -> Result<OwnedFd, Errno> {
+        let mut least = least.max(self.window.first);
+        while self.window.has(least) {
+            let made = rustix::io::fcntl_dupfd_cloexec(fd, least).map_err(|_| Errno::MFILE)?;
+            let number = made.as_raw_fd();
+            if !self.window.has(number) {
+                break;
+            }
+            match share(thread, number, number) {
+                Err(Errno::BADF) => return Ok(made),
+                // The program has something else there, which would be closed.
+                Ok(_) => least = number + 1,
+                Err(_) => break,
+            }
+        }
+        Err(Errno::MFILE)
+    }
+
+    /// Whether a thread's process can have one more log.
+    ///
+    /// # Errors
+    /// Why not.
+    pub(crate) fn check_room(&self, thread: u32) -> Result<(), PlainReason> {
+        let placeholder = self.held.placeholder();
+        let made = self.duplicate(placeholder, 0, thread);
+        let Ok(made) = made else {
+            return Err("it has no number left for another log (1,024)");
+        };
+        if CallerThread(thread).numbers_limit() <= made.as_raw_fd() as u64 {
+            return Err("its limit of open files was lowered (ulimit -n)");
+        }
+        // The kernel gives out the lowest number that is free: soon one of these.
+        let below = share(thread, self.window.first - 1, placeholder.as_raw_fd());
+        match below {
+            Err(Errno::BADF) => Ok(()),
+            _ => Err("it has nearly as many open files as it may"),
         }
     }
 
     /// Notes an open one that a process is about to have.
     pub(crate) fn add(&self, fd: OwnedFd, appends: bool) {
         let number = fd.as_raw_fd();
+        let stat = rustix::fs::fstat(&fd).ok();
+        let file = stat.map(|stat| (stat.st_dev, stat.st_ino));
+        let mut all = self.open.write();
+        let twin = all
+            .values()
+            .find(|it| file.is_some() && it.open.file == file);
+        let position = twin.map_or_else(Arc::default, |it| Arc::clone(&it.open.position));
         let open = OpenNumber {
             fd,
+            file,
+            position,
             appends: AtomicBool::new(appends),
             holder: AtomicU32::new(0),
             giving: Mutex::default(),
@@ -152,7 +230,7 @@ impl NumberTable {
             uses: Mutex::default(),
             unused: Condvar::default(),
         };
-        self.open.write().insert(number, Arc::new(counted));
+        all.insert(number, Arc::new(counted));
     }
 
     /// Gives a new one to a thread's process by `give`; takes it back if that fails.
@@ -197,12 +275,24 @@ impl NumberTable {
                 used.holder.store(thread, Relaxed);
                 Ok(Some(used))
             }
-            Ok(false) | Err(Errno::BADF) => Ok(None),
+            // One that is gone has nothing.
+            Ok(false) | Err(Errno::BADF | Errno::SRCH) => Ok(None),
             Err(_) => Err(used),
         }
     }
 
-    fn used(&self, number: c_int) -> Option<UsedNumber> {
+    /// True if the program has the open file by another number, or in another process than this.
+    pub(crate) fn is_shared(&self, open: &OpenNumber, process: Option<u32>) -> bool {
+        let (number, own) = (open.number(), std::process::id());
+        let others_here = self.between(0, u32::MAX).into_iter();
+        others_here
+            .filter(|other| *other != number)
+            .any(|other| share(own, other, number) != Ok(false))
+            || others(number, process).is_some()
+    }
+
+    /// What the agent has by this number.
+    pub(crate) fn used(&self, number: c_int) -> Option<UsedNumber> {
         let open = self.open.read();
         let counted = open.get(&number)?;
         *counted.uses.lock() += 1;
@@ -259,7 +349,7 @@ impl NumberTable {
             .ok()
             .map(|stat| stat.st_dev);
         client::closing(number);
-        drop(counted);
+        self.held.close(counted.open.fd);
         // Its file may have been cut off by it, which the file system makes durable at a closing.
         client::changed_on(device);
     }
@@ -269,58 +359,6 @@ impl NumberTable {
         let is_between = |number: &&c_int| (first..=last).contains(&number.cast_unsigned());
         let open = self.open.read();
         open.keys().filter(is_between).copied().collect()
-    }
-}
-
-/// A process other than this one and `but` that has the number's open file by it.
-fn others(number: c_int, but: Option<u32>) -> Option<u32> {
-    let own = std::process::id();
-    let entries = fs::read_dir("/proc").ok()?;
-    let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let mut holders = processes.filter(|id: &u32| *id != own && Some(*id) != but);
-    holders.find(|id| {
-        // One whose first thread has ended has no files by its own number.
-        let is_there = |thread: u32| {
-            let link = format!("/proc/{thread}/fd/{number}");
-            fs::symlink_metadata(link).is_ok() && has_same(thread, number)
-        };
-        is_there(*id)
-            || fs::metadata(format!("/proc/{id}/fd/0")).is_err() && {
-                let tasks = fs::read_dir(format!("/proc/{id}/task"))
-                    .into_iter()
-                    .flatten();
-                let mut threads =
-                    tasks.filter_map(|it| it.ok()?.file_name().to_str()?.parse().ok());
-                threads.any(is_there)
-            }
-    })
-}
-
-/// True if the thread has the same open file by a number as the agent.
-pub(crate) fn has_same(thread: u32, number: c_int) -> bool {
-    share(thread, number, number) == Ok(true)
-}
-
-/// Whether a thread's descriptor and one of this process are of the same open file.
-///
-/// # Errors
-/// The kernel does not say, or may not.
-pub(crate) fn share(thread: u32, theirs: c_int, own: c_int) -> Result<bool, Errno> {
-    const KCMP_FILE: c_int = 0;
-    // SAFETY: it compares, and changes nothing.
-    let order = unsafe {
-        libc::syscall(
-            libc::SYS_kcmp,
-            thread,
-            std::process::id(),
-            KCMP_FILE,
-            theirs,
-            own,
-        )
-    };
-    match order {
-        -1 => Err(last_errno()),
-        order => Ok(order == 0),
     }
 }
 

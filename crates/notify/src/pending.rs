@@ -59,7 +59,7 @@ impl PendingChanges {
 }
 
 /// False if the thread is certainly not in this call any more. One that runs may be.
-fn is_in(thread: u32, number: i64) -> bool {
+pub(crate) fn is_in(thread: u32, number: i64) -> bool {
     match fs::read_to_string(format!("/proc/{thread}/syscall")) {
         Ok(said) => match said.split_ascii_whitespace().next() {
             Some("running") | None => true,

@@ -48,6 +48,11 @@ impl CallPhase {
     const ALL: [Self; 4] = [Self::Received, Self::Begun, Self::Done, Self::Passed];
 }
 
+/// An inode, in the room that a position has.
+pub(crate) fn inode_mark(inode: u64) -> i64 {
+    inode.cast_signed() & i64::MAX
+}
+
 /// A thread's slot.
 #[repr(C, align(256))]
 pub(crate) struct CallSlot {
@@ -55,7 +60,8 @@ pub(crate) struct CallSlot {
     phase: AtomicU32,
     /// The result, or a negative error number.
     result: AtomicI64,
-    /// Of a write: the file's position or size before; else -1.
+    /// The file's position before, or its size, where the call moves that. Of an exchange of names
+    /// which file the first one was, as [`inode_mark`] has it. Else -1.
     before: AtomicI64,
     /// A number that the program is to get as the answer, or [`WAS_FREE`]; else -1.
     number: AtomicI32,
@@ -111,7 +117,7 @@ impl CallSlot {
         self.phase.store(CallPhase::Begun as u32, Release);
     }
 
-    /// The same, of a write at this position, or behind this size.
+    /// The same, with what was there before.
     pub(crate) fn begin_at(&self, before: i64) {
         self.before.store(before, Release);
         self.begin();

@@ -284,6 +284,104 @@ static void goes_on(char **arguments) {
     exit(42);
 }
 
+/* Threads that close logs while others open them: nobody's log is closed but one's own. */
+static void *closer(void *argument) {
+    char name[32], bytes[32], found[32];
+    int own = (int)(intptr_t)argument;
+    for (int i = 0; i < 150; i++) {
+        snprintf(name, sizeof name, "%d.log", own);
+        int fd = open(name, O_RDWR | O_CREAT | O_TRUNC, 0600);
+        CHECK(fd >= 0);
+        int length = snprintf(bytes, sizeof bytes, "%d of %d", i, own);
+        CHECK(write(fd, bytes, length) == length);
+        CHECK(pread(fd, found, length, 0) == length && memcmp(found, bytes, length) == 0);
+        if (i % 3 == 0) {
+            int null = open("/dev/null", O_RDONLY);
+            CHECK(null >= 0 && dup2(null, fd) == fd && close(null) == 0);
+        }
+        CHECK(close(fd) == 0);
+    }
+    return NULL;
+}
+
+static void closing(void) {
+    pthread_t ids[8];
+    for (int i = 0; i < 8; i++)
+        CHECK(pthread_create(&ids[i], NULL, closer, (void *)(intptr_t)(i + 1)) == 0);
+    for (int i = 0; i < 8; i++)
+        pthread_join(ids[i], NULL);
+    logged(opened(0), 'a', 5);
+}
+
+/* The program has a number of its own where a log would come, and then lowers its limit. */
+static void numbers(void) {
+    int fd = opened(0), null = open("/dev/null", O_RDONLY);
+    logged(fd, 'a', 5);
+    int own = fcntl(null, F_DUPFD, fd + 1);
+    CHECK(own == fd + 1);
+    int second = open("b.log", O_RDWR | O_CREAT, 0600);
+    CHECK(second > own);
+    logged(second, 'b', 5);
+    char byte;
+    CHECK(read(own, &byte, 1) == 0);
+    struct rlimit limit = {512, 512};
+    CHECK(setrlimit(RLIMIT_NOFILE, &limit) == 0);
+    int third = open("c.log", O_RDWR | O_CREAT | O_EXCL, 0600);
+    CHECK(third >= 0 && third < 512);
+    logged(third, 'c', 5);
+    int twin = dup(fd);
+    CHECK(twin >= 0 && twin < 512);
+    logged(twin, 'd', 5);
+    logged(fd, 'e', 5);
+}
+
+/* What was to be synced with each write still is by a number that no agent sees. */
+static void dsync(void) {
+    char bytes[100];
+    fill(bytes, 'a');
+    int fd = opened(O_DSYNC);
+    CHECK(write(fd, bytes, 100) == 100);
+    CHECK(dup2(fd, 5) == 5);
+    CHECK(fcntl(5, F_GETFL) & O_DSYNC && fcntl(fd, F_GETFL) & O_DSYNC);
+    CHECK(lseek(5, 0, SEEK_CUR) == 100 && write(5, bytes, 100) == 100);
+    CHECK(lseek(fd, 0, SEEK_CUR) == 200 && write(fd, bytes, 100) == 100);
+    CHECK(lseek(5, 0, SEEK_CUR) == 300);
+    int other = open("b.log", O_RDWR | O_CREAT | O_DSYNC, 0600);
+    struct flock lock = {.l_type = F_WRLCK};
+    CHECK(other >= 0 && fcntl(other, F_OFD_SETLK, &lock) == 0);
+    CHECK(dup2(other, 6) == -1 && errno == EOPNOTSUPP);
+    CHECK(write(other, bytes, 100) == 100);
+}
+
+/* A path below another root: `a.log` of `dir`, and not of the machine's. */
+static void below(void) {
+    CHECK(mkdir("dir", 0700) == 0);
+    int dir = open("dir", O_RDONLY | O_DIRECTORY);
+    int fd = openat(dir, "a.log", O_RDWR | O_CREAT, 0600);
+    CHECK(dir >= 0 && fd >= 0);
+    logged(fd, 'a', 5);
+    uint64_t how[3] = {O_RDWR, 0, 0x10};
+    int same = syscall(SYS_openat2, dir, "/a.log", how, sizeof how);
+    CHECK(same >= 0);
+    struct stat one, other;
+    CHECK(fstat(fd, &one) == 0 && fstat(same, &other) == 0 && one.st_ino == other.st_ino);
+    CHECK(lseek(same, 0, SEEK_END) == 500);
+    logged(same, 'b', 5);
+    CHECK(renameat(dir, "a.log", AT_FDCWD, "a.log") == 0);
+    logged(opened(0), 'c', 1);
+}
+
+/* `O_DIRECT`: what is aligned is written, also from a copy of it. */
+static void direct(void) {
+    int fd = opened(O_DIRECT);
+    char *bytes = aligned_alloc(4096, 8192);
+    memset(bytes, 'a', 8192);
+    CHECK(write(fd, bytes, 8192) == 8192);
+    CHECK(pwrite(fd, bytes, 4096, 8192) == 4096);
+    CHECK(fdatasync(fd) == 0);
+    CHECK(lseek(fd, 0, SEEK_SET) == 0 && read(fd, bytes, 4096) == 4096 && bytes[4095] == 'a');
+}
+
 /* Executes a program in what is like a container: without `kcmp` and `unshare`. */
 static void contained(char **arguments) {
     /* The number; two that are refused with EPERM; all others are allowed. */
@@ -352,6 +450,16 @@ int main(int count, char **arguments) {
         closes_all();
     else if (strcmp(what, "locks") == 0)
         locks();
+    else if (strcmp(what, "closing") == 0)
+        closing();
+    else if (strcmp(what, "numbers") == 0)
+        numbers();
+    else if (strcmp(what, "dsync") == 0)
+        dsync();
+    else if (strcmp(what, "below") == 0)
+        below();
+    else if (strcmp(what, "direct") == 0)
+        direct();
     else if (strcmp(what, "contained") == 0)
         contained(arguments);
     else if (strcmp(what, "goes-on") == 0)

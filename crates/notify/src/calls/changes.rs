@@ -1,8 +1,8 @@
 //! Calls that change a file by its descriptor, and write nothing.
 #![expect(unsafe_code, reason = "fallocate in any mode; futimens")]
 
-use super::{CallOutcome, GO_ON, TrappedCall};
-use crate::listener::{CallAnswer, last_errno};
+use super::{CallOutcome, GO_ON, TrappedCall, done};
+use crate::listener::last_errno;
 use forebay_files::client;
 use libc::c_int;
 use rustix::io::Errno;
@@ -10,24 +10,23 @@ use std::os::fd::AsRawFd;
 
 impl TrappedCall<'_> {
     pub(super) fn truncate(&self) -> CallOutcome {
-        let used = self.used(self.int(0));
-        let open = used.as_deref();
-        match (open, u64::try_from(self.argument(1).cast_signed())) {
-            (Some(open), Ok(bytes)) => {
-                let done = self
-                    .begin()
-                    .and_then(|()| client::truncate(open.number(), bytes));
-                client::changed_on(None);
-                Some(done.map(|()| 0).into())
-            }
-            (Some(_), Err(_)) => GO_ON,
-            (None, _) => self.go_on_changing(),
-        }
+        let Some(open) = self.used(self.int(0))? else {
+            return self.go_on_changing();
+        };
+        let Ok(bytes) = u64::try_from(self.argument(1).cast_signed()) else {
+            return GO_ON;
+        };
+        // An append asks where the end was, and is.
+        let _position = open.position.lock();
+        let result = self
+            .begin()
+            .and_then(|()| client::truncate(open.number(), bytes));
+        client::changed_on(None);
+        done(result.map(|()| 0))
     }
 
     pub(super) fn allocate(&self) -> CallOutcome {
-        let used = self.used(self.int(0));
-        let Some(open) = used.as_deref() else {
+        let Some(open) = self.used(self.int(0))? else {
             return self.go_on_changing();
         };
         let (mode, number) = (self.int(1), open.number());
@@ -37,13 +36,14 @@ impl TrappedCall<'_> {
             let done = unsafe { libc::fallocate(number, mode, offset, bytes) };
             if done == 0 { Ok(()) } else { Err(last_errno()) }
         };
-        let done = self.begin().and_then(|()| match mode {
+        let _position = open.position.lock();
+        let result = self.begin().and_then(|()| match mode {
             0 => client::extending(number, real),
             libc::FALLOC_FL_KEEP_SIZE => client::touching(number, real),
             _ => client::retire(number).and_then(|()| real()),
         });
         client::changed_on(None);
-        Some(done.map(|()| 0).into())
+        done(result.map(|()| 0))
     }
 
     /// Bytes are moved by the kernel from one descriptor to another: into no log, and by no log's
@@ -51,23 +51,18 @@ impl TrappedCall<'_> {
     /// the first one's offset.
     pub(super) fn transfer(&self, [from, to]: [usize; 2], offset: usize) -> CallOutcome {
         let may_share = self.seen.number == libc::SYS_copy_file_range;
-        let prepared = self
-            .retire(self.int(to))
-            .and_then(|()| match self.argument(offset) == 0 {
-                true => self.retire(self.int(from)),
-                false if may_share => self.before_sharing(self.int(from)),
-                false => Ok(()),
-            });
-        match prepared {
-            Err(errno) => Some(CallAnswer::Failed(errno)),
-            Ok(()) => self.go_on_changing(),
+        self.hand_over(self.int(to))?;
+        match self.argument(offset) == 0 {
+            true => self.retire(self.int(from))?,
+            false if may_share => self.before_sharing(self.int(from))?,
+            false => {}
         }
+        self.go_on_changing()
     }
 
     /// Before a copy may share the blocks of what is open by a number.
     fn before_sharing(&self, number: c_int) -> Result<(), Errno> {
-        let used = self.used(number);
-        match used.as_deref() {
+        match self.used(number)? {
             Some(open) => client::cloning(open.number()),
             None => match self.agent.numbers.is_empty() {
                 true => Ok(()),
@@ -86,15 +81,11 @@ impl TrappedCall<'_> {
         if !changes(request) {
             return GO_ON;
         }
-        let prepared = self.retire(self.int(0));
-        let prepared = prepared.and_then(|()| match u64::from(request) == libc::FICLONE {
-            true => self.before_sharing(self.int(2)),
-            false => Ok(()),
-        });
-        match prepared {
-            Err(errno) => Some(CallAnswer::Failed(errno)),
-            Ok(()) => self.go_on_changing(),
+        self.hand_over(self.int(0))?;
+        if u64::from(request) == libc::FICLONE {
+            self.before_sharing(self.int(2))?;
         }
+        self.go_on_changing()
     }
 }
 

@@ -2,15 +2,13 @@
 //!
 //! A write is done with a copy of the caller's bytes, by the agent's descriptor of the same open
 //! file. So is what moves the file position: between a write and the question where it went, that
-//! must stay.
+//! must stay. Such calls hold the file's lock ([`OpenNumber::position`]) until the answer is noted,
+//! so when the agent dies the position says exactly how far the one was that held it.
 #![expect(unsafe_code, reason = "reads into a buffer")]
 
-use super::{CallOutcome, GO_ON, TrappedCall};
+use super::{CallOutcome, GO_ON, TrappedCall, copied_bytes::CopiedBytes, done};
 use crate::{
-    caller::TRANSFER_MAX,
-    listener::{CallAnswer, last_errno},
-    numbers::OpenNumber,
-    slots::CallPhase,
+    caller::TRANSFER_MAX, listener::last_errno, numbers::OpenNumber, slots::CallPhase, unanswered,
 };
 use forebay_files::client::{self, SyncKind};
 use rustix::io::Errno;
@@ -22,7 +20,7 @@ const COPIED_MAX: usize = 64 << 20;
 const KEPT_MAX: usize = 1 << 20;
 
 thread_local! {
-    static BYTES: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+    static BYTES: RefCell<CopiedBytes> = const { RefCell::new(CopiedBytes::new()) };
 }
 
 /// What a call transfers.
@@ -33,89 +31,113 @@ struct Transfer {
     flags: i32,
 }
 
+impl Transfer {
+    fn appends(&self, open: &OpenNumber) -> bool {
+        open.appends.load(Relaxed) || self.flags & libc::RWF_APPEND != 0
+    }
+}
+
 impl TrappedCall<'_> {
     /// The places and the offset of a read or a write; none if the kernel is to say what is wrong
     /// with them.
-    fn transfer_of(&self) -> Option<Transfer> {
+    ///
+    /// # Errors
+    /// They cannot be read: perhaps by the agent only.
+    fn transfer_of(&self) -> Result<Option<Transfer>, Errno> {
         let one = || {
             vec![(
                 self.argument(1),
                 TRANSFER_MAX.min(self.argument(2) as usize),
             )]
         };
-        let parts = || self.thread().parts(self.argument(1), self.argument(2)).ok();
-        let offset = || u64::try_from(self.argument(3).cast_signed()).ok();
-        let (parts, offset, flags) = match self.seen.number {
-            libc::SYS_write | libc::SYS_read => (one(), None, 0),
-            libc::SYS_pwrite64 => (one(), Some(offset()?), 0),
-            libc::SYS_writev | libc::SYS_readv => (parts()?, None, 0),
-            libc::SYS_pwritev => (parts()?, Some(offset()?), 0),
-            _ => {
-                let offset = match self.argument(3).cast_signed() {
-                    -1 => None,
-                    _ => Some(offset()?),
-                };
-                (parts()?, offset, self.int(5))
-            }
+        let parts = || self.thread().parts(self.argument(1), self.argument(2));
+        let at = self.argument(3).cast_signed();
+        let (is_at_offset, has_flags) = match self.seen.number {
+            libc::SYS_write | libc::SYS_read | libc::SYS_writev | libc::SYS_readv => (false, false),
+            libc::SYS_pwrite64 | libc::SYS_pwritev => (true, false),
+            _ => (at != -1, true),
         };
-        Some(Transfer {
+        if is_at_offset && at < 0 {
+            return Ok(None);
+        }
+        let parts = match self.seen.number {
+            libc::SYS_write | libc::SYS_read | libc::SYS_pwrite64 => one(),
+            _ => match parts() {
+                Err(Errno::INVAL) => return Ok(None),
+                parts => parts?,
+            },
+        };
+        Ok(Some(Transfer {
             parts,
-            offset,
-            flags,
-        })
+            offset: is_at_offset.then_some(at.unsigned_abs()),
+            flags: if has_flags { self.int(5) } else { 0 },
+        }))
     }
 
     pub(super) fn write(&self) -> CallOutcome {
-        let Some(used) = self.used(self.int(0)) else {
-            return GO_ON;
+        let Some(used) = self.used(self.int(0))? else {
+            return self.write_unknown();
         };
         let open = &*used;
-        let Some(transfer) = self.transfer_of() else {
-            return GO_ON;
+        let transfer = match self.transfer_of() {
+            Ok(Some(transfer)) => transfer,
+            Ok(None) => return GO_ON,
+            Err(_) => return self.hand_over_open(open).and(GO_ON),
         };
         self.agent.pending.count_again();
+        let moves = transfer.offset.is_none() || transfer.appends(open);
+        let position = moves.then(|| open.position.lock());
         let written = BYTES.with_borrow_mut(|bytes| {
             let written = self.write_parts(open, &transfer, bytes);
             bytes.shrink_to(KEPT_MAX);
             written
         });
-        match written {
-            // It has shut others out of its memory.
-            Err(Errno::PERM) if self.slot.phase() == CallPhase::Received => {
-                match client::retire(open.number()) {
-                    Ok(()) => GO_ON,
-                    Err(errno) => Some(CallAnswer::Failed(errno)),
-                }
-            }
-            written => Some(written.into()),
+        // It has shut others out of its memory.
+        if written == Err(Errno::PERM) && self.slot.phase() == CallPhase::Received {
+            drop(position);
+            return self.hand_over_open(open).and(GO_ON);
         }
+        self.slot.set_answer(written.into());
+        done(written)
+    }
+
+    /// Writes by a number that the agent does not know. It may have been a log's that was to be
+    /// synced with each write.
+    fn write_unknown(&self) -> CallOutcome {
+        let number = self.int(0);
+        let slots = &self.agent.slots;
+        if !slots.window().has(number) || slots.hidden(number) & libc::O_DSYNC == 0 {
+            return GO_ON;
+        }
+        self.begin()?;
+        Ok(Some(unanswered::plainly(self.seen, slots)))
     }
 
     fn write_parts(
         &self,
         open: &OpenNumber,
         transfer: &Transfer,
-        bytes: &mut Vec<u8>,
+        bytes: &mut CopiedBytes,
     ) -> Result<i64, Errno> {
-        let mut done = 0_usize;
+        let mut written = 0_usize;
         let (mut parts, mut skipped) = (transfer.parts.as_slice(), 0);
         loop {
-            let is_all = self.gather(&mut parts, &mut skipped, bytes, done == 0)?;
+            let is_all = self.gather(&mut parts, &mut skipped, bytes, written == 0)?;
             self.check_waiting()?;
-            if done == 0 {
-                let appends = open.appends.load(Relaxed) || transfer.flags & libc::RWF_APPEND != 0;
-                self.slot.begin_at(before(open, appends, transfer.offset)?);
+            if written == 0 {
+                let before = before(open, transfer.appends(open), transfer.offset)?;
+                self.slot.begin_at(before);
             }
-            let offset = transfer.offset.map(|offset| offset + done as u64);
-            let part = IoSlice::new(bytes);
+            let offset = transfer.offset.map(|offset| offset + written as u64);
+            let part = IoSlice::new(bytes.bytes());
             match client::write(open.number(), &[part], offset, transfer.flags) {
-                Ok(written) => {
-                    done += written;
-                    if is_all || written < bytes.len() {
-                        return Ok(done as i64);
+                Ok(more) => {
+                    written += more;
+                    if is_all || more < bytes.len() {
+                        return Ok(written as i64);
                     }
                 }
-                Err(_) if done > 0 => return Ok(done as i64),
+                Err(_) if written > 0 => return Ok(written as i64),
                 Err(errno) => return Err(errno),
             }
         }
@@ -126,32 +148,21 @@ impl TrappedCall<'_> {
         &self,
         parts: &mut &[(u64, usize)],
         skipped: &mut usize,
-        bytes: &mut Vec<u8>,
+        bytes: &mut CopiedBytes,
         is_first: bool,
     ) -> Result<bool, Errno> {
-        bytes.clear();
+        let left = parts.iter().map(|(_, length)| length).sum::<usize>() - *skipped;
+        let first = parts.iter().find(|(_, length)| *length > 0);
+        let address = first.map_or(0, |(address, _)| *address);
+        bytes.prepare(address.wrapping_add(*skipped as u64), left.min(COPIED_MAX))?;
         while let Some(((address, length), rest)) = parts.split_first() {
             let wanted = (length - *skipped).min(COPIED_MAX - bytes.len());
-            // One part needs no second copy.
-            let is_whole = rest.is_empty() && bytes.is_empty();
-            let into = if is_whole {
-                std::mem::take(bytes)
-            } else {
-                Vec::new()
-            };
-            let read = self.read_part(address + *skipped as u64, wanted, into);
-            let copied = match read {
-                Err(errno) if is_first && bytes.is_empty() && wanted > 0 => return Err(errno),
-                Err(_) => return Ok(true),
-                Ok(part) => part,
-            };
-            let is_short = copied.len() < wanted;
-            match is_whole {
-                true => *bytes = copied,
-                false => bytes.extend_from_slice(&copied),
-            }
-            if is_short {
-                return Ok(true);
+            let is_empty = bytes.len() == 0;
+            let at = address.wrapping_add(*skipped as u64);
+            match self.thread().read_more(at, wanted, bytes.memory()) {
+                Err(errno) if is_first && is_empty => return Err(errno),
+                Ok(copied) if copied == wanted => {}
+                _ => return Ok(true),
             }
             *skipped += wanted;
             if *skipped < *length {
@@ -162,19 +173,10 @@ impl TrappedCall<'_> {
         Ok(true)
     }
 
-    /// Copies a part, into memory that is given.
-    fn read_part(&self, address: u64, bytes: usize, mut into: Vec<u8>) -> Result<Vec<u8>, Errno> {
-        match bytes {
-            0 => into.clear(),
-            _ => self.thread().read(address, bytes, &mut into)?,
-        }
-        Ok(into)
-    }
-
     pub(super) fn sync(&self) -> CallOutcome {
         let fd = self.int(0);
         self.agent.pending.count_again();
-        let Some(used) = self.used(fd) else {
+        let Some(used) = self.used(fd)? else {
             return self.sync_of_another();
         };
         let open = &*used;
@@ -187,7 +189,7 @@ impl TrappedCall<'_> {
         let synced = self
             .begin()
             .and_then(|()| client::sync(open.number(), kind));
-        Some(synced.map(|_| 0).into())
+        done(synced.map(|_| 0))
     }
 
     /// Whether `sync_file_range` is neither invalid nor without effect.
@@ -223,66 +225,75 @@ impl TrappedCall<'_> {
     /// Before the kernel syncs more than a log.
     pub(super) fn sync_all(&self) -> CallOutcome {
         match client::commits().then(client::commit) {
-            Some(Err(errno)) if self.seen.number != libc::SYS_sync => {
-                Some(CallAnswer::Failed(errno))
-            }
+            Some(Err(errno)) if self.seen.number != libc::SYS_sync => Err(errno),
             _ => GO_ON,
         }
     }
 
     pub(super) fn seek(&self) -> CallOutcome {
-        let Some(used) = self.used(self.int(0)) else {
+        let Some(used) = self.used(self.int(0))? else {
             return GO_ON;
         };
         let open = &*used;
         let (offset, whence) = (self.argument(1).cast_signed(), self.int(2));
-        let moved = self.begin().and_then(|()| {
-            client::at_position(open.number(), || {
-                // SAFETY: it takes numbers.
-                let at = unsafe { libc::lseek(open.number(), offset, whence) };
-                if at < 0 { Err(last_errno()) } else { Ok(at) }
-            })
+        let _position = open.position.lock();
+        self.begin_moving(open)?;
+        let moved = client::at_position(open.number(), || {
+            // SAFETY: it takes numbers.
+            let at = unsafe { libc::lseek(open.number(), offset, whence) };
+            if at < 0 { Err(last_errno()) } else { Ok(at) }
         });
-        Some(moved.into())
+        self.slot.set_answer(moved.into());
+        done(moved)
+    }
+
+    /// Before a call that moves the file position and can be made again, from where it was.
+    fn begin_moving(&self, open: &OpenNumber) -> Result<(), Errno> {
+        self.check_waiting()?;
+        let before = before(open, false, None)?;
+        self.slot.begin_at(before);
+        Ok(())
     }
 
     /// Reads at the file position.
     pub(super) fn read(&self) -> CallOutcome {
-        let Some(used) = self.used(self.int(0)) else {
+        let Some(used) = self.used(self.int(0))? else {
             return GO_ON;
         };
         let open = &*used;
-        let Some(transfer) = self.transfer_of().filter(|it| it.offset.is_none()) else {
-            return GO_ON;
+        let transfer = match self.transfer_of() {
+            Ok(Some(transfer)) if transfer.offset.is_none() => transfer,
+            _ => return GO_ON,
         };
-        if let Err(errno) = self.begin() {
-            return Some(CallAnswer::Failed(errno));
-        }
+        let _position = open.position.lock();
+        self.begin_moving(open)?;
         let read = BYTES.with_borrow_mut(|bytes| {
             let read = self.read_parts(open, &transfer, bytes);
             bytes.shrink_to(KEPT_MAX);
             read
         });
-        Some(read.into())
+        self.slot.set_answer(read.into());
+        done(read)
     }
 
     fn read_parts(
         &self,
         open: &OpenNumber,
         transfer: &Transfer,
-        bytes: &mut Vec<u8>,
+        bytes: &mut CopiedBytes,
     ) -> Result<i64, Errno> {
         let mut done = 0;
         for (address, length) in &transfer.parts {
             let mut at = 0;
             while at < *length {
                 let wanted = (length - at).min(COPIED_MAX);
-                let read = match read_some(open, wanted, bytes) {
+                let place = address.wrapping_add(at as u64);
+                let read = match read_some(open, (place, wanted), bytes) {
                     Ok(read) => read,
                     Err(_) if done > 0 => return Ok(done as i64),
                     Err(errno) => return Err(errno),
                 };
-                let taken = self.thread().write(address + at as u64, &bytes[..read]);
+                let taken = self.thread().write(place, &bytes.bytes()[..read]);
                 done += taken;
                 at += taken;
                 if taken < read {
@@ -305,15 +316,21 @@ impl TrappedCall<'_> {
     }
 }
 
-fn read_some(open: &OpenNumber, wanted: usize, bytes: &mut Vec<u8>) -> Result<usize, Errno> {
-    bytes.clear();
-    bytes.try_reserve(wanted).map_err(|_| Errno::NOMEM)?;
+fn read_some(
+    open: &OpenNumber,
+    (address, wanted): (u64, usize),
+    bytes: &mut CopiedBytes,
+) -> Result<usize, Errno> {
+    bytes.prepare(address, wanted)?;
     client::at_position(open.number(), || {
+        let memory = bytes.memory();
+        let begin = memory.len();
+        let room = memory.spare_capacity_mut().as_mut_ptr();
         // SAFETY: there is room for so many.
-        let read = unsafe { libc::read(open.fd().as_raw_fd(), bytes.as_mut_ptr().cast(), wanted) };
+        let read = unsafe { libc::read(open.fd().as_raw_fd(), room.cast(), wanted) };
         let read = usize::try_from(read).map_err(|_| last_errno())?;
         // SAFETY: so many were read.
-        unsafe { bytes.set_len(read) };
+        unsafe { memory.set_len(begin + read) };
         Ok(read)
     })
 }

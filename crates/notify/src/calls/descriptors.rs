@@ -2,9 +2,9 @@
 //! one would get there, its file is made plain.
 #![expect(unsafe_code, reason = "fcntl with flags as the program has them")]
 
-use super::{CallOutcome, GO_ON, TrappedCall};
+use super::{CallOutcome, GO_ON, TrappedCall, done};
 use crate::{
-    listener::{CallAnswer, last_errno},
+    listener::last_errno,
     numbers::{OpenNumber, owned},
 };
 use forebay_files::client;
@@ -23,9 +23,13 @@ impl TrappedCall<'_> {
 
     /// The thread's process closes a number.
     fn closing(&self, number: c_int) {
-        if self.used(number).is_some() {
+        // What is another's is closed, and not written to.
+        if let Ok(Some(used)) = self.used(number) {
+            drop(used);
             let process = process_of(self.seen.thread);
-            self.agent.numbers.closing(number, process);
+            let numbers = &self.agent.numbers;
+            numbers.held.add(self.seen.thread, self.seen.number, number);
+            numbers.closing(number, process);
         }
     }
 
@@ -40,18 +44,17 @@ impl TrappedCall<'_> {
         GO_ON
     }
 
-    /// `dup`, `F_DUPFD`: the duplicate is a number of the window.
+    /// `dup`, `F_DUPFD`: the duplicate is a number of the window. If there is none, the kernel
+    /// finds another, and the log is plain.
     pub(super) fn duplicate(&self, least: c_int, stays_on_exec: bool) -> CallOutcome {
-        let Some(used) = self.used(self.int(0)) else {
+        let Some(used) = self.used(self.int(0))? else {
             return GO_ON;
         };
-        let open = &*used;
-        Some(CallAnswer::Failed(
-            match self.duplicate_open(open, least, stays_on_exec) {
-                Ok(()) => return None,
-                Err(errno) => errno,
-            },
-        ))
+        if self.agent.numbers.check_room(self.seen.thread).is_err() {
+            return self.hand_over_open(&used).and(GO_ON);
+        }
+        self.duplicate_open(&used, least, stays_on_exec)
+            .map(|()| None)
     }
 
     fn duplicate_open(
@@ -63,7 +66,7 @@ impl TrappedCall<'_> {
         let numbers = &self.agent.numbers;
         self.check_waiting()?;
         let made = client::duplicating(open.number(), || {
-            let made = numbers.duplicate(open.fd(), least)?;
+            let made = numbers.duplicate(open.fd(), least, self.seen.thread)?;
             Ok(made.into_raw_fd())
         })?;
         let hidden = client::hidden_flags(made);
@@ -98,12 +101,12 @@ impl TrappedCall<'_> {
         if from == to {
             return GO_ON;
         }
-        if let Some(used) = self.used(from)
-            && let Err(errno) = client::retire(used.number())
-        {
-            return Some(CallAnswer::Failed(errno));
+        self.hand_over(from)?;
+        let numbers = &self.agent.numbers;
+        if numbers.window.has(to) {
+            numbers.held.add(self.seen.thread, self.seen.number, to);
+            self.closing(to);
         }
-        self.closing(to);
         GO_ON
     }
 
@@ -115,47 +118,40 @@ impl TrappedCall<'_> {
             }
             _ => {}
         }
-        let Some(used) = self.used(self.int(0)) else {
+        let Some(used) = self.used(self.int(0))? else {
             return GO_ON;
         };
         let open = &*used;
-        let done = match command {
+        let result = match command {
             libc::F_GETFL => {
                 control(open, command, 0).map(|flags| flags | client::hidden_flags(open.number()))
             }
             _ => self.set_flags(open, self.int(2)),
         };
-        Some(done.map(i64::from).into())
+        done(result.map(i64::from))
     }
 
     fn set_flags(&self, open: &OpenNumber, flags: c_int) -> Result<c_int, Errno> {
         self.begin()?;
         client::changing_flags(open.number(), flags)?;
-        let done = control(open, libc::F_SETFL, flags)?;
+        let result = control(open, libc::F_SETFL, flags)?;
         client::changed_flags(open.number(), flags);
         open.appends.store(flags & libc::O_APPEND != 0, Relaxed);
         let hidden = client::hidden_flags(open.number());
         self.agent.slots.set_hidden(open.number(), hidden);
-        Ok(done)
+        Ok(result)
     }
 
-    /// The kernel does it, once the files of the numbers in these arguments are plain.
-    pub(super) fn retire_and_go_on(&self, arguments: &[usize]) -> CallOutcome {
-        for argument in arguments {
-            if let Err(errno) = self.retire(self.int(*argument)) {
-                return Some(CallAnswer::Failed(errno));
+    /// `pidfd_getfd`: another process's number is copied to one that the kernel finds.
+    pub(super) fn take_from_process(&self) -> CallOutcome {
+        if let Some(used) = self.agent.numbers.used(self.int(1)) {
+            client::retire(used.number())?;
+            // By the copy the kernel would not sync what is written.
+            if client::hidden_flags(used.number()) & libc::O_DSYNC != 0 {
+                return Err(Errno::PERM);
             }
         }
         GO_ON
-    }
-
-    /// Makes the file of a number plain, if it is a log.
-    pub(super) fn retire(&self, number: c_int) -> Result<(), Errno> {
-        let used = self.used(number);
-        match used.as_deref() {
-            Some(open) => client::retire(open.number()),
-            None => Ok(()),
-        }
     }
 
     /// Before descriptors are sent to another process: logs among them are plain.
@@ -168,45 +164,50 @@ impl TrappedCall<'_> {
             _ => self.argument(2).min(1024),
         };
         for message in 0..count {
-            // What cannot be read the kernel refuses.
-            for number in self.sent(message).unwrap_or_default() {
-                if let Err(errno) = self.retire(number) {
-                    return Some(CallAnswer::Failed(errno));
-                }
+            for number in self.sent(message) {
+                self.hand_over(number)?;
             }
         }
         GO_ON
     }
 
-    /// The numbers of the window that stand in what is sent beside a message's bytes.
-    fn sent(&self, message: u64) -> Option<Vec<c_int>> {
+    /// The numbers of the window that stand in what is sent beside a message's bytes. What cannot
+    /// be read the kernel refuses; what only the agent cannot read may be any log.
+    fn sent(&self, message: u64) -> Vec<c_int> {
+        let window = self.agent.numbers.window;
+        match self.control_of(message) {
+            // Whatever may be a descriptor is taken for one.
+            Ok(control) => control
+                .chunks_exact(4)
+                .filter_map(|four| four.try_into().map(c_int::from_ne_bytes).ok())
+                .filter(|it| window.has(*it))
+                .collect(),
+            Err(Errno::FAULT | Errno::SRCH) => Vec::new(),
+            Err(_) => {
+                client::give_up("the memory of one of its processes cannot be read");
+                Vec::new()
+            }
+        }
+    }
+
+    /// What is sent beside a message's bytes.
+    fn control_of(&self, message: u64) -> Result<Vec<u8>, Errno> {
         /// `struct mmsghdr`, `struct msghdr` and where its control bytes are.
         const STRIDE: u64 = 64;
         const HEADER: usize = 56;
         const CONTROL: usize = 32;
         const CONTROL_MAX: u64 = 1 << 16;
         let at = self.argument(1) + message * STRIDE;
-        let header = self.thread().read_exactly(at, HEADER).ok()?;
-        let word = |at: usize| header[at..at + 8].try_into().map(u64::from_ne_bytes);
-        let (address, bytes) = (word(CONTROL).ok()?, word(CONTROL + 8).ok()?);
-        if bytes == 0 {
-            return None;
+        let header = self.thread().read_exactly(at, HEADER)?;
+        let word =
+            |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().unwrap_or_default());
+        let (address, bytes) = (word(CONTROL), word(CONTROL + 8));
+        match bytes {
+            0 => Ok(Vec::new()),
+            _ => self
+                .thread()
+                .read_exactly(address, bytes.min(CONTROL_MAX) as usize),
         }
-        let control = self
-            .thread()
-            .read_exactly(address, bytes.min(CONTROL_MAX) as usize)
-            .ok()?;
-        // Whatever may be a descriptor is taken for one.
-        let numbers = control
-            .chunks_exact(4)
-            .filter_map(|four| four.try_into().ok());
-        let window = self.agent.numbers.window;
-        Some(
-            numbers
-                .map(c_int::from_ne_bytes)
-                .filter(|it| window.has(*it))
-                .collect(),
-        )
     }
 }
 

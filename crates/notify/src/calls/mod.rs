@@ -4,10 +4,12 @@
 //! attribute that a sync is to be ordered behind, that is [noted](crate::pending).
 
 mod changes;
+mod copied_bytes;
 mod data;
 mod descriptors;
 mod names;
 mod open;
+mod plain;
 
 use crate::{
     agent::AgentState,
@@ -29,9 +31,14 @@ pub(crate) struct TrappedCall<'a> {
 }
 
 /// What the thread is told. None if it was told already.
-type CallOutcome = Option<CallAnswer>;
+type CallOutcome = Result<Option<CallAnswer>, Errno>;
 
-const GO_ON: CallOutcome = Some(CallAnswer::GoOn);
+const GO_ON: CallOutcome = Ok(Some(CallAnswer::GoOn));
+
+/// The call was done, with this result.
+fn done(result: Result<i64, Errno>) -> CallOutcome {
+    result.map(|value| Some(CallAnswer::Done(value)))
+}
 
 impl TrappedCall<'_> {
     fn thread(&self) -> CallerThread {
@@ -66,17 +73,26 @@ impl TrappedCall<'_> {
     }
 
     /// What the thread has by this number, if that is a log.
-    fn used(&self, number: c_int) -> Option<UsedNumber> {
+    ///
+    /// # Errors
+    /// It may be one, and cannot be made plain.
+    fn used(&self, number: c_int) -> Result<Option<UsedNumber>, Errno> {
         if !self.agent.numbers.window.has(number) {
-            return None;
+            return Ok(None);
         }
         match self.agent.numbers.used_by(self.seen.thread, number) {
-            Ok(Some(used)) => return Some(used),
-            Ok(None) => self.claim_unknown(number),
+            Ok(Some(used)) => Ok(Some(used)),
+            Ok(None) => self.claim_unknown(number).map(|()| None),
             // It may be the log's, and what is done to it cannot be followed.
-            Err(used) => drop(client::retire(used.number())),
+            Err(used) => {
+                client::retire(used.number())?;
+                // Nor can the kernel be told to sync what it writes.
+                match client::hidden_flags(used.number()) & libc::O_DSYNC {
+                    0 => Ok(None),
+                    _ => Err(Errno::IO),
+                }
+            }
         }
-        None
     }
 
     /// A path, by the address that is this argument. None if the kernel is to say what is wrong.
@@ -93,10 +109,15 @@ impl TrappedCall<'_> {
 
     /// A number of the window that the agent does not know: another file's, or a log's of a process
     /// that was forked while the number was let go of. That log is plain from now on.
-    fn claim_unknown(&self, number: c_int) {
-        if let Ok(fd) = self.thread().directory(number) {
-            // If that fails, the supervisor says so; the kernel does the call.
-            let _ = client::opened(fd.as_raw_fd());
+    fn claim_unknown(&self, number: c_int) -> Result<(), Errno> {
+        match self.thread().directory(number) {
+            Ok(fd) => client::opened(fd.as_raw_fd()),
+            Err(Errno::ACCESS | Errno::PERM) => {
+                client::give_up("the descriptors of one of its processes cannot be seen");
+                Ok(())
+            }
+            // There is none.
+            Err(_) => Ok(()),
         }
     }
 
@@ -106,9 +127,15 @@ impl TrappedCall<'_> {
         GO_ON
     }
 
-    /// Does the call.
-    pub(crate) fn serve(&self) -> CallOutcome {
+    /// Does the call. None if the thread was told already.
+    pub(crate) fn serve(&self) -> Option<CallAnswer> {
         self.agent.pending.came_back(self.seen.thread);
+        self.agent.numbers.held.came_back(self.seen.thread);
+        let outcome = self.outcome();
+        outcome.unwrap_or_else(|errno| Some(CallAnswer::Failed(errno)))
+    }
+
+    fn outcome(&self) -> CallOutcome {
         match self.seen.number {
             libc::SYS_write
             | libc::SYS_pwrite64
@@ -120,15 +147,15 @@ impl TrappedCall<'_> {
             libc::SYS_read | libc::SYS_readv | libc::SYS_preadv2 => self.read(),
             libc::SYS_lseek => self.seek(),
             libc::SYS_openat | libc::SYS_openat2 => self.open(),
-            libc::SYS_open_by_handle_at => Some(CallAnswer::Failed(Errno::OPNOTSUPP)),
+            libc::SYS_open_by_handle_at => Err(Errno::OPNOTSUPP),
             libc::SYS_close => self.close(),
             libc::SYS_close_range => self.close_range(),
             libc::SYS_dup => self.duplicate(0, true),
             libc::SYS_dup3 => self.replace(),
             libc::SYS_fcntl => self.control(),
             libc::SYS_sendmsg | libc::SYS_sendmmsg => self.send(),
-            libc::SYS_pidfd_getfd => self.retire_and_go_on(&[1]),
-            libc::SYS_mmap => self.retire_and_go_on(&[4]),
+            libc::SYS_pidfd_getfd => self.take_from_process(),
+            libc::SYS_mmap => self.retire(self.int(4)).and(GO_ON),
             libc::SYS_ioctl => self.request(),
             libc::SYS_ftruncate => self.truncate(),
             libc::SYS_fallocate => self.allocate(),

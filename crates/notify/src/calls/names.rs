@@ -5,11 +5,8 @@
     reason = "system calls with arguments as the program has them"
 )]
 
-use super::{CallOutcome, GO_ON, TrappedCall};
-use crate::{
-    agent::WorkerPlace,
-    listener::{CallAnswer, last_errno},
-};
+use super::{CallOutcome, GO_ON, TrappedCall, done};
+use crate::{agent::WorkerPlace, listener::last_errno, slots::inode_mark};
 use forebay_files::client;
 use libc::{c_int, c_long, timespec};
 use rustix::io::Errno;
@@ -61,13 +58,10 @@ impl TrappedCall<'_> {
         let Some(change) = self.name_change() else {
             return self.go_on_changing();
         };
-        match self.change_name(&change) {
-            Ok(outcome) => outcome,
-            Err(errno) => Some(CallAnswer::Failed(errno)),
-        }
+        self.change_name(&change)
     }
 
-    fn change_name(&self, change: &NameChange) -> Result<CallOutcome, Errno> {
+    fn change_name(&self, change: &NameChange) -> CallOutcome {
         match *change {
             NameChange::Unlink(name) => self.with_name(name, |(dir, path)| {
                 client::unlink(dir, path, || {
@@ -91,7 +85,10 @@ impl TrappedCall<'_> {
                 };
                 match flags & libc::RENAME_EXCHANGE {
                     0 => client::rename(from, to, real),
-                    _ => client::exchange(from, to, real),
+                    _ => {
+                        self.note_inode(from);
+                        client::exchange(from, to, real)
+                    }
                 }
             }),
             NameChange::Link(from, to, flags) => self.with_names((from, to), |from, to| {
@@ -105,25 +102,35 @@ impl TrappedCall<'_> {
         }
     }
 
+    /// Notes which file has a name before it is exchanged, by which it can be told whether it was.
+    fn note_inode(&self, (dir, path): (c_int, &std::ffi::CStr)) {
+        // SAFETY: the place's own, which outlives this.
+        let dir = unsafe { std::os::fd::BorrowedFd::borrow_raw(dir) };
+        let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
+        if let Ok(stat) = rustix::fs::statat(dir, path, flags) {
+            self.slot.begin_at(inode_mark(stat.st_ino));
+        }
+    }
+
     /// Does a change of one name in the caller's place.
     fn with_name(
         &self,
         (dir, at): NameArguments,
         change: impl FnOnce((c_int, &std::ffi::CStr)) -> Result<(), Errno>,
-    ) -> Result<CallOutcome, Errno> {
+    ) -> CallOutcome {
         let Some(path) = self.path(at) else {
-            return Ok(GO_ON);
+            return GO_ON;
         };
         let place = match self.place(dir, &path) {
             Ok(Some(place)) => place,
-            Ok(None) => return Ok(GO_ON),
+            Ok(None) => return GO_ON,
             Err(_) => return self.retire_names(&[(dir, &path)]),
         };
         let path = place.path(&path);
         self.begin()?;
-        let done = change((place.dir(), &path));
+        let result = change((place.dir(), &path));
         client::changed_on(None);
-        done.map(|()| Some(CallAnswer::Done(0)))
+        done(result.map(|()| 0))
     }
 
     /// The same of two.
@@ -131,9 +138,9 @@ impl TrappedCall<'_> {
         &self,
         (from, to): (NameArguments, NameArguments),
         change: impl FnOnce((c_int, &std::ffi::CStr), (c_int, &std::ffi::CStr)) -> Result<(), Errno>,
-    ) -> Result<CallOutcome, Errno> {
+    ) -> CallOutcome {
         let (Some(from_path), Some(to_path)) = (self.path(from.1), self.path(to.1)) else {
-            return Ok(GO_ON);
+            return GO_ON;
         };
         // Both places have the same working directory.
         let places = self.place(from.0, &from_path).map(|first| {
@@ -142,20 +149,20 @@ impl TrappedCall<'_> {
         });
         let (place, second) = match places {
             Ok(Some(places)) => places,
-            Ok(None) => return Ok(GO_ON),
+            Ok(None) => return GO_ON,
             Err(_) => return self.retire_names(&[(from.0, &from_path), (to.0, &to_path)]),
         };
         let second_dir = second.as_ref().map_or(libc::AT_FDCWD, AsRawFd::as_raw_fd);
         let (from_path, to_path) = (place.path(&from_path), place.path(&to_path));
         self.begin()?;
-        let done = change((place.dir(), &from_path), (second_dir, &to_path));
+        let result = change((place.dir(), &from_path), (second_dir, &to_path));
         client::changed_on(None);
-        done.map(|()| Some(CallAnswer::Done(0)))
+        done(result.map(|()| 0))
     }
 
     /// The kernel does it, for somebody whom the agent cannot act for: logs of these names are
     /// plain before.
-    fn retire_names(&self, names: &[(c_int, &CString)]) -> Result<CallOutcome, Errno> {
+    fn retire_names(&self, names: &[(c_int, &CString)]) -> CallOutcome {
         for (dir, path) in names {
             let link = match (path.to_bytes().starts_with(b"/"), *dir) {
                 (true, _) => format!("/proc/{}/root", self.seen.thread),
@@ -167,7 +174,7 @@ impl TrappedCall<'_> {
                 client::retire_path(libc::AT_FDCWD, &whole)?;
             }
         }
-        Ok(self.go_on_changing())
+        self.go_on_changing()
     }
 
     pub(super) fn truncate_path(&self) -> CallOutcome {
@@ -178,13 +185,12 @@ impl TrappedCall<'_> {
         if !client::any_absorbed() {
             return self.go_on_changing();
         }
-        let done = self.with_name((libc::AT_FDCWD, 0), |(_, path)| {
+        self.with_name((libc::AT_FDCWD, 0), |(_, path)| {
             client::truncate_path(path, bytes, || {
                 // SAFETY: a path that ends. The worker is in the caller's working directory.
                 checked(unsafe { libc::truncate(path.as_ptr(), length) })
             })
-        });
-        done.unwrap_or_else(|errno| Some(CallAnswer::Failed(errno)))
+        })
     }
 
     /// `utimensat`, and `futimens`, which has no path.
@@ -199,29 +205,26 @@ impl TrappedCall<'_> {
             .as_ref()
             .map_or(std::ptr::null(), |times| times.as_ptr());
         let flags = self.int(3);
-        let done = if self.argument(1) == 0 {
-            let used = self.used(self.int(0));
-            let Some(open) = used.as_deref() else {
-                return self.go_on_changing();
-            };
-            let number = open.number();
-            self.begin().and_then(|()| {
-                client::touching(number, || {
-                    // SAFETY: two times, or none.
-                    checked(unsafe { libc::futimens(number, pointer) })
-                })
-            })
-        } else {
-            let touched = self.with_name((self.int(0), 1), |(dir, path)| {
+        if self.argument(1) != 0 {
+            return self.with_name((self.int(0), 1), |(dir, path)| {
                 client::touching_path(dir, path, flags, || {
                     // SAFETY: a path that ends; two times, or none.
                     checked(unsafe { libc::utimensat(dir, path.as_ptr(), pointer, flags) })
                 })
             });
-            return touched.unwrap_or_else(|errno| Some(CallAnswer::Failed(errno)));
+        }
+        let Some(open) = self.used(self.int(0))? else {
+            return self.go_on_changing();
         };
+        let number = open.number();
+        let result = self.begin().and_then(|()| {
+            client::touching(number, || {
+                // SAFETY: two times, or none.
+                checked(unsafe { libc::futimens(number, pointer) })
+            })
+        });
         client::changed_on(None);
-        Some(done.map(|()| 0).into())
+        done(result.map(|()| 0))
     }
 
     fn times(&self) -> Result<Option<[timespec; 2]>, Errno> {

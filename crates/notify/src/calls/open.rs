@@ -6,12 +6,7 @@
 )]
 
 use super::{CallOutcome, GO_ON, TrappedCall};
-use crate::{
-    agent::WorkerPlace,
-    listener::{CallAnswer, last_errno},
-    numbers::owned,
-    slots::WAS_FREE,
-};
+use crate::{agent::WorkerPlace, listener::last_errno, numbers::owned, slots::WAS_FREE};
 use forebay_files::client;
 use libc::{c_int, c_long};
 use rustix::{
@@ -20,7 +15,7 @@ use rustix::{
 };
 use std::{
     ffi::{CStr, CString},
-    os::fd::{AsFd, BorrowedFd, IntoRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, IntoRawFd, OwnedFd},
 };
 
 /// What a call opens, and how: `struct open_how`, with the directory and the path.
@@ -94,6 +89,9 @@ impl TrappedCall<'_> {
         if !client::is_wanted(&request.path, flags) && !client::any_absorbed() {
             return passed();
         }
+        if request.resolve != 0 {
+            return self.open_past(&request, "it is opened with a restriction (openat2)");
+        }
         let place = match self.place(request.dir, &request.path) {
             Ok(place) => place,
             Err(reason) => return self.open_past(&request, reason),
@@ -104,15 +102,22 @@ impl TrappedCall<'_> {
             return passed();
         }
         self.agent.numbers.sweep();
-        match self.open_log(&request, (&place, &path), flags) {
-            Ok(()) => None,
-            Err(errno) => Some(CallAnswer::Failed(errno)),
+        if let Err(reason) = self.agent.numbers.check_room(self.seen.thread) {
+            return self.open_past(&request, reason);
         }
+        self.open_log(&request, (&place, &path), flags)
+            .map(|()| None)
     }
 
-    /// A file is opened by somebody whom the agent cannot act for: if it is a log, it is plain
-    /// before.
+    /// A file is opened as the agent cannot, or by somebody whom it cannot act for: if it is a log,
+    /// it is plain before.
     fn open_past(&self, request: &OpenRequest, reason: &'static str) -> CallOutcome {
+        self.agent
+            .say_plain(&request.path, request.flags as c_int, reason);
+        if request.resolve & libc::RESOLVE_IN_ROOT != 0 {
+            self.retire_below(request)?;
+            return self.go_on_changing();
+        }
         let link = match request.path.to_bytes().starts_with(b"/") {
             true => format!("/proc/{}/root", self.seen.thread),
             false => match request.dir {
@@ -122,13 +127,24 @@ impl TrappedCall<'_> {
         };
         let whole = [link.as_bytes(), request.path.to_bytes()].concat();
         if let Ok(path) = CString::new(whole) {
-            self.agent
-                .say_plain(&request.path, request.flags as c_int, reason);
-            if let Err(errno) = client::retire_path(libc::AT_FDCWD, &path) {
-                return Some(CallAnswer::Failed(errno));
-            }
+            client::retire_path(libc::AT_FDCWD, &path)?;
         }
         self.go_on_changing()
+    }
+
+    /// The same of a path whose root is the directory that it is below.
+    fn retire_below(&self, request: &OpenRequest) -> Result<(), Errno> {
+        let Ok(dir) = self.thread().directory(request.dir) else {
+            return Ok(());
+        };
+        let flags = libc::O_PATH | libc::O_CLOEXEC;
+        let how = [flags as u64, 0, libc::RESOLVE_IN_ROOT];
+        match open_by(dir.as_raw_fd(), &request.path, how) {
+            Ok(file) => client::opened(file.as_raw_fd()),
+            Err(Errno::AGAIN) => Err(Errno::AGAIN),
+            // The kernel will say the same, or make it.
+            Err(_) => Ok(()),
+        }
     }
 
     /// Opens it by the client, and injects it.
@@ -154,11 +170,11 @@ impl TrappedCall<'_> {
                 } else {
                     0
                 },
-                request.resolve,
+                0,
             ];
             let opened = open_by(place.dir(), path, how)?;
             numbers
-                .duplicate(opened.as_fd(), 0)
+                .duplicate(opened.as_fd(), 0, self.seen.thread)
                 .map(IntoRawFd::into_raw_fd)
         };
         let number = client::open(place.dir(), path, flags, &mut real)?;
