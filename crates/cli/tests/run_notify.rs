@@ -75,6 +75,11 @@ fn what_the_kernel_goes_on_with_is_still_synced() {
 }
 
 #[test]
+fn a_restricted_program_does_nothing_by_its_agent() {
+    nothing_is_lost("cc", Disk::All, "restricted");
+}
+
+#[test]
 fn a_program_with_musl_outlasts_a_power_cut() {
     if common::have("musl-gcc") {
         nothing_is_lost("musl-gcc", Disk::Synced, "data");

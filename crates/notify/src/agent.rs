@@ -56,6 +56,8 @@ pub(crate) struct AgentState {
     idle: AtomicUsize,
     /// Slots that no thread has.
     unused: Mutex<Vec<usize>>,
+    /// A process of the program has said that it is to do less than the agent may.
+    pub(crate) restricted: AtomicBool,
     /// A root directory that holds up no unmounting.
     root: OwnedFd,
     said: AtomicBool,
@@ -167,6 +169,7 @@ fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<Agent
         status: AgentStatus::read().ok_or("/proc is not mounted: mount it")?,
         idle: AtomicUsize::new(0),
         unused: Mutex::new((0..SLOTS).rev().collect()),
+        restricted: AtomicBool::new(false),
         root: rustix::fs::open(c"/", flags, Mode::empty()).map_err(said("opening /"))?,
         said: AtomicBool::new(false),
     })

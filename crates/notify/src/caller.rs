@@ -246,6 +246,8 @@ struct ThreadStatus {
     spaces: Vec<PathBuf>,
     /// Device and inode of its root.
     root: (u64, u64),
+    /// What a security module (AppArmor, SELinux) calls it.
+    label: Option<Vec<u8>>,
     umask: u32,
 }
 
@@ -265,6 +267,7 @@ impl ThreadStatus {
                 .collect(),
             spaces: ["mnt", "user"].into_iter().filter_map(space).collect(),
             root: (root.dev(), root.ino()),
+            label: fs::read(format!("{of}/attr/current")).ok(),
             umask: u32::from_str_radix(umask?, 8).ok()?,
         })
     }
@@ -294,6 +297,9 @@ impl AgentStatus {
         }
         if theirs.spaces != self.0.spaces || theirs.root != self.0.root {
             return Err("it has another root directory, or other mounts, than forebay");
+        }
+        if theirs.label != self.0.label {
+            return Err("it has another security label (AppArmor, SELinux) than forebay");
         }
         if has_size_limit(thread) {
             return Err("it has a limit on the size of files (ulimit -f)");

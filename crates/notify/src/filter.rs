@@ -35,6 +35,8 @@ enum CallCondition {
     Bits(u32, u32),
     /// The first argument is a number of the window, and the second one of these.
     Command(&'static [u32]),
+    /// The first or the third argument is a number of the window, or the second one of these.
+    Request(&'static [u32]),
     /// The fifth is a number of the window, and the fourth has this bit.
     Mapping(u32),
     /// The second is no lower than the window.
@@ -43,10 +45,29 @@ enum CallCondition {
     Refused(i32),
 }
 
-use CallCondition::{Always, Bits, Command, Descriptor, Mapping, Range, Refused};
+use CallCondition::{Always, Bits, Command, Descriptor, Mapping, Range, Refused, Request};
 
 const FIRST: CallCondition = Descriptor(&[0]);
 const CHANGES: u32 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC).cast_unsigned();
+
+/// The `ioctl`s that name files in their arguments.
+pub(crate) const REQUESTS: [u32; 10] = [
+    // `FICLONE`, `FICLONERANGE`.
+    0x4004_9409,
+    0x4020_940D,
+    // `LOOP_SET_FD`, `LOOP_CHANGE_FD`, `LOOP_CONFIGURE`.
+    0x4C00,
+    0x4C06,
+    0x4C0A,
+    // `EXT4_IOC_MOVE_EXT`.
+    0xC028_660F,
+    // `XFS_IOC_SWAPEXT`, `XFS_IOC_EXCHANGE_RANGE`, `XFS_IOC_COMMIT_RANGE`.
+    0xC0C0_586D,
+    0x4028_5881,
+    0x4058_5883,
+    // `F2FS_IOC_MOVE_RANGE`.
+    0xC020_F509,
+];
 
 /// The calls of all machines. Those that programs make most come first.
 const CALLS: &[(c_long, CallCondition)] = &[
@@ -84,7 +105,7 @@ const CALLS: &[(c_long, CallCondition)] = &[
     (libc::SYS_copy_file_range, Always),
     (libc::SYS_sendfile, Descriptor(&[0, 1])),
     (libc::SYS_splice, Descriptor(&[0, 2])),
-    (libc::SYS_ioctl, Descriptor(&[0, 2])),
+    (libc::SYS_ioctl, Request(&REQUESTS)),
     (libc::SYS_dup, FIRST),
     (libc::SYS_dup3, Descriptor(&[0, 1])),
     (libc::SYS_close_range, Range),
@@ -109,6 +130,7 @@ const CALLS: &[(c_long, CallCondition)] = &[
     (libc::SYS_lremovexattr, Always),
     (libc::SYS_fremovexattr, Always),
     (libc::SYS_bind, Always),
+    (libc::SYS_landlock_restrict_self, Always),
     (libc::SYS_open_by_handle_at, Bits(2, CHANGES)),
     (libc::SYS_io_uring_setup, Refused(libc::ENOSYS)),
     (libc::SYS_io_setup, Refused(libc::ENOSYS)),
@@ -207,6 +229,17 @@ fn block(condition: &CallCondition, window: NumberWindow) -> Vec<sock_filter> {
             steps.push(load_argument(1));
             for command in *commands {
                 steps.push(jump(BPF_JEQ, *command, 0, 1));
+                steps.push(end(TRAP));
+            }
+        }
+        Request(requests) => {
+            for argument in [0, 2] {
+                steps.extend(within(argument, window, 0, 1));
+                steps.push(end(TRAP));
+            }
+            steps.push(load_argument(1));
+            for request in *requests {
+                steps.push(jump(BPF_JEQ, *request, 0, 1));
                 steps.push(end(TRAP));
             }
         }

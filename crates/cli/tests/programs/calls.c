@@ -382,6 +382,19 @@ static void direct(void) {
     CHECK(lseek(fd, 0, SEEK_SET) == 0 && read(fd, bytes, 4096) == 4096 && bytes[4095] == 'a');
 }
 
+/* Restricts itself, and may not unlink any more what an agent could. */
+static void restricted(void) {
+    int fd = opened(0);
+    logged(fd, 'a', 5);
+    uint64_t rules[1] = {1 << 5};
+    int set = syscall(444, rules, sizeof rules, 0);
+    if (set < 0)
+        return;
+    CHECK(syscall(SYS_prctl, 38, 1, 0, 0, 0) == 0 && syscall(446, set, 0) == 0);
+    CHECK(unlink("a.log") == -1 && errno == EACCES);
+    logged(fd, 'b', 5);
+}
+
 /* Executes a program in what is like a container: without `kcmp` and `unshare`. */
 static void contained(char **arguments) {
     /* The number; two that are refused with EPERM; all others are allowed. */
@@ -460,6 +473,8 @@ int main(int count, char **arguments) {
         below();
     else if (strcmp(what, "direct") == 0)
         direct();
+    else if (strcmp(what, "restricted") == 0)
+        restricted();
     else if (strcmp(what, "contained") == 0)
         contained(arguments);
     else if (strcmp(what, "goes-on") == 0)

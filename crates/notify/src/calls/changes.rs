@@ -2,7 +2,7 @@
 #![expect(unsafe_code, reason = "fallocate in any mode; futimens")]
 
 use super::{CallOutcome, GO_ON, TrappedCall, done};
-use crate::listener::last_errno;
+use crate::{filter::REQUESTS, listener::last_errno};
 use forebay_files::client;
 use libc::c_int;
 use rustix::io::Errno;
@@ -75,19 +75,69 @@ impl TrappedCall<'_> {
         }
     }
 
-    /// An `ioctl` of a log, or with one as its source.
+    /// An `ioctl` of a log, or one that names another file.
     pub(super) fn request(&self) -> CallOutcome {
         let request = self.argument(1) as u32;
+        if let Some(named) = NAMING_REQUESTS.iter().find(|it| it.number == request) {
+            for place in named.places {
+                let number = match place {
+                    None => self.int(2),
+                    Some(offset) => match self.number_at(self.argument(2) + offset) {
+                        Ok(number) => number,
+                        // The kernel cannot read it either.
+                        Err(Errno::FAULT) => return GO_ON,
+                        Err(errno) => return Err(errno),
+                    },
+                };
+                match named.is_shared {
+                    true => self.before_sharing(number)?,
+                    false => self.hand_over(number)?,
+                }
+            }
+        }
         if !changes(request) {
             return GO_ON;
         }
         self.hand_over(self.int(0))?;
-        if u64::from(request) == libc::FICLONE {
-            self.before_sharing(self.int(2))?;
-        }
         self.go_on_changing()
     }
+
+    fn number_at(&self, address: u64) -> Result<c_int, Errno> {
+        let bytes = self.thread().read_exactly(address, size_of::<c_int>())?;
+        Ok(c_int::from_ne_bytes(bytes.try_into().unwrap_or_default()))
+    }
 }
+
+/// An `ioctl` that names files in its argument.
+struct NamingRequest {
+    number: u32,
+    /// Where: the argument itself, or at an offset of what it points to.
+    places: &'static [Option<u64>],
+    /// It is copied from, and may share its blocks. Else it is changed, now or later.
+    is_shared: bool,
+}
+
+const fn naming(number: u32, places: &'static [Option<u64>], is_shared: bool) -> NamingRequest {
+    NamingRequest {
+        number,
+        places,
+        is_shared,
+    }
+}
+
+/// All of them, in the order of [`REQUESTS`].
+const NAMING_REQUESTS: [NamingRequest; 10] = [
+    naming(REQUESTS[0], &[None], true),
+    naming(REQUESTS[1], &[Some(0)], true),
+    naming(REQUESTS[2], &[None], false),
+    naming(REQUESTS[3], &[None], false),
+    naming(REQUESTS[4], &[Some(0)], false),
+    naming(REQUESTS[5], &[Some(4)], false),
+    naming(REQUESTS[6], &[Some(8), Some(16)], false),
+    naming(REQUESTS[7], &[Some(0)], false),
+    naming(REQUESTS[8], &[Some(0)], false),
+    naming(REQUESTS[9], &[Some(0)], false),
+];
 
 /// Whether an `ioctl` may change a file's contents: any request of the file systems' families that
 /// does not only read.

@@ -21,7 +21,7 @@ use crate::{
 use forebay_files::client;
 use libc::c_int;
 use rustix::io::Errno;
-use std::{ffi::CString, os::fd::AsRawFd};
+use std::{ffi::CString, os::fd::AsRawFd, sync::atomic::Ordering};
 
 /// A call, and what it is done with.
 pub(crate) struct TrappedCall<'a> {
@@ -157,6 +157,10 @@ impl TrappedCall<'_> {
             libc::SYS_pidfd_getfd => self.take_from_process(),
             libc::SYS_mmap => self.retire(self.int(4)).and(GO_ON),
             libc::SYS_ioctl => self.request(),
+            libc::SYS_landlock_restrict_self => {
+                self.agent.restricted.store(true, Ordering::SeqCst);
+                GO_ON
+            }
             libc::SYS_ftruncate => self.truncate(),
             libc::SYS_fallocate => self.allocate(),
             libc::SYS_copy_file_range => self.transfer([0, 2], 1),

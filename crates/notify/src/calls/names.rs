@@ -10,7 +10,7 @@ use crate::{agent::WorkerPlace, listener::last_errno, slots::inode_mark};
 use forebay_files::client;
 use libc::{c_int, c_long, timespec};
 use rustix::io::Errno;
-use std::{ffi::CString, os::fd::AsRawFd};
+use std::{ffi::CString, os::fd::AsRawFd, sync::atomic::Ordering};
 
 /// A name that a call has: below what, and the address of its path.
 type NameArguments = (c_int, usize);
@@ -251,6 +251,9 @@ impl TrappedCall<'_> {
         dir: c_int,
         path: &CString,
     ) -> Result<Option<WorkerPlace<'_>>, &'static str> {
+        if self.agent.restricted.load(Ordering::SeqCst) {
+            return Err("a process of the program has restricted itself (Landlock)");
+        }
         let umask = self.agent.status.umask_of(self.thread())?;
         let Some(directory) = self.directory_for(dir, path) else {
             return Ok(None);
