@@ -1,5 +1,6 @@
-//! Numbers that a thread was told to close (`close`, `dup2`, `close_range`). The kernel does so after
-//! the answer, and does not say when: another log that got the number before would be closed instead.
+//! Numbers that a thread was told to close (`close`, `dup2`, `close_range`). The kernel does so
+//! after the answer, and does not say when: another log that got the number before would be closed
+//! instead.
 //!
 //! So a placeholder has the number in the agent until the thread is known to have come back: by
 //! another call of it, or by where /proc says that it is.

@@ -1,4 +1,5 @@
-//! Which processes have an open file, by the same number as the agent: the kernel compares (`kcmp`).
+//! Which processes have an open file, by the same number as the agent: the kernel compares
+//! (`kcmp`).
 #![expect(unsafe_code, reason = "asks the kernel")]
 
 use crate::listener::last_errno;

@@ -131,8 +131,8 @@ fn is_free(thread: u32, (dir, address): (c_int, u64)) -> bool {
 }
 
 /// How much of a write was done: by where the file's position or end was before it, and is now. Its
-/// thread held the file's lock, so between the two stands what it wrote, unless somebody writes past
-/// the agent: so it is compared.
+/// thread held the file's lock, so between the two stands what it wrote, unless somebody writes
+/// past the agent: so it is compared.
 fn written_since(before: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
     let Ok(fd) = taken(call.thread, call.arguments[0] as c_int) else {
         return plainly(call, slots);

@@ -20,8 +20,8 @@ impl TrappedCall<'_> {
         }
     }
 
-    /// The same before the kernel writes to it by this descriptor, or by a copy of it that the agent
-    /// does not see.
+    /// The same before the kernel writes to it by this descriptor, or by a copy of it that the
+    /// agent does not see.
     pub(super) fn hand_over(&self, number: c_int) -> Result<(), Errno> {
         match self.used(number)? {
             Some(open) => self.hand_over_open(&open),
@@ -33,8 +33,8 @@ impl TrappedCall<'_> {
     /// know, the program gets another descriptor by the same number, of which the kernel knows it.
     ///
     /// # Errors
-    /// It cannot be made plain; `EOPNOTSUPP` if another descriptor would not be the same, because of
-    /// a lock, or of others of the same open file.
+    /// It cannot be made plain; `EOPNOTSUPP` if another descriptor would not be the same, because
+    /// of a lock, or of others of the same open file.
     pub(super) fn hand_over_open(&self, open: &OpenNumber) -> Result<(), Errno> {
         const KEPT: OFlags = OFlags::APPEND
             .union(OFlags::NONBLOCK)
