@@ -169,15 +169,24 @@ fn a_program_in_a_strict_container_runs_plainly() {
     let sandbox = Sandbox::new();
     build_calls("cc", &sandbox);
     sandbox.pool();
-    let line = format!(
-        "contained {} run --front-end notify --absorb *.log --pool p -- ./calls data 7",
-        common::FOREBAY
+    let contained = |program: &str| {
+        let line = format!(
+            "contained {} run --front-end notify --absorb *.log --pool p -- {program}",
+            common::FOREBAY
+        );
+        let mut contained = Command::new(sandbox.file("calls"));
+        contained.args(line.split(' ')).current_dir(sandbox.path());
+        contained.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        Ran::of(contained.stdin(Stdio::null()).output().unwrap())
+    };
+    contained("./calls data 7").fails(7, &["runs plainly"]);
+    // The agent's connection to its guardian is not the program's.
+    let ran = contained("ls -l /proc/self/fd").ok();
+    let links = ran.text();
+    assert!(
+        links.contains("-> ") && !links.contains("socket:"),
+        "{links}"
     );
-    let mut contained = Command::new(sandbox.file("calls"));
-    contained.args(line.split(' ')).current_dir(sandbox.path());
-    contained.env("FOREBAY_RUN_DIR", sandbox.file("run"));
-    let ran = Ran::of(contained.output().unwrap());
-    ran.fails(7, &["runs plainly"]);
 }
 
 /// Promise (programs): A program that an agent cannot serve runs plainly, and is told why.
