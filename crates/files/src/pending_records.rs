@@ -199,18 +199,27 @@ impl FileRecords {
     }
 }
 
-/// The files that the lanes of a pool name which no process has, by identity: their paths.
+/// The files that the lanes of a pool name which no process has, by identity: their paths. Of a
+/// damaged lane those before the damage: a recovery that discards it brings these records home.
 pub(crate) fn files(pool: &Pool) -> HashMap<Vec<u8>, Vec<PathBuf>> {
     let mut files: HashMap<_, Vec<_>> = HashMap::new();
     for lane in lanes(pool) {
-        let _ = pool.look_into_lane(lane.lane, |record| {
-            if let Ok((_, record::FileChange::File { identity, path, .. })) =
-                record::decode(record.header.kind, record.payload)
-            {
-                let paths = files.entry(identity.to_owned()).or_default();
-                paths.push(path.to_owned());
+        let mut look = || {
+            pool.look_into_damaged_lane(lane.lane, |record| {
+                if let Ok((_, record::FileChange::File { identity, path, .. })) =
+                    record::decode(record.header.kind, record.payload)
+                {
+                    let paths = files.entry(identity.to_owned()).or_default();
+                    paths.push(path.to_owned());
+                }
+            })
+        };
+        for _ in 1..LOOKS {
+            if !matches!(look(), LaneCheck::InUse) {
+                break;
             }
-        });
+            thread::sleep(LOOK_AGAIN);
+        }
     }
     files
 }

@@ -13,11 +13,12 @@ mod alone;
 pub use alone::alone;
 
 use rustix::{
+    event::{PollFd, PollFlags, Timespec, poll},
     fs::Stat,
     io::Errno,
     process::{
         DumpableBehavior, Gid, Pid, Signal, Uid, WaitOptions, WaitStatus, geteuid, getpid, getppid,
-        set_dumpable_behavior, set_parent_process_death_signal, waitpid,
+        kill_process, set_dumpable_behavior, set_parent_process_death_signal, waitpid,
     },
     thread::{
         CapabilitySet, CapabilitySets, set_capabilities, set_no_new_privs, set_thread_groups,
@@ -38,6 +39,9 @@ const NO_GROUP: u32 = 65_534;
 /// Permission of the group, and of all others, to write.
 const GROUP_WRITES: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
+/// How often it is looked whether a child is stopped, and in how many looks it may be.
+const LOOK: Duration = Duration::from_millis(200);
+const STOPPED_LOOKS: u32 = 25;
 
 /// This process's user.
 #[must_use]
@@ -95,7 +99,7 @@ pub fn acting_user_of(owner: u32, user: u32) -> Result<u32, DistrustReason> {
 /// nothing was done. If the child is killed: then some of `work` may be done.
 pub fn as_user(user: u32, work: impl FnOnce() -> Vec<u8>) -> io::Result<Vec<u8>> {
     check_single_threaded()?;
-    let (group, groups) = groups_of(user).unwrap_or((NO_GROUP, Vec::new()));
+    let (group, groups) = groups_of(user)?.unwrap_or((NO_GROUP, Vec::new()));
     let (reader, writer) = io::pipe()?;
     let parent = getpid();
     // SAFETY: the process has one thread, so the child has all of it, and no lock stays locked.
@@ -113,7 +117,7 @@ pub fn as_user(user: u32, work: impl FnOnce() -> Vec<u8>) -> io::Result<Vec<u8>>
         }
         child => {
             drop(writer);
-            let said = hear(reader);
+            let said = hear(reader, child);
             let ended = wait_for(child);
             match said? {
                 Some((0, done)) => Ok(done),
@@ -136,14 +140,44 @@ fn say(mut pipe: PipeWriter, done: &Result<Vec<u8>, i32>) -> io::Result<()> {
 }
 
 /// None if it is not whole. What is whole was done, whatever became of the child then.
-fn hear(mut pipe: PipeReader) -> io::Result<Option<(i32, Vec<u8>)>> {
-    let mut said = Vec::new();
-    pipe.read_to_end(&mut said)?;
+///
+/// The child is its user's, who may stop it. Root does not wait for that: a child that stays
+/// stopped is killed.
+fn hear(mut pipe: PipeReader, child: c_int) -> io::Result<Option<(i32, Vec<u8>)>> {
+    let (mut said, mut part) = (Vec::new(), [0; 4096]);
+    let mut stopped = 0;
+    loop {
+        let limit = Timespec::try_from(LOOK).unwrap_or_default();
+        match poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&limit)) {
+            Ok(0) | Err(Errno::INTR) if is_stopped(child) => {
+                stopped += 1;
+                if let (STOPPED_LOOKS, Some(child)) = (stopped, Pid::from_raw(child)) {
+                    let _ = kill_process(child, Signal::KILL);
+                }
+                continue;
+            }
+            Ok(0) | Err(Errno::INTR) => {
+                stopped = 0;
+                continue;
+            }
+            polled => polled?,
+        };
+        match pipe.read(&mut part)? {
+            0 => break,
+            read => said.extend_from_slice(&part[..read]),
+        }
+    }
     Ok(said.split_first_chunk().and_then(|(errno, rest)| {
         let (length, bytes) = rest.split_first_chunk()?;
         let is_whole = bytes.len() as u64 == u64::from_le_bytes(*length);
         is_whole.then(|| (i32::from_le_bytes(*errno), bytes.to_owned()))
     }))
+}
+
+/// True if a process is stopped, as /proc says.
+fn is_stopped(process: c_int) -> bool {
+    let status = fs::read_to_string(format!("/proc/{process}/status"));
+    status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:\tT")))
 }
 
 /// How a child ended; none where that is not known, since children are not heard of here.
@@ -199,7 +233,10 @@ fn check_single_threaded() -> io::Result<()> {
 
 /// The group and the supplementary groups of a user, as at its log-in; none if the system knows no
 /// such user.
-fn groups_of(user: u32) -> Option<(u32, Vec<u32>)> {
+///
+/// # Errors
+/// The system cannot say: with fewer groups its files might be taken for missing.
+fn groups_of(user: u32) -> io::Result<Option<(u32, Vec<u32>)>> {
     let mut buffer = vec![0; 16 << 10];
     let mut entry = std::mem::MaybeUninit::<libc::passwd>::uninit();
     let mut found = std::ptr::null_mut();
@@ -213,19 +250,30 @@ fn groups_of(user: u32) -> Option<(u32, Vec<u32>)> {
             &raw mut found,
         )
     };
-    if done != 0 || found.is_null() {
-        return None;
+    if found.is_null() {
+        return match done {
+            // Each of these is some system's "no such user".
+            0 | libc::ENOENT | libc::ESRCH | libc::EBADF | libc::EPERM => Ok(None),
+            error => Err(io::Error::other(format!(
+                "which groups user {user} has cannot be told: {}. Nothing was changed",
+                io::Error::from_raw_os_error(error)
+            ))),
+        };
     }
     // SAFETY: it was found, so it is there; its name is a string in the buffer, which lives.
     let (name, group) = unsafe { ((*found).pw_name, (*found).pw_gid) };
     let mut groups = vec![0; 256];
-    let mut number = groups.len() as c_int;
-    // SAFETY: a string, and room for as many groups as is said.
-    if unsafe { libc::getgrouplist(name, group, groups.as_mut_ptr(), &raw mut number) } < 0 {
-        return Some((group, vec![group]));
+    loop {
+        let mut number = groups.len() as c_int;
+        // SAFETY: a string, and room for as many groups as is said.
+        let done = unsafe { libc::getgrouplist(name, group, groups.as_mut_ptr(), &raw mut number) };
+        let needed = usize::try_from(number).unwrap_or(0);
+        if done >= 0 || needed <= groups.len() {
+            groups.truncate(needed);
+            return Ok(Some((group, groups)));
+        }
+        groups.resize(needed, 0);
     }
-    groups.truncate(usize::try_from(number).unwrap_or(0));
-    Some((group, groups))
 }
 
 /// This process, which has one thread, is this user from now on, with these groups and no

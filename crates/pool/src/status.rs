@@ -113,10 +113,24 @@ impl Pool {
     /// The same, and calls `found` with each record, in order, once the log is known to be whole.
     #[must_use]
     pub fn look_into_lane(&self, lane: u32, found: impl FnMut(&Record<'_>)) -> LaneCheck {
-        self.walk(lane, found).unwrap_or_else(LaneCheck::Damaged)
+        let walked = self.walk(lane, false, found);
+        walked.unwrap_or_else(LaneCheck::Damaged)
     }
 
-    fn walk(&self, lane: u32, mut found: impl FnMut(&Record<'_>)) -> Result<LaneCheck, PoolError> {
+    /// The same of what [`ClaimOptions::salvage`](crate::ClaimOptions::salvage) would give, if the
+    /// log is damaged: of the records before the damage.
+    #[must_use]
+    pub fn look_into_damaged_lane(&self, lane: u32, found: impl FnMut(&Record<'_>)) -> LaneCheck {
+        let walked = self.walk(lane, true, found);
+        walked.unwrap_or_else(LaneCheck::Damaged)
+    }
+
+    fn walk(
+        &self,
+        lane: u32,
+        salvage: bool,
+        mut found: impl FnMut(&Record<'_>),
+    ) -> Result<LaneCheck, PoolError> {
         let damaged = |what| PoolError::new(&self.core.path, PoolErrorKind::Damaged { what });
         let lanes = self.geometry().lanes;
         if lane >= lanes {
@@ -143,7 +157,7 @@ impl Pool {
             &state,
             &self.windows(&segments, lock),
             self.core.superblock.geometry.segment_bytes,
-            false,
+            salvage,
         )?;
         let (mut records, mut bytes) = (0, 0);
         for record in recovered.records() {

@@ -109,6 +109,20 @@ fn killed_child_is_an_error_that_says_so() {
     });
 }
 
+/// Its user may stop it, and root's command does not wait for ever.
+#[test]
+fn child_that_stays_stopped_is_killed() {
+    alone(|| {
+        let said = as_user(NOBODY, || {
+            // SAFETY: a signal to this process.
+            unsafe { libc::raise(libc::SIGSTOP) };
+            Vec::new()
+        });
+        let said = said.unwrap_err().to_string();
+        assert!(said.contains("killed by signal 9"), "{said}");
+    });
+}
+
 /// More than a pipe takes, from the child and back.
 #[test]
 fn large_answer_arrives_whole() {
