@@ -6,9 +6,9 @@ a disk, and `cargo test` runs one program after the other.
     JOBS=1 scripts/run_tests.py -p forebay-store
 
 All arguments are cargo's. Each program's output is printed whole once the program has ended; at the
-end come the ones that took longest. Documentation tests follow. Tests that failed then run once more
-with nothing beside them. One that passes alone is called flaky, and its first output is printed
-again: a test that cannot wait for a busy machine is a fault to mend. If more than a few programs
+end come the ones that took longest. Documentation tests follow. Then the failed programs are printed
+again, and their failed tests run once more with nothing beside them. One that passes alone is called
+flaky: a test that cannot wait for a busy machine is a fault to mend. If more than a few programs
 failed, none is repeated. The exit status is 0 if no test failed for good.
 """
 
@@ -130,13 +130,16 @@ def repeat(failed):
         return failed
     for_good = []
     for ran in failed:
-        again = failed_tests(ran) and run(ran.program, failed_tests(ran))
-        if again:
-            show(again)
-        if not again or again.status:
+        tests = failed_tests(ran)
+        if not tests:
+            for_good.append(ran)
+            continue
+        again = run(ran.program, tests)
+        show(again)
+        if again.status:
             for_good.append(ran)
         else:
-            print(f"flaky: {ran.program.name}: {', '.join(failed_tests(ran))}: failed beside others, passed alone")
+            print(f"flaky: {ran.program.name}: {', '.join(tests)}: failed beside others, passed alone")
     return for_good
 
 
