@@ -16,6 +16,7 @@ pub mod directories;
 mod error;
 pub mod guard;
 pub mod identity;
+pub mod ioctls;
 mod log;
 pub mod marks;
 mod order;

@@ -5,6 +5,7 @@
 //! the kernel never asks about (it knows that they are allowed whatever their arguments are).
 
 use crate::numbers::NumberWindow;
+use forebay_files::ioctls::NAMING_REQUESTS;
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W,
     c_long, sock_filter,
@@ -35,8 +36,9 @@ enum CallCondition {
     Bits(u32, u32),
     /// The first argument is a number of the window, and the second one of these.
     Command(&'static [u32]),
-    /// The first or the third argument is a number of the window, or the second one of these.
-    Request(&'static [u32]),
+    /// The first or the third argument is a number of the window, or the second an `ioctl` that
+    /// names files in its argument.
+    Request,
     /// The fifth is a number of the window, and the fourth has this bit.
     Mapping(u32),
     /// The second is no lower than the window.
@@ -49,25 +51,6 @@ use CallCondition::{Always, Bits, Command, Descriptor, Mapping, Range, Refused, 
 
 const FIRST: CallCondition = Descriptor(&[0]);
 const CHANGES: u32 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC).cast_unsigned();
-
-/// The `ioctl`s that name files in their arguments.
-pub(crate) const REQUESTS: [u32; 10] = [
-    // `FICLONE`, `FICLONERANGE`.
-    0x4004_9409,
-    0x4020_940D,
-    // `LOOP_SET_FD`, `LOOP_CHANGE_FD`, `LOOP_CONFIGURE`.
-    0x4C00,
-    0x4C06,
-    0x4C0A,
-    // `EXT4_IOC_MOVE_EXT`.
-    0xC028_660F,
-    // `XFS_IOC_SWAPEXT`, `XFS_IOC_EXCHANGE_RANGE`, `XFS_IOC_COMMIT_RANGE`.
-    0xC0C0_586D,
-    0x4028_5881,
-    0x4058_5883,
-    // `F2FS_IOC_MOVE_RANGE`.
-    0xC020_F509,
-];
 
 /// The calls of all machines. Those that programs make most come first.
 const CALLS: &[(c_long, CallCondition)] = &[
@@ -105,7 +88,7 @@ const CALLS: &[(c_long, CallCondition)] = &[
     (libc::SYS_copy_file_range, Always),
     (libc::SYS_sendfile, Descriptor(&[0, 1])),
     (libc::SYS_splice, Descriptor(&[0, 2])),
-    (libc::SYS_ioctl, Request(&REQUESTS)),
+    (libc::SYS_ioctl, Request),
     (libc::SYS_dup, FIRST),
     (libc::SYS_dup3, Descriptor(&[0, 1])),
     (libc::SYS_close_range, Range),
@@ -232,14 +215,14 @@ fn block(condition: &CallCondition, window: NumberWindow) -> Vec<sock_filter> {
                 steps.push(end(TRAP));
             }
         }
-        Request(requests) => {
+        Request => {
             for argument in [0, 2] {
                 steps.extend(within(argument, window, 0, 1));
                 steps.push(end(TRAP));
             }
             steps.push(load_argument(1));
-            for request in *requests {
-                steps.push(jump(BPF_JEQ, *request, 0, 1));
+            for request in &NAMING_REQUESTS {
+                steps.push(jump(BPF_JEQ, request.number, 0, 1));
                 steps.push(end(TRAP));
             }
         }

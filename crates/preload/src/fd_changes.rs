@@ -15,7 +15,10 @@ use crate::{
     retire::retire,
     times,
 };
-use forebay_files::client::{self, SyncKind};
+use forebay_files::{
+    client::{self, SyncKind},
+    ioctls,
+};
 use libc::{c_int, c_uint, c_ulong, loff_t, off_t, size_t, ssize_t};
 use rustix::io::Errno;
 use std::ptr;
@@ -138,10 +141,10 @@ handlers! {
 
     fn ioctl(fd: c_int, request: c_ulong, argument: c_ulong) -> c_int;
     missing missing(-1);
-    plain if (!changes(request) || is_plain(fd) && !client::counts_changes()) && !ioctl_targets::may_concern(request);
+    plain if (!ioctls::changes(request as u32) || is_plain(fd) && !client::counts_changes()) && !ioctl_targets::may_concern(request);
     else |real| match before_request(fd, request, argument) {
         // SAFETY: our caller's arguments.
-        Ok(()) if changes(request) => metadata::open(fd, || unsafe { real(fd, request, argument) }),
+        Ok(()) if ioctls::changes(request as u32) => metadata::open(fd, || unsafe { real(fd, request, argument) }),
         // SAFETY: as above.
         Ok(()) => unsafe { real(fd, request, argument) },
         Err(failed) => failed.with(-1),
@@ -240,47 +243,13 @@ fn transfer(
 
 /// Makes plain what an `ioctl` may change.
 fn before_request(fd: c_int, request: c_ulong, argument: c_ulong) -> Result<(), FailedCall> {
-    if changes(request) {
+    if ioctls::changes(request as u32) {
         retire(fd)?;
-        if let Some(source) = source_of(request, argument) {
-            before_sharing(source)?;
-        }
     }
-    ioctl_targets::retire_named(request, argument)
+    ioctl_targets::before(request, argument)
 }
 
 /// Before a copy may share the blocks of what is open as `source`.
 fn before_sharing(source: c_int) -> Result<(), FailedCall> {
     client(|| client::cloning(source))
-}
-
-/// The descriptor that an `ioctl` clones from.
-fn source_of(request: c_ulong, argument: c_ulong) -> Option<c_int> {
-    /// `FICLONERANGE`: the descriptor leads its structure, as a number of 64 bits.
-    const CLONE_RANGE: c_ulong = 0x4020_940D;
-    match request & 0xFFFF_FFFF {
-        libc::FICLONE => Some(argument as c_int),
-        // SAFETY: the kernel reads it as well; any bytes are a number.
-        CLONE_RANGE => unsafe { memory::read(argument as *const i64) }.map(|fd| fd as c_int),
-        _ => None,
-    }
-}
-
-/// Whether an `ioctl` may change a file's contents: cloning, punching and zeroing ranges,
-/// exchanging files, atomic writes. That is any request of the file systems' families that is not
-/// known to leave them alone.
-fn changes(request: c_ulong) -> bool {
-    /// `FS_IOC_FIEMAP`.
-    const FIEMAP: c_ulong = 0xC020_660B;
-    /// Requests that only read say so in their two highest bits.
-    const READS: c_ulong = 2;
-    const XFS_AND_GENERIC: u8 = b'X';
-    const EXT4_AND_GENERIC: u8 = b'f';
-    const BTRFS_AND_GENERIC: u8 = 0x94;
-    const F2FS: u8 = 0xF5;
-    let request = request & 0xFFFF_FFFF;
-    let family = (request >> 8) as u8;
-    [XFS_AND_GENERIC, EXT4_AND_GENERIC, BTRFS_AND_GENERIC, F2FS].contains(&family)
-        && request >> 30 != READS
-        && request != FIEMAP
 }

@@ -1,59 +1,32 @@
-//! Files that an `ioctl` changes, or has the kernel change later, though it is made on another
-//! descriptor: it names them in its argument. A loop device writes to what is below it, and two
-//! files exchange what they have.
+//! Files that an `ioctl` names in its argument ([`ioctls`]): they are made plain before, or their
+//! clone is.
 #![expect(unsafe_code, reason = "reads the caller's memory")]
 
-use crate::{call_context::FailedCall, memory, retire::retire};
-use forebay_files::client;
+use crate::{call_context::FailedCall, client_call::client, memory, retire::retire};
+use forebay_files::{
+    client,
+    ioctls::{self, ArgumentPlace, NamedFileUse},
+};
 use libc::{c_int, c_ulong};
 
-/// Where an argument has a descriptor.
-enum ArgumentPlace {
-    /// It is one.
-    Itself,
-    /// At this offset of what it points to.
-    At(usize),
-}
-
-use ArgumentPlace::{At, Itself};
-
-/// The requests, by their numbers: the headers of the libc crate have none of them.
-const REQUESTS: [(c_ulong, &[ArgumentPlace]); 8] = [
-    // `LOOP_SET_FD`, `LOOP_CHANGE_FD`, `LOOP_CONFIGURE`.
-    (0x4C00, &[Itself]),
-    (0x4C06, &[Itself]),
-    (0x4C0A, &[At(0)]),
-    // `EXT4_IOC_MOVE_EXT`.
-    (0xC028_660F, &[At(4)]),
-    // `XFS_IOC_SWAPEXT`, `XFS_IOC_EXCHANGE_RANGE`, `XFS_IOC_COMMIT_RANGE`.
-    (0xC0C0_586D, &[At(8), At(16)]),
-    (0x4028_5881, &[At(0)]),
-    (0x4058_5883, &[At(0)]),
-    // `F2FS_IOC_MOVE_RANGE`.
-    (0xC020_F509, &[At(0)]),
-];
-
-fn places(request: c_ulong) -> &'static [ArgumentPlace] {
-    // The kernel has 32 bits of it.
-    let request = request & 0xFFFF_FFFF;
-    let known = REQUESTS.iter().find(|(number, _)| *number == request);
-    known.map_or(&[], |(_, places)| places)
-}
-
-/// Whether a request names a file that may be absorbed.
+/// Whether a request changes a file that it names, and that may be absorbed.
 pub(crate) fn may_concern(request: c_ulong) -> bool {
-    client::is_absorbing() && !places(request).is_empty()
+    let changes = |it: &ioctls::NamingRequest| it.named == NamedFileUse::Changed;
+    client::is_absorbing() && ioctls::naming_request(request as u32).is_some_and(changes)
 }
 
-/// Makes the files plain that a request names.
+/// Before a request is made: of the files that it names.
 ///
 /// # Errors
 /// As [`retire`].
-pub(crate) fn retire_named(request: c_ulong, argument: c_ulong) -> Result<(), FailedCall> {
-    for place in places(request) {
+pub(crate) fn before(request: c_ulong, argument: c_ulong) -> Result<(), FailedCall> {
+    let Some(naming) = ioctls::naming_request(request as u32) else {
+        return Ok(());
+    };
+    for place in naming.places {
         let fd = match place {
-            Itself => argument as c_int,
-            At(offset) => {
+            ArgumentPlace::Itself => argument as c_int,
+            ArgumentPlace::At(offset) => {
                 let place = std::ptr::with_exposed_provenance::<c_int>(argument as usize);
                 // SAFETY: our caller does not change it meanwhile; any bytes are a number. What
                 // cannot be read the kernel refuses.
@@ -63,7 +36,10 @@ pub(crate) fn retire_named(request: c_ulong, argument: c_ulong) -> Result<(), Fa
                 fd
             }
         };
-        retire(fd)?;
+        match naming.named {
+            NamedFileUse::Cloned => client(|| client::cloning(fd))?,
+            NamedFileUse::Changed => retire(fd)?,
+        }
     }
     Ok(())
 }

@@ -2,8 +2,11 @@
 #![expect(unsafe_code, reason = "fallocate in any mode; futimens")]
 
 use super::{CallOutcome, GO_ON, TrappedCall, done};
-use crate::{filter::REQUESTS, listener::last_errno};
-use forebay_files::client;
+use crate::listener::last_errno;
+use forebay_files::{
+    client,
+    ioctls::{self, ArgumentPlace, NamedFileUse},
+};
 use libc::c_int;
 use rustix::io::Errno;
 use std::os::fd::AsRawFd;
@@ -78,24 +81,26 @@ impl TrappedCall<'_> {
     /// An `ioctl` of a log, or one that names another file.
     pub(super) fn request(&self) -> CallOutcome {
         let request = self.argument(1) as u32;
-        if let Some(named) = NAMING_REQUESTS.iter().find(|it| it.number == request) {
-            for place in named.places {
-                let number = match place {
-                    None => self.int(2),
-                    Some(offset) => match self.number_at(self.argument(2) + offset) {
-                        Ok(number) => number,
-                        // The kernel cannot read it either.
-                        Err(Errno::FAULT) => return GO_ON,
-                        Err(errno) => return Err(errno),
-                    },
+        if let Some(naming) = ioctls::naming_request(request) {
+            for place in naming.places {
+                let number = match *place {
+                    ArgumentPlace::Itself => self.int(2),
+                    ArgumentPlace::At(offset) => {
+                        match self.number_at(self.argument(2).wrapping_add(offset as u64)) {
+                            Ok(number) => number,
+                            // The kernel cannot read it either.
+                            Err(Errno::FAULT) => return GO_ON,
+                            Err(errno) => return Err(errno),
+                        }
+                    }
                 };
-                match named.is_shared {
-                    true => self.before_sharing(number)?,
-                    false => self.hand_over(number)?,
+                match naming.named {
+                    NamedFileUse::Cloned => self.before_sharing(number)?,
+                    NamedFileUse::Changed => self.hand_over(number)?,
                 }
             }
         }
-        if !changes(request) {
+        if !ioctls::changes(request) {
             return GO_ON;
         }
         self.hand_over(self.int(0))?;
@@ -106,47 +111,4 @@ impl TrappedCall<'_> {
         let bytes = self.thread().read_exactly(address, size_of::<c_int>())?;
         Ok(c_int::from_ne_bytes(bytes.try_into().unwrap_or_default()))
     }
-}
-
-/// An `ioctl` that names files in its argument.
-struct NamingRequest {
-    number: u32,
-    /// Where: the argument itself, or at an offset of what it points to.
-    places: &'static [Option<u64>],
-    /// It is copied from, and may share its blocks. Else it is changed, now or later.
-    is_shared: bool,
-}
-
-const fn naming(number: u32, places: &'static [Option<u64>], is_shared: bool) -> NamingRequest {
-    NamingRequest {
-        number,
-        places,
-        is_shared,
-    }
-}
-
-/// All of them, in the order of [`REQUESTS`].
-const NAMING_REQUESTS: [NamingRequest; 10] = [
-    naming(REQUESTS[0], &[None], true),
-    naming(REQUESTS[1], &[Some(0)], true),
-    naming(REQUESTS[2], &[None], false),
-    naming(REQUESTS[3], &[None], false),
-    naming(REQUESTS[4], &[Some(0)], false),
-    naming(REQUESTS[5], &[Some(4)], false),
-    naming(REQUESTS[6], &[Some(8), Some(16)], false),
-    naming(REQUESTS[7], &[Some(0)], false),
-    naming(REQUESTS[8], &[Some(0)], false),
-    naming(REQUESTS[9], &[Some(0)], false),
-];
-
-/// Whether an `ioctl` may change a file's contents: any request of the file systems' families that
-/// does not only read.
-fn changes(request: u32) -> bool {
-    /// `FS_IOC_FIEMAP`.
-    const FIEMAP: u32 = 0xC020_660B;
-    /// Requests that only read say so in their two highest bits.
-    const READS: u32 = 2;
-    const FAMILIES: [u8; 4] = [b'X', b'f', 0x94, 0xF5];
-    let family = (request >> 8) as u8;
-    FAMILIES.contains(&family) && request >> 30 != READS && request != FIEMAP
 }
