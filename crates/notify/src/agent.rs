@@ -78,25 +78,24 @@ impl Agent {
         // Without it there is nobody to hand over to, which is found out below.
         let _ = guardian::control();
         let limit = getrlimit(Resource::Nofile);
-        let window = NumberWindow::below(limit.maximum.unwrap_or(u64::MAX));
-        if window.is_none() {
+        let Some(window) = NumberWindow::below(limit.maximum.unwrap_or(u64::MAX)) else {
             say(NotServed(
                 "the limit of open files is below 1,536: raise it (ulimit -Hn, LimitNOFILE=)"
                     .into(),
             ));
-        }
-        let child = launch::start(program, window)?;
+            return Self::start_plainly(program);
+        };
+        let child = launch::start(program, Some(window))?;
         let pid = child.pid;
         let current = limit.maximum;
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
-        let served = match (window, child.listener.as_ref()) {
-            (Some(window), Ok(listener)) => prepare(window, listener, pid),
-            (Some(_), Err(errno)) => Err(format!(
+        let prepared = match &child.listener {
+            Ok(listener) => prepare(window, listener, pid),
+            Err(errno) => Err(format!(
                 "the kernel or the container refuses the filter (seccomp user notification, Linux 5.19): {errno}"
             )),
-            (None, _) => Err(String::new()),
         };
-        match served {
+        match prepared {
             Ok(state) => {
                 let state = Arc::new(state);
                 for _ in 0..FIRST_WORKERS {
@@ -107,22 +106,22 @@ impl Agent {
                 Ok((pid, Self { state: Some(state) }))
             }
             Err(why) => {
-                if window.is_none() {
-                    child.go()?;
-                    return Ok((pid, Self { state: None }));
-                }
                 say(NotServed(why));
                 // With a filter and no listener its calls would fail: it is started anew.
                 drop(child);
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
                 let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
                 let _ = setrlimit(Resource::Nofile, limit);
-                let plain = launch::start(program, None)?;
-                let pid = plain.pid;
-                plain.go()?;
-                Ok((pid, Self { state: None }))
+                Self::start_plainly(program)
             }
         }
+    }
+
+    fn start_plainly(program: &ProgramImage) -> Result<(Pid, Self), Errno> {
+        let child = launch::start(program, None)?;
+        let pid = child.pid;
+        child.go()?;
+        Ok((pid, Self { state: None }))
     }
 
     /// True if no process has the filter any more: nothing of the program is left. Waits so long

@@ -11,7 +11,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    ffi::CString,
+    ffi::{CStr, CString},
     fs,
     os::{fd::OwnedFd, unix::fs::MetadataExt},
     path::PathBuf,
@@ -19,7 +19,8 @@ use std::{
 
 /// The kernel transfers no more by one call.
 pub(crate) const TRANSFER_MAX: usize = 0x7FFF_F000;
-const PAGE_BYTES: usize = 4096;
+pub(crate) const PAGE_BYTES: usize = 4096;
+const WORD_BYTES: usize = size_of::<u64>();
 /// `UIO_MAXIOV`.
 const PARTS_MAX: u64 = 1024;
 
@@ -63,7 +64,7 @@ impl CallerThread {
                 iov_base: room.as_mut_ptr().cast(),
                 iov_len: room.len(),
             };
-            match self.copy(own, address.wrapping_add(begun as u64), Way::Read) {
+            match self.copy(own, address.wrapping_add(begun as u64), CopyDirection::Read) {
                 // SAFETY: so many bytes were written there.
                 Ok(copied @ 1..) => unsafe { into.set_len(first + begun + copied) },
                 Ok(0) | Err(_) if begun > 0 => break,
@@ -88,6 +89,19 @@ impl CallerThread {
         }
     }
 
+    /// So many words of eight bytes.
+    ///
+    /// # Errors
+    /// `EFAULT`
+    pub(crate) fn words<const N: usize>(self, address: u64) -> Result<[u64; N], Errno> {
+        let bytes = self.read_exactly(address, N * WORD_BYTES)?;
+        let mut words = [0; N];
+        for (word, bytes) in words.iter_mut().zip(bytes.chunks_exact(WORD_BYTES)) {
+            *word = word_of(bytes);
+        }
+        Ok(words)
+    }
+
     /// Copies bytes to its memory: how many could be written.
     pub(crate) fn write(self, address: u64, bytes: &[u8]) -> usize {
         let mut done = 0;
@@ -97,7 +111,7 @@ impl CallerThread {
                 iov_base: rest.as_ptr().cast_mut().cast(),
                 iov_len: rest.len(),
             };
-            match self.copy(own, address.wrapping_add(done as u64), Way::Write) {
+            match self.copy(own, address.wrapping_add(done as u64), CopyDirection::Write) {
                 Ok(copied @ 1..) => done += copied,
                 _ => break,
             }
@@ -105,14 +119,14 @@ impl CallerThread {
         done
     }
 
-    fn copy(self, own: iovec, address: u64, way: Way) -> Result<usize, Errno> {
+    fn copy(self, own: iovec, address: u64, direction: CopyDirection) -> Result<usize, Errno> {
         let theirs = iovec {
             iov_base: std::ptr::without_provenance_mut(address as usize),
             iov_len: own.iov_len,
         };
-        let call = match way {
-            Way::Read => libc::process_vm_readv,
-            Way::Write => libc::process_vm_writev,
+        let call = match direction {
+            CopyDirection::Read => libc::process_vm_readv,
+            CopyDirection::Write => libc::process_vm_writev,
         };
         // SAFETY: `own` is memory of this process, to be written to if this reads.
         let copied = unsafe {
@@ -160,17 +174,17 @@ impl CallerThread {
     /// # Errors
     /// `EFAULT`, `EINVAL`
     pub(crate) fn parts(self, address: u64, count: u64) -> Result<Vec<(u64, usize)>, Errno> {
-        const WORD: usize = size_of::<u64>();
+        const PART_BYTES: usize = 2 * WORD_BYTES;
         if count > PARTS_MAX {
             return Err(Errno::INVAL);
         }
-        let bytes = self.read_exactly(address, count as usize * 2 * WORD)?;
-        let word = |at: &[u8]| u64::from_ne_bytes(at.try_into().unwrap_or_default());
+        let bytes = self.read_exactly(address, count as usize * PART_BYTES)?;
         let mut left = TRANSFER_MAX;
         bytes
-            .chunks_exact(2 * WORD)
+            .chunks_exact(PART_BYTES)
             .map(|part| {
-                let (base, length) = (word(&part[..WORD]), word(&part[WORD..]));
+                let (base, length) = part.split_at(WORD_BYTES);
+                let (base, length) = (word_of(base), word_of(length));
                 if isize::try_from(length).is_err() {
                     return Err(Errno::INVAL);
                 }
@@ -196,6 +210,19 @@ impl CallerThread {
             Errno::NOENT => Errno::BADF,
             errno => errno,
         })
+    }
+
+    /// A path of its own as another process has it.
+    ///
+    /// # Errors
+    /// `EINVAL` if there is none.
+    pub(crate) fn path_from_outside(self, dir: c_int, path: &CStr) -> Result<CString, Errno> {
+        let start = match (path.to_bytes().starts_with(b"/"), dir) {
+            (true, _) => format!("/proc/{}/root", self.0),
+            (false, libc::AT_FDCWD) => format!("/proc/{}/cwd/", self.0),
+            (false, fd) => format!("/proc/{}/fd/{fd}/", self.0),
+        };
+        CString::new([start.as_bytes(), path.to_bytes()].concat()).map_err(|_| Errno::INVAL)
     }
 
     /// How it has a number. None if that cannot be seen.
@@ -232,9 +259,13 @@ impl CallerThread {
 }
 
 #[derive(Clone, Copy)]
-enum Way {
+enum CopyDirection {
     Read,
     Write,
+}
+
+fn word_of(bytes: &[u8]) -> u64 {
+    u64::from_ne_bytes(bytes.try_into().unwrap_or_default())
 }
 
 /// Who a thread is, and what its names mean.

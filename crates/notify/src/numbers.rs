@@ -22,7 +22,7 @@ use rustix::io::Errno;
 use std::{
     collections::HashMap,
     ops::Deref,
-    os::fd::{AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
+    os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd},
     sync::{
         Arc,
         atomic::{AtomicBool, AtomicU32, Ordering::Relaxed},
@@ -39,7 +39,7 @@ pub(crate) struct NumberWindow {
 
 impl NumberWindow {
     /// As many logs as a program has open, duplicates included.
-    const COUNT: u64 = 1024;
+    pub(crate) const COUNT: u64 = 1024;
     /// Below, programs expect numbers of their own.
     const FIRST_MIN: u64 = 512;
 
@@ -81,7 +81,6 @@ impl OpenNumber {
     }
 
     pub(crate) fn fd(&self) -> BorrowedFd<'_> {
-        use std::os::fd::AsFd;
         self.fd.as_fd()
     }
 

@@ -25,7 +25,7 @@ use std::{
 
 /// Threads of an agent, at most: as many calls may wait for something.
 pub(crate) const SLOTS: usize = 512;
-const WINDOW: usize = 1024;
+const WINDOW: usize = NumberWindow::COUNT as usize;
 
 /// Of a slot's number: there was no file before.
 pub(crate) const WAS_FREE: c_int = -2;

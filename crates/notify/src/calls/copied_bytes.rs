@@ -1,9 +1,8 @@
 //! Memory for what a call transfers. It lies in its page as the caller's does, so a file that is
 //! open with `O_DIRECT` takes or refuses the one as it would the other.
 
+use crate::caller::PAGE_BYTES;
 use rustix::io::Errno;
-
-const PAGE_BYTES: usize = 4096;
 
 #[derive(Default)]
 pub(super) struct CopiedBytes {

@@ -192,16 +192,11 @@ impl TrappedCall<'_> {
 
     /// What is sent beside a message's bytes.
     fn control_of(&self, message: u64) -> Result<Vec<u8>, Errno> {
-        /// `struct mmsghdr`, `struct msghdr` and where its control bytes are.
+        /// Bytes of `struct mmsghdr`, which begins with a `struct msghdr` of seven words.
         const STRIDE: u64 = 64;
-        const HEADER: usize = 56;
-        const CONTROL: usize = 32;
         const CONTROL_MAX: u64 = 1 << 16;
         let at = self.argument(1) + message * STRIDE;
-        let header = self.thread().read_exactly(at, HEADER)?;
-        let word =
-            |at: usize| u64::from_ne_bytes(header[at..at + 8].try_into().unwrap_or_default());
-        let (address, bytes) = (word(CONTROL), word(CONTROL + 8));
+        let [_, _, _, _, address, bytes, _] = self.thread().words(at)?;
         match bytes {
             0 => Ok(Vec::new()),
             _ => self

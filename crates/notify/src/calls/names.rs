@@ -162,17 +162,10 @@ impl TrappedCall<'_> {
 
     /// The kernel does it, for somebody whom the agent cannot act for: logs of these names are
     /// plain before.
-    fn retire_names(&self, names: &[(c_int, &CString)]) -> CallOutcome {
+    pub(super) fn retire_names(&self, names: &[(c_int, &CString)]) -> CallOutcome {
         for (dir, path) in names {
-            let link = match (path.to_bytes().starts_with(b"/"), *dir) {
-                (true, _) => format!("/proc/{}/root", self.seen.thread),
-                (false, libc::AT_FDCWD) => format!("/proc/{}/cwd/", self.seen.thread),
-                (false, fd) => format!("/proc/{}/fd/{fd}/", self.seen.thread),
-            };
-            let whole = [link.as_bytes(), path.to_bytes()].concat();
-            if let Ok(whole) = CString::new(whole) {
-                client::retire_path(libc::AT_FDCWD, &whole)?;
-            }
+            let path = self.thread().path_from_outside(*dir, path)?;
+            client::retire_path(libc::AT_FDCWD, &path)?;
         }
         self.go_on_changing()
     }
@@ -231,15 +224,12 @@ impl TrappedCall<'_> {
         if self.argument(2) == 0 {
             return Ok(None);
         }
-        let bytes = self
-            .thread()
-            .read_exactly(self.argument(2), 2 * size_of::<timespec>())?;
-        let word = |at: usize| i64::from_ne_bytes(bytes[at..at + 8].try_into().unwrap_or_default());
+        let words = self.thread().words::<4>(self.argument(2))?;
         let time = |at: usize| timespec {
-            tv_sec: word(at),
-            tv_nsec: word(at + 8),
+            tv_sec: words[at].cast_signed(),
+            tv_nsec: words[at + 1].cast_signed(),
         };
-        Ok(Some([time(0), time(16)]))
+        Ok(Some([time(0), time(2)]))
     }
 
     /// The agent's thread where the caller is; none if the kernel is to say what is wrong.

@@ -53,21 +53,17 @@ impl TrappedCall<'_> {
                 plain(libc::AT_FDCWD, 0, flags as u64, self.argument(1))
             }
             _ => {
-                const HOW_BYTES: usize = 24;
-                if self.argument(3) < HOW_BYTES as u64 {
+                const HOW_BYTES: u64 = 24;
+                if self.argument(3) < HOW_BYTES {
                     return None;
                 }
-                let how = self
-                    .thread()
-                    .read_exactly(self.argument(2), HOW_BYTES)
-                    .ok()?;
-                let word = |at: usize| how[at..at + 8].try_into().map(u64::from_ne_bytes).ok();
+                let [flags, mode, resolve] = self.thread().words(self.argument(2)).ok()?;
                 Some(OpenRequest {
                     dir: self.int(0),
                     path: path(1)?,
-                    flags: word(0)?,
-                    mode: word(8)?,
-                    resolve: word(16)?,
+                    flags,
+                    mode,
+                    resolve,
                 })
             }
         }
@@ -118,18 +114,7 @@ impl TrappedCall<'_> {
             self.retire_below(request)?;
             return self.go_on_changing();
         }
-        let link = match request.path.to_bytes().starts_with(b"/") {
-            true => format!("/proc/{}/root", self.seen.thread),
-            false => match request.dir {
-                libc::AT_FDCWD => format!("/proc/{}/cwd/", self.seen.thread),
-                fd => format!("/proc/{}/fd/{fd}/", self.seen.thread),
-            },
-        };
-        let whole = [link.as_bytes(), request.path.to_bytes()].concat();
-        if let Ok(path) = CString::new(whole) {
-            client::retire_path(libc::AT_FDCWD, &path)?;
-        }
-        self.go_on_changing()
+        self.retire_names(&[(request.dir, &request.path)])
     }
 
     /// The same of a path whose root is the directory that it is below.
