@@ -132,25 +132,33 @@ fn is_memory(device: Dev) -> bool {
 /// # Errors
 /// In words: it is damaged, or cannot be read.
 pub(crate) fn in_lane(pool: &Pool, lane: u32, identity: &[u8]) -> Result<LaneFinding, String> {
-    let mut looks = 1;
-    loop {
-        let mut found = FileRecords::default();
-        match pool.look_into_lane(lane, |record| {
+    let mut found = FileRecords::default();
+    let check = look_again(|| {
+        pool.look_into_lane(lane, |record| {
             found.add(record.header.kind, record.payload, identity);
-        }) {
-            LaneCheck::InUse if looks < LOOKS => thread::sleep(LOOK_AGAIN),
-            LaneCheck::InUse => return Ok(LaneFinding::InUse),
-            LaneCheck::Damaged(e) => return Err(e.to_string()),
-            LaneCheck::Whole { .. } => {
-                return match (found.wrong, found.waiting) {
-                    (Some(why), _) => Err(format!("{}: {why}", pool.path().display())),
-                    (None, Some(waiting)) => Ok(LaneFinding::Records(waiting)),
-                    (None, None) => Ok(LaneFinding::Nothing),
-                };
-            }
-        }
-        looks += 1;
+        })
+    });
+    match check {
+        LaneCheck::InUse => Ok(LaneFinding::InUse),
+        LaneCheck::Damaged(e) => Err(e.to_string()),
+        LaneCheck::Whole { .. } => match (found.wrong, found.waiting) {
+            (Some(why), _) => Err(format!("{}: {why}", pool.path().display())),
+            (None, Some(waiting)) => Ok(LaneFinding::Records(waiting)),
+            (None, None) => Ok(LaneFinding::Nothing),
+        },
     }
+}
+
+/// Looks into a lane, and again if a process has it: perhaps one that only looks, too. No record is
+/// found before that.
+fn look_again(mut look: impl FnMut() -> LaneCheck) -> LaneCheck {
+    for _ in 1..LOOKS {
+        match look() {
+            LaneCheck::InUse => thread::sleep(LOOK_AGAIN),
+            check => return check,
+        }
+    }
+    look()
 }
 
 /// What a lane names a file with: the boot, and the mount if it is known.
@@ -204,7 +212,7 @@ impl FileRecords {
 pub(crate) fn files(pool: &Pool) -> HashMap<Vec<u8>, Vec<PathBuf>> {
     let mut files: HashMap<_, Vec<_>> = HashMap::new();
     for lane in lanes(pool) {
-        let mut look = || {
+        look_again(|| {
             pool.look_into_damaged_lane(lane.lane, |record| {
                 if let Ok((_, record::FileChange::File { identity, path, .. })) =
                     record::decode(record.header.kind, record.payload)
@@ -213,13 +221,7 @@ pub(crate) fn files(pool: &Pool) -> HashMap<Vec<u8>, Vec<PathBuf>> {
                     paths.push(path.to_owned());
                 }
             })
-        };
-        for _ in 1..LOOKS {
-            if !matches!(look(), LaneCheck::InUse) {
-                break;
-            }
-            thread::sleep(LOOK_AGAIN);
-        }
+        });
     }
     files
 }

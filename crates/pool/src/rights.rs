@@ -147,21 +147,13 @@ fn hear(mut pipe: PipeReader, child: c_int) -> io::Result<Option<(i32, Vec<u8>)>
     let (mut said, mut part) = (Vec::new(), [0; 4096]);
     let mut stopped = 0;
     loop {
-        let limit = Timespec::try_from(LOOK).unwrap_or_default();
-        match poll(&mut [PollFd::new(&pipe, PollFlags::IN)], Some(&limit)) {
-            Ok(0) | Err(Errno::INTR) if is_stopped(child) => {
-                stopped += 1;
-                if let (STOPPED_LOOKS, Some(child)) = (stopped, Pid::from_raw(child)) {
-                    let _ = kill_process(child, Signal::KILL);
-                }
-                continue;
+        if !has_come(&pipe)? {
+            stopped = if is_stopped(child) { stopped + 1 } else { 0 };
+            if let (STOPPED_LOOKS, Some(child)) = (stopped, Pid::from_raw(child)) {
+                let _ = kill_process(child, Signal::KILL);
             }
-            Ok(0) | Err(Errno::INTR) => {
-                stopped = 0;
-                continue;
-            }
-            polled => polled?,
-        };
+            continue;
+        }
         match pipe.read(&mut part)? {
             0 => break,
             read => said.extend_from_slice(&part[..read]),
@@ -172,6 +164,15 @@ fn hear(mut pipe: PipeReader, child: c_int) -> io::Result<Option<(i32, Vec<u8>)>
         let is_whole = bytes.len() as u64 == u64::from_le_bytes(*length);
         is_whole.then(|| (i32::from_le_bytes(*errno), bytes.to_owned()))
     }))
+}
+
+/// Waits for bytes, or the end. False if neither comes within [`LOOK`].
+fn has_come(pipe: &PipeReader) -> io::Result<bool> {
+    let limit = Timespec::try_from(LOOK).unwrap_or_default();
+    match poll(&mut [PollFd::new(pipe, PollFlags::IN)], Some(&limit)) {
+        Err(Errno::INTR) => Ok(false),
+        polled => Ok(polled? > 0),
+    }
 }
 
 /// True if a process is stopped, as /proc says.

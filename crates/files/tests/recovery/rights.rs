@@ -3,10 +3,10 @@
 
 use crate::{
     OTHER_BOOT,
-    common::{Lab, content},
+    common::{Lab, Running, content},
     modified, set_modified, succeed, why, written,
 };
-use std::{fs, os::unix::fs::PermissionsExt, process::Command};
+use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Command};
 
 /// Promise (rights): A recovery acts with the rights of the owner of the pool's file, never more:
 /// any user recovers its own pools, and root's.
@@ -56,22 +56,34 @@ fn a_recovery_by_root_writes_only_what_the_pools_owner_may() {
     assert_eq!(lab.lanes(), 0);
 }
 
-/// A file that lies too far from where it was to be found by looking.
-///
-/// Promise: as `a_recovery_by_root_writes_only_what_the_pools_owner_may`.
-#[test]
-fn root_tells_the_owners_process_where_a_handle_leads() {
-    let mut lab = Lab::of_an_ordinary_user();
+/// What an ordinary user's run left, after a power cut. None where the tests are not root's.
+fn left_by_a_user(writes: impl FnOnce(&Lab) -> Running) -> Option<Lab> {
+    let lab = Lab::of_an_ordinary_user();
     if lab.user.is_none() {
         println!("skipped: not root");
-        return;
+        return None;
     }
-    written(&lab).kill_both();
+    writes(&lab).kill_both();
     lab.power_cut();
+    Some(lab)
+}
+
+/// Moves the log too far to be found by looking.
+fn move_far(lab: &Lab) -> PathBuf {
     let far = lab.home.path().join("some/where/else");
     fs::create_dir_all(&far).unwrap();
     let path = far.join("b.log");
     fs::rename(lab.data("a.log"), &path).unwrap();
+    path
+}
+
+/// Promise: as `a_recovery_by_root_writes_only_what_the_pools_owner_may`.
+#[test]
+fn root_tells_the_owners_process_where_a_handle_leads() {
+    let Some(mut lab) = left_by_a_user(written) else {
+        return;
+    };
+    let path = move_far(&lab);
     let reports = lab.recover(Some(OTHER_BOOT), &[]);
     assert!(why(&reports).contains("missing"), "{reports:?}");
     lab.user = None;
@@ -80,17 +92,42 @@ fn root_tells_the_owners_process_where_a_handle_leads() {
     assert!(fs::read(&path).unwrap() == content(1, 3000));
 }
 
+/// What comes before the damage is brought home, also to a file that only its handle finds.
+///
+/// Promise: as `a_recovery_by_root_writes_only_what_the_pools_owner_may`.
+#[test]
+fn root_learns_where_handles_of_a_damaged_lane_lead() {
+    let writes = |lab: &Lab| {
+        let mut run = written(lab);
+        for seed in [2, 3] {
+            run.call(format!("write a {seed} 3000")).unwrap();
+            run.call("sync a").unwrap();
+        }
+        run
+    };
+    let Some(mut lab) = left_by_a_user(writes) else {
+        return;
+    };
+    let path = move_far(&lab);
+    let mut pool = fs::read(lab.pool()).unwrap();
+    let second = content(2, 3000);
+    let end = &second[second.len() - 64..];
+    let at = pool.windows(end.len()).position(|bytes| bytes == end);
+    pool[at.unwrap()] ^= 1;
+    fs::write(lab.pool(), pool).unwrap();
+    lab.user = None;
+    let reports = lab.recover(Some(OTHER_BOOT), &["--discard"]);
+    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    assert!(fs::read(&path).unwrap() == content(1, 3000), "{reports:?}");
+}
+
 /// Promise (rights): A recovery by root whose child is killed says so, and goes on when it is
 /// repeated.
 #[test]
 fn recovery_whose_child_is_killed_says_so_and_is_repeated() {
-    let mut lab = Lab::of_an_ordinary_user();
-    if lab.user.is_none() {
-        println!("skipped: not root");
+    let Some(mut lab) = left_by_a_user(written) else {
         return;
-    }
-    written(&lab).kill_both();
-    lab.power_cut();
+    };
     lab.user = None;
     let mut command = lab.recover_command(&[]);
     command
