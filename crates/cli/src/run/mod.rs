@@ -121,13 +121,13 @@ pub struct RunCommand {
     /// Segments of the pool to begin with; a run takes more as needed
     #[arg(long, value_name = "N", default_value_t = 2, value_parser = clap::value_parser!(u16).range(1..=64))]
     segments: u16,
-    /// How the program's calls are seen [default: preload]
+    /// How the program's calls are seen
     ///
     /// "preload" puts a library before it, which a program with the GNU C library calls. "notify"
     /// does the system calls on its logs from outside, for a Go program, a static one, or one with
     /// musl; it is experimental: do not trust data to it yet.
-    #[arg(long, value_name = "HOW", value_enum)]
-    front_end: Option<FrontEnd>,
+    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
+    front_end: FrontEnd,
     /// At the end, list each file and what was done with it
     #[arg(long)]
     explain: bool,
@@ -197,8 +197,8 @@ impl RunCommand {
             absorb: &self.absorb,
         })?;
         let only_library = flash.is_some() || layer.needs_library();
-        let front_end = program.front_end(self.front_end, only_library)?;
-        let library = match front_end {
+        program.check(self.front_end, only_library)?;
+        let library = match self.front_end {
             FrontEnd::Preload => Some(layer.library.find()?),
             FrontEnd::Notify => None,
         };
@@ -215,7 +215,7 @@ impl RunCommand {
 
         // Before the supervisor's threads start, so that they leave all signals to us.
         let mut signals = Signals::block()?;
-        let options = self.supervisor_options(&policy, program, layer, front_end)?;
+        let options = self.supervisor_options(&policy, program, layer)?;
         let supervisor = Supervisor::start(pool, options)?;
         complain!("forebay: {}", explain::outside(supervisor.outside()));
         let mut environment = supervisor.environment();
@@ -250,7 +250,6 @@ impl RunCommand {
         policy: &AbsorbPolicy,
         program: &RunProgram,
         layer: &RunLayer,
-        front_end: FrontEnd,
     ) -> Result<SupervisorOptions, Failure> {
         Ok(SupervisorOptions {
             patterns: policy.patterns.clone(),
@@ -263,7 +262,7 @@ impl RunCommand {
             segments: self.segments,
             run_dir: run_dir()?,
             program: program.name().to_string_lossy().into_owned(),
-            front_end: front_end.into(),
+            front_end: self.front_end.into(),
             layer: layer.supervisor.clone(),
         })
     }
@@ -294,7 +293,7 @@ fn plainly(
 ) -> Result<u8, Failure> {
     let mut environment = beside(flash, layer);
     if !environment.is_empty() {
-        program.check()?;
+        program.check(FrontEnd::Preload, true)?;
         environment.push(preload(&layer.library.find()?));
         environment.extend(sanitizer::environment(program));
     }

@@ -16,9 +16,10 @@ use std::{
 };
 
 /// What takes over the durability of a program's logs.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum FrontEnd {
     /// libforebay.so, in the program's processes
+    #[default]
     Preload,
     /// An agent beside the program, which does its system calls on logs (seccomp)
     Notify,
@@ -85,32 +86,19 @@ impl RunProgram {
             .collect()
     }
 
-    /// What takes over its durability: the library, unless the agent is asked for.
+    /// Refuses what this front end cannot serve, and an agent where `only_library` does what is
+    /// wanted.
     ///
     /// # Errors
-    /// It would run without either, or without what `only_library` does.
-    pub fn front_end(
-        &self,
-        wanted: Option<FrontEnd>,
-        only_library: bool,
-    ) -> Result<FrontEnd, Failure> {
-        let front_end = wanted.unwrap_or(FrontEnd::Preload);
+    /// Why, and what to do.
+    pub fn check(&self, front_end: FrontEnd, only_library: bool) -> Result<(), Failure> {
         if only_library && front_end == FrontEnd::Notify {
             return Err(Failure::Usage(
                 "a flash cache and an emulated device need the library in the program: leave out --front-end notify"
                     .to_owned(),
             ));
         }
-        check(&self.real, front_end, 0)?;
-        Ok(front_end)
-    }
-
-    /// Refuses what would run without our library.
-    ///
-    /// # Errors
-    /// Why.
-    pub fn check(&self) -> Result<(), Failure> {
-        self.front_end(None, true).map(drop)
+        check(&self.real, front_end, 0)
     }
 
     /// This program below an agent, which is this command.
