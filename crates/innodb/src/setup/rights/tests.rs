@@ -31,7 +31,7 @@ const SERVERS: [&str; 5] = ["f", "f.lane", "data", "data/ibdata1", "data/forebay
 /// Promise (rights): Root opens a flash cache and writes its pages home in a process that is the
 /// owner of its two files (on a device: of its metadata).
 #[test]
-fn a_flush_or_a_resize_by_root_writes_only_what_the_caches_owner_may() {
+fn root_flushes_and_resizes_only_what_the_caches_owner_may() {
     alone(|| {
         let Some(world) = World::new() else { return };
         world.fill(&["roots"]);
@@ -53,7 +53,7 @@ fn a_flush_or_a_resize_by_root_writes_only_what_the_caches_owner_may() {
 /// Promise (rights): A command on a cache of root's, or on a lost one, has the rights of the user
 /// who laid the guard.
 #[test]
-fn a_cache_of_root_is_flushed_whosever_the_data_directory_and_its_files_are() {
+fn roots_cache_is_flushed_to_any_users_data_directory() {
     alone(|| {
         let Some(world) = World::new() else { return };
         fs::write(world.at("data/t.ibd"), vec![0; PAGES * PAGE_BYTES]).unwrap();
@@ -67,7 +67,7 @@ fn a_cache_of_root_is_flushed_whosever_the_data_directory_and_its_files_are() {
 
 /// Promise (rights): A command follows no link in the place of `forebay.guard` or `forebay.pages`.
 #[test]
-fn a_link_in_the_place_of_the_copies_leads_to_nothing_that_root_writes() {
+fn root_writes_nothing_by_a_link_in_place_of_the_copies() {
     alone(|| {
         for user in [0, NOBODY] {
             let Some(world) = World::new() else { return };
@@ -96,7 +96,7 @@ fn a_link_in_the_place_of_the_copies_leads_to_nothing_that_root_writes() {
 /// Promise (rights): A command writes with root's own rights to no file that has another name as
 /// well.
 #[test]
-fn a_data_directory_whose_files_have_other_names_is_flushed_with_its_owners_rights() {
+fn files_with_other_names_are_flushed_as_their_owner() {
     alone(|| {
         let Some(world) = World::new() else { return };
         world.fill(&["roots"]);
@@ -119,7 +119,7 @@ fn a_data_directory_whose_files_have_other_names_is_flushed_with_its_owners_righ
 /// Promise (rights): A data directory that the cache's owner may not enter is refused as that, and
 /// not taken for gone.
 #[test]
-fn a_data_directory_that_the_caches_owner_may_not_enter_is_not_taken_for_gone() {
+fn a_directory_closed_to_the_caches_owner_is_not_gone() {
     alone(|| {
         let Some(world) = World::new() else { return };
         world.fill(&[]);
@@ -142,7 +142,7 @@ fn a_data_directory_that_the_caches_owner_may_not_enter_is_not_taken_for_gone() 
 
 /// Promise (rights): A command refuses other users' copies of pages beside a guard of root's.
 #[test]
-fn copies_that_another_user_has_put_beside_a_guard_of_roots_are_not_written() {
+fn another_users_copies_beside_roots_guard_are_not_written() {
     alone(|| {
         let Some(world) = World::new() else { return };
         world.fill(&["roots"]);
@@ -160,9 +160,9 @@ fn copies_that_another_user_has_put_beside_a_guard_of_roots_are_not_written() {
     });
 }
 
-/// Promise: as `a_cache_of_root_is_flushed_whosever_the_data_directory_and_its_files_are`.
+/// Promise: as `roots_cache_is_flushed_to_any_users_data_directory`.
 #[test]
-fn giving_up_a_lost_cache_root_writes_only_what_may_who_laid_the_guard() {
+fn giving_up_a_cache_root_writes_what_the_guards_user_may() {
     alone(|| {
         let Some(world) = World::new() else { return };
         world.fill(&[]);
@@ -192,7 +192,7 @@ fn giving_up_a_lost_cache_root_writes_only_what_may_who_laid_the_guard() {
 /// Promise (rights): A command opens no cache that other users may write to (for root: its group,
 /// too), or whose files are of two users.
 #[test]
-fn a_cache_that_others_may_write_to_or_of_two_users_is_not_opened_by_root() {
+fn root_opens_no_cache_of_two_users_or_that_others_write() {
     alone(|| {
         let Some(world) = World::new() else { return };
         for name in ["f", "f.lane"] {
@@ -213,7 +213,7 @@ fn a_cache_that_others_may_write_to_or_of_two_users_is_not_opened_by_root() {
 }
 
 #[test]
-fn a_cache_that_its_user_may_not_make_or_open_is_refused_with_whose_it_is_to_be() {
+fn a_cache_its_user_cannot_open_is_refused_with_its_owner() {
     alone(|| {
         let Some(world) = World::new() else { return };
         let denied = |work: fn(&Path) -> Result<(), SetupError>, name: &str| {
@@ -243,7 +243,7 @@ fn a_cache_that_its_user_may_not_make_or_open_is_refused_with_whose_it_is_to_be(
 /// Promise (rights): A command opens the very files of a cache that it looked at, since it holds
 /// them before.
 #[test]
-fn what_is_opened_is_what_was_looked_at_whatever_its_name_leads_to_by_then() {
+fn what_is_opened_is_what_was_looked_at_whatever_its_name() {
     alone(|| {
         let Some(world) = World::new() else { return };
         let place = CacheLocation::of(&world.at("f")).unwrap();
@@ -260,7 +260,7 @@ fn what_is_opened_is_what_was_looked_at_whatever_its_name_leads_to_by_then() {
 }
 
 #[test]
-fn a_flash_file_that_has_become_a_link_since_it_was_named_is_not_followed() {
+fn a_flash_file_that_became_a_link_is_not_followed() {
     alone(|| {
         let Some(world) = World::new() else { return };
         let place = CacheLocation::of(&world.at("f")).unwrap();
@@ -271,9 +271,9 @@ fn a_flash_file_that_has_become_a_link_since_it_was_named_is_not_followed() {
     });
 }
 
-/// Promise: as `a_link_in_the_place_of_the_copies_leads_to_nothing_that_root_writes`.
+/// Promise: as `root_writes_nothing_by_a_link_in_place_of_the_copies`.
 #[test]
-fn what_is_no_plain_file_of_a_data_directory_is_not_opened_there() {
+fn what_is_no_plain_file_is_not_opened_in_a_data_directory() {
     alone(|| {
         let Some(world) = World::new() else { return };
         symlink(world.at("roots"), world.at("link")).unwrap();
