@@ -10,7 +10,7 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd; libeatmydata, strace, sysbench, fio;
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd; Go, libeatmydata, strace, sysbench, fio;
                ext4's and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck, Python
   demo         what test needs, util-linux, perf
@@ -265,7 +265,7 @@ setup() {
             "/usr/lib/$(uname -m)-linux-gnu/libjemalloc.so.2" libjemalloc2 \
             "/usr/lib/$(uname -m)-linux-gnu/libmimalloc.so.2" libmimalloc2.0 \
             "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime fakeroot fakeroot valgrind valgrind \
-            musl-gcc musl-tools etcd etcd-server etcdctl etcd-client /usr/include/liburing.h liburing-dev \
+            musl-gcc musl-tools go golang-go etcd etcd-server etcdctl etcd-client /usr/include/liburing.h liburing-dev \
             mariadb-backup mariadb-backup rsync rsync ss iproute2 fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian
