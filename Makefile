@@ -32,7 +32,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-aarch64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long test-aarch64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -60,15 +60,22 @@ check: ## Format, lint and unit tests of the packages that differ from SINCE [th
 	cargo test $(LOCKED) $$packages --lib --bins
 
 # Tests wait for servers and disks most of the time: several programs of them run side by side.
-test: export RUST_TEST_THREADS ?= $(shell nproc)
-test: ## Run everything that must pass: lint, all tests, two power cuts of each workload
+test test-long: export RUST_TEST_THREADS ?= $(shell nproc)
+test: export TESTS := short
+test: ## Run what must pass: lint, and the tests of every promise
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	FOREBAY_TEST_POOLS=disk scripts/run_tests.py --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
-		--test run_sqlite --test run_postgres
 	python3 -m unittest -q suites.selftest scripts.test_faults scripts.test_promises scripts.test_names scripts.test_run_tests
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
+
+# What takes long and seldom finds what `make test` does not.
+test-long: export TESTS := long
+test-long: ## Run the rest: the laboratory at toy size, pools on a disk, two power cuts of each workload of what ships
+	@scripts/setup.sh test
+	scripts/run_tests.py --workspace $(LOCKED)
+	TESTS=all FOREBAY_TEST_POOLS=disk scripts/run_tests.py --workspace $(LOCKED) --test run_descriptors --test run_handlers --test run_members --test run_processes --test run_redis \
+		--test run_sqlite --test run_postgres
 	cargo build $(LOCKED) -p forebay -p forebay-preload
 	scripts/faults.py --programs $(LAB)/debug/forebay $(LAB)/debug/libforebay.so
 	@$(MAKE) --no-print-directory powercut-quick
@@ -84,7 +91,7 @@ powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redi
 		$(if $(POOL),--pool $(POOL)) --failpoints $(LAB)/failpoints --report $(REPORT)
 
 # As what ships: no failpoints.
-powercut-quick: ## Two power cuts of each workload, as part of make test
+powercut-quick: ## Two power cuts of each workload, as part of make test-long
 	@if [ "$$(uname -m)" = x86_64 ]; then \
 		scripts/setup.sh powercut && \
 		cargo build $(LOCKED) $(LAB_PROGRAMS) && \

@@ -4,8 +4,10 @@ a disk, and `cargo test` runs one program after the other.
 
     scripts/run_tests.py --workspace --locked
     JOBS=1 scripts/run_tests.py -p forebay-store
+    TESTS=long scripts/run_tests.py --workspace
 
-All arguments are cargo's. Each program's output is printed whole once the program has ended; at the
+All arguments are cargo's. TESTS says which programs run of those that are built: all, the `short`
+ones or the `long` ones (LONG, below), so that both come from one build. Each program's output is printed whole once the program has ended; at the
 end come the ones that took longest. Documentation tests follow. Then the failed programs are printed
 again, and their failed tests run once more with nothing beside them. One that passes alone is called
 flaky: a test that cannot wait for a busy machine is a fault to mend. If more than a few programs
@@ -28,6 +30,8 @@ SLOWEST = 10
 REPEATED_MAX = 3
 # Programs that take longest begin first: these packages' tests start servers.
 SERVERS = ("crates/cli", "crates/innodb", "lab")
+# The laboratory's commands at toy size take long and seldom find what no other test does.
+LONG = ("lab/cli: test bench", "lab/cli: test demo", "lab/cli: test paper", "lab/sysbench: test sql_workloads")
 # How a program of tests ends if some failed, and how it says which.
 TESTS_FAILED = 101
 FAILED_TEST = re.compile(r"^    (\S+)$", re.MULTILINE)
@@ -82,6 +86,14 @@ def is_late(program, root):
     """True if the program is not one of those that begin first."""
     package = str(program.package.relative_to(root))
     return not package.startswith(SERVERS)
+
+
+def chosen(programs, tests):
+    """Those of the programs that TESTS asks for; ends this one if it asks for what is not known."""
+    kinds = {"all": (True, False), "long": (True,), "short": (False,)}
+    if tests not in kinds:
+        sys.exit(f"TESTS is {tests!r}: it takes {', '.join(kinds)}")
+    return [program for program in programs if (program.name in LONG) in kinds[tests]]
 
 
 def run(program, tests=()):
@@ -156,7 +168,8 @@ def main():
         print(__doc__)
         return 0
     root = pathlib.Path(__file__).resolve().parent.parent
-    programs = build(arguments, root)
+    tests = os.environ.get("TESTS", "all")
+    programs = chosen(build(arguments, root), tests)
     jobs = int(os.environ.get("JOBS") or (os.cpu_count() or 1) + 1)
     print(f"{len(programs)} programs of tests, {jobs} at a time", flush=True)
     began, ended = time.monotonic(), []
@@ -169,7 +182,7 @@ def main():
     print(f"\nAll took {time.monotonic() - began:.0f} s; longest:")
     for ran in slowest:
         print(f"  {ran.seconds:6.1f} s  {ran.program.name}")
-    is_documented = not CHOSEN.isdisjoint(arguments) or run_documented(arguments)
+    is_documented = tests == "long" or not CHOSEN.isdisjoint(arguments) or run_documented(arguments)
     failed = [ran for ran in ended if ran.status]
     for ran in failed:
         show(ran)

@@ -32,6 +32,24 @@ class Found(unittest.TestCase):
         self.assertEqual(late, {"crates/cli": False, "crates/pool": True})
 
 
+class Chosen(unittest.TestCase):
+    def test_each_program_is_a_short_or_a_long_one_and_all_are_both(self):
+        programs = [run_tests.Program(None, None, name) for name in ("crates/cli: test run_redis", *run_tests.LONG)]
+        short, long = (run_tests.chosen(programs, tests) for tests in ("short", "long"))
+        self.assertEqual((len(short), long), (1, programs[1:]))
+        self.assertEqual(run_tests.chosen(programs, "all"), programs)
+
+    def test_a_long_program_is_one_that_the_tree_has(self):
+        root = pathlib.Path(__file__).resolve().parent.parent
+        for name in run_tests.LONG:
+            package, _, test = name.partition(": test ")
+            self.assertTrue(list((root / package / "tests").glob(f"{test}*")), name)
+
+    def test_an_unknown_kind_ends_the_run(self):
+        with self.assertRaises(SystemExit):
+            run_tests.chosen([], "quick")
+
+
 class Run(unittest.TestCase):
     def test_output_and_status_of_a_program_are_told(self):
         program = run_tests.Program(pathlib.Path(sys.executable), pathlib.Path("."), "python")

@@ -88,8 +88,8 @@ impl Ran {
     }
 }
 
-/// True if the tests' pools are to lie on a disk instead of in memory (`make test` runs some of
-/// them so).
+/// True if the tests' pools are to lie on a disk instead of in memory (`make test-long` runs some
+/// of them so).
 pub fn pools_on_disk() -> bool {
     std::env::var_os("FOREBAY_TEST_POOLS").is_some_and(|where_| where_ == "disk")
 }
