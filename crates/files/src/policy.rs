@@ -5,9 +5,10 @@
 //! name wherever it lies, `pg_wal/*` with whatever lies in a directory `pg_wal`. A pattern that
 //! begins with a slash is compared with the whole path. [`matches`] decides.
 //!
-//! Precedence: a profile is chosen by name, or else by the program's name, from those built in and
-//! those of the configuration file, which may also change what is built in. `absorb` at the top of
-//! the file replaces the profile's patterns; patterns of the command line are added.
+//! Precedence: a profile is chosen by name, or else by the program's name, from those built in
+//! (`profiles.toml`) and those of the configuration file, which may also change what is built in. A
+//! program that none names has the profile [`ANY`], unless the user gives patterns. `absorb` at the
+//! top of the file replaces the profile's patterns; patterns of the command line are added.
 
 mod config;
 mod error;
@@ -23,6 +24,9 @@ use std::ffi::OsStr;
 
 /// The profile of patterns that the user gives without naming any.
 pub const GENERIC: &str = "generic";
+
+/// The profile of a program that no other one names.
+pub const ANY: &str = "any";
 
 /// What is absorbed in one run.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -81,26 +85,20 @@ pub struct PolicyRequest<'a> {
 /// Chooses what is absorbed.
 ///
 /// # Errors
-/// [`PolicyError::UnknownProfile`]; without patterns to absorb [`PolicyError::UnknownProgram`];
+/// [`PolicyError::UnknownProfile`]; without patterns to absorb [`PolicyError::NoPatterns`];
 /// [`PolicyError::Pattern`].
 pub fn choose(request: PolicyRequest<'_>) -> Result<AbsorbPolicy, PolicyError> {
     let profiles = request.config.profiles();
-    let known = || profiles.iter().map(|p| p.name.clone()).collect::<Vec<_>>();
+    let named = |name: &str| profiles.iter().find(|p| p.name == name);
     let profile = match request.profile {
         Some(GENERIC) => None,
-        Some(name) => match profiles.iter().find(|p| p.name == name) {
-            Some(profile) => Some(profile),
-            None => {
-                return Err(PolicyError::UnknownProfile {
-                    name: name.to_owned(),
-                    known: known(),
-                });
-            }
-        },
-        None => request
-            .programs
-            .iter()
-            .find_map(|program| profiles.iter().find(|p| p.is_for(program))),
+        Some(name) => Some(named(name).ok_or_else(|| PolicyError::UnknownProfile {
+            name: name.to_owned(),
+            known: profiles.iter().map(|p| p.name.clone()).collect(),
+        })?),
+        None => (request.programs.iter())
+            .find_map(|program| profiles.iter().find(|p| p.is_for(program)))
+            .or_else(|| named(ANY).filter(|_| request.absorb.is_empty())),
     };
     let own = match (request.config.absorb(), profile) {
         (Some(patterns), _) => patterns,
@@ -118,11 +116,7 @@ pub fn choose(request: PolicyRequest<'_>) -> Result<AbsorbPolicy, PolicyError> {
         }
     }
     if patterns.is_empty() {
-        let program = request.programs.first();
-        return Err(PolicyError::UnknownProgram {
-            program: program.map_or_else(String::new, |p| p.to_string_lossy().into_owned()),
-            known: known(),
-        });
+        return Err(PolicyError::NoPatterns);
     }
     Ok(AbsorbPolicy {
         refuse_io_uring: profile.is_some_and(|profile| profile.refuse_io_uring),

@@ -56,19 +56,31 @@ const EXAMPLES: &str = "Examples:\n  \
         forebay run --pool p --absorb '*.wal' --absorb 'journal/*' -- ./my-service\n  \
         forebay run --flash /fast/cache --flash-size 20GiB -- mariadbd --innodb-doublewrite=0";
 
+/// How the profile is chosen, and which there are.
+fn profiles() -> String {
+    let names: Vec<String> = (policy::built_in().into_iter())
+        .map(|profile| profile.name)
+        .filter(|name| name != policy::ANY)
+        .collect();
+    format!(
+        "Which files are logs is said by a profile, chosen by the program's name: {}. A program that none names \
+         has the profile {}: files with the names of these databases' logs.",
+        names.join(", "),
+        policy::ANY
+    )
+}
+
 /// Run an unmodified database; its log files' fsync costs a memory copy
 #[derive(Args)]
 #[command(
-    long_about = "Runs a program so that what it writes to its log files is copied into a pool as well, and is durable with \
+    long_about = format!("Runs a program so that what it writes to its log files is copied into a pool as well, and is durable with \
                   that: fsync and fdatasync of those files return at once, and the files themselves are synced behind. \
                   All other files are left as they are.\n\n\
-                  Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, \
-                  sqlite, mariadb, postgres, etcd. --absorb adds patterns, --config changes profiles.\n\n\
+                  {0} --absorb adds patterns, --config changes profiles.\n\n\
                   The program gets this one's terminal, signals (also those sent to this process) and environment, and this one ends with its \
-                  exit status. What an earlier run left in the pool is brought to its files first.",
-    after_help = format!("{EXAMPLES}\n\n\
-        Which files are logs is said by a profile, chosen by the program's name: redis, valkey, rocksdb, leveldb, sqlite, mariadb, postgres, etcd.\n\n\
-        Exit status: the program's; 128+N if signal N killed it; 127 and 126 as a shell's; 1 if forebay could not do its part; 2 if the command line is wrong."),
+                  exit status. What an earlier run left in the pool is brought to its files first.", profiles()),
+    after_help = format!("{EXAMPLES}\n\n{}\n\n\
+        Exit status: the program's; 128+N if signal N killed it; 127 and 126 as a shell's; 1 if forebay could not do its part; 2 if the command line is wrong.", profiles()),
     after_long_help = format!("{EXAMPLES}\n\n\
         A configuration file:\n  \
         absorb = [\"*.aof\"]                  # instead of what the profile says\n  \
@@ -97,7 +109,7 @@ pub struct RunCommand {
     flash: flash::FlashOptions,
     /// The profile, if the program's name does not say it
     ///
-    /// "generic" is the one of --absorb alone.
+    /// "any" is that of a program whose name says nothing; "generic" the one of --absorb alone.
     #[arg(long, value_name = "NAME")]
     profile: Option<String>,
     /// Read profiles and patterns from this file (TOML)

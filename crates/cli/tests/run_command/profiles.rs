@@ -16,13 +16,39 @@ fn the_profile_comes_from_the_programs_name_and_is_said() {
         ran.stderr
     );
     assert!(ran.stderr.contains("process crash only"), "{}", ran.stderr);
-    sandbox
-        .run("run --pool p -- true")
-        .fails(2, &["no profile is for the program \"true\"", "--absorb"]);
+    let ran = sandbox.run("run --pool p -- true").ok();
+    assert!(
+        ran.stderr.contains("profile any, absorbing *.aof"),
+        "{}",
+        ran.stderr
+    );
     sandbox
         .run("run --pool p --profile oracle -- true")
-        .fails(2, &["no profile \"oracle\"", "redis, valkey, rocksdb"]);
+        .fails(2, &["no profile \"oracle\"", "redis, rocksdb, sqlite"]);
     sandbox.run("run --pool p --profile sqlite -- true").ok();
+}
+
+/// Promise (programs): SQLite inside a program that no profile names has its syncs absorbed.
+#[test]
+fn a_database_inside_another_program_is_served() {
+    let sandbox = Sandbox::new();
+    let script = r#"
+import sqlite3
+database = sqlite3.connect("inside.db", isolation_level=None)
+database.execute("PRAGMA journal_mode=WAL")
+database.execute("PRAGMA synchronous=FULL")
+database.execute("CREATE TABLE t(x)")
+for x in range(20):
+    database.execute("INSERT INTO t VALUES (?)", (x,))
+import os
+os._exit(0)
+"#;
+    sandbox.pool();
+    fs::write(sandbox.file("app.py"), script).unwrap();
+    let ran = sandbox.run("run --pool p --explain -- python3 app.py").ok();
+    let said = ran.stderr.clone() + &ran.text();
+    assert!(said.contains("profile any"), "{said}");
+    assert!(said.contains("inside.db-wal"), "{said}");
 }
 
 #[test]

@@ -40,6 +40,9 @@ struct ProfileOverride {
     guard: Option<String>,
 }
 
+/// The profiles of every run.
+const BUILT_IN: &str = include_str!("profiles.toml");
+
 /// For a profile without a guard.
 const NO_GUARD: &str = "none";
 
@@ -106,19 +109,26 @@ impl PolicyConfig {
         self.absorb.as_deref()
     }
 
-    /// All profiles: those built in as changed here, then those that are new.
+    /// What `profiles.toml` says; a test reads it by [`parse`](Self::parse), so it is no error.
+    pub(super) fn built_in() -> Self {
+        toml::from_str(BUILT_IN).unwrap_or_default()
+    }
+
+    /// All profiles: those built in as changed here, and those that are new.
     pub(super) fn profiles(&self) -> Vec<Profile> {
         let mut profiles = built_in();
+        self.change(&mut profiles);
+        profiles
+    }
+
+    /// Changes these profiles, and adds those that are new.
+    pub(super) fn change(&self, profiles: &mut Vec<Profile>) {
         for (name, change) in &self.profile {
             let at = profiles.iter().position(|p| p.name == *name);
             let at = at.unwrap_or_else(|| {
                 profiles.push(Profile {
                     name: name.clone(),
-                    programs: Vec::new(),
-                    absorb: Vec::new(),
-                    preallocated: Vec::new(),
-                    refuse_io_uring: false,
-                    guard: None,
+                    ..Profile::default()
                 });
                 profiles.len() - 1
             });
@@ -139,7 +149,6 @@ impl PolicyConfig {
                 profile.guard = Some(guard.clone()).filter(|guard| guard != NO_GUARD);
             }
         }
-        profiles
     }
 }
 
@@ -187,6 +196,11 @@ mod tests {
             "[profile.postgres]\nguard = \"PG_VERSION\"\n",
             &["PG_VERSION", "pg_replslot", "none"],
         );
+    }
+
+    #[test]
+    fn the_profiles_that_are_built_in_are_a_configuration() {
+        PolicyConfig::parse(BUILT_IN, Path::new("profiles.toml")).unwrap();
     }
 
     #[test]

@@ -13,13 +13,8 @@ pub enum PolicyError {
         /// Those there are.
         known: Vec<String>,
     },
-    /// No profile is for that program, and there are no patterns.
-    UnknownProgram {
-        /// Its name.
-        program: String,
-        /// The profiles there are.
-        known: Vec<String>,
-    },
+    /// Nothing says which files to absorb.
+    NoPatterns,
     /// A pattern that is none.
     Pattern {
         /// The pattern.
@@ -53,11 +48,8 @@ impl fmt::Display for PolicyError {
                 "there is no profile {name:?}; there are {}, and those of a file given with --config",
                 known.join(", ")
             ),
-            Self::UnknownProgram { program, known } => write!(
-                f,
-                "no profile is for the program {program:?}, so which files are its logs is not known. Name a profile with \
-                 --profile ({}), or say which files to absorb: --absorb '*.log'",
-                known.join(", ")
+            Self::NoPatterns => f.write_str(
+                "no file would be absorbed: neither the profile nor the configuration has a pattern. Add one: --absorb '*.log'",
             ),
             Self::Pattern { pattern, what } => write!(f, "the pattern {pattern:?} {what}"),
             Self::Unreadable { path, source } => {

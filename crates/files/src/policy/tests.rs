@@ -1,7 +1,4 @@
-use super::{
-    profile::{BUILT_IN, WAL_SEGMENT},
-    *,
-};
+use super::*;
 use std::path::Path;
 
 fn request<'a>(program: &'a [&'a OsStr], config: &'a PolicyConfig) -> PolicyRequest<'a> {
@@ -11,6 +8,11 @@ fn request<'a>(program: &'a [&'a OsStr], config: &'a PolicyConfig) -> PolicyRequ
         config,
         absorb: &[],
     }
+}
+
+fn absorbed_by(profile: &str) -> Vec<String> {
+    let mut profiles = built_in().into_iter();
+    profiles.find(|p| p.name == profile).unwrap().absorb
 }
 
 #[test]
@@ -45,8 +47,7 @@ fn the_programs_name_chooses_the_profile() {
 
 #[test]
 fn of_postgresql_the_segments_of_the_log_are_absorbed_and_nothing_beside_them() {
-    let of_profile = BUILT_IN.iter().find(|(name, ..)| *name == "postgres");
-    let patterns = of_profile.unwrap().2;
+    let patterns = absorbed_by("postgres");
     for (path, expected) in [
         ("pg_wal/000000010000000000000001", true),
         ("/srv/data/pg_wal/0000000A00000001000000FF", true),
@@ -78,7 +79,7 @@ fn of_postgresql_the_segments_of_the_log_are_absorbed_and_nothing_beside_them() 
 #[test]
 fn a_pattern_of_many_equal_sets_is_shown_in_short() {
     for (pattern, shown) in [
-        (WAL_SEGMENT, "pg_wal/[0-9A-F]×24"),
+        (absorbed_by("postgres")[0].as_str(), "pg_wal/[0-9A-F]×24"),
         ("a[0-9][0-9][a-z].log", "a[0-9]×2[a-z].log"),
         ("*.aof", "*.aof"),
         ("a[", "a["),
@@ -106,14 +107,73 @@ fn an_unknown_profile_or_program_is_refused_with_those_there_are() {
     });
     let message = unknown.unwrap_err().to_string();
     assert!(
-        message.contains("oracle") && message.contains("redis, valkey, rocksdb"),
+        message.contains("oracle") && message.contains("redis, rocksdb, sqlite"),
         "{message}"
     );
+    let config = PolicyConfig::parse("absorb = []", Path::new("f.toml")).unwrap();
     let message = choose(request(&names, &config)).unwrap_err().to_string();
-    assert!(
-        message.contains("\"cat\"") && message.contains("--absorb"),
-        "{message}"
-    );
+    assert!(message.contains("--absorb"), "{message}");
+}
+
+/// Promise (files): A program that no profile names has the logs of SQLite, RocksDB, LevelDB,
+/// Redis, MariaDB, PostgreSQL and etcd absorbed, known by their names.
+#[test]
+fn a_program_that_no_profile_names_has_logs_by_their_names() {
+    let config = PolicyConfig::default();
+    let policy = choose(request(&[OsStr::new("python3")], &config)).unwrap();
+    assert_eq!(policy.profile, ANY);
+    for (path, expected) in [
+        ("/srv/app/users.db-wal", true),
+        ("/srv/app/users.db-journal", true),
+        ("/srv/app/state/000012.log", true),
+        ("/d/appendonlydir/appendonly.aof.1.incr.aof", true),
+        ("/var/lib/mysql/ib_logfile0", true),
+        ("/var/lib/mysql/mysql-bin.000007", true),
+        ("/pg/pg_wal/000000010000000000000001", true),
+        ("/e/member/wal/0000000000000000-0000000000000000.wal", true),
+        ("/srv/app/users.db", false),
+        ("/var/log/app.log", false),
+        ("/var/log/2026-11-29.log", false),
+        ("/srv/app/report.000001", false),
+    ] {
+        let mut patterns = policy.patterns.iter();
+        assert_eq!(
+            patterns.any(|p| matches(p.as_bytes(), path.as_bytes())),
+            expected,
+            "{path}"
+        );
+    }
+    assert_eq!(policy.guard.as_deref(), Some("pg_replslot"));
+}
+
+#[test]
+fn what_is_preallocated_is_absorbed() {
+    for profile in built_in() {
+        let mut preallocated = profile.preallocated.iter();
+        assert!(
+            preallocated.all(|p| profile.absorb.contains(p)),
+            "{}",
+            profile.name
+        );
+    }
+}
+
+#[test]
+fn the_documents_have_a_row_for_each_profile() {
+    let operations = include_str!("../../../../docs/operations.md");
+    for profile in built_in() {
+        let quoted = |names: Vec<String>| {
+            let names: Vec<String> = names.iter().map(|name| format!("`{name}`")).collect();
+            names.join(", ")
+        };
+        let programs = match profile.programs.is_empty() {
+            true => "all others".to_owned(),
+            false => quoted(profile.programs),
+        };
+        let absorbed = quoted(profile.absorb.iter().map(|p| in_short(p)).collect());
+        let row = format!("| {} | {programs} | {absorbed} |", profile.name);
+        assert!(operations.contains(&row), "operations.md lacks:\n{row}");
+    }
 }
 
 #[test]
