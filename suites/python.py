@@ -22,7 +22,7 @@ MODULES = """
     test_tarfile test_zipfile test_gzip test_filecmp test_linecache test_py_compile
 """.split()
 # Not run: a process absorbs files that its children inherit, and waits for them meanwhile, so that each child waits two seconds for each file
-# (docs/files-protocol.md, "Other writers"): right, and minutes in all.
+# (docs/files-membership.md, "Other writers"): right, and minutes in all.
 SLOW = {"test_subprocess": ["*test_swap_fds*", "*test_remapping_std_fds*", "*_are_single_inout_fd*"]}
 # A test that takes longer hangs; of a module that does, no test counts, plain or under Forebay, and its case says "timed out".
 TEST_LIMIT_S = 200

@@ -229,7 +229,7 @@ fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() 
 #[test]
 fn a_process_that_writes_over_what_its_run_says_of_a_file_loses_nothing_and_is_told() {
     // The first file's state, its lock, both and its error, all of the file, the page but its head,
-    // all of the page. docs/files-protocol.md, "The shared page".
+    // all of the page. docs/files-membership.md, "The shared page".
     const FILE: usize = 320;
     const LOCK: usize = FILE + 8;
     for place in [(FILE, 8), (FILE, 16), (FILE, 8192), (FILE, 0), (0, 0)] {

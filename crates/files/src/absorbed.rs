@@ -1,5 +1,5 @@
 //! The table of the files that a run absorbs, for all processes of the machine to read.
-//! docs/files-protocol.md, "The table of absorbed files".
+//! docs/files-membership.md, "The table of absorbed files".
 //!
 //! The supervisor alone writes it. The run's processes map it when they start, and compare what
 //! they open for writing with it, by device and inode: a file that another process absorbs has to

@@ -1,5 +1,5 @@
 //! What waits for a file in a pool: records of runs that ended without bringing them to it.
-//! docs/files-protocol.md, "Two runs".
+//! docs/files-membership.md, "Two runs".
 //!
 //! Lanes are only looked at, and nothing is claimed. A lane that a process has is not looked into.
 

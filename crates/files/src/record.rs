@@ -1,4 +1,4 @@
-//! The records of the files tier: what a lane of it holds. docs/files-protocol.md, "Records".
+//! The records of the files tier: what a lane of it holds. docs/files-write.md, "Records".
 //!
 //! Every payload begins with the same head:
 //!

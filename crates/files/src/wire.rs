@@ -1,5 +1,5 @@
 //! The messages between a client and its supervisor: JSON, one message a packet of a Unix socket,
-//! with descriptors beside it. docs/files-protocol.md, "Messages".
+//! with descriptors beside it. docs/files-membership.md, "Messages".
 
 use rustix::{
     io::Errno,

@@ -1,5 +1,5 @@
 //! Changes that the kernel makes after the agent said "go on": a name, a size or an attribute that
-//! an absorbed sync is to be ordered behind (docs/files-protocol.md, "Order with the rest of the
+//! an absorbed sync is to be ordered behind (docs/files-write.md, "Order with the rest of the
 //! file system").
 //!
 //! When the kernel has made one is not told. So each is counted when it is let through, and again

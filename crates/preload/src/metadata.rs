@@ -1,5 +1,5 @@
 //! What changes a name, a size or an attribute of a file is counted, so that an absorbed sync keeps
-//! its order with that ([`forebay_files::client`], docs/files-protocol.md, "Order with the rest of
+//! its order with that ([`forebay_files::client`], docs/files-write.md, "Order with the rest of
 //! the file system"). `mkdir`, `symlink`, `chmod`, `setxattr` and the like are hooked for nothing
 //! else; other modules call this one for what they hook anyway.
 //!

@@ -1,5 +1,5 @@
 //! Measures what two designs would cost that Forebay does not have: an owner mark on each absorbed
-//! file, and signals that are blocked while a call is absorbed. docs/files-protocol.md, "Designs
+//! file, and signals that are blocked while a call is absorbed. docs/files-limits.md, "Designs
 //! that were measured", says what came of it.
 //!
 //!     cargo run --release -p forebay-bench --example prototypes -- DIR

@@ -178,7 +178,7 @@ static void go_on_in_a_child(void) {
     say("fork", 0, 0);
 }
 
-/* What is executed does not know which of its descriptors were opened with O_DSYNC (docs/files-protocol.md, "Not seen"), and has to sync. */
+/* What is executed does not know which of its descriptors were opened with O_DSYNC (docs/files-limits.md, "Not seen"), and has to sync. */
 static void execute(void) {
     for (int i = 0; i < FILES; i++)
         logs[i].flags &= ~O_DSYNC;

@@ -1,4 +1,4 @@
-//! What processes ask by the table: that a file be made plain. docs/files-protocol.md, "Other
+//! What processes ask by the table: that a file be made plain. docs/files-membership.md, "Other
 //! writers".
 //!
 //! It needs no connection, which a process may have no right to make any more, and no descriptor:

@@ -1,5 +1,5 @@
 //! Files that the run absorbs and that this process is about to change past the lane: they are made
-//! plain first. docs/files-protocol.md, "Other writers".
+//! plain first. docs/files-membership.md, "Other writers".
 //!
 //! Without a supervisor they are made plain by who settles the lane: a member, or else the process
 //! that is about to write past it (`takeover`).

@@ -1,6 +1,6 @@
 //! Before the kernel syncs by itself: what it makes durable the pool has then, too. Where an append
 //! alone is not durable, a pool on a disk, a recovery would else write over it what the pool has,
-//! which is older. docs/files-protocol.md, "A pool on a disk".
+//! which is older. docs/files-write.md, "A pool on a disk".
 
 use super::{call_depth::interrupted, session};
 use crate::{log::ENDED, sys};

@@ -1,5 +1,5 @@
 //! What a signal handler does above a call of the client that it interrupted
-//! (docs/files-protocol.md, "Signal handlers").
+//! (docs/files-limits.md, "Signal handlers").
 //!
 //! The call may hold any of our locks and may have a record unfinished, so nothing here takes a
 //! lock, allocates, or appends a record. What the handler changes is in the kernel only, and is

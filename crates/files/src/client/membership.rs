@@ -1,5 +1,5 @@
 //! How this process stands to its run: one word, of which a forked child has a copy.
-//! docs/files-protocol.md, "Members", draws it.
+//! docs/files-membership.md, "Members", draws it.
 
 use std::sync::{
     OnceLock,

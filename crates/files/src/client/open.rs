@@ -1,4 +1,5 @@
-//! Opening: which files are absorbed, and from when on. docs/files-protocol.md, "Absorbing a file".
+//! Opening: which files are absorbed, and from when on. docs/files-membership.md, "Absorbing a
+//! file".
 
 use super::{
     bypass,

@@ -1,4 +1,4 @@
-//! The order of an absorbed log with the rest of its file system. docs/files-protocol.md, "Order
+//! The order of an absorbed log with the rest of its file system. docs/files-write.md, "Order
 //! with the rest of the file system".
 //!
 //! 1. Every hook that changes a name, a size or an attribute counts the change, by file system

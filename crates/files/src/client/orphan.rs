@@ -1,4 +1,4 @@
-//! Without a supervisor: every sync is a real one from now on. docs/files-protocol.md, "When a
+//! Without a supervisor: every sync is a real one from now on. docs/files-membership.md, "When a
 //! process dies".
 //!
 //! 1. Who is in the middle of a change logs it. Then the lane is closed: no member appends any

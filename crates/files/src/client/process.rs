@@ -4,7 +4,7 @@
 //! left it, and a thread that waits allocates nothing.
 //!
 //! Lock order: the registry, then a file's own lock in this process, then the one that all
-//! processes share. See docs/files-protocol.md, "Locks".
+//! processes share. See docs/files-membership.md, "Locks".
 
 use super::{
     fd_table::{self, FdEntry},

@@ -1,4 +1,4 @@
-//! Asking that a file be made plain without a connection: by the table. docs/files-protocol.md,
+//! Asking that a file be made plain without a connection: by the table. docs/files-membership.md,
 //! "Other writers".
 
 use super::{config::ClientConfig, lookup::FileKey};

@@ -1,5 +1,5 @@
 //! Files that get another name, by their own renaming or by that of a directory.
-//! docs/files-protocol.md, "Retiring a file".
+//! docs/files-membership.md, "Retiring a file".
 
 use super::{
     lookup::{Number, real_parent, real_path},

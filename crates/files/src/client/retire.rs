@@ -1,4 +1,4 @@
-//! Ways in which a file or a process ceases to be absorbed. docs/files-protocol.md, "Retiring a
+//! Ways in which a file or a process ceases to be absorbed. docs/files-membership.md, "Retiring a
 //! file", "When a process dies".
 
 use super::{

@@ -1,5 +1,5 @@
 //! Without a supervisor, and without a member that could settle the lane: a process that is about
-//! to write past it brings it to its files. docs/files-protocol.md, "When a process dies".
+//! to write past it brings it to its files. docs/files-membership.md, "Taking over".
 //!
 //! 1. The lock of the lane's recovery keeps all others waiting, also an administrator's recovery.
 //! 2. The lane is claimed. That is refused as long as a member lives, who settles it at its next

@@ -1,4 +1,4 @@
-//! What is to become of a file: looked at, and nothing changed. docs/files-protocol.md, "Replay".
+//! What is to become of a file: looked at, and nothing changed. docs/files-replay.md.
 //!
 //! | the file | then |
 //! |---|---|

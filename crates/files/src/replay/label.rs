@@ -1,5 +1,4 @@
-//! The label of a lane: whose it is, and what a recovery has to know of it. docs/files-protocol.md,
-//! "Replay".
+//! The label of a lane: whose it is, and what a recovery has to know of it. docs/files-replay.md.
 //!
 //! ```text
 //!  0  leads    8   eight bytes, so that it changes at once

@@ -1,5 +1,5 @@
 //! Records of a file that wait in another pool than the one that is recovered: which of them are
-//! the newer ones. docs/files-protocol.md, "Two runs".
+//! the newer ones. docs/files-membership.md, "Two runs".
 //!
 //! A run leaves a file plain of which records wait in another pool, so there are none as a rule;
 //! but the other pool may not have been to be seen then.

@@ -1,5 +1,5 @@
-//! Which files of a run cannot be synced, and of which that is only feared. docs/files-protocol.md,
-//! "The shared page".
+//! Which files of a run cannot be synced, and of which that is only feared.
+//! docs/files-membership.md, "The shared page".
 //!
 //! A sync that is interrupted may have got the error that no later one gets. So a file that the
 //! supervisor was syncing when it died is *feared* not to be sound: as good as failed until it is

@@ -1,5 +1,5 @@
 //! Whether an absorbed file was really synced, with its directory, since the run has it.
-//! docs/files-protocol.md, "The first sync".
+//! docs/files-membership.md, "The first sync".
 //!
 //! Until then nothing of it is logged: the first sync covers what the kernel has. While it is under
 //! way no member changes the file, so what is logged afterwards is all that it

@@ -3,7 +3,7 @@
 //!
 //! It is the table of the files that the run absorbs, by number: each file's state, its lock, its
 //! names, and what was counted. The lane itself is the pool's (`forebay_pool::SharedLane`).
-//! docs/files-protocol.md, "The shared page".
+//! docs/files-membership.md, "The shared page".
 #![expect(unsafe_code, reason = "memory shared with another process")]
 
 mod failure;

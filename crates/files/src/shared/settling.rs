@@ -1,4 +1,4 @@
-//! Who settles the lane when the supervisor is gone: one member, once. docs/files-protocol.md,
+//! Who settles the lane when the supervisor is gone: one member, once. docs/files-membership.md,
 //! "When a process dies".
 
 use super::SharedPageLayout;

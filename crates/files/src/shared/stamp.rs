@@ -1,6 +1,6 @@
 //! A file's state, and the word of the shared page that it is in.
 
-/// What a file is to the run. docs/files-protocol.md, "The state of a file", has the transitions.
+/// What a file is to the run. docs/files-membership.md, "The state of a file", has the transitions.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum FileState {
     /// The number is no file's, or its file's no more.

@@ -1,5 +1,5 @@
 //! The first sync of a file that the run absorbs: the file and the directory that has its name,
-//! before anything of it is logged. docs/files-protocol.md, "The first sync".
+//! before anything of it is logged. docs/files-membership.md, "The first sync".
 //!
 //! It is done when there is something to be found by that name after a power cut: at the first
 //! write, or sync. A file that was only opened is none that a power cut leaves.

@@ -1,5 +1,5 @@
 //! Files that are to be plain, because a process that is no member is to write to them.
-//! docs/files-protocol.md, "Other writers".
+//! docs/files-membership.md, "Other writers".
 
 use super::SupervisorState;
 use crate::{absorbed::FileKey, identity, record::silence, sys};

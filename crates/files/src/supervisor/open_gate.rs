@@ -1,5 +1,5 @@
 //! Holds up the `open` of a process outside the run until the file is absorbed no longer
-//! (fanotify's permission events). docs/files-protocol.md, "Processes outside".
+//! (fanotify's permission events). docs/files-membership.md, "Processes outside".
 //!
 //! The kernel asks before any process gets an absorbed file open, in whatever mount namespace and
 //! by whatever name, and that process sleeps until it is answered. One thread answers, and never

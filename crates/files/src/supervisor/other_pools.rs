@@ -1,5 +1,5 @@
 //! Records of a file that wait in another pool than the run's: such a file stays plain, because a
-//! recovery would not know which pool has the newer bytes. docs/files-protocol.md, "Two runs".
+//! recovery would not know which pool has the newer bytes. docs/files-membership.md, "Two runs".
 //!
 //! Which pools to look into is said by the tables of dead runs (`elsewhere`), as long as the
 //! machine is not started again, and by the marks of the file's directory ([`marks`]). What the

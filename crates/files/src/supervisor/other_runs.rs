@@ -1,5 +1,5 @@
 //! Other runs on this machine: one that absorbs a file which a process of this run has open lets go
-//! of it first. docs/files-protocol.md, "Two runs".
+//! of it first. docs/files-membership.md, "Two runs".
 //!
 //! Other runs are found by their tables ([`absorbed`](crate::absorbed)), whichever user's they are;
 //! but only those count whose owner may write to the file: no other user can keep it from being

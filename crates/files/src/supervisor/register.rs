@@ -1,4 +1,4 @@
-//! How a file begins to be absorbed. docs/files-protocol.md, "Absorbing a file".
+//! How a file begins to be absorbed. docs/files-membership.md, "Absorbing a file".
 
 use super::{
     SupervisorState,

@@ -1,5 +1,5 @@
-//! The lane has ended before the run. docs/files-protocol.md, "A pool on a disk", "When a process
-//! dies".
+//! The lane has ended before the run. docs/files-write.md, "A pool on a disk";
+//! docs/files-membership.md, "When a process dies".
 
 use super::{SupervisorState, run::RunState};
 use crate::{

@@ -1,6 +1,6 @@
 //! Processes that no message announces: those outside the run, and what is opened past the C
 //! library. Absorbed files are watched from before it is known that they are open nowhere else.
-//! docs/files-protocol.md, "Processes outside".
+//! docs/files-membership.md, "Processes outside".
 //!
 //! Where the supervisor may, the kernel asks it before such a process gets a file open
 //! ([`open_gate`](super::open_gate), fanotify); elsewhere it is told afterwards
