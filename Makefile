@@ -66,7 +66,7 @@ test: ## Run what must pass: lint, and the tests of every promise
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	python3 -m unittest -q suites.selftest scripts.test_faults scripts.test_promises scripts.test_names scripts.test_run_tests
+	python3 -m unittest -q suites.selftest scripts.test_faults scripts.test_promises scripts.test_names scripts.test_run_tests scripts.test_wrap
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 
 # What takes long and seldom finds what `make test` does not.
@@ -177,7 +177,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	shellcheck scripts/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh
 
-fmt: ## Format all Rust code
+fmt: ## Format all Rust code, and wrap comments and documents
 	@scripts/setup.sh lint
 	cargo fmt --all
 	scripts/wrap.py

@@ -1,8 +1,10 @@
 #!/usr/bin/env python3
-"""Wraps the comments of Rust files at 100 columns, which rustfmt leaves as they are.
+"""Wraps the comments of Rust files, which rustfmt leaves as they are, and the paragraphs of Markdown
+at 100 columns.
 
 A paragraph is wrapped anew if a line of it is too long, or ends far before the margin though the
-next word had room. Code, tables, diagrams and headings stay as they are.
+next word had room. Code, tables, diagrams, headings and definitions of links stay as they are, and
+so do pages that a program writes.
 """
 
 import argparse
@@ -15,6 +17,8 @@ import textwrap
 WIDTH = 100
 # Where a line ends before this though the next word had room, a paragraph was wrapped by hand.
 RAGGED = 62
+# Pages that a program writes; and a line's end in the text of an issue is one when it is read.
+NOT_OURS = ("docs/suites.md", "lab/powercut/REPORT.md", "lab/powercut/mariadb-flash.md", ".github/")
 COMMENT = re.compile(r"^(\s*)(//!|///|//)(?: (.*)|)$")
 ITEM = re.compile(r"^ *(?:[*-]|\d+\.) +")
 AS_IT_IS = re.compile(r"^\s*(?:[|#]|[├└│┌─┬┴┼╭╰▼▲►◄]|\[[^\]]+\]: )|^    ")
@@ -24,22 +28,26 @@ def main() -> int:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--check", action="store_true", help="change nothing; status 1 if anything would be")
     options = parser.parse_args()
-    listed = subprocess.run(["git", "ls-files", "*.rs"], check=True, capture_output=True, text=True)
+    listed = subprocess.run(["git", "ls-files", "*.rs", "*.md"], check=True, capture_output=True, text=True)
     changed = []
     for path in map(pathlib.Path, listed.stdout.split()):
+        if str(path).startswith(NOT_OURS) or not path.exists():
+            continue
         text = path.read_text()
-        wrapped = "\n".join(wrap(text.split("\n")))
+        wrapped = "\n".join(wrap(text.split("\n"), is_markdown=path.suffix == ".md"))
         if wrapped != text:
             changed.append(path)
             if not options.check:
                 path.write_text(wrapped)
     for path in changed:
-        print(f"{path}: comments are not wrapped at {WIDTH} columns: make fmt" if options.check else path)
+        print(f"{path}: not wrapped at {WIDTH} columns: make fmt" if options.check else path)
     return int(options.check and bool(changed))
 
 
-def wrap(lines: list[str]) -> list[str]:
-    """The lines of a file, with its comments wrapped."""
+def wrap(lines: list[str], *, is_markdown: bool = False) -> list[str]:
+    """The lines of a file, with its comments or, of Markdown, its paragraphs wrapped."""
+    if is_markdown:
+        return wrap_block(lines, WIDTH)
     done, at = [], 0
     while at < len(lines):
         first = COMMENT.match(lines[at])
@@ -57,7 +65,7 @@ def wrap(lines: list[str]) -> list[str]:
 
 
 def wrap_block(block: list[str], width: int) -> list[str]:
-    """The lines of one comment, without what makes them one."""
+    """The lines of one comment without what makes them one, or of a page."""
     done: list[str] = []
     paragraph: list[str] = []
     is_code = False
@@ -102,8 +110,9 @@ def wrap_paragraph(lines: list[str], width: int) -> list[str]:
     further = " " * hanging(lines[0])
     words = " ".join([lines[0].rstrip(), *(line.strip() for line in lines[1:])])
     wrapped = textwrap.wrap(words, width, subsequent_indent=further, break_long_words=False, break_on_hyphens=False)
-    # No line may begin with what would be read as an item or a heading.
-    return lines if any(ITEM.match(line.strip() + " ") or AS_IT_IS.match(line.strip()) for line in wrapped[1:]) else wrapped
+    # No line may begin with what would be read as an item, a heading or a quotation.
+    is_other = (ITEM.match(f"{line.strip()} ") or AS_IT_IS.match(line.strip()) or line.strip()[0] in "+>=" for line in wrapped[1:])
+    return lines if any(is_other) else wrapped
 
 
 if __name__ == "__main__":
