@@ -90,15 +90,21 @@ def to_json(results: list[Result]) -> str:
 HEAD = """\
 # Other people's test suites
 
-`make suites` wrote this page. It runs what others wrote and Debian packages, once plainly and once under `forebay run --absorb '*'` with an
-emulated pool, and compares what came of each test: a test that fails in both is the same. What differs is repeated three times; what differs
-once in four, or differs from itself without Forebay, is called flaky and named. The cuts are a loop of their own: several processes write to
-one SQLite database, all of them are killed, the file system is shut down without writing anything back, mounted again, and recovered as if in another boot;
-then the database must be sound and must have every transaction that was acknowledged. The pool lies outside of that file system and plays the persistent memory.
-So it is with the flash cuts, of a MariaDB server with its page files behind a flash cache on a second file system, which is shut down as well.
-The DDL cuts look at such a server's tables, views, triggers, databases and users, which it keeps in files beside its logs: each must be as it was acknowledged.
-The order cuts look at a program that notes its changes of names, sizes and attributes in a log: what a record speaks of must be there.
-The write-back suite appends to a log whose disk fills meanwhile: once there is room, every acknowledged record must be on the disk.
+`make suites` wrote this page. It runs what others wrote and Debian packages: once plainly, and once
+under `forebay run --absorb '*'` with an emulated pool. It compares what came of each test; a test
+that fails in both is the same. What differs is repeated three times. What differs once in four, or
+differs from itself without Forebay, is called flaky and named.
+
+The cuts are a loop of their own. Several processes write to one SQLite database, and all of them
+are killed. The file system is shut down without writing anything back, mounted again, and recovered
+as if in another boot. Then the database must be sound and must have every acknowledged transaction.
+The pool lies outside of that file system and plays the persistent memory. The flash cuts do this to
+a MariaDB server with its page files behind a flash cache, on a second file system that is shut down
+as well. The DDL cuts look at such a server's tables, views, triggers, databases and users, which it
+keeps in files beside its logs: each must be as it was acknowledged. The order cuts look at a
+program that notes its changes of names, sizes and attributes in a log: what a record speaks of must
+be there. The write-back suite appends to a log whose disk fills meanwhile: once there is room,
+every acknowledged record must be on the disk.
 
 The runner is [suites/](../suites); `python3 -m suites --only NAME` runs one.
 """
