@@ -62,7 +62,7 @@ check: ## Format, lint and unit tests of the packages that differ from SINCE [th
 # Tests wait for servers and disks most of the time: several programs of them run side by side.
 test test-long: export RUST_TEST_THREADS ?= $(shell nproc)
 test: export TESTS := short
-test: ## Run what must pass: lint, and the tests of every promise
+test: ## Run what must pass: lint, and every promise's test but those of the power-cut lab and the suites
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)

@@ -7,11 +7,12 @@ a disk, and `cargo test` runs one program after the other.
     TESTS=long scripts/run_tests.py --workspace
 
 All arguments are cargo's. TESTS says which programs run of those that are built: all, the `short`
-ones or the `long` ones (LONG, below), so that both come from one build. Each program's output is printed whole once the program has ended; at the
-end come the ones that took longest. Documentation tests follow. Then the failed programs are printed
-again, and their failed tests run once more with nothing beside them. One that passes alone is called
-flaky: a test that cannot wait for a busy machine is a fault to mend. If more than a few programs
-failed, none is repeated. The exit status is 0 if no test failed for good.
+ones or the `long` ones (LONG, below), so that both come from one build. Each program's output is
+printed whole once the program has ended; at the end come the ones that took longest. Documentation
+tests follow. Then the failed programs are printed again, and their failed tests run once more with
+nothing beside them. One that passes alone is called flaky: a test that cannot wait for a busy
+machine is a fault to mend. If more than a few programs failed, none is repeated. The exit status is
+0 if no test failed for good.
 """
 
 import concurrent.futures
@@ -30,7 +31,8 @@ SLOWEST = 10
 REPEATED_MAX = 3
 # Programs that take longest begin first: these packages' tests start servers.
 SERVERS = ("crates/cli", "crates/innodb", "lab")
-# The laboratory's commands at toy size take long and seldom find what no other test does.
+# The laboratory's commands at toy size take long and seldom find what no other test does. No promise's
+# test is among them: `make test` leaves these out.
 LONG = ("lab/cli: test bench", "lab/cli: test demo", "lab/cli: test paper", "lab/sysbench: test sql_workloads")
 # How a program of tests ends if some failed, and how it says which.
 TESTS_FAILED = 101
@@ -86,6 +88,12 @@ def is_late(program, root):
     """True if the program is not one of those that begin first."""
     package = str(program.package.relative_to(root))
     return not package.startswith(SERVERS)
+
+
+def is_long(path):
+    """True if the file, by its path from the root, is one of a long program's own."""
+    names = (name.partition(": test ") for name in LONG)
+    return any(re.match(rf"{package}/tests/{test}(\.rs$|/)", path) for package, _, test in names)
 
 
 def chosen(programs, tests):

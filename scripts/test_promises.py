@@ -11,7 +11,7 @@ TEST = """\
 /// and in order.
 /// Promise (store): A batch is there whole.
 #[test]
-#[ignore = "slow"]
+#[should_panic = "slow"]
 fn a_record_survives() {}
 """
 
@@ -60,10 +60,11 @@ class Collected(unittest.TestCase):
 
 class Wrong(unittest.TestCase):
     def test_a_promise_is_at_a_test(self):
-        self.assertEqual(
-            wrong(src_lib="/// Promise (pool): It holds.\nfn no_test() {}\n#[test]\nfn test() {}\n"),
-            ["src/lib.rs:1: a promise that is not at a test"],
-        )
+        for item in "fn no_test() {}", '#[test]\n#[ignore = "slow"]\nfn ignored() {}':
+            self.assertEqual(
+                wrong(src_lib=f"/// Promise (pool): It holds.\n{item}\n#[test]\nfn test() {{}}\n"),
+                ["src/lib.rs:1: a promise that is not at a test, or at one that is ignored"],
+            )
 
     def test_a_promise_has_a_section_that_there_is(self):
         for begin in "Promise:", "Promise (sea):":

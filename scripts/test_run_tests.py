@@ -6,7 +6,7 @@ import sys
 import tempfile
 import unittest
 
-from . import run_tests
+from . import promises, run_tests
 
 ROOT = pathlib.Path("/house")
 
@@ -44,6 +44,15 @@ class Chosen(unittest.TestCase):
         for name in run_tests.LONG:
             package, _, test = name.partition(": test ")
             self.assertTrue(list((root / package / "tests").glob(f"{test}*")), name)
+
+    def test_a_file_belongs_to_a_long_program_or_to_none(self):
+        paths = ("lab/cli/tests/demo.rs", "lab/cli/tests/bench/main.rs", "lab/cli/tests/device.rs", "lab/bench/tests/demo.rs")
+        self.assertEqual([run_tests.is_long(path) for path in paths], [True, True, False, False])
+
+    def test_no_promise_is_left_to_the_long_programs(self):
+        made = [place for _, place, _ in promises.places(promises.tracked())]
+        self.assertTrue(made)
+        self.assertEqual([str(place) for place in made if run_tests.is_long(place.path)], [])
 
     def test_an_unknown_kind_ends_the_run(self):
         with self.assertRaises(SystemExit):
