@@ -265,8 +265,8 @@ fn plainly(launch: &Launch) -> Launch {
 }
 
 /// Cuts off a server that three clients write to, starts it too early, and then after the unit's
-/// command. With `is_renewed`, its processes were started anew before, without seeing what they
-/// would stumble over, and its last checkpoint is in the pool only.
+/// command. With `is_renewed`, its processes were started anew before, without seeing the guard,
+/// and its last checkpoint is in the pool only.
 fn cut_off(is_renewed: bool) {
     let sandbox = Sandbox::new();
     sandbox.let_in();

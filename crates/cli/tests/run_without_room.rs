@@ -1,5 +1,5 @@
 //! Runs that can absorb nothing: no lane is free, the pool filled up before the first process said
-//! hello, or the file system does not say who a file is. The program goes on with plain syncs, is
+//! hello, or the file system has no identity for a file. The program goes on with plain syncs, is
 //! told why, and loses nothing.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

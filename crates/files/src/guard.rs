@@ -1,4 +1,4 @@
-//! What a server that is started without Forebay stumbles over while a pool may hold acknowledged
+//! Startup guard: PostgreSQL without Forebay refuses to start while a pool may hold acknowledged
 //! records of its files.
 //!
 //! PostgreSQL reads `pg_replslot` when it starts, before it writes anything: of a directory there

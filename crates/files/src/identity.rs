@@ -1,4 +1,4 @@
-//! Who a file is, whatever it is called: found again after a reboot, never mistaken for another.
+//! File identity that survives a rename and a reboot, and is never mistaken for another file's.
 //!
 //! The identity is the file system's handle of the inode (`name_to_handle_at`), which has the
 //! inode's generation in it: a file that was made later at the same inode has another one. On a

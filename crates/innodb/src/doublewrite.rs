@@ -13,11 +13,11 @@
 //!  a page: device 8, inode 8, generation 8, offset 8, CRC-32C 4, zero 4
 //! ```
 //! The first checksum covers bytes 12 to 24576. Pages are written and synced here before the first
-//! of them is written home. Of two halves that are whole the one with the higher number counts, as
-//! long as position `last`, the last one that one of its pages came in at, is not recorded in the
-//! cache. If a half is not whole, none of its pages has been written home, and the other one
-//! counts: a write home that failed may have torn its pages, and what was being kept instead are
-//! these, as they are now. Copies are given up by keeping none.
+//! of them is written home. Of two whole halves the one with the higher number counts, as long as
+//! the cache has not recorded position `last`, at which the last of its pages came in. If a half is
+//! not whole, none of its pages has been written home, and the other one counts: a failed write
+//! home may have torn its pages, which the half that is not whole was to replace. Copies are given
+//! up by keeping none.
 
 mod room;
 

@@ -1,5 +1,5 @@
-//! `readdir`: the processes of a run do not see the guard that a server without Forebay stumbles
-//! over ([`forebay_files::guard`]).
+//! `readdir`: the processes of a run do not see the guard, which keeps a server without Forebay
+//! from starting ([`forebay_files::guard`]).
 #![expect(unsafe_code, reason = "exports a C function")]
 
 use crate::{call_context::missing, handler::handlers};

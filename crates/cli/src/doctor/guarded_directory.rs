@@ -20,7 +20,7 @@ struct DirectoryReport {
     /// does.
     is_harmless: bool,
     pools: Vec<MarkedDirectory>,
-    /// What a database without Forebay stumbles over there.
+    /// The guards there: a database without Forebay refuses to start.
     guards: Vec<DirectoryGuard>,
     flash: Vec<GuardingCache>,
     /// Where it cannot be told whether a flash cache has newer pages, and why, in words.
@@ -109,7 +109,7 @@ fn human(report: &DirectoryReport) -> String {
             text.push_str(&(copied_directory::advice(guard) + "\n"));
         } else if !said.any(|one| Some(&one.pool) == guard.pool.as_ref()) {
             text.push_str(&format!(
-                "{0}: a run that did not end in the orderly way left a guard there, which a database without Forebay stumbles over. First: forebay recover --for {1}\n",
+                "{0}: a run that did not end in the orderly way left a guard there, so a database without Forebay refuses to start. First: forebay recover --for {1}\n",
                 guard.directory.display(),
                 report.directory.display()
             ));

@@ -63,7 +63,7 @@ fn profiles() -> String {
         .filter(|name| name != policy::ANY)
         .collect();
     format!(
-        "Which files are logs is said by a profile, chosen by the program's name: {}. A program that none names \
+        "A profile, chosen by the program's name, says which files are logs: {}. A program that none names \
          has the profile {}: files with the names of these databases' logs.",
         names.join(", "),
         policy::ANY
@@ -73,12 +73,12 @@ fn profiles() -> String {
 /// Run an unmodified database; its log files' fsync costs a memory copy
 #[derive(Args)]
 #[command(
-    long_about = format!("Runs a program so that what it writes to its log files is copied into a pool as well, and is durable with \
-                  that: fsync and fdatasync of those files return at once, and the files themselves are synced behind. \
+    long_about = format!("Runs a program, and copies what it writes to its log files into a pool as well. That copy makes a write \
+                  durable: fsync and fdatasync of those files return at once, and forebay syncs the files themselves later. \
                   All other files are left as they are.\n\n\
                   {0} --absorb adds patterns, --config changes profiles.\n\n\
-                  The program gets this one's terminal, signals (also those sent to this process) and environment, and this one ends with its \
-                  exit status. What an earlier run left in the pool is brought to its files first.", profiles()),
+                  Terminal, environment, signals (also those sent to forebay) and exit status are passed through. \
+                  First, forebay recovers what an earlier run left in the pool.", profiles()),
     after_help = format!("{EXAMPLES}\n\n{}\n\n\
         Exit status: the program's; 128+N if signal N killed it; 127 and 126 as a shell's; 1 if forebay could not do its part; 2 if the command line is wrong.", profiles()),
     after_long_help = format!("{EXAMPLES}\n\n\
@@ -126,7 +126,7 @@ pub struct RunCommand {
     absorb_preallocated: bool,
     /// Lay no guard against a start without Forebay (PostgreSQL)
     ///
-    /// A guard is what a database without Forebay stumbles over as long as the pool may hold
+    /// While a guard lies there, a database without Forebay refuses to start: the pool may hold
     /// acknowledged writes of its files.
     #[arg(long)]
     no_guard: bool,

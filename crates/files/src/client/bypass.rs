@@ -331,9 +331,9 @@ impl ClientConfig {
     }
 }
 
-/// Before this process, or a child that it has just made, executes a program which writes past the
-/// library: what that inherits of files that the run absorbs is plain by then, by a descriptor that
-/// an execution leaves open or by a [copy](super::given) of one that it closes.
+/// Retires every absorbed file that a new program would inherit, before this process or its new
+/// child executes that program, which writes past the library. A program inherits a file by a
+/// descriptor that the execution leaves open, or by a [copy](super::given) of one that it closes.
 ///
 /// # Errors
 /// `EIO` if that cannot be achieved: then the program must not be executed.

@@ -165,9 +165,8 @@ pub fn may_be_own(fd: c_int) -> bool {
     fd >= OWN_MIN || is_own(fd)
 }
 
-/// The program puts something in the place of `fd` by `put`: what is ours there moves first, and
-/// nothing of ours comes there meanwhile, nor does another thread that joins the run just then
-/// bring it there.
+/// Moves our descriptor away from `fd`, then runs `put`, by which the program puts its own there.
+/// Meanwhile none of ours comes there, also by a thread that joins the run just then.
 ///
 /// # Errors
 /// Those of `put`; `EMFILE` if there is no other place for ours, `EBUSY` if a signal handler wants

@@ -7,7 +7,7 @@
 //! programs = ["mydb-server"]
 //! absorb = ["*.wal", "journal/*"]
 //! preallocated = ["journal/*"]    # stay plain where they lie on the pool's own disk: they have their size before they are written
-//! guard = "pg_replslot"           # where a server without Forebay stumbles over a guard; "none"
+//! guard = "pg_replslot"           # where a guard keeps a server without Forebay from starting; "none"
 //! refuse_io_uring = true          # making an io_uring fails with ENOSYS; false if it is left out of a new profile
 //! ```
 

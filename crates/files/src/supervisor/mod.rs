@@ -311,9 +311,8 @@ impl Supervisor {
 }
 
 impl SupervisorState {
-    /// A process is about to absorb a file: what a server without Forebay is to stumble over lies
-    /// there from now on. With a pool that is gone after a power cut, as the records in it, there
-    /// is nothing to be guarded.
+    /// Lays the guard before a process absorbs a file. A pool that is gone after a power cut, with
+    /// its records, needs none.
     fn lay_guard(&self, pid: u32, run: Uuid) {
         let survives =
             self.pool.durability() != PoolPersistence::ProcessCrash || failpoint::pool_survived();

@@ -37,7 +37,7 @@ const EMPTYING: RestPeriod = RestPeriod {
     least: Duration::from_millis(50),
     times: 19,
 };
-/// Commits that go the other way.
+/// Trial commits on the route not in use.
 const TRIALS: RestPeriod = RestPeriod {
     least: Duration::from_millis(500),
     times: 49,

@@ -29,7 +29,7 @@ pub(super) struct World {
 }
 
 impl World {
-    /// None where it cannot be told who may do what, or who a file is.
+    /// None where the file system tells neither who may do what nor a file's identity.
     pub(super) fn new() -> Option<Self> {
         let dir = tempfile::tempdir().unwrap();
         let world = Self { dir };
