@@ -45,7 +45,7 @@ impl Output {
     pub fn json(&mut self, value: &impl Serialize) -> Result<(), Failure> {
         // First all of it: a reader gets a whole object, or none.
         let mut line = serde_json::to_vec(value)
-            .map_err(|e| Failure::Failed(format!("what was to be reported is no JSON: {e}")))?;
+            .map_err(|e| Failure::Failed(format!("the report cannot be written as JSON: {e}")))?;
         line.push(b'\n');
         self.bytes(&line)
     }

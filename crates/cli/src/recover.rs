@@ -41,8 +41,8 @@ pub struct Recover {
     /// of the directory. ACKNOWLEDGED WRITES MAY BE MISSING then
     #[arg(long, requires = "data")]
     lift: bool,
-    /// Write also to files that were changed since, or whose pool is older than they are: what was
-    /// written to them then may be overwritten
+    /// Write also to files that were changed since, or that may be newer than the pool: newer
+    /// writes to them may be overwritten
     #[arg(long, conflicts_with = "discard")]
     force: bool,
     /// Give up what cannot be brought to its files. ACKNOWLEDGED WRITES ARE LOST

@@ -15,10 +15,9 @@ use std::{path::Path, thread, time::Duration};
 #[derive(Args)]
 #[command(
     long_about = "Lists everything that runs under forebay run for this user: the pool and what it survives, lanes and how full they are, \
-                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. So are runs whose forebay was killed, and pools in which such runs left records. \
+                  files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. It also lists runs whose forebay was killed, and pools in which such runs left records. \
                   With FOREBAY_RUN_DIR in the environment it lists the runs of that directory alone. \
-                  Exit status 1 if there is one of those, if there are errors, if a run absorbs nothing though it should, if a flash cache fails or has lost pages, \
-                  or if a run does not answer, or while its program runs no server in it has said for ten seconds how its flash cache is. As JSON a run without a pool has its pid and flash cache alone.",
+                  Exit status 1 if there is such a run or pool, if there are errors, if a run absorbs nothing though it should, if a flash cache fails or has lost pages, if a run does not answer, or if no server of a running program has reported its flash cache for ten seconds. As JSON a run without a pool has its pid and flash cache alone.",
     after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
 )]
 pub struct StatusCommand {

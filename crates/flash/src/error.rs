@@ -206,7 +206,7 @@ pub enum FlashError {
     },
     /// Flash failed in the one moment of a resize that decides which size the cache has.
     #[error(
-        "flash {flash} failed while its header was written for another size, and refused it as it was before: which size it has only the device knows. Nothing is recorded any more, and no page that is written now is promised to be durable. Restart the server: what was synced is there, with the old size or the new one"
+        "flash {flash} failed while its header was written for another size, and refused it as it was before: only the device knows which size it has. Nothing is recorded any more, and no page that is written now is promised to be durable. Restart the server: what was synced is there, with the old size or the new one"
     )]
     HalfResized {
         /// The device in words.
@@ -240,7 +240,7 @@ pub enum FlashError {
     NoSuchFile(u32),
     /// A file of which the cache has newer pages was to be used without it.
     #[error(
-        "{file}: {pages} pages in the flash cache are newer than in the file, which it therefore does not let go of. Bring them home first"
+        "{file}: {pages} pages in the flash cache are newer than in the file, so the cache keeps the file. Bring them home first"
     )]
     StillNewer {
         /// The file's name.

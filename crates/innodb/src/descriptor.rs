@@ -95,7 +95,7 @@ pub(crate) fn hold_plain(path: &Path) -> io::Result<OwnedFd> {
 pub(crate) fn check_names(file: impl AsFd, path: &Path) -> io::Result<()> {
     if user() == 0 && rustix::fs::fstat(file)?.st_nlink > 1 {
         let what = format!(
-            "{} has another name as well (a hard link), and what that is of is not known: root writes nothing there. Give it a name of its own (cp -p, and mv), and repeat this",
+            "{} has another name as well (a hard link), and nobody knows whose that is: root writes nothing there. Give it a name of its own (cp -p, and mv), and repeat this",
             path.display()
         );
         return Err(io::Error::new(io::ErrorKind::InvalidInput, what));

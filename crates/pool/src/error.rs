@@ -184,7 +184,7 @@ pub enum PoolErrorKind {
     },
     /// It was opened by the process that this one was forked from.
     #[error(
-        "was opened by the process that this one was forked from, and is that one's: open it again in this process, or fork first and open it then"
+        "was opened by the parent before this process was forked: open it again in this process, or fork first and open it then"
     )]
     Forked,
     /// A pool on a disk, for a log that commits nothing.
@@ -271,5 +271,5 @@ pub enum AppendError {
 
 impl AppendError {
     /// What [`Forked`](Self::Forked) says.
-    pub(crate) const FORKED: &str = "the lane is that of the process that this one was forked from: open the pool again in this process, or fork first and open it then";
+    pub(crate) const FORKED: &str = "the lane was opened by the parent before this process was forked: open the pool again in this process, or fork first and open it then";
 }

@@ -123,7 +123,7 @@ pub enum StoreError {
     },
     /// This process was forked while its parent had a store open.
     #[error(
-        "this process was forked from one that had a store open. What it inherited is that one's, and it can open none of its own: the threads behind the other were not forked with it. Fork first, and open stores then; or execute a program"
+        "this process was forked from one that had a store open. The store is the parent's, and its threads were not forked with this process, which therefore can open no store. Fork first, and open stores then; or execute a program"
     )]
     Forked,
     /// A key out of bounds.

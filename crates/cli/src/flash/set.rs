@@ -104,8 +104,7 @@ fn follows(
         }
     }
     Err(Failure::Failed(format!(
-        "what was set is kept for the next start of a server with {0}, but the process that has the cache now has not said in {1} seconds that it follows. Look at its log, \
-         and at {0}.status",
+        "the settings are stored, and the next server with {0} follows them. The process that has the cache now has not confirmed them in {1} seconds. Look at its log, and at {0}.status",
         flash.display(),
         PATIENCE.as_secs()
     )))

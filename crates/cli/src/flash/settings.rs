@@ -70,7 +70,7 @@ pub struct SettingsOptions {
     /// Bytes a second that go to the files in the background; 0 for no limit
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     home_limit: Option<u64>,
-    /// Bytes a second that are written to flash; what is above goes straight to the files. 0 for no
+    /// Bytes a second that are written to flash; the rest goes straight to the files. 0 for no
     /// limit
     #[arg(long, value_name = "SIZE", value_parser = size::parse)]
     write_limit: Option<u64>,

@@ -141,7 +141,7 @@ fn advice(pool: &Path, unopened: &UnopenedPool) -> String {
     let remedy = match unopened.is_gone {
         true => "Bring it back; if it is gone for good, --lift",
         false => {
-            "Mend that, and repeat this; or, to give up what it holds, move it away, and then --lift"
+            "Mend that, and repeat this command; or, to give up the writes in the pool, move the pool away, and then --lift"
         }
     };
     format!(

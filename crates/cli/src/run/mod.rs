@@ -102,7 +102,7 @@ pub struct RunCommand {
     emulated: Option<u64>,
     /// Use no pool: nothing is absorbed
     ///
-    /// Every file is as without Forebay. So it is also with --flash alone.
+    /// Every file is as without Forebay, also with --flash alone.
     #[arg(long, conflicts_with_all = ["pool", "emulated"])]
     no_pool: bool,
     #[command(flatten)]

@@ -64,7 +64,7 @@ fn sockets_that_a_service_manager_gives_to_the_supervisor_are_the_programs() {
 }
 
 #[test]
-fn a_library_at_whose_path_the_dynamic_linker_would_stumble_is_refused() {
+fn a_library_with_a_space_or_a_colon_in_its_path_is_refused() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     for name in ["lib forebay.so", "lib:forebay.so"] {

@@ -156,20 +156,19 @@ pub(super) fn kept(file: &LoggedFile<'_>, open: &File, is_readable: bool, on_dis
     let (what, why) = match () {
         () if size < end => (
             format!("lacks acknowledged writes: it has {size} bytes, and they reach to {end}"),
-            "It was cut since by what Forebay does not see",
+            "Something that Forebay does not see has cut it since",
         ),
         () if on_disk => (
             "holds something else than the pool's writes".to_owned(),
-            "It has writes that were not committed, or was changed since by what Forebay does not see",
+            "It has writes that were not committed, or something that Forebay does not see has changed it since",
         ),
         () => (
             "lacks acknowledged writes: it holds something else where they were".to_owned(),
-            "It was changed since by what Forebay does not see",
+            "Something that Forebay does not see has changed it since",
         ),
     };
     format!(
-        "{path} {what}. {why} (a process outside, a ring, a system call past the C library). It was on its mount all the time, so what it holds now is \
-         newer: that was synced, and the pool's {} writes of it are dropped",
+        "{path} {what}. {why} (a process outside, a ring, a system call past the C library). It stayed on its mount all the time, so its contents are newer: they were synced, and the pool's {} writes of it are dropped",
         file.changes.len()
     )
 }
@@ -177,7 +176,7 @@ pub(super) fn kept(file: &LoggedFile<'_>, open: &File, is_readable: bool, on_dis
 /// In words: the file is a clone's, which was used by itself.
 pub(super) fn is_clone(file: &LoggedFile<'_>, at: u64) -> String {
     format!(
-        "{} has at byte {at} what no write of the program put there, behind what was on its disk before the pool's first write: is it on a clone or a snapshot of \
+        "{} has bytes from {at} on that no write of the program put there, behind its size before the pool's first write: is it on a clone or a snapshot of \
          its volume that was used by itself? Mount the volume that the program wrote to, and recover again; or `forebay recover --discard` drops the pool's writes, \
          `forebay recover --force` writes them over what this one holds",
         file.path().display()

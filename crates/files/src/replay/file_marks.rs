@@ -45,7 +45,7 @@ pub(super) fn said_in(
 pub(super) fn untold(path: &Path, errno: Errno) -> String {
     format!(
         "whether the pool's disk failed while {} was in use cannot be told: reading its extended attributes: {errno}. Remedy that (as a user who may \
-         read it), then recover again; `forebay recover --force` writes what the pool has without knowing it",
+         read it), then recover again; `forebay recover --force` writes the pool's records all the same",
         path.display()
     )
 }
@@ -53,7 +53,7 @@ pub(super) fn untold(path: &Path, errno: Errno) -> String {
 /// In words: why a file gets nothing of what the lane has of it.
 pub(super) fn newer(path: &Path) -> String {
     format!(
-        "{} was synced when the pool's disk had failed, and the program went on without the pool: what that has of it is older, and is dropped",
+        "{} was synced when the pool's disk had failed, and the program went on without the pool: the pool's writes of it are older, and are dropped",
         path.display()
     )
 }

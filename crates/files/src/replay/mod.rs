@@ -133,7 +133,7 @@ fn lock_recovery(pool: &Pool, lane: &LaneStatus) -> Result<RecoveryLock, FilesEr
         }
         if !is_said {
             sys::complain(&format!(
-                "{}: another process is recovering lane {} of {}, and is waited for. If it does not go on, end it: what it has not done is done then",
+                "{}: another process is recovering lane {} of {}: waiting for it. If it does not go on, end it: this recovery then does the rest",
                 pool.path().display(),
                 lane.lane,
                 whose(lane)

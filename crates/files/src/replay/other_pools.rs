@@ -50,7 +50,7 @@ pub(super) fn decide(
     );
     if theirs.last <= file.last() {
         return Some(FilePlan::Refuse(format!(
-            "the pool {pool} has older records of {path}: first forebay recover --pool {pool} (or, with --discard, give up what that has), then repeat this"
+            "the pool {pool} has older records of {path}: first forebay recover --pool {pool} (or, with --discard, give up its writes), then repeat this"
         )));
     }
     let saw_all = is_trusted

@@ -266,8 +266,7 @@ impl RunState {
         self.fail(number, errno);
         let what_now = match self.page.files[number].stamp().state {
             FileState::Strayed => {
-                "Something else has changed it meanwhile, so what is in the pool is not written over that: it stays there for forebay recover, and \
-                 its syncs fail. Stop the program, and look into the file and the disk"
+                "Something else has changed it meanwhile, so its records in the pool are not written over that: they stay there for forebay recover, and its syncs fail. Stop the program, and look into the file and the disk"
             }
             _ => {
                 "Nothing is lost: what was written stays in the pool and is written again; until then its syncs fail"

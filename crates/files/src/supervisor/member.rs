@@ -199,7 +199,7 @@ fn may_write(shared: &SupervisorState, uid: u32) -> Result<(), String> {
     let stat = rustix::fs::fstat(pool).map_err(|e| opening(e.to_string()))?;
     if stat.st_uid != uid {
         return Err(format!(
-            "it runs as user {uid}, and the pool {} belongs to user {}, whose alone it is to write to. Run forebay as the program's user, \
+            "it runs as user {uid}, and the pool {} belongs to user {}, who alone may write to it. Run forebay as the program's user, \
              with a pool of that user's: chown it, and `runuser -u USER -- forebay run …`",
             shared.pool.path().display(),
             stat.st_uid

@@ -146,7 +146,7 @@ fn look_into(
             LaneFinding::InUse => {
                 // What it had open a moment ago it may have written to.
                 thread::sleep(silence(true));
-                return Err("a run has it that cannot be seen from here".to_owned());
+                return Err("a run that this process cannot see has it".to_owned());
             }
         }
     }

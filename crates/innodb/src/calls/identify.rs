@@ -18,7 +18,7 @@ pub(super) fn who_is(file: BorrowedFd<'_>, path: &[u8]) -> Result<Option<KnownFi
     };
     identity::of_page_file(identity::of(file), knows_inode).inspect_err(|errno| {
         complain_again(&format!(
-            "looking at {}: {errno}. It is refused: what it has may be older than what the flash cache has",
+            "looking at {}: {errno}. It is refused: its pages may be older than the flash cache's",
             String::from_utf8_lossy(path)
         ));
     })

@@ -35,8 +35,7 @@ pub enum HomesError {
     },
     /// A file outside a data directory that is a snapshot.
     #[error(
-        "{name}, of which the flash cache has {pages} pages that are newer than in the file, is outside of {}, which is a snapshot: what it was made of is there as well, in {}, and \
-         the file may be that one's. Say where the snapshot's is: forebay flash flush --flash CACHE --data DIR. Nothing was changed",
+        "{name}, of which the flash cache has {pages} pages that are newer than in the file, is outside of {}, which is a snapshot. Its original is there as well, in {}, and the file may be the original's. Say where the snapshot's is: forebay flash flush --flash CACHE --data DIR. Nothing was changed",
         is.display(),
         was.display()
     )]

@@ -12,8 +12,7 @@ use std::{fs::File, path::Path};
 pub(crate) fn claim(tablespace: &File, path: &Path, flash: &Path) -> Result<(), String> {
     match rustix::fs::fcntl_lock(tablespace, FlockOperation::NonBlockingLockExclusive) {
         Err(Errno::AGAIN | Errno::ACCESS) => Err(format!(
-            "a server runs with {}, and the flash cache {} is not the one that it has: a copy of that has older pages, which would take the place of newer ones. Stop the \
-             server first. If this cache is of a snapshot that has the data directory as well, say where that is (--data). Nothing was changed",
+            "a server runs with {}, and not with the flash cache {}: a copy of its cache has older pages, which would replace newer ones. Stop the server first. If this cache is of a snapshot that has the data directory as well, say where that is (--data). Nothing was changed",
             path.display(),
             flash.display()
         )),

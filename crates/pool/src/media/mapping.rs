@@ -152,7 +152,7 @@ impl SharedMapping {
         // fault.
         assert!(
             self.process.is_here(),
-            "the pool was mapped by the process that this one was forked from; open it again"
+            "the pool was mapped by the parent before this process was forked: open it again"
         );
         let start = usize::try_from(offset).unwrap_or(usize::MAX);
         assert!(
