@@ -1,6 +1,6 @@
-//! What a service manager (systemd) says to the process that it starts, by its number: which
-//! sockets it is given (`LISTEN_PID`), and that it is watched (`WATCHDOG_PID`). Under `forebay run`
-//! that process is the supervisor, and the program is meant.
+//! Passes a service manager's variables on to the program. systemd names the process that it starts
+//! by its number: for its sockets (`LISTEN_PID`), and for its watchdog (`WATCHDOG_PID`). Under
+//! `forebay run` that process is the supervisor, and the program is meant.
 
 use std::{collections::BTreeMap, ffi::OsString};
 

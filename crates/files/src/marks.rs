@@ -1,5 +1,5 @@
-//! Which pools may hold what belongs into the files of a directory: an extended attribute of the
-//! directory, `user.forebay.pools`, one path a line.
+//! Marks of directories: the extended attribute `user.forebay.pools` names the pools that may hold
+//! records of the directory's files, one path a line.
 //!
 //! A supervisor adds its pool's path before it absorbs the first file of a directory, and the
 //! directory's sync makes that durable. It is taken away at the end of a run that left nothing in

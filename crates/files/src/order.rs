@@ -1,5 +1,5 @@
-//! Which changes of names, sizes and attributes the journals of the run's file systems may still
-//! lack. docs/files-write.md, "Order with the rest of the file system".
+//! The run's counts of changes (names, sizes and attributes) that the journals of its file systems
+//! may still lack. docs/files-write.md, "Order with the rest of the file system".
 //!
 //! A plain sync of a file that grew commits the journal of its file system, and with it every
 //! earlier change of metadata, of whatever file. An absorbed sync does not. So the processes of a

@@ -1,4 +1,4 @@
-//! What waits for a file in a pool: records of runs that ended without bringing them to it.
+//! Records that wait for a file in a pool, from runs that ended without bringing them to it.
 //! docs/files-membership.md, "Two runs".
 //!
 //! Lanes are only looked at, and nothing is claimed. A lane that a process has is not looked into.

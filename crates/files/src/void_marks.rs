@@ -1,6 +1,6 @@
-//! What is said of a file in the file itself, where the pool's disk failed and takes nothing: an
-//! extended attribute, `user.forebay.void.OWNER` or `user.forebay.failed.OWNER`, by the owner of
-//! the lane that has records of it.
+//! Marks of files for when the pool's disk failed and takes nothing: an extended attribute of the
+//! file, `user.forebay.void.OWNER` or `user.forebay.failed.OWNER`, by the owner of the lane that
+//! has records of it.
 //!
 //! *Void*: nothing that the lane has of the file is needed. When a pool's disk fails, the run syncs
 //! its files and goes on plainly. That the lane is not needed any more is said in the pool; where

@@ -1,4 +1,4 @@
-//! What the database's administrator has to hear: one line on standard error, which is the server's
+//! Messages for the database's administrator: one line on standard error, which is the server's
 //! log.
 
 use forebay_flash::FlashError;

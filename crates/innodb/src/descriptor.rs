@@ -1,4 +1,5 @@
-//! What is open, by the kernel's link to it: its path, and the same file opened once more.
+//! Open files by the kernel's link to them: a descriptor's path, and the same file opened once
+//! more.
 
 use forebay_pool::rights::user;
 use rustix::{

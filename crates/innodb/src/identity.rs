@@ -1,6 +1,6 @@
-//! Who a page file is, for ever: its inode, and the nanosecond in which it was born, since an inode
-//! is used again. The device is left out: its number may be another after a boot, and what file
-//! systems say of themselves is that number again for some of them.
+//! A page file's identity for ever: its inode, and the nanosecond in which it was born, since an
+//! inode is used again. The device is left out: its number may be another after a boot, and some
+//! file systems have only that number to name themselves.
 
 use forebay_flash::Identity;
 use rustix::{

@@ -1,4 +1,4 @@
-//! What is read of InnoDB's pages: the flags of a tablespace, on its page 0. They say how long its
+//! Reads from InnoDB's pages: the flags of a tablespace, on its page 0. They say how long its
 //! pages are and whether they are compressed.
 
 use crate::page::PAGE_BYTES;

@@ -1,4 +1,4 @@
-//! What a server is told on its command line that a flash cache cannot stand.
+//! Refuses options of a server's command line that a flash cache cannot stand.
 
 use std::ffi::OsString;
 

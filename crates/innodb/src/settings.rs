@@ -1,5 +1,5 @@
-//! What can be changed of a cache while a server uses it. `settings_file`: the file beside it, so
-//! that it means the next runs too.
+//! The settings of a cache that can change while a server uses it. `settings_file` stores them
+//! beside it, for the next runs too.
 
 mod settings_file;
 

@@ -1,4 +1,4 @@
-//! What goes on when the agent has died: the supervisor's process holds the listener, too, so that
+//! Answers calls when the agent has died: the supervisor's process holds the listener, too, so that
 //! no call fails for want of one. docs/notify.md, "When the agent dies".
 //!
 //! 1. The supervisor makes all files plain ([`Guardian::follow`] is told how): what was

@@ -1,4 +1,4 @@
-//! Which processes have an open file, by the same number as the agent: the kernel compares
+//! Finds the processes that have an open file by the same number as the agent: the kernel compares
 //! (`kcmp`).
 #![expect(unsafe_code, reason = "asks the kernel")]
 

@@ -1,5 +1,4 @@
-//! What commits of a lane and of a shared lane have in common: who commits, who waits, and what is
-//! written.
+//! Commits of a lane and of a shared lane: who commits, who waits, and which bytes are written.
 //!
 //! On a medium that needs it ([`Media::needs_commit`]), what was appended is durable once it is
 //! written back:

@@ -1,4 +1,4 @@
-//! What lanes and the pool both stand on: the medium, the superblock and tables on it, and its
+//! The base of lanes and of the pool: the medium, the superblock and tables on it, and its
 //! locks.
 //!
 //! A [`Core`] outlives the [`Pool`](crate::Pool) that opened it, for as long as a lane, or a member

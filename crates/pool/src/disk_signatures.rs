@@ -1,5 +1,4 @@
-//! What a disk holds already: the marks that file systems, partition tables, arrays and volumes are
-//! known by.
+//! Finds a disk's contents by the marks of file systems, partition tables, arrays and volumes.
 //!
 //! A small table of well-known marks, each a few bytes at a fixed place. It says *that* something
 //! is there and what it calls itself, never that it is whole. A mark that is not in it is no

@@ -1,6 +1,6 @@
-//! What a file lies on, as the kernel knows it: disks, or memory. Whatever is between is followed
-//! down: partitions, loop devices, the device mapper and arrays (by what sysfs says is below them),
-//! and file systems that have no device number of their own (btrfs, overlayfs).
+//! Finds what a file lies on, disks or memory, by the kernel's word. It follows down whatever is
+//! between: partitions, loop devices, the device mapper and arrays (by what sysfs says is below
+//! them), and file systems that have no device number of their own (btrfs, overlayfs).
 
 mod mounted;
 

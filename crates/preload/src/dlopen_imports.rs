@@ -1,4 +1,4 @@
-//! What a call of `dlopen` is about to load, and whether that calls anything that this library
+//! Looks whether the library that a `dlopen` is about to load calls anything that this library
 //! hides.
 //!
 //! It is answered before the load, since what is loaded runs code of its own (constructors) before

@@ -1,4 +1,4 @@
-//! What the [`table`](crate::table) makes of the [handlers](crate::handler): the exported
+//! Made from the [`table`](crate::table) and the [handlers](crate::handler): the exported
 //! functions, and the calls that are made by their numbers.
 //!
 //! Each function goes on to the hidden one of exactly its own name (`pwrite` to `pwrite`,

@@ -1,7 +1,7 @@
-//! What changes a name, a size or an attribute of a file is counted, so that an absorbed sync keeps
-//! its order with that ([`forebay_files::client`], docs/files-write.md, "Order with the rest of
-//! the file system"). `mkdir`, `symlink`, `chmod`, `setxattr` and the like are hooked for nothing
-//! else; other modules call this one for what they hook anyway.
+//! Counts the calls that change a name, a size or an attribute of a file, so that an absorbed sync
+//! keeps its order with them ([`forebay_files::client`], docs/files-write.md, "Order with the rest
+//! of the file system"). `mkdir`, `symlink`, `chmod`, `setxattr` and the like are hooked for
+//! nothing else; other modules call this one for what they hook anyway.
 //!
 //! As long as the run has absorbed no file, a change costs two loads.
 #![expect(unsafe_code, reason = "exports C functions; reads an address")]

@@ -1,4 +1,4 @@
-//! What comes before a call that the client cannot follow: the file is retired.
+//! Retires a file before a call that the client cannot follow.
 
 use crate::{call_context::FailedCall, client_call::client, pages};
 use forebay_files::client;

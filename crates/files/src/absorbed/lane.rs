@@ -1,5 +1,5 @@
-//! What the table says of the run's lane: which it is, in which pool, and, without a supervisor,
-//! what became of it. docs/files-membership.md, "When a process dies".
+//! The run's lane in the table: its owner, its pool, and its end without a supervisor.
+//! docs/files-membership.md, "When a process dies".
 
 use std::{
     ffi::OsString,

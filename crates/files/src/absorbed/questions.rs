@@ -1,5 +1,5 @@
-//! What processes ask by the table: that a file be made plain. docs/files-membership.md, "Other
-//! writers".
+//! Requests by the table: a process asks that a file be made plain. docs/files-membership.md,
+//! "Other writers".
 //!
 //! It needs no connection, which a process may have no right to make any more, and no descriptor:
 //! the part of the table by which it is asked is mapped when the library starts, and a

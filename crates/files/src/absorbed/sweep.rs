@@ -1,5 +1,5 @@
-//! Which tables are removed: those of runs of which nothing waits any more.
-//! docs/files-membership.md, "The table of absorbed files".
+//! Removes the tables of dead runs that left nothing in a pool. docs/files-membership.md, "The
+//! table of absorbed files".
 //!
 //! A table whose supervisor is dead says which files its lane has records of. As long as they wait
 //! in a pool, whichever that is, it has to stay: by it another run knows that it must not absorb

@@ -1,4 +1,4 @@
-//! Who may not write to the pool's file because of a limit on the size of files is no member.
+//! A process whose limit on the size of files is below the pool's size is no member.
 
 use crate::sys;
 use forebay_pool::media::size_limit_below;

@@ -1,5 +1,5 @@
-//! What a process has of the last write of a file, and how the next one, which [may come
-//! back](super::tail_rewrites) to the same place, is compared with it.
+//! A process's copy of a file's last write. The next write [may come back](super::tail_rewrites) to
+//! the same place, and is compared with it.
 
 use crate::shared::{BLOCK, LastWrite, WORD};
 use forebay_pool::Lsn;

@@ -1,4 +1,4 @@
-//! What changes an absorbed file's size: truncation, and room that is made in it.
+//! Changes of an absorbed file's size: truncation, and allocation of room in it.
 //!
 //! A truncation is logged before the kernel is asked, what makes the file longer after it; both
 //! under the file's lock, as what is written ([`write`](super::write)).

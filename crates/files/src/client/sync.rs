@@ -1,5 +1,4 @@
-//! What asks that an absorbed file be durable: by the pool if the lane has all of it, by the kernel
-//! otherwise.
+//! Syncs of absorbed files: by the pool if the lane has all of the file, by the kernel otherwise.
 
 use super::{
     bypass::claim_inherited,

@@ -1,5 +1,5 @@
-//! What moves an absorbed file's modification time and changes no byte of it: it is logged, so that
-//! a recovery does not take it for another process's change. docs/files-write.md, "Records".
+//! Changes of an absorbed file's modification time that change no byte: the client logs them, so
+//! that a recovery does not take them for another process's change. docs/files-write.md, "Records".
 
 use super::{
     call_depth::interrupted,

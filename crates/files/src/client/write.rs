@@ -1,4 +1,4 @@
-//! What is written to an absorbed file.
+//! Writes to absorbed files.
 //!
 //! The kernel is asked first and the lane written second, both under the file's lock, so that the
 //! lane's order is the kernel's.

@@ -1,4 +1,4 @@
-//! What guards are called:
+//! The names of guards:
 //! `held-by-forebay-pool-POOL-RUN.first-run.forebay-recover--for-this-data-directory`, eight digits
 //! of each.
 

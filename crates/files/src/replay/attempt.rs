@@ -1,4 +1,4 @@
-//! What a lane says of the attempts to replay it: which changes of its files are theirs.
+//! Earlier attempts to replay a lane, as it notes them: which changes of its files are theirs.
 //!
 //! 1. A file that an earlier attempt changed and did not finish gets a time that says so
 //!    ([`UNFINISHED`]), and is synced. So nothing depends any more on when that attempt was; what

@@ -1,4 +1,4 @@
-//! What is to become of a file: looked at, and nothing changed. docs/files-replay.md.
+//! Decides what a recovery does with a file. It looks, and changes nothing. docs/files-replay.md.
 //!
 //! | the file | then |
 //! |---|---|

@@ -1,5 +1,5 @@
-//! What a file itself says of the records that a lane has of it, where the pool took nothing any
-//! more ([`void_marks`]).
+//! Marks of files ([`void_marks`]) that void a lane's records, from when the pool took nothing any
+//! more.
 
 use super::{decide::RecoverySituation, find::FoundFile};
 use crate::void_marks;

@@ -1,4 +1,4 @@
-//! What the changes of a file leave in it, whatever they found.
+//! The bytes that a lane's changes leave in a file, whatever they found there.
 
 use crate::record::{FileChange, PayloadHead};
 use std::{collections::BTreeMap, fs::File, io, ops::Range, os::unix::fs::FileExt};

@@ -1,4 +1,4 @@
-//! What a lane says of its files.
+//! The files of a lane, with their records.
 
 use crate::{
     FilesError,

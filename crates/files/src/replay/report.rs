@@ -1,4 +1,4 @@
-//! What a recovery says that became of lanes and files.
+//! A recovery's report: the outcome of each lane and file.
 
 use super::lane_contents::LoggedFile;
 use serde::{Deserialize, Serialize};

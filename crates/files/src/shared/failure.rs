@@ -1,4 +1,4 @@
-//! Which files of a run cannot be synced, and of which that is only feared.
+//! The run's failed files: those that cannot be synced, and those that may have lost a sync.
 //! docs/files-membership.md, "The shared page".
 //!
 //! A sync that is interrupted may have got the error that no later one gets. So a file that the

@@ -1,4 +1,4 @@
-//! What a file's syncs have to be ordered behind, for all processes of the run.
+//! The changes that a file's syncs are ordered behind, for all processes of the run.
 //! docs/files-write.md, "Order with the rest of the file system".
 
 use std::sync::atomic::{AtomicI32, AtomicU32, AtomicU64, Ordering::Relaxed};

@@ -1,5 +1,5 @@
-//! Who settles the lane when the supervisor is gone: one member, once. docs/files-membership.md,
-//! "When a process dies".
+//! The turn to settle the lane when the supervisor is gone: one member takes it, once.
+//! docs/files-membership.md, "When a process dies".
 
 use super::SharedPageLayout;
 use std::sync::atomic::Ordering::{AcqRel, Acquire, Relaxed, Release};

@@ -1,5 +1,5 @@
-//! Which runs there are: those whose supervisor lives, those that lost it, and pools that hold
-//! records of a run that is over.
+//! Finds runs: those whose supervisor lives, those that lost it, and pools that hold records of a
+//! run that is over.
 //!
 //! A note in the run directory says how to ask a supervisor, and goes with the directory (a logout
 //! takes `$XDG_RUNTIME_DIR` away). So there are two more ways, and each finds what the others lost:

@@ -1,5 +1,4 @@
-//! What the supervisor says in its lane's label, for a recovery: that a sync failed, or is under
-//! way.
+//! The supervisor's marks in its lane's label, for a recovery: a sync failed, or is under way.
 //!
 //! The kernel tells once that it could not write something back. A supervisor that is killed in the
 //! sync that is told takes that along. If all members die too, and the pages leave the page cache,

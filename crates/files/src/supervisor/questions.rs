@@ -1,5 +1,5 @@
-//! What processes ask by the table, because they cannot connect or need not: that a file be made
-//! plain. docs/files-membership.md, "Other writers".
+//! Answers requests by the table, from processes that cannot connect or need not: they ask that a
+//! file be made plain. docs/files-membership.md, "Other writers".
 
 use super::SupervisorState;
 use crate::absorbed::{FileKey, Question};

@@ -1,4 +1,4 @@
-//! What a supervisor says of itself. Who looks finds it by [`discover`](super::discover).
+//! A supervisor's status. Others find it by [`discover`](super::discover).
 
 use super::{OutsideWatch, SupervisorState, member::RunMember, run::RunState};
 use crate::{

@@ -1,4 +1,4 @@
-//! What only the cache has the newest version of.
+//! Pages whose newest version only the cache has.
 
 use super::Cache;
 use crate::{

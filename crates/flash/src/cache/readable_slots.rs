@@ -1,4 +1,4 @@
-//! What of a group that leaves can be read. docs/flash-format.md, "Dequeue", step 2.
+//! Reads the pages of a group that leaves. docs/flash-format.md, "Dequeue", step 2.
 //!
 //! A dirty page that cannot be read is *lost*: the older one at home is never served for it, and
 //! the queue goes on without it. That is said of a page only if flash gives other things meanwhile.

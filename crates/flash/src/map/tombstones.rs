@@ -1,4 +1,4 @@
-//! What nothing is needed of any more: tombstones.
+//! Tombstones: ranges of pages that nobody needs any more.
 
 use super::{Map, NEWEST};
 use crate::record::VOID;

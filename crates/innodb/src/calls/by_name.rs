@@ -1,5 +1,4 @@
-//! What becomes of the functions that name a file: its name goes, changes, or the file is truncated
-//! by it.
+//! The functions that name a page file: they unlink, rename or truncate it.
 
 use super::identify::who_is;
 use crate::{

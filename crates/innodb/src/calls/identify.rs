@@ -1,4 +1,4 @@
-//! Who a page file is that the program names, or it is refused.
+//! The identity of a page file that the program names; without one the file is refused.
 
 use crate::{
     complain::{complain, complain_again},

@@ -1,4 +1,4 @@
-//! What becomes of a page file's pages.
+//! The state of a page file: where its pages go.
 
 use forebay_flash::CachedFile;
 use std::sync::Arc;

@@ -1,4 +1,4 @@
-//! What is asked for of the cache's size, and what is said of it.
+//! The cache's size: requests, and the messages about it.
 
 use super::CacheSession;
 use crate::{

@@ -1,5 +1,5 @@
-//! What appends to a lane and to a shared one have in common: a payload's bounds, and a record's
-//! way to its reserved place.
+//! Appends, to a lane and to a shared one: a payload's bounds, and a record's way to its reserved
+//! place.
 
 use crate::{
     error::AppendError,

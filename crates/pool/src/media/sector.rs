@@ -1,4 +1,4 @@
-//! What a disk writes at once: its logical sector. A pool writes pages, and relies on each being
+//! A disk's logical sector, which it writes at once. A pool writes pages, and relies on each being
 //! old or new where a sector is.
 
 use crate::{

@@ -1,5 +1,5 @@
-//! What the owner's threads share: where the lane's segments are, and what is yet to be done for
-//! the dead.
+//! State that the owner's threads share: where the lane's segments are, and which dead members are
+//! still to be cleaned up.
 
 use crate::format::{record::Lsn, table::LaneEntry};
 use std::collections::VecDeque;

@@ -1,5 +1,5 @@
-//! What members do when the owner is gone: nothing is appended any more, and what the lane holds
-//! they make durable elsewhere themselves.
+//! The members' part when the owner is gone: they append nothing any more, and make the lane's
+//! records durable elsewhere themselves.
 
 use super::member::Member;
 use crate::{

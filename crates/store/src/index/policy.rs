@@ -1,4 +1,4 @@
-//! Which runs to merge, from their sizes and what of them is tombstones.
+//! Chooses the runs to merge, by their sizes and their share of tombstones.
 //!
 //! Runs are merged with the runs next to them in age, starting at the newest. A merge takes in
 //! older runs as long as the next is not much larger than all taken so far, and is worth starting

@@ -1,4 +1,4 @@
-//! What a value-log file holds, found out without knowing where its records begin: an opening looks
+//! Finds a value-log file's contents without knowing where its records begin: an opening looks
 //! here before it changes anything.
 //!
 //! A file is allocated ahead and filled from its start, so a long stretch of zeros means that

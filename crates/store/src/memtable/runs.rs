@@ -1,4 +1,4 @@
-//! What a chunk knows of the order of its keys: runs, each sorted once, and which keys left them.
+//! The order of a chunk's keys: runs, each sorted once, and the keys that left them.
 //! [`order`](super::order) keeps it.
 
 use std::sync::Arc;

@@ -1,6 +1,6 @@
-//! What the lane has, made durable by one member, so that it can be drained: each file, and of one
-//! that lost its last name that it did. After a power cut it would have that name again, and the
-//! pool nothing of it any more.
+//! One member makes all that the lane has durable, so that it can be drained: it syncs each file,
+//! and for a file that lost its last name, the directories. Otherwise it would have that
+//! name again after a power cut, and the pool nothing of it any more.
 //!
 //! A file that cannot be found by its names has another one, or none: that is durable when its
 //! whole file system is synced.

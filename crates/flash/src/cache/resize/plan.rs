@@ -1,4 +1,4 @@
-//! What of the queue stays in a cache of another size.
+//! The part of the queue that stays in a cache of another size.
 
 use crate::{layout::CacheGeometry, map::Map};
 use std::ops::Range;
