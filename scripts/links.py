@@ -1,5 +1,8 @@
 #!/usr/bin/env python3
-"""Checks the links between the project's documents: each relative target exists, and so does each heading that one names."""
+"""Checks the links between the project's documents: each relative target exists, and so does each heading that one names.
+
+So does each document, and heading, that a comment names: docs/pool-format.md, "Record".
+"""
 
 import pathlib
 import re
@@ -9,6 +12,9 @@ import sys
 LINK = re.compile(r"\[[^\]]*\]\(([^)\s]+)\)")
 HEADING = re.compile(r"^#+\s+(.*?)\s*$", re.MULTILINE)
 CODE = re.compile(r"```.*?```", re.DOTALL)
+# A document that a comment names, and headings of it, or how they begin.
+NAMED = re.compile(r'(docs/[\w-]+\.md)(?:(?:,| \() ?((?:"[^"]+"(?:, | and )?)+))?')
+COMMENT_LINE = re.compile(r"\n\s*(?://[/!]?|#|\*) ?")
 
 
 def anchor(heading):
@@ -34,10 +40,31 @@ def broken(document):
             yield target
 
 
+def unknown(source):
+    """What the comments of a source name that no document has."""
+    for name, headings in NAMED.findall(COMMENT_LINE.sub(" ", source.read_text())):
+        document = pathlib.Path(name)
+        if not document.exists():
+            yield name
+            continue
+        found = [heading.replace("`", "") for heading in HEADING.findall(CODE.sub("", document.read_text()))]
+        for heading in re.findall(r'"([^"]+)"', headings):
+            if not any(one.startswith(heading) for one in found):
+                yield f'{name}, "{heading}"'
+
+
+def tracked(*kinds):
+    listed = subprocess.run(["git", "ls-files", "-z", *kinds], check=True, capture_output=True, text=True).stdout
+    paths = (pathlib.Path(name).resolve() for name in listed.split("\0") if name)
+    return [path for path in paths if path.exists()]
+
+
 def main():
-    listed = subprocess.run(["git", "ls-files", "-z", "*.md"], check=True, capture_output=True, text=True).stdout
-    documents = [pathlib.Path(name).resolve() for name in listed.split("\0") if name]
-    wrong = [f"{document.relative_to(pathlib.Path.cwd())}: {target}" for document in documents for target in broken(document)]
+    here = pathlib.Path.cwd()
+    wrong = [f"{document.relative_to(here)}: {target}" for document in tracked("*.md") for target in broken(document)]
+    # The tests of the scripts name documents that there are not.
+    sources = [path for path in tracked("*.rs", "*.c", "*.py") if path.parent != here / "scripts"]
+    wrong += [f"{source.relative_to(here)}: {target}" for source in sources for target in unknown(source)]
     if wrong:
         sys.exit("links that lead nowhere:\n" + "\n".join(wrong))
 
