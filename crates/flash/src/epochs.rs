@@ -46,7 +46,7 @@ mod tests {
     /// Promise (flash-run): A cache and its data directory go together, however many starts are cut
     /// one after the other.
     #[test]
-    fn wherever_one_start_after_the_other_is_cut_the_cache_and_its_owner_are_of_the_same_time() {
+    fn cache_and_owner_share_an_epoch_wherever_starts_are_cut() {
         for cuts in 0..4_u32.pow(4) {
             let (mut cache, mut noted) = (Epochs::begun(1), 1);
             for start in 0..4 {

@@ -71,7 +71,7 @@ mod tests {
     use std::time::Duration;
 
     #[test]
-    fn over_any_time_no_more_passes_than_the_rate_and_a_second_s_worth_allow() {
+    fn no_more_passes_than_the_rate_and_a_seconds_worth() {
         let limit = RateLimit::new(1000);
         let begun = Instant::now();
         let mut passed = 0;
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn what_does_not_wait_for_it_adds_up_to_a_second_s_worth_or_what_went_at_once() {
+    fn debt_is_at_most_a_seconds_worth_or_the_last_request() {
         let limit = RateLimit::new(16 << 20);
         let begun = Instant::now();
         let at = |seconds| begun + Duration::from_secs(seconds);

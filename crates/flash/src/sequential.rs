@@ -121,7 +121,7 @@ mod tests {
     }
 
     #[test]
-    fn a_scan_that_threads_share_is_a_row_though_its_pages_come_out_of_order() {
+    fn a_scan_shared_by_threads_is_sequential_though_out_of_order() {
         let mut sequential = Sequential::shared();
         let mut in_order = Sequential::in_order();
         let mut shortest = u32::MAX;

@@ -17,9 +17,9 @@ use support::{
 /// Versions of one page, more than a record of the lane has room for.
 const VERSIONS: u64 = 300;
 
-/// Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
+/// Promise: as `torn_pages_are_whole_at_home_before_their_copies_go`.
 #[test]
-fn a_page_with_any_number_of_versions_on_flash_goes_around_it_whenever_the_power_fails() {
+fn a_page_of_any_number_of_versions_survives_going_around_flash() {
     let machine = Machine::new(400, &options());
     for version in 1..=VERSIONS {
         machine.write(1, version);
@@ -67,7 +67,7 @@ fn tear(machine: &Machine) {
 }
 
 #[test]
-fn a_lost_page_that_was_written_again_and_torn_on_its_way_home_is_what_was_written() {
+fn a_lost_page_written_again_and_torn_has_what_was_written() {
     let machine = Machine::new(60, &options());
     machine.write(1, 1);
     machine.sync();
@@ -84,7 +84,7 @@ fn a_lost_page_that_was_written_again_and_torn_on_its_way_home_is_what_was_writt
 /// Promise (flash): A page that is torn on its way home around flash is made whole from its copy,
 /// and a copy is given up only once the failed write home is done.
 #[test]
-fn pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up() {
+fn torn_pages_are_whole_at_home_before_their_copies_go() {
     for lets_go in [false, true] {
         let machine = torn();
         // Another page is changed past the cache, or another file: what was on its way goes home
@@ -102,9 +102,9 @@ fn pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_give
     }
 }
 
-/// Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
+/// Promise: as `torn_pages_are_whole_at_home_before_their_copies_go`.
 #[test]
-fn as_long_as_torn_pages_cannot_be_written_home_nothing_is_changed_past_the_cache() {
+fn nothing_passes_the_cache_until_torn_pages_are_mended() {
     let machine = torn();
     machine.world.home_gone.store(true, SeqCst);
     let refused = machine.cache.forget_pages(&machine.file, 9, 9);
@@ -116,7 +116,7 @@ fn as_long_as_torn_pages_cannot_be_written_home_nothing_is_changed_past_the_cach
 }
 
 #[test]
-fn a_page_that_is_written_past_the_cache_is_not_made_what_it_was_when_it_went_around_flash() {
+fn an_older_copy_does_not_undo_a_page_written_past_the_cache() {
     let options = CacheOptions {
         policy: WritePolicy::Around,
         bypass_writes: 4,
@@ -141,7 +141,7 @@ fn a_page_that_is_written_past_the_cache_is_not_made_what_it_was_when_it_went_ar
 }
 
 #[test]
-fn while_only_flash_knows_which_size_the_cache_has_no_page_goes_around_it_either() {
+fn no_page_goes_around_flash_during_a_half_done_resize() {
     let mut half = 0;
     for n in 1..60 {
         let machine = Machine::new(60, &options());
@@ -209,7 +209,7 @@ fn flash_is_back(machine: &Machine) {
 }
 
 #[test]
-fn pages_of_a_commit_that_flash_cut_between_two_records_are_not_torn_on_their_way_home() {
+fn pages_of_a_half_recorded_commit_are_not_torn_going_home() {
     let machine = cut_between_two_records(1);
     let before = machine.world.points() - 1;
     // They go home. The lane has no room for what says so.
@@ -232,7 +232,7 @@ fn pages_of_a_commit_that_flash_cut_between_two_records_are_not_torn_on_their_wa
 }
 
 #[test]
-fn what_such_a_commit_has_recorded_is_not_written_again_over_what_has_its_slots_by_then() {
+fn a_half_recorded_commit_is_not_redone_over_reused_slots() {
     let machine = cut_between_two_records(2);
     flash_is_back(&machine);
     let used = || machine.cache.stats().slots_used;
@@ -262,9 +262,9 @@ fn what_such_a_commit_has_recorded_is_not_written_again_over_what_has_its_slots_
     }
 }
 
-/// Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
+/// Promise: as `torn_pages_are_whole_at_home_before_their_copies_go`.
 #[test]
-fn pages_that_were_torn_on_their_way_home_are_whole_though_flash_took_some_of_them_since() {
+fn torn_pages_are_made_whole_though_flash_took_some_since() {
     let options = CacheOptions {
         groups_unsynced_max: 120,
         second_chances_max: 0,
@@ -301,7 +301,7 @@ fn pages_that_were_torn_on_their_way_home_are_whole_though_flash_took_some_of_th
 /// A clean page that waits in memory beside its newer version was recorded before that one, and a
 /// crash in between brought it back though home was newer.
 #[test]
-fn what_goes_home_around_flash_is_not_older_again_whenever_the_power_fails() {
+fn a_page_sent_around_flash_never_gets_older_by_a_power_cut() {
     let options = CacheOptions {
         contents: AdmissionPolicy::All,
         groups_unsynced_max: 8,

@@ -75,7 +75,7 @@ fn new_pool(path: &std::path::Path) -> Pool {
 }
 
 #[test]
-fn a_flash_file_that_is_too_small_is_refused_with_what_is_needed() {
+fn a_flash_file_too_small_is_refused_with_the_size_needed() {
     let machine = Machine::new();
     let e = machine.create(256 << 10).err().unwrap().to_string();
     assert!(e.contains("4 groups of 8 pages are needed"), "{e}");
@@ -244,7 +244,7 @@ fn a_cache_is_open_once() {
 }
 
 #[test]
-fn a_cache_that_is_empty_is_removed_and_leaves_flash_and_pool_as_they_were() {
+fn removing_an_empty_cache_leaves_flash_and_pool_as_before() {
     let machine = Machine::new();
     let lanes = machine.pool.geometry().segments / 3;
     // More often than the pool has lanes and segments.
@@ -262,7 +262,7 @@ fn a_cache_that_is_empty_is_removed_and_leaves_flash_and_pool_as_they_were() {
 }
 
 #[test]
-fn pages_of_a_wrong_length_and_sizes_that_do_not_fit_are_refused() {
+fn wrong_page_lengths_and_sizes_that_do_not_fit_are_refused() {
     let machine = Machine::new();
     let cache = machine.create(2 << 20).unwrap();
     let identity = forebay_flash::Identity {

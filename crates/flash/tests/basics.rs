@@ -11,7 +11,7 @@ use support::{
 };
 
 #[test]
-fn scattered_pages_go_to_flash_a_group_at_a_time_one_behind_the_other() {
+fn scattered_pages_go_to_flash_in_consecutive_groups() {
     let machine = Machine::new(100, &options());
     let before = machine.world.flash_writes().len();
     for n in 0..3 * GROUP {
@@ -27,7 +27,7 @@ fn scattered_pages_go_to_flash_a_group_at_a_time_one_behind_the_other() {
 }
 
 #[test]
-fn a_sync_sends_the_group_out_that_is_not_full_and_a_second_one_does_nothing() {
+fn a_sync_writes_a_partial_group_and_a_second_sync_nothing() {
     let machine = Machine::new(100, &options());
     let before = machine.world.flash_writes().len();
     machine.write(5, 1);
@@ -93,7 +93,7 @@ fn a_page_that_is_read_stays_while_the_queue_turns() {
 
 /// Promise (flash): The queue moves on, whatever is read.
 #[test]
-fn when_every_page_is_read_the_queue_still_moves_and_nothing_is_lost() {
+fn the_queue_moves_and_loses_nothing_though_all_pages_are_read() {
     for chances in [0, 1, 4, 7] {
         let options = CacheOptions {
             second_chances_max: chances,
@@ -158,7 +158,7 @@ fn reads_of_a_file_whose_home_cannot_be_synced_try_it_once() {
 }
 
 #[test]
-fn a_scan_goes_past_the_cache_and_scattered_reads_beside_it_do_not() {
+fn a_scan_bypasses_the_cache_and_scattered_reads_do_not() {
     let options = CacheOptions {
         contents: AdmissionPolicy::All,
         bypass_reads: 4,
@@ -176,7 +176,7 @@ fn a_scan_goes_past_the_cache_and_scattered_reads_beside_it_do_not() {
 }
 
 #[test]
-fn a_row_of_writes_goes_past_the_cache_if_asked_for_but_not_over_a_newer_page() {
+fn sequential_writes_bypass_the_cache_but_not_a_newer_page() {
     let options = CacheOptions {
         bypass_writes: 4,
         ..options()
@@ -189,7 +189,7 @@ fn a_row_of_writes_goes_past_the_cache_if_asked_for_but_not_over_a_newer_page() 
 
 /// Promise (flash): A page that is read at home counts as clean only if it is durable there.
 #[test]
-fn a_page_that_was_read_at_home_before_it_was_written_does_not_come_in() {
+fn a_page_read_at_home_before_it_was_written_is_not_cached() {
     let options = CacheOptions {
         contents: AdmissionPolicy::All,
         bypass_writes: 4,
@@ -254,7 +254,7 @@ fn ahead(machine: &Machine, page: u32) -> (Option<u64>, usize) {
 }
 
 #[test]
-fn a_scan_reads_a_block_of_home_at_once_and_what_is_on_flash_from_there() {
+fn a_scan_reads_home_in_blocks_and_cached_pages_from_flash() {
     let machine = scanned(200);
     for page in [70, 90] {
         assert!(machine.write(page, 7));
@@ -273,7 +273,7 @@ fn a_scan_reads_a_block_of_home_at_once_and_what_is_on_flash_from_there() {
 /// Promise (flash): A page that was read ahead of a scan is served only as long as the file and the
 /// cache have the same.
 #[test]
-fn what_was_read_ahead_does_not_count_once_its_page_is_another_one() {
+fn a_page_read_ahead_does_not_count_once_it_has_changed() {
     let machine = scanned(200);
     let (cache, file) = (&machine.cache, &machine.file);
     machine.write(4, 1);
@@ -294,7 +294,7 @@ fn what_was_read_ahead_does_not_count_once_its_page_is_another_one() {
 }
 
 #[test]
-fn nothing_is_read_ahead_behind_the_end_of_a_file_and_where_flash_has_most_of_it() {
+fn read_ahead_skips_ends_of_files_and_mostly_cached_blocks() {
     let machine = scanned(200);
     // 1000 pages: the last block has 40.
     assert_eq!(ahead(&machine, 960), (Some(0), 64 * PAGE));

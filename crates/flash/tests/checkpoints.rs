@@ -36,7 +36,7 @@ fn written_through_a_checkpoint_has_every_page_at_home() {
 
 /// Promise: as `written_through_a_checkpoint_has_every_page_at_home`.
 #[test]
-fn written_through_there_is_no_checkpoint_past_a_page_that_flash_cannot_give() {
+fn no_checkpoint_written_through_passes_an_unreadable_page() {
     let machine = Machine::new(60, &options());
     machine.write(1, 11);
     machine.write(2, 22);
@@ -70,7 +70,7 @@ fn around_flash_a_checkpoint_fails_as_long_as_the_homes_do() {
 }
 
 #[test]
-fn a_checkpoint_syncs_the_files_that_were_written_past_the_cache() {
+fn a_checkpoint_syncs_the_files_written_past_the_cache() {
     let machine = Machine::new(60, &options());
     let behind = 1000;
     let enqueued = machine.cache.enqueue(&machine.file, behind, &page_of(7));
@@ -85,7 +85,7 @@ fn a_checkpoint_syncs_the_files_that_were_written_past_the_cache() {
 }
 
 #[test]
-fn a_length_that_could_not_be_made_durable_may_have_taken_what_was_written_past_the_cache() {
+fn a_failed_sync_of_a_length_may_lose_writes_past_the_cache() {
     let machine = Machine::new(60, &options());
     let Ok(Enqueued::Past(past)) = machine.cache.enqueue(&machine.file, 1000, &page_of(7)) else {
         panic!("a page behind the end came in");
@@ -99,7 +99,7 @@ fn a_length_that_could_not_be_made_durable_may_have_taken_what_was_written_past_
 }
 
 #[test]
-fn what_was_dirty_when_a_flush_began_is_home_though_it_is_written_again_meanwhile() {
+fn a_flush_brings_home_pages_that_are_written_again_meanwhile() {
     let machine = Machine::new(100, &options());
     for page in 0..4 * GROUP {
         machine.write(page, u64::from(page) + 1);
@@ -156,7 +156,7 @@ impl Home for Closing {
 
 /// Promise: as `reads_of_a_file_whose_home_cannot_be_synced_try_it_once`.
 #[test]
-fn a_file_that_is_dropped_while_a_checkpoint_syncs_it_does_not_fail_the_checkpoint() {
+fn a_checkpoint_does_not_fail_for_a_file_dropped_in_its_sync() {
     let world = World::new(new_contents(60, 3));
     let (begun, has_begun) = mpsc::sync_channel(1);
     let (close, closed) = mpsc::channel();

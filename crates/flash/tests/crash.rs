@@ -149,13 +149,13 @@ fn chain(rng: &mut Rng, plan: Plan) -> Result<(), String> {
 /// Promise (flash): A page that was cut off or dropped never comes back once `forget_pages` or
 /// `drop_file` returned.
 /// Promise: as `at_every_single_point_of_a_session_the_power_may_fail`.
-/// Promise: as `what_several_threads_were_promised_survives_a_power_cut_at_any_point`.
+/// Promise: as `what_threads_were_promised_survives_any_power_cut`.
 /// Promise: as `a_page_that_was_torn_at_home_is_repaired_from_flash`.
-/// Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
-/// Promise: as `what_was_read_ahead_does_not_count_once_its_page_is_another_one`.
-/// Promise: as `a_cache_that_is_emptied_while_pages_are_written_says_so_or_has_them_all_at_home`.
+/// Promise: as `torn_pages_are_whole_at_home_before_their_copies_go`.
+/// Promise: as `a_page_read_ahead_does_not_count_once_it_has_changed`.
+/// Promise: as `emptying_a_cache_in_use_fails_or_leaves_all_pages_at_home`.
 #[test]
-fn whenever_the_power_fails_every_synced_page_is_there_and_no_page_is_torn() {
+fn every_synced_page_is_there_whole_after_any_power_cut() {
     let plan = Plan {
         points: 6,
         ..Plan::default()
@@ -172,10 +172,9 @@ fn at_every_single_point_of_a_session_the_power_may_fail() {
 
 /// Promise (flash): When `Cache::sync` returns, every page that was enqueued before reads back
 /// whole after a power cut, as it was or newer.
-/// Promise: as
-/// `while_flash_does_not_pay_pages_go_home_before_a_sync_returns_and_those_on_it_leave`.
+/// Promise: as `pages_go_home_before_a_sync_returns_while_flash_is_no_gain`.
 #[test]
-fn what_several_threads_were_promised_survives_a_power_cut_at_any_point() {
+fn what_threads_were_promised_survives_any_power_cut() {
     let plan = Plan {
         points: 6,
         past: true,
@@ -187,10 +186,9 @@ fn what_several_threads_were_promised_survives_a_power_cut_at_any_point() {
 
 /// Promise (flash): A page that goes past the cache is not undone by an older one in it.
 /// Promise: as `flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_kill`.
-/// Promise: as
-/// `while_flash_does_not_pay_pages_go_home_before_a_sync_returns_and_those_on_it_leave`.
+/// Promise: as `pages_go_home_before_a_sync_returns_while_flash_is_no_gain`.
 #[test]
-fn pages_that_go_past_the_cache_are_as_safe_as_their_writer_makes_them() {
+fn pages_past_the_cache_are_as_safe_as_their_writer_makes_them() {
     let plan = Plan {
         points: 6,
         past: true,
@@ -201,7 +199,7 @@ fn pages_that_go_past_the_cache_are_as_safe_as_their_writer_makes_them() {
 
 /// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
 #[test]
-fn whatever_size_a_cache_is_given_and_whenever_the_power_fails_every_synced_page_is_there() {
+fn every_synced_page_survives_power_cuts_between_resizes() {
     with_seeds(1000, |rng| {
         let plan = Plan {
             points: 6,
@@ -218,8 +216,7 @@ fn whatever_size_a_cache_is_given_and_whenever_the_power_fails_every_synced_page
 /// Promise (flash): An operation that fails on either device, once or for a while, loses nothing
 /// that was synced, before a power cut or without one.
 /// Promise: as `flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_kill`.
-/// Promise: as
-/// `while_flash_does_not_pay_pages_go_home_before_a_sync_returns_and_those_on_it_leave`.
+/// Promise: as `pages_go_home_before_a_sync_returns_while_flash_is_no_gain`.
 #[test]
 fn whatever_fails_before_the_power_does_nothing_synced_is_lost() {
     with_seeds(1000, |rng| {
@@ -236,7 +233,7 @@ fn whatever_fails_before_the_power_does_nothing_synced_is_lost() {
 
 /// Promise (flash): A power cut while a cache is made leaves blank flash or a cache.
 #[test]
-fn a_power_cut_while_a_cache_is_made_leaves_a_blank_flash_or_a_cache() {
+fn a_power_cut_during_creation_leaves_blank_flash_or_a_cache() {
     with_seeds(20, |rng| {
         let made = new_contents(24, 2);
         let mut blank = made.clone();
@@ -280,7 +277,7 @@ fn control_metadata_before_the_flash_is_synced_loses_pages() {
 
 /// Promise: as `control_metadata_before_the_flash_is_synced_loses_pages`.
 #[test]
-fn control_a_slot_that_is_used_again_before_its_home_is_synced_loses_pages() {
+fn control_reusing_a_slot_before_its_homes_sync_loses_pages() {
     let plan = Plan {
         points: 6,
         home_lies: true,

@@ -27,7 +27,7 @@ use support::{
 };
 
 #[test]
-fn pages_that_are_brought_home_may_be_forgotten_and_the_file_has_them() {
+fn pages_brought_home_may_be_forgotten_and_the_file_has_them() {
     let machine = Machine::new(600, &options());
     // A range that is looked up, and one that is looked through.
     for (first, last) in [(3, 5), (3, u32::MAX)] {
@@ -67,7 +67,7 @@ fn a_page_that_cannot_be_brought_home_is_named_and_kept() {
 }
 
 #[test]
-fn of_files_that_are_brought_home_the_pages_that_cannot_be_are_named_and_the_others_go() {
+fn pages_that_cannot_go_home_are_named_and_the_others_go() {
     let machine = Machine::new(60, &options());
     machine.write(3, 33);
     machine.write(4, 44);
@@ -119,7 +119,7 @@ impl Home for Slow {
 }
 
 #[test]
-fn copies_of_pages_on_their_way_home_stay_though_pages_are_forgotten_meanwhile() {
+fn copies_of_pages_going_home_outlast_the_forgetting_of_pages() {
     let world = World::new(new_contents(60, 3));
     world.set_length((0, 1), 100 * PAGE);
     world.set_length((1, 1), 100 * PAGE);

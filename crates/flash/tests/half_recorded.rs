@@ -1,7 +1,7 @@
 //! Pages of which copies are kept for their way home around flash, and of which the lane has no
 //! room to record all.
 //!
-//! Promise: as `pages_that_a_write_home_has_torn_are_whole_there_before_their_copies_are_given_up`.
+//! Promise: as `torn_pages_are_whole_at_home_before_their_copies_go`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;
@@ -79,7 +79,7 @@ fn write_past(machine: &Machine) {
 /// cache, since not all pages that it was kept with were recorded. These passed through the empty
 /// queue then, which the lane does not hear of, and after a crash the page was what its copy was.
 #[test]
-fn what_is_written_past_the_cache_stays_though_its_copy_is_half_recorded() {
+fn a_half_recorded_copy_does_not_undo_writes_past_the_cache() {
     let commits = 100;
     let (machine, _) = around(commits);
     machine.world.flash_gone.store(true, SeqCst);
@@ -115,7 +115,7 @@ fn not_kept(commits: u64) -> Option<(Machine, Arc<CachedFile>)> {
 
 /// What fails to keep copies may have kept them.
 #[test]
-fn what_is_written_past_the_cache_stays_though_a_call_that_failed_kept_its_copy() {
+fn a_copy_kept_by_a_failed_call_undoes_no_write_past_the_cache() {
     let mut found = (0..200).step_by(10).filter_map(not_kept);
     let (machine, other) = found.next().unwrap();
     machine.cache.set_policy(WritePolicy::Around);

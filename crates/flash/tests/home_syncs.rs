@@ -64,7 +64,7 @@ fn beside_syncs_that_fail(
 /// success.
 /// Promise: as `reads_of_a_file_whose_home_cannot_be_synced_try_it_once`.
 #[test]
-fn pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there() {
+fn pages_are_not_home_if_another_threads_sync_of_it_failed() {
     let steps = |cache: &Cache| cache.step().map(drop);
     let flushes = |cache: &Cache| cache.flush(|_| ControlFlow::Continue(())).map(drop);
     let settles = |machine: &Machine| machine.cache.sync(&machine.file);
@@ -89,9 +89,9 @@ fn pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there() {
     }
 }
 
-/// Promise: as `pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there`.
+/// Promise: as `pages_are_not_home_if_another_threads_sync_of_it_failed`.
 #[test]
-fn pages_beside_which_one_sync_after_the_other_fails_stay_on_flash() {
+fn pages_stay_on_flash_while_syncs_of_their_home_fail() {
     let steps = |cache: &Cache| cache.step().map(drop);
     let asks = |machine: &Machine| machine.cache.durable_bytes(&machine.file).map(drop);
     let (machine, went) = beside_syncs_that_fail(3, steps, asks, WritePolicy::Back);
@@ -124,9 +124,9 @@ fn fail_after(machine: &Machine, others: u64) {
     world.fail_at.store(next + others, SeqCst);
 }
 
-/// Promise: as `pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there`.
+/// Promise: as `pages_are_not_home_if_another_threads_sync_of_it_failed`.
 #[test]
-fn a_home_s_sync_that_failed_in_the_background_is_followed_by_no_false_success() {
+fn no_false_success_follows_a_failed_background_sync_of_a_home() {
     // The group is read, two pages are written home, and two homes synced: one of them fails.
     for failing in [3, 4] {
         let (machine, ..) = beside_a_page_past_the_cache();
@@ -147,9 +147,9 @@ fn a_home_s_sync_that_failed_in_the_background_is_followed_by_no_false_success()
     }
 }
 
-/// Promise: as `pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there`.
+/// Promise: as `pages_are_not_home_if_another_threads_sync_of_it_failed`.
 #[test]
-fn a_sync_that_succeeds_before_another_one_is_known_to_have_failed_is_none() {
+fn a_sync_that_ends_before_a_known_failure_is_no_success() {
     let (machine, home, _) = beside_a_page_past_the_cache();
     fail_after(&machine, 3);
     thread::scope(|scope| {

@@ -30,7 +30,7 @@ fn has_none(cache: &Cache, pages: u32) -> bool {
 /// Promise (flash): After a crash exactly those pages are dirty that were, unlike in some releases
 /// of dm-cache, dm-writecache, bcache, lvmcache and Open CAS.
 #[test]
-fn after_a_kill_what_was_dirty_is_dirty_and_nothing_else_and_a_flush_writes_no_more() {
+fn after_a_kill_dirty_pages_alone_are_dirty_and_flushed() {
     let machine = Machine::new(200, &options());
     for n in 0..150u32 {
         machine.write(n, u64::from(n) + 1);
@@ -57,7 +57,7 @@ fn after_a_kill_what_was_dirty_is_dirty_and_nothing_else_and_a_flush_writes_no_m
 ///
 /// Promise (flash): A write that is under way in another thread is durable before it is recorded.
 #[test]
-fn a_write_that_is_under_way_in_another_thread_is_durable_before_it_is_recorded() {
+fn another_threads_write_is_durable_before_it_is_recorded() {
     let (machine, flash, _) = Machine::held(60, &options());
     for page in 1..GROUP {
         machine.write(page, u64::from(page));
@@ -94,7 +94,7 @@ fn a_write_that_is_under_way_in_another_thread_is_durable_before_it_is_recorded(
 ///
 /// Promise (flash): A page that goes around a cache which is being emptied is not older again.
 #[test]
-fn what_goes_around_a_cache_that_is_emptied_is_not_older_again_after_a_power_cut() {
+fn pages_past_an_emptied_cache_get_no_older_by_a_power_cut() {
     let (machine, _, home) = Machine::held(60, &options());
     for page in 0..3 * GROUP {
         machine.write(page, u64::from(page) + 1);
@@ -169,7 +169,7 @@ fn what_lies_in_slots_from_before_is_never_read() {
 ///
 /// Promise: as `what_lies_in_slots_from_before_is_never_read`.
 #[test]
-fn a_cache_where_another_one_was_has_none_of_its_pages_whenever_it_is_cut() {
+fn a_new_cache_has_no_page_of_its_predecessor_after_any_cut() {
     let mut machine = Machine::new(40, &options());
     for page in 0..2 * GROUP {
         machine.write(page, u64::from(page) + 1);

@@ -12,7 +12,7 @@ use support::{
 };
 
 #[test]
-fn steps_write_home_no_faster_than_the_limit_and_a_writer_without_a_slot_does_not_wait() {
+fn steps_keep_to_the_limit_and_slotless_writers_do_not_wait() {
     let options = CacheOptions {
         watermarks: Watermarks { low: 0, high: 0 },
         home_bytes_per_second: 4 * PAGE as u64,
@@ -88,7 +88,7 @@ fn limited(
 }
 
 #[test]
-fn a_resize_that_waits_for_the_limit_says_so_and_may_be_stopped_or_the_limit_lifted() {
+fn a_resize_that_waits_for_the_limit_says_so_and_may_be_stopped() {
     let options = CacheOptions {
         home_bytes_per_second: 1,
         ..options()

@@ -21,7 +21,7 @@ use support::{
 };
 
 #[test]
-fn groups_that_leave_together_share_the_syncs_of_their_homes_and_are_a_part_of_the_cache_at_most() {
+fn groups_leave_a_few_at_a_time_and_share_their_homes_syncs() {
     let options = CacheOptions {
         watermarks: Watermarks { low: 10, high: 50 },
         ..options()
@@ -44,7 +44,7 @@ fn groups_that_leave_together_share_the_syncs_of_their_homes_and_are_a_part_of_t
 }
 
 #[test]
-fn each_write_policy_does_what_it_says_and_is_changed_while_the_cache_is_in_use() {
+fn each_write_policy_does_what_it_says_and_may_be_switched() {
     let machine = Machine::new(60, &options());
     machine.write(1, 1);
     machine.sync();
@@ -92,7 +92,7 @@ fn each_write_policy_does_what_it_says_and_is_changed_while_the_cache_is_in_use(
 /// Promise (flash-run): Policy *adaptive* may judge flash anew at any time: every synced page is
 /// durable on flash or at home, and none is torn.
 #[test]
-fn while_flash_does_not_pay_pages_go_home_before_a_sync_returns_and_those_on_it_leave() {
+fn pages_go_home_before_a_sync_returns_while_flash_is_no_gain() {
     let machine = Machine::new(60, &options());
     machine.cache.set_policy(WritePolicy::Adaptive);
     machine.write(1, 1);
@@ -119,7 +119,7 @@ fn while_flash_does_not_pay_pages_go_home_before_a_sync_returns_and_those_on_it_
 }
 
 #[test]
-fn reads_that_take_as_long_as_those_of_homes_lead_around_flash_and_faster_ones_back() {
+fn slow_reads_of_flash_lead_around_it_and_faster_ones_back() {
     let machine = Machine::new(60, &options());
     machine.cache.set_policy(WritePolicy::Adaptive);
     // What flash does not have says nothing of how fast it is.
@@ -143,7 +143,7 @@ fn reads_that_take_as_long_as_those_of_homes_lead_around_flash_and_faster_ones_b
 }
 
 #[test]
-fn flash_that_is_only_faster_to_write_takes_what_is_written_and_nothing_that_was_read() {
+fn flash_that_only_writes_faster_takes_writes_and_no_reads() {
     let machine = Machine::new(100, &options());
     machine.cache.set_policy(WritePolicy::Adaptive);
     machine.cache.set_contents(AdmissionPolicy::All);
@@ -191,7 +191,7 @@ fn flash_that_is_only_faster_to_write_takes_what_is_written_and_nothing_that_was
 }
 
 #[test]
-fn a_commit_that_goes_the_other_way_and_fails_there_goes_the_usual_one() {
+fn a_trial_commit_that_fails_goes_the_usual_way() {
     let machine = Machine::new(100, &options());
     machine.cache.set_policy(WritePolicy::Adaptive);
     let around = || machine.cache.stats().around_pages;
@@ -214,10 +214,9 @@ fn a_commit_that_goes_the_other_way_and_fails_there_goes_the_usual_one() {
     assert_eq!((machine.home(4), around()), (7, 2));
 }
 
-/// Promise: as
-/// `while_flash_does_not_pay_pages_go_home_before_a_sync_returns_and_those_on_it_leave`.
+/// Promise: as `pages_go_home_before_a_sync_returns_while_flash_is_no_gain`.
 #[test]
-fn a_page_that_is_written_twice_goes_home_once_around_flash_and_as_it_was_last() {
+fn a_page_written_twice_goes_home_once_in_its_last_version() {
     let machine = Machine::new(60, &options());
     machine.cache.set_policy(WritePolicy::Around);
     for n in 0..2 * GROUP {
@@ -260,7 +259,7 @@ fn steps_begin_at_the_high_watermark_and_end_at_the_low_one() {
 
 /// Promise (flash): A flush that is stopped or killed goes on where it was.
 #[test]
-fn a_flush_that_is_stopped_goes_on_where_it_was_even_after_a_kill() {
+fn a_stopped_flush_goes_on_where_it_was_even_after_a_kill() {
     let machine = Machine::new(100, &options());
     for n in 0..60u32 {
         machine.write(n * 311 % 1000, u64::from(n) + 1);
@@ -351,7 +350,7 @@ fn a_dropped_files_pages_are_not_its_successors() {
 /// Promise (flash): A page behind the durable end of its file is written there at once, past the
 /// cache.
 #[test]
-fn a_page_behind_the_durable_end_of_its_file_goes_past_the_cache() {
+fn a_page_behind_its_files_durable_end_goes_past_the_cache() {
     let machine = Machine::new(60, &options());
     assert!(machine.write(999, 1));
     assert!(!machine.write(1000, 2));
@@ -360,7 +359,7 @@ fn a_page_behind_the_durable_end_of_its_file_goes_past_the_cache() {
 }
 
 #[test]
-fn more_files_than_there_is_room_for_are_refused_and_dropping_one_makes_room() {
+fn too_many_files_are_refused_until_one_is_dropped() {
     let machine = Machine::new(60, &options());
     let files: Vec<_> = (1..4)
         .map(|inode| session::register(&machine.cache, (inode, 1)).unwrap())
@@ -395,7 +394,7 @@ fn the_metadata_of_any_number_of_pages_fits_any_lane() {
 }
 
 #[test]
-fn second_chances_of_clean_pages_take_no_more_memory_than_written_ones() {
+fn second_chances_take_no_more_memory_than_written_pages() {
     let options = CacheOptions {
         groups_unsynced_max: 2,
         ..options()

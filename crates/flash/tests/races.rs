@@ -59,9 +59,9 @@ fn a_flush_that_waits_for_a_resize_brings_all_pages_home() {
     }
 }
 
-/// Promise: as `a_cache_that_is_emptied_while_pages_are_written_says_so_or_has_them_all_at_home`.
+/// Promise: as `emptying_a_cache_in_use_fails_or_leaves_all_pages_at_home`.
 #[test]
-fn a_file_that_is_let_go_of_has_every_page_whatever_came_between() {
+fn a_released_file_has_every_page_whatever_came_between() {
     let (machine, flash, _) = Machine::held(60, &options());
     for page in 0..3 * GROUP {
         machine.write(page, u64::from(page) + 1);
@@ -95,7 +95,7 @@ fn a_file_with_a_page_that_cannot_be_read_is_not_let_go_of() {
 
 /// Promise: as `at_home_no_version_of_a_page_comes_after_a_newer_one`.
 #[test]
-fn an_older_page_that_leaves_flash_does_not_go_over_a_newer_one_that_went_around_it() {
+fn a_page_leaving_flash_does_not_overwrite_a_newer_one_at_home() {
     let (machine, flash, home) = Machine::held(60, &leaving());
     for page in 0..GROUP {
         machine.write(page, u64::from(page) + 1);
@@ -126,9 +126,9 @@ fn an_older_page_that_leaves_flash_does_not_go_over_a_newer_one_that_went_around
     assert_eq!(found.read(2), 101);
 }
 
-/// Promise: as `pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there`.
+/// Promise: as `pages_are_not_home_if_another_threads_sync_of_it_failed`.
 #[test]
-fn a_checkpoint_that_another_thread_s_failed_sync_took_is_not_taken_for_one() {
+fn a_checkpoint_fails_if_another_thread_failed_its_sync() {
     let (machine, flash, _) = Machine::held(200, &options());
     // One of the lane's segments is full.
     for version in 1..=80u32 {
@@ -165,7 +165,7 @@ fn a_checkpoint_that_another_thread_s_failed_sync_took_is_not_taken_for_one() {
 
 /// Promise (flash): A page that went home while flash failed to give it is read at home.
 #[test]
-fn a_page_that_goes_home_while_flash_fails_to_give_it_is_read_there() {
+fn a_page_that_went_home_while_flash_failed_is_read_there() {
     for gone in [false, true] {
         let (machine, flash, _) = Machine::held(60, &options());
         machine.write(3, 33);
@@ -185,7 +185,7 @@ fn a_page_that_goes_home_while_flash_fails_to_give_it_is_read_there() {
 }
 
 #[test]
-fn a_page_whose_slot_a_resize_writes_over_before_it_was_read_is_read_at_home() {
+fn a_page_whose_slot_a_resize_overwrites_is_read_at_home() {
     let mut written_over = 0;
     for page in (60..100).step_by(5) {
         let (machine, flash, _) = Machine::held(200, &options());
@@ -214,9 +214,9 @@ fn a_page_whose_slot_a_resize_writes_over_before_it_was_read_is_read_at_home() {
     assert!(written_over > 0, "each page was read before");
 }
 
-/// Promise: as `pages_whose_home_another_thread_failed_to_sync_are_not_taken_to_be_there`.
+/// Promise: as `pages_are_not_home_if_another_threads_sync_of_it_failed`.
 #[test]
-fn a_group_that_was_written_before_a_change_of_length_failed_is_written_again() {
+fn a_group_written_before_a_failed_length_change_is_rewritten() {
     let machine = Machine::new(60, &options());
     for page in 0..GROUP {
         machine.write(page, u64::from(page) + 1);
@@ -249,7 +249,7 @@ fn a_group_that_was_written_before_a_change_of_length_failed_is_written_again() 
 /// Promise (flash): After `empty` the files have all pages, and after `let_go` a file has all of
 /// its own.
 #[test]
-fn a_cache_that_is_emptied_while_pages_are_written_says_so_or_has_them_all_at_home() {
+fn emptying_a_cache_in_use_fails_or_leaves_all_pages_at_home() {
     let machine = Machine::new(100, &options());
     machine.world.sim.stop_recording();
     let done = AtomicBool::new(false);

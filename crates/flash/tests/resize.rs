@@ -101,7 +101,7 @@ fn a_cache_of_another_size_has_what_it_had_and_goes_on() {
 }
 
 #[test]
-fn a_cache_that_shrinks_writes_home_what_the_slots_that_go_have_and_no_more() {
+fn a_shrinking_cache_writes_home_the_lost_slots_pages_only() {
     let options = CacheOptions {
         second_chances_max: 0,
         ..options()
@@ -129,7 +129,7 @@ fn a_cache_that_shrinks_writes_home_what_the_slots_that_go_have_and_no_more() {
 /// Promise (flash): A resized cache never reads old bytes in its new slots, and a superseded
 /// version does not come back when the version after it goes.
 #[test]
-fn the_slots_that_are_new_are_used_and_what_lies_in_them_is_never_read() {
+fn new_slots_are_used_and_their_old_bytes_never_read() {
     let options = CacheOptions {
         contents: AdmissionPolicy::All,
         ..options()
@@ -154,7 +154,7 @@ fn the_slots_that_are_new_are_used_and_what_lies_in_them_is_never_read() {
 }
 
 #[test]
-fn a_resize_says_that_all_is_home_before_it_writes_the_metadata_and_may_be_stopped_before() {
+fn a_resize_may_be_stopped_until_its_pages_are_home() {
     for [before, after] in SIZES {
         let (machine, last) = filled(before, 90, &options());
         let slots = machine.cache.stats().slots;
@@ -183,7 +183,7 @@ fn begun([before, after]: [u64; 2], writes: u64) -> (Arc<World>, Vec<u64>, u64) 
 
 /// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
 #[test]
-fn wherever_the_power_fails_in_a_resize_it_has_one_of_the_two_sizes_and_is_repeated() {
+fn a_resize_cut_anywhere_has_either_size_and_is_repeated() {
     for (size, writes) in SIZES.iter().flat_map(|s| WRITTEN.map(|w| (*s, w))) {
         let (world, last, after) = begun(size, writes);
         let machine = Machine::open(world.clone(), &options());
@@ -223,7 +223,7 @@ fn operations_of(size: [u64; 2], writes: u64) -> u64 {
 
 /// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
 #[test]
-fn whichever_operation_of_a_resize_fails_nothing_is_lost_and_it_is_repeated() {
+fn a_resize_loses_nothing_whichever_operation_fails() {
     for (size, writes) in SIZES.iter().flat_map(|s| WRITTEN.map(|w| (*s, w))) {
         for n in 1..=operations_of(size, writes) {
             let (world, mut last, after) = begun(size, writes);
@@ -248,7 +248,7 @@ fn whichever_operation_of_a_resize_fails_nothing_is_lost_and_it_is_repeated() {
 
 /// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
 #[test]
-fn wherever_in_a_resize_flash_dies_what_was_synced_is_there_when_it_can_be_read_again() {
+fn synced_pages_survive_flash_that_dies_anywhere_in_a_resize() {
     let mut half = 0;
     for (size, writes) in SIZES.iter().flat_map(|s| WRITTEN.map(|w| (*s, w))) {
         for n in 1..=operations_of(size, writes) {
@@ -280,7 +280,7 @@ fn wherever_in_a_resize_flash_dies_what_was_synced_is_there_when_it_can_be_read_
 }
 
 #[test]
-fn after_a_resize_of_which_flash_has_half_a_header_its_file_keeps_its_length() {
+fn a_flash_file_keeps_its_length_after_a_torn_resize_header() {
     let (before, writes) = (60, 90);
     let mut half = 0;
     for n in 1..=operations_of([before, 200], writes) {
@@ -318,7 +318,7 @@ fn layouts(devices: &Devices) -> [Option<u32>; 2] {
 }
 
 #[test]
-fn a_header_from_before_a_resize_is_written_anew_and_never_used_with_what_came_after() {
+fn an_old_header_is_rewritten_and_never_used_after_a_resize() {
     let (machine, mut last) = filled(60, 90, &options());
     let before = machine.world.live();
     let _ = resize(&machine, 150).unwrap();

@@ -231,17 +231,17 @@ impl Machine {
 /// Promise (flash): A reader beside writers, a dequeuer, flushes and changes of the policy gets the
 /// newest version of a page, whole.
 #[test]
-fn readers_see_the_newest_page_whole_while_others_write_sync_dequeue_and_flush() {
+fn readers_see_the_newest_page_whole_beside_all_other_calls() {
     Machine::new(AdmissionPolicy::Dirty, false).run(&[WritePolicy::Back]);
 }
 
-/// Promise: as `readers_see_the_newest_page_whole_while_others_write_sync_dequeue_and_flush`.
+/// Promise: as `readers_see_the_newest_page_whole_beside_all_other_calls`.
 #[test]
-fn clean_pages_come_in_beside_writers_and_are_never_older_than_what_was_written() {
+fn clean_pages_that_come_in_are_never_older_than_written_ones() {
     Machine::new(AdmissionPolicy::All, false).run(&[WritePolicy::Back]);
 }
 
-/// Promise: as `readers_see_the_newest_page_whole_while_others_write_sync_dequeue_and_flush`.
+/// Promise: as `readers_see_the_newest_page_whole_beside_all_other_calls`.
 #[test]
 fn the_policy_is_changed_under_readers_and_writers() {
     let policies = [
@@ -253,9 +253,9 @@ fn the_policy_is_changed_under_readers_and_writers() {
     Machine::new(AdmissionPolicy::All, false).run(&policies);
 }
 
-/// Promise: as `what_was_read_ahead_does_not_count_once_its_page_is_another_one`.
+/// Promise: as `a_page_read_ahead_does_not_count_once_it_has_changed`.
 #[test]
-fn a_scan_is_given_the_newest_pages_though_they_are_written_after_they_were_read_ahead() {
+fn a_scan_gets_pages_that_were_written_after_the_read_ahead() {
     let policies = [WritePolicy::Back, WritePolicy::Around, WritePolicy::Off];
     Machine::new(AdmissionPolicy::Dirty, true).run(&policies);
 }

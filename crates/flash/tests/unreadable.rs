@@ -38,9 +38,9 @@ fn read_error(machine: &Machine, page: u32) -> FlashError {
     session::read(&machine.world, &machine.cache, &machine.file, page).unwrap_err()
 }
 
-/// Promise: as `a_damaged_dirty_page_is_named_and_never_served_until_it_is_written_again`.
+/// Promise: as `a_damaged_dirty_page_is_named_until_it_is_written_again`.
 #[test]
-fn a_dirty_page_on_a_sector_that_cannot_be_read_is_set_aside_and_the_queue_goes_on() {
+fn an_unreadable_dirty_page_is_set_aside_and_the_queue_goes_on() {
     for second_chances_max in [0, 4] {
         let options = CacheOptions {
             second_chances_max,
@@ -81,7 +81,7 @@ fn a_dirty_page_on_a_sector_that_cannot_be_read_is_set_aside_and_the_queue_goes_
     }
 }
 
-/// Promise: as `a_damaged_dirty_page_is_named_and_never_served_until_it_is_written_again`.
+/// Promise: as `a_damaged_dirty_page_is_named_until_it_is_written_again`.
 #[test]
 fn while_flash_gives_nothing_at_all_no_page_is_given_up() {
     let machine = Machine::new(SLOTS, &options());
@@ -104,7 +104,7 @@ fn while_flash_gives_nothing_at_all_no_page_is_given_up() {
 }
 
 #[test]
-fn a_cache_opens_with_its_other_header_and_checkpoint_if_one_of_each_cannot_be_read() {
+fn a_cache_opens_by_the_header_and_checkpoint_it_can_read() {
     let region = (layout::CHECKPOINT_HEADER + 4096) as usize;
     let regions = [0, 1].map(|at| layout::CHECKPOINTS as usize + at * region);
     for header in layout::HEADERS {

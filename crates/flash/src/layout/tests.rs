@@ -43,7 +43,7 @@ fn a_cache_uses_what_there_is_and_not_a_byte_more() {
 ///
 /// Promise: as `a_cache_of_another_size_has_what_it_had_and_goes_on`.
 #[test]
-fn a_cache_of_another_size_keeps_its_slots_and_has_its_checkpoints_elsewhere() {
+fn a_resize_keeps_the_slots_and_moves_the_checkpoints() {
     let sizes: Vec<u64> = (300_000..1_500_000).step_by(71_111).collect();
     for &first in &sizes {
         let mut now = CacheGeometry::fit(first, 4096, 16, 2).unwrap();

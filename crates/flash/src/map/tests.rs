@@ -55,7 +55,7 @@ fn a_tombstone_reaches_every_version_before_it_and_none_behind() {
 /// A slot that is made to say behind the map's back that it has a page of the file becomes void if
 /// it is looked at.
 #[test]
-fn a_tombstone_of_a_whole_file_looks_no_further_than_its_oldest_version() {
+fn a_files_tombstone_looks_no_further_than_its_oldest_version() {
     let mut map = Map::new(8, 0);
     for file in [2, 1, 3, 1, 3] {
         let entry = entry(file, 0, DIRTY);
@@ -72,7 +72,7 @@ fn a_tombstone_of_a_whole_file_looks_no_further_than_its_oldest_version() {
 }
 
 #[test]
-fn tombstones_of_several_files_reach_what_comes_before_each_of_them() {
+fn tombstones_of_several_files_void_what_precedes_each() {
     let mut map = Map::new(8, 0);
     for (file, page) in [(1, 1), (2, 1), (3, 1), (1, 1), (2, 2), (1, 2)] {
         let entry = entry(page, 0, DIRTY);

@@ -34,7 +34,7 @@ fn a_damaged_clean_page_is_read_at_home() {
 /// Promise (flash): A damaged page whose only copy was on flash is named by every read, whatever
 /// the queue and restarts do, until it is written again or given up.
 #[test]
-fn a_damaged_dirty_page_is_named_and_never_served_until_it_is_written_again() {
+fn a_damaged_dirty_page_is_named_until_it_is_written_again() {
     let (world, cache, file) = machine();
     write(&cache, &file, 3, 32).unwrap();
     write(&cache, &file, 3, 33).unwrap();
@@ -74,9 +74,9 @@ fn a_damaged_dirty_page_is_named_and_never_served_until_it_is_written_again() {
     assert_eq!(version_of(&world.home((0, 1), 3 * PAGE, PAGE)), Some(34));
 }
 
-/// Promise: as `a_damaged_dirty_page_is_named_and_never_served_until_it_is_written_again`.
+/// Promise: as `a_damaged_dirty_page_is_named_until_it_is_written_again`.
 #[test]
-fn a_lost_page_can_be_given_up_and_does_not_keep_the_cache_from_being_emptied() {
+fn a_lost_page_can_be_given_up_and_the_cache_emptied() {
     let (world, cache, file) = machine();
     write(&cache, &file, 3, 33).unwrap();
     cache.sync(&file).unwrap();
@@ -94,9 +94,9 @@ fn a_lost_page_can_be_given_up_and_does_not_keep_the_cache_from_being_emptied() 
     assert_eq!(read(&world, &cache, &file, 3).unwrap(), 0);
 }
 
-/// Promise: as `a_damaged_dirty_page_is_named_and_never_served_until_it_is_written_again`.
+/// Promise: as `a_damaged_dirty_page_is_named_until_it_is_written_again`.
 #[test]
-fn when_many_pages_are_lost_the_queue_goes_on_or_says_so_and_never_hangs() {
+fn the_queue_goes_on_or_reports_and_never_hangs_on_lost_pages() {
     for (second_chances_max, count) in [(2, 12), (0, 12), (2, 33), (0, 36)] {
         let options = CacheOptions {
             second_chances_max,
@@ -130,7 +130,7 @@ fn when_many_pages_are_lost_the_queue_goes_on_or_says_so_and_never_hangs() {
 
 /// Promise (flash): An older checkpoint never stands in for a damaged one whose records are gone.
 #[test]
-fn a_damaged_checkpoint_is_refused_and_not_replaced_by_an_older_one() {
+fn a_damaged_checkpoint_is_refused_and_no_older_one_used() {
     let (world, cache, file) = machine();
     let mut version = 0;
     turn(&cache, &file, 20 * SLOTS, &mut version);

@@ -15,7 +15,7 @@ use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 
 /// Promise: as `a_damaged_clean_page_is_read_at_home`.
 #[test]
-fn while_flash_is_gone_clean_pages_are_read_at_home_and_dirty_ones_are_named() {
+fn without_flash_clean_pages_are_read_at_home_dirty_ones_named() {
     let (world, cache, file) = machine();
     write(&cache, &file, 3, 33).unwrap();
     cache.sync(&file).unwrap();
@@ -61,7 +61,7 @@ fn while_flash_is_gone_clean_pages_are_read_at_home_and_dirty_ones_are_named() {
 }
 
 #[test]
-fn flash_that_takes_nothing_is_written_around_and_is_used_again_when_it_takes_something() {
+fn flash_that_takes_nothing_is_bypassed_until_it_does_again() {
     let options = CacheOptions {
         flash_retry_ms: 0,
         ..options()
@@ -93,7 +93,7 @@ fn flash_that_takes_nothing_is_written_around_and_is_used_again_when_it_takes_so
 }
 
 #[test]
-fn however_long_flash_takes_nothing_writers_go_on_and_their_pages_are_durable() {
+fn writers_stay_durable_however_long_flash_takes_nothing() {
     let (world, cache, file) = machine();
     write(&cache, &file, 1, 1).unwrap();
     cache.sync(&file).unwrap();
@@ -130,7 +130,7 @@ fn however_long_flash_takes_nothing_writers_go_on_and_their_pages_are_durable() 
 }
 
 #[test]
-fn after_pages_went_around_flash_takes_pages_again_in_the_same_session() {
+fn flash_takes_pages_again_in_the_session_that_bypassed_it() {
     let options = CacheOptions {
         flash_retry_ms: 0,
         ..options()

@@ -15,7 +15,7 @@ use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
 /// Promise (flash): The cache refuses writers before pages that neither device takes fill the
 /// memory.
 #[test]
-fn writers_are_refused_before_memory_fills_with_what_neither_device_takes() {
+fn writers_are_refused_before_untaken_pages_fill_memory() {
     let (world, cache, file) = machine();
     // The length is known: what is asked of a home from now on is to take pages.
     write(&cache, &file, 0, 1).unwrap();
@@ -89,7 +89,7 @@ fn a_page_that_was_torn_at_home_is_repaired_from_flash() {
 }
 
 #[test]
-fn a_page_that_is_lost_while_homes_fail_finds_the_slot_that_is_kept_for_it() {
+fn a_page_lost_while_homes_fail_has_a_slot_kept_for_it() {
     let (world, cache, file) = machine();
     let kept = u64::from(options().second_chances_max) + 1;
     let pages = (cache.stats().slots - kept) as u32;

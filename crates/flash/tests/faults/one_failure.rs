@@ -36,7 +36,7 @@ fn workload(world: &World, cache: &Cache, file: &CachedFile) -> (Vec<u64>, Vec<u
 
 /// Promise: as `whatever_fails_before_the_power_does_nothing_synced_is_lost`.
 #[test]
-fn whichever_operation_fails_once_nothing_is_lost_and_all_goes_on() {
+fn nothing_is_lost_and_all_goes_on_whichever_operation_fails() {
     let (world, cache, file) = machine();
     let before = world.operations.load(SeqCst);
     workload(&world, &cache, &file);

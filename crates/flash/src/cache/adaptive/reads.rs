@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn flash_that_is_no_faster_stops_to_pay_after_periods_that_agree() {
+    fn flash_no_faster_stops_paying_after_periods_that_agree() {
         let reads = ReadTimes::new();
         for _ in 1..AGREE {
             assert!(period(&reads, 100, 100));
@@ -150,7 +150,7 @@ mod tests {
     }
 
     #[test]
-    fn flash_that_is_much_faster_pays_and_one_read_that_was_held_up_says_nothing() {
+    fn faster_flash_pays_whatever_a_single_slow_read_says() {
         let reads = ReadTimes::new();
         assert!(reads.verdict.pays() && !reads.are_known_to_pay());
         for _ in 0..3 * AGREE {
@@ -165,7 +165,7 @@ mod tests {
     }
 
     #[test]
-    fn without_reads_of_homes_nothing_changes_and_flash_is_not_read_for_it() {
+    fn flash_is_not_judged_or_probed_without_reads_of_homes() {
         let reads = ReadTimes::new();
         for _ in 0..READS_MIN * 10 {
             reads.flash.add(Duration::from_secs(1));

@@ -184,7 +184,7 @@ mod tests {
     }
 
     #[test]
-    fn what_changes_often_takes_longer_and_after_a_calm_hour_less_long_again() {
+    fn frequent_changes_slow_the_next_until_a_calm_hour() {
         let writes = WriteTrials::new();
         let periods_until = |pays: bool| {
             let (flash, around) = if pays { (1, 100) } else { (100, 1) };
@@ -202,7 +202,7 @@ mod tests {
     }
 
     #[test]
-    fn pages_that_all_go_home_in_the_end_cost_flash_for_nothing_and_that_is_forgotten() {
+    fn flash_whose_pages_all_go_home_stops_paying_for_a_while() {
         let writes = WriteTrials::new();
         writes.left(1 << 16, 0, took(1000 * 1024));
         for _ in 1..AGREE {
@@ -231,7 +231,7 @@ mod tests {
     }
 
     #[test]
-    fn few_commits_go_the_other_way_and_after_a_stop_it_is_a_minute_at_most() {
+    fn trial_commits_are_rare_and_at_most_a_minute_apart() {
         let writes = WriteTrials::new();
         let is_due_after = |rest: Duration| {
             let mut at = writes.trial_at.lock();

@@ -51,7 +51,7 @@ fn pages_of(file: u32, first: u64, count: u32) -> Vec<u8> {
 }
 
 #[test]
-fn records_that_are_applied_twice_change_nothing_the_second_time() {
+fn records_applied_twice_change_nothing_the_second_time() {
     let mut rebuilt = rebuilt();
     let front = 2u64.to_le_bytes();
     let log: [(u16, Vec<u8>); 4] = [
@@ -74,7 +74,7 @@ fn records_that_are_applied_twice_change_nothing_the_second_time() {
 }
 
 #[test]
-fn the_pages_of_all_files_that_are_gone_are_looked_for_once_in_the_end() {
+fn one_pass_at_the_end_finds_the_pages_of_all_gone_files() {
     let mut rebuilt = rebuilt();
     let mut dropped = DroppedFiles::new();
     let mut apply = |kind, payload: &[u8]| {
