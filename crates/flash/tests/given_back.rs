@@ -1,7 +1,7 @@
 //! Before a file is changed past the cache: its pages go home first if the change may be refused,
 //! and copies of pages that are on their way home stay until they are there.
 //!
-//! Promise: as `a_truncation_that_the_kernel_refuses_leaves_every_page_as_it_was`.
+//! Promise: as `a_truncation_the_kernel_refuses_leaves_every_page_as_it_was`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod support;

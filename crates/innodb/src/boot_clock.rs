@@ -34,7 +34,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_moment_is_recent_until_ten_seconds_later_and_never_before_it() {
+    fn a_moment_is_recent_for_ten_seconds_and_never_before_it() {
         let BootTime(now) = BootTime::now();
         assert!(BootTime(now).is_recent());
         let long_ago = now.saturating_sub(2 * PATIENCE_SECONDS);

@@ -242,7 +242,7 @@ mod tests {
     use std::fs::{self, File};
 
     #[test]
-    fn the_status_is_said_while_pages_are_brought_home_from_flash_that_fails() {
+    fn the_status_is_written_while_failing_flash_is_brought_home() {
         let dir = tempfile::tempdir().unwrap();
         let [flash, status, table] = ["f", "f.status", "t.ibd"].map(|name| dir.path().join(name));
         setup::create(&flash, 8 << 20).unwrap();

@@ -145,7 +145,7 @@ mod tests {
     use std::thread;
 
     #[test]
-    fn what_several_processes_keep_at_a_time_is_what_one_of_them_said() {
+    fn a_file_kept_by_several_processes_has_what_one_of_them_said() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f.settings");
         let said: Vec<String> = (0..8usize).map(|n| "said ".repeat(n * 1000)).collect();
@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_pipe_in_its_place_or_what_has_no_end_is_refused_and_not_waited_for() {
+    fn a_pipe_or_endless_file_is_refused_and_not_waited_for() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("f.resize");
         let mode = rustix::fs::Mode::RWXU;
@@ -175,7 +175,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_that_another_user_made_leads_to_nothing_that_is_written() {
+    fn nothing_is_written_by_a_link_that_another_user_made() {
         let dir = tempfile::tempdir().unwrap();
         let (path, other) = (dir.path().join("f.settings"), dir.path().join("other"));
         fs::write(&other, "kept").unwrap();

@@ -55,7 +55,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn tablespaces_are_page_files_and_temporary_ones_and_logs_are_not() {
+    fn tablespaces_are_page_files_and_temporary_files_and_logs_not() {
         for name in [
             "./test/t.ibd",
             "/var/lib/mysql/ibdata1",

@@ -200,7 +200,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_is_answered_by_who_has_the_cache_and_an_answer_to_another_is_none() {
+    fn a_request_is_answered_by_the_cache_and_for_itself_alone() {
         let (_dir, flash, status) = made();
         assert_eq!(ResizeRequest::read(&flash).unwrap(), None);
         for error in [None, Some("it is too small")] {
@@ -224,7 +224,7 @@ mod tests {
     }
 
     #[test]
-    fn a_request_that_is_answered_is_taken_back_also_if_who_answers_cannot() {
+    fn an_answered_request_is_withdrawn_if_its_answerer_cannot() {
         let (_dir, flash, status) = made();
         for error in [None, Some("it is too small")] {
             let resized = thread::scope(|scope| {
@@ -250,7 +250,7 @@ mod tests {
 
     /// Promise: as `what_has_the_name_of_a_cache_s_file_by_then_is_left`.
     #[test]
-    fn a_request_is_in_the_directory_that_was_held_whatever_its_path_leads_to() {
+    fn a_request_is_in_the_held_directory_wherever_its_path_leads() {
         let dirs = Two::new();
         let at = |name| dirs.at(name);
         create(&at("x/f"), 8 << 20).unwrap();

@@ -96,7 +96,7 @@ mod tests {
     }
 
     #[test]
-    fn a_server_that_is_told_not_to_sync_its_pages_is_refused_however_that_is_said() {
+    fn a_server_told_not_to_sync_is_refused_however_it_is_told() {
         for refused in [
             "--innodb-flush-method=O_DIRECT_NO_FSYNC",
             "--innodb_flush_method=nosync",

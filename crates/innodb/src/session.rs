@@ -278,7 +278,7 @@ mod tests {
     use std::{thread, time::Duration};
 
     #[test]
-    fn a_server_that_starts_while_its_cache_is_looked_at_waits_for_that() {
+    fn a_server_waits_at_its_start_while_its_cache_is_inspected() {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("f");
         setup::create(&flash, 8 << 20).unwrap();

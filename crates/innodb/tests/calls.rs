@@ -22,8 +22,8 @@ use support::{PAGES, STATUS, World, page};
 /// Promise (flash-run): A truncation, a hole and an `open` with `O_TRUNC` that the kernel refuses
 /// change no page.
 #[test]
-fn a_truncation_that_the_kernel_refuses_leaves_every_page_as_it_was() {
-    let name = "a_truncation_that_the_kernel_refuses_leaves_every_page_as_it_was";
+fn a_truncation_the_kernel_refuses_leaves_every_page_as_it_was() {
+    let name = "a_truncation_the_kernel_refuses_leaves_every_page_as_it_was";
     let after = World::after(name, "{}", |server| {
         server.write(5, 50);
         server.sync();
@@ -51,8 +51,8 @@ const PUNCH_AND_KEEP_SIZE: i32 = 3;
 /// Promise (flash-run): Pages that were cut off or punched out are not back after a kill: the file
 /// has zeros there, or the bytes written since.
 #[test]
-fn pages_that_were_cut_off_are_not_back_after_a_kill_and_the_file_grows_by_zeros() {
-    let name = "pages_that_were_cut_off_are_not_back_after_a_kill_and_the_file_grows_by_zeros";
+fn truncated_pages_stay_away_after_a_kill_and_leave_zeros() {
+    let name = "truncated_pages_stay_away_after_a_kill_and_leave_zeros";
     let after = World::after(name, "{}", |server| {
         // The second time it only looks.
         if server.read(5) == 0 {
@@ -77,7 +77,7 @@ fn pages_that_were_cut_off_are_not_back_after_a_kill_and_the_file_grows_by_zeros
     }
 }
 
-/// Promise: as `pages_that_were_cut_off_are_not_back_after_a_kill_and_the_file_grows_by_zeros`.
+/// Promise: as `truncated_pages_stay_away_after_a_kill_and_leave_zeros`.
 #[test]
 fn pages_that_were_punched_out_are_zeros_also_after_a_kill() {
     let name = "pages_that_were_punched_out_are_zeros_also_after_a_kill";
@@ -109,8 +109,8 @@ fn pages_that_were_punched_out_are_zeros_also_after_a_kill() {
 }
 
 #[test]
-fn a_hole_that_the_kernel_does_not_punch_leaves_every_page_as_it_was() {
-    let name = "a_hole_that_the_kernel_does_not_punch_leaves_every_page_as_it_was";
+fn a_hole_the_kernel_refuses_leaves_every_page_as_it_was() {
+    let name = "a_hole_the_kernel_refuses_leaves_every_page_as_it_was";
     let after = World::after(name, "{}", |server| {
         server.write(5, 50);
         server.sync();
@@ -127,8 +127,8 @@ fn a_hole_that_the_kernel_does_not_punch_leaves_every_page_as_it_was() {
 }
 
 #[test]
-fn a_file_that_was_to_be_truncated_and_could_not_be_opened_keeps_its_pages() {
-    let name = "a_file_that_was_to_be_truncated_and_could_not_be_opened_keeps_its_pages";
+fn a_file_whose_truncating_open_fails_keeps_its_pages() {
+    let name = "a_file_whose_truncating_open_fails_keeps_its_pages";
     let after = World::after(name, "{}", |server| {
         server.write(5, 50);
         server.sync();
@@ -143,8 +143,8 @@ fn a_file_that_was_to_be_truncated_and_could_not_be_opened_keeps_its_pages() {
 
 /// Promise (flash-run): A file that is opened with `O_TRUNC` is as long as the writes to it since.
 #[test]
-fn a_file_that_is_empty_since_it_was_opened_grows_by_what_is_written_to_it() {
-    let name = "a_file_that_is_empty_since_it_was_opened_grows_by_what_is_written_to_it";
+fn a_file_truncated_by_its_open_grows_by_what_is_written_to_it() {
+    let name = "a_file_truncated_by_its_open_grows_by_what_is_written_to_it";
     World::after(name, "{}", |server| {
         server.write(5, 50);
         server.sync();
@@ -174,8 +174,8 @@ fn deleted() -> usize {
 
 /// Promise (flash-run): A file that became plain and was removed takes no space once it is closed.
 #[test]
-fn a_file_that_became_plain_and_was_unlinked_takes_no_space_once_it_is_closed() {
-    let name = "a_file_that_became_plain_and_was_unlinked_takes_no_space_once_it_is_closed";
+fn an_unlinked_plain_file_takes_no_space_once_it_is_closed() {
+    let name = "an_unlinked_plain_file_takes_no_space_once_it_is_closed";
     World::after(name, "{}", |server| {
         server.write(5, 50);
         server.sync();
@@ -198,8 +198,8 @@ fn a_file_that_became_plain_and_was_unlinked_takes_no_space_once_it_is_closed() 
 /// Promise (flash-run): Pages on their way home are written and synced again when the kernel fails
 /// a sync of their file, in whichever thread.
 #[test]
-fn a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home() {
-    let name = "a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home";
+fn a_sync_the_kernel_fails_counts_for_pages_on_their_way_home() {
+    let name = "a_sync_the_kernel_fails_counts_for_pages_on_their_way_home";
     World::after(name, "{}", |server| {
         server.write(5, 50);
         let description = CString::new(server.dir.join("data/t.cfg").as_os_str().as_bytes());
@@ -229,8 +229,8 @@ fn a_sync_that_the_kernel_fails_counts_for_pages_that_are_on_their_way_home() {
 
 /// Promise (flash-run): A file that is opened while it is unlinked is not missed at the next start.
 #[test]
-fn a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill() {
-    let name = "a_file_that_is_opened_while_it_is_unlinked_is_not_missed_after_a_kill";
+fn a_file_opened_during_its_unlink_is_not_missed_after_a_kill() {
+    let name = "a_file_opened_during_its_unlink_is_not_missed_after_a_kill";
     let after = World::after(name, "{}", |server| {
         let path = server.dir.join("data/new.ibd");
         fs::copy(&server.path, &path).unwrap();
@@ -282,8 +282,8 @@ fn a_cache_whose_path_is_no_text_says_how_it_is_too() {
 
 /// Promise (flash-run): A page written with `O_DSYNC` is durable when the write returns.
 #[test]
-fn a_page_of_a_file_that_is_open_for_synchronous_writes_is_durable_when_it_is_written() {
-    let name = "a_page_of_a_file_that_is_open_for_synchronous_writes_is_durable_when_it_is_written";
+fn a_page_written_with_o_dsync_is_durable_at_once() {
+    let name = "a_page_written_with_o_dsync_is_durable_at_once";
     let after = World::after(name, "{}", |server| {
         let mut options = OpenOptions::new();
         let flags = rustix::fs::OFlags::DSYNC.bits().cast_signed();
@@ -314,11 +314,10 @@ fn written_through_a_checkpoint_outlives_the_cache() {
     assert_eq!(world.home(5), page(50));
 }
 
-/// Promise: as
-/// `when_the_cache_is_lost_what_is_torn_or_older_is_made_whole_and_nothing_newer_is_undone`.
+/// Promise: as `copies_of_a_lost_cache_mend_torn_and_older_pages_alone`.
 #[test]
-fn when_a_cache_is_lost_pages_that_were_torn_on_their_way_around_it_are_written_again() {
-    let name = "when_a_cache_is_lost_pages_that_were_torn_on_their_way_around_it_are_written_again";
+fn pages_torn_on_their_way_around_a_lost_cache_are_rewritten() {
+    let name = "pages_torn_on_their_way_around_a_lost_cache_are_rewritten";
     let after = World::after(name, r#"{"policy":"around"}"#, |server| {
         server.write(5, 50);
         server.sync();
@@ -339,9 +338,8 @@ fn when_a_cache_is_lost_pages_that_were_torn_on_their_way_around_it_are_written_
 }
 
 #[test]
-fn copies_from_before_a_flush_do_not_come_back_over_what_was_written_without_the_cache() {
-    let name =
-        "copies_from_before_a_flush_do_not_come_back_over_what_was_written_without_the_cache";
+fn copies_from_before_a_flush_undo_no_write_without_the_cache() {
+    let name = "copies_from_before_a_flush_undo_no_write_without_the_cache";
     let around = r#"{"policy":"around"}"#;
     const AT: u64 = 8 * PAGE_BYTES as u64;
     let after = World::after(name, around, |server| {

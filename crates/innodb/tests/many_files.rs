@@ -87,18 +87,18 @@ fn every_table_has_its_page(world: &World) {
 /// Promise (flash-run): More tables than a cache knows, or a process has descriptors for, go
 /// through the cache as long as few are open at a time.
 #[test]
-fn more_tables_than_a_cache_knows_go_through_it_as_few_are_open_at_a_time() {
-    let name = "more_tables_than_a_cache_knows_go_through_it_as_few_are_open_at_a_time";
+fn tables_beyond_the_caches_files_go_through_it_if_few_are_open() {
+    let name = "tables_beyond_the_caches_files_go_through_it_if_few_are_open";
     let after = World::after(name, "{}", |server| use_tables(&server.dir));
     let Some(world) = after else { return };
     world.flush();
     every_table_has_its_page(&world);
 }
 
-/// Promise: as `more_tables_than_a_cache_knows_go_through_it_as_few_are_open_at_a_time`.
+/// Promise: as `tables_beyond_the_caches_files_go_through_it_if_few_are_open`.
 #[test]
-fn more_tables_than_descriptors_go_through_the_cache_as_few_are_open_at_a_time() {
-    let name = "more_tables_than_descriptors_go_through_the_cache_as_few_are_open_at_a_time";
+fn tables_beyond_the_descriptors_go_through_it_if_few_are_open() {
+    let name = "tables_beyond_the_descriptors_go_through_it_if_few_are_open";
     let after = World::after(name, "{}", |server| {
         allow(100);
         use_tables(&server.dir);
@@ -109,8 +109,8 @@ fn more_tables_than_descriptors_go_through_the_cache_as_few_are_open_at_a_time()
 }
 
 #[test]
-fn the_system_tablespace_is_not_let_go_of_though_the_server_has_it_closed() {
-    let name = "the_system_tablespace_is_not_let_go_of_though_the_server_has_it_closed";
+fn the_system_tablespace_stays_though_the_server_has_closed_it() {
+    let name = "the_system_tablespace_stays_though_the_server_has_closed_it";
     let after = World::after(name, "{}", |server| {
         close(server.system);
         use_tables(&server.dir);
@@ -130,8 +130,8 @@ const FAR: u64 = 900 * PAGE_BYTES as u64;
 
 /// Promise (flash-run): A table whose file takes no page keeps no other one from the cache.
 #[test]
-fn a_closed_table_whose_file_takes_no_page_keeps_no_other_one_in_the_cache() {
-    let name = "a_closed_table_whose_file_takes_no_page_keeps_no_other_one_in_the_cache";
+fn a_closed_table_that_takes_no_page_keeps_no_other_one_out() {
+    let name = "a_closed_table_that_takes_no_page_keeps_no_other_one_out";
     let after = World::after(name, "{}", |server| {
         let path = server.dir.join("data/far.ibd");
         fs::write(&path, blank_file(PAGES * PAGE_BYTES)).unwrap();
@@ -157,8 +157,8 @@ fn a_closed_table_whose_file_takes_no_page_keeps_no_other_one_in_the_cache() {
 
 /// Promise: as `a_table_that_finds_no_place_in_the_cache_is_refused_and_not_left_unprotected`.
 #[test]
-fn a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_one() {
-    let name = "a_server_that_has_too_many_tables_open_is_told_so_and_goes_on_when_it_closes_one";
+fn a_server_with_too_many_tables_open_is_told_and_goes_on() {
+    let name = "a_server_with_too_many_tables_open_is_told_and_goes_on";
     let after = World::after(name, "{}", |server| {
         let tables = 0..100;
         for number in tables.clone() {

@@ -112,8 +112,8 @@ fn hits_versions_bytes_and_scans_are_those_that_there_were() {
 }
 
 #[test]
-fn written_through_batches_pages_and_syncs_of_the_files_are_counted() {
-    let name = "written_through_batches_pages_and_syncs_of_the_files_are_counted";
+fn a_status_counts_batches_pages_and_syncs_written_through() {
+    let name = "a_status_counts_batches_pages_and_syncs_written_through";
     World::after(name, r#"{"policy":"through"}"#, |server| {
         write(&server);
         let now = until(&server, |now| now.slots_used == 4 && now.dirty_pages == 0);
@@ -127,8 +127,8 @@ fn written_through_batches_pages_and_syncs_of_the_files_are_counted() {
 }
 
 #[test]
-fn pages_that_go_around_flash_are_counted_and_none_is_written_to_it() {
-    let name = "pages_that_go_around_flash_are_counted_and_none_is_written_to_it";
+fn pages_around_flash_are_counted_and_none_is_written_to_it() {
+    let name = "pages_around_flash_are_counted_and_none_is_written_to_it";
     World::after(name, r#"{"policy":"around"}"#, |server| {
         let before = until(&server, |_| true);
         write(&server);

@@ -102,7 +102,7 @@ impl World {
 /// Promise (flash-run): A start repairs each page that a power cut or a failed write tore on its
 /// way around flash, once, and undoes nothing newer, whenever the power fails next.
 #[test]
-fn a_page_that_was_torn_on_its_way_is_whole_after_a_restart_and_it_is_done_once() {
+fn a_restart_makes_a_torn_page_whole_and_does_it_once() {
     let Some(world) = World::new() else { return };
     assert_eq!(world.restore(), 0, "there are no copies");
     world.keep(1000, &[(2, &page(7)), (5, &page(8))]);
@@ -168,9 +168,9 @@ impl World {
     }
 }
 
-/// Promise: as `a_page_that_was_torn_on_its_way_is_whole_after_a_restart_and_it_is_done_once`.
+/// Promise: as `a_restart_makes_a_torn_page_whole_and_does_it_once`.
 #[test]
-fn while_copies_are_written_those_before_count_since_their_pages_may_be_torn() {
+fn earlier_copies_count_while_new_ones_are_written() {
     let Some(world) = World::new() else { return };
     let copies = world.copies();
     world.keep_in(&copies, 1000, &[(2, &page(7)), (5, &page(8))]);
@@ -190,9 +190,9 @@ fn while_copies_are_written_those_before_count_since_their_pages_may_be_torn() {
     assert_eq!((world.home(2)[0], world.home(6)[0]), (9, 4));
 }
 
-/// Promise: as `a_page_that_was_torn_on_its_way_is_whole_after_a_restart_and_it_is_done_once`.
+/// Promise: as `a_restart_makes_a_torn_page_whole_and_does_it_once`.
 #[test]
-fn copies_that_are_given_up_go_at_once_and_none_before_them_comes_back() {
+fn copies_given_up_go_at_once_and_no_earlier_one_comes_back() {
     let Some(world) = World::new() else { return };
     let copies = world.copies();
     for byte in [7, 8] {
@@ -221,7 +221,7 @@ fn as_many_pages_as_the_cache_gives_at_a_time_are_kept() {
 }
 
 #[test]
-fn copies_that_are_not_whole_or_of_another_cache_or_recorded_are_left_alone() {
+fn torn_foreign_and_recorded_copies_are_left_alone() {
     let Some(world) = World::new() else { return };
     world.keep(1000, &[(2, &page(7)), (5, &page(8))]);
     let path = world.dir.path().join(COPIES_FILE);
@@ -266,7 +266,7 @@ fn a_page_of_which_flash_has_a_newer_version_is_flash_s() {
 }
 
 #[test]
-fn pages_that_go_around_flash_are_copied_first_and_the_copies_can_be_cleared() {
+fn pages_around_flash_are_copied_first_and_copies_are_clearable() {
     let Some(world) = World::new() else { return };
     world.homes.keep_copies(world.copies());
     world.cache.set_policy(forebay_flash::WritePolicy::Around);
@@ -322,7 +322,7 @@ impl World {
 /// Promise (flash-run): A page that was torn on its way around a cache is made whole also when the
 /// cache is lost and given up.
 #[test]
-fn when_the_cache_is_lost_what_is_torn_or_older_is_made_whole_and_nothing_newer_is_undone() {
+fn copies_of_a_lost_cache_mend_torn_and_older_pages_alone() {
     let Some(world) = World::new() else { return };
     let copies = [2, 3, 4, 5].map(|at| (at, page_at(100, 7)));
     let kept: Vec<_> = copies.iter().map(|(at, page)| (*at, page)).collect();

@@ -118,7 +118,7 @@ fn renamed_files_are_found_and_deleted_ones_forgotten() {
 /// Promise: as
 /// `a_table_whose_file_was_replaced_by_its_copy_is_missed_until_it_is_back_or_given_up`.
 #[test]
-fn a_file_with_newer_pages_that_no_server_removed_is_missed_until_its_pages_are_given_up() {
+fn a_replaced_file_is_missed_until_its_pages_are_given_up() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
     let (a, b) = (world.data().join("db/a.ibd"), world.data().join("db/b.ibd"));
     let _old = fs::File::open(&a).unwrap();
@@ -141,7 +141,7 @@ fn a_file_with_newer_pages_that_no_server_removed_is_missed_until_its_pages_are_
 }
 
 #[test]
-fn a_file_that_was_unlinked_while_it_came_into_the_cache_is_gone() {
+fn a_file_unlinked_while_it_came_into_the_cache_is_gone() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
     let path = world.data().join("db/a.ibd");
     let file = fs::File::open(&path).unwrap();
@@ -173,7 +173,7 @@ fn a_file_of_which_only_clean_pages_are_there_may_be_gone() {
 
 /// Promise: as `a_table_that_was_renamed_is_found_where_the_system_tablespace_is_elsewhere`.
 #[test]
-fn a_table_that_was_renamed_into_another_database_is_found_wherever_the_system_tablespace_is() {
+fn a_table_renamed_into_another_database_is_found() {
     let world = World::new(&["../system/ibdata1", "db/a.ibd"]);
     let other = world.data().join("other");
     fs::create_dir(&other).unwrap();
@@ -196,7 +196,7 @@ fn of_a_database_that_was_dropped_the_files_are_forgotten() {
 /// Promise: as
 /// `a_table_whose_file_was_replaced_by_its_copy_is_missed_until_it_is_back_or_given_up`.
 #[test]
-fn files_that_may_be_on_a_file_system_that_is_not_mounted_keep_their_pages() {
+fn files_that_may_be_unmounted_keep_their_pages() {
     let world = World::new(&["ibdata1", "db/a.ibd"]);
     let (db, away) = (world.data().join("db"), world.dir.path().join("away"));
     fs::rename(&db, &away).unwrap();
@@ -250,7 +250,7 @@ fn a_file_that_cannot_be_looked_for_is_not_taken_for_deleted() {
 }
 
 #[test]
-fn a_file_that_was_renamed_into_a_database_that_is_a_link_is_found() {
+fn a_file_renamed_into_a_database_that_is_a_link_is_found() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
     let elsewhere = world.dir.path().join("elsewhere");
     fs::create_dir(&elsewhere).unwrap();

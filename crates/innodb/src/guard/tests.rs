@@ -136,7 +136,7 @@ fn a_tablespace_that_something_else_wrote_to_is_refused() {
 }
 
 #[test]
-fn a_copy_of_a_guarded_directory_is_refused_and_so_is_another_cache() {
+fn a_copy_of_a_guarded_directory_and_another_cache_are_refused() {
     let world = World::new();
     drop(world.lay());
     let other = ActiveGuard::find(
@@ -166,7 +166,7 @@ fn a_copy_of_a_guarded_directory_is_refused_and_so_is_another_cache() {
 }
 
 #[test]
-fn a_guard_file_that_is_gone_is_missed_and_the_tablespace_is_not_called_a_copy() {
+fn a_lost_guard_file_is_missed_and_no_copy_is_suspected() {
     let world = World::new();
     drop(world.lay());
     fs::remove_file(world.dir.path().join(GUARD_FILE)).unwrap();
@@ -218,7 +218,7 @@ fn a_guard_of_an_unknown_version_is_refused_as_such() {
 }
 
 #[test]
-fn a_guard_of_another_time_than_the_cache_is_refused_and_one_that_was_about_to_begin_is_not() {
+fn a_guard_of_another_epoch_but_the_next_is_refused() {
     let world = World::new();
     let mut guard = world.lay();
     let flash = Path::new("/fast/another");
@@ -284,7 +284,7 @@ fn what_is_no_file_is_not_opened_by_who_looks_for_a_guard() {
 /// Promise (flash-run): Forebay reports a guard without its tablespace, and a guarded tablespace
 /// without a whole guard file.
 #[test]
-fn a_guard_without_a_tablespace_says_which_cache_it_is_of_and_what_to_do() {
+fn a_guard_without_a_tablespace_names_its_cache_and_the_remedy() {
     let world = World::new();
     drop(world.lay());
     let dir = world.dir.path();
@@ -303,9 +303,9 @@ fn a_guard_without_a_tablespace_says_which_cache_it_is_of_and_what_to_do() {
 
 /// It comes up no more than one whose guard is whole.
 ///
-/// Promise: as `a_guard_without_a_tablespace_says_which_cache_it_is_of_and_what_to_do`.
+/// Promise: as `a_guard_without_a_tablespace_names_its_cache_and_the_remedy`.
 #[test]
-fn a_tablespace_whose_guard_is_missing_empty_or_damaged_is_named_with_what_to_do() {
+fn a_tablespace_without_a_whole_guard_is_named_with_the_remedy() {
     let damages: [fn(&Path); 3] = [
         |guard| fs::remove_file(guard).unwrap(),
         |guard| fs::write(guard, "").unwrap(),
@@ -343,7 +343,7 @@ fn a_tablespace_that_is_no_file_and_has_no_guard_is_not_guarded() {
 }
 
 #[test]
-fn a_guard_is_found_beside_a_tablespace_that_is_called_otherwise_there() {
+fn a_guard_is_found_beside_a_tablespace_of_another_name() {
     let world = World::new();
     drop(world.lay());
     let dir = world.dir.path();
@@ -367,7 +367,7 @@ fn a_guard_with_another_name_as_well_is_looked_at_by_root_too() {
 }
 
 #[test]
-fn a_tablespace_that_this_process_has_locked_is_not_opened_to_tell_it_from_another() {
+fn a_tablespace_locked_by_this_process_is_compared_unopened() {
     use std::os::unix::fs::MetadataExt;
     let world = World::new();
     world.lay();

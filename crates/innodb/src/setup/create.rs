@@ -228,7 +228,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cache_is_made_in_the_directory_that_is_held_wherever_its_path_leads_by_then() {
+    fn a_cache_is_made_in_the_held_directory_whatever_its_path() {
         let two = Two::new();
         let flash = two.at("x").join("f");
         let place = CacheLocation::between(&flash, &pool_of(&flash));
@@ -241,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn one_whose_making_was_cut_is_made_once_it_is_given_a_size_again() {
+    fn a_half_made_cache_is_made_once_it_is_given_a_size_again() {
         let two = Two::new();
         let flash = two.at("x").join("f");
         drop(begun(&CacheLocation::between(&flash, &pool_of(&flash))));
@@ -263,7 +263,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_no_device_when_it_is_held_is_not_made_a_cache_though_it_is_blank() {
+    fn a_blank_file_in_a_devices_place_is_made_no_cache() {
         let two = Two::new();
         let path = two.at("x").join("image");
         fs::write(&path, vec![0; 16 << 20]).unwrap();
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn of_a_cache_that_cannot_be_made_nothing_is_left_but_what_was_there() {
+    fn a_cache_that_cannot_be_made_leaves_only_what_was_there() {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("f");
         create(&flash, 4096).unwrap_err();

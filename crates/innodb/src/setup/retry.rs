@@ -35,7 +35,7 @@ mod tests {
     use std::sync::Arc;
 
     #[test]
-    fn a_cache_that_is_in_use_for_a_moment_only_is_opened_and_one_that_stays_so_is_not() {
+    fn a_cache_in_use_for_a_moment_is_opened_and_for_longer_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let flash = dir.path().join("f");
         create(&flash, 8 << 20).unwrap();

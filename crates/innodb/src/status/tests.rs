@@ -143,7 +143,7 @@ fn each_figure_is_where_the_line_names_it() {
 }
 
 #[test]
-fn that_pages_which_are_only_read_stay_out_is_said_where_they_would_come_in() {
+fn a_status_says_that_read_pages_stay_out_if_they_would_come_in() {
     let says = |contents| {
         let settings = Settings {
             contents: Some(contents),
@@ -199,7 +199,7 @@ fn a_cache_without_reads_and_pages_has_no_ratios() {
 }
 
 #[test]
-fn a_status_that_two_threads_write_is_whole_whenever_it_is_read_and_none_fails() {
+fn a_status_written_by_two_threads_is_whole_whenever_it_is_read() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f.status");
     CacheStatus::default().write(&path).unwrap();
@@ -270,7 +270,7 @@ fn a_status_that_is_found_while_it_is_written_is_read_again() {
 }
 
 #[test]
-fn a_link_that_another_user_made_beside_a_status_leads_to_nothing_that_is_written() {
+fn no_status_is_written_by_a_link_that_another_user_made() {
     let dir = tempfile::tempdir().unwrap();
     let (path, other) = (dir.path().join("f.status"), dir.path().join("other"));
     std::fs::write(&other, "kept").unwrap();
@@ -283,7 +283,7 @@ fn a_link_that_another_user_made_beside_a_status_leads_to_nothing_that_is_writte
 }
 
 #[test]
-fn a_status_that_says_of_trouble_takes_no_more_room_than_one_that_does_not() {
+fn a_status_of_trouble_takes_no_more_room_than_one_without() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("f.status");
     let mut status = CacheStatus::default();

@@ -43,7 +43,7 @@ fn names(dir: &Path) -> Vec<OsString> {
 }
 
 #[test]
-fn a_cache_is_removed_with_all_that_is_beside_it_and_another_may_take_its_place() {
+fn a_cache_is_removed_with_its_files_and_makes_way_for_another() {
     let (dir, flash) = made();
     let settings = Settings {
         policy: Some(WritePolicy::Through),
@@ -92,7 +92,7 @@ fn a_cache_that_knows_a_file_or_is_in_use_is_refused_and_kept() {
 }
 
 #[test]
-fn a_removal_that_was_cut_goes_on_and_a_cache_without_headers_is_kept() {
+fn a_cut_removal_goes_on_and_a_cache_without_headers_is_kept() {
     let (dir, flash) = made();
     open(&flash).remove().unwrap();
     assert_eq!(names(dir.path()).len(), 3);
@@ -156,7 +156,7 @@ fn a_server_s_cache_in_a_directory_of_root_s_is_removed_by_root() {
 ///
 /// Promise: as `what_has_the_name_of_a_cache_s_file_by_then_is_left`.
 #[test]
-fn what_is_removed_is_in_the_directory_that_was_held_whatever_its_path_leads_to() {
+fn a_removal_is_in_the_held_directory_wherever_its_path_leads() {
     let dirs = Two::new();
     let at = |name| dirs.at(name);
     for name in ["x/f", "other/f"] {
@@ -189,7 +189,7 @@ fn what_has_the_name_of_a_cache_s_file_by_then_is_left() {
 }
 
 #[test]
-fn metadata_that_a_link_leads_to_goes_from_where_it_is_and_nothing_else_by_its_name() {
+fn a_removal_takes_linked_metadata_and_nothing_put_in_its_place() {
     let (dir, flash) = made();
     let (other, real) = move_lane(&flash);
     let place = CacheLocation::of(&flash).unwrap();
@@ -204,7 +204,7 @@ fn metadata_that_a_link_leads_to_goes_from_where_it_is_and_nothing_else_by_its_n
 /// Promise (rights): A command uses root's own rights beside a cache only where root alone may
 /// change names.
 #[test]
-fn root_s_own_rights_remove_nothing_where_another_user_may_change_names() {
+fn root_removes_nothing_where_another_user_may_change_names() {
     alone(|| {
         let (dir, flash) = made();
         give(dir.path());
@@ -223,7 +223,7 @@ fn root_s_own_rights_remove_nothing_where_another_user_may_change_names() {
 }
 
 #[test]
-fn by_a_link_in_a_server_s_directory_root_s_own_rights_remove_nothing() {
+fn root_removes_nothing_by_a_link_in_a_servers_directory() {
     alone(|| {
         let (dir, flash) = made();
         let (other, real) = move_lane(&flash);
@@ -247,7 +247,7 @@ fn by_a_link_in_a_server_s_directory_root_s_own_rights_remove_nothing() {
 
 /// An ended cache's file, and a pool without lanes: together the rest of a removal.
 #[test]
-fn files_of_root_s_that_a_server_s_link_puts_together_to_a_cache_are_left() {
+fn roots_files_that_a_servers_link_combines_to_a_cache_are_left() {
     alone(|| {
         let (dir, flash) = made();
         let (other, real) = move_lane(&flash);
@@ -265,7 +265,7 @@ fn files_of_root_s_that_a_server_s_link_puts_together_to_a_cache_are_left() {
 }
 
 #[test]
-fn a_removal_that_was_cut_after_the_metadata_on_another_disk_goes_on() {
+fn a_removal_cut_after_another_disks_metadata_goes_on() {
     let (dir, flash) = made();
     let (_other, real) = move_lane(&flash);
     open(&flash).remove().unwrap();

@@ -31,7 +31,7 @@ fn found(flash: &Path, bytes: u64) -> Result<(CacheOccupancy, ResizeResult), Set
 
 /// Promise: as `a_cache_of_another_size_is_warm_and_has_nothing_that_was_not_written_to_it`.
 #[test]
-fn a_cache_grows_and_shrinks_and_its_file_has_the_length_that_was_asked_for() {
+fn a_cache_grows_and_shrinks_to_the_length_that_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
     let flash = dir.path().join("f");
     let small = create(&flash, SMALL).unwrap().slots;
@@ -57,7 +57,7 @@ fn a_cache_grows_and_shrinks_and_its_file_has_the_length_that_was_asked_for() {
 }
 
 #[test]
-fn a_size_that_makes_no_cache_is_refused_before_anything_is_changed() {
+fn a_size_that_makes_no_cache_is_refused_before_any_change() {
     let dir = tempfile::tempdir().unwrap();
     let flash = dir.path().join("f");
     let small = create(&flash, SMALL).unwrap().slots;
@@ -70,7 +70,7 @@ fn a_size_that_makes_no_cache_is_refused_before_anything_is_changed() {
 /// As one of another user, in a directory that is not this one's. Not even root can remove this one
 /// as a file.
 #[test]
-fn a_request_that_cannot_be_removed_is_in_the_way_of_another_size_only() {
+fn a_request_that_cannot_be_removed_prevents_a_resize_alone() {
     let dir = tempfile::tempdir().unwrap();
     let (flash, left) = (dir.path().join("f"), dir.path().join("f.resize"));
     let small = create(&flash, SMALL).unwrap().slots;
@@ -108,7 +108,7 @@ fn a_cache_whose_files_are_not_found_keeps_its_size() {
 }
 
 #[test]
-fn a_cache_that_has_no_room_to_grow_says_so_and_keeps_what_it_has() {
+fn a_cache_without_room_to_grow_says_so_and_keeps_its_pages() {
     let dir = tempfile::tempdir().unwrap();
     let flash = dir.path().join("f");
     let small = create(&flash, SMALL).unwrap().slots;
@@ -199,7 +199,7 @@ fn begun() -> (TempDir, PathBuf) {
 }
 
 #[test]
-fn a_server_s_cache_is_made_anew_in_a_directory_of_root_s_and_stays_the_server_s() {
+fn a_servers_cache_remade_in_roots_directory_stays_the_servers() {
     alone(|| {
         const SERVER: u32 = 65534;
         let (dir, flash) = begun();
@@ -218,7 +218,7 @@ fn a_server_s_cache_is_made_anew_in_a_directory_of_root_s_and_stays_the_server_s
 
 /// Promise: as `what_has_the_name_of_a_cache_s_file_by_then_is_left`.
 #[test]
-fn a_cache_is_made_anew_in_its_files_whatever_their_names_lead_to_by_then() {
+fn a_cache_is_remade_in_its_files_wherever_their_names_lead() {
     let dirs = Two::new();
     let at = |name| dirs.at(name);
     for name in ["x/f", "other/f"] {
@@ -237,7 +237,7 @@ fn a_cache_is_made_anew_in_its_files_whatever_their_names_lead_to_by_then() {
 }
 
 #[test]
-fn what_was_asked_of_a_server_is_taken_back_in_the_directory_that_was_held() {
+fn a_request_to_a_server_is_withdrawn_in_the_held_directory() {
     let dirs = Two::new();
     let at = |name| dirs.at(name);
     for name in ["x/f.resize", "other/f.resize"] {
@@ -252,7 +252,7 @@ fn what_was_asked_of_a_server_is_taken_back_in_the_directory_that_was_held() {
 }
 
 #[test]
-fn metadata_on_another_disk_stays_there_when_the_cache_is_made_anew() {
+fn metadata_on_another_disk_stays_there_when_a_cache_is_remade() {
     let (_dir, flash) = begun();
     let (_other, _) = move_lane(&flash);
     assert!(again(&flash, LARGE).now.slots > 0);
@@ -302,7 +302,7 @@ fn a_cache_is_made_anew_or_removed_by_one_command_at_a_time() {
 }
 
 #[test]
-fn a_size_that_makes_no_cache_leaves_one_that_is_to_be_made_anew_as_it_was() {
+fn a_size_that_makes_no_cache_leaves_an_unremade_one_as_it_was() {
     let (_dir, flash) = begun();
     let e = resize(&flash, 4096, &[], |_| ControlFlow::Continue(())).unwrap_err();
     assert!(
