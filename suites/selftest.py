@@ -48,7 +48,7 @@ class Verdicts(unittest.TestCase):
 
 
 class Counting(unittest.TestCase):
-    def test_absorbed_writes_are_summed_over_the_table_of_each_program(self):
+    def test_absorbed_writes_are_summed_over_each_programs_table(self):
         self.assertEqual(absorbed_writes(EXPLAINED), 2007)
         self.assertEqual(absorbed_writes("noise\n" + EXPLAINED + "more\n" + EXPLAINED), 4014)
         self.assertEqual(absorbed_writes("no file was absorbed\n"), 0)

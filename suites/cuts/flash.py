@@ -7,7 +7,7 @@ last every transaction that was acknowledged must be there, whole (`mariadb`).
 
 Promise (flash-run): MariaDB behind a flash cache has every acknowledged transaction, whole, after
 many cuts of both file systems in a row, with `forebay flash flush` cut in between.
-Promise: as `every_page_is_durable_before_a_checkpoint_and_none_for_a_record_of_the_log`.
+Promise: as `pages_are_durable_before_a_checkpoint_not_before_log_records`.
 """
 
 from __future__ import annotations

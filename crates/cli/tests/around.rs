@@ -59,7 +59,7 @@ fn commands(help: &str) -> Vec<String> {
 }
 
 #[test]
-fn the_help_of_every_command_fits_a_screen_and_its_manual_page_says_more() {
+fn every_commands_help_fits_a_screen_and_its_manual_says_more() {
     let sandbox = Sandbox::new();
     let mut left = vec![String::new()];
     let mut seen = 0;

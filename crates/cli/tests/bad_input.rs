@@ -148,7 +148,7 @@ fn a_store_with_data_in_its_pool_is_opened_with_that_pool_only() {
 }
 
 #[test]
-fn a_pool_that_was_made_anew_is_not_taken_for_the_one_with_the_data() {
+fn a_recreated_pool_is_not_taken_for_the_one_with_the_data() {
     let sandbox = Sandbox::new();
     killed_store(&sandbox);
     fs::rename(sandbox.file("p"), sandbox.file("kept")).unwrap();
@@ -180,7 +180,7 @@ fn a_store_or_pool_in_use_by_another_process_is_refused() {
 }
 
 #[test]
-fn a_missing_value_log_file_is_reported_and_the_store_is_whole_when_it_is_back() {
+fn a_missing_value_log_file_is_reported_until_it_is_back() {
     let sandbox = Sandbox::new();
     closed_store(&sandbox);
     let file = value_log_files(&sandbox).remove(0);
@@ -303,7 +303,7 @@ fn a_read_only_directory_is_reported() {
 }
 
 #[test]
-fn a_disk_that_takes_no_more_is_reported_and_what_was_acknowledged_is_there() {
+fn a_full_disk_is_reported_and_acknowledged_values_are_there() {
     let sandbox = Sandbox::new();
     closed_store(&sandbox);
     // A limit on the size of files stands for a full disk: a write past it fails, as one without

@@ -47,7 +47,7 @@ const KILL_BOTH: &str =
 /// Promise (guards): A directory names the pool that may hold records of its files until that is
 /// recovered, also if it was made or renamed during the run.
 #[test]
-fn a_directory_says_which_pool_holds_what_belongs_into_its_files_until_that_is_recovered() {
+fn a_directory_names_the_pool_with_its_records_until_recovery() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let shown = pool.path().display().to_string();
@@ -101,10 +101,9 @@ fn recover_for_data(sandbox: &Sandbox) -> Ran {
     sandbox.run("recover --for data")
 }
 
-/// Promise: as
-/// `a_directory_says_which_pool_holds_what_belongs_into_its_files_until_that_is_recovered`.
+/// Promise: as `a_directory_names_the_pool_with_its_records_until_recovery`.
 #[test]
-fn a_directory_that_is_made_anew_during_a_run_is_marked_as_the_first_was() {
+fn a_directory_recreated_during_a_run_is_marked_as_the_first() {
     for made_anew in [
         "import shutil; shutil.rmtree('data/below')",
         "os.rename('data/below', 'data/before')",
@@ -176,9 +175,9 @@ impl Drop for Stopped {
     }
 }
 
-/// Promise: as `after_a_cut_the_units_command_finds_the_pool_by_the_directory_and_lifts_the_guard`.
+/// Promise: as `a_units_recovery_finds_its_directorys_pool_and_lifts_guards`.
 #[test]
-fn as_long_as_what_is_left_of_a_run_uses_a_pool_its_directory_is_not_recovered() {
+fn a_directory_is_not_recovered_while_a_runs_rest_uses_the_pool() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let stopped = Stopped::with(&sandbox, pool.path());
@@ -192,9 +191,9 @@ fn as_long_as_what_is_left_of_a_run_uses_a_pool_its_directory_is_not_recovered()
     recover_for_data(&sandbox).ok();
 }
 
-/// Promise: as `after_a_cut_the_units_command_finds_the_pool_by_the_directory_and_lifts_the_guard`.
+/// Promise: as `a_units_recovery_finds_its_directorys_pool_and_lifts_guards`.
 #[test]
-fn a_pool_that_another_database_uses_keeps_none_that_was_recovered_from_starting() {
+fn a_pool_in_use_keeps_no_recovered_database_from_starting() {
     let sandbox = Sandbox::new();
     let other = Sandbox::new();
     let pool = small_pool();
@@ -254,7 +253,7 @@ fn only_a_pool_that_is_gone_is_given_up_and_that_is_said() {
 /// Promise (guards): `forebay recover --for DIR` recovers the pools although it cannot tell whether
 /// anything newer is left, says so, and fails.
 #[test]
-fn a_pool_is_recovered_though_a_flash_guard_beside_it_cannot_be_looked_at() {
+fn a_pool_is_recovered_though_a_flash_guard_is_unreadable() {
     for (name, target) in [("ibdata1", "ibdata1"), ("forebay.guard", "elsewhere")] {
         let sandbox = Sandbox::new();
         let pool = small_pool();
@@ -283,7 +282,7 @@ fn a_pool_is_recovered_though_a_flash_guard_beside_it_cannot_be_looked_at() {
 }
 
 #[test]
-fn a_guarded_tablespace_whose_guard_file_is_missing_or_empty_is_not_harmless() {
+fn a_guarded_tablespace_without_a_whole_guard_is_not_harmless() {
     let sandbox = Sandbox::new();
     let data = sandbox.file("data");
     fs::create_dir(&data).unwrap();
@@ -325,7 +324,7 @@ fn what_a_mark_names_and_is_no_pool_is_not_even_opened() {
 }
 
 #[test]
-fn a_directory_that_may_not_be_read_is_named_with_what_to_do_but_for_lost_and_found() {
+fn an_unreadable_directory_is_named_but_for_lost_and_found() {
     let sandbox = Sandbox::new();
     sandbox.let_in();
     // The program under test may lie where another user cannot go.

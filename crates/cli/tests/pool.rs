@@ -108,7 +108,7 @@ fn sizes_that_make_no_pool_are_refused() {
 }
 
 #[test]
-fn a_pool_that_has_no_room_for_a_lane_is_refused_with_the_size_that_works() {
+fn a_pool_too_small_for_a_lane_is_refused_with_the_size_needed() {
     let sandbox = Sandbox::new();
     for (sizes, works) in [
         ("--size 16MiB", "--size 17MiB"),
@@ -152,7 +152,7 @@ fn what_is_no_pool_is_refused() {
 }
 
 #[test]
-fn one_torn_superblock_is_repaired_from_the_other_and_two_are_not() {
+fn one_torn_superblock_is_repaired_by_the_other_and_two_are_not() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     for copy in [0, 4096] {
@@ -259,7 +259,7 @@ fn a_pool_for_a_disk_is_not_made_in_memory() {
 }
 
 #[test]
-fn a_pool_on_a_disk_whose_file_has_holes_works_and_a_run_says_how_to_fill_them() {
+fn a_pool_with_holes_works_and_a_run_says_how_to_fill_them() {
     let sandbox = Sandbox::on_disk();
     sandbox.run("pool create p --disk --size 32MiB").ok();
     let ran = sandbox.run("run --pool p --absorb x -- true").ok();
@@ -285,7 +285,7 @@ fn a_pool_on_a_disk_whose_file_has_holes_works_and_a_run_says_how_to_fill_them()
 }
 
 #[test]
-fn a_run_without_a_pool_says_what_one_on_a_disk_would_bring_here() {
+fn a_run_without_a_pool_says_what_one_on_disk_would_bring() {
     let sandbox = Sandbox::on_disk();
     sandbox
         .run("run --absorb x -- true")

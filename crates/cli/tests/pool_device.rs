@@ -58,7 +58,7 @@ type Fill = fn(&Loop);
 /// Promise (pool): `forebay pool create` overwrites the contents of a block device only with
 /// `--force`, and never a device in use or a pool whose lane a process has.
 #[test]
-fn a_device_that_holds_something_is_refused_with_what_that_is_and_given_up_by_force() {
+fn a_devices_contents_are_named_and_overwritten_only_by_force() {
     let contents: [(&str, Fill); 8] = [
         ("ext4 file system named \"data\"", |device| {
             run("mkfs.ext4", &["-q", "-L", "data", &device.path])
@@ -119,9 +119,9 @@ fn the_partitions_that_would_be_given_up_are_named() {
     sandbox.run(&create(&device)).fails(1, &[&partition]);
 }
 
-/// Promise: as `a_device_that_holds_something_is_refused_with_what_that_is_and_given_up_by_force`.
+/// Promise: as `a_devices_contents_are_named_and_overwritten_only_by_force`.
 #[test]
-fn a_device_in_use_is_refused_also_by_force_and_its_use_is_named() {
+fn a_device_in_use_is_refused_with_its_use_even_by_force() {
     let Some((sandbox, device)) = device(16, 512) else {
         return;
     };
@@ -184,9 +184,9 @@ impl Drop for Sleeps {
     }
 }
 
-/// Promise: as `a_device_that_holds_something_is_refused_with_what_that_is_and_given_up_by_force`.
+/// Promise: as `a_devices_contents_are_named_and_overwritten_only_by_force`.
 #[test]
-fn a_pool_on_a_device_is_given_up_by_force_but_not_while_a_run_has_it() {
+fn a_devices_pool_is_given_up_by_force_unless_a_run_has_it() {
     let Some((sandbox, device)) = device(16, 512) else {
         return;
     };
@@ -223,7 +223,7 @@ fn a_file_is_not_given_up_by_force() {
 }
 
 #[test]
-fn a_pool_on_sectors_of_4096_bytes_keeps_what_was_put_and_synced() {
+fn a_pool_on_sectors_of_4096_bytes_keeps_synced_values() {
     let Some((sandbox, device)) = device(16, 4096) else {
         return;
     };
@@ -276,7 +276,7 @@ fn a_disk_whose_sectors_are_larger_than_a_page_is_refused() {
 }
 
 #[test]
-fn a_device_that_is_too_small_is_refused_with_its_size_and_left_as_it_is() {
+fn a_device_too_small_is_refused_with_its_size_and_unchanged() {
     let Some((sandbox, device)) = device(3, 512) else {
         return;
     };
@@ -303,7 +303,7 @@ fn small_file_system() -> Option<(Sandbox, Loop, Mounted)> {
 }
 
 #[test]
-fn a_pool_that_does_not_fit_on_its_file_system_is_refused_and_nothing_of_it_is_left() {
+fn a_pool_too_large_for_its_file_system_is_refused_and_removed() {
     let Some((sandbox, _device, _mounted)) = small_file_system() else {
         return;
     };
@@ -323,7 +323,7 @@ fn a_pool_that_does_not_fit_on_its_file_system_is_refused_and_nothing_of_it_is_l
 /// Promise (pool): A pool's file with holes on a full file system counts as a disk that fails, not
 /// as damaged memory, and costs nothing that was synced.
 #[test]
-fn a_pool_with_holes_on_a_full_file_system_costs_nothing_that_was_synced() {
+fn a_pool_with_holes_on_a_full_disk_costs_no_synced_byte() {
     let Some((sandbox, _device, _mounted)) = small_file_system() else {
         return;
     };
@@ -365,7 +365,7 @@ fn a_pool_with_holes_on_a_full_file_system_costs_nothing_that_was_synced() {
 }
 
 #[test]
-fn a_store_whose_pool_has_holes_on_a_full_file_system_says_so_and_loses_nothing() {
+fn a_store_in_a_pool_with_holes_on_a_full_disk_loses_nothing() {
     let Some((sandbox, _device, _mounted)) = small_file_system() else {
         return;
     };

@@ -173,7 +173,7 @@ fn a_reader_that_went_away_makes_nothing_well() {
 }
 
 #[test]
-fn the_status_of_a_run_has_its_flash_cache_as_json_and_fails_if_that_does() {
+fn a_runs_status_has_its_flash_cache_as_json_and_fails_with_it() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     let run = |options: &str, script: &str| {
@@ -217,7 +217,7 @@ fn the_status_of_a_run_has_its_flash_cache_as_json_and_fails_if_that_does() {
 }
 
 #[test]
-fn a_run_whose_server_does_not_say_how_its_flash_cache_is_fails_and_is_named() {
+fn a_run_with_a_server_silent_about_its_cache_fails_by_name() {
     let sandbox = Sandbox::new();
     let running = Running::begin(&sandbox);
     let now = || running.fails();
@@ -246,7 +246,7 @@ fn a_run_whose_server_does_not_say_how_its_flash_cache_is_fails_and_is_named() {
 /// As its number may be one of another PID namespace, and as the next one of the run may be about
 /// to start.
 #[test]
-fn what_a_server_has_just_said_counts_though_no_process_has_its_number() {
+fn a_servers_recent_status_counts_though_its_pid_is_unknown() {
     let sandbox = Sandbox::new();
     let running = Running::begin(&sandbox);
     for line in ["status", "flash status"] {
@@ -262,7 +262,7 @@ fn what_a_server_has_just_said_counts_though_no_process_has_its_number() {
 }
 
 #[test]
-fn of_two_containers_whose_runs_have_one_process_id_both_are_reported() {
+fn two_containers_runs_with_one_process_id_are_both_reported() {
     let sandbox = Sandbox::new();
     let runs = ["one", "other"].map(|name| Running::with(&sandbox, name));
     let reports = [
@@ -292,7 +292,7 @@ fn of_two_containers_whose_runs_have_one_process_id_both_are_reported() {
 }
 
 #[test]
-fn a_directory_of_another_user_s_runs_is_refused_with_how_to_look_at_them() {
+fn another_users_run_directory_is_refused_with_the_remedy() {
     let sandbox = Sandbox::new();
     let run = sandbox.file("run");
     fs::create_dir(&run).unwrap();

@@ -158,7 +158,7 @@ fn burst(
 /// no disk.
 /// Promise (programs): A file that has lost its last name is not synced.
 #[test]
-fn a_burst_as_large_as_the_pool_waits_for_no_disk_and_removed_logs_are_not_synced() {
+fn a_burst_that_fits_waits_for_no_disk_and_syncs_no_removed_log() {
     let patience = Duration::from_secs(120);
     // The next segment is prepared while sixteen pieces are written.
     let (lane, synced) = burst(64, 50 << 10, "0.01", patience);
@@ -179,7 +179,7 @@ fn a_burst_as_large_as_the_pool_waits_for_no_disk_and_removed_logs_are_not_synce
 }
 
 #[test]
-fn a_burst_that_is_larger_than_the_pool_waits_and_the_waits_are_counted() {
+fn a_burst_larger_than_the_pool_waits_and_waits_are_counted() {
     let (lane, _) = burst(9, 16 << 10, "0", Duration::from_millis(300));
     assert!(lane["waits"].as_u64().unwrap() > 0, "{lane}");
 }

@@ -23,7 +23,7 @@ fn free_ports(range: Range<u16>, offsets: &[u16]) -> u16 {
 }
 
 #[test]
-fn a_cluster_of_six_nodes_loses_nothing_when_its_nodes_are_killed() {
+fn a_cluster_of_six_nodes_loses_nothing_when_nodes_are_killed() {
     let (Ok(server), Some(client)) = (Kind::Redis.program(), find_program("redis-cli")) else {
         assert!(
             std::env::var_os("CI").is_none(),
@@ -50,7 +50,7 @@ fn a_cluster_of_six_nodes_loses_nothing_when_its_nodes_are_killed() {
 }
 
 #[test]
-fn a_standby_takes_over_and_back_and_nothing_acknowledged_is_missing() {
+fn a_standby_takes_over_and_back_and_loses_nothing_acknowledged() {
     if let Some(lacking) = postgres::server::lacking() {
         assert!(std::env::var_os("CI").is_none(), "{lacking}");
         println!("skipped: {lacking}");
@@ -60,7 +60,7 @@ fn a_standby_takes_over_and_back_and_nothing_acknowledged_is_missing() {
 }
 
 #[test]
-fn a_galera_cluster_loses_nothing_when_one_node_and_then_all_are_killed() {
+fn a_galera_cluster_loses_nothing_when_one_then_all_nodes_die() {
     let programs = ["mariadbd", "mariadb-install-db", "rsync", "ss"];
     let lacking = programs
         .iter()

@@ -182,7 +182,7 @@ fn each_write_and_sync_of_redis_is_counted_as_strace_counts_it() {
 }
 
 #[test]
-fn each_write_and_sync_of_rocksdb_is_counted_as_strace_counts_it() {
+fn each_rocksdb_write_and_sync_is_counted_as_strace_counts_it() {
     if !have("db_bench") || !have("strace") {
         return;
     }

@@ -12,7 +12,7 @@ use common::{
 /// Promise (files): Bytes that a program writes by a duplicate of a log's descriptor are the log's,
 /// though another thread closed that descriptor meanwhile.
 #[test]
-fn what_is_written_by_a_duplicate_of_a_descriptor_that_another_thread_closes_is_recovered() {
+fn writes_by_a_duplicate_survive_the_close_of_its_original() {
     let sandbox = Sandbox::new();
     common::build_library("slow_dup", sandbox.path());
     let script = r#"

@@ -32,7 +32,7 @@ fn a_stream_is_seen(script: &str) {
 /// Promise (files): Text that a stream prints to a log which came to have its descriptor's number
 /// is synced when the log is.
 #[test]
-fn what_is_printed_to_a_log_that_became_standard_output_is_really_synced() {
+fn text_printed_to_a_log_that_became_standard_output_is_synced() {
     for way in [
         "os.dup2(fd, 1)",
         "os.close(1); assert os.dup(fd) == 1",
@@ -43,9 +43,9 @@ fn what_is_printed_to_a_log_that_became_standard_output_is_really_synced() {
     }
 }
 
-/// Promise: as `what_is_printed_to_a_log_that_became_standard_output_is_really_synced`.
+/// Promise: as `text_printed_to_a_log_that_became_standard_output_is_synced`.
 #[test]
-fn what_is_printed_to_a_log_in_the_place_of_a_streams_file_is_really_synced() {
+fn text_printed_to_a_log_in_a_streams_files_place_is_synced() {
     for stream in [
         r#"libc.fopen(b"other.txt", b"w")"#,
         r#"libc.fopen(b"/dev/null", b"r+")"#,
@@ -70,9 +70,9 @@ printed(stream, number)
     }
 }
 
-/// Promise: as `what_is_printed_to_a_log_that_became_standard_output_is_really_synced`.
+/// Promise: as `text_printed_to_a_log_that_became_standard_output_is_synced`.
 #[test]
-fn a_backtrace_that_the_c_library_writes_to_a_log_is_really_synced() {
+fn a_backtrace_the_c_library_writes_to_a_log_is_really_synced() {
     a_stream_is_seen(
         r#"
 libc.backtrace_symbols_fd((ctypes.c_void_p * 2)(1, 2), 2, fd)
@@ -82,7 +82,7 @@ assert synced_by_the_kernel(fd)
 }
 
 #[test]
-fn the_number_of_a_stream_that_was_closed_is_as_good_as_any_other_for_a_log() {
+fn a_log_is_absorbed_by_the_number_of_a_closed_stream() {
     // Were the log given back to the kernel, a cut would find what was synced for it, and nothing
     // logged.
     nothing_is_lost(
@@ -104,7 +104,7 @@ cut()
 /// Promise (files): Bytes that go to a descriptor's number after the C library gave it another file
 /// are not taken for the log's.
 #[test]
-fn what_a_daemon_writes_to_its_standard_output_is_not_taken_for_the_logs() {
+fn a_daemons_standard_output_is_not_taken_for_the_logs() {
     for daemon in [
         "assert libc.daemon(1, 0) == 0",
         "if os.fork() > 0: os._exit(0)\nassert libc.login_tty(os.openpty()[1]) == 0",
@@ -145,14 +145,14 @@ fn after_children(disk: Disk, kind: &str) -> Vec<u8> {
 /// Promise (files): Older records of a parent do not overwrite the writes and truncations of its
 /// child of `vfork`, also by descriptors that the child opens or duplicates.
 #[test]
-fn what_a_child_of_vfork_truncates_writes_and_syncs_is_not_undone() {
+fn truncations_writes_and_syncs_by_a_vfork_child_are_not_undone() {
     assert_eq!(after_children(Disk::All, "vfork"), b"new");
 }
 
 /// Promise (files): A file behind an inherited descriptor is plain before the descriptor is passed
 /// on or a ring can write to it, though its program never wrote to it.
 #[test]
-fn what_another_process_writes_by_a_descriptor_that_one_inherited_and_passed_on_is_not_undone() {
+fn writes_by_an_inherited_descriptor_passed_on_are_not_undone() {
     // It passes the descriptor to itself: the library does not know the one that it gets.
     nothing_is_lost(
         Disk::All,
@@ -173,10 +173,9 @@ cut()
     );
 }
 
-/// Promise: as
-/// `what_another_process_writes_by_a_descriptor_that_one_inherited_and_passed_on_is_not_undone`.
+/// Promise: as `writes_by_an_inherited_descriptor_passed_on_are_not_undone`.
 #[test]
-fn a_program_that_makes_an_io_uring_has_what_it_inherited_made_plain() {
+fn an_io_uring_makes_the_programs_inherited_files_plain() {
     nothing_is_lost(
         Disk::All,
         r#"
@@ -204,7 +203,7 @@ def unshared(way):
 /// Promise (files): A thread that closes descriptors of its own has the process forget none of the
 /// other threads'.
 #[test]
-fn what_is_written_after_a_thread_closed_its_own_descriptors_is_not_undone() {
+fn writes_after_a_thread_closed_its_descriptors_are_not_undone() {
     for way in [
         "libc.close_range(3, LAST, UNSHARE)",
         "libc.close_range(3, LAST, UNSHARE | CLOEXEC), os.close(fd)",
@@ -226,7 +225,7 @@ cut()
 }
 
 #[test]
-fn what_is_duplicated_after_a_thread_got_its_own_descriptors_is_synced_as_it_was_opened() {
+fn duplicates_keep_o_dsync_after_a_thread_unshares_descriptors() {
     nothing_is_lost(
         Disk::All,
         &format!(
@@ -253,7 +252,7 @@ unshared(lambda: (libc.unshare(CLONE_FILES), os.dup2(each, 77)))
 
 /// The kernel takes no flags with a write to it.
 #[test]
-fn what_has_no_disk_is_written_to_whatever_its_number_was_in_another_thread() {
+fn a_diskless_file_is_writable_by_another_threads_logs_number() {
     nothing_is_lost(
         Disk::All,
         &format!(
@@ -268,7 +267,7 @@ cut()
 }
 
 #[test]
-fn a_thread_that_waits_for_a_pipe_is_cancelled_whatever_its_number_was_in_another_thread() {
+fn a_read_of_a_pipe_by_another_threads_logs_number_is_cancelled() {
     nothing_is_lost(
         Disk::All,
         &format!(
@@ -289,7 +288,7 @@ cut()
 }
 
 #[test]
-fn a_process_of_one_thread_that_unshares_its_descriptors_keeps_its_logs() {
+fn a_single_thread_that_unshares_descriptors_keeps_its_logs() {
     nothing_is_lost(
         Disk::Synced,
         &format!(
@@ -315,7 +314,7 @@ cut()
 /// no library sees, or by a signal handler above a write.
 /// Promise (processes): A child of any fork neither crashes nor holds up the run.
 #[test]
-fn a_child_of_a_system_call_that_forks_writes_and_syncs_as_any_other() {
+fn a_child_forked_by_a_system_call_syncs_as_any_other() {
     for fork in [
         // By its number, or where no library sees it.
         "libc.syscall(SYS_clone, signal.SIGCHLD, 0, 0, 0, 0)",
@@ -353,9 +352,9 @@ cut()
     }
 }
 
-/// Promise: as `a_child_of_a_system_call_that_forks_writes_and_syncs_as_any_other`.
+/// Promise: as `a_child_forked_by_a_system_call_syncs_as_any_other`.
 #[test]
-fn a_child_that_a_handler_forks_above_a_write_holds_up_and_undoes_nothing() {
+fn a_handlers_child_above_a_write_holds_up_and_undoes_nothing() {
     let found = after_children(Disk::All, "handler");
     let count = |byte| found.iter().filter(|found| **found == byte).count();
     assert_eq!(b"abcd".map(count), [100; 4]);
@@ -364,7 +363,7 @@ fn a_child_that_a_handler_forks_above_a_write_holds_up_and_undoes_nothing() {
 /// Promise (processes): A signal handler that jumps out of a write, in a process of one thread,
 /// holds up others only until the next call, and the write's bytes are synced.
 #[test]
-fn a_handler_that_jumps_out_of_a_write_holds_up_no_process_and_loses_nothing() {
+fn a_jump_out_of_a_write_holds_up_no_process_and_loses_nothing() {
     let found = after_children(Disk::Synced, "jump");
     let count = |byte| found.iter().filter(|found| **found == byte).count();
     assert_eq!(b"abcd".map(count), [100, 500, 10_000, 10_100]);
@@ -396,7 +395,7 @@ def waited(child):
 /// Promise (processes): Bytes that go to a file which a child put in a log's place, in the
 /// descriptors it shares, are not taken for the log's.
 #[test]
-fn what_is_written_to_what_a_child_put_in_a_logs_place_is_not_taken_for_the_logs() {
+fn writes_to_a_childs_file_in_a_logs_place_are_not_the_logs() {
     for way in ["by_number()", "by_function()"] {
         nothing_is_lost(
             Disk::All,

@@ -45,7 +45,7 @@ fn is_not_undone(how: &str) {
 }
 
 #[test]
-fn what_a_program_without_our_environment_writes_is_not_undone_however_it_is_executed() {
+fn writes_of_a_program_without_our_environment_are_not_undone() {
     for how in [
         "forked(lambda: os.execve(sys.executable, python, {}))",
         "subprocess.run(python, env={}, pass_fds=[fd], check=True)",
@@ -64,7 +64,7 @@ fn what_a_program_without_our_environment_writes_is_not_undone_however_it_is_exe
 }
 
 #[test]
-fn what_a_program_without_our_environment_writes_that_is_known_by_a_descriptor_is_not_undone() {
+fn writes_of_a_program_executed_by_descriptor_are_not_undone() {
     for (function, program) in [
         ("pidfd_spawn", "sys.executable.encode()"),
         ("pidfd_spawnp", "b'python3'"),
@@ -90,7 +90,7 @@ cut()
 }
 
 #[test]
-fn what_a_program_is_executed_with_by_a_list_of_arguments_is_not_undone() {
+fn writes_of_a_program_executed_by_execl_are_not_undone() {
     for how in [
         "libc.execle(path, *words, None, (ctypes.c_char_p * 1)(None))",
         "del os.environ['LD_PRELOAD']; libc.execl(path, *words, None)",
@@ -125,7 +125,7 @@ os.lseek(fd, 0, 0)
 }
 
 #[test]
-fn what_a_program_writes_to_a_log_that_became_its_standard_output_is_not_undone() {
+fn writes_to_a_log_that_became_standard_output_are_not_undone() {
     let renamed =
         "code = code.replace(str(fd), '1'); python[-1] = code; os.set_inheritable(fd, False)\n";
     for how in [
@@ -170,7 +170,7 @@ fn what_a_static_program_writes_is_not_undone() {
 }
 
 #[test]
-fn what_a_program_writes_that_is_executed_where_no_proc_is_is_not_undone() {
+fn writes_of_a_program_executed_without_proc_are_not_undone() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can change its root");
         return;
@@ -188,9 +188,9 @@ fn what_a_program_writes_that_is_executed_where_no_proc_is_is_not_undone() {
     assert!(recovered.starts_with(&[b'n'; 50]));
 }
 
-/// Promise: as `what_a_program_writes_in_whose_mounts_the_library_is_not_is_not_undone`.
+/// Promise: as `writes_of_a_program_whose_mounts_lack_the_library_stay`.
 #[test]
-fn what_a_program_writes_that_the_dynamic_linker_takes_for_a_privileged_one_is_not_undone() {
+fn writes_of_a_program_in_secure_execution_mode_are_not_undone() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can be of a group that it was not of");
         return;
@@ -206,7 +206,7 @@ fn what_a_program_writes_that_the_dynamic_linker_takes_for_a_privileged_one_is_n
 /// Promise (processes): A recovery undoes nothing that a program writes and syncs although the
 /// dynamic linker could not load the library into it.
 #[test]
-fn what_a_program_writes_in_whose_mounts_the_library_is_not_is_not_undone() {
+fn writes_of_a_program_whose_mounts_lack_the_library_stay() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can mount");
         return;

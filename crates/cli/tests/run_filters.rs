@@ -64,7 +64,7 @@ logged(again, b"b")
 
 /// Promise: as `a_log_is_truncated_by_open_where_fstat_is_refused`.
 #[test]
-fn an_open_fails_and_truncates_nothing_where_no_file_can_be_looked_at() {
+fn an_open_fails_and_truncates_nothing_where_no_fstat_works() {
     filtered(
         &["fstat", "newfstatat", "statx"],
         r#"
@@ -84,7 +84,7 @@ logged(fd, b"b")
 ///
 /// Promise: as `a_log_is_truncated_by_open_where_fstat_is_refused`.
 #[test]
-fn a_log_that_is_unlinked_where_fstat_is_refused_is_known_to_be_gone() {
+fn a_log_unlinked_where_fstat_is_refused_is_known_to_be_gone() {
     for calls in [&["fstat"][..], &["fstat", "newfstatat"]] {
         let sandbox = Sandbox::new();
         let Some(mut disk) = Disk::make(sandbox.path(), "ext4") else {

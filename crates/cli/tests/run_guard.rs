@@ -153,7 +153,7 @@ impl Place {
 }
 
 #[test]
-fn a_guard_lies_there_as_long_as_a_run_does_and_its_processes_do_not_see_it() {
+fn a_guard_stands_as_long_as_its_run_and_hidden_from_it() {
     let place = Place::new();
     let ran = place.run("", "").ok();
     assert_eq!(ran.text(), "0 1\n", "{}", ran.stderr);
@@ -175,7 +175,7 @@ fn a_guard_lies_there_as_long_as_a_run_does_and_its_processes_do_not_see_it() {
 /// nothing for its files, no run with files there uses them, and no flash cache may have newer
 /// pages.
 #[test]
-fn after_a_cut_the_units_command_finds_the_pool_by_the_directory_and_lifts_the_guard() {
+fn a_units_recovery_finds_its_directorys_pool_and_lifts_guards() {
     for is_linked in [false, true] {
         let place = Place::new();
         let data = place.data();
@@ -220,7 +220,7 @@ fn a_recovery_of_the_pool_and_another_run_lift_the_guard_too() {
 }
 
 #[test]
-fn a_guard_whose_pool_is_gone_and_one_in_a_copy_are_lifted_on_request_only() {
+fn guards_of_copies_and_lost_pools_are_lifted_on_request_only() {
     let place = Place::new();
     place.run("", KILL_BOTH);
     let (data, copy) = (place.data(), place.sandbox.file("copy"));
@@ -334,15 +334,15 @@ fn cut_off(is_renewed: bool) {
 
 /// Promise (guards): PostgreSQL does not start without Forebay while a pool that survives power
 /// cuts may hold acknowledged records, and its log names the remedy.
-/// Promise: as `so_does_one_that_had_started_its_processes_anew_and_lost_its_last_checkpoint`.
+/// Promise: as `a_postgres_that_lost_its_last_checkpoint_recovers_everything`.
 #[test]
-fn a_postgres_that_is_started_too_early_ends_with_the_sentence_and_has_everything_later() {
+fn a_postgres_started_too_early_names_the_remedy_without_loss() {
     cut_off(false);
 }
 
 /// Promise (guards): A PostgreSQL that a guard kept from starting has everything after the
 /// recovery.
 #[test]
-fn so_does_one_that_had_started_its_processes_anew_and_lost_its_last_checkpoint() {
+fn a_postgres_that_lost_its_last_checkpoint_recovers_everything() {
     cut_off(true);
 }

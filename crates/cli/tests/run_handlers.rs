@@ -55,28 +55,28 @@ fn parts(parts: &[(&str, usize)]) -> String {
 /// Promise (files): A recovery undoes no synced write or truncation that a signal handler made
 /// above a call it interrupted, by whatever descriptor, though that call may have no record yet.
 #[test]
-fn what_a_handler_wrote_by_its_own_descriptor_is_not_overwritten() {
+fn a_handlers_writes_by_its_own_descriptor_are_not_overwritten() {
     let (_, found) = recovered_after("own");
     assert_eq!(found, parts(&[("n", 100), ("o", 200)]));
 }
 
-/// Promise: as `what_a_handler_wrote_by_its_own_descriptor_is_not_overwritten`.
+/// Promise: as `a_handlers_writes_by_its_own_descriptor_are_not_overwritten`.
 #[test]
 fn what_a_handler_truncated_by_opening_does_not_come_back() {
     let (_, found) = recovered_after("truncating");
     assert_eq!(found, parts(&[("n", 100)]));
 }
 
-/// Promise: as `what_a_handler_wrote_by_its_own_descriptor_is_not_overwritten`.
+/// Promise: as `a_handlers_writes_by_its_own_descriptor_are_not_overwritten`.
 #[test]
-fn what_a_handler_wrote_by_the_programs_descriptor_is_not_overwritten() {
+fn a_handlers_writes_by_the_programs_descriptor_are_kept() {
     let (_, found) = recovered_after("shared");
     assert_eq!(found, parts(&[("n", 100), ("o", 200)]));
 }
 
-/// Promise: as `what_a_handler_wrote_by_its_own_descriptor_is_not_overwritten`.
+/// Promise: as `a_handlers_writes_by_its_own_descriptor_are_not_overwritten`.
 #[test]
-fn what_a_handler_wrote_above_a_write_that_has_no_record_yet_is_not_overwritten() {
+fn a_handlers_writes_above_an_unrecorded_write_are_kept() {
     for another_boot in [true, false] {
         let (_, found) = recovered_in(another_boot, "writing");
         let begins = &found[..found.len().min(101)];
@@ -85,7 +85,7 @@ fn what_a_handler_wrote_above_a_write_that_has_no_record_yet_is_not_overwritten(
 }
 
 #[test]
-fn after_a_handler_the_programs_next_sync_leaves_nothing_in_the_pool() {
+fn the_sync_after_a_handler_leaves_nothing_in_the_pool() {
     let (recovery, found) = recovered_after("goes-on");
     assert_eq!(found, parts(&[("n", 100), ("o", 200), ("l", 100)]));
     let reports = recovery.ok().json();

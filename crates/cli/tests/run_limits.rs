@@ -63,7 +63,7 @@ fn sandbox() -> Sandbox {
 /// Promise (programs): A limit on the size of files below Forebay's need is refused, or has files
 /// stay plain.
 #[test]
-fn a_run_that_could_not_make_its_own_files_is_refused_and_says_why() {
+fn a_run_that_cannot_make_its_own_files_is_refused_with_why() {
     let sandbox = sandbox();
     for (pool, kib) in [("disk", 8), ("memory", 8), ("large", 10 << 10)] {
         let ran = forebay(&sandbox, pool, &format!("ulimit -f {kib};"), "", "");
@@ -72,9 +72,9 @@ fn a_run_that_could_not_make_its_own_files_is_refused_and_says_why() {
     }
 }
 
-/// Promise: as `a_run_that_could_not_make_its_own_files_is_refused_and_says_why`.
+/// Promise: as `a_run_that_cannot_make_its_own_files_is_refused_with_why`.
 #[test]
-fn a_program_whose_limit_is_below_the_pools_size_goes_on_with_plain_files_and_is_told() {
+fn a_limit_below_the_pools_size_keeps_files_plain_and_is_told() {
     let sandbox = sandbox();
     let ran = forebay(&sandbox, "disk", "", "ulimit -f 8;", "").ok();
     assert!(ran.stderr.contains("ulimit -f"), "{}", ran.stderr);
@@ -88,7 +88,7 @@ fn a_program_whose_limit_is_below_the_pools_size_goes_on_with_plain_files_and_is
 /// Promise (programs): A limit on the size of files ends a program only if it would without
 /// Forebay.
 #[test]
-fn a_program_that_goes_beyond_its_own_limit_ends_as_it_does_without_forebay() {
+fn a_program_beyond_its_limit_ends_as_it_does_without_forebay() {
     let sandbox = sandbox();
     for pool in ["disk", "memory"] {
         let ran = forebay(&sandbox, pool, "", "ulimit -f 8;", "beyond");

@@ -60,7 +60,7 @@ fn nothing_is_lost_with_a_plugin(script: &str) -> Vec<u8> {
 /// Promise (files): Changes by functions that a program looked up in the C library (`ctypes`, JNA,
 /// P/Invoke) are absorbed as any other.
 #[test]
-fn what_is_changed_by_functions_looked_up_in_the_c_library_is_recovered() {
+fn changes_by_functions_that_dlsym_finds_are_recovered() {
     for change in [
         "direct.pwrite(fd, b'b' * 100, L(100), L(50)) == 100",
         "direct.ftruncate(fd, L(150)) == 0",
@@ -76,9 +76,9 @@ fn what_is_changed_by_functions_looked_up_in_the_c_library_is_recovered() {
     }
 }
 
-/// Promise: as `what_is_changed_by_functions_looked_up_in_the_c_library_is_recovered`.
+/// Promise: as `changes_by_functions_that_dlsym_finds_are_recovered`.
 #[test]
-fn what_is_written_by_functions_looked_up_in_the_c_library_is_absorbed() {
+fn writes_by_functions_that_dlsym_finds_are_absorbed() {
     nothing_is_lost(
         Disk::Synced,
         &format!(
@@ -92,9 +92,9 @@ cut()
     );
 }
 
-/// Promise: as `what_is_changed_by_functions_looked_up_in_the_c_library_is_recovered`.
+/// Promise: as `changes_by_functions_that_dlsym_finds_are_recovered`.
 #[test]
-fn functions_looked_up_by_version_or_by_a_dlsym_that_was_looked_up_are_the_hooks() {
+fn lookups_by_version_or_a_looked_up_dlsym_give_the_hooks() {
     nothing_is_lost(
         Disk::Synced,
         &format!(
@@ -118,7 +118,7 @@ cut()
 }
 
 #[test]
-fn what_another_library_has_under_a_name_of_the_c_librarys_stays_its_own() {
+fn another_librarys_function_of_a_c_librarys_name_stays_its_own() {
     nothing_is_lost_with_a_plugin(
         r#"
 plugin = ctypes.CDLL("./plugin.so")
@@ -131,7 +131,7 @@ assert plugin.put(fd, 98, L(100), L(50))
 /// Promise (files): Changes by a library that finds the C library first (`RTLD_DEEPBIND`), or has
 /// its own (`dlmopen`), are not undone.
 #[test]
-fn what_a_plugin_changes_that_finds_the_c_library_before_all_others_is_not_undone() {
+fn changes_of_a_plugin_that_finds_the_c_library_first_are_kept() {
     for change in ["put(fd, 98, L(100), L(50))", "cut_off(fd, L(150))"] {
         nothing_is_lost_with_a_plugin(&format!(
             r#"
@@ -143,9 +143,9 @@ logged(fd, b"c", 2)
     }
 }
 
-/// Promise: as `what_a_plugin_changes_that_finds_the_c_library_before_all_others_is_not_undone`.
+/// Promise: as `changes_of_a_plugin_that_finds_the_c_library_first_are_kept`.
 #[test]
-fn what_a_plugin_in_a_namespace_of_its_own_changes_is_not_undone() {
+fn changes_of_a_plugin_in_its_own_namespace_are_not_undone() {
     nothing_is_lost_with_a_plugin(
         r#"
 libc.dlmopen.restype = libc.dlsym.restype = ctypes.c_void_p
@@ -160,7 +160,7 @@ logged(fd, b"c", 2)
 }
 
 #[test]
-fn a_preloaded_library_behind_finds_what_it_hides_and_not_the_hooks_again() {
+fn a_library_preloaded_behind_finds_the_original_not_the_hook() {
     let sandbox = Sandbox::new();
     // Two: Forebay's function calls the first one's, and that the second one's.
     plugin(&sandbox, "interposer.so", &["-DINTERPOSES", "-DFIRST"]);
@@ -189,7 +189,7 @@ cut()
 }
 
 #[test]
-fn a_program_built_with_address_sanitizer_is_absorbed_and_checked() {
+fn a_program_with_address_sanitizer_is_absorbed_and_checked() {
     let sandbox = Sandbox::new();
     let source = "#include <fcntl.h>\n#include <stdlib.h>\n#include <unistd.h>\n\
         int main(int count, char **words) { int log = open(\"a.log\", O_RDWR | O_CREAT, 0600); \

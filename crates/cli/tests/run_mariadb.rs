@@ -37,7 +37,7 @@ fn write_some(server: &Server, writers: &mut [Writer], transactions: u64) {
 }
 
 #[test]
-fn the_redo_log_and_the_binary_log_are_absorbed_as_debian_configures_the_server() {
+fn redo_and_binary_log_are_absorbed_as_debian_configures_them() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let Some(launch) = launch_in(&sandbox, pool.path()) else {
@@ -118,7 +118,7 @@ fn storm(name: &str, strikes: usize, other_boots: bool) {
 }
 
 #[test]
-fn nothing_acknowledged_is_lost_whoever_is_killed_and_binary_log_and_innodb_agree() {
+fn kills_lose_nothing_and_binary_log_and_innodb_agree() {
     storm("killed", 6, false);
 }
 
@@ -206,7 +206,7 @@ fn status_writes(launch: &Launch, name: &str) -> u64 {
 }
 
 #[test]
-fn it_is_shut_down_in_each_of_innodbs_three_ways_and_begins_again() {
+fn mariadb_starts_again_after_each_of_innodbs_three_shutdowns() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let Some(mut launch) = launch_in(&sandbox, pool.path()) else {

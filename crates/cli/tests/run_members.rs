@@ -176,14 +176,14 @@ fn rounds(end: End, rounds: usize) {
 /// any of them survives a power cut, whichever of them is killed at any moment.
 /// Promise: as `writes_of_any_place_and_length_leave_the_file_as_the_kernel_has_it`.
 #[test]
-fn whatever_is_killed_all_that_any_process_was_promised_survives_a_power_cut() {
+fn every_processs_synced_bytes_survive_a_power_cut_after_kills() {
     rounds(End::PowerCut, 2);
 }
 
 /// Promise (processes): The other processes go on when one of a run's processes or the supervisor
 /// is killed, whatever they fork, execute and write to the same files.
 #[test]
-fn when_the_supervisor_is_killed_its_processes_go_on_and_lose_nothing() {
+fn a_killed_supervisors_processes_go_on_and_lose_nothing() {
     rounds(End::SupervisorFirst, 2);
 }
 
@@ -216,7 +216,7 @@ if sys.argv[4] == "killed":
 /// acknowledged byte and hangs no process: the lane ends, the files are synced, the supervisor says
 /// so.
 #[test]
-fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() {
+fn a_process_that_overwrites_its_runs_memory_loses_nothing() {
     // Mark, tail, the next segment, where segments lie, all of it but the version and who owns it.
     // docs/pool-format.md, "Shared lanes".
     let places = [(256, 8), (128, 8), (384, 8), (400, 1024), (128, 70_000)];
@@ -225,9 +225,9 @@ fn a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told() 
     }
 }
 
-/// Promise: as `a_process_that_writes_over_the_memory_of_its_run_loses_nothing_and_is_told`.
+/// Promise: as `a_process_that_overwrites_its_runs_memory_loses_nothing`.
 #[test]
-fn a_process_that_writes_over_what_its_run_says_of_a_file_loses_nothing_and_is_told() {
+fn a_process_that_overwrites_a_shared_file_entry_loses_nothing() {
     // The first file's state, its lock, both and its error, all of the file, the page but its head,
     // all of the page. docs/files-membership.md, "The shared page".
     const FILE: usize = 320;
@@ -295,7 +295,7 @@ os.kill(os.getpid(), 9)
 "#;
 
 #[test]
-fn names_that_a_process_gives_which_writes_to_no_log_are_followed() {
+fn names_given_by_a_process_that_writes_no_log_are_followed() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let synced = sandbox.file("synced");

@@ -57,7 +57,7 @@ fn run(sandbox: &Sandbox, script: &str) -> Command {
 }
 
 #[test]
-fn a_flash_cache_counts_neither_before_the_program_nor_in_the_wait_for_its_files() {
+fn a_flash_cache_is_noted_only_while_its_program_runs() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     let runs = Runs::watch(&sandbox);
@@ -111,7 +111,7 @@ while time.monotonic() < limit:
 "#;
 
 #[test]
-fn a_run_is_said_to_have_ended_while_what_its_program_left_is_waited_for() {
+fn a_run_is_noted_as_ended_while_its_programs_rest_is_awaited() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     fs::create_dir(sandbox.file("run")).unwrap();

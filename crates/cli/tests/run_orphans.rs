@@ -33,8 +33,7 @@ const SOON: Duration = Duration::from_millis(20);
 /// Promise (processes): A write that the kernel has and the pool lacks when the supervisor dies is
 /// logged before the lane is closed.
 #[test]
-fn a_write_that_the_pool_has_not_yet_when_the_supervisor_dies_is_waited_for_by_who_settles_the_lane()
- {
+fn whoever_settles_a_lane_waits_for_writes_the_pool_lacks() {
     let sandbox = Sandbox::new();
     common::build("held", sandbox.path());
     let pool = small_pool();
@@ -136,21 +135,21 @@ fn is_not_written_over(begin: &str) {
 /// Promise (processes): A recovery does not overwrite bytes that a forked child, a program without
 /// the library, or one with a log as standard input synced past a lane that nobody settled.
 #[test]
-fn what_a_forked_child_syncs_past_a_lane_that_no_process_settles_is_not_written_over() {
+fn a_forked_childs_syncs_past_an_unsettled_lane_are_kept() {
     is_not_written_over("if os.fork() == 0: exec(newer(fd))");
 }
 
-/// Promise: as `what_a_forked_child_syncs_past_a_lane_that_no_process_settles_is_not_written_over`.
+/// Promise: as `a_forked_childs_syncs_past_an_unsettled_lane_are_kept`.
 #[test]
-fn what_a_program_without_the_library_syncs_past_such_a_lane_is_not_written_over() {
+fn syncs_without_the_library_past_an_unsettled_lane_are_kept() {
     is_not_written_over(
         "if os.fork() == 0: os.execve(sys.executable, ['python3', '-c', newer(fd)], {})",
     );
 }
 
-/// Promise: as `what_a_forked_child_syncs_past_a_lane_that_no_process_settles_is_not_written_over`.
+/// Promise: as `a_forked_childs_syncs_past_an_unsettled_lane_are_kept`.
 #[test]
-fn what_a_program_syncs_past_such_a_lane_by_its_standard_input_is_not_written_over() {
+fn syncs_by_standard_input_past_an_unsettled_lane_are_kept() {
     is_not_written_over(
         "os.posix_spawn(sys.executable, ['python3', '-c', newer(0)], os.environ, file_actions=[(os.POSIX_SPAWN_DUP2, fd, 0)])",
     );

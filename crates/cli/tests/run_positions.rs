@@ -13,7 +13,7 @@ use common::{
 /// Promise (files): A write is logged where it went, though other processes share its open file and
 /// move the position or have it append.
 #[test]
-fn a_write_after_a_spawned_program_moved_the_position_is_recovered_where_it_went() {
+fn a_write_at_a_position_a_spawned_program_moved_is_recovered() {
     // Without the library it has the log made plain before: what is written then is really synced.
     for (disk, without) in [(Disk::Synced, ""), (Disk::All, ", LD_PRELOAD=None")] {
         let recovered = nothing_is_lost(
@@ -35,9 +35,9 @@ cut()
     }
 }
 
-/// Promise: as `a_write_after_a_spawned_program_moved_the_position_is_recovered_where_it_went`.
+/// Promise: as `a_write_at_a_position_a_spawned_program_moved_is_recovered`.
 #[test]
-fn writes_of_a_spawned_program_by_the_same_open_file_are_recovered_too() {
+fn a_spawned_programs_writes_by_the_same_file_are_recovered() {
     let recovered = nothing_is_lost(
         Disk::Synced,
         r#"
@@ -53,9 +53,9 @@ cut()
     assert_eq!(recovered, expected.concat());
 }
 
-/// Promise: as `a_write_after_a_spawned_program_moved_the_position_is_recovered_where_it_went`.
+/// Promise: as `a_write_at_a_position_a_spawned_program_moved_is_recovered`.
 #[test]
-fn a_child_that_reads_while_its_parent_writes_puts_no_record_in_the_wrong_place() {
+fn a_child_that_reads_misplaces_no_record_of_its_parents_writes() {
     // Between the write and the question where it went.
     let recovered = nothing_is_lost(
         Disk::Synced,
@@ -77,7 +77,7 @@ cut()
 /// Promise (files): Bytes that a process or thread wrote, and another saw in the file and synced,
 /// are durable, though the write has not returned or its process was killed.
 #[test]
-fn what_a_killed_process_wrote_and_another_read_and_synced_survives_a_power_cut() {
+fn a_killed_processs_write_synced_by_its_reader_survives_a_cut() {
     // It dies between its write and the question where that went: it is not logged.
     let recovered = nothing_is_lost(
         Disk::Synced,
@@ -98,7 +98,7 @@ cut()
 }
 
 #[test]
-fn a_descriptor_that_begins_to_append_changes_no_other_where_kcmp_is_denied() {
+fn a_descriptor_set_to_append_changes_no_other_without_kcmp() {
     nothing_is_lost(
         Disk::All,
         r#"
@@ -114,9 +114,9 @@ cut()
     );
 }
 
-/// Promise: as `a_write_after_a_spawned_program_moved_the_position_is_recovered_where_it_went`.
+/// Promise: as `a_write_at_a_position_a_spawned_program_moved_is_recovered`.
 #[test]
-fn writes_to_an_open_file_that_another_process_has_append_are_recovered() {
+fn writes_to_a_file_another_process_sets_to_append_survive() {
     nothing_is_lost(
         Disk::All,
         r#"
@@ -133,7 +133,7 @@ cut()
 /// Promise (files): A write is logged for the file that got it, though other threads put another
 /// file in its descriptor's place.
 #[test]
-fn what_a_thread_writes_while_another_exchanges_its_descriptor_is_logged() {
+fn a_write_is_logged_while_another_thread_exchanges_the_file() {
     for (from, to) in [
         ("a.log", "b.log"),
         ("b.log", "a.log"),
@@ -163,7 +163,7 @@ cut()
 }
 
 #[test]
-fn a_sync_fails_that_waited_for_what_a_killed_process_wrote_and_that_cannot_be_synced() {
+fn a_sync_fails_if_a_killed_processs_write_cannot_be_synced() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let script = r#"
@@ -196,7 +196,7 @@ except OSError as error:
 /// Promise (files): A truncation that returned has happened, also if its record left the lane
 /// before the kernel truncated.
 #[test]
-fn a_truncation_is_not_lost_whose_record_was_released_before_the_kernel_truncated() {
+fn a_truncation_whose_record_left_the_lane_early_is_not_lost() {
     nothing_is_lost(
         Disk::Synced,
         r#"
@@ -226,9 +226,9 @@ sys.exit("all truncations took too long to test")
     );
 }
 
-/// Promise: as `what_a_killed_process_wrote_and_another_read_and_synced_survives_a_power_cut`.
+/// Promise: as `a_killed_processs_write_synced_by_its_reader_survives_a_cut`.
 #[test]
-fn what_a_thread_saw_of_another_threads_write_and_synced_is_recovered() {
+fn another_threads_unfinished_write_is_recovered_once_synced() {
     nothing_is_lost(
         Disk::Synced,
         r#"

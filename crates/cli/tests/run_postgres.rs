@@ -4,7 +4,7 @@
 //!
 //! Promise (programs): PostgreSQL 15 has every acknowledged transaction after SIGKILL of all or one
 //! of its processes and in another boot, and so has a standby or a rewound server.
-//! Promise: as `whatever_is_killed_all_that_any_process_was_promised_survives_a_power_cut`.
+//! Promise: as `every_processs_synced_bytes_survive_a_power_cut_after_kills`.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -39,7 +39,7 @@ use std::{
 };
 
 #[test]
-fn the_segments_of_the_log_are_absorbed_whichever_way_they_are_synced() {
+fn log_segments_are_absorbed_by_every_way_of_syncing_them() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let Some(mut launch) = launch_in(&sandbox, &pool) else {
@@ -146,7 +146,7 @@ fn one_process_is_killed_all_begin_again_and_nothing_is_lost() {
 }
 
 #[test]
-fn pgbenchs_sums_agree_after_the_server_was_killed_amid_its_clients() {
+fn pgbenchs_sums_agree_after_a_kill_of_server_amid_clients() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let Some(launch) = launch_in(&sandbox, &pool) else {
@@ -267,7 +267,7 @@ fn wait_for(server: &Server, query: &str, expected: &str) {
 const STREAMS: &str = "SELECT COUNT(*) FROM pg_stat_replication WHERE sync_state = 'sync'";
 
 #[test]
-fn a_standby_under_forebay_takes_over_with_everything_and_the_old_primary_follows_it() {
+fn a_standby_takes_over_with_everything_and_its_primary_follows() {
     let mut random = random("standby");
     let sandbox = Sandbox::new();
     let pools = [small_pool(), small_pool()];

@@ -36,7 +36,7 @@ fn launch(sandbox: &Sandbox, pool: &ScratchPool) -> Option<Launch> {
 }
 
 #[test]
-fn of_postgresql_17_nothing_acknowledged_is_lost_whoever_is_killed() {
+fn postgresql_17_loses_nothing_acknowledged_whoever_is_killed() {
     let (sandbox, pool) = (Sandbox::new(), small_pool());
     if let Some(mut launch) = launch(&sandbox, &pool) {
         set(&mut launch, "summarize_wal", "on");
@@ -64,7 +64,7 @@ fn back_up(server: &Server, to: &Path, options: &[&str]) {
 }
 
 #[test]
-fn an_incremental_backup_that_was_made_under_forebay_has_everything_when_combined() {
+fn an_incremental_backup_under_forebay_combines_to_everything() {
     let (sandbox, pool) = (Sandbox::new(), small_pool());
     let Some(mut launch) = launch(&sandbox, &pool) else {
         return;

@@ -58,7 +58,7 @@ fn a_mapping_that_the_kernel_makes_retires_the_file_first() {
 ///
 /// Promise (files): A file that `fallocate` made longer is as long after a power cut.
 #[test]
-fn a_file_that_is_made_longer_stays_absorbed_and_is_as_long_after_a_power_cut() {
+fn a_file_made_longer_stays_absorbed_and_as_long_after_a_cut() {
     for longer in [
         "os.posix_fallocate(fd, 0, 1 << 20)",
         "assert c.fallocate(fd, 0, ctypes.c_long(4096), ctypes.c_long((1 << 20) - 4096)) == 0",
@@ -94,7 +94,7 @@ fn a_file_that_is_made_longer_stays_absorbed_and_is_as_long_after_a_power_cut() 
 
 /// Promise: as `a_mapping_that_the_kernel_refuses_retires_nothing`.
 #[test]
-fn where_the_profile_says_so_making_a_ring_fails_and_nothing_is_given_up() {
+fn a_ring_the_profile_refuses_fails_and_retires_nothing() {
     let config = "[profile.ringless]\nabsorb = [\"*.log\"]\nrefuse_io_uring = true\n";
     // io_uring_setup, and Linux AIO's io_setup.
     let script = format!(
@@ -121,9 +121,9 @@ fn where_the_profile_says_so_making_a_ring_fails_and_nothing_is_given_up() {
     }
 }
 
-/// Promise: as `every_page_is_durable_before_a_checkpoint_and_none_for_a_record_of_the_log`.
+/// Promise: as `pages_are_durable_before_a_checkpoint_not_before_log_records`.
 #[test]
-fn a_checkpoint_of_innodb_is_written_after_a_real_sync_and_nothing_else_of_its_log_is() {
+fn innodbs_checkpoints_alone_of_its_log_follow_a_real_sync() {
     if !have("strace") {
         return;
     }

@@ -261,12 +261,12 @@ fn redis_loses_nothing_in_9_kills_while_it_rewrites_and_saves() {
 }
 
 #[test]
-fn redis_loses_nothing_in_9_kills_when_the_pool_is_written_to_the_files_again() {
+fn redis_loses_nothing_in_9_kills_with_replays_of_the_pool() {
     storm(Kind::Redis, 9, false, true);
 }
 
 #[test]
-fn valkey_loses_nothing_in_9_kills_when_the_pool_is_written_to_the_files_again_and_it_rewrites() {
+fn valkey_loses_nothing_in_9_kills_with_replays_and_rewrites() {
     storm(Kind::Valkey, 9, true, true);
 }
 

@@ -119,7 +119,7 @@ fn a_killed_db_bench_has_every_acknowledged_put_in_9_kills() {
 }
 
 #[test]
-fn a_db_bench_that_ends_by_itself_leaves_all_its_keys_and_nothing_in_the_pool() {
+fn a_finished_db_bench_leaves_its_keys_and_an_empty_pool() {
     if !is_installed() {
         return;
     }

@@ -16,7 +16,7 @@ for name in ('a.wal', 'a.bin'):
 ";
 
 #[test]
-fn what_has_its_size_before_it_is_written_stays_plain_on_the_pools_own_disk_unless_asked_for() {
+fn a_preallocated_file_on_the_pools_disk_is_plain_unless_asked() {
     let sandbox = Sandbox::on_disk();
     std::fs::write(sandbox.file("forebay.toml"), CONFIG).unwrap();
     std::fs::write(sandbox.file("writer.py"), PROGRAM).unwrap();

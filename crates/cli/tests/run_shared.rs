@@ -85,7 +85,7 @@ const WAYS: [(&str, &str); 7] = [
 
 /// Promise: as `newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut`.
 #[test]
-fn newer_bytes_of_another_process_are_not_overwritten_however_it_opened_the_file() {
+fn another_processs_newer_bytes_are_kept_however_it_opened_them() {
     for (way, script) in WAYS {
         let sandbox = Sandbox::new();
         let pool = small_pool();
@@ -341,7 +341,7 @@ time.sleep(60)
 
 /// Promise: as `a_file_that_is_open_elsewhere_at_its_registration_stays_plain`.
 #[test]
-fn a_file_that_is_opened_while_it_is_being_registered_is_not_absorbed() {
+fn a_file_opened_during_its_registration_is_not_absorbed() {
     if !cfg!(target_arch = "x86_64") {
         println!("skipped: numbers of system calls are those of x86-64");
         return;
@@ -393,7 +393,7 @@ subprocess.run([sys.executable, "-c", os.environ["SCRIPT"], "executed"], check=T
 
 /// Promise: as `file_in_its_first_sync_is_joined_where_no_descriptor_is_left`.
 #[test]
-fn without_a_supervisor_a_process_waits_once_at_most_before_it_opens_a_file() {
+fn a_process_without_a_supervisor_waits_at_most_once_to_open() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let mut command = sandbox.command("run --absorb *.log --pool");

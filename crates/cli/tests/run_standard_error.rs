@@ -48,7 +48,7 @@ fn data(how: &str) -> String {
 /// Promise (programs): Forebay writes its messages to no file that came to have the number of
 /// standard error.
 #[test]
-fn a_file_that_comes_to_have_the_number_of_standard_error_gets_no_word_of_forebays() {
+fn a_file_with_standard_errors_number_gets_no_word_of_forebays() {
     for how in [
         "os.close(2); assert os.open('data', os.O_RDWR | os.O_CREAT, 0o600) == 2",
         "import ctypes; c = ctypes.CDLL(None); c.close(2); assert os.open('data', os.O_RDWR | os.O_CREAT, 0o600) == 2",
@@ -78,9 +78,9 @@ fn what_a_program_makes_its_standard_error_is_told() {
     }
 }
 
-/// Promise: as `a_file_that_comes_to_have_the_number_of_standard_error_gets_no_word_of_forebays`.
+/// Promise: as `a_file_with_standard_errors_number_gets_no_word_of_forebays`.
 #[test]
-fn a_program_that_is_started_without_standard_error_has_no_word_in_its_files() {
+fn a_program_without_standard_error_has_no_word_in_its_files() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     let script = "import os\n\
@@ -101,7 +101,7 @@ fn a_program_that_is_started_without_standard_error_has_no_word_in_its_files() {
 /// Promise (programs): A program runs, and its status is passed on, although Forebay can say
 /// nothing.
 #[test]
-fn a_program_runs_and_its_status_is_passed_on_though_nothing_can_be_said() {
+fn a_programs_status_is_passed_on_though_nothing_can_be_said() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     let full = || fs::File::options().write(true).open("/dev/full").unwrap();

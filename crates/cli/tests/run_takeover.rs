@@ -156,13 +156,13 @@ fn rounds(kind: &str, rounds: usize) {
 /// Promise (processes): The first process that would write past a lane settles it once supervisor
 /// and members were killed: a later power cut costs nothing and leaves nothing to decide.
 #[test]
-fn after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4() {
+fn a_cut_after_supervisor_and_backend_die_costs_nothing_on_ext4() {
     rounds("ext4", 2);
 }
 
-/// Promise: as `after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4`.
+/// Promise: as `a_cut_after_supervisor_and_backend_die_costs_nothing_on_ext4`.
 #[test]
-fn after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_xfs() {
+fn a_cut_after_supervisor_and_backend_die_costs_nothing_on_xfs() {
     rounds("xfs", 2);
 }
 

@@ -150,7 +150,7 @@ fn refused(ran: &Ran, words: &[&str]) {
 /// Promise (processes): A run absorbs no file while a killed run's records for it wait in another
 /// pool, also after a reboot: the directory has a mark.
 #[test]
-fn what_a_second_run_wrote_is_not_overwritten_by_what_the_first_one_left_in_another_pool() {
+fn a_second_runs_writes_survive_records_in_the_firsts_pool() {
     for kind in ["disk", "emulated"] {
         let mut place = Place::new();
         let Some(mut disk) = Disk::make(place.sandbox.path(), "ext4") else {
@@ -177,11 +177,9 @@ fn what_a_second_run_wrote_is_not_overwritten_by_what_the_first_one_left_in_anot
     }
 }
 
-/// Promise: as
-/// `what_a_second_run_wrote_is_not_overwritten_by_what_the_first_one_left_in_another_pool`.
+/// Promise: as `a_second_runs_writes_survive_records_in_the_firsts_pool`.
 #[test]
-fn after_a_reboot_the_directory_says_that_another_pool_has_records_and_once_they_are_recovered_it_is_absorbed()
- {
+fn a_directory_marked_by_another_pool_is_plain_until_recovery() {
     let place = Place::new();
     for name in ["z.pool", "a.pool"] {
         place.pool(name, "emulated");
@@ -204,9 +202,9 @@ fn after_a_reboot_the_directory_says_that_another_pool_has_records_and_once_they
     place.has(b'C');
 }
 
-/// Promise: as `of_two_pools_with_records_of_one_file_the_older_ones_come_first`.
+/// Promise: as `older_records_come_first_if_two_pools_have_some_of_a_file`.
 #[test]
-fn a_pool_that_was_moved_leaves_the_log_plain_until_it_is_back_or_given_up() {
+fn a_moved_pools_log_stays_plain_until_it_is_back_or_given_up() {
     let place = Place::new();
     for name in ["z.pool", "a.pool"] {
         place.pool(name, "emulated");
@@ -241,7 +239,7 @@ fn a_pool_that_was_moved_leaves_the_log_plain_until_it_is_back_or_given_up() {
 
 /// Promise (processes): Records that were given up or recovered hold up no later run.
 #[test]
-fn a_pool_that_was_made_anew_at_its_path_holds_up_the_next_run_once_and_no_longer() {
+fn a_recreated_pool_holds_up_the_next_run_and_no_later_one() {
     let place = Place::new();
     place.pool("z.pool", "emulated");
     place.run(Some(1), "z.pool", "A", "cut");
@@ -287,7 +285,7 @@ fn mounts_are_numbered() -> bool {
 /// Promise (processes): Recoveries of several pools, in whatever order and of a moved one too,
 /// write no older bytes over newer ones.
 #[test]
-fn of_two_pools_with_records_of_one_file_the_older_ones_come_first() {
+fn older_records_come_first_if_two_pools_have_some_of_a_file() {
     if !mounts_are_numbered() {
         println!("skipped: this kernel does not say whether a mount is the one that it was");
         return;
@@ -306,9 +304,9 @@ fn of_two_pools_with_records_of_one_file_the_older_ones_come_first() {
     place.has(b'B');
 }
 
-/// Promise: as `of_two_pools_with_records_of_one_file_the_older_ones_come_first`.
+/// Promise: as `older_records_come_first_if_two_pools_have_some_of_a_file`.
 #[test]
-fn records_of_two_boots_in_two_pools_are_refused_until_the_user_decides() {
+fn two_pools_records_of_two_boots_await_the_users_decision() {
     let place = in_two_pools(1, 2);
     put_back(&place.sandbox.file("synced"));
     for _ in 0..2 {
@@ -323,9 +321,9 @@ fn records_of_two_boots_in_two_pools_are_refused_until_the_user_decides() {
     place.has(b'B');
 }
 
-/// Promise: as `a_pool_that_was_made_anew_at_its_path_holds_up_the_next_run_once_and_no_longer`.
+/// Promise: as `a_recreated_pool_holds_up_the_next_run_and_no_later_one`.
 #[test]
-fn runs_with_pools_of_their_own_that_end_in_order_do_not_hinder_each_other() {
+fn runs_with_their_own_pools_that_end_in_order_hinder_none() {
     let place = Place::new();
     for name in ["z.pool", "a.pool"] {
         place.pool(name, "emulated");

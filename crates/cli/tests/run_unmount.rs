@@ -58,7 +58,7 @@ fn run(sandbox: &Sandbox, script: &str, words: &[&str]) -> Ran {
 /// Promise (programs): A file system is free to be unmounted a second after the program closed its
 /// last log there, whatever else it writes.
 #[test]
-fn a_file_system_whose_logs_are_closed_is_unmounted_soon_however_busy_other_logs_are() {
+fn a_file_system_of_closed_logs_is_free_soon_beside_busy_logs() {
     for how in ["idle", "busy"] {
         let sandbox = Sandbox::on_disk();
         let Some(disk) = Disk::make(sandbox.path(), "ext4") else {
@@ -79,7 +79,7 @@ fn a_file_system_whose_logs_are_closed_is_unmounted_soon_however_busy_other_logs
 }
 
 #[test]
-fn a_log_that_is_closed_stays_absorbed_while_another_one_of_its_file_system_is_open() {
+fn a_closed_log_stays_absorbed_beside_an_open_one_on_its_disk() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     let ran = run(&sandbox, CLOSED, &[]);

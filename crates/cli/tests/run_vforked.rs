@@ -37,20 +37,19 @@ fn is_not_the_logs(kind: &str) {
 /// `CLONE_VM`) may write to or truncate another file by a log's number: it is not taken for the
 /// log.
 #[test]
-fn what_a_child_of_vfork_writes_to_what_it_put_in_a_logs_place_is_not_taken_for_the_logs() {
+fn a_vfork_childs_writes_in_a_logs_place_are_not_the_logs() {
     is_not_the_logs("vfork");
 }
 
-/// Promise: as
-/// `what_a_child_of_vfork_writes_to_what_it_put_in_a_logs_place_is_not_taken_for_the_logs`.
+/// Promise: as `a_vfork_childs_writes_in_a_logs_place_are_not_the_logs`.
 #[test]
-fn nor_what_one_does_that_shares_the_memory_and_goes_on_beside_its_parent() {
+fn a_clone_vm_childs_writes_in_a_logs_place_are_not_the_logs() {
     is_not_the_logs("clone");
 }
 
-/// Promise: as `what_a_child_of_vfork_truncates_writes_and_syncs_is_not_undone`.
+/// Promise: as `truncations_writes_and_syncs_by_a_vfork_child_are_not_undone`.
 #[test]
-fn what_a_child_of_vfork_writes_by_a_duplicate_of_a_log_is_not_written_over() {
+fn a_vfork_childs_writes_by_a_logs_duplicate_are_not_undone() {
     for way in ["dup2", "dup3", "dup", "fcntl"] {
         let found = recovered(&Sandbox::new(), way, "copy");
         assert_eq!((&found[10..15], found.len()), (&b"child"[..], 200), "{way}");
@@ -59,7 +58,7 @@ fn what_a_child_of_vfork_writes_by_a_duplicate_of_a_log_is_not_written_over() {
 
 /// Python's `subprocess` makes a child of `vfork`, which closes what it is not to inherit.
 #[test]
-fn what_a_child_of_vfork_closed_costs_the_writes_of_its_parent_no_system_call() {
+fn a_vfork_childs_closes_cost_its_parents_writes_no_system_call() {
     nothing_is_lost(
         Disk::Synced,
         r#"

@@ -66,14 +66,14 @@ fn inside_another(pool: &str, segments: u16, when: &str, words: &[&str]) {
 /// Promise (programs): A program goes on with plain syncs, and is told, where no lane is free, the
 /// pool fills up before the first hello, or a file has no identity.
 #[test]
-fn a_run_for_which_no_lane_is_free_goes_on_with_plain_syncs_and_says_so() {
+fn a_run_without_a_free_lane_says_so_and_syncs_plainly() {
     let pool = "--size 9MiB --segment-size 1MiB --lanes 1";
     inside_another(pool, 2, "before", &["inner.log stays plain", "lane"]);
 }
 
-/// Promise: as `a_run_for_which_no_lane_is_free_goes_on_with_plain_syncs_and_says_so`.
+/// Promise: as `a_run_without_a_free_lane_says_so_and_syncs_plainly`.
 #[test]
-fn a_pool_that_fills_up_before_the_first_hello_leaves_the_run_with_plain_syncs() {
+fn a_pool_full_before_the_first_hello_leaves_plain_syncs() {
     let pool = "--size 6MiB --segment-size 1MiB --lanes 4";
     inside_another(pool, 4, "after", &["inner.log stays plain", "segments"]);
 }
@@ -103,9 +103,9 @@ fn mounted(sandbox: &Sandbox, kind: &str) -> Option<Mounted> {
     }
 }
 
-/// Promise: as `a_run_for_which_no_lane_is_free_goes_on_with_plain_syncs_and_says_so`.
+/// Promise: as `a_run_without_a_free_lane_says_so_and_syncs_plainly`.
 #[test]
-fn on_a_file_system_that_does_not_say_who_a_file_is_its_logs_stay_plain() {
+fn logs_on_a_file_system_without_identities_stay_plain() {
     let sandbox = Sandbox::new();
     let Some(_mounted) = mounted(&sandbox, "ramfs") else {
         return;

@@ -71,7 +71,7 @@ fn a_store_changes_between_variants_and_pools_once_it_is_closed() {
 }
 
 #[test]
-fn values_come_from_arguments_files_and_standard_input_byte_for_byte() {
+fn values_from_arguments_files_and_standard_input_are_exact() {
     let sandbox = Sandbox::new();
     let binary: Vec<u8> = (0..=255).cycle().take(300_000).collect();
     fs::write(sandbox.file("input"), &binary).unwrap();
@@ -145,7 +145,7 @@ fn a_scan_keeps_to_its_bounds_direction_and_limit() {
 }
 
 #[test]
-fn what_is_not_utf8_or_would_break_lines_is_escaped_in_a_listing() {
+fn a_listing_escapes_bytes_that_are_not_utf8_or_break_lines() {
     let sandbox = Sandbox::new();
     sandbox.run("store put --dir s --hex 090aff 5c").ok();
     assert_eq!(

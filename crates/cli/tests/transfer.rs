@@ -96,7 +96,7 @@ fn a_bad_line_in_a_file_leaves_everything_as_it_was() {
 }
 
 #[test]
-fn a_bad_line_from_a_pipe_is_reported_with_what_was_imported_before() {
+fn a_bad_line_from_a_pipe_is_reported_with_what_was_imported() {
     let sandbox = Sandbox::new();
     let input = format!("{}oops\n{}", jsonl(700), jsonl(5));
     sandbox

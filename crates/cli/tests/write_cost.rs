@@ -98,7 +98,7 @@ fn measure(before: &[&str], pool: &Path, sandbox: &Sandbox, name: &str, append: 
 }
 
 #[test]
-fn writes_of_absorbed_and_other_files_are_measured_beside_plain_ones() {
+fn writes_of_absorbed_and_other_files_are_measured_beside_plain() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let under = [FOREBAY, "run", "--profile", "generic", "--absorb", "*.log"];

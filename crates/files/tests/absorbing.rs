@@ -102,7 +102,7 @@ fn a_file_that_is_closed_and_opened_again_stays_the_same_file_and_numbers_do_not
     assert_eq!(fs::read(lab.data("7.log")).unwrap(), expected);
 }
 
-/// Promise: as `whatever_is_killed_all_that_any_process_was_promised_survives_a_power_cut`.
+/// Promise: as `every_processs_synced_bytes_survive_a_power_cut_after_kills`.
 #[test]
 fn a_second_process_that_opens_an_absorbed_file_joins_it_and_all_that_both_wrote_is_recovered() {
     let lab = Lab::new();

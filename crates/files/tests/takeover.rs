@@ -40,7 +40,7 @@ fn check_settled(lab: &Lab, path: &Path, expected: &[u8]) {
     assert_eq!(fs::read(path).unwrap(), expected);
 }
 
-/// Promise: as `after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4`.
+/// Promise: as `a_cut_after_supervisor_and_backend_die_costs_nothing_on_ext4`.
 #[test]
 fn who_opens_a_file_of_a_run_whose_supervisor_and_members_are_dead_settles_it() {
     let lab = Lab::new();
@@ -61,7 +61,7 @@ fn who_opens_a_file_of_a_run_whose_supervisor_and_members_are_dead_settles_it() 
     check_settled(&lab, &path, &expected);
 }
 
-/// Promise: as `after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4`.
+/// Promise: as `a_cut_after_supervisor_and_backend_die_costs_nothing_on_ext4`.
 #[test]
 fn so_it_is_with_a_pool_on_a_disk() {
     let lab = Lab::on_disk();
@@ -90,7 +90,7 @@ fn once_it_is_settled_no_process_waits_or_looks_into_the_pool() {
     assert!(begun.elapsed() < AT_ONCE, "{:?}", begun.elapsed());
 }
 
-/// Promise: as `after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4`.
+/// Promise: as `a_cut_after_supervisor_and_backend_die_costs_nothing_on_ext4`.
 #[test]
 fn who_renames_or_unlinks_a_file_of_such_a_run_settles_it_first() {
     for how in ["rename", "unlink"] {

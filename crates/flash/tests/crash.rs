@@ -185,7 +185,7 @@ fn what_threads_were_promised_survives_any_power_cut() {
 }
 
 /// Promise (flash): A page that goes past the cache is not undone by an older one in it.
-/// Promise: as `flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_kill`.
+/// Promise: as `a_kill_while_flash_takes_no_page_loses_and_tears_nothing`.
 /// Promise: as `pages_go_home_before_a_sync_returns_while_flash_is_no_gain`.
 #[test]
 fn pages_past_the_cache_are_as_safe_as_their_writer_makes_them() {
@@ -215,7 +215,7 @@ fn every_synced_page_survives_power_cuts_between_resizes() {
 
 /// Promise (flash): An operation that fails on either device, once or for a while, loses nothing
 /// that was synced, before a power cut or without one.
-/// Promise: as `flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_kill`.
+/// Promise: as `a_kill_while_flash_takes_no_page_loses_and_tears_nothing`.
 /// Promise: as `pages_go_home_before_a_sync_returns_while_flash_is_no_gain`.
 #[test]
 fn whatever_fails_before_the_power_does_nothing_synced_is_lost() {

@@ -155,7 +155,7 @@ fn a_closed_table_that_takes_no_page_keeps_no_other_one_out() {
     assert!(found == page(7));
 }
 
-/// Promise: as `a_table_that_finds_no_place_in_the_cache_is_refused_and_not_left_unprotected`.
+/// Promise: as `a_table_that_finds_no_place_in_the_cache_is_refused`.
 #[test]
 fn a_server_with_too_many_tables_open_is_told_and_goes_on() {
     let name = "a_server_with_too_many_tables_open_is_told_and_goes_on";

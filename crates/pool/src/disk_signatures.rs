@@ -294,8 +294,7 @@ mod tests {
         }
     }
 
-    /// Promise: as
-    /// `a_device_that_holds_something_is_refused_with_what_that_is_and_given_up_by_force`.
+    /// Promise: as `a_devices_contents_are_named_and_overwritten_only_by_force`.
     #[test]
     fn each_mark_is_found_where_it_is_and_nowhere_else() {
         for mark in &MARKS {

@@ -5,7 +5,7 @@ use forebay_bench::paper::{Experiment, catalogue::ALL};
 use std::collections::BTreeSet;
 
 #[test]
-fn every_experiment_has_an_id_of_its_own_its_papers_setup_and_a_headline() {
+fn every_experiment_has_its_own_id_setup_and_headline() {
     let ids: BTreeSet<_> = ALL.iter().map(|experiment| &experiment.id).collect();
     assert_eq!((ids.len(), ALL.len()), (20, 20));
     for paper in ["P1", "P2", "P3", "P4", "P5"] {

@@ -7,7 +7,7 @@ use common::Sandbox;
 use std::fs;
 
 #[test]
-fn the_demonstration_runs_every_variant_kills_and_finds_everything() {
+fn the_demo_runs_every_variant_kills_it_and_finds_everything() {
     let sandbox = Sandbox::new();
     let report = sandbox.run("demo --seconds 0.3 --dir . --json").ok().json();
     assert_eq!(report["variants"].as_array().unwrap().len(), 4);

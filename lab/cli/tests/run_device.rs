@@ -57,7 +57,7 @@ fn counts(ran: &Ran) -> [u64; 3] {
 }
 
 #[test]
-fn each_synced_write_costs_the_write_and_the_journal_and_no_other_costs_anything() {
+fn a_synced_write_costs_a_write_and_the_journal_others_nothing() {
     let sandbox = Sandbox::new();
     sandbox.device(SLOW);
     let begun = Instant::now();
@@ -140,7 +140,7 @@ fn a_process_starts_with_descriptors_that_are_on_the_device() {
 }
 
 #[test]
-fn a_file_that_is_renamed_into_the_directory_or_out_of_it_takes_its_descriptors_along() {
+fn a_file_renamed_into_or_out_of_a_device_takes_its_descriptors() {
     let sandbox = Sandbox::new();
     sandbox.device(&format!("{SLOW}journal = false\n"));
     let perl = |from: &str, to: &str| {
@@ -173,7 +173,7 @@ fn build(sandbox: &Sandbox, name: &str, source: &str, libraries: &[&str]) -> Pat
 }
 
 #[test]
-fn readers_of_a_mapping_see_the_bytes_and_are_charged_page_by_page() {
+fn readers_of_a_mapping_see_its_bytes_and_are_charged_by_page() {
     const PAGES: u64 = 40;
     let words: Vec<u64> = (0..PAGES * 512)
         .map(|n| n.wrapping_mul(0x9e37_79b9_7f4a_7c15))
@@ -265,7 +265,7 @@ fn what_cannot_be_a_device_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_file_on_a_device_is_no_persistent_memory_and_there_are_no_rings() {
+fn a_file_on_a_device_is_no_persistent_memory_and_has_no_rings() {
     let sandbox = Sandbox::new();
     sandbox.device(SLOW);
     let script = r#"
@@ -302,7 +302,7 @@ for number in [425, 206]:
 
 /// InnoDB maps its log where that is in /dev/shm, and then neither writes nor syncs it.
 #[test]
-fn a_mariadb_server_in_memory_writes_its_log_by_calls_if_that_is_on_a_device() {
+fn mariadb_in_memory_writes_a_log_on_a_device_by_calls() {
     if let Some(missing) = server::lacking() {
         assert!(std::env::var_os("CI").is_none(), "{missing}");
         println!("skipped: {missing}");

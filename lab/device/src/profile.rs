@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn an_ssd_in_its_steady_state_writes_in_sequence_as_ever_and_at_random_thousands_a_second() {
+    fn a_steady_ssd_is_slow_at_random_writes_and_not_at_sequential() {
         let steady = Profile::built_in("sata-ssd-steady").unwrap();
         let ns = |bytes, is_sequential| {
             let (fixed, transfer) = steady.write.of(bytes, is_sequential);

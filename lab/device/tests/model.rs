@@ -66,7 +66,7 @@ fn requests_to_one_channel_wait_for_each_other() {
 }
 
 #[test]
-fn several_channels_overlap_their_fixed_times_and_share_the_bandwidth() {
+fn several_channels_overlap_fixed_times_and_share_the_bandwidth() {
     let devices = devices(profile("channels = 4"));
     let device = devices.get(0).unwrap();
     let done: Vec<u64> = (0..4)
@@ -180,7 +180,7 @@ fn scattered_pages_cost_a_request_each_and_contiguous_ones_one() {
 }
 
 #[test]
-fn a_log_whose_last_block_is_written_again_with_the_next_is_one_place() {
+fn a_log_that_rewrites_its_last_block_is_written_in_sequence() {
     let devices = devices(profile("journal = false"));
     let device = devices.get(0).unwrap();
     device.opened(FILE, 1 << 20);
@@ -225,7 +225,7 @@ fn a_synced_write_is_one_and_a_sync() {
 }
 
 #[test]
-fn what_was_written_by_ways_that_are_not_seen_is_noticed_by_the_files_size() {
+fn unseen_writes_are_noticed_by_the_files_size() {
     let devices = devices(profile("journal = false"));
     let device = devices.get(0).unwrap();
     device.opened(FILE, 0);
@@ -237,7 +237,7 @@ fn what_was_written_by_ways_that_are_not_seen_is_noticed_by_the_files_size() {
 }
 
 #[test]
-fn contents_that_are_gone_are_neither_read_from_memory_nor_written_back() {
+fn lost_contents_are_neither_read_from_memory_nor_written_back() {
     let devices = devices(profile(""));
     let device = devices.get(0).unwrap();
     let _ = device.write(FILE, 0, PAGE, PLAIN, 0);
@@ -249,7 +249,7 @@ fn contents_that_are_gone_are_neither_read_from_memory_nor_written_back() {
 }
 
 #[test]
-fn a_part_of_a_page_that_is_not_in_memory_is_read_before_it_is_changed() {
+fn a_page_not_in_memory_is_read_before_a_part_is_changed() {
     let devices = devices(profile(""));
     let device = devices.get(0).unwrap();
     device.opened(FILE, 10 * PAGE);
@@ -260,7 +260,7 @@ fn a_part_of_a_page_that_is_not_in_memory_is_read_before_it_is_changed() {
 }
 
 #[test]
-fn room_that_was_made_is_neither_read_before_it_is_changed_nor_written_back() {
+fn allocated_room_is_neither_read_for_a_change_nor_written_back() {
     let devices = devices(profile("journal = false"));
     let device = devices.get(0).unwrap();
     device.opened(FILE, 0);
@@ -290,7 +290,7 @@ fn a_writer_who_is_faster_than_the_device_is_slowed_to_its_pace() {
 }
 
 #[test]
-fn what_a_writer_has_finished_with_is_written_back_too_in_large_requests() {
+fn files_that_a_writer_left_are_written_back_in_large_requests() {
     let devices = devices(profile("[cache]\ndirty_mib = 8"));
     let device = devices.get(0).unwrap();
     let (mut now, files, file_bytes) = (0, 40, 6_u64 << 20);
@@ -367,7 +367,7 @@ fn a_wrong_command_line_is_refused_with_what_to_do() {
 }
 
 #[test]
-fn a_sync_of_a_file_that_is_stored_to_by_a_mapping_writes_a_page() {
+fn a_sync_of_a_file_stored_to_by_a_mapping_writes_a_page() {
     let devices = devices(profile("journal = false\nflush_us = 1000"));
     let device = devices.get(0).unwrap();
     device.opened(FILE, 8 * PAGE);

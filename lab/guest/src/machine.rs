@@ -217,7 +217,7 @@ mod tests {
     use std::cell::Cell;
 
     #[test]
-    fn a_machine_is_started_again_if_the_emulator_failed_and_else_not() {
+    fn a_machine_is_started_again_only_if_the_emulator_failed() {
         for (why, starts) in [(EMULATOR_FAILED, BOOTS_MAX), ("no such kernel", 1)] {
             let started = Cell::new(0);
             let boot = || {

@@ -97,7 +97,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_script_gives_what_it_printed_and_fails_with_what_it_printed() {
+    fn a_script_succeeds_and_fails_with_what_it_printed() {
         assert_eq!(ended("a\nb\n"), None);
         assert_eq!(ended("a\nb\nLAB ended 0\n"), Some(Ok("a\nb\n")));
         assert_eq!(ended("no file\nLAB ended 1\n"), Some(Err("no file\n")));

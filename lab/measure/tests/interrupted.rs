@@ -45,12 +45,12 @@ fn start_until(word: &str, after: Duration) -> ! {
 }
 
 #[test]
-fn what_is_being_started_when_a_benchmark_is_interrupted_ends_with_it() {
+fn a_process_being_started_ends_with_an_interrupted_benchmark() {
     if let Ok(word) = env::var(MARK) {
         let micros: u64 = word.rsplit('-').next().unwrap().parse().unwrap();
         start_until(&word, Duration::from_micros(micros));
     }
-    let test = "what_is_being_started_when_a_benchmark_is_interrupted_ends_with_it";
+    let test = "a_process_being_started_ends_with_an_interrupted_benchmark";
     for round in 0..40 {
         let word = format!("forebay-{}-{}", std::process::id(), 1000 + 733 * round);
         let own = env::current_exe().unwrap();

@@ -168,7 +168,7 @@ mod tests {
     }
 
     #[test]
-    fn every_store_takes_puts_synced_and_not_and_prints_a_complete_line() {
+    fn every_store_takes_synced_and_other_puts_and_prints_a_line() {
         for store in ["fjall", "redb"] {
             for sync in ["0", "1"] {
                 let dir = tempfile::tempdir().unwrap();

@@ -222,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_cut_leaves_some_sectors_and_sometimes_an_older_version_and_the_same_ones_for_a_seed() {
+    fn a_cut_leaves_some_or_older_sectors_the_same_for_a_seed() {
         let cut = |seed| {
             let (file, mut disk) = disk(200);
             disk.write(0, &[1; 200 * SECTOR]).unwrap();

@@ -245,7 +245,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_acknowledged_with_any_beginning_of_what_was_in_flight_is_right() {
+    fn every_acknowledged_write_and_any_prefix_of_the_rest_is_right() {
         let (_, states) = ledger();
         for (kept, state) in states.iter().enumerate() {
             let (mut ledger, _) = ledger();

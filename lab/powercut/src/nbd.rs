@@ -277,8 +277,7 @@ mod tests {
     }
 
     #[test]
-    fn a_client_reads_writes_and_flushes_and_after_the_cut_only_what_was_flushed_or_forced_is_there()
-     {
+    fn after_a_cut_a_client_finds_only_flushed_and_forced_writes() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
         std::fs::write(&path, [0; 4096]).unwrap();

@@ -131,7 +131,7 @@ mod tests {
     use forebay_bench::paper::catalogue;
 
     #[test]
-    fn claims_are_about_panels_that_their_experiment_has_and_give_reasons() {
+    fn claims_name_panels_of_their_experiment_and_give_reasons() {
         for experiment in catalogue::ALL.iter() {
             for claim in claims(experiment) {
                 for Cell { panel, .. } in claim.ours.cells() {

@@ -212,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_ratio_is_the_median_of_the_rounds_and_without_them_has_the_span_that_the_rows_allow() {
+    fn a_ratio_is_the_median_of_rounds_or_the_span_of_the_rows() {
         let at = Some("32 B");
         let claim = claim(Ours::Ratio(cell("forebay", at), cell("always", at)));
         let ratio = |rows: &[Row], place| {

@@ -147,7 +147,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_file_that_is_given_up_is_known_by_its_whole_name_though_it_is_gone() {
+    fn a_file_given_up_is_known_by_its_whole_path_though_gone() {
         let here = std::env::current_dir().unwrap().canonicalize().unwrap();
         for (given, known) in [
             ("t.ibd", here.join("t.ibd")),

@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_killed_process_of_the_same_number_left_of_a_pool_is_passed_over() {
+    fn half_a_pool_of_a_killed_process_with_this_pid_is_ignored() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("emulated.pool");
         let left = path.with_extension(format!("{}.new", std::process::id()));

@@ -32,7 +32,7 @@ sys.exit(5)
 
 /// Promise: as `a_redis_that_goes_into_the_background_is_absorbed_there`.
 #[test]
-fn a_program_that_goes_into_the_background_is_absorbed_there_and_waited_for() {
+fn a_program_in_the_background_is_absorbed_and_waited_for() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     let mut command = sandbox.command("run --explain --absorb *.log --pool p -- python3 -c");
@@ -78,7 +78,7 @@ time.sleep(120)
 "#;
 
 #[test]
-fn what_a_program_that_failed_left_behind_is_named_and_gets_the_signals() {
+fn a_failed_programs_children_are_named_and_get_the_signals() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     let script =

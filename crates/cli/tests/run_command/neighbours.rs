@@ -22,7 +22,7 @@ fn neighbour(sandbox: &Sandbox) -> Process {
 }
 
 #[test]
-fn a_run_that_is_stopped_holds_up_neither_status_nor_other_runs_and_is_named() {
+fn a_stopped_run_is_named_and_holds_up_no_status_or_other_run() {
     let sandbox = Sandbox::new();
     let mut stopped = neighbour(&sandbox);
     stop(&[Watched::of(stopped.handle().pid()).unwrap()]);
@@ -46,7 +46,7 @@ fn a_run_that_is_stopped_holds_up_neither_status_nor_other_runs_and_is_named() {
 }
 
 #[test]
-fn a_run_is_known_to_have_the_pool_that_it_was_given_in_another_directory() {
+fn a_run_is_known_by_its_pool_though_given_in_another_directory() {
     let sandbox = Sandbox::new();
     let mut first = neighbour(&sandbox);
     let line = "run --absorb *.log --pool p -- true";

@@ -32,7 +32,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 "#;
 
 #[test]
-fn a_new_file_is_not_taken_for_an_unlinked_one_whose_inode_it_has() {
+fn a_new_file_is_not_taken_for_an_unlinked_one_of_its_inode() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let ran = sandbox.python(pool.path(), INODE_AGAIN);
@@ -147,7 +147,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 "#;
 
 #[test]
-fn what_another_process_wrote_by_a_descriptor_passed_to_it_is_not_overwritten_by_recovery() {
+fn recovery_keeps_bytes_written_by_a_descriptor_passed_on() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let ran = sandbox.python(pool.path(), PASSED_ON);
@@ -177,7 +177,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 "#;
 
 #[test]
-fn a_program_that_changes_its_buffer_while_it_is_absorbed_leaves_no_damaged_pool() {
+fn a_buffer_changed_while_it_is_absorbed_damages_no_pool() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     let ran = sandbox.python(pool.path(), CHANGING);
@@ -209,7 +209,7 @@ os.kill(os.getpid(), signal.SIGKILL)
 /// Promise (recovery): An older copy of a log that is shorter than the log was at the pool's first
 /// record gets none of the records.
 #[test]
-fn an_older_copy_of_a_log_gets_no_records_that_belong_behind_what_it_lacks() {
+fn an_older_copy_of_a_log_gets_no_record_from_behind_its_end() {
     let sandbox = Sandbox::on_disk();
     let pool = small_pool();
     let ran = sandbox.python(pool.path(), GROWN);
@@ -274,7 +274,7 @@ cut()
 /// Promise (files): Bytes that a program writes to a log from a mapping of that log (a compaction
 /// in place) are recovered as the kernel had them.
 #[test]
-fn what_is_written_to_a_log_from_a_mapping_of_it_is_recovered_as_the_kernel_had_it() {
+fn a_write_to_a_log_from_its_own_mapping_is_recovered_exactly() {
     for how in ["shared", "private", "moved", "many", "unmapped"] {
         let script = format!("HOW = {how:?}\n{COMPACTED}");
         let recovered = nothing_is_lost(Disk::All, &script);
@@ -298,8 +298,8 @@ os.fsync(fd)
 cut()
 "#;
 
-/// Promise: as `what_is_written_to_a_log_from_a_mapping_of_it_is_recovered_as_the_kernel_had_it`.
+/// Promise: as `a_write_to_a_log_from_its_own_mapping_is_recovered_exactly`.
 #[test]
-fn a_write_from_behind_the_end_of_a_mapped_log_is_as_long_as_the_kernel_makes_it() {
+fn a_write_from_behind_a_mapped_logs_end_has_the_kernels_length() {
     nothing_is_lost(Disk::All, BEYOND);
 }

@@ -43,7 +43,7 @@ fn a_program_that_cannot_be_run_has_the_status_that_shells_give() {
 }
 
 #[test]
-fn sockets_that_a_service_manager_gives_to_the_supervisor_are_the_programs() {
+fn sockets_given_by_a_service_manager_are_the_programs() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     // The program's own child is not meant.
@@ -102,7 +102,7 @@ fn a_static_program_is_refused() {
 }
 
 #[test]
-fn a_program_with_file_capabilities_is_refused_unless_they_give_it_nothing() {
+fn a_program_is_refused_if_file_capabilities_give_it_something() {
     const NOBODY: u32 = 65534;
     if !rustix::process::getuid().is_root() {
         println!("skipped: only root can give a program capabilities");
@@ -139,7 +139,7 @@ fn a_program_with_file_capabilities_is_refused_unless_they_give_it_nothing() {
 }
 
 #[test]
-fn absorbed_writes_are_counted_and_the_files_are_as_they_would_be() {
+fn absorbed_writes_are_counted_and_leave_the_files_the_same() {
     let sandbox = Sandbox::new();
     let script = format!(
         "{ZEROS} a.log 100 50; \

@@ -126,7 +126,7 @@ fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
 
 /// Promise: as `what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed`.
 #[test]
-fn calls_that_move_a_files_time_or_names_are_followed_into_the_pool() {
+fn changes_of_a_files_times_and_names_reach_the_pool() {
     for (script, name) in [
         // A buffer that is not there.
         (
@@ -198,7 +198,7 @@ fn calls_that_move_a_files_time_or_names_are_followed_into_the_pool() {
 
 /// Promise: as `an_emulated_pool_of_another_boot_is_written_nowhere_without_force`.
 #[test]
-fn an_emulated_pool_of_another_boot_keeps_a_run_from_starting_and_says_what_to_do() {
+fn an_emulated_pool_of_another_boot_stops_a_run_with_the_remedy() {
     let sandbox = Sandbox::new();
     let pool = small_pool();
     left_by(&sandbox, pool.path(), "");
@@ -226,7 +226,7 @@ fn an_emulated_pool_of_another_boot_keeps_a_run_from_starting_and_says_what_to_d
 }
 
 #[test]
-fn while_another_process_recovers_the_pool_no_program_starts_and_no_recovery_is_done() {
+fn a_pool_in_recovery_admits_no_program_and_no_other_recovery() {
     let is_whole = ["--", "sh", "-c", "test \"$(cat a.log)\" = acknowledged"];
     for (line, program) in [
         ("run --absorb *.log --pool", &is_whole[..]),

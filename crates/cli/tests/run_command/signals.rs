@@ -87,7 +87,7 @@ fn the_program_starts_with_the_signals_of_its_caller() {
 }
 
 #[test]
-fn the_end_of_a_program_is_noticed_though_the_caller_ignores_the_signal_of_it() {
+fn a_programs_end_is_noticed_though_the_caller_ignores_sigchld() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     for with in [&["--pool", "p", "--absorb", "x"][..], &["--no-pool"]] {

@@ -10,7 +10,7 @@ use crate::{
 /// Promise (files): Writes of libaio and POSIX AIO by a descriptor with `O_DSYNC` are synced, and
 /// no ring can write by one.
 #[test]
-fn libaio_syncs_what_is_written_by_a_descriptor_whose_o_dsync_the_kernel_does_not_know() {
+fn libaio_syncs_writes_by_an_o_dsync_the_kernel_does_not_know() {
     let ran = python(
         r#"
 import platform, struct
@@ -55,10 +55,9 @@ has_none = subprocess.check_output([sys.executable, "-c", code], env=plain) == b
 
 /// Whether its file is absorbed, or plain by now.
 ///
-/// Promise: as
-/// `libaio_syncs_what_is_written_by_a_descriptor_whose_o_dsync_the_kernel_does_not_know`.
+/// Promise: as `libaio_syncs_writes_by_an_o_dsync_the_kernel_does_not_know`.
 #[test]
-fn a_ring_is_refused_while_a_descriptor_is_open_whose_o_dsync_the_kernel_does_not_know() {
+fn a_ring_is_refused_beside_an_o_dsync_the_kernel_does_not_know() {
     for plain in ["", "mmap.mmap(fd, 1000)"] {
         let ran = python(&format!(
             r#"{RINGS}
@@ -77,7 +76,7 @@ print(is_refused() == has_none)
 
 /// What is known of its number stays, where a thread has descriptors of its own.
 #[test]
-fn a_ring_is_made_whatever_file_had_the_number_that_is_another_ring_s_now() {
+fn a_ring_is_made_whatever_file_had_another_rings_number() {
     let ran = python(&format!(
         r#"{RINGS}
 fd = opened("a.log", os.O_DSYNC)
@@ -112,10 +111,9 @@ os.write(1, b"complete")
 assert libc.aio_return(block) == 6
 "#;
 
-/// Promise: as
-/// `libaio_syncs_what_is_written_by_a_descriptor_whose_o_dsync_the_kernel_does_not_know`.
+/// Promise: as `libaio_syncs_writes_by_an_o_dsync_the_kernel_does_not_know`.
 #[test]
-fn a_write_by_posix_aio_is_complete_when_it_is_synced_if_the_descriptor_says_so() {
+fn a_posix_aio_write_by_o_dsync_is_complete_once_it_is_synced() {
     if !common::have("strace") {
         return;
     }

@@ -5,7 +5,7 @@ use crate::{absorbed, python};
 /// Promise (programs): Forebay never drops the program's locks, holds up its opens while one waits
 /// (a FIFO), or keeps a descriptor's number from it.
 #[test]
-fn a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync() {
+fn a_plain_file_keeps_its_locks_when_it_is_opened_with_o_dsync() {
     let ran = python(
         r#"
 fd = opened("a.log")
@@ -20,7 +20,7 @@ print(is_locked("a.log"), bool(fcntl.fcntl(again, fcntl.F_GETFL) & os.O_DSYNC))
     assert_eq!(ran.text(), "True True\n", "{}", ran.stderr);
 }
 
-/// Promise: as `a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync`.
+/// Promise: as `a_plain_file_keeps_its_locks_when_it_is_opened_with_o_dsync`.
 #[test]
 fn a_file_that_another_process_keeps_plain_keeps_its_locks_too() {
     let ran = python(
@@ -47,7 +47,7 @@ os.wait()
 }
 
 #[test]
-fn a_file_that_is_truncated_by_opening_it_for_reading_stays_absorbed_and_keeps_its_locks() {
+fn a_file_truncated_by_a_reading_open_stays_absorbed_and_locked() {
     let ran = python(
         r#"
 fd = opened("a.log")
@@ -64,9 +64,9 @@ print(len(os.read(again, 5000)), is_locked("a.log"))
     absorbed(&ran, "a.log", "7");
 }
 
-/// Promise: as `a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync`.
+/// Promise: as `a_plain_file_keeps_its_locks_when_it_is_opened_with_o_dsync`.
 #[test]
-fn locks_on_a_file_outlive_its_sync_by_a_program_whose_supervisor_is_gone() {
+fn locks_on_a_file_outlive_a_sync_without_a_supervisor() {
     let ran = python(
         r#"
 fd = opened("a.log")

@@ -5,7 +5,7 @@ use crate::{absorbed, python};
 /// Promise (programs): A program that unmaps whatever it finds in its memory loses nothing, and
 /// goes on being absorbed.
 #[test]
-fn a_program_that_unmaps_whatever_it_finds_goes_on_and_its_writes_are_absorbed() {
+fn a_program_that_unmaps_all_it_finds_goes_on_being_absorbed() {
     let ran = python(
         r#"
 libc = ctypes.CDLL(None, use_errno=True)

@@ -3,7 +3,7 @@
 
 use crate::{absorbed, python, python_with};
 
-/// Promise: as `a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync`.
+/// Promise: as `a_plain_file_keeps_its_locks_when_it_is_opened_with_o_dsync`.
 #[test]
 fn the_clients_descriptors_make_way_for_the_programs() {
     let ran = python(
@@ -36,7 +36,7 @@ logged(opened("c.log"), 3)
 }
 
 #[test]
-fn a_low_limit_of_descriptors_and_a_spawned_childs_numbers_change_nothing() {
+fn a_low_descriptor_limit_and_a_spawned_child_change_nothing() {
     let ran = python(
         r#"
 fd = opened("a.log")
@@ -92,7 +92,7 @@ assert os.stat("plain").st_size == 0
 }
 
 #[test]
-fn a_thread_that_joins_the_run_brings_nothing_where_another_puts_a_descriptor() {
+fn a_thread_that_joins_takes_no_number_another_thread_fills() {
     let ran = python(
         r#"
 plain = os.open("plain", os.O_RDWR | os.O_CREAT, 0o600)
@@ -127,7 +127,7 @@ assert os.stat("plain").st_size == 0
 }
 
 #[test]
-fn while_a_thread_waits_for_the_supervisor_others_get_descriptors_and_sync() {
+fn threads_open_and_sync_while_another_awaits_the_supervisor() {
     let ran = python_with(
         "--disk",
         r#"

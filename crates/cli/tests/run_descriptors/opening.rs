@@ -3,7 +3,7 @@
 use crate::{absorbed, python};
 
 #[test]
-fn what_openat2_opens_is_absorbed_whether_the_c_library_has_it_or_not() {
+fn openat2_is_absorbed_whether_or_not_the_c_library_has_it() {
     let ran = python(
         r#"
 libc = ctypes.CDLL(None, use_errno=True)
@@ -32,9 +32,9 @@ print([result(libc.openat2(-100, b"none.log", how(os.O_RDWR), ctypes.c_size_t(24
     absorbed(&ran, "a.log", "5");
 }
 
-/// Promise: as `a_file_that_stays_plain_keeps_its_locks_when_it_is_opened_with_o_dsync`.
+/// Promise: as `a_plain_file_keeps_its_locks_when_it_is_opened_with_o_dsync`.
 #[test]
-fn an_open_that_waits_for_the_other_end_of_a_fifo_holds_up_no_other() {
+fn an_open_that_waits_for_a_fifos_other_end_holds_up_no_other() {
     let ran = python(
         r#"
 os.mkfifo("fifo.log")

@@ -42,14 +42,14 @@ fn what_sync_and_syncfs_made_durable_is_not_written_over() {
 }
 
 #[test]
-fn what_was_synced_by_a_descriptor_that_cannot_write_is_not_written_over() {
+fn bytes_synced_by_a_read_only_descriptor_are_not_overwritten() {
     for call in ["os.fsync(reader)", "os.fdatasync(reader)"] {
         written_over_and(call);
     }
 }
 
 #[test]
-fn what_was_synced_by_a_mapping_that_cannot_write_is_not_written_over() {
+fn bytes_synced_by_a_read_only_mapping_are_not_overwritten() {
     const MS_SYNC: u32 = 4;
     written_over_and(&format!(
         "assert libc.msync(mapped, ctypes.c_size_t(4096), {MS_SYNC}) == 0"

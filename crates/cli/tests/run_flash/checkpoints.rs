@@ -63,7 +63,7 @@ fn found(sandbox: &Sandbox, name: &str, at: usize, bytes: usize) -> Vec<u8> {
 /// Promise (flash-run): A checkpoint of InnoDB is durable only after every page that it passes,
 /// also one whose write ended while the page files were being synced.
 #[test]
-fn every_page_is_durable_before_a_checkpoint_and_none_for_a_record_of_the_log() {
+fn pages_are_durable_before_a_checkpoint_not_before_log_records() {
     let pool = small_pool();
     for pool in [None, Some(pool.path())] {
         // The log's header, its two checkpoints, and its first record.
@@ -88,7 +88,7 @@ fn every_page_is_durable_before_a_checkpoint_and_none_for_a_record_of_the_log() 
 /// Promise (flash-run): InnoDB writes no checkpoint while a page that it passes cannot be made
 /// durable, and none through a mapping.
 #[test]
-fn as_long_as_a_page_cannot_be_made_durable_no_checkpoint_is_written() {
+fn no_checkpoint_is_written_while_a_page_cannot_be_made_durable() {
     let sandbox = data();
     // The log's beginning is below this limit, and the page's place is not.
     let script = "resource.setrlimit(resource.RLIMIT_FSIZE, (65536, resource.RLIM_INFINITY))\n\
@@ -105,9 +105,9 @@ fn as_long_as_a_page_cannot_be_made_durable_no_checkpoint_is_written() {
 
 /// What is written to memory has no page made durable before it.
 ///
-/// Promise: as `as_long_as_a_page_cannot_be_made_durable_no_checkpoint_is_written`.
+/// Promise: as `no_checkpoint_is_written_while_a_page_cannot_be_made_durable`.
 #[test]
-fn the_log_cannot_be_mapped_for_writing_and_is_still_read_by_mappings() {
+fn the_log_can_be_mapped_for_reading_and_not_for_writing() {
     let sandbox = data();
     let script = "try:\n\
          \x20   mmap.mmap(log, 4096)\n\

@@ -76,7 +76,7 @@ const CASES: [(&str, &str, bool); 4] = [
 /// Promise (flash-run): Synced pages are there after the file systems of data and flash are cut off
 /// (ext4, XFS; logs in a pool), with `all` contents, and while the policy is switched.
 #[test]
-fn nothing_acknowledged_is_lost_when_data_and_flash_are_cut_off_at_once() {
+fn nothing_acknowledged_is_lost_if_data_and_flash_are_cut_off() {
     for (kind, contents, switched) in CASES {
         let pool = small_pool();
         let sandbox = Sandbox::new();
@@ -144,8 +144,7 @@ fn switch_policies(flash: &Path, done: &AtomicBool) -> bool {
 /// before it returns, and only then the cache forgets removed pages.
 /// Promise (flash-run): A checkpoint overtakes no name, and no file comes back without its pages.
 #[test]
-fn a_table_that_was_rebuilt_or_replaced_before_a_checkpoint_is_whole_after_the_file_system_is_cut_off()
- {
+fn a_table_rebuilt_before_a_checkpoint_is_whole_after_a_cut_off() {
     let pool = small_pool();
     let sandbox = Sandbox::new();
     let Some(mut disk) = Disk::make(sandbox.path(), "ext4") else {

@@ -36,7 +36,7 @@ fn move_behind_a_link(file: &Path, there: &Path) {
 /// Promise (flash-run): A disk under the cache's metadata that fails ends the server, and
 /// everything acknowledged is there when the disk is back.
 #[test]
-fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_lost() {
+fn a_server_whose_metadata_cannot_be_synced_ends_without_loss() {
     let Some(world) = World::new() else { return };
     let beside = tempfile::tempdir_in(world.sandbox.path()).unwrap();
     let Some(mut disk) = Disk::make(beside.path(), "xfs") else {
@@ -96,7 +96,7 @@ fn a_server_whose_metadata_cannot_be_synced_ends_and_nothing_acknowledged_is_los
 /// Promise (flash-run): A server whose flash gives nothing any more ends before InnoDB passes a
 /// page over and its log makes that durable.
 #[test]
-fn a_server_whose_flash_gives_nothing_any_more_ends_before_it_passes_a_page_over() {
+fn a_server_whose_flash_is_gone_ends_before_it_skips_a_page() {
     const WRITERS: u64 = 3;
     let Some(mut world) = World::new() else {
         return;
@@ -177,7 +177,7 @@ fn a_server_whose_flash_gives_nothing_any_more_ends_before_it_passes_a_page_over
 
 /// Of flash on another file system, which is in memory here.
 #[test]
-fn metadata_of_a_cache_that_is_on_the_file_system_of_the_data_is_told() {
+fn metadata_on_the_file_system_of_the_data_is_reported() {
     let Some(mut world) = World::new() else {
         return;
     };
@@ -220,7 +220,7 @@ fn flash_on_another_file_system_of_the_data_s_disk_is_told() {
 /// Promise (flash-run): The cache goes around flash whose file system is full, and uses it again
 /// when there is room.
 #[test]
-fn flash_whose_file_system_is_full_is_written_around_and_used_again_when_there_is_room() {
+fn flash_on_a_full_file_system_is_bypassed_until_there_is_room() {
     let Some(mut world) = World::new() else {
         return;
     };

@@ -9,7 +9,7 @@ use rustix::process::Signal;
 use std::fs;
 
 #[test]
-fn a_page_that_is_damaged_on_flash_is_named_and_the_older_one_is_not_served() {
+fn a_page_damaged_on_flash_is_named_and_no_older_one_served() {
     let Some(world) = World::new() else { return };
     let server = world.start();
     fill(&server);
@@ -35,7 +35,7 @@ fn a_page_that_is_damaged_on_flash_is_named_and_the_older_one_is_not_served() {
 /// Promise (flash-run): The cache goes around flash that takes no pages, and uses it again when it
 /// does: a kill meanwhile loses nothing acknowledged and tears no page.
 #[test]
-fn flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_kill() {
+fn a_kill_while_flash_takes_no_page_loses_and_tears_nothing() {
     let Some(world) = World::breakable() else {
         return;
     };
@@ -90,7 +90,7 @@ fn flash_that_takes_no_pages_is_written_around_and_nothing_is_lost_or_torn_by_a_
 /// Promise (flash-run): A page that flash cannot give is named, and the server never gets an older
 /// one.
 #[test]
-fn a_page_that_flash_cannot_give_is_named_and_the_server_ends_without_an_older_one() {
+fn a_page_flash_cannot_give_is_named_and_ends_the_server() {
     let Some(world) = World::breakable() else {
         return;
     };

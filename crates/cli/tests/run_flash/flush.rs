@@ -16,7 +16,7 @@ fn number(text: &str, before: &str, after: &str) -> u64 {
 /// Promise (flash-run): A flush that is killed has brought home the pages that it reported, the
 /// guard stays, and the next flush does the rest.
 #[test]
-fn a_flush_that_is_killed_midway_says_how_far_it_is_and_the_next_one_does_the_rest() {
+fn a_killed_flush_has_said_how_far_it_is_and_the_next_ends_it() {
     let Some(world) = World::new() else { return };
     let server = world.start();
     fill(&server);

@@ -12,7 +12,7 @@ const RESTORED: &str = "forebay.guard and forebay.pages in the data directory";
 /// may have newer pages, and `forebay doctor` and `forebay recover --for` say so and fail.
 /// Promise (flash-run): After `forebay flash flush` the server comes up without Forebay and has
 /// everything, and the cache hides nothing that it writes then.
-/// Promise: as `after_a_cut_the_units_command_finds_the_pool_by_the_directory_and_lifts_the_guard`.
+/// Promise: as `a_units_recovery_finds_its_directorys_pool_and_lifts_guards`.
 #[test]
 fn a_server_without_forebay_comes_up_only_after_a_flush() {
     let Some(world) = World::new() else { return };
@@ -117,7 +117,7 @@ fn a_cache_that_does_not_go_with_the_data_is_refused_and_kept() {
 
 /// Promise: as `a_cache_that_does_not_go_with_the_data_is_refused_and_kept`.
 #[test]
-fn a_tablespace_that_was_written_to_without_the_cache_is_refused() {
+fn a_tablespace_written_to_without_the_cache_is_refused() {
     let Some(world) = World::new() else { return };
     let before = fs::read(world.launch.data().join("ibdata1")).unwrap();
     let server = world.start();
@@ -137,7 +137,7 @@ fn a_tablespace_that_was_written_to_without_the_cache_is_refused() {
 
 /// Promise (flash-run): A copy of both files of a cache is as good as the cache.
 #[test]
-fn a_copy_of_the_cache_on_another_disk_is_flushed_as_well_as_the_cache() {
+fn a_copy_of_the_cache_on_another_disk_is_flushed_as_the_cache() {
     let Some(world) = World::new() else { return };
     let server = world.start();
     fill(&server);

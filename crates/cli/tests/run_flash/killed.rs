@@ -68,7 +68,7 @@ fn storm(name: &str, strikes: usize, world: &World) {
 /// Promise (flash-run): Everything that the server acknowledged is there after SIGKILL of the
 /// server, the supervisor or both, and the cache goes on warm.
 #[test]
-fn nothing_acknowledged_is_lost_and_no_page_is_torn_whoever_is_killed() {
+fn no_acknowledged_row_is_lost_or_page_torn_whoever_is_killed() {
     if let Some(world) = World::new() {
         storm("killed", 4, &world);
     }
@@ -77,7 +77,7 @@ fn nothing_acknowledged_is_lost_and_no_page_is_torn_whoever_is_killed() {
 /// Promise (flash-run): A kill loses nothing acknowledged with the redo log and the binary log in a
 /// pool either.
 #[test]
-fn with_the_redo_log_in_a_pool_nothing_acknowledged_is_lost_either() {
+fn nothing_acknowledged_is_lost_with_the_redo_log_in_a_pool() {
     let pool = small_pool();
     let Some(mut world) = World::new() else {
         return;

@@ -24,7 +24,7 @@ fn change(world: &World) -> String {
 /// Promise (flash-run): The server and a flush refuse a cache, or a data directory, that is older
 /// than the other.
 #[test]
-fn an_older_copy_of_the_cache_is_refused_by_the_server_and_by_a_flush() {
+fn an_older_copy_of_the_cache_is_refused_by_server_and_flush() {
     let Some(world) = World::new() else { return };
     let server = world.start();
     fill(&server);
@@ -50,9 +50,9 @@ fn an_older_copy_of_the_cache_is_refused_by_the_server_and_by_a_flush() {
     has_flushed(&world, server, &after);
 }
 
-/// Promise: as `an_older_copy_of_the_cache_is_refused_by_the_server_and_by_a_flush`.
+/// Promise: as `an_older_copy_of_the_cache_is_refused_by_server_and_flush`.
 #[test]
-fn an_older_copy_of_the_data_directory_is_refused_by_a_newer_cache() {
+fn an_older_data_directory_is_refused_by_a_newer_cache() {
     let Some(world) = World::new() else { return };
     let server = world.start();
     fill(&server);
@@ -78,7 +78,7 @@ fn an_older_copy_of_the_data_directory_is_refused_by_a_newer_cache() {
 
 /// Promise (flash-run): A cache that guards one data directory is not taken for another.
 #[test]
-fn a_cache_that_guards_one_data_directory_is_not_taken_for_another() {
+fn a_cache_that_guards_one_data_directory_is_refused_in_another() {
     let Some(world) = World::new() else { return };
     let server = world.start();
     fill(&server);
@@ -123,7 +123,7 @@ fn a_cache_that_guards_one_data_directory_is_not_taken_for_another() {
 
 /// Promise (flash-run): A renamed page file is found wherever it is.
 #[test]
-fn a_table_that_was_renamed_is_found_where_the_system_tablespace_is_elsewhere() {
+fn a_renamed_table_is_found_though_ibdata1_is_elsewhere() {
     let Some(mut world) = World::new() else {
         return;
     };
@@ -160,7 +160,7 @@ fn a_table_that_was_renamed_is_found_where_the_system_tablespace_is_elsewhere() 
 /// Promise (flash-run): A start is refused while a file with newer pages is not found and no server
 /// removed it, until the file is back or given up.
 #[test]
-fn a_table_whose_file_was_replaced_by_its_copy_is_missed_until_it_is_back_or_given_up() {
+fn a_table_replaced_by_a_copy_is_missed_until_back_or_given_up() {
     let Some(world) = World::new() else { return };
     let server = world.start();
     fill(&server);
@@ -196,7 +196,7 @@ fn a_table_whose_file_was_replaced_by_its_copy_is_missed_until_it_is_back_or_giv
 }
 
 #[test]
-fn a_file_beside_the_cache_with_its_name_and_another_ending_is_left_alone() {
+fn a_file_with_the_caches_name_and_another_ending_is_left_alone() {
     let Some(world) = World::new() else { return };
     let beside =
         ["new", "tmp", "old"].map(|ending| world.launch.dir.join(format!("flash.{ending}")));
@@ -218,7 +218,7 @@ fn a_file_beside_the_cache_with_its_name_and_another_ending_is_left_alone() {
 
 /// Promise (flash-run): A copy of a cache is not flushed into the files of a server that runs.
 #[test]
-fn a_copy_of_the_cache_is_not_flushed_into_the_files_of_a_server_that_runs() {
+fn a_copied_cache_is_not_flushed_into_a_running_servers_files() {
     let Some(world) = World::new() else { return };
     let mut server = world.start();
     fill(&server);
@@ -247,7 +247,7 @@ fn a_copy_of_the_cache_is_not_flushed_into_the_files_of_a_server_that_runs() {
 /// Promise (flash-run): A copy of a cache that was made while its server ran is refused once that
 /// server has ended.
 #[test]
-fn a_copy_of_the_cache_that_was_made_while_its_server_ran_is_refused_once_that_has_ended() {
+fn a_cache_copied_while_its_server_ran_is_refused_after_its_end() {
     let Some(world) = World::new() else { return };
     let server = world.start();
     fill(&server);
@@ -268,7 +268,7 @@ fn a_copy_of_the_cache_that_was_made_while_its_server_ran_is_refused_once_that_h
 }
 
 #[test]
-fn a_cache_that_moves_to_other_flash_is_warm_there_and_what_is_left_is_refused() {
+fn a_moved_cache_is_warm_and_its_left_original_is_refused() {
     let Some(mut world) = World::new() else {
         return;
     };

@@ -29,7 +29,7 @@ fn flushed() -> Option<World> {
 /// Promise (flash-run): A program that is no server, such as a state transfer that the server
 /// starts, never has the cache, and gets page files only once the cache was flushed.
 #[test]
-fn a_program_that_is_no_server_gets_page_files_only_after_the_cache_was_flushed() {
+fn a_program_that_is_no_server_gets_only_flushed_page_files() {
     let Some(world) = World::new() else { return };
     let mut server = world.start();
     fill(&server);
@@ -69,7 +69,7 @@ fn a_program_that_is_no_server_gets_page_files_only_after_the_cache_was_flushed(
 }
 
 #[test]
-fn a_program_that_is_no_server_gets_no_more_page_files_once_a_server_runs() {
+fn a_running_server_keeps_page_files_from_other_programs() {
     let Some(world) = flushed() else { return };
     let [has, goes_on] = ["has", "goes-on"].map(|name| world.launch.data().join(name));
     let script = "bash -c '
@@ -92,7 +92,7 @@ fn a_program_that_is_no_server_gets_no_more_page_files_once_a_server_runs() {
 }
 
 #[test]
-fn programs_that_are_no_server_and_look_at_the_same_time_do_not_refuse_each_other() {
+fn programs_that_are_no_server_may_read_at_the_same_time() {
     let Some(world) = flushed() else { return };
     let script = "for n in 1 2 3 4 5 6 7 8; do cp stock/s.ibd ../copy$n & done; wait";
     let said = shell(&world, script).ok().stderr;

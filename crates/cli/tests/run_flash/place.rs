@@ -33,7 +33,7 @@ fn run(sandbox: &Sandbox, line: &str) -> Ran {
 }
 
 #[test]
-fn a_run_that_begins_while_its_cache_is_looked_at_waits_for_that() {
+fn a_run_waits_at_its_start_while_its_cache_is_inspected() {
     let sandbox = Sandbox::new();
     if server::program("mariadbd").is_err() {
         return;
@@ -54,7 +54,7 @@ fn a_run_that_begins_while_its_cache_is_looked_at_waits_for_that() {
 }
 
 #[test]
-fn what_is_no_flash_cache_or_cannot_be_one_is_refused_in_a_sentence() {
+fn a_file_that_cannot_be_a_cache_is_refused_in_a_sentence() {
     let sandbox = Sandbox::new();
     let run = |line: &str| run(&sandbox, line);
     if server::program("mariadbd").is_err() {
@@ -87,7 +87,7 @@ fn what_is_no_flash_cache_or_cannot_be_one_is_refused_in_a_sentence() {
 }
 
 #[test]
-fn a_cache_may_be_on_a_device_that_is_nobodys_and_its_metadata_beside_a_link_to_it() {
+fn an_unused_device_takes_a_cache_with_metadata_beside_its_link() {
     let Some(mut world) = World::new() else {
         return;
     };
@@ -169,7 +169,7 @@ fn resized(world: &World, before: &str) {
 /// Promise (flash-run): Page files that cannot be behind the cache (their file system, their page
 /// size, a server without the library) are refused or named.
 #[test]
-fn a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it() {
+fn a_system_tablespace_of_other_pages_is_refused_untouched() {
     let Some(mut world) = World::new() else {
         return;
     };
@@ -189,9 +189,9 @@ fn a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it
     world.plain().unwrap().stop().unwrap();
 }
 
-/// Promise: as `a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it`.
+/// Promise: as `a_system_tablespace_of_other_pages_is_refused_untouched`.
 #[test]
-fn page_files_of_which_nobody_knows_when_they_were_born_stay_plain_and_that_is_said() {
+fn page_files_without_a_birth_time_stay_plain_and_are_reported() {
     let sandbox = Sandbox::new();
     let Some(disk) = Disk::make(sandbox.path(), "ext4-128") else {
         return;
@@ -212,9 +212,9 @@ fn page_files_of_which_nobody_knows_when_they_were_born_stay_plain_and_that_is_s
     }
 }
 
-/// Promise: as `a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it`.
+/// Promise: as `a_system_tablespace_of_other_pages_is_refused_untouched`.
 #[test]
-fn a_server_that_did_not_get_the_library_is_missed_at_the_end_of_the_run() {
+fn a_server_without_the_library_is_missed_at_the_end_of_its_run() {
     let Some(mut world) = World::new() else {
         return;
     };
@@ -251,7 +251,7 @@ fn a_server_that_did_not_get_the_library_is_missed_at_the_end_of_the_run() {
     assert!(!said.contains("reads that found their page"), "{said}");
 }
 
-/// Promise: as `a_system_tablespace_of_other_pages_is_refused_before_anything_is_laid_over_it`.
+/// Promise: as `a_system_tablespace_of_other_pages_is_refused_untouched`.
 #[test]
 fn of_a_cache_in_memory_it_is_said_that_a_power_cut_takes_it() {
     let Ok(memory) = tempfile::tempdir_in("/dev/shm") else {
@@ -271,7 +271,7 @@ fn of_a_cache_in_memory_it_is_said_that_a_power_cut_takes_it() {
 /// Promise (flash-run): A run says that the doublewrite buffer may be off, and that plain tables
 /// need it.
 #[test]
-fn a_run_says_that_the_doublewrite_buffer_may_be_off_unless_its_server_knows() {
+fn a_run_says_that_doublewrite_may_be_off_unless_it_is() {
     let sandbox = Sandbox::new();
     let asks = |argument: &str| {
         let line = format!("run --profile mariadb --flash f --flash-size 16MiB -- true {argument}");
@@ -315,7 +315,7 @@ fn a_cache_whose_making_was_cut_is_said_to_be_none_yet() {
 /// Promise (flash-run): A data directory is made under `forebay run --flash` as without it,
 /// whatever its pages.
 #[test]
-fn a_data_directory_of_other_pages_is_made_with_a_cache_as_without_it() {
+fn a_data_directory_of_any_page_size_is_made_with_a_cache() {
     let Some(world) = World::new() else { return };
     let data = world.launch.data();
     fs::remove_dir_all(&data).unwrap();

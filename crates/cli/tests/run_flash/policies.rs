@@ -56,7 +56,7 @@ fn written_through_everything_is_in_the_files_after_a_sync() {
 
 /// Promise: as `written_through_a_checkpoint_has_every_page_at_home`.
 #[test]
-fn after_writing_through_a_cache_that_is_lost_can_be_given_up_and_nothing_is_missing() {
+fn a_lost_cache_that_wrote_through_is_given_up_without_loss() {
     let Some(world) = World::new() else { return };
     world.create("--policy through");
     let server = world.start();
@@ -81,7 +81,7 @@ fn after_writing_through_a_cache_that_is_lost_can_be_given_up_and_nothing_is_mis
 
 /// Promise (flash-run): The policy may be changed at any time, and a kill then loses nothing.
 #[test]
-fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_nothing() {
+fn a_kill_while_policies_are_switched_loses_nothing() {
     let Some(world) = World::new() else { return };
     let mut server = world.start();
     fill(&server);
@@ -156,7 +156,7 @@ fn policies_are_switched_while_the_server_writes_and_a_kill_at_any_time_loses_no
 }
 
 #[test]
-fn what_an_earlier_server_has_said_is_not_taken_for_what_is_in_force() {
+fn an_earlier_servers_settings_are_not_taken_for_those_in_force() {
     let sandbox = Sandbox::new();
     let flash = sandbox.file("f");
     forebay_innodb::create(&flash, 16 << 20).unwrap();

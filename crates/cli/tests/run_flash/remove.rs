@@ -16,7 +16,7 @@ fn left(world: &World) -> Vec<String> {
 
 /// Promise (flash-run): Forebay removes a cache only once it was flushed and no server has it.
 #[test]
-fn a_cache_is_removed_once_it_was_flushed_and_a_new_one_begins_in_its_place() {
+fn a_cache_is_removed_once_flushed_and_makes_way_for_a_new_one() {
     let Some(world) = World::new() else { return };
     let remove = || world.forebay("flash remove --flash flash");
     let server = world.start();
@@ -45,7 +45,7 @@ fn a_cache_is_removed_once_it_was_flushed_and_a_new_one_begins_in_its_place() {
 }
 
 #[test]
-fn a_device_is_blank_once_its_cache_is_removed_and_takes_another() {
+fn a_device_whose_cache_was_removed_is_blank_and_takes_another() {
     let sandbox = Sandbox::on_disk();
     let image = sandbox.file("image");
     fs::write(&image, vec![0; 16 << 20]).unwrap();

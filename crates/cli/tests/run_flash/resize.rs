@@ -22,7 +22,7 @@ fn dirty(world: &World) -> u64 {
 /// Promise (flash-run): A cache of another size has all pages that it had, and none that was not
 /// written to it.
 #[test]
-fn a_cache_of_another_size_is_warm_and_has_nothing_that_was_not_written_to_it() {
+fn a_resized_cache_is_warm_and_has_only_pages_written_to_it() {
     let Some(mut world) = World::new() else {
         return;
     };
@@ -73,7 +73,7 @@ impl Drop for Ended<'_> {
 /// Promise (flash-run): A resize that is cut anywhere, with a server or without, leaves one of the
 /// two sizes, whole, and goes on.
 #[test]
-fn a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothing() {
+fn a_kill_while_a_server_resizes_its_cache_loses_nothing() {
     let Some(world) = World::new() else {
         return;
     };

@@ -95,7 +95,7 @@ impl Twins {
 /// Promise (flash-run): A flush and a server that work on a snapshot mounted beside its original
 /// write only to the snapshot.
 #[test]
-fn a_snapshots_cache_is_flushed_into_the_snapshot_and_not_into_what_it_was_made_of() {
+fn a_snapshots_cache_is_flushed_into_it_and_not_its_original() {
     let Some(twins) = twins(|_, _| {}) else {
         return;
     };
@@ -110,9 +110,9 @@ fn a_snapshots_cache_is_flushed_into_the_snapshot_and_not_into_what_it_was_made_
     twins.go_on();
 }
 
-/// Promise: as `a_snapshots_cache_is_flushed_into_the_snapshot_and_not_into_what_it_was_made_of`.
+/// Promise: as `a_snapshots_cache_is_flushed_into_it_and_not_its_original`.
 #[test]
-fn a_server_on_a_snapshot_writes_to_that_and_not_to_what_it_was_made_of() {
+fn a_server_on_a_snapshot_writes_to_it_and_not_its_original() {
     let Some(twins) = twins(|_, _| {}) else {
         return;
     };

@@ -70,9 +70,9 @@ fn uncommitted(server: &Server) -> Vec<Connection> {
 
 /// Promise (flash-run): Truncated, dropped, altered and renamed tables stay so after a kill, and so
 /// do the rollbacks of an undo tablespace that the server truncated.
-/// Promise: as `a_run_says_that_the_doublewrite_buffer_may_be_off_unless_its_server_knows`.
+/// Promise: as `a_run_says_that_doublewrite_may_be_off_unless_it_is`.
 #[test]
-fn tables_that_are_truncated_dropped_and_altered_stay_so_after_a_kill() {
+fn truncated_dropped_and_altered_tables_stay_so_after_a_kill() {
     let Some(mut world) = World::new() else {
         return;
     };
@@ -130,7 +130,7 @@ fn tables_that_are_truncated_dropped_and_altered_stay_so_after_a_kill() {
 }
 
 #[test]
-fn a_table_that_is_imported_is_read_as_it_was_copied_in_also_after_a_kill() {
+fn an_imported_table_is_read_as_copied_in_also_after_a_kill() {
     let Some(world) = World::new() else { return };
     let server = world.plain().unwrap();
     fill(&server);
@@ -184,7 +184,7 @@ fn a_table_that_is_imported_is_read_as_it_was_copied_in_also_after_a_kill() {
 
 /// Promise (flash-run): A table that is exported is copied from its file as the server has it.
 #[test]
-fn a_table_that_is_exported_is_copied_from_its_file_as_the_server_has_it() {
+fn an_exported_tables_file_is_copied_as_the_server_has_it() {
     let Some(world) = World::new() else { return };
     let server = world.start();
     fill(&server);
@@ -228,7 +228,7 @@ fn a_table_that_is_exported_is_copied_from_its_file_as_the_server_has_it() {
 /// Promise (flash-run): A table that finds no place in the cache is refused, and not left
 /// unprotected.
 #[test]
-fn a_table_that_finds_no_place_in_the_cache_is_refused_and_not_left_unprotected() {
+fn a_table_that_finds_no_place_in_the_cache_is_refused() {
     let Some(mut world) = World::new() else {
         return;
     };

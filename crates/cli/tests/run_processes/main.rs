@@ -224,13 +224,13 @@ fn rounds(end: End, rounds: u64) {
 /// Promise (processes): Processes that fork, execute themselves, write, truncate, rename and
 /// unlink, and die at any call, return and leave the same as without Forebay.
 #[test]
-fn processes_that_die_at_any_call_leave_what_they_leave_without_forebay() {
+fn processes_that_die_at_any_call_leave_the_same_as_plain_ones() {
     rounds(End::InOrder, 1);
     rounds(End::Killed, 1);
 }
 
-/// Promise: as `processes_that_die_at_any_call_leave_what_they_leave_without_forebay`.
-/// Promise: as `after_supervisor_and_backend_died_a_power_cut_costs_nothing_on_ext4`.
+/// Promise: as `processes_that_die_at_any_call_leave_the_same_as_plain_ones`.
+/// Promise: as `a_cut_after_supervisor_and_backend_die_costs_nothing_on_ext4`.
 #[test]
 fn nor_does_it_matter_when_their_supervisor_dies_first() {
     rounds(End::SupervisorFirst, 1);
@@ -244,6 +244,6 @@ fn nor_does_it_matter_when_their_supervisor_dies_first() {
 /// Promise (processes): After a power cut each file is as it was after its last sync or later, also
 /// with the supervisor dead before.
 #[test]
-fn after_a_power_cut_everything_is_there_that_any_of_them_synced() {
+fn everything_any_process_synced_is_there_after_a_power_cut() {
     rounds(End::PowerCut, 2);
 }

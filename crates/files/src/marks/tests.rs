@@ -14,8 +14,7 @@ fn place() -> (tempfile::TempDir, File, [PathBuf; 2]) {
     (home, directory, pools)
 }
 
-/// Promise: as
-/// `a_directory_says_which_pool_holds_what_belongs_into_its_files_until_that_is_recovered`.
+/// Promise: as `a_directory_names_the_pool_with_its_records_until_recovery`.
 #[test]
 fn a_pool_that_a_run_uses_again_while_its_mark_is_taken_out_keeps_it() {
     let (_home, directory, [pool, _]) = place();

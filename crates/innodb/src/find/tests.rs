@@ -88,7 +88,7 @@ impl World {
     }
 }
 
-/// Promise: as `a_table_that_was_renamed_is_found_where_the_system_tablespace_is_elsewhere`.
+/// Promise: as `a_renamed_table_is_found_though_ibdata1_is_elsewhere`.
 #[test]
 fn renamed_files_are_found_and_deleted_ones_forgotten() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd", "db/c.ibd"]);
@@ -115,8 +115,7 @@ fn renamed_files_are_found_and_deleted_ones_forgotten() {
     assert_eq!(world.cache.stats().dirty_pages, 3);
 }
 
-/// Promise: as
-/// `a_table_whose_file_was_replaced_by_its_copy_is_missed_until_it_is_back_or_given_up`.
+/// Promise: as `a_table_replaced_by_a_copy_is_missed_until_back_or_given_up`.
 #[test]
 fn a_replaced_file_is_missed_until_its_pages_are_given_up() {
     let world = World::new(&["ibdata1", "db/a.ibd", "db/b.ibd"]);
@@ -171,7 +170,7 @@ fn a_file_of_which_only_clean_pages_are_there_may_be_gone() {
     assert_eq!(world.cache.files().len(), 2);
 }
 
-/// Promise: as `a_table_that_was_renamed_is_found_where_the_system_tablespace_is_elsewhere`.
+/// Promise: as `a_renamed_table_is_found_though_ibdata1_is_elsewhere`.
 #[test]
 fn a_table_renamed_into_another_database_is_found() {
     let world = World::new(&["../system/ibdata1", "db/a.ibd"]);
@@ -193,8 +192,7 @@ fn of_a_database_that_was_dropped_the_files_are_forgotten() {
     assert_eq!(world.cache.files().len(), 1);
 }
 
-/// Promise: as
-/// `a_table_whose_file_was_replaced_by_its_copy_is_missed_until_it_is_back_or_given_up`.
+/// Promise: as `a_table_replaced_by_a_copy_is_missed_until_back_or_given_up`.
 #[test]
 fn files_that_may_be_unmounted_keep_their_pages() {
     let world = World::new(&["ibdata1", "db/a.ibd"]);

@@ -8,7 +8,7 @@ use std::fs;
 /// On an emulated hard disk every sync costs milliseconds, a commit of a pool on this disk does
 /// not: were the pool's own file charged as well, it would be as slow as the log.
 #[test]
-fn a_pool_on_a_disk_is_measured_beside_the_emulated_one_and_pays_nothing_for_the_datas_device() {
+fn a_pool_on_a_disk_is_not_charged_for_the_datas_device() {
     // What MariaDB does in this differs from PostgreSQL in nothing.
     for (line, synced, tag, disks) in [
         (

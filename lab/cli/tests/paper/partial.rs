@@ -79,7 +79,7 @@ fn what_is_not_installed_becomes_rows_that_say_so() {
 }
 
 #[test]
-fn an_interrupted_run_leaves_whole_results_and_nothing_else_and_is_resumed() {
+fn an_interrupted_run_leaves_whole_results_and_is_resumed() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.file("scratch")).unwrap();
     let line = "paper --toy p1-fig6 p1-fig5 --out results --dir scratch";

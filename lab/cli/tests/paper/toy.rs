@@ -59,7 +59,7 @@ fn measure(sandbox: &Sandbox) {
 
 /// All experiments once, since it takes a while; then everything that needs results.
 #[test]
-fn every_experiment_gives_all_its_rows_at_toy_size_and_a_report_is_made_of_them() {
+fn every_experiment_gives_all_rows_at_toy_size_and_a_report() {
     let sandbox = Sandbox::new();
     fs::create_dir(sandbox.file("scratch")).unwrap();
     measure(&sandbox);

@@ -46,7 +46,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_line_is_read_from_the_memory_once_until_another_takes_its_place() {
+    fn a_line_is_read_from_memory_once_until_another_replaces_it() {
         let cache = LineCache::new(4 * LINE);
         assert_eq!(cache.read(0, 1), LINE);
         assert_eq!(cache.read(10, 54), 0);

@@ -250,7 +250,7 @@ mod tests {
     use forebay_pool::media::SimMedia;
 
     #[test]
-    fn a_timed_medium_takes_at_least_its_profiles_time_and_keeps_the_bytes() {
+    fn a_timed_medium_takes_its_profiles_time_and_keeps_the_bytes() {
         let pcm = Profile::named("pcm").unwrap();
         let timed = Timed::new(Arc::new(SimMedia::new(4096)), pcm);
         let start = Instant::now();
@@ -286,7 +286,7 @@ mod tests {
     }
 
     #[test]
-    fn uncached_each_copy_pays_the_latency_and_combined_they_pay_it_once_at_the_fence() {
+    fn uncached_copies_each_pay_latency_and_combined_ones_pay_once() {
         let line = [1; 64];
         let write = |memory: &Timed| {
             for _ in 0..20 {
@@ -318,7 +318,7 @@ mod tests {
     }
 
     #[test]
-    fn a_device_that_serves_one_access_at_a_time_takes_as_long_for_two_threads_as_for_one() {
+    fn a_device_of_one_access_at_a_time_delays_two_threads_as_one() {
         let (memory, profile) = fam("gen-z-uc");
         let read = || (0..50).for_each(|_| memory.charge_read(0, 64));
         let both = timed(|| {

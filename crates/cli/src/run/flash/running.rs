@@ -239,7 +239,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_that_has_just_begun_does_not_fail_because_its_server_says_nothing_yet() {
+    fn a_run_just_begun_is_well_though_its_server_says_nothing_yet() {
         // Of the run before, which was well.
         let (dir, flash) = said(&CacheStatus {
             pid: std::process::id(),
@@ -266,7 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn a_run_whose_program_has_ended_fails_only_if_a_server_says_that_its_cache_does() {
+    fn an_ended_run_fails_only_if_a_server_says_its_cache_does() {
         let (dir, flash) = said(&CacheStatus::default());
         let run = Uuid::new_v4();
         let mut noted = long_begun(dir.path(), &flash, run);
@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn the_note_of_a_run_that_was_killed_goes_and_one_that_is_being_written_stays() {
+    fn a_killed_runs_note_goes_and_one_being_written_stays() {
         let dir = tempfile::tempdir().unwrap();
         let [killed, begins] = [Uuid::new_v4(), Uuid::new_v4()].map(|run| {
             dir.path()

@@ -61,7 +61,7 @@ fn a_cache_is_removed_with_its_files_and_makes_way_for_another() {
     assert_eq!(Settings::kept(&flash).unwrap(), Settings::default());
 }
 
-/// Promise: as `a_cache_is_removed_once_it_was_flushed_and_a_new_one_begins_in_its_place`.
+/// Promise: as `a_cache_is_removed_once_flushed_and_makes_way_for_a_new_one`.
 #[test]
 fn a_cache_that_knows_a_file_or_is_in_use_is_refused_and_kept() {
     let (dir, flash) = made();

@@ -29,7 +29,7 @@ fn found(flash: &Path, bytes: u64) -> Result<(CacheOccupancy, ResizeResult), Set
     resize_found(flash, bytes, &[], |_| ControlFlow::Continue(()))
 }
 
-/// Promise: as `a_cache_of_another_size_is_warm_and_has_nothing_that_was_not_written_to_it`.
+/// Promise: as `a_resized_cache_is_warm_and_has_only_pages_written_to_it`.
 #[test]
 fn a_cache_grows_and_shrinks_to_the_length_that_was_asked_for() {
     let dir = tempfile::tempdir().unwrap();
@@ -176,7 +176,7 @@ fn a_cache_whose_headers_were_written_over_is_not_made_anew() {
     }
 }
 
-/// Promise: as `a_server_that_writes_gives_its_cache_another_size_and_a_kill_then_loses_nothing`.
+/// Promise: as `a_kill_while_a_server_resizes_its_cache_loses_nothing`.
 #[test]
 fn a_cache_whose_making_was_cut_before_its_headers_is_made_anew() {
     let dir = tempfile::tempdir().unwrap();
