@@ -13,7 +13,7 @@ use std::{
 use support::{
     Rng,
     devices::World,
-    held::HeldHome,
+    held_devices::HeldHome,
     machine::{GROUP, Machine, leaving, options},
     model::page_of,
     session,

@@ -13,7 +13,7 @@ use std::{
 use support::{
     Rng,
     devices::World,
-    held::HeldFlash,
+    held_devices::HeldFlash,
     machine::{GROUP, Machine, leaving, options},
     model::PAGE,
     session::bytes_for,

@@ -7,6 +7,7 @@
 use crate::{
     Failure,
     client::Client,
+    cut_moments::{self, Moment, Then},
     cycle::Cycle,
     disk::{Random, Survival},
     evidence::Evidence,
@@ -14,7 +15,6 @@ use crate::{
     lab::{Lab, PATIENCE, PoolOn, survival},
     ledger::{Ledger, Verdict},
     machine::{Images, Machine},
-    moment::{self, Moment, Then},
     workload::Workload,
 };
 use std::{
@@ -83,7 +83,7 @@ impl<'a> Chain<'a> {
 
     fn aim(&mut self, number: u64, first: u64) -> Aim {
         let commits: &[Moment] = match self.pool.is_disk() && self.workload.broken.is_none() {
-            true => moment::COMMIT,
+            true => cut_moments::COMMIT,
             false => &[],
         };
         // Commits come first: there are few of them.
@@ -97,7 +97,9 @@ impl<'a> Chain<'a> {
         let moment = aimed.then(|| moments[((first + number / 2) % moments.len() as u64) as usize]);
         Aim {
             moment,
-            times: moment.map_or(0, |moment| moment::drawn(moment.times, &mut self.random)),
+            times: moment.map_or(0, |moment| {
+                cut_moments::drawn(moment.times, &mut self.random)
+            }),
             draw: match moment.is_some_and(|moment| !moment.deaths.is_empty()) {
                 true => self.random.next(),
                 false => 0,

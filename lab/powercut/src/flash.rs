@@ -2,7 +2,7 @@
 //! own: what comes between a cut and the server that the client gets, what the cache did until a
 //! cut, and the moments.
 
-use crate::moment::{Moment, TORN, Then};
+use crate::cut_moments::{Moment, TORN, Then};
 use serde::{Deserialize, Serialize};
 
 /// What comes between a cut and the server that the client gets.

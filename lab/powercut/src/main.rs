@@ -10,6 +10,7 @@
 mod boots;
 mod chain;
 mod client;
+mod cut_moments;
 mod cycle;
 mod disk;
 mod evidence;
@@ -18,7 +19,6 @@ mod lab;
 mod ledger;
 mod machine;
 mod mariadb;
-mod moment;
 mod nbd;
 mod postgres;
 mod report;

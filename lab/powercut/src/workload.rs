@@ -2,12 +2,12 @@
 
 use crate::{
     client::Dialect,
-    flash::{MARIADB_FLASH, METADATA_FIRST, NO_HOME_SYNC},
-    ledger::Shape,
-    moment::{
+    cut_moments::{
         LOGS, MARIADB, Moment, POSTGRES, REDIS, RELEASE_EARLY, ROCKSDB, SQLITE, SQLITE_JOURNAL,
         SQLITE_PROCESSES, STORE, TORN_ONLY, UNREGISTERED, takeover,
     },
+    flash::{MARIADB_FLASH, METADATA_FIRST, NO_HOME_SYNC},
+    ledger::Shape,
 };
 
 /// A thing that runs in the guest.
@@ -343,7 +343,7 @@ pub fn find(name: &str) -> Option<&'static Workload> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::moment::COMMIT;
+    use crate::cut_moments::COMMIT;
 
     #[test]
     fn every_failpoint_that_a_moment_names_is_in_the_code() {

@@ -2,7 +2,7 @@
 
 use super::{
     devices::World,
-    held::{HeldFlash, HeldHome},
+    held_devices::{HeldFlash, HeldHome},
     model::{PAGE, page_of, version_of},
     session::{self, new_contents},
 };

@@ -4,7 +4,7 @@
 
 mod cut;
 pub mod devices;
-pub mod held;
+pub mod held_devices;
 mod homes;
 pub mod machine;
 pub mod model;

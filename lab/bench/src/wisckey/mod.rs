@@ -9,8 +9,8 @@
 //! A row of a write workload counts its drain: the clock starts with the first operation and
 //! stops when [`Store::flush`](forebay_store::Store::flush) has returned.
 
-mod beside;
 mod config;
+mod interference;
 mod meter;
 mod overwrite;
 mod peer;
@@ -87,9 +87,9 @@ fn run_one(run: Run<'_>, report: &mut Report) -> Result<Vec<Speed>, BenchError> 
         Workload::Overwrite => overwrite::run(run, report),
         Workload::Reads => reads::run(run, report),
         Workload::Reopen => reopen::run(run, report),
-        Workload::Stalls => beside::stalls(small, report),
+        Workload::Stalls => interference::stalls(small, report),
         Workload::Queue => queue::run(small, report),
-        Workload::Scans => beside::scans(small, report),
+        Workload::Scans => interference::scans(small, report),
     }?;
     Ok(Vec::new())
 }
