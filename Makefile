@@ -162,7 +162,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, the promises, the names of types and who reads the variables of tests
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, the promises, the names of types and of tests and who reads the variables of tests
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	scripts/wrap.py --check

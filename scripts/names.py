@@ -1,15 +1,18 @@
 #!/usr/bin/env python3
-"""Lists the names of types that several places of the product define.
+"""Lists the names of types that several places of the product define, and tests' names that are long.
 
 A reader who meets a name should know which type it is: one word serves where only one type of
 crates/ has it, and two words say the thing where one does not. Counted are structs, enums, unions,
 traits and type aliases, without tests and without the types that an `impl` gives to a trait.
+
+A test's name is a sentence that fits on a line: that of a failure's report, or of a promise.
 """
 
 import argparse
 import collections
 import pathlib
 import re
+import statistics
 import subprocess
 import sys
 
@@ -19,6 +22,9 @@ ALLOWED = {
 }
 
 TYPE = re.compile(r"^( *)(?:pub(?:\([^)]*\))? )?(?:unsafe )?(struct|enum|union|trait|type) (\w+)\b", re.MULTILINE)
+# Characters of a test's name.
+TEST_NAME_MAX = 60
+
 # What the compiler does not read as code: comments, strings, characters.
 NO_CODE = re.compile(
     r"""//[^\n]*|/\*.*?\*/|b?r(#*)".*?"\1|b?"(?:\\.|[^"\\])*"|b?'(?:\\[^']+|[^'\\])'""",
@@ -26,6 +32,8 @@ NO_CODE = re.compile(
 )
 TEST_MODULE = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*(?:pub(?:\([^)]*\))? )?mod (\w+);")
 TEST_ITEM = re.compile(r"#\[cfg\(test\)\]\s*(?:#\[[^\]]*\]\s*)*[^;{}]*[;{]")
+# Between the attribute and the function are others, and comments, which `code` leaves as "".
+TEST = re.compile(r'#\[test\]\s*(?:(?:#\[[^\]]*\]|"")\s*)*(?:pub(?:\([^)]*\))? )?fn (\w+)')
 WORD = re.compile(r"[A-Z][a-z0-9]*")
 
 
@@ -89,29 +97,49 @@ def wrong(found):
             yield f"scripts/names.py: {name} is not defined several times any more: take it out of ALLOWED"
 
 
+def named_tests(files):
+    """Each test's name, with its place: `path:line`. `files` are texts by path."""
+    for path, text in sorted(files.items()):
+        text = code(text)
+        for test in TEST.finditer(text):
+            line = text.count("\n", 0, test.start(1)) + 1
+            yield f"{path}:{line}", test[1]
+
+
+def too_long(found):
+    """What `--check` prints of the tests whose names are too long."""
+    for place, name in found:
+        if len(name) > TEST_NAME_MAX:
+            length = f"has {len(name)} characters, of at most {TEST_NAME_MAX}"
+            yield f"{place}: {name} {length}: say what holds and when, subject first"
+
+
 def share(part, whole):
     return f"{part} of {whole} ({100 * part / max(whole, 1):.0f} %)"
 
 
-def tracked():
-    """The sources of the product, by path."""
-    listed = subprocess.run(["git", "ls-files", "-z", "crates/*/src/*.rs"], check=True, capture_output=True, text=True)
+def tracked(*patterns):
+    """The tracked files of these patterns, by path."""
+    listed = subprocess.run(["git", "ls-files", "-z", *patterns], check=True, capture_output=True, text=True)
     paths = [pathlib.Path(name) for name in listed.stdout.split("\0") if name]
     return {str(path): path.read_text() for path in paths if path.exists()}
 
 
 def main():
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    check = "print the names that need a second word, and fail if there is any"
+    check = "print the names that need a second word or are too long, and fail if there is any"
     parser.add_argument("--check", action="store_true", help=check)
     arguments = parser.parse_args()
-    found = defined(tracked())
+    found = defined(tracked("crates/*/src/*.rs"))
+    sentences = list(named_tests(tracked("crates/*.rs", "lab/*.rs")))
     if arguments.check:
-        sys.exit("\n".join(wrong(found)) or None)
+        sys.exit("\n".join([*wrong(found), *too_long(sentences)]) or None)
     for name, places in shared(found).items():
         print(f"{name}: {', '.join(places)}")
     types = sum(map(len, found.values()))
     one_word = sum(len(places) for name, places in found.items() if len(WORD.findall(name)) == 1)
+    lengths = [len(name) for _, name in sentences]
+    print(f"tests: {len(lengths)}; characters of a name: median {statistics.median(lengths):.0f}, most {max(lengths)}")
     print(f"one word: {share(one_word, types)}; shared: {share(sum(map(len, shared(found).values())), types)}")
 
 

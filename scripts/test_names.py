@@ -43,5 +43,32 @@ class Wrong(unittest.TestCase):
         self.assertIn("Row is not defined several times any more", error)
 
 
+class NamedTests(unittest.TestCase):
+    def test_a_test_is_found_by_its_attribute_with_its_line(self):
+        text = """
+proptest! {
+    #[test]
+    fn values_are_kept(value in any::<u8>()) {}
+}
+#[test] // It waits.
+#[should_panic(expected = "an [index]")]
+fn it_panics() {}
+#[test]
+/// Promise (pool): A sentence.
+pub(super) fn it_is_called() {}
+/// #[test]
+fn no_test() {}
+"""
+        self.assertEqual(
+            list(names.named_tests({"a.rs": text})),
+            [("a.rs:4", "values_are_kept"), ("a.rs:8", "it_panics"), ("a.rs:11", "it_is_called")],
+        )
+
+    def test_a_name_of_more_than_60_characters_is_named_with_its_length(self):
+        found = [("a.rs:1", "a" * 60), ("a.rs:2", "b" * 61)]
+        (error,) = names.too_long(found)
+        self.assertTrue(error.startswith(f"a.rs:2: {'b' * 61} has 61 characters, of at most 60"), error)
+
+
 if __name__ == "__main__":
     unittest.main()
