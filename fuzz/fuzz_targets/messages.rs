@@ -1,6 +1,6 @@
 //! Arbitrary messages, and arbitrary sequences of valid ones, to a supervisor.
 //!
-//! Promise: as `whatever_a_client_sends_the_supervisor_goes_on_and_keeps_nothing_of_it`.
+//! Promise: as `a_supervisor_outlives_any_message_and_keeps_nothing_of_it`.
 #![no_main]
 
 #[path = "../../crates/files/tests/support/fuzzed.rs"]

@@ -2,7 +2,7 @@
 
 Promise (processes): Several processes on one SQLite database, in one run, in two and beside plain
 ones, leave it sound with every acknowledged transaction, whatever is killed and cut.
-Promise: as `by_whatever_name_and_in_whatever_mount_namespace_it_opens_the_file`.
+Promise: as `an_outsiders_bytes_survive_by_any_name_and_mount_namespace`.
 """
 
 from __future__ import annotations

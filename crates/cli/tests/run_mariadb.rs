@@ -122,7 +122,7 @@ fn kills_lose_nothing_and_binary_log_and_innodb_agree() {
     storm("killed", 6, false);
 }
 
-/// Promise: as `writes_of_any_place_and_length_leave_the_file_as_the_kernel_has_it`.
+/// Promise: as `shortened_records_of_any_writes_replay_to_the_kernels_file`.
 #[test]
 fn nor_if_the_machine_boots_anew_each_time() {
     storm("killed, other boots", 6, true);

@@ -174,7 +174,7 @@ fn rounds(end: End, rounds: usize) {
 
 /// Promise (processes): All processes of a run append to one lane, and every byte acknowledged to
 /// any of them survives a power cut, whichever of them is killed at any moment.
-/// Promise: as `writes_of_any_place_and_length_leave_the_file_as_the_kernel_has_it`.
+/// Promise: as `shortened_records_of_any_writes_replay_to_the_kernels_file`.
 #[test]
 fn every_processs_synced_bytes_survive_a_power_cut_after_kills() {
     rounds(End::PowerCut, 2);

@@ -83,7 +83,7 @@ const WAYS: [(&str, &str); 7] = [
     ),
 ];
 
-/// Promise: as `newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut`.
+/// Promise: as `newer_bytes_synced_by_another_name_survive_a_power_cut`.
 #[test]
 fn another_processs_newer_bytes_are_kept_however_it_opened_them() {
     for (way, script) in WAYS {
@@ -339,7 +339,7 @@ open("written", "w").close()
 time.sleep(60)
 "#;
 
-/// Promise: as `a_file_that_is_open_elsewhere_at_its_registration_stays_plain`.
+/// Promise: as `a_file_open_elsewhere_at_its_registration_stays_plain`.
 #[test]
 fn a_file_opened_during_its_registration_is_not_absorbed() {
     if !cfg!(target_arch = "x86_64") {

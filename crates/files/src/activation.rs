@@ -30,7 +30,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_names_the_supervisor_names_the_program_and_nothing_else_does() {
+    fn only_what_names_the_supervisor_comes_to_name_the_program() {
         let pairs = |pairs: &[(&str, &str)]| -> BTreeMap<OsString, OsString> {
             let owned = pairs
                 .iter()

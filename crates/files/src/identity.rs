@@ -317,7 +317,7 @@ mod tests {
     /// Promise (recovery): Logs stay plain on FAT, exFAT and network file systems, where a reboot
     /// leaves no way to tell files apart or other machines write.
     #[test]
-    fn files_on_fat_exfat_and_a_networks_file_systems_have_no_identity() {
+    fn files_on_fat_exfat_and_network_file_systems_have_no_identity() {
         // As linux/magic.h has them; ext4, XFS, tmpfs.
         for kind in [0x4D44, 0x2011_BAB0, 0x6969, 0xFF53_4D42, 0xFE53_4D42] {
             assert!(knows_no_file(kind), "{kind:#x}");
@@ -329,7 +329,7 @@ mod tests {
 
     /// Promise: as `the_logs_of_two_file_systems_that_were_made_alike_are_two`.
     #[test]
-    fn a_number_that_a_server_gave_a_file_for_as_long_as_it_is_mounted_is_no_identity() {
+    fn a_servers_file_number_for_one_mount_is_no_identity() {
         let shown = tempfile::tempdir().unwrap();
         let Some(fuse) = Mounted::by(&["bindfs"], shown.path()) else {
             return;

@@ -314,7 +314,7 @@ mod tests {
     }
 
     #[test]
-    fn a_truncation_that_was_refused_takes_back_itself_and_nothing_before_it() {
+    fn a_refused_truncation_takes_back_itself_and_nothing_before_it() {
         let at = |at| PayloadHead {
             file: 0,
             at,

@@ -34,7 +34,7 @@ fn a_file_that_a_pattern_names_is_absorbed_and_others_are_plain() {
 }
 
 #[test]
-fn more_than_the_lane_holds_goes_through_it_and_the_drain_syncs_the_files_behind() {
+fn the_drain_syncs_files_behind_more_writes_than_the_lane_holds() {
     let lab = Lab::new();
     let mut run = lab.run();
     run.open("a", &lab.data("a.log"), APPEND);
@@ -62,7 +62,7 @@ fn more_than_the_lane_holds_goes_through_it_and_the_drain_syncs_the_files_behind
 }
 
 #[test]
-fn a_retired_file_is_drained_and_plain_from_then_on_also_when_it_is_opened_again() {
+fn a_retired_file_is_drained_and_stays_plain_when_opened_again() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -84,7 +84,7 @@ fn a_retired_file_is_drained_and_plain_from_then_on_also_when_it_is_opened_again
 }
 
 #[test]
-fn a_file_that_is_closed_and_opened_again_stays_the_same_file_and_numbers_do_not_run_out() {
+fn a_file_opened_again_is_the_same_and_numbers_do_not_run_out() {
     let lab = Lab::new();
     let mut run = lab.run();
     let mut expected = Vec::new();
@@ -104,7 +104,7 @@ fn a_file_that_is_closed_and_opened_again_stays_the_same_file_and_numbers_do_not
 
 /// Promise: as `every_processs_synced_bytes_survive_a_power_cut_after_kills`.
 #[test]
-fn a_second_process_that_opens_an_absorbed_file_joins_it_and_all_that_both_wrote_is_recovered() {
+fn two_processes_that_absorb_one_file_have_all_writes_recovered() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();
@@ -125,7 +125,7 @@ fn a_second_process_that_opens_an_absorbed_file_joins_it_and_all_that_both_wrote
     );
 }
 
-/// Promise: as `newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut`.
+/// Promise: as `newer_bytes_synced_by_another_name_survive_a_power_cut`.
 #[test]
 fn a_file_that_one_process_retires_is_plain_for_all() {
     let lab = Lab::new();
@@ -149,9 +149,9 @@ fn a_file_that_one_process_retires_is_plain_for_all() {
     );
 }
 
-/// Promise: as `newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut`.
+/// Promise: as `newer_bytes_synced_by_another_name_survive_a_power_cut`.
 #[test]
-fn a_process_that_absorbs_nothing_any_more_still_tells_those_that_do() {
+fn a_process_that_gave_up_absorbing_still_tells_those_that_do() {
     let lab = Lab::new();
     let (first, second) = (lab.data("a.log"), lab.data("b.log"));
     let mut run = lab.run();
@@ -184,7 +184,7 @@ fn an_absorbed_file_is_absorbed_by_whatever_name_it_is_opened() {
 }
 
 #[test]
-fn a_file_that_the_first_process_closed_is_absorbed_for_the_second() {
+fn a_file_that_one_process_closed_is_absorbed_for_the_next() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();
@@ -202,7 +202,7 @@ fn a_file_that_the_first_process_closed_is_absorbed_for_the_second() {
 
 /// Promise (files): An `open` that fails has truncated nothing.
 #[test]
-fn an_open_that_fails_because_the_file_cannot_be_made_plain_has_not_truncated_it() {
+fn an_open_that_fails_to_make_a_file_plain_has_not_truncated_it() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();

@@ -19,7 +19,7 @@ fn keep_as_synced(lab: &Lab, path: &Path) {
 /// Promise (processes): Older records do not overwrite the writes of processes that are no members,
 /// by whatever name and in whatever hooked way they opened the file.
 #[test]
-fn newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut() {
+fn newer_bytes_synced_by_another_name_survive_a_power_cut() {
     for symbolic in [false, true] {
         let lab = Lab::new();
         let (path, link) = (lab.data("a.log"), lab.home.path().join("other-name"));
@@ -44,7 +44,7 @@ fn newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut(
     }
 }
 
-/// Promise: as `newer_bytes_that_a_second_process_synced_by_another_name_survive_a_power_cut`.
+/// Promise: as `newer_bytes_synced_by_another_name_survive_a_power_cut`.
 #[test]
 fn truncation_by_another_name_is_not_undone_by_older_records() {
     let lab = Lab::new();
@@ -64,7 +64,7 @@ fn truncation_by_another_name_is_not_undone_by_older_records() {
 /// Promise (processes): A run absorbs a file only if no other run on the machine does, and only if
 /// the file is open nowhere else.
 #[test]
-fn a_file_that_is_open_elsewhere_at_its_registration_stays_plain() {
+fn a_file_open_elsewhere_at_its_registration_stays_plain() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -85,7 +85,7 @@ fn a_file_that_is_open_elsewhere_at_its_registration_stays_plain() {
 /// Promise (processes): Of two runs, with pools of their own or a shared one, one lets go of a file
 /// before the other writes to it.
 #[test]
-fn of_two_runs_one_absorbs_a_file_and_lets_go_before_the_other_writes() {
+fn a_run_lets_go_of_a_file_before_another_run_writes_to_it() {
     let (lab, second) = (Lab::new(), Lab::new());
     let path = lab.data("a.log");
     let (mut run, mut other) = (lab.run(), second.run());
@@ -105,7 +105,7 @@ fn of_two_runs_one_absorbs_a_file_and_lets_go_before_the_other_writes() {
     assert_eq!(fs::read(&path).unwrap(), content(2, 300));
 }
 
-/// Promise: as `of_two_runs_one_absorbs_a_file_and_lets_go_before_the_other_writes`.
+/// Promise: as `a_run_lets_go_of_a_file_before_another_run_writes_to_it`.
 #[test]
 fn two_runs_that_share_a_pool_absorb_a_file_once() {
     let lab = Lab::new();
@@ -139,7 +139,7 @@ fn connect(name: &str) -> rustix::fd::OwnedFd {
 
 /// Promise (processes): A supervisor that ran out of descriptors hears everything later.
 #[test]
-fn a_supervisor_that_ran_out_of_descriptors_hears_everything_later() {
+fn a_supervisor_out_of_descriptors_hears_everything_later() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();
@@ -159,7 +159,7 @@ fn a_supervisor_that_ran_out_of_descriptors_hears_everything_later() {
 
 /// Promise (rights): Strangers that connect and say nothing silence no process of the run.
 #[test]
-fn connections_that_say_nothing_keep_no_process_from_being_heard() {
+fn silent_connections_keep_no_process_from_being_heard() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();
@@ -177,7 +177,7 @@ fn connections_that_say_nothing_keep_no_process_from_being_heard() {
 }
 
 #[test]
-fn a_file_is_not_opened_for_writing_while_a_supervisor_that_lives_does_not_answer() {
+fn no_file_opens_for_writing_while_a_live_supervisor_is_silent() {
     // An ordinary user's: root's holds the open itself up.
     let lab = Lab::of_an_ordinary_user();
     let path = lab.data("a.log");
@@ -210,7 +210,7 @@ fn a_file_is_not_opened_for_writing_while_a_supervisor_that_lives_does_not_answe
 
 /// Promise (processes): Members of a supervisor that was killed let go of their files.
 #[test]
-fn without_a_supervisor_a_process_lets_go_of_its_files_at_its_next_call() {
+fn an_orphaned_process_lets_go_of_its_files_at_its_next_call() {
     let lab = Lab::new();
     let (path, link) = (lab.data("a.log"), lab.home.path().join("other-name"));
     let mut run = lab.run();
@@ -272,7 +272,7 @@ fn a_program_that_was_just_written_and_closed_can_be_executed() {
 
 /// Promise: as `locks_on_an_open_file_end_with_the_programs_close`.
 #[test]
-fn the_space_of_a_file_that_was_unlinked_and_closed_is_given_back_at_once() {
+fn an_unlinked_and_closed_files_space_is_given_back_at_once() {
     for closed_first in [true, false] {
         let lab = Lab::new();
         let path = lab.data("a.log");
@@ -310,7 +310,7 @@ fn the_space_of_a_file_that_was_unlinked_and_closed_is_given_back_at_once() {
 /// Promise (rights): A member gets the pool that the supervisor opened, whatever the pool's path
 /// leads to by now.
 #[test]
-fn the_pool_that_a_process_gets_is_the_supervisors_whatever_its_path_leads_to_now() {
+fn a_member_gets_the_supervisors_pool_wherever_its_path_leads() {
     let lab = Lab::new();
     let mut run = lab.run();
     let (moved, victim) = (

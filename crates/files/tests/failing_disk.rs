@@ -57,9 +57,9 @@ fn acknowledge(lab: &Lab, run: &mut Running) -> PathBuf {
 
 /// Promise (disks): A pool's disk that fails, for a while or for good, leaves everything
 /// acknowledged synced and every later sync a real one, also if the supervisor is killed meanwhile.
-/// Promise: as `a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed`.
+/// Promise: as `a_pools_disk_that_fails_once_is_told_that_its_lane_is_void`.
 #[test]
-fn when_the_pools_disk_fails_every_sync_is_a_real_one_and_no_recovery_undoes_it() {
+fn every_sync_is_real_and_lasts_once_the_pools_disk_has_failed() {
     for supervisor_dies in [false, true] {
         let lab = Lab::on_disk();
         let mut run = lab.run();
@@ -106,7 +106,7 @@ fn when_the_pools_disk_fails_every_sync_is_a_real_one_and_no_recovery_undoes_it(
 
 /// Promise (disks): A run that comes after a pool's disk failed is absorbed and recovered as ever.
 #[test]
-fn a_run_that_comes_after_a_pools_disk_failed_is_absorbed_and_recovered_as_ever() {
+fn a_run_after_a_pools_disk_failed_absorbs_and_recovers_as_ever() {
     let lab = Lab::on_disk();
     let mut run = lab.run();
     let path = acknowledge(&lab, &mut run);
@@ -133,7 +133,7 @@ fn a_run_that_comes_after_a_pools_disk_failed_is_absorbed_and_recovered_as_ever(
 /// Promise (disks): A recovery writes nothing older over the files once a pool's failed disk is
 /// back.
 #[test]
-fn a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed() {
+fn a_pools_disk_that_fails_once_is_told_that_its_lane_is_void() {
     let lab = Lab::on_disk();
     let mut run = run_without_marks(&lab);
     let path = acknowledge(&lab, &mut run);
@@ -153,7 +153,7 @@ fn a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed() {
 /// Promise (disks): A sync and a change of names fail with `EIO` where neither the pool nor the
 /// files can be told that records are void.
 #[test]
-fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_succeeds() {
+fn no_sync_succeeds_where_nothing_can_say_that_records_are_void() {
     for supervisor_dies in [false, true] {
         let lab = Lab::on_disk();
         let mut run = run_without_marks(&lab);
@@ -170,10 +170,9 @@ fn where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_s
     }
 }
 
-/// Promise: as
-/// `where_neither_the_pool_nor_a_file_can_say_that_its_records_are_void_no_sync_succeeds`.
+/// Promise: as `no_sync_succeeds_where_nothing_can_say_that_records_are_void`.
 #[test]
-fn where_neither_the_pool_nor_a_file_can_say_that_records_are_void_no_name_changes() {
+fn no_name_changes_where_nothing_can_say_that_records_are_void() {
     for call in [
         "rename @/d/a.log @/d/b",
         "rename @/plain @/d/a.log",
@@ -204,7 +203,7 @@ fn where_neither_the_pool_nor_a_file_can_say_that_records_are_void_no_name_chang
     }
 }
 
-/// Promise: as `a_pools_disk_that_fails_once_is_told_that_its_lane_is_not_needed`.
+/// Promise: as `a_pools_disk_that_fails_once_is_told_that_its_lane_is_void`.
 #[test]
 fn what_the_pools_disk_does_not_take_as_released_is_not() {
     let lab = Lab::on_disk();
@@ -226,7 +225,7 @@ fn what_the_pools_disk_does_not_take_as_released_is_not() {
 /// Promise (disks): A recovery in the same boot does not take the page cache's contents for durable
 /// if the files' disk failed beside the pool's.
 #[test]
-fn after_both_disks_failed_a_recovery_in_the_same_boot_drops_nothing() {
+fn a_same_boot_recovery_drops_nothing_after_both_disks_failed() {
     let lab = Lab::on_disk();
     let mut run = lab.run();
     acknowledge(&lab, &mut run);
@@ -242,9 +241,9 @@ fn after_both_disks_failed_a_recovery_in_the_same_boot_drops_nothing() {
     assert_eq!(lab.lanes(), 1);
 }
 
-/// Promise: as `after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses`.
+/// Promise: as `a_same_boot_recovery_after_a_failed_sync_rewrites_or_refuses`.
 #[test]
-fn a_sync_that_failed_in_a_recovery_is_not_made_good_by_a_second_one() {
+fn a_second_sync_does_not_make_good_a_recoverys_failed_one() {
     let lab = Lab::on_disk();
     let mut run = lab.run();
     let path = acknowledge(&lab, &mut run);
@@ -286,8 +285,7 @@ fn a_file_whose_marks_cannot_be_read_gets_nothing() {
 /// Promise (disks): A sync without a supervisor fails once in each process where records cannot be
 /// voided, and no recovery overwrites later writes.
 #[test]
-fn without_a_supervisor_and_where_nothing_can_be_said_what_is_acknowledged_later_is_not_overwritten()
- {
+fn later_writes_of_orphans_that_cannot_void_records_are_kept() {
     let lab = Lab::on_disk();
     let mut run = run_without_marks(&lab);
     let path = acknowledge(&lab, &mut run);
@@ -307,7 +305,7 @@ fn without_a_supervisor_and_where_nothing_can_be_said_what_is_acknowledged_later
 /// Promise (disks): Members without a supervisor write nothing over bytes that another process
 /// wrote since.
 #[test]
-fn without_a_supervisor_nothing_is_written_over_what_another_process_wrote_since() {
+fn orphans_write_nothing_over_what_another_process_wrote_since() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -328,7 +326,7 @@ fn without_a_supervisor_nothing_is_written_over_what_another_process_wrote_since
 /// Promise (disks): Members without a supervisor sync a file that they cannot find with its whole
 /// file system.
 #[test]
-fn without_a_supervisor_a_file_that_cannot_be_found_is_synced_with_its_file_system() {
+fn orphans_sync_a_file_they_cannot_find_with_its_file_system() {
     let lab = Lab::of_an_ordinary_user();
     let directory = lab.data("directory");
     fs::create_dir(&directory).unwrap();
@@ -356,7 +354,7 @@ fn without_a_supervisor_a_file_that_cannot_be_found_is_synced_with_its_file_syst
 /// Promise (disks): Forebay writes nothing over bytes that a process outside wrote to a file which
 /// could not be made plain.
 #[test]
-fn what_a_process_outside_writes_to_a_file_that_cannot_be_made_plain_is_not_overwritten() {
+fn outside_writes_to_a_file_that_cannot_be_made_plain_are_kept() {
     if !rustix::process::geteuid().is_root() {
         // Then it is not held up when it opens the file.
         return;
@@ -375,7 +373,7 @@ fn what_a_process_outside_writes_to_a_file_that_cannot_be_made_plain_is_not_over
 
 /// Promise (disks): A run ends although its pool's disk failed with a full segment.
 #[test]
-fn a_run_ends_though_its_pools_disk_failed_with_a_segment_that_is_full() {
+fn a_run_ends_though_its_pools_disk_failed_with_a_full_segment() {
     let lab = Lab::on_disk();
     let mut run = lab.run();
     let path = lab.data("a.log");

@@ -31,7 +31,7 @@ impl Drop for Small {
 }
 
 #[test]
-fn a_write_that_found_no_room_is_an_error_and_costs_nothing_that_was_acknowledged() {
+fn a_write_without_room_fails_and_costs_nothing_acknowledged() {
     if !rustix::process::geteuid().is_root() {
         println!("skipped: only root can mount a small file system");
         return;

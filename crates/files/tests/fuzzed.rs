@@ -34,7 +34,7 @@ fn seeds() -> PathBuf {
 /// Promise (processes): Messages of a process, whatever they are and in whatever order, end no
 /// thread of the supervisor, hold none up, and cost no memory or descriptor that stays.
 #[test]
-fn whatever_a_client_sends_the_supervisor_goes_on_and_keeps_nothing_of_it() {
+fn a_supervisor_outlives_any_message_and_keeps_nothing_of_it() {
     count_panics();
     let attacked = Attacked::new();
     attacked.must_welcome();

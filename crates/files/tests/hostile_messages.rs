@@ -56,7 +56,7 @@ fn a_name_below_a_fifo_does_not_hold_up_the_supervisor() {
 }
 
 #[test]
-fn a_process_with_another_version_of_the_library_is_refused_and_told_both() {
+fn a_process_of_another_version_is_refused_and_told_both() {
     let attacked = Attacked::new();
     let client = attacked.connect();
     let mut hello = attacked.hello();

@@ -67,7 +67,7 @@ fn signal(pid: i32, signal: Signal) {
 /// Promise (processes): A process outside the run that opens an absorbed file for writing gets it
 /// when it is plain, if the supervisor has `CAP_SYS_ADMIN`.
 #[test]
-fn what_a_process_outside_opened_wrote_and_synced_at_once_survives_a_power_cut() {
+fn bytes_a_process_outside_synced_at_once_survive_a_power_cut() {
     for _ in 0..5 {
         let Some(lab) = of_root() else { return };
         let path = lab.data("a.log");
@@ -85,7 +85,7 @@ fn what_a_process_outside_opened_wrote_and_synced_at_once_survives_a_power_cut()
 /// Promise (processes): A recovery writes nothing older over the bytes of a process outside the
 /// run, whatever name and mount namespace that process used.
 #[test]
-fn by_whatever_name_and_in_whatever_mount_namespace_it_opens_the_file() {
+fn an_outsiders_bytes_survive_by_any_name_and_mount_namespace() {
     let Some(lab) = of_root() else { return };
     let path = lab.data("a.log");
     let newer = lab.home.path().join("newer");
@@ -111,7 +111,7 @@ fn by_whatever_name_and_in_whatever_mount_namespace_it_opens_the_file() {
 
 /// Promise (processes): Readers of an absorbed file neither wait nor make it plain.
 #[test]
-fn who_only_reads_an_absorbed_file_neither_waits_nor_makes_it_plain() {
+fn readers_of_an_absorbed_file_neither_wait_nor_make_it_plain() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();
@@ -131,8 +131,7 @@ fn who_only_reads_an_absorbed_file_neither_waits_nor_makes_it_plain() {
 /// Promise (processes): A process outside waits forever neither for a database that is stopped nor
 /// for a supervisor that is killed.
 #[test]
-fn a_database_that_is_stopped_holds_up_no_other_process_for_ever_and_nothing_newer_is_overwritten()
-{
+fn outsiders_outwait_a_stopped_database_and_keep_newer_bytes() {
     let Some(lab) = of_root() else { return };
     let path = lab.data("a.log");
     let mut run = lab.run();
@@ -143,8 +142,7 @@ fn a_database_that_is_stopped_holds_up_no_other_process_for_ever_and_nothing_new
     assert_eq!(cut(&lab, run, &path), content(2, 300));
 }
 
-/// Promise: as
-/// `a_database_that_is_stopped_holds_up_no_other_process_for_ever_and_nothing_newer_is_overwritten`.
+/// Promise: as `outsiders_outwait_a_stopped_database_and_keep_newer_bytes`.
 #[test]
 fn who_waits_for_a_supervisor_that_is_killed_goes_on() {
     let Some(lab) = of_root() else { return };
@@ -176,7 +174,7 @@ fn who_waits_for_a_supervisor_that_is_killed_goes_on() {
 /// Promise (processes): Without `CAP_SYS_ADMIN` the supervisor makes a file that a process outside
 /// opened plain a moment later, and `forebay run`, `--explain` and `status` say so.
 #[test]
-fn a_supervisor_without_rights_notices_it_afterwards_and_says_so() {
+fn a_supervisor_without_rights_sees_an_open_late_and_says_so() {
     let lab = Lab::of_an_ordinary_user();
     let path = lab.data("a.log");
     let mut run = lab.run();

@@ -15,7 +15,7 @@ const NOTICED: Duration = Duration::from_secs(3);
 /// Promise (disks): Forebay brings everything to the files within a second or two when a pool's
 /// file is removed in use, and makes every sync a real one.
 #[test]
-fn when_a_pools_file_is_removed_all_is_brought_to_the_files_and_every_sync_is_a_real_one() {
+fn files_have_everything_and_real_syncs_once_a_pool_is_removed() {
     for lab in [Lab::new(), Lab::on_disk()] {
         let mut run = lab.run_with(|command| {
             command.stderr(Stdio::piped());

@@ -42,7 +42,7 @@ fn check_settled(lab: &Lab, path: &Path, expected: &[u8]) {
 
 /// Promise: as `a_cut_after_supervisor_and_backend_die_costs_nothing_on_ext4`.
 #[test]
-fn who_opens_a_file_of_a_run_whose_supervisor_and_members_are_dead_settles_it() {
+fn an_opener_settles_the_lane_of_a_run_whose_processes_are_dead() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = orphaned(&lab, &path);
@@ -63,7 +63,7 @@ fn who_opens_a_file_of_a_run_whose_supervisor_and_members_are_dead_settles_it() 
 
 /// Promise: as `a_cut_after_supervisor_and_backend_die_costs_nothing_on_ext4`.
 #[test]
-fn so_it_is_with_a_pool_on_a_disk() {
+fn an_opener_settles_a_dead_runs_lane_on_a_disk() {
     let lab = Lab::on_disk();
     let path = lab.data("a.log");
     let mut run = orphaned(&lab, &path);
@@ -92,7 +92,7 @@ fn once_it_is_settled_no_process_waits_or_looks_into_the_pool() {
 
 /// Promise: as `a_cut_after_supervisor_and_backend_die_costs_nothing_on_ext4`.
 #[test]
-fn who_renames_or_unlinks_a_file_of_such_a_run_settles_it_first() {
+fn a_rename_or_unlink_in_a_dead_run_settles_its_lane_first() {
     for how in ["rename", "unlink"] {
         let lab = Lab::new();
         let (path, to) = (lab.data("a.log"), lab.home.path().join("gone"));
@@ -110,7 +110,7 @@ fn who_renames_or_unlinks_a_file_of_such_a_run_settles_it_first() {
 }
 
 #[test]
-fn a_member_that_lives_settles_it_and_who_opens_a_file_waits_until_it_has() {
+fn an_opener_waits_until_a_living_member_has_settled_the_lane() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();
@@ -128,9 +128,9 @@ fn a_member_that_lives_settles_it_and_who_opens_a_file_waits_until_it_has() {
     check_settled(&lab, &path, &content(1, 3000));
 }
 
-/// Promise: as `a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one`.
+/// Promise: as `a_process_that_dies_settling_leaves_the_lane_to_the_next`.
 #[test]
-fn what_a_dead_member_wrote_and_did_not_log_stays_and_the_lane_is_settled_all_the_same() {
+fn a_lane_is_settled_and_a_dead_members_unlogged_write_stays() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = orphaned(&lab, &path);
@@ -179,7 +179,7 @@ fn orphaned_with_cut(lab: &Lab, paths: &[&Path], cut: &str) -> Running {
 /// Promise (processes): A takeover of a lane succeeds although the process dies on its way or
 /// several try at once, and, from Linux 6.8 on, although a member died between kernel and lane.
 #[test]
-fn a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one() {
+fn a_process_that_dies_settling_leaves_the_lane_to_the_next() {
     let mut cuts = 0;
     for steps in 1.. {
         let lab = Lab::new();
@@ -211,7 +211,7 @@ fn a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one() {
     assert!(cuts >= 4, "{cuts} steps were those of the settling");
 }
 
-/// Promise: as `a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one`.
+/// Promise: as `a_process_that_dies_settling_leaves_the_lane_to_the_next`.
 #[test]
 fn two_processes_that_settle_at_once_do_it_one_after_the_other() {
     let lab = Lab::new();
@@ -234,7 +234,7 @@ fn two_processes_that_settle_at_once_do_it_one_after_the_other() {
 }
 
 #[test]
-fn a_lane_that_cannot_be_settled_stays_for_a_recovery_and_the_program_goes_on() {
+fn a_program_goes_on_and_leaves_an_unsettled_lane_to_a_recovery() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = orphaned(&lab, &path);

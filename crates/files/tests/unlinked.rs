@@ -44,14 +44,14 @@ fn unlinked_before(change: impl FnOnce(&Path)) -> (Lab, PathBuf) {
 /// Promise (files): The acknowledged bytes of a file that lost its last name are there if a power
 /// cut gives it the name again, whatever became of its directory meanwhile.
 #[test]
-fn a_file_that_was_unlinked_in_a_directory_that_is_gone_is_synced_itself() {
+fn a_file_unlinked_in_a_directory_that_is_gone_is_synced_itself() {
     let (lab, path) = unlinked_before(|directory| fs::remove_dir(directory).unwrap());
     assert!(fs::read(lab.synced(&path)).unwrap() == content(1, 3000));
 }
 
-/// Promise: as `a_file_that_was_unlinked_in_a_directory_that_is_gone_is_synced_itself`.
+/// Promise: as `a_file_unlinked_in_a_directory_that_is_gone_is_synced_itself`.
 #[test]
-fn a_file_that_was_unlinked_in_a_directory_that_moved_is_synced_itself() {
+fn a_file_unlinked_in_a_directory_that_moved_is_synced_itself() {
     let (lab, path) = unlinked_before(|directory| {
         fs::rename(directory, directory.with_file_name("moved")).unwrap();
         fs::create_dir(directory).unwrap();
@@ -59,9 +59,9 @@ fn a_file_that_was_unlinked_in_a_directory_that_moved_is_synced_itself() {
     assert!(fs::read(lab.synced(&path)).unwrap() == content(1, 3000));
 }
 
-/// Promise: as `a_file_that_was_unlinked_in_a_directory_that_is_gone_is_synced_itself`.
+/// Promise: as `a_file_unlinked_in_a_directory_that_is_gone_is_synced_itself`.
 #[test]
-fn of_a_file_that_was_unlinked_the_directory_that_had_it_is_synced_instead() {
+fn an_unlinked_files_directory_is_synced_instead_of_the_file() {
     let (lab, path) = unlinked_before(|_| {});
     assert_eq!(fs::read(lab.synced(&path)).unwrap(), b"");
 }
@@ -141,7 +141,7 @@ fn check_gone_or_whole(lab: &Lab, disk: &Disk) {
 /// Promise (files): The bytes of a file without a name are kept whether the supervisor drains the
 /// lane, a member settles it, or a recovery finds the file gone.
 #[test]
-fn a_member_that_settles_the_lane_makes_durable_that_a_file_lost_its_last_name() {
+fn a_settling_member_makes_a_files_loss_of_its_name_durable() {
     for how in LOST {
         let Some((lab, disk, mut run)) = gone_with_its_directory(how) else {
             return;
@@ -158,9 +158,9 @@ fn a_member_that_settles_the_lane_makes_durable_that_a_file_lost_its_last_name()
     }
 }
 
-/// Promise: as `a_member_that_settles_the_lane_makes_durable_that_a_file_lost_its_last_name`.
+/// Promise: as `a_settling_member_makes_a_files_loss_of_its_name_durable`.
 #[test]
-fn a_recovery_makes_durable_that_a_file_and_its_directory_are_gone() {
+fn a_recovery_makes_the_loss_of_a_file_and_directory_durable() {
     for how in LOST.into_iter().filter(|(lost, _)| *lost == Lost::InTheRun) {
         let Some((lab, disk, run)) = gone_with_its_directory(how) else {
             return;

@@ -21,7 +21,7 @@ fn exhaust(run: &Running) {
 /// Promise (processes): A member stays one as long as it lives: no other process gets its number,
 /// and nothing of its own is taken for a dead member's, though it cannot be answered.
 #[test]
-fn a_member_is_one_until_it_is_dead_though_one_of_its_files_got_no_descriptor() {
+fn a_member_stays_one_though_one_of_its_files_has_no_descriptor() {
     let lab = Lab::new();
     let (path, second) = (lab.data("a.log"), lab.data("b.log"));
     let mut run = lab.run();

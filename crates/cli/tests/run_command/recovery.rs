@@ -124,7 +124,7 @@ fn left_by(sandbox: &Sandbox, pool: &Path, script: &str) {
     }
 }
 
-/// Promise: as `what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed`.
+/// Promise: as `a_lane_is_replayed_though_an_unchanged_files_time_moved`.
 #[test]
 fn changes_of_a_files_times_and_names_reach_the_pool() {
     for (script, name) in [
@@ -196,7 +196,7 @@ fn changes_of_a_files_times_and_names_reach_the_pool() {
     }
 }
 
-/// Promise: as `an_emulated_pool_of_another_boot_is_written_nowhere_without_force`.
+/// Promise: as `another_boots_emulated_pool_is_written_nowhere_unless_forced`.
 #[test]
 fn an_emulated_pool_of_another_boot_stops_a_run_with_the_remedy() {
     let sandbox = Sandbox::new();

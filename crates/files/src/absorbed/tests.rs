@@ -50,7 +50,7 @@ fn a_file_that_is_no_table_is_refused() {
 }
 
 #[test]
-fn a_table_of_another_boot_stays_as_long_as_a_process_of_it_lives() {
+fn a_table_of_another_boot_stays_while_a_process_of_it_lives() {
     let dir = tempfile::tempdir().unwrap();
     let another = Uuid::from_u128(8);
     let table = AbsorbedTable::new_in(dir.path(), b"/run", b"socket", boot()).unwrap();

@@ -187,7 +187,7 @@ mod tests {
     /// Promise (files): The record of a block that is written again leaves out only bytes that an
     /// older record of the same segment has, whichever processes wrote the block.
     #[test]
-    fn writes_of_any_place_and_length_leave_the_file_as_the_kernel_has_it() {
+    fn shortened_records_of_any_writes_replay_to_the_kernels_file() {
         let mut below = random(0x9E37_79B9_7F4A_7C15);
         for _ in 0..1000 {
             let (mut kernel, mut writes) = (vec![0; 1 << 16], Vec::new());
@@ -273,8 +273,7 @@ mod tests {
     /// Promise (files): A block that another thread changed during its write, so that kernel and
     /// lane got different bytes, is made good by the next write of it, in any segment.
     #[test]
-    fn what_the_kernel_and_the_lane_saw_differently_is_made_good_by_the_next_write_in_any_segment()
-    {
+    fn the_next_write_mends_a_block_that_kernel_and_lane_differ_in() {
         let mut below = random(0x2545_F491_4F6C_DD1D);
         for _ in 0..2000 {
             let (page, _) = SharedPage::new("forebay-test").unwrap();

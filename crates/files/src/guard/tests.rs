@@ -45,7 +45,7 @@ fn a_guard_says_its_pool_and_is_taken_away_by_its_own_run_only() {
 /// Promise (guards): Two runs of one pool on one data directory have a guard each, which goes with
 /// its own run.
 #[test]
-fn a_guard_goes_with_its_own_run_or_when_that_has_no_lane_and_another_lays_its_own() {
+fn a_guard_goes_with_its_run_or_if_laneless_at_the_next_guard() {
     let (dir, directory, pool) = place();
     let (first, second) = (Uuid::new_v4(), Uuid::new_v4());
     let runs = || -> Vec<_> {
@@ -110,7 +110,7 @@ fn what_a_power_cut_left_of_laying_or_lifting_is_in_nobodys_way() {
 }
 
 #[test]
-fn a_guard_that_came_with_a_copy_is_known_and_damage_is_no_licence() {
+fn a_copied_guard_is_known_and_a_damaged_one_is_still_needed() {
     let (dir, directory, pool) = place();
     let run = Uuid::new_v4();
     lay(&directory, &pool, run).unwrap();

@@ -4,7 +4,7 @@ use forebay_pool::{ClaimOptions, PoolOptions};
 use uuid::Uuid;
 
 #[test]
-fn a_file_that_kept_its_name_may_be_gone_until_the_lane_takes_that_it_is_not() {
+fn a_file_may_be_gone_until_the_lane_has_that_it_kept_its_name() {
     let home = tempfile::tempdir().unwrap();
     let options = PoolOptions::new()
         .size(4 << 20)

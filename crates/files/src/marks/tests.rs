@@ -16,7 +16,7 @@ fn place() -> (tempfile::TempDir, File, [PathBuf; 2]) {
 
 /// Promise: as `a_directory_names_the_pool_with_its_records_until_recovery`.
 #[test]
-fn a_pool_that_a_run_uses_again_while_its_mark_is_taken_out_keeps_it() {
+fn a_pool_used_again_while_its_mark_is_taken_out_keeps_the_mark() {
     let (_home, directory, [pool, _]) = place();
     change(&directory, &pool, true).unwrap();
     // A run of the same pool claims its lane, and finds the mark there, between the two looks.
@@ -32,7 +32,7 @@ fn a_pool_that_a_run_uses_again_while_its_mark_is_taken_out_keeps_it() {
 }
 
 #[test]
-fn a_mark_that_is_there_is_not_written_again_whatever_has_the_directory_locked() {
+fn a_mark_that_is_there_waits_for_no_lock_of_the_directory() {
     let (home, directory, pools) = place();
     for pool in &pools {
         change(&directory, pool, true).unwrap();

@@ -46,7 +46,7 @@ fn the_programs_name_chooses_the_profile() {
 }
 
 #[test]
-fn of_postgresql_the_segments_of_the_log_are_absorbed_and_nothing_beside_them() {
+fn only_the_log_segments_of_postgresql_are_absorbed() {
     let patterns = absorbed_by("postgres");
     for (path, expected) in [
         ("pg_wal/000000010000000000000001", true),
@@ -98,7 +98,7 @@ fn a_link_is_known_by_either_of_its_names() {
 }
 
 #[test]
-fn an_unknown_profile_or_program_is_refused_with_those_there_are() {
+fn an_unknown_profile_or_program_is_refused_with_the_known_ones() {
     let config = PolicyConfig::default();
     let names = [OsStr::new("cat")];
     let unknown = choose(PolicyRequest {
@@ -222,8 +222,7 @@ fn a_file_changes_profiles_and_makes_new_ones() {
 }
 
 #[test]
-fn what_has_its_size_before_it_is_written_is_known_of_the_profile_and_changed_by_the_configuration()
-{
+fn the_configuration_overrides_a_profiles_preallocated_files() {
     let of = |program: &str, config: &PolicyConfig| {
         choose(request(&[OsStr::new(program)], config))
             .unwrap()

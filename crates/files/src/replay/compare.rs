@@ -246,7 +246,7 @@ mod tests {
     }
 
     #[test]
-    fn in_the_middle_of_a_long_log_it_is_foreign_also_if_the_lane_may_lack_writes() {
+    fn bytes_that_end_inside_a_long_log_are_foreign_in_any_case() {
         static PART: [u8; 1000] = [b'A'; 1000];
         let writes: Vec<_> = (0..3000).map(|at| (at * 1000, Some(&PART[..]))).collect();
         let mut content = vec![b'A'; 3_000_000];

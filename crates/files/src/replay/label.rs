@@ -283,7 +283,7 @@ mod tests {
     }
 
     #[test]
-    fn what_a_replay_did_not_finish_the_next_ones_know_and_not_what_lies_between() {
+    fn later_replays_know_an_unfinished_ones_changes_and_no_others() {
         let cut = replaying(false);
         let next = cut.apart().replaying(BEGUN + Duration::from_secs(500));
         for mark in [cut, cut.apart(), next] {
@@ -298,9 +298,9 @@ mod tests {
         assert_eq!(LabelMark::None.apart(), LabelMark::None);
     }
 
-    /// Promise: as `what_was_written_between_two_attempts_is_not_taken_for_theirs`.
+    /// Promise: as `writes_between_two_recoveries_are_not_taken_for_theirs`.
     #[test]
-    fn a_replay_begins_after_the_hundredth_in_which_a_file_was_changed() {
+    fn a_replay_begins_after_the_centisecond_of_a_files_change() {
         let after = |milliseconds: u64| BEGUN + Duration::from_millis(milliseconds);
         for changed in 0..60 {
             for now in 0..60 {

@@ -323,9 +323,9 @@ mod tests {
         assert_eq!(file.left, Some(seconds(100.0)));
     }
 
-    /// Promise: as `what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed`.
+    /// Promise: as `a_lane_is_replayed_though_an_unchanged_files_time_moved`.
     #[test]
-    fn a_clock_that_is_set_back_hides_no_later_change_and_refuses_no_earlier_one() {
+    fn a_clock_set_back_hides_no_later_change_and_refuses_no_older() {
         let file = logged(&[
             (5000.0, FileChange::Write(b"a")),
             (100.0, FileChange::Write(b"b")),

@@ -94,7 +94,7 @@ impl Place {
 }
 
 #[test]
-fn a_file_that_was_named_without_a_handle_is_found_by_a_recovery_that_has_handles() {
+fn a_recovery_with_handles_finds_a_file_named_without_one() {
     let place = Place::new();
     let (path, file) = place.file("a");
     let identities = identity::all_of(file.as_fd());
@@ -112,7 +112,7 @@ fn a_file_that_was_named_without_a_handle_is_found_by_a_recovery_that_has_handle
 /// Promise (recovery): Released records that come back with an older head of a lane are not written
 /// over the bytes that a file got since it was absorbed again.
 #[test]
-fn of_a_file_that_was_let_go_of_and_absorbed_again_the_newer_records_count() {
+fn a_file_that_was_absorbed_again_gets_only_the_newer_records() {
     let place = Place::new();
     let (path, file) = place.file("a");
     fs::write(&path, b"newer").unwrap();
@@ -168,7 +168,7 @@ fn a_removal_that_was_announced_and_never_confirmed_counts() {
 /// Promise (recovery): A recovery takes no file for newer than the pool where it does not know
 /// whether the file system was mounted all the time.
 #[test]
-fn where_mounts_are_not_known_no_file_is_taken_for_newer_than_the_pool() {
+fn no_file_is_newer_than_the_pool_where_mounts_are_unknown() {
     let mut place = Place::with(PoolOptions::new().on_disk(true));
     let (path, file) = place.file("a");
     fs::write(&path, b"before").unwrap();
@@ -185,9 +185,9 @@ fn where_mounts_are_not_known_no_file_is_taken_for_newer_than_the_pool() {
     }
 }
 
-/// Promise: as `where_mounts_are_not_known_no_file_is_taken_for_newer_than_the_pool`.
+/// Promise: as `no_file_is_newer_than_the_pool_where_mounts_are_unknown`.
 #[test]
-fn where_mounts_are_not_known_an_emulated_pool_is_not_written_over_its_own_disk() {
+fn unknown_mounts_keep_an_emulated_pool_from_its_own_disk() {
     let mut place = Place::new();
     place.has_mounts = false;
     let (path, file) = place.file("a");
@@ -202,7 +202,7 @@ fn where_mounts_are_not_known_an_emulated_pool_is_not_written_over_its_own_disk(
 /// Promise (processes): A process that takes a lane over writes to no file that another process has
 /// open.
 #[test]
-fn who_takes_a_lane_over_writes_to_no_file_that_another_process_has_open() {
+fn a_takeover_writes_to_no_file_that_another_process_has_open() {
     let mut place = Place::with(PoolOptions::new().on_disk(true));
     let (path, file) = place.file("a");
     fs::write(&path, b"before").unwrap();
@@ -226,9 +226,9 @@ fn who_takes_a_lane_over_writes_to_no_file_that_another_process_has_open() {
     assert!(place.pool.lanes().is_empty());
 }
 
-/// Promise: as `what_was_written_between_two_attempts_is_not_taken_for_theirs`.
+/// Promise: as `writes_between_two_recoveries_are_not_taken_for_theirs`.
 #[test]
-fn a_replay_waits_for_a_file_that_was_just_changed_also_where_another_is_newer() {
+fn a_replay_waits_for_a_just_changed_file_beside_a_newer_one() {
     let place = Place::new();
     let boot = boot::id().unwrap();
     let [a, b] = ["a", "b"].map(|name| {

@@ -155,7 +155,7 @@ mod tests {
     }
 
     #[test]
-    fn of_the_file_whose_sync_was_interrupted_an_error_is_feared_until_one_is_known() {
+    fn an_interrupted_sync_has_an_error_feared_until_one_is_known() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
         let file = &page.files[3];
         page.begin_sync(3);
@@ -172,7 +172,7 @@ mod tests {
     }
 
     #[test]
-    fn an_error_of_which_the_supervisor_heard_before_it_died_is_no_fear() {
+    fn an_error_known_before_the_supervisor_died_is_no_feared_one() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
         page.begin_sync(3);
         page.fail(3, Errno::NOSPC);
@@ -195,7 +195,7 @@ mod tests {
     }
 
     #[test]
-    fn what_another_process_found_meanwhile_is_not_taken_for_what_was_feared() {
+    fn an_error_found_meanwhile_is_not_taken_for_the_feared_one() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
         page.begin_sync(3);
         page.fear_if_interrupted(3);

@@ -67,9 +67,9 @@ mod tests {
         assert_eq!(page.turn_to_settle(8), SettlingTurn::Done);
     }
 
-    /// Promise: as `a_process_that_dies_while_it_settles_leaves_the_lane_to_the_next_one`.
+    /// Promise: as `a_process_that_dies_settling_leaves_the_lane_to_the_next`.
     #[test]
-    fn what_a_process_settled_that_died_then_is_settled_by_no_other_again() {
+    fn a_lane_that_a_dead_process_settled_is_not_settled_again() {
         let (page, _) = SharedPage::new("forebay-test").unwrap();
         assert_eq!(page.turn_to_settle(7), SettlingTurn::Ours);
         // Two that looked before this are late: one finds the turn a dead process's, the other

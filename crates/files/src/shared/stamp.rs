@@ -92,7 +92,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_word_that_was_written_over_is_neither_free_nor_any_other_state() {
+    fn an_overwritten_word_is_damage_and_no_other_state() {
         for byte in 0..=0xFF {
             let written = u64::from_ne_bytes([byte; 8]);
             assert_eq!(

@@ -60,7 +60,7 @@ mod tests {
     use std::{fs::File, os::fd::AsFd};
 
     #[test]
-    fn a_file_that_is_open_for_reading_is_cut_to_nothing_and_a_pipe_is_not() {
+    fn a_file_open_for_reading_is_cut_to_nothing_and_a_pipe_is_not() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("a");
         std::fs::write(&path, [1; 100]).unwrap();

@@ -8,7 +8,7 @@ use crate::{
 use std::fs;
 
 #[test]
-fn a_file_that_is_written_to_after_it_lost_its_name_keeps_no_other_from_being_replayed() {
+fn a_file_written_to_without_a_name_lets_others_be_replayed() {
     let lab = Lab::new();
     let mut run = lab.run();
     let (path, other) = (lab.data("a.log"), lab.data("b.log"));
@@ -34,7 +34,7 @@ fn a_file_that_is_written_to_after_it_lost_its_name_keeps_no_other_from_being_re
 
 /// Promise (files): A truncation that the kernel refused never happens.
 #[test]
-fn a_truncation_that_the_kernel_refuses_changes_nothing_after_a_power_cut() {
+fn a_truncation_the_kernel_refuses_is_not_done_by_a_recovery() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -53,7 +53,7 @@ fn a_truncation_that_the_kernel_refuses_changes_nothing_after_a_power_cut() {
 }
 
 #[test]
-fn what_a_signal_handler_wrote_above_another_call_is_synced_really() {
+fn a_signal_handlers_write_above_another_call_is_really_synced() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -72,7 +72,7 @@ fn what_a_signal_handler_wrote_above_another_call_is_synced_really() {
 /// Promise (files): A file that was renamed, replaced, unlinked or truncated is as the database
 /// left it, also if no descriptor of it was left in the process.
 #[test]
-fn a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing() {
+fn a_renamed_file_is_found_and_the_replaced_one_may_be_missing() {
     for renamed in [true, false] {
         let lab = Lab::new();
         let mut run = lab.run();
@@ -112,10 +112,9 @@ fn a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_
     }
 }
 
-/// Promise: as
-/// `a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing`.
+/// Promise: as `a_renamed_file_is_found_and_the_replaced_one_may_be_missing`.
 #[test]
-fn a_file_that_is_opened_with_truncation_keeps_nothing_of_what_the_pool_had_of_it() {
+fn an_open_that_truncates_voids_what_the_pool_had_of_the_file() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");

@@ -10,7 +10,7 @@ use std::{fs, thread};
 /// Promise (files): A recovery brings everything acknowledged into the files and nothing that was
 /// never written, whether the database, the supervisor or both were killed.
 #[test]
-fn when_the_database_is_killed_its_files_are_synced_and_its_lane_goes_back() {
+fn a_killed_databases_files_are_synced_and_its_lane_goes_back() {
     let lab = Lab::new();
     let mut run = lab.run();
     run.open("a", &lab.data("a.log"), APPEND);
@@ -26,7 +26,7 @@ fn when_the_database_is_killed_its_files_are_synced_and_its_lane_goes_back() {
 /// Promise (recovery): A file's contents count in the same boot, whoever wrote them and when, while
 /// its mount stayed and no sync of it failed (from Linux 6.8 on).
 #[test]
-fn when_both_are_killed_a_recovery_in_the_same_boot_syncs_and_rewrites_nothing() {
+fn a_same_boot_recovery_after_both_were_killed_only_syncs() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -109,7 +109,7 @@ fn a_file_that_was_changed_since_is_not_touched_without_force() {
 
 /// Promise: as `a_file_that_was_changed_since_is_not_touched_without_force`.
 #[test]
-fn a_missing_file_is_told_and_kept_unless_the_database_removed_it_itself() {
+fn a_missing_file_is_refused_unless_the_database_removed_it() {
     let lab = Lab::new();
     let mut run = lab.run();
     let (path, removed) = (lab.data("a.log"), lab.data("b.log"));
@@ -208,9 +208,9 @@ fn a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same() {
     assert_eq!(lab.lanes(), 0);
 }
 
-/// Promise: as `when_the_database_is_killed_its_files_are_synced_and_its_lane_goes_back`.
+/// Promise: as `a_killed_databases_files_are_synced_and_its_lane_goes_back`.
 #[test]
-fn when_the_supervisor_is_killed_the_database_goes_on_and_drains_itself() {
+fn a_database_goes_on_and_drains_itself_without_its_supervisor() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");

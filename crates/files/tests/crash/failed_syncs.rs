@@ -9,9 +9,9 @@ use std::{fs, path::Path, thread, time::Duration};
 
 /// Promise (disks): A program's `fsync` fails as long as the sync behind it does.
 /// Promise: as `what_is_acknowledged_while_syncs_fail_survives_a_power_cut`.
-/// Promise: as `what_the_pool_had_no_room_for_is_not_overwritten_by_older_records`.
+/// Promise: as `older_records_overwrite_nothing_the_pool_had_no_room_for`.
 #[test]
-fn a_failed_sync_costs_no_acknowledged_byte_and_once_it_succeeds_all_goes_on() {
+fn a_failed_sync_costs_no_byte_and_all_goes_on_once_it_succeeds() {
     let begin: [fn(&Lab) -> Running; 2] = [Lab::run, Lab::run_unheard];
     for (errno, begin) in [libc::EIO, libc::ENOSPC].into_iter().zip(begin) {
         let lab = Lab::new();
@@ -35,7 +35,7 @@ fn a_failed_sync_costs_no_acknowledged_byte_and_once_it_succeeds_all_goes_on() {
 
 /// Promise (disks): A write that is refused because syncs fail has changed nothing.
 #[test]
-fn a_write_that_is_refused_because_syncs_fail_has_changed_nothing() {
+fn a_write_refused_because_syncs_fail_has_changed_nothing() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -95,7 +95,7 @@ fn what_is_acknowledged_while_syncs_fail_survives_a_power_cut() {
 /// Promise (disks): A write that finds no room in the pool because a file cannot be synced waits
 /// until that file is written again and synced.
 #[test]
-fn what_the_pool_had_no_room_for_is_not_overwritten_by_older_records() {
+fn older_records_overwrite_nothing_the_pool_had_no_room_for() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -132,7 +132,7 @@ fn what_the_pool_had_no_room_for_is_not_overwritten_by_older_records() {
 /// Promise (disks): Neither a run nor a recovery takes a file for durable because a later sync
 /// succeeds, once a sync of it failed.
 #[test]
-fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
+fn a_same_boot_recovery_after_a_failed_sync_rewrites_or_refuses() {
     let full = |lab: &Lab| {
         let mut run = lab.run();
         run.open("a", &lab.data("a.log"), APPEND);
@@ -197,7 +197,7 @@ fn after_a_failed_sync_a_recovery_in_the_same_boot_writes_again_or_refuses() {
 /// Promise (disks): Bytes that are written again after a failed sync do not overwrite the newer
 /// bytes of a signal handler.
 #[test]
-fn after_a_failed_sync_what_a_signal_handler_wrote_is_not_overwritten_by_what_is_older() {
+fn rewriting_after_a_failed_sync_spares_a_signal_handlers_bytes() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -248,7 +248,7 @@ fn put_back(path: &Path, synced: &[u8]) {
 /// Promise (disks): A file that is written again after a failed sync keeps its modification time,
 /// so that a power cut leaves nothing to decide.
 #[test]
-fn what_is_written_again_is_not_taken_for_another_processs_change_after_a_power_cut() {
+fn a_rewritten_file_is_not_taken_for_changed_after_a_power_cut() {
     if !rustix::process::geteuid().is_root() {
         // Then it may be another process's.
         return;
@@ -268,7 +268,7 @@ fn what_is_written_again_is_not_taken_for_another_processs_change_after_a_power_
     assert!(fs::read(&path).unwrap() == expected);
 }
 
-/// Promise: as `what_is_written_again_is_not_taken_for_another_processs_change_after_a_power_cut`.
+/// Promise: as `a_rewritten_file_is_not_taken_for_changed_after_a_power_cut`.
 #[test]
 fn orphans_rewriting_is_no_other_processs_change() {
     let lab = Lab::new();
@@ -301,7 +301,7 @@ fn pages_dropped_by_a_failed_sync_return_in_the_same_boot() {
 }
 
 #[test]
-fn a_directory_that_keeps_its_name_because_of_one_file_keeps_those_of_the_others() {
+fn a_rename_refused_for_one_file_keeps_the_names_of_the_others() {
     for (other, call) in [
         ("d/b.log", "rename @/d @/e"),
         ("f/b.log", "exchange @/d @/f"),

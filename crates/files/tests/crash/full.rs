@@ -59,7 +59,7 @@ fn is_not_done(lab: &Lab, mut run: Running, truncations: u64) {
 /// Promise (processes): A truncation or an unlink that waits to be logged when the supervisor dies
 /// is done once nothing in the lane is needed any more, or fails and is not done.
 #[test]
-fn a_truncation_that_waits_for_room_when_the_supervisor_dies_is_done_behind_the_lanes_end() {
+fn a_truncation_waiting_at_the_supervisors_death_is_done_last() {
     let lab = Lab::new();
     let (mut run, done) = truncated(&lab, BYTES);
     run.kill_supervisor();
@@ -68,19 +68,17 @@ fn a_truncation_that_waits_for_room_when_the_supervisor_dies_is_done_behind_the_
     check(&lab, run, &content(1, BYTES as usize)[..left]);
 }
 
-/// Promise: as
-/// `a_truncation_that_waits_for_room_when_the_supervisor_dies_is_done_behind_the_lanes_end`.
+/// Promise: as `a_truncation_waiting_at_the_supervisors_death_is_done_last`.
 #[test]
-fn one_behind_which_the_lane_is_still_needed_is_not_done() {
+fn a_truncation_before_a_lane_that_is_still_needed_is_not_done() {
     let lab = Lab::new();
     let (run, done) = truncated(&lab, BYTES);
     is_not_done(&lab, run, done);
 }
 
-/// Promise: as
-/// `a_truncation_that_waits_for_room_when_the_supervisor_dies_is_done_behind_the_lanes_end`.
+/// Promise: as `a_truncation_waiting_at_the_supervisors_death_is_done_last`.
 #[test]
-fn nor_is_a_last_name_taken_that_a_recovery_would_miss() {
+fn no_last_name_is_taken_that_a_recovery_would_miss() {
     let (run, done) = truncated(&Lab::new(), BYTES);
     drop(run);
     let lab = Lab::new();

@@ -72,7 +72,7 @@ fn perform(run: &mut Running, call: &Call) {
 }
 
 /// Promise (files): A truncation in whose middle everything dies has happened or has not.
-/// Promise: as `when_the_database_is_killed_its_files_are_synced_and_its_lane_goes_back`.
+/// Promise: as `a_killed_databases_files_are_synced_and_its_lane_goes_back`.
 /// Promise: as `after_a_power_cut_everything_acknowledged_is_replayed`.
 #[test]
 fn random_calls_survive_any_death_at_any_moment() {

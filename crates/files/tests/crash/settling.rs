@@ -134,7 +134,7 @@ fn check(lab: &Lab, mut run: Running, other_lives: bool) {
 /// Promise (processes): One member settles the lane when the supervisor dies, the others wait, and
 /// another goes on where that one dies.
 #[test]
-fn of_two_members_that_settle_at_once_one_does_it_and_the_other_waits() {
+fn one_of_two_members_settles_the_lane_and_the_other_waits() {
     let lab = Lab::new();
     let mut run = orphans(&lab);
     let pipe = lab.fault_file();
@@ -149,9 +149,9 @@ fn of_two_members_that_settle_at_once_one_does_it_and_the_other_waits() {
     check(&lab, run, true);
 }
 
-/// Promise: as `of_two_members_that_settle_at_once_one_does_it_and_the_other_waits`.
+/// Promise: as `one_of_two_members_settles_the_lane_and_the_other_waits`.
 #[test]
-fn where_the_one_dies_in_the_middle_of_it_the_other_settles_the_lane() {
+fn a_member_settles_the_lane_where_another_died_settling_it() {
     // Of the two files it has synced so many.
     for synced in 0..2 {
         let lab = Lab::new();
@@ -175,7 +175,7 @@ fn where_the_one_dies_in_the_middle_of_it_the_other_settles_the_lane() {
 
 /// Promise (processes): A recovery has everything where all members die while they settle a lane.
 #[test]
-fn where_both_die_in_the_middle_of_it_a_recovery_has_everything() {
+fn a_recovery_has_everything_where_both_members_died_settling() {
     let lab = Lab::new();
     let mut run = orphans(&lab);
     let pipe = lab.fault_file();
@@ -202,9 +202,9 @@ fn where_both_die_in_the_middle_of_it_a_recovery_has_everything() {
     assert_eq!(lab.lanes(), 0);
 }
 
-/// Promise: as `where_the_one_dies_that_only_fears_an_error_the_other_settles_the_lane`.
+/// Promise: as `a_lane_is_settled_if_a_dead_settler_only_feared_an_error`.
 #[test]
-fn where_the_one_dies_that_could_not_sync_a_file_that_is_gone_the_lane_stays() {
+fn a_lane_stays_if_a_dead_settler_could_not_sync_a_gone_file() {
     for is_interrupted in [false, true] {
         let lab = Lab::new();
         let mut run = orphans_of_a_file_that_is_gone(&lab, is_interrupted);
@@ -228,7 +228,7 @@ fn where_the_one_dies_that_could_not_sync_a_file_that_is_gone_the_lane_stays() {
 /// Promise (processes): A member that goes on settling takes nothing that the dead one feared for a
 /// failure, and forgets no real failure.
 #[test]
-fn where_the_one_dies_that_only_fears_an_error_the_other_settles_the_lane() {
+fn a_lane_is_settled_if_a_dead_settler_only_feared_an_error() {
     let lab = Lab::new();
     let mut run = orphans_of_a_file_that_is_gone(&lab, true);
     let other = run.other();
@@ -249,9 +249,9 @@ fn where_the_one_dies_that_only_fears_an_error_the_other_settles_the_lane() {
     assert_eq!(lab.lanes(), 0);
 }
 
-/// Promise: as `of_two_members_that_settle_at_once_one_does_it_and_the_other_waits`.
+/// Promise: as `one_of_two_members_settles_the_lane_and_the_other_waits`.
 #[test]
-fn where_the_one_dies_that_writes_an_interrupted_file_again_the_other_does_so_too() {
+fn an_interrupted_file_is_rewritten_again_if_the_settler_dies() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = stopped(&lab, true);

@@ -21,7 +21,7 @@ use std::{
 ///
 /// Promise (recovery): A recovery in the same boot writes no record over a file whose mount stayed
 /// and whose syncs succeeded, and reports a file that differs.
-/// Promise: as `when_both_are_killed_a_recovery_in_the_same_boot_syncs_and_rewrites_nothing`.
+/// Promise: as `a_same_boot_recovery_after_both_were_killed_only_syncs`.
 #[test]
 fn in_the_same_boot_a_file_is_right_whatever_its_pool_says() {
     for (medium, lab) in [("memory", Lab::new as fn() -> Lab), ("disk", Lab::on_disk)] {
@@ -72,7 +72,7 @@ fn in_the_same_boot_a_file_is_right_whatever_its_pool_says() {
 /// The kernel told a supervisor that it had lost something, which was killed in that sync, and has
 /// evicted the pages: nothing but the lane says so.
 #[test]
-fn what_may_be_lost_in_a_sync_that_was_cut_is_written_from_the_pool() {
+fn bytes_of_a_sync_that_was_cut_are_written_from_the_pool() {
     for (lost, outcome) in [
         ("zeros", "replayed"),
         ("short", "replayed"),
@@ -175,13 +175,13 @@ fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
 /// Promise (recovery): A recovery writes a file from the pool, on ext4 and XFS, if its file system
 /// was shut down and mounted again, or its device came back, in the same boot.
 #[test]
-fn a_file_system_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged() {
+fn a_file_system_that_was_shut_down_gets_all_when_mounted_again() {
     survives_a_shutdown_of(&["mkfs.ext4", "-q"], 64);
 }
 
-/// Promise: as `a_file_system_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged`.
+/// Promise: as `a_file_system_that_was_shut_down_gets_all_when_mounted_again`.
 #[test]
-fn an_xfs_that_was_shut_down_and_mounted_again_gets_what_was_acknowledged() {
+fn an_xfs_that_was_shut_down_gets_all_when_mounted_again() {
     survives_a_shutdown_of(&["mkfs.xfs", "-q", "-f"], 320);
 }
 
@@ -243,7 +243,7 @@ fn keeps_its_lane_while_it_is_shut_down(make: &[&str], megabytes: u64) {
 /// Promise (recovery): A recovery keeps the records for a file system that was shut down until that
 /// is mounted again, though the kernel may report a sync of everything.
 #[test]
-fn a_file_system_that_is_shut_down_and_still_mounted_keeps_its_lane() {
+fn a_file_system_shut_down_and_still_mounted_keeps_its_lane() {
     keeps_its_lane_while_it_is_shut_down(&["mkfs.ext4", "-q"], 64);
     keeps_its_lane_while_it_is_shut_down(&["mkfs.xfs", "-q", "-f"], 320);
 }
@@ -251,7 +251,7 @@ fn a_file_system_that_is_shut_down_and_still_mounted_keeps_its_lane() {
 /// Promise (recovery): A run and a recovery refuse an emulated pool of another boot, write none of
 /// its records anywhere, and name the remedy.
 #[test]
-fn an_emulated_pool_of_another_boot_is_written_nowhere_without_force() {
+fn another_boots_emulated_pool_is_written_nowhere_unless_forced() {
     for options in [&["--discard"][..], &["--force"]] {
         let lab = Lab::new();
         let run = written(&lab);

@@ -192,7 +192,7 @@ fn a_snapshot_that_is_put_in_its_originals_place_gets_all() {
 
 /// The same file by another mount, and a copy of it by another inode.
 #[test]
-fn no_other_mount_and_no_copy_is_searched_for_a_file_that_is_missing() {
+fn a_missing_file_is_not_searched_in_other_mounts_and_copies() {
     let Some(mut cloned) = Cloned::new(FILE_SYSTEMS[0].0, FILE_SYSTEMS[0].1, Used::No) else {
         return;
     };

@@ -36,7 +36,7 @@ fn acknowledged() -> Vec<u8> {
 
 /// Promise: as `a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same`.
 #[test]
-fn a_recovery_in_the_same_boot_may_be_cut_anywhere_and_the_power_with_it() {
+fn a_same_boot_recovery_may_be_cut_anywhere_with_the_power() {
     let lab = Lab::new();
     let mut run = lab.run();
     let path = lab.data("a.log");
@@ -117,7 +117,7 @@ fn cut_an_hour_ago(lab: &Lab) -> SystemTime {
 /// Promise (recovery): A recovery overwrites nothing that another program wrote between two
 /// attempts, just before one or after a refused one, and keeps that file's time.
 #[test]
-fn what_was_written_between_two_attempts_is_not_taken_for_theirs() {
+fn writes_between_two_recoveries_are_not_taken_for_theirs() {
     for is_cut_again in [false, true] {
         let lab = Lab::new();
         let [a, b] = two_files(&lab);
@@ -141,9 +141,9 @@ fn what_was_written_between_two_attempts_is_not_taken_for_theirs() {
     }
 }
 
-/// Promise: as `what_was_written_between_two_attempts_is_not_taken_for_theirs`.
+/// Promise: as `writes_between_two_recoveries_are_not_taken_for_theirs`.
 #[test]
-fn what_was_written_after_a_refused_recovery_is_not_taken_for_its_own() {
+fn writes_after_a_refused_recovery_are_not_taken_for_its_own() {
     let lab = Lab::new();
     let [a, b] = two_files(&lab);
     lab.power_cut();
@@ -168,7 +168,7 @@ fn what_was_written_after_a_refused_recovery_is_not_taken_for_its_own() {
 
 /// Promise: as `a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same`.
 #[test]
-fn a_recovery_that_is_cut_twice_knows_what_neither_attempt_finished() {
+fn a_recovery_after_two_cut_ones_knows_what_neither_finished() {
     let lab = Lab::new();
     let paths = two_files(&lab);
     let then = paths.each_ref().map(|path| modified(path));

@@ -108,7 +108,7 @@ fn a_file_that_lost_one_of_two_names_is_found_by_the_other() {
 }
 
 #[test]
-fn a_file_that_gets_a_third_name_is_plain_and_all_of_it_on_the_disk() {
+fn a_file_that_gets_a_third_name_is_plain_and_wholly_on_disk() {
     let lab = Lab::new();
     let path = lab.data("a.log");
     let mut run = lab.run();
@@ -128,7 +128,7 @@ fn a_file_that_gets_a_third_name_is_plain_and_all_of_it_on_the_disk() {
 /// Promise (recovery): A recovery reports and refuses a file that it does not find, and names each
 /// file that `--force` passes over.
 #[test]
-fn a_file_that_lost_another_name_or_kept_its_own_may_not_be_missing() {
+fn a_file_that_kept_its_name_or_lost_another_must_be_there() {
     for calls in [
         &["link @/d/a.log @/other/b", "unlink @/other/b"][..],
         &["refused unlink @/d/a.log"],
@@ -140,8 +140,7 @@ fn a_file_that_lost_another_name_or_kept_its_own_may_not_be_missing() {
 }
 
 /// Promise: as `a_file_that_lost_one_of_two_names_is_found_by_the_other`.
-/// Promise: as
-/// `a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing`.
+/// Promise: as `a_renamed_file_is_found_and_the_replaced_one_may_be_missing`.
 #[test]
 fn a_file_whose_directory_was_renamed_is_found_in_it() {
     is_replayed_to("e/a.log", &["rename @/d @/e"]);
@@ -165,7 +164,7 @@ fn a_file_whose_directory_was_renamed_is_found_in_it() {
 
 /// Promise: as `a_file_that_lost_one_of_two_names_is_found_by_the_other`.
 #[test]
-fn a_file_whose_directory_was_renamed_while_it_was_written_to_is_found_in_it() {
+fn a_file_is_found_in_a_directory_renamed_while_it_was_written() {
     let lab = Lab::of_an_ordinary_user();
     directories(&lab, &["d", "other"]);
     let mut run = lab.run();
@@ -195,7 +194,7 @@ fn a_file_whose_directory_was_renamed_while_it_was_written_to_is_found_in_it() {
 
 /// Promise: as `a_file_that_lost_one_of_two_names_is_found_by_the_other`.
 #[test]
-fn a_file_whose_directory_was_exchanged_for_another_is_found_in_it() {
+fn a_file_is_found_in_a_directory_exchanged_for_another() {
     for call in ["exchange @/d @/far/e", "exchange @/far/e @/d"] {
         let lab = Lab::of_an_ordinary_user();
         directories(&lab, &["far", "far/e"]);
@@ -211,16 +210,15 @@ fn a_file_whose_directory_was_exchanged_for_another_is_found_in_it() {
 
 /// Promise: as `a_file_that_lost_one_of_two_names_is_found_by_the_other`.
 #[test]
-fn a_file_whose_directory_was_renamed_without_a_sync_is_found_in_it_by_a_pool_on_a_disk() {
+fn a_pool_on_a_disk_finds_files_of_a_directory_renamed_unsynced() {
     let lab = || Lab::on_disk().given_to_an_ordinary_user();
     is_replayed_in(lab(), "other/e/a.log", &["rename @/d @/other/e"]);
     is_replayed_in(lab(), "other/b", &["rename @/d/a.log @/other/b"]);
 }
 
-/// Promise: as
-/// `a_file_that_is_renamed_is_found_by_its_new_name_and_one_that_it_replaces_may_be_missing`.
+/// Promise: as `a_renamed_file_is_found_and_the_replaced_one_may_be_missing`.
 #[test]
-fn a_file_that_loses_its_name_while_no_descriptor_is_left_is_all_on_the_disk() {
+fn a_file_losing_its_name_without_free_descriptors_is_on_disk() {
     for call in ["unlink @/d/a.log", "rename @/d/a.log @/other/b"] {
         let (lab, reports) = after(&["exhaust", call], |_| {});
         let refused = reports.iter().any(|one| one["outcome"] == "refused");
@@ -246,7 +244,7 @@ const KILLED: &str = "other killed unlink @/d/a.log";
 /// Promise (recovery): Writes to a file after a killed process was about to remove it are not given
 /// up with the file, which may be missing only where it was.
 #[test]
-fn a_file_that_was_about_to_be_removed_may_not_be_missing_once_it_is_used_again() {
+fn a_file_whose_removal_was_cut_must_be_there_once_used_again() {
     let open = format!("open b @/d/a.log {APPEND}");
     for (call, kept) in [
         ("rename @/d/a.log @/d/b", "d/b"),
@@ -262,9 +260,9 @@ fn a_file_that_was_about_to_be_removed_may_not_be_missing_once_it_is_used_again(
     }
 }
 
-/// Promise: as `a_file_that_was_about_to_be_removed_may_not_be_missing_once_it_is_used_again`.
+/// Promise: as `a_file_whose_removal_was_cut_must_be_there_once_used_again`.
 #[test]
-fn a_file_that_was_about_to_be_removed_is_found_nearby_or_missing_only_where_it_was() {
+fn a_file_whose_removal_was_cut_is_missing_only_where_it_was() {
     let (lab, reports) = after(&[KILLED], |lab| {
         fs::rename(lab.data("d"), lab.data("moved")).unwrap();
     });
@@ -291,7 +289,7 @@ fn a_file_that_was_about_to_be_removed_is_found_nearby_or_missing_only_where_it_
     assert_eq!(lab.lanes(), 0);
 }
 
-/// Promise: as `a_file_that_lost_another_name_or_kept_its_own_may_not_be_missing`.
+/// Promise: as `a_file_that_kept_its_name_or_lost_another_must_be_there`.
 #[test]
 fn what_force_passes_over_is_said() {
     let (lab, reports) = after(&[], |lab| fs::remove_file(lab.data("d/a.log")).unwrap());

@@ -197,7 +197,7 @@ fn a_file_that_may_only_be_appended_to_gets_what_it_lacks() {
 /// Promise (recovery): A file that cannot be written to gets no lane refused where a sync is
 /// enough.
 #[test]
-fn a_file_that_cannot_be_written_to_needs_only_a_sync_in_the_same_boot() {
+fn an_unwritable_file_needs_only_a_sync_in_the_same_boot() {
     for mode in [0o444, 0o000] {
         let lab = Lab::of_an_ordinary_user();
         written(&lab).kill_both();

@@ -22,7 +22,7 @@ use std::{
 /// Promise (recovery): A change to a file's time but to none of its bytes gets no lane refused:
 /// `futimens`, `fallocate`, a failed write, a clock that was set back.
 #[test]
-fn what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed() {
+fn a_lane_is_replayed_though_an_unchanged_files_time_moved() {
     for call in ["touch a 5000", "touch a -5000", "room a 65536"] {
         let lab = Lab::new();
         let mut run = written(&lab);
@@ -45,7 +45,7 @@ fn what_moves_a_files_time_without_changing_it_keeps_no_lane_from_being_replayed
 /// Promise (recovery): A file whose time lies ahead of the clock gets no lane refused, whether a
 /// program set it so or the clock was set back.
 #[test]
-fn a_file_whose_time_lies_ahead_of_the_clock_keeps_no_lane_from_being_replayed() {
+fn a_lane_is_replayed_though_a_files_time_is_ahead_of_the_clock() {
     let ahead = SystemTime::now() + Duration::from_secs(86_400);
     for call in ["write a 2 100", "truncate a 10"] {
         let lab = Lab::new();
@@ -66,9 +66,9 @@ fn a_file_whose_time_lies_ahead_of_the_clock_keeps_no_lane_from_being_replayed()
 
 /// The program itself gave it such a time; what it writes then is in another segment.
 ///
-/// Promise: as `a_file_whose_time_lies_ahead_of_the_clock_keeps_no_lane_from_being_replayed`.
+/// Promise: as `a_lane_is_replayed_though_a_files_time_is_ahead_of_the_clock`.
 #[test]
-fn a_time_ahead_of_the_clock_that_a_program_gave_its_file_long_ago_is_still_its_own() {
+fn a_time_ahead_of_the_clock_set_long_ago_is_the_programs_own() {
     let lab = Lab::new();
     let mut run = written(&lab);
     let path = lab.data("a.log");
@@ -135,7 +135,7 @@ fn a_file_keeps_the_times_that_the_program_gave_it() {
 
 /// Promise (processes): A process that ends keeps no other process from opening its files.
 #[test]
-fn nobody_who_opens_a_file_without_waiting_is_kept_out_at_its_clients_end() {
+fn an_open_without_waiting_is_not_refused_at_a_clients_end() {
     let mut refused = 0;
     for _ in 0..10 {
         let lab = Lab::new();

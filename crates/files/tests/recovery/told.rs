@@ -102,7 +102,7 @@ fn where_the_pool_cannot_be_told_nothing_is_written() {
 /// Promise (recovery): A file says itself that its sync failed where the pool's disk does not take
 /// that note.
 #[test]
-fn a_sync_that_failed_in_a_recovery_is_known_though_the_pool_was_not_told() {
+fn a_recoverys_failed_sync_is_known_though_no_pool_was_told() {
     let lab = Lab::on_disk();
     let [a] = last_lost(&lab, ["a"]);
     let reports = Held::start(&lab).end("5");
@@ -124,7 +124,7 @@ fn a_sync_that_failed_in_a_recovery_is_known_though_the_pool_was_not_told() {
 /// Promise (recovery): A recovery with `--discard` gives up the records that it refuses, and none
 /// whose write or sync failed.
 #[test]
-fn what_could_not_be_synced_is_not_given_up_with_what_is_refused() {
+fn unsynced_records_are_not_given_up_with_the_refused_ones() {
     let lab = Lab::on_disk();
     let [a, b] = last_lost(&lab, ["a", "b"]);
     fs::remove_file(a).unwrap();

@@ -11,7 +11,7 @@ const NEXT: u64 = 384;
 const LINE: u64 = 64;
 
 #[test]
-fn a_member_that_is_stopped_in_an_append_has_the_lane_take_no_segment() {
+fn a_lane_takes_no_segment_while_a_member_is_stopped_appending() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor(home.path(), 3);
     let (member, answer, _) = hello(&supervisor.socket_name, supervisor.shared.token);

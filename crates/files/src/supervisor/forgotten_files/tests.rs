@@ -69,9 +69,9 @@ fn is_watched(inode: u64) -> bool {
     said.any(|said| said.contains(&word))
 }
 
-/// Promise: as `what_a_process_outside_opened_wrote_and_synced_at_once_survives_a_power_cut`.
+/// Promise: as `bytes_a_process_outside_synced_at_once_survive_a_power_cut`.
 #[test]
-fn a_file_that_is_let_go_of_is_not_watched_any_more_when_its_number_is_free() {
+fn a_file_let_go_of_is_unwatched_before_its_number_is_free() {
     let home = tempfile::tempdir().unwrap();
     let (supervisor, member) = supervisor_with_a_run(home.path());
     let shared = &supervisor.shared;
@@ -94,7 +94,7 @@ fn a_file_that_is_let_go_of_is_not_watched_any_more_when_its_number_is_free() {
     end(supervisor, member);
 }
 
-/// Promise: as `of_a_file_that_was_let_go_of_and_absorbed_again_the_newer_records_count`.
+/// Promise: as `a_file_that_was_absorbed_again_gets_only_the_newer_records`.
 #[test]
 fn a_file_that_is_absorbed_again_gets_another_number() {
     let home = tempfile::tempdir().unwrap();

@@ -62,7 +62,7 @@ pub(in crate::supervisor) fn hello(
 }
 
 #[test]
-fn a_process_that_cannot_be_answered_is_no_member_and_its_connection_is_closed() {
+fn a_process_that_cannot_be_answered_is_cut_off_and_no_member() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor(home.path(), 2);
     let connection = wire::connect(&supervisor.socket_name, None).unwrap();
@@ -80,7 +80,7 @@ fn a_process_that_cannot_be_answered_is_no_member_and_its_connection_is_closed()
 }
 
 #[test]
-fn a_process_that_says_hello_when_the_last_member_has_ended_is_refused() {
+fn a_hello_after_the_last_member_has_ended_is_refused() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor(home.path(), 2);
     let hello = || hello(&supervisor.socket_name, supervisor.shared.token).1;
@@ -156,7 +156,7 @@ fn process() {
 }
 
 #[test]
-fn a_dead_member_is_not_buried_as_long_as_a_child_has_its_memory_and_connection() {
+fn no_member_is_buried_while_a_child_has_its_memory_and_socket() {
     let home = tempfile::tempdir().unwrap();
     let supervisor = supervisor(home.path(), 2);
     let ledger = home.path().join("ledger");

@@ -42,7 +42,7 @@ impl SyncLayer for SlowDisk {
 }
 
 #[test]
-fn the_end_of_a_run_on_a_disk_that_is_only_slow_leaves_nothing_in_the_pool() {
+fn a_run_on_a_slow_disk_ends_with_nothing_left_in_the_pool() {
     let home = tempfile::tempdir().unwrap();
     let disk = Arc::new(SlowDisk::default());
     let supervisor = supervisor_on(home.path(), 2, Some(disk.clone()));
