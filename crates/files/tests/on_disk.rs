@@ -109,7 +109,7 @@ fn whatever_dies_at_any_moment_what_was_synced_is_there() {
 
 /// Promise (files): A write that was not synced is not in a pool on a disk after a power cut: the
 /// tests of such a pool can fail.
-/// Promise: as `what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory`.
+/// Promise: as `committed_records_are_recovered_and_others_go_with_memory`.
 #[test]
 fn what_was_not_synced_is_not_in_the_pool_after_a_power_cut() {
     // Or the tests here could not fail.

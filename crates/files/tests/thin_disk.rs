@@ -57,13 +57,13 @@ fn nothing_is_lost(make: &[&str]) {
     );
 }
 
-/// Promise: as `what_is_written_again_after_a_failed_write_back_is_on_the_disk`.
+/// Promise: as `bytes_rewritten_after_a_failed_write_back_are_on_the_disk`.
 #[test]
 fn what_an_ext4_could_not_write_back_is_there_once_it_is_synced() {
     (0..3).for_each(|_| nothing_is_lost(&["mkfs.ext4", "-q", "-F", "-b", "4096", "-J", "size=4"]));
 }
 
-/// Promise: as `what_is_written_again_after_a_failed_write_back_is_on_the_disk`.
+/// Promise: as `bytes_rewritten_after_a_failed_write_back_are_on_the_disk`.
 #[test]
 fn what_an_xfs_could_not_write_back_is_there_once_it_is_synced() {
     nothing_is_lost(&["mkfs.xfs", "-q"]);

@@ -285,7 +285,7 @@ mod tests {
     }
 
     #[test]
-    fn nothing_is_found_on_zeros_and_what_is_beyond_a_disks_end_is_not_looked_for() {
+    fn no_signature_is_found_on_zeros_or_looked_for_beyond_the_end() {
         assert_eq!(found(&blank()), "");
         for bytes in [0, 1, 512, 4096, 8192] {
             let file = tempfile::tempfile().unwrap();

@@ -100,7 +100,7 @@ fn all_are_found(pool: &Pool, told: &[(Lsn, usize)]) {
 /// Promise (pool): A record is whole although another thread changes the buffer during the append:
 /// each byte has one of the values that it had.
 #[test]
-fn a_buffer_that_changes_while_it_is_appended_makes_a_whole_record() {
+fn a_buffer_changing_during_its_append_makes_a_whole_record() {
     for bytes in [32, 96, 256, 4096, 100_000] {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("changing.pool");
@@ -119,7 +119,7 @@ fn a_buffer_that_changes_while_it_is_appended_makes_a_whole_record() {
 }
 
 #[test]
-fn a_buffer_that_changes_makes_a_whole_record_in_simulated_memory_too() {
+fn a_changing_buffer_makes_a_whole_record_in_simulated_memory() {
     let sim = Arc::new(SimMedia::new(POOL as usize));
     sim.stop_recording();
     let pool = PoolOptions::new()

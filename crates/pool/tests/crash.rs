@@ -162,14 +162,14 @@ fn one_generation(on: usize, workloads: u64) {
 /// none without the record that its writer appended before it.
 /// Promise (pool): Recovery returns an unacknowledged record whole or not at all.
 #[test]
-fn whenever_the_power_fails_every_acknowledged_record_is_recovered_and_no_other() {
+fn a_power_cut_leaves_every_acknowledged_record_and_no_other() {
     one_generation(0, 16);
 }
 
 /// Promise (pool): When `Lane::commit` returns, every record below it on the disk survives a power
 /// cut at any moment, and again in the session after it.
 #[test]
-fn on_a_disk_whenever_the_power_fails_every_committed_record_is_recovered() {
+fn a_power_cut_leaves_every_record_committed_to_a_disk() {
     one_generation(1, 16);
 }
 
@@ -225,28 +225,27 @@ fn cut_after_a_kill(on: usize) {
 /// Promise (pool): A pool that was recovered survives the next power cut as well, in the middle of
 /// the recovery or at any point of the session after it.
 #[test]
-fn a_pool_recovered_from_one_power_cut_survives_the_next_at_any_point_of_claim_and_session() {
+fn a_recovered_pool_survives_a_power_cut_in_claim_and_session() {
     cut_again(0);
 }
 
-/// Promise: as `on_a_disk_whenever_the_power_fails_every_committed_record_is_recovered`.
+/// Promise: as `a_power_cut_leaves_every_record_committed_to_a_disk`.
 #[test]
-fn a_pool_on_a_disk_recovered_from_one_power_cut_survives_the_next() {
+fn a_recovered_pool_on_a_disk_survives_the_next_power_cut() {
     cut_again(1);
 }
 
 /// Promise (pool): Records of a killed process survive a power cut once the next process has
 /// recovered them, although the killed one never fenced them.
 #[test]
-fn what_a_killed_process_left_unfenced_and_the_next_one_recovered_survives_a_power_cut() {
+fn unfenced_records_of_a_killed_process_survive_once_recovered() {
     cut_after_a_kill(0);
 }
 
 /// Promise (pool): A process that is killed while its writes are on their way to a disk costs no
 /// committed record.
 #[test]
-fn what_a_killed_process_had_on_its_way_to_a_disk_and_the_next_one_recovered_survives_a_power_cut()
-{
+fn disk_writes_in_flight_at_a_kill_survive_once_recovered() {
     cut_after_a_kill(1);
 }
 
@@ -272,7 +271,7 @@ fn cut_while_made(on: usize) {
 
 /// Promise (pool): A power cut while a pool is made leaves no pool or a whole one.
 #[test]
-fn a_power_cut_while_a_pool_is_made_leaves_no_pool_or_a_whole_one() {
+fn a_power_cut_in_making_a_pool_leaves_none_or_a_whole_one() {
     cut_while_made(0);
     cut_while_made(1);
 }
@@ -280,7 +279,7 @@ fn a_power_cut_while_a_pool_is_made_leaves_no_pool_or_a_whole_one() {
 /// Promise (pool): Opening a pool repairs one damaged superblock, and a power cut in the middle of
 /// the repair leaves the other superblock intact.
 #[test]
-fn a_power_cut_while_a_damaged_superblock_is_repaired_leaves_an_intact_one() {
+fn a_power_cut_in_a_superblocks_repair_leaves_an_intact_one() {
     for (on, damaged) in [(0, 0), (0, 4096), (1, 0), (1, 4096)] {
         with_seeds(8, |rng| {
             let mut image = new_pool(on).image();
@@ -298,7 +297,7 @@ fn a_power_cut_while_a_damaged_superblock_is_repaired_leaves_an_intact_one() {
 }
 
 #[test]
-fn a_segment_without_acknowledged_records_is_opened_again_over_whole_ones_that_were_in_flight() {
+fn a_segment_of_only_in_flight_records_is_opened_over_them() {
     with_seeds(32, |rng| {
         let sim = new_pool(0);
         let pool = open(&sim);
@@ -333,7 +332,7 @@ fn a_segment_without_acknowledged_records_is_opened_again_over_whole_ones_that_w
 }
 
 #[test]
-fn a_segment_behind_a_torn_one_never_comes_back_once_what_is_before_it_is_drained() {
+fn a_segment_behind_a_torn_one_never_comes_back_after_a_drain() {
     let sim = new_pool(1);
     let owner = uuid::Uuid::from_u128(1);
     let options = ClaimOptions::new().segments(3);

@@ -22,7 +22,7 @@ fn payloads(path: &Path, owner: Uuid) -> Vec<Vec<u8>> {
 /// Promise (pool): Recovery returns every record that was committed to a disk, whichever process
 /// appended or committed it, and none that was not, after a power cut.
 #[test]
-fn what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory() {
+fn committed_records_are_recovered_and_others_go_with_memory() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("pool");
     let pool = create(&path);
@@ -48,9 +48,9 @@ fn what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory() {
     assert_eq!(payloads(&path, owner), expected[..40]);
 }
 
-/// Promise: as `what_was_committed_is_recovered_and_what_was_not_is_gone_with_the_memory`.
+/// Promise: as `committed_records_are_recovered_and_others_go_with_memory`.
 #[test]
-fn a_process_that_is_sent_the_pools_memory_commits_what_another_appended() {
+fn a_process_sent_the_pools_memory_commits_anothers_appends() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("pool");
     let pool = create(&path);
@@ -72,7 +72,7 @@ fn a_process_that_is_sent_the_pools_memory_commits_what_another_appended() {
 }
 
 #[test]
-fn a_pool_that_is_open_sees_what_another_process_did_with_a_lane() {
+fn an_open_pool_sees_what_another_process_did_with_a_lane() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("pool");
     drop(create(&path));

@@ -65,7 +65,7 @@ fn after_a_cut(sim: &SimMedia) -> Vec<u32> {
 /// Promise (pool): Recovery from a disk returns the uncommitted records of a lane as one stretch
 /// without a gap, or returns none of them.
 #[test]
-fn what_is_not_committed_is_nowhere_and_what_is_has_all_before_it() {
+fn a_committed_record_has_all_before_it_and_others_are_nowhere() {
     let sim = simulated();
     let (lane, _) = claim(&open(&sim));
     append(&lane, 0, 100).unwrap();
@@ -120,7 +120,7 @@ fn work(sim: &SimMedia, lane: &Lane, first: u32) {
 /// Promise (pool): A pool on a disk writes no page again that has a committed record, before that
 /// record's segment is released.
 #[test]
-fn no_page_with_a_committed_record_is_ever_written_again_so_that_a_torn_one_costs_nothing() {
+fn no_page_with_a_committed_record_is_ever_written_again() {
     let sim = simulated();
     for session in 0..3 {
         let (lane, _) = claim(&open(&sim));
@@ -164,7 +164,7 @@ fn no_page_with_a_committed_record_is_ever_written_again_so_that_a_torn_one_cost
 /// Promise (pool): A pool's disk that fails at any write costs nothing that was committed, and
 /// leaves no thread waiting.
 #[test]
-fn wherever_the_disk_fails_nothing_committed_is_lost_and_nothing_waits_for_it() {
+fn a_failing_disk_loses_nothing_committed_and_lets_nobody_wait() {
     let mut failures = 0;
     for writes in 0.. {
         let sim = simulated();
@@ -233,9 +233,9 @@ fn at_once<T: Send + 'static>(work: impl FnOnce() -> T + Send + 'static) -> T {
         .expect("it waits")
 }
 
-/// Promise: as `wherever_the_disk_fails_nothing_committed_is_lost_and_nothing_waits_for_it`.
+/// Promise: as `a_failing_disk_loses_nothing_committed_and_lets_nobody_wait`.
 #[test]
-fn a_lane_whose_disk_fails_while_it_is_given_back_waits_for_nothing() {
+fn a_lane_whose_disk_fails_as_it_is_given_back_does_not_wait() {
     let sim = simulated();
     let pool = open(&sim);
     let (lane, recovered) = claim(&pool);
@@ -254,9 +254,9 @@ fn a_lane_whose_disk_fails_while_it_is_given_back_waits_for_nothing() {
     assert_eq!(numbers(&recovered), []);
 }
 
-/// Promise: as `wherever_the_disk_fails_nothing_committed_is_lost_and_nothing_waits_for_it`.
+/// Promise: as `a_failing_disk_loses_nothing_committed_and_lets_nobody_wait`.
 #[test]
-fn neither_a_drain_nor_a_writer_waits_for_a_lane_whose_disk_has_failed() {
+fn no_drain_or_writer_waits_for_a_lane_whose_disk_has_failed() {
     let sim = simulated();
     let pool = open(&sim);
     let (lane, recovered) = claim(&pool);
@@ -347,10 +347,9 @@ fn child() {
     });
 }
 
-/// Promise: as
-/// `what_a_killed_process_had_on_its_way_to_a_disk_and_the_next_one_recovered_survives_a_power_cut`.
+/// Promise: as `disk_writes_in_flight_at_a_kill_survive_once_recovered`.
 #[test]
-fn after_each_of_many_kills_everything_that_was_committed_is_there() {
+fn everything_committed_is_there_after_each_of_many_kills() {
     let dir = tempfile::tempdir_in(env!("CARGO_TARGET_TMPDIR")).unwrap();
     let path = dir.path().join("pool");
     drop(options().on_disk(true).create(&path).unwrap());

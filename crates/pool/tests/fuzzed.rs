@@ -42,12 +42,12 @@ fn every_seed_of_the_record_fuzzer_is_read_without_panic() {
 }
 
 #[test]
-fn every_seed_of_the_recovery_fuzzer_is_recovered_or_refused_without_panic() {
+fn no_seed_of_the_recovery_fuzzer_makes_a_recovery_panic() {
     run_seeds("recovery", fuzzed::recovery);
 }
 
 #[test]
-fn a_pool_with_every_word_of_its_tables_at_its_worst_and_the_right_checksum_never_panics() {
+fn no_worst_word_of_a_table_under_a_right_checksum_panics() {
     // Superblock, lane entries, map, and the first lines of each segment: all ones, all zeros, and
     // one bit.
     let tables = (0..128).chain(8192..8192 + 4 * 256 + 48);
@@ -131,7 +131,7 @@ fn bytes_of(edits: &[(usize, u8)]) -> Vec<u8> {
 }
 
 #[test]
-fn voids_of_every_length_in_a_pool_are_stepped_over_or_end_its_log() {
+fn voids_of_every_length_are_stepped_over_or_end_a_log() {
     for length in (0..9000)
         .step_by(32)
         .chain([1, 33, u32::MAX, u32::MAX - 31, 1 << 31])

@@ -44,7 +44,7 @@ fn payloads(pool: &Pool) -> Vec<Vec<u8>> {
 }
 
 #[test]
-fn what_was_appended_is_recovered_in_order_across_segments_and_sessions() {
+fn records_are_recovered_in_order_across_segments_and_sessions() {
     let (sim, pool) = pool();
     let (lane, recovered) = pool.claim(OWNER, &ClaimOptions::new().segments(8)).unwrap();
     assert_eq!(recovered.records().count(), 0);
@@ -62,7 +62,7 @@ fn what_was_appended_is_recovered_in_order_across_segments_and_sessions() {
 }
 
 #[test]
-fn a_released_segment_is_not_recovered_and_its_slot_is_used_again() {
+fn a_released_segment_is_not_recovered_and_its_slot_is_reused() {
     let (sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     for round in 0..20u8 {
@@ -86,7 +86,7 @@ fn a_released_segment_is_not_recovered_and_its_slot_is_used_again() {
 }
 
 #[test]
-fn a_sealed_segment_dropped_without_release_comes_back_to_the_drain() {
+fn a_sealed_segment_dropped_unreleased_comes_back_to_the_drain() {
     let (_sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     append(&lane, b"x");
@@ -99,7 +99,7 @@ fn a_sealed_segment_dropped_without_release_comes_back_to_the_drain() {
 }
 
 #[test]
-fn a_record_larger_than_half_a_segment_is_refused_and_one_of_exactly_half_fits() {
+fn a_record_of_half_a_segment_fits_and_a_larger_one_is_refused() {
     let (_sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     let most = lane.payload_max();
@@ -116,7 +116,7 @@ fn a_record_larger_than_half_a_segment_is_refused_and_one_of_exactly_half_fits()
 }
 
 #[test]
-fn a_full_lane_waits_for_the_drain_and_fails_only_when_told_that_it_is_stalled() {
+fn a_full_lane_waits_for_the_drain_and_fails_only_once_stalled() {
     let (_sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &ClaimOptions::new().segments(1)).unwrap();
     std::thread::scope(|scope| {
@@ -146,7 +146,7 @@ fn a_full_lane_waits_for_the_drain_and_fails_only_when_told_that_it_is_stalled()
 }
 
 #[test]
-fn a_flush_is_told_of_a_drain_that_failed_after_it_was_called_and_of_no_earlier_one() {
+fn a_flush_is_told_only_of_a_drain_that_failed_after_its_call() {
     let (_sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     let earlier = Instant::now();
@@ -208,7 +208,7 @@ fn several_writers_see_their_records_durable_in_one_order() {
 /// Promise (pool): A claim refuses damage to an acknowledged record that anything was appended
 /// behind, and does not take the damage for the end of the log.
 #[test]
-fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_precedes_it() {
+fn a_flipped_bit_is_refused_and_a_salvage_keeps_all_before_it() {
     let (sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     for i in 0..5u8 {
@@ -241,7 +241,7 @@ fn a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_pre
 /// Promise (pool): Salvage keeps the records before the damage, and a later opening does not report
 /// the given-up records as damage.
 #[test]
-fn what_a_salvage_gave_up_proves_no_loss_once_what_it_kept_is_released() {
+fn records_a_salvage_gave_up_prove_no_loss_after_a_release() {
     for medium in [SimMedia::new(1 << 20), SimMedia::disk(vec![0; 1 << 20])] {
         let sim = Arc::new(medium);
         let options = PoolOptions::new().size(1 << 20).segment_size(4 * SEGMENT);
@@ -273,8 +273,7 @@ fn what_a_salvage_gave_up_proves_no_loss_once_what_it_kept_is_released() {
     }
 }
 
-/// Promise: as
-/// `a_flipped_bit_in_an_acknowledged_record_is_refused_and_salvage_keeps_what_precedes_it`.
+/// Promise: as `a_flipped_bit_is_refused_and_a_salvage_keeps_all_before_it`.
 #[test]
 fn a_damaged_segment_header_is_not_taken_for_an_empty_lane() {
     let (sim, pool) = pool();
@@ -291,7 +290,7 @@ fn a_damaged_segment_header_is_not_taken_for_an_empty_lane() {
 }
 
 #[test]
-fn two_owners_have_separate_lanes_and_an_owner_has_only_one_session() {
+fn two_owners_have_separate_lanes_and_each_has_one_session() {
     let (_sim, pool) = pool();
     let (first, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
     let (second, _) = pool
@@ -309,7 +308,7 @@ fn two_owners_have_separate_lanes_and_an_owner_has_only_one_session() {
 }
 
 #[test]
-fn a_lane_given_back_frees_its_segments_and_one_with_records_is_kept() {
+fn a_lane_given_back_frees_its_segments_unless_it_has_records() {
     let (_sim, pool) = pool();
     let free = pool.segments_free().unwrap();
     let (lane, _) = pool.claim(OWNER, &ClaimOptions::new()).unwrap();
@@ -329,7 +328,7 @@ fn a_lane_given_back_frees_its_segments_and_one_with_records_is_kept() {
 }
 
 #[test]
-fn a_pool_of_one_process_is_seen_by_another_medium_over_the_same_bytes() {
+fn a_pool_is_seen_by_another_medium_over_the_same_bytes() {
     let (sim, pool) = pool();
     assert_eq!(reopen(&sim).uuid(), pool.uuid());
     assert_eq!(reopen(&sim).geometry(), pool.geometry());
@@ -337,7 +336,7 @@ fn a_pool_of_one_process_is_seen_by_another_medium_over_the_same_bytes() {
 }
 
 #[test]
-fn a_lane_is_crowded_in_its_last_free_segment_until_the_drain_has_caught_up() {
+fn a_lane_is_crowded_in_its_last_free_segment_until_drained() {
     for buffers in [1, 2, 3] {
         let (_sim, pool) = pool();
         let options = ClaimOptions::new().segments(buffers);

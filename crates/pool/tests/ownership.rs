@@ -53,7 +53,7 @@ fn drain(lane: &Lane) {
 /// Promise (pool): A lane that was given back is empty for its next owner, also if that is the same
 /// owner again.
 #[test]
-fn an_owner_that_gave_its_lane_back_and_takes_one_again_does_not_find_its_old_records() {
+fn an_owner_that_gave_its_lane_back_finds_no_old_records() {
     let (sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &buffers(2)).unwrap();
     for i in 0..10u8 {
@@ -70,7 +70,7 @@ fn an_owner_that_gave_its_lane_back_and_takes_one_again_does_not_find_its_old_re
 }
 
 #[test]
-fn what_is_appended_to_a_lane_that_was_given_back_is_refused_and_waits_for_nothing() {
+fn an_append_to_a_lane_given_back_is_refused_without_waiting() {
     let (_sim, pool) = pool();
     let (lane, recovered) = pool.claim(OWNER, &buffers(2)).unwrap();
     drop(recovered);
@@ -92,7 +92,7 @@ fn what_is_appended_to_a_lane_that_was_given_back_is_refused_and_waits_for_nothi
 /// Promise (pool): Bytes that are lent to a reader never change, whichever thread or process
 /// drains, closes, gives back or claims the lane meanwhile.
 #[test]
-fn bytes_that_are_lent_out_keep_the_lane_and_its_segments_from_everybody_else() {
+fn lent_bytes_keep_the_lane_and_its_segments_from_all_others() {
     let (_sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &buffers(4)).unwrap();
     let lsn = lane.append(1, &[IoSlice::new(&[7; 500])]).unwrap();
@@ -135,7 +135,7 @@ fn whoever_looks_at_a_pool_never_makes_a_claim_fail() {
 }
 
 #[test]
-fn a_lane_that_was_given_back_is_whole_and_one_that_is_not_there_is_not() {
+fn a_lane_given_back_is_whole_and_one_that_is_not_there_is_not() {
     let (_sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &buffers(2)).unwrap();
     let number = lane.number();
@@ -153,7 +153,7 @@ fn a_lane_that_was_given_back_is_whole_and_one_that_is_not_there_is_not() {
 }
 
 #[test]
-fn a_log_starts_at_a_page_that_it_can_count_on_from_or_not_at_all() {
+fn a_log_starts_at_a_page_it_can_count_on_from_or_not_at_all() {
     let (_sim, pool) = pool();
     for start in [64, 4095, u64::MAX - 4095, START_MAX + 4096] {
         let options = ClaimOptions::new().start(start);
@@ -172,7 +172,7 @@ fn a_log_starts_at_a_page_that_it_can_count_on_from_or_not_at_all() {
 }
 
 #[test]
-fn a_lane_nobody_can_read_stops_new_owners_but_not_the_owners_of_other_lanes() {
+fn an_unreadable_lane_stops_new_owners_and_no_other_lanes_owner() {
     let (sim, pool) = pool();
     for owner in [OTHER, OWNER] {
         pool.claim(owner, &buffers(1)).unwrap();
@@ -221,7 +221,7 @@ fn an_error_while_claiming_leaves_no_lock_behind() {
 }
 
 #[test]
-fn a_pool_that_is_in_the_way_of_a_new_one_is_named_and_not_even_repaired() {
+fn a_pool_in_the_way_of_a_new_one_is_named_and_not_repaired() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("there.pool");
     let options = PoolOptions::new()
@@ -247,9 +247,9 @@ fn a_pool_that_is_in_the_way_of_a_new_one_is_named_and_not_even_repaired() {
     );
 }
 
-/// Promise: as `a_path_without_a_pool_is_refused_for_what_it_is_and_left_as_it_is`.
+/// Promise: as `a_path_without_a_pool_is_refused_for_what_it_is_unchanged`.
 #[test]
-fn a_pool_made_on_persistent_memory_and_moved_is_refused_untouched_unless_asked_for() {
+fn a_pool_moved_off_persistent_memory_opens_only_as_emulated() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("moved.pool");
     let (sim, pool) = pool(); // made as persistent memory
@@ -309,7 +309,7 @@ fn formatting_takes_the_old_pool_away_before_anything_else() {
 /// Promise (pool): A session's seal proves every record before it: a claim refuses a flipped bit in
 /// the last of them from then on.
 #[test]
-fn a_flipped_bit_in_the_very_last_record_is_taken_for_a_torn_end_until_a_session_seals_behind_it() {
+fn a_flipped_bit_in_the_last_record_is_a_torn_end_until_a_seal() {
     let (sim, pool) = pool();
     let (lane, _) = pool.claim(OWNER, &buffers(2)).unwrap();
     for i in 0..3u8 {

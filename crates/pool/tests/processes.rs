@@ -136,7 +136,7 @@ impl Second {
 /// Promise (pool): Processes share a pool through different lanes, and a lane has one owner at a
 /// time.
 #[test]
-fn two_processes_append_to_one_pool_at_once_and_each_recovers_its_own() {
+fn two_processes_share_a_pool_and_each_recovers_its_own_records() {
     let (_dir, path) = new_pool();
     let mut second = Second::start(&path);
     let pool = PoolOptions::new().open(&path).unwrap();
@@ -161,7 +161,7 @@ fn two_processes_append_to_one_pool_at_once_and_each_recovers_its_own() {
 /// Promise (pool): A process that is killed at any moment loses no acknowledged record, and another
 /// process can claim its lane at once.
 #[test]
-fn the_lane_of_a_killed_process_is_claimed_at_once_with_everything_it_acknowledged() {
+fn a_killed_processs_lane_is_claimed_at_once_with_every_record() {
     let (_dir, path) = new_pool();
     // Far fewer than fill the lane: the kill comes while it appends.
     for told in (0..8).map(|round| 7 + 1300 * round) {
@@ -211,7 +211,7 @@ fn refused(path: &Path, open_says: &str, create_says: &str) {
 /// Promise (pool): A file that is no pool, a damaged pool, and a pool that lost its persistent
 /// memory are each refused for their own reason and left unchanged.
 #[test]
-fn a_path_without_a_pool_is_refused_for_what_it_is_and_left_as_it_is() {
+fn a_path_without_a_pool_is_refused_for_what_it_is_unchanged() {
     let dir = tempfile::tempdir().unwrap();
     let at = |name: &str, bytes: &[u8]| {
         let path = dir.path().join(name);
@@ -235,9 +235,9 @@ fn a_path_without_a_pool_is_refused_for_what_it_is_and_left_as_it_is() {
     refused(Path::new("/dev/null"), "is neither a regular file nor", "");
 }
 
-/// Promise: as `a_path_without_a_pool_is_refused_for_what_it_is_and_left_as_it_is`.
+/// Promise: as `a_path_without_a_pool_is_refused_for_what_it_is_unchanged`.
 #[test]
-fn a_damaged_pool_file_is_refused_for_what_is_wrong_and_left_as_it_is() {
+fn a_damaged_pool_file_is_refused_for_what_is_wrong_unchanged() {
     let (dir, path) = new_pool();
     let pool = PoolOptions::new().open(&path).unwrap();
     let (lane, _) = claim(&pool, PARENT);

@@ -52,7 +52,7 @@ fn sparse(dir: &Path) -> (PathBuf, Pool) {
 }
 
 #[test]
-fn a_lane_adds_its_own_segments_to_a_process_and_no_faults_to_appends() {
+fn a_lane_maps_only_its_own_segments_and_appends_without_faults() {
     let shm = Path::new("/dev/shm");
     let parent = if shm.is_dir() {
         shm.to_owned()

@@ -125,18 +125,18 @@ fn storm(lane: &Lane, writers: u64, drains: usize, records_each: u64) {
 /// Promise (pool): Writers wait while the drain makes no progress, and never wait forever once it
 /// goes on.
 #[test]
-fn writers_that_meet_while_a_single_buffer_is_reopened_never_share_a_place() {
+fn writers_that_meet_at_a_reopened_buffer_never_share_a_place() {
     storm(&slow_lane(4096, 1, 50), 6, 1, 300);
 }
 
-/// Promise: as `writers_that_meet_while_a_single_buffer_is_reopened_never_share_a_place`.
+/// Promise: as `writers_that_meet_at_a_reopened_buffer_never_share_a_place`.
 #[test]
-fn several_drains_release_out_of_order_and_nothing_is_lost_or_drained_twice() {
+fn drains_that_release_out_of_order_lose_and_repeat_nothing() {
     storm(&slow_lane(4096, 3, 20), 3, 3, 400);
 }
 
 #[test]
-fn a_record_behind_an_early_seal_is_read_and_not_what_the_sealed_segment_holds_at_its_address() {
+fn a_record_behind_an_early_seal_is_read_from_its_own_segment() {
     let lane = slow_lane(16 << 10, 4, 0);
     lane.append(1, &[IoSlice::new(&[0xAA; 8000])]).unwrap();
     lane.append(1, &[IoSlice::new(&[0xBB; 100])]).unwrap();
@@ -222,7 +222,7 @@ fn state_of(thread: i32) -> char {
 /// Promise (pool): A writer that loses its processor during an append stops no writer behind it,
 /// and publishes the records that those finished meanwhile.
 #[test]
-fn writers_behind_one_that_lost_its_processor_leave_theirs_and_are_published_by_it() {
+fn a_writer_that_lost_its_processor_publishes_those_behind_it() {
     let late = Arc::new(Late {
         memory: SimMedia::new(1 << 20),
         held: AtomicBool::new(true),

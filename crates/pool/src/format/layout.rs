@@ -182,7 +182,7 @@ mod tests {
     }
 
     #[test]
-    fn the_smallest_pool_for_so_many_segments_has_so_many_and_one_byte_less_has_not() {
+    fn a_pool_one_byte_below_the_smallest_has_a_segment_less() {
         for (segments, segment_bytes, lanes) in [(2, 4096, 1), (2, 8 << 20, 16), (600, 4096, 7)] {
             let bytes = PoolGeometry::bytes_for(segments, segment_bytes, lanes);
             let fit = |bytes| {

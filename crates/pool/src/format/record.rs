@@ -300,7 +300,7 @@ mod tests {
     }
 
     #[test]
-    fn a_first_line_gathered_from_parts_is_the_record_that_encode_makes() {
+    fn a_first_line_gathered_from_parts_is_the_one_encode_makes() {
         for length in [0, 1, 31, 32, 33, 100] {
             let payload: Vec<u8> = (0..length).map(|i| i as u8 + 1).collect();
             let whole = record(&payload);
@@ -315,7 +315,7 @@ mod tests {
     }
 
     #[test]
-    fn every_flipped_bit_of_header_or_payload_makes_a_record_invalid() {
+    fn any_flipped_bit_of_header_or_payload_makes_a_record_invalid() {
         let payload = [0xA5; 40];
         let bytes = record(&payload);
         for bit in 0..(HEADER + payload.len()) * 8 {

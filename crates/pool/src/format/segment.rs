@@ -227,7 +227,7 @@ mod tests {
     }
 
     #[test]
-    fn a_header_with_addresses_that_no_log_reaches_is_none_and_is_walked_without_overflow() {
+    fn unreachable_addresses_make_no_header_and_overflow_no_walk() {
         let good = SegmentHeader {
             start: 8192,
             epoch: 4,
@@ -252,7 +252,7 @@ mod tests {
     }
 
     #[test]
-    fn a_record_of_an_earlier_session_than_the_one_before_it_or_of_one_yet_to_come_ends_the_walk() {
+    fn a_walk_ends_at_a_record_of_an_earlier_or_future_session() {
         let header = SegmentHeader {
             start: 8192,
             epoch: 2,

@@ -261,7 +261,7 @@ mod tests {
     }
 
     #[test]
-    fn another_version_in_either_copy_is_refused_and_told_from_damage() {
+    fn another_version_in_either_copy_is_refused_as_no_damage() {
         let medium = SimMedia::new(BYTES_ALL);
         superblock().write(&medium);
         for copies in [&[0, 4096][..], &[0], &[4096]] {

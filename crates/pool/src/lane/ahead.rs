@@ -167,7 +167,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_segment_that_grows_is_looked_at_again_when_it_should_have_grown_enough() {
+    fn a_growing_segment_is_looked_at_again_when_it_should_suffice() {
         let (soonest, latest) = AHEAD_POLL;
         let begun = Instant::now();
         let at = |ms| begun + Duration::from_millis(ms);

@@ -221,7 +221,7 @@ mod tests {
 
     /// Promise: as `a_writer_that_loses_its_processor_in_a_shard_keeps_no_other_waiting`.
     #[test]
-    fn what_is_left_of_a_segment_is_shared_out_over_the_rest_of_the_drain_and_lasts() {
+    fn the_rest_of_a_segment_is_shared_out_and_outlasts_the_drain() {
         const RECORD: u64 = 4096;
         const MS: u64 = 1_000_000;
         // Writers that pay at once, against drains that take as long as of late, half, twice and
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn behind_a_drain_that_found_writers_held_back_they_are_held_back_from_the_start() {
+    fn writers_held_back_at_a_drains_end_begin_the_next_held_back() {
         const SEGMENT: u64 = 8 << 20;
         let crowding = Crowding::default();
         let crowded_from = || crowding.from.load(Relaxed);

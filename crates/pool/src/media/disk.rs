@@ -369,9 +369,9 @@ impl Media for DiskMedia {
 mod tests {
     use super::*;
 
-    /// Promise: as `wherever_the_disk_fails_nothing_committed_is_lost_and_nothing_waits_for_it`.
+    /// Promise: as `a_failing_disk_loses_nothing_committed_and_lets_nobody_wait`.
     #[test]
-    fn a_block_of_the_tables_that_cannot_be_read_is_a_failure_of_the_disk() {
+    fn an_unreadable_block_of_the_tables_is_a_failure_of_the_disk() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("disk");
         std::fs::write(&path, vec![0; 1 << 16]).unwrap();

@@ -285,7 +285,7 @@ mod tests {
 
     // That a devdax pool can be mapped then takes a device: the power-cut lab's `redis` on devdax.
     #[test]
-    fn a_program_that_disabled_huge_pages_has_them_for_a_mapping_and_then_not_again() {
+    fn disabled_huge_pages_are_allowed_only_while_a_pool_is_mapped() {
         // SAFETY: flags of this process, which no other test looks at.
         let get = || unsafe { libc::prctl(libc::PR_GET_THP_DISABLE, 0, 0, 0, 0) };
         // SAFETY: as above.

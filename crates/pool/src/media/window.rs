@@ -273,9 +273,9 @@ mod tests {
         assert!(window.open(4096, 4096));
     }
 
-    /// Promise: as `bytes_that_are_lent_out_keep_the_lane_and_its_segments_from_everybody_else`.
+    /// Promise: as `lent_bytes_keep_the_lane_and_its_segments_from_all_others`.
     #[test]
-    fn readers_that_look_in_at_any_moment_neither_stop_the_writer_nor_see_it_write() {
+    fn readers_at_no_moment_stop_the_writer_or_see_it_write() {
         let window = window();
         let last = AtomicU64::new(0);
         std::thread::scope(|scope| {

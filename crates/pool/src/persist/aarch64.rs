@@ -120,7 +120,7 @@ mod tests {
     /// Promise (pool): The pool uses `dc cvap` on aarch64 where the kernel announces it, and `dc
     /// cvac` elsewhere.
     #[test]
-    fn dc_cvap_is_used_where_the_kernel_announces_it_and_dc_cvac_elsewhere() {
+    fn dc_cvap_is_used_if_the_kernel_announces_it_and_dc_cvac_else() {
         const HWCAP_DCPOP: u64 = 1 << 16;
         // SAFETY: reads the process's auxiliary vector.
         let announced = unsafe { libc::getauxval(libc::AT_HWCAP) } & HWCAP_DCPOP != 0;

@@ -212,7 +212,7 @@ mod tests {
 
     #[test]
     #[expect(unsafe_code, reason = "exercises the raw copy")]
-    fn a_stream_gathers_parts_of_any_length_skips_and_pads_with_zeros() {
+    fn a_stream_gathers_parts_of_any_length_skips_and_pads_zeros() {
         const SOURCE: usize = 10_000;
         let source: Vec<u8> = (0..SOURCE).map(|i| (i * 7 + i / 256) as u8).collect();
         for cuts in [

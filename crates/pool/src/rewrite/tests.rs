@@ -129,7 +129,7 @@ const KINDS: [(&[&str], Option<&str>); 3] = [
 /// Promise (disks): Bytes that are written again after a failed write-back are on the disk once a
 /// sync succeeded: of files, the store's log and a flash cache's homes.
 #[test]
-fn what_is_written_again_after_a_failed_write_back_is_on_the_disk() {
+fn bytes_rewritten_after_a_failed_write_back_are_on_the_disk() {
     for (make, options) in KINDS {
         let again = |file: &File, parts: &[(u64, &[u8])]| {
             write(file, parts).unwrap();
@@ -146,9 +146,9 @@ fn what_is_written_again_after_a_failed_write_back_is_on_the_disk() {
 
 /// Control: the same bytes over the same pages, which a sync then says are there.
 ///
-/// Promise: as `what_is_written_again_after_a_failed_write_back_is_on_the_disk`.
+/// Promise: as `bytes_rewritten_after_a_failed_write_back_are_on_the_disk`.
 #[test]
-fn control_pages_that_stay_are_not_on_the_disk_and_the_check_says_so() {
+fn control_pages_that_stay_miss_the_disk_and_the_check_says_so() {
     let (make, options) = KINDS[0];
     let is_seen = std::cell::Cell::new(false);
     let again = |file: &File, parts: &[(u64, &[u8])]| {
@@ -168,7 +168,7 @@ fn control_pages_that_stay_are_not_on_the_disk_and_the_check_says_so() {
     }
 }
 
-/// Promise: as `what_is_written_again_after_a_failed_write_back_is_on_the_disk`.
+/// Promise: as `bytes_rewritten_after_a_failed_write_back_are_on_the_disk`.
 #[test]
 fn a_file_that_was_written_again_by_its_owner_is_on_the_disk() {
     for (make, options) in KINDS {

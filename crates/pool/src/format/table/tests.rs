@@ -66,7 +66,7 @@ proptest! {
 }
 
 #[test]
-fn a_state_that_no_lane_can_have_is_damage_however_right_its_checksum() {
+fn an_impossible_lane_state_is_damage_despite_a_right_checksum() {
     let good = state(8192);
     for (absurd, word) in [
         (LaneState { head: 100, ..good }, "head at 100"),

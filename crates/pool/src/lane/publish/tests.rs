@@ -19,7 +19,7 @@ fn until(done: impl Fn() -> bool) {
 }
 
 #[test]
-fn a_late_writer_publishes_and_wakes_all_that_finished_before_it() {
+fn a_late_writer_publishes_and_wakes_all_that_finished_first() {
     let (window, finished) = (window(), FinishedRecords::new());
     thread::scope(|scope| {
         for at in [128, 64, 320, 192] {
@@ -58,7 +58,7 @@ fn a_writer_whose_cell_is_taken_publishes_in_its_turn() {
 }
 
 #[test]
-fn records_of_many_writers_are_published_in_order_whatever_the_order_they_finish_in() {
+fn records_are_published_in_order_whatever_order_they_finish_in() {
     let (window, finished) = (window(), FinishedRecords::new());
     let tail = AtomicU64::new(0);
     thread::scope(|scope| {
@@ -98,7 +98,7 @@ fn a_note_is_of_one_record_only() {
 }
 
 #[test]
-fn where_the_bits_of_a_note_wrap_those_ahead_are_kept_and_those_behind_forgotten() {
+fn notes_ahead_are_kept_and_those_behind_forgotten_at_a_wrap() {
     let wrap = (1 << (64 - SIZE_BITS)) * LINE as u64;
     for mark in [wrap - 128, wrap, wrap + 128, 5 * wrap - 64] {
         let finished = FinishedRecords::new();
@@ -113,7 +113,7 @@ fn where_the_bits_of_a_note_wrap_those_ahead_are_kept_and_those_behind_forgotten
 }
 
 #[test]
-fn a_note_that_only_a_writer_without_a_cell_can_see_is_published_by_it() {
+fn a_writer_without_a_cell_publishes_a_note_only_it_can_see() {
     let (window, finished) = (window(), FinishedRecords::new());
     // As a process that died left it, and as the one before it missed it.
     finished.cell(0).record.store(note(0, 64), SeqCst);

@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn a_fenced_store_is_in_every_image_and_an_unfenced_one_only_if_it_arrived() {
+fn every_image_has_fenced_stores_and_unfenced_ones_that_arrived() {
     let sim = SimMedia::new(256);
     sim.store(0, vec![1; 64]);
     sim.fence();
@@ -22,7 +22,7 @@ fn a_fenced_store_is_in_every_image_and_an_unfenced_one_only_if_it_arrived() {
 }
 
 #[test]
-fn a_store_in_flight_never_arrives_over_a_later_one_that_was_fenced() {
+fn a_store_in_flight_never_arrives_over_a_later_fenced_one() {
     let sim = SimMedia::new(256);
     thread::scope(|scope| {
         scope.spawn(|| sim.store(0, vec![1; 128]));

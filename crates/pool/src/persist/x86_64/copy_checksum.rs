@@ -157,7 +157,7 @@ mod tests {
     use super::*;
     use crate::crc32c;
 
-    /// Promise: as `a_buffer_that_changes_while_it_is_appended_makes_a_whole_record`.
+    /// Promise: as `a_buffer_changing_during_its_append_makes_a_whole_record`.
     #[test]
     fn each_way_of_folding_copies_and_sums_as_bytes_are_summed() {
         let source: Vec<u8> = (0..9000u32).map(|i| ((i * i) >> 3) as u8).collect();

@@ -32,7 +32,7 @@ fn waking_wakes_every_sleeper_and_not_one_only() {
 }
 
 #[test]
-fn a_segment_that_is_full_to_its_last_line_is_not_released_before_another_is_open() {
+fn a_segment_full_to_its_last_line_is_kept_till_another_is_open() {
     let (_dir, pool) = pool(3);
     let lane = lane(&pool, 3);
     let per_segment = (SEGMENT - 64) / record_bytes(1000);
@@ -72,7 +72,7 @@ fn with_a_hole(lane: &SharedLane, pool: &Pool) {
 
 /// Promise (shared): The owner of a shared lane never waits for a member.
 #[test]
-fn the_owner_ends_a_segment_behind_a_hole_without_waiting_for_it() {
+fn an_owner_ends_a_segment_behind_a_hole_without_waiting() {
     let (_dir, pool) = pool(4);
     let lane = lane(&pool, 4);
     append(lane.member(), 0, 100).unwrap();
@@ -89,7 +89,7 @@ fn the_owner_ends_a_segment_behind_a_hole_without_waiting_for_it() {
 /// Promise (shared): A member whose owner is gone does not wait forever once one of the members has
 /// abandoned the lane.
 #[test]
-fn appends_behind_a_hole_end_when_the_owner_is_gone_and_the_lane_abandoned() {
+fn appends_behind_a_hole_end_when_an_orphan_lane_is_abandoned() {
     let (_dir, pool) = pool(4);
     let lane = lane(&pool, 4);
     with_a_hole(&lane, &pool);
@@ -147,7 +147,7 @@ fn owner_does_all(lane: &SharedLane) {
 /// Promise (shared): Nonsense that a member writes into the shared memory makes neither the owner
 /// nor another member panic, and never makes the owner wait forever.
 #[test]
-fn nonsense_in_the_shared_memory_neither_stops_the_owner_nor_makes_any_member_panic() {
+fn nonsense_in_shared_memory_stops_no_owner_nor_panics_a_member() {
     let mut random = 0x5EED_u64;
     let mut next = || {
         random = random

@@ -265,16 +265,16 @@ fn kill_until(kills: u32, lane: &SharedLane, run: &Run, steps: &[&str], passes: 
     started
 }
 
-/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
+/// Promise: as `a_members_death_beside_a_drain_and_a_waiter_costs_nothing`.
 #[test]
-fn processes_killed_at_every_step_and_at_any_moment_lose_nothing_and_stop_no_other() {
+fn a_process_killed_anywhere_loses_nothing_and_stops_no_other() {
     let steps: Vec<&str> = APPENDING.into_iter().chain(TURNING).collect();
     kill_many(150, &steps, 200, pool(8));
 }
 
-/// Promise: as `on_a_disk_a_member_dies_at_each_step_of_a_commit_beside_another_at_each_step`.
+/// Promise: as `a_members_death_in_a_commit_to_a_disk_costs_nothing`.
 #[test]
-fn on_a_disk_processes_killed_at_every_step_of_a_commit_lose_nothing_and_stop_no_other() {
+fn a_process_killed_in_a_commit_to_a_disk_loses_nothing() {
     let steps = APPENDING.into_iter().chain(TURNING).chain(COMMITTING);
     kill_many(100, &steps.collect::<Vec<_>>(), 40, disk_pool(8));
 }
@@ -322,8 +322,7 @@ fn kill_many(kills: u32, steps: &[&str], passes: u64, (dir, pool): (TempDir, Poo
 /// Promise (shared): A recovery refuses a shared lane while a living member has the pool's open
 /// file, and takes the lane at once when none has.
 #[test]
-fn a_lane_is_not_recovered_while_a_member_lives_that_has_the_open_file_and_is_at_once_when_none_does()
- {
+fn a_lane_is_recovered_once_no_living_member_has_the_open_file() {
     let _alone = ALONE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);

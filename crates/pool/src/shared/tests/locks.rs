@@ -221,25 +221,25 @@ fn leaves_no_lock((_dir, pool): (TempDir, Pool), work: &str, step: &str) {
 /// Promise (shared): A process of a shared lane that is killed anywhere holds up no other lane of
 /// the pool, although others have its open file.
 #[test]
-fn an_owner_killed_in_the_tables_of_a_disk_leaves_their_lock_to_no_member() {
+fn an_owner_killed_in_a_disks_tables_leaves_no_lock_to_a_member() {
     leaves_no_lock(disk_pool(8), "release", "disk:tables-locked");
 }
 
-/// Promise: as `an_owner_killed_in_the_tables_of_a_disk_leaves_their_lock_to_no_member`.
+/// Promise: as `an_owner_killed_in_a_disks_tables_leaves_no_lock_to_a_member`.
 #[test]
-fn an_owner_killed_while_its_lane_grows_leaves_neither_the_pools_lock_nor_a_lanes() {
+fn an_owner_killed_growing_its_lane_leaves_no_pool_or_lane_lock() {
     leaves_no_lock(pool(8), "grow", "pool:segment-taken");
     leaves_no_lock(disk_pool(8), "grow", "pool:segment-taken");
 }
 
-/// Promise: as `an_owner_killed_in_the_tables_of_a_disk_leaves_their_lock_to_no_member`.
+/// Promise: as `an_owner_killed_in_a_disks_tables_leaves_no_lock_to_a_member`.
 #[test]
-fn a_member_killed_while_it_settles_the_lane_leaves_no_lock_to_another() {
+fn a_member_killed_settling_the_lane_leaves_no_lock_to_another() {
     leaves_no_lock(disk_pool(8), "settle", "disk:tables-locked");
 }
 
 #[test]
-fn a_member_that_settles_the_lane_has_locks_that_exclude_other_members() {
+fn a_settling_members_locks_exclude_other_members() {
     let _alone = ALONE
         .lock()
         .unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -249,7 +249,7 @@ fn a_member_that_settles_the_lane_has_locks_that_exclude_other_members() {
 }
 
 #[test]
-fn a_lock_that_a_thread_has_when_the_pool_is_first_shared_is_given_back() {
+fn a_lock_held_when_a_pool_is_first_shared_is_given_back() {
     for lock in MOMENTARY {
         let (_dir, pool) = disk_pool(8);
         let other = PoolOptions::new().open(pool.path()).unwrap();

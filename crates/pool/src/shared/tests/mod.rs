@@ -164,7 +164,7 @@ fn what_members_append_is_recovered_in_order() {
 }
 
 #[test]
-fn a_lane_whose_segments_are_released_goes_round_and_is_given_back_when_it_is_empty() {
+fn a_drained_lane_goes_round_and_is_given_back_when_empty() {
     let (_dir, pool) = pool(3);
     let lane = lane(&pool, 3);
     for number in 0..1000 {
@@ -183,7 +183,7 @@ fn a_lane_whose_segments_are_released_goes_round_and_is_given_back_when_it_is_em
 }
 
 #[test]
-fn a_full_lane_makes_its_members_wait_and_never_gives_a_segment_away_twice() {
+fn a_full_lane_has_members_wait_and_gives_no_segment_twice() {
     let (_dir, pool) = pool(2);
     let lane = lane(&pool, 2);
     let member = lane.member();
@@ -292,9 +292,9 @@ fn dies_beside(dies: &'static str, stands: &'static str, fill: usize) {
     );
 }
 
-/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
+/// Promise: as `a_members_death_beside_a_drain_and_a_waiter_costs_nothing`.
 #[test]
-fn a_member_may_die_at_any_step_of_an_append_beside_one_that_stands_at_any_step() {
+fn a_member_may_die_appending_beside_one_that_stands_anywhere() {
     quietly();
     for dies in APPENDING {
         for stands in APPENDING {
@@ -303,9 +303,9 @@ fn a_member_may_die_at_any_step_of_an_append_beside_one_that_stands_at_any_step(
     }
 }
 
-/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
+/// Promise: as `a_members_death_beside_a_drain_and_a_waiter_costs_nothing`.
 #[test]
-fn a_member_may_die_at_any_step_of_leaving_a_full_segment_beside_one_that_stands_at_any_step() {
+fn a_member_may_die_leaving_a_full_segment_beside_any_other() {
     quietly();
     let full = ((SEGMENT - 64) / record_bytes(400)) as usize;
     for dies in TURNING.into_iter().chain(APPENDING) {
@@ -315,9 +315,9 @@ fn a_member_may_die_at_any_step_of_leaving_a_full_segment_beside_one_that_stands
     }
 }
 
-/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
+/// Promise: as `a_members_death_beside_a_drain_and_a_waiter_costs_nothing`.
 #[test]
-fn members_that_die_at_random_moments_cost_no_acknowledged_record_and_stop_no_other() {
+fn members_dying_at_random_cost_no_record_and_stop_no_other() {
     quietly();
     let (_dir, pool) = pool(4);
     let lane = lane(&pool, 4);

@@ -202,12 +202,12 @@ fn one_generation(on: On, seeds: u64) {
 /// Promise (shared): When `Member::append` returns, the record and every record below it in the
 /// shared lane survive a power cut, whichever process wrote them.
 #[test]
-fn whenever_the_power_fails_everything_acknowledged_by_any_member_is_recovered() {
+fn any_members_acknowledged_records_survive_any_power_cut() {
     one_generation(On::Memory, 12);
 }
 
 #[test]
-fn on_a_disk_whenever_the_power_fails_everything_committed_by_any_member_is_recovered() {
+fn records_any_member_committed_to_a_disk_survive_power_cuts() {
     one_generation(On::Disk, 4);
 }
 
@@ -279,7 +279,7 @@ fn second_generation(
 /// Promise (shared): A shared lane that was recovered from one power cut survives the next at any
 /// point.
 #[test]
-fn a_shared_lane_recovered_from_one_power_cut_survives_the_next_at_any_point() {
+fn a_recovered_shared_lane_survives_a_power_cut_at_any_point() {
     with_seeds(6, |rng| {
         second_generation(On::Memory, rng, |rng, image| {
             Arc::new(SimMedia::from_image(image(rng.below(5))))
@@ -288,7 +288,7 @@ fn a_shared_lane_recovered_from_one_power_cut_survives_the_next_at_any_point() {
 }
 
 #[test]
-fn on_a_disk_a_shared_lane_recovered_from_one_power_cut_survives_the_next() {
+fn a_shared_lane_recovered_on_a_disk_survives_the_next_cut() {
     with_seeds(3, |rng| {
         second_generation(On::Disk, rng, |rng, image| {
             Arc::new(SimMedia::disk(image(rng.below(5))))
@@ -299,7 +299,7 @@ fn on_a_disk_a_shared_lane_recovered_from_one_power_cut_survives_the_next() {
 /// Promise (shared): Records of killed members survive a power cut once a recovery has taken them,
 /// although the killed members never fenced them.
 #[test]
-fn what_killed_members_left_unfenced_and_a_recovery_took_survives_a_power_cut() {
+fn unfenced_records_of_killed_members_survive_once_recovered() {
     with_seeds(6, |rng| {
         second_generation(On::Memory, rng, |_, image| {
             let (durable, seen) = (image(0), image(1));
@@ -320,7 +320,7 @@ fn what_killed_members_left_unfenced_and_a_recovery_took_survives_a_power_cut() 
 }
 
 #[test]
-fn a_lane_takes_what_the_pool_has_to_spare_and_gives_all_but_two_back() {
+fn a_lane_takes_every_spare_segment_and_gives_all_but_two_back() {
     let (_dir, pool) = pool(9);
     let lane = lane(&pool, 2);
     let spare = pool.segments_free().unwrap();

@@ -54,11 +54,11 @@ fn moves_over_a_note_that_was_missed(while_sealing: bool) {
 }
 
 #[test]
-fn a_seal_ends_a_segment_though_the_writer_before_it_misses_its_note() {
+fn a_seal_ends_a_segment_though_the_last_writer_misses_its_note() {
     moves_over_a_note_that_was_missed(true);
 }
 
 #[test]
-fn a_segment_whose_last_writer_missed_a_note_is_complete_when_the_owner_prepares_again() {
+fn a_segment_with_a_missed_note_is_complete_at_the_next_prepare() {
     moves_over_a_note_that_was_missed(false);
 }

@@ -50,7 +50,7 @@ fn members_leave_a_full_segment_in_every_order() {
 
 /// Promise: as `two_members_append_twice_each_in_every_order`.
 #[test]
-fn the_owner_drains_and_releases_while_members_append_in_every_order() {
+fn an_owner_drains_and_releases_beside_members_in_every_order() {
     Scenario {
         name: "two members, and segments that are drained and used again",
         members: &[&[1900, 1900], &[1900, 1900]],
@@ -90,7 +90,7 @@ fn the_owner_seals_twice_while_members_append_in_every_order() {
 /// Promise (shared): A member that dies at any step, in any state of any other, costs no
 /// acknowledged record and stops no other member once it is buried.
 #[test]
-fn a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment() {
+fn a_members_death_beside_a_drain_and_a_waiter_costs_nothing() {
     Scenario {
         name: "one of two members dies beside an owner that drains",
         members: &[&[1900], &[1900]],
@@ -109,9 +109,9 @@ fn a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_seg
     .explore();
 }
 
-/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
+/// Promise: as `a_members_death_beside_a_drain_and_a_waiter_costs_nothing`.
 #[test]
-fn a_member_dies_at_each_step_beside_another_and_the_owner_at_each_step() {
+fn a_members_death_beside_owner_and_member_costs_nothing() {
     Scenario {
         name: "one of two members dies",
         members: &[&[200], &[200]],
@@ -124,9 +124,9 @@ fn a_member_dies_at_each_step_beside_another_and_the_owner_at_each_step() {
     .explore();
 }
 
-/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
+/// Promise: as `a_members_death_beside_a_drain_and_a_waiter_costs_nothing`.
 #[test]
-fn a_member_dies_at_each_step_beside_another_at_each_step_and_a_third_that_arrives() {
+fn a_members_death_beside_a_member_and_a_newcomer_costs_nothing() {
     Scenario {
         name: "one of three members dies",
         members: &[&[200], &[200], &[200]],
@@ -139,9 +139,9 @@ fn a_member_dies_at_each_step_beside_another_at_each_step_and_a_third_that_arriv
     .explore();
 }
 
-/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
+/// Promise: as `a_members_death_beside_a_drain_and_a_waiter_costs_nothing`.
 #[test]
-fn a_member_dies_at_each_step_of_leaving_a_full_segment_beside_another_at_each_step() {
+fn a_members_death_leaving_a_full_segment_costs_nothing() {
     Scenario {
         name: "one of two members dies in a rotation",
         members: &[&[1200], &[1200]],
@@ -155,7 +155,7 @@ fn a_member_dies_at_each_step_of_leaving_a_full_segment_beside_another_at_each_s
     .explore();
 }
 
-/// Promise: as `a_member_dies_at_each_step_while_the_owner_drains_and_another_waits_for_a_segment`.
+/// Promise: as `a_members_death_beside_a_drain_and_a_waiter_costs_nothing`.
 #[test]
 fn the_owner_seals_and_drains_while_a_member_dies_at_each_step() {
     Scenario {
@@ -196,7 +196,7 @@ fn on_a_disk_members_commit_where_a_page_ends_in_every_order() {
 /// Promise (shared): A member that dies at any step of a commit to a disk costs no acknowledged
 /// record and stops no other member.
 #[test]
-fn on_a_disk_a_member_dies_at_each_step_of_a_commit_beside_another_at_each_step() {
+fn a_members_death_in_a_commit_to_a_disk_costs_nothing() {
     Scenario {
         name: "one of two members that commit dies",
         on: On::Disk,
