@@ -303,7 +303,7 @@ mod tests {
     };
 
     #[test]
-    fn a_large_value_is_read_back_names_its_key_and_is_settled_once_pointed_to() {
+    fn a_large_value_is_read_with_its_key_and_settled_by_a_pointer() {
         let dir = tempfile::tempdir().unwrap();
         let values =
             LargeValues::open(Arc::new(RealDisk::default()), dir.path(), Uuid::nil(), 0).unwrap();
@@ -342,7 +342,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_a_failed_write_could_not_remove_counts_until_it_is_removed() {
+    fn a_file_left_by_a_failed_write_counts_until_it_is_removed() {
         // The disk goes away at each of the operations of a write in turn.
         for at in 1..=6 {
             let dir = tempfile::tempdir().unwrap();

@@ -12,7 +12,7 @@ fn get(store: &Store, key: &[u8]) -> Option<Vec<u8>> {
 }
 
 #[test]
-fn a_store_that_is_closed_without_a_write_opens_again_in_every_variant() {
+fn a_store_closed_without_a_write_reopens_in_every_variant() {
     for first in VARIANTS {
         for second in VARIANTS {
             let bench = Bench::new();
@@ -32,7 +32,7 @@ fn a_store_that_is_closed_without_a_write_opens_again_in_every_variant() {
 /// Promise (store): Sessions that end in any way and order leave a log that the next opening can
 /// walk.
 #[test]
-fn sessions_that_end_in_any_way_and_order_leave_a_log_that_can_be_walked() {
+fn sessions_that_end_in_any_way_and_order_leave_a_walkable_log() {
     let mut rng = common::Rng(7);
     for round in 0..12 {
         let bench = Bench::new();
@@ -69,7 +69,7 @@ fn sessions_that_end_in_any_way_and_order_leave_a_log_that_can_be_walked() {
 /// Promise (store): A store whose close returned `Ok` needs its pool no more, unless it is a
 /// resident one.
 #[test]
-fn a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage() {
+fn a_store_closed_while_collecting_opens_without_its_pool() {
     for round in 0..6u64 {
         let bench = Bench::new();
         let options = tiny(Durability::DOUBLE).space_amplification_max(1.1);
@@ -91,7 +91,7 @@ fn a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage() {
 /// Promise (store): A close that returned `Ok` leaves everything in the files, on the disk, in
 /// every variant, also while a snapshot is open.
 #[test]
-fn what_was_closed_without_syncing_each_write_is_all_on_the_disk() {
+fn a_close_puts_every_write_that_was_not_synced_on_the_disk() {
     for round in 0..8u64 {
         let dir = tempfile::tempdir().unwrap();
         let live = dir.path().join("live");
@@ -123,7 +123,7 @@ fn what_was_closed_without_syncing_each_write_is_all_on_the_disk() {
 /// Promise (store): A session never takes bytes that an earlier session left behind the log's end
 /// for its own.
 #[test]
-fn what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones() {
+fn bytes_left_behind_a_logs_end_are_never_a_later_sessions() {
     // Whole lines of records, so that those of two sessions begin at the same places.
     const RECORD: usize = 1024;
     const VALUE: usize = RECORD - 34 - KEY;
@@ -160,9 +160,9 @@ fn what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones() {
     }
 }
 
-/// Promise: as `what_a_session_left_behind_the_logs_end_is_never_taken_for_a_later_ones`.
+/// Promise: as `bytes_left_behind_a_logs_end_are_never_a_later_sessions`.
 #[test]
-fn a_file_begun_behind_the_page_where_a_salvage_ends_the_log_is_set_aside() {
+fn a_file_begun_behind_the_end_of_a_salvaged_log_is_set_aside() {
     // Whole lines of records, so that those of two sessions begin at the same places.
     const RECORD: usize = 1024;
     const VALUE: usize = RECORD - 34 - KEY;
@@ -223,7 +223,7 @@ fn a_file_begun_behind_the_page_where_a_salvage_ends_the_log_is_set_aside() {
 }
 
 #[test]
-fn a_snapshot_kept_beyond_the_close_reads_on_and_the_next_session_finds_everything() {
+fn a_snapshot_outlives_the_close_and_the_next_session_has_all() {
     for variant in VARIANTS {
         let bench = Bench::new();
         let store = bench.open(&tiny(variant));
@@ -238,9 +238,9 @@ fn a_snapshot_kept_beyond_the_close_reads_on_and_the_next_session_finds_everythi
     }
 }
 
-/// Promise: as `a_closed_store_opens_without_its_pool_even_if_it_was_collecting_garbage`.
+/// Promise: as `a_store_closed_while_collecting_opens_without_its_pool`.
 #[test]
-fn a_close_with_a_snapshot_open_needs_no_pool_any_more_and_the_snapshot_reads_on() {
+fn a_closed_store_and_its_open_snapshot_need_no_pool_any_more() {
     for variant in VARIANTS {
         let bench = Bench::new();
         let store = bench.open(&tiny(variant));

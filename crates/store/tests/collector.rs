@@ -19,7 +19,7 @@ use std::{
 };
 
 #[test]
-fn a_collector_that_failed_says_why_and_tries_again_though_nothing_is_written() {
+fn a_failed_collector_says_why_and_retries_without_new_writes() {
     let fails = Arc::new(AtomicBool::new(true));
     let disk = HookDisk::new({
         let fails = Arc::clone(&fails);

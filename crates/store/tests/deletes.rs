@@ -79,7 +79,7 @@ fn a_pop_passes_over_few_deleted_keys_however_many_came_before() {
 
 /// Promise: as `an_index_of_which_every_key_is_deleted_has_no_entries_left`.
 #[test]
-fn a_pop_passes_over_few_deleted_keys_while_their_chunk_waits_to_be_ingested() {
+fn a_pop_passes_over_few_deleted_keys_of_an_uningested_chunk() {
     const LIVE: u32 = 300;
     within(Duration::from_secs(120), "popping", || {
         let bench = Bench::new();
@@ -111,7 +111,7 @@ fn a_pop_passes_over_few_deleted_keys_while_their_chunk_waits_to_be_ingested() {
 }
 
 #[test]
-fn keys_that_are_deleted_and_put_again_are_met_by_every_scan_in_between() {
+fn every_scan_meets_keys_as_they_are_deleted_and_put_again() {
     const KEYS: u32 = 400;
     let bench = Bench::new();
     let store = bench.open(&small(Durability::DOUBLE).memtable_size(4 << 20));

@@ -65,7 +65,7 @@ fn open_in(dir: &Path) -> usize {
 /// Promise (store): A store has no more value-log files and large values open than its options
 /// allow, and finds every value whatever is closed and collected meanwhile.
 #[test]
-fn a_store_of_many_files_has_no_more_open_than_its_options_allow() {
+fn a_store_has_no_more_files_open_than_its_options_allow() {
     let bench = Bench::new();
     let path = bench.path();
     let store = options().open(&path, None).unwrap();
@@ -85,9 +85,9 @@ fn a_store_of_many_files_has_no_more_open_than_its_options_allow() {
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
-/// Promise: as `a_store_of_many_files_has_no_more_open_than_its_options_allow`.
+/// Promise: as `a_store_has_no_more_files_open_than_its_options_allow`.
 #[test]
-fn readers_whose_files_are_closed_and_collected_meanwhile_find_every_value() {
+fn readers_find_values_of_files_closed_and_collected_meanwhile() {
     let bench = Bench::new();
     let options = options().space_amplification_max(1.1);
     let store = &options.open(bench.path(), None).unwrap();
@@ -127,9 +127,9 @@ fn readers_whose_files_are_closed_and_collected_meanwhile_find_every_value() {
 
 const STORE: &str = "STORE_OF_FEW_DESCRIPTORS";
 
-/// Promise: as `a_store_of_many_files_has_no_more_open_than_its_options_allow`.
+/// Promise: as `a_store_has_no_more_files_open_than_its_options_allow`.
 #[test]
-fn a_store_of_many_files_is_written_read_and_opened_with_few_descriptors() {
+fn a_store_of_many_files_needs_only_few_descriptors() {
     let bench = Bench::new();
     let program = env::current_exe().unwrap();
     // The test's program has some of its own.
@@ -147,7 +147,7 @@ fn a_store_of_many_files_is_written_read_and_opened_with_few_descriptors() {
 }
 
 #[test]
-#[ignore = "run by a_store_of_many_files_is_written_read_and_opened_with_few_descriptors"]
+#[ignore = "run by a_store_of_many_files_needs_only_few_descriptors"]
 fn with_few_descriptors() {
     let Some(path) = env::var_os(STORE).map(PathBuf::from) else {
         return;

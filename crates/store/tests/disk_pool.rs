@@ -53,9 +53,9 @@ fn put(store: &Store, number: u32) -> Result<(), StoreError> {
     store.put(&key(number), &[number as u8; 500])
 }
 
-/// Promise: as `with_a_pool_on_a_disk_after_two_power_cuts_every_committed_write_is_there`.
+/// Promise: as `every_write_committed_to_a_disk_survives_two_power_cuts`.
 #[test]
-fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
+fn returned_puts_survive_a_crash_in_every_buffered_variant() {
     for variant in [
         Durability::SINGLE,
         Durability::DOUBLE,
@@ -88,7 +88,7 @@ fn every_put_that_returned_is_there_after_a_crash_in_every_buffered_variant() {
 /// Promise (store): A crash with `commit_puts(false)` leaves everything that was committed and, of
 /// each writer's later operations, the first few or none.
 #[test]
-fn without_commits_a_crash_leaves_a_stretch_of_puts_that_has_all_before_the_last_commit() {
+fn a_crash_leaves_committed_puts_and_a_stretch_behind_them() {
     let (dir, pool) = new_pool();
     let path = dir.path().join("store");
     let options = tiny(Durability::Buffered(8)).commit_puts(false);
@@ -262,9 +262,9 @@ fn until_it_fails(writes: u64, options: &StoreOptions, path: &Path) -> (u32, Arc
 
 /// Promise (store): A store whose pool's disk fails says so, refuses later puts and goes on
 /// reading, and its next opening has everything acknowledged.
-/// Promise: as `a_pool_in_a_file_whose_disk_fails_keeps_what_was_acknowledged`.
+/// Promise: as `a_pool_file_on_a_failing_disk_keeps_what_was_acknowledged`.
 #[test]
-fn wherever_the_pools_disk_fails_nothing_acknowledged_is_lost_and_the_store_says_what_happened() {
+fn a_store_whose_pools_disk_fails_loses_nothing_and_says_why() {
     within(Duration::from_secs(240), "failing disks", || {
         let options = tiny(Durability::Buffered(6));
         for writes in (1..30).chain((30..300).step_by(37)) {
@@ -316,7 +316,7 @@ fn child() {
 
 /// Promise (store): A pool's disk that fails at any write costs nothing that a store acknowledged.
 #[test]
-fn a_pool_in_a_file_whose_disk_fails_keeps_what_was_acknowledged() {
+fn a_pool_file_on_a_failing_disk_keeps_what_was_acknowledged() {
     let (dir, pool) = new_pool();
     drop(pool);
     let status = Command::new(std::env::current_exe().unwrap())
@@ -336,7 +336,7 @@ fn a_pool_in_a_file_whose_disk_fails_keeps_what_was_acknowledged() {
 }
 
 #[test]
-fn a_resident_store_keeps_what_was_put_over_crashes_in_a_pool_on_a_disk() {
+fn a_resident_store_on_a_disk_keeps_its_puts_over_crashes() {
     let (dir, pool) = new_pool();
     drop(pool);
     let path = dir.path().join("store");
@@ -364,7 +364,7 @@ fn a_resident_store_keeps_what_was_put_over_crashes_in_a_pool_on_a_disk() {
 }
 
 #[test]
-fn commits_between_the_collectors_copies_leave_a_resident_store_room_to_collect() {
+fn commits_beside_a_collection_leave_a_resident_store_room() {
     let (dir, pool) = new_pool();
     let path = dir.path().join("store");
     // Few segments, most of them live: the collector copies without end, and each commit meanwhile

@@ -81,7 +81,7 @@ fn openings_before(bench: &Bench) {
 /// Promise (store): An opening that is cut at any step while it empties a lane costs nothing
 /// acknowledged later, and leaves no large value's file for ever.
 #[test]
-fn what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill() {
+fn writes_after_an_opening_that_was_cut_survive_a_kill() {
     cut_at_each_step(openings_before, |bench| {
         let store = bench.open(&options(Durability::Fsync));
         check(&store, 0..5);
@@ -91,9 +91,9 @@ fn what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill() {
     });
 }
 
-/// Promise: as `what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill`.
+/// Promise: as `writes_after_an_opening_that_was_cut_survive_a_kill`.
 #[test]
-fn what_is_acknowledged_after_the_pool_of_a_cut_opening_is_given_up_is_there_after_a_kill() {
+fn writes_after_a_cut_openings_pool_was_given_up_survive_a_kill() {
     cut_at_each_step(openings_before, |bench| {
         let salvage = options(Durability::Fsync).salvage(true);
         let store = salvage.open(bench.path(), None).unwrap();
@@ -104,9 +104,9 @@ fn what_is_acknowledged_after_the_pool_of_a_cut_opening_is_given_up_is_there_aft
     });
 }
 
-/// Promise: as `what_is_acknowledged_after_an_opening_that_was_cut_is_there_after_a_kill`.
+/// Promise: as `writes_after_an_opening_that_was_cut_survive_a_kill`.
 #[test]
-fn a_large_value_whose_writing_a_power_cut_ended_takes_no_space_for_ever() {
+fn a_large_value_cut_by_a_power_cut_takes_no_space_for_ever() {
     let large = |bench: &Bench| bench.path().join("large");
     let power_cut = |bench: &Bench| {
         fs::write(large(bench).join("0000000000000007.val"), [0; 100_000]).unwrap();

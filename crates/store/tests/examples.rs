@@ -26,7 +26,7 @@ fn put_get_puts_gets_and_deletes() {
 }
 
 #[test]
-fn batch_scan_finds_what_it_wrote_and_in_the_snapshot_what_it_deleted() {
+fn batch_scan_finds_its_writes_and_deleted_keys_in_the_snapshot() {
     says(
         "batch_scan",
         &["fruit/pear 4\nfruit/apple 3\n3 fruits before the delete"],

@@ -207,7 +207,7 @@ fn check_usable(dir: &Path, pool: Option<&Pool>, variant: Durability, last: bool
 
 /// Promise (store): Every later version opens a store of format version 1.
 #[test]
-fn a_closed_store_of_format_version_1_opens_without_a_pool_and_with_a_new_one() {
+fn a_closed_version_1_store_opens_with_no_pool_or_a_new_one() {
     for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
         let dir = unpacked(CLOSED);
         let pool = new_pool(&dir.path().join("new pool"));
@@ -215,9 +215,9 @@ fn a_closed_store_of_format_version_1_opens_without_a_pool_and_with_a_new_one() 
     }
 }
 
-/// Promise: as `a_closed_store_of_format_version_1_opens_without_a_pool_and_with_a_new_one`.
+/// Promise: as `a_closed_version_1_store_opens_with_no_pool_or_a_new_one`.
 #[test]
-fn a_crashed_store_of_format_version_1_opens_with_its_pool_in_every_variant() {
+fn a_crashed_version_1_store_opens_with_its_pool_in_any_variant() {
     for variant in [
         Durability::DOUBLE,
         Durability::SINGLE,

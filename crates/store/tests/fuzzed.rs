@@ -55,7 +55,7 @@ fn every_seed_of_every_format_is_read_or_refused_without_panic() {
 }
 
 #[test]
-fn every_seed_cut_short_anywhere_is_read_or_refused_without_panic() {
+fn no_seed_cut_short_anywhere_makes_its_reader_panic() {
     for target in TARGETS {
         let step = if target == "store-value-log" { 311 } else { 3 };
         for seed in read_seeds(target) {
@@ -67,7 +67,7 @@ fn every_seed_cut_short_anywhere_is_read_or_refused_without_panic() {
 }
 
 #[test]
-fn every_word_of_a_header_at_its_worst_and_the_right_checksum_never_panics() {
+fn no_worst_word_of_a_header_under_a_right_checksum_panics() {
     for (target, words) in [("store-value-log", 24), ("store-large-value", 16)] {
         for seed in read_seeds(target) {
             for at in (0..words * 4).step_by(4).filter(|at| at + 8 <= seed.len()) {

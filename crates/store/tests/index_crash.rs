@@ -23,7 +23,7 @@ fn first_table(dir: &Path) -> PathBuf {
 }
 
 #[test]
-fn a_copy_taken_between_two_ingestions_opens_with_the_earlier_ones() {
+fn a_copy_between_two_ingestions_opens_with_the_earlier_ones() {
     let dir = tempfile::tempdir().unwrap();
     let (index, mut model) = (open(&dir.path().join("live")), Model::new());
     for round in 1..=12 {
@@ -47,7 +47,7 @@ fn a_copy_taken_between_two_ingestions_opens_with_the_earlier_ones() {
 }
 
 #[test]
-fn what_a_crash_left_unfinished_is_removed_and_its_number_not_reused() {
+fn unfinished_files_are_removed_and_their_numbers_not_reused() {
     let dir = tempfile::tempdir().unwrap();
     let mut model = sample(dir.path());
     let before = tables(dir.path());
@@ -106,7 +106,7 @@ fn a_foreign_directory_is_refused_and_left_alone() {
 }
 
 #[test]
-fn a_missing_truncated_swapped_or_foreign_table_is_named_at_open() {
+fn a_missing_cut_swapped_or_foreign_table_is_named_at_open() {
     let dir = tempfile::tempdir().unwrap();
     sample(dir.path());
     let table = first_table(dir.path());
@@ -150,7 +150,7 @@ fn a_damaged_manifest_is_named() {
 /// Flips one bit after another, all over a table. Whatever is read must be right or an error,
 /// `verify` must notice every one of them, and a merge must not launder any.
 #[test]
-fn a_flipped_bit_anywhere_in_a_table_is_an_error_or_harmless_but_never_a_panic() {
+fn a_flipped_bit_in_a_table_is_told_or_harmless_and_no_panic() {
     let dir = tempfile::tempdir().unwrap();
     let whole = dir.path().join("whole");
     let model = sample(&whole);
@@ -195,7 +195,7 @@ fn a_flipped_bit_anywhere_in_a_table_is_an_error_or_harmless_but_never_a_panic()
 }
 
 #[test]
-fn an_ingestion_that_cannot_commit_leaves_the_index_as_it_was_and_can_be_retried() {
+fn an_ingestion_that_cannot_commit_changes_nothing_and_retries() {
     let dir = tempfile::tempdir().unwrap();
     let mut model = sample(dir.path());
     let index = open(dir.path());
@@ -220,7 +220,7 @@ fn an_ingestion_that_cannot_commit_leaves_the_index_as_it_was_and_can_be_retried
 }
 
 #[test]
-fn a_write_that_fails_midway_gives_its_space_back_and_can_be_retried() {
+fn a_write_that_fails_midway_frees_its_space_and_can_be_retried() {
     // File sizes are limited for a process of its own, which reports by its exit status.
     let test = std::env::current_exe().unwrap();
     // Its output through a pipe: the file that ours may go to would be limited too.
@@ -236,7 +236,7 @@ fn a_write_that_fails_midway_gives_its_space_back_and_can_be_retried() {
 }
 
 #[test]
-#[ignore = "run by a_write_that_fails_midway_gives_its_space_back_and_can_be_retried"]
+#[ignore = "run by a_write_that_fails_midway_frees_its_space_and_can_be_retried"]
 fn within_a_file_size_limit() {
     let dir = tempfile::tempdir().unwrap();
     let mut model = sample(dir.path());

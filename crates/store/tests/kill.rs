@@ -162,19 +162,19 @@ fn strike(dir: &Path, order: &str, lives: Duration) -> (HashMap<u32, u32>, End) 
 }
 
 /// Promise (store): An operation that was in flight at a kill is there as a whole or not at all.
-/// Promise: as `kills_with_values_and_segments_of_a_megabyte_lose_no_acknowledged_write`.
+/// Promise: as `kills_with_megabyte_values_and_segments_lose_no_write`.
 #[test]
-fn after_each_of_many_kills_on_one_store_every_acknowledged_write_is_there() {
+fn every_acknowledged_write_is_there_after_each_of_many_kills() {
     let pool = PoolOptions::new().emulated(true);
     within(Duration::from_secs(300), "killing", || {
         kill_again_and_again(pool, 1)
     });
 }
 
-/// Promise: as `with_a_pool_on_a_disk_after_two_power_cuts_every_committed_write_is_there`.
-/// Promise: as `kills_with_values_and_segments_of_a_megabyte_lose_no_acknowledged_write`.
+/// Promise: as `every_write_committed_to_a_disk_survives_two_power_cuts`.
+/// Promise: as `kills_with_megabyte_values_and_segments_lose_no_write`.
 #[test]
-fn after_each_of_many_kills_with_a_pool_on_a_disk_every_acknowledged_write_is_there() {
+fn many_kills_with_a_pool_on_a_disk_cost_no_acknowledged_write() {
     let pool = PoolOptions::new().on_disk(true);
     within(Duration::from_secs(300), "killing", || {
         kill_again_and_again(pool, 1)
@@ -184,7 +184,7 @@ fn after_each_of_many_kills_with_a_pool_on_a_disk_every_acknowledged_write_is_th
 /// Promise (store): A process that is killed at any moment loses nothing that its store
 /// acknowledged, in any variant, `nosync` included.
 #[test]
-fn kills_with_values_and_segments_of_a_megabyte_lose_no_acknowledged_write() {
+fn kills_with_megabyte_values_and_segments_lose_no_write() {
     let pool = PoolOptions::new().emulated(true);
     within(Duration::from_secs(300), "killing", || {
         kill_again_and_again(pool, 16)

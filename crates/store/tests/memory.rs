@@ -58,7 +58,7 @@ fn snapshots_with_a_put_between_them_share_the_memtable() {
 
 /// Promise: as `snapshots_with_a_put_between_them_share_the_memtable`.
 #[test]
-fn snapshots_and_scans_held_over_many_ingestions_keep_to_the_memory_of_the_options() {
+fn held_snapshots_and_scans_keep_to_the_memory_of_the_options() {
     let _alone = ONE_AT_A_TIME.lock().unwrap_or_else(|e| e.into_inner());
     const ROUNDS: u32 = 40;
     const KEYS: u32 = 40_000;

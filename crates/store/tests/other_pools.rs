@@ -88,7 +88,7 @@ fn refused(path: &Path, options: &StoreOptions, image: &[u8]) -> StoreError {
 /// Promise (store): A store refuses, unchanged, a pool that lacks the records that the MANIFEST
 /// expects there, and a lane that is older than sessions without a pool.
 #[test]
-fn a_pool_restored_from_before_the_stores_first_write_is_refused_unchanged() {
+fn a_pool_from_before_a_stores_first_write_is_refused_unchanged() {
     // With something in the files, and with nothing.
     for flushed in [0, 40] {
         let (media, pool) = new_pool();
@@ -114,9 +114,9 @@ fn a_pool_restored_from_before_the_stores_first_write_is_refused_unchanged() {
     }
 }
 
-/// Promise: as `a_pool_restored_from_before_the_stores_first_write_is_refused_unchanged`.
+/// Promise: as `a_pool_from_before_a_stores_first_write_is_refused_unchanged`.
 #[test]
-fn a_lane_that_is_older_than_sessions_without_a_pool_is_refused_unchanged() {
+fn a_lane_older_than_poolless_sessions_is_refused_unchanged() {
     let (media, pool) = new_pool();
     let (_dir, path) = directory();
     let store = options(Durability::DOUBLE).open(&path, &pool).unwrap();
@@ -142,7 +142,7 @@ fn a_lane_that_is_older_than_sessions_without_a_pool_is_refused_unchanged() {
 }
 
 #[test]
-fn a_salvage_writes_nothing_over_the_files_from_an_older_lane_in_another_pool() {
+fn a_salvage_writes_no_older_lane_of_another_pool_to_the_files() {
     let (media, first) = new_pool();
     let (_dir, path) = directory();
     let store = options(Durability::DOUBLE).open(&path, &first).unwrap();
@@ -183,7 +183,7 @@ fn disk_that_fails_at(left: &Arc<AtomicUsize>) -> Arc<HookDisk> {
 /// Promise (store): A store opens after a close or an opening that was cut: it does not take its
 /// pool for one of another moment.
 #[test]
-fn a_close_that_is_cut_at_any_note_is_not_taken_for_an_older_pool() {
+fn a_close_cut_at_any_note_is_not_taken_for_an_older_pool() {
     let variants = [Durability::DOUBLE, Durability::Fsync];
     for (notes, next) in (0..3).flat_map(|notes| variants.map(|next| (notes, next))) {
         let (media, pool) = new_pool();
@@ -202,9 +202,9 @@ fn a_close_that_is_cut_at_any_note_is_not_taken_for_an_older_pool() {
     }
 }
 
-/// Promise: as `a_close_that_is_cut_at_any_note_is_not_taken_for_an_older_pool`.
+/// Promise: as `a_close_cut_at_any_note_is_not_taken_for_an_older_pool`.
 #[test]
-fn an_opening_that_is_cut_while_it_empties_a_lane_is_not_taken_for_an_older_pool() {
+fn a_lane_half_emptied_by_a_cut_opening_is_no_older_pool() {
     for notes in 0.. {
         let (_, pool) = new_pool();
         let (_dir, path) = directory();

@@ -22,9 +22,9 @@ use std::{
 /// How long something that should happen is waited for.
 const PATIENCE: Duration = Duration::from_secs(120);
 
-/// Promise: as `small_prices_add_up_to_a_pause_and_none_is_longer_than_the_longest`.
+/// Promise: as `small_prices_add_up_to_pauses_of_at_most_the_longest`.
 #[test]
-fn a_sync_that_takes_long_slows_writers_little_by_little_before_one_has_to_wait() {
+fn a_long_sync_slows_writers_gradually_before_one_has_to_wait() {
     within(PATIENCE, "writers beside a sync that takes long", || {
         let bench = Bench::with_segments(1 << 20);
         let (held, seen) = (

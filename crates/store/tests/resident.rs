@@ -258,7 +258,7 @@ fn key_in_files(n: u64) -> [u8; 9] {
 }
 
 #[test]
-fn a_file_whose_live_values_do_not_fit_into_a_full_pool_is_set_aside_until_they_do() {
+fn a_file_is_set_aside_until_its_live_values_fit_into_the_pool() {
     within(Duration::from_secs(120), "collecting", || {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
@@ -290,7 +290,7 @@ fn a_file_whose_live_values_do_not_fit_into_a_full_pool_is_set_aside_until_they_
 }
 
 #[test]
-fn a_store_that_is_opened_again_and_again_never_runs_out_of_segments() {
+fn a_store_opened_again_and_again_never_runs_out_of_segments() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let pool = pool(17);
@@ -319,7 +319,7 @@ fn a_store_that_is_opened_again_and_again_never_runs_out_of_segments() {
 }
 
 #[test]
-fn a_resident_store_without_its_pool_is_refused_also_after_a_close() {
+fn a_closed_resident_store_is_refused_without_its_pool() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let pool = pool(17);

@@ -60,7 +60,7 @@ fn disk(unreadable: &Unreadable) -> Arc<HookDisk> {
 /// Promise (store): A file that cannot be collected (an unreadable sector, a key too long for
 /// today's segments) is named and stops the collection of no other.
 #[test]
-fn an_unreadable_sector_in_a_dead_file_stops_no_collection_and_is_named() {
+fn a_dead_files_bad_sector_is_named_and_stops_no_collection() {
     // Where a sample looks, and where none does.
     for sector in [4096 + 300_000, 4096 + 40 * 4096 + 512] {
         let bench = Bench::new();
@@ -106,9 +106,9 @@ fn an_unreadable_sector_in_a_dead_file_stops_no_collection_and_is_named() {
     }
 }
 
-/// Promise: as `an_unreadable_sector_in_a_dead_file_stops_no_collection_and_is_named`.
+/// Promise: as `a_dead_files_bad_sector_is_named_and_stops_no_collection`.
 #[test]
-fn a_key_too_long_for_smaller_segments_stops_no_collection_and_is_named() {
+fn a_key_too_long_for_segments_is_named_and_stops_no_collection() {
     // At the places in a file that samples look at, and between them.
     for before in [0, 21, 22, 23, 24, 25, 26, 27, 28] {
         let bench = Bench::new();
@@ -152,7 +152,7 @@ fn a_key_too_long_for_smaller_segments_stops_no_collection_and_is_named() {
 
 /// Promise (store): A disk that cannot be written makes the collector set no file aside.
 #[test]
-fn a_log_that_cannot_be_written_sets_no_file_aside_and_the_reason_is_told() {
+fn an_unwritable_log_sets_no_file_aside_and_the_reason_is_told() {
     let bench = Bench::new();
     let full = Arc::new(AtomicBool::new(false));
     let disk = HookDisk::new({

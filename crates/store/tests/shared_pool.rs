@@ -6,7 +6,7 @@ mod common;
 use std::{fs, process::Command};
 
 #[test]
-fn a_node_takes_over_the_lane_of_one_that_was_killed_and_nothing_is_missing() {
+fn a_node_takes_a_killed_nodes_lane_over_and_misses_nothing() {
     let Some(example) = common::example("shared-pool") else {
         return;
     };

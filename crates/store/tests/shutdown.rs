@@ -97,7 +97,7 @@ fn value(i: u64) -> Vec<u8> {
 /// Promise (store): Writes that an `fsync` store acknowledged are there after the kernel aborted an
 /// ext4 in the middle of writes.
 #[test]
-fn what_was_acknowledged_before_an_ext4_is_shut_down_is_there_afterwards() {
+fn writes_acknowledged_before_an_ext4_shutdown_are_there_later() {
     let dir = tempfile::tempdir().unwrap();
     let mut disk = match Ext4::make(dir.path()) {
         Ok(disk) => disk,

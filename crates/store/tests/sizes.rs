@@ -119,7 +119,7 @@ fn a_batch_of_any_size_is_taken_whole_or_refused_whole() {
 
 /// Promise: as `a_value_of_any_size_is_taken_by_put_and_by_batch`.
 #[test]
-fn a_key_of_any_size_is_put_and_deleted_or_refused_for_its_length() {
+fn a_key_of_any_size_is_put_and_deleted_or_refused_by_length() {
     for (variant, segment) in [
         (Durability::DOUBLE, SEGMENT),
         (Durability::NoSync, SEGMENT),

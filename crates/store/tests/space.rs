@@ -49,7 +49,7 @@ fn overwrite_beside(store: &Store, stuck: u64, times: u32, mut choose: impl FnMu
 }
 
 #[test]
-fn a_log_that_is_overwritten_at_random_never_takes_more_than_one_and_a_half_of_the_live_data() {
+fn random_overwrites_keep_a_log_within_1_5_times_the_live_data() {
     for variant in [Durability::DOUBLE, Durability::NoSync] {
         let bench = Bench::new();
         let store = bench.open(&options(variant));
@@ -85,7 +85,7 @@ fn nor_does_one_that_is_opened_again_and_again() {
 }
 
 #[test]
-fn the_space_of_deleted_keys_comes_back_while_others_are_written() {
+fn deleted_keys_space_comes_back_while_others_are_written() {
     let bench = Bench::new();
     let store = bench.open(&options(Durability::DOUBLE));
     (0..KEYS).for_each(|key| put(&store, key, 0));
@@ -168,7 +168,7 @@ fn an_open_snapshot_keeps_its_files_and_stops_no_writer() {
 }
 
 #[test]
-fn collection_on_request_has_its_turn_however_much_is_written_meanwhile() {
+fn a_requested_collection_has_its_turn_beside_many_writes() {
     within(Duration::from_secs(120), "collecting on request", || {
         let bench = Bench::new();
         let store = &bench.open(&options(Durability::DOUBLE));
@@ -226,7 +226,7 @@ fn large_values_that_are_overwritten_go_by_themselves() {
 }
 
 #[test]
-fn what_was_written_in_larger_segments_than_todays_is_collected_too() {
+fn values_of_larger_segments_than_todays_are_collected_too() {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("store");
     let with_segments = |segment_bytes| {

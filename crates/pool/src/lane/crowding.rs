@@ -219,7 +219,7 @@ mod tests {
     use super::*;
     use std::thread;
 
-    /// Promise: as `a_writer_that_loses_its_processor_in_a_shard_keeps_no_other_waiting`.
+    /// Promise: as `a_writer_losing_its_processor_in_a_shard_holds_up_no_other`.
     #[test]
     fn the_rest_of_a_segment_is_shared_out_and_outlasts_the_drain() {
         const RECORD: u64 = 4096;

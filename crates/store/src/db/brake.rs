@@ -237,7 +237,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_write_costs_more_the_fuller_the_memtable_is_and_never_more_than_the_longest_pause() {
+    fn a_fuller_memtable_slows_a_write_more_up_to_a_longest_pause() {
         assert_eq!(price(FREE - 0.01), Duration::ZERO);
         assert!(price(FREE) <= Duration::from_micros(1));
         let prices: Vec<_> = (20..80)
@@ -252,7 +252,7 @@ mod tests {
     /// Promise (store): A writer that outruns the index or the pool's disk is slowed down
     /// gradually: neither brake holds a put for longer than 10 ms.
     #[test]
-    fn small_prices_add_up_to_a_pause_and_none_is_longer_than_the_longest() {
+    fn small_prices_add_up_to_pauses_of_at_most_the_longest() {
         let debt = SleepDebt::default();
         let price = PAUSE_MIN / 10;
         assert_eq!((0..9).find_map(|_| debt.pay(price)), None);
@@ -273,7 +273,7 @@ mod tests {
     }
 
     #[test]
-    fn what_is_ingested_of_the_oldest_chunk_counts_no_more_and_runs_that_wait_do() {
+    fn a_brake_counts_waiting_runs_and_no_ingested_part_of_a_chunk() {
         let brake = Brake::default();
         assert!(!brake.on.load(SeqCst));
         brake.begin(3.0);

@@ -76,7 +76,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_start_is_known_for_its_range_its_active_chunk_and_whoever_sees_as_much() {
+    fn a_dead_start_holds_for_its_range_its_chunk_and_no_older_view() {
         let dead = DeadStarts::default();
         let (range, other) = (ScanRange::prefix(b"a"), ScanRange::prefix(b"b"));
         let first = FirstKey::Key(b"a7".to_vec());

@@ -388,7 +388,7 @@ mod tests {
     /// Promise (store): An ingestion that fails at any step goes on when it is tried again,
     /// whatever snapshots and scans there are.
     #[test]
-    fn an_ingestion_that_failed_behind_a_snapshot_goes_on_though_its_chunks_grew() {
+    fn a_failed_ingestion_goes_on_though_its_snapshots_chunks_grew() {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions::new()
             .variant(Durability::NoSync)

@@ -378,7 +378,7 @@ mod tests {
     use crate::{Durability, StoreOptions};
 
     #[test]
-    fn an_address_with_another_length_than_its_records_is_damage_and_gives_no_bytes() {
+    fn an_address_of_another_length_than_its_record_is_damage() {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions::new().variant(Durability::NoSync);
         let store = options.open(dir.path().join("store"), None).unwrap();

@@ -369,7 +369,7 @@ mod tests {
     };
 
     #[test]
-    fn what_is_retired_while_a_snapshot_is_being_taken_is_kept_for_it() {
+    fn a_file_retired_while_a_snapshot_is_taken_is_kept_for_it() {
         let snapshots = Arc::new(Snapshots::default());
         let before = snapshots.next_number();
         let taking = snapshots.begin();

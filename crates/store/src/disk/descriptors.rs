@@ -250,7 +250,7 @@ mod tests {
     }
 
     #[test]
-    fn no_more_files_than_the_limit_are_open_and_each_is_read_whenever_it_is_wanted() {
+    fn no_more_files_than_the_limit_are_open_and_each_can_be_read() {
         let dir = tempfile::tempdir().unwrap();
         let all = Descriptors::new(5);
         let files = files(&all, dir.path());
@@ -266,8 +266,7 @@ mod tests {
     }
 
     #[test]
-    fn what_was_written_and_not_synced_stays_open_and_what_is_in_use_is_not_closed_under_its_user()
-    {
+    fn an_unsynced_file_stays_open_and_none_in_use_is_closed() {
         let dir = tempfile::tempdir().unwrap();
         let all = Descriptors::new(3);
         let files = files(&all, dir.path());

@@ -213,7 +213,7 @@ mod tests {
     }
 
     #[test]
-    fn every_truncation_and_every_flipped_bit_of_a_manifest_is_noticed() {
+    fn a_manifests_every_truncation_and_flipped_bit_is_noticed() {
         let text = sample().encode();
         for len in 0..text.len() {
             assert!(IndexManifest::decode(&text[..len]).is_err(), "{len} bytes");

@@ -90,7 +90,7 @@ mod tests {
     }
 
     #[test]
-    fn four_like_runs_are_merged_and_take_in_what_is_not_much_larger() {
+    fn four_like_runs_are_merged_with_runs_that_are_not_much_larger() {
         assert_eq!(pick(&[1, 1, 1, 1]), 4);
         assert_eq!(pick(&[1, 1, 1, 1, 4, 16]), 5);
         assert_eq!(pick(&[1, 1, 1, 1, 16]), 4);
@@ -99,7 +99,7 @@ mod tests {
     }
 
     #[test]
-    fn tombstones_are_merged_away_when_they_are_many_or_passed_over_often() {
+    fn tombstones_are_merged_away_if_many_or_passed_over_often() {
         assert!(!is_dense(0, 0, 1000));
         assert!(!is_dense(1000, 249, 999));
         assert!(is_dense(1000, 250, 0));
@@ -110,7 +110,7 @@ mod tests {
     /// Promise (store): An index of 180 GB of 100-byte values has some 50 tables, one of 1 TB some
     /// 260, and as many again while all are merged.
     #[test]
-    fn an_index_of_a_terabyte_of_small_values_has_fewer_tables_than_a_process_may_open_files() {
+    fn a_terabytes_index_needs_fewer_files_than_a_process_may_open() {
         const LEAST: u64 = 32 << 20;
         assert_eq!(table_bytes(LEAST, 0, false), LEAST);
         assert_eq!(table_bytes(LEAST, 32 * LEAST, false), LEAST);

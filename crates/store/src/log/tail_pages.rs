@@ -80,7 +80,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_was_kept_comes_before_what_is_added_page_by_page_and_aligned() {
+    fn kept_bytes_precede_added_ones_in_whole_aligned_pages() {
         let mut pages = TailPages::default();
         let mut log = Vec::new();
         for (round, bytes) in [64, 4032, 64, 4096, 10_048, 128, 20_480]

@@ -242,7 +242,7 @@ mod tests {
     }
 
     #[test]
-    fn deleted_keys_leave_the_order_hide_what_is_older_and_come_back() {
+    fn deleted_keys_leave_the_order_hide_older_puts_and_come_back() {
         let chunk = testing::chunk(true);
         let put = |i: u64, lsn, form| {
             chunk.insert(testing::hash(&key(i)), &key(i), at(lsn, form), 0);

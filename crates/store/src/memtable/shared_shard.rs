@@ -171,7 +171,7 @@ mod tests {
     /// Promise (store): A writer that loses its processor during a put keeps no put of other keys
     /// waiting for longer than an append in the order of the log.
     #[test]
-    fn a_writer_that_loses_its_processor_in_a_shard_keeps_no_other_waiting() {
+    fn a_writer_losing_its_processor_in_a_shard_holds_up_no_other() {
         let hasher = RandomState::default();
         let shard = SharedShard::new(Shard::default());
         assert!(put(&shard, &hasher, b"a", 1));
@@ -198,7 +198,7 @@ mod tests {
     /// Promise (store): A read misses no insert, also if the inserting thread left it to the writer
     /// that had the shard.
     #[test]
-    fn what_a_thread_inserted_is_there_when_it_reads_whoever_has_the_shard() {
+    fn a_thread_reads_its_own_insert_whoever_has_the_shard() {
         const KEYS: u64 = 8;
         const PUTS: u64 = 20_000;
         let hasher = RandomState::default();

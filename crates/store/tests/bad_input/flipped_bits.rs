@@ -29,7 +29,7 @@ fn flip(path: &Path, at: u64) {
 /// Promise (store): Every read of a damaged record, large value or index table reports the damage,
 /// and so does `verify`.
 #[test]
-fn a_flipped_bit_in_a_record_is_told_by_the_get_of_its_key_and_by_verify_and_by_nothing_else() {
+fn a_flipped_bit_in_a_record_is_told_only_by_its_get_and_verify() {
     let bench = closed();
     let file = &value_log_files(&bench.path())[0];
     let bytes = fs::read(file).unwrap();
@@ -67,7 +67,7 @@ fn a_flipped_bit_in_a_record_is_told_by_the_get_of_its_key_and_by_verify_and_by_
 /// Promise (store): An opening refuses damage to an acknowledged record that it has to replay,
 /// wherever anything proves that the record was acknowledged.
 #[test]
-fn a_flipped_bit_in_the_part_of_the_log_that_is_replayed_keeps_the_store_from_opening() {
+fn a_store_with_a_flipped_bit_in_its_replayed_log_is_refused() {
     // In a file that has another one behind it, and in the last one.
     for (file, damaged) in [(0, 50), (2, KEYS - 3)] {
         for variant in [Durability::Fsync, Durability::NoSync] {
@@ -113,10 +113,9 @@ fn a_flipped_bit_in_the_part_of_the_log_that_is_replayed_keeps_the_store_from_op
     }
 }
 
-/// Promise: as
-/// `a_flipped_bit_in_a_record_is_told_by_the_get_of_its_key_and_by_verify_and_by_nothing_else`.
+/// Promise: as `a_flipped_bit_in_a_record_is_told_only_by_its_get_and_verify`.
 #[test]
-fn a_damaged_or_missing_large_value_is_told_by_its_get_and_by_verify() {
+fn a_damaged_or_missing_large_value_is_told_by_get_and_verify() {
     let bench = closed();
     let file = files_in(&bench.path().join("large")).remove(0);
     let bytes = fs::read(&file).unwrap();

@@ -10,7 +10,7 @@ use std::{fs::OpenOptions, path::PathBuf, process::Command};
 
 /// Promise: as `a_directory_that_is_no_store_stays_exactly_as_it_is`.
 #[test]
-fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
+fn a_store_or_its_lane_in_use_is_refused_until_it_is_free() {
     let bench = closed();
     let store = bench.open(&quiet(Durability::DOUBLE));
     let error = quiet(Durability::DOUBLE)
@@ -36,7 +36,7 @@ fn a_store_or_its_lane_that_is_in_use_is_refused_until_it_is_free() {
 }
 
 #[test]
-fn a_lock_that_goes_to_a_process_that_is_being_started_does_not_keep_the_store_closed() {
+fn a_lock_inherited_by_a_starting_process_keeps_no_store_closed() {
     let bench = closed();
     let lock = OpenOptions::new()
         .write(true)

@@ -5,10 +5,9 @@ use crate::{KEYS, check, closed, common::files_in, key, quiet, refused, value};
 use forebay_store::{Durability, StoreError};
 use std::{fs, path::PathBuf};
 
-/// Promise: as
-/// `a_flipped_bit_in_a_record_is_told_by_the_get_of_its_key_and_by_verify_and_by_nothing_else`.
+/// Promise: as `a_flipped_bit_in_a_record_is_told_only_by_its_get_and_verify`.
 #[test]
-fn a_damaged_index_table_is_told_and_the_store_reads_all_once_it_is_restored() {
+fn a_damaged_index_table_is_told_and_all_is_read_once_restored() {
     let bench = closed();
     let table = files_in(&bench.path().join("index"))
         .into_iter()
@@ -42,7 +41,7 @@ fn a_damaged_index_table_is_told_and_the_store_reads_all_once_it_is_restored() {
 
 /// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
-fn a_missing_truncated_or_foreign_index_table_is_refused_by_name() {
+fn a_missing_truncated_or_foreign_table_is_refused_by_name() {
     let bench = closed();
     let is_table = |path: &PathBuf| path.extension().is_some_and(|e| e == "table");
     for table in files_in(&bench.path().join("index"))
@@ -77,7 +76,7 @@ fn a_missing_truncated_or_foreign_index_table_is_refused_by_name() {
 
 /// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
-fn a_damaged_or_missing_index_manifest_is_refused_and_no_empty_index_is_made() {
+fn a_damaged_or_missing_index_manifest_is_refused_not_replaced() {
     let bench = closed();
     let path = bench.path().join("index/MANIFEST");
     let bytes = fs::read(&path).unwrap();

@@ -29,7 +29,7 @@ fn immutable(path: &Path, test: impl FnOnce()) {
 
 /// Promise: as `a_directory_that_is_no_store_stays_exactly_as_it_is`.
 #[test]
-fn a_directory_that_cannot_be_written_is_refused_with_the_reason() {
+fn an_unwritable_directory_is_refused_with_the_reason() {
     let bench = closed();
     immutable(&bench.path(), || {
         let error = quiet(Durability::Fsync)
@@ -80,7 +80,7 @@ impl Drop for SmallDisk {
 
 /// Promise (store): A full disk refuses writes with the reason, and they go on once there is room.
 #[test]
-fn on_a_full_disk_writes_are_refused_with_the_reason_and_go_on_when_there_is_room() {
+fn a_full_disk_refuses_writes_with_the_reason_until_it_has_room() {
     let bench = Bench::new();
     let Some(disk) = SmallDisk::mount(&bench.dir.path().join("disk"), 6 << 20) else {
         eprintln!(

@@ -20,7 +20,7 @@ fn crashed() -> Bench {
 /// Promise (store): A store with acknowledged data in a pool does not open without that pool, and
 /// with it has all of that data.
 #[test]
-fn a_store_whose_data_is_in_its_pool_opens_with_that_pool_only_and_then_has_all_of_it() {
+fn a_store_with_data_in_its_pool_opens_only_with_it_and_has_all() {
     for variant in [Durability::DOUBLE, Durability::Fsync] {
         let bench = crashed();
         let uuid = bench.pool.uuid().to_string();
@@ -38,7 +38,7 @@ fn a_store_whose_data_is_in_its_pool_opens_with_that_pool_only_and_then_has_all_
 }
 
 #[test]
-fn a_buffered_variant_without_a_pool_is_refused_with_the_choices() {
+fn a_buffered_variant_without_pool_is_refused_with_the_choices() {
     let bench = closed();
     refused(
         &bench,
@@ -52,7 +52,7 @@ fn a_buffered_variant_without_a_pool_is_refused_with_the_choices() {
 /// Promise (store): A store opens without a pool that is gone, if the user asks for `salvage`, and
 /// lacks only that pool's writes.
 #[test]
-fn with_salvage_a_store_opens_without_a_pool_that_is_gone_and_goes_on() {
+fn a_salvaged_store_opens_without_its_lost_pool_and_goes_on() {
     let bench = crashed();
     let salvage = quiet(Durability::Fsync).salvage(true);
     let store = salvage.open(bench.path(), None).unwrap();
@@ -74,7 +74,7 @@ fn with_salvage_a_store_opens_without_a_pool_that_is_gone_and_goes_on() {
 
 /// Promise (store): An older copy of a store's directory loses nothing that is in the pool.
 #[test]
-fn an_earlier_copy_of_the_directory_loses_nothing_that_is_in_the_pool() {
+fn an_earlier_copy_of_a_directory_loses_nothing_in_the_pool() {
     let bench = Bench::new();
     let store = bench.open(&quiet(Durability::DOUBLE));
     store.put(b"first", b"1").unwrap();

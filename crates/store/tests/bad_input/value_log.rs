@@ -6,7 +6,7 @@ use std::fs;
 
 /// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
-fn a_missing_value_log_file_is_named_and_the_store_opens_once_it_is_back() {
+fn a_store_names_a_missing_log_file_and_opens_once_it_is_back() {
     let bench = closed();
     for file in value_log_files(&bench.path()) {
         let away = bench.dir.path().join("away");
@@ -26,7 +26,7 @@ fn a_missing_value_log_file_is_named_and_the_store_opens_once_it_is_back() {
 
 /// Promise: as `a_damaged_truncated_or_foreign_manifest_is_named`.
 #[test]
-fn a_truncated_value_log_file_is_named_and_nothing_is_written_into_it() {
+fn a_truncated_value_log_file_is_named_and_left_unwritten() {
     for variant in [Durability::DOUBLE, Durability::Fsync] {
         let bench = closed();
         for file in value_log_files(&bench.path()) {

@@ -19,7 +19,7 @@ use std::{
 
 /// Promise: as `a_store_does_what_a_map_does`.
 #[test]
-fn garbage_collection_gives_space_back_and_keeps_every_live_value_also_after_a_crash() {
+fn a_collection_frees_space_and_keeps_live_values_over_a_crash() {
     for variant in [Durability::DOUBLE, Durability::NoSync] {
         let bench = Bench::with_segments(256 << 10);
         let options = small(variant).gc(false);
@@ -47,7 +47,7 @@ fn garbage_collection_gives_space_back_and_keeps_every_live_value_also_after_a_c
 }
 
 #[test]
-fn writers_readers_scanners_and_the_collector_work_at_the_same_time() {
+fn writers_readers_scans_and_the_collector_work_at_once() {
     let bench = Bench::with_segments(256 << 10);
     let store = &bench.open(&small(Durability::DOUBLE));
     std::thread::scope(|scope| {
@@ -91,7 +91,7 @@ fn writers_readers_scanners_and_the_collector_work_at_the_same_time() {
 }
 
 #[test]
-fn verify_finds_nothing_wrong_while_writers_and_the_collector_work() {
+fn verify_finds_no_problem_beside_writers_and_the_collector() {
     let bench = Bench::new();
     let options = common::tiny(Durability::DOUBLE).space_amplification_max(1.2);
     let store = &bench.open(&options);
@@ -131,7 +131,7 @@ fn what_is_in_the_cache_is_still_verified_on_the_disk() {
 }
 
 #[test]
-fn a_file_collected_before_verify_and_unlinked_while_it_is_read_is_no_problem() {
+fn a_collected_file_that_goes_while_verify_reads_is_no_problem() {
     let bench = Bench::new();
     // What keeps the collected files, until the first of them is read while it is there.
     let kept: Arc<Mutex<Option<Snapshot>>> = Arc::default();

@@ -59,7 +59,7 @@ fn a_scan_gives_exactly_its_range_in_both_directions() {
 /// Promise (store): A snapshot stays the same, whatever the store writes, deletes, collects or
 /// merges.
 #[test]
-fn a_snapshot_does_not_change_whatever_is_written_deleted_collected_or_merged() {
+fn a_snapshot_stays_over_writes_deletes_collections_and_merges() {
     let bench = Bench::new();
     let store = bench.open(&small(Durability::DOUBLE));
     for i in 0..4000 {
@@ -98,7 +98,7 @@ fn a_snapshot_does_not_change_whatever_is_written_deleted_collected_or_merged() 
 /// Promise (store): A snapshot that is taken beside writers has all of each batch or nothing of it,
 /// and never changes.
 #[test]
-fn a_snapshot_taken_beside_writers_has_all_of_each_batch_or_nothing_and_stays() {
+fn a_snapshot_beside_writers_has_whole_batches_only_and_stays() {
     const KEYS: u32 = 300;
     let bench = Bench::new();
     let store = &bench.open(&small(Durability::DOUBLE));
@@ -142,7 +142,7 @@ fn a_snapshot_taken_beside_writers_has_all_of_each_batch_or_nothing_and_stays() 
 
 /// Promise (store): A store refuses more snapshots than it keeps.
 #[test]
-fn more_snapshots_than_a_store_keeps_are_refused_and_those_of_one_moment_are_one() {
+fn snapshots_past_the_limit_are_refused_and_equal_ones_are_one() {
     let bench = Bench::new();
     let store = bench.open(&small(Durability::DOUBLE));
     store.put(b"key", b"0").unwrap();

@@ -8,7 +8,7 @@ use crate::{
 use forebay_store::{Batch, Durability, ScanRange, Store, StoreError};
 
 #[test]
-fn a_value_is_read_as_it_was_put_in_every_variant_and_after_close_and_after_drop() {
+fn values_are_read_as_put_in_every_variant_after_close_and_drop() {
     for variant in VARIANTS {
         let bench = Bench::new();
         let options = small(variant);
@@ -100,7 +100,7 @@ fn every_variant_opens_what_any_other_left_closed_or_crashed() {
 }
 
 #[test]
-fn values_from_nothing_to_many_segments_and_keys_from_one_byte_to_64_kib_are_kept() {
+fn empty_to_huge_values_and_keys_of_a_byte_to_64_kib_are_kept() {
     for variant in [Durability::DOUBLE, Durability::Fsync] {
         let bench = Bench::with_segments(256 << 10);
         let options = small(variant);
@@ -152,7 +152,7 @@ fn values_from_nothing_to_many_segments_and_keys_from_one_byte_to_64_kib_are_kep
 
 /// Promise (store): A batch is there whole or not at all.
 #[test]
-fn a_batch_is_all_or_nothing_and_its_last_operation_on_a_key_counts() {
+fn a_batch_is_whole_or_nothing_and_a_keys_last_operation_counts() {
     let bench = Bench::new();
     let store = bench.open(&small(Durability::DOUBLE));
     store.put(b"gone", b"x").unwrap();
@@ -183,7 +183,7 @@ fn a_batch_is_all_or_nothing_and_its_last_operation_on_a_key_counts() {
 }
 
 #[test]
-fn a_damaged_header_of_a_large_value_does_not_cost_the_value_at_an_opening_after_a_crash() {
+fn a_large_values_damaged_header_costs_nothing_after_a_crash() {
     let bench = Bench::new();
     let store = bench.open(&small(Durability::DOUBLE));
     store.put(b"large", &[7; 100_000]).unwrap();
@@ -197,7 +197,7 @@ fn a_damaged_header_of_a_large_value_does_not_cost_the_value_at_an_opening_after
 }
 
 #[test]
-fn a_value_that_is_read_again_and_again_is_always_the_one_written_last() {
+fn a_value_read_again_and_again_is_always_the_last_written_one() {
     for variant in [Durability::DOUBLE, Durability::NoSync] {
         let bench = Bench::new();
         let store = bench.open(&small(variant));

@@ -14,7 +14,7 @@ use std::{
 
 /// Promise: as `crates/store/tests/fuzzed.rs`.
 #[test]
-fn crafted_lengths_in_a_manifest_or_a_files_header_are_refused_without_overflow() {
+fn crafted_lengths_of_manifest_and_header_are_refused() {
     let bench = Bench::new();
     let options = quiet(Durability::Fsync);
     session(&bench, &options, 0..100);

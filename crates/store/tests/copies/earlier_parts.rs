@@ -19,9 +19,9 @@ fn pool_of(image: Vec<u8>) -> Pool {
         .unwrap()
 }
 
-/// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
+/// Promise: as `an_earlier_closes_manifest_is_refused_and_unlinks_nothing`.
 #[test]
-fn a_pool_of_an_earlier_moment_is_refused_and_nothing_is_written_over_the_files() {
+fn an_earlier_moments_pool_is_refused_and_the_files_stay() {
     // Taken from the running session, and from the session before; with an index that knows more,
     // and with one that knows nothing.
     for (sessions, memtable_bytes) in [(1, 64 << 10), (1, 16 << 20), (2, 64 << 10), (2, 16 << 20)] {
@@ -109,9 +109,9 @@ fn an_index_of_an_earlier_moment_brings_no_deleted_key_back() {
     check(&store, 1000..1100, 2);
 }
 
-/// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
+/// Promise: as `an_earlier_closes_manifest_is_refused_and_unlinks_nothing`.
 #[test]
-fn a_copy_whose_last_file_was_copied_before_it_was_written_is_refused() {
+fn a_copy_with_a_last_file_from_before_its_writes_is_refused() {
     for (variant, closed) in [
         (Durability::Fsync, true),
         (Durability::Fsync, false),

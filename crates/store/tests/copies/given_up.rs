@@ -22,7 +22,7 @@ use std::{
 /// Promise (store): A salvage names its losses beforehand and afterwards, and moves files that it
 /// gives up to `given-up/`.
 #[test]
-fn a_salvage_says_what_it_gives_up_and_moves_it_out_of_the_way_as_it_is() {
+fn a_salvage_names_what_it_gives_up_and_moves_it_aside_as_it_is() {
     let bench = Bench::new();
     let options = quiet(Durability::Fsync);
     session(&bench, &options, 0..5);
@@ -78,7 +78,7 @@ fn with_a_collected_file(options: &StoreOptions) -> Bench {
 /// Promise (store): A collected file that cannot be unlinked keeps no store from opening, and is
 /// named.
 #[test]
-fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_opening() {
+fn a_collected_file_that_stays_is_named_and_stops_no_opening() {
     let options = quiet(Durability::Fsync);
     let bench = with_a_collected_file(&options);
     let there = value_log_files(&bench.path());
@@ -109,7 +109,7 @@ fn a_collected_file_that_cannot_be_unlinked_is_named_and_keeps_no_store_from_ope
 }
 
 #[test]
-fn a_collected_file_that_cannot_be_read_for_a_moment_keeps_no_later_opening_out() {
+fn a_collected_file_unreadable_for_a_moment_stops_no_reopening() {
     let options = quiet(Durability::Fsync);
     let bench = with_a_collected_file(&options);
     // Opening it fails, reading its header, or reading what it holds.

@@ -29,9 +29,9 @@ fn refused_with_manifest(bench: &Bench, variant: Durability, older: &[u8], keys:
 
 /// Promise (store): A store with an older MANIFEST, value log, index or pool beside newer parts is
 /// refused unchanged, or opens with everything that the older moment had.
-/// Promise: as `a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused`.
+/// Promise: as `a_running_stores_old_manifest_is_refused_and_unlinks_nothing`.
 #[test]
-fn a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused() {
+fn an_earlier_closes_manifest_is_refused_and_unlinks_nothing() {
     for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
         let bench = Bench::new();
         session(&bench, &quiet(variant), 0..5);
@@ -41,9 +41,9 @@ fn a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused() {
     }
 }
 
-/// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
+/// Promise: as `an_earlier_closes_manifest_is_refused_and_unlinks_nothing`.
 #[test]
-fn a_manifest_of_an_earlier_clean_close_is_refused_if_only_the_last_file_grew() {
+fn an_earlier_closes_manifest_is_refused_for_a_grown_last_file() {
     // With the index of the later moment, and with that of the earlier one.
     for index_too in [false, true] {
         for variant in [Durability::Fsync, Durability::DOUBLE] {
@@ -69,9 +69,9 @@ fn a_manifest_of_an_earlier_clean_close_is_refused_if_only_the_last_file_grew() 
 
 /// Promise (store): A store unlinks a file that holds log only if the manifest says that it was
 /// collected.
-/// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
+/// Promise: as `an_earlier_closes_manifest_is_refused_and_unlinks_nothing`.
 #[test]
-fn a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused() {
+fn a_running_stores_old_manifest_is_refused_and_unlinks_nothing() {
     for variant in [Durability::Fsync, Durability::NoSync, Durability::DOUBLE] {
         let bench = Bench::new();
         let store = bench.open(&quiet(variant));
@@ -84,7 +84,7 @@ fn a_manifest_taken_earlier_from_a_running_store_unlinks_nothing_and_is_refused(
 }
 
 #[test]
-fn a_later_file_that_cannot_be_opened_is_not_passed_over_beside_an_earlier_manifest() {
+fn an_old_manifest_passes_over_no_file_that_cannot_be_opened() {
     let bench = Bench::new();
     // Neither the index nor the log's end tells that the manifest is older.
     let options = quiet(Durability::Fsync)

@@ -126,9 +126,9 @@ impl Moments {
     }
 }
 
-/// Promise: as `a_manifest_of_an_earlier_clean_close_unlinks_no_later_file_and_is_refused`.
+/// Promise: as `an_earlier_closes_manifest_is_refused_and_unlinks_nothing`.
 #[test]
-fn a_mixture_of_two_moments_is_refused_unchanged_or_has_what_the_older_one_had() {
+fn a_mixture_of_two_moments_is_refused_or_has_all_of_the_older() {
     for (variant, closed) in [
         (Durability::Fsync, true),
         (Durability::Fsync, false),

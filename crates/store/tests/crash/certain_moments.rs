@@ -27,7 +27,7 @@ use std::{
 
 /// Promise (store): The collector removes nothing before its replacement is as durable as it was.
 #[test]
-fn a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk() {
+fn a_large_value_stays_until_its_replacement_is_on_the_disk() {
     let work = tempfile::tempdir().unwrap();
     // Nothing is merged into the index, and so nothing synced on that account.
     let options = tiny(Durability::NoSync)
@@ -65,7 +65,7 @@ fn a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk() {
 /// Promise (store): Writes that a killed session did not sync are on the disk before a later
 /// session acknowledges anything behind it.
 #[test]
-fn what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_behind_it() {
+fn a_killed_sessions_writes_are_synced_before_the_log_goes_on() {
     for bytes in [4032 - 34 - 3, 100, 4032 + 4096 - 34 - 3] {
         let work = tempfile::tempdir().unwrap();
         let live = work.path().join("live");
@@ -87,8 +87,7 @@ fn what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_be
 }
 
 #[test]
-fn a_segment_s_first_record_that_arrives_before_the_seal_in_front_of_it_keeps_no_store_from_opening()
- {
+fn a_first_record_that_arrives_before_a_seal_stops_no_opening() {
     let work = tempfile::tempdir().unwrap();
     let options = tiny(Durability::Fsync).gc(false).memtable_size(4 << 20);
     let (machine, store) = without_pool(&work.path().join("live"), &options);
@@ -121,7 +120,7 @@ fn a_segment_s_first_record_that_arrives_before_the_seal_in_front_of_it_keeps_no
 /// Promise (store): A store refuses a pool that lost records which the index has, and keeps every
 /// write that it acknowledges after a `salvage`.
 #[test]
-fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_not_used_again() {
+fn a_pool_lacking_indexed_records_is_refused_and_reuses_no_lsn() {
     let work = tempfile::tempdir().unwrap();
     let options = tiny(Durability::DOUBLE).gc(false);
     let machine = Machine::new(&work.path().join("live"), SMALL.segment_bytes);
@@ -165,7 +164,7 @@ fn a_pool_that_lost_what_the_index_was_told_of_is_refused_and_its_addresses_are_
 /// Promise (store): A power cut between two value-log files costs no acknowledged write, and the
 /// next session goes on where the log ended.
 #[test]
-fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again() {
+fn a_file_whose_predecessor_did_not_arrive_is_begun_again() {
     for seed in 0..4 {
         let work = tempfile::tempdir().unwrap();
         // The index stays empty: all of the log is walked at an opening.
@@ -212,7 +211,7 @@ fn a_file_that_was_begun_while_the_one_before_it_did_not_arrive_is_begun_again()
 
 /// Whatever the opening that was cut had taken in the pool, with other options.
 #[test]
-fn a_resident_store_has_all_the_room_it_is_given_after_a_first_opening_that_was_cut_anywhere() {
+fn a_cut_first_opening_costs_a_resident_store_no_room() {
     let work = tempfile::tempdir().unwrap();
     for on_disk in [false, true] {
         let sim = match on_disk {
@@ -280,7 +279,7 @@ fn written_and_not_released(dir: &Path, options: &StoreOptions) -> Machine {
 }
 
 #[test]
-fn a_file_that_a_resident_opening_forgot_before_it_was_cut_keeps_none_from_opening() {
+fn a_file_forgotten_by_a_cut_resident_opening_stops_no_other() {
     let work = tempfile::tempdir().unwrap();
     let (live, index) = (work.path().join("live"), work.path().join("index"));
     let options = tiny(Durability::Buffered(12))

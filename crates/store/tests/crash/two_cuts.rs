@@ -123,18 +123,17 @@ fn many_times_two_crashes(on_disk: bool) {
 /// end at some operation, with none before it missing.
 /// Promise (store): Writes that a buffered or `fsync` store acknowledged survive a power cut at any
 /// moment of opening, writing, draining, collecting and closing, and a second one in the recovery.
-/// Promise: as `a_batch_is_all_or_nothing_and_its_last_operation_on_a_key_counts`.
-/// Promise: as `a_large_value_is_not_removed_before_what_replaced_it_is_on_the_disk`.
+/// Promise: as `a_batch_is_whole_or_nothing_and_a_keys_last_operation_counts`.
+/// Promise: as `a_large_value_stays_until_its_replacement_is_on_the_disk`.
 #[test]
-fn after_two_power_cuts_in_a_row_every_acknowledged_write_is_there() {
+fn every_acknowledged_write_is_there_after_two_power_cuts() {
     many_times_two_crashes(false);
 }
 
 /// Promise (store): Writes that a store with a pool on a disk acknowledged survive power cuts and
 /// kills at any moment, as with any pool.
-/// Promise: as
-/// `without_commits_a_crash_leaves_a_stretch_of_puts_that_has_all_before_the_last_commit`.
+/// Promise: as `a_crash_leaves_committed_puts_and_a_stretch_behind_them`.
 #[test]
-fn with_a_pool_on_a_disk_after_two_power_cuts_every_committed_write_is_there() {
+fn every_write_committed_to_a_disk_survives_two_power_cuts() {
     many_times_two_crashes(true);
 }

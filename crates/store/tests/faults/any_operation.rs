@@ -176,7 +176,7 @@ fn life(variant: Durability, at: u64, fault: Fault, closes: bool) -> u64 {
 /// Promise (store): An operation on the disk that fails or is torn, once, for a while or for good,
 /// loses nothing acknowledged and leaves no caller hanging.
 #[test]
-fn whichever_operation_on_the_disk_fails_nothing_acknowledged_is_lost_and_nothing_hangs() {
+fn no_failing_operation_loses_what_was_acknowledged_or_hangs() {
     // Other operations each time; a failure says which one it was.
     let mut rng = Rng(std::time::UNIX_EPOCH.elapsed().unwrap().as_nanos() as u64);
     const FAULTS: [Fault; 4] = [Fault::Error, Fault::Torn, Fault::Gone, Fault::FullFor(8)];

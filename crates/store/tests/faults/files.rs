@@ -24,7 +24,7 @@ use std::{
 };
 
 #[test]
-fn a_write_after_one_that_could_not_begin_a_new_file_is_not_lost() {
+fn a_write_after_one_that_failed_to_begin_a_file_is_not_lost() {
     for variant in [Durability::Fsync, Durability::NoSync] {
         let bench = Bench::new();
         let plan = Arc::new(FaultPlan::default());
@@ -59,10 +59,9 @@ fn a_write_after_one_that_could_not_begin_a_new_file_is_not_lost() {
     }
 }
 
-/// Promise: as
-/// `what_a_killed_session_had_not_synced_is_on_the_disk_before_the_log_goes_on_behind_it`.
+/// Promise: as `a_killed_sessions_writes_are_synced_before_the_log_goes_on`.
 #[test]
-fn what_a_killed_session_wrote_last_is_written_again_and_synced_in_every_file() {
+fn a_killed_sessions_last_writes_are_rewritten_in_every_file() {
     let bench = Bench::new();
     let options = quiet(Durability::NoSync)
         .memtable_size(4 << 20)
@@ -107,7 +106,7 @@ fn what_a_killed_session_wrote_last_is_written_again_and_synced_in_every_file() 
 }
 
 #[test]
-fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_it_belongs() {
+fn a_failed_segment_goes_to_its_old_file_after_a_new_one_began() {
     let bench = Bench::new();
     // The last segment of a file is sealed early; its first write fails, once the next one is
     // placed.
@@ -175,7 +174,7 @@ fn a_segment_whose_write_failed_while_the_next_one_began_a_new_file_goes_where_i
 }
 
 #[test]
-fn a_segment_whose_file_could_not_be_made_is_still_placed_before_the_next_one() {
+fn a_segment_whose_file_could_not_be_made_precedes_the_next_one() {
     let bench = Bench::new();
     let failed = Arc::new(AtomicBool::new(false));
     let disk = HookDisk::new({
@@ -237,7 +236,7 @@ fn crash_before_the_second_file(
 }
 
 #[test]
-fn a_file_whose_naming_failed_half_way_is_there_after_a_crash_in_the_next_attempt() {
+fn a_half_named_file_is_there_after_a_crash_in_the_next_attempt() {
     let bench = Bench::new();
     // The manifest that names the second file is renamed, but its directory's sync fails; then the
     // power fails in the second attempt, before the first operation that creates a file.
@@ -261,7 +260,7 @@ fn a_file_whose_naming_failed_half_way_is_there_after_a_crash_in_the_next_attemp
 }
 
 #[test]
-fn a_file_that_a_manifest_may_name_is_not_removed_because_it_cannot_be_opened() {
+fn a_file_a_manifest_may_name_is_kept_though_it_does_not_open() {
     let bench = Bench::new();
     // The process is at its limit of open files: the manifest that names the second file is
     // renamed, but its directory cannot be opened to be synced; and in the second attempt that file

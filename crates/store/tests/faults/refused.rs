@@ -50,7 +50,7 @@ fn once_a_sync_failed_no_later_one_claims_that_all_is_durable() {
 /// Promise (store): A store starts a background thread again that panicked, and tells the threads
 /// that wait for it.
 #[test]
-fn a_thread_that_panics_is_started_again_and_nothing_is_lost_or_hangs() {
+fn a_panicked_thread_is_restarted_and_nothing_is_lost_or_hangs() {
     let bench = Bench::new();
     let panics = Arc::new(AtomicBool::new(true));
     let disk = HookDisk::new({

@@ -106,7 +106,7 @@ fn tombstones_are_merged_away_when_a_quarter_of_all_entries_are() {
 
 /// Promise: as `an_index_of_which_every_key_is_deleted_has_no_entries_left`.
 #[test]
-fn a_few_tombstones_that_scans_pass_over_again_and_again_are_merged_away() {
+fn few_tombstones_that_scans_pass_over_often_are_merged_away() {
     let dir = tempfile::tempdir().unwrap();
     let (index, mut model) = (open(dir.path()), Model::new());
     ingest(&index, &mut model, &run(0, 1, 20_000, 0), 1);

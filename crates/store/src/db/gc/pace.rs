@@ -160,7 +160,7 @@ mod tests {
     }
 
     #[test]
-    fn a_write_that_is_not_allowed_waits_until_the_collector_has_moved() {
+    fn a_write_beyond_its_allowance_waits_for_the_collector() {
         let pace = &Pace::default();
         pace.allow(100);
         std::thread::scope(|scope| {
@@ -176,7 +176,7 @@ mod tests {
 
     /// Promise (store): Garbage collection holds no put of up to 16 KiB for longer than 10 ms.
     #[test]
-    fn a_write_waits_as_long_as_it_is_large_and_no_longer_than_a_quarter_of_a_second() {
+    fn a_write_waits_by_its_size_and_at_most_a_quarter_of_a_second() {
         assert_eq!(pause_max(0), PAUSE_MAX);
         assert_eq!(pause_max(PAUSE_BYTES), PAUSE_MAX);
         assert_eq!(pause_max(4 * PAUSE_BYTES), 4 * PAUSE_MAX);

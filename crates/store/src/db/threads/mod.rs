@@ -126,7 +126,7 @@ mod tests {
     /// Promise (store): A snapshot that is kept beyond its store unlinks nothing of a later
     /// session.
     #[test]
-    fn a_merge_that_the_stores_end_cuts_leaves_nothing_to_a_snapshot_that_stays() {
+    fn a_merge_cut_by_the_stores_end_leaves_no_work_to_a_snapshot() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
         let options = StoreOptions::new().variant(Durability::NoSync);
