@@ -2,7 +2,7 @@
 //! docs/files-membership.md, "The table of absorbed files".
 //!
 //! The supervisor alone writes it. The run's processes map it when they start, and compare what
-//! they open for writing with it, by device and inode: a file that another process absorbs has to
+//! they open for writing with it, by device and inode. A file that another process absorbs has to
 //! be let go of first, by whatever name it was opened. Other runs read a copy of it. A word of it
 //! is marked by the kernel when the supervisor dies, however it dies; from then on its processes
 //! say in another one what became of the lane ([`lane`]). In a part of its own they ask that a file

@@ -3,12 +3,12 @@
 //!
 //! PostgreSQL reads `pg_replslot` when it starts, before it writes anything: of a directory there
 //! whose `state` it cannot read it says the name, and ends. So the guard is such a directory, and
-//! its name the sentence. It may not be opened, so that a server that was cut off, and that looks
-//! into all its directories first, names it also where it ends sooner: since the last checkpoint is
-//! in the pool only. Backups, `pg_basebackup` and `pg_rewind` leave out what `pg_replslot` holds,
-//! which is why the guard lies there and not in a file that they copy. The processes of a run do
-//! not see it (`readdir` in libforebay.so), if it is of the run's own pool: of that nothing is
-//! left, since a run recovers its pool first.
+//! its name the sentence. A server that was cut off looks into all its directories first, and may
+//! end sooner, since its last checkpoint is in the pool only. The guard may not be opened, so that
+//! such a server names it too. Backups, `pg_basebackup` and `pg_rewind` leave out what
+//! `pg_replslot` holds, which is why the guard lies there and not in a file that they copy. The
+//! processes of a run do not see it (`readdir` in libforebay.so), if it is of the run's own pool:
+//! of that nothing is left, since a run recovers its pool first.
 //!
 //! Each run lays one of its own, since two may have one data directory: while the first run of a
 //! server that is started again drains, the second begins.
@@ -18,9 +18,9 @@
 //! to all, `pg_replslot` synced. Lifting: (1) opened to its owner, renamed back; (2) `pg_replslot`
 //! synced; (3) removed. So a power cut leaves the guard whole or not at all.
 //!
-//! It is lifted by the end of its run that left nothing, by the recovery of its run's lane where
-//! the lane names files beside it, by a later run of the pool, which lays its own before, and by
-//! [`lift`].
+//! It is lifted by the end of its run that left nothing, and by the recovery of its run's lane
+//! where the lane names files beside it. A later run of the pool lifts it too, after it laid its
+//! own, and so does [`lift`].
 //!
 //! Root does this in other users' directories: no link is followed, and a guard is held while it is
 //! looked into or taken away.

@@ -4,8 +4,8 @@
 //! An absorbed write goes to the kernel as always, *and* into a lane of the pool; only its
 //! durability is taken over. The [`client`] does that inside the database's process (through
 //! libforebay.so); it owns the lane. The [`supervisor`], which started the database, syncs the
-//! files of a sealed segment, so that the client can release it. [`replay`] brings the files up to
-//! date after a crash. docs/files-protocol.md has the messages, records and rules;
+//! files of a sealed segment, so that the client can release it. After a crash [`replay`] brings
+//! the files up to date. docs/files-protocol.md has the messages, records and rules,
 //! docs/durability.md the promises.
 
 mod absorbed;

@@ -215,8 +215,8 @@ impl LaneLog<'_> {
     }
 
     /// The head of a record of now; without a time if the file has strayed. A call that is under
-    /// way then logs what the kernel has by it, and all else that the lane has of the file must not
-    /// become newer by that than what was changed past the lane.
+    /// way then still logs what the kernel has by it. All else that the lane has of the file must
+    /// not become newer by that than what was changed past the lane.
     #[inline]
     fn head(&self, number: usize, at: u64) -> PayloadHead {
         let now = sys::file_time_now();

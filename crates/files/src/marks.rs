@@ -4,7 +4,7 @@
 //! A supervisor adds its pool's path before it absorbs the first file of a directory, and the
 //! directory's sync makes that durable. It is taken away at the end of a run that left nothing in
 //! the pool. So it outlives a crash, and the user who is about to start a database without Forebay
-//! can be told ([`standing`]), and a run with another pool leaves a file plain of which records may
+//! can be told ([`standing`]). A run with another pool leaves a file plain of which records may
 //! wait in this one. It is a hint: a file system without extended attributes has none, and what a
 //! mark says is looked for in the pool itself.
 

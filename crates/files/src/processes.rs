@@ -57,7 +57,8 @@ impl NotedProcess {
 }
 
 /// The low 32 bits of the time at which a process, or thread, started, in clock ticks since the
-/// machine's start; 0 if that is not known, as in a time namespace, which shifts what is said.
+/// machine's start. It is 0 if that is not known, as in a time namespace, which shifts what is
+/// said.
 pub(crate) fn start(id: u32) -> u32 {
     /// Behind the name.
     const START: usize = 19;

@@ -53,8 +53,8 @@ pub(crate) fn silence(pool_is_on_disk: bool) -> Duration {
 pub const KIND_FILE: u16 = 1;
 /// Bytes written at an offset.
 pub const KIND_WRITE: u16 = 2;
-/// A new size. Logged before the kernel has it: the kernel may make a truncation durable at any
-/// time, and what the lane still has of the bytes that were cut off must not come back without
+/// A new size. Logged before the kernel has it, since the kernel may make a truncation durable at
+/// any time. What the lane still has of the bytes that were cut off must not come back without
 /// those before them, which may be drained.
 pub const KIND_TRUNCATE: u16 = 3;
 /// The file is about to lose its last name, or has lost it: it may be missing.

@@ -3,8 +3,8 @@
 //! has records of it.
 //!
 //! *Void*: nothing that the lane has of the file is needed. When a pool's disk fails, the run syncs
-//! its files and goes on plainly. That the lane is not needed any more is said in the pool; where
-//! not even that can be written, it is said here, or else a recovery, once the disk is back, could
+//! its files and goes on plainly. That the lane is not needed any more is said in the pool, and
+//! here where not even that can be written. Otherwise a recovery, once the disk is back, could
 //! write older bytes over what is newer. A lane's owner is a number that no other lane ever has, so
 //! a mark says nothing of what is absorbed later, and may stay for ever.
 //!

@@ -1,10 +1,10 @@
 //! Requests by the table: a process asks that a file be made plain. docs/files-membership.md,
 //! "Other writers".
 //!
-//! It needs no connection, which a process may have no right to make any more, and no descriptor:
-//! the part of the table by which it is asked is mapped when the library starts, and a
-//! forked child has it. Each entry has a count of the questions about it, which processes raise,
-//! and one of those that are answered, which the supervisor alone writes.
+//! It needs no connection, which a process may have no right to make any more, and no descriptor.
+//! The part of the table by which it is asked is mapped when the library starts, and a forked child
+//! has it. Each entry counts the questions about it, which processes raise, and those that are
+//! answered, which the supervisor alone writes.
 
 use super::{AbsorbedTable, ENTRIES, FileKey, TableEntry, TablePage, TableView};
 use forebay_pool::media::{self, Mapped};

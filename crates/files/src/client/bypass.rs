@@ -187,9 +187,9 @@ impl ClientConfig {
         }
     }
 
-    /// A file that is changed though the lane is not settled has the time of now on its disk,
-    /// before it is: what is written in place, and synced by `fdatasync`, moves that later only,
-    /// and a recovery would not see that it was changed.
+    /// Before a file is changed though the lane is not settled: gives it the time of now on its
+    /// disk. A write in place, synced by `fdatasync`, moves that time only later, and a recovery
+    /// until then would not see that the file was changed.
     fn outlast(&self, fd: BorrowedFd<'_>, key: FileKey) -> Result<(), Errno> {
         if self.orphaned().is_none() || !self.is_absorbed(key) || SETTLED.load(Relaxed) {
             return Ok(());
@@ -226,7 +226,7 @@ pub(super) fn note_settled() {
 }
 
 /// Since when this process, or the one that it was forked from, knows that it has no supervisor, or
-/// that a recovery of the lane was under way: nanoseconds of the monotonic clock; 0 for never.
+/// that a recovery of the lane was under way. Nanoseconds of the monotonic clock; 0 for never.
 static ALONE: AtomicU64 = AtomicU64::new(0);
 
 impl ClientConfig {
@@ -262,9 +262,9 @@ impl ClientConfig {
         SETTLED.load(Relaxed) || u128::from(now.saturating_sub(alone)) >= silence(true).as_nanos()
     }
 
-    /// Before the run's files are renamed or lose a name without a supervisor, which a process that
-    /// is no member cannot log: the lane is settled, if this process can do that, so that no
-    /// recovery has to find them.
+    /// Before the run's files are renamed or lose a name without a supervisor: settles the lane, if
+    /// this process can, so that no recovery has to find them. A process that is no member cannot
+    /// log such a change.
     pub(super) fn settle_orphaned(&self) {
         let begun = MonotonicTime::now();
         while let Some(table) = self.orphaned()

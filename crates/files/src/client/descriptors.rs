@@ -25,8 +25,8 @@ use std::{
 /// A thread has descriptors of its own, so a number says no more which descriptor it is.
 static SPLIT: AtomicBool = AtomicBool::new(false);
 
-/// Before the calling thread gets descriptors of its own (`unshare`, `close_range`): of a process
-/// with others, which share theirs, the table cannot say any more what a number is, and nothing is
+/// Before the calling thread gets descriptors of its own (`unshare`, `close_range`). If other
+/// threads share the process's, the table cannot say any more what a number is, and nothing is
 /// absorbed from now on. What is known stays: that a descriptor is to be synced by who writes to
 /// it.
 pub fn unsharing() {
@@ -36,9 +36,9 @@ pub fn unsharing() {
     }
 }
 
-/// Before a child is made that shares this process's descriptors, but not its memory: what it
-/// closes and opens is not heard of here; or its memory, but not its descriptors, and goes on
-/// beside it: what a number is then depends on who asks. As [`unsharing`].
+/// Before a child is made that shares this process's descriptors but not its memory: what it closes
+/// and opens is not heard of here. Or it shares the memory, not the descriptors, and goes on beside
+/// this process: what a number is then depends on who asks. As [`unsharing`].
 pub fn sharing() {
     if !sys::in_vforked_child() {
         SPLIT.store(true, Relaxed);
@@ -93,8 +93,8 @@ fn tell_released(session: &MemberSession, number: usize) {
 
 /// Makes `to` a duplicate of `from`, another descriptor, by `real` (`dup2`, `dup3`). What other
 /// threads write to `to` meanwhile goes to the old file before, or to the new one after it, and is
-/// logged as what it is; only a write that a thread was about to begin to an open file which is not
-/// absorbed may pass by the lane then.
+/// logged as what it is. Only a write that a thread was about to begin may then pass by the lane,
+/// if the old file is not absorbed.
 ///
 /// # Errors
 /// Those of `real`; as [`retire`].

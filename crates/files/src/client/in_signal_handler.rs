@@ -8,7 +8,7 @@
 //! 1. The file has *strayed*: no record of it has a time any more, of any thread or process.
 //! 2. The handler waits, [`MemberSession::silence`] at most, for the supervisor to make it plain.
 //!    Then the lane has nothing of it.
-//! 3. If the interrupted call has the file's lock, it cannot; then the file is changed later than
+//! 3. If the interrupted call has the file's lock, it cannot. Then the file is changed later than
 //!    that after the last record of it, which a replay sees: it refuses the lane and writes nothing
 //!    over what is newer.
 

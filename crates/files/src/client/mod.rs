@@ -5,19 +5,27 @@
 //! All functions may be called by any thread. A descriptor that is not absorbed costs one load
 //! ([`absorbs`]); everything else is asked only about those that are.
 //!
-//! `config` is what the environment says, `membership` how this process stands to the run,
-//! `call_depth` whether a signal handler interrupted a call. `fd_table` knows descriptors,
-//! `process` files and locks, `lookup` whom a name leads to, `session` the lane and the supervisor
-//! (`file_size_limit`: who may have none); `write` (with `tail_rewrites` and `last_write_cache`),
-//! `sync` (with `sync_kind`), `open`, `descriptors`, `names` (with `renamed_files`), `times` and
-//! `retire` are what becomes of each call, `direct_io` what a descriptor with `O_DIRECT` is
-//! refused, `order` what else a sync has to make durable, `bypass` what is about to be changed past
-//! the lane (by `questions` to the supervisor), `orphan` and `takeover` of the lane without a
-//! supervisor, `in_signal_handler` of a handler's calls that interrupted another, `commit` of a
-//! sync that is the kernel's. `file_mappings` knows mappings of absorbed files that a program may
-//! write from. `private_fds` and `private_memory` keep the client's own descriptors and memory from
-//! the program, `fork_local` what a forked child has anew. docs/files-protocol.md says why it is
-//! so.
+//! What the client knows:
+//!
+//! * `config`: what the environment says; `membership`: how this process stands to the run;
+//!   `call_depth`: whether a signal handler interrupted a call;
+//! * `fd_table`: descriptors; `process`: files and locks; `lookup`: whom a name leads to;
+//!   `file_mappings`: mappings of absorbed files that a program may write from;
+//! * `session`: the lane and the supervisor; `file_size_limit`: who may have none;
+//! * `private_fds`, `private_memory`: the client's own descriptors and memory, kept from the
+//!   program; `fork_local`: what a forked child has anew.
+//!
+//! What becomes of each call:
+//!
+//! * `write` (with `tail_rewrites` and `last_write_cache`), `sync` (with `sync_kind`), `open`,
+//!   `descriptors`, `names` (with `renamed_files`), `times`, `retire`;
+//! * `direct_io`: what a descriptor with `O_DIRECT` is refused; `order`: what else a sync has to
+//!   make durable; `commit`: a sync that is the kernel's;
+//! * `bypass`: what is about to be changed past the lane, by `questions` to the supervisor;
+//! * `orphan`, `takeover`: the lane without a supervisor;
+//! * `in_signal_handler`: calls of a handler that interrupted another.
+//!
+//! docs/files-protocol.md says why it is so.
 
 mod address;
 mod bypass;
@@ -194,7 +202,7 @@ pub fn in_vforked_child() -> bool {
 }
 
 /// True if `fd` is one of the client's own (its connection, the pool), which the database knows
-/// nothing of: closing it is refused with `EBADF`, and it makes way ([`making_way`]) for what the
+/// nothing of. Closing it is refused with `EBADF`, and it makes way ([`making_way`]) for what the
 /// database puts there.
 #[must_use]
 pub fn is_own(fd: c_int) -> bool {

@@ -246,8 +246,8 @@ pub(super) fn commit(held: &HeldFile) -> Result<(), Errno> {
     held.session.commit(held.shared.end.load(Acquire))
 }
 
-/// A file that is found with a name keeps it, if a process was killed when it was about to take the
-/// last one: what is written from now on must not be given up with the file.
+/// Logs that a file which is found with a name keeps it, if a process was killed when it was about
+/// to take the last one. What is written from now on must not be given up with the file.
 pub(super) fn note_kept(held: &HeldFile, seen: impl AsFd) -> Result<(), Errno> {
     let has_name = || sys::stat_of(seen).is_ok_and(|stat| stat.st_nlink > 0);
     match held.shared.gone() == NameLoss::Maybe && has_name() {

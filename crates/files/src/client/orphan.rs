@@ -163,9 +163,9 @@ impl MemberSession {
         }
     }
 
-    /// What follows is plain, and a recovery finds the lane: it is to see that the files which need
-    /// nothing of it were changed later, whatever is or was written to them, and whether that moves
-    /// their times on the disk or not.
+    /// What follows is plain, and a recovery finds the lane. It is to see that the files which need
+    /// nothing of it were changed later, whatever is written to them, and whether that moves their
+    /// times on the disk or not.
     fn outlast_the_lane(&self) {
         std::thread::sleep(self.silence());
         for (number, file) in self.named_in_lane() {
@@ -317,8 +317,8 @@ impl MemberSession {
     }
 
     /// Calls `work` with a descriptor of the file that does not append when it is to be written by.
-    /// One that the program has is as it was, all the time: whether it appends is a matter of the
-    /// open file, which other processes may have too, and this one may be killed in `work`.
+    /// One that the program has stays as it was, all the time. Whether it appends is a matter of
+    /// the open file, which other processes may have too, and this one may be killed in `work`.
     ///
     /// None is closed by this that the program can notice: closing one drops the program's POSIX
     /// locks on the file.

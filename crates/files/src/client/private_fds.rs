@@ -2,7 +2,7 @@
 //! holds the lane's lock.
 //!
 //! The program knows nothing of them. They lie where programs do not count on the next free number,
-//! and if the program wants such a number nevertheless, they move: a thread that uses one holds a
+//! and if the program wants such a number nevertheless, they move. A thread that uses one holds a
 //! lock ([`MOVING`]), so none is replaced in use.
 
 use super::{call_depth::interrupted, fork_local::ForkLocal};

@@ -1,7 +1,7 @@
 //! What this process knows of the run's files, and its locks. A forked child has its own: its
 //! parent's threads may have held the locks. Each lock of the client is a word that the kernel
-//! waits on: there is no table of waiting threads, which a child would have as its parent's threads
-//! left it, and a thread that waits allocates nothing.
+//! waits on, and a thread that waits allocates nothing. There is no table of waiting threads, which
+//! a child would have as its parent's threads left it.
 //!
 //! Lock order: the registry, then a file's own lock in this process, then the one that all
 //! processes share. See docs/files-membership.md, "Locks".
@@ -264,7 +264,7 @@ pub(super) fn hold_open(
 }
 
 /// A signal handler, above a call that may have a record unfinished, changed the file, or did
-/// something that makes it unknown what is in it: nothing is logged of it from now on, and the next
+/// something that makes it unknown what is in it. Nothing is logged of it from now on, and the next
 /// call that uses it has it made plain. Neither allocates nor locks.
 pub(super) fn mark_range_unknown(number: usize) {
     if let Some(session) = session::there() {

@@ -18,9 +18,9 @@ use std::{
     os::fd::{AsRawFd, BorrowedFd},
 };
 
-/// Before an absorbed `fd`'s file is changed in a way that is not logged (shared writable mapping,
-/// `copy_file_range`, `sendfile` or `splice` into it, `fallocate` that changes data, stdio,
-/// asynchronous I/O): everything in the pool is drained; from then on the file is plain.
+/// Before an absorbed `fd`'s file is changed in a way that is not logged: drains everything in the
+/// pool, and makes the file plain. Such are a shared writable mapping, `copy_file_range`,
+/// `sendfile` or `splice` into it, `fallocate` that changes data, stdio, and asynchronous I/O.
 ///
 /// # Errors
 /// If it cannot be drained: then the change must not be made.

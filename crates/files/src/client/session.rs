@@ -411,9 +411,9 @@ impl MemberSession {
         there().is_some_and(|session| std::ptr::eq(session, self))
     }
 
-    /// The process has no right to the pool any more, nor to what the run's processes share: they
-    /// are not in its memory from now on, and what was a reference into them leads to zeros. The
-    /// session is not the process's any more.
+    /// The process has no right to the pool any more, nor to what the run's processes share. They
+    /// are not in its memory from now on, and a reference into them leads to zeros. The session is
+    /// not the process's any more.
     ///
     /// # Errors
     /// What the kernel says.

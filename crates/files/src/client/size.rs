@@ -77,7 +77,7 @@ pub(super) fn truncate_file(
 
 /// Logged first: what a power cut finds truncated, the lane must know to be so
 /// (`record::KIND_TRUNCATE`). And once more afterwards, if the first record may have left the lane
-/// by then: a drain takes no lock of a file, so it may sync the file as long as it was and release
+/// by then. A drain takes no lock of a file, so it may sync the file as long as it was and release
 /// the record before the kernel truncates.
 ///
 /// None if the lane has ended: nothing is done yet, and the caller begins anew without the file's

@@ -7,8 +7,8 @@
 //!
 //! What a record leaves out, an older record of *the same segment* has: both are released together,
 //! after a sync of the file that began when both writes had returned. A record of an older segment
-//! is not enough: other threads may change the caller's memory while it is written, so what that
-//! record has need not be what the kernel had got by the same write, and synced.
+//! is not enough: other threads may change the caller's memory while it is written. So what that
+//! record has need not be what the kernel got by the same write, and synced.
 //!
 //! A byte that is found to be the same is not loaded again; what differs is copied, and the copy is
 //! what is logged and what the next write is compared with. A copy is made only of a file of which

@@ -21,8 +21,8 @@ use crate::{log::ENDED, shared::FileState, sys};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::{ffi::c_int, io::IoSlice, os::fd::BorrowedFd, sync::atomic::Ordering::Relaxed};
 
-/// Writes `parts` to an absorbed `fd`, at `offset` or, with `None`, at the file position, as
-/// `pwritev2` with `flags` (`RWF_…`) does, and to the pool: when this returns, what was written is
+/// Writes `parts` to an absorbed `fd`, and to the pool: at `offset` or, with `None`, at the file
+/// position, as `pwritev2` with `flags` (`RWF_…`) does. When this returns, what was written is
 /// durable as soon as a sync says so. Not a cancellation point.
 ///
 /// # Errors

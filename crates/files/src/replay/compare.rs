@@ -20,8 +20,8 @@ const BLOCK: u64 = 4096;
 /// A write of the lane: its offset and bytes.
 type LoggedWrite<'a> = (u64, &'a [u8]);
 
-/// Where the file has, behind the size that it had before the lane's records, something that is
-/// neither one of theirs nor zeros; none if it has nothing of the kind, or that cannot be told.
+/// Where the file has something, behind the size that it had before the lane's records, that is
+/// neither one of theirs nor zeros. None if it has nothing of the kind, or that cannot be told.
 /// With `may_be_ahead` it may have what is not in the lane (the kernel gets a write first): then a
 /// byte counts only where no program writes again.
 ///

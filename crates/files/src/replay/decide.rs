@@ -192,9 +192,9 @@ impl RecoverySituation<'_> {
         let was_there = self.same_boot && is_same_mount;
         if self.takes_over {
             // A member had written what it did not come to log, or a process has gone on past the
-            // lane: the file is the truth, or, where the kernel does not say that it was there all
-            // the time, what was acknowledged is in the lane, and may be written if no process has
-            // it open.
+            // lane: the file is the truth. Where the kernel does not say that the file was there
+            // all the time, what was acknowledged is in the lane, and may be written if no process
+            // has it open.
             let may_decide = !self.mark.failed() && target.is_readable;
             return match may_decide.then_some(()) {
                 Some(()) if was_there => self.keep(file, target),

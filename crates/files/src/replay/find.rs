@@ -52,9 +52,9 @@ impl ByHandle {
     }
 }
 
-/// Where a process with more rights has seen the files of a pool by their handles, which the
-/// process that recovers them may not ask for: only a path, which that has to go itself, or none of
-/// a file that has no name. By identity.
+/// Where a process with more rights has seen the files of a pool by their handles, by identity. The
+/// process that recovers them may not ask for those. It gets only a path, which it has to go
+/// itself, or none of a file that has no name.
 #[derive(Default)]
 pub(super) struct LearnedPlaces(HashMap<Vec<u8>, Option<PathBuf>>);
 

@@ -263,8 +263,8 @@ pub(super) fn read<'a>(
 }
 
 /// Adds a file that got a number: where it is. If it had one before, it was let go of in between,
-/// so that all that the lane had of it was drained, and came back with an older beginning of the
-/// lane: that is older than what the file got since.
+/// so all that the lane had of it was drained. Those records came back with an older beginning of
+/// the lane, and are older than what the file got since.
 fn begin<'a>(
     files: &mut Vec<LoggedFile<'a>>,
     numbers: &mut BTreeMap<u32, usize>,

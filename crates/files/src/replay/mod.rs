@@ -59,8 +59,8 @@ use write::{FileOutcome, LaneWork};
 const LOOK: Duration = Duration::from_millis(20);
 
 /// Recovers every lane of this tier whose owner is gone. What another process recovers is waited
-/// for, however long that takes, and said: until it has ended, a program that reads its files would
-/// not find in them what was acknowledged, and what it writes could be written over.
+/// for, however long that takes, and said. Until it has ended, a program that reads its files would
+/// not find what was acknowledged, and what it writes could be written over.
 ///
 /// # Errors
 /// Of the pool; if others than its owner may write to it; if this process may not act for its

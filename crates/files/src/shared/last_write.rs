@@ -32,7 +32,7 @@ pub struct LastWrite {
     to: AtomicU64,
     /// How many of its last bytes are known; 0 until it is known that writes come back.
     known: AtomicU64,
-    /// Behind so many words of what is known there are zeros only: a block is mostly written before
+    /// Behind so many words of what is known there are zeros only. A block is mostly written before
     /// it is full, and what is not in it yet need not be fetched from another processor's cache.
     filled: AtomicU64,
     words: [AtomicU64; BLOCK / WORD],

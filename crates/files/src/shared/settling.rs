@@ -20,9 +20,9 @@ pub enum SettlingTurn {
 impl SharedPageLayout {
     /// Takes the turn for the process `who`, if no other has it.
     ///
-    /// Whether the lane is settled is looked at when the turn is taken: who had it before may have
-    /// settled the lane and died since any earlier look, and files are written to plainly by now,
-    /// which settling the lane once more might write older bytes over.
+    /// Looks whether the lane is settled when the turn is taken: who had the turn before may have
+    /// settled the lane and died since any earlier look. Files are written to plainly by then, and
+    /// settling the lane once more might write older bytes over that.
     pub fn turn_to_settle(&self, who: u32) -> SettlingTurn {
         let taken = self.settling.compare_exchange(0, who, AcqRel, Acquire);
         match taken {

@@ -41,8 +41,8 @@ pub struct Stamp {
 }
 
 impl Stamp {
-    /// The state in 8 bits, the generation in 32, and 24 to tell such a word by: of a file that is
-    /// absorbed, a word that a process has written over must not say that it is plain.
+    /// The state in 8 bits, the generation in 32, and 24 to tell such a word by. A word of an
+    /// absorbed file that a process has written over must not say that the file is plain.
     pub(super) fn encode(self) -> u64 {
         let state = match self.state {
             FileState::Free => 0,

@@ -2,7 +2,7 @@
 //! whom".
 //!
 //! The socket's name is no secret and any user can connect, so nothing that a stranger does may
-//! keep a process of the run from being heard: the first message has a time limit, each user a
+//! keep a process of the run from being heard. The first message has a time limit, each user a
 //! limit of connections that have said nothing yet, and an error of `accept` ends nothing.
 
 use super::{SupervisorState, member};

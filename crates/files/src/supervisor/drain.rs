@@ -13,7 +13,7 @@
 //!
 //! While the disk is behind, the lane takes further segments of the pool, and while there is
 //! nothing to do it gives them back. If nothing is written for a second, or a segment does not fill
-//! in one, the open segment is ended, so that all is on the disk; so it is when all files of a file
+//! in one, the open segment is ended, so that all is on the disk. So it is when all files of a file
 //! system were closed (`idle_filesystems`).
 
 use super::{

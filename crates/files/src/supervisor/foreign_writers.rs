@@ -30,10 +30,10 @@ const OUTLAST_LOOK: Duration = Duration::from_millis(1);
 /// the readers nor among the writers of the file. So it hinders no lease.
 pub(super) const UNCOUNTED: OFlags = OFlags::from_bits_retain(libc::O_ACCMODE.unsigned_abs());
 
-/// After a silence: has the file the time of now, on its disk. What is written over what it has,
-/// and synced by `fdatasync`, moves its time there only when the file system commits for itself
-/// (ext4 after 5 s, XFS after 30), and a recovery before that would not see that the file was
-/// changed later than the lane.
+/// After a silence: gives the file the time of now, on its disk. A write over what it has, synced
+/// by `fdatasync`, moves its time there only when the file system commits for itself (ext4 after 5
+/// s, XFS after 30). A recovery before that would not see that the file was changed later than the
+/// lane.
 ///
 /// By an open file of its own: another one would hear no more of an error that this is told of.
 pub(super) fn outlast(file: BorrowedFd<'_>) {
@@ -81,9 +81,9 @@ impl SupervisorState {
         }
     }
 
-    /// Makes the file plain, if the run absorbs it, and returns when it is. Or else, since a member
-    /// that is stopped in the middle of a write cannot be waited for, nor a disk that fails, after
-    /// a [silence]: nothing is logged of the file in that time, so a replay sees that it was
+    /// Makes the file plain, if the run absorbs it, and returns when it is, or else after a
+    /// [silence]. A member that is stopped in the middle of a write cannot be waited for, nor a
+    /// disk that fails. Nothing is logged of the file in that time, so a replay sees that it was
     /// changed later.
     pub(super) fn let_go(&self, key: FileKey) {
         let Some(run) = self.running() else { return };

@@ -107,9 +107,9 @@ impl RunState {
     }
 
     /// Gives up the descriptor of a file that has no name and is open in no process: its space is
-    /// free then. False if it is not such a file yet; nor is one without a directory to be synced
-    /// instead, as long as the lane has something of it: after a power cut it may have its name
-    /// again.
+    /// free then. False if it is not such a file yet. A file without a directory to be synced
+    /// instead is none as long as the lane has something of it: after a power cut it may have its
+    /// name again.
     pub(super) fn release(&self, shared: &SupervisorState, number: usize) -> bool {
         let is_drained = self.page.files[number].end.load(Relaxed) <= self.lane.usage().head;
         let mut files = self.files.lock();
@@ -135,7 +135,7 @@ impl RunState {
     }
 
     /// From now on the directory that had the file's last name is synced instead of it, if that can
-    /// be. It was found by its path, where another one may be by now: so it is to be the one in
+    /// be. It was found by its path, where another one may be by now. So it is to be the one in
     /// which the file was registered, or one that has its inode, whose sync makes durable as well
     /// that the first is gone.
     pub(super) fn unlinked(&self, number: usize, directory: Option<File>) {

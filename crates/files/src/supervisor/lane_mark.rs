@@ -3,7 +3,7 @@
 //! The kernel tells once that it could not write something back. A supervisor that is killed in the
 //! sync that is told takes that along. If all members die too, and the pages leave the page cache,
 //! a recovery in the same boot finds zeros where records were, as if another program had written
-//! them: it has to know that a sync was under way.
+//! them. It has to know that a sync was under way.
 //!
 //! A pool on a disk is not told that, since each word costs a write: there the file is right in any
 //! case.

@@ -10,8 +10,8 @@ use rustix::io::Errno;
 use std::{os::fd::AsFd, sync::atomic::Ordering::Relaxed};
 
 impl RunState {
-    /// The lane has ended before the run, because the pool's disk failed, the pool was removed, or
-    /// a process damaged the memory that all share: syncs every file really, after which nothing in
+    /// The lane has ended before the run: the pool's disk failed, the pool was removed, or a
+    /// process damaged the memory that all share. Syncs every file really, after which nothing in
     /// the lane is needed.
     ///
     /// # Errors

@@ -88,7 +88,7 @@ pub(crate) fn in_vforked_child() -> bool {
     }
 }
 
-/// From now on the calling thread has descriptors of its own, at first those of the process: what
+/// From now on the calling thread has descriptors of its own, at first those of the process. What
 /// it opens and closes no other thread sees, and the process keeps its POSIX locks when this one
 /// closes a file.
 ///

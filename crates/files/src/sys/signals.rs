@@ -46,9 +46,9 @@ pub fn hear_of_children() {
     unsafe { libc::signal(libc::SIGCHLD, libc::SIG_DFL) };
 }
 
-/// In a process of Forebay's own: ignores the signal by which the kernel says that a process waits
-/// for a lease, which is given up soon anyway, and the one by which it ends who writes beyond the
-/// limit on the size of files: the write fails, and that is said.
+/// In a process of Forebay's own: ignores two signals. By one the kernel says that a process waits
+/// for a lease, which is given up soon anyway. By the other it ends who writes beyond the limit on
+/// the size of files: the write fails instead, and that is said.
 pub fn ignore_signals() {
     for signal in [libc::SIGIO, libc::SIGXFSZ] {
         // SAFETY: ignoring a signal installs no handler.

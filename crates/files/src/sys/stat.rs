@@ -1,4 +1,4 @@
-//! `fstat` and `stat`, by whichever system call a process may make: a filter (seccomp) that was
+//! `fstat` and `stat`, by whichever system call a process may make. A filter (seccomp) that was
 //! written for another C library refuses the one or the other, and what cannot be looked at would
 //! be taken for no log.
 
