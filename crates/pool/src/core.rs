@@ -5,12 +5,16 @@
 //! of a shared one, has it. It is the one place that takes the medium's locks and that makes parts
 //! of it zero. Format: docs/pool-format.md.
 //!
-//! Lock order: the lock of who recovers a lane (2^21 + lane, taken without waiting), the pool lock
-//! (lock 0 of the medium, held while lanes and segments change hands), then a lane's lock (1 +
-//! lane, held by its owner for as long as it lives), then that of a disk's tables (2^20, the
-//! medium's own). All die with their process, but for the lock of a shared lane, which lasts until
-//! no process has the pool's open file. A lane's lock is taken under the pool lock only, and
-//! without waiting; the pool lock is waited for.
+//! Lock order:
+//!
+//! 1. the lock of who recovers a lane (2^21 + lane), taken without waiting;
+//! 2. the pool lock (lock 0 of the medium), held while lanes and segments change hands;
+//! 3. a lane's lock (1 + lane), held by its owner for as long as it lives;
+//! 4. that of a disk's tables (2^20), the medium's own.
+//!
+//! All die with their process, but for the lock of a shared lane, which lasts until no process has
+//! the pool's open file. A lane's lock is taken under the pool lock only, and without waiting; the
+//! pool lock is waited for.
 
 use crate::{
     error::{AppendError, PoolError, PoolErrorKind},

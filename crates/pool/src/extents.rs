@@ -96,7 +96,7 @@ pub(crate) fn has_unwritten(file: BorrowedFd<'_>, range: &Range<u64>) -> bool {
 }
 
 /// True if all of the first `bytes` bytes have blocks that were written before, and that no other
-/// file shares: what is written there goes to the same place, and the file system has nothing to
+/// file shares. What is written there goes to the same place, and the file system has nothing to
 /// note of it. False where it does not say.
 pub fn is_all_written(file: impl AsFd, bytes: u64) -> bool {
     let mut to = 0;

@@ -1,8 +1,10 @@
 //! How fast the disk under a directory is, and figures for people.
 //!
-//! `forebay doctor` looks with it, and the laboratory's measurements stand on it. [`disk`]: what
-//! holds a directory, and how long it takes to write there; [`figures`]: what several measurements
-//! say together; [`table`]: tables, and numbers with three digits.
+//! `forebay doctor` looks with it, and the laboratory's measurements stand on it.
+//!
+//! * [`disk`]: what holds a directory, and how long it takes to write there;
+//! * [`figures`]: what several measurements say together;
+//! * [`table`]: tables, and numbers with three digits.
 
 pub mod disk;
 pub mod figures;

@@ -2,8 +2,8 @@
 //! lines.
 //!
 //! Of each cause (a file, and what is wrong with it) the first is said, then one a minute at most
-//! with how many there were, and, when there were none for a while, that it has ended. One that
-//! came once is said once, and nothing of its end.
+//! with how many there were. When there were none for a while, it is said that it has ended. One
+//! that came once is said once, and nothing of its end.
 
 use super::complain;
 use std::{

@@ -1,12 +1,12 @@
 //! Moments that announce themselves, for the power-cut lab, and that tests wait or die at.
 //!
 //! `NAME=N` announces the failpoint NAME when it is passed the N-th time in a process, by a line on
-//! `/dev/console`, and the thread that passed it, and every one that passes it later, stands still
-//! for ever; with `NAME=N:go` they go on. With `NAME=N:die` the process is killed there, and
-//! nothing is announced: so a member dies for others to go on without it, and so does each one that
-//! comes in its place. With `NAME=N:500ms` the thread waits for so long, and nothing is announced
-//! either. With `@OTHER` behind it, passes count once the process has passed OTHER.
-//! Nothing here calls the C library for files: it runs inside the library that hooks it.
+//! `/dev/console`. The thread that passed it, and every one that passes it later, stands still for
+//! ever; with `NAME=N:go` they go on. With `NAME=N:die` the process is killed there, and nothing is
+//! announced: so a member dies for others to go on without it, and so does each one that comes in
+//! its place. With `NAME=N:500ms` the thread waits for so long, and nothing is announced either.
+//! With `@OTHER` behind it, passes count once the process has passed OTHER. Nothing here calls the
+//! C library for files: it runs inside the library that hooks it.
 
 use super::settings;
 use crate::shared::steps;

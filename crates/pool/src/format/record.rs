@@ -14,10 +14,10 @@
 //! 32  payload       length bytes, zero-padded to whole lines
 //! ```
 //! A record names its own address, so one of an earlier generation of the segment never passes as a
-//! current one; its epoch, so one that an earlier session wrote and did not acknowledge never
-//! passes as a later session's; and its owner, by the checksum. The lag tells corruption from a
-//! torn tail: a valid record behind an invalid one whose lag does not reach back to it proves that
-//! the invalid one had been durable.
+//! current one. It names its epoch, so one that an earlier session wrote and did not acknowledge
+//! never passes as a later session's, and its owner, by the checksum. The lag tells corruption from
+//! a torn tail: a valid record behind an invalid one whose lag does not reach back to it proves
+//! that the invalid one had been durable.
 //!
 //! A *void* record takes a place where nothing was written, or nothing that counts: its checksum is
 //! over the header alone, and readers step over it.

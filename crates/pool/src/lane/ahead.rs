@@ -1,6 +1,5 @@
-//! Writing ahead: an owner may write published pages of the open segment before it is sealed, so
-//! that a device need not idle while a segment fills, and little is left to write when it is
-//! sealed.
+//! Writing ahead: an owner may write published pages of the open segment before it is sealed. So a
+//! device need not idle while a segment fills, and little is left to write when it is sealed.
 //!
 //! That is a head start, no more: nothing is released before the segment is sealed, written to its
 //! end, and synced ([`drain`](super::drain)).

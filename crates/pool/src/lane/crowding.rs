@@ -4,16 +4,16 @@
 //! takes. So that writers need not come to that, nor all at once, an owner may slow them down
 //! before. A lane is *crowded* from the first quarter of the only segment on that is not in the
 //! drain's hands. What is left of that segment is shared out over the time that the drain will
-//! still take, judged by how long it took of late: [`Lane::crowding`] charges a record its share,
-//! and says how far the records are ahead of the drain; [`Lane::wait_free`] waits for as long, or
-//! until a segment is free. A drain that takes longer than of late is taken to last half as long
-//! again as it has so far, at any time: so what is left gets smaller ever more slowly, and seldom
-//! comes to an end before the drain does.
+//! still take, judged by how long it took of late. A record is charged its share by
+//! [`Lane::crowding`], which says how far the records are ahead of the drain; [`Lane::wait_free`]
+//! waits for as long, or until a segment is free. A drain that takes longer than of late is taken
+//! to last half as long again as it has so far, at any time. So what is left gets smaller ever more
+//! slowly, and seldom comes to an end before the drain does.
 //!
-//! A drain that finds writers held back when it is done is *behind*: it is the bound, and writers
-//! that raced until they are held back again would only take the processors from each other and
-//! from the drain. So after that the whole of the next segment is crowded, and of the open one what
-//! is left, at the drain's usual pace; until the drain once finds none held back.
+//! A drain that finds writers held back when it is done is *behind*: it is the bound. Writers that
+//! raced until they are held back again would only take the processors from each other and from the
+//! drain. So after that the whole of the next segment is crowded, and of the open one what is left,
+//! at the drain's usual pace; until the drain once finds none held back.
 //!
 //! A lane of one segment is never crowded: its writers wait at every segment's end, whatever they
 //! do before.

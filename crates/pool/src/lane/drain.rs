@@ -6,7 +6,7 @@
 //! writers.
 //!
 //! On a disk nothing is handed out that is not committed, so that what is elsewhere is in the log
-//! that a recovery finds; a segment that is sealed is committed by the drain that wants it.
+//! that a recovery finds. A segment that is sealed is committed by the drain that wants it.
 
 use super::{
     Lane, LaneControl, SlotState, Stall,

@@ -1,11 +1,11 @@
 //! The lane: one owner's log in the pool.
 //!
-//! A lane is an ordered list of segments over a fixed set of [`SegmentWindow`]s (one is a single
-//! buffer, two are a double buffer). [`Lane::append`] writes a record and returns when it and all
-//! before it are durable (`append`). A full segment is *sealed* and handed to the owner's drain,
-//! which makes its bytes durable elsewhere and releases it (`drain`). After a crash the log is
-//! walked from the lane's head to its last valid record (`recover`). docs/pool-format.md, "The life
-//! of a segment".
+//! A lane is an ordered list of segments over a fixed set of [`SegmentWindow`]s: one is a single
+//! buffer, two are a double buffer. When [`Lane::append`] returns, the record and all before it
+//! are durable (`append`). A full segment is *sealed* and handed to the
+//! owner's drain, which makes its bytes durable elsewhere and releases it (`drain`). After a crash
+//! the log is walked from the lane's head to its last valid record (`recover`).
+//! docs/pool-format.md, "The life of a segment".
 //!
 //! On a disk an append alone is not durable: [`Lane::commit`] makes it so (`commit`). Nothing
 //! leaves the lane before.

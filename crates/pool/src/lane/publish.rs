@@ -5,13 +5,13 @@
 //!
 //! 1. If the mark stands at its record, it moves the mark over it, and over all finished records
 //!    behind.
-//! 2. Otherwise it notes its record in a [`PublishCell`], looks at the mark once more (the record
-//!    before may have been published meanwhile), and waits until the mark is above its record: for
-//!    a moment busily, then asleep.
+//! 2. Otherwise it notes its record in a [`PublishCell`], and looks at the mark once more (the
+//!    record before may have been published meanwhile). Then it waits until the mark is above its
+//!    record: for a moment busily, then asleep.
 //!
 //! The thread that moves the mark over a noted record wakes its writer. So a writer that loses its
 //! processor between its reservation and this costs the others no more than the time that it is
-//! away: they give their processors up, to it among others, and need none for their records to be
+//! away. They give their processors up, to it among others, and need none for their records to be
 //! published once it is back. Any thread may move the mark over a finished record, since its own
 //! writer fenced it; and one that has noted its record moves the mark itself as far as it goes. So
 //! no thread depends on another one's moving it.

@@ -1,9 +1,11 @@
 //! The medium a pool lies on: bytes in the address space that survive something.
 //!
-//! [`Media`] is the whole of what the pool asks of it. [`open_dax`] maps real persistent memory,
-//! [`open_emulated`] maps an ordinary file or tmpfs (and says that it survives only a process
-//! crash), and [`SimMedia`] is volatile memory that knows which lines were fenced and yields crash
-//! images.
+//! [`Media`] is the whole of what the pool asks of it:
+//!
+//! * [`open_dax`] maps real persistent memory;
+//! * [`open_emulated`] maps an ordinary file or tmpfs, and says that it survives only a process
+//!   crash;
+//! * [`SimMedia`] is volatile memory that knows which lines were fenced, and yields crash images.
 //!
 //! All `unsafe` of the crate stands in this module and in [`persist`](crate::persist).
 
@@ -323,9 +325,9 @@ pub trait Media: Send + Sync + 'static {
     }
 }
 
-/// What the pool's own modules may do, whose protocol is what the medium's methods ask for: a line
-/// has one writer at a time and no reader (`window`), a segment that changes hands has one owner at
-/// a time (the pool's lock), and what is written back is published, and never written again.
+/// What the pool's own modules may do, whose protocol is what the medium's methods ask for. A line
+/// has one writer at a time and no reader (`window`). A segment that changes hands has one owner at
+/// a time (the pool's lock). What is written back is published, and never written again.
 #[expect(unsafe_code, reason = "the pool's protocol is the promise")]
 impl dyn Media + '_ {
     /// [`stream`](Media::stream), all of `parts`.

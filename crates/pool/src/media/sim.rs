@@ -11,8 +11,8 @@
 //! A *disk* ([`SimMedia::disk`]) is simulated as `media::disk` is one: memory that no crash image
 //! has, and behind it a disk that gets the tables with every store, and everything else when it is
 //! written back. There a write is in flight from its first byte until it returns, in sectors of 512
-//! bytes of which any subset may have arrived, of a process that was killed as well, until another
-//! one [settles](Media::settle) the disk; and it may be told to fail.
+//! bytes of which any subset may have arrived. A killed process's write stays in flight until
+//! another process [settles](Media::settle) the disk. The disk may be told to fail.
 //!
 //! Faults it does not produce: a fenced store that is lost, and bits that flip by themselves (tests
 //! flip bits in an image themselves).

@@ -1,8 +1,8 @@
 //! Loading memory once that its owner may change at any moment.
 //!
 //! A program may write to a buffer from another thread while it is being appended (InnoDB does,
-//! with the last block of its redo log). What is stored must be what is checksummed all the same,
-//! so each byte of such memory is loaded exactly once, to a [`CopyBuffer`] that is ours; the
+//! with the last block of its redo log). What is stored must be what is checksummed all the same.
+//! So each byte of such memory is loaded exactly once, to a [`CopyBuffer`] that is ours, and the
 //! checksum and the stores take it from there. The block is small enough to stay in the first-level
 //! cache.
 #![expect(

@@ -276,7 +276,7 @@ impl Pool {
         let epoch = self.begin_session(lane, &mut entry, state, options.above)?;
         self.erase_behind(&recovered, &windows)?;
         // A segment without records, opened by the last session, is opened again. Behind a first
-        // record that was torn there can be whole ones that it did not acknowledge; they would
+        // record that was torn there can be whole ones that it did not acknowledge. They would
         // testify to a loss if the power failed while the header, which they know to have been
         // durable, is written anew. So they go first.
         if recovered.segments.last().is_some_and(LiveSegment::is_empty)

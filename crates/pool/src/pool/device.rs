@@ -6,7 +6,7 @@
 //!    anything is refused, or, with `force`, given up.
 //! 3. *Give up*, with `force`: a pool that a process uses is refused all the same. The first and
 //!    the last MiB and every mark in between become zeros, so that nothing takes the device for
-//!    what it was: a kernel would assemble an array of it at the next boot, and write to it.
+//!    what it was. A kernel would assemble an array of it at the next boot, and write to it.
 
 use super::PoolOptions;
 use crate::{

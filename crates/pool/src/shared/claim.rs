@@ -25,7 +25,7 @@ impl Pool {
     /// Claims a lane for a new `owner` that several processes are to append to. It has two segments
     /// at least.
     ///
-    /// The lane's lock is the pool's open file's: members that were sent that one (not one that
+    /// The lane's lock is the pool's open file's. Members that were sent that one (not one that
     /// they opened) keep the lane from being recovered as long as they live, also after the owner
     /// dropped the lane. Only this [`Pool`] and its clones claim it again then.
     ///

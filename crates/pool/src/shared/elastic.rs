@@ -1,6 +1,6 @@
 //! The lane breathes: it takes further free segments of the pool, and gives them back.
 //!
-//! The segment map may name more segments than the lane's entry states, never fewer: so each order
+//! The segment map may name more segments than the lane's entry states, never fewer. So each order
 //! of the two writes is one that a crash may cut, and a recovery takes what the map says.
 //!
 //! * *Grow*: the segment is made zero; the map names the lane; the entry counts it; members may be

@@ -30,7 +30,7 @@ use uuid::Uuid;
 /// One process's part in a shared lane. Shared by reference between its threads.
 ///
 /// A forked child is another process: it joins anew. An append that a living process leaves in the
-/// middle holds up the whole lane: none may be left by a jump out of a signal handler, by a
+/// middle holds up the whole lane. So none may be left by a jump out of a signal handler or by a
 /// thread's cancellation, or be waited for by an append in a handler that interrupted it.
 pub struct Member {
     pub(super) core: Arc<Core>,
@@ -187,9 +187,9 @@ impl Member {
     }
 
     /// Appends a record of `kind` whose payload is the concatenation of `parts` to the open
-    /// segment, if that is the one that starts at `segment`, and returns when it is durable, and
-    /// with it every record of the lane with a lower address. `None` if another segment is open, or
-    /// this one has no room ([`next_segment`](Self::next_segment) opens the next).
+    /// segment, if that is the one that starts at `segment`. Returns when it is durable, and with
+    /// it every record of the lane with a lower address. `None` if another segment is open, or this
+    /// one has no room ([`next_segment`](Self::next_segment) opens the next).
     ///
     /// # Errors
     /// [`AppendError::TooLarge`], [`AppendError::Closed`], [`AppendError::Forked`].

@@ -13,7 +13,7 @@
 //! 5. *Publish* in log order ([`publish`](crate::lane)): one mark for the whole lane.
 //! 6. Free the cell.
 //!
-//! The next segment is prepared, its header durable, before it is needed; a member that finds the
+//! The next segment is prepared, its header durable, before it is needed. A member that finds the
 //! segment full moves the tail into it, and fills what is left of the full one with a void record.
 //! So members need no lock, and the owner is waited for only where it is behind.
 //!
