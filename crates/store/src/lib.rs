@@ -28,10 +28,14 @@
 //! # }
 //! ```
 //!
-//! The modules: `options`, `disk` (files, and files that fail), `op` (operations as bytes), `log`
-//! (the address space of records), `large_values` (too large for it), `memtable` (recent keys),
-//! `index` (all others), `manifest`, and `db`, where they come together. Formats:
-//! docs/store-format.md. What is promised: docs/durability.md.
+//! The modules:
+//!
+//! * `options`; `disk`: files, and files that fail; `op`: operations as bytes;
+//! * `log`: the address space of records; `large_values`: too large for it;
+//! * `memtable`: recent keys; `index`: all others; `manifest`;
+//! * `db`: where they come together.
+//!
+//! Formats: docs/store-format.md. What is promised: docs/durability.md.
 
 mod db;
 // The three that are hidden are no part of the library's interface: they are open for its own tests

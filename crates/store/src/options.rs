@@ -187,8 +187,8 @@ impl StoreOptions {
     }
 
     /// Files that the store has open at a time, 16 or more: half of them value-log files and large
-    /// values, the other half left for the index's tables, each of which is open. Those have 32
-    /// MiB, and up to 1 GiB in a large index: some 50 hold 180 GB of values of 100 bytes, 260 hold
+    /// values, the other half left for the index's tables, each of which is open. Tables have 32
+    /// MiB, and up to 1 GiB in a large index. Some 50 hold 180 GB of values of 100 bytes, 260 hold
     /// 1 TB, with as many again for a moment while all are merged. Files that are being written are
     /// open beyond that. Default: half of what the process may open (`RLIMIT_NOFILE`, the soft
     /// limit), 8,192 at most.

@@ -5,11 +5,11 @@
 //! ingested, and the active one; more if the index's runs wait for compaction. Up to [`FREE`]
 //! chunks writers go as fast as they can. From there each write has a price in time that doubles
 //! every fifth of a chunk, from a microsecond to [`PAUSE_MAX`]; small prices add up until they are
-//! worth a sleep. So writers settle at the load whose price is the pace of the ingestion, none
+//! worth a sleep. So writers settle at the load whose price is the pace of the ingestion. None
 //! waits longer than `PAUSE_MAX`, and the budget's end is never a wall, unless the index cannot be
 //! written: then writes are refused.
 //!
-//! The disk behind the pool has a brake of its own: where the lane is crowded
+//! The disk behind the pool has a brake of its own. Where the lane is crowded
 //! ([`forebay_pool::Lane::crowding`]), it says by how much writers are ahead of the drain, and they
 //! wait once that is worth a sleep. So a sync that takes long makes many writes a little slower,
 //! and none wait for all of it.

@@ -1,11 +1,12 @@
-//! [`DeadStarts`]: where scans of a range may begin in what is older than the active chunk, because all that is before is deleted.
+//! Where scans of a range may begin in what is older than the active chunk, because all that is
+//! before is deleted: [`DeadStarts`].
 //!
-//! A queue is scanned from its start for every pop, and what was popped is still in the frozen
-//! chunks and in the tables, hidden by deletes in newer ones, until an ingestion and a merge. A key
-//! there that is hidden once stays hidden, by the same chunk, by what that chunk became, or by a
-//! newer one, until another chunk is frozen: a key that is put again is found in the active one. So
-//! what one scan has found hidden at its start, later scans of the same range skip. Where the
-//! active chunk starts says what is older; a later one makes everything here void.
+//! A queue is scanned from its start for every pop. What was popped is still in the frozen chunks
+//! and in the tables, hidden by deletes in newer ones, until an ingestion and a merge. A key there
+//! that is hidden once stays hidden until another chunk is frozen: by the same chunk, by what that
+//! became, or by a newer one. A key that is put again is found in the active chunk. So what one
+//! scan has found hidden at its start, later scans of the same range skip. Where the active chunk
+//! starts says what is older; a later one makes everything here void.
 
 use super::range::ScanRange;
 use forebay_pool::Lsn;

@@ -7,10 +7,10 @@
 //!
 //! When: the options allow for an amount of garbage in proportion to the live data
 //! ([`Estimate::allowance`]). At three quarters of it collection begins, and writers are bound to
-//! its pace (`pace`): while a file is collected they may write half of what that gives back, as it
-//! does, and at its end a quarter of the room that is left, which keeps them going until the next
-//! file is begun. So the nearer the limit the slower they are, and they settle where as much is
-//! given back as is written.
+//! its pace (`pace`). While a file is collected they may write half of what that gives back, as it
+//! does. At its end they may write a quarter of the room that is left, which keeps them going until
+//! the next file is begun. So the nearer the limit the slower they are, and they settle where as
+//! much is given back as is written.
 
 mod collect;
 mod estimate;

@@ -3,7 +3,7 @@
 //! Freezing replaces the active chunk by an empty one, under all stripes, so that no write is
 //! between log and memtable. The log below the new chunk's start is then covered by the frozen
 //! chunks and the tables. A full chunk is frozen by the writer that filled it, any other only when
-//! an ingestion is asked for, and then one at a time: so there never are more chunks than the
+//! an ingestion is asked for, and then one at a time. So there never are more chunks than the
 //! budget says. The oldest frozen chunk goes into the tables first, alone unless it and the next
 //! ones are small, and its space is free:
 //!
@@ -185,10 +185,11 @@ impl StoreCore {
         Ok(())
     }
 
-    /// How many of the frozen chunks are newer than those to be ingested next: the oldest, and more
-    /// as long as they are small together, since an ingestion costs a few syncs however small it
-    /// is. Every chunk of which an ingestion that failed has told the index a part is among them,
-    /// whatever it has grown to since: the watermark lies in it, and does not go back.
+    /// How many of the frozen chunks are newer than those to be ingested next. These are the
+    /// oldest, and more as long as they are small together, since an ingestion costs a few syncs
+    /// however small it is. Every chunk of which an ingestion that failed has told the index a part
+    /// is among them, whatever it has grown to since: the watermark lies in it, and does not go
+    /// back.
     fn due(&self, frozen: &[Arc<Chunk>]) -> usize {
         let (mut bytes, watermark) = (0, self.watermark());
         let due = frozen.iter().rev().take_while(|chunk| {

@@ -1,9 +1,9 @@
 //! The short way to a key: which block of a table, and where in the block, without allocation.
 //!
-//! lsm-tree's own lookup parses its way through the block index and the block with general,
+//! The lookup of lsm-tree parses its way through the block index and the block with general,
 //! double-ended iterators and makes owned keys and values on the way. Random keys of ten million,
-//! all blocks cached, cost 4.2 µs that way and 2.6 µs this way, most of what is left being cache
-//! misses (`tests/index_speed.rs`). [`Fences`] and [`find_in_block`] do the same on the same bytes.
+//! all blocks cached, cost 4.2 µs that way and 2.6 µs this way (`tests/index_speed.rs`). Most of
+//! what is left is cache misses. [`Fences`] and [`find_in_block`] do the same on the same bytes.
 //! Both may answer that they cannot tell; the caller then takes lsm-tree's way, which also does all
 //! reading from the file.
 //!
@@ -40,7 +40,7 @@ pub(super) enum Lookup {
 
 /// The last keys of a table's blocks, eight bytes of each.
 ///
-/// All keys of a table share the leading bytes that its first and last key share; the eight bytes
+/// All keys of a table share the leading bytes that its first and last key share. The eight bytes
 /// after these are kept for each block, in one array, so that the search touches little memory: 16
 /// bytes for each block of some 200 entries.
 pub(super) struct Fences {

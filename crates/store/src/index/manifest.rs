@@ -12,9 +12,9 @@
 //!
 //! It is replaced as a whole: written to a temporary file, synced, renamed, directory synced.
 //! Tables and watermark therefore change in one step, and a reader of the file finds either the
-//! state before or the state after. lsm-tree's own version files are not used, because in 3.1.10
-//! they state no more than 255 runs, are not checked against their checksum when read, and if their
-//! `current` file is lost an empty tree is made in silence.
+//! state before or the state after. The version files of lsm-tree itself are not used: in 3.1.10
+//! they state no more than 255 runs, and are not checked against their checksum when read. If their
+//! `current` file is lost, an empty tree is made in silence.
 use super::{IndexCause, IndexError, table::TableFacts};
 use crate::disk::HeldDirectory;
 use lsm_tree::checksum::ChecksummedWriter;

@@ -5,11 +5,15 @@
 //! [`Index::compact`]; any thread may take snapshots and read them, at any time, without waiting
 //! for either.
 //!
-//! Its rooms: `address` (bytes of an entry), `table` (one file, in lsm-tree's table format),
-//! `lookup` (the short way to a key in it), `writer` (entries in, tables out), `run` (tables in
-//! order), `view` (the runs of one moment), `scan` (ordered iteration), `values` (the log's values,
-//! in the block cache's memory), `manifest` (which tables there are), `policy` and `merge`
-//! (compaction), `lsm` (who calls what when, and the locks).
+//! Its rooms:
+//!
+//! * `address`: the bytes of an entry; `table`: one file, in lsm-tree's table format; `lookup`: the
+//!   short way to a key in it;
+//! * `writer`: entries in, tables out; `run`: tables in order; `view`: the runs of one moment;
+//!   `scan`: ordered iteration;
+//! * `values`: the log's values, in the block cache's memory;
+//! * `manifest`: which tables there are; `policy` and `merge`: compaction;
+//! * `lsm`: who calls what when, and the locks.
 //!
 //! The index is never the only copy of anything that is not also in the log above its
 //! [`watermark`](Index::watermark): what an ingestion had not made durable at a crash is replayed

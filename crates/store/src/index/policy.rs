@@ -2,19 +2,20 @@
 //!
 //! Runs are merged with the runs next to them in age, starting at the newest. A merge takes in
 //! older runs as long as the next is not much larger than all taken so far, and is worth starting
-//! when it joins four. Sizes thus grow geometrically with age and an entry is rewritten about once
-//! each time the data that is newer than it doubles: 80 runs of equal size cost 2.7 rewrites for
+//! when it joins four. Sizes thus grow geometrically with age, and an entry is rewritten about once
+//! each time the data that is newer than it doubles. So 80 runs of equal size cost 2.7 rewrites for
 //! each entry, and a lookup meets three or four runs, seven at worst
 //! (`tests::the_cost_of_eighty_equal_runs`).
 //!
 //! A tombstone goes when it is merged with the oldest run. That is done when a quarter of all
-//! entries are tombstones, so each costs the writing of four entries, and what a scan has to pass
-//! over is bounded by what is live; or when scans have passed over as many tombstones as there are
-//! entries, however few tombstones that are: then the merge costs what they have cost already.
+//! entries are tombstones: each costs the writing of four entries, and what a scan has to pass over
+//! is bounded by what is live. Or it is done when scans have passed over as many tombstones as
+//! there are entries, however few tombstones that are: then the merge costs what they have cost
+//! already.
 //!
-//! One file is open for each table, so a large merge makes larger tables: as many as are a bound
-//! for a run ([`TABLES`]), up to a size at which what a table's filter takes while it is written is
-//! still small beside the memtable ([`table_bytes`]).
+//! One file is open for each table, so a large merge makes larger tables: so large that [`TABLES`]
+//! make a run. The bound is a size at which a table's filter, while it is written, still takes
+//! little memory beside the memtable ([`table_bytes`]).
 //!
 //! The price is space: the oldest run may hold keys that newer runs have replaced, up to about
 //! twice the live entries. An entry is some twenty bytes; the value log is the place that matters.

@@ -5,7 +5,7 @@
 //! [`FileTail::sync`].
 //!
 //! With `sync` they are written past the page cache, by whole pages. A page that goes to the disk
-//! by way of the cache is at the mercy of the file system between write and sync: when it aborts
+//! by way of the cache is at the mercy of the file system between write and sync. When that aborts
 //! there (ext4 after an error of its journal, or when it is shut down), a sync may return without
 //! the page, and without an error. A write past the cache has reached the device, or failed, when
 //! it returns. The last page is written again by the next append, with the same bytes in front:

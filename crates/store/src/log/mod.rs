@@ -1,9 +1,9 @@
 //! The log: one address space, whose end is in the pool and whose rest is in value-log files.
 //!
-//! A [`ValueLog`] is the ordered set of files. A [`LogTail`] is where records are appended: a
-//! pool's lane, a lane that keeps everything ([`Resident`]), or without a pool the last file
-//! itself. [`LogReader`] walks records in address order; `drain` moves sealed segments from the
-//! lane to the files. docs/store-format.md, "The log".
+//! The ordered set of files is a [`ValueLog`]. Records are appended to a [`LogTail`]: a pool's
+//! lane, a lane that keeps everything ([`Resident`]), or without a pool the last file itself. A
+//! [`LogReader`] walks records in address order; `drain` moves sealed segments from the lane to the
+//! files. docs/store-format.md, "The log".
 
 mod content;
 mod drain;

@@ -15,7 +15,7 @@
 //! second. On a pool that lies on a disk they may not: a writer that commits while the collector
 //! copies ends a page, with a void behind the copies that are there. Of those in the collector's
 //! last segments there are few, since only what was appended before is committed then
-//! ([`Resident::written`]); for these one segment more is kept free: all figures of the table but
+//! ([`Resident::written`]). For these one segment more is kept free: all figures of the table but
 //! the collector's are one higher there.
 //!
 //! Lock order: `opening`, then the lane's own lock. No thread waits for room here: one that must

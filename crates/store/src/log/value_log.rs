@@ -39,7 +39,7 @@ use uuid::Uuid;
 
 /// Name of the directory of the value-log files.
 pub(crate) const DIR: &str = "vlog";
-/// A file is made for a part of the log that is one in so many: so the preallocated space of the
+/// A file is made for a part of the log that is one in so many. So the preallocated space of the
 /// last one, and a file more or less, are small beside what the store holds.
 const FILES: u64 = 32;
 /// But not for less than this, if the options allow for as much.
@@ -244,8 +244,8 @@ impl ValueLog {
         Ok(file)
     }
 
-    /// Makes the file that begins at `start`: of the size that the log calls for, or if there is no
-    /// room for that, of a `whole` segment or of its `content`, in the end with the reserve.
+    /// Makes the file that begins at `start`, of the size that the log calls for. If there is no
+    /// room for that, it is of a `whole` segment or of its `content`, in the end with the reserve.
     fn create(&self, start: Lsn, whole: u64, content: u64) -> Result<VlogFile, StoreError> {
         let of_size = |size| VlogFile::create(&*self.disk, &self.dir, start, size, self.store);
         let sizes = [self.next_file_bytes().max(whole), whole];

@@ -1,6 +1,6 @@
 //! [`Chunk`]: a sharded hash table of keys and addresses.
 //!
-//! A key's shard is taken from its hash, so keys spread evenly, each shard has a 64th of the
+//! A key's shard is taken from its hash. So keys spread evenly, each shard has a 64th of the
 //! chunk's memory, and a shard that has used its part up tells that the chunk is full. All memory
 //! is allocated and touched when the chunk is made, off the writers' path; inserting allocates
 //! nothing until then, but where a shard is locked.
@@ -150,9 +150,9 @@ impl Chunk {
         SortedChunk::of(self.read_each().collect())
     }
 
-    /// Has `each` look at what the order for scans has not taken in yet of each shard, at its
-    /// place, its key, and whether it is dead (deleted, and no snapshot sees an older version):
-    /// entries and revived ones behind those `seen`, which become all.
+    /// Has `each` look at what the order for scans has not taken in yet of each shard: entries and
+    /// revived ones behind those `seen`, which become all. It gets the entry's place, its key, and
+    /// whether it is dead (deleted, and no snapshot sees an older version).
     pub(super) fn each_unordered(
         &self,
         seen: &mut [(u32, u32)],

@@ -1,13 +1,13 @@
 //! A chunk's keys in order, for scans, while the chunk is written to.
 //!
-//! An entry's key never changes, so what is sorted once stays sorted: a scan sorts what came since
+//! An entry's key never changes, so what is sorted once stays sorted. A scan sorts what came since
 //! the last one, as a *run* of its own ([`SortedRun`]), and merges it with earlier runs that are
 //! not much larger. So each key is copied a logarithmic number of times, a scan costs what was
 //! written since the last, and writers have nothing to do. A chunk that is never scanned has no
 //! order.
 //!
 //! A key that was deleted before a scan met it never enters the order; others leave it once scans
-//! have passed over as many as it has keys ([`Chunk::ordered`]): so a scan's cost is bounded by
+//! have passed over as many as it has keys ([`Chunk::ordered`]). So a scan's cost is bounded by
 //! what is live, however many keys were deleted in front of it. They still hide what older chunks
 //! and the tables have; for keys between the first and the last that left ([`ChunkOrder::left`]) a
 //! scan asks the chunk itself. A key that is put again comes back.

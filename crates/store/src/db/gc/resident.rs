@@ -16,8 +16,8 @@
 //!
 //! When: with less than a quarter of the segments free, one for each segment that writers fill; and
 //! whenever a writer finds no room, who waits. When as many segments as there are were collected
-//! and there still is no room, everything is live: the writer is refused, and so is every other
-//! until something was written (a delete, for which a segment is kept).
+//! and there still is no room, everything is live. Then the writer is refused, and so is every
+//! other until something was written (a delete, for which a segment is kept).
 
 use super::CollectionProgress;
 use crate::{

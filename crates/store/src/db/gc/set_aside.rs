@@ -1,10 +1,14 @@
 //! Files that cannot be collected: set aside, named, and tried again now and then, while the others
 //! are collected.
 //!
-//! A file is set aside for what is wrong with it: a part that cannot be read, damage, a record that
-//! cannot be appended to this log, a key of which the index cannot say where it leads, or more live
-//! records than a resident log has room for. What keeps the store from writing at all is not the
-//! file's fault.
+//! A file is set aside for what is wrong with it:
+//!
+//! * a part that cannot be read, or damage;
+//! * a record that cannot be appended to this log;
+//! * a key of which the index cannot say where it leads;
+//! * more live records than a resident log has room for.
+//!
+//! What keeps the store from writing at all is not the file's fault.
 
 use crate::{error::StoreError, log::VlogFile, stats::SetAside};
 use forebay_pool::Lsn;

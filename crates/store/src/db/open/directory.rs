@@ -1,10 +1,12 @@
 //! The store's directory: whether it is one, its locks, and its manifest. docs/store-format.md,
 //! "Opening", 1.
 //!
-//! It is opened once, and held: the store is in that directory, wherever its path leads later. What
-//! locks it is the directory itself, which stays locked whatever becomes of the files in it, the
-//! directory `vlog`, which stays so when it is moved elsewhere, and the file `LOCK`, the only lock
-//! that earlier programs know.
+//! It is opened once, and held: the store is in that directory, wherever its path leads later. Its
+//! locks:
+//!
+//! * the directory itself, which stays locked whatever becomes of the files in it;
+//! * the directory `vlog`, which stays so when it is moved elsewhere;
+//! * the file `LOCK`, the only lock that earlier programs know.
 //!
 //! A directory that holds something else is left as it is. What is made is durable before it is
 //! used: each directory with its name, then the manifest.

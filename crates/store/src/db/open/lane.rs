@@ -1,10 +1,10 @@
 //! The pool's lane at an opening: what the last session left in one, and how a lane is claimed.
 //! docs/store-format.md, "Opening", 2.
 //!
-//! Acknowledged writes may be in the pool that the manifest names, so exactly that pool must have
+//! Acknowledged writes may be in the pool that the manifest names. So exactly that pool must have
 //! been given, with the store's lane in it as the last session left it; without it nothing is
 //! opened, unless `salvage` gives them up. A pool that has a lane of a store whose manifest names
-//! none is looked into all the same: what a session that the manifest does not know of left there
+//! none is looked into all the same. What a session that the manifest does not know of left there
 //! is found, and a lane that is older than the manifest is no part of the store.
 
 use crate::{

@@ -96,7 +96,7 @@ impl OpeningSession<'_> {
     }
 
     /// Where the log ends in the files, if no lane has anything of it, and the last session that
-    /// wrote there: the manifest knows nothing of an opening that emptied a lane, with a seal of
+    /// wrote there. The manifest knows nothing of an opening that emptied a lane, with a seal of
     /// its own, and was cut then.
     fn end_in_files(&self) -> Result<(Lsn, u32), StoreError> {
         let (watermark, salvage) = (self.watermark(), self.options.salvage);

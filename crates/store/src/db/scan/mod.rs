@@ -4,10 +4,9 @@
 //! that have any of the `range`). Between two batches a scan holds no chunk: if its snapshot has
 //! left one for the tables meanwhile, it goes on behind its last key in those. Keys are collected
 //! some ahead of the caller; a value is read when its turn comes, so that a scan which ends early
-//! has read none in vain. The first that is neither in the pool, nor in a cache, nor in the page
-//! cache has the kernel asked for all of its batch that are not, so that these are read together,
-//! in parallel. The batch grows as the scan goes on, so that a short scan does not pay for a long
-//! one.
+//! has read none in vain. The first value that is neither in the pool, nor in a cache, nor in the
+//! page cache has the kernel asked for all such values of its batch. So these are read together, in
+//! parallel. The batch grows as the scan goes on, so that a short scan does not pay for a long one.
 
 mod keys;
 mod source;

@@ -2,11 +2,11 @@
 //!
 //! # Why only the tables of lsm-tree
 //! Everything above the tables is ours: the list of runs is the [manifest](super::manifest), the
-//! present state is one shared pointer. A snapshot is a copy of that pointer, so it costs no I/O,
-//! waits for nothing but a pointer swap, and keeps its tables readable for as long as it lives;
-//! there are no sequence numbers and no watermarks of open snapshots to keep track of. lsm-tree's
-//! own `Tree` syncs its version file under the lock that readers take, and has the limits that
-//! [manifest](super::manifest) names.
+//! present state is one shared pointer. A snapshot is a copy of that pointer: it costs no I/O,
+//! waits for nothing but a pointer swap, and keeps its tables readable for as long as it lives.
+//! There are no sequence numbers and no watermarks of open snapshots to keep track of. The `Tree`
+//! of lsm-tree itself syncs its version file under the lock that readers take, and has the limits
+//! that [manifest](super::manifest) names.
 //!
 //! # Ingestion, in order
 //! 1. The run is written into new tables; each is synced, then its directory.
@@ -25,9 +25,10 @@
 //!
 //! # Memory
 //! The block cache (`cache_bytes`), and outside of it what tables with whole filters and block
-//! indexes keep in memory: for small keys some 1.4 bytes for each entry (filter 1.25, indexes 0.15;
-//! more for long keys, one of which is kept for each block). When `pinned_bytes` would be exceeded
-//! the oldest run is written with both in parts, which the block cache holds as it does data.
+//! indexes keep in memory. For small keys that is some 1.4 bytes for each entry (filter 1.25,
+//! indexes 0.15), more for long keys, one of which is kept for each block. When `pinned_bytes`
+//! would be exceeded the oldest run is written with both in parts, which the block cache holds as
+//! it does data.
 //!
 //! # Not its business
 //! Two processes on one directory: the store holds the lock.
