@@ -1,7 +1,7 @@
 //! `clone`: a child that shares this process's descriptors and not its memory makes other
-//! descriptors of their numbers, and this process does not hear of that; of one that shares its
-//! memory and not its descriptors what is heard is taken for this process's. So before either is
-//! made, nothing is absorbed any more.
+//! descriptors of their numbers, and this process does not hear of that. What is heard of one that
+//! shares its memory and not its descriptors is taken for this process's. So before either is made,
+//! nothing is absorbed any more.
 #![expect(unsafe_code, reason = "reads the caller's memory")]
 
 use crate::{

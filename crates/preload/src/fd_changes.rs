@@ -1,7 +1,6 @@
-//! What changes a file through its descriptor without writing to it: `ftruncate` is logged by the
-//! client, and so is `fallocate` that only makes it longer; before anything else (other
-//! `fallocate`, `copy_file_range`, `sendfile`, `splice`, cloning and zeroing by `ioctl`) the file
-//! is retired.
+//! What changes a file through its descriptor without writing to it. The client logs `ftruncate`,
+//! and `fallocate` that only makes the file longer. Before anything else (other `fallocate`,
+//! `copy_file_range`, `sendfile`, `splice`, cloning and zeroing by `ioctl`) the file is retired.
 #![expect(unsafe_code, reason = "exports C functions")]
 
 use crate::{

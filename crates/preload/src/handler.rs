@@ -50,7 +50,7 @@ signatures! {
 /// * `plain if`: the hidden function is called and nothing else happens (a tail call);
 /// * `else`: what happens otherwise, with the hidden function in a variable.
 ///
-/// A handler's `over` goes on to a function that its caller gives: a system call that is made by
+/// A handler's `over` goes on to a function that its caller gives. A system call that is made by
 /// its number must not come back to the hidden function of that name, which may be the one that
 /// makes it.
 macro_rules! handlers {

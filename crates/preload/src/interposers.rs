@@ -27,7 +27,7 @@ pub(crate) fn instead(caller: *const c_void, call: impl FnOnce() -> c_long) -> C
 
 /// Whether a system call is what a call of the client comes to. The client goes on to the next
 /// library's function, and that one may make the system call by its number, as an allocator or a
-/// library that fakes users does: then all has been done, and the client may have locks. A signal
+/// library that fakes users does. Then all has been done, and the client may have locks. A signal
 /// handler, which makes its own call above the client's, is no such library's.
 fn is_ours_already(caller: *const c_void) -> bool {
     client::is_inside() && is_interposer(caller.addr())

@@ -2,8 +2,8 @@
 //! nothing else.
 //!
 //! The dynamic linker puts these functions before the C library's (`LD_PRELOAD`). Each asks whether
-//! its descriptor is absorbed, which is one load, and if not goes on to the function of the same
-//! name that it hides ([`real`]): errno, cancellation and whatever the kernel does are then the C
+//! its descriptor is absorbed, which is one load. If not, it goes on to the function of the same
+//! name that it hides ([`real`]). Then errno, cancellation and whatever the kernel does are the C
 //! library's own. docs/files-protocol.md says what has to happen otherwise.
 //!
 //! [`table`] has a line for each function: its names, its handler, and the number of its system
@@ -12,17 +12,25 @@
 //! below those [`real`], which finds what is hidden, and [`call_context`]. No file imports one
 //! above it.
 //!
-//! Which function is where: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`open`],
-//! [`received_fds`] (`open_by_handle_at`, `pidfd_getfd`), [`descriptor`] (`close`, `dup`, `fcntl`,
-//! `unshare`), [`directory`] (`readdir`), [`path_calls`] (`rename`, `unlink`, `link`, `truncate`),
-//! [`times`] (`utimensat`, …), [`metadata`] (`mkdir`, `chmod`, `setxattr`, …: what a sync is
-//! ordered behind), [`fd_changes`] (what alters a file without writing to it: `fallocate`,
-//! `sendfile`, …), [`map`] (`mmap`, `munmap`, …), [`message`] (`send`, `sendmsg`), [`stdio`],
-//! [`dprintf`] (by [`variadic`]), [`asynchronous`] (POSIX AIO, libaio, `io_uring`), [`ring`] (an
-//! `io_uring` that is made past them), [`system_call`] (`syscall`), [`process`] (fork, `daemon`),
-//! [`execute`] (`execve`, `posix_spawn`, `pidfd_spawn`, `system`), [`identity`] (`setuid`),
-//! [`dynamic`] (`dlsym`, `dlopen`, by [`dlopen_imports`] and [`linker`]). [`interposers`] are other
-//! libraries that hide the same functions. [`start`] is the library's own start and end.
+//! Which function is where:
+//!
+//! * bytes: [`write`], [`position`] (`read`, `lseek`), [`sync`], [`map`] (`mmap`, `munmap`, …),
+//!   [`message`] (`send`, `sendmsg`), [`fd_changes`] (`fallocate`, `sendfile`, …: what alters a
+//!   file without writing to it), [`stdio`], [`dprintf`] (by [`variadic`]);
+//! * asynchronous: [`asynchronous`] (POSIX AIO, libaio, `io_uring`), [`ring`] (an `io_uring` that
+//!   is made past them);
+//! * descriptors: [`open`], [`received_fds`] (`open_by_handle_at`, `pidfd_getfd`), [`descriptor`]
+//!   (`close`, `dup`, `fcntl`, `unshare`);
+//! * names: [`directory`] (`readdir`), [`path_calls`] (`rename`, `unlink`, `link`, `truncate`),
+//!   [`times`] (`utimensat`, …), [`metadata`] (`mkdir`, `chmod`, `setxattr`, …: what a sync is
+//!   ordered behind);
+//! * processes: [`process`] (fork, `daemon`), [`execute`] (`execve`, `posix_spawn`, `pidfd_spawn`,
+//!   `system`), [`identity`] (`setuid`);
+//! * calls by other ways: [`system_call`] (`syscall`), [`dynamic`] (`dlsym`, `dlopen`, by
+//!   [`dlopen_imports`] and [`linker`]), [`interposers`] (other libraries that hide the same
+//!   functions).
+//!
+//! The library's own start and end is [`start`].
 //!
 //! [`pages`] is what becomes of page files behind a flash cache ([`forebay_innodb`]),
 //! [`checkpoint`] what comes before InnoDB says that pages are durable.

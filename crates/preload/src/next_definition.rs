@@ -1,6 +1,6 @@
 //! The next definition of a function behind this library, read from the tables of the loaded
-//! libraries: for `dlsym` itself, which cannot be asked where it is, since this library's own is
-//! the one that answers.
+//! libraries. It is for `dlsym` itself, which cannot be asked where it is, since this library's own
+//! is the one that answers.
 //!
 //! Neither allocates nor calls what is looked for: an allocator that is put before the C library's
 //! asks `dlsym` for that one, and is not there before it has the answer.
@@ -304,9 +304,9 @@ impl SymbolTables {
     /// The library is loaded.
     unsafe fn find(&self, name: &CStr) -> Option<*mut c_void> {
         let hash = hash_of(name);
-        // SAFETY: the table has its four numbers, the filter, whose words are of 64 bits, as many
-        // buckets as it says, and behind them a chain for each bucket that is not empty, up to the
-        // hash with the lowest bit set.
+        // SAFETY: the table has its four numbers, the filter, whose words are of 64 bits, and as
+        // many buckets as it says. Behind them is a chain for each bucket that is not empty, up to
+        // the hash with the lowest bit set.
         unsafe {
             let [buckets, first, filter] = [0, 1, 2].map(|n| *self.hashes.add(n));
             let bucket = self.hashes.add(4 + 2 * filter as usize);

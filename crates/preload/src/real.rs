@@ -2,8 +2,8 @@
 //! called through a pointer.
 //!
 //! Some hidden functions are variadic (`open`, `fcntl`, `ioctl`, `syscall`), which stable Rust
-//! cannot declare. They are declared with the arguments that they may have: x86-64 and aarch64
-//! Linux pass variadic integers and pointers where they pass others, and an argument that the
+//! cannot declare. They are declared with the arguments that they may have. Linux on x86-64 and
+//! aarch64 passes variadic integers and pointers where it passes others, and an argument that the
 //! caller did not give is only handed on, as the C library does.
 #![expect(
     unsafe_code,

@@ -96,9 +96,9 @@ unsafe fn synced_all() -> c_long {
     0
 }
 
-/// Calls the hook of a system call, if it has one and that would do anything: by the table, or,
-/// where the system call takes other arguments than the function or there is more to it, as it says
-/// here.
+/// Calls the hook of a system call, if it has one and that would do anything. The table says which;
+/// where the system call takes other arguments than the function, or there is more to it, this file
+/// does.
 ///
 /// # Safety
 ///

@@ -1,7 +1,10 @@
-//! The calls that the library hooks, a line each: from it come the exported functions, what
-//! `syscall` with a number is translated to ([`hooks`](crate::hooks) has both), what `dlsym`
-//! answers ([`dynamic`](crate::dynamic)), the places for what is hidden
-//! ([`hidden`](crate::real::hidden)), and the list that the tests compare with the built library.
+//! The calls that the library hooks, a line each. From it come:
+//!
+//! * the exported functions, and what `syscall` with a number is translated to
+//!   ([`hooks`](crate::hooks));
+//! * what `dlsym` answers ([`dynamic`](crate::dynamic));
+//! * the places for what is hidden ([`hidden`](crate::real::hidden));
+//! * the list that the tests compare with the built library.
 //!
 //! ```text
 //! module {

@@ -1,6 +1,6 @@
-//! The environment of a program whose dynamic linker cannot load this library: without it. musl's
-//! would end the program, another machine's complains, and so does each that cannot open it (below
-//! another root, for another user).
+//! The environment of a program whose dynamic linker cannot load this library: without it. The
+//! linker of musl would end the program. That of another machine complains, and so does each that
+//! cannot open the library (below another root, for another user).
 #![expect(unsafe_code, reason = "makes an array of the caller's strings")]
 
 use super::{ExecutedProgram, Strings, is_in_reach, is_ours, libraries, text};
