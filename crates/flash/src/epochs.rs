@@ -1,7 +1,7 @@
 //! [`Epochs`]: which of the times that an owner has used the cache it is from.
 
 /// Numbers that an owner draws anew each time that it begins to use the cache, and keeps beside the
-/// homes as well: if both are not from the same time, one of them was put back from a copy. Zero
+/// homes as well. If both are not from the same time, one of them was put back from a copy. Zero
 /// stands for none.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub struct Epochs {

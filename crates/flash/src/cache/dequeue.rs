@@ -51,8 +51,8 @@ pub(super) struct LeavingGroups {
 
 impl Cache {
     /// Background work, a piece at a time, for a thread of the owner's: a checkpoint if the lane
-    /// wants one; groups from the front, from when more slots than the high watermark says are in
-    /// use until no more than the low one says.
+    /// wants one, and groups from the front. Groups leave from when more slots are in use than the
+    /// high watermark says, until no more are than the low one says.
     ///
     /// # Errors
     /// What flash, the lane, or a home says. Nothing is lost: repeat it later.

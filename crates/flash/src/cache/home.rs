@@ -1,6 +1,6 @@
 //! Pages on their way home, and the syncs of homes. docs/flash-format.md, "Home".
 //!
-//! A sync that fails may lose whatever was written home since the last one that did not: the kernel
+//! A sync that fails may lose whatever was written home since the last one that did not. The kernel
 //! says so once, whichever thread asks, and a device that could not flush has lost what other files
 //! had in it, too. So it counts for the pages of every thread that are on their way: they are not
 //! home, whatever the sync says that their own thread makes afterwards. They are written once more.

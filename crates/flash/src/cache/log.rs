@@ -1,7 +1,7 @@
 //! The lane, and checkpoints. docs/flash-format.md, "Checkpoint".
 //!
 //! A thread that changes what is durable holds `log` from before its record to after it is applied
-//! to the map: so the map below `recorded`, seen under `log`, is exactly what the lane says, and a
+//! to the map. So the map below `recorded`, seen under `log`, is exactly what the lane says, and a
 //! checkpoint is a copy of it.
 
 use super::Cache;

@@ -1,6 +1,6 @@
 //! Reading ahead of a scan at home. docs/flash-format.md, "Reading ahead".
 //!
-//! Of a file that is read in a row, pages that are on flash are missing: home is asked for what
+//! Of a file that is read in a row, pages that are on flash are missing. Home is asked for what
 //! lies between them, by several threads, and a disk that could have read on has to seek. So the
 //! first page of a block that a scan misses is read with the rest of its block, and what others ask
 //! for is copied from there. A page that came in, or was written past the cache, after that is not:

@@ -87,7 +87,7 @@ pub trait Home: Send + Sync {
     /// Before pages are written of which flash has no copy: keeps one, durably, until it is asked
     /// to keep others. What a crash tears is made whole from it before the cache is used again, if
     /// the position `last` is not [recorded](crate::Cache::is_recorded) then. After a failure pages
-    /// may be torn that only the copies have whole: so those that were kept before count until
+    /// may be torn that only the copies have whole. So those that were kept before count until
     /// these are durable, which have the same pages, or newer versions, unless the earlier ones are
     /// home. An implementation that keeps none does not protect them from being torn.
     ///
