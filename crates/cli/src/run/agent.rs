@@ -1,6 +1,6 @@
-//! The agent of `forebay run` for a program that no library can be put before: a process of this
-//! command between the supervisor and the program. crates/notify has what it does; here are its
-//! signals and its exit status, which are the program's.
+//! The agent of `forebay run` for a program that no library can be put before. It is a process of
+//! this command between the supervisor and the program. crates/notify has what it does; here are
+//! its signals and its exit status, which are the program's.
 //!
 //! It is started by `forebay run` only, as `forebay notify-agent PATH NAME ARGUMENT…`, and is no
 //! subcommand that a user is told of.

@@ -1,7 +1,7 @@
 //! The program that is run: starting it, passing signals through, waiting for its end.
 //!
 //! A program that puts itself into the background (ends with 0 and leaves a child) goes on as that
-//! child, the *leader* from then on: orphans below this process are given to it
+//! child, the *leader* from then on. Orphans below this process are given to it
 //! (`PR_SET_CHILD_SUBREAPER`), so it waits for them, and the supervisor is there when they open
 //! their logs.
 //!

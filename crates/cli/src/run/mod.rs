@@ -1,9 +1,14 @@
 //! `forebay run`: an unmodified database whose fsync costs a memory copy.
 //!
-//! In order: what is to be absorbed (`forebay_files::policy`), whether the program can be run so
-//! ([`program`]), the pool ([`pool`]) and what an earlier run left in it, the supervisor, and then
-//! the program, whose signals and exit status are passed through ([`child`]). A laboratory runs
-//! programs in the same way with something of its own under them ([`layer`]).
+//! In order:
+//!
+//! 1. what is to be absorbed (`forebay_files::policy`), and whether the program can be run so
+//!    ([`program`]);
+//! 2. the pool ([`pool`]), and what an earlier run left in it;
+//! 3. the supervisor;
+//! 4. the program, whose signals and exit status are passed through ([`child`]).
+//!
+//! A laboratory runs programs in the same way with something of its own under them ([`layer`]).
 
 mod agent;
 mod child;

@@ -1,5 +1,5 @@
 //! Which runs have a flash cache, and how their servers say it is. Each run has a note in the
-//! directory of the runs while its program runs, locked as long as it is there: one that is not
+//! directory of the runs while its program runs, locked as long as it is there. One that is not
 //! locked was left by a run that was killed, whatever process has its number by now.
 
 use crate::failure::Failure;
