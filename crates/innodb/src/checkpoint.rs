@@ -1,8 +1,8 @@
 //! InnoDB's checkpoints: what must be durable of page files before one is written.
 //!
 //! A checkpoint says that all pages that were changed before it are durable. The server syncs its
-//! page files first. But it takes a page for durable also if its write ended while that sync ran:
-//! the sync of the log, which follows, flushes the device, and with it whatever was written there
+//! page files first. But it takes a page for durable also if its write ended while that sync ran.
+//! The sync of the log, which follows, flushes the device, and with it whatever was written there
 //! past the page cache. Under Forebay that sync is no flush, and the page may be on its way to
 //! flash. So before a write to the place of a checkpoint:
 //!

@@ -3,10 +3,10 @@
 //!
 //! A file that the cache knows takes a place in its metadata, and a descriptor, that of its home. A
 //! server has more tables than it has open at a time (`innodb_open_files`). So before one more file
-//! becomes known, and there is hardly room, of the files that no descriptor of the program's leads
-//! to, those of which flash has the fewest newer pages are let go of: these go home, and the cache
-//! forgets them. One that is opened again is a new one. docs/flash-tier.md, "More files than there
-//! is room for".
+//! becomes known, and there is hardly room, files are let go of to which no descriptor of the
+//! program leads. Those of which flash has the fewest newer pages are first: these go home, and the
+//! cache forgets them. One that is opened again is a new one. docs/flash-tier.md, "More files than
+//! there is room for".
 
 use crate::{
     complain::complain_once,

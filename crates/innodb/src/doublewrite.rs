@@ -15,7 +15,7 @@
 //! The first checksum covers bytes 12 to 24576. Pages are written and synced here before the first
 //! of them is written home. Of two whole halves the one with the higher number counts, as long as
 //! the cache has not recorded position `last`, at which the last of its pages came in. If a half is
-//! not whole, none of its pages has been written home, and the other one counts: a failed write
+//! not whole, none of its pages has been written home, and the other one counts. A failed write
 //! home may have torn its pages, which the half that is not whole was to replace. Copies are given
 //! up by keeping none.
 

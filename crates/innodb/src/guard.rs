@@ -1,8 +1,8 @@
 //! The guard: while the cache may have newer pages than the files, a server that is started without
 //! Forebay does not come up. docs/flash-tier.md, "The guard".
 //!
-//! Two pages of the system tablespace hold text instead of what InnoDB looks for: page 0, without
-//! which it opens nothing, and the page that says where its doublewrite buffer is, so that it does
+//! Two pages of the system tablespace hold text instead of what InnoDB looks for. One is page 0,
+//! without which it opens nothing. The other says where its doublewrite buffer is, so that it does
 //! not take an old page 0 from there. Their real contents are at home in a *guard file* beside it.
 //! Of a page of text every sector is text, so a page that is only partly written is known as well.
 //!

@@ -1,9 +1,9 @@
 //! Under which name the cache knows a file: where it is, or that the name is about to be taken
 //! away.
 //!
-//! Before a file is unlinked, or another takes its name, that is noted durably. So a file that is
-//! not found, and that the cache has newer pages of, is known to be gone if it is noted, and is
-//! missed if it is not. docs/flash-tier.md, "A file that is not there".
+//! Before a file is unlinked, or another takes its name, that is noted durably. A file that is not
+//! found, and that the cache has newer pages of, is known to be gone if it is noted. It is missed
+//! if it is not. docs/flash-tier.md, "A file that is not there".
 
 use forebay_flash::{Cache, CachedFile, FlashError};
 use std::path::{Path, PathBuf};

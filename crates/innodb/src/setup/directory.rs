@@ -2,10 +2,10 @@
 //! whatever the path to it leads to by then.
 //!
 //! Between any two system calls of a command of root's the cache's owner may be able to rename the
-//! directory, or one above it, to put a link in its place, and to have anything else there by the
-//! names of the cache's files. So no path is followed a second time, and a name goes with root's
-//! own rights only in a directory that is root's alone: there it stays that of what was looked at.
-//! In any other a process removes it that is the cache's owner.
+//! directory, or one above it, and to put a link in its place. So it may have anything else there
+//! by the names of the cache's files. Hence no path is followed a second time, and a name goes with
+//! root's own rights only in a directory that is root's alone: there it stays that of what was
+//! looked at. In any other a process removes it that is the cache's owner.
 //!
 //! What remains:
 //!

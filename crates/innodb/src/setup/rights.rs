@@ -1,10 +1,10 @@
 //! As whom a command works: as the user whose cache it is, never with more rights.
 //! docs/durability.md, "Who trusts whom".
 //!
-//! Who can write to one of a cache's two files can have it name any file as one whose pages it has,
-//! and who can write to a data directory can put a guard and copies of pages there that do. So root
-//! has a child process open a cache, and do what it says, which is the cache's owner. Of a cache
-//! that is root's own that is who has laid the guard, its server's user: what else lies beside the
+//! Who can write to one of a cache's two files can have it name any file as one whose pages it has.
+//! Who can write to a data directory can put a guard and copies of pages there that do. So root has
+//! a child process open a cache, and do what it says, which is the cache's owner. Of a cache that
+//! is root's own that is who has laid the guard, its server's user: what else lies beside the
 //! tablespace must be of the same user then.
 //!
 //! What is opened is what was looked at: it is held meanwhile (`cache_files`), whatever its name
