@@ -2,14 +2,17 @@
 //! static, musl). Their system calls are seen by seccomp user notification.
 //!
 //! An *agent*, a process above the program, executes the calls that concern logs on the program's
-//! behalf, by [`forebay_files::client`]: it is an ordinary member of the run, so a write, a sync or
+//! behalf, by [`forebay_files::client`]. It is an ordinary member of the run, so a write, a sync or
 //! a rename means what it means in `libforebay.so`. docs/notify.md has the protocol.
 //!
-//! [`launch`] starts the program with the [`filter`]; [`agent`] serves its calls by threads, each
-//! with a [slot](slots) that outlives it; [`calls`] has what becomes of each call, [`caller`] the
-//! thread that made it, [`numbers`] the logs that were injected, [`held_numbers`] those that are
-//! being closed, [`pending`] changes that the kernel makes after an answer. [`guardian`] goes on
-//! when the agent has died, and answers what was [unanswered].
+//! Its rooms:
+//!
+//! * [`launch`]: starts the program with the [`filter`];
+//! * [`agent`]: serves its calls by threads, each with a [slot](slots) that outlives it;
+//! * [`calls`]: what becomes of each call; [`caller`]: the thread that made it;
+//! * [`numbers`]: the logs that were injected; [`held_numbers`]: those that are being closed;
+//! * [`pending`]: changes that the kernel makes after an answer;
+//! * [`guardian`]: goes on when the agent has died, and answers what was [unanswered].
 
 mod agent;
 mod caller;

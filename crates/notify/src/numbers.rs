@@ -2,8 +2,8 @@
 //! the same number in the agent.
 //!
 //! The program may close a number, be forked, execute another program or die without the agent's
-//! being told: so a number is let go of only once no process has its open file there, and before a
-//! call by a number the kernel is asked whether both have the same one (`kcmp`).
+//! being told. So a number is let go of only once no process has its open file there. Before a call
+//! by a number the kernel is asked whether both have the same one (`kcmp`).
 //!
 //! Lock order: the table, then a number's count of uses. Who lets go of a number waits for the
 //! calls that use it, so nothing else gets it meanwhile.

@@ -1,10 +1,10 @@
-//! Changes that the kernel makes after the agent said "go on": a name, a size or an attribute that
-//! an absorbed sync is to be ordered behind (docs/files-write.md, "Order with the rest of the
-//! file system").
+//! Changes that the kernel makes after the agent said "go on". They are of a name, a size or an
+//! attribute, and an absorbed sync is to be ordered behind them (docs/files-write.md, "Order
+//! with the rest of the file system").
 //!
 //! When the kernel has made one is not told. So each is counted when it is let through, and again
-//! at every call that writes or syncs, until its thread is known to have come back from it: by
-//! another call of it, or by where /proc says that it is.
+//! at every call that writes or syncs, until its thread is known to have come back from it. That is
+//! known by another call of the thread, or by where /proc says that it is.
 
 use forebay_files::client;
 use parking_lot::Mutex;
