@@ -1,10 +1,9 @@
 //! How a command fails: its message and its exit status.
 
-use crate::output::{self, complain};
 use forebay_files::{FilesError, policy::PolicyError};
 use forebay_pool::PoolError;
 use forebay_store::StoreError;
-use std::{io, process::ExitCode};
+use std::io;
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -25,27 +24,6 @@ pub enum Failure {
 }
 
 impl Failure {
-    /// Says it on standard error, and, if a report was to be `json`, on standard output as well:
-    /// `{"error": …}`. Gives the status.
-    pub fn report(self, json: bool) -> ExitCode {
-        let (status, message) = match self {
-            Self::Usage(message) => (2, Some(message)),
-            Self::Failed(message) => (1, Some(message)),
-            Self::NotRun(status, message) => (status, Some(message)),
-            Self::Reported => (1, None),
-            Self::Passed(status) => (status, None),
-            Self::OutputClosed => (0, None),
-        };
-        if let Some(message) = message {
-            complain!("error: {message}");
-            if json {
-                // If that cannot be written, it has been said.
-                let _ = output::error(&message);
-            }
-        }
-        ExitCode::from(status)
-    }
-
     /// For `map_err`: an I/O error while `doing` something to `what`.
     pub fn io(doing: &str, what: impl std::fmt::Display) -> impl FnOnce(io::Error) -> Self {
         move |error| Self::Failed(format!("{doing} {what}: {error}"))

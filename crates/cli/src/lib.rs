@@ -18,6 +18,7 @@ pub mod progress;
 mod recover;
 mod run;
 pub mod size;
+mod standard_error;
 mod status;
 mod store;
 

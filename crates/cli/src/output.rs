@@ -1,26 +1,11 @@
-//! Standard output, which may be closed at any time (`| head`), and standard error, which may be
-//! full.
+//! Standard output, which may be closed at any time (`| head`).
 
-use crate::failure::Failure;
+use crate::{failure::Failure, standard_error::complain};
 use serde::Serialize;
 use std::{
-    fmt,
     io::{self, BufWriter, StdoutLock, Write},
+    process::ExitCode,
 };
-
-/// Says a line on standard error. Unlike `eprintln!` it does not panic where nothing can be said (a
-/// reader that is gone, a full disk): the program that is run goes on.
-macro_rules! complain {
-    ($($words:tt)*) => {
-        $crate::output::say(format_args!("{}\n", format_args!($($words)*)))
-    };
-}
-pub(crate) use complain;
-
-/// Says it on standard error, if that can be.
-pub(crate) fn say(what: fmt::Arguments<'_>) {
-    let _ = io::stderr().write_fmt(what);
-}
 
 /// Buffered standard output.
 pub(crate) struct Output(BufWriter<StdoutLock<'static>>);
@@ -78,8 +63,31 @@ pub fn report<R: Serialize>(
     output.finish()
 }
 
+impl Failure {
+    /// Says it on standard error, and, if a report was to be `json`, on standard output as well:
+    /// `{"error": …}`. Gives the status.
+    pub fn report(self, json: bool) -> ExitCode {
+        let (status, message) = match self {
+            Self::Usage(message) => (2, Some(message)),
+            Self::Failed(message) => (1, Some(message)),
+            Self::NotRun(status, message) => (status, Some(message)),
+            Self::Reported => (1, None),
+            Self::Passed(status) => (status, None),
+            Self::OutputClosed => (0, None),
+        };
+        if let Some(message) = message {
+            complain!("error: {message}");
+            if json {
+                // If that cannot be written, it has been said.
+                let _ = print_error(&message);
+            }
+        }
+        ExitCode::from(status)
+    }
+}
+
 /// Prints as JSON why there is no report.
-pub(crate) fn error(why: &str) -> Result<(), Failure> {
+fn print_error(why: &str) -> Result<(), Failure> {
     let mut output = Output::new();
     output.json(&serde_json::json!({ "error": why }))?;
     output.finish()

@@ -2,8 +2,9 @@
 
 use crate::{
     failure::Failure,
-    output::{self, Output, complain},
+    output::{self, Output},
     run::{self, RunningFlash},
+    standard_error::complain,
 };
 use clap::Args;
 use forebay_files::supervisor::{self, FoundRuns, OrphanedRun, RunScope, WaitingPool};

@@ -1,9 +1,6 @@
 //! `forebay flash flush`.
 
-use crate::{
-    failure::Failure,
-    output::{self, complain},
-};
+use crate::{failure::Failure, output, standard_error::complain};
 use clap::Args;
 use forebay_innodb::FlushProgress;
 use serde::Serialize;

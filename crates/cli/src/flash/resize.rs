@@ -1,11 +1,7 @@
 //! `forebay flash resize`.
 
 use super::flush;
-use crate::{
-    failure::Failure,
-    output::{self, complain},
-    size,
-};
+use crate::{failure::Failure, output, size, standard_error::complain};
 use clap::Args;
 use forebay_innodb::{CacheLocation, ResizeResult};
 use serde::Serialize;

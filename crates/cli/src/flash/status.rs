@@ -2,8 +2,9 @@
 
 use crate::{
     failure::Failure,
-    output::{self, complain},
+    output,
     run::{self, RunningFlash},
+    standard_error::complain,
 };
 use clap::Args;
 

@@ -8,9 +8,9 @@
 use super::{
     child::{self, Signals},
     inherited_signals,
-    program::RunProgram,
+    program::{AGENT_COMMAND, RunProgram},
 };
-use crate::{failure::Failure, output::complain};
+use crate::{failure::Failure, standard_error::complain};
 use forebay_files::{
     ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, client,
     supervisor::Supervisor,
@@ -23,9 +23,6 @@ use std::{
     os::unix::ffi::OsStringExt,
     path::PathBuf,
 };
-
-/// The first word of its command line.
-pub(super) const COMMAND: &str = "notify-agent";
 
 /// Variables that are the agent's, and not the program's.
 const OWN: [&str; 7] = [
@@ -66,7 +63,7 @@ pub(super) fn run_below(
 /// Is the agent, if the command line says so. The program's status.
 pub fn main() -> Option<Result<(), Failure>> {
     let mut words = env::args_os().skip(1);
-    if words.next()? != COMMAND || env::var_os(CONTROL_ENV).is_none() {
+    if words.next()? != AGENT_COMMAND || env::var_os(CONTROL_ENV).is_none() {
         return None;
     }
     let path = PathBuf::from(words.next()?);

@@ -13,7 +13,7 @@
 //! is passed on.
 
 use super::{inherited_signals, program::RunProgram, resource_limits};
-use crate::{failure::Failure, output::complain};
+use crate::{failure::Failure, standard_error::complain};
 use forebay_files::{
     activation,
     supervisor::{ProcessStatus, Supervisor},

@@ -6,7 +6,7 @@ mod running;
 pub use self::running::{NotedRun, RunningCaches};
 
 use super::{program::RunProgram, run_dir::run_dir};
-use crate::{failure::Failure, flash::flush, output::complain, size};
+use crate::{failure::Failure, flash::flush, size, standard_error::complain};
 use clap::Args;
 use forebay_files::policy::{self, PolicyConfig};
 use forebay_innodb::{

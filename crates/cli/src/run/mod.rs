@@ -33,8 +33,8 @@ pub use run_dir::{existing_run_dir, run_dir, whose};
 
 use crate::{
     failure::Failure,
-    output::{complain, say},
     size,
+    standard_error::{complain, say},
 };
 use child::Signals;
 use clap::Args;

@@ -1,6 +1,6 @@
 //! The program to be run: where it is, and whether a library can be put before it.
 
-use crate::{failure::Failure, output::complain};
+use crate::{failure::Failure, standard_error::complain};
 use forebay_files::{
     program::{Elf, SCRIPTS_MAX, gains_privileges, words},
     supervisor::RunFrontEnd,
@@ -14,6 +14,9 @@ use std::{
     os::unix::{ffi::OsStrExt, fs::FileExt},
     path::{Path, PathBuf},
 };
+
+/// The first word of the command line of the agent, which is this command.
+pub(super) const AGENT_COMMAND: &str = "notify-agent";
 
 /// What takes over the durability of a program's logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
@@ -109,7 +112,7 @@ impl RunProgram {
         let agent = env::current_exe().map_err(Failure::io("finding", "this program"))?;
         let words = [
             self.name().to_owned(),
-            super::agent::COMMAND.into(),
+            AGENT_COMMAND.into(),
             self.path.clone().into_os_string(),
         ];
         Ok(Self {

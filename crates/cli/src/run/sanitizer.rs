@@ -5,7 +5,7 @@
 //! arguments and calls the C library's.
 
 use super::program::RunProgram;
-use crate::output::complain;
+use crate::standard_error::complain;
 use forebay_files::program::{u16_at, u32_at, u64_at};
 use std::{
     env,
