@@ -1,6 +1,9 @@
 //! What can go wrong with a store, with what was found and what to do.
 
-use crate::index::{IndexCause, IndexError};
+use crate::{
+    index_error::{IndexCause, IndexError},
+    limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX},
+};
 use forebay_pool::{AppendError, Lsn, PoolError};
 use std::{
     io,
@@ -127,7 +130,7 @@ pub enum StoreError {
     )]
     Forked,
     /// A key out of bounds.
-    #[error("a key of {bytes} bytes; 1 to {} are possible", crate::KEY_BYTES_MAX)]
+    #[error("a key of {bytes} bytes; 1 to {} are possible", KEY_BYTES_MAX)]
     BadKey {
         /// Its length.
         bytes: usize,
@@ -135,7 +138,7 @@ pub enum StoreError {
     /// A value out of bounds.
     #[error(
         "a value of {bytes} bytes; at most {} (1 GiB) are possible",
-        crate::VALUE_BYTES_MAX
+        VALUE_BYTES_MAX
     )]
     ValueTooLarge {
         /// Its length.

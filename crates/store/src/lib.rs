@@ -47,7 +47,9 @@ mod error;
 pub mod fuzzed;
 #[doc(hidden)]
 pub mod index;
+mod index_error;
 mod large_values;
+mod limits;
 mod log;
 mod manifest;
 mod memtable;
@@ -58,9 +60,8 @@ mod stats;
 
 pub use db::{Batch, Scan, ScanRange, Snapshot, Store, Value};
 pub use error::StoreError;
-pub use index::{IndexCause, IndexError, IndexStats, KEY_BYTES_MAX};
+pub use index::IndexStats;
+pub use index_error::{IndexCause, IndexError};
+pub use limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, StoreOptions};
 pub use stats::{GcReport, SetAside, Stats, VerifyReport, WaitStats, WriterWaits};
-
-/// Longest value, bytes: 1 GiB.
-pub const VALUE_BYTES_MAX: usize = 1 << 30;

@@ -29,13 +29,14 @@ mod sample;
 mod scan;
 mod snapshot;
 mod threads;
+mod value;
 mod verify;
 mod write;
 
 pub use range::ScanRange;
-pub use read::Value;
 pub use scan::Scan;
 pub use snapshot::Snapshot;
+pub use value::Value;
 pub use write::Batch;
 
 use self::locks::Locks;

@@ -8,17 +8,13 @@
 //! Between 1 and 2 garbage collection may have moved the record and unlinked its file; then the
 //! key has a new address, and the lookup is done again.
 
-use super::{Store, StoreCore, snapshot::SnapshotMoment};
+use super::{Store, StoreCore, Value, snapshot::SnapshotMoment};
 use crate::{
     error::StoreError,
     index::{RecordAddress, ValueForm},
     op::{KeyChange, NotAnOp, Op, op_in_batch, read_record},
 };
-use lsm_tree::Slice;
-use std::{
-    io,
-    ops::{Deref, Range},
-};
+use std::{io, ops::Range};
 
 /// Lookups that find their record gone before it is called damage. Each needs a whole
 /// collection to have happened in between.
@@ -29,62 +25,6 @@ pub(super) const LOOKUPS_MAX: u32 = 100;
 pub(super) enum WaitPolicy {
     Yes,
     No,
-}
-
-/// A value that was read.
-#[derive(Clone, Debug, Default)]
-pub struct Value(Bytes);
-
-#[derive(Clone, Debug)]
-enum Bytes {
-    /// Part of what was read.
-    Read(Vec<u8>, Range<usize>),
-    /// The cache's.
-    Kept(Slice),
-}
-
-impl Default for Bytes {
-    fn default() -> Self {
-        Self::Read(Vec::new(), 0..0)
-    }
-}
-
-impl Value {
-    /// The value's bytes alone.
-    #[must_use]
-    pub fn into_vec(self) -> Vec<u8> {
-        match self.0 {
-            Bytes::Read(mut bytes, range) => {
-                bytes.truncate(range.end);
-                bytes.drain(..range.start);
-                bytes
-            }
-            Bytes::Kept(slice) => slice.to_vec(),
-        }
-    }
-}
-
-impl Deref for Value {
-    type Target = [u8];
-
-    fn deref(&self) -> &[u8] {
-        match &self.0 {
-            Bytes::Read(bytes, range) => &bytes[range.clone()],
-            Bytes::Kept(slice) => slice,
-        }
-    }
-}
-
-impl AsRef<[u8]> for Value {
-    fn as_ref(&self) -> &[u8] {
-        self
-    }
-}
-
-impl<T: AsRef<[u8]> + ?Sized> PartialEq<T> for Value {
-    fn eq(&self, other: &T) -> bool {
-        **self == *other.as_ref()
-    }
 }
 
 impl Store {
@@ -230,7 +170,7 @@ impl StoreCore {
     #[inline]
     fn kept(&self, address: RecordAddress) -> Option<Value> {
         let kept = self.values.get(address.lsn)?;
-        Some(Value(Bytes::Kept(kept)))
+        Some(Value::kept(kept))
     }
 
     /// The value at an address that a snapshot keeps readable, if that takes no waiting for the
@@ -248,14 +188,14 @@ impl StoreCore {
             return Ok(None);
         }
         let range = self.take_value(key, address, &mut bytes, WaitPolicy::No)?;
-        Ok(range.map(|range| Value(Bytes::Read(bytes, range))))
+        Ok(range.map(|range| Value::read(bytes, range)))
     }
 
     /// Reads the value at `address`. `None` if no file holds the address (any more).
     fn read(&self, key: &[u8], address: RecordAddress) -> Result<Option<Value>, StoreError> {
         let mut bytes = Vec::new();
         let range = self.read_into(key, address, &mut bytes)?;
-        Ok(range.map(|range| Value(Bytes::Read(bytes, range))))
+        Ok(range.map(|range| Value::read(bytes, range)))
     }
 
     /// The same, into `buffer`; where in it the value is.

@@ -25,7 +25,7 @@
 //! below its tail. What was begun behind that holds nothing that it sees, not even what the
 //! collector copied there: it sees the original.
 
-use super::{Scan, ScanRange, Store, StoreCore, Value};
+use super::{Store, StoreCore, Value};
 use crate::{
     error::StoreError,
     index::{IndexError, IndexView, RecordAddress},
@@ -36,7 +36,6 @@ use forebay_pool::{Lsn, media::ProcessMark};
 use parking_lot::Mutex;
 use std::{
     collections::BTreeMap,
-    ops::RangeBounds,
     sync::{
         Arc, Weak,
         atomic::{
@@ -330,31 +329,6 @@ impl Snapshot {
     /// I/O errors and damage.
     pub fn get(&self, key: &[u8]) -> Result<Option<Value>, StoreError> {
         self.shared.get_in(&self.moment, key)
-    }
-
-    /// The keys of `range` as of the snapshot.
-    ///
-    /// # Errors
-    /// I/O errors and damage.
-    pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
-        self.shared.check_process()?;
-        Ok(Scan::new(self.clone(), range))
-    }
-
-    /// As [`Store::range`], as of the snapshot.
-    ///
-    /// # Errors
-    /// I/O errors and damage.
-    pub fn range<K: AsRef<[u8]>>(&self, keys: impl RangeBounds<K>) -> Result<Scan, StoreError> {
-        self.scan(ScanRange::new(keys))
-    }
-
-    /// As [`Store::prefix`], as of the snapshot.
-    ///
-    /// # Errors
-    /// I/O errors and damage.
-    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan, StoreError> {
-        self.scan(ScanRange::prefix(prefix))
     }
 }
 

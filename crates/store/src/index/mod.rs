@@ -33,11 +33,14 @@ mod writer;
 
 pub(crate) use values::ValueCache;
 
+pub use crate::{
+    index_error::{IndexCause, IndexError},
+    limits::KEY_BYTES_MAX,
+};
 pub use lsm::{Index, IndexOptions};
 pub use view::IndexView;
-pub use writer::KEY_BYTES_MAX;
 
-use std::{fmt, io, ops::Bound, path::PathBuf};
+use std::ops::Bound;
 
 /// Where a key's newest record lies in the log, and how to read it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
@@ -97,48 +100,4 @@ pub struct IndexStats {
     /// What is not counted: one open file and a few hundred bytes for each table, and while a table
     /// is written 8 bytes for each of its keys.
     pub memory_bytes: u64,
-}
-
-/// An index operation that failed.
-#[derive(Debug)]
-#[non_exhaustive]
-pub struct IndexError {
-    /// The file or directory concerned.
-    pub path: PathBuf,
-    /// What was being done.
-    pub doing: &'static str,
-    /// Why it failed.
-    pub cause: IndexCause,
-}
-
-/// Why an index operation failed.
-#[derive(Debug)]
-#[non_exhaustive]
-pub enum IndexCause {
-    /// The operating system refused.
-    Io(io::Error),
-    /// The tables are damaged or not ours; the text says what was found.
-    Corrupt(String),
-    /// The caller asked for what an index cannot do; the text says what.
-    Invalid(String),
-}
-
-impl fmt::Display for IndexError {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "index {}: {}: ", self.path.display(), self.doing)?;
-        match &self.cause {
-            IndexCause::Io(e) => write!(f, "{e}"),
-            IndexCause::Corrupt(found) => write!(f, "damaged: {found}"),
-            IndexCause::Invalid(what) => write!(f, "refused: {what}"),
-        }
-    }
-}
-
-impl std::error::Error for IndexError {
-    fn source(&self) -> Option<&(dyn std::error::Error + 'static)> {
-        match &self.cause {
-            IndexCause::Io(e) => Some(e),
-            IndexCause::Corrupt(_) | IndexCause::Invalid(_) => None,
-        }
-    }
 }

@@ -11,7 +11,7 @@ use super::{
     IndexCause, IndexError, RecordAddress, ValueForm, address,
     table::{self, TableFacts, TableFile},
 };
-use crate::disk::HeldDirectory;
+use crate::{disk::HeldDirectory, limits::KEY_BYTES_MAX};
 use lsm_tree::{
     Cache, InternalValue, Slice, ValueType,
     table::{Writer, filter::BloomConstructionPolicy},
@@ -23,9 +23,6 @@ use std::{
         atomic::{AtomicU64, Ordering},
     },
 };
-
-/// Longest key that a table can hold.
-pub const KEY_BYTES_MAX: usize = u16::MAX as usize;
 
 /// Filter bits for each key: about one lookup in a hundred for an absent key reads a block in vain.
 const FILTER_BITS_PER_KEY: f32 = 10.0;

@@ -10,6 +10,7 @@ mod drain;
 mod file;
 mod file_tail;
 mod reader;
+mod refused;
 mod reserve;
 mod resident;
 mod retire;

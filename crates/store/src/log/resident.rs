@@ -21,7 +21,7 @@
 //! Lock order: `opening`, then the lane's own lock. No thread waits for room here: one that must
 //! wait does so without a key's lock, which the collector needs.
 
-use super::tail::refused;
+use super::refused::refused;
 use crate::error::StoreError;
 use forebay_pool::{Lane, Lsn};
 use parking_lot::Mutex;

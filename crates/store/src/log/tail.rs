@@ -1,8 +1,11 @@
 //! [`LogTail`]: where the log grows.
 
-use super::{FileTail, Resident, RoomClaim};
+use super::{
+    FileTail, Resident, RoomClaim,
+    refused::{read_only, refused},
+};
 use crate::error::StoreError;
-use forebay_pool::{AppendError, Crowded, Lane, Lsn};
+use forebay_pool::{Crowded, Lane, Lsn};
 use std::io::IoSlice;
 
 /// The end of the log.
@@ -137,20 +140,5 @@ impl LogTail {
             Self::Resident(_) => self.commit_written(),
             Self::File(file) => file.sync(),
         }
-    }
-}
-
-/// Why `lane` refused something.
-#[cold]
-pub(super) fn refused(lane: &Lane, error: AppendError) -> StoreError {
-    match (error, lane.failure()) {
-        (AppendError::Closed, Some(reason)) => read_only(&reason),
-        (error, _) => error.into(),
-    }
-}
-
-fn read_only(reason: &str) -> StoreError {
-    StoreError::ReadOnly {
-        reason: format!("its pool cannot be written ({reason})"),
     }
 }

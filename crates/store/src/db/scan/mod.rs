@@ -105,8 +105,35 @@ impl Store {
     }
 }
 
+impl Snapshot {
+    /// The keys of `range` as of the snapshot.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    pub fn scan(&self, range: ScanRange) -> Result<Scan, StoreError> {
+        self.shared().check_process()?;
+        Ok(Scan::new(self.clone(), range))
+    }
+
+    /// As [`Store::range`], as of the snapshot.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    pub fn range<K: AsRef<[u8]>>(&self, keys: impl RangeBounds<K>) -> Result<Scan, StoreError> {
+        self.scan(ScanRange::new(keys))
+    }
+
+    /// As [`Store::prefix`], as of the snapshot.
+    ///
+    /// # Errors
+    /// I/O errors and damage.
+    pub fn prefix(&self, prefix: impl AsRef<[u8]>) -> Result<Scan, StoreError> {
+        self.scan(ScanRange::prefix(prefix))
+    }
+}
+
 impl Scan {
-    pub(super) fn new(snapshot: Snapshot, range: ScanRange) -> Self {
+    fn new(snapshot: Snapshot, range: ScanRange) -> Self {
         Self {
             keys: Keys::new(snapshot, range),
             ahead: VecDeque::new(),
