@@ -23,7 +23,7 @@ use crate::{
     error::AppendError,
     format::record::{Lsn, RecordHeader},
     media::{Media, OwnLine, wait, wake},
-    shared::steps,
+    steps,
 };
 use std::{
     hint,

@@ -50,6 +50,7 @@ pub mod failpoint;
 #[doc(hidden)]
 pub mod format;
 mod lane;
+mod lsn;
 pub mod media;
 mod monotonic;
 #[doc(hidden)]
@@ -62,6 +63,8 @@ pub mod rights;
 mod shared;
 mod stack;
 mod status;
+#[cfg_attr(not(test), path = "no_steps.rs")]
+mod steps;
 mod wait_meter;
 
 /// A moment at which the power-cut lab may cut the power, and tests wait or die. Nothing at all

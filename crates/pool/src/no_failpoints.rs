@@ -1,7 +1,7 @@
 //! What stands for [`failpoint`](self) in a build without the feature of that name, as in each that
 //! ships: nothing, known when compiled. No variable is read.
 
-use crate::shared::steps;
+use crate::steps;
 use rustix::io::Errno;
 use std::{path::Path, time::Duration};
 

@@ -9,7 +9,7 @@
 //! C library for files: it runs inside the library that hooks it.
 
 use super::settings;
-use crate::shared::steps;
+use crate::steps;
 use rustix::{
     fs::{Mode, OFlags},
     process::Signal,

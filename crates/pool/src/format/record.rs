@@ -22,6 +22,8 @@
 //! A *void* record takes a place where nothing was written, or nothing that counts: its checksum is
 //! over the header alone, and readers step over it.
 
+pub use crate::lsn::Lsn;
+
 use crate::{
     checksum::{Checksum, crc32c_seeded},
     format::layout::{u16_at, u32_at, u64_at},
@@ -41,9 +43,6 @@ pub const KIND_VOID: u16 = u16::MAX;
 const MAGIC: u16 = 0xFB0A;
 
 const _: () = assert!(HEADER * 2 == LINE);
-
-/// A log address: bytes since the log began, headers and padding included.
-pub type Lsn = u64;
 
 /// Bytes that a record with `payload` bytes of payload takes in the log.
 #[inline]

@@ -30,7 +30,7 @@ use crate::{
     format::record::Lsn,
     media::{SegmentWindow, wait, wake_one},
     persist::LINE,
-    shared::steps,
+    steps,
 };
 use std::{
     hint,

@@ -2,7 +2,7 @@
 //! to sleep on.
 #![expect(unsafe_code, reason = "memory shared with other processes")]
 
-use crate::shared::steps;
+use crate::steps;
 use rustix::{
     fs::{MemfdFlags, SealFlags},
     io::Errno,

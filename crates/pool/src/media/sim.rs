@@ -25,7 +25,7 @@ use crate::{
     checksum::Checksum,
     format::layout::PAGE,
     persist::{LINE, load_once},
-    shared::steps,
+    steps,
 };
 use disk::{SECTOR, SimDisk};
 pub use images::{CrashImages, CrashPoint};

@@ -37,8 +37,6 @@ mod orphan;
 mod owner;
 mod prefault;
 mod state;
-#[cfg_attr(not(test), path = "no_steps.rs")]
-pub(crate) mod steps;
 #[cfg(test)]
 mod tests;
 

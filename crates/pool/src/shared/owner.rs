@@ -4,7 +4,6 @@ use super::{
     control::SharedControl,
     member::Member,
     state::{NONE, SharedState, first},
-    steps,
 };
 use crate::{
     MonotonicTime,
@@ -18,6 +17,7 @@ use crate::{
     lane::{LaneUse, pack, split},
     media::{LockGuard, wait, wake},
     pool::Pool,
+    steps,
 };
 use parking_lot::Mutex;
 use std::{

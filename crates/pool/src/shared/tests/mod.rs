@@ -10,8 +10,8 @@ mod locks;
 mod power;
 mod stopped;
 
-use super::{Member, SharedLane, steps};
-use crate::{ClaimOptions, Pool, PoolOptions, format::record::record_bytes};
+use super::{Member, SharedLane};
+use crate::{ClaimOptions, Pool, PoolOptions, format::record::record_bytes, steps};
 use std::{
     collections::BTreeSet,
     io::IoSlice,

@@ -8,12 +8,14 @@
 //! protocol promises that no thread needs the limit otherwise.
 
 use super::{
-    super::super::steps::{self, Scheduler},
     path::Path,
     table::{Bounds, Next, Status, Table, name},
     watch::{Idle, Watch},
 };
-use crate::format::record::Lsn;
+use crate::{
+    format::record::Lsn,
+    steps::{self, Scheduler},
+};
 use parking_lot::{Mutex, MutexGuard};
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},

@@ -1,7 +1,7 @@
 //! What stands for [`steps`](super::steps) outside of this crate's tests: nothing, known when
 //! compiled.
 
-use crate::format::record::Lsn;
+use crate::lsn::Lsn;
 use std::sync::atomic::AtomicU32;
 
 #[inline(always)]

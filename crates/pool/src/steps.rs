@@ -2,7 +2,7 @@
 //! for a process. And the moments at which a thread waits for another, so that a [`Scheduler`] can
 //! know that it does.
 
-use crate::format::record::Lsn;
+use crate::lsn::Lsn;
 use std::{
     cell::RefCell,
     rc::Rc,
@@ -13,7 +13,7 @@ type StepHook = Box<dyn FnMut(&'static str)>;
 
 /// Decides which of several threads goes on, one at a time. Each method returns when its thread
 /// does.
-pub(super) trait Scheduler {
+pub(crate) trait Scheduler {
     /// It passes a step.
     fn pass(&self, name: &'static str);
     /// It sleeps on a word, if that is still what it was, until it is woken.
@@ -30,17 +30,17 @@ thread_local! {
 }
 
 /// From now on this thread calls `hook` at each step.
-pub(super) fn hook(hook: impl FnMut(&'static str) + 'static) {
+pub(crate) fn hook(hook: impl FnMut(&'static str) + 'static) {
     HOOK.set(Some(Box::new(hook)));
 }
 
 /// No hook from now on.
-pub(super) fn unhook() {
+pub(crate) fn unhook() {
     HOOK.set(None);
 }
 
 /// From now on this thread goes on when `scheduler` lets it.
-pub(super) fn schedule(scheduler: Option<Rc<dyn Scheduler>>) {
+pub(crate) fn schedule(scheduler: Option<Rc<dyn Scheduler>>) {
     SCHEDULER.set(scheduler);
 }
 

@@ -1,0 +1,4 @@
+//! [`Lsn`]: where something is in a log.
+
+/// A log address: bytes since the log began, headers and padding included.
+pub type Lsn = u64;
