@@ -4,7 +4,7 @@
 
 use crate::{
     call_context::{FailedCall, inside},
-    layer::installed,
+    installed_layer,
 };
 use forebay_files::client;
 use libc::pid_t;
@@ -36,5 +36,5 @@ pub(crate) fn forked() {
         Ok(())
     });
     forebay_innodb::forked();
-    installed::forked();
+    installed_layer::forked();
 }

@@ -11,18 +11,18 @@
 //! The hooks are in the libraries of a laboratory the very same ones, not built with other
 //! features: what is tested there is what ships.
 
-pub(crate) mod installed;
-
-pub use crate::memory::is_readable;
-pub use installed::{FileEvent, FileLayer, Name, guard_memory, install};
-pub(crate) use installed::{guards_memory, is_there, sees};
+pub(crate) use crate::installed_layer::{guards_memory, is_there, sees};
+pub use crate::{
+    installed_layer::{FileEvent, FileLayer, Name, guard_memory, install},
+    memory::is_readable,
+};
 
 use crate::{
     call_context::{checked, is_client},
     client_call::tell_client,
+    installed_layer::{layer, layer_of},
 };
 use forebay_files::client;
-use installed::{layer, layer_of};
 use libc::c_int;
 use rustix::io::Errno;
 

@@ -57,6 +57,7 @@ mod forked_child;
 mod handler;
 mod hooks;
 mod identity;
+mod installed_layer;
 mod interposers;
 mod ioctl_targets;
 mod kernel;

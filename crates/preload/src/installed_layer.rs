@@ -196,13 +196,13 @@ fn installed() -> Option<&'static InstalledLayer> {
 }
 
 #[inline]
-pub(super) fn layer() -> Option<&'static dyn FileLayer> {
+pub(crate) fn layer() -> Option<&'static dyn FileLayer> {
     installed().map(|installed| installed.layer)
 }
 
 /// The layer, if it hears of what is done to `fd`.
 #[inline]
-pub(super) fn layer_of(fd: c_int) -> Option<&'static dyn FileLayer> {
+pub(crate) fn layer_of(fd: c_int) -> Option<&'static dyn FileLayer> {
     layer().filter(|_| sees(fd))
 }
 
