@@ -14,14 +14,15 @@ mod questions;
 mod sweep;
 mod tables;
 
-pub(crate) use lane::LanePlace;
 pub(crate) use questions::{AskingView, Question, QuestionOutcome, QuestionTable};
 pub(crate) use sweep::{clean_up, give_up, is_over, of_lane};
 pub(crate) use tables::of_users;
 
 use crate::{
+    lane_place::LanePlace,
     processes::{self, NotedProcess},
-    shared::SharedText,
+    run_files::TABLE_PREFIX,
+    shared_text::SharedText,
     sys,
 };
 use forebay_pool::media::Mapped;
@@ -58,8 +59,6 @@ pub(crate) type FileKey = (u64, u64);
 /// Where tables lie, if it is there: visible to all users and all processes, and gone after a
 /// reboot.
 pub(crate) const SHARED_DIR: &str = "/dev/shm";
-/// Leads the names of tables.
-pub(crate) const PREFIX: &str = "forebay-absorbed-";
 /// "absorbed" and the version of the table's layout.
 const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x01");
 /// Files that one run absorbs at a time, at most.
@@ -355,7 +354,7 @@ impl AbsorbedTable {
     }
 
     fn new_in(directory: &Path, run_dir: &[u8], socket: &[u8], boot: Uuid) -> Result<Self, Errno> {
-        let path = directory.join(format!("{PREFIX}{}", Uuid::new_v4().simple()));
+        let path = directory.join(format!("{TABLE_PREFIX}{}", Uuid::new_v4().simple()));
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let mode = Mode::from_raw_mode(0o644);
         let file = rustix::fs::open(&path, flags, mode)?;

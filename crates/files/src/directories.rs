@@ -1,6 +1,10 @@
-//! The directories of a database, as far as marks and guards lie in them.
+//! Directories: opening one, and visiting those of a database, in which marks and guards lie.
 
-use crate::guard::name::is_one;
+use crate::guard_name::is_one;
+use rustix::{
+    fs::{Mode, OFlags},
+    io::Errno,
+};
 use std::{
     fs::File,
     io::{Error, ErrorKind, Result},
@@ -9,6 +13,15 @@ use std::{
 
 /// What `fsck` finds is root's, and may be read by no other user: no database has files there.
 const LOST_AND_FOUND: &str = "lost+found";
+
+/// Opens a directory, whatever the path may lead to.
+///
+/// # Errors
+/// What the kernel says: of anything else `ENOTDIR`.
+pub(crate) fn open_directory(path: &Path) -> std::result::Result<File, Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
+    rustix::fs::open(path, flags, Mode::empty()).map(File::from)
+}
 
 /// Visits a directory, those below it, and those that links in them lead to, but nothing below the
 /// latter.

@@ -25,13 +25,14 @@
 //! Root does this in other users' directories: no link is followed, and a guard is held while it is
 //! looked into or taken away.
 
-pub(crate) mod name;
+pub use crate::guard_name::name;
 
-pub use name::name;
-
-use crate::{directories::each_directory, identity, sys};
+use crate::{
+    directories::each_directory,
+    guard_name::{is_one, of_run},
+    identity, sys,
+};
 use forebay_pool::Pool;
-use name::{is_one, of_run};
 use rustix::{
     fs::{AtFlags, Gid, Mode, OFlags, Uid},
     io::Errno,

@@ -6,12 +6,12 @@
 //! the supervisor has prepared; if it has not, the disk is behind, and is waited for.
 
 use crate::{
+    image::final_parts,
     record::{
         self, FileChange, HEAD, KIND_FILE, KIND_GONE, KIND_KEPT, KIND_ORDERED, KIND_REFUSED,
         KIND_TOUCHED, KIND_TRUNCATE, KIND_WRITE, NO_TIME, PayloadHead,
     },
-    replay::final_parts,
-    shared::{FileState, NameLoss, SharedFile, SharedPageLayout},
+    shared::{FileState, LOOK, NameLoss, SharedFile, SharedPageLayout},
     sys,
 };
 use forebay_pool::{AppendError, Lsn, Member, Record, record_bytes};
@@ -25,11 +25,8 @@ use std::{
         Ordering::{Acquire, Relaxed, Release},
         fence,
     },
-    time::Duration,
 };
 
-/// How long to wait for the supervisor before looking whether it is still there.
-pub(crate) const LOOK: Duration = Duration::from_millis(20);
 /// Parts of one record at most; a write of more becomes several records.
 const PARTS: usize = 16;
 /// Bytes of the records that name a file in a segment, and of its writes' headers: enough for any.

@@ -14,7 +14,9 @@ mod write_count;
 pub use crate::pending_records::{UnopenedPool, open_with};
 pub use users::may_absorb;
 
-use crate::{absorbed, directories::each_directory, pending_records, replay, sys, void_marks};
+use crate::{
+    absorbed, directories::each_directory, lane_label::is_files, pending_records, sys, void_marks,
+};
 use forebay_pool::{LaneCheck, Pool};
 use parking_lot::Mutex;
 use rustix::{
@@ -279,11 +281,7 @@ fn state(pool: &Path, directory: &Path) -> MarkState {
 
 fn state_in(pool: &Pool, directory: &Path) -> MarkState {
     let [mut held, mut older] = [None; 2];
-    for lane in pool
-        .lanes()
-        .iter()
-        .filter(|lane| replay::is_files(&lane.label))
-    {
+    for lane in pool.lanes().iter().filter(|lane| is_files(&lane.label)) {
         let mut writes = WriteCount::default();
         let check = pool.look_into_lane(lane.lane, |record| {
             writes.add(record.header.kind, record.payload);

@@ -14,7 +14,7 @@
 //! A file system whose first log is registered begins with one change that is not ordered, so what
 //! was changed before is never counted: without a log on it, a change costs one load.
 
-use crate::sys;
+use crate::{run_files::order_path, sys};
 use forebay_pool::media::{Atomics, Mapped};
 use rustix::{
     fs::{FallocateFlags, Mode, OFlags, Timespec, Timestamps, UTIME_OMIT},
@@ -35,8 +35,6 @@ pub(crate) const FILE_SYSTEMS_MAX: usize = 64;
 /// In the place of a device: changes anywhere count. Of a file system that shows its files under
 /// several devices (overlayfs).
 pub(crate) const ANY_DEVICE: u64 = u64::MAX;
-/// Leads the names of these files, in the place of the table's.
-const PREFIX: &str = "forebay-order-";
 
 /// A file system.
 #[repr(C, align(64))]
@@ -160,7 +158,7 @@ impl OrderView {
     /// What the kernel says.
     pub(crate) fn open(table: &Path) -> Result<Self, Errno> {
         let flags = OFlags::RDWR | OFlags::CLOEXEC | OFlags::NOFOLLOW | OFlags::NONBLOCK;
-        let file = rustix::fs::open(path_beside(table), flags, Mode::empty())?;
+        let file = rustix::fs::open(order_path(table), flags, Mode::empty())?;
         Self::of(file.as_fd())
     }
 
@@ -191,7 +189,7 @@ impl OrderFile {
     /// # Errors
     /// What the kernel says.
     pub(crate) fn new(table: &Path) -> Result<Self, Errno> {
-        let path = path_beside(table);
+        let path = order_path(table);
         let flags = OFlags::RDWR | OFlags::CREATE | OFlags::EXCL | OFlags::CLOEXEC;
         let file = rustix::fs::open(&path, flags, Mode::RUSR | Mode::WUSR)?;
         // Without memory behind it, touching it would end the process.
@@ -212,13 +210,6 @@ impl Drop for OrderFile {
     fn drop(&mut self) {
         let _ = rustix::fs::unlink(&self.path);
     }
-}
-
-/// Where it lies: beside the table, under a name of its own.
-pub(crate) fn path_beside(table: &Path) -> PathBuf {
-    let name = table.file_name().unwrap_or_default().to_string_lossy();
-    let run = name.strip_prefix(crate::absorbed::PREFIX).unwrap_or(&name);
-    table.with_file_name(format!("{PREFIX}{run}"))
 }
 
 /// Under which device changes of metadata on the file system of `file` are counted. A file system

@@ -3,7 +3,7 @@
 //!
 //! Lanes are only looked at, and nothing is claimed. A lane that a process has is not looked into.
 
-use crate::{absorbed::LanePlace, record, replay, sys};
+use crate::{lane_label::is_files, lane_place::LanePlace, record, sys};
 use forebay_pool::{LaneCheck, LaneStatus, Pool, PoolOptions};
 use rustix::{
     fs::{Dev, FileType, Mode, OFlags},
@@ -59,7 +59,7 @@ pub(crate) enum LaneFinding {
 /// The lanes of a pool that runs have, or left.
 pub(crate) fn lanes(pool: &Pool) -> impl Iterator<Item = LaneStatus> {
     let all = pool.lanes().into_iter();
-    all.filter(|lane| replay::is_files(&lane.label))
+    all.filter(|lane| is_files(&lane.label))
 }
 
 /// Opens a pool at a path that a mark or a table says, to look at it: as [`open_with`], wherever it

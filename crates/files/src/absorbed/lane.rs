@@ -1,6 +1,7 @@
 //! The run's lane in the table: its owner, its pool, and its end without a supervisor.
 //! docs/files-membership.md, "When a process dies".
 
+use crate::lane_place::LanePlace;
 use std::{
     ffi::OsString,
     os::unix::ffi::{OsStrExt, OsStringExt},
@@ -27,15 +28,6 @@ pub(crate) struct LaneNote {
     owner: [AtomicU64; 2],
     pool: [AtomicU64; 2],
     path: [AtomicU8; PATH_MAX],
-}
-
-/// A run's lane.
-#[derive(Debug, PartialEq, Eq)]
-pub(crate) struct LanePlace {
-    /// The pool's path when the run began.
-    pub(crate) path: PathBuf,
-    pub(crate) pool: Uuid,
-    pub(crate) owner: Uuid,
 }
 
 impl LaneNote {

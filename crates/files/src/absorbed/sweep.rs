@@ -9,7 +9,7 @@ use super::{
     SHARED_DIR, TableView,
     tables::{FoundTable, of_users},
 };
-use crate::{boot, order, pending_records, processes::NotedProcess};
+use crate::{boot, pending_records, processes::NotedProcess, run_files::order_path};
 use std::path::Path;
 use uuid::Uuid;
 
@@ -59,7 +59,7 @@ pub(crate) fn of_lane(owner: Uuid, user: u32) -> Option<TableView> {
 /// Removes a table, and what lies beside it.
 fn remove(table: &Path) {
     let _ = std::fs::remove_file(table);
-    let _ = std::fs::remove_file(order::path_beside(table));
+    let _ = std::fs::remove_file(order_path(table));
 }
 
 /// True if no process of the run is left that is known.

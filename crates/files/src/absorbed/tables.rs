@@ -1,8 +1,8 @@
 //! The tables that lie in a directory, as copies: their owners cannot take memory away under those
 //! who look.
 
-use super::{PREFIX, TableView, open_table};
-use crate::sys;
+use super::{TableView, open_table};
+use crate::{run_files::TABLE_PREFIX, sys};
 use std::{
     os::fd::AsFd,
     path::{Path, PathBuf},
@@ -18,7 +18,12 @@ pub(crate) struct FoundTable {
 /// magic yet, and is none.
 pub(crate) fn of_users(directory: &Path, is_wanted: impl Fn(u32) -> bool) -> Vec<FoundTable> {
     let entries = std::fs::read_dir(directory).into_iter().flatten().flatten();
-    let named = entries.filter(|entry| entry.file_name().to_string_lossy().starts_with(PREFIX));
+    let named = entries.filter(|entry| {
+        entry
+            .file_name()
+            .to_string_lossy()
+            .starts_with(TABLE_PREFIX)
+    });
     let found = named.filter_map(|entry| {
         let path = entry.path();
         let fd = open_table(&path).ok()?;

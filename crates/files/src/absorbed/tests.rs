@@ -57,7 +57,7 @@ fn a_table_of_another_boot_stays_while_a_process_of_it_lives() {
     clean_up(dir.path(), another);
     assert!(table.path.exists());
     let copy = |name: &str| {
-        let path = dir.path().join(format!("{PREFIX}{name}"));
+        let path = dir.path().join(format!("{TABLE_PREFIX}{name}"));
         std::fs::copy(&table.path, &path).unwrap();
         path
     };
@@ -83,7 +83,7 @@ fn stranger_with_a_dead_clients_number_keeps_no_table() {
         };
         assert!(table.page.publish(process, (8, 9), 5));
         let view = TableView::copy_of(table.file.as_fd()).unwrap();
-        let left = dir.path().join(format!("{PREFIX}left"));
+        let left = dir.path().join(format!("{TABLE_PREFIX}left"));
         std::fs::copy(&table.path, &left).unwrap();
         drop(table);
         assert_eq!(!view.living().is_empty(), is_own, "start {noted}");

@@ -2,7 +2,7 @@
 //! one.
 
 use crate::{
-    log::LOOK,
+    shared::LOOK,
     wire::{self, ClientRequest, SupervisorAnswer, VERSION},
 };
 use rustix::{

@@ -91,7 +91,7 @@ pub use write::{at_position, write};
 
 use crate::{
     ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED,
-    guard::name::is_one, sys,
+    guard_name::is_one, sys,
 };
 use address::SupervisorAddress;
 use call_depth::{DEPTH, OUTERMOST};

@@ -22,10 +22,10 @@ use super::{
 };
 use crate::{
     identity,
-    log::{KeptRecords, LOOK, paths},
+    lane_label::{self, LabelMark},
+    log::{KeptRecords, paths},
     record::slack,
-    replay::{self, LabelMark},
-    shared::{FileState, NameLoss, SettlingTurn, SharedFile, SyncFailure},
+    shared::{FileState, LOOK, NameLoss, SettlingTurn, SharedFile, SyncFailure},
     sys, void_marks,
 };
 use forebay_pool::{MonotonicTime, PoolError, failpoint, rewrite, with_room};
@@ -226,7 +226,7 @@ impl MemberSession {
 /// The lane's label, by a member without a supervisor.
 fn label(mark: LabelMark) -> String {
     let whose = format!("process {} (its forebay run is gone)", id());
-    replay::label(mark, &whose)
+    lane_label::label(mark, &whose)
 }
 
 /// What is done with a descriptor of a file.

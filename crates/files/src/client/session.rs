@@ -11,9 +11,9 @@ use super::{
     private_memory::{self, MemoryUse},
 };
 use crate::{
-    log::{ENDED, LOOK, LaneLog},
+    log::{ENDED, LaneLog},
     record::silence,
-    shared::SharedPage,
+    shared::{LOOK, SharedPage},
     sys,
     wire::{self, ClientRequest, SupervisorAnswer},
 };

@@ -14,7 +14,8 @@
 
 use super::{call_depth, config::ClientConfig};
 use crate::{
-    absorbed::{LanePlace, TableView},
+    absorbed::TableView,
+    lane_place::LanePlace,
     replay::{self, LaneOutcome},
     sys::{self, Frame},
 };

@@ -11,14 +11,19 @@
 
 use super::{
     decide::TargetFile,
-    label::{APART, BEAT, LabelMark, UNFINISHED, is_told_apart, relabelled},
     lane_contents::LoggedFile,
-    sync::confirmed,
-    write::{ReplayFailure, set_times},
+    sync::{ReplayFailure, confirmed},
 };
-use crate::sys;
+use crate::{
+    lane_label::{APART, BEAT, LabelMark, UNFINISHED, is_told_apart, relabelled},
+    sys,
+};
 use forebay_pool::{Lane, MonotonicTime, PoolError, failpoint};
-use std::{thread, time::Duration};
+use rustix::{
+    fs::{Timespec, Timestamps},
+    io::Errno,
+};
+use std::{fs::File, thread, time::Duration};
 
 /// One attempt to replay a lane.
 pub(super) struct ReplayAttempt<'a> {
@@ -98,4 +103,27 @@ impl<'a> ReplayAttempt<'a> {
 
 fn now() -> Duration {
     Duration::from_nanos(sys::file_time_now())
+}
+
+/// Sets a file's times. False if this process may not.
+pub(super) fn set_times(
+    open: &File,
+    accessed: (i64, i64),
+    modified: Duration,
+) -> Result<bool, Errno> {
+    let times = Timestamps {
+        last_access: Timespec {
+            tv_sec: accessed.0,
+            tv_nsec: accessed.1,
+        },
+        last_modification: Timespec {
+            tv_sec: i64::try_from(modified.as_secs()).unwrap_or(0),
+            tv_nsec: i64::from(modified.subsec_nanos()),
+        },
+    };
+    match rustix::fs::futimens(open, &times) {
+        Ok(()) => Ok(true),
+        Err(Errno::PERM | Errno::ACCESS | Errno::ROFS) => Ok(false),
+        Err(errno) => Err(errno),
+    }
 }

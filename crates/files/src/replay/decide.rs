@@ -16,12 +16,13 @@
 use super::{
     compare,
     find::FoundFile,
-    image::Image,
-    label::LabelMark,
     lane_contents::{LoggedFile, LoggedNameLoss},
     options::RecoverOptions,
 };
-use crate::{FilesError, identity, record::slack};
+use crate::{
+    FilesError, directories::open_directory, identity, image::Image, lane_label::LabelMark,
+    record::slack,
+};
 use rustix::{fs::OFlags, io::Errno};
 use std::{
     fs::File,
@@ -298,7 +299,10 @@ impl RecoverySituation<'_> {
             return FilePlan::Nothing(None);
         }
         if self.kept_all(file, mount)
-            && let Some(directory) = file.parents().into_iter().find_map(|p| directory(p).ok())
+            && let Some(directory) = file
+                .parents()
+                .into_iter()
+                .find_map(|p| open_directory(p).ok())
         {
             let why =
                 format!("{path} cannot be opened ({errno}): its whole file system was synced");
@@ -326,7 +330,7 @@ impl RecoverySituation<'_> {
             return FilePlan::Nothing(removed);
         }
         let opened = |parent| {
-            let open = directory(parent).ok()?;
+            let open = open_directory(parent).ok()?;
             let mount = identity::mount(open.as_fd());
             Some((open, mount))
         };
@@ -381,10 +385,4 @@ pub(super) fn failed(file: &LoggedFile<'_>, why: &str) -> String {
          pool's writes; if the pool's are, `forebay recover --force` writes them",
         file.path().display()
     )
-}
-
-/// Opens a directory, and nothing else.
-pub(super) fn directory(path: &Path) -> Result<File, Errno> {
-    let flags = OFlags::RDONLY | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    rustix::fs::open(path, flags, rustix::fs::Mode::empty()).map(File::from)
 }

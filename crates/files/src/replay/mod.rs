@@ -8,7 +8,7 @@
 //! 3. Compare it with what the lane says, and decide (`decide`, `image`). If one cannot be
 //!    recovered, refuse the lane and change nothing. If one says that the lane is void
 //!    (`void_marks`), there is nothing to do.
-//! 4. Mark the lane (`label`, `attempt`), write and sync (`write`, `sync`).
+//! 4. Mark the lane (`lane_label`, `attempt`), write and sync (`write`, `sync`).
 //! 5. Give the lane back. Every step may be cut and repeated.
 
 mod attempt;
@@ -16,8 +16,6 @@ mod compare;
 mod decide;
 mod file_marks;
 mod find;
-mod image;
-mod label;
 mod lane_contents;
 mod options;
 mod other_pools;
@@ -32,10 +30,11 @@ pub use crate::pending_records::last_record;
 pub use options::RecoverOptions;
 pub use report::{FileReport, LaneOutcome, LaneReport};
 
-pub(crate) use image::final_parts;
-pub(crate) use label::{LabelMark, is_files, label};
-
-use crate::{FilesError, absorbed, boot, guard, identity, sys, void_marks};
+use crate::{
+    FilesError, absorbed, boot, guard, identity,
+    lane_label::{self, LabelMark, is_files},
+    sys, void_marks,
+};
 use attempt::ReplayAttempt;
 use decide::{FilePlan, RecoverySituation};
 use file_marks::{FileMark, newer, said_in, untold};
@@ -146,7 +145,7 @@ fn lock_recovery(pool: &Pool, lane: &LaneStatus) -> Result<RecoveryLock, FilesEr
 
 /// Whose a lane is, in words.
 fn whose(lane: &LaneStatus) -> &str {
-    label::parse(&lane.label).map_or("", |(_, whose)| whose)
+    lane_label::parse(&lane.label).map_or("", |(_, whose)| whose)
 }
 
 /// Brings the lane of `owner`, whose run this process is of, to its files, while others of the run
@@ -175,7 +174,7 @@ fn recover_locked(
     let claim = ClaimOptions::new().salvage(options.discard);
     let label = pool.lanes().into_iter().find(|lane| lane.owner == owner);
     let label = label.map(|lane| lane.label).unwrap_or_default();
-    let (mark, program) = label::parse(&label).unwrap_or((LabelMark::None, ""));
+    let (mark, program) = lane_label::parse(&label).unwrap_or((LabelMark::None, ""));
     let (lane, recovered) = pool.claim(owner, &claim)?;
     let mut report = LaneReport {
         lane: lane.number(),

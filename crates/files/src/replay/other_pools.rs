@@ -11,12 +11,13 @@
 //! | are newer, or mixed with these | refused: whether the other run saw these is not known |
 
 use super::{
-    decide::{FilePlan, RecoverySituation, directory},
+    decide::{FilePlan, RecoverySituation},
     find::FoundFile,
     lane_contents::LoggedFile,
     rights,
 };
 use crate::{
+    directories::open_directory,
     marks,
     pending_records::{self, LaneFinding, PendingRecords},
     sys,
@@ -75,7 +76,7 @@ pub(super) fn decide(
 /// write to the file.
 fn find(own: &Path, file: &LoggedFile<'_>, stat: &Stat) -> Option<(Pool, PendingRecords)> {
     let parents = file.parents().into_iter();
-    let held = parents.filter(|parent| directory(parent).is_ok());
+    let held = parents.filter(|parent| open_directory(parent).is_ok());
     let marked = held.flat_map(|parent| marks::others(parent, own));
     marked.into_iter().find_map(|path| {
         let pool = pending_records::open(&path).ok()?;

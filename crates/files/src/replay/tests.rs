@@ -2,8 +2,8 @@
 //! files.
 
 use super::*;
-use crate::identity;
 use crate::record::{KIND_GONE, KIND_TRUNCATE, KIND_WRITE, PayloadHead, encode_file};
+use crate::{identity, lane_label::label};
 use forebay_pool::{Lane, PoolOptions};
 use rustix::fs::{Mode, OFlags};
 use std::{

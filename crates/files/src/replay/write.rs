@@ -11,23 +11,20 @@
 //! doing (1) or as the program's (3).
 
 use super::{
-    attempt::ReplayAttempt,
+    attempt::{ReplayAttempt, set_times},
     decide::{FilePlan, RewritePlan, TargetFile, failed},
-    image::Image,
-    label::UNFINISHED,
     lane_contents::LoggedFile,
-    sync::{fsync, sync, sync_absence},
+    sync::{ReplayFailure, fsync, sync, sync_absence},
 };
 use crate::{
     identity,
+    image::Image,
+    lane_label::UNFINISHED,
     record::{FileChange, PayloadHead},
     sys,
 };
 use forebay_pool::{PoolError, failpoint, rewrite};
-use rustix::{
-    fs::{OFlags, Timespec, Timestamps},
-    io::Errno,
-};
+use rustix::{fs::OFlags, io::Errno};
 use std::{
     fs::File,
     os::fd::{AsFd, BorrowedFd},
@@ -53,20 +50,6 @@ pub(super) struct LaneWork<'a> {
     /// Others may change the files meanwhile, and no later recovery is to take a change of theirs
     /// for one of this: no time is set, and the lane does not say that it goes on.
     takes_over: bool,
-}
-
-/// A failure: of a sync, after which the files' content is not taken for durable because a later
-/// one succeeds; of the pool, to say what is being done; or of anything else.
-pub(super) enum ReplayFailure {
-    Sync(Errno),
-    Lane(String),
-    Other(Errno),
-}
-
-impl From<Errno> for ReplayFailure {
-    fn from(errno: Errno) -> Self {
-        Self::Other(errno)
-    }
 }
 
 impl<'a> LaneWork<'a> {
@@ -156,7 +139,7 @@ impl<'a> LaneWork<'a> {
         }
     }
 
-    /// Says, at most once a [`BEAT`](super::label::BEAT), that the replay goes on.
+    /// Says, at most once a [`BEAT`](crate::lane_label::BEAT), that the replay goes on.
     fn beat(&mut self) -> Result<(), ReplayFailure> {
         match self.takes_over {
             true => Ok(()),
@@ -321,29 +304,6 @@ impl<'a> LaneWork<'a> {
         sync(file, open)?;
         failpoint!("replay:step");
         Ok(())
-    }
-}
-
-/// Sets a file's times. False if this process may not.
-pub(super) fn set_times(
-    open: &File,
-    accessed: (i64, i64),
-    modified: Duration,
-) -> Result<bool, Errno> {
-    let times = Timestamps {
-        last_access: Timespec {
-            tv_sec: accessed.0,
-            tv_nsec: accessed.1,
-        },
-        last_modification: Timespec {
-            tv_sec: i64::try_from(modified.as_secs()).unwrap_or(0),
-            tv_nsec: i64::from(modified.subsec_nanos()),
-        },
-    };
-    match rustix::fs::futimens(open, &times) {
-        Ok(()) => Ok(true),
-        Err(Errno::PERM | Errno::ACCESS | Errno::ROFS) => Ok(false),
-        Err(errno) => Err(errno),
     }
 }
 

@@ -5,8 +5,7 @@
 //! way no member changes the file, so what is logged afterwards is all that it
 //! does not cover.
 
-use super::{FileState, SharedFile, SharedPageLayout};
-use crate::log::LOOK;
+use super::{FileState, LOOK, SharedFile, SharedPageLayout};
 use forebay_pool::media;
 use std::sync::atomic::{
     AtomicU32,

@@ -13,7 +13,6 @@ mod last_write;
 mod lock;
 mod settling;
 mod stamp;
-mod text;
 
 pub use failure::SyncFailure;
 pub use file_order::FileOrder;
@@ -22,9 +21,8 @@ pub use last_write::{BLOCK, LastWrite, WORD};
 pub use lock::Lock;
 pub use settling::SettlingTurn;
 pub use stamp::{FileState, Stamp};
-pub use text::SharedText;
 
-use crate::{FILES_MAX, sys};
+use crate::{FILES_MAX, shared_text::SharedText, sys};
 use forebay_pool::{
     Lsn,
     media::{Atomics, Mapped},
@@ -35,7 +33,11 @@ use std::{
         AtomicI32, AtomicU32, AtomicU64,
         Ordering::{AcqRel, Acquire, Relaxed, Release},
     },
+    time::Duration,
 };
+
+/// How long to wait for the supervisor before looking whether it is still there.
+pub(crate) const LOOK: Duration = Duration::from_millis(20);
 
 /// Whether a file has a name.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

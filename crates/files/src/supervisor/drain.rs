@@ -18,6 +18,7 @@
 
 use super::{
     SupervisorState,
+    file_names::key_of,
     idle_filesystems::IdleFilesystems,
     run::{AbsorbedFile, RunState, SUPERVISOR},
     watch::OutsideWatch,
@@ -26,8 +27,8 @@ use crate::{
     FILES_MAX,
     absorbed::FileKey,
     identity,
+    lane_label::LabelMark,
     log::KeptRecords,
-    replay::LabelMark,
     shared::{FileState, NameLoss},
     sys::{self, errno_of},
     void_marks,
@@ -408,12 +409,6 @@ impl RunState {
             let _ = sys::set_changed_now(to.as_fd());
         }
     }
-}
-
-/// Which file or directory it is.
-pub(super) fn key_of(file: &File) -> Option<FileKey> {
-    let stat = rustix::fs::fstat(file).ok()?;
-    Some((stat.st_dev, stat.st_ino))
 }
 
 fn sync_data(file: &File) -> std::io::Result<()> {

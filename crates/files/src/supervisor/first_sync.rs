@@ -16,13 +16,13 @@
 
 use super::{
     SupervisorState,
-    drain::key_of,
-    register::open_directory,
+    file_names::key_of,
     run::{AbsorbedFile, RunState, SUPERVISOR},
 };
 use crate::{
     FILES_MAX,
     absorbed::FileKey,
+    directories::open_directory,
     order::{self, JournalOrder},
     shared::{DueSync, FileState},
     sys::{self, errno_of},

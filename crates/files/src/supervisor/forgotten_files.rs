@@ -3,9 +3,8 @@
 
 use super::{
     SupervisorState,
-    drain::key_of,
+    file_names::{key_of, newest_path},
     run::{AbsorbedFile, RunState, SUPERVISOR},
-    status::newest_path,
     watch::WatchedFile,
 };
 use crate::{

@@ -8,7 +8,7 @@
 //! A pool on a disk is not told that, since each word costs a write: there the file is right in any
 //! case.
 
-use crate::replay::{self, LabelMark};
+use crate::lane_label::{LabelMark, label};
 use forebay_pool::{PoolError, SharedLane};
 use parking_lot::Mutex;
 
@@ -67,6 +67,6 @@ impl LaneMark {
             (LabelMark::None, 1..) => LabelMark::Syncing,
             (mark, _) => mark,
         };
-        lane.relabel(&replay::label(mark, &self.whose))
+        lane.relabel(&label(mark, &self.whose))
     }
 }

@@ -1,10 +1,9 @@
 //! A process of the run: how it becomes a member of it, what it asks, and what is left to do when
 //! it is gone.
 
-use super::{
-    PlainFile, ProcessStatus, SupervisorState, drain, first_sync, register, run::RunState,
-};
+use super::{PlainFile, ProcessStatus, SupervisorState, drain, first_sync, run::RunState};
 use crate::{
+    directories::open_directory,
     processes, sys,
     wire::{self, ClientRequest, SupervisorAnswer},
 };
@@ -239,7 +238,7 @@ fn handle_request(
         }
         ClientRequest::Unlinked { file, path } => {
             let path = PathBuf::from(OsString::from_vec(path));
-            let directory = path.parent().map(register::open_directory);
+            let directory = path.parent().map(open_directory);
             if let Some(number) = run.number(file) {
                 run.unlinked(number, directory.and_then(Result::ok));
                 let _ = run.release(shared, number);

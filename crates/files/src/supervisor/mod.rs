@@ -16,6 +16,7 @@ mod degraded;
 mod discover;
 mod drain;
 mod drain_progress;
+mod file_names;
 mod first_sync;
 mod foreign_writers;
 mod forgotten_files;
@@ -49,7 +50,8 @@ use crate::{
     absorbed::{self, AbsorbedTable},
     boot, guard,
     marks::Marks,
-    order::{self, OrderFile},
+    order::OrderFile,
+    run_files::order_path,
     sys, wire,
 };
 use forebay_pool::{MonotonicTime, Pool, disks, failpoint, media::PoolPersistence};
@@ -367,6 +369,6 @@ impl Drop for Supervisor {
         let _ = std::fs::remove_file(&self.note);
         // Threads that end a little later have the table still.
         let _ = std::fs::remove_file(&self.shared.table.path);
-        let _ = std::fs::remove_file(order::path_beside(&self.shared.table.path));
+        let _ = std::fs::remove_file(order_path(&self.shared.table.path));
     }
 }

@@ -8,7 +8,8 @@
 
 use super::SupervisorState;
 use crate::{
-    absorbed::{LanePlace, TableView},
+    absorbed::TableView,
+    lane_place::LanePlace,
     marks,
     pending_records::{self, LaneFinding, PendingRecords},
     record::silence,

@@ -13,6 +13,7 @@ use crate::{
     absorbed::{self, FileKey, TableView},
     processes::NotedProcess,
     record::silence,
+    run_files::TABLE_PREFIX,
     sys,
     wire::{self, ClientRequest, SupervisorAnswer},
 };
@@ -71,7 +72,7 @@ impl RunTables {
         let entries = std::fs::read_dir(directory);
         let found = entries.into_iter().flatten().flatten().filter(|entry| {
             let name = entry.file_name();
-            name.to_string_lossy().starts_with(absorbed::PREFIX) && entry.path() != own
+            name.to_string_lossy().starts_with(TABLE_PREFIX) && entry.path() != own
         });
         let paths: Arc<[PathBuf]> = found.map(|entry| entry.path()).collect();
         // The clock of such times ticks: what came in the tick in which it was looked at may have

@@ -360,9 +360,3 @@ fn open_own(theirs: &OwnedFd, access: OFlags) -> Result<File, Errno> {
     let flags = access | OFlags::CLOEXEC | OFlags::NONBLOCK | OFlags::NOCTTY;
     Ok(rustix::fs::open(sys::link_of(theirs.as_fd()), flags, Mode::empty())?.into())
 }
-
-/// Opens a directory, whatever the path may lead to.
-pub(super) fn open_directory(path: &Path) -> Result<File, Errno> {
-    let flags = OFlags::RDONLY | OFlags::CLOEXEC | OFlags::DIRECTORY;
-    Ok(rustix::fs::open(path, flags, Mode::empty())?.into())
-}

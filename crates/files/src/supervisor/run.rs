@@ -7,9 +7,10 @@ use super::{
 };
 use crate::{
     FILES_MAX,
-    absorbed::{FileKey, LanePlace},
+    absorbed::FileKey,
+    lane_label::{LabelMark, label},
+    lane_place::LanePlace,
     log::LaneLog,
-    replay::{self, LabelMark},
     shared::{FileState, SharedPage, Stamp},
     sys,
 };
@@ -131,7 +132,7 @@ impl RunState {
         let whose = format!("{} {}", shared.options.program, std::process::id());
         let options = ClaimOptions::new()
             .segments(shared.options.segments)
-            .label(replay::label(LabelMark::None, &whose));
+            .label(label(LabelMark::None, &whose));
         let lane = pool
             .claim_shared(Uuid::new_v4(), &options)
             .map_err(|e| e.to_string())?;

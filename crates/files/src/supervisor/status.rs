@@ -1,21 +1,16 @@
 //! A supervisor's status. Others find it by [`discover`](super::discover).
 
-use super::{OutsideWatch, SupervisorState, member::RunMember, run::RunState};
-use crate::{
-    FilesError,
-    shared::{FileState, SharedFile},
+use super::{
+    OutsideWatch, SupervisorState, file_names::newest_path, member::RunMember, run::RunState,
 };
+use crate::{FilesError, shared::FileState};
 use forebay_pool::PAGE;
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{
-    ffi::OsString,
     fs,
     io::Write,
-    os::unix::{
-        ffi::OsStringExt,
-        fs::{DirBuilderExt, OpenOptionsExt},
-    },
+    os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{self, Path, PathBuf},
     sync::atomic::Ordering::Relaxed,
 };
@@ -246,15 +241,6 @@ impl SupervisorState {
             files,
             plain,
         }
-    }
-}
-
-/// The name that a file has now: members say in the page when it is renamed.
-pub(super) fn newest_path(file: &SharedFile, registered: &Path) -> PathBuf {
-    let newest = PathBuf::from(OsString::from_vec(file.path.get()));
-    match newest.is_absolute() {
-        true => newest,
-        false => registered.to_owned(),
     }
 }
 

@@ -15,7 +15,7 @@ pub fn name(pool: Uuid) -> String {
 }
 
 /// The name of the guard of a run of this pool.
-pub(super) fn of_run(pool: Uuid, run: Uuid) -> String {
+pub(crate) fn of_run(pool: Uuid, run: Uuid) -> String {
     format!("{}-{}{END}", name(pool), digits(run))
 }
 

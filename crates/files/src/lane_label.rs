@@ -26,17 +26,17 @@ const LABEL_DENIED: &str = "denied: ";
 /// Follows the first of these while files are synced: one byte differs.
 const SYNCING: &str = "0000000001";
 /// A replay says at least this often that it goes on.
-pub(super) const BEAT: Duration = Duration::from_secs(1);
+pub(crate) const BEAT: Duration = Duration::from_secs(1);
 /// A replay that was cut changed files for no longer than this after it last said that it goes on.
 const BEAT_MAX: Duration = Duration::from_secs(5);
 /// In which times are said; longer than the tick of the clock that files get their times from.
 const HUNDREDTH: Duration = Duration::from_millis(10);
 /// How long a replay waits to be told apart: past the hundredth of a file's time, with the clock a
 /// tick behind.
-pub(super) const APART: Duration = Duration::from_millis(30);
+pub(crate) const APART: Duration = Duration::from_millis(30);
 /// The modification time of a file that an attempt changed and did not finish, from when the next
 /// one begins: which time is its own then is said anew. No program sets it.
-pub(super) const UNFINISHED: Duration = Duration::from_secs(0x466F_7265);
+pub(crate) const UNFINISHED: Duration = Duration::from_secs(0x466F_7265);
 
 /// What a lane's label says to a recovery.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -68,7 +68,7 @@ pub(crate) struct ReplayProgress {
 
 impl LabelMark {
     /// True if a sync of one of its files failed.
-    pub(super) fn failed(self) -> bool {
+    pub(crate) fn failed(self) -> bool {
         matches!(
             self,
             Self::Failed | Self::Replay(ReplayProgress { failed: true, .. })
@@ -76,7 +76,7 @@ impl LabelMark {
     }
 
     /// The same, and a sync failed.
-    pub(super) fn and_failed(self) -> Self {
+    pub(crate) fn and_failed(self) -> Self {
         match self {
             Self::Replay(replay) => Self::Replay(ReplayProgress {
                 failed: true,
@@ -88,7 +88,7 @@ impl LabelMark {
     }
 
     /// True if a replay that was cut may have given a file this modification time.
-    pub(super) fn made(self, time: Duration) -> bool {
+    pub(crate) fn made(self, time: Duration) -> bool {
         let Self::Replay(ReplayProgress { begun, lasts, .. }) = self else {
             return false;
         };
@@ -97,7 +97,7 @@ impl LabelMark {
 
     /// The same, where all files that a replay changed and did not finish have the time that says
     /// so.
-    pub(super) fn apart(self) -> Self {
+    pub(crate) fn apart(self) -> Self {
         match self {
             Self::Replay(replay) => Self::Replay(ReplayProgress {
                 begun: Duration::ZERO,
@@ -109,12 +109,12 @@ impl LabelMark {
     }
 
     /// The mark of a replay that goes on `now`.
-    pub(super) fn replaying(self, now: Duration) -> Self {
+    pub(crate) fn replaying(self, now: Duration) -> Self {
         self.lasting(now, BEAT_MAX)
     }
 
     /// The mark of one that went on, and ends `now`.
-    pub(super) fn ended(self, now: Duration) -> Self {
+    pub(crate) fn ended(self, now: Duration) -> Self {
         self.lasting(now, HUNDREDTH)
     }
 
@@ -135,7 +135,7 @@ impl LabelMark {
 
 /// True if a replay that begins `now` does not take for its own what was `changed` then. Otherwise
 /// one that begins [`APART`] later does not.
-pub(super) fn is_told_apart(changed: Duration, now: Duration) -> bool {
+pub(crate) fn is_told_apart(changed: Duration, now: Duration) -> bool {
     // The clock that is asked may be a tick behind the file's time.
     !(to_hundredth(now)..=now + HUNDREDTH).contains(&changed)
 }
@@ -180,7 +180,7 @@ pub(crate) fn relabelled(before: &str, mark: LabelMark) -> String {
 }
 
 /// A label's parts: its mark, and whose lane it is. `None` for a lane that is not of this tier.
-pub(super) fn parse(label: &str) -> Option<(LabelMark, &str)> {
+pub(crate) fn parse(label: &str) -> Option<(LabelMark, &str)> {
     let leads = [
         LABEL,
         LABEL_FAILED,

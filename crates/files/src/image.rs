@@ -10,17 +10,17 @@ const CHUNK: usize = 64 << 10;
 pub(crate) type ImagePart<'a> = (u64, &'a [u8]);
 
 /// What is known of a file's content after all changes of it.
-pub(super) struct Image<'a> {
+pub(crate) struct Image<'a> {
     /// Bytes at offsets; disjoint.
-    pub(super) parts: Vec<ImagePart<'a>>,
+    pub(crate) parts: Vec<ImagePart<'a>>,
     /// Ranges that were cut off and grown again; disjoint.
     zeros: Vec<Range<u64>>,
     /// The size, if the file was cut to one.
-    pub(super) size: Option<u64>,
+    pub(crate) size: Option<u64>,
 }
 
 impl<'a> Image<'a> {
-    pub(super) fn of(changes: &[(PayloadHead, FileChange<'a>)]) -> Self {
+    pub(crate) fn of(changes: &[(PayloadHead, FileChange<'a>)]) -> Self {
         let size = changes
             .iter()
             .fold(None, |size, (head, change)| match change {
@@ -44,7 +44,7 @@ impl<'a> Image<'a> {
     }
 
     /// True if the file holds all of it already.
-    pub(super) fn is_in(&self, file: &File) -> io::Result<bool> {
+    pub(crate) fn is_in(&self, file: &File) -> io::Result<bool> {
         let size = file.metadata()?.len();
         let is_size = self.size.is_none_or(|expected| expected == size);
         Ok(is_size
@@ -55,7 +55,7 @@ impl<'a> Image<'a> {
 
     /// What a file of `size` bytes lacks at its end, in order; none if anything before that is not
     /// as it is to be.
-    pub(super) fn missing(&self, file: &File, size: u64) -> io::Result<Option<Vec<ImagePart<'a>>>> {
+    pub(crate) fn missing(&self, file: &File, size: u64) -> io::Result<Option<Vec<ImagePart<'a>>>> {
         let mut tail = Vec::new();
         for (at, bytes) in &self.parts {
             let there = usize::try_from(size.saturating_sub(*at)).unwrap_or(usize::MAX);

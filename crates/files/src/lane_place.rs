@@ -1,0 +1,13 @@
+//! Where a run's lane is, as others find it.
+
+use std::path::PathBuf;
+use uuid::Uuid;
+
+/// A run's lane.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct LanePlace {
+    /// The pool's path when the run began.
+    pub(crate) path: PathBuf,
+    pub(crate) pool: Uuid,
+    pub(crate) owner: Uuid,
+}
