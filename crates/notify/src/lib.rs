@@ -15,6 +15,7 @@
 //! * [`guardian`]: goes on when the agent has died, and answers what was [unanswered].
 
 mod agent;
+mod agent_state;
 mod caller;
 mod calls;
 mod filter;
