@@ -52,6 +52,7 @@ check: ## Format, lint and unit tests of the packages that differ from SINCE [th
 	scripts/wrap.py --check
 	scripts/promises.py --check
 	scripts/names.py --check
+	scripts/circles.py
 	scripts/faults.py --check
 	@packages=$$(scripts/changed.sh $(SINCE)); \
 	if [ -z "$$packages" ]; then echo "no package differs"; exit 0; fi; \
@@ -66,7 +67,7 @@ test: ## Run what must pass: lint, and every promise's test but those of the pow
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	python3 -m unittest -q suites.selftest scripts.test_faults scripts.test_promises scripts.test_names scripts.test_run_tests scripts.test_wrap
+	python3 -m unittest -q suites.selftest scripts.test_faults scripts.test_promises scripts.test_names scripts.test_circles scripts.test_run_tests scripts.test_wrap
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 
 # What takes long and seldom finds what `make test` does not.
@@ -162,7 +163,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, the promises, the names of types and of tests and who reads the variables of tests
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, the promises, the names of types and of tests, circles of files and who reads the variables of tests
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	scripts/wrap.py --check
@@ -173,6 +174,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/links.py
 	scripts/promises.py --check
 	scripts/names.py --check
+	scripts/circles.py
 	scripts/faults.py --check
 	shellcheck scripts/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh
