@@ -3,7 +3,7 @@
 use super::{ValueLog, VlogFile};
 use crate::error::StoreError;
 use forebay_pool::{
-    Lsn, PAGE, Record,
+    Lsn, PAGE, Record, RecordHeader,
     format::{
         record::{self, HEADER, InvalidRecord, KIND_SEAL, KIND_VOID},
         segment::{SEGMENT_HEADER, SegmentHeader, next_start},
@@ -136,50 +136,14 @@ impl<'a> LogReader<'a> {
             if !self.find_file() {
                 return Ok(Err(WalkStop::NoFile(self.at)));
             }
-            // Every page may begin a segment: a session that ended at a page's start was not
-            // sealed.
-            if self.at.is_multiple_of(PAGE)
-                && let Some(header) = SegmentHeader::decode(self.bytes(LINE)?).filter(|h| {
-                    h.start == self.at && h.owner == self.owner && h.epoch >= self.epoch
-                })
-            {
-                self.epoch = header.epoch;
-                self.limit = Some(self.at + header.bytes);
-                self.at += SEGMENT_HEADER;
+            if self.begin_segment()? {
                 continue;
             }
-            if self.limit == Some(self.at) {
-                return Ok(Err(WalkStop::Invalid(self.at, InvalidRecord::NoMagic)));
-            }
             let at = self.at;
-            let header = match record::peek(self.bytes(HEADER)?) {
-                Ok(header) if header.lsn == at && header.epoch >= self.epoch => header,
-                Ok(header) => {
-                    return Ok(Err(WalkStop::Invalid(
-                        at,
-                        InvalidRecord::Elsewhere(header.lsn),
-                    )));
-                }
+            let header = match self.check_record()? {
+                Ok(header) => header,
                 Err(invalid) => return Ok(Err(WalkStop::Invalid(at, invalid))),
             };
-            let bytes = HEADER + header.length as usize;
-            let room = self.file.as_ref().map_or(0, |f| {
-                let limit = (f.start + f.bytes).max(f.end().unwrap_or(0));
-                limit.saturating_sub(at)
-            });
-            if bytes as u64 > room || self.is_beyond_the_file(bytes)? {
-                return Ok(Err(WalkStop::Invalid(
-                    at,
-                    InvalidRecord::Short {
-                        found: room as usize,
-                        needed: bytes,
-                    },
-                )));
-            }
-            let owner = self.owner;
-            if let Err(invalid) = record::read(self.bytes(bytes)?, at, owner) {
-                return Ok(Err(WalkStop::Invalid(at, invalid)));
-            }
             self.epoch = header.epoch;
             self.at += header.record_bytes();
             match header.kind {
@@ -195,11 +159,58 @@ impl<'a> LogReader<'a> {
                 _ => {}
             }
             let skip = usize::try_from(at - self.block_at).unwrap_or(usize::MAX);
+            let bytes = HEADER + header.length as usize;
             return Ok(Ok(Record {
                 header,
                 payload: &self.block[skip + HEADER..skip + bytes],
             }));
         }
+    }
+
+    /// Steps over the header of a segment, if one begins here. Every page may begin one: a session
+    /// that ended at a page's start was not sealed.
+    fn begin_segment(&mut self) -> Result<bool, StoreError> {
+        if !self.at.is_multiple_of(PAGE) {
+            return Ok(false);
+        }
+        let header = SegmentHeader::decode(self.bytes(LINE)?);
+        let Some(header) = header.filter(|header| {
+            header.start == self.at && header.owner == self.owner && header.epoch >= self.epoch
+        }) else {
+            return Ok(false);
+        };
+        self.epoch = header.epoch;
+        self.limit = Some(self.at + header.bytes);
+        self.at += SEGMENT_HEADER;
+        Ok(true)
+    }
+
+    /// The header of the record that is here, of which all is in the block then; or what is wrong
+    /// with it.
+    fn check_record(&mut self) -> Result<Result<RecordHeader, InvalidRecord>, StoreError> {
+        let at = self.at;
+        if self.limit == Some(at) {
+            return Ok(Err(InvalidRecord::NoMagic));
+        }
+        let header = match record::peek(self.bytes(HEADER)?) {
+            Ok(header) if header.lsn == at && header.epoch >= self.epoch => header,
+            Ok(header) => return Ok(Err(InvalidRecord::Elsewhere(header.lsn))),
+            Err(invalid) => return Ok(Err(invalid)),
+        };
+        let bytes = HEADER + header.length as usize;
+        let room = self.file.as_ref().map_or(0, |f| {
+            let limit = (f.start + f.bytes).max(f.end().unwrap_or(0));
+            limit.saturating_sub(at)
+        });
+        if bytes as u64 > room || self.is_beyond_the_file(bytes)? {
+            return Ok(Err(InvalidRecord::Short {
+                found: room as usize,
+                needed: bytes,
+            }));
+        }
+        let owner = self.owner;
+        let read = record::read(self.bytes(bytes)?, at, owner);
+        Ok(read.map(|_| header))
     }
 
     /// Finds the file that holds the present address, if there is one.
