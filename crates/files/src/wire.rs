@@ -160,18 +160,31 @@ pub enum SupervisorAnswer {
     Status,
 }
 
+/// Listens at the abstract address `name`.
+///
+/// # Errors
+/// What the kernel says.
+pub fn listen(name: &[u8]) -> Result<OwnedFd, Errno> {
+    /// Connections that wait to be accepted.
+    const BACKLOG: i32 = 128;
+    let socket = socket()?;
+    rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(name)?)?;
+    rustix::net::listen(&socket, BACKLOG)?;
+    Ok(socket)
+}
+
+fn socket() -> Result<OwnedFd, Errno> {
+    let (kind, flags) = (SocketType::SEQPACKET, SocketFlags::CLOEXEC);
+    rustix::net::socket_with(AddressFamily::UNIX, kind, flags, None)
+}
+
 /// Connects to the supervisor that listens at the abstract address `name`. With a limit, no later
 /// call on the connection takes longer. Does not allocate.
 ///
 /// # Errors
 /// What the kernel says; `ECONNREFUSED` if nothing listens there.
 pub fn connect(name: &[u8], limit: Option<Duration>) -> Result<OwnedFd, Errno> {
-    let socket = rustix::net::socket_with(
-        AddressFamily::UNIX,
-        SocketType::SEQPACKET,
-        SocketFlags::CLOEXEC,
-        None,
-    )?;
+    let socket = socket()?;
     if limit.is_some() {
         for which in [sockopt::Timeout::Recv, sockopt::Timeout::Send] {
             sockopt::set_socket_timeout(&socket, which, limit)?;

@@ -12,7 +12,7 @@ use crate::{
 };
 use parking_lot::Mutex;
 use rustix::{
-    fs::{MemfdFlags, OFlags},
+    fs::{MemfdFlags, Mode, OFlags},
     io::Errno,
     net::{SocketFlags, sockopt},
 };
@@ -190,24 +190,15 @@ fn serve(
                 reason: "the file is not yours to write to".into(),
             },
         },
-        ClientRequest::Table { token } if known(token) => {
-            let flags = OFlags::RDONLY | OFlags::CLOEXEC;
-            let table = rustix::fs::open(
-                sys::link_of(shared.table.file.as_fd()),
-                flags,
-                rustix::fs::Mode::empty(),
-            );
-            let order = rustix::io::fcntl_dupfd_cloexec(&shared.order.file, 0);
-            match table.and_then(|table| Ok([table, order?])) {
-                Ok(both) => {
-                    along.extend(both);
-                    SupervisorAnswer::Done
-                }
-                Err(errno) => SupervisorAnswer::Refused {
-                    reason: format!("the table: {errno}"),
-                },
+        ClientRequest::Table { token } if known(token) => match table(shared) {
+            Ok(both) => {
+                along.extend(both);
+                SupervisorAnswer::Done
             }
-        }
+            Err(errno) => SupervisorAnswer::Refused {
+                reason: format!("the table: {errno}"),
+            },
+        },
         ClientRequest::Plain {
             token,
             path,
@@ -229,6 +220,15 @@ fn serve(
 fn may_look(uid: u32) -> bool {
     const ROOT: u32 = 0;
     uid == ROOT || uid == rustix::process::geteuid().as_raw()
+}
+
+/// The table of absorbed files, only to be read, and the counts beside it.
+fn table(shared: &SupervisorState) -> Result<[OwnedFd; 2], Errno> {
+    let flags = OFlags::RDONLY | OFlags::CLOEXEC;
+    let table = sys::link_of(shared.table.file.as_fd());
+    let table = rustix::fs::open(table, flags, Mode::empty())?;
+    let order = rustix::io::fcntl_dupfd_cloexec(&shared.order.file, 0)?;
+    Ok([table, order])
 }
 
 /// The status in a file of its own: it may be larger than a message.

@@ -58,10 +58,9 @@ use forebay_pool::{MonotonicTime, Pool, disks, failpoint, media::PoolPersistence
 use member::RunMember;
 use parking_lot::Mutex;
 use run::{END_WAIT, RunState};
-use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
 use std::{
     ffi::{OsStr, OsString},
-    os::{fd::OwnedFd, unix::ffi::OsStringExt},
+    os::unix::ffi::OsStringExt,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -145,6 +144,20 @@ pub struct Supervisor {
     note: PathBuf,
 }
 
+/// Starts a thread of the supervisor's.
+fn start_thread(
+    shared: &Arc<SupervisorState>,
+    name: &str,
+    run: impl FnOnce(&Arc<SupervisorState>) + Send + 'static,
+) -> Result<(), FilesError> {
+    let shared = Arc::clone(shared);
+    let thread = thread::Builder::new().name(name.into());
+    let started = thread.spawn(move || run(&shared));
+    started
+        .map(drop)
+        .map_err(FilesError::io("starting a thread"))
+}
+
 impl Supervisor {
     /// Begins to listen. Lanes that earlier runs left are not its business: recover them first.
     ///
@@ -153,18 +166,8 @@ impl Supervisor {
     pub fn start(pool: Pool, options: SupervisorOptions) -> Result<Self, FilesError> {
         sys::ignore_signals();
         let socket_name = format!("{}{}", discover::SOCKET_PREFIX, Uuid::new_v4()).into_bytes();
-        let listening = || -> rustix::io::Result<OwnedFd> {
-            let socket = rustix::net::socket_with(
-                AddressFamily::UNIX,
-                SocketType::SEQPACKET,
-                SocketFlags::CLOEXEC,
-                None,
-            )?;
-            rustix::net::bind(&socket, &SocketAddrUnix::new_abstract_name(&socket_name)?)?;
-            rustix::net::listen(&socket, 128)?;
-            Ok(socket)
-        };
-        let socket = listening().map_err(FilesError::errno("listening for the database"))?;
+        let socket =
+            wire::listen(&socket_name).map_err(FilesError::errno("listening for the database"))?;
         let boot = boot::id()?;
         absorbed::clean_up(Path::new(absorbed::SHARED_DIR), boot);
         absorbed::clean_up(&options.run_dir, boot);
@@ -200,26 +203,12 @@ impl Supervisor {
             options,
         });
         let note = status::leave_note(&shared, &socket_name)?;
-        let accepting = Arc::clone(&shared);
-        thread::Builder::new()
-            .name("accept".into())
-            .spawn(move || accept::run(&accepting, &socket))
-            .map_err(FilesError::io("starting a thread"))?;
-        let asked = Arc::clone(&shared);
-        thread::Builder::new()
-            .name("asked".into())
-            .spawn(move || questions::run(&asked))
-            .map_err(FilesError::io("starting a thread"))?;
-        let looking = Arc::clone(&shared);
-        thread::Builder::new()
-            .name("effect".into())
-            .spawn(move || degraded::run(&looking))
-            .map_err(FilesError::io("starting a thread"))?;
-        let watching = Arc::clone(&shared);
-        thread::Builder::new()
-            .name("watch".into())
-            .spawn(move || watch::run(&watching))
-            .map_err(FilesError::io("starting a thread"))?;
+        start_thread(&shared, "accept", move |shared| {
+            accept::run(shared, &socket);
+        })?;
+        start_thread(&shared, "asked", |shared| questions::run(shared))?;
+        start_thread(&shared, "effect", |shared| degraded::run(shared))?;
+        start_thread(&shared, "watch", |shared| watch::run(shared))?;
         Ok(Self {
             shared,
             socket_name,
