@@ -16,13 +16,13 @@
 #![expect(unsafe_code, reason = "writes from, and reads into, mapped memory")]
 
 use super::{
-    DescriptorSharing, Media, PoolPersistence,
+    Media, PoolPersistence,
     file_size_limit::size_limit_below,
     locks::{LockedFile, TABLES_LOCK},
     mapping::{MappingKind, SharedMapping},
     sector,
 };
-use crate::{checksum::Checksum, error::PoolError, format::layout::PAGE};
+use crate::{error::PoolError, format::layout::PAGE};
 use parking_lot::Mutex;
 use rustix::{
     fs::{MemfdFlags, OFlags, SealFlags},
@@ -31,8 +31,7 @@ use rustix::{
 use std::{
     fs::File,
     io::{self, IoSlice, IoSliceMut},
-    ops::Range,
-    os::fd::{AsFd, BorrowedFd, OwnedFd, RawFd},
+    os::fd::{AsFd, BorrowedFd, OwnedFd},
     path::{Path, PathBuf},
     sync::atomic::{
         AtomicI32, AtomicU64,
@@ -228,13 +227,8 @@ fn read_all(disk: BorrowedFd<'_>, mut offset: u64, mut bytes: &mut [u8]) -> io::
 }
 
 impl Media for DiskMedia {
-    fn bytes(&self) -> u64 {
-        self.memory.bytes() as u64
-    }
-
-    fn memory(&self) -> Range<usize> {
-        self.memory.memory()
-    }
+    crate::forward_media!(mapping memory);
+    crate::forward_media!(locks disk);
 
     fn durability(&self) -> PoolPersistence {
         PoolPersistence::PowerCutOnceCommitted
@@ -254,35 +248,6 @@ impl Media for DiskMedia {
         lines.resize(lines.len().next_multiple_of(crate::persist::LINE), 0);
         // The error is kept: a caller that relies on the disk asks `check`.
         let _ = self.store(offset, &lines);
-    }
-
-    unsafe fn stream_once(
-        &self,
-        offset: u64,
-        parts: &[IoSlice<'_>],
-        skip: usize,
-        sum: &mut Checksum,
-    ) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.memory.stream_once(offset, parts, skip, sum) };
-    }
-
-    fn fence(&self) {
-        self.memory.fence();
-    }
-
-    fn load(&self, offset: u64, to: &mut [u8]) {
-        self.memory.load(offset, to);
-    }
-
-    fn prepare(&self, offset: u64, bytes: u64, write: bool) -> io::Result<()> {
-        let bytes = usize::try_from(bytes).unwrap_or(usize::MAX);
-        self.memory.populate(offset, bytes, write)
-    }
-
-    unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.memory.slice(offset, bytes) }
     }
 
     fn needs_commit(&self) -> bool {
@@ -330,38 +295,6 @@ impl Media for DiskMedia {
 
     fn shared_memory(&self) -> Option<BorrowedFd<'_>> {
         self.memory_fd.as_ref().map(AsFd::as_fd)
-    }
-
-    fn moved(&self, to: RawFd) {
-        self.disk.moved(to);
-    }
-
-    fn abandon(&self) {
-        self.disk.abandon();
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.disk())
-    }
-
-    fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
-        self.disk.lock(lock, wait)
-    }
-
-    fn share(&self, sharing: DescriptorSharing) -> io::Result<()> {
-        self.disk.share(sharing)
-    }
-
-    fn is_free(&self, lock: u32) -> io::Result<bool> {
-        self.disk.is_free(lock)
-    }
-
-    unsafe fn leave(&self, lock: u32) {
-        self.disk.leave(lock);
-    }
-
-    unsafe fn unlock(&self, lock: u32) {
-        self.disk.unlock(lock);
     }
 }
 

@@ -1,22 +1,15 @@
 //! Media on files: fsdax files and devdax devices ([`open_dax`]), plain files ([`open_emulated`]).
 
 use super::{
-    DescriptorSharing, Media, PoolPersistence,
+    Media, PoolPersistence,
     locks::LockedFile,
     mapping::{MappingKind, SharedMapping},
 };
-use crate::{
-    checksum::Checksum,
-    error::{PoolError, PoolErrorKind},
-};
+use crate::error::{PoolError, PoolErrorKind};
 use std::{
     fs::{self, File, OpenOptions},
     io::{self, IoSlice, Write},
-    ops::Range,
-    os::{
-        fd::{BorrowedFd, RawFd},
-        unix::fs::{FileTypeExt, MetadataExt},
-    },
+    os::unix::fs::{FileTypeExt, MetadataExt},
     path::{Path, PathBuf},
 };
 
@@ -94,26 +87,15 @@ pub(crate) fn map_file(
     file: File,
     fallback: impl FnOnce(&PoolError) -> bool,
 ) -> Result<FileMedia, PoolError> {
-    match map(path, &file, MappingKind::Sync) {
-        Ok((mapping, found)) => Ok(FileMedia::new(
-            path,
-            file,
-            mapping,
-            MappingKind::Sync,
-            found,
-        )),
+    let (kind, (mapping, found)) = match map(path, &file, MappingKind::Sync) {
+        Ok(mapped) => (MappingKind::Sync, mapped),
         Err(refused) if fallback(&refused) => {
-            let (mapping, found) = map(path, &file, MappingKind::Shared)?;
-            Ok(FileMedia::new(
-                path,
-                file,
-                mapping,
-                MappingKind::Shared,
-                found,
-            ))
+            let kind = MappingKind::Shared;
+            (kind, map(path, &file, kind)?)
         }
-        Err(refused) => Err(refused),
-    }
+        Err(refused) => return Err(refused),
+    };
+    Ok(FileMedia::new(path, file, mapping, kind, found))
 }
 
 /// Maps an ordinary file or tmpfs as an emulated pool.
@@ -129,14 +111,9 @@ pub fn open_emulated(path: &Path) -> Result<FileMedia, PoolError> {
 /// # Errors
 /// I/O errors.
 pub fn map_emulated(path: &Path, file: File) -> Result<FileMedia, PoolError> {
-    let (mapping, found) = map(path, &file, MappingKind::Shared)?;
-    Ok(FileMedia::new(
-        path,
-        file,
-        mapping,
-        MappingKind::Shared,
-        found,
-    ))
+    let kind = MappingKind::Shared;
+    let (mapping, found) = map(path, &file, kind)?;
+    Ok(FileMedia::new(path, file, mapping, kind, found))
 }
 
 /// Makes an empty file so many bytes long, durably: real zeros rather than unwritten extents, so
@@ -235,13 +212,8 @@ fn file_system_of(file: &File) -> String {
 
 #[expect(unsafe_code, reason = "implements the trait's unsafe methods")]
 impl Media for FileMedia {
-    fn bytes(&self) -> u64 {
-        self.mapping.bytes() as u64
-    }
-
-    fn memory(&self) -> Range<usize> {
-        self.mapping.memory()
-    }
+    crate::forward_media!(mapping mapping);
+    crate::forward_media!(locks file);
 
     fn durability(&self) -> PoolPersistence {
         self.survives
@@ -254,66 +226,5 @@ impl Media for FileMedia {
     unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
         // SAFETY: the caller's promise is the same.
         unsafe { self.mapping.stream(offset, parts, skip) };
-    }
-
-    unsafe fn stream_once(
-        &self,
-        offset: u64,
-        parts: &[IoSlice<'_>],
-        skip: usize,
-        sum: &mut Checksum,
-    ) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.mapping.stream_once(offset, parts, skip, sum) };
-    }
-
-    fn fence(&self) {
-        self.mapping.fence();
-    }
-
-    fn load(&self, offset: u64, to: &mut [u8]) {
-        self.mapping.load(offset, to);
-    }
-
-    fn prepare(&self, offset: u64, bytes: u64, write: bool) -> io::Result<()> {
-        self.mapping
-            .populate(offset, usize::try_from(bytes).unwrap_or(usize::MAX), write)
-    }
-
-    unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.mapping.slice(offset, bytes) }
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        Some(self.file.fd())
-    }
-
-    fn moved(&self, to: RawFd) {
-        self.file.moved(to);
-    }
-
-    fn abandon(&self) {
-        self.file.abandon();
-    }
-
-    fn share(&self, sharing: DescriptorSharing) -> io::Result<()> {
-        self.file.share(sharing)
-    }
-
-    fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
-        self.file.lock(lock, wait)
-    }
-
-    fn is_free(&self, lock: u32) -> io::Result<bool> {
-        self.file.is_free(lock)
-    }
-
-    unsafe fn leave(&self, lock: u32) {
-        self.file.leave(lock);
-    }
-
-    unsafe fn unlock(&self, lock: u32) {
-        self.file.unlock(lock);
     }
 }

@@ -12,6 +12,7 @@
 mod disk;
 mod file;
 mod file_size_limit;
+mod forward;
 mod held_locks;
 mod locks;
 mod mapped;

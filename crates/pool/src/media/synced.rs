@@ -5,12 +5,11 @@
 //! That is what persistent memory does to lines that no fence covers, so the formats stand it.
 
 use super::{DescriptorSharing, FileMedia, Media, PoolPersistence};
-use crate::{checksum::Checksum, complain};
+use crate::complain;
 use parking_lot::Mutex;
 use std::{
     io::{self, IoSlice},
-    ops::Range,
-    os::fd::{AsRawFd, BorrowedFd},
+    os::fd::AsRawFd,
     sync::atomic::{
         AtomicBool,
         Ordering::{AcqRel, Release},
@@ -36,6 +35,11 @@ impl SyncedFile {
             syncing: Mutex::new(()),
         }
     }
+
+    /// Something was stored.
+    fn noted(&self, _: &[IoSlice<'_>], _: usize) {
+        self.stored.store(true, Release);
+    }
 }
 
 #[expect(
@@ -43,13 +47,7 @@ impl SyncedFile {
     reason = "implements the trait's unsafe methods; a system call"
 )]
 impl Media for SyncedFile {
-    fn bytes(&self) -> u64 {
-        self.inner.bytes()
-    }
-
-    fn memory(&self) -> Range<usize> {
-        self.inner.memory()
-    }
+    crate::forward_media!(medium inner then noted);
 
     fn durability(&self) -> PoolPersistence {
         PoolPersistence::PowerCutOnceCommitted
@@ -57,24 +55,6 @@ impl Media for SyncedFile {
 
     fn describe(&self) -> String {
         format!("{}, synced by each fence", self.inner.describe())
-    }
-
-    unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.inner.stream(offset, parts, skip) };
-        self.stored.store(true, Release);
-    }
-
-    unsafe fn stream_once(
-        &self,
-        offset: u64,
-        parts: &[IoSlice<'_>],
-        skip: usize,
-        sum: &mut Checksum,
-    ) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.inner.stream_once(offset, parts, skip, sum) };
-        self.stored.store(true, Release);
     }
 
     /// # Panics
@@ -104,21 +84,8 @@ impl Media for SyncedFile {
         self.inner.load(offset, to);
     }
 
-    fn prepare(&self, offset: u64, bytes: u64, write: bool) -> io::Result<()> {
-        self.inner.prepare(offset, bytes, write)
-    }
-
-    unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.inner.slice(offset, bytes) }
-    }
-
     fn abandon(&self) {
         self.inner.abandon();
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.descriptor()
     }
 
     fn share(&self, sharing: DescriptorSharing) -> io::Result<()> {
@@ -127,19 +94,5 @@ impl Media for SyncedFile {
 
     fn is_free(&self, lock: u32) -> io::Result<bool> {
         self.inner.is_free(lock)
-    }
-
-    fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
-        self.inner.lock(lock, wait)
-    }
-
-    unsafe fn leave(&self, lock: u32) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.inner.leave(lock) };
-    }
-
-    unsafe fn unlock(&self, lock: u32) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.inner.unlock(lock) };
     }
 }

@@ -4,15 +4,11 @@ use super::{
     line_cache::LineCache,
     profile::{CachePolicy, Profile},
 };
-use forebay_pool::{
-    Checksum,
-    media::{Media, PoolPersistence},
-};
+use forebay_pool::media::{Media, PoolPersistence};
 use std::{
     cell::Cell,
     hint, io,
     io::IoSlice,
-    ops::Range,
     os::fd::{BorrowedFd, RawFd},
     sync::{
         Arc,
@@ -132,13 +128,7 @@ fn nanoseconds(time: Duration) -> u64 {
 
 #[expect(unsafe_code, reason = "implements the trait's unsafe methods")]
 impl Media for Timed {
-    fn bytes(&self) -> u64 {
-        self.inner.bytes()
-    }
-
-    fn memory(&self) -> Range<usize> {
-        self.inner.memory()
-    }
+    forebay_pool::forward_media!(medium inner then wrote);
 
     fn durability(&self) -> PoolPersistence {
         self.inner.durability()
@@ -146,24 +136,6 @@ impl Media for Timed {
 
     fn describe(&self) -> String {
         format!("{}, slowed to {}", self.inner.describe(), self.profile.name)
-    }
-
-    unsafe fn stream(&self, offset: u64, parts: &[IoSlice<'_>], skip: usize) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.inner.stream(offset, parts, skip) };
-        self.wrote(parts, skip);
-    }
-
-    unsafe fn stream_once(
-        &self,
-        offset: u64,
-        parts: &[IoSlice<'_>],
-        skip: usize,
-        sum: &mut Checksum,
-    ) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.inner.stream_once(offset, parts, skip, sum) };
-        self.wrote(parts, skip);
     }
 
     fn fence(&self) {
@@ -180,15 +152,6 @@ impl Media for Timed {
 
     fn charge_read(&self, offset: u64, bytes: usize) {
         self.read(offset, bytes);
-    }
-
-    fn prepare(&self, offset: u64, bytes: u64, write: bool) -> io::Result<()> {
-        self.inner.prepare(offset, bytes, write)
-    }
-
-    unsafe fn slice(&self, offset: u64, bytes: usize) -> &[u8] {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.inner.slice(offset, bytes) }
     }
 
     fn needs_commit(&self) -> bool {
@@ -223,24 +186,6 @@ impl Media for Timed {
 
     fn moved(&self, to: RawFd) {
         self.inner.moved(to);
-    }
-
-    fn descriptor(&self) -> Option<BorrowedFd<'_>> {
-        self.inner.descriptor()
-    }
-
-    fn lock(&self, lock: u32, wait: bool) -> io::Result<()> {
-        self.inner.lock(lock, wait)
-    }
-
-    unsafe fn leave(&self, lock: u32) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.inner.leave(lock) };
-    }
-
-    unsafe fn unlock(&self, lock: u32) {
-        // SAFETY: the caller's promise is the same.
-        unsafe { self.inner.unlock(lock) };
     }
 }
 
