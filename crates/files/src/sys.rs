@@ -16,7 +16,7 @@ mod signals;
 mod stat;
 mod truncate;
 
-pub(crate) use forebay_pool::{complain, complain_repeated};
+pub(crate) use forebay_pool::{complain, complain_repeated, rewrite::write_at};
 
 pub(crate) use confirm::{EXT4, check_file_system, confirm_sync, confirm_sync_of};
 pub use frames::Frame;
@@ -325,19 +325,4 @@ pub(crate) fn writes(flags: c_int) -> bool {
 /// The kernel's error, as far as it is one.
 pub(crate) fn errno_of(error: &std::io::Error) -> Errno {
     Errno::from_io_error(error).unwrap_or(Errno::IO)
-}
-
-/// Writes all of `bytes` at offset `at`.
-pub(crate) fn write_at(fd: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
-    while !bytes.is_empty() {
-        let done = match rustix::io::pwrite(fd, bytes, at) {
-            Ok(0) => return Err(Errno::NOSPC),
-            Ok(done) => done,
-            Err(Errno::INTR) => continue,
-            Err(errno) => return Err(errno),
-        };
-        bytes = &bytes[done..];
-        at += done as u64;
-    }
-    Ok(())
 }

@@ -136,7 +136,10 @@ fn merged_exactly(ranges: impl IntoIterator<Item = Range<u64>>) -> Vec<Range<u64
 }
 
 /// Writes all of `bytes` at offset `at`.
-fn write_at(file: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
+///
+/// # Errors
+/// The kernel's; `ENOSPC` if it takes nothing. Part may have been written.
+pub fn write_at(file: BorrowedFd<'_>, mut bytes: &[u8], mut at: u64) -> Result<(), Errno> {
     while !bytes.is_empty() {
         let done = match rustix::io::pwrite(file, bytes, at) {
             Ok(0) => return Err(Errno::NOSPC),
