@@ -114,53 +114,46 @@ handlers! {
     fn io_uring_setup(entries: c_uint, parameters: *mut c_void) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
-    else |_real| {
-        if is_ring_refused() {
-            return missing(-libc::ENOSYS);
-        }
-        give_up();
+    else |_real| make_ring(|| {
         // SAFETY: our caller's arguments.
         match unsafe { ring::announced(entries.into(), parameters.expose_provenance() as c_long) } {
             -1 => -errno(),
             made => made as c_int,
         }
-    };
+    });
 
     fn io_uring_queue_init(entries: c_uint, ring: *mut c_void, flags: c_uint) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
-    else |real| {
-        if is_ring_refused() {
-            return missing(-libc::ENOSYS);
-        }
-        give_up();
+    else |real| make_ring(|| {
         // SAFETY: our caller's arguments.
         unsafe { real(entries, ring, flags) }
-    };
+    });
 
     fn io_uring_queue_init_params(entries: c_uint, ring: *mut c_void, parameters: *mut c_void) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
-    else |real| {
-        if is_ring_refused() {
-            return missing(-libc::ENOSYS);
-        }
-        give_up();
+    else |real| make_ring(|| {
         // SAFETY: our caller's arguments.
         unsafe { real(entries, ring, parameters) }
-    };
+    });
 
     fn io_uring_queue_init_mem(entries: c_uint, ring: *mut c_void, parameters: *mut c_void, buffer: *mut c_void, bytes: size_t) -> c_int;
     missing -libc::ENOSYS;
     plain if false;
-    else |real| {
-        if is_ring_refused() {
-            return missing(-libc::ENOSYS);
-        }
-        give_up();
+    else |real| make_ring(|| {
         // SAFETY: our caller's arguments.
         unsafe { real(entries, ring, parameters, buffer, bytes) }
-    };
+    });
+}
+
+/// Makes an `io_uring` by `real`, unless none may be made: nothing is absorbed from then on.
+fn make_ring(real: impl FnOnce() -> c_int) -> c_int {
+    if is_ring_refused() {
+        return missing(-libc::ENOSYS);
+    }
+    give_up();
+    real()
 }
 
 /// True if no ring and no context is to be made: the program does without, and what it does can be

@@ -5,10 +5,12 @@ use crate::{
     call_context::{FailedCall, checked, is_client, missing},
     client_call::client,
     handler::handlers,
-    layer, memory, metadata, pages,
+    layer::{self, Name},
+    memory, metadata, pages,
 };
 use forebay_files::client;
 use libc::{AT_FDCWD, c_char, c_int, c_uint, off_t};
+use rustix::io::Errno;
 use std::ffi::CStr;
 
 handlers! {
@@ -104,11 +106,16 @@ fn path<'a>(path: *const c_char) -> Option<&'a CStr> {
     unsafe { memory::path(path) }
 }
 
-fn rename_file(
-    from: (c_int, *const c_char),
-    to: (c_int, *const c_char),
-    flags: c_uint,
-    real: impl FnOnce() -> c_int,
+/// A name as a C function has it: a directory's descriptor, and a path.
+type CName = (c_int, *const c_char);
+
+/// Gives a file the name `to`, beside the name `from` or in its place, by `call`: inside the client
+/// and with the names as that takes them.
+fn name_file(
+    from: CName,
+    to: CName,
+    mut real: impl FnMut() -> c_int,
+    call: impl FnOnce(Name<'_>, Name<'_>, &mut dyn FnMut() -> Result<(), Errno>) -> Result<(), Errno>,
 ) -> c_int {
     if is_client() {
         return metadata::somewhere(real);
@@ -116,41 +123,29 @@ fn rename_file(
     let (Some(from_path), Some(to_path)) = (path(from.1), path(to.1)) else {
         return real();
     };
-    let real = || metadata::named(to, libc::AT_SYMLINK_NOFOLLOW, real);
-    let (from, to) = ((from.0, from_path), (to.0, to_path));
-    if flags & libc::RENAME_EXCHANGE != 0 {
-        // Nothing is replaced, and two names change.
-        return answer(client(|| {
-            client::exchange(from, to, || checked(real()).map(drop))
-        }));
-    }
+    let mut real = || metadata::named(to, libc::AT_SYMLINK_NOFOLLOW, &mut real);
+    let mut real = || checked(real()).map(drop);
     answer(client(|| {
-        layer::rename(from, to, || {
-            pages::rename(from, to, || {
-                client::rename(from, to, || checked(real()).map(drop))
-            })
-        })
+        call((from.0, from_path), (to.0, to_path), &mut real)
     }))
 }
 
-fn link_file(
-    from: (c_int, *const c_char),
-    to: (c_int, *const c_char),
-    flags: c_int,
-    real: impl FnOnce() -> c_int,
-) -> c_int {
-    if is_client() {
-        return metadata::somewhere(real);
-    }
-    let (Some(from_path), Some(to_path)) = (path(from.1), path(to.1)) else {
-        return real();
-    };
-    let real = || metadata::named(to, libc::AT_SYMLINK_NOFOLLOW, real);
-    answer(client(|| {
-        client::link((from.0, from_path), (to.0, to_path), flags, || {
-            checked(real()).map(drop)
-        })
-    }))
+fn rename_file(from: CName, to: CName, flags: c_uint, real: impl FnMut() -> c_int) -> c_int {
+    name_file(from, to, real, |from, to, real| {
+        match flags & libc::RENAME_EXCHANGE {
+            0 => layer::rename(from, to, || {
+                pages::rename(from, to, || client::rename(from, to, real))
+            }),
+            // Nothing is replaced, and two names change.
+            _ => client::exchange(from, to, real),
+        }
+    })
+}
+
+fn link_file(from: CName, to: CName, flags: c_int, real: impl FnMut() -> c_int) -> c_int {
+    name_file(from, to, real, |from, to, real| {
+        client::link(from, to, flags, real)
+    })
 }
 
 fn unlink_file(dir: c_int, name: *const c_char, real: impl FnOnce() -> c_int) -> c_int {
