@@ -176,7 +176,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/names.py --check
 	scripts/circles.py
 	scripts/faults.py --check
-	shellcheck scripts/*.sh examples/*/*.sh .ci/run
+	shellcheck scripts/*.sh examples/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh
 
 fmt: ## Format all Rust code, and wrap comments and documents

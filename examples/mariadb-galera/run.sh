@@ -10,53 +10,21 @@
 # Needs forebay and libforebay.so built (cargo build --release), MariaDB, Galera and rsync (scripts/setup.sh demo).
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd)
-target=${CARGO_TARGET_DIR:-$repository/target}
+# shellcheck source=examples/common.sh
+source "$repository/examples/common.sh"
 # Galera's own programs, where its packages are unpacked.
 PATH=$PATH:/usr/sbin:$target/peers/galera/usr/bin
 port=${PORT:-26000}
 rows=${ROWS:-1000}
 nodes=3
 
-die() {
-    printf 'error: %s\n' "$*" >&2
-    exit 1
-}
-say() { printf '\n== %s\n' "$*"; }
-
-forebay=${FOREBAY:-$target/release/forebay}
-[[ -x $forebay ]] || forebay=$target/debug/forebay
-[[ -x $forebay ]] || die "forebay is not built. Remedy: cargo build --release"
-for program in mariadbd mariadb mariadb-install-db wsrep_sst_rsync rsync ss; do
-    command -v "$program" >/dev/null || die "$program is not installed. Remedy: scripts/setup.sh demo"
-done
+need mariadbd mariadb mariadb-install-db wsrep_sst_rsync rsync ss
 provider=/usr/lib/galera/libgalera_smm.so
 [[ -e $provider ]] || provider=$target/peers/galera$provider
 [[ -e $provider ]] || die "Galera is not installed. Remedy: scripts/setup.sh demo"
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/forebay-galera-XXXXXX")
-memory=$(mktemp -d /dev/shm/forebay-galera-XXXXXX)
-export FOREBAY_RUN_DIR=$work/run
-as_user=()
-if ((EUID == 0)); then
-    user=mysql
-    id "$user" >/dev/null 2>&1 || user=nobody
-    as_user=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --clear-groups)
-    chown "$user" "$work" "$memory"
-    "${as_user[@]}" test -x "$forebay" || die "$user cannot run $forebay: have it lie where others may read"
-fi
-
-# By node: the process of forebay, and of its server.
-declare -A supervisor=() server=()
-
-clean_up() {
-    local node
-    for node in "${!supervisor[@]}"; do
-        kill_node "$node"
-    done
-    rm -rf "$work" "$memory"
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
+begin galera
+act_as mysql
 
 # sql NODE: carries out what comes on standard input, until a statement fails.
 sql() { mariadb --no-defaults --user=root --socket="$work/$1/socket" --batch --skip-column-names --unbuffered; }
@@ -69,8 +37,7 @@ run() {
     local node=$1 own
     shift
     own=$(address "$node" 1)
-    [[ -e $memory/$node.pool ]] ||
-        "${as_user[@]}" "$forebay" pool create "$memory/$node.pool" --emulated --size 34MiB --segment-size 8MiB >/dev/null
+    make_pool "$node" 34MiB 8MiB
     # In the place of the shell that called this.
     exec "${as_user[@]}" "$forebay" run --pool "$memory/$node.pool" --explain -- mariadbd --no-defaults --datadir="$work/$node/data" \
         --socket="$work/$node/socket" --pid-file="$work/$node/pid" --skip-networking \
@@ -81,32 +48,15 @@ run() {
         --wsrep-provider-options="gmcast.listen_addr=tcp://$own;ist.recv_addr=$(address "$node" 2);gcache.size=64M" "$@"
 }
 
-# start NODE OPTION...: and waits until it has everything that the others have.
-start() {
-    local node=$1 try
-    run "$@" >>"$work/$node/log" 2>&1 &
-    supervisor[$node]=$!
-    # So that bash does not announce its death.
-    disown
-    for ((try = 0; try < 3000; try++)); do
-        kill -0 "${supervisor[$node]}" 2>/dev/null || die "node $node ended: $(tail -n 5 "$work/$node/log")"
-        if [[ $(sql "$node" <<<"SHOW STATUS LIKE 'wsrep_local_state_comment'" 2>/dev/null) == *Synced ]]; then
-            server[$node]=$(<"$work/$node/pid")
-            return
-        fi
-        sleep 0.02
-    done
-    die "node $node does not join: $(tail -n 5 "$work/$node/log")"
+# answers NODE: the server's process, once it has everything that the others have.
+answers() {
+    [[ $(sql "$1" <<<"SHOW STATUS LIKE 'wsrep_local_state_comment'" 2>/dev/null) == *Synced ]] && cat "$work/$1/pid"
 }
 
-# kill_node NODE: SIGKILL for forebay and its server, and waits until they are gone.
-kill_node() {
-    local process
-    for process in "${supervisor[$1]}" ${server[$1]:+"${server[$1]}"}; do
-        kill -KILL "$process" 2>/dev/null || true
-        while kill -0 "$process" 2>/dev/null; do sleep 0.01; done
-    done
-    unset "supervisor[$1]" "server[$1]"
+# start NODE OPTION...
+start() {
+    run "$@" >>"$work/$1/log" 2>&1 &
+    started "$1"
 }
 
 # position NODE: what the dead node's files and pool have, as the group counts it. Forebay recovers first.
@@ -116,7 +66,6 @@ position() {
 }
 
 # write FROM TO NODE: inserts rows one after the other, and remembers those that were acknowledged. It ends with the server.
-acknowledged=$work/acknowledged
 write() {
     local n
     for ((n = $1; n < $2; n++)); do
@@ -136,14 +85,7 @@ wait_rows() {
 
 # check NODE: asks for every acknowledged row, after all that the group has.
 check() {
-    local missing
-    missing=$(sql "$1" <<<"SET wsrep_sync_wait = 1; SELECT n FROM x.t WHERE v = CONCAT('value:', n * 7919)" | sort |
-        comm -13 - <(sort "$acknowledged") | tee "$work/missing" | wc -l)
-    printf 'acknowledged %7d\nmissing      %7d\n' "$(wc -l <"$acknowledged")" "$missing"
-    if ((missing)); then
-        head -n 3 "$work/missing" >&2
-        die "acknowledged rows are missing"
-    fi
+    sql "$1" <<<"SET wsrep_sync_wait = 1; SELECT n FROM x.t WHERE v = CONCAT('value:', n * 7919)" | report_rows
 }
 
 say "three nodes, each under forebay (pools emulated in memory: they survive a process crash, not a power cut)"

@@ -12,83 +12,41 @@
 # Needs forebay and libforebay.so built (cargo build --release), PostgreSQL (scripts/setup.sh demo).
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd)
-target=${CARGO_TARGET_DIR:-$repository/target}
+# shellcheck source=examples/common.sh
+source "$repository/examples/common.sh"
 rows=${ROWS:-2000}
 
-die() {
-    printf 'error: %s\n' "$*" >&2
-    exit 1
-}
-say() { printf '\n== %s\n' "$*"; }
-
-forebay=${FOREBAY:-$target/release/forebay}
-[[ -x $forebay ]] || forebay=$target/debug/forebay
-[[ -x $forebay ]] || die "forebay is not built. Remedy: cargo build --release"
 programs=${FOREBAY_POSTGRES_BIN:-$(printf '%s\n' /usr/lib/postgresql/*/bin | sort -V | tail -n 1)}
 [[ -x $programs/postgres ]] || programs=$target/peers/bin
-for program in postgres initdb psql pg_basebackup pg_rewind; do
-    [[ -x $programs/$program ]] || die "$program is not installed. Remedy: scripts/setup.sh demo"
-done
+need "$programs"/{postgres,initdb,psql,pg_basebackup,pg_rewind}
 
-work=$(mktemp -d "${TMPDIR:-/tmp}/forebay-standby-XXXXXX")
-memory=$(mktemp -d /dev/shm/forebay-standby-XXXXXX)
-export FOREBAY_RUN_DIR=$work/run
-as_user=()
-if ((EUID == 0)); then
-    user=postgres
-    id "$user" >/dev/null 2>&1 || user=nobody
-    as_user=(setpriv "--reuid=$user" "--regid=$(id -g "$user")" --clear-groups)
-    chown "$user" "$work" "$memory"
-    "${as_user[@]}" test -x "$forebay" || die "$user cannot run $forebay: have it lie where others may read"
-fi
-
-# By node: the process of forebay, and of its server.
-declare -A supervisor=() server=()
-
-clean_up() {
-    local node
-    for node in "${!supervisor[@]}"; do kill_node "$node"; done
-    rm -rf "$work" "$memory"
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
+begin standby
+act_as postgres
 
 # sql NODE: carries out what comes on standard input, each statement by itself, until one fails.
 sql() { "$programs/psql" -h "$work/$1" -U postgres -d postgres -X -A -t -q -v ON_ERROR_STOP=1; }
 
-# start NODE: under forebay, and waits until it answers. A standby does when it has recovered.
-start() {
-    local node=$1 try
-    [[ -e $memory/$node.pool ]] ||
-        "${as_user[@]}" "$forebay" pool create "$memory/$node.pool" --emulated --size 34MiB --segment-size 8MiB >/dev/null
-    "${as_user[@]}" "$forebay" run --pool "$memory/$node.pool" --explain -- "$programs/postgres" -D "$work/$node/data" \
-        -c listen_addresses= -c "unix_socket_directories=$work/$node" -c jit=off -c dynamic_shared_memory_type=mmap >>"$work/$node/log" 2>&1 &
-    supervisor[$node]=$!
-    # So that bash does not announce its death.
-    disown
-    for ((try = 0; try < 1500; try++)); do
-        kill -0 "${supervisor[$node]}" 2>/dev/null || die "the $node ended: $(tail -n 3 "$work/$node/log")"
-        if sql "$node" <<<'SELECT' >/dev/null 2>&1; then
-            server[$node]=$(head -n 1 "$work/$node/data/postmaster.pid")
-            return
-        fi
-        sleep 0.02
-    done
-    die "the $node does not answer: $(tail -n 3 "$work/$node/log")"
+# answers NODE: the server's process, once it answers. A standby does when it has recovered.
+answers() {
+    sql "$1" <<<'SELECT' >/dev/null 2>&1 && head -n 1 "$work/$1/data/postmaster.pid"
 }
 
-# kill_node NODE: SIGKILL for forebay, the server and all its processes, and waits until they are gone.
-kill_node() {
-    local processes=("${supervisor[$1]}") children=() process
+# start NODE: under forebay.
+start() {
+    make_pool "$1" 34MiB 8MiB
+    "${as_user[@]}" "$forebay" run --pool "$memory/$1.pool" --explain -- "$programs/postgres" -D "$work/$1/data" \
+        -c listen_addresses= -c "unix_socket_directories=$work/$1" -c jit=off -c dynamic_shared_memory_type=mmap >>"$work/$1/log" 2>&1 &
+    started "$1"
+}
+
+# processes NODE: of forebay, of the server, and all that this one has.
+processes() {
+    local children=()
+    printf '%s\n' "${supervisor[$1]}"
     if [[ -n ${server[$1]:-} ]]; then
         read -r -a children 2>/dev/null <"/proc/${server[$1]}/task/${server[$1]}/children" || true
-        processes+=("${server[$1]}" "${children[@]}")
+        printf '%s\n' "${server[$1]}" "${children[@]}"
     fi
-    kill -KILL "${processes[@]}" 2>/dev/null || true
-    for process in "${processes[@]}"; do
-        while kill -0 "$process" 2>/dev/null; do sleep 0.01; done
-    done
-    unset "supervisor[$1]" "server[$1]"
 }
 
 # wait_until NODE QUERY: until it says t.
@@ -103,7 +61,6 @@ wait_until() {
 }
 
 # write FROM TO NODE: inserts rows one after the other, and remembers those that were acknowledged. It ends with the server.
-acknowledged=$work/acknowledged
 write() {
     local n
     for ((n = $1; n < $2; n++)); do
@@ -113,14 +70,7 @@ write() {
 
 # check NODE: asks for every acknowledged row.
 check() {
-    local missing
-    missing=$(sql "$1" <<<'SELECT n FROM t WHERE v = '"'value:'"' || n * 7919' | sort | comm -13 - <(sort "$acknowledged") |
-        tee "$work/missing" | wc -l)
-    printf 'acknowledged %7d\nmissing      %7d\n' "$(wc -l <"$acknowledged")" "$missing"
-    if ((missing)); then
-        head -n 3 "$work/missing" >&2
-        die "acknowledged rows are missing"
-    fi
+    sql "$1" <<<'SELECT n FROM t WHERE v = '"'value:'"' || n * 7919' | report_rows
 }
 
 say "a primary, and a standby copied from it, each under forebay (pools emulated in memory: they survive a process crash, not a power cut)"

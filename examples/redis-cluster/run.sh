@@ -9,76 +9,35 @@
 # Needs forebay and libforebay.so built (cargo build --release), redis-server and redis-cli (scripts/setup.sh demo).
 set -euo pipefail
 repository=$(cd "$(dirname "$0")/../.." && pwd)
-target=${CARGO_TARGET_DIR:-$repository/target}
+# shellcheck source=examples/common.sh
+source "$repository/examples/common.sh"
 PATH=$PATH:$target/peers/bin
 port=${PORT:-7380}
 keys=${KEYS:-6000}
 nodes=6
 
-die() {
-    printf 'error: %s\n' "$*" >&2
-    exit 1
-}
-say() { printf '\n== %s\n' "$*"; }
+need redis-server redis-cli
 
-forebay=${FOREBAY:-$target/release/forebay}
-[[ -x $forebay ]] || forebay=$target/debug/forebay
-[[ -x $forebay ]] || die "forebay is not built. Remedy: cargo build --release"
-for program in redis-server redis-cli; do
-    command -v "$program" >/dev/null || die "$program is not installed. Remedy: scripts/setup.sh demo"
-done
-
-work=$(mktemp -d "${TMPDIR:-/tmp}/forebay-cluster-XXXXXX")
-memory=$(mktemp -d /dev/shm/forebay-cluster-XXXXXX)
-export FOREBAY_RUN_DIR=$work/run
-
-# By node: the process of forebay, and of its Redis.
-declare -A supervisor=() server=()
-
-clean_up() {
-    local node
-    for node in "${!supervisor[@]}"; do
-        kill -KILL "${supervisor[$node]}" ${server[$node]:+"${server[$node]}"} 2>/dev/null || true
-        killed "$node"
-    done
-    rm -rf "$work" "$memory"
-}
-trap clean_up EXIT
-trap 'exit 130' INT TERM
+begin cluster
 
 cli() { redis-cli -h 127.0.0.1 "$@"; }
 
-# start NODE: under forebay, in a directory of its own, and waits until it answers.
-start() {
-    local node=$1 own=$((port + $1)) try
-    mkdir -p "$work/$node"
-    [[ -e $memory/$node.pool ]] ||
-        "$forebay" pool create "$memory/$node.pool" --emulated --size 5MiB --segment-size 1MiB >/dev/null
-    "$forebay" run --pool "$memory/$node.pool" --explain -- redis-server \
-        --port "$own" --bind 127.0.0.1 --dir "$work/$node" --daemonize no --loglevel warning --save '' \
-        --cluster-enabled yes --cluster-config-file nodes.conf --cluster-node-timeout 2000 --cluster-require-full-coverage no \
-        --appendonly yes --appendfsync always >>"$work/$node/log" 2>&1 &
-    supervisor[$node]=$!
-    # So that bash does not announce its death.
-    disown
-    for ((try = 0; try < 500; try++)); do
-        kill -0 "${supervisor[$node]}" 2>/dev/null || die "node $node ended: $(tail -n 3 "$work/$node/log")"
-        if [[ $(cli -p "$own" ping 2>/dev/null) == PONG ]]; then
-            server[$node]=$(cli -p "$own" info server | tr -d '\r' | sed -n 's/^process_id://p')
-            return
-        fi
-        sleep 0.02
-    done
-    die "node $node does not answer: $(tail -n 3 "$work/$node/log")"
+# answers NODE: the process of its Redis, once that answers.
+answers() {
+    local own=$((port + $1))
+    [[ $(cli -p "$own" ping 2>/dev/null) == PONG ]] && cli -p "$own" info server | tr -d '\r' | sed -n 's/^process_id://p'
 }
 
-# killed NODE: waits until a node is gone whose processes were sent SIGKILL.
-killed() {
-    local process
-    for process in "${supervisor[$1]}" ${server[$1]:+"${server[$1]}"}; do
-        while kill -0 "$process" 2>/dev/null; do sleep 0.01; done
-    done
-    unset "supervisor[$1]" "server[$1]"
+# start NODE: under forebay, in a directory of its own.
+start() {
+    local node=$1
+    mkdir -p "$work/$node"
+    make_pool "$node" 5MiB 1MiB
+    "$forebay" run --pool "$memory/$node.pool" --explain -- redis-server \
+        --port $((port + node)) --bind 127.0.0.1 --dir "$work/$node" --daemonize no --loglevel warning --save '' \
+        --cluster-enabled yes --cluster-config-file nodes.conf --cluster-node-timeout 2000 --cluster-require-full-coverage no \
+        --appendonly yes --appendfsync always >>"$work/$node/log" 2>&1 &
+    started "$node"
 }
 
 role() { cli -p $((port + $1)) role | head -n 1; }
@@ -108,7 +67,6 @@ wait_deposed() {
 
 # write FROM TO NODE REPLICAS: sets keys one after the other, waits for so many replicas to have each, and remembers those that all
 # have acknowledged. What fails (a node was killed) is not remembered.
-acknowledged=$work/acknowledged
 write() {
     local n
     for ((n = $1; n < $2; n++)); do
@@ -121,14 +79,9 @@ write() {
 
 # check NODE: asks for every acknowledged key.
 check() {
-    local missing
-    missing=$(awk '{ print "GET key:" $1 }' "$acknowledged" | cli -c -p $((port + $1)) 2>&1 | grep -v '^-> Redirected' |
-        paste - "$acknowledged" | awk '{ if ($1 != "value:" $2 ":" $2 * 7919) { print; } }' | tee "$work/missing" | wc -l)
-    printf 'acknowledged %7d\nmissing      %7d\n' "$(wc -l <"$acknowledged")" "$missing"
-    if ((missing)); then
-        head -n 3 "$work/missing" >&2
-        die "acknowledged writes are missing"
-    fi
+    awk '{ print "GET key:" $1 }' "$acknowledged" | cli -c -p $((port + $1)) 2>&1 | grep -v '^-> Redirected' |
+        paste - "$acknowledged" | awk '{ if ($1 != "value:" $2 ":" $2 * 7919) { print; } }' >"$work/missing"
+    report writes
 }
 
 say "six nodes, each under forebay (pools emulated in memory: they survive a process crash, not a power cut)"
@@ -148,7 +101,7 @@ write "$keys" $((3 * keys)) 1 1 &
 writer=$!
 sleep 0.3
 kill -KILL "${server[0]}"
-killed 0
+wait_gone 0 "${supervisor[0]}" "${server[0]}"
 wait "$writer"
 wait_deposed 0 1
 wait_ok 1
@@ -162,8 +115,7 @@ check 0
 
 say "SIGKILL of server and supervisor of node 1 at once, then of node 2; both come back from their files"
 for node in 1 2; do
-    kill -KILL "${supervisor[$node]}" "${server[$node]}"
-    killed "$node"
+    kill_node "$node"
     start "$node"
     wait_ok "$node"
     grep '^forebay: lane' "$work/$node/log" | tail -n 1 || true
@@ -172,7 +124,7 @@ check 3
 
 say "all six at once: the cluster is what their files and pools say"
 for ((node = 0; node < nodes; node++)); do kill -KILL "${supervisor[$node]}" "${server[$node]}"; done
-for ((node = 0; node < nodes; node++)); do killed "$node"; done
+for ((node = 0; node < nodes; node++)); do kill_node "$node"; done
 for ((node = 0; node < nodes; node++)); do start "$node"; done
 for ((node = 0; node < nodes; node++)); do wait_ok "$node"; done
 check 5

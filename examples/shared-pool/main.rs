@@ -197,7 +197,7 @@ fn pool_path(dir: &Path) -> PathBuf {
 fn open(dir: &Path, pool: &Pool, node: &str) -> Result<Store, Failure> {
     let options = StoreOptions::new()
         .resident(true)
-        .variant(Durability::Buffered(32))
+        .durability(Durability::Buffered(32))
         .memtable_size(4 << 20);
     Ok(options.open(dir.join(format!("node-{node}")), pool)?)
 }
