@@ -27,7 +27,7 @@ const SEED: u64 = 0x0F0E_BA11;
 
 fn open_store(dir: &Path, pool: &Path) -> Store {
     let pool = PoolOptions::new().open(pool).unwrap();
-    let options = StoreOptions::new().variant(Durability::DOUBLE);
+    let options = StoreOptions::new().durability(Durability::DOUBLE);
     options.open(dir, Some(&pool)).unwrap()
 }
 

@@ -60,13 +60,13 @@ pub enum StoreError {
         /// Ours.
         known: u32,
     },
-    /// The variant needs a pool.
+    /// What is to keep acknowledged writes needs a pool.
     #[error(
-        "the variant {variant} keeps acknowledged writes in a pool, and none was given; give one (--pool), or choose the variant fsync"
+        "the variant {durability} keeps acknowledged writes in a pool, and none was given; give one (--pool), or choose the variant fsync"
     )]
     PoolNeeded {
-        /// The variant asked for.
-        variant: String,
+        /// The durability asked for.
+        durability: String,
     },
     /// The disk has no room for what an opening has to write.
     #[error("store {} was not opened: its disk is full ({reason}). Nothing is lost. Make {bytes} bytes of room on that file system and open it again, with the same pool if it has one", dir.display())]

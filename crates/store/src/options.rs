@@ -64,7 +64,7 @@ impl std::str::FromStr for Durability {
 /// [`open`](Self::open) is the last call.
 #[derive(Clone, Debug)]
 pub struct StoreOptions {
-    pub(crate) variant: Durability,
+    pub(crate) durability: Durability,
     pub(crate) resident: bool,
     pub(crate) commit_puts: bool,
     pub(crate) create: bool,
@@ -91,7 +91,7 @@ impl StoreOptions {
     #[must_use]
     pub const fn new() -> Self {
         Self {
-            variant: Durability::DOUBLE,
+            durability: Durability::DOUBLE,
             resident: false,
             commit_puts: true,
             create: true,
@@ -109,8 +109,8 @@ impl StoreOptions {
 
     /// When a put is durable. Default: [`Durability::DOUBLE`], which needs a pool.
     #[must_use]
-    pub const fn variant(mut self, variant: Durability) -> Self {
-        self.variant = variant;
+    pub const fn durability(mut self, durability: Durability) -> Self {
+        self.durability = durability;
         self
     }
 
@@ -240,18 +240,18 @@ impl StoreOptions {
     pub(crate) fn check(&self, needs_commit: bool) -> Result<(), StoreError> {
         let bad = |what: String| Err(StoreError::BadOption { what });
         const MIB: u64 = 1 << 20;
-        if let Durability::Buffered(n) = self.variant
+        if let Durability::Buffered(n) = self.durability
             && !(1..=SEGMENTS_MAX).contains(&n)
         {
             return bad(format!("{n} buffers; 1 to 64 are possible"));
         }
         let least = segments_min(needs_commit);
         if self.resident
-            && !matches!(self.variant, Durability::Buffered(n) if usize::from(n) >= least)
+            && !matches!(self.durability, Durability::Buffered(n) if usize::from(n) >= least)
         {
             return bad(format!(
                 "a resident store in the variant {}; its log needs buffers=N with N from {least} to 64, which all of it must fit into",
-                self.variant
+                self.durability
             ));
         }
         if !(64 << 10..=64 * MIB).contains(&self.segment_bytes)
@@ -309,8 +309,8 @@ mod tests {
         let broken: [fn(&mut StoreOptions); 9] = [
             |o| o.open_files = Some(1),
             |o| o.resident = true,
-            |o| (o.resident, o.variant) = (true, Durability::Fsync),
-            |o| o.variant = Durability::Buffered(0),
+            |o| (o.resident, o.durability) = (true, Durability::Fsync),
+            |o| o.durability = Durability::Buffered(0),
             |o| o.segment_bytes = 4096,
             |o| o.file_bytes = 1,
             |o| o.memtable_bytes = 1,

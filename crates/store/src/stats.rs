@@ -9,7 +9,7 @@ use serde::Serialize;
 pub struct Stats {
     /// Puts, deletes and batch operations since the store was opened.
     pub writes: u64,
-    /// The variant in words.
+    /// The durability in words, which the command line calls the variant.
     pub variant: String,
     /// What an acknowledged write survives, in words.
     pub survives: String,

@@ -97,7 +97,7 @@ fn unpacked(name: &str) -> TempDir {
 
 fn options(variant: Durability) -> StoreOptions {
     StoreOptions::new()
-        .variant(variant)
+        .durability(variant)
         .file_size(1 << 20)
         .segment_size(64 << 10)
         .memtable_size(64 << 10)

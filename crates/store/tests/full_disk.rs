@@ -72,7 +72,7 @@ impl Place {
 
     fn options(&self, gc: bool) -> StoreOptions {
         StoreOptions::new()
-            .variant(self.variant)
+            .durability(self.variant)
             .segment_size(SEGMENT)
             .file_size(4 << 20)
             .memtable_size(256 << 10)
@@ -324,7 +324,7 @@ fn crash_on_a_full_disk(place: &Place) -> (StoreOptions, Vec<u32>) {
         };
         options = place
             .options(round % 2 == 0)
-            .variant(variant)
+            .durability(variant)
             .file_size(1 << (20 + round % 3 * 2))
             .memtable_size(64 << 10);
         let store = place.open_with(&options).unwrap();
@@ -356,7 +356,7 @@ fn crashes_on_a_full_disk_end_in_room_by_deletes() {
             let (options, keys) = crash_on_a_full_disk(&place);
             for variant in [Durability::Fsync, Durability::DOUBLE] {
                 let store = place
-                    .open_with(&options.clone().variant(variant).gc(true))
+                    .open_with(&options.clone().durability(variant).gc(true))
                     .unwrap();
                 for i in &keys {
                     let deleted = store.delete(&i.to_be_bytes());

@@ -221,7 +221,7 @@ impl Way {
 
     fn options(&self) -> StoreOptions {
         StoreOptions::new()
-            .variant(self.variant)
+            .durability(self.variant)
             .segment_size(self.segment)
             .file_size(self.file)
             .memtable_size(self.memtable)

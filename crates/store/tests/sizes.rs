@@ -172,7 +172,7 @@ fn a_key_of_any_size_is_put_and_deleted_or_refused_by_length() {
 #[test]
 fn one_value_around_half_of_a_default_segment_is_taken_by_batch() {
     let bench = Bench::new();
-    let options = StoreOptions::new().variant(Durability::NoSync);
+    let options = StoreOptions::new().durability(Durability::NoSync);
     let store = options.open(bench.path(), None).unwrap();
     for bytes in (4_194_250..4_194_280).chain([4_194_303, 4_194_304, 4_194_305]) {
         let mut batch = Batch::new();

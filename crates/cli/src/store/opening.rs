@@ -61,7 +61,7 @@ impl StoreArguments {
             None => Durability::Fsync,
         });
         let options = StoreOptions::new()
-            .variant(variant)
+            .durability(variant)
             .resident(self.resident)
             .create_if_missing(absent == AbsentStore::Create)
             .segment_size(SEGMENT_BYTES)

@@ -392,7 +392,7 @@ mod tests {
     fn a_failed_ingestion_goes_on_though_its_snapshots_chunks_grew() {
         let dir = tempfile::tempdir().unwrap();
         let options = StoreOptions::new()
-            .variant(Durability::NoSync)
+            .durability(Durability::NoSync)
             .memtable_size(64 << 10);
         let mut store = options.open(dir.path().join("store"), None).unwrap();
         // Its threads do nothing from now on but what is done here.

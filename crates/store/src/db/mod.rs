@@ -11,7 +11,7 @@
 //!
 //! Lock order: `view_change` or keys in order, then the stripes in order, then a shard of a chunk
 //! or the lane's own lock. The manifest's lock is taken last. No lock is held while a file is
-//! synced, but for those of a writer in the `fsync` variant.
+//! synced, but for those of a writer with [`Durability::Fsync`](crate::Durability).
 
 mod brake;
 mod check;
@@ -239,7 +239,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// store.put(b"boat", b"blue")?;
     /// store.flush()?; // the files are complete: good for a copy of them
     /// # Ok(())
@@ -267,7 +267,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// let stats = store.stats();
     /// println!("{}: {} writes, {} bytes of value log", stats.variant, stats.writes, stats.value_log_bytes);
     /// if let Some(why) = stats.trouble {
@@ -303,8 +303,8 @@ impl Store {
                 .map(|stripe| stripe.lock().writes)
                 .sum(),
             variant: match shared.options.resident {
-                true => format!("resident, {}", shared.options.variant),
-                false => shared.options.variant.to_string(),
+                true => format!("resident, {}", shared.options.durability),
+                false => shared.options.durability.to_string(),
             },
             survives: shared.survives.clone(),
             log_tail: shared.tail.tail(),

@@ -37,7 +37,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// # store.put(b"boat", b"blue")?;
     /// match store.get(b"boat")? {
     ///     Some(colour) => println!("{}", colour.escape_ascii()),
@@ -63,7 +63,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// # store.put(b"boat", b"blue")?;
     /// let mut buffer = Vec::new();
     /// for key in [b"boat", b"ship"] {
@@ -320,7 +320,7 @@ mod tests {
     #[test]
     fn an_address_of_another_length_than_its_record_is_damage() {
         let dir = tempfile::tempdir().unwrap();
-        let options = StoreOptions::new().variant(Durability::NoSync);
+        let options = StoreOptions::new().durability(Durability::NoSync);
         let store = options.open(dir.path().join("store"), None).unwrap();
         store.put(b"key", &[7; 100]).unwrap();
         store.put(b"next", &[8; 100]).unwrap();

@@ -274,7 +274,7 @@ impl Store {
     /// use forebay_store::ScanRange;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// store.put(b"boat", b"blue")?;
     /// let before = store.snapshot()?;
     /// store.delete(b"boat")?;
@@ -358,7 +358,7 @@ mod tests {
     #[test]
     fn a_moment_keeps_what_begins_below_its_tail_alone() {
         let dir = tempfile::tempdir().unwrap();
-        let options = StoreOptions::new().variant(Durability::NoSync);
+        let options = StoreOptions::new().durability(Durability::NoSync);
         let store = options.open(dir.path().join("store"), None).unwrap();
         let (snapshots, large) = (&store.shared.snapshots, &store.shared.large);
         store.put(b"key", b"value").unwrap();
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn a_snapshot_that_waits_for_one_writer_keeps_no_other_waiting() {
         let dir = tempfile::tempdir().unwrap();
-        let options = StoreOptions::new().variant(Durability::NoSync);
+        let options = StoreOptions::new().durability(Durability::NoSync);
         let store = options.open(dir.path().join("store"), None).unwrap();
         let (held, other) = (1_u32, 2_u32);
         let key = |i: u32| i.to_be_bytes();

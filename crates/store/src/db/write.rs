@@ -119,7 +119,7 @@ fn record_at(lsn: Lsn, payload: usize, form: ValueForm) -> RecordAddress {
 }
 
 impl Store {
-    /// Sets the key's value. When this returns, the write is as durable as the variant promises,
+    /// Sets the key's value. When this returns, the write is as durable as the options promise,
     /// and visible.
     ///
     /// # Errors
@@ -131,7 +131,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// store.put(b"boat", b"blue")?; // durable, and visible to all threads
     /// assert_eq!(store.get(b"boat")?.as_deref(), Some(&b"blue"[..]));
     /// # Ok(())
@@ -158,7 +158,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// # store.put(b"boat", b"blue")?;
     /// store.delete(b"boat")?;
     /// assert!(store.get(b"boat")?.is_none());
@@ -184,7 +184,7 @@ impl Store {
     /// use forebay_store::Batch;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// let mut batch = Batch::new();
     /// batch.put(b"alice", b"70");
     /// batch.put(b"bob", b"130");

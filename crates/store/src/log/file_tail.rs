@@ -1,8 +1,8 @@
 //! [`FileTail`]: the log's end without a pool: records go straight to the last value-log file.
 //!
 //! The file gets the same segments and records as a pool's lane would have. With `sync`, each
-//! append is synced before it returns (the `fsync` variant); without, nothing is until
-//! [`FileTail::sync`].
+//! append is synced before it returns ([`Durability::Fsync`](crate::Durability)); without, nothing
+//! is until [`FileTail::sync`].
 //!
 //! With `sync` they are written past the page cache, by whole pages. A page that goes to the disk
 //! by way of the cache is at the mercy of the file system between write and sync. When that aborts

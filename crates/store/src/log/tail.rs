@@ -30,7 +30,7 @@ impl LogTail {
         }
     }
 
-    /// Appends a record; when this returns, it is as durable as the variant promises, but for a
+    /// Appends a record; when this returns, it is as durable as the options promise, but for a
     /// pool on a disk ([`commit`](Self::commit)). Only a resident log asks what `claim` the writer
     /// has to its last free segments; [`StoreError::Full`] if that has no room now.
     #[inline]

@@ -112,7 +112,7 @@ pub fn format(media: Arc<SimMedia>, segment_bytes: u64) -> Pool {
 /// Options under which everything happens often: small chunks, small files.
 pub fn small(variant: Durability) -> StoreOptions {
     StoreOptions::new()
-        .variant(variant)
+        .durability(variant)
         .file_size(16 << 20)
         .segment_size(1 << 20)
         .memtable_size(64 << 10)
@@ -123,7 +123,7 @@ pub fn small(variant: Durability) -> StoreOptions {
 /// Options under which everything happens all the time.
 pub fn tiny(variant: Durability) -> StoreOptions {
     StoreOptions::new()
-        .variant(variant)
+        .durability(variant)
         .file_size(1 << 20)
         .segment_size(64 << 10)
         .memtable_size(64 << 10)

@@ -152,7 +152,7 @@ fn a_pool_lacking_indexed_records_is_refused_and_reuses_no_lsn() {
         let found = work.path().join(format!("found {round}"));
         cut_now(&machine, 0, &found);
         let machine = Machine::after(&found, image.clone());
-        let options = options.clone().variant(variant);
+        let options = options.clone().durability(variant);
         for _ in 0..2 {
             let store = machine.open(&options);
             assert_eq!(store.get(b"first").unwrap().unwrap(), b"1");

@@ -51,7 +51,7 @@ impl Bench {
         // Hardly any cache: what is read comes from the device.
         let options = StoreOptions::new()
             .resident(true)
-            .variant(Durability::Buffered(buffers))
+            .durability(Durability::Buffered(buffers))
             .memtable_size(8 << 20)
             .cache_size(64 << 10);
         let store = options.open(dir.path().join("store"), pool.pool())?;

@@ -145,7 +145,7 @@ impl Config {
     #[must_use]
     pub fn options(&self, variant: Durability) -> StoreOptions {
         StoreOptions::new()
-            .variant(variant)
+            .durability(variant)
             .segment_size(self.buffer_bytes)
             .cache_size(self.cache_bytes)
     }

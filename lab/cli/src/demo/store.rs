@@ -57,7 +57,7 @@ fn pool() -> Result<ScratchPool, BenchError> {
 
 fn open(dir: &Path, pool: &Pool, variant: Durability) -> Result<Store, StoreError> {
     let pool = matches!(variant, Durability::Buffered(_)).then_some(pool);
-    StoreOptions::new().variant(variant).open(dir, pool)
+    StoreOptions::new().durability(variant).open(dir, pool)
 }
 
 /// Puts new keys for `seconds` into a store of each variant, but not more than `puts`. The clock

@@ -206,7 +206,7 @@ pub(super) fn claim_options(
     start: Lsn,
 ) -> ClaimOptions {
     ClaimOptions::new()
-        .segments(match options.variant {
+        .segments(match options.durability {
             Durability::Buffered(buffers) => buffers,
             Durability::Fsync | Durability::NoSync => 1,
         })

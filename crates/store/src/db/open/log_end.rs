@@ -71,7 +71,7 @@ impl OpeningSession<'_> {
 
     /// True if this session's log goes on in the lane that the last one left.
     fn can_use(&self, lane: &Lane, recovered: &Recovered) -> bool {
-        let Durability::Buffered(buffers) = self.options.variant else {
+        let Durability::Buffered(buffers) = self.options.durability else {
             return false;
         };
         // The index may have been told of the seal behind the last record.
@@ -113,13 +113,13 @@ impl OpeningSession<'_> {
 
     /// A tail that begins at `start`, while the log in the files ends at `files_end`.
     fn begin_at(&self, start: Lsn, files_end: Lsn, epoch: u32) -> Result<OpenedLog, StoreError> {
-        let buffered = matches!(self.options.variant, Durability::Buffered(_));
+        let buffered = matches!(self.options.durability, Durability::Buffered(_));
         let Some(pool) = self.pool.filter(|_| buffered) else {
             let tail = FileTail::new(
                 self.state.uuid,
                 epoch,
                 self.options.segment_bytes,
-                self.options.variant == Durability::Fsync,
+                self.options.durability == Durability::Fsync,
                 Arc::clone(&self.log),
                 start,
             );

@@ -47,8 +47,8 @@ impl StoreOptions {
     /// Opens the store in `dir`, making it if there is none, and recovers what the last session
     /// acknowledged.
     ///
-    /// A buffered variant needs a `pool`; the others take `None`. If the last session was not
-    /// closed, `pool` must be the one it used, whatever the variant.
+    /// [`Durability::Buffered`] needs a `pool`; the others take `None`. If the last session was not
+    /// closed, `pool` must be the one it used, whatever the durability.
     ///
     /// # Errors
     /// [`StoreError`] for everything that can be wrong; nothing is changed or lost then.
@@ -62,7 +62,7 @@ impl StoreOptions {
     /// let pool = PoolOptions::new().emulated(true).create(&pool_path)?;
     /// let store = StoreOptions::new().open(&dir, &pool)?; // a put costs a memory copy
     /// store.close()?;
-    /// let store = StoreOptions::new().variant(Durability::Fsync).open(&dir, None)?; // a put costs an fsync
+    /// let store = StoreOptions::new().durability(Durability::Fsync).open(&dir, None)?; // a put costs an fsync
     /// # Ok(())
     /// # }
     /// ```
@@ -92,7 +92,7 @@ impl StoreOptions {
         let opened = Store::start(self, Arc::clone(&disk), meter.clone(), dir, pool);
         match (opened, pool) {
             (Err(error @ StoreError::NoRoomToOpen { .. }), Some(pool))
-                if !matches!(self.variant, Durability::Buffered(_)) && !self.salvage =>
+                if !matches!(self.durability, Durability::Buffered(_)) && !self.salvage =>
             {
                 match self.make_room(&disk, dir, pool) {
                     true => Store::start(self, disk, meter, dir, Some(pool)),
@@ -106,7 +106,7 @@ impl StoreOptions {
     /// What was left in a lane has no room in the files: as a store that goes on in the lane it can
     /// be opened, and then collected. False if that makes no room.
     fn make_room(&self, disk: &Arc<dyn Disk>, dir: &Path, pool: &Pool) -> bool {
-        let options = self.clone().variant(Durability::DOUBLE).gc(false);
+        let options = self.clone().durability(Durability::DOUBLE).gc(false);
         let opened = Store::start(&options, Arc::clone(disk), None, dir, Some(pool));
         opened.is_ok_and(|store| {
             let goes_on = |_: &u32| store.gc().is_ok_and(|report| report.reclaimed_bytes > 0);
@@ -125,9 +125,9 @@ impl Store {
         pool: Option<&Pool>,
     ) -> Result<Self, StoreError> {
         options.check(pool.is_some_and(Pool::needs_commit))?;
-        if matches!(options.variant, Durability::Buffered(_)) && pool.is_none() {
+        if matches!(options.durability, Durability::Buffered(_)) && pool.is_none() {
             return Err(StoreError::PoolNeeded {
-                variant: options.variant.to_string(),
+                durability: options.durability.to_string(),
             });
         }
         let running = RunningThreads::begin()?;
@@ -226,7 +226,7 @@ impl OpeningSession<'_> {
 }
 
 fn durability(options: &StoreOptions, pool: Option<&Pool>) -> String {
-    match (options.variant, pool) {
+    match (options.durability, pool) {
         (Durability::Buffered(_), Some(pool)) if pool.needs_commit() && !options.commit_puts => {
             format!("{}, once it is committed", pool.durability())
         }

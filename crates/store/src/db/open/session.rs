@@ -150,7 +150,7 @@ impl<'a> OpeningSession<'a> {
         let options = self.options;
         let segment = self.pool.map_or(0, |pool| pool.geometry().segment_bytes);
         let left = left.map_or(0, |(lane, _)| lane.segments() as u64 * segment);
-        let lane = match options.variant {
+        let lane = match options.durability {
             Durability::Buffered(_) if options.resident => 0,
             Durability::Buffered(segments) => left.max(u64::from(segments) * segment),
             Durability::Fsync | Durability::NoSync => left.max(options.segment_bytes),
@@ -191,7 +191,7 @@ impl<'a> OpeningSession<'a> {
         self.log.unlinked_for_good()?;
         let left = self.log.left_over();
 
-        let pool = match self.options.variant {
+        let pool = match self.options.durability {
             Durability::Buffered(_) => self.pool.map(|pool| PoolRef {
                 uuid: pool.uuid(),
                 path: pool

@@ -52,7 +52,7 @@ impl Store {
     /// use forebay_store::ScanRange;
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// # store.put(b"boat/1", b"blue")?;
     /// let last = store.scan(ScanRange::all().reversed().keys_only())?.next();
     /// # Ok(())
@@ -70,7 +70,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// for name in ["ark", "boat", "canoe"] {
     ///     store.put(name.as_bytes(), b"blue")?;
     /// }
@@ -91,7 +91,7 @@ impl Store {
     /// ```
     /// # fn main() -> Result<(), Box<dyn std::error::Error>> {
     /// # let dir = tempfile::tempdir()?;
-    /// # let store = forebay_store::StoreOptions::new().variant(forebay_store::Durability::NoSync).open(dir.path(), None)?;
+    /// # let store = forebay_store::StoreOptions::new().durability(forebay_store::Durability::NoSync).open(dir.path(), None)?;
     /// # store.put(b"boat/1", b"blue")?;
     /// for pair in store.prefix("boat/")? {
     ///     let (key, value) = pair?;

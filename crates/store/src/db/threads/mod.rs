@@ -129,7 +129,7 @@ mod tests {
     fn a_merge_cut_by_the_stores_end_leaves_no_work_to_a_snapshot() {
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("store");
-        let options = StoreOptions::new().variant(Durability::NoSync);
+        let options = StoreOptions::new().durability(Durability::NoSync);
         let mut store = options.open(&path, None).unwrap();
         // The merge is the test's.
         store.stop();
