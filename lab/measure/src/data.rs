@@ -1,14 +1,6 @@
 //! Keys and values of the workloads, made off the hot path.
 
-/// A bijection of the 64-bit numbers that leaves no pattern (splitmix64's finaliser).
-#[inline]
-#[must_use]
-pub fn mix(number: u64) -> u64 {
-    let mut x = number.wrapping_add(0x9E37_79B9_7F4A_7C15);
-    x = (x ^ (x >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-    x = (x ^ (x >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-    x ^ (x >> 31)
-}
+pub use forebay_random::mix;
 
 /// A stream of random numbers: quick, seeded, the same on every machine. Not for secrets.
 #[derive(Clone, Debug)]

@@ -9,7 +9,7 @@ use crate::{
     client::Client,
     cut_moments::{self, Moment, Then},
     cycle::Cycle,
-    disk::{Random, Survival},
+    disk::Survival,
     evidence::Evidence,
     flash::{Counts, Route},
     lab::{Lab, PATIENCE, PoolOn, survival},
@@ -17,6 +17,7 @@ use crate::{
     machine::{Images, Machine},
     workload::Workload,
 };
+use forebay_random::Rng;
 use std::{
     mem,
     time::{Duration, Instant},
@@ -38,7 +39,7 @@ pub struct Chain<'a> {
     seed: u64,
     pool: PoolOn,
     images: Images,
-    random: Random,
+    random: Rng,
     /// The last cut may have left a guard that is laid in part: a flush comes next, and has to lift
     /// it.
     lays: bool,
@@ -71,7 +72,7 @@ impl<'a> Chain<'a> {
             seed,
             pool,
             images: lab.images(pool, workload.flash, &dir)?,
-            random: Random(seed),
+            random: Rng(seed),
             lays: false,
             ledger: Ledger::new(seed ^ 0xF0, workload.shape),
             evidence: (lab.keep.as_deref()).map(|keep| Evidence::new(&dir, keep)),
@@ -126,7 +127,7 @@ impl<'a> Chain<'a> {
             }
         }
         if let Some((moment, aim)) = moment {
-            let armed = moment.armed(aim.times, &mut Random(aim.draw));
+            let armed = moment.armed(aim.times, &mut Rng(aim.draw));
             parameters += &format!(" lab.failpoint={armed}");
         }
         if let Some(broken) = self.workload.broken {

@@ -4,7 +4,7 @@
 mod lists;
 pub mod takeover;
 
-use crate::disk::Random;
+use forebay_random::Rng;
 pub use lists::*;
 
 /// A moment that a failpoint announces on the guest's console.
@@ -77,7 +77,7 @@ impl Moment {
 
     /// What Forebay is told: the deaths, as `random` draws them, and the failpoint, which is
     /// announced when it is passed for this time.
-    pub fn armed(&self, time: u64, random: &mut Random) -> String {
+    pub fn armed(&self, time: u64, random: &mut Rng) -> String {
         let mut armed = String::new();
         for (failpoint, times) in self.deaths {
             armed += &format!("{failpoint}={}:die,", drawn(*times, random));
@@ -92,7 +92,7 @@ impl Moment {
 }
 
 /// One of these times, the first and the last among them.
-pub fn drawn((first, last): (u64, u64), random: &mut Random) -> u64 {
+pub fn drawn((first, last): (u64, u64), random: &mut Rng) -> u64 {
     first + random.below(last + 1 - first)
 }
 

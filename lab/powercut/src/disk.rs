@@ -9,6 +9,7 @@
 //! Faults that must be survivable: all of these. Not modelled: a disk that lies about flushes, a
 //! torn sector, bit rot.
 
+use forebay_random::Rng;
 use std::{collections::BTreeMap, fs::File, io, os::unix::fs::FileExt, path::Path};
 
 /// Bytes that a disk writes as a whole.
@@ -119,7 +120,7 @@ impl Disk {
     /// and how many of them are lost.
     pub fn cut(&mut self, seed: u64, survival: Survival) -> io::Result<(u64, u64)> {
         let unflushed = self.cache.len() as u64;
-        let mut random = Random(seed);
+        let mut random = Rng(seed);
         let mut lost = 0;
         self.settle(|_, versions| {
             if random.below(1000) >= survival.per_mille {
@@ -157,26 +158,6 @@ impl Disk {
             run.extend_from_slice(&content);
         }
         self.medium.write_all_at(&run, start * SECTOR as u64)
-    }
-}
-
-/// A small generator of numbers (splitmix64): the same seed gives the same ones.
-#[derive(Clone, Debug)]
-pub struct Random(pub u64);
-
-impl Random {
-    /// The next number.
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    /// One below `limit`, which is at least 1.
-    pub fn below(&mut self, limit: u64) -> u64 {
-        self.next() % limit.max(1)
     }
 }
 

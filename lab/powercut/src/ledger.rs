@@ -5,7 +5,7 @@
 //! in that order. So after a power cut the server must hold what was acknowledged and, of what was
 //! not, the first so many transactions, each whole; no other state is right.
 
-use crate::disk::Random;
+use forebay_random::Rng;
 use serde::Serialize;
 use std::collections::{BTreeMap, VecDeque};
 
@@ -35,7 +35,7 @@ pub struct Shape {
 pub struct Ledger {
     seed: u64,
     shape: Shape,
-    random: Random,
+    random: Rng,
     /// What was acknowledged, key by key.
     state: BTreeMap<u64, Number>,
     /// What was sent and not acknowledged, in order.
@@ -76,7 +76,7 @@ impl Ledger {
         Self {
             seed,
             shape,
-            random: Random(seed),
+            random: Rng(seed),
             state: BTreeMap::new(),
             in_flight: VecDeque::new(),
             keys: Vec::new(),
@@ -125,7 +125,7 @@ impl Ledger {
 
     /// Bytes of a value.
     pub fn value(&self, number: Number) -> Vec<u8> {
-        let mut random = Random(self.seed ^ number.wrapping_mul(0x9E37_79B9));
+        let mut random = Rng(self.seed ^ number.wrapping_mul(0x9E37_79B9));
         let bytes = if random.below(self.shape.long_every) == 0 {
             self.shape.long
         } else if random.below(20) == 0 {

@@ -26,7 +26,7 @@ mod workload;
 
 use chain::Chain;
 use clap::Parser;
-use disk::Random;
+use forebay_random::Rng;
 use lab::{Lab, PoolOn};
 use report::Report;
 use std::{
@@ -270,12 +270,10 @@ fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
     let mut rows: Vec<VecDeque<Task>> = chosen
         .into_iter()
         .map(|(workload, cycles)| {
-            let mut random = Random(
-                workload
-                    .name
-                    .bytes()
-                    .fold(seed, |hash, byte| Random(hash ^ u64::from(byte)).next()),
-            );
+            let mut random = Rng(workload
+                .name
+                .bytes()
+                .fold(seed, |hash, byte| Rng(hash ^ u64::from(byte)).next()));
             // Redis on a device first: it disables huge pages, which the device needs.
             let device = u64::from(workload.name != "redis");
             (0..cycles.div_ceil(CHAIN))

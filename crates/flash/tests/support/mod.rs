@@ -10,32 +10,12 @@ pub mod machine;
 pub mod model;
 pub mod session;
 
+pub use forebay_random::Rng;
+
 use std::{
     panic::{AssertUnwindSafe, catch_unwind, resume_unwind},
     time::{SystemTime, UNIX_EPOCH},
 };
-
-/// A seeded sequence of numbers (splitmix64).
-#[derive(Clone)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub fn chance(&mut self, of: u64) -> bool {
-        self.below(of) == 0
-    }
-}
 
 /// Runs `test` with `count` seeds (times `FOREBAY_CASES` of 256), and prints the one that fails.
 /// `FOREBAY_SEED=n` repeats it.

@@ -4,6 +4,8 @@
 //! recovered record can be judged. What happened is noted in the medium's own order of events: the
 //! notes before a crash point say what had been promised by then.
 
+pub use forebay_random::Rng;
+
 use forebay_pool::{
     AppendError, ClaimOptions, Lane, Pool, PoolOptions, Recovered,
     format::{
@@ -24,28 +26,6 @@ use uuid::Uuid;
 /// The owners that share the pool.
 pub const OWNERS: [u8; 2] = [0, 1];
 const KIND: u16 = 7;
-
-/// A seeded sequence of numbers (splitmix64).
-#[derive(Clone)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound
-    }
-
-    pub fn chance(&mut self, of: u64) -> bool {
-        self.below(of) == 0
-    }
-}
 
 /// Who appended a record, and how long it is.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]

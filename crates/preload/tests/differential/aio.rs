@@ -78,7 +78,7 @@ fn has_rings() -> bool {
 
 /// libaio's way, through the library and by number.
 pub fn submit(world: &mut World) {
-    if !has_rings() || world.is_child || world.is_complete && !world.rng.once_in(2) {
+    if !has_rings() || world.is_child || world.is_complete && !world.rng.chance(2) {
         return;
     }
     const IOCB_CMD_PWRITE: u16 = 1;

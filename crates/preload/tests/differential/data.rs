@@ -99,7 +99,7 @@ fn parts(world: &mut World) -> Parts {
         buffers.push(next);
     }
     // One byte more than needed, so that they may begin at an odd address.
-    let shift = usize::from(world.rng.once_in(24));
+    let shift = usize::from(world.rng.chance(24));
     let mut owned = vec![0_u8; (buffers.len() + 1) * size_of::<iovec>() + 16];
     let aligned = owned.as_ptr().align_offset(align_of::<iovec>());
     let first: *mut iovec = unsafe { owned.as_mut_ptr().add(aligned + shift) }.cast();
@@ -146,7 +146,7 @@ pub fn pwritev(world: &mut World) {
 
 pub fn pwritev2(world: &mut World) {
     let (fd, parts) = (world.fd(), parts(world));
-    let offset = if world.rng.once_in(2) {
+    let offset = if world.rng.chance(2) {
         -1
     } else {
         world.offset()
@@ -173,7 +173,7 @@ pub fn read(world: &mut World) {
     let fd = world.fd();
     let mut bytes = vec![0_u8; world.rng.below(5000) as usize];
     let room = bytes.len();
-    let pointer = if world.rng.once_in(20) {
+    let pointer = if world.rng.chance(20) {
         NOWHERE as *mut c_void
     } else {
         bytes.as_mut_ptr().cast()

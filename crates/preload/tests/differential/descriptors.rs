@@ -40,7 +40,7 @@ pub fn open(world: &mut World) {
         (libc::O_DIRECTORY, 50),
         (libc::O_PATH, 50),
     ] {
-        if world.rng.once_in(rarity) {
+        if world.rng.chance(rarity) {
             flags |= flag;
         }
     }
@@ -100,7 +100,7 @@ fn open_with(world: &mut World, flags: c_int) {
 }
 
 pub fn close(world: &mut World) {
-    if world.is_complete && world.rng.once_in(2) {
+    if world.is_complete && world.rng.chance(2) {
         return;
     }
     let fd = world.fd();
@@ -118,7 +118,7 @@ const UNSHARE: c_int = libc::CLOSE_RANGE_UNSHARE.cast_signed();
 const FIRST: c_uint = 3;
 
 pub fn close_range(world: &mut World) {
-    let (first, last) = if world.rng.once_in(2) {
+    let (first, last) = if world.rng.chance(2) {
         (FIRST + world.rng.below(30) as c_uint, c_uint::MAX)
     } else {
         let first = FIRST + world.rng.below(20) as c_uint;
@@ -130,7 +130,7 @@ pub fn close_range(world: &mut World) {
             return;
         }
         "unshare" => {
-            let files = world.is_complete && world.rng.once_in(8);
+            let files = world.is_complete && world.rng.chance(8);
             world.is_unshared |= files;
             let flags = if files { libc::CLONE_FILES } else { 0 };
             call!(world, "unshare", flags.to_string(), (flags => c_int) -> c_int);
@@ -139,7 +139,7 @@ pub fn close_range(world: &mut World) {
         // Without anything to do for the child there is none; what it would have shared counts all
         // the same.
         "clone" => {
-            let files = world.is_complete && world.rng.once_in(8);
+            let files = world.is_complete && world.rng.chance(8);
             world.is_unshared |= files;
             let flags = if files { libc::CLONE_FILES } else { 0 };
             let nothing = std::ptr::null_mut::<libc::c_void>();

@@ -31,7 +31,7 @@ fn short(path: &std::ffi::CStr) -> &str {
 }
 
 pub fn allocate(world: &mut World) {
-    if world.is_complete && world.rng.once_in(2) {
+    if world.is_complete && world.rng.chance(2) {
         return;
     }
     let (fd, offset, bytes) = (world.fd(), length(world), length(world));
@@ -63,7 +63,7 @@ pub fn copy(world: &mut World) {
     let (from, to) = (world.fd(), world.fd());
     let bytes = world.rng.below(3000) as usize;
     let mut offset = world.rng.below(500).cast_signed();
-    let has_offset = world.rng.once_in(2);
+    let has_offset = world.rng.chance(2);
     let place = if has_offset {
         &raw mut offset
     } else {
@@ -112,12 +112,12 @@ pub fn copy(world: &mut World) {
     world.say(&format!("offset {offset}"));
     world.note_state(from);
     world.note_state(to);
-    if world.rng.once_in(4) {
+    if world.rng.chance(4) {
         const FICLONE: c_ulong = libc::FICLONE;
         let about = format!("{}, FICLONE, {}", world.show(to), world.show(from));
         call!(world, "ioctl", about, (to => c_int, FICLONE => c_ulong, from => c_int) -> c_int);
     }
-    if world.rng.once_in(4) {
+    if world.rng.chance(4) {
         // `FS_IOC_UNRESVSP` punches, `FS_IOC_ZERO_RANGE` zeroes, `FS_IOC_RESVSP` makes room.
         let request: c_ulong = world.rng.one_of(&[0x4030_5829, 0x4030_5839, 0x4030_5828]);
         let (start, bytes) = (world.rng.below(3000), world.rng.below(5000));
@@ -164,7 +164,7 @@ pub fn rename(world: &mut World) {
 }
 
 pub fn unlink(world: &mut World) {
-    if world.is_complete && !world.rng.once_in(3) {
+    if world.is_complete && !world.rng.chance(3) {
         return;
     }
     let path = world.path();

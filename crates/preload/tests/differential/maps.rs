@@ -129,7 +129,7 @@ pub fn map_to_read(world: &mut World) {
     if pages == libc::MAP_FAILED {
         return;
     }
-    if !world.is_complete || world.rng.once_in(2) {
+    if !world.is_complete || world.rng.chance(2) {
         send_untouched(world, fd, pages, bytes);
     }
     // The file may have been written to, also by this, but not be shorter.

@@ -49,7 +49,7 @@ pub fn system_call(world: &mut World) {
         13 => {
             let path = world.path();
             let how = [(libc::O_CREAT | libc::O_RDWR) as u64, 0o600, 0];
-            let fd = if has_openat2() && world.rng.once_in(2) {
+            let fd = if has_openat2() && world.rng.chance(2) {
                 let about = "how";
                 call!(
                     world, "openat2", about,

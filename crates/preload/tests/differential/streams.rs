@@ -46,7 +46,7 @@ pub fn stream(world: &mut World) {
         return;
     }
     use_stream(world, stream);
-    let stream = if world.rng.once_in(2) {
+    let stream = if world.rng.chance(2) {
         let path = world.path();
         let mode = world.rng.one_of(MODES);
         let name = world.spelling(&["freopen", "freopen64"]);

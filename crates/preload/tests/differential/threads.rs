@@ -1,10 +1,8 @@
 //! Several threads at a time: each with files of its own, whose transcripts are compared, then all
 //! with the same files, of which is compared what does not depend on their order.
 
-use crate::{
-    support::Rng,
-    world::{Fd, World, call},
-};
+use crate::world::{Fd, World, call};
+use forebay_random::Rng;
 use libc::{c_char, c_int, c_uint, c_void};
 use std::thread;
 
@@ -81,7 +79,7 @@ fn share_files(world: &mut World) {
                         world, "pwrite", "",
                         (places => c_int, bytes.0 => *const c_void, bytes.1 => usize, at => i64) -> isize
                     );
-                    if world.rng.once_in(40) {
+                    if world.rng.chance(40) {
                         call!(world, "fdatasync", "", (places => c_int) -> c_int);
                     }
                 }

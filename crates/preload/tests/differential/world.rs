@@ -1,6 +1,7 @@
 //! The worker's state: descriptors, names, the random numbers that choose, and the transcript.
 
-use crate::{libraries::Libraries, support::Rng};
+use crate::libraries::Libraries;
+use forebay_random::Rng;
 use libc::{c_int, c_uint, c_void};
 use std::{
     collections::{BTreeMap, BTreeSet},
@@ -241,7 +242,7 @@ impl World {
 
     /// A descriptor, now and then one that is no descriptor.
     pub fn fd(&mut self) -> c_int {
-        if !self.is_thread && self.rng.once_in(16) {
+        if !self.is_thread && self.rng.chance(16) {
             return self.rng.one_of(&[-1, 9999, 40, c_int::MAX]);
         }
         let mut fd = self.slot();
@@ -262,7 +263,7 @@ impl World {
         if fd < 0 {
             return;
         }
-        if self.is_thread || self.rng.once_in(2) {
+        if self.is_thread || self.rng.chance(2) {
             // Otherwise the old one stays open, as a leak.
             let old = self.slots[at];
             if old >= 0 && old != fd {
@@ -286,7 +287,7 @@ impl World {
 
     /// A path, now and then one that cannot be opened.
     pub fn path(&mut self) -> CString {
-        let path = if self.rng.once_in(20) {
+        let path = if self.rng.chance(20) {
             match self.rng.below(4) {
                 0 => String::new(),
                 1 => "none/a.log".to_owned(),
@@ -303,7 +304,7 @@ impl World {
 
     /// `path`, or now and then a pointer to nothing.
     pub fn pointer(&mut self, path: &CStr) -> *const libc::c_char {
-        if self.rng.once_in(40) {
+        if self.rng.chance(40) {
             self.rng.one_of(&[std::ptr::null(), NOWHERE as *const _])
         } else {
             path.as_ptr()

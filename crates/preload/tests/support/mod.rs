@@ -1,4 +1,4 @@
-//! What the tests share: where the library is, what it exports, and random numbers.
+//! What the tests share: where the library is, and what it exports.
 #![allow(dead_code, reason = "each test uses a part of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
@@ -52,31 +52,4 @@ pub fn exported(library: &Path) -> Vec<String> {
     let mut exported: Vec<String> = names.lines().map(str::to_owned).collect();
     exported.sort_unstable();
     exported
-}
-
-/// SplitMix64.
-#[derive(Clone)]
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut mixed = self.0;
-        mixed = (mixed ^ (mixed >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        mixed = (mixed ^ (mixed >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        mixed ^ (mixed >> 31)
-    }
-
-    pub fn below(&mut self, end: u64) -> u64 {
-        self.next() % end
-    }
-
-    /// True once in `n` times.
-    pub fn once_in(&mut self, n: u64) -> bool {
-        self.below(n) == 0
-    }
-
-    pub fn one_of<T: Copy>(&mut self, choices: &[T]) -> T {
-        choices[self.below(choices.len() as u64) as usize]
-    }
 }

@@ -6,6 +6,8 @@ pub mod hook_disk;
 pub mod oracle;
 pub mod small_disk;
 
+pub use forebay_random::Rng;
+
 use forebay_pool::{Pool, PoolOptions, media::SimMedia};
 use forebay_store::{Durability, Store, StoreOptions};
 use std::{
@@ -138,28 +140,6 @@ pub const VARIANTS: [Durability; 5] = [
     Durability::DOUBLE,
     Durability::Buffered(4),
 ];
-
-/// Numbers that look random and come again with the same seed.
-pub struct Rng(pub u64);
-
-impl Rng {
-    pub fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut x = self.0;
-        x = (x ^ x >> 30).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        x = (x ^ x >> 27).wrapping_mul(0x94D0_49BB_1331_11EB);
-        x ^ x >> 31
-    }
-
-    /// Less than `bound`.
-    pub fn below(&mut self, bound: u64) -> u64 {
-        self.next() % bound.max(1)
-    }
-
-    pub fn chance(&mut self, one_in: u64) -> bool {
-        self.below(one_in) == 0
-    }
-}
 
 /// Runs `test` and fails if it takes longer than `limit`: whatever goes wrong, nothing may hang.
 pub fn within<T: Send + 'static>(

@@ -5,21 +5,10 @@
 
 use super::{known::*, *};
 use crate::media::{Media, SimMedia};
+use forebay_random::Rng;
 use std::sync::Arc;
 
 const WORKERS: u64 = 3;
-/// A seeded sequence of numbers (splitmix64).
-struct Rng(u64);
-
-impl Rng {
-    fn below(&mut self, bound: u64) -> u64 {
-        self.0 = self.0.wrapping_add(0x9E37_79B9_7F4A_7C15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94D0_49BB_1331_11EB);
-        (z ^ (z >> 31)) % bound
-    }
-}
 
 /// Runs `test` with seeds, and prints the one that fails.
 fn with_seeds(count: u64, test: impl Fn(&mut Rng)) {
