@@ -45,7 +45,7 @@ def main() -> int:
     try:
         for name in chosen:
             if name in cuts:
-                results.append(cuts[name].run(options.rounds, options.seed, options.variant, options.keep))
+                results.append(cuts[name].LOOP.run(options.rounds, options.seed, options.variant, options.keep))
             else:
                 results.append(suites[name](options.scratch, options.group))
             # After each: an interrupted run has what was done. The page has the last result of each suite.

@@ -20,13 +20,11 @@ import random
 import shutil
 import subprocess
 import time
-import uuid
 
 from .. import processes
 from ..place import create_pool, with_failpoints
-from ..report import Result
 from . import definitions, mariadb, rounds
-from .disk import Disk, why_not
+from .epoch import CutEpoch
 
 NAME = "ddl-cuts"
 ABOUT = "MariaDB's tables, views, triggers, databases and users, changed; killed, the file system shut down, recovered in another boot"
@@ -64,60 +62,32 @@ VARIANTS = [
 ]
 
 
-def run(number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
-    """`number` rounds of each variant (of the one named `only`)."""
-    result = Result(NAME, ABOUT)
-    if why := why_not():
-        result.missing = why
-        return result
-    if lacking := mariadb.missing():
-        result.missing = f"{', '.join(lacking)} not installed: scripts/setup.sh suites"
-        return result
-    left_out = "left out, since a plain server loses them as well: db.opt, new sequences"
-    result.notes.append(f"seed {seed}; {len(definitions.KINDS)} kinds of statements; {left_out}")
-    for variant in VARIANTS:
-        if only in (None, variant.name):
-            _run_variant(variant, max(3, round(number * variant.share)), seed, keep, result)
-    return result
+LOOP = rounds.Loop(
+    NAME,
+    ABOUT,
+    VARIANTS,
+    lambda variant, home, seed, first: Epoch(variant, home, random.Random(f"{seed} {variant.name} {first}")),
+    lambda _, tally: f"{tally.done} cuts, {tally.bad}, {tally.acknowledged:,} statements acknowledged and {tally.counted:,} commits of the slow load",
+    f"{len(definitions.KINDS)} kinds of statements; left out, since a plain server loses them as well: db.opt, new sequences",
+    ROUNDS_OF_ONE_SERVER,
+    lacking=mariadb.missing,
+)
 
 
-def _run_variant(variant: Variant, number: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
-    tally = rounds.run(
-        NAME,
-        variant,
-        lambda home, first: Epoch(variant, home, random.Random(f"{seed} {variant.name} {first}")),
-        rounds=number,
-        rounds_of_one=ROUNDS_OF_ONE_SERVER,
-        seed=seed,
-        keep=keep,
-        result=result,
-    )
-    result.notes.append(
-        f"{variant.name}: {tally.done} cuts, {tally.bad}, {tally.acknowledged:,} statements acknowledged "
-        f"and {tally.counted:,} commits of the slow load"
-    )
-
-
-class Epoch:
+class Epoch(CutEpoch):
     """A disk (two, if one is flash), a data directory and a pool; some rounds on them."""
 
     def __init__(self, variant: Variant, home: pathlib.Path, rng: random.Random):
-        self.variant, self.home, self.rng = variant, home, rng
-        self.said, self.socket, self.pool = home / "said", home / "socket", home / "pool"
-        self.boot = uuid.UUID(int=rng.getrandbits(128))
+        super().__init__(home, rng)
+        self.variant = variant
         self.changes = definitions.SchemaChanges(rng)
         # The statements of the round.
         self.statements: list[str] = []
-        self.acknowledged = 0
-        # Commits of the slow load, in all rounds.
-        self.counted = 0
-        self.about = "made"
-        self.disks: list[Disk] = []
+        # Commits of the slow load, in all rounds, are what is counted.
         self.server = None
         try:
             for name, kind in [("data", variant.kind)] + [("flash", "ext4")] * variant.behind_flash:
-                (home / name).mkdir()
-                self.disks.append(Disk(home / name, kind))
+                self.add_disk(name, kind)
             self.data = self.disks[0].mounted / "mariadb"
             mariadb.create(self.data)
             if variant.under_forebay:
@@ -130,17 +100,6 @@ class Epoch:
         except BaseException:
             self.close()
             raise
-
-    def close(self) -> None:
-        processes.stop_all()
-        for disk in self.disks:
-            disk.close()
-
-    def _env(self) -> dict[str, str]:
-        """In this boot, with a pool that lived through the cut."""
-        run = self.home / "run"
-        run.mkdir(exist_ok=True)
-        return {"FOREBAY_TEST_BOOT_ID": str(self.boot), "FOREBAY_TEST_POOL_SURVIVED": "1", "FOREBAY_RUN_DIR": str(run)}
 
     def _start(self) -> mariadb.Server:
         front = []
@@ -197,17 +156,6 @@ class Epoch:
         finally:
             client.close()
         return read
-
-    def _cut(self) -> None:
-        """Nothing reaches a device any more, in any order; everything is killed; the next boot begins."""
-        # Not in the middle of a sync (see `loop`).
-        processes.pause(processes.descendants())
-        for disk in self.rng.sample(self.disks, len(self.disks)):
-            disk.cut()
-        processes.stop_all()
-        for disk in self.disks:
-            disk.mount_again()
-        self.boot = uuid.UUID(int=self.rng.getrandbits(128))
 
     def _recover(self) -> list[str]:
         if not self.variant.under_forebay or self.rng.random() < 0.3:

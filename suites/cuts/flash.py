@@ -19,13 +19,11 @@ import random
 import shutil
 import subprocess
 import time
-import uuid
 
 from .. import processes
 from ..place import create_pool, with_failpoints
-from ..report import Result
 from . import mariadb, rounds
-from .disk import Disk, why_not
+from .epoch import CutEpoch
 
 NAME = "flash-cuts"
 ABOUT = "MariaDB behind a flash cache; killed, both file systems shut down, warm or flushed in another boot"
@@ -56,84 +54,47 @@ VARIANTS = [
 ]
 
 
-def run(number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
-    """`number` rounds of each variant (of the one named `only`)."""
-    result = Result(NAME, ABOUT)
-    if why := why_not():
-        result.missing = why
-        return result
-    if lacking := mariadb.missing():
-        result.missing = f"{', '.join(lacking)} not installed: scripts/setup.sh suites"
-        return result
-    result.notes.append(f"seed {seed}; ext4, flash of {FLASH_SIZE}, a buffer pool of 6 MiB, 10 MiB of pages that are written")
-    for variant in VARIANTS:
-        if only in (None, variant.name):
-            _run_variant(variant, max(3, round(number * variant.share)), seed, keep, result)
-    return result
+LOOP = rounds.Loop(
+    NAME,
+    ABOUT,
+    VARIANTS,
+    lambda variant, home, seed, first: Epoch(variant, home, random.Random(f"{seed} {variant.name} {first}")),
+    lambda _, tally: f"{tally.done} rounds, {tally.counted} cuts, {tally.bad}, {tally.acknowledged:,} transactions acknowledged",
+    f"ext4, flash of {FLASH_SIZE}, a buffer pool of 6 MiB, 10 MiB of pages that are written",
+    ROUNDS_OF_ONE_SERVER,
+    lacking=mariadb.missing,
+)
 
 
-def _run_variant(variant: Variant, number: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
-    tally = rounds.run(
-        NAME,
-        variant,
-        lambda home, first: Epoch(variant, home, random.Random(f"{seed} {variant.name} {first}")),
-        rounds=number,
-        rounds_of_one=ROUNDS_OF_ONE_SERVER,
-        seed=seed,
-        keep=keep,
-        result=result,
-    )
-    result.notes.append(f"{variant.name}: {tally.done} rounds, {tally.counted} cuts, {tally.bad}, {tally.acknowledged:,} transactions acknowledged")
-
-
-class Epoch:
+class Epoch(CutEpoch):
     """Two disks, a data directory, a cache and a pool; some rounds on them."""
 
     def __init__(self, variant: Variant, home: pathlib.Path, rng: random.Random):
-        self.variant, self.home, self.rng = variant, home, rng
-        self.said = home / "said"
-        self.socket = home / "socket"
-        self.boot = uuid.UUID(int=rng.getrandbits(128))
+        super().__init__(home, rng)
+        self.variant = variant
         # The last transaction that was acknowledged, and the last one that was sent.
         self.last = self.sent = 0
-        self.acknowledged = 0
-        # Cuts.
-        self.counted = 0
-        self.about = "made"
         # A small redo log makes checkpoints, a large one recoveries.
         self.options = [f"--innodb-log-file-size={rng.choice(['4M', '16M'])}", "--sync-binlog=1", *variant.options]
         self.options += rng.choice([["--innodb-max-dirty-pages-pct=0"], ["--innodb-max-dirty-pages-pct=99", "--innodb-io-capacity=100"]])
-        self.disks = []
         try:
             for name in ("data", "flash"):
-                (home / name).mkdir()
-                self.disks.append(Disk(home / name, "ext4"))
+                self.add_disk(name, "ext4")
             self.data = self.disks[0].mounted / "mariadb"
             self.cache = self.disks[1].mounted / "cache"
             mariadb.create(self.data)
             if variant.under_forebay:
-                create_pool(home / "pool", size="64MiB", segment="8MiB", lanes=8)
+                create_pool(self.pool, size="64MiB", segment="8MiB", lanes=8)
             self.server = self._start()
             subprocess.run(self.server.command(), input=mariadb.TABLES, check=True, text=True, timeout=mariadb.CALL_LIMIT_S)
         except BaseException:
             self.close()
             raise
 
-    def close(self) -> None:
-        processes.stop_all()
-        for disk in self.disks:
-            disk.close()
-
-    def _env(self) -> dict[str, str]:
-        """In this boot, with a pool that lived through the cut."""
-        run = self.home / "run"
-        run.mkdir(exist_ok=True)
-        return {"FOREBAY_TEST_BOOT_ID": str(self.boot), "FOREBAY_TEST_POOL_SURVIVED": "1", "FOREBAY_RUN_DIR": str(run)}
-
     def _start(self) -> mariadb.Server:
         front = []
         if self.variant.under_forebay:
-            front = [with_failpoints(), "run", "--pool", str(self.home / "pool"), "--flash", str(self.cache), "--flash-size", FLASH_SIZE, "--"]
+            front = [with_failpoints(), "run", "--pool", str(self.pool), "--flash", str(self.cache), "--flash-size", FLASH_SIZE, "--"]
         return mariadb.Server(front, self.data, self.socket, self.options, self._env(), self.said)
 
     def round(self, _number: int) -> list[str]:
@@ -174,16 +135,8 @@ class Epoch:
         self.client = client
 
     def _cut(self) -> None:
-        """Nothing reaches either device any more, in any order; everything is killed; the next boot begins."""
-        # Not in the middle of a sync: one that the shutdown overtakes may return 0 all the same, and the living would build on it (see `loop`).
-        processes.pause(processes.descendants())
-        for disk in self.rng.sample(self.disks, len(self.disks)):
-            disk.cut()
-        processes.stop_all()
-        for disk in self.disks:
-            disk.mount_again()
+        super()._cut()
         self.counted += 1
-        self.boot = uuid.UUID(int=self.rng.getrandbits(128))
 
     def _flush(self) -> list[str]:
         """Brings all pages home, at the third attempt if two are cut."""
@@ -210,6 +163,6 @@ class Epoch:
         shutil.rmtree(to, ignore_errors=True)
         shutil.copytree(self.data, to / "data")
         (to / "faults").write_text("\n".join(faults))
-        for path in [self.said, self.home / "pool", *self.cache.parent.glob("cache*")]:
+        for path in [self.said, self.pool, *self.cache.parent.glob("cache*")]:
             if path.exists():
                 shutil.copy2(path, to)

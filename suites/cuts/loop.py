@@ -21,9 +21,8 @@ import uuid
 
 from .. import processes
 from ..place import create_pool, forebay
-from ..report import Result
 from . import database, rounds, worker
-from .disk import Disk, why_not
+from .disk import Disk
 
 NAME = "cuts"
 ABOUT = "several processes on one SQLite database; killed, the file system shut down, recovered in another boot"
@@ -59,40 +58,16 @@ VARIANTS = [
 ]
 
 
-def run(number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
-    """`number` rounds of each variant (of the one named `only`)."""
-    result = Result(NAME, ABOUT)
-    if (why := why_not()) or (why := _no_tools()):
-        result.missing = why
-        return result
-    result.notes.append(f"seed {seed}; ext4 and XFS, journal modes WAL and DELETE")
-    for variant in VARIANTS:
-        if only and variant.name != only:
-            continue
-        _run_variant(variant, max(3, round(number * variant.share)), seed, keep, result)
-    return result
-
-
-def _no_tools() -> str | None:
-    missing = [tool for tool in ("mkfs.xfs", "mkfs.ext4", "unshare", "mount") if shutil.which(tool) is None]
-    return f"{', '.join(missing)} not installed: scripts/setup.sh suites" if missing else None
-
-
-def _run_variant(variant: Variant, number: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
-    tally = rounds.run(
-        NAME,
-        variant,
-        lambda home, first: Epoch(variant, home, seed, first),
-        rounds=number,
-        rounds_of_one=ROUNDS_OF_ONE_DATABASE,
-        seed=seed,
-        keep=keep,
-        result=result,
-    )
-    result.notes.append(
-        f"{variant.name}: {tally.done} cuts, {tally.bad}, {tally.acknowledged:,} transactions acknowledged, "
-        f"{tally.counted} recoveries with anything to do"
-    )
+LOOP = rounds.Loop(
+    NAME,
+    ABOUT,
+    VARIANTS,
+    lambda variant, home, seed, first: Epoch(variant, home, seed, first),
+    lambda _, tally: f"{tally.done} cuts, {tally.bad}, {tally.acknowledged:,} transactions acknowledged, {tally.counted} recoveries with anything to do",
+    "ext4 and XFS, journal modes WAL and DELETE",
+    ROUNDS_OF_ONE_DATABASE,
+    lacking=lambda: [tool for tool in ("mkfs.xfs", "mkfs.ext4", "unshare", "mount") if shutil.which(tool) is None],
+)
 
 
 class Epoch:

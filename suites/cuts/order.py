@@ -23,9 +23,8 @@ import uuid
 
 from .. import processes
 from ..place import create_pool, with_failpoints
-from ..report import Result
 from . import changes, rounds
-from .disk import Disk, why_not
+from .disk import Disk
 
 NAME = "order"
 ABOUT = "changes of names, sizes and attributes, each noted in a synced log; killed, the file system shut down, recovered in another boot"
@@ -58,31 +57,16 @@ VARIANTS = [
 ]
 
 
-def run(number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
-    """`number` rounds of each variant (of the one named `only`)."""
-    result = Result(NAME, ABOUT)
-    if why := why_not():
-        result.missing = why
-        return result
-    result.notes.append(f"seed {seed}; {len(changes.KINDS)} kinds of change, {len(changes.Log.STYLES)} ways to write and sync the log")
-    for variant in VARIANTS:
-        if only in (None, variant.name):
-            _run_variant(variant, max(ROUNDS_MIN, round(number * variant.share)), seed, keep, result)
-    return result
-
-
-def _run_variant(variant: Variant, number: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
-    tally = rounds.run(
-        NAME,
-        variant,
-        lambda home, first: Epoch(variant, home, f"{seed} {variant.name} {first}"),
-        rounds=number,
-        rounds_of_one=ROUNDS_OF_ONE_DISK,
-        seed=seed,
-        keep=keep,
-        result=result,
-    )
-    result.notes.append(f"{variant.name}: {tally.done} cuts, {tally.bad}, {tally.acknowledged:,} changes noted and acknowledged")
+LOOP = rounds.Loop(
+    NAME,
+    ABOUT,
+    VARIANTS,
+    lambda variant, home, seed, first: Epoch(variant, home, f"{seed} {variant.name} {first}"),
+    lambda _, tally: f"{tally.done} cuts, {tally.bad}, {tally.acknowledged:,} changes noted and acknowledged",
+    f"{len(changes.KINDS)} kinds of change, {len(changes.Log.STYLES)} ways to write and sync the log",
+    ROUNDS_OF_ONE_DISK,
+    rounds_min=ROUNDS_MIN,
+)
 
 
 class Epoch:

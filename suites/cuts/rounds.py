@@ -6,12 +6,13 @@ import dataclasses
 import pathlib
 import shutil
 import tempfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Protocol
 
 from .. import processes
 from ..place import memory_dir
 from ..report import Case, Result
+from .disk import why_not
 
 SOUND = "sound"
 
@@ -21,6 +22,8 @@ class Variant(Protocol):
 
     name: str
     must_lose: bool
+    # Rounds, as a part of those asked for.
+    share: float
 
 
 class Epoch(Protocol):
@@ -58,44 +61,68 @@ class Tally:
         return f"{self.lost} bad" + (" (it has to lose some)" if self.variant.must_lose else "")
 
 
-def run(
-    loop: str,
-    variant: Variant,
-    begin: Callable[[pathlib.Path, int], Epoch],
-    *,
-    rounds: int,
-    rounds_of_one: int,
-    seed: int,
-    keep: pathlib.Path | None,
-    result: Result,
-) -> Tally:
-    """`rounds` of a variant, at most `rounds_of_one` on what `begin` sets up in a directory, and none on it after a bad one."""
-    tally = Tally(variant)
-    while tally.done < rounds:
-        home = pathlib.Path(tempfile.mkdtemp(prefix=f"{loop}-", dir=memory_dir()))
-        try:
-            epoch = begin(home, tally.done)
+@dataclasses.dataclass(frozen=True)
+class Loop:
+    """A loop of cuts."""
+
+    name: str
+    about: str
+    variants: Sequence[Variant]
+    # Sets up an epoch of a variant in a directory, by the seed and the number of its first round.
+    begin: Callable[[Variant, pathlib.Path, int, int], Epoch]
+    # What is said of a variant's rounds, and of the loop.
+    summary: Callable[[Variant, Tally], str]
+    note: str
+    # At most so many rounds of an epoch, and at least so many of a variant.
+    rounds_of_one: int
+    rounds_min: int = 3
+    # Programs that are not installed.
+    lacking: Callable[[], list[str]] = list
+
+    def run(self, number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
+        """`number` rounds of each variant (of the one named `only`)."""
+        result = Result(self.name, self.about)
+        if why := why_not():
+            result.missing = why
+        elif lacking := self.lacking():
+            result.missing = f"{', '.join(lacking)} not installed: scripts/setup.sh suites"
+        if result.missing:
+            return result
+        result.notes.append(f"seed {seed}; {self.note}")
+        for variant in self.variants:
+            if only in (None, variant.name):
+                tally = self._run(variant, max(self.rounds_min, round(number * variant.share)), seed, keep, result)
+                result.notes.append(f"{variant.name}: {self.summary(variant, tally)}")
+        return result
+
+    def _run(self, variant: Variant, rounds: int, seed: int, keep: pathlib.Path | None, result: Result) -> Tally:
+        """`rounds` of a variant, some on what is set up in a directory, and none on it after a bad one."""
+        tally = Tally(variant)
+        while tally.done < rounds:
+            home = pathlib.Path(tempfile.mkdtemp(prefix=f"{self.name}-", dir=memory_dir()))
             try:
-                for number in range(tally.done, min(rounds, tally.done + rounds_of_one)):
-                    faults = epoch.round(number)
-                    tally.done += 1
-                    tally.acknowledged += epoch.acknowledged
-                    if not variant.must_lose:
-                        found = "; ".join(faults) or SOUND
-                        result.cases.append(Case(f"{variant.name}, round {number}, {epoch.about}", [SOUND], [found]))
-                    if faults:
-                        tally.lost += 1
-                        processes.say(f"{loop}: {variant.name}: round {number} ({epoch.about}): BAD: {'; '.join(faults)[:400]}")
-                        if keep:
-                            epoch.keep(keep / f"{variant.name.replace(' ', '-')}-{seed}-{number}", faults)
-                        break
+                epoch = self.begin(variant, home, seed, tally.done)
+                try:
+                    for number in range(tally.done, min(rounds, tally.done + self.rounds_of_one)):
+                        faults = epoch.round(number)
+                        tally.done += 1
+                        tally.acknowledged += epoch.acknowledged
+                        if not variant.must_lose:
+                            found = "; ".join(faults) or SOUND
+                            result.cases.append(Case(f"{variant.name}, round {number}, {epoch.about}", [SOUND], [found]))
+                        if faults:
+                            tally.lost += 1
+                            processes.say(f"{self.name}: {variant.name}: round {number} ({epoch.about}): BAD: {'; '.join(faults)[:400]}")
+                            if keep:
+                                epoch.keep(keep / f"{variant.name.replace(' ', '-')}-{seed}-{number}", faults)
+                            break
+                finally:
+                    epoch.close()
+                    tally.counted += epoch.counted
             finally:
-                epoch.close()
-                tally.counted += epoch.counted
-        finally:
-            shutil.rmtree(home, ignore_errors=True)
-        processes.say(f"{loop}: {variant.name}: {tally.done} of {rounds}, {tally.lost} bad, {tally.acknowledged:,} transactions acknowledged")
-    if variant.must_lose:
-        found = "loses" if tally.lost else "loses nothing"
-        result.cases.append(Case(f"{variant.name}: {rounds} rounds", ["loses"], [found]))
-    return tally
+                shutil.rmtree(home, ignore_errors=True)
+            processes.say(f"{self.name}: {variant.name}: {tally.done} of {rounds}, {tally.lost} bad, {tally.acknowledged:,} transactions acknowledged")
+        if variant.must_lose:
+            found = "loses" if tally.lost else "loses nothing"
+            result.cases.append(Case(f"{variant.name}: {rounds} rounds", ["loses"], [found]))
+        return tally

@@ -20,6 +20,7 @@ killed meanwhile and whichever boot recovers.
 
 from __future__ import annotations
 
+import collections
 import dataclasses
 import os
 import pathlib
@@ -33,9 +34,7 @@ import uuid
 
 from .. import processes
 from ..place import ROOT, create_pool, with_failpoints
-from ..report import Result
 from . import appends, rounds
-from .disk import why_not
 from .thin import ThinDisk
 
 NAME = "writeback"
@@ -58,6 +57,11 @@ MEANWHILE, AFTERWARDS, AFTER_REFUSAL = "room while it runs", "room after the run
 ENDED, KILLED, CUT = "ended", "killed", "killed, cut"
 EVICTED, MOUNTED, REBOOTED = "killed, evicted", "killed, mounted again", "killed, rebooted"
 ENDS = (ENDED, ENDED, ENDED, KILLED, CUT, EVICTED, MOUNTED, REBOOTED)
+
+# A disk that was full once is not as it was.
+ROUNDS_OF_ONE_DISK = 1
+# By variant: rounds in which a recovery wanted to be told what is right.
+DECISIONS: dict[str, list[int]] = collections.defaultdict(list)
 
 
 @dataclasses.dataclass(frozen=True)
@@ -83,37 +87,22 @@ VARIANTS = [
 ]
 
 
-def run(number: int, seed: int, only: str | None, keep: pathlib.Path | None) -> Result:
-    """`number` rounds of each variant (of the one named `only`)."""
-    result = Result(NAME, ABOUT)
-    if why := why_not():
-        result.missing = why
-        return result
-    styles = ", ".join(appends.STYLES)
-    result.notes.append(f"seed {seed}; ext4 (errors=continue, errors=remount-ro) and XFS; programs after a failed sync: {styles}")
-    for variant in VARIANTS:
-        if only in (None, variant.name):
-            _run_variant(variant, max(3, round(number * variant.share)), seed, keep, result)
-    return result
+def _summary(variant: Variant, tally: rounds.Tally) -> str:
+    return (
+        f"{tally.done} rounds, in {tally.counted} of which the write-back failed, {tally.bad}, "
+        f"{tally.acknowledged:,} records acknowledged, {len(DECISIONS[variant.name])} recoveries with --force"
+    )
 
 
-def _run_variant(variant: Variant, number: int, seed: int, keep: pathlib.Path | None, result: Result) -> None:
-    decisions: list[int] = []
-    tally = rounds.run(
-        NAME,
-        variant,
-        lambda home, first: Epoch(variant, home, f"{seed} {variant.name} {first}", decisions),
-        rounds=number,
-        # A disk that was full once is not as it was.
-        rounds_of_one=1,
-        seed=seed,
-        keep=keep,
-        result=result,
-    )
-    result.notes.append(
-        f"{variant.name}: {tally.done} rounds, in {tally.counted} of which the write-back failed, {tally.bad}, "
-        f"{tally.acknowledged:,} records acknowledged, {len(decisions)} recoveries with --force"
-    )
+LOOP = rounds.Loop(
+    NAME,
+    ABOUT,
+    VARIANTS,
+    lambda variant, home, seed, first: Epoch(variant, home, f"{seed} {variant.name} {first}", DECISIONS[variant.name]),
+    _summary,
+    f"ext4 (errors=continue, errors=remount-ro) and XFS; programs after a failed sync: {', '.join(appends.STYLES)}",
+    ROUNDS_OF_ONE_DISK,
+)
 
 
 class Epoch:
