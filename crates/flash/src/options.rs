@@ -113,6 +113,17 @@ pub enum WritePolicy {
     Adaptive,
 }
 
+impl WritePolicy {
+    /// All, by number.
+    pub const ALL: [Self; 5] = [
+        Self::Back,
+        Self::Through,
+        Self::Around,
+        Self::Off,
+        Self::Adaptive,
+    ];
+}
+
 /// Slots in use, in percent of all.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub struct Watermarks {

@@ -94,10 +94,7 @@ fn a_resize_that_waits_for_the_limit_says_so_and_may_be_stopped() {
         ..options()
     };
     let machine = Machine::new(200, &options);
-    for page in 0..100 {
-        machine.write(page, u64::from(page) + 1);
-    }
-    machine.sync();
+    machine.fill(100);
     let group = u64::from(GROUP);
     let (stopped, said) = limited(&machine, |_| ControlFlow::Break(()));
     assert_eq!((stopped.complete, stopped.pages), (false, group));

@@ -400,10 +400,7 @@ fn second_chances_take_no_more_memory_than_written_pages() {
         ..options()
     };
     let machine = Machine::new(200, &options);
-    for page in 0..160 {
-        machine.write(page, u64::from(page) + 1);
-    }
-    machine.sync();
+    machine.fill(160);
     let _ = machine.cache.flush(|_| ControlFlow::Continue(())).unwrap();
     assert!((0..160).all(|page| machine.hits(page)));
     machine

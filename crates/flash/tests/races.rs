@@ -97,10 +97,7 @@ fn a_file_with_a_page_that_cannot_be_read_is_not_let_go_of() {
 #[test]
 fn a_page_leaving_flash_does_not_overwrite_a_newer_one_at_home() {
     let (machine, flash, home) = Machine::held(60, &leaving());
-    for page in 0..GROUP {
-        machine.write(page, u64::from(page) + 1);
-    }
-    machine.sync();
+    machine.fill(GROUP);
     machine.cache.set_policy(WritePolicy::Around);
     // Of a page that leaves, the newer version has to be durable first: with it goes what else is
     // in memory by then.
@@ -189,10 +186,7 @@ fn a_page_whose_slot_a_resize_overwrites_is_read_at_home() {
     let mut written_over = 0;
     for page in (60..100).step_by(5) {
         let (machine, flash, _) = Machine::held(200, &options());
-        for page in 0..100 {
-            machine.write(page, u64::from(page) + 1);
-        }
-        machine.sync();
+        machine.fill(100);
         let go = |_| ControlFlow::Continue(());
         let read = thread::scope(|scope| {
             flash.reads.shut();

@@ -107,10 +107,7 @@ fn a_shrinking_cache_writes_home_the_lost_slots_pages_only() {
         ..options()
     };
     let machine = Machine::new(200, &options);
-    for page in 0..100 {
-        machine.write(page, u64::from(page) + 1);
-    }
-    machine.sync();
+    machine.fill(100);
     let resized = resize(&machine, 70).unwrap();
     let stayed = resized.slots.min(100 - resized.pages);
     assert!((30..=50).contains(&resized.pages), "{resized:?}");

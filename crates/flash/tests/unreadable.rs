@@ -47,10 +47,7 @@ fn an_unreadable_dirty_page_is_set_aside_and_the_queue_goes_on() {
             ..options()
         };
         let machine = Machine::new(SLOTS, &options);
-        for page in 0..GROUP {
-            machine.write(page, u64::from(page) + 1);
-        }
-        machine.sync();
+        machine.fill(GROUP);
         break_sector(&machine, 4);
         turn(&machine, 1000);
         let lost: Vec<String> = (machine.cache.lost_pages().iter())
@@ -85,10 +82,7 @@ fn an_unreadable_dirty_page_is_set_aside_and_the_queue_goes_on() {
 #[test]
 fn while_flash_gives_nothing_at_all_no_page_is_given_up() {
     let machine = Machine::new(SLOTS, &options());
-    for page in 0..GROUP {
-        machine.write(page, u64::from(page) + 1);
-    }
-    machine.sync();
+    machine.fill(GROUP);
     machine.cache.set_policy(WritePolicy::Off);
     machine.world.flash_gone.store(true, SeqCst);
     for _ in 0..3 {

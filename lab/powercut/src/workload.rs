@@ -94,6 +94,14 @@ const PLAIN: Workload = Workload {
     flash: false,
     tears: false,
 };
+/// A control: records without checksums, cut where they are torn.
+const UNCHECKED: Workload = Workload {
+    expected: Expected::Loss,
+    broken: Some("no-checksum"),
+    moments: TORN_ONLY,
+    only_aimed: true,
+    ..PLAIN
+};
 
 const FLASH: Workload = Workload {
     shape: FEW,
@@ -226,20 +234,12 @@ pub const CONTROLS: [Workload; 22] = [
     Workload {
         name: "redis-no-checksum",
         dialect: Dialect::Redis,
-        expected: Expected::Loss,
-        broken: Some("no-checksum"),
-        moments: TORN_ONLY,
-        only_aimed: true,
-        ..PLAIN
+        ..UNCHECKED
     },
     Workload {
         name: "store-no-checksum",
         shape: LARGE,
-        expected: Expected::Loss,
-        broken: Some("no-checksum"),
-        moments: TORN_ONLY,
-        only_aimed: true,
-        ..PLAIN
+        ..UNCHECKED
     },
     Workload {
         name: "redis-not-committed",

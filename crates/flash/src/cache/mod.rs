@@ -244,14 +244,8 @@ impl Cache {
     /// What becomes of writes.
     #[must_use]
     pub fn policy(&self) -> WritePolicy {
-        let policies = [
-            WritePolicy::Back,
-            WritePolicy::Through,
-            WritePolicy::Around,
-            WritePolicy::Off,
-            WritePolicy::Adaptive,
-        ];
-        policies[usize::from(self.policy.load(Relaxed)) % policies.len()]
+        let number = usize::from(self.policy.load(Relaxed));
+        WritePolicy::ALL[number % WritePolicy::ALL.len()]
     }
 
     fn takes_clean(&self) -> bool {

@@ -2,16 +2,23 @@
 //! and it is used again once it takes pages.
 
 use crate::{
-    LENGTH, SLOTS, machine, options, read,
+    machine, machine_with, options, read,
     support::{
-        devices::World,
         model::{PAGE, version_of},
-        session::{self, new_contents},
+        session,
     },
     write,
 };
 use forebay_flash::{Cache, CacheOptions, CachedFile, FlashError, ReadOutcome};
 use std::{ops::ControlFlow, sync::atomic::Ordering::SeqCst};
+
+/// Flash that failed is tried again with the next write.
+fn tries_at_once() -> CacheOptions {
+    CacheOptions {
+        flash_retry_ms: 0,
+        ..options()
+    }
+}
 
 /// Promise: as `a_damaged_clean_page_is_read_at_home`.
 #[test]
@@ -62,14 +69,8 @@ fn without_flash_clean_pages_are_read_at_home_dirty_ones_named() {
 
 #[test]
 fn flash_that_takes_nothing_is_bypassed_until_it_does_again() {
-    let options = CacheOptions {
-        flash_retry_ms: 0,
-        ..options()
-    };
-    let world = World::new(new_contents(SLOTS, 2));
-    world.set_length((0, 1), LENGTH * PAGE);
-    let cache = session::open(&world, &options).unwrap();
-    let file = session::register(&cache, (0, 1)).unwrap();
+    let options = tries_at_once();
+    let (world, cache, file) = machine_with(&options);
     write(&cache, &file, 1, 1).unwrap();
     cache.sync(&file).unwrap();
     world.flash_gone.store(true, SeqCst);
@@ -131,14 +132,8 @@ fn writers_stay_durable_however_long_flash_takes_nothing() {
 
 #[test]
 fn flash_takes_pages_again_in_the_session_that_bypassed_it() {
-    let options = CacheOptions {
-        flash_retry_ms: 0,
-        ..options()
-    };
-    let world = World::new(new_contents(SLOTS, 2));
-    world.set_length((0, 1), LENGTH * PAGE);
-    let cache = session::open(&world, &options).unwrap();
-    let file = session::register(&cache, (0, 1)).unwrap();
+    let options = tries_at_once();
+    let (world, cache, file) = machine_with(&options);
     for round in 0..6u64 {
         world.flash_gone.store(round % 2 == 0, SeqCst);
         for n in 0..100u64 {

@@ -32,9 +32,13 @@ fn options() -> CacheOptions {
 }
 
 fn machine() -> (Arc<World>, Cache, Arc<CachedFile>) {
+    machine_with(&options())
+}
+
+fn machine_with(options: &CacheOptions) -> (Arc<World>, Cache, Arc<CachedFile>) {
     let world = World::new(new_contents(SLOTS, 2));
     world.set_length((0, 1), LENGTH * PAGE);
-    let cache = session::open(&world, &options()).unwrap();
+    let cache = session::open(&world, options).unwrap();
     let file = session::register(&cache, (0, 1)).unwrap();
     (world, cache, file)
 }

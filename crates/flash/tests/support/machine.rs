@@ -73,6 +73,14 @@ impl Machine {
         matches!(enqueued, Enqueued::Cached)
     }
 
+    /// Writes so many pages, each of a version one higher than its number, and syncs them.
+    pub fn fill(&self, pages: u32) {
+        for page in 0..pages {
+            self.write(page, u64::from(page) + 1);
+        }
+        self.sync();
+    }
+
     pub fn sync(&self) {
         self.cache.sync(&self.file).unwrap();
     }

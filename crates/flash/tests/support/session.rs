@@ -223,17 +223,9 @@ impl Session<'_> {
             }
             96..97 => self.cache.empty(|_| ControlFlow::Continue(())).map(drop),
             _ => {
-                let policies = [
-                    WritePolicy::Back,
-                    WritePolicy::Through,
-                    WritePolicy::Around,
-                    WritePolicy::Off,
-                    WritePolicy::Adaptive,
-                ];
                 self.cache.assume_flash_pays(self.rng.chance(2));
-                let policies = &policies[..if self.past { 5 } else { 2 }];
-                self.cache
-                    .set_policy(policies[self.rng.below(policies.len() as u64) as usize]);
+                let policies = &WritePolicy::ALL[..if self.past { 5 } else { 2 }];
+                self.cache.set_policy(self.rng.one_of(policies));
                 Ok(())
             }
         }

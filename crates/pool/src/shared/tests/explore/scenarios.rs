@@ -18,6 +18,19 @@ fn peaceful() -> Scenario {
     }
 }
 
+/// The same with two segments, which are full to their last line, and an owner that drains them.
+fn drained() -> Scenario {
+    Scenario {
+        before: &[1900, 1980, 1900, 1980],
+        segments: 2,
+        owner: Owner {
+            drains: true,
+            ..Owner::default()
+        },
+        ..peaceful()
+    }
+}
+
 /// Promise (shared): A member that waits is woken by the member that it waits for, and needs no
 /// time limit to go on while no member dies.
 #[test]
@@ -54,18 +67,11 @@ fn an_owner_drains_and_releases_beside_members_in_every_order() {
     Scenario {
         name: "two members, and segments that are drained and used again",
         members: &[&[1900, 1900], &[1900, 1900]],
-        // Both segments are full to their last line.
-        before: &[1900, 1980, 1900, 1980],
-        segments: 2,
         bounds: Bounds {
             preemptions: 1,
             deaths: 0,
         },
-        owner: Owner {
-            drains: true,
-            ..Owner::default()
-        },
-        ..peaceful()
+        ..drained()
     }
     .explore();
 }
@@ -94,17 +100,11 @@ fn a_members_death_beside_a_drain_and_a_waiter_costs_nothing() {
     Scenario {
         name: "one of two members dies beside an owner that drains",
         members: &[&[1900], &[1900]],
-        before: &[1900, 1980, 1900, 1980],
-        segments: 2,
         bounds: Bounds {
             preemptions: 0,
             deaths: 1,
         },
-        owner: Owner {
-            drains: true,
-            ..Owner::default()
-        },
-        ..peaceful()
+        ..drained()
     }
     .explore();
 }
