@@ -10,7 +10,7 @@
 
 mod common;
 
-use common::{contents, files_in, value_log_files};
+use common::{contents, files_in, sized, value_log_files};
 use forebay_pool::{Pool, PoolOptions};
 use forebay_store::{Batch, Durability, ScanRange, Store, StoreError, StoreOptions};
 use std::{
@@ -96,14 +96,7 @@ fn unpacked(name: &str) -> TempDir {
 }
 
 fn options(variant: Durability) -> StoreOptions {
-    StoreOptions::new()
-        .durability(variant)
-        .file_size(1 << 20)
-        .segment_size(64 << 10)
-        .memtable_size(64 << 10)
-        .chunk_log_size(64 << 10)
-        .cache_size(1 << 20)
-        .gc(false)
+    sized(variant, 64 << 10, 64 << 10).gc(false)
 }
 
 fn key(i: u32) -> Vec<u8> {

@@ -155,16 +155,13 @@ fn a_key_too_long_for_segments_is_named_and_stops_no_collection() {
 fn an_unwritable_log_sets_no_file_aside_and_the_reason_is_told() {
     let bench = Bench::new();
     let full = Arc::new(AtomicBool::new(false));
-    let disk = HookDisk::new({
-        let full = Arc::clone(&full);
-        move |doing| match doing {
-            Doing::Create(path) | Doing::Write(path, _)
-                if full.load(SeqCst) && path.extension().is_some_and(|e| e == "vlog") =>
-            {
-                Err(io::ErrorKind::StorageFull.into())
-            }
-            _ => Ok(()),
+    let disk = HookDisk::by(&full, move |doing, full| match doing {
+        Doing::Create(path) | Doing::Write(path, _)
+            if full.load(SeqCst) && path.extension().is_some_and(|e| e == "vlog") =>
+        {
+            Err(io::ErrorKind::StorageFull.into())
         }
+        _ => Ok(()),
     });
     let store = options().open_on(disk, None, bench.path(), None).unwrap();
     for round in 0..6 {

@@ -135,25 +135,22 @@ fn a_collected_file_that_goes_while_verify_reads_is_no_problem() {
     let bench = Bench::new();
     // What keeps the collected files, until the first of them is read while it is there.
     let kept: Arc<Mutex<Option<Snapshot>>> = Arc::default();
-    let disk = HookDisk::new({
-        let kept = Arc::clone(&kept);
-        move |doing| match doing {
-            Doing::Read(path, ..) if thread::current().name() != Some("forebay-gc") => {
-                if let Some(snapshot) = kept.lock().unwrap().take() {
-                    drop(snapshot);
-                    let begun = Instant::now();
-                    while path.exists() && begun.elapsed() < Duration::from_secs(60) {
-                        thread::sleep(Duration::from_millis(5));
-                    }
-                }
-                // As of one whose descriptor was closed meanwhile.
-                match path.exists() {
-                    true => Ok(()),
-                    false => Err(io::ErrorKind::NotFound.into()),
+    let disk = HookDisk::by(&kept, move |doing, kept| match doing {
+        Doing::Read(path, ..) if thread::current().name() != Some("forebay-gc") => {
+            if let Some(snapshot) = kept.lock().unwrap().take() {
+                drop(snapshot);
+                let begun = Instant::now();
+                while path.exists() && begun.elapsed() < Duration::from_secs(60) {
+                    thread::sleep(Duration::from_millis(5));
                 }
             }
-            _ => Ok(()),
+            // As of one whose descriptor was closed meanwhile.
+            match path.exists() {
+                true => Ok(()),
+                false => Err(io::ErrorKind::NotFound.into()),
+            }
         }
+        _ => Ok(()),
     });
     let options = tiny(Durability::NoSync);
     let store = options.open_on(disk, None, bench.path(), None).unwrap();

@@ -37,6 +37,15 @@ impl HookDisk {
         })
     }
 
+    /// As [`new`](Self::new), by what a test changes.
+    pub fn by<T: Send + Sync + 'static>(
+        state: &Arc<T>,
+        hook: impl Fn(Doing<'_>, &T) -> io::Result<()> + Send + Sync + 'static,
+    ) -> Arc<Self> {
+        let state = Arc::clone(state);
+        Self::new(move |doing| hook(doing, &state))
+    }
+
     fn wrap(&self, path: &Path, inner: Arc<dyn DiskFile>) -> Arc<dyn DiskFile> {
         Arc::new(HookFile {
             path: path.to_owned(),
@@ -47,9 +56,7 @@ impl HookDisk {
 }
 
 impl Disk for HookDisk {
-    fn hold(&self, path: &Path, open: &File) -> io::Result<()> {
-        self.inner.hold(path, open)
-    }
+    as_the_real_disk!();
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         (self.hook)(Doing::Create(path))?;
@@ -59,14 +66,6 @@ impl Disk for HookDisk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn DiskFile>> {
         (self.hook)(Doing::Open(path))?;
         Ok(self.wrap(path, self.inner.open(path)?))
-    }
-
-    fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
-        self.inner.list(dir)
-    }
-
-    fn create_dir(&self, dir: &Path) -> io::Result<()> {
-        self.inner.create_dir(dir)
     }
 
     fn sync_dir(&self, dir: &Path) -> io::Result<()> {

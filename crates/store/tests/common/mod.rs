@@ -1,6 +1,23 @@
 //! What the store's tests share.
 #![allow(dead_code, reason = "each test file uses a part of it")]
 
+/// What a disk that counts or decides about operations leaves to the real one, its `inner`.
+macro_rules! as_the_real_disk {
+    () => {
+        fn hold(&self, path: &Path, open: &File) -> io::Result<()> {
+            self.inner.hold(path, open)
+        }
+
+        fn list(&self, dir: &Path) -> io::Result<Vec<String>> {
+            self.inner.list(dir)
+        }
+
+        fn create_dir(&self, dir: &Path) -> io::Result<()> {
+            self.inner.create_dir(dir)
+        }
+    };
+}
+
 pub mod crash_disk;
 pub mod hook_disk;
 pub mod oracle;
@@ -113,23 +130,22 @@ pub fn format(media: Arc<SimMedia>, segment_bytes: u64) -> Pool {
 
 /// Options under which everything happens often: small chunks, small files.
 pub fn small(variant: Durability) -> StoreOptions {
-    StoreOptions::new()
-        .durability(variant)
-        .file_size(16 << 20)
-        .segment_size(1 << 20)
-        .memtable_size(64 << 10)
-        .chunk_log_size(1 << 20)
-        .cache_size(1 << 20)
+    sized(variant, 1 << 20, 1 << 20).file_size(16 << 20)
 }
 
 /// Options under which everything happens all the time.
 pub fn tiny(variant: Durability) -> StoreOptions {
+    sized(variant, 64 << 10, 128 << 10)
+}
+
+/// The same with other segments and chunks.
+pub fn sized(variant: Durability, segment: u64, chunk_log: u64) -> StoreOptions {
     StoreOptions::new()
         .durability(variant)
         .file_size(1 << 20)
-        .segment_size(64 << 10)
+        .segment_size(segment)
         .memtable_size(64 << 10)
-        .chunk_log_size(128 << 10)
+        .chunk_log_size(chunk_log)
         .cache_size(1 << 20)
 }
 

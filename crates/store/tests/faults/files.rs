@@ -15,6 +15,7 @@ use forebay_store::{
     disk::faulty::{Fault, FaultPlan},
 };
 use std::{
+    io,
     sync::{
         Arc, Mutex,
         atomic::{AtomicBool, AtomicU32, Ordering::SeqCst},
@@ -112,24 +113,21 @@ fn a_failed_segment_goes_to_its_old_file_after_a_new_one_began() {
     // placed.
     let failed = Arc::new(AtomicBool::new(false));
     let vlog = bench.path().join("vlog");
-    let disk = HookDisk::new({
-        let failed = Arc::clone(&failed);
-        move |doing| match doing {
-            Doing::Write(path, offset)
-                if is_value_log(path) && offset == 4096 + 16 * u64::from(SEGMENT_TAKES) =>
-            {
-                let two = || value_log_files(vlog.parent().unwrap()).len() == 2;
-                while !failed.load(SeqCst) && !two() {
-                    thread::sleep(Duration::from_millis(1));
-                }
-                if failed.swap(true, SeqCst) {
-                    Ok(())
-                } else {
-                    Err(io_error())
-                }
+    let disk = HookDisk::by(&failed, move |doing, failed| match doing {
+        Doing::Write(path, offset)
+            if is_value_log(path) && offset == 4096 + 16 * u64::from(SEGMENT_TAKES) =>
+        {
+            let two = || value_log_files(vlog.parent().unwrap()).len() == 2;
+            while !failed.load(SeqCst) && !two() {
+                thread::sleep(Duration::from_millis(1));
             }
-            _ => Ok(()),
+            if failed.swap(true, SeqCst) {
+                Ok(())
+            } else {
+                Err(io_error())
+            }
         }
+        _ => Ok(()),
     });
     let options = quiet(Durability::Buffered(4));
     let store = options
@@ -177,18 +175,15 @@ fn a_failed_segment_goes_to_its_old_file_after_a_new_one_began() {
 fn a_segment_whose_file_could_not_be_made_precedes_the_next_one() {
     let bench = Bench::new();
     let failed = Arc::new(AtomicBool::new(false));
-    let disk = HookDisk::new({
-        let failed = Arc::clone(&failed);
-        move |doing| match doing {
-            Doing::Create(path) if is_value_log(path) && !failed.load(SeqCst) => {
-                // By now the other drain thread waits for its turn, and more than one segment for a
-                // drain.
-                thread::sleep(Duration::from_millis(100));
-                failed.store(true, SeqCst);
-                Err(io_error())
-            }
-            _ => Ok(()),
+    let disk = HookDisk::by(&failed, move |doing, failed| match doing {
+        Doing::Create(path) if is_value_log(path) && !failed.load(SeqCst) => {
+            // By now the other drain thread waits for its turn, and more than one segment for a
+            // drain.
+            thread::sleep(Duration::from_millis(100));
+            failed.store(true, SeqCst);
+            Err(io_error())
         }
+        _ => Ok(()),
     });
     let options = quiet(Durability::Buffered(4));
     let store = options
@@ -235,19 +230,34 @@ fn crash_before_the_second_file(
     assert_eq!(store.verify().unwrap().problems, Vec::<String>::new());
 }
 
+/// As [`crash_before_the_second_file`]: in state 1 the sync of the directory that has the manifest
+/// fails, which makes it 2, and what is done otherwise is decided by `then`.
+fn crash_half_way_to_the_second_file(
+    bench: &Bench,
+    reached: u32,
+    then: impl Fn(Doing<'_>, &AtomicU32) -> io::Result<()> + Send + Sync + 'static,
+) {
+    let state = Arc::new(AtomicU32::new(0));
+    let disk = HookDisk::new({
+        let (state, dir) = (Arc::clone(&state), bench.path());
+        move |doing| match doing {
+            Doing::SyncDir(path) if path == dir && state.load(SeqCst) == 1 => {
+                state.store(2, SeqCst);
+                Err(io_error())
+            }
+            doing => then(doing, &state),
+        }
+    });
+    crash_before_the_second_file(bench, disk, &state, reached);
+}
+
 #[test]
 fn a_half_named_file_is_there_after_a_crash_in_the_next_attempt() {
     let bench = Bench::new();
     // The manifest that names the second file is renamed, but its directory's sync fails; then the
     // power fails in the second attempt, before the first operation that creates a file.
-    let state = Arc::new(AtomicU32::new(0));
-    let disk = HookDisk::new({
-        let (state, dir) = (Arc::clone(&state), bench.path());
-        move |doing| match (doing, state.load(SeqCst)) {
-            (Doing::SyncDir(path), 1) if path == dir => {
-                state.store(2, SeqCst);
-                Err(io_error())
-            }
+    crash_half_way_to_the_second_file(&bench, 3, |doing, state| {
+        match (doing, state.load(SeqCst)) {
             (Doing::Create(_), 2) => {
                 state.store(3, SeqCst);
                 Err(io_error())
@@ -256,7 +266,6 @@ fn a_half_named_file_is_there_after_a_crash_in_the_next_attempt() {
             _ => Ok(()),
         }
     });
-    crash_before_the_second_file(&bench, disk, &state, 3);
 }
 
 #[test]
@@ -265,17 +274,10 @@ fn a_file_a_manifest_may_name_is_kept_though_it_does_not_open() {
     // The process is at its limit of open files: the manifest that names the second file is
     // renamed, but its directory cannot be opened to be synced; and in the second attempt that file
     // cannot be.
-    let state = Arc::new(AtomicU32::new(0));
-    let disk = HookDisk::new({
-        let (state, dir) = (Arc::clone(&state), bench.path());
-        move |doing| match (doing, state.load(SeqCst)) {
-            (Doing::SyncDir(path), 1) if path == dir => {
-                state.store(2, SeqCst);
-                Err(io_error())
-            }
+    crash_half_way_to_the_second_file(&bench, 2, |doing, state| {
+        match (doing, state.load(SeqCst)) {
             (Doing::Open(path) | Doing::Create(path), 2) if is_value_log(path) => Err(io_error()),
             _ => Ok(()),
         }
     });
-    crash_before_the_second_file(&bench, disk, &state, 2);
 }

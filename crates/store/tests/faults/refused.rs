@@ -53,15 +53,12 @@ fn once_a_sync_failed_no_later_one_claims_that_all_is_durable() {
 fn a_panicked_thread_is_restarted_and_nothing_is_lost_or_hangs() {
     let bench = Bench::new();
     let panics = Arc::new(AtomicBool::new(true));
-    let disk = HookDisk::new({
-        let panics = Arc::clone(&panics);
-        move |doing| match doing {
-            Doing::Write(path, offset) if is_value_log(path) && offset > 0 => {
-                assert!(!panics.load(SeqCst), "a panic that the test wants");
-                Ok(())
-            }
-            _ => Ok(()),
+    let disk = HookDisk::by(&panics, move |doing, panics| match doing {
+        Doing::Write(path, offset) if is_value_log(path) && offset > 0 => {
+            assert!(!panics.load(SeqCst), "a panic that the test wants");
+            Ok(())
         }
+        _ => Ok(()),
     });
     let options = quiet(Durability::DOUBLE);
     let store = options
@@ -93,12 +90,9 @@ fn a_panicked_thread_is_restarted_and_nothing_is_lost_or_hangs() {
 fn a_large_value_whose_write_was_refused_leaves_no_file_behind() {
     let bench = Bench::new();
     let broken = Arc::new(AtomicBool::new(true));
-    let disk = HookDisk::new({
-        let broken = Arc::clone(&broken);
-        move |doing| match doing {
-            Doing::Write(path, _) if is_value_log(path) && broken.load(SeqCst) => Err(io_error()),
-            _ => Ok(()),
-        }
+    let disk = HookDisk::by(&broken, move |doing, broken| match doing {
+        Doing::Write(path, _) if is_value_log(path) && broken.load(SeqCst) => Err(io_error()),
+        _ => Ok(()),
     });
     let options = quiet(Durability::DOUBLE);
     let store = options
