@@ -149,45 +149,35 @@ pub fn print(world: &mut World) {
     }
     let address = world.find(name);
     crate::world::set_errno(crate::world::UNTOUCHED);
+    // The arguments of both, behind those that only one has.
+    macro_rules! print_by {
+        ($function:ident($($first:expr),+)) => {
+            unsafe {
+                $function(
+                    $($first,)+
+                    format.as_ptr(),
+                    1,
+                    text.as_ptr(),
+                    2.5_f64,
+                    -3_i64,
+                    0x4a,
+                    53,
+                    6,
+                    7,
+                    8.5_f64,
+                    9,
+                )
+            }
+        };
+    }
     let printed = if name == "dprintf" {
         let print: unsafe extern "C" fn(c_int, *const c_char, ...) -> c_int =
             unsafe { std::mem::transmute(address) };
-        unsafe {
-            print(
-                fd,
-                format.as_ptr(),
-                1,
-                text.as_ptr(),
-                2.5_f64,
-                -3_i64,
-                0x4a,
-                53,
-                6,
-                7,
-                8.5_f64,
-                9,
-            )
-        }
+        print_by!(print(fd))
     } else {
         let print: unsafe extern "C" fn(c_int, c_int, *const c_char, ...) -> c_int =
             unsafe { std::mem::transmute(address) };
-        unsafe {
-            print(
-                fd,
-                1,
-                format.as_ptr(),
-                1,
-                text.as_ptr(),
-                2.5_f64,
-                -3_i64,
-                0x4a,
-                53,
-                6,
-                7,
-                8.5_f64,
-                9,
-            )
-        }
+        print_by!(print(fd, 1))
     };
     let errno = crate::world::errno();
     world.note(name, &about, &printed, errno);
