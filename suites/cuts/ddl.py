@@ -38,18 +38,13 @@ SYNCED = ("--sync-binlog=1",)
 
 
 @dataclasses.dataclass(frozen=True)
-class Variant:
+class Variant(rounds.Variant):
     """What stands before the server, and what it syncs."""
 
-    name: str
     kind: str
     under_forebay: bool = False
     behind_flash: bool = False
     options: tuple[str, ...] = SYNCED
-    # True: it has to lose something, or the loop would not see it.
-    must_lose: bool = False
-    # Rounds, as a part of those asked for.
-    share: float = 1.0
 
 
 VARIANTS = [

@@ -35,16 +35,11 @@ FLASH_SIZE = "4506KiB"
 
 
 @dataclasses.dataclass(frozen=True)
-class Variant:
+class Variant(rounds.Variant):
     """What stands before the server."""
 
-    name: str
     under_forebay: bool
     options: tuple[str, ...] = ()
-    # True: it has to lose something, or the loop would not see it.
-    must_lose: bool = False
-    # Rounds, as a part of those asked for.
-    share: float = 1.0
 
 
 VARIANTS = [

@@ -35,18 +35,13 @@ WRITE_LIMIT_S = 5.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Variant:
+class Variant(rounds.Variant):
     """Who writes. A group is what one `forebay run` (or nothing, for a plain one) starts: a number of workers."""
 
-    name: str
     # Workers of each run under Forebay, by choice. Of several that open the log for writing in one run none may absorb it.
     runs: tuple[tuple[int, ...], ...]
     # Workers beside them.
     plain: int
-    # True: it has to lose something, or the loop would not see it.
-    must_lose: bool = False
-    # Rounds, as a part of those asked for.
-    share: float = 1.0
 
 
 VARIANTS = [

@@ -36,16 +36,12 @@ ROUND_LIMIT_S = 30.0
 
 
 @dataclasses.dataclass(frozen=True)
-class Variant:
+class Variant(rounds.Variant):
     """What stands before the program."""
 
-    name: str
     kind: str
     under_forebay: bool
     styles: tuple[str, ...] = changes.Log.STYLES
-    # True: there is no order to be kept, or the loop would not see it.
-    must_lose: bool = False
-    share: float = 1.0
 
 
 VARIANTS = [

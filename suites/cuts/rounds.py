@@ -17,13 +17,15 @@ from .disk import why_not
 SOUND = "sound"
 
 
-class Variant(Protocol):
-    """What is cut, and whether it has to lose something: or the loop would not see it."""
+@dataclasses.dataclass(frozen=True)
+class Variant:
+    """What is cut."""
 
     name: str
-    must_lose: bool
+    # True: it has to lose something, or the loop would not see it.
+    must_lose: bool = dataclasses.field(default=False, kw_only=True)
     # Rounds, as a part of those asked for.
-    share: float
+    share: float = dataclasses.field(default=1.0, kw_only=True)
 
 
 class Epoch(Protocol):

@@ -65,19 +65,14 @@ DECISIONS: dict[str, list[int]] = collections.defaultdict(list)
 
 
 @dataclasses.dataclass(frozen=True)
-class Variant:
+class Variant(rounds.Variant):
     """The file system, and who sees to it that all is there."""
 
-    name: str
     kind: str
     # One of them, by choice.
     options: tuple[str, ...] = ("defaults",)
     under_forebay: bool = True
     styles: tuple[str, ...] = appends.STYLES
-    # True: it has to lose something, or the loop would not see it.
-    must_lose: bool = False
-    # Rounds, as a part of those asked for.
-    share: float = 1.0
 
 
 VARIANTS = [
