@@ -1,10 +1,10 @@
 //! `forebay store export`.
 
 use super::{
-    lines::{LineFormat, Pair},
+    lines::{LineArguments, LineFormat, Pair},
     opening::{AbsentStore, StoreArguments},
 };
-use crate::{encoding::Encoding, failure::Failure, output::Output, progress::byte_bar};
+use crate::{failure::Failure, output::Output, progress::byte_bar};
 use clap::Args;
 use forebay_store::{ScanRange, Store};
 use std::{
@@ -27,12 +27,9 @@ pub struct Export {
     #[command(flatten)]
     opening: StoreArguments,
     #[command(flatten)]
-    encoding: Encoding,
+    lines: LineArguments,
     /// The file; none or - is standard output
     file: Option<PathBuf>,
-    /// Format of the lines [default: by the file's name, tsv for .tsv and .tab, otherwise jsonl]
-    #[arg(long, value_enum)]
-    format: Option<LineFormat>,
     /// Replace the file if it exists
     #[arg(long)]
     force: bool,
@@ -41,7 +38,7 @@ pub struct Export {
 impl Export {
     pub fn run(self) -> Result<(), Failure> {
         let path = self.file.as_deref().filter(|path| *path != Path::new("-"));
-        let format = self.format.unwrap_or_else(|| LineFormat::of(path));
+        let format = self.lines.format(path);
         if let Some(path) = path
             && !self.force
             && path.exists()
@@ -112,7 +109,11 @@ impl Export {
         for pair in snapshot.scan(ScanRange::all())? {
             let (key, value) = pair?;
             line.clear();
-            format.write(&Pair::new(&key, Some(&value)), self.encoding, &mut line);
+            format.write(
+                &Pair::new(&key, Some(&value)),
+                self.lines.encoding,
+                &mut line,
+            );
             take(&line)?;
             pairs += 1;
         }

@@ -1,7 +1,7 @@
 //! `forebay store import`.
 
 use super::{
-    lines::LineFormat,
+    lines::{LineArguments, LineFormat},
     opening::{AbsentStore, OpenedStore, StoreArguments},
 };
 use crate::{encoding::Encoding, failure::Failure, output, progress::byte_bar};
@@ -32,12 +32,9 @@ pub struct Import {
     #[command(flatten)]
     opening: StoreArguments,
     #[command(flatten)]
-    encoding: Encoding,
+    lines: LineArguments,
     /// The file; none or - is standard input
     file: Option<PathBuf>,
-    /// Format of the lines [default: by the file's name, tsv for .tsv and .tab, otherwise jsonl]
-    #[arg(long, value_enum)]
-    format: Option<LineFormat>,
     /// Look at all of the input before anything is written, also from a pipe
     #[arg(long)]
     check: bool,
@@ -60,8 +57,8 @@ impl Import {
             |path| path.display().to_string(),
         );
         let lines = LineReader {
-            format: self.format.unwrap_or_else(|| LineFormat::of(path)),
-            encoding: self.encoding,
+            format: self.lines.format(path),
+            encoding: self.lines.encoding,
             source: &source,
         };
         let input = match path {

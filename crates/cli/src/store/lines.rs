@@ -15,6 +15,23 @@ pub enum LineFormat {
     Tsv,
 }
 
+/// How pairs stand in lines: arguments that export and import share.
+#[derive(clap::Args)]
+pub struct LineArguments {
+    #[command(flatten)]
+    pub encoding: Encoding,
+    /// Format of the lines [default: by the file's name, tsv for .tsv and .tab, otherwise jsonl]
+    #[arg(long, value_enum)]
+    format: Option<LineFormat>,
+}
+
+impl LineArguments {
+    /// The format of the lines in a file, or on a standard stream.
+    pub fn format(&self, path: Option<&Path>) -> LineFormat {
+        self.format.unwrap_or_else(|| LineFormat::of(path))
+    }
+}
+
 /// A key and its value, each as text or in Base64.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
