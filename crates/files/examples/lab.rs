@@ -7,6 +7,10 @@
 //! says; with `begin` before it the answer is not waited for, until `end` asks for it. Of one that
 //! died it is `gone 0`.
 
+#[path = "../tests/common/content.rs"]
+mod content;
+
+use content::content;
 use forebay_files::{
     client,
     replay::{RecoverOptions, recover},
@@ -172,18 +176,6 @@ fn database() -> Result<ExitCode, Failure> {
     drop(others);
     client::exiting();
     Ok(ExitCode::SUCCESS)
-}
-
-/// `bytes` bytes that any process can make again from `seed`.
-fn content(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let byte = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..bytes).map(byte).collect()
 }
 
 /// Whatever needs a descriptor fails from now on.

@@ -268,6 +268,14 @@ pub fn decode(kind: u16, payload: &[u8]) -> Result<(PayloadHead, FileChange<'_>)
 mod tests {
     use super::*;
 
+    fn at(at: u64) -> PayloadHead {
+        PayloadHead {
+            file: 0,
+            at,
+            ..PayloadHead::default()
+        }
+    }
+
     #[test]
     fn records_are_read_back_and_cut_ones_refused() {
         let head = PayloadHead {
@@ -315,11 +323,6 @@ mod tests {
 
     #[test]
     fn a_refused_truncation_takes_back_itself_and_nothing_before_it() {
-        let at = |at| PayloadHead {
-            file: 0,
-            at,
-            ..PayloadHead::default()
-        };
         let write = (at(3), FileChange::Write(b"abc"));
         let cut = (at(5), FileChange::Truncate);
         let refused = |size| (at(size), FileChange::Refused);
@@ -340,11 +343,6 @@ mod tests {
 
     #[test]
     fn a_record_behind_the_end_of_any_file_is_refused() {
-        let at = |at| PayloadHead {
-            file: 0,
-            at,
-            ..PayloadHead::default()
-        };
         let write = |head: PayloadHead| [&head.encode()[..], b"bytes"].concat();
         for far in [u64::MAX, u64::MAX - 2, i64::MAX as u64 - 4] {
             assert!(decode(KIND_WRITE, &write(at(far))).is_err(), "{far}");

@@ -64,12 +64,9 @@ fn the_drain_syncs_files_behind_more_writes_than_the_lane_holds() {
 #[test]
 fn a_retired_file_is_drained_and_stays_plain_when_opened_again() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, RDWR | libc::O_DSYNC);
+    let (mut run, path) = lab.run_with_log(RDWR | libc::O_DSYNC);
     assert_eq!(run.call("hidden a"), Ok(libc::O_DSYNC as usize));
-    run.call("write a 1 1000").unwrap();
-    run.call("retire a").unwrap();
+    run.calls(["write a 1 1000", "retire a"]);
     assert_eq!(fs::read(lab.synced(&path)).unwrap(), content(1, 1000));
     // Its descriptor is known for the flag that the kernel does not have.
     assert_eq!(run.call("absorbs a"), Ok(1));
@@ -92,8 +89,7 @@ fn a_file_opened_again_is_the_same_and_numbers_do_not_run_out() {
         let path = lab.data(&format!("{}.log", i % 300));
         assert_eq!(run.open("f", &path, APPEND), 1, "{i}");
         run.call(format!("write f {i} 300")).unwrap();
-        run.call("sync f").unwrap();
-        run.call("close f").unwrap();
+        run.calls(["sync f", "close f"]);
         if i % 300 == 7 {
             expected.extend(content(i, 300));
         }
@@ -106,13 +102,10 @@ fn a_file_opened_again_is_the_same_and_numbers_do_not_run_out() {
 #[test]
 fn two_processes_that_absorb_one_file_have_all_writes_recovered() {
     let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, APPEND), 1);
+    let (mut run, path) = lab.run_with_log(APPEND);
     run.call("write a 1 100").unwrap();
     assert_eq!(run.open("other a", &path, APPEND), 1);
-    run.call("other write a 2 100").unwrap();
-    run.call("write a 3 100").unwrap();
+    run.calls(["other write a 2 100", "write a 3 100"]);
     assert_eq!(run.call("absorbs a"), Ok(1));
     // Any process's sync covers what any process wrote.
     run.call("sync a").unwrap();
@@ -129,15 +122,11 @@ fn two_processes_that_absorb_one_file_have_all_writes_recovered() {
 #[test]
 fn a_file_that_one_process_retires_is_plain_for_all() {
     let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    run.open("a", &path, APPEND);
+    let (mut run, path) = lab.run_with_log(APPEND);
     assert_eq!(run.open("other a", &path, APPEND), 1);
-    run.call("write a 1 100").unwrap();
-    run.call("other retire a").unwrap();
+    run.calls(["write a 1 100", "other retire a"]);
     assert_eq!(fs::read(lab.synced(&path)).unwrap(), content(1, 100));
-    run.call("other write a 2 100").unwrap();
-    run.call("write a 3 100").unwrap();
+    run.calls(["other write a 2 100", "write a 3 100"]);
     assert_eq!(run.call("absorbs a"), Ok(0));
     run.call("sync a").unwrap();
     // And in whichever process it is opened again.
@@ -174,8 +163,7 @@ fn an_absorbed_file_is_absorbed_by_whatever_name_it_is_opened() {
     run.open("a", &path, RDWR);
     fs::hard_link(&path, &link).unwrap();
     assert_eq!(run.open("link", &link, RDWR), 1);
-    run.call("pwrite a 0 1 300").unwrap();
-    run.call("pwrite link 0 2 200").unwrap();
+    run.calls(["pwrite a 0 1 300", "pwrite link 0 2 200"]);
     run.kill_both();
     lab.power_cut();
     lab.recover(Some(OTHER_BOOT), &[]);
@@ -189,8 +177,7 @@ fn a_file_that_one_process_closed_is_absorbed_for_the_next() {
     let path = lab.data("a.log");
     let mut run = lab.run();
     assert_eq!(run.open("other a", &path, APPEND), 1);
-    run.call("other write a 1 100").unwrap();
-    run.call("other close a").unwrap();
+    run.calls(["other write a 1 100", "other close a"]);
     assert_eq!(run.open("a", &path, APPEND), 1);
     run.call("write a 2 100").unwrap();
     run.end();
@@ -204,9 +191,7 @@ fn a_file_that_one_process_closed_is_absorbed_for_the_next() {
 #[test]
 fn an_open_that_fails_to_make_a_file_plain_has_not_truncated_it() {
     let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    run.open("a", &path, APPEND);
+    let (mut run, path) = lab.run_with_log(APPEND);
     run.call("write a 1 300").unwrap();
     lab.inject(libc::EIO, u64::MAX);
     assert_eq!(run.call("retire a"), Err(libc::EIO));

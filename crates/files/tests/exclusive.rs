@@ -32,8 +32,7 @@ fn newer_bytes_synced_by_another_name_survive_a_power_cut() {
             fs::hard_link(&path, &link).unwrap();
         }
         assert_eq!(run.open("other b", &link, RDWR), 0);
-        run.call("other pwrite b 0 2 300").unwrap();
-        run.call("other sync b").unwrap();
+        run.calls(["other pwrite b 0 2 300", "other sync b"]);
         keep_as_synced(&lab, &path);
         run.call("write a 3 1").unwrap();
         assert_eq!(run.call("absorbs a"), Ok(0));
@@ -54,9 +53,7 @@ fn truncation_by_another_name_is_not_undone_by_older_records() {
     run.call("pwrite a 0 1 300").unwrap();
     fs::hard_link(&path, &link).unwrap();
     run.open("other b", &link, RDWR | libc::O_TRUNC);
-    run.call("other pwrite b 0 2 100").unwrap();
-    run.call("other sync b").unwrap();
-    run.call("write a 3 1").unwrap();
+    run.calls(["other pwrite b 0 2 100", "other sync b", "write a 3 1"]);
     assert_eq!(run.call("absorbs a"), Ok(0));
     run.end();
 }
@@ -76,8 +73,7 @@ fn a_file_open_elsewhere_at_its_registration_stays_plain() {
     run.call(format!("raw x {} {RDWR}", path.display()))
         .unwrap();
     assert_eq!(run.open("b", &path, APPEND), 0);
-    run.call("close b").unwrap();
-    run.call("close x").unwrap();
+    run.calls(["close b", "close x"]);
     assert_eq!(run.open("b", &path, APPEND), 1);
     run.end();
 }
@@ -141,9 +137,7 @@ fn connect(name: &str) -> rustix::fd::OwnedFd {
 #[test]
 fn a_supervisor_out_of_descriptors_hears_everything_later() {
     let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, APPEND), 1);
+    let (mut run, path) = lab.run_with_log(APPEND);
     run.limit_descriptors(4);
     let name = socket_of(&lab);
     let stranger = connect(&name);
@@ -161,9 +155,7 @@ fn a_supervisor_out_of_descriptors_hears_everything_later() {
 #[test]
 fn silent_connections_keep_no_process_from_being_heard() {
     let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, APPEND), 1);
+    let (mut run, path) = lab.run_with_log(APPEND);
     let name = socket_of(&lab);
     let silent: Vec<_> = (0..600).map(|_| connect(&name)).collect();
     let threads = format!("/proc/{}/task", run.supervisor.id());
@@ -185,8 +177,7 @@ fn no_file_opens_for_writing_while_a_live_supervisor_is_silent() {
         command.env("FOREBAY_TEST_WAITS", "heard=2500");
     });
     assert_eq!(run.open("a", &path, APPEND), 1);
-    run.call("write a 1 300").unwrap();
-    run.call("other give_up").unwrap();
+    run.calls(["write a 1 300", "other give_up"]);
     run.stop_supervisor();
     for flags in [libc::O_WRONLY, libc::O_RDWR | libc::O_TRUNC] {
         let open = format!("other open b {} {flags}", path.display());
@@ -226,8 +217,7 @@ fn an_orphaned_process_lets_go_of_its_files_at_its_next_call() {
     );
     fs::hard_link(&path, &link).unwrap();
     run.open("other b", &link, RDWR);
-    run.call("other pwrite b 0 2 300").unwrap();
-    run.call("other sync b").unwrap();
+    run.calls(["other pwrite b 0 2 300", "other sync b"]);
     run.kill_both();
     lab.recover(Some(OTHER_BOOT), &["--force"]);
     assert_eq!(fs::read(&path).unwrap(), content(2, 300));
@@ -237,12 +227,8 @@ fn an_orphaned_process_lets_go_of_its_files_at_its_next_call() {
 #[test]
 fn locks_on_an_open_file_end_with_the_programs_close() {
     let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, RDWR), 1);
-    run.call("flock a").unwrap();
-    run.call("write a 1 10").unwrap();
-    run.call("close a").unwrap();
+    let (mut run, path) = lab.run_with_log(RDWR);
+    run.calls(["flock a", "write a 1 10", "close a"]);
     let file = fs::File::open(&path).unwrap();
     let flock = rustix::fs::FlockOperation::NonBlockingLockExclusive;
     assert_eq!(rustix::fs::flock(&file, flock), Ok(()));
@@ -275,9 +261,7 @@ fn a_program_that_was_just_written_and_closed_can_be_executed() {
 fn an_unlinked_and_closed_files_space_is_given_back_at_once() {
     for closed_first in [true, false] {
         let lab = Lab::new();
-        let path = lab.data("a.log");
-        let mut run = lab.run();
-        assert_eq!(run.open("a", &path, RDWR), 1);
+        let (mut run, path) = lab.run_with_log(RDWR);
         run.call("write a 1 3000").unwrap();
         let unlink = format!("unlink {}", path.display());
         let calls = match closed_first {
@@ -356,9 +340,7 @@ fn a_supervisor_that_starts_takes_away_what_killed_ones_left() {
 #[test]
 fn an_idle_log_reaches_the_disk_without_anyone_asking() {
     let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, APPEND), 1);
+    let (mut run, path) = lab.run_with_log(APPEND);
     run.call("write a 1 3000").unwrap();
     assert!(eventually(
         || fs::read(lab.synced(&path)).unwrap() == content(1, 3000)

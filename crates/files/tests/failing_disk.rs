@@ -50,8 +50,7 @@ fn set_back(path: &Path) {
 fn acknowledge(lab: &Lab, run: &mut Running) -> PathBuf {
     let path = lab.data("a.log");
     run.open("a", &path, RDWR);
-    run.call("write a 1 3000").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["write a 1 3000", "sync a"]);
     path
 }
 
@@ -111,8 +110,7 @@ fn a_run_after_a_pools_disk_failed_absorbs_and_recovers_as_ever() {
     let mut run = lab.run();
     let path = acknowledge(&lab, &mut run);
     fail_disk(&lab, ALWAYS);
-    run.call("pwrite a 0 2 3000").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["pwrite a 0 2 3000", "sync a"]);
     run.end();
     mend_disk(&lab);
     lab.recover(None, &[]);
@@ -120,8 +118,7 @@ fn a_run_after_a_pools_disk_failed_absorbs_and_recovers_as_ever() {
     // The mark in the file says nothing of this run's lane.
     let mut run = lab.run();
     assert_eq!(run.open("a", &path, RDWR), 1);
-    run.call("pwrite a 0 3 3000").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["pwrite a 0 3 3000", "sync a"]);
     run.kill_both();
     lab.power_cut();
     assert!(fs::read(&path).unwrap() == content(2, 3000));
@@ -189,8 +186,7 @@ fn no_name_changes_where_nothing_can_say_that_records_are_void() {
         let mut run = run_without_marks(&lab);
         let path = lab.data("d/a.log");
         run.open("a", &path, RDWR);
-        run.call("write a 1 3000").unwrap();
-        run.call("sync a").unwrap();
+        run.calls(["write a 1 3000", "sync a"]);
         fail_disk(&lab, ALWAYS);
         let data = lab.home.path().join("data");
         let done = run.call(call.replace('@', data.to_str().unwrap()));
@@ -211,8 +207,7 @@ fn what_the_pools_disk_does_not_take_as_released_is_not() {
     let path = acknowledge(&lab, &mut run);
     fail_disk(&lab, ALWAYS);
     // The file is synced, and the pool cannot be told: the file says it.
-    run.call("retire a").unwrap();
-    run.call("pwrite a 0 2 3000").unwrap();
+    run.calls(["retire a", "pwrite a 0 2 3000"]);
     assert_eq!(run.call("sync a"), Ok(0));
     run.kill_both();
     mend_disk(&lab);
@@ -293,8 +288,7 @@ fn later_writes_of_orphans_that_cannot_void_records_are_kept() {
     run.call("pwrite a 0 2 3000").unwrap();
     run.kill_supervisor();
     assert_eq!(run.call("sync a"), Err(libc::EIO));
-    run.call("pwrite a 0 3 3000").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["pwrite a 0 3 3000", "sync a"]);
     run.kill_both();
     mend_disk(&lab);
     let reports = lab.recover(Some(OTHER_BOOT), &[]);
@@ -307,12 +301,9 @@ fn later_writes_of_orphans_that_cannot_void_records_are_kept() {
 #[test]
 fn orphans_write_nothing_over_what_another_process_wrote_since() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, RDWR);
+    let (mut run, path) = lab.run_with_log(RDWR);
     let pipe = lab.slow_syncs(&path);
-    run.call("write a 1 3000").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["write a 1 3000", "sync a"]);
     // A second without a write ends the segment, and its drain waits in the sync.
     thread::sleep(Duration::from_millis(2500));
     run.kill_supervisor();
@@ -375,9 +366,7 @@ fn outside_writes_to_a_file_that_cannot_be_made_plain_are_kept() {
 #[test]
 fn a_run_ends_though_its_pools_disk_failed_with_a_full_segment() {
     let lab = Lab::on_disk();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, RDWR);
+    let (mut run, path) = lab.run_with_log(RDWR);
     let pipe = lab.slow_syncs(&path);
     for seed in 0..30 {
         run.call(format!("write a {seed} 3000")).unwrap();

@@ -100,10 +100,12 @@ fn synced_log_is_found_after_a_cut_by_each_name_it_had() {
             rename(run, "c.tmp.log", "d/c.log");
             // And one that two processes write to, of which one has not written yet.
             assert_eq!(run.open_only("other a", &lab.data("a.log"), APPEND), 1);
-            run.call("other write a 7 50").unwrap();
-            run.call("other sync a").unwrap();
-            run.call("write c 8 50").unwrap();
-            run.call("sync c").unwrap();
+            run.calls([
+                "other write a 7 50",
+                "other sync a",
+                "write c 8 50",
+                "sync c",
+            ]);
         },
         |lab| {
             let both = |one, two| [content(one, 100), content(two, 50)].concat();

@@ -114,12 +114,8 @@ fn whatever_dies_at_any_moment_what_was_synced_is_there() {
 fn what_was_not_synced_is_not_in_the_pool_after_a_power_cut() {
     // Or the tests here could not fail.
     let lab = Lab::on_disk();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, APPEND);
-    run.call("write a 1 3000").unwrap();
-    run.call("sync a").unwrap();
-    run.call("write a 2 3000").unwrap();
+    let (mut run, path) = lab.run_with_log(APPEND);
+    run.calls(["write a 1 3000", "sync a", "write a 2 3000"]);
     run.kill_both();
     lab.power_cut();
     lab.recover(Some(OTHER_BOOT), &[]);
@@ -130,9 +126,7 @@ fn what_was_not_synced_is_not_in_the_pool_after_a_power_cut() {
 #[test]
 fn a_write_that_is_synchronous_is_durable_when_it_returns() {
     let lab = Lab::on_disk();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, APPEND | libc::O_DSYNC);
+    let (mut run, path) = lab.run_with_log(APPEND | libc::O_DSYNC);
     run.call("write a 1 3000").unwrap();
     run.kill_both();
     lab.power_cut();
@@ -144,9 +138,7 @@ fn a_write_that_is_synchronous_is_durable_when_it_returns() {
 #[test]
 fn a_second_after_it_was_written_it_is_durable_without_a_sync() {
     let lab = Lab::on_disk();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, APPEND);
+    let (mut run, path) = lab.run_with_log(APPEND);
     run.call("write a 1 3000").unwrap();
     std::thread::sleep(Duration::from_millis(2500));
     run.kill_both();

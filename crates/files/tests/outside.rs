@@ -113,9 +113,7 @@ fn an_outsiders_bytes_survive_by_any_name_and_mount_namespace() {
 #[test]
 fn readers_of_an_absorbed_file_neither_wait_nor_make_it_plain() {
     let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, RDWR), 1);
+    let (mut run, path) = lab.run_with_log(RDWR);
     run.call("pwrite a 0 1 300").unwrap();
     // A database that is stopped could let go of nothing.
     signal(run.database, Signal::STOP);
@@ -133,9 +131,7 @@ fn readers_of_an_absorbed_file_neither_wait_nor_make_it_plain() {
 #[test]
 fn outsiders_outwait_a_stopped_database_and_keep_newer_bytes() {
     let Some(lab) = of_root() else { return };
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, RDWR), 1);
+    let (mut run, path) = lab.run_with_log(RDWR);
     run.call("pwrite a 0 1 300").unwrap();
     signal(run.database, Signal::STOP);
     writes_newer_bytes(&path).join().unwrap();
@@ -146,9 +142,7 @@ fn outsiders_outwait_a_stopped_database_and_keep_newer_bytes() {
 #[test]
 fn who_waits_for_a_supervisor_that_is_killed_goes_on() {
     let Some(lab) = of_root() else { return };
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, RDWR), 1);
+    let (mut run, path) = lab.run_with_log(RDWR);
     run.call("pwrite a 0 1 300").unwrap();
     run.stop_supervisor();
     let stranger = writes_newer_bytes(&path);

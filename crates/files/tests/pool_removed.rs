@@ -22,8 +22,7 @@ fn files_have_everything_and_real_syncs_once_a_pool_is_removed() {
         });
         let path = lab.data("a.log");
         run.open("a", &path, RDWR);
-        run.call("write a 1 3000").unwrap();
-        run.call("sync a").unwrap();
+        run.calls(["write a 1 3000", "sync a"]);
         // Another in its place is not it.
         fs::rename(lab.pool(), lab.home.path().join("kept")).unwrap();
         fs::copy(lab.home.path().join("kept"), lab.pool()).unwrap();
@@ -31,12 +30,10 @@ fn files_have_everything_and_real_syncs_once_a_pool_is_removed() {
         thread::sleep(NOTICED);
         assert_eq!(fs::read(lab.synced(&path)).unwrap(), content(1, 3000));
         for _ in 0..20 {
-            run.call("write a 2 3000").unwrap();
-            run.call("sync a").unwrap();
+            run.calls(["write a 2 3000", "sync a"]);
         }
         run.open("b", &lab.data("b.log"), RDWR);
-        run.call("write b 3 100").unwrap();
-        run.call("sync b").unwrap();
+        run.calls(["write b 3 100", "sync b"]);
         let mut said = String::new();
         let mut stderr = run.supervisor.stderr.take().unwrap();
         run.end();
@@ -54,14 +51,11 @@ fn files_have_everything_and_real_syncs_once_a_pool_is_removed() {
 #[test]
 fn a_pool_that_is_only_called_otherwise_is_used_on() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, RDWR);
+    let (mut run, path) = lab.run_with_log(RDWR);
     let elsewhere = lab.home.path().join("elsewhere");
     fs::rename(lab.pool(), &elsewhere).unwrap();
     thread::sleep(NOTICED);
-    run.call("write a 1 3000").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["write a 1 3000", "sync a"]);
     run.kill_both();
     lab.power_cut();
     fs::rename(&elsewhere, lab.pool()).unwrap();

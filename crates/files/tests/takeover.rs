@@ -25,8 +25,7 @@ const AT_ONCE: Duration = Duration::from_secs(4);
 fn orphaned(lab: &Lab, path: &Path) -> Running {
     let mut run = lab.run();
     assert_eq!(run.open("other a", path, RDWR), 1);
-    run.call("other pwrite a 0 1 3000").unwrap();
-    run.call("other sync a").unwrap();
+    run.calls(["other pwrite a 0 1 3000", "other sync a"]);
     let member = run.other();
     run.kill_supervisor();
     kill(&member);
@@ -53,8 +52,7 @@ fn an_opener_settles_the_lane_of_a_run_whose_processes_are_dead() {
     assert_eq!(lab.lanes(), 0);
     // Past what a replay would take for the lane's own.
     thread::sleep(Duration::from_millis(300));
-    run.call("pwrite b 100 2 500").unwrap();
-    run.call("sync b").unwrap();
+    run.calls(["pwrite b 100 2 500", "sync b"]);
     run.kill_both();
     let mut expected = content(1, 3000);
     expected[100..600].copy_from_slice(&content(2, 500));
@@ -68,8 +66,7 @@ fn an_opener_settles_a_dead_runs_lane_on_a_disk() {
     let path = lab.data("a.log");
     let mut run = orphaned(&lab, &path);
     assert_eq!(run.open("b", &path, RDWR), 0);
-    run.call("pwrite b 0 2 500").unwrap();
-    run.call("sync b").unwrap();
+    run.calls(["pwrite b 0 2 500", "sync b"]);
     run.kill_both();
     let mut expected = content(1, 3000);
     expected[..500].copy_from_slice(&content(2, 500));
@@ -248,8 +245,7 @@ fn a_program_goes_on_and_leaves_an_unsettled_lane_to_a_recovery() {
         begun.elapsed()
     );
     fs::rename(lab.home.path().join("elsewhere"), lab.pool()).unwrap();
-    run.call("pwrite b 0 2 500").unwrap();
-    run.call("sync b").unwrap();
+    run.calls(["pwrite b 0 2 500", "sync b"]);
     assert_eq!(fs::metadata(&path).unwrap().ino(), inode);
     run.kill_both();
     let reports = lab.recover(Some(OTHER_BOOT), &[]);

@@ -20,9 +20,7 @@ fn nothing_is_lost(make: &[&str]) {
             return;
         }
     };
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, libc::O_RDWR | libc::O_CREAT | libc::O_APPEND);
+    let (mut run, path) = lab.run_with_log(libc::O_RDWR | libc::O_CREAT | libc::O_APPEND);
     disk.fill(1 << 20).unwrap();
     let mut expected = Vec::new();
     let mut failed = false;

@@ -47,6 +47,14 @@ impl Place {
         (path, open.unwrap())
     }
 
+    /// The same, which has content, and its identity.
+    fn file_before(&self, name: &str) -> (PathBuf, File, Vec<u8>) {
+        let (path, file) = self.file(name);
+        fs::write(&path, b"before").unwrap();
+        let identity = identity::of(file.as_fd()).unwrap();
+        (path, file, identity)
+    }
+
     /// A lane that says that `bytes` were written at the beginning of a file.
     fn lane(&self, identity: &[u8], path: &Path, boot: Uuid, bytes: &[u8]) -> Uuid {
         let owner = Uuid::new_v4();
@@ -170,9 +178,7 @@ fn a_removal_that_was_announced_and_never_confirmed_counts() {
 #[test]
 fn no_file_is_newer_than_the_pool_where_mounts_are_unknown() {
     let mut place = Place::with(PoolOptions::new().on_disk(true));
-    let (path, file) = place.file("a");
-    fs::write(&path, b"before").unwrap();
-    let identity = identity::of(file.as_fd()).unwrap();
+    let (path, _file, identity) = place.file_before("a");
     for (has_mounts, outcome, content) in [
         (true, LaneOutcome::Synced, &b"before"[..]),
         (false, LaneOutcome::Replayed, b"acknowledged"),
@@ -190,9 +196,7 @@ fn no_file_is_newer_than_the_pool_where_mounts_are_unknown() {
 fn unknown_mounts_keep_an_emulated_pool_from_its_own_disk() {
     let mut place = Place::new();
     place.has_mounts = false;
-    let (path, file) = place.file("a");
-    fs::write(&path, b"before").unwrap();
-    let identity = identity::of(file.as_fd()).unwrap();
+    let (path, _file, identity) = place.file_before("a");
     place.lane(&identity, &path, boot::id().unwrap(), b"acknowledged");
     let report = place.recover();
     assert_eq!(report.outcome, LaneOutcome::Refused, "{report:?}");
@@ -204,9 +208,7 @@ fn unknown_mounts_keep_an_emulated_pool_from_its_own_disk() {
 #[test]
 fn a_takeover_writes_to_no_file_that_another_process_has_open() {
     let mut place = Place::with(PoolOptions::new().on_disk(true));
-    let (path, file) = place.file("a");
-    fs::write(&path, b"before").unwrap();
-    let identity = identity::of(file.as_fd()).unwrap();
+    let (path, file, identity) = place.file_before("a");
     let boot = boot::id().unwrap();
     let lane = |place: &Place| place.lane(&identity, &path, boot, b"acknowledged");
     // Where it was there all the time it is newer than the lane.

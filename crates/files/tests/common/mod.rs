@@ -5,9 +5,12 @@
     reason = "each test file uses a part of it"
 )]
 
+mod content;
 pub mod disk;
 mod running;
 
+#[allow(unused_imports, reason = "each test file uses a part of it")]
+pub use content::content;
 pub use running::Running;
 
 use forebay_measure::processes::Watched;
@@ -38,18 +41,6 @@ pub fn lab() -> PathBuf {
     path.pop();
     path.pop();
     path.join("examples/lab")
-}
-
-/// `bytes` bytes that the database makes too.
-pub fn content(seed: u64, bytes: usize) -> Vec<u8> {
-    let mut state = seed.wrapping_mul(0x9E37_79B9_7F4A_7C15) | 1;
-    let byte = |_| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 32) as u8
-    };
-    (0..bytes).map(byte).collect()
 }
 
 pub struct Lab {
@@ -145,6 +136,13 @@ impl Lab {
 
     pub fn run(&self) -> Running {
         self.run_with(|_| {})
+    }
+
+    /// A run whose database has `a.log` open as `a`, and where that is.
+    pub fn run_with_log(&self, flags: i32) -> (Running, PathBuf) {
+        let (mut run, path) = (self.run(), self.data("a.log"));
+        assert_eq!(run.open("a", &path, flags), 1);
+        (run, path)
     }
 
     /// A run whose standard error no process reads.

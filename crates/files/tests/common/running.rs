@@ -41,6 +41,14 @@ impl Running {
         }
     }
 
+    /// Does several calls, which succeed.
+    #[track_caller]
+    pub fn calls<const N: usize>(&mut self, lines: [&str; N]) {
+        for line in lines {
+            self.call(line).unwrap();
+        }
+    }
+
     pub fn send(&mut self, line: &impl AsRef<str>) {
         let input = self.input.as_mut().unwrap();
         let _ = writeln!(input, "{}", line.as_ref());

@@ -36,11 +36,8 @@ fn a_file_written_to_without_a_name_lets_others_be_replayed() {
 #[test]
 fn a_truncation_the_kernel_refuses_is_not_done_by_a_recovery() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, RDWR);
-    run.call("write a 1 3000").unwrap();
-    run.call("truncate a 2000").unwrap();
+    let (mut run, path) = lab.run_with_log(RDWR);
+    run.calls(["write a 1 3000", "truncate a 2000"]);
     // Larger than any file system's files, and than what the kernel takes for a size.
     for bytes in [i64::MAX as u64, u64::MAX] {
         run.call(format!("truncate a {bytes}")).unwrap_err();
@@ -55,12 +52,12 @@ fn a_truncation_the_kernel_refuses_is_not_done_by_a_recovery() {
 #[test]
 fn a_signal_handlers_write_above_another_call_is_really_synced() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, APPEND);
-    run.call("write a 1 300").unwrap();
-    run.call("interrupting write a 2 300").unwrap();
-    run.call("write a 3 300").unwrap();
+    let (mut run, path) = lab.run_with_log(APPEND);
+    run.calls([
+        "write a 1 300",
+        "interrupting write a 2 300",
+        "write a 3 300",
+    ]);
     assert_eq!(run.call("sync a"), Ok(0));
     run.call("write a 4 300").unwrap();
     run.kill_both();
@@ -116,9 +113,7 @@ fn a_renamed_file_is_found_and_the_replaced_one_may_be_missing() {
 #[test]
 fn an_open_that_truncates_voids_what_the_pool_had_of_the_file() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, RDWR);
+    let (mut run, path) = lab.run_with_log(RDWR);
     run.call("write a 1 3000").unwrap();
     run.open("again", &path, RDWR | libc::O_TRUNC);
     run.call("write again 2 300").unwrap();

@@ -14,8 +14,7 @@ fn a_killed_databases_files_are_synced_and_its_lane_goes_back() {
     let lab = Lab::new();
     let mut run = lab.run();
     run.open("a", &lab.data("a.log"), APPEND);
-    run.call("write a 1 3000").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["write a 1 3000", "sync a"]);
     run.kill_database();
     let status = run.end();
     assert_eq!(status["lane"]["left"], serde_json::Value::Null);
@@ -28,11 +27,8 @@ fn a_killed_databases_files_are_synced_and_its_lane_goes_back() {
 #[test]
 fn a_same_boot_recovery_after_both_were_killed_only_syncs() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, APPEND);
-    run.call("write a 1 3000").unwrap();
-    run.call("sync a").unwrap();
+    let (mut run, path) = lab.run_with_log(APPEND);
+    run.calls(["write a 1 3000", "sync a"]);
     run.kill_both();
     assert_eq!(lab.lanes(), 1);
     // Another process changes the file later: in the same boot that is the truth.
@@ -50,11 +46,8 @@ fn a_same_boot_recovery_after_both_were_killed_only_syncs() {
 #[test]
 fn after_a_power_cut_everything_acknowledged_is_replayed() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, APPEND);
-    run.call("write a 1 3000").unwrap();
-    run.call("sync a").unwrap();
+    let (mut run, path) = lab.run_with_log(APPEND);
+    run.calls(["write a 1 3000", "sync a"]);
     run.kill_both();
     lab.power_cut();
     assert_eq!(fs::read(&path).unwrap(), b"");
@@ -74,8 +67,7 @@ fn a_file_that_was_changed_since_is_not_touched_without_force() {
         let (path, untouched) = (lab.data("a.log"), lab.data("b.log"));
         run.open("a", &path, APPEND);
         run.open("b", &untouched, APPEND);
-        run.call("write a 1 3000").unwrap();
-        run.call("write b 2 3000").unwrap();
+        run.calls(["write a 1 3000", "write b 2 3000"]);
         run.kill_both();
         lab.power_cut();
         fs::write(&path, b"changed").unwrap();
@@ -115,8 +107,7 @@ fn a_missing_file_is_refused_unless_the_database_removed_it() {
     let (path, removed) = (lab.data("a.log"), lab.data("b.log"));
     run.open("a", &path, APPEND);
     run.open("b", &removed, APPEND);
-    run.call("write a 1 300").unwrap();
-    run.call("write b 2 300").unwrap();
+    run.calls(["write a 1 300", "write b 2 300"]);
     run.call(format!("unlink {}", removed.display())).unwrap();
     run.kill_both();
     lab.power_cut();
@@ -140,9 +131,7 @@ fn a_missing_file_is_refused_unless_the_database_removed_it() {
 #[test]
 fn another_file_at_the_same_path_is_not_written_to() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, APPEND);
+    let (mut run, path) = lab.run_with_log(APPEND);
     run.call("write a 1 300").unwrap();
     run.kill_both();
     lab.power_cut();
@@ -212,9 +201,7 @@ fn a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same() {
 #[test]
 fn a_database_goes_on_and_drains_itself_without_its_supervisor() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, APPEND);
+    let (mut run, path) = lab.run_with_log(APPEND);
     run.call("write a 0 5000").unwrap();
     run.kill_supervisor();
     let mut expected = content(0, 5000);

@@ -37,9 +37,7 @@ fn a_failed_sync_costs_no_byte_and_all_goes_on_once_it_succeeds() {
 #[test]
 fn a_write_refused_because_syncs_fail_has_changed_nothing() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, APPEND);
+    let (mut run, path) = lab.run_with_log(APPEND);
     lab.inject(libc::EIO, u64::MAX);
     let mut expected = Vec::new();
     let mut refused = 0;
@@ -75,9 +73,7 @@ fn a_write_refused_because_syncs_fail_has_changed_nothing() {
 #[test]
 fn what_is_acknowledged_while_syncs_fail_survives_a_power_cut() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, APPEND);
+    let (mut run, path) = lab.run_with_log(APPEND);
     let mut expected = Vec::new();
     lab.inject(libc::EIO, 1);
     for i in 0..30 {
@@ -97,9 +93,7 @@ fn what_is_acknowledged_while_syncs_fail_survives_a_power_cut() {
 #[test]
 fn older_records_overwrite_nothing_the_pool_had_no_room_for() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, RDWR);
+    let (mut run, path) = lab.run_with_log(RDWR);
     let mut expected = Vec::new();
     let write = |file: &mut Vec<u8>, run: &mut Running, at: usize, seed: u64| {
         // Refused while the lane is full of what cannot be synced.
@@ -199,9 +193,7 @@ fn a_same_boot_recovery_after_a_failed_sync_rewrites_or_refuses() {
 #[test]
 fn rewriting_after_a_failed_sync_spares_a_signal_handlers_bytes() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, RDWR);
+    let (mut run, path) = lab.run_with_log(RDWR);
     run.call("pwrite a 0 1 300").unwrap();
     assert_eq!(run.call("sync a"), Ok(0));
     lab.inject(libc::EIO, 1);
@@ -221,9 +213,7 @@ fn rewriting_after_a_failed_sync_spares_a_signal_handlers_bytes() {
 /// A run with one file whose syncs fail from now on, and what the file held when one had succeeded
 /// last.
 fn failing(lab: &Lab) -> (Running, Vec<u8>) {
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    assert_eq!(run.open("a", &path, RDWR), 1);
+    let (mut run, _) = lab.run_with_log(RDWR);
     run.call("pwrite a 0 1 5000").unwrap();
     let synced = content(1, 5000);
     // Those of the drain, and those by which it tries again.

@@ -13,7 +13,7 @@ use std::{
     fs::{self, File},
     io::Write,
     os::unix::fs::FileExt,
-    path::Path,
+    path::PathBuf,
     thread,
     time::{Duration, Instant},
 };
@@ -25,19 +25,36 @@ const PATIENCE: Duration = Duration::from_secs(20);
 const LARGE: usize = 200_000;
 
 /// Syncs that wait: each for a word in a pipe, which stands where the tests have a fault.
-struct Held<'a>(&'a Path);
+struct Held(PathBuf);
 
-impl<'a> Held<'a> {
-    fn hold(pipe: &'a Path) -> Self {
-        mknodat(CWD, pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
+impl Held {
+    fn hold(lab: &Lab) -> Self {
+        let pipe = lab.fault_file();
+        mknodat(CWD, &pipe, FileType::Fifo, Mode::from_raw_mode(0o600), 0).unwrap();
         Self(pipe)
+    }
+
+    /// The other member begins to settle.
+    fn by_the_other(lab: &Lab, run: &mut Running) -> Self {
+        let held = Self::hold(lab);
+        run.call("begin other sync b").unwrap();
+        held
+    }
+
+    /// A sync waits, and so does the first member, which begins to settle as well: as
+    /// [`waiting`](Self::waiting).
+    fn both_waiting(&self, run: &mut Running) -> File {
+        let waiting = self.waiting();
+        run.send(&"sync a");
+        assert_eq!(run.answer_within(WAITS), None, "it did not wait");
+        waiting
     }
 
     /// The end of the pipe to write to, once a sync waits: until that is closed.
     fn waiting(&self) -> File {
         let begun = Instant::now();
         loop {
-            match open(self.0, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
+            match open(&self.0, OFlags::WRONLY | OFlags::NONBLOCK, Mode::empty()) {
                 Ok(pipe) => return pipe.into(),
                 Err(Errno::NXIO) if begun.elapsed() < PATIENCE => {
                     thread::sleep(Duration::from_millis(5));
@@ -62,7 +79,7 @@ impl<'a> Held<'a> {
 
     /// Lets all go.
     fn end(self, pipe: File) {
-        fs::remove_file(self.0).unwrap();
+        fs::remove_file(&self.0).unwrap();
         drop(pipe);
     }
 }
@@ -97,8 +114,7 @@ fn stopped(lab: &Lab, is_interrupted: bool) -> Running {
         syncing
     });
     run.stop_supervisor();
-    run.call("pwrite a 0 1 3000").unwrap();
-    run.call("other pwrite b 0 1 3000").unwrap();
+    run.calls(["pwrite a 0 1 3000", "other pwrite b 0 1 3000"]);
     run
 }
 
@@ -109,6 +125,13 @@ fn orphans_of_a_file_that_is_gone(lab: &Lab, is_interrupted: bool) -> Running {
         .unwrap();
     run.kill_supervisor();
     run
+}
+
+/// A recovery in another boot finds nothing in the lane.
+fn finds_nothing(lab: &Lab) {
+    for report in lab.recover(Some(OTHER_BOOT), &[]) {
+        assert_eq!(report["outcome"], "empty", "{report:?}");
+    }
 }
 
 /// Both files, written to plainly, are not what the lane had, and a recovery in another boot finds
@@ -123,9 +146,7 @@ fn check(lab: &Lab, mut run: Running, other_lives: bool) {
         false => content(1, 3000),
     };
     run.kill_both();
-    for report in lab.recover(Some(OTHER_BOOT), &[]) {
-        assert_eq!(report["outcome"], "empty", "{report:?}");
-    }
+    finds_nothing(lab);
     assert!(fs::read(lab.data("a.log")).unwrap() == content(2, 3000));
     assert!(fs::read(lab.data("b.log")).unwrap() == b);
     assert_eq!(lab.lanes(), 0);
@@ -137,12 +158,8 @@ fn check(lab: &Lab, mut run: Running, other_lives: bool) {
 fn one_of_two_members_settles_the_lane_and_the_other_waits() {
     let lab = Lab::new();
     let mut run = orphans(&lab);
-    let pipe = lab.fault_file();
-    let held = Held::hold(&pipe);
-    run.call("begin other sync b").unwrap();
-    let waiting = held.waiting();
-    run.send(&"sync a");
-    assert_eq!(run.answer_within(WAITS), None, "it did not wait");
+    let held = Held::by_the_other(&lab, &mut run);
+    let waiting = held.both_waiting(&mut run);
     held.end(waiting);
     assert_eq!(run.answer().as_deref(), Some("ok 0\n"));
     assert_eq!(run.call("end other"), Ok(0));
@@ -157,15 +174,11 @@ fn a_member_settles_the_lane_where_another_died_settling_it() {
         let lab = Lab::new();
         let mut run = orphans(&lab);
         let other = run.other();
-        let pipe = lab.fault_file();
-        let held = Held::hold(&pipe);
-        run.call("begin other sync b").unwrap();
+        let held = Held::by_the_other(&lab, &mut run);
         for _ in 0..synced {
             held.let_one_go();
         }
-        let waiting = held.waiting();
-        run.send(&"sync a");
-        assert_eq!(run.answer_within(WAITS), None, "{synced}: it did not wait");
+        let waiting = held.both_waiting(&mut run);
         kill(&other);
         held.end(waiting);
         assert_eq!(run.answer().as_deref(), Some("ok 0\n"), "{synced}");
@@ -178,13 +191,9 @@ fn a_member_settles_the_lane_where_another_died_settling_it() {
 fn a_recovery_has_everything_where_both_members_died_settling() {
     let lab = Lab::new();
     let mut run = orphans(&lab);
-    let pipe = lab.fault_file();
-    let held = Held::hold(&pipe);
-    run.call("begin other sync b").unwrap();
+    let held = Held::by_the_other(&lab, &mut run);
     held.let_one_go();
-    let _waiting = held.waiting();
-    run.send(&"sync a");
-    assert_eq!(run.answer_within(WAITS), None);
+    let _waiting = held.both_waiting(&mut run);
     run.kill_both();
     // The power fails: of the files nothing is there.
     for name in ["a.log", "b.log"] {
@@ -209,14 +218,10 @@ fn a_lane_stays_if_a_dead_settler_could_not_sync_a_gone_file() {
         let lab = Lab::new();
         let mut run = orphans_of_a_file_that_is_gone(&lab, is_interrupted);
         let other = run.other();
-        let pipe = lab.fault_file();
-        let held = Held::hold(&pipe);
-        run.call("begin other sync b").unwrap();
+        let held = Held::by_the_other(&lab, &mut run);
         // The whole file system, since the file has no name; then the other file.
         held.let_one_fail();
-        let waiting = held.waiting();
-        run.send(&"sync a");
-        assert_eq!(run.answer_within(WAITS), None, "it did not wait");
+        let waiting = held.both_waiting(&mut run);
         kill(&other);
         held.end(waiting);
         // A second sync of the file system succeeds, whatever the disk has.
@@ -232,20 +237,14 @@ fn a_lane_is_settled_if_a_dead_settler_only_feared_an_error() {
     let lab = Lab::new();
     let mut run = orphans_of_a_file_that_is_gone(&lab, true);
     let other = run.other();
-    let pipe = lab.fault_file();
-    let held = Held::hold(&pipe);
-    run.call("begin other sync b").unwrap();
+    let held = Held::by_the_other(&lab, &mut run);
     // In the sync of the whole file system.
-    let waiting = held.waiting();
-    run.send(&"sync a");
-    assert_eq!(run.answer_within(WAITS), None, "it did not wait");
+    let waiting = held.both_waiting(&mut run);
     kill(&other);
     held.end(waiting);
     assert_eq!(run.answer().as_deref(), Some("ok 0\n"));
     run.kill_both();
-    for report in lab.recover(Some(OTHER_BOOT), &[]) {
-        assert_eq!(report["outcome"], "empty", "{report:?}");
-    }
+    finds_nothing(&lab);
     assert_eq!(lab.lanes(), 0);
 }
 
@@ -258,9 +257,7 @@ fn an_interrupted_file_is_rewritten_again_if_the_settler_dies() {
     run.kill_supervisor();
     thread::sleep(LATER);
     let other = run.other();
-    let pipe = lab.fault_file();
-    let held = Held::hold(&pipe);
-    run.call("begin other sync b").unwrap();
+    let held = Held::by_the_other(&lab, &mut run);
     // It has written it again, and is in a sync by which none of that gets to the disk.
     let waiting = held.waiting();
     let modified = fs::metadata(&path).unwrap().modified().unwrap();
@@ -274,8 +271,6 @@ fn an_interrupted_file_is_rewritten_again_if_the_settler_dies() {
     assert_eq!(run.answer().as_deref(), Some("ok 0\n"));
     assert!(fs::read(&path).unwrap() == content(1, LARGE));
     run.kill_both();
-    for report in lab.recover(Some(OTHER_BOOT), &[]) {
-        assert_eq!(report["outcome"], "empty", "{report:?}");
-    }
+    finds_nothing(&lab);
     assert_eq!(lab.lanes(), 0);
 }

@@ -12,6 +12,7 @@ use forebay_pool::{ClaimOptions, PoolOptions};
 use std::{
     fs,
     os::unix::fs::FileExt,
+    path::PathBuf,
     thread,
     time::{Duration, SystemTime},
 };
@@ -134,14 +135,20 @@ fn a_file_that_differs_and_cannot_be_synced_keeps_its_lane() {
     assert!(fs::read(&path).unwrap().starts_with(&content(1, 3000)));
 }
 
-fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
+/// A run on a file system of its own that was killed, and its log; none where there can be no such
+/// disk.
+fn killed_on_a_disk(make: &[&str], megabytes: u64) -> Option<(Lab, Disk, PathBuf)> {
     let lab = Lab::new();
-    let Some(disk) = Disk::mount(&lab, make, megabytes) else {
+    let disk = Disk::mount(&lab, make, megabytes)?;
+    written(&lab).kill_both();
+    let path = lab.data("a.log");
+    Some((lab, disk, path))
+}
+
+fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
+    let Some((lab, disk, path)) = killed_on_a_disk(make, megabytes) else {
         return;
     };
-    let run = written(&lab);
-    run.kill_both();
-    let path = lab.data("a.log");
     let then = modified(&path);
     disk.shut_down();
     if !disk.mount_again() {
@@ -197,8 +204,7 @@ fn a_file_whose_times_are_whole_seconds_stays_plain() {
     let mut run = lab.run();
     let path = lab.data("a.log");
     assert_eq!(run.open("a", &path, APPEND), 0);
-    run.call("write a 1 3000").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["write a 1 3000", "sync a"]);
     run.kill_both();
     disk.shut_down();
     if disk.mount_again() {
@@ -213,13 +219,9 @@ fn a_file_whose_times_are_whole_seconds_stays_plain() {
 /// succeeded.
 fn keeps_its_lane_while_it_is_shut_down(make: &[&str], megabytes: u64) {
     for is_renamed in [false, true] {
-        let lab = Lab::new();
-        let Some(disk) = Disk::mount(&lab, make, megabytes) else {
+        let Some((lab, disk, path)) = killed_on_a_disk(make, megabytes) else {
             return;
         };
-        let run = written(&lab);
-        run.kill_both();
-        let path = lab.data("a.log");
         if is_renamed {
             // Farther away than a recovery without its handle looks.
             let far = disk.at.join("1/2/3/4/5");

@@ -83,6 +83,25 @@ impl Cloned {
         })
     }
 
+    /// A recovery with the clone in the original's place: its reports. Nothing comes into the
+    /// clone.
+    fn recover_in_place(&mut self, boot: Option<&str>) -> Vec<serde_json::Value> {
+        self.original.shut_down();
+        self.original.unmount();
+        self.clone.unmount();
+        let at = self.lab.home.path().join("data");
+        self.clone.mount_at(&at);
+        let before = read(&self.clone, "d/a.log");
+        let reports = self.lab.recover(boot, &[]);
+        assert!(
+            why(&reports).contains("a clone or a snapshot"),
+            "{reports:?}"
+        );
+        assert!(read(&self.clone, "d/a.log") == before);
+        self.clone.unmount();
+        reports
+    }
+
     /// It has what was acknowledged, and the pool nothing any more, once it is back: `boot` is the
     /// recovery's.
     fn check_whole(mut self, boot: Option<&str>) {
@@ -134,19 +153,7 @@ fn a_clone_beside_its_original_that_is_away_gets_nothing() {
 #[test]
 fn a_clone_that_was_used_gets_nothing_in_its_originals_place() {
     each(Used::Yes, |mut cloned, boot| {
-        cloned.original.shut_down();
-        cloned.original.unmount();
-        cloned.clone.unmount();
-        let at = cloned.lab.home.path().join("data");
-        cloned.clone.mount_at(&at);
-        let before = read(&cloned.clone, "d/a.log");
-        let reports = cloned.lab.recover(boot, &[]);
-        assert!(
-            why(&reports).contains("a clone or a snapshot"),
-            "{reports:?}"
-        );
-        assert!(read(&cloned.clone, "d/a.log") == before);
-        cloned.clone.unmount();
+        cloned.recover_in_place(boot);
         cloned.check_whole(Some(OTHER_BOOT));
     });
 }
@@ -161,21 +168,9 @@ fn a_clone_gets_nothing_though_most_of_the_log_was_released() {
     let Some(mut cloned) = Cloned::of(make, megabytes, Used::Yes, 100) else {
         return;
     };
-    cloned.original.shut_down();
-    cloned.original.unmount();
-    cloned.clone.unmount();
-    let at = cloned.lab.home.path().join("data");
-    cloned.clone.mount_at(&at);
-    let before = read(&cloned.clone, "d/a.log");
-    let reports = cloned.lab.recover(Some(OTHER_BOOT), &[]);
+    let reports = cloned.recover_in_place(Some(OTHER_BOOT));
     let records = reports[0]["files"][0]["records"].as_u64().unwrap();
     assert!(records < cloned.all - 50, "nothing was released: {records}");
-    assert!(
-        why(&reports).contains("a clone or a snapshot"),
-        "{reports:?}"
-    );
-    assert!(read(&cloned.clone, "d/a.log") == before);
-    cloned.clone.unmount();
     cloned.check_whole(Some(OTHER_BOOT));
 }
 

@@ -38,9 +38,7 @@ fn acknowledged() -> Vec<u8> {
 #[test]
 fn a_same_boot_recovery_may_be_cut_anywhere_with_the_power() {
     let lab = Lab::new();
-    let mut run = lab.run();
-    let path = lab.data("a.log");
-    run.open("a", &path, RDWR);
+    let (mut run, path) = lab.run_with_log(RDWR);
     // After a second without a write it would drain what there is.
     run.stop_supervisor();
     for i in 0..4u64 {

@@ -63,8 +63,6 @@ fn written(lab: &Lab) -> Running {
     let mut run = lab.run();
     assert_eq!(run.open("a", &lab.data("a.log"), APPEND), 1);
     // The first one is a real one.
-    run.call("sync a").unwrap();
-    run.call("write a 1 3000").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["sync a", "write a 1 3000", "sync a"]);
     run
 }

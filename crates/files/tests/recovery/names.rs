@@ -42,8 +42,7 @@ fn after_in(lab: Lab, calls: &[&str], then: impl FnOnce(&Lab)) -> (Lab, Vec<Valu
     let mut run = lab.run();
     let path = lab.data("d/a.log");
     assert_eq!(run.open("a", &path, APPEND), 1);
-    run.call("write a 1 3000").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["write a 1 3000", "sync a"]);
     let data = lab.home.path().join("data");
     for call in calls {
         // `refused` calls are made to fail.
@@ -110,9 +109,7 @@ fn a_file_that_lost_one_of_two_names_is_found_by_the_other() {
 #[test]
 fn a_file_that_gets_a_third_name_is_plain_and_wholly_on_disk() {
     let lab = Lab::new();
-    let path = lab.data("a.log");
-    let mut run = lab.run();
-    assert_eq!(run.open("a", &path, APPEND), 1);
+    let (mut run, path) = lab.run_with_log(APPEND);
     run.call("write a 1 3000").unwrap();
     for name in ["b", "c"] {
         let link = lab.data(name);

@@ -76,8 +76,7 @@ fn a_time_ahead_of_the_clock_set_long_ago_is_the_programs_own() {
     let ahead = modified(&path);
     // The segment with the record of that is released.
     thread::sleep(Duration::from_secs(3));
-    run.call("write a 2 100").unwrap();
-    run.call("sync a").unwrap();
+    run.calls(["write a 2 100", "sync a"]);
     is_replayed_though_ahead(&lab, run, ahead, "write a 2 100");
 }
 
