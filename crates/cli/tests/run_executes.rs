@@ -171,8 +171,7 @@ fn what_a_static_program_writes_is_not_undone() {
 
 #[test]
 fn writes_of_a_program_executed_without_proc_are_not_undone() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can change its root");
+    if !common::root_can("change its root") {
         return;
     }
     let sandbox = Sandbox::new();
@@ -191,8 +190,7 @@ fn writes_of_a_program_executed_without_proc_are_not_undone() {
 /// Promise: as `writes_of_a_program_whose_mounts_lack_the_library_stay`.
 #[test]
 fn writes_of_a_program_in_secure_execution_mode_are_not_undone() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can be of a group that it was not of");
+    if !common::root_can("be of a group that it was not of") {
         return;
     }
     // The group alone moves no file's owner, and this process stays a member.
@@ -207,8 +205,7 @@ fn writes_of_a_program_in_secure_execution_mode_are_not_undone() {
 /// dynamic linker could not load the library into it.
 #[test]
 fn writes_of_a_program_whose_mounts_lack_the_library_stay() {
-    if !rustix::process::geteuid().is_root() {
-        println!("skipped: only root can mount");
+    if !common::root_can("mount") {
         return;
     }
     is_not_undone(

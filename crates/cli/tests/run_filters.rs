@@ -35,31 +35,24 @@ cut()
     }
 }
 
+/// Truncates the log by opening it, and writes to it.
+const TRUNCATED: &str = r#"
+again = opened("a.log", os.O_TRUNC)
+assert os.lseek(again, 0, os.SEEK_END) == 0
+logged(again, b"b")
+"#;
+
 /// Promise (programs): A process that seccomp refuses `fstat`, `newfstatat` or `getpid` truncates
 /// and unlinks its logs as without Forebay, or is told that an open failed, and is not aborted.
 #[test]
 fn a_log_is_truncated_by_open_where_fstat_is_refused() {
-    filtered(
-        &["fstat"],
-        r#"
-again = opened("a.log", os.O_TRUNC)
-assert os.lseek(again, 0, os.SEEK_END) == 0
-logged(again, b"b")
-"#,
-    );
+    filtered(&["fstat"], TRUNCATED);
 }
 
 /// Promise: as `a_log_is_truncated_by_open_where_fstat_is_refused`.
 #[test]
 fn a_log_is_truncated_by_open_where_only_statx_is_allowed() {
-    filtered(
-        &["fstat", "newfstatat"],
-        r#"
-again = opened("a.log", os.O_TRUNC)
-assert os.lseek(again, 0, os.SEEK_END) == 0
-logged(again, b"b")
-"#,
-    );
+    filtered(&["fstat", "newfstatat"], TRUNCATED);
 }
 
 /// Promise: as `a_log_is_truncated_by_open_where_fstat_is_refused`.

@@ -9,7 +9,7 @@ use common::{
     cut::put_back,
     databases::{PATIENCE, boot_anew, random, small_pool},
     disk::Disk,
-    postgres::{Strike, backend, check, launch, make_table, write_some},
+    postgres::{Strike, backend, check, launch_on, make_table, write_some},
     writers::Writer,
 };
 use forebay_bench::{
@@ -269,21 +269,13 @@ fn plainly(launch: &Launch) -> Launch {
 /// and its last checkpoint is in the pool only.
 fn cut_off(is_renewed: bool) {
     let sandbox = Sandbox::new();
-    sandbox.let_in();
     let pool = small_pool();
     let Some(mut disk) = Disk::make(sandbox.path(), "ext4") else {
         return;
     };
-    let Some(mut launch) = launch(&disk.at.join("postgres"), &pool) else {
+    let Some(mut launch) = launch_on(&disk, &sandbox, &pool) else {
         return;
     };
-    let run = sandbox.file("run");
-    fs::create_dir(&run).unwrap();
-    if let Some(user) = &launch.user {
-        user.give(&run).unwrap();
-    }
-    let run_dir = ("FOREBAY_RUN_DIR".into(), run.into());
-    launch.environment.push(run_dir);
     boot_anew(&mut launch.environment, 1);
     let server = Server::start(&launch).unwrap();
     make_table(&server);

@@ -9,6 +9,7 @@ mod common;
 use common::{
     Sandbox,
     databases::{Spoken, Strike, forebay_run, leveldb, moment, random, small_pool},
+    said_by,
 };
 use std::{ffi::OsStr, process::Command, thread, time::Duration};
 
@@ -52,24 +53,15 @@ fn leveldb_loses_nothing_in_12_kills() {
         });
         strike.check(writer.wait());
         let line = forebay_run(pool.path());
-        let said = Command::new(&line[0])
-            .args(&line[1..line.len() - 1])
-            .args(["--profile", "leveldb", "--"])
-            .arg(&program)
-            .args([db.as_os_str(), OsStr::new("count")])
-            .current_dir(sandbox.path())
-            .output()
-            .unwrap();
-        assert!(
-            said.status.success(),
-            "{}",
-            String::from_utf8_lossy(&said.stderr)
+        let said = said_by(
+            Command::new(&line[0])
+                .args(&line[1..line.len() - 1])
+                .args(["--profile", "leveldb", "--"])
+                .arg(&program)
+                .args([db.as_os_str(), OsStr::new("count")])
+                .current_dir(sandbox.path()),
         );
-        let there: u64 = String::from_utf8(said.stdout)
-            .unwrap()
-            .trim()
-            .parse()
-            .unwrap();
+        let there: u64 = said.parse().unwrap();
         println!(
             "strike {number}, {strike:?}: {} acknowledged, {there} there in all",
             acknowledged - next

@@ -10,20 +10,18 @@ mod common;
 
 use common::{
     Sandbox,
+    cut::{loses_nothing, loses_what_is_not_synced},
     databases::{
         Strike, absorbed_writes, boot_anew, explained, goes_on, moment, random, small_pool,
     },
     mariadb::{check, cut_off, file, keep_in_myrocks, launch_in, make_table},
-    writers::{self, Writer},
+    writers::{self, Writer, check_strike},
 };
 use forebay_bench::mariadb::{
     client::Connection,
     server::{self, Launch, Server, said_by},
 };
-use forebay_bench::{
-    processes::{find_eatmydata, preload},
-    sql::Client,
-};
+use forebay_bench::{mariadb::MariaDb, sql::Client};
 use std::{
     fs,
     process::Command,
@@ -104,13 +102,8 @@ fn storm(name: &str, strikes: usize, other_boots: bool) {
             "no transaction was acknowledged without the supervisor"
         );
         let status = server.wait().unwrap();
-        println!(
-            "{name}, strike {number}, {strike:?}: {} acknowledged",
-            acknowledged.load(Relaxed)
-        );
-        strike.check(status);
-        let refused: Vec<_> = writers.iter().filter_map(|w| w.refused.clone()).collect();
-        assert!(refused.is_empty(), "{refused:?}");
+        let name = format!("{name}, strike {number}");
+        check_strike(&name, strike, status, &acknowledged, &writers);
     }
     let server = Server::start(&launch).unwrap();
     check(&server, &mut writers);
@@ -294,11 +287,7 @@ fn a_backup_beside_it_is_whole_and_takes_nothing_from_it() {
 /// XFS do, costs no acknowledged byte: the supervisor asks it again before a release.
 #[test]
 fn nothing_acknowledged_is_lost_when_the_file_system_is_cut_off() {
-    for kind in ["ext4", "xfs"] {
-        if let Some(found) = cut_off(kind, 2, |_| ()) {
-            found.unwrap();
-        }
-    }
+    loses_nothing(|kind| cut_off(kind, 2, |_| ()));
 }
 
 #[test]
@@ -311,18 +300,5 @@ fn nor_if_it_is_in_myrocks_whose_log_agrees_with_the_binary_log() {
 
 #[test]
 fn where_nothing_is_synced_the_same_cut_loses() {
-    let Some(library) = find_eatmydata() else {
-        println!("skipped: libeatmydata is not installed");
-        return;
-    };
-    let found = cut_off("ext4", 2, |launch| {
-        launch.wrapper.clear();
-        launch
-            .environment
-            .push(("LD_PRELOAD".into(), preload(&library)));
-    });
-    assert!(
-        !matches!(found, Some(Ok(()))),
-        "nothing was lost: the cut is none"
-    );
+    loses_what_is_not_synced::<MariaDb>(|change| cut_off("ext4", 2, change));
 }

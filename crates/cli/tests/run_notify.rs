@@ -209,8 +209,7 @@ fn a_program_that_cannot_be_served_runs_plainly() {
     shell.env("FOREBAY_RUN_DIR", sandbox.file("run"));
     let ran = Ran::of(shell.output().unwrap());
     ran.fails(7, &["runs plainly", "limit of open files", "ulimit -Hn"]);
-    if !rustix::process::getuid().is_root() {
-        println!("skipped: only root can make a program another user's");
+    if !common::root_can("make a program another user's") {
         return;
     }
     // Another user than the agent's.

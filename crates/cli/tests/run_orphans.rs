@@ -73,13 +73,7 @@ fn whoever_settles_a_lane_waits_for_writes_the_pool_lacks() {
     assert_eq!(said, ["synced -1", "written 5"]);
     assert!(kill_group(Pid::from_child(&forebay)));
     boot_anew(&mut environment, 2);
-    let recovered = sandbox
-        .command("recover --pool")
-        .arg(pool.path())
-        .envs(environment)
-        .output()
-        .unwrap();
-    assert!(recovered.status.success(), "{recovered:?}");
+    sandbox.recover(pool.path(), &environment);
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), b"newersed");
 }
 

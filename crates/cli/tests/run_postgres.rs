@@ -11,27 +11,26 @@ mod common;
 
 use common::{
     Sandbox,
-    cut::cut,
+    cut::{cut, loses_nothing, loses_what_is_not_synced},
     databases::{PATIENCE, goes_on, moment, random, small_pool},
     disk::Disk,
     postgres::{
-        SYNC_METHODS, Segments, Strike, backend, check, forebay, launch, launch_in, make_table,
-        set, write_some,
+        SYNC_METHODS, Segments, Strike, backend, check, forebay, launch, launch_in, launch_on,
+        make_table, set, write_some,
     },
     storm::storm,
-    writers::Writer,
+    writers::{Writer, all_write},
 };
 use forebay_bench::{
     postgres::{
+        Postgres,
         client::Connection,
         server::{Launch, Server},
     },
-    processes::{find_eatmydata, preload},
     sql::{Client, running::said_by},
 };
 use rustix::process::Signal;
 use std::{
-    fs,
     path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
     thread,
@@ -106,12 +105,9 @@ fn one_process_is_killed_all_begin_again_and_nothing_is_lost() {
         let wait = moment(&mut random, 300);
         let mut is_stuck = false;
         thread::scope(|scope| {
-            for writer in &mut writers {
-                let socket = server.socket();
-                let (done, acknowledged) = (&done, &acknowledged);
-                // Until its process ends with all others.
-                scope.spawn(move || writer.write::<Connection>(socket, done, acknowledged));
-            }
+            // Each until its process ends with all others.
+            let until = (&done, &acknowledged);
+            all_write::<Connection>(scope, &mut writers, server.socket(), until);
             let mut victim = Connection::connect(server.socket()).unwrap();
             let process = backend(&mut victim);
             is_stuck |= !goes_on(&acknowledged);
@@ -304,11 +300,8 @@ fn a_standby_takes_over_with_everything_and_its_primary_follows() {
     let mut is_stuck = false;
     let (done, acknowledged) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
-        for writer in &mut writers {
-            let socket = primary.socket();
-            let (done, acknowledged) = (&done, &acknowledged);
-            scope.spawn(move || writer.write::<Connection>(socket, done, acknowledged));
-        }
+        let until = (&done, &acknowledged);
+        all_write::<Connection>(scope, &mut writers, primary.socket(), until);
         is_stuck |= !goes_on(&acknowledged);
         thread::sleep(moment(&mut random, 300));
         Strike::All.strike(&primary, || {});
@@ -360,45 +353,19 @@ fn a_standby_takes_over_with_everything_and_its_primary_follows() {
 fn cut_off(kind: &str, rounds: usize, change: impl Fn(&mut Launch)) -> Option<Result<(), String>> {
     let mut random = random(kind);
     let sandbox = Sandbox::new();
-    sandbox.let_in();
     let pool = small_pool();
     let mut disk = Disk::make(sandbox.path(), kind)?;
-    let mut launch = launch(&disk.at.join("postgres"), &pool)?;
-    let run = sandbox.file("run");
-    fs::create_dir(&run).unwrap();
-    if let Some(user) = &launch.user {
-        user.give(&run).unwrap();
-    }
-    launch
-        .environment
-        .push(("FOREBAY_RUN_DIR".into(), run.into()));
+    let mut launch = launch_on(&disk, &sandbox, &pool)?;
     change(&mut launch);
     Some(cut(&mut launch, &mut disk, rounds, &mut random))
 }
 
 #[test]
 fn nothing_acknowledged_is_lost_when_the_file_system_is_cut_off() {
-    for kind in ["ext4", "xfs"] {
-        if let Some(found) = cut_off(kind, 2, |_| ()) {
-            found.unwrap();
-        }
-    }
+    loses_nothing(|kind| cut_off(kind, 2, |_| ()));
 }
 
 #[test]
 fn where_nothing_is_synced_the_same_cut_loses() {
-    let Some(library) = find_eatmydata() else {
-        println!("skipped: libeatmydata is not installed");
-        return;
-    };
-    let found = cut_off("ext4", 2, |launch| {
-        launch.wrapper.clear();
-        launch
-            .environment
-            .push(("LD_PRELOAD".into(), preload(&library)));
-    });
-    assert!(
-        !matches!(found, Some(Ok(()))),
-        "nothing was lost: the cut is none"
-    );
+    loses_what_is_not_synced::<Postgres>(|change| cut_off("ext4", 2, change));
 }

@@ -134,8 +134,7 @@ os.close(fd)
 /// run's shared memory before, or stays who it is if it cannot drain.
 #[test]
 fn a_process_that_becomes_another_user_has_the_pool_no_longer() {
-    if !rustix::process::getuid().is_root() {
-        println!("skipped: only root can become another user");
+    if !common::root_can("become another user") {
         return;
     }
     for change in [
@@ -172,8 +171,7 @@ fn a_process_that_becomes_another_user_has_the_pool_no_longer() {
 /// stay plain, and the supervisor names the remedy.
 #[test]
 fn a_pool_of_another_user_is_not_given_to_a_process() {
-    if !rustix::process::getuid().is_root() {
-        println!("skipped: only root can give a file away");
+    if !common::root_can("give a file away") {
         return;
     }
     let sandbox = Sandbox::new();

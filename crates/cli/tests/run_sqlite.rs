@@ -10,7 +10,7 @@ mod common;
 use common::{
     Sandbox,
     databases::{PATIENCE, Spoken, Strike, moment, random, small_pool},
-    have,
+    have, said_by,
 };
 use std::{
     ffi::OsStr,
@@ -24,19 +24,8 @@ use std::{
 /// The number of rows of the table, each with the text that belongs to it, and its last one, as
 /// `sqlite3` without forebay sees them; none if there is no table.
 fn rows(database: &Path) -> Option<(i64, i64)> {
-    let ask = |question: &str| -> String {
-        let said = Command::new("sqlite3")
-            .arg(database)
-            .arg(question)
-            .output()
-            .unwrap();
-        assert!(
-            said.status.success(),
-            "{}",
-            String::from_utf8_lossy(&said.stderr)
-        );
-        String::from_utf8(said.stdout).unwrap().trim().to_owned()
-    };
+    let ask =
+        |question: &str| -> String { said_by(Command::new("sqlite3").arg(database).arg(question)) };
     assert_eq!(ask("PRAGMA integrity_check"), "ok");
     if ask("SELECT count(*) FROM sqlite_master") == "0" {
         return None;

@@ -10,9 +10,9 @@ use common::{
     Sandbox,
     databases::{PATIENCE, boot_anew, goes_on, moment, random, small_pool},
     disk::Disk,
-    postgres::{backend, check, launch, make_table, processes, wait_gone, write_some},
+    postgres::{backend, check, launch_on, make_table, processes, wait_gone, write_some},
     stop,
-    writers::Writer,
+    writers::{Writer, all_write},
 };
 use forebay_bench::{
     data::Random,
@@ -40,11 +40,8 @@ fn kill_both(server: &Server, writers: &mut [Writer], random: &mut Random) {
     let wait = moment(random, 300);
     let mut is_stuck = false;
     thread::scope(|scope| {
-        for writer in writers {
-            let (done, all) = (&done, &all);
-            // Until its process ends with all others.
-            scope.spawn(move || writer.write::<Connection>(server.socket(), done, all));
-        }
+        // Each until its process ends with all others.
+        all_write::<Connection>(scope, writers, server.socket(), (&done, &all));
         let mut victim = Connection::connect(server.socket()).unwrap();
         let process = backend(&mut victim);
         is_stuck |= !goes_on(&all);
@@ -111,22 +108,13 @@ fn records(pool: &Path) -> u64 {
 fn rounds(kind: &str, rounds: usize) {
     let mut random = random(kind);
     let sandbox = Sandbox::new();
-    sandbox.let_in();
     let pool = small_pool();
     let Some(mut disk) = Disk::make(sandbox.path(), kind) else {
         return;
     };
-    let Some(mut launch) = launch(&disk.at.join("postgres"), &pool) else {
+    let Some(mut launch) = launch_on(&disk, &sandbox, &pool) else {
         return;
     };
-    let run = sandbox.file("run");
-    fs::create_dir(&run).unwrap();
-    if let Some(user) = &launch.user {
-        user.give(&run).unwrap();
-    }
-    launch
-        .environment
-        .push(("FOREBAY_RUN_DIR".into(), run.into()));
     let mut writers = Writer::several(4, &mut random);
     for round in 0..rounds {
         boot_anew(&mut launch.environment, round);

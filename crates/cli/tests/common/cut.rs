@@ -6,7 +6,12 @@ use super::{
     disk::Disk,
     writers::Writer,
 };
-use forebay_bench::{BenchError, data::Random, sql::Client};
+use forebay_bench::{
+    BenchError,
+    data::Random,
+    processes::{find_eatmydata, preload},
+    sql::Client,
+};
 use forebay_databases::server::{Launch, Program, Server};
 use std::{
     fs::{self, File},
@@ -116,6 +121,35 @@ pub fn cut<C: Cut>(
     }
     let running = server.start(rounds + 1).map_err(|e| e.to_string())?;
     C::faults(&running, &mut writers)
+}
+
+/// By `cut_off` on each kind of file system, as far as there can be such a disk.
+pub fn loses_nothing(cut_off: impl Fn(&str) -> Option<Result<(), String>>) {
+    for kind in ["ext4", "xfs"] {
+        if let Some(found) = cut_off(kind) {
+            found.unwrap();
+        }
+    }
+}
+
+/// The control: the same cut loses something of a server that runs by itself, with syncs that do
+/// nothing.
+pub fn loses_what_is_not_synced<D: Database>(
+    cut_off: impl FnOnce(&dyn Fn(&mut Launch<D>)) -> Option<Result<(), String>>,
+) {
+    let Some(library) = find_eatmydata() else {
+        println!("skipped: libeatmydata is not installed");
+        return;
+    };
+    let found = cut_off(&|launch| {
+        launch.wrapper.clear();
+        let preloaded = ("LD_PRELOAD".into(), preload(&library));
+        launch.environment.push(preloaded);
+    });
+    assert!(
+        !matches!(found, Some(Ok(()))),
+        "nothing was lost: the cut is none"
+    );
 }
 
 /// The files of a run that had `FOREBAY_TEST_SYNCED` are as they were synced last. Their inodes are

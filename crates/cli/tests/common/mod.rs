@@ -54,6 +54,27 @@ pub fn have(program: &str) -> bool {
     found
 }
 
+/// What a program says, which succeeds.
+#[track_caller]
+pub fn said_by(program: &mut Command) -> String {
+    let said = program.output().unwrap();
+    assert!(
+        said.status.success(),
+        "{}",
+        String::from_utf8_lossy(&said.stderr)
+    );
+    String::from_utf8(said.stdout).unwrap().trim().to_owned()
+}
+
+/// True if this is root, who alone can do `this`; says so if not.
+pub fn root_can(this: &str) -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: only root can {this}");
+    }
+    is_root
+}
+
 /// Stops processes, each between two system calls.
 pub fn stop(processes: &[Watched]) {
     for process in processes {

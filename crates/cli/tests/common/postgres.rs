@@ -4,6 +4,7 @@ use super::{
     Sandbox,
     cut::Database,
     databases::{PATIENCE, forebay_run},
+    disk::Disk,
     writers::{self, Writer},
 };
 use forebay_bench::{
@@ -37,6 +38,21 @@ pub fn launch(dir: &Path, pool: &ScratchPool) -> Option<Launch> {
         return None;
     }
     Some(launch_of(Launch::new(dir).unwrap(), pool))
+}
+
+/// As [`launch`], on a disk that is to be cut. Its run directory lies in the sandbox, which its
+/// user may reach.
+pub fn launch_on(disk: &Disk, sandbox: &Sandbox, pool: &ScratchPool) -> Option<Launch> {
+    sandbox.let_in();
+    let mut launch = launch(&disk.at.join("postgres"), pool)?;
+    let run = sandbox.file("run");
+    fs::create_dir(&run).unwrap();
+    if let Some(user) = &launch.user {
+        user.give(&run).unwrap();
+    }
+    let run_dir = ("FOREBAY_RUN_DIR".into(), run.into());
+    launch.environment.push(run_dir);
+    Some(launch)
 }
 
 /// As [`launch`], of whatever PostgreSQL `launch` is.

@@ -2,6 +2,7 @@
 //! its program.
 
 use std::{
+    ffi::OsString,
     fs,
     io::Write,
     os::unix::fs::PermissionsExt,
@@ -152,6 +153,16 @@ impl Sandbox {
         let mut command = Command::new(super::FOREBAY);
         command.args(words).current_dir(self.path());
         command
+    }
+
+    /// Recovers a pool in this environment.
+    #[track_caller]
+    pub fn recover(&self, pool: &Path, environment: &[(OsString, OsString)]) -> Output {
+        let mut command = self.command("recover --pool");
+        let environment = environment.iter().cloned();
+        let recovered = command.arg(pool).envs(environment).output().unwrap();
+        assert!(recovered.status.success(), "{recovered:?}");
+        recovered
     }
 
     /// Runs the program with the words of `line` as arguments.

@@ -3,7 +3,7 @@
 use super::{
     databases::{boot_anew, goes_on, moment, random},
     postgres::{STRIKES, SYNC_METHODS, check, make_table, set},
-    writers::Writer,
+    writers::{Writer, all_write},
 };
 use forebay_bench::postgres::{
     client::Connection,
@@ -35,11 +35,8 @@ pub fn storm(name: &str, mut launch: Launch, strikes: usize, other_boots: bool) 
         let (wait, then) = (moment(&mut random, 800), moment(&mut random, 200));
         let mut is_stuck = false;
         thread::scope(|scope| {
-            for writer in &mut writers {
-                let socket = server.socket();
-                let (done, acknowledged) = (&done, &acknowledged);
-                scope.spawn(move || writer.write::<Connection>(socket, done, acknowledged));
-            }
+            let until = (&done, &acknowledged);
+            all_write::<Connection>(scope, &mut writers, server.socket(), until);
             let mut goes_on = || is_stuck |= !goes_on(&acknowledged);
             goes_on();
             thread::sleep(wait);

@@ -1,14 +1,15 @@
 //! Writers of an SQL server that remember what they were promised: each has a connection of its
 //! own, and writes to the table `ledger.t`.
 
-use super::databases::PATIENCE;
+use super::databases::{PATIENCE, Strike};
 use forebay_bench::{data::Random, sql::Client};
 use std::{
     collections::BTreeSet,
     io,
     path::Path,
+    process::ExitStatus,
     sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
-    thread,
+    thread::{self, Scope},
     time::{Duration, Instant},
 };
 
@@ -87,13 +88,39 @@ fn parts(writer: u64, seq: u64) -> u64 {
     1 + (writer + seq) % 3
 }
 
+/// After a strike: says what came of it, and checks how the supervisor ended, and that the server
+/// refused nothing.
+#[track_caller]
+pub fn check_strike(
+    name: &str,
+    strike: Strike,
+    status: ExitStatus,
+    all: &AtomicU64,
+    writers: &[Writer],
+) {
+    println!("{name}, {strike:?}: {} acknowledged", all.load(Relaxed));
+    strike.check(status);
+    let refused: Vec<_> = writers.iter().filter_map(|w| w.refused.clone()).collect();
+    assert!(refused.is_empty(), "{refused:?}");
+}
+
+/// Has each writer write, in a thread of its own, as [`Writer::write`].
+pub fn all_write<'a, C: Client>(
+    scope: &'a Scope<'a, '_>,
+    writers: &'a mut [Writer],
+    socket: &'a Path,
+    (done, all): (&'a AtomicBool, &'a AtomicU64),
+) {
+    for writer in writers {
+        scope.spawn(move || writer.write::<C>(socket, done, all));
+    }
+}
+
 /// Has the writers write until so many more transactions are acknowledged.
 pub fn write_some<C: Client>(socket: &Path, writers: &mut [Writer], transactions: u64) {
     let (done, all) = (AtomicBool::new(false), AtomicU64::new(0));
     thread::scope(|scope| {
-        for writer in &mut *writers {
-            scope.spawn(|| writer.write::<C>(socket, &done, &all));
-        }
+        all_write::<C>(scope, writers, socket, (&done, &all));
         let until = Instant::now() + PATIENCE;
         while all.load(Relaxed) < transactions && Instant::now() < until {
             thread::sleep(Duration::from_millis(2));

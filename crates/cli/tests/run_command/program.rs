@@ -104,8 +104,7 @@ fn a_static_program_is_refused() {
 #[test]
 fn a_program_is_refused_if_file_capabilities_give_it_something() {
     const NOBODY: u32 = 65534;
-    if !rustix::process::getuid().is_root() {
-        println!("skipped: only root can give a program capabilities");
+    if !crate::common::root_can("give a program capabilities") {
         return;
     }
     let sandbox = Sandbox::new();

@@ -5,13 +5,13 @@ use crate::{
     common::{
         databases::{Strike, moment, random, small_pool},
         mariadb::{check, make_table},
-        writers::Writer,
+        writers::{Writer, check_strike},
     },
     world::{World, churn, fill, sound},
 };
 use forebay_bench::mariadb::client::Connection;
 use std::{
-    sync::atomic::{AtomicBool, AtomicU64, Ordering::Relaxed},
+    sync::atomic::{AtomicBool, AtomicU64},
     thread,
 };
 
@@ -45,13 +45,8 @@ fn storm(name: &str, strikes: usize, world: &World) {
             strike.strike(server.server(), server.outer(), || {});
         });
         let status = server.wait().unwrap();
-        println!(
-            "{name}, strike {number}, {strike:?}: {} acknowledged",
-            acknowledged.load(Relaxed)
-        );
-        strike.check(status);
-        let refused: Vec<_> = writers.iter().filter_map(|w| w.refused.clone()).collect();
-        assert!(refused.is_empty(), "{refused:?}");
+        let name = format!("{name}, strike {number}");
+        check_strike(&name, strike, status, &acknowledged, &writers);
     }
     let server = world.start();
     check(&server, &mut writers);

@@ -147,13 +147,7 @@ fn round(end: End, seed: u64) {
         disk.mount_again();
         boot_anew(&mut environment, 2);
     }
-    let recovered = sandbox
-        .command("recover --pool")
-        .arg(pool.path())
-        .envs(environment)
-        .output()
-        .unwrap();
-    assert!(recovered.status.success(), "{recovered:?}");
+    let recovered = sandbox.recover(pool.path(), &environment);
     println!(
         "{end:?}: {} lives, {} steps; {}{}",
         said.len(),
