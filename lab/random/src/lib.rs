@@ -18,10 +18,6 @@ const GAMMA: u64 = 0x9E37_79B9_7F4A_7C15;
 #[derive(Clone, Debug)]
 pub struct Rng(pub u64);
 
-#[expect(
-    clippy::should_implement_trait,
-    reason = "it has no end, so what it gives is no option"
-)]
 impl Rng {
     /// The next number.
     pub const fn next(&mut self) -> u64 {

@@ -206,9 +206,9 @@ impl Supervisor {
         start_thread(&shared, "accept", move |shared| {
             accept::run(shared, &socket);
         })?;
-        start_thread(&shared, "asked", |shared| questions::run(shared))?;
-        start_thread(&shared, "effect", |shared| degraded::run(shared))?;
-        start_thread(&shared, "watch", |shared| watch::run(shared))?;
+        start_thread(&shared, "asked", questions::run)?;
+        start_thread(&shared, "effect", degraded::run)?;
+        start_thread(&shared, "watch", watch::run)?;
         Ok(Self {
             shared,
             socket_name,
