@@ -36,7 +36,9 @@ pub mod scratch;
 mod threads;
 pub mod wisckey;
 
-pub use forebay_databases::{contest, mariadb, postgres, redis, rocksdb, sql, sqlite};
+pub use forebay_databases::{
+    closed_loop, contest, etcd, mariadb, nats, postgres, redis, rocksdb, sql, sqlite,
+};
 pub(crate) use forebay_measure::units;
 pub use forebay_measure::{MeasureError as BenchError, data, disk as device, rounds};
 pub(crate) use forebay_sysbench as sysbench;

@@ -5,6 +5,7 @@
 //! the `forebay` that lies beside this program, with its libforebay.so; on emulated devices under
 //! this program itself ([`run`]), with its libforebay_lab.so.
 
+mod closed_loop;
 mod commit;
 mod contest;
 mod demo;
@@ -58,6 +59,8 @@ enum Command {
     #[command(name = "postgres")]
     Postgresql(sql::Postgresql),
     Sqlite(sqlite::Sqlite),
+    Etcd(closed_loop::Etcd),
+    Nats(closed_loop::Nats),
     Fam(fam::Fam),
     Paper(paper::Paper),
     Report(report::Report),
@@ -88,6 +91,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Rocksdb(rocksdb) => rocksdb.run(),
         Command::Mariadb(mariadb) => mariadb.run(),
         Command::Sqlite(sqlite) => sqlite.run(),
+        Command::Etcd(etcd) => etcd.run(),
+        Command::Nats(nats) => nats.run(),
         Command::Postgresql(postgresql) => postgresql.run(),
         Command::Fam(fam) => fam.run(),
         Command::Paper(paper) => paper.run(),
