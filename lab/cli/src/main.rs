@@ -22,6 +22,7 @@ mod rocksdb;
 mod run;
 mod sql;
 mod sqlite;
+mod synced_write;
 mod wisckey;
 
 use clap::{Args, Parser, Subcommand};
@@ -51,6 +52,7 @@ enum Command {
     Demo(demo::Demo),
     Pool(pool::Pool),
     Commit(commit::Commit),
+    SyncedWrite(synced_write::SyncedWrite),
     Device(device::Device),
     Wisckey(wisckey::Wisckey),
     Redis(redis::Redis),
@@ -85,6 +87,7 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Demo(demo) => demo.run(),
         Command::Pool(pool) => pool.run(),
         Command::Commit(commit) => commit.run(),
+        Command::SyncedWrite(it) => it.run(),
         Command::Device(device) => device.run(),
         Command::Wisckey(wisckey) => wisckey.run(),
         Command::Redis(redis) => redis.run(),

@@ -85,6 +85,12 @@ impl Mode {
         Self { syncs, ..self }
     }
 
+    /// The same mode by another name.
+    #[must_use]
+    pub const fn called(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
     /// The same mode of a database with these settings.
     #[must_use]
     pub const fn with(self, settings: &'static [&'static str]) -> Self {
