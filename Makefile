@@ -145,6 +145,9 @@ bench: ## Measure everything against its peers, and the papers' tables (hours; R
 	$(call measure,rocksdb,rocksdb)
 	$(call measure,mariadb,mariadb)
 	$(call measure,postgres,postgres)
+	$(call measure,etcd,etcd)
+	$(call measure,nats,nats)
+	$(call measure,synced-write,synced-write)
 	$(call measure,fam,fam)
 	$(call papers,,papers)
 
@@ -159,6 +162,9 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,rocksdb-quick,rocksdb --quick)
 	$(call measure,mariadb-quick,mariadb --quick)
 	$(call measure,postgres-quick,postgres --quick)
+	$(call measure,etcd-quick,etcd --quick)
+	$(call measure,nats-quick,nats --quick)
+	$(call measure,synced-write-quick,synced-write --quick)
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
