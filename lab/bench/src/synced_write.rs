@@ -20,16 +20,13 @@ use std::{
 };
 
 /// Under `forebay run`, with the library in the program.
-const PRELOAD: Mode = contest::FOREBAY.with(&["preload"]).called("preload");
-/// Under `forebay run`, with an agent beside it.
-const NOTIFY: Mode = contest::FOREBAY.with(&["notify"]).called("notify");
-
+const PRELOAD: Mode = contest::FOREBAY.called("preload");
 /// Who serves the syncs.
 pub const MODES: [Mode; 4] = [
     contest::PLAIN,
     forebay_databases::closed_loop::TMPFS,
     PRELOAD,
-    NOTIFY,
+    contest::NOTIFY,
 ];
 
 /// What is measured.
@@ -109,12 +106,7 @@ fn measure(
         _ => None,
     };
     let data = memory.as_ref().unwrap_or(&dir).path();
-    let front_end = mode.settings.first().copied().unwrap_or_default();
-    let options = [
-        ("--front-end", front_end.into()),
-        ("--absorb", "*.log".into()),
-    ];
-    let options = options.into_iter().filter(|_| contender.is_ours());
+    let options = contender.is_ours().then(|| ("--absorb", "*.log".into()));
     let setting = config.setup.setting(contender, None);
     let around = setting.around(&[], options, dir.path().join("run"))?;
     let program = match mode == PRELOAD {

@@ -33,7 +33,7 @@ use std::{
 pub const TMPFS: Mode = Mode::new("tmpfs", "a process crash", &[]).by(Syncs::Memory);
 
 /// What such a server promises about an acknowledged write. libeatmydata does not reach it.
-pub const MODES: [Mode; 3] = [contest::PLAIN, TMPFS, contest::FOREBAY];
+pub const MODES: [Mode; 3] = [contest::PLAIN, TMPFS, contest::NOTIFY.called("forebay")];
 
 /// What is measured.
 #[derive(Clone, Debug)]
@@ -99,11 +99,8 @@ impl Stage {
             (Some(memory), Some(name)) => Some(make_device(memory.path(), name)?),
             _ => None,
         };
-        let outside = contender
-            .is_ours()
-            .then(|| ("--front-end", "notify".into()));
         let setting = setup.setting(contender, None);
-        let around = setting.around(&[], outside, dir.path().join("run"))?;
+        let around = setting.around(&[], [], dir.path().join("run"))?;
         // What other rounds left for the device to do is not this one's.
         sync_file_system(dir.path())?;
         Ok(Self {
