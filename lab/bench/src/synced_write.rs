@@ -1,8 +1,8 @@
 //! `forebay-lab synced-write`: one write and its `fdatasync`, by each front end.
 //!
 //! A C program of one thread (`programs/synced_write.c`) appends some bytes to a log and syncs
-//! them, again and again: plain, in memory, with the library before it, and below an agent, for
-//! which it is linked statically. They take turns, each on a fresh file.
+//! them, again and again. It runs plain, in memory, with the library before it, and linked
+//! statically below an agent. They take turns, each on a fresh file.
 
 use crate::{
     BenchError,

@@ -1,12 +1,14 @@
 //! Closed loops on servers that no library can be put before: so many clients, each with one
 //! durable write in flight.
 //!
-//! [`crate::etcd`] and [`crate::nats`] are measured so: plain, with all of a server's files in
-//! memory (the bound that no disk can reach), and under `forebay run --front-end notify`, in turns,
-//! each on a fresh server and directory; on an emulated device ([`BlockDevice`]) if that is asked
-//! for. Their clients are this process's own threads and speak the
-//! servers' protocols themselves: a library for them would take more processor time than the
-//! server. What they took is in each row (`client_processors`).
+//! [`crate::etcd`] and [`crate::nats`] are measured so. A server runs plain, with all of its files
+//! in memory (the bound that no disk can reach), and under `forebay run --front-end notify`. The
+//! modes take turns, each on a fresh server and directory, on an emulated device ([`BlockDevice`])
+//! if that is asked for.
+//!
+//! The clients are this process's own threads and speak the servers' protocols themselves: a
+//! library for them would take more processor time than the server. What they took is in each row
+//! (`client_processors`).
 
 use crate::{
     MeasureError,

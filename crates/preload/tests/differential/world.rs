@@ -269,9 +269,8 @@ impl World {
         }
     }
 
-    /// The first of the choices of a buffer that are made: the ones before it point to no memory,
-    /// of which an agent finds out before the kernel has looked at the offset, or has made the file
-    /// longer.
+    /// The first choice of a buffer that is made. Those before it point to no memory. An agent
+    /// finds that out before the kernel has looked at the offset, or has made the file longer.
     pub fn least_wrong(&self) -> u64 {
         if self.has_no_numbers { 4 } else { 0 }
     }
