@@ -6,17 +6,15 @@ mod common;
 use common::{
     Sandbox,
     cut::put_back,
-    databases::{PATIENCE, boot_anew, small_pool},
+    databases::{PATIENCE, ProcessGroup, boot_anew, small_pool},
     have,
 };
-use forebay_bench::processes::{Process, find_program, kill_group};
+use forebay_bench::processes::find_program;
 use forebay_measure::server::free_port;
-use rustix::process::Pid;
 use std::{
     fs::{self, File},
     io::{self, Read, Write},
     net::TcpStream,
-    os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
     thread,
@@ -27,7 +25,7 @@ use std::{
 const POINTS: u64 = 60;
 
 struct Influx {
-    run: Process,
+    run: ProcessGroup,
     port: u16,
 }
 
@@ -46,10 +44,11 @@ fn start(dir: &Path, mut command: Command, errors: &Path) -> Influx {
         .current_dir(dir)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(File::create(errors).unwrap())
-        .process_group(0);
-    let run = Process::spawn(&mut command).unwrap();
-    let influx = Influx { run, port };
+        .stderr(File::create(errors).unwrap());
+    let influx = Influx {
+        run: ProcessGroup::start(&mut command),
+        port,
+    };
     let begun = Instant::now();
     while influx.ask("GET", "/ping", "").is_err() {
         let errors = || fs::read_to_string(errors).unwrap();
@@ -115,9 +114,7 @@ impl Influx {
 
     /// Kills the server, what does its calls, and its supervisor.
     fn cut(mut self) {
-        let pid = self.run.handle().pid();
-        assert!(kill_group(Pid::from_raw(pid).unwrap()));
-        self.run.wait(PATIENCE).unwrap();
+        self.run.kill();
     }
 }
 

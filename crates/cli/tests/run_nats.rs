@@ -8,19 +8,15 @@ use base64::{Engine as _, engine::general_purpose::STANDARD};
 use common::{
     Sandbox,
     cut::put_back,
-    databases::{PATIENCE, absorbed_writes, boot_anew, moment, random, small_pool},
+    databases::{PATIENCE, ProcessGroup, absorbed_writes, boot_anew, moment, random, small_pool},
     have,
 };
-use forebay_bench::{
-    data::Random,
-    processes::{Process, find_program, kill_group},
-};
+use forebay_bench::{data::Random, processes::find_program};
 use forebay_databases::nats::{client::Connection, server::configure};
 use forebay_measure::server::free_port;
-use rustix::process::Pid;
+use rustix::process::Signal;
 use std::{
     fs::{self, File},
-    os::unix::process::CommandExt,
     path::Path,
     process::{Command, Stdio},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -34,7 +30,7 @@ const STREAM: &str = "orders";
 const MESSAGES: u64 = 300;
 
 struct Nats {
-    run: Process,
+    run: ProcessGroup,
     port: u16,
 }
 
@@ -48,16 +44,18 @@ impl Nats {
             .current_dir(dir)
             .stdin(Stdio::null())
             .stdout(Stdio::null())
-            .stderr(File::create(errors).unwrap())
-            .process_group(0);
-        let run = Process::spawn(&mut command).unwrap();
+            .stderr(File::create(errors).unwrap());
+        let nats = Self {
+            run: ProcessGroup::start(&mut command),
+            port,
+        };
         let begun = Instant::now();
         while Connection::new(port).is_err() {
             let errors = || fs::read_to_string(errors).unwrap();
             assert!(begun.elapsed() < PATIENCE, "{}", errors());
             thread::sleep(Duration::from_millis(20));
         }
-        Self { run, port }
+        nats
     }
 
     fn connect(&self) -> Connection {
@@ -78,9 +76,7 @@ impl Nats {
 
     /// Kills the server, what does its calls, and its supervisor.
     fn cut(mut self) {
-        let pid = self.run.handle().pid();
-        assert!(kill_group(Pid::from_raw(pid).unwrap()));
-        self.run.wait(PATIENCE).unwrap();
+        self.run.kill();
     }
 }
 
@@ -201,15 +197,14 @@ fn a_streams_blocks_are_absorbed_and_nothing_beside_them() {
         return;
     }
     let (sandbox, pool) = (Sandbox::new(), small_pool());
-    let mut nats = under_forebay(&sandbox, pool.path(), 0);
+    let nats = under_forebay(&sandbox, pool.path(), 0);
     let mut connection = nats.connect();
     connection.make_stream(STREAM).unwrap();
     for number in 1..=50 {
         let stored = connection.publish(&format!("{STREAM}.new"), message(number).as_bytes());
         assert_eq!(stored.unwrap(), number);
     }
-    nats.run.handle().signal(rustix::process::Signal::INT);
-    assert!(nats.run.wait(PATIENCE).unwrap().success());
+    assert!(nats.run.end(Signal::INT).success());
     let said = fs::read_to_string(sandbox.file("errors")).unwrap();
     assert!(absorbed_writes(&said, "msgs/1.blk") >= 50, "{said}");
     assert_eq!(absorbed_writes(&said, "index.db"), 0, "{said}");
