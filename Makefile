@@ -83,7 +83,7 @@ test-long: ## Run the rest: the laboratory at toy size, pools on a disk, two pow
 failpoints: ## Build forebay and libforebay.so as tests have them: they obey FOREBAY_TEST_BOOT_ID and the like; in target/failpoints/
 	$(BUILD_FAILPOINTS)
 
-powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|mariadb-flash|sqlite-processes|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax|disk|disk-file
+powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|etcd|mariadb-flash|sqlite-processes|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax|disk|disk-file
 	@scripts/setup.sh powercut
 	cargo build $(LOCKED) $(LAB_PROGRAMS)
 	$(BUILD_FAILPOINTS)
