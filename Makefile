@@ -84,7 +84,7 @@ test-long: ## Run the rest: the laboratory at toy size, pools on a disk, two pow
 failpoints: ## Build forebay and libforebay.so as tests have them: they obey FOREBAY_TEST_BOOT_ID and the like; in target/failpoints/
 	$(BUILD_FAILPOINTS)
 
-powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|mariadb-flash|sqlite-processes|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax|disk|disk-file
+powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|etcd|mariadb-flash|sqlite-processes|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax|disk|disk-file
 	@scripts/setup.sh powercut
 	cargo build $(LOCKED) $(LAB_PROGRAMS)
 	$(BUILD_FAILPOINTS)
@@ -146,6 +146,9 @@ bench: ## Measure everything against its peers, and the papers' tables (hours; R
 	$(call measure,rocksdb,rocksdb)
 	$(call measure,mariadb,mariadb)
 	$(call measure,postgres,postgres)
+	$(call measure,etcd,etcd)
+	$(call measure,nats,nats)
+	$(call measure,synced-write,synced-write)
 	$(call measure,fam,fam)
 	$(call papers,,papers)
 
@@ -160,6 +163,9 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,rocksdb-quick,rocksdb --quick)
 	$(call measure,mariadb-quick,mariadb --quick)
 	$(call measure,postgres-quick,postgres --quick)
+	$(call measure,etcd-quick,etcd --quick)
+	$(call measure,nats-quick,nats --quick)
+	$(call measure,synced-write-quick,synced-write --quick)
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 

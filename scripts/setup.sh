@@ -10,7 +10,7 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd; Go, libeatmydata, strace, sysbench, fio;
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Go, libeatmydata, strace, sysbench, fio;
                ext4's and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck, Python
   demo         what test needs, util-linux, perf
@@ -203,6 +203,41 @@ EOF
     done
 }
 
+# need_nats: a NATS server whose JetStream can sync each message (`sync_interval: always`), which Debian's is too old for: built from its Go module.
+need_nats() {
+    local version=v2.10.29 wanted=1.23 toolchain go=go found
+    have nats-server && return 0
+    "$peers/bin/nats-server" --version 2>/dev/null | grep -q "$version" && return 0
+    # Debian's Go may be older than one that was installed beside it.
+    [[ ! -x /usr/local/go/bin/go ]] || go=/usr/local/go/bin/go
+    found=$("$go" version | sed -n 's/^go version go\([0-9.]*\).*/\1/p')
+    if [[ $(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1) != "$wanted" ]]; then
+        # Go's own releases are modules, too.
+        toolchain=golang.org/toolchain@v0.0.1-go1.23.12.linux-$(dpkg --print-architecture)
+        say "NATS needs Go $wanted, and this is $found: fetching $toolchain"
+        found=$(GOFLAGS=-mod=mod "$go" mod download -json "$toolchain" | sed -n 's/^.*"Dir": "\(.*\)",*$/\1/p')
+        [[ -n $found ]] || die "$toolchain could not be fetched"
+        find "$found/bin" "$found/pkg/tool" -type f -exec chmod a+x {} +
+        go=$found/bin/go
+    fi
+    say "building NATS $version into $peers/bin"
+    mkdir -p "$peers/bin"
+    GOTOOLCHAIN=local GOFLAGS='' CGO_ENABLED=0 GOBIN=$(realpath "$peers/bin") \
+        "$go" install "github.com/nats-io/nats-server/v2@$version" >&2 || die "NATS could not be built"
+}
+
+# need_influxdb: InfluxDB's server out of its package, which would start a service.
+need_influxdb() {
+    local unpacked=$peers/influxdb
+    have influxd && return 0
+    [[ -x $peers/bin/influxd ]] && return 0
+    say "unpacking InfluxDB into $unpacked"
+    mkdir -p "$unpacked" "$peers/bin"
+    (cd "$unpacked" && download influxdb &&
+        dpkg-deb -x influxdb_*.deb . && rm influxdb_*.deb) || die "InfluxDB could not be unpacked"
+    ln -sf "$(realpath "$unpacked")/usr/bin/influxd" "$peers/bin/influxd"
+}
+
 # need_machines: what the laboratory's virtual machines are made of (lab/guest).
 need_machines() {
     need_debian qemu-system-x86_64 qemu-system-x86 /bin/busybox busybox-static \
@@ -274,6 +309,8 @@ setup() {
         need_myrocks
         need_postgresql
         need_galera
+        need_nats
+        need_influxdb
         ;;
     lint)
         need_rust

@@ -1,10 +1,10 @@
-//! Beyond one machine: examples/redis-cluster, examples/postgres-standby and
-//! examples/mariadb-galera, run as a user would, with SIGKILL of their nodes.
+//! Beyond one machine: examples/redis-cluster, examples/postgres-standby, examples/mariadb-galera
+//! and examples/etcd-cluster, run as a user would, with SIGKILL of their nodes.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
 
-use common::{FOREBAY, Ran};
+use common::{FOREBAY, Ran, have};
 use forebay_bench::{mariadb, postgres, processes::find_program, redis::server::Kind};
 use std::{ffi::OsStr, net::TcpListener, ops::Range, path::Path, process::Command};
 
@@ -84,8 +84,19 @@ fn a_galera_cluster_loses_nothing_when_one_then_all_nodes_die() {
     run_example("mariadb-galera", &environment, 5);
 }
 
+#[test]
+fn an_etcd_cluster_agrees_after_its_members_are_killed() {
+    if !have("etcd") || !have("etcdctl") {
+        return;
+    }
+    let port = free_ports(30_100..32_700, &[0, 1, 2, 3, 4, 5]).to_string();
+    let environment: [(&str, &OsStr); 2] = [("PORT", port.as_ref()), ("KEYS", "300".as_ref())];
+    let said = run_example("etcd-cluster", &environment, 4);
+    assert_eq!(said.matches("The members agree.").count(), 3, "{said}");
+}
+
 /// Runs an example's script, which finds nothing missing in so many checks.
-fn run_example(name: &str, environment: &[(&str, &OsStr)], checks: usize) {
+fn run_example(name: &str, environment: &[(&str, &OsStr)], checks: usize) -> String {
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     // It ends its servers when it is told to end.
     let ran = Command::new("timeout")
@@ -105,4 +116,5 @@ fn run_example(name: &str, environment: &[(&str, &OsStr)], checks: usize) {
         checks,
         "{said}"
     );
+    said
 }

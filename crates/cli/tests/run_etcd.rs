@@ -7,15 +7,12 @@ mod common;
 use common::{
     Sandbox,
     cut::put_back,
-    databases::{PATIENCE, boot_anew, small_pool},
+    databases::{PATIENCE, ProcessGroup, boot_anew, small_pool},
     have,
 };
-use forebay_bench::processes::{Process, kill_group};
-use rustix::process::Pid;
 use std::{
     fs::{self, File},
     net::TcpListener,
-    os::unix::process::CommandExt,
     process::{Command, Stdio},
     thread,
     time::{Duration, Instant},
@@ -30,7 +27,7 @@ fn ports() -> [u16; 2] {
 }
 
 struct Etcd {
-    run: Process,
+    run: ProcessGroup,
     client: u16,
 }
 
@@ -62,9 +59,8 @@ fn start(sandbox: &Sandbox, pool: &std::path::Path, boot: usize) -> Etcd {
         .envs(environment)
         .stdin(Stdio::null())
         .stdout(Stdio::null())
-        .stderr(File::create(sandbox.file("errors")).unwrap())
-        .process_group(0);
-    let run = Process::spawn(&mut command).unwrap();
+        .stderr(File::create(sandbox.file("errors")).unwrap());
+    let run = ProcessGroup::start(&mut command);
     let etcd = Etcd { run, client };
     let begun = Instant::now();
     while etcd.ctl(&["endpoint", "health"]).is_none() {
@@ -100,9 +96,7 @@ impl Etcd {
     }
 
     fn cut(mut self) {
-        let pid = self.run.handle().pid();
-        assert!(kill_group(Pid::from_raw(pid).unwrap()));
-        self.run.wait(PATIENCE).unwrap();
+        self.run.kill();
         thread::sleep(Duration::from_millis(100));
     }
 }

@@ -15,9 +15,9 @@
 //! The modules: [`clock`], [`histogram`], [`rounds`] (figures); [`data`] (keys and values);
 //! [`scratch`] (directories and pools that go away again); [`processes`] (the same for processes);
 //! [`device`]; `place` (what files are on); `perf`; [`pool_bench`], [`commit`], [`wisckey`],
-//! [`emulated`], [`fam`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the papers' tables and
-//! figures, made of the benchmarks). Those of databases are [`forebay_databases`], to which
-//! [`forebay_sysbench`] and `mix` add what the papers ask.
+//! [`emulated`], [`fam`], [`synced_write`] (benchmarks); [`peers`]; [`report`]; [`paper`] (the
+//! papers' tables and figures, made of the benchmarks). Those of databases are
+//! [`forebay_databases`], to which [`forebay_sysbench`] and `mix` add what the papers ask.
 
 pub mod clock;
 pub mod commit;
@@ -33,10 +33,13 @@ pub mod pool_bench;
 pub mod processes;
 pub mod report;
 pub mod scratch;
+pub mod synced_write;
 mod threads;
 pub mod wisckey;
 
-pub use forebay_databases::{contest, mariadb, postgres, redis, rocksdb, sql, sqlite};
+pub use forebay_databases::{
+    closed_loop, contest, etcd, mariadb, nats, postgres, redis, rocksdb, sql, sqlite,
+};
 pub(crate) use forebay_measure::units;
 pub use forebay_measure::{MeasureError as BenchError, data, disk as device, rounds};
 pub(crate) use forebay_sysbench as sysbench;

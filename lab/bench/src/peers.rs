@@ -149,7 +149,8 @@ impl Peer {
     }
 }
 
-fn read(printed: &str) -> impl Iterator<Item = Line> {
+/// The lines of ours in what was printed.
+pub(crate) fn read(printed: &str) -> impl Iterator<Item = Line> {
     let lines = printed.lines();
     lines.filter_map(|line| serde_json::from_str(line).ok())
 }

@@ -1,4 +1,5 @@
-//! What `forebay-lab redis`, `rocksdb`, `sqlite`, `mariadb` and `postgres` have in common.
+//! What `forebay-lab redis`, `rocksdb`, `sqlite`, `mariadb`, `postgres`, `etcd` and `nats` have in
+//! common.
 
 use crate::{
     failed,
@@ -53,6 +54,11 @@ impl Common {
             emulator: Some(own_program()?),
             effort: self.options.effort(),
         })
+    }
+
+    /// True if the data is on an emulated device.
+    pub fn emulates(&self) -> bool {
+        self.device.is_some()
     }
 
     /// Prints what a contest gave.

@@ -5,6 +5,7 @@
 //! the `forebay` that lies beside this program, with its libforebay.so; on emulated devices under
 //! this program itself ([`run`]), with its libforebay_lab.so.
 
+mod closed_loop;
 mod commit;
 mod contest;
 mod demo;
@@ -21,6 +22,7 @@ mod rocksdb;
 mod run;
 mod sql;
 mod sqlite;
+mod synced_write;
 mod wisckey;
 
 use clap::{Args, Parser, Subcommand};
@@ -50,6 +52,7 @@ enum Command {
     Demo(demo::Demo),
     Pool(pool::Pool),
     Commit(commit::Commit),
+    SyncedWrite(synced_write::SyncedWrite),
     Device(device::Device),
     Wisckey(wisckey::Wisckey),
     Redis(redis::Redis),
@@ -58,6 +61,8 @@ enum Command {
     #[command(name = "postgres")]
     Postgresql(sql::Postgresql),
     Sqlite(sqlite::Sqlite),
+    Etcd(closed_loop::Etcd),
+    Nats(closed_loop::Nats),
     Fam(fam::Fam),
     Paper(paper::Paper),
     Report(report::Report),
@@ -82,12 +87,15 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Demo(demo) => demo.run(),
         Command::Pool(pool) => pool.run(),
         Command::Commit(commit) => commit.run(),
+        Command::SyncedWrite(it) => it.run(),
         Command::Device(device) => device.run(),
         Command::Wisckey(wisckey) => wisckey.run(),
         Command::Redis(redis) => redis.run(),
         Command::Rocksdb(rocksdb) => rocksdb.run(),
         Command::Mariadb(mariadb) => mariadb.run(),
         Command::Sqlite(sqlite) => sqlite.run(),
+        Command::Etcd(etcd) => etcd.run(),
+        Command::Nats(nats) => nats.run(),
         Command::Postgresql(postgresql) => postgresql.run(),
         Command::Fam(fam) => fam.run(),
         Command::Paper(paper) => paper.run(),

@@ -8,9 +8,11 @@ use forebay_bench::{
     processes, scratch,
 };
 use forebay_cli::failure::Failure;
+use forebay_device::block;
 use std::path::PathBuf;
 
-/// Ends processes and removes scratch directories when this one is told to end.
+/// Ends processes, unmounts emulated devices and removes scratch directories when this one is told
+/// to end.
 ///
 /// # Errors
 /// [`Failure::Failed`] if signals cannot be handled.
@@ -18,6 +20,7 @@ pub fn clean_up_on_signals() -> Result<(), Failure> {
     const INTERRUPTED: i32 = 130;
     ctrlc::set_handler(|| {
         processes::kill_all();
+        block::unmount_all();
         scratch::remove_all();
         std::process::exit(INTERRUPTED);
     })

@@ -36,7 +36,7 @@ pub struct Redis {
     )]
     server: Vec<Kind>,
     /// Modes: off, no, everysec, always, eatmydata, nvm (all of the server's files in memory),
-    /// forebay
+    /// forebay, notify (forebay with an agent instead of the library)
     #[arg(
         long,
         value_name = "MODE,…",

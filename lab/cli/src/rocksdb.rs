@@ -21,7 +21,8 @@ use forebay_cli::{failure::Failure, size};
         forebay-lab rocksdb --wal-device sata-ssd,nvme,nvram --threads 1,4,10 --modes sync,no_wal,forebay"
 )]
 pub struct Rocksdb {
-    /// Modes: sync, no_sync, no_wal, eatmydata, forebay
+    /// Modes: sync, no_sync, no_wal, eatmydata, forebay, notify (forebay with an agent instead of
+    /// the library)
     #[arg(
         long,
         value_name = "MODE,…",

@@ -20,7 +20,8 @@ use forebay_cli::{failure::Failure, size};
         forebay-lab sqlite --device hdd-7200 --pool-disk /fast --modes plain,eatmydata,forebay"
 )]
 pub struct Sqlite {
-    /// Modes: plain, no_sync, eatmydata, forebay
+    /// Modes: plain, no_sync, eatmydata, forebay, notify (forebay with an agent instead of the
+    /// library)
     #[arg(
         long,
         value_name = "MODE,…",

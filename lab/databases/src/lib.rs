@@ -3,12 +3,15 @@
 //!
 //! [`contest`] has what all of them share: modes, pools, what stands around a program, turns and
 //! the report. [`server`] starts servers; what is a database's own stands in [`redis`],
-//! [`rocksdb`], [`sqlite`], and in [`mariadb`] and [`postgres`], which [`sql`] measures.
-//! `forebay-lab` measures with them, tests start their servers. docs/benchmarks.md says how each
-//! figure is made.
+//! [`rocksdb`], [`sqlite`], in [`mariadb`] and [`postgres`], which [`sql`] measures, and in
+//! [`etcd`] and [`nats`], which [`closed_loop`] measures. `forebay-lab` measures with them, tests
+//! start their servers. docs/benchmarks.md says how each figure is made.
 
+pub mod closed_loop;
 pub mod contest;
+pub mod etcd;
 pub mod mariadb;
+pub mod nats;
 pub mod postgres;
 pub mod redis;
 pub mod rocksdb;

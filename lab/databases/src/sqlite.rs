@@ -24,11 +24,12 @@ use std::{
 pub const SYNCED: &[&str] = &["FULL"];
 
 /// What SQLite promises about a transaction that is done: its `synchronous`.
-pub const MODES: [Mode; 4] = [
+pub const MODES: [Mode; 5] = [
     contest::PLAIN.with(SYNCED),
     Mode::new("no_sync", "a process crash", &["OFF"]),
     contest::EATMYDATA.with(SYNCED),
     contest::FOREBAY.with(SYNCED),
+    contest::NOTIFY.with(SYNCED),
 ];
 
 /// What is measured.

@@ -56,6 +56,11 @@ pub enum DeviceError {
     /// The shared state.
     #[error("the emulated devices' shared memory: {0}")]
     Shared(String),
+    /// A block device ([`crate::block`]).
+    #[error(
+        "an emulated block device needs root, /dev/fuse, loop devices, mkfs.ext4 and a mount namespace of its own: {0}"
+    )]
+    Block(String),
 }
 
 fn line_of(line: usize) -> String {

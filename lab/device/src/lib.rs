@@ -5,10 +5,12 @@
 //! their state in memory that all processes of a run share, so that they queue up at the same
 //! device; a [`Device`] is asked what a read, a write or a sync costs and answers with the time at
 //! which it is done, and [`clock`] waits for it. The bytes are none of its business: they are the
-//! file system's, as always. [`memory`] is the same for a pool's memory; [`fabric`] is one that is
-//! emulated as both. docs/devices.md has the model with its formulas, the profiles' figures with
-//! their sources, and the limits.
+//! file system's, as always. [`block`] is a device with a file system on it, for programs that load
+//! no library. [`memory`] is the same for a pool's memory; [`fabric`] is one that is emulated as
+//! both. docs/devices.md has the model with its formulas, the profiles' figures with their sources,
+//! and the limits.
 
+pub mod block;
 mod cache;
 pub mod clock;
 mod device;

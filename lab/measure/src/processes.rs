@@ -123,22 +123,21 @@ impl Process {
     }
 
     /// Its first child, once there is one that has become another program: for programs that start
-    /// one. `None` if this one ends before, or `timeout` passes.
+    /// one, themselves or by a child that stays the same program (`forebay run` by its agent).
+    /// `None` if this one ends before, or `timeout` passes.
     #[must_use]
     pub fn first_child(&mut self, timeout: Duration) -> Option<Handle> {
-        let pid = self.handle.pid();
-        let own = fs::read_link(format!("/proc/{pid}/exe")).ok();
+        let own = fs::read_link(format!("/proc/{}/exe", self.handle.pid())).ok();
         let until = Instant::now() + timeout;
         while Instant::now() < until && self.ended().is_none() {
-            let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-            let first = children
-                .ok()
-                .and_then(|list| list.split_whitespace().next()?.parse::<i32>().ok());
-            if let Some(first) = first
+            let mut pid = self.handle.pid();
+            while let Some(first) = first_child_of(pid)
                 && let Ok(program) = fs::read_link(format!("/proc/{first}/exe"))
-                && Some(program) != own
             {
-                return Handle::of(first).ok();
+                if Some(program) != own {
+                    return Handle::of(first).ok();
+                }
+                pid = first;
             }
             thread::sleep(Duration::from_millis(1));
         }
@@ -177,6 +176,12 @@ impl Drop for Process {
     fn drop(&mut self) {
         self.kill();
     }
+}
+
+/// The first child of a process's first thread.
+fn first_child_of(pid: i32) -> Option<i32> {
+    let children = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children")).ok()?;
+    children.split_whitespace().next()?.parse().ok()
 }
 
 /// What [`Command::output`] gives, of a process that is killed if this one is told to end.

@@ -119,6 +119,15 @@ postgres() {
         ${POSTGRES_SYNC:-} > /run/postgres.out 2>&1 &
     lab-server postgres /run/postgres/.s.PGSQL.5432 "$check" || tail -n 30 /run/postgres.out
 }
+# What stands before the server.
+etcd() {
+    client=http://127.0.0.1:2379 peer=http://127.0.0.1:2380
+    "$@" /lab/etcd --name one --data-dir /data/etcd --listen-client-urls $client --advertise-client-urls $client --listen-peer-urls $peer \
+        --initial-advertise-peer-urls $peer --initial-cluster one=$peer > /run/etcd.out 2>&1 &
+    # A cut of one that an agent does not serve would show nothing.
+    while sleep 1; do ! grep -q 'runs plainly' /run/etcd.out || echo "LAB failed: $(grep 'runs plainly' /run/etcd.out)"; done &
+    lab-server etcd 2379 || tail -n 30 /run/etcd.out
+}
 under() { forebay run --pool "$POOL" "$@"; }
 # As long as there are orphans.
 linger() { ! dies || while pidof "$1" > /run/pids; do sleep 1; done; }
@@ -147,6 +156,8 @@ postgres) postgres verify forebay run --pool "$POOL" -- ;;
 postgres-plain) postgres verify env ;;
 postgres-no-sync) POSTGRES_SYNC='-c synchronous_commit=off -c wal_writer_delay=10s' postgres trust env ;;
 postgres-eatmydata) postgres trust env LD_PRELOAD=/lab/libeatmydata.so ;;
+etcd | etcd-released-early) etcd under --front-end notify -- ;;
+etcd-plain) etcd env ;;
 sqlite-processes)
     under --profile sqlite -- sqlite-processes-server /data/db
     linger sqlite-processes-server

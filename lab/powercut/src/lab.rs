@@ -5,6 +5,7 @@ use crate::{
     Failure,
     boots::{check_build, guest},
     disk::Survival,
+    etcd,
     machine::{Images, Machine},
     mariadb, postgres,
     workload::Beside,
@@ -108,6 +109,7 @@ impl Lab {
             let more = match server {
                 Beside::MariaDb => mariadb::guest(home)?,
                 Beside::Postgres => postgres::guest(home)?,
+                Beside::Etcd => etcd::guest()?,
             };
             let more = more.archive();
             let kernels = std::iter::once(&lab.normal).chain(&lab.aimed);

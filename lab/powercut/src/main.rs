@@ -13,6 +13,7 @@ mod client;
 mod cut_moments;
 mod cycle;
 mod disk;
+mod etcd;
 mod evidence;
 mod flash;
 mod lab;
@@ -54,9 +55,9 @@ pub use forebay_guest::Failure;
 #[command(
     max_term_width = 100,
     after_long_help = "Workloads under Forebay: store, redis, valkey, rocksdb, sqlite (WAL), sqlite-journal, logs (a program with rotating log \
-                       files), mariadb, postgres, mariadb-flash (its pages behind a flash cache), sqlite-processes (several processes that write to one database). Controls: mariadb-plain, mariadb-no-sync, \
-                       mariadb-eatmydata, mariadb-no-doublewrite, postgres-plain, postgres-no-sync, postgres-eatmydata, sqlite-processes-eatmydata, redis-always, redis-everysec, redis-no, redis-eatmydata, logs-plain, and, with --failpoints, Forebay \
-                       broken on purpose: redis-not-committed and redis-not-flushed (with the pool on a disk), redis-released-early, store-released-early, logs-unregistered, redis-no-checksum, \
+                       files), mariadb, postgres, etcd, mariadb-flash (its pages behind a flash cache), sqlite-processes (several processes that write to one database). Controls: mariadb-plain, mariadb-no-sync, \
+                       mariadb-eatmydata, mariadb-no-doublewrite, postgres-plain, postgres-no-sync, postgres-eatmydata, etcd-plain, sqlite-processes-eatmydata, redis-always, redis-everysec, redis-no, redis-eatmydata, logs-plain, and, with --failpoints, Forebay \
+                       broken on purpose: redis-not-committed and redis-not-flushed (with the pool on a disk), redis-released-early, store-released-early, etcd-released-early, logs-unregistered, redis-no-checksum, \
                        store-no-checksum, mariadb-flash-metadata-first, mariadb-flash-no-home-sync.\n\n\
                        Every cycle prints one line. Exit status: 0 if everything was as expected; 1 if a workload lost anything, or if a \
                        control that must lose something lost nothing: a lab that cannot see loss proves nothing; 2 if the lab could not do \

@@ -3,8 +3,8 @@
 use crate::{
     client::Dialect,
     cut_moments::{
-        LOGS, MARIADB, Moment, POSTGRES, REDIS, RELEASE_EARLY, ROCKSDB, SQLITE, SQLITE_JOURNAL,
-        SQLITE_PROCESSES, STORE, TORN_ONLY, UNREGISTERED, takeover,
+        ETCD, LOGS, MARIADB, Moment, POSTGRES, REDIS, RELEASE_EARLY, ROCKSDB, SQLITE,
+        SQLITE_JOURNAL, SQLITE_PROCESSES, STORE, TORN_ONLY, UNREGISTERED, takeover,
     },
     flash::{MARIADB_FLASH, METADATA_FIRST, NO_HOME_SYNC},
     ledger::Shape,
@@ -43,6 +43,7 @@ pub struct Workload {
 pub enum Beside {
     MariaDb,
     Postgres,
+    Etcd,
 }
 
 /// What must be seen of a workload.
@@ -111,7 +112,7 @@ const FLASH: Workload = Workload {
 };
 
 /// What `--workload` can name.
-pub const WORKLOADS: [Workload; 11] = [
+pub const WORKLOADS: [Workload; 12] = [
     Workload {
         name: "store",
         shape: LARGE,
@@ -167,6 +168,13 @@ pub const WORKLOADS: [Workload; 11] = [
         ..PLAIN
     },
     Workload {
+        name: "etcd",
+        shape: FEW,
+        moments: ETCD,
+        beside: Some(Beside::Etcd),
+        ..PLAIN
+    },
+    Workload {
         name: "mariadb-flash",
         moments: MARIADB_FLASH,
         ..FLASH
@@ -183,7 +191,7 @@ pub const WORKLOADS: [Workload; 11] = [
 ///
 /// Promise (lab): The lab sees the loss of an acknowledged write: with syncs switched off, and with
 /// Forebay broken on purpose.
-pub const CONTROLS: [Workload; 22] = [
+pub const CONTROLS: [Workload; 24] = [
     Workload {
         name: "redis-always",
         dialect: Dialect::Redis,
@@ -323,6 +331,22 @@ pub const CONTROLS: [Workload; 22] = [
         shape: FEW,
         expected: Expected::Loss,
         beside: Some(Beside::Postgres),
+        ..PLAIN
+    },
+    Workload {
+        name: "etcd-plain",
+        shape: FEW,
+        beside: Some(Beside::Etcd),
+        ..PLAIN
+    },
+    Workload {
+        name: "etcd-released-early",
+        shape: FEW,
+        expected: Expected::Loss,
+        broken: Some("release-early"),
+        moments: RELEASE_EARLY,
+        only_aimed: true,
+        beside: Some(Beside::Etcd),
         ..PLAIN
     },
     Workload {

@@ -161,7 +161,7 @@ pub fn put_back(synced: &Path) {
             left.extend(fs::read_dir(path).unwrap().map(|e| e.unwrap().path()));
         } else if path
             .extension()
-            .is_some_and(|kind| kind == "log" || kind == "wal")
+            .is_some_and(|kind| ["log", "wal", "blk"].iter().any(|log| kind == *log))
         {
             let to = Path::new("/").join(path.strip_prefix(synced).unwrap());
             // Its directory was renamed.

@@ -4,14 +4,15 @@
 use super::{FOREBAY, Sandbox, pools_on_disk};
 use forebay_bench::{
     data::{Random, fresh_seed},
-    processes::{Handle, Process, Watched},
+    processes::{Handle, Process, Watched, kill_group},
     scratch::{PoolSource, ScratchPool},
 };
 use forebay_pool::PoolOptions;
-use rustix::process::Signal;
+use rustix::process::{Pid, Signal};
 use std::{
     ffi::{OsStr, OsString},
     io::{BufRead, BufReader, Write},
+    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, ExitStatus, Stdio},
     sync::atomic::{AtomicU64, Ordering::Relaxed},
@@ -21,6 +22,46 @@ use std::{
 
 /// Longer than anything takes here.
 pub const PATIENCE: Duration = Duration::from_secs(60);
+
+/// A process and all that it starts: a supervisor, an agent, a database. All of them are killed
+/// when this is dropped, since a database goes on without its supervisor.
+pub struct ProcessGroup {
+    first: Process,
+    is_gone: bool,
+}
+
+impl ProcessGroup {
+    /// Starts it.
+    pub fn start(command: &mut Command) -> Self {
+        Self {
+            first: Process::spawn(command.process_group(0)).unwrap(),
+            is_gone: false,
+        }
+    }
+
+    /// Has the first one end by `signal`, which it passes on, and waits for the end of all.
+    pub fn end(mut self, signal: Signal) -> ExitStatus {
+        self.first.handle().signal(signal);
+        let status = self.first.wait(PATIENCE).unwrap();
+        self.kill();
+        status
+    }
+
+    /// Kills all of them at once, and waits until they are gone.
+    pub fn kill(&mut self) {
+        if !std::mem::replace(&mut self.is_gone, true) {
+            let group = Pid::from_raw(self.first.handle().pid());
+            let is_gone = group.is_some_and(kill_group) && self.first.wait(PATIENCE).is_ok();
+            assert!(is_gone || thread::panicking(), "it does not end");
+        }
+    }
+}
+
+impl Drop for ProcessGroup {
+    fn drop(&mut self) {
+        self.kill();
+    }
+}
 
 /// A pool of several small segments, removed in the end.
 pub fn small_pool() -> ScratchPool {

@@ -46,6 +46,32 @@ fn the_programs_name_chooses_the_profile() {
 }
 
 #[test]
+fn of_nats_and_influxdb_the_logs_are_absorbed_alone() {
+    for (profile, path, expected) in [
+        ("nats", "jetstream/$G/streams/orders/msgs/1.blk", true),
+        ("nats", "_js_/S-R3F-a/msgs/12.blk", true),
+        ("nats", "streams/orders/msgs/1.new", false),
+        ("nats", "streams/orders/msgs/index.db", false),
+        ("nats", "streams/orders/obs/worker/o.dat", false),
+        ("nats", "_js_/S-R3F-a/tav.idx", false),
+        ("influxdb", "wal/db/autogen/2/_00001.wal", true),
+        (
+            "influxdb",
+            "data/db/autogen/2/000000001-000000001.tsm.tmp",
+            false,
+        ),
+        ("influxdb", "data/db/_series/00/0000", false),
+        ("influxdb", "meta/meta.db", false),
+    ] {
+        let patterns = absorbed_by(profile);
+        let absorbed = patterns
+            .iter()
+            .any(|pattern| matches(pattern.as_bytes(), path.as_bytes()));
+        assert_eq!(absorbed, expected, "{path}");
+    }
+}
+
+#[test]
 fn only_the_log_segments_of_postgresql_are_absorbed() {
     let patterns = absorbed_by("postgres");
     for (path, expected) in [

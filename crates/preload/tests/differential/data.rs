@@ -14,7 +14,8 @@ struct Buffer {
 
 fn buffer(world: &mut World) -> Buffer {
     let owned = world.bytes();
-    let (pointer, bytes, about) = match world.rng.below(40) {
+    let choice = world.rng.below(40);
+    let (pointer, bytes, about) = match choice.max(world.least_wrong()) {
         0 => (NOWHERE as *const c_void, owned.len(), "nowhere "),
         1 => (ptr::null(), owned.len(), "null "),
         2 => (owned.as_ptr().cast(), usize::MAX - 5, "too many of "),

@@ -64,6 +64,7 @@ pub fn open_to_write(world: &mut World) {
 }
 
 fn open_with(world: &mut World, flags: c_int) {
+    let flags = flags & !world.refused_flags();
     let path = world.path();
     let pointer = world.pointer(&path);
     let name = world.spelling(OPENING);
@@ -107,7 +108,7 @@ pub fn close(world: &mut World) {
     let name = world.spelling(&["close", "__close"]);
     let about = world.show(fd);
     call!(world, name, about, (fd => c_int) -> c_int);
-    if world.is_thread {
+    if world.is_thread() {
         world.forget(fd);
     }
 }
@@ -125,6 +126,11 @@ pub fn close_range(world: &mut World) {
         (first, first + world.rng.below(4) as c_uint)
     };
     match world.spelling(&["close_range", "closefrom", "unshare", "clone"]) {
+        // All of them or none: which ones a part has is told by their numbers.
+        "closefrom" | "close_range" if world.is_thread() => {
+            world.close_all();
+            return;
+        }
         "closefrom" => {
             call!(world, "closefrom", first.to_string(), (first.cast_signed() => c_int) -> ());
             return;
@@ -186,6 +192,11 @@ pub fn duplicate(world: &mut World) {
         let least = world
             .rng
             .one_of(&[0, 0, 20, -1, c_int::MAX, OWN.start, OWN.start]);
+        // An agent says `EMFILE` to the largest number, and takes -1; the kernel says `EINVAL`.
+        let least = match world.has_no_numbers {
+            true => least.clamp(0, OWN.start),
+            false => least,
+        };
         let about = format!("{about}, {command}, {least}");
         call!(world, name, about, (fd => c_int, command => c_int, least => c_int) -> Fd)
     };
@@ -194,7 +205,7 @@ pub fn duplicate(world: &mut World) {
 
 pub fn duplicate_over(world: &mut World) {
     let from = world.fd();
-    let to = if world.is_thread {
+    let to = if world.is_thread() {
         world.fd()
     } else {
         let slot = world.fd();
@@ -204,7 +215,7 @@ pub fn duplicate_over(world: &mut World) {
             .rng
             .one_of(&[slot, slot, any, from, -1, 1 << 20, own, own])
     };
-    if world.is_thread && to < 0 {
+    if world.is_thread() && to < 0 {
         return;
     }
     let name = world.spelling(&["dup2", "__dup2", "dup3"]);
@@ -217,7 +228,7 @@ pub fn duplicate_over(world: &mut World) {
         call!(world, name, about, (from => c_int, to => c_int) -> Fd)
     };
     world.note_state(copy.0);
-    if !world.is_thread {
+    if !world.is_thread() {
         world.keep(copy.0);
     }
 }

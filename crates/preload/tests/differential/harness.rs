@@ -109,6 +109,8 @@ pub fn run_worker(name: &str, seed: u64, command: impl FnOnce(&Path, &Path) -> C
         "FOREBAY_SEED={seed}: {}\n{said}",
         output.status
     );
+    // Of a program that no agent can serve nothing has been shown.
+    assert!(!said.contains("runs plainly"), "{said}");
     let transcript = fs::read_to_string(transcript).unwrap();
     let mut files = BTreeMap::new();
     collect(&work, &work, &mut files);

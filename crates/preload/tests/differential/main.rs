@@ -36,9 +36,10 @@ mod world;
 
 use harness::{
     SECONDS_MAX, SEED, TRANSCRIPT, assert_same, compare_until_all_are_called, make_pool, plain,
-    program, run_with_pool, run_worker, side_by_side,
+    program, run_with_pool, run_worker, seeds, side_by_side, without_rings,
 };
 use std::{path::Path, process::Command};
+use world::NO_NUMBERS;
 
 /// The command that runs `worker` under Forebay, up to the worker's own arguments, with a pool of
 /// its own in `dir`. Without the `forebay` program (cargo builds it for `cargo test --workspace`)
@@ -66,6 +67,38 @@ fn the_same_calls_do_the_same() {
         assert_same(seed, &plain, &forebay);
         plain
     });
+}
+
+/// The command that runs `worker` below an agent: the same calls, without a library in the program.
+/// Absorbed files have numbers of their own there, and there are no rings.
+fn below_agent(forebay: &Path, worker: &Path, dir: &Path) -> Command {
+    make_pool(forebay, dir);
+    let mut command = run_with_pool(forebay, dir);
+    command
+        .args(["--front-end", "notify", "--"])
+        .arg(worker)
+        .env(NO_NUMBERS, "1");
+    without_rings(command)
+}
+
+/// Promise (programs): A program whose calls an agent makes sees the results, errors and bytes that
+/// it would see without.
+#[test]
+fn the_same_calls_do_the_same_below_an_agent() {
+    let Some(forebay) = program("forebay", &support::library()) else {
+        println!("skipped: there is no forebay beside the library");
+        return;
+    };
+    for seed in seeds() {
+        let plain = |worker: &Path, dir: &Path| {
+            let mut command = without_rings(plain(worker, dir));
+            command.env(NO_NUMBERS, "1");
+            command
+        };
+        let below = |worker: &Path, dir: &Path| below_agent(&forebay, worker, dir);
+        let (plain, below) = side_by_side(seed, plain, below);
+        assert_same(seed, &plain, &below);
+    }
 }
 
 /// Not a test: what the other runs, in a process of its own.

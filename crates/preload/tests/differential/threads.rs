@@ -53,7 +53,7 @@ pub fn run(world: &mut World) {
         world.called.extend(done.called);
     }
     // From now on numbers of descriptors depend on what the threads left open.
-    world.is_thread = true;
+    world.is_beside_others = true;
     share_files(world);
 }
 

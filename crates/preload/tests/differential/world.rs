@@ -15,6 +15,10 @@ pub const UNTOUCHED: c_int = 77;
 /// An address where there is no memory.
 pub const NOWHERE: usize = 8;
 
+/// Set where absorbed files have other numbers than plain ones: below an agent. Numbers are not
+/// shown then, and nothing is done by a number that was not got for it.
+pub const NO_NUMBERS: &str = "FOREBAY_TEST_NO_NUMBERS";
+
 /// A result that is a descriptor: its number depends on what other threads do.
 #[derive(Clone, Copy)]
 #[repr(transparent)]
@@ -51,7 +55,7 @@ impl Shown for () {
 
 impl Shown for Fd {
     fn shown(&self, world: &World) -> String {
-        if world.is_thread && self.0 >= 0 {
+        if world.is_thread() && self.0 >= 0 {
             "a descriptor".to_owned()
         } else {
             self.0.to_string()
@@ -105,7 +109,9 @@ pub struct World {
     /// Before each name.
     prefix: String,
     /// One of several threads: its descriptors' numbers are not its own.
-    pub is_thread: bool,
+    pub is_beside_others: bool,
+    /// [`NO_NUMBERS`]
+    pub has_no_numbers: bool,
     /// In a forked child.
     pub is_child: bool,
     /// Every function was called under each of its names.
@@ -138,7 +144,8 @@ impl World {
                 "./a.log",
             ],
             prefix: String::new(),
-            is_thread: false,
+            is_beside_others: false,
+            has_no_numbers: std::env::var_os(NO_NUMBERS).is_some(),
             is_child: false,
             is_complete: false,
             is_unshared: false,
@@ -165,7 +172,8 @@ impl World {
             slots: vec![-1; 5],
             names: vec!["a.log", "b.log", "c.aof", "d.dat"],
             prefix: format!("thread{n}-"),
-            is_thread: true,
+            is_beside_others: true,
+            has_no_numbers: self.has_no_numbers,
             is_child: false,
             is_complete: false,
             is_unshared: self.is_unshared,
@@ -178,8 +186,21 @@ impl World {
 
     /// Closes what threads left open, so that numbers of descriptors can be compared again.
     pub fn forget_threads(&mut self) {
-        self.is_thread = false;
+        self.is_beside_others = false;
+        self.close_all();
+    }
+
+    /// Closes all descriptors but the first three.
+    pub fn close_all(&mut self) {
         call!(self, "close_range", "all", (3 => c_uint, c_uint::MAX => c_uint, 0 => c_int) -> c_int);
+        if self.is_thread() {
+            self.slots.fill(-1);
+        }
+    }
+
+    /// True if no number of a descriptor is to be shown, or used for another.
+    pub fn is_thread(&self) -> bool {
+        self.is_beside_others || self.has_no_numbers
     }
 
     /// Closes and unlinks everything: a file that was made plain stays so.
@@ -240,9 +261,24 @@ impl World {
         if is_the_clients { -1 } else { fd }
     }
 
+    /// Flags that a file is not opened with: a log with `O_DSYNC` whose position others share
+    /// cannot be made plain by an agent, which says `EOPNOTSUPP` then.
+    pub fn refused_flags(&self) -> c_int {
+        match self.has_no_numbers {
+            true => libc::O_SYNC,
+            false => 0,
+        }
+    }
+
+    /// The first choice of a buffer that is made. Those before it point to no memory. An agent
+    /// finds that out before the kernel has looked at the offset, or has made the file longer.
+    pub fn least_wrong(&self) -> u64 {
+        if self.has_no_numbers { 4 } else { 0 }
+    }
+
     /// A descriptor, now and then one that is no descriptor.
     pub fn fd(&mut self) -> c_int {
-        if !self.is_thread && self.rng.chance(16) {
+        if !self.is_thread() && self.rng.chance(16) {
             return self.rng.one_of(&[-1, 9999, 40, c_int::MAX]);
         }
         let mut fd = self.slot();
@@ -263,12 +299,12 @@ impl World {
         if fd < 0 {
             return;
         }
-        if self.is_thread || self.rng.chance(2) {
+        if self.is_thread() || self.rng.chance(2) {
             // Otherwise the old one stays open, as a leak.
             let old = self.slots[at];
             if old >= 0 && old != fd {
                 unsafe { libc::close(old) };
-                if self.is_thread {
+                if self.is_thread() {
                     self.forget(old);
                 }
             }
@@ -292,7 +328,7 @@ impl World {
                 0 => String::new(),
                 1 => "none/a.log".to_owned(),
                 // Only one who is alone may move it.
-                2 if self.is_thread => ".".to_owned(),
+                2 if self.is_beside_others => ".".to_owned(),
                 2 => "sub".to_owned(),
                 _ => "long".repeat(1500),
             }

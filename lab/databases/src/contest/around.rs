@@ -83,7 +83,15 @@ impl Setting<'_> {
         let pool = self.pools.make(self.contender, self.user)?;
         let mut environment = vec![(RUN_DIR.into(), run_dir.clone().into())];
         let mut wrapper = Vec::new();
-        let options: Vec<_> = options.into_iter().collect();
+        let is_agents = self.contender.mode.syncs == Syncs::Agent;
+        if is_agents && !devices.is_empty() {
+            return Err(MeasureError::Config(format!(
+                "mode {}: a library emulates the device, and an agent's program loads none",
+                self.contender
+            )));
+        }
+        let front_end = is_agents.then(|| ("--front-end", "notify".into()));
+        let options: Vec<_> = front_end.into_iter().chain(options).collect();
         if pool.is_some() || !devices.is_empty() || !options.is_empty() {
             let slowed = self.pools.slowed.filter(|_| pool.is_some());
             // What ships, where nothing is emulated.

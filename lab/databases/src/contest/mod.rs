@@ -39,8 +39,10 @@ pub enum Syncs {
     Eaten,
     /// Memory that stands for NVM: all files are there.
     Memory,
-    /// `forebay run`.
+    /// `forebay run`, by the front end that it chooses.
     Forebay,
+    /// `forebay run --front-end notify`: an agent beside the program.
+    Agent,
 }
 
 /// What a database promises about what it has acknowledged.
@@ -62,6 +64,8 @@ pub const PLAIN: Mode = Mode::new("plain", "a power cut", &[]);
 pub const EATMYDATA: Mode = Mode::new("eatmydata", "a process crash", &[]).by(Syncs::Eaten);
 /// The same, under `forebay run`.
 pub const FOREBAY: Mode = Mode::new("forebay", "what the pool does", &[]).by(Syncs::Forebay);
+/// The same, with an agent instead of the library.
+pub const NOTIFY: Mode = Mode::new("notify", "what the pool does", &[]).by(Syncs::Agent);
 
 impl Mode {
     /// A mode of this name, whose syncs the disk serves.
@@ -83,6 +87,18 @@ impl Mode {
     #[must_use]
     pub const fn by(self, syncs: Syncs) -> Self {
         Self { syncs, ..self }
+    }
+
+    /// The same mode by another name.
+    #[must_use]
+    pub const fn called(self, name: &'static str) -> Self {
+        Self { name, ..self }
+    }
+
+    /// True if it is under `forebay run`.
+    #[must_use]
+    pub const fn is_ours(self) -> bool {
+        matches!(self.syncs, Syncs::Forebay | Syncs::Agent)
     }
 
     /// The same mode of a database with these settings.
@@ -141,7 +157,7 @@ impl Contender {
     /// True if it runs under `forebay run`.
     #[must_use]
     pub fn is_ours(&self) -> bool {
-        self.mode.syncs == Syncs::Forebay
+        self.mode.is_ours()
     }
 }
 

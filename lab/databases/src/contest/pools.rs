@@ -1,6 +1,6 @@
 //! Pools of a contest: where they are, and how large.
 
-use super::{Contender, Mode, Syncs};
+use super::{Contender, Mode};
 use crate::{
     MeasureError,
     scratch::{PoolSource, ScratchPool},
@@ -61,15 +61,15 @@ impl Pools {
     pub fn contenders(&self, modes: impl IntoIterator<Item = Mode>) -> Vec<Contender> {
         let mut contenders = Vec::new();
         for mode in modes {
-            let sizes: Vec<Option<u64>> = match (mode.syncs, self.sizes.as_slice()) {
-                (Syncs::Forebay, sizes @ [_, ..]) => sizes.iter().copied().map(Some).collect(),
+            let sizes: Vec<Option<u64>> = match (mode.is_ours(), self.sizes.as_slice()) {
+                (true, sizes @ [_, ..]) => sizes.iter().copied().map(Some).collect(),
                 _ => vec![None],
             };
             contenders.extend(sizes.into_iter().map(|pool_bytes| Contender {
                 pool_bytes,
                 ..mode.into()
             }));
-            if mode.syncs == Syncs::Forebay {
+            if mode.is_ours() {
                 contenders.extend((0..self.disks.len()).map(|at| Contender {
                     disk: Some(at),
                     ..mode.into()

@@ -19,7 +19,7 @@ use std::{
 /// A whole run.
 #[derive(Clone, Debug, Serialize)]
 pub struct Report {
-    /// `redis`, `rocksdb`, `mariadb`, `postgres`, `sqlite`.
+    /// `redis`, `rocksdb`, `mariadb`, `postgres`, `sqlite`, `etcd`, `nats`.
     pub bench: &'static str,
     /// What an operation is called.
     #[serde(skip)]

@@ -27,6 +27,8 @@ pub const EATMYDATA: Mode = contest::EATMYDATA.with(ALWAYS_SYNCED);
 pub const NVM: Mode = Mode::new("nvm", "what the memory does", ALWAYS_SYNCED).by(Syncs::Memory);
 /// As `always`, under `forebay run`.
 pub const FOREBAY: Mode = contest::FOREBAY.with(ALWAYS_SYNCED);
+/// The same, with an agent instead of the library.
+pub const NOTIFY: Mode = contest::NOTIFY.with(ALWAYS_SYNCED);
 
 /// All of them.
-pub const ALL: [Mode; 7] = [OFF, NO, EVERYSEC, ALWAYS, EATMYDATA, NVM, FOREBAY];
+pub const ALL: [Mode; 8] = [OFF, NO, EVERYSEC, ALWAYS, EATMYDATA, NVM, FOREBAY, NOTIFY];

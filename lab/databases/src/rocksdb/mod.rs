@@ -17,12 +17,13 @@ use serde_json::json;
 use std::{fs, path::Path};
 
 /// What RocksDB promises about an acknowledged Put.
-pub const MODES: [Mode; 5] = [
+pub const MODES: [Mode; 6] = [
     SYNC,
     NO_SYNC,
     NO_WAL,
     contest::EATMYDATA.with(SYNC.settings),
     contest::FOREBAY.with(SYNC.settings),
+    contest::NOTIFY.with(SYNC.settings),
 ];
 
 /// What is measured.

@@ -202,6 +202,15 @@ pub const POSTGRES: &[Moment] = &[
     RELEASED,
 ];
 
+/// Its log's first segment is made in a directory of another name, and registered when etcd starts.
+/// An agent does what etcd writes.
+///
+/// Promise (lab): A transaction that etcd acknowledged is there after a power cut, whole or not at
+/// all.
+pub const ETCD: &[Moment] = &[
+    DRAIN, REPLAY, TORN, FULL, RELEASE, REPLAYED, REGISTER, DRAINED, REGISTERED, RELEASED,
+];
+
 /// As [`SQLITE`], with several processes that write to the file in turn.
 ///
 /// Promise (lab): A transaction that one of several processes on a SQLite database acknowledged is

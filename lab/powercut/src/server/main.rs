@@ -1,10 +1,11 @@
-//! The server inside the guest: the embedded store, a program with log files, or a MariaDB or
-//! PostgreSQL server beside it, behind a socket.
+//! The server inside the guest: the embedded store, a program with log files, or a MariaDB,
+//! PostgreSQL or etcd server beside it, behind a socket.
 //!
 //! Redis's protocol, as guest/server.c: SET, DEL, GET, DBSIZE and BATCH (`S key value` or `D key`
 //! again and again), one client at a time, one command after the other, each acknowledged once it
 //! is durable.
 
+mod etcd;
 mod logs;
 mod mariadb;
 mod postgres;
@@ -47,9 +48,14 @@ fn main() -> ExitCode {
         ["mariadb-flash", socket, verify] => beside::<wide::Wide>(socket, verify),
         ["mariadb", socket, verify] => beside::<forebay_bench::mariadb::client::Connection>(socket, verify),
         ["postgres", socket, verify] => beside::<forebay_bench::postgres::client::Connection>(socket, verify),
+        ["etcd", port] => port
+            .parse()
+            .map_err(Failure::from)
+            .and_then(etcd::Etcd::open)
+            .and_then(|etcd| serve(Box::new(etcd))),
         ["logs", dir] => logs::Logs::open(Path::new(dir)).and_then(|logs| serve(Box::new(logs))),
         _ => Err(
-            "usage: forebay-lab-server store DIR POOL verify|trust, mariadb|mariadb-flash|postgres SOCKET verify|trust|end, or logs DIR".into(),
+            "usage: forebay-lab-server store DIR POOL verify|trust, mariadb|mariadb-flash|postgres SOCKET verify|trust|end, etcd PORT, or logs DIR".into(),
         ),
     };
     match done {
