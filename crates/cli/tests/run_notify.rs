@@ -48,12 +48,14 @@ fn a_static_programs_writes_outlast_a_power_cut() {
     for what in ["data", "forked", "threads", "closes-all", "locks"] {
         nothing_is_lost("cc", Disk::Synced, what);
     }
-    nothing_is_lost("cc", Disk::All, "names");
+    for what in ["names", "times"] {
+        nothing_is_lost("cc", Disk::All, what);
+    }
 }
 
 #[test]
 fn what_cannot_be_followed_is_synced_really() {
-    for what in ["plain", "mapped", "sent"] {
+    for what in ["plain", "mapped", "sent", "sent-behind"] {
         nothing_is_lost("cc", Disk::All, what);
     }
 }
@@ -62,7 +64,7 @@ fn what_cannot_be_followed_is_synced_really() {
 /// then is not closed with it, nor is anything else that the program has.
 #[test]
 fn a_number_is_given_anew_only_when_it_is_free() {
-    for what in ["closing", "numbers"] {
+    for what in ["closing", "numbers", "duplicates"] {
         nothing_is_lost("cc", Disk::All, what);
     }
 }
@@ -77,6 +79,49 @@ fn what_the_kernel_goes_on_with_is_still_synced() {
 #[test]
 fn a_restricted_program_does_nothing_by_its_agent() {
     nothing_is_lost("cc", Disk::All, "restricted");
+}
+
+/// The command by an agent that may not look at each process.
+fn without_tracing(command: &Command) -> Option<Command> {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root has a right to drop");
+        return None;
+    }
+    let mut ordinary = Command::new("setpriv");
+    ordinary.args(["--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"]);
+    ordinary.arg(command.get_program()).args(command.get_args());
+    ordinary.current_dir(command.get_current_dir().unwrap());
+    ordinary.process_group(0);
+    Some(ordinary)
+}
+
+/// Promise (programs): A program that becomes invisible to its agent has plain logs from then on,
+/// and what is to be synced with each write is.
+#[test]
+fn a_program_that_cannot_be_seen_any_more_loses_nothing() {
+    let sandbox = Sandbox::new();
+    build_calls("cc", &sandbox);
+    let run = sandbox.command("run --front-end notify --absorb *.log --pool");
+    if let Some(run) = without_tracing(&run) {
+        same(run_and_recovered(
+            Disk::All,
+            &sandbox,
+            run,
+            &["./calls", "unseen"],
+        ));
+    }
+    if let Some(run) =
+        without_tracing(&sandbox.command("run --front-end notify --absorb *.log --pool"))
+        && build_logs(&sandbox)
+    {
+        let recovered = same(run_and_recovered(
+            Disk::All,
+            &sandbox,
+            run,
+            &["./logs", "drop"],
+        ));
+        assert_eq!(recovered.len(), 4000);
+    }
 }
 
 #[test]
@@ -152,8 +197,18 @@ fn go() -> Option<PathBuf> {
 /// Promise (programs): Writes of a Go program are durable when a sync of it says so.
 #[test]
 fn a_go_programs_writes_outlast_a_power_cut() {
-    let Some(go) = go() else { return };
     let sandbox = Sandbox::new();
+    if !build_logs(&sandbox) {
+        return;
+    }
+    let run = command(&sandbox, "run --front-end notify --absorb *.log --pool");
+    let recovered = same(run_and_recovered(Disk::Synced, &sandbox, run, &["./logs"]));
+    assert_eq!(recovered.len(), 80_300);
+}
+
+/// Builds `programs/logs.go`, if that can be.
+fn build_logs(sandbox: &Sandbox) -> bool {
+    let Some(go) = go() else { return false };
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/logs.go");
     let built = Command::new(go)
         .args([OsStr::new("build"), OsStr::new("-o")])
@@ -162,9 +217,7 @@ fn a_go_programs_writes_outlast_a_power_cut() {
         .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
         .status();
     assert!(built.unwrap().success());
-    let run = command(&sandbox, "run --front-end notify --absorb *.log --pool");
-    let recovered = same(run_and_recovered(Disk::Synced, &sandbox, run, &["./logs"]));
-    assert_eq!(recovered.len(), 80_300);
+    true
 }
 
 /// Promise: as `a_program_that_cannot_be_served_runs_plainly`.

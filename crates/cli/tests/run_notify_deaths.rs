@@ -157,8 +157,8 @@ fn each_call_happens_once_wherever_the_agent_dies() {
     };
     // Each kind of call of the program, before its answer is noted and before it is sent; files
     // that are opened and not given; bytes that are written and not logged.
-    let failpoints = passes("notify:done", 20, 28)
-        .chain(passes("notify:answer", 20, 28))
+    let failpoints = passes("notify:done", 20, 30)
+        .chain(passes("notify:answer", 20, 30))
         .chain(passes("notify:opened", 3, 4))
         .chain(passes("files:unlogged", 5, 7));
     for (failpoint, kind) in failpoints.zip(["plain", "dsync"].into_iter().cycle()) {

@@ -17,7 +17,7 @@ use crate::{
 };
 use forebay_files::client;
 use libc::c_int;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::{
     event::Timespec,
     fs::{Mode, OFlags},
@@ -58,6 +58,11 @@ pub(crate) struct AgentState {
     unused: Mutex<Vec<usize>>,
     /// A process of the program has said that it is to do less than the agent may.
     pub(crate) restricted: AtomicBool,
+    /// Held by those that give a log to a process, and alone by who has a process become
+    /// invisible.
+    pub(crate) openings: RwLock<()>,
+    /// Held by a write by a number that no log has.
+    pub(crate) unknown: Mutex<()>,
     /// A root directory that holds up no unmounting.
     root: OwnedFd,
     said: AtomicBool,
@@ -169,6 +174,8 @@ fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<Agent
         idle: AtomicUsize::new(0),
         unused: Mutex::new((0..SLOTS).rev().collect()),
         restricted: AtomicBool::new(false),
+        openings: RwLock::default(),
+        unknown: Mutex::default(),
         root: rustix::fs::open(c"/", flags, Mode::empty()).map_err(said("opening /"))?,
         said: AtomicBool::new(false),
     })
