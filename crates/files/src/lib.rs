@@ -27,6 +27,7 @@ pub mod program;
 pub mod record;
 pub mod replay;
 mod shared;
+mod snapshot;
 pub mod supervisor;
 mod sys;
 #[cfg(test)]

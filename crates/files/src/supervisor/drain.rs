@@ -29,6 +29,7 @@ use crate::{
     log::KeptRecords,
     replay::LabelMark,
     shared::{FileState, NameLoss},
+    snapshot,
     sys::{self, errno_of},
     void_marks,
 };
@@ -297,7 +298,7 @@ impl RunState {
         let done = shared.sync(target, true, || match directory {
             Some(_) => target.sync_all(),
             None => {
-                shared.snapshot(&known.path, target);
+                snapshot::keep(&known.path, target.as_fd());
                 sync_data(target)
             }
         });

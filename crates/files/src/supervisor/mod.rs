@@ -31,7 +31,6 @@ mod questions;
 mod register;
 mod run;
 mod settle;
-mod snapshot;
 mod status;
 mod watch;
 
