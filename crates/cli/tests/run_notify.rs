@@ -10,7 +10,6 @@ use common::{
 };
 use std::{
     env,
-    ffi::OsStr,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -150,7 +149,8 @@ fn the_exit_status_is_the_programs_own() {
     let ran = explained(&sandbox, &["data", "7"]);
     assert_eq!(ran.code, Some(7), "{}", ran.stderr);
     for said in [
-        "an agent does the program's system calls",
+        SAID,
+        "--front-end notify",
         "a.log",
         "syncs that cost nothing",
     ] {
@@ -176,7 +176,75 @@ fn a_program_for_the_library_is_served_from_outside_if_asked() {
     build_calls("cc", &sandbox);
     sandbox
         .run(line)
-        .fails(126, &["linked statically", "--front-end notify"]);
+        .fails(126, &["linked statically", "--front-end preload"]);
+}
+
+/// What a run says of its front end.
+const SAID: &str = "an agent does the program's system calls on logs";
+
+/// Promise (programs): A program that the library does not fit is served by an agent without being
+/// asked for it, and a line says why; so is a script with such an interpreter.
+#[test]
+fn a_program_gets_the_front_end_that_fits_it() {
+    let sandbox = Sandbox::new();
+    build_calls("cc", &sandbox);
+    sandbox.pool();
+    std::fs::write(sandbox.file("script"), "#!./calls data\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(sandbox.file("script"), mode).unwrap();
+    let run = |program: &str| {
+        let line = format!("run --absorb *.log --explain --pool p -- {program}");
+        let mut run = command(&sandbox, &line);
+        run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        let ran = Ran::of(run.stdin(Stdio::null()).output().unwrap());
+        let _ = std::fs::remove_file(sandbox.file("a.log"));
+        ran
+    };
+    let absorbed = "syncs that cost nothing";
+    run("./calls data 7").fails(7, &[SAID, "calls is linked statically", absorbed]);
+    // The kernel gives the script's name after the interpreter's word, which is no status.
+    run("./script").fails(0, &[SAID, "its interpreter", "linked statically"]);
+    let quiet = run("sh -c true").ok();
+    assert!(!quiet.stderr.contains(SAID), "{}", quiet.stderr);
+    // Whoever asks is told the same.
+    let status = format!("./calls executes {} status", common::FOREBAY);
+    let told = run(&status).ok().text();
+    assert!(
+        told.contains("an agent beside it") && told.contains("linked statically"),
+        "{told}"
+    );
+    let told = run(&format!("{status} --json")).ok().text();
+    assert!(told.contains(r#""front_end":"agent""#), "{told}");
+    let doctor = format!("./calls executes {} doctor . --json", common::FOREBAY);
+    let told = run(&doctor).text();
+    assert!(
+        told.contains(r#""running":[{"#) && told.contains(r#""front_end":"agent""#),
+        "{told}"
+    );
+    let told = run(&format!("{} status --json", common::FOREBAY))
+        .ok()
+        .text();
+    for word in [r#""front_end":"library""#, "GNU C library"] {
+        assert!(told.contains(word), "{told}");
+    }
+}
+
+#[test]
+fn a_go_program_with_the_c_library_gets_an_agent() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    // With what says that it is Go's, and without the part of it that can be left out.
+    for flags in ["", "-buildid="] {
+        if !build_go(&sandbox, "cgo", &[("CGO_ENABLED", "1")], flags) {
+            return;
+        }
+        let mut run = command(&sandbox, "run --absorb *.log --explain --pool p -- ./cgo");
+        run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        let ran = Ran::of(run.stdin(Stdio::null()).output().unwrap()).ok();
+        for said in [SAID, "is a Go program", "syncs that cost nothing"] {
+            assert!(ran.stderr.contains(said), "{}", ran.stderr);
+        }
+    }
 }
 
 /// Go, as it is installed.
@@ -208,12 +276,18 @@ fn a_go_programs_writes_outlast_a_power_cut() {
 
 /// Builds `programs/logs.go`, if that can be.
 fn build_logs(sandbox: &Sandbox) -> bool {
+    build_go(sandbox, "logs", &[("CGO_ENABLED", "0")], "")
+}
+
+/// Builds one of `programs`, with options for the linker, if Go is there.
+fn build_go(sandbox: &Sandbox, name: &str, environment: &[(&str, &str)], linker: &str) -> bool {
     let Some(go) = go() else { return false };
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/logs.go");
+    let source = format!("{}/tests/programs/{name}.go", env!("CARGO_MANIFEST_DIR"));
     let built = Command::new(go)
-        .args([OsStr::new("build"), OsStr::new("-o")])
-        .args([sandbox.file("logs"), PathBuf::from(source)])
-        .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off")])
+        .args(["build", "-ldflags", linker, "-o"])
+        .args([sandbox.file(name), PathBuf::from(source)])
+        .env("GO111MODULE", "off")
+        .envs(environment.iter().copied())
         .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
         .status();
     assert!(built.unwrap().success());
@@ -261,7 +335,9 @@ fn a_program_that_cannot_be_served_runs_plainly() {
     shell.args(["-c", &script]).current_dir(sandbox.path());
     shell.env("FOREBAY_RUN_DIR", sandbox.file("run"));
     let ran = Ran::of(shell.output().unwrap());
-    ran.fails(7, &["runs plainly", "limit of open files", "ulimit -Hn"]);
+    let nobody = "nothing was absorbed: no agent can serve the program";
+    let said = ["runs plainly", "limit of open files", "ulimit -Hn", nobody];
+    ran.fails(7, &said);
     if !rustix::process::getuid().is_root() {
         println!("skipped: only root can make a program another user's");
         return;

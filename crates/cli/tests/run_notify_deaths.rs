@@ -58,6 +58,8 @@ struct Running {
     pool: ScratchPool,
     run: Process,
     agent: i32,
+    /// As soon as it is known.
+    program: Option<i32>,
 }
 
 /// Starts it, and waits until it writes.
@@ -96,8 +98,10 @@ fn start(how: Start<'_>) -> Result<Running, Broken> {
         pool,
         run,
         agent,
+        program: None,
     };
     running.outlast_lines(how.lines)?;
+    running.program = children(agent).first().copied();
     Ok(running)
 }
 
@@ -120,7 +124,8 @@ impl Running {
     fn outlast_lines(&mut self, lines: usize) -> Result<(), Broken> {
         let begun = Instant::now();
         while self.said() < lines {
-            if begun.elapsed() > PATIENCE {
+            let is_over = self.program.is_some_and(|pid| !is_running(pid));
+            if is_over && self.said() < lines || begun.elapsed() > PATIENCE {
                 return Err(self.broken(format_args!("{} lines", self.said())));
             }
             thread::sleep(Duration::from_millis(1));
@@ -184,6 +189,11 @@ impl Running {
     }
 }
 
+fn is_running(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
+}
+
 fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
@@ -225,14 +235,13 @@ fn supervisor_is_killed(how: Start<'_>, boot: usize, random: &mut Random) -> Res
 /// All are killed at some moment: perhaps the agent before.
 fn all_are_killed(how: Start<'_>, agent_first: bool, random: &mut Random) -> Result<(), Broken> {
     let running = start(how)?;
-    let program = children(running.agent);
     thread::sleep(moment(random, 150));
     if agent_first {
         kill(running.agent);
         thread::sleep(moment(random, 50));
     }
     let run = running.run.handle().pid();
-    for pid in program.into_iter().chain([run, running.agent]) {
+    for pid in running.program.into_iter().chain([run, running.agent]) {
         if let Some(pid) = rustix::process::Pid::from_raw(pid) {
             let _ = rustix::process::kill_process(pid, Signal::KILL);
         }

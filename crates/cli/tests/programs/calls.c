@@ -522,6 +522,13 @@ static void contained(char **arguments) {
     CHECK(0);
 }
 
+/* Another program in its place, when it has written a log. */
+static void executes(char **arguments) {
+    logged(opened(O_CLOEXEC), 'e', 1);
+    execv(arguments[2], arguments + 2);
+    CHECK(0);
+}
+
 static int compare(const void *a, const void *b) {
     return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b);
 }
@@ -590,6 +597,8 @@ int main(int count, char **arguments) {
         restricted();
     else if (strcmp(what, "contained") == 0)
         contained(arguments);
+    else if (strcmp(what, "executes") == 0)
+        executes(arguments);
     else if (strcmp(what, "goes-on") == 0)
         goes_on(arguments);
     else if (strcmp(what, "timed") == 0)

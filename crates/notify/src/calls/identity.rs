@@ -1,6 +1,6 @@
 //! A process becomes invisible to the agent: another user, or one that may not be looked at
-//! (`PR_SET_DUMPABLE`). Before the kernel lets it, its logs are plain, and the kernel knows all that
-//! was to be done with each write to them: what the process does from then on the agent cannot
+//! (`PR_SET_DUMPABLE`). Before the kernel lets it, its logs are plain, and the kernel knows all
+//! that was to be done with each write to them: what the process does from then on the agent cannot
 //! follow.
 //!
 //! A process that changes who it is by all of its threads, as those of Go and the C library do,
