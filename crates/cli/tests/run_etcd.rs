@@ -36,8 +36,7 @@ fn start(sandbox: &Sandbox, pool: &std::path::Path, boot: usize) -> Etcd {
     let url = |port: u16| format!("http://127.0.0.1:{port}");
     let mut environment = Vec::new();
     boot_anew(&mut environment, boot);
-    let mut command =
-        sandbox.command("run --front-end notify --absorb-preallocated --explain --pool");
+    let mut command = sandbox.command("run --absorb-preallocated --explain --pool");
     command
         .arg(pool)
         .args(["--", "etcd", "--data-dir", "data", "--name", "one"])

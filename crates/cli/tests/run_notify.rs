@@ -10,7 +10,6 @@ use common::{
 };
 use std::{
     env,
-    ffi::OsStr,
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::{Command, Stdio},
@@ -48,12 +47,14 @@ fn a_static_programs_writes_outlast_a_power_cut() {
     for what in ["data", "forked", "threads", "closes-all", "locks"] {
         nothing_is_lost("cc", Disk::Synced, what);
     }
-    nothing_is_lost("cc", Disk::All, "names");
+    for what in ["names", "times"] {
+        nothing_is_lost("cc", Disk::All, what);
+    }
 }
 
 #[test]
 fn what_cannot_be_followed_is_synced_really() {
-    for what in ["plain", "mapped", "sent"] {
+    for what in ["plain", "mapped", "sent", "sent-behind"] {
         nothing_is_lost("cc", Disk::All, what);
     }
 }
@@ -62,7 +63,7 @@ fn what_cannot_be_followed_is_synced_really() {
 /// then is not closed with it, nor is anything else that the program has.
 #[test]
 fn a_number_is_given_anew_only_when_it_is_free() {
-    for what in ["closing", "numbers"] {
+    for what in ["closing", "numbers", "duplicates"] {
         nothing_is_lost("cc", Disk::All, what);
     }
 }
@@ -77,6 +78,49 @@ fn what_the_kernel_goes_on_with_is_still_synced() {
 #[test]
 fn a_restricted_program_does_nothing_by_its_agent() {
     nothing_is_lost("cc", Disk::All, "restricted");
+}
+
+/// The command by an agent that may not look at each process.
+fn without_tracing(command: &Command) -> Option<Command> {
+    if !rustix::process::getuid().is_root() {
+        println!("skipped: only root has a right to drop");
+        return None;
+    }
+    let mut ordinary = Command::new("setpriv");
+    ordinary.args(["--bounding-set", "-sys_ptrace", "--inh-caps", "-sys_ptrace"]);
+    ordinary.arg(command.get_program()).args(command.get_args());
+    ordinary.current_dir(command.get_current_dir().unwrap());
+    ordinary.process_group(0);
+    Some(ordinary)
+}
+
+/// Promise (programs): A program that becomes invisible to its agent has plain logs from then on,
+/// and what is to be synced with each write is.
+#[test]
+fn a_program_that_cannot_be_seen_any_more_loses_nothing() {
+    let sandbox = Sandbox::new();
+    build_calls("cc", &sandbox);
+    let run = sandbox.command("run --front-end notify --absorb *.log --pool");
+    if let Some(run) = without_tracing(&run) {
+        same(run_and_recovered(
+            Disk::All,
+            &sandbox,
+            run,
+            &["./calls", "unseen"],
+        ));
+    }
+    if let Some(run) =
+        without_tracing(&sandbox.command("run --front-end notify --absorb *.log --pool"))
+        && build_logs(&sandbox)
+    {
+        let recovered = same(run_and_recovered(
+            Disk::All,
+            &sandbox,
+            run,
+            &["./logs", "drop"],
+        ));
+        assert_eq!(recovered.len(), 4000);
+    }
 }
 
 #[test]
@@ -105,7 +149,8 @@ fn the_exit_status_is_the_programs_own() {
     let ran = explained(&sandbox, &["data", "7"]);
     assert_eq!(ran.code, Some(7), "{}", ran.stderr);
     for said in [
-        "an agent does the program's system calls",
+        SAID,
+        "--front-end notify",
         "a.log",
         "syncs that cost nothing",
     ] {
@@ -131,7 +176,75 @@ fn a_program_for_the_library_is_served_from_outside_if_asked() {
     build_calls("cc", &sandbox);
     sandbox
         .run(line)
-        .fails(126, &["linked statically", "--front-end notify"]);
+        .fails(126, &["linked statically", "--front-end preload"]);
+}
+
+/// What a run says of its front end.
+const SAID: &str = "an agent does the program's system calls on logs";
+
+/// Promise (programs): A program that the library does not fit is served by an agent without being
+/// asked for it, and a line says why; so is a script with such an interpreter.
+#[test]
+fn a_program_gets_the_front_end_that_fits_it() {
+    let sandbox = Sandbox::new();
+    build_calls("cc", &sandbox);
+    sandbox.pool();
+    std::fs::write(sandbox.file("script"), "#!./calls data\n").unwrap();
+    let mode = std::os::unix::fs::PermissionsExt::from_mode(0o755);
+    std::fs::set_permissions(sandbox.file("script"), mode).unwrap();
+    let run = |program: &str| {
+        let line = format!("run --absorb *.log --explain --pool p -- {program}");
+        let mut run = command(&sandbox, &line);
+        run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        let ran = Ran::of(run.stdin(Stdio::null()).output().unwrap());
+        let _ = std::fs::remove_file(sandbox.file("a.log"));
+        ran
+    };
+    let absorbed = "syncs that cost nothing";
+    run("./calls data 7").fails(7, &[SAID, "calls is linked statically", absorbed]);
+    // The kernel gives the script's name after the interpreter's word, which is no status.
+    run("./script").fails(0, &[SAID, "its interpreter", "linked statically"]);
+    let quiet = run("sh -c true").ok();
+    assert!(!quiet.stderr.contains(SAID), "{}", quiet.stderr);
+    // Whoever asks is told the same.
+    let status = format!("./calls executes {} status", common::FOREBAY);
+    let told = run(&status).ok().text();
+    assert!(
+        told.contains("an agent beside it") && told.contains("linked statically"),
+        "{told}"
+    );
+    let told = run(&format!("{status} --json")).ok().text();
+    assert!(told.contains(r#""front_end":"agent""#), "{told}");
+    let doctor = format!("./calls executes {} doctor . --json", common::FOREBAY);
+    let told = run(&doctor).text();
+    assert!(
+        told.contains(r#""running":[{"#) && told.contains(r#""front_end":"agent""#),
+        "{told}"
+    );
+    let told = run(&format!("{} status --json", common::FOREBAY))
+        .ok()
+        .text();
+    for word in [r#""front_end":"library""#, "GNU C library"] {
+        assert!(told.contains(word), "{told}");
+    }
+}
+
+#[test]
+fn a_go_program_with_the_c_library_gets_an_agent() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    // With what says that it is Go's, and without the part of it that can be left out.
+    for flags in ["", "-buildid="] {
+        if !build_go(&sandbox, "cgo", &[("CGO_ENABLED", "1")], flags) {
+            return;
+        }
+        let mut run = command(&sandbox, "run --absorb *.log --explain --pool p -- ./cgo");
+        run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        let ran = Ran::of(run.stdin(Stdio::null()).output().unwrap()).ok();
+        for said in [SAID, "is a Go program", "syncs that cost nothing"] {
+            assert!(ran.stderr.contains(said), "{}", ran.stderr);
+        }
+    }
 }
 
 /// Go, as it is installed.
@@ -152,19 +265,33 @@ fn go() -> Option<PathBuf> {
 /// Promise (programs): Writes of a Go program are durable when a sync of it says so.
 #[test]
 fn a_go_programs_writes_outlast_a_power_cut() {
-    let Some(go) = go() else { return };
     let sandbox = Sandbox::new();
-    let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/logs.go");
-    let built = Command::new(go)
-        .args([OsStr::new("build"), OsStr::new("-o")])
-        .args([sandbox.file("logs"), PathBuf::from(source)])
-        .envs([("CGO_ENABLED", "0"), ("GO111MODULE", "off")])
-        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
-        .status();
-    assert!(built.unwrap().success());
+    if !build_logs(&sandbox) {
+        return;
+    }
     let run = command(&sandbox, "run --front-end notify --absorb *.log --pool");
     let recovered = same(run_and_recovered(Disk::Synced, &sandbox, run, &["./logs"]));
     assert_eq!(recovered.len(), 80_300);
+}
+
+/// Builds `programs/logs.go`, if that can be.
+fn build_logs(sandbox: &Sandbox) -> bool {
+    build_go(sandbox, "logs", &[("CGO_ENABLED", "0")], "")
+}
+
+/// Builds one of `programs`, with options for the linker, if Go is there.
+fn build_go(sandbox: &Sandbox, name: &str, environment: &[(&str, &str)], linker: &str) -> bool {
+    let Some(go) = go() else { return false };
+    let source = format!("{}/tests/programs/{name}.go", env!("CARGO_MANIFEST_DIR"));
+    let built = Command::new(go)
+        .args(["build", "-ldflags", linker, "-o"])
+        .args([sandbox.file(name), PathBuf::from(source)])
+        .env("GO111MODULE", "off")
+        .envs(environment.iter().copied())
+        .env("GOCACHE", Path::new(env!("CARGO_TARGET_TMPDIR")).join("go"))
+        .status();
+    assert!(built.unwrap().success());
+    true
 }
 
 /// Promise: as `a_program_that_cannot_be_served_runs_plainly`.
@@ -208,7 +335,9 @@ fn a_program_that_cannot_be_served_runs_plainly() {
     shell.args(["-c", &script]).current_dir(sandbox.path());
     shell.env("FOREBAY_RUN_DIR", sandbox.file("run"));
     let ran = Ran::of(shell.output().unwrap());
-    ran.fails(7, &["runs plainly", "limit of open files", "ulimit -Hn"]);
+    let nobody = "nothing was absorbed: no agent can serve the program";
+    let said = ["runs plainly", "limit of open files", "ulimit -Hn", nobody];
+    ran.fails(7, &said);
     if !common::root_can("make a program another user's") {
         return;
     }

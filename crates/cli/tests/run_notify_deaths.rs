@@ -27,20 +27,43 @@ use std::{
 const LINES: usize = 200;
 const STATUS: i32 = 42;
 
+/// What went otherwise than was promised.
+type Broken = String;
+
+/// How the program is started.
+#[derive(Clone, Copy)]
+struct Start<'a> {
+    /// `plain` or `dsync`
+    kind: &'a str,
+    /// Where the agent dies, and after so many lines the test goes on.
+    failpoint: &'a str,
+    lines: usize,
+    /// A rule that is broken, by which a test shows that it can fail.
+    fault: &'a str,
+}
+
+impl<'a> Start<'a> {
+    fn of(kind: &'a str, fault: &'a str) -> Self {
+        Self {
+            kind,
+            failpoint: "",
+            lines: 3,
+            fault,
+        }
+    }
+}
+
 struct Running {
     sandbox: Sandbox,
     pool: ScratchPool,
     run: Process,
     agent: i32,
+    /// As soon as it is known.
+    program: Option<i32>,
 }
 
 /// Starts it, and waits until it writes.
-fn start(kind: &str) -> Running {
-    start_with(kind, "", 3)
-}
-
-/// The same with an agent that dies at a failpoint, once there are so many lines.
-fn start_with(kind: &str, failpoint: &str, lines: usize) -> Running {
+fn start(how: Start<'_>) -> Result<Running, Broken> {
     let (sandbox, pool) = (Sandbox::new(), small_pool());
     let source = concat!(env!("CARGO_MANIFEST_DIR"), "/tests/programs/calls.c");
     let mut compiler = Command::new("cc");
@@ -52,9 +75,11 @@ fn start_with(kind: &str, failpoint: &str, lines: usize) -> Running {
     let mut command = sandbox.command("run --front-end notify --absorb *.log --pool");
     command
         .arg(pool.path())
-        .args(["--", "./calls", "goes-on", kind])
+        .args(["--", "./calls", "goes-on", how.kind])
         .env("FOREBAY_RUN_DIR", sandbox.file("run"))
-        .env("FOREBAY_FAILPOINT", failpoint)
+        .env("FOREBAY_FAILPOINT", how.failpoint)
+        .env("FOREBAY_BROKEN", how.fault)
+        .env("FOREBAY_TEST_SYNCED", sandbox.file("synced"))
         .envs(environment)
         .stdout(File::create(sandbox.file("said")).unwrap())
         .stderr(File::create(sandbox.file("errors")).unwrap())
@@ -68,14 +93,16 @@ fn start_with(kind: &str, failpoint: &str, lines: usize) -> Running {
         assert!(begun.elapsed() < PATIENCE, "no agent");
         thread::sleep(Duration::from_millis(1));
     };
-    let running = Running {
+    let mut running = Running {
         sandbox,
         pool,
         run,
         agent,
+        program: None,
     };
-    running.outlast_lines(lines);
-    running
+    running.outlast_lines(how.lines)?;
+    running.program = children(agent).first().copied();
+    Ok(running)
 }
 
 impl Running {
@@ -89,45 +116,158 @@ impl Running {
         fs::read_to_string(self.sandbox.file("errors")).unwrap()
     }
 
-    fn outlast_lines(&self, lines: usize) {
+    /// Says what was found, with what the run said.
+    fn broken(&self, what: impl std::fmt::Display) -> Broken {
+        format!("{what}: {}", self.errors())
+    }
+
+    fn outlast_lines(&mut self, lines: usize) -> Result<(), Broken> {
         let begun = Instant::now();
         while self.said() < lines {
-            assert!(
-                begun.elapsed() < PATIENCE,
-                "{} lines: {}",
-                self.said(),
-                self.errors()
-            );
+            let is_over = self.program.is_some_and(|pid| !is_running(pid));
+            if is_over && self.said() < lines || begun.elapsed() > PATIENCE {
+                return Err(self.broken(format_args!("{} lines", self.said())));
+            }
             thread::sleep(Duration::from_millis(1));
+        }
+        Ok(())
+    }
+
+    /// The program goes on by so many lines at least, and what it had been told before is on the
+    /// disk then.
+    fn goes_on_synced(&mut self, told: usize) -> Result<(), Broken> {
+        self.outlast_lines((told + 3).min(LINES))?;
+        let log = self.sandbox.file("a.log");
+        let copy = self
+            .sandbox
+            .file("synced")
+            .join(log.strip_prefix("/").unwrap());
+        let synced = fs::read_to_string(copy).unwrap_or_default();
+        match synced.lines().count() >= told {
+            true => Ok(()),
+            false => Err(self.broken(format_args!("of {told} lines are on the disk: {synced:?}"))),
+        }
+    }
+
+    /// The program ends with its own status.
+    fn outlast_program(&mut self) -> Result<(), Broken> {
+        let status = self.run.wait(PATIENCE).unwrap();
+        match status.code() {
+            Some(STATUS) => Ok(()),
+            _ => Err(self.broken(status)),
         }
     }
 
     /// All that was said is in the log, in its order and once.
-    #[track_caller]
-    fn check(&self) {
+    fn check(&self) -> Result<(), Broken> {
         let mut log = String::new();
         let mut file = File::open(self.sandbox.file("a.log")).unwrap();
         file.read_to_string(&mut log).unwrap();
         let lines = log.lines().count();
         let wanted: String = (0..lines).map(|line| format!("{line}\n")).collect();
-        assert_eq!(log, wanted, "{}", self.errors());
-        assert!(lines >= self.said(), "{lines} of {}", self.said());
+        if log != wanted {
+            return Err(self.broken(format_args!("the log is {log:?}")));
+        }
+        match lines >= self.said() {
+            true => Ok(()),
+            false => Err(self.broken(format_args!("{lines} lines of {}", self.said()))),
+        }
     }
 
-    /// A recovery in this boot, or another.
-    fn recover(&self, boot: usize) {
+    /// The same before and after a recovery in this boot, or another.
+    fn check_recovered(&self, boot: usize) -> Result<(), Broken> {
+        self.check()?;
         let mut environment = Vec::new();
         boot_anew(&mut environment, boot);
         let mut recover = self.sandbox.command("recover --pool");
         recover.arg(self.pool.path()).envs(environment);
         let ran = Ran::of(recover.output().unwrap());
-        assert_eq!(ran.code, Some(0), "{}\n{}", ran.stderr, self.errors());
+        if ran.code != Some(0) {
+            return Err(self.broken(format_args!("the recovery: {}", ran.stderr)));
+        }
+        self.check()
     }
+}
+
+fn is_running(pid: i32) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 fn kill(pid: i32) {
     let pid = rustix::process::Pid::from_raw(pid).unwrap();
     rustix::process::kill_process(pid, Signal::KILL).unwrap();
+}
+
+/// The agent is killed at some moment.
+fn agent_is_killed(how: Start<'_>, random: &mut Random) -> Result<(), Broken> {
+    let mut running = start(how)?;
+    thread::sleep(moment(random, 150));
+    let told = running.said();
+    kill(running.agent);
+    running.goes_on_synced(told)?;
+    running.outlast_program()?;
+    assert_eq!(running.said(), LINES);
+    running.check_recovered(2)
+}
+
+/// The agent dies at a failpoint.
+fn agent_dies(how: Start<'_>) -> Result<(), Broken> {
+    let mut running = start(how)?;
+    let ended = running.outlast_program();
+    let is_dead = running.errors().contains("agent has died");
+    assert!(is_dead, "{} was not passed", how.failpoint);
+    ended?;
+    running.check_recovered(2)
+}
+
+/// The supervisor is killed at some moment; a recovery takes place in this boot or another.
+fn supervisor_is_killed(how: Start<'_>, boot: usize, random: &mut Random) -> Result<(), Broken> {
+    let mut running = start(how)?;
+    thread::sleep(moment(random, 150));
+    let told = running.said();
+    running.run.child().kill().unwrap();
+    running.goes_on_synced(told)?;
+    running.outlast_lines(LINES)?;
+    running.check_recovered(boot)
+}
+
+/// All are killed at some moment: perhaps the agent before.
+fn all_are_killed(how: Start<'_>, agent_first: bool, random: &mut Random) -> Result<(), Broken> {
+    let running = start(how)?;
+    thread::sleep(moment(random, 150));
+    if agent_first {
+        kill(running.agent);
+        thread::sleep(moment(random, 50));
+    }
+    let run = running.run.handle().pid();
+    for pid in running.program.into_iter().chain([run, running.agent]) {
+        if let Some(pid) = rustix::process::Pid::from_raw(pid) {
+            let _ = rustix::process::kill_process(pid, Signal::KILL);
+        }
+    }
+    thread::sleep(Duration::from_millis(50));
+    running.check_recovered(2)
+}
+
+#[track_caller]
+fn holds(outcome: Result<(), Broken>) {
+    if let Err(what) = outcome {
+        panic!("{what}");
+    }
+}
+
+/// Moments of an agent's death: before the answer of each kind of call of the program is noted, and
+/// before it is sent; files that are opened and not given; bytes that are written and not logged.
+fn moments_of_death() -> impl Iterator<Item = (String, &'static str)> {
+    let passes = |name: &'static str, first: usize, last: usize| {
+        (first..=last).map(move |pass| format!("{name}={pass}:die"))
+    };
+    let failpoints = passes("notify:done", 20, 30)
+        .chain(passes("notify:answer", 20, 30))
+        .chain(passes("notify:opened", 3, 4))
+        .chain(passes("files:unlogged", 5, 7));
+    failpoints.zip(["plain", "dsync"].into_iter().cycle())
 }
 
 /// Promise (programs): A program whose agent is killed goes on, ends with its own status, and has
@@ -137,46 +277,19 @@ fn a_program_goes_on_when_its_agent_is_killed() {
     let mut random = Random::new(fresh_seed());
     for round in 0..8 {
         let kind = if round % 2 == 0 { "plain" } else { "dsync" };
-        let mut running = start(kind);
-        thread::sleep(moment(&mut random, 150));
-        kill(running.agent);
-        let status = running.run.wait(PATIENCE).unwrap();
-        assert_eq!(status.code(), Some(STATUS), "{}", running.errors());
-        assert_eq!(running.said(), LINES);
-        running.check();
-        running.recover(2);
-        running.check();
+        holds(agent_is_killed(Start::of(kind, ""), &mut random));
     }
 }
 
 /// Promise: as `a_program_goes_on_when_its_agent_is_killed`.
 #[test]
 fn each_call_happens_once_wherever_the_agent_dies() {
-    let passes = |name: &'static str, first: usize, last: usize| {
-        (first..=last).map(move |pass| format!("{name}={pass}:die"))
-    };
-    // Each kind of call of the program, before its answer is noted and before it is sent; files
-    // that are opened and not given; bytes that are written and not logged.
-    let failpoints = passes("notify:done", 20, 28)
-        .chain(passes("notify:answer", 20, 28))
-        .chain(passes("notify:opened", 3, 4))
-        .chain(passes("files:unlogged", 5, 7));
-    for (failpoint, kind) in failpoints.zip(["plain", "dsync"].into_iter().cycle()) {
-        let mut running = start_with(kind, &failpoint, 0);
-        let status = running.run.wait(PATIENCE).unwrap();
-        assert!(
-            running.errors().contains("agent has died"),
-            "{failpoint} was not passed"
-        );
-        assert_eq!(
-            status.code(),
-            Some(STATUS),
-            "{failpoint}: {}",
-            running.errors()
-        );
-        running.check();
-        running.recover(2);
-        running.check();
+    for (failpoint, kind) in moments_of_death() {
+        holds(agent_dies(Start {
+            failpoint: &failpoint,
+            lines: 0,
+            ..Start::of(kind, "")
+        }));
     }
 }
 
@@ -185,13 +298,11 @@ fn each_call_happens_once_wherever_the_agent_dies() {
 fn a_program_goes_on_when_its_supervisor_is_killed() {
     let mut random = Random::new(fresh_seed());
     for boot in [1, 2] {
-        let mut running = start("plain");
-        thread::sleep(moment(&mut random, 150));
-        running.run.child().kill().unwrap();
-        running.outlast_lines(LINES);
-        running.check();
-        running.recover(boot);
-        running.check();
+        holds(supervisor_is_killed(
+            Start::of("plain", ""),
+            boot,
+            &mut random,
+        ));
     }
 }
 
@@ -199,23 +310,56 @@ fn a_program_goes_on_when_its_supervisor_is_killed() {
 fn nothing_is_lost_when_all_are_killed_at_any_moment() {
     let mut random = Random::new(fresh_seed());
     for round in 0..8 {
-        let running = start(if round % 2 == 0 { "plain" } else { "dsync" });
-        let program = children(running.agent);
-        thread::sleep(moment(&mut random, 150));
-        if round % 4 >= 2 {
-            kill(running.agent);
-            thread::sleep(moment(&mut random, 50));
-        }
-        let run = running.run.handle().pid();
-        for pid in program.into_iter().chain([run, running.agent]) {
-            if let Some(pid) = rustix::process::Pid::from_raw(pid) {
-                let _ = rustix::process::kill_process(pid, Signal::KILL);
-            }
-        }
-        thread::sleep(Duration::from_millis(50));
-        running.recover(2);
-        running.check();
+        let kind = if round % 2 == 0 { "plain" } else { "dsync" };
+        let how = Start::of(kind, "");
+        holds(all_are_killed(how, round % 4 >= 2, &mut random));
     }
+}
+
+/// A rule that is broken is found out in some of so many rounds.
+#[track_caller]
+fn is_found_out(rounds: usize, round: impl FnMut(usize) -> Result<(), Broken>) {
+    let found = (0..rounds).map(round).find_map(Result::err);
+    println!("{}", found.expect("nothing was found"));
+}
+
+#[test]
+fn a_guardian_that_is_gone_is_found_out() {
+    let mut random = Random::new(fresh_seed());
+    let how = Start::of("plain", "guardian-gone");
+    is_found_out(1, |_| agent_is_killed(how, &mut random));
+}
+
+#[test]
+fn a_guardian_that_does_all_again_is_found_out() {
+    let moments: Vec<_> = moments_of_death().collect();
+    // Whichever call it is: one that was done is done twice, or fails.
+    let failing = moments.iter().filter(|(failpoint, kind)| {
+        let how = Start {
+            failpoint,
+            lines: 0,
+            ..Start::of(kind, "guardian-does-all-again")
+        };
+        agent_dies(how).is_err()
+    });
+    let failing: Vec<_> = failing.map(|(failpoint, _)| failpoint).collect();
+    assert!(failing.len() >= moments.len() / 2, "{failing:?}");
+}
+
+#[test]
+fn a_guardian_that_settles_nothing_is_found_out() {
+    let mut random = Random::new(fresh_seed());
+    let how = Start::of("plain", "guardian-no-settle");
+    is_found_out(4, |_| agent_is_killed(how, &mut random));
+}
+
+#[test]
+fn an_agent_that_settles_nothing_is_found_out() {
+    let mut random = Random::new(fresh_seed());
+    let how = Start::of("plain", "orphan-no-settle");
+    is_found_out(4, |round| {
+        supervisor_is_killed(how, 1 + round % 2, &mut random)
+    });
 }
 
 fn children(pid: i32) -> Vec<i32> {

@@ -33,6 +33,7 @@ pub mod replay;
 mod run_files;
 mod shared;
 mod shared_text;
+mod snapshot;
 pub mod supervisor;
 mod sys;
 #[cfg(test)]

@@ -1,6 +1,7 @@
 //! Programs, before they are executed: whether a library can be put before them. Libraries, before
 //! they are loaded.
 
+mod go;
 mod library;
 
 pub use library::SharedLibrary;
@@ -44,10 +45,7 @@ fn is_followed_within(path: &Path, scripts: usize) -> bool {
     }
     let elf = File::open("/proc/self/exe").and_then(|own| Elf::read(&file, &own));
     match elf {
-        Ok(elf) => {
-            let is_glibc = elf.loader.is_some() && !elf.is_for_musl();
-            elf.ours && is_glibc && !elf.go
-        }
+        Ok(elf) => elf.ours && elf.link_kind() == LinkKind::Glibc,
         Err(error) => error.kind() == io::ErrorKind::InvalidData,
     }
 }
@@ -111,6 +109,38 @@ pub fn gains_privileges(file: &File) -> io::Result<Option<&'static str>> {
     Ok((found.is_ok() && !uid.is_root()).then_some("has file capabilities"))
 }
 
+/// How a program calls the kernel, as far as its file tells.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LinkKind {
+    /// By the GNU C library, before which another library can be put.
+    Glibc,
+    /// By itself: it is linked statically.
+    Static,
+    /// By Go's runtime, and it is linked statically.
+    StaticGo,
+    /// By Go's runtime, beside a C library.
+    Go,
+    /// By musl.
+    Musl,
+    /// By a C library that is not known.
+    OtherLibrary,
+}
+
+impl LinkKind {
+    /// Of a program: what it is.
+    #[must_use]
+    pub fn in_words(self) -> &'static str {
+        match self {
+            Self::Glibc => "is linked to the GNU C library",
+            Self::Static => "is linked statically",
+            Self::StaticGo => "is a statically linked Go program",
+            Self::Go => "is a Go program, which calls the kernel without the C library",
+            Self::Musl => "is linked to the musl C library",
+            Self::OtherLibrary => "is linked to another C library than GNU's",
+        }
+    }
+}
+
 /// What the headers of a program say.
 pub struct Elf {
     /// For the same kind of machine as this program.
@@ -170,7 +200,29 @@ impl Elf {
                 _ => {}
             }
         }
+        // A build id can be left out.
+        elf.go = elf.go || go::has_section(file, &header);
         Ok(elf)
+    }
+
+    /// How it calls the kernel.
+    #[must_use]
+    pub fn link_kind(&self) -> LinkKind {
+        /// How the names of the GNU C library's loaders begin, whatever directory they are in.
+        const GNU: [&[u8]; 4] = [b"ld-linux", b"ld-lsb", b"ld-2.", b"ld.so"];
+        let Some(loader) = &self.loader else {
+            return match self.go {
+                true => LinkKind::StaticGo,
+                false => LinkKind::Static,
+            };
+        };
+        let name = loader.rsplit(|byte| *byte == b'/').next();
+        match name.unwrap_or_default() {
+            _ if self.is_for_musl() => LinkKind::Musl,
+            _ if self.go => LinkKind::Go,
+            name if GNU.iter().any(|begin| name.starts_with(begin)) => LinkKind::Glibc,
+            _ => LinkKind::OtherLibrary,
+        }
     }
 
     /// Its loader is musl's: ours is a library for glibc.

@@ -19,7 +19,7 @@ use crate::{
     slots::{CallSlots, SLOTS},
 };
 use forebay_files::client;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::{
     event::Timespec,
     fs::{Mode, OFlags},
@@ -57,14 +57,18 @@ impl Agent {
     /// # Errors
     /// The program cannot be executed.
     pub fn start(program: &ProgramImage, say: impl Fn(NotServed)) -> Result<(Pid, Self), Errno> {
+        let say = |why: String| {
+            guardian::tell_unserved(&why);
+            say(NotServed(why));
+        };
         // Without it there is nobody to hand over to, which is found out below.
         let _ = guardian::control();
         let limit = getrlimit(Resource::Nofile);
         let Some(window) = NumberWindow::below(limit.maximum.unwrap_or(u64::MAX)) else {
-            say(NotServed(
+            say(
                 "the limit of open files is below 1,536: raise it (ulimit -Hn, LimitNOFILE=)"
                     .into(),
-            ));
+            );
             return Self::start_plainly(program);
         };
         let child = launch::start(program, Some(window))?;
@@ -88,7 +92,7 @@ impl Agent {
                 Ok((pid, Self { state: Some(state) }))
             }
             Err(why) => {
-                say(NotServed(why));
+                say(why);
                 // With a filter and no listener its calls would fail: it is started anew.
                 drop(child);
                 let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
@@ -140,9 +144,8 @@ fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<Agent
     let copy = rustix::io::fcntl_dupfd_cloexec(listener, 0).map_err(said("the listener"))?;
     let listener = CallListener::new(copy);
     listener.wake_on_this_cpu();
-    guardian::hand_over(&listener, &slots).map_err(said("handing the listener over"))?;
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
-    Ok(AgentState {
+    let state = AgentState {
         listener,
         slots,
         numbers: NumberTable::new(window).map_err(said("a descriptor"))?,
@@ -151,9 +154,15 @@ fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<Agent
         idle: AtomicUsize::new(0),
         unused: Mutex::new((0..SLOTS).rev().collect()),
         restricted: AtomicBool::new(false),
+        openings: RwLock::default(),
+        unknown: Mutex::default(),
         root: rustix::fs::open(c"/", flags, Mode::empty()).map_err(said("opening /"))?,
         said: AtomicBool::new(false),
-    })
+    };
+    // At the end: whatever the guardian hears after it is the agent's death.
+    guardian::hand_over(&state.listener, &state.slots)
+        .map_err(said("handing the listener over"))?;
+    Ok(state)
 }
 
 /// Starts a thread, if there is a slot for it.

@@ -6,7 +6,7 @@ use crate::{
 };
 use forebay_files::client;
 use libc::c_int;
-use parking_lot::Mutex;
+use parking_lot::{Mutex, RwLock};
 use rustix::fs::Mode;
 use std::{
     borrow::Cow,
@@ -28,6 +28,11 @@ pub(crate) struct AgentState {
     pub(crate) unused: Mutex<Vec<usize>>,
     /// A process of the program has said that it is to do less than the agent may.
     pub(crate) restricted: AtomicBool,
+    /// Held by those that give a log to a process, and alone by who has a process become
+    /// invisible.
+    pub(crate) openings: RwLock<()>,
+    /// Held by a write by a number that no log has.
+    pub(crate) unknown: Mutex<()>,
     /// A root directory that holds up no unmounting.
     pub(crate) root: OwnedFd,
     pub(crate) said: AtomicBool,

@@ -253,9 +253,26 @@ impl CallerThread {
         (asked == 0).then_some(found.rlim_cur)
     }
 
+    /// Its user's ids, or its group's: real, effective, saved, and of the file system.
+    pub(crate) fn ids(self, is_group: bool) -> Option<[u32; 4]> {
+        let status = fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
+        let name = if is_group { "Gid:" } else { "Uid:" };
+        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
+        let ids = line.split_whitespace().map(str::parse);
+        let ids: Vec<u32> = ids.collect::<Result<_, _>>().ok()?;
+        ids.try_into().ok()
+    }
+
     fn status(self) -> Option<ThreadStatus> {
         ThreadStatus::read(&format!("/proc/{}", self.0))
     }
+}
+
+/// The process that a thread is of.
+pub(crate) fn process_of(thread: u32) -> Option<u32> {
+    let status = fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
+    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
+    line.trim().parse().ok()
 }
 
 #[derive(Clone, Copy)]
@@ -305,7 +322,10 @@ impl ThreadStatus {
 }
 
 /// Who the agent is: it does calls only of those who are the same.
-pub(crate) struct AgentStatus(ThreadStatus);
+pub(crate) struct AgentStatus {
+    own: ThreadStatus,
+    sees_all: bool,
+}
 
 /// Why a thread's files stay plain.
 pub(crate) type PlainReason = &'static str;
@@ -313,7 +333,23 @@ pub(crate) type PlainReason = &'static str;
 impl AgentStatus {
     /// None where there is no /proc.
     pub(crate) fn read() -> Option<Self> {
-        ThreadStatus::read("/proc/thread-self").map(Self)
+        /// `CAP_SYS_PTRACE`
+        const TRACES: u32 = 19;
+        let own = ThreadStatus::read("/proc/thread-self")?;
+        let rights = own
+            .identity
+            .iter()
+            .find_map(|line| line.strip_prefix("CapEff:"));
+        let rights = rights.and_then(|it| u64::from_str_radix(it.trim(), 16).ok());
+        Some(Self {
+            sees_all: rights.is_some_and(|rights| rights & 1 << TRACES != 0),
+            own,
+        })
+    }
+
+    /// True if the agent may look at processes of other users, and at those that let nobody.
+    pub(crate) fn sees_all(&self) -> bool {
+        self.sees_all
     }
 
     /// The mask with which the thread makes files, if a call of it means the same if the agent does
@@ -323,13 +359,13 @@ impl AgentStatus {
     /// Why not.
     pub(crate) fn umask_of(&self, thread: CallerThread) -> Result<u32, PlainReason> {
         let theirs = thread.status().ok_or("it cannot be seen in /proc")?;
-        if theirs.identity != self.0.identity {
+        if theirs.identity != self.own.identity {
             return Err("it is another user, or has other rights, than forebay");
         }
-        if theirs.spaces != self.0.spaces || theirs.root != self.0.root {
+        if theirs.spaces != self.own.spaces || theirs.root != self.own.root {
             return Err("it has another root directory, or other mounts, than forebay");
         }
-        if theirs.label != self.0.label {
+        if theirs.label != self.own.label {
             return Err("it has another security label (AppArmor, SELinux) than forebay");
         }
         if has_size_limit(thread) {

@@ -34,8 +34,11 @@ enum CallCondition {
     Descriptor(&'static [u32]),
     /// An argument has one of these bits.
     Bits(u32, u32),
-    /// The first argument is a number of the window, and the second one of these.
-    Command(&'static [u32]),
+    /// This argument is a number of the window, and the second one of these; or the same of another
+    /// pair.
+    Command(&'static [(u32, &'static [u32])]),
+    /// The first argument is this.
+    Option(i32),
     /// The first or the third argument is a number of the window, or the second an `ioctl` that
     /// names files in its argument.
     Request,
@@ -47,9 +50,13 @@ enum CallCondition {
     Refused(i32),
 }
 
-use CallCondition::{Always, Bits, Command, Descriptor, Mapping, Range, Refused, Request};
+use CallCondition::{Always, Bits, Command, Descriptor, Mapping, Option, Range, Refused, Request};
 
 const FIRST: CallCondition = Descriptor(&[0]);
+const DUPLICATES: [u32; 2] = [
+    libc::F_DUPFD.cast_unsigned(),
+    libc::F_DUPFD_CLOEXEC.cast_unsigned(),
+];
 const CHANGES: u32 = (libc::O_ACCMODE | libc::O_CREAT | libc::O_TRUNC).cast_unsigned();
 
 /// The calls of all machines. Those that programs make most come first.
@@ -65,10 +72,13 @@ const CALLS: &[(c_long, CallCondition)] = &[
     (
         libc::SYS_fcntl,
         Command(&[
-            libc::F_DUPFD.cast_unsigned(),
-            libc::F_DUPFD_CLOEXEC.cast_unsigned(),
-            libc::F_GETFL.cast_unsigned(),
-            libc::F_SETFL.cast_unsigned(),
+            (0, &DUPLICATES),
+            (
+                0,
+                &[libc::F_GETFL.cast_unsigned(), libc::F_SETFL.cast_unsigned()],
+            ),
+            // A duplicate of anything, to a number of the window.
+            (2, &DUPLICATES),
         ]),
     ),
     (libc::SYS_openat, Bits(2, CHANGES)),
@@ -114,6 +124,15 @@ const CALLS: &[(c_long, CallCondition)] = &[
     (libc::SYS_fremovexattr, Always),
     (libc::SYS_bind, Always),
     (libc::SYS_landlock_restrict_self, Always),
+    (libc::SYS_prctl, Option(libc::PR_SET_DUMPABLE)),
+    (libc::SYS_setuid, Always),
+    (libc::SYS_setgid, Always),
+    (libc::SYS_setreuid, Always),
+    (libc::SYS_setregid, Always),
+    (libc::SYS_setresuid, Always),
+    (libc::SYS_setresgid, Always),
+    (libc::SYS_setfsuid, Always),
+    (libc::SYS_setfsgid, Always),
     (libc::SYS_open_by_handle_at, Bits(2, CHANGES)),
     (libc::SYS_io_uring_setup, Refused(libc::ENOSYS)),
     (libc::SYS_io_setup, Refused(libc::ENOSYS)),
@@ -206,14 +225,21 @@ fn block(condition: &CallCondition, window: NumberWindow) -> Vec<sock_filter> {
             steps.push(jump(BPF_JSET, *bits, 0, 1));
             steps.push(end(TRAP));
         }
-        Command(commands) => {
-            let of_commands = 1 + 2 * commands.len() as u8;
-            steps.extend(within(0, window, 0, of_commands));
-            steps.push(load_argument(1));
-            for command in *commands {
-                steps.push(jump(BPF_JEQ, *command, 0, 1));
-                steps.push(end(TRAP));
+        Command(pairs) => {
+            for (argument, commands) in *pairs {
+                let of_commands = 1 + 2 * commands.len() as u8;
+                steps.extend(within(*argument, window, 0, of_commands));
+                steps.push(load_argument(1));
+                for command in *commands {
+                    steps.push(jump(BPF_JEQ, *command, 0, 1));
+                    steps.push(end(TRAP));
+                }
             }
+        }
+        Option(option) => {
+            steps.push(load_argument(0));
+            steps.push(jump(BPF_JEQ, option.cast_unsigned(), 0, 1));
+            steps.push(end(TRAP));
         }
         Request => {
             for argument in [0, 2] {

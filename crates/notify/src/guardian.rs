@@ -126,25 +126,48 @@ pub(crate) fn hand_over(listener: &CallListener, slots: &CallSlots) -> Result<()
     rustix::net::sendmsg(control, &[IoSlice::new(b"f")], &mut along, flags).map(drop)
 }
 
-fn receive(from: &OwnedFd) -> Option<(CallListener, CallSlots)> {
+/// In the agent: tells the guardian why there is nothing to guard.
+pub(crate) fn tell_unserved(why: &str) {
+    if let Ok(control) = control() {
+        let _ = rustix::net::send(control, why.as_bytes(), SendFlags::NOSIGNAL);
+    }
+}
+
+/// What an agent says first.
+enum AgentWord {
+    /// It serves.
+    Serves(CallListener, CallSlots),
+    /// It cannot, for this reason.
+    ServesNot(String),
+}
+
+fn receive(from: &OwnedFd) -> Option<AgentWord> {
+    const REASON_MAX: usize = 1024;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut along = RecvAncillaryBuffer::new(&mut space);
-    let mut byte = [0];
-    let parts = &mut [IoSliceMut::new(&mut byte)];
-    rustix::net::recvmsg(from, parts, &mut along, RecvFlags::CMSG_CLOEXEC).ok()?;
+    let mut said = [0; REASON_MAX];
+    let parts = &mut [IoSliceMut::new(&mut said)];
+    let received = rustix::net::recvmsg(from, parts, &mut along, RecvFlags::CMSG_CLOEXEC);
+    let bytes = received.ok()?.bytes;
     let mut fds = Vec::new();
     for message in along.drain() {
         if let RecvAncillaryMessage::ScmRights(rights) = message {
             fds.extend(rights);
         }
     }
+    if fds.is_empty() && bytes > 0 {
+        let why = String::from_utf8_lossy(&said[..bytes]);
+        return Some(AgentWord::ServesNot(why.into_owned()));
+    }
     let [listener, slots] = <[OwnedFd; 2]>::try_from(fds).ok()?;
-    Some((CallListener::new(listener), CallSlots::map(slots).ok()?))
+    let slots = CallSlots::map(slots).ok()?;
+    Some(AgentWord::Serves(CallListener::new(listener), slots))
 }
 
 impl Guardian {
     /// Follows the agent, which was started, by a thread: when it dies before the program, `settle`
-    /// makes all files plain, and the program's calls go on.
+    /// makes all files plain, and the program's calls go on. If it cannot serve the program,
+    /// `unserved` is told why.
     ///
     /// # Errors
     /// There is no thread for it.
@@ -152,14 +175,21 @@ impl Guardian {
         self,
         fate: &AgentFate,
         settle: impl FnOnce() + Send + 'static,
+        unserved: impl FnOnce(String) + Send + 'static,
     ) -> std::io::Result<()> {
         let says = fate.clone();
         let own = self.own;
         drop(self.agents);
         let follow = move || {
-            let Some((listener, slots)) = receive(&own) else {
-                says.set(ENDED);
-                return;
+            let (listener, slots) = match receive(&own) {
+                Some(AgentWord::Serves(listener, slots)) => (listener, slots),
+                word => {
+                    if let Some(AgentWord::ServesNot(why)) = word {
+                        unserved(why);
+                    }
+                    says.set(ENDED);
+                    return;
+                }
             };
             let mut wait = [PollFd::new(&own, PollFlags::IN)];
             while rustix::event::poll(&mut wait, None) == Err(Errno::INTR) {}
@@ -172,8 +202,12 @@ impl Guardian {
                 "the program's agent has died: what was acknowledged is synced now, and from then on nothing is absorbed and every sync is a real one. \
                  Restart the program to have its logs absorbed again",
             );
-            settle();
-            guard(&Arc::new((listener, slots)));
+            if !forebay_pool::fault_enabled!("guardian-no-settle") {
+                settle();
+            }
+            if !forebay_pool::fault_enabled!("guardian-gone") {
+                guard(&Arc::new((listener, slots)));
+            }
         };
         let thread = thread::Builder::new().name("guardian".into());
         let begun = thread.spawn(follow).map(drop);

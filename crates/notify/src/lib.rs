@@ -11,6 +11,7 @@
 //! * [`agent`]: serves its calls by threads, each with a [slot](slots) that outlives it;
 //! * [`calls`]: what becomes of each call; [`caller`]: the thread that made it;
 //! * [`numbers`]: the logs that were injected; [`held_numbers`]: those that are being closed;
+//! * [`spent_numbers`]: those that no other log gets yet;
 //! * [`pending`]: changes that the kernel makes after an answer;
 //! * [`guardian`]: goes on when the agent has died, and answers what was [unanswered].
 
@@ -27,6 +28,7 @@ mod numbers;
 mod open_files;
 mod pending;
 mod slots;
+mod spent_numbers;
 mod unanswered;
 
 pub use agent::{Agent, NotServed};

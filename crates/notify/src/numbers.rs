@@ -10,10 +10,11 @@
 #![expect(unsafe_code, reason = "owns descriptors by their number")]
 
 use crate::{
-    caller::{CallerThread, PlainReason},
+    caller::{CallerThread, PlainReason, process_of},
     held_numbers::HeldNumbers,
     listener::last_errno,
-    open_files::{has_same, others, share},
+    open_files::{lacks, others, share},
+    spent_numbers::SpentNumbers,
 };
 use forebay_files::client;
 use libc::c_int;
@@ -84,6 +85,12 @@ impl OpenNumber {
         self.fd.as_fd()
     }
 
+    /// True if this process had it when that was asked last.
+    pub(crate) fn was_of(&self, process: Option<u32>) -> bool {
+        let holder = self.holder.load(Relaxed);
+        process.is_some() && (Some(holder) == process || process_of(holder) == process)
+    }
+
     /// From now on this number is of another open file.
     ///
     /// # Errors
@@ -131,9 +138,13 @@ pub(crate) struct NumberTable {
     sweeping: Mutex<()>,
     /// Numbers that threads are about to close.
     pub(crate) held: HeldNumbers,
+    spent: SpentNumbers,
 }
 
 impl NumberTable {
+    /// Numbers just below the window that the program has free when it gets a log.
+    const ROOM: c_int = 32;
+
     /// # Errors
     /// There is no descriptor to be had.
     pub(crate) fn new(window: NumberWindow) -> Result<Self, Errno> {
@@ -142,6 +153,7 @@ impl NumberTable {
             open: RwLock::default(),
             sweeping: Mutex::default(),
             held: HeldNumbers::new()?,
+            spent: SpentNumbers::default(),
         })
     }
 
@@ -176,9 +188,9 @@ impl NumberTable {
                 break;
             }
             match share(thread, number, number) {
-                Err(Errno::BADF) => return Ok(made),
+                Err(Errno::BADF) if self.spent.is_free(number) => return Ok(made),
                 // The program has something else there, which would be closed.
-                Ok(_) => least = number + 1,
+                Ok(_) | Err(Errno::BADF) => least = number + 1,
                 Err(_) => break,
             }
         }
@@ -199,10 +211,11 @@ impl NumberTable {
             return Err("its limit of open files was lowered (ulimit -n)");
         }
         // The kernel gives out the lowest number that is free: soon one of these.
-        let below = share(thread, self.window.first - 1, placeholder.as_raw_fd());
-        match below {
-            Err(Errno::BADF) => Ok(()),
-            _ => Err("it has nearly as many open files as it may"),
+        let mut below = self.window.first - Self::ROOM..self.window.first;
+        match below.all(|number| share(thread, number, placeholder.as_raw_fd()) == Err(Errno::BADF))
+        {
+            true => Ok(()),
+            false => Err("it has nearly as many open files as it may"),
         }
     }
 
@@ -320,7 +333,7 @@ impl NumberTable {
                 let _given = used.giving.lock();
                 used.holder.load(Relaxed)
             });
-            if holder.is_some_and(|holder| holder != 0 && !has_same(holder, number)) {
+            if holder.is_some_and(|holder| holder != 0 && lacks(holder, number)) {
                 self.closing(number, None);
             }
         }
@@ -347,6 +360,9 @@ impl NumberTable {
         let device = rustix::fs::fstat(&counted.open.fd)
             .ok()
             .map(|stat| stat.st_dev);
+        if client::hidden_flags(number) & libc::O_DSYNC != 0 {
+            self.spent.add(number);
+        }
         client::closing(number);
         self.held.close(counted.open.fd);
         // Its file may have been cut off by it, which the file system makes durable at a closing.

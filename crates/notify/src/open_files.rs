@@ -1,18 +1,27 @@
 //! Finds the processes that have an open file by the same number as the agent: the kernel compares
 //! (`kcmp`).
-#![expect(unsafe_code, reason = "asks the kernel")]
+#![expect(unsafe_code, reason = "asks the kernel, and takes descriptors")]
 
-use crate::listener::last_errno;
+use crate::{caller::process_of, listener::last_errno};
 use libc::c_int;
 use rustix::io::Errno;
-use std::fs;
+use std::{
+    fs,
+    io::ErrorKind,
+    os::fd::{AsRawFd, FromRawFd, OwnedFd},
+};
+
+/// All processes but this one.
+fn other_processes() -> impl Iterator<Item = u32> {
+    let own = std::process::id();
+    let entries = fs::read_dir("/proc").into_iter().flatten();
+    let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
+    processes.filter(move |id| *id != own)
+}
 
 /// A process other than this one and `but` that has the number's open file by it.
 pub(crate) fn others(number: c_int, but: Option<u32>) -> Option<u32> {
-    let own = std::process::id();
-    let entries = fs::read_dir("/proc").ok()?;
-    let processes = entries.filter_map(|entry| entry.ok()?.file_name().to_str()?.parse().ok());
-    let mut holders = processes.filter(|id: &u32| *id != own && Some(*id) != but);
+    let mut holders = other_processes().filter(|id| Some(*id) != but);
     holders.find(|id| {
         // One whose first thread has ended has no files by its own number.
         let is_there = |thread: u32| {
@@ -57,4 +66,75 @@ pub(crate) fn share(thread: u32, theirs: c_int, own: c_int) -> Result<bool, Errn
         -1 => Err(last_errno()),
         order => Ok(order == 0),
     }
+}
+
+/// True if the thread certainly has not the agent's open file by a number. One that cannot be seen
+/// may have it as long as it is there.
+pub(crate) fn lacks(thread: u32, number: c_int) -> bool {
+    matches!(
+        share(thread, number, number),
+        Ok(false) | Err(Errno::BADF | Errno::SRCH)
+    )
+}
+
+/// True if a process of the program may have anything open by a number.
+pub(crate) fn may_be_open(number: c_int) -> bool {
+    other_processes().any(|id| {
+        match fs::symlink_metadata(format!("/proc/{id}/fd/{number}")) {
+            Ok(_) => true,
+            // One that cannot be seen, of the program or of anybody.
+            Err(error) => error.kind() == ErrorKind::PermissionDenied && is_below(id),
+        }
+    })
+}
+
+/// True if this process is above another one: whatever loses its parent below an agent becomes the
+/// agent's child.
+fn is_below(process: u32) -> bool {
+    /// Generations that are looked at.
+    const DEPTH_MAX: usize = 1000;
+    let parent = |id: &u32| {
+        let stat = fs::read_to_string(format!("/proc/{id}/stat")).ok()?;
+        let (_, rest) = stat.rsplit_once(") ")?;
+        rest.split(' ').nth(1)?.parse().ok()
+    };
+    let own = std::process::id();
+    let mut line = std::iter::successors(Some(process), parent).take(DEPTH_MAX);
+    line.any(|id| id == own)
+}
+
+/// What a thread's descriptor is of.
+///
+/// # Errors
+/// `EBADF`, `EPERM`, or `ESRCH` if the thread is gone.
+pub(crate) fn taken(thread: u32, number: c_int) -> Result<OwnedFd, Errno> {
+    const PIDFD_THREAD: u32 = libc::O_EXCL.cast_unsigned();
+    let opened = |id: u32, flags: u32| {
+        // SAFETY: it takes numbers; what it returns is new.
+        unsafe {
+            match libc::syscall(libc::SYS_pidfd_open, id, flags) {
+                fd @ 0.. => Ok(OwnedFd::from_raw_fd(fd as c_int)),
+                _ => Err(last_errno()),
+            }
+        }
+    };
+    // Before Linux 6.9 there are descriptors of processes only, whose threads share their own.
+    let process = opened(thread, PIDFD_THREAD).or_else(|_| match process_of(thread) {
+        Some(process) if has_same_table(process, thread) => opened(process, 0),
+        _ => Err(Errno::SRCH),
+    })?;
+    // SAFETY: it takes numbers; what it returns is new.
+    unsafe {
+        match libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) {
+            fd @ 0.. => Ok(OwnedFd::from_raw_fd(fd as c_int)),
+            _ => Err(last_errno()),
+        }
+    }
+}
+
+/// True if two threads have one table of descriptors.
+fn has_same_table(one: u32, other: u32) -> bool {
+    const KCMP_FILES: c_int = 2;
+    // SAFETY: it compares, and changes nothing.
+    one == other || unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) } == 0
 }

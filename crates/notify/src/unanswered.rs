@@ -1,22 +1,22 @@
 //! Calls that the agent had received when it died: how far each was, and what its thread is told.
 //! docs/notify.md, "When the agent dies".
-#![expect(unsafe_code, reason = "takes a descriptor from a process")]
 
 use crate::{
     caller::{CallerThread, TRANSFER_MAX},
-    listener::{CallAnswer, CallListener, last_errno},
+    listener::{CallAnswer, CallListener},
+    open_files::taken,
     slots::{CallPhase, CallSlot, CallSlots, SeenCall, inode_mark},
 };
 use libc::c_int;
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, SeekFrom},
+    fs::{AtFlags, Mode, OFlags, SeekFrom, Stat},
     io::{Errno, ReadWriteFlags},
 };
 use std::{
     io::IoSlice,
     ops::Range,
     os::{
-        fd::{AsRawFd, FromRawFd, OwnedFd},
+        fd::{AsRawFd, OwnedFd},
         unix::fs::FileExt,
     },
 };
@@ -24,11 +24,13 @@ use std::{
 /// The answer to a call that the agent had received.
 pub(crate) fn how_far(slot: &CallSlot, call: SeenCall, slots: &CallSlots) -> CallAnswer {
     match slot.phase() {
+        _ if forebay_pool::fault_enabled!("guardian-does-all-again") => plainly(call, slots),
         CallPhase::Done => slot.answer(),
         CallPhase::Received | CallPhase::Passed => plainly(call, slots),
         CallPhase::Begun => match slot.before() {
             _ if only_moves(call) => plainly(call, slots),
             mark @ 0.. if call.number == libc::SYS_renameat2 => exchanged(mark, call, slots),
+            links @ 0.. if is_link(call) => linked(links, call, slots),
             before @ 0.. => written_since(before, call, slots),
             // It has the number already, and only the answer is missing.
             _ if slot.number() >= 0 && has_number(call.thread, slot.number()) => {
@@ -69,6 +71,61 @@ fn exchanged(mark: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
         Ok(stat) if inode_mark(stat.st_ino) != mark => CallAnswer::Done(0),
         _ => plainly(call, slots),
     }
+}
+
+#[cfg(target_arch = "x86_64")]
+fn is_link(call: SeenCall) -> bool {
+    [libc::SYS_linkat, libc::SYS_link].contains(&call.number)
+}
+
+#[cfg(not(target_arch = "x86_64"))]
+fn is_link(call: SeenCall) -> bool {
+    call.number == libc::SYS_linkat
+}
+
+/// A link to a name that was free, of a file that had so many names: it was made if the name is
+/// this file's now, and the file has more.
+fn linked(links: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
+    let [first, second, third, fourth, flags, _] = call.arguments;
+    let here = libc::AT_FDCWD;
+    let (from, to, flags) = match call.number {
+        libc::SYS_linkat => (
+            (first as c_int, second),
+            (third as c_int, fourth),
+            flags as c_int,
+        ),
+        _ => ((here, first), (here, second), 0),
+    };
+    let stat = |(dir, address): (c_int, u64), flags| {
+        let thread = CallerThread(call.thread);
+        let path = thread.path(address)?;
+        rustix::fs::statat(thread.directory(dir)?, path, flags)
+    };
+    match (
+        stat(from, link_source(flags)),
+        stat(to, AtFlags::SYMLINK_NOFOLLOW),
+    ) {
+        (Ok(from), Ok(to))
+            if (from.st_dev, from.st_ino) == (to.st_dev, to.st_ino) && links_of(&from) > links =>
+        {
+            CallAnswer::Done(0)
+        }
+        _ => plainly(call, slots),
+    }
+}
+
+/// How the first name of a link is looked up, by the flags of `linkat`.
+pub(crate) fn link_source(flags: c_int) -> AtFlags {
+    let empty = AtFlags::from_bits_retain(flags.cast_unsigned()) & AtFlags::EMPTY_PATH;
+    match flags & libc::AT_SYMLINK_FOLLOW {
+        0 => empty | AtFlags::SYMLINK_NOFOLLOW,
+        _ => empty,
+    }
+}
+
+/// How many names a file has.
+pub(crate) fn links_of(stat: &Stat) -> i64 {
+    i64::try_from(stat.st_nlink).unwrap_or(i64::MAX)
 }
 
 /// Gives the caller a file that the agent has made for it alone (`O_EXCL`), and that the kernel
@@ -137,17 +194,43 @@ fn written_since(before: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
     let Ok(fd) = taken(call.thread, call.arguments[0] as c_int) else {
         return plainly(call, slots);
     };
-    let asks =
-        call.number == libc::SYS_pwritev2 && call.arguments[5] as c_int & libc::RWF_APPEND != 0;
-    let appends = rustix::fs::fcntl_getfl(&fd).is_ok_and(|flags| flags.contains(OFlags::APPEND));
-    let now = match appends || asks {
-        true => rustix::fs::fstat(&fd).map(|stat| stat.st_size),
-        false => rustix::fs::tell(&fd).map(u64::cast_signed),
-    };
     let wanted = bytes_of(call).unwrap_or_default();
-    match now.map(|now| written_within(&fd, before..now, &wanted)) {
+    match end_of(&fd, call).map(|now| written_within(&fd, before..now, &wanted)) {
         Ok(bytes @ 1..) => CallAnswer::Done(bytes as i64),
         _ => plainly(call, slots),
+    }
+}
+
+/// Where a write ends that does not say its offset: the file's size if it appends, else its
+/// position.
+fn end_of(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
+    let asks =
+        call.number == libc::SYS_pwritev2 && call.arguments[5] as c_int & libc::RWF_APPEND != 0;
+    let appends = rustix::fs::fcntl_getfl(fd)?.contains(OFlags::APPEND);
+    match appends || asks {
+        true => Ok(rustix::fs::fstat(fd)?.st_size),
+        false => Ok(rustix::fs::tell(fd)?.cast_signed()),
+    }
+}
+
+/// By which it can be told how far a write by a number came that no log has: see
+/// [`CallSlot::before`].
+///
+/// # Errors
+/// The descriptor cannot be taken.
+pub(crate) fn mark_before(call: SeenCall) -> Result<i64, Errno> {
+    let fd = taken(call.thread, call.arguments[0] as c_int)?;
+    let appends = rustix::fs::fcntl_getfl(&fd)?.contains(OFlags::APPEND);
+    let is_at_offset = match call.number {
+        libc::SYS_pwrite64 | libc::SYS_pwritev => true,
+        libc::SYS_pwritev2 => {
+            call.arguments[3] != u64::MAX && call.arguments[5] as c_int & libc::RWF_APPEND == 0
+        }
+        _ => false,
+    };
+    match is_at_offset && !appends {
+        true => Ok(-1),
+        false => end_of(&fd, call),
     }
 }
 
@@ -216,23 +299,6 @@ fn bytes_of(call: SeenCall) -> Result<Vec<u8>, Errno> {
         bytes.extend_from_slice(&part);
     }
     Ok(bytes)
-}
-
-/// What a thread's descriptor is of.
-fn taken(thread: u32, number: c_int) -> Result<OwnedFd, Errno> {
-    const PIDFD_THREAD: u32 = libc::O_EXCL.cast_unsigned();
-    // SAFETY: both calls take numbers; what they return is new.
-    unsafe {
-        let process = [PIDFD_THREAD, 0].into_iter().find_map(|flags| {
-            let fd = libc::syscall(libc::SYS_pidfd_open, thread, flags);
-            (fd >= 0).then(|| OwnedFd::from_raw_fd(fd as c_int))
-        });
-        let process = process.ok_or(Errno::SRCH)?;
-        match libc::syscall(libc::SYS_pidfd_getfd, process.as_raw_fd(), number, 0) {
-            fd @ 0.. => Ok(OwnedFd::from_raw_fd(fd as c_int)),
-            _ => Err(last_errno()),
-        }
-    }
 }
 
 fn has_number(thread: u32, number: c_int) -> bool {

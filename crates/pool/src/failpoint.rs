@@ -10,7 +10,7 @@
 //! | `FOREBAY_TEST_WAITS=NAME=MS,…` | a wait has another limit: [`limit`] |
 //! | `FOREBAY_TEST_BOOT_ID=UUID` | it is another boot of the machine |
 //! | `FOREBAY_TEST_POOL_SURVIVED=1` | an emulated pool is persistent memory, and outlasts a boot |
-//! | `FOREBAY_TEST_SYNCED=DIR` | the supervisor keeps copies of files as they were synced |
+//! | `FOREBAY_TEST_SYNCED=DIR` | who syncs files of a lane keeps copies of them as they were synced |
 
 mod moments;
 

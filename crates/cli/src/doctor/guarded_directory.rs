@@ -4,10 +4,12 @@ use crate::{
     failure::Failure,
     output,
     recover::{behind_flash, copied_directory},
+    run,
 };
 use forebay_files::{
     guard::{self, DirectoryGuard},
     marks::{self, MarkState, MarkedDirectory},
+    supervisor::{self, RunFrontEnd, SupervisorStatus},
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -20,11 +22,55 @@ struct DirectoryReport {
     /// does.
     is_harmless: bool,
     pools: Vec<MarkedDirectory>,
+    /// Programs that run with these pools, as far as their supervisors answer.
+    running: Vec<RunningProgram>,
     /// The guards there: a database without Forebay refuses to start.
     guards: Vec<DirectoryGuard>,
     flash: Vec<GuardingCache>,
     /// Where it cannot be told whether a flash cache has newer pages, and why, in words.
     flash_unknown: Vec<String>,
+}
+
+/// A program under Forebay.
+#[derive(Serialize)]
+struct RunningProgram {
+    #[serde(serialize_with = "forebay_files::readable")]
+    pool: PathBuf,
+    program: String,
+    /// Who sees its calls, and why.
+    front_end: RunFrontEnd,
+    front_end_reason: String,
+}
+
+impl RunningProgram {
+    /// Those with a pool that is in use.
+    fn with(pools: &[MarkedDirectory]) -> Vec<Self> {
+        let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+        let in_use = pools.iter().filter(|one| one.state == MarkState::InUse);
+        let in_use: Vec<PathBuf> = in_use.map(|one| real(&one.pool)).collect();
+        let running = run::existing_run_dir()
+            .ok()
+            .filter(|_| !in_use.is_empty())
+            .and_then(|dir| supervisor::status_of(&dir, run::whose()).ok());
+        let statuses = running.map(|found| found.statuses).unwrap_or_default();
+        let with_pool = |status: &SupervisorStatus| in_use.contains(&real(&status.pool));
+        let of = |status: SupervisorStatus| Self {
+            pool: status.pool,
+            program: status.program,
+            front_end: status.front_end,
+            front_end_reason: status.front_end_reason,
+        };
+        statuses.into_iter().filter(with_pool).map(of).collect()
+    }
+
+    fn line(&self) -> String {
+        let seen_by = self.front_end.with_reason(&self.front_end_reason);
+        format!(
+            "{}, with the pool {}: its calls are seen by {seen_by}\n",
+            self.program,
+            self.pool.display()
+        )
+    }
 }
 
 /// A flash cache whose guard lies in a directory.
@@ -92,6 +138,7 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
             && guards.is_empty()
             && flash.is_empty()
             && flash_unknown.is_empty(),
+        running: RunningProgram::with(&pools),
         pools,
         guards,
         flash,
@@ -103,6 +150,7 @@ pub fn report(directory: &Path, json: bool) -> Result<(), Failure> {
 fn human(report: &DirectoryReport) -> String {
     let harmful = report.pools.iter().filter(|one| !one.is_harmless());
     let mut text: String = harmful.map(line).collect();
+    text.extend(report.running.iter().map(RunningProgram::line));
     for guard in &report.guards {
         let mut said = report.pools.iter().filter(|one| !one.is_harmless());
         if !guard.is_its_own {

@@ -52,7 +52,9 @@ pub(super) fn run_below(
         let pid = child::start(&agent, environment, blocked)?;
         // It is not let go unguarded: without a thread the connection is closed, and the agent
         // runs the program plainly.
-        if let Err(error) = guardian.follow(&fate, supervisor.letting_go()) {
+        if let Err(error) =
+            guardian.follow(&fate, supervisor.letting_go(), supervisor.without_agent())
+        {
             complain!("forebay: preparing for the agent's death: {error}");
         }
         Ok(pid)

@@ -72,7 +72,10 @@ pub fn running(status: &SupervisorStatus) -> String {
             format!("{}, which {}", status.pool.display(), status.survives),
         ),
         ("absorbs", patterns_in_short(&status.patterns)),
-        ("calls seen by", status.front_end.in_words().to_owned()),
+        (
+            "calls seen by",
+            status.front_end.with_reason(&status.front_end_reason),
+        ),
         (
             "who else writes",
             format!("{} (a process outside)", status.outside_writer.in_words()),

@@ -42,7 +42,9 @@ use flash::{NotedRun, RunCache};
 use forebay_files::{
     policy::{self, AbsorbPolicy, PolicyConfig},
     replay::{self, RecoverOptions},
-    supervisor::{self, Supervisor, SupervisorOptions, SupervisorStatus, preload},
+    supervisor::{
+        self, FrontEndChoice, RunFrontEnd, Supervisor, SupervisorOptions, SupervisorStatus, preload,
+    },
 };
 use forebay_pool::{Pool, disks::BackingStore};
 use pool::RunPool;
@@ -92,7 +94,7 @@ fn profiles() -> String {
         [profile.mydb]                      # a new profile, or changes to one that is built in\n  \
         programs = [\"mydb-server\"]\n  \
         absorb = [\"*.wal\", \"journal/*\"]     # a pattern with a slash matches the end of the path\n\n\
-        The program must be linked dynamically to the C library (but see --front-end). It should stay in the foreground (redis: --daemonize no); if it goes into the background, forebay stays for it.\n\n\
+        A program that is linked to the GNU C library gets a library, any other one an agent (see --front-end). It should stay in the foreground (redis: --daemonize no); if it goes into the background, forebay stays for it.\n\n\
         Exit status: that of the program; 128+N if signal N killed it; 127 if it is not found, 126 if it cannot be run so; \
         1 if forebay could not do its part; 2 if the command line is wrong.")
 )]
@@ -142,7 +144,8 @@ pub struct RunCommand {
     ///
     /// "preload" puts a library before it, which a program with the GNU C library calls. "notify"
     /// does the system calls on its logs from outside, for a Go program, a static one, or one with
-    /// musl; it is experimental: do not trust data to it yet.
+    /// musl; it is experimental. "auto" looks at the program, or its interpreter, and says which it
+    /// is if it is "notify".
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     front_end: FrontEnd,
     /// At the end, list each file and what was done with it
@@ -214,10 +217,10 @@ impl RunCommand {
             absorb: &self.absorb,
         })?;
         let only_library = flash.is_some() || layer.needs_library();
-        program.check(self.front_end, only_library)?;
-        let library = match self.front_end {
-            FrontEnd::Preload => Some(layer.library.find()?),
-            FrontEnd::Notify => None,
+        let choice = program.choose(self.front_end, only_library)?;
+        let library = match choice.front_end {
+            RunFrontEnd::Library => Some(layer.library.find()?),
+            _ => None,
         };
         // A limit on the size of files ends no process of Forebay's.
         forebay_files::ignore_signals();
@@ -232,7 +235,7 @@ impl RunCommand {
 
         // Before the supervisor's threads start, so that they leave all signals to us.
         let mut signals = Signals::block()?;
-        let options = self.supervisor_options(&policy, program, layer)?;
+        let options = self.supervisor_options(&policy, program, layer, choice.clone())?;
         let supervisor = Supervisor::start(pool, options)?;
         complain!("forebay: {}", explain::outside(supervisor.outside()));
         let mut environment = supervisor.environment();
@@ -246,7 +249,8 @@ impl RunCommand {
             }
             None => {
                 complain!(
-                    "forebay: an agent does the program's system calls on logs (front end notify, experimental)"
+                    "forebay: an agent does the program's system calls on logs (front end notify, experimental): {}",
+                    choice.reason
                 );
                 agent::run_below(program, environment, &supervisor, &mut signals)
             }
@@ -267,6 +271,7 @@ impl RunCommand {
         policy: &AbsorbPolicy,
         program: &RunProgram,
         layer: &RunLayer,
+        front_end: FrontEndChoice,
     ) -> Result<SupervisorOptions, Failure> {
         Ok(SupervisorOptions {
             patterns: policy.patterns.clone(),
@@ -279,7 +284,7 @@ impl RunCommand {
             segments: self.segments,
             run_dir: run_dir()?,
             program: program.name().to_string_lossy().into_owned(),
-            front_end: self.front_end.into(),
+            front_end,
             layer: layer.supervisor.clone(),
         })
     }
@@ -310,7 +315,7 @@ fn plainly(
 ) -> Result<u8, Failure> {
     let mut environment = beside(flash, layer);
     if !environment.is_empty() {
-        program.check(FrontEnd::Preload, true)?;
+        program.choose(FrontEnd::Auto, true)?;
         environment.push(preload(&layer.library.find()?));
         environment.extend(sanitizer::environment(program));
     }

@@ -2,8 +2,8 @@
 
 use crate::{failure::Failure, standard_error::complain};
 use forebay_files::{
-    program::{Elf, SCRIPTS_MAX, gains_privileges, words},
-    supervisor::RunFrontEnd,
+    program::{Elf, LinkKind, SCRIPTS_MAX, gains_privileges, words},
+    supervisor::{FrontEndChoice, RunFrontEnd},
 };
 use rustix::fs::Access;
 use std::{
@@ -21,20 +21,13 @@ pub(super) const AGENT_COMMAND: &str = "notify-agent";
 /// What takes over the durability of a program's logs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, clap::ValueEnum)]
 pub enum FrontEnd {
-    /// libforebay.so, in the program's processes
+    /// The library where it can be put before the program, and an agent elsewhere
     #[default]
+    Auto,
+    /// libforebay.so, in the program's processes
     Preload,
     /// An agent beside the program, which does its system calls on logs (seccomp)
     Notify,
-}
-
-impl From<FrontEnd> for RunFrontEnd {
-    fn from(front_end: FrontEnd) -> Self {
-        match front_end {
-            FrontEnd::Preload => Self::Library,
-            FrontEnd::Notify => Self::Agent,
-        }
-    }
 }
 
 /// A program and its arguments.
@@ -89,19 +82,48 @@ impl RunProgram {
             .collect()
     }
 
-    /// Refuses what this front end cannot serve, and an agent where `only_library` does what is
-    /// wanted.
+    /// Who is to see its calls. With `only_library`, what is wanted beside needs the library.
     ///
     /// # Errors
-    /// Why, and what to do.
-    pub fn check(&self, front_end: FrontEnd, only_library: bool) -> Result<(), Failure> {
-        if only_library && front_end == FrontEnd::Notify {
+    /// Why it cannot be run so, and what to do.
+    pub fn choose(&self, asked: FrontEnd, only_library: bool) -> Result<FrontEndChoice, Failure> {
+        if only_library && asked == FrontEnd::Notify {
             return Err(Failure::Usage(
                 "a flash cache and an emulated device need the library in the program: leave out --front-end notify"
                     .to_owned(),
             ));
         }
-        check(&self.real, front_end, 0)
+        let judged = judge(&self.real, 0)?;
+        let (front_end, reason) = match (asked, &judged) {
+            (FrontEnd::Notify, _) => (RunFrontEnd::Agent, "--front-end notify".to_owned()),
+            (FrontEnd::Auto, Some(judged)) if !only_library && judged.kind != LinkKind::Glibc => {
+                (RunFrontEnd::Agent, self.reason(judged))
+            }
+            _ => {
+                judged.as_ref().map_or(Ok(()), JudgedProgram::check)?;
+                let reason = match &judged {
+                    _ if asked == FrontEnd::Preload => "--front-end preload".to_owned(),
+                    Some(judged) => self.reason(judged),
+                    None => format!("{} cannot be read", self.real.display()),
+                };
+                (RunFrontEnd::Library, reason)
+            }
+        };
+        Ok(FrontEndChoice { front_end, reason })
+    }
+
+    /// What the program, or its interpreter, is.
+    fn reason(&self, judged: &JudgedProgram) -> String {
+        let whose = if judged.path == self.real {
+            ""
+        } else {
+            "its interpreter "
+        };
+        format!(
+            "{whose}{} {}",
+            judged.path.display(),
+            judged.kind.in_words()
+        )
     }
 
     /// This program below an agent, which is this command.
@@ -166,15 +188,25 @@ fn resolve(typed: &OsStr, search: &OsStr) -> Result<PathBuf, Failure> {
     ))
 }
 
-/// Refuses a program that would run without its durability being taken over.
-fn check(path: &Path, front_end: FrontEnd, depth: usize) -> Result<(), Failure> {
+/// A program, or the interpreter of one that is a script.
+#[derive(Debug)]
+struct JudgedProgram {
+    path: PathBuf,
+    kind: LinkKind,
+}
+
+/// What a program is. None if that cannot be told.
+///
+/// # Errors
+/// It would run without its durability being taken over, whoever looks at its calls.
+fn judge(path: &Path, depth: usize) -> Result<Option<JudgedProgram>, Failure> {
     let refuse = |why: String| Err(Failure::NotRun(126, format!("{} {why}", path.display())));
     let failed = || Failure::io("reading", path.display());
     let file = match File::open(path) {
         Ok(file) => file,
         // May be run and not read: then it is not checked, and its files stay plain if the library
         // is not loaded.
-        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(()),
+        Err(error) if error.kind() == io::ErrorKind::PermissionDenied => return Ok(None),
         Err(error) => return Err(failed()(error)),
     };
     let mut start = [0; 256];
@@ -182,8 +214,8 @@ fn check(path: &Path, front_end: FrontEnd, depth: usize) -> Result<(), Failure> 
     let start = &start[..read];
     if let Some(line) = start.strip_prefix(b"#!") {
         return match interpreter(line) {
-            Some(interpreter) if depth < SCRIPTS_MAX => check(&interpreter, front_end, depth + 1),
-            _ => Ok(()),
+            Some(interpreter) if depth < SCRIPTS_MAX => judge(&interpreter, depth + 1),
+            _ => Ok(None),
         };
     }
     if let Some(why) = gains_privileges(&file).map_err(failed())? {
@@ -197,7 +229,14 @@ fn check(path: &Path, front_end: FrontEnd, depth: usize) -> Result<(), Failure> 
         ))
     })?;
     match Elf::read(&file, &own) {
-        Ok(elf) => check_elf(&elf, front_end, path),
+        Ok(elf) if !elf.ours => refuse(
+            "is a program for another kind of machine than forebay, so nothing of it can be absorbed"
+                .to_owned(),
+        ),
+        Ok(elf) => Ok(Some(JudgedProgram {
+            path: path.to_owned(),
+            kind: elf.link_kind(),
+        })),
         Err(error) if error.kind() == io::ErrorKind::InvalidData => refuse(format!("{error}")),
         Err(error) => Err(failed()(error)),
     }
@@ -215,36 +254,33 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
     Some(interpreter.to_owned())
 }
 
-/// Refuses a program for another machine, and for the library one that it cannot be put before.
-fn check_elf(elf: &Elf, front_end: FrontEnd, path: &Path) -> Result<(), Failure> {
-    let refuse = |why: &str| Err(Failure::NotRun(126, format!("{} {why}", path.display())));
-    if !elf.ours {
-        return refuse(
-            "is a program for another kind of machine than forebay, so nothing of it can be absorbed",
-        );
+impl JudgedProgram {
+    /// Refuses one that the library cannot be put before, and warns of one that it does not see all
+    /// of.
+    ///
+    /// # Errors
+    /// Why, and what to do.
+    fn check(&self) -> Result<(), Failure> {
+        let (path, words) = (self.path.display(), self.kind.in_words());
+        let remedy = match self.kind {
+            LinkKind::Glibc | LinkKind::OtherLibrary => return Ok(()),
+            LinkKind::Go => {
+                complain!(
+                    "forebay: warning: {path} {words}: what it writes so stays as it is, not absorbed"
+                );
+                return Ok(());
+            }
+            LinkKind::Static => "Link it dynamically, or have an agent serve it",
+            LinkKind::StaticGo => "Have an agent serve it",
+            LinkKind::Musl => "Run a build for glibc, or have an agent serve it",
+        };
+        Err(Failure::NotRun(
+            126,
+            format!(
+                "{path} {words}, and forebay's library cannot be put before it. {remedy} (leave out --front-end preload, --flash, and emulated devices)"
+            ),
+        ))
     }
-    if front_end == FrontEnd::Notify {
-        return Ok(());
-    }
-    if elf.loader.is_none() {
-        return refuse(if elf.go {
-            "is a statically linked Go program: it calls the kernel without the C library, so the library absorbs nothing of it. Run it without forebay, or try --front-end notify, which is experimental"
-        } else {
-            "is linked statically, so no library can be put before it. Run it without forebay, link it dynamically, or try --front-end notify, which is experimental"
-        });
-    }
-    if elf.is_for_musl() {
-        return refuse(
-            "is linked to the musl C library; forebay's library is for glibc. Run a build for glibc, or try --front-end notify, which is experimental",
-        );
-    }
-    if elf.go {
-        complain!(
-            "forebay: warning: {} is a Go program: what it writes without the C library stays as it is, not absorbed. --front-end notify absorbs that too, and is experimental",
-            path.display()
-        );
-    }
-    Ok(())
 }
 
 #[cfg(test)]
@@ -265,6 +301,10 @@ mod tests {
             Err(Failure::NotRun(status, _)) => status,
             other => panic!("{other:?}"),
         }
+    }
+
+    fn kind(path: &Path) -> Option<LinkKind> {
+        judge(path, 0).unwrap().map(|judged| judged.kind)
     }
 
     #[test]
@@ -293,18 +333,18 @@ mod tests {
     fn a_script_is_judged_by_its_interpreter() {
         let dir = tempfile::tempdir().unwrap();
         let good = script(dir.path(), "good", "#!/bin/sh\n", 0o755);
-        check(&good, FrontEnd::Preload, 0).unwrap();
+        assert_eq!(kind(&good), Some(LinkKind::Glibc));
         let env = script(dir.path(), "env", "#!/usr/bin/env -S LANG=C sh -e\n", 0o755);
-        check(&env, FrontEnd::Preload, 0).unwrap();
+        assert_eq!(kind(&env), Some(LinkKind::Glibc));
         let of_script = script(
             dir.path(),
             "nested",
             &format!("#!{} -x\n", good.display()),
             0o755,
         );
-        check(&of_script, FrontEnd::Preload, 0).unwrap();
+        assert_eq!(kind(&of_script), Some(LinkKind::Glibc));
         let text = script(dir.path(), "text", "hello\n", 0o755);
-        let Err(Failure::NotRun(126, message)) = check(&text, FrontEnd::Preload, 0) else {
+        let Err(Failure::NotRun(126, message)) = judge(&text, 0) else {
             panic!("a text was taken for a program");
         };
         assert!(
@@ -326,18 +366,26 @@ mod tests {
         }
         let path = dir.path().join("static");
         fs::write(&path, &bytes).unwrap();
-        let Err(Failure::NotRun(126, message)) = check(&path, FrontEnd::Preload, 0) else {
-            panic!("a static program was taken");
-        };
-        assert!(message.contains("linked statically"), "{message}");
-        check(&path, FrontEnd::Notify, 0).unwrap();
+        let program = RunProgram::of_agent(path.clone(), vec!["static".into()]);
+        for (asked, only_library) in [(FrontEnd::Preload, false), (FrontEnd::Auto, true)] {
+            let Err(Failure::NotRun(126, message)) = program.choose(asked, only_library) else {
+                panic!("a static program was taken");
+            };
+            assert!(message.contains("linked statically"), "{message}");
+        }
+        for asked in [FrontEnd::Notify, FrontEnd::Auto] {
+            let choice = program.choose(asked, false).unwrap();
+            assert_eq!(choice.front_end, RunFrontEnd::Agent);
+        }
         bytes[18..20].copy_from_slice(&[0xff, 0x7f]);
         fs::write(&path, &bytes).unwrap();
-        let Err(Failure::NotRun(126, message)) = check(&path, FrontEnd::Notify, 0) else {
+        let Err(Failure::NotRun(126, message)) = program.choose(FrontEnd::Notify, false) else {
             panic!("a program for another machine was taken");
         };
         assert!(message.contains("another kind of machine"), "{message}");
-        check(Path::new("/proc/self/exe"), FrontEnd::Preload, 0).unwrap();
+        let own = RunProgram::of_agent("/proc/self/exe".into(), vec!["own".into()]);
+        let choice = own.choose(FrontEnd::Auto, false).unwrap();
+        assert_eq!(choice.front_end, RunFrontEnd::Library);
     }
 
     #[test]
@@ -350,10 +398,10 @@ mod tests {
         let path = dir.path().join("su");
         fs::copy("/proc/self/exe", &path).unwrap();
         std::os::unix::fs::chown(&path, Some(1), Some(1)).unwrap();
-        check(&path, FrontEnd::Preload, 0).unwrap();
+        assert!(kind(&path).is_some());
         for (mode, word) in [(0o4755, "setuid"), (0o2755, "setgid")] {
             fs::set_permissions(&path, fs::Permissions::from_mode(mode)).unwrap();
-            let Err(Failure::NotRun(126, message)) = check(&path, FrontEnd::Preload, 0) else {
+            let Err(Failure::NotRun(126, message)) = judge(&path, 0) else {
                 panic!("a {word} program was taken");
             };
             assert!(message.contains(word), "{message}");

@@ -93,6 +93,10 @@ static void names(void) {
     CHECK(fd >= 0);
     CHECK(open("a.tmp.log", O_RDWR | O_CREAT | O_EXCL, 0600) == -1 && errno == EEXIST);
     logged(fd, 'a', 5);
+    CHECK(link("a.tmp.log", "a.link.log") == 0);
+    CHECK(link("a.tmp.log", "a.link.log") == -1 && errno == EEXIST);
+    logged(fd, 'l', 1);
+    CHECK(unlink("a.link.log") == 0);
     CHECK(rename("a.tmp.log", "a.log") == 0);
     logged(fd, 'b', 5);
     CHECK(rename("a.tmp.log", "a.log") == -1 && errno == ENOENT);
@@ -136,20 +140,35 @@ static void mapped(void) {
     logged(fd, 'b', 5);
 }
 
-static void sent(void) {
+/* With so many credentials before the descriptor. */
+static void sent(int credentials) {
     int fd = opened(0), ends[2];
     logged(fd, 'a', 5);
     CHECK(socketpair(AF_UNIX, SOCK_STREAM, 0, ends) == 0);
-    char byte = 'x', control[CMSG_SPACE(sizeof(int))] = {0};
+    struct ucred own = {getpid(), getuid(), getgid()};
+    size_t size = credentials * CMSG_SPACE(sizeof own) + CMSG_SPACE(sizeof(int));
+    char byte = 'x', *control = calloc(1, size);
     struct iovec part = {&byte, 1};
-    struct msghdr message = {.msg_iov = &part, .msg_iovlen = 1, .msg_control = control,
-                             .msg_controllen = sizeof control};
+    struct msghdr message = {
+        .msg_iov = &part, .msg_iovlen = 1, .msg_control = control, .msg_controllen = size};
     struct cmsghdr *head = CMSG_FIRSTHDR(&message);
+    for (; credentials > 0; credentials--) {
+        head->cmsg_level = SOL_SOCKET;
+        head->cmsg_type = SCM_CREDENTIALS;
+        head->cmsg_len = CMSG_LEN(sizeof own);
+        memcpy(CMSG_DATA(head), &own, sizeof own);
+        head = (struct cmsghdr *)((char *)head + CMSG_SPACE(sizeof own));
+    }
     head->cmsg_level = SOL_SOCKET;
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    CHECK(sendmsg(ends[0], &message, 0) == 1);
+    if (sendmsg(ends[0], &message, 0) != 1) {
+        /* A kernel that takes less (net.core.optmem_max). */
+        CHECK(errno == ENOBUFS && size > 20000);
+        return;
+    }
+    message.msg_controllen = size;
     CHECK(recvmsg(ends[1], &message, 0) == 1);
     int got;
     memcpy(&got, CMSG_DATA(CMSG_FIRSTHDR(&message)), sizeof got);
@@ -278,6 +297,7 @@ static void goes_on(char **arguments) {
         snprintf(name, sizeof name, "b%d.log", i % 7);
         int other = open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
         CHECK(other >= 0 && write(other, line, length) == length && fsync(other) == 0);
+        CHECK(link(name, "d.log") == 0 && unlink("d.log") == 0);
         CHECK(close(other) == 0 && rename(name, "c.log") == 0 && unlink("c.log") == 0);
         usleep(1000);
     }
@@ -333,6 +353,91 @@ static void numbers(void) {
     CHECK(twin >= 0 && twin < 512);
     logged(twin, 'd', 5);
     logged(fd, 'e', 5);
+}
+
+/* Duplicates of other things to where logs are, while logs come and go there. */
+static void *duplicator(void *argument) {
+    int least = *(int *)argument, null = open("/dev/null", O_RDONLY);
+    for (int i = 0; i < 300; i++) {
+        char byte;
+        int made = fcntl(null, i % 2 ? F_DUPFD : F_DUPFD_CLOEXEC, least + i % 3);
+        CHECK(made >= least && fcntl(made, F_GETFD) == (i % 2 ? 0 : FD_CLOEXEC));
+        CHECK(read(made, &byte, 1) == 0 && lseek(made, 0, SEEK_END) == 0);
+        CHECK(close(made) == 0);
+    }
+    return NULL;
+}
+
+static void duplicates(void) {
+    int fd = opened(0), null = open("/dev/null", O_RDONLY);
+    pthread_t ids[8];
+    for (int i = 0; i < 8; i++)
+        CHECK(pthread_create(&ids[i], NULL, i % 2 ? closer : duplicator,
+                             i % 2 ? (void *)(intptr_t)(i + 1) : &fd) == 0);
+    for (int i = 0; i < 8; i++)
+        pthread_join(ids[i], NULL);
+    struct rlimit limit;
+    CHECK(getrlimit(RLIMIT_NOFILE, &limit) == 0);
+    CHECK(fcntl(null, F_DUPFD, (int)limit.rlim_cur) == -1 && errno == EINVAL);
+    int last = limit.rlim_cur - 1;
+    CHECK(fcntl(null, F_DUPFD, last) == last);
+    CHECK(fcntl(null, F_DUPFD, last) == -1 && errno == EMFILE);
+    CHECK(fcntl(12345, F_DUPFD, last) == -1 && errno == EBADF);
+    logged(fd, 'a', 5);
+}
+
+/* Becomes a process that nobody may look at. What is to be synced with each write still is. */
+static void unseen(void) {
+    char bytes[100];
+    fill(bytes, 'u');
+    int fd = opened(0), synced = open("b.log", O_RDWR | O_CREAT | O_DSYNC, 0600);
+    logged(fd, 'a', 5);
+    CHECK(synced >= 0 && write(synced, bytes, 100) == 100);
+    CHECK(setuid(getuid()) == 0 && setresgid(-1, getgid(), -1) == 0);
+    struct flock lock = {.l_type = F_WRLCK};
+    CHECK(fcntl(synced, F_OFD_SETLK, &lock) == 0);
+    CHECK(prctl(PR_SET_DUMPABLE, 0) == -1 && errno == EOPNOTSUPP);
+    lock.l_type = F_UNLCK;
+    CHECK(fcntl(synced, F_OFD_SETLK, &lock) == 0);
+    CHECK(prctl(PR_SET_DUMPABLE, 0) == 0);
+    CHECK(fcntl(synced, F_GETFL) & O_DSYNC);
+    CHECK(write(synced, bytes, 100) == 100 && lseek(synced, 0, SEEK_END) == 200);
+    logged(fd, 'b', 5);
+    int late = open("c.log", O_RDWR | O_CREAT | O_DSYNC, 0600);
+    CHECK(late >= 0 && write(late, bytes, 100) == 100);
+    pid_t child = fork();
+    if (child == 0) {
+        logged(fd, 'c', 5);
+        CHECK(write(synced, bytes, 100) == 100);
+        _exit(0);
+    }
+    int status;
+    CHECK(waitpid(child, &status, 0) == child && status == 0);
+    CHECK(close(synced) == 0);
+    logged(fd, 'd', 5);
+}
+
+/* The times of a log, by the calls that older programs make. */
+static void times(void) {
+    int fd = opened(0), dir = open(".", O_RDONLY | O_DIRECTORY);
+    struct stat stat;
+    logged(fd, 'a', 5);
+    long pair[4] = {1, 2, 3, 4};
+#ifdef SYS_utime
+    CHECK(syscall(SYS_utime, "a.log", pair) == 0);
+    CHECK(fstat(fd, &stat) == 0 && stat.st_atim.tv_sec == 1 && stat.st_mtim.tv_sec == 2);
+    logged(fd, 'b', 5);
+    CHECK(syscall(SYS_utimes, "a.log", pair) == 0);
+    CHECK(fstat(fd, &stat) == 0 && stat.st_atim.tv_nsec == 2000 && stat.st_mtim.tv_sec == 3);
+    logged(fd, 'c', 5);
+    CHECK(syscall(SYS_futimesat, dir, "a.log", NULL) == 0);
+    CHECK(fstat(fd, &stat) == 0 && stat.st_mtim.tv_sec > 1000);
+    CHECK(syscall(SYS_futimesat, fd, NULL, pair) == 0);
+    pair[1] = 1000000;
+    CHECK(syscall(SYS_utimes, "a.log", pair) == -1 && errno == EINVAL);
+    CHECK(fstat(fd, &stat) == 0 && stat.st_mtim.tv_sec == 3);
+#endif
+    CHECK(close(dir) == 0 && pair[0] == 1 && fstat(fd, &stat) == 0);
 }
 
 /* What was to be synced with each write still is by a number that no agent sees. */
@@ -417,6 +522,13 @@ static void contained(char **arguments) {
     CHECK(0);
 }
 
+/* Another program in its place, when it has written a log. */
+static void executes(char **arguments) {
+    logged(opened(O_CLOEXEC), 'e', 1);
+    execv(arguments[2], arguments + 2);
+    CHECK(0);
+}
+
 static int compare(const void *a, const void *b) {
     return (*(double *)a > *(double *)b) - (*(double *)a < *(double *)b);
 }
@@ -451,7 +563,15 @@ int main(int count, char **arguments) {
     else if (strcmp(what, "mapped") == 0)
         mapped();
     else if (strcmp(what, "sent") == 0)
-        sent();
+        sent(0);
+    else if (strcmp(what, "sent-behind") == 0)
+        sent(2500);
+    else if (strcmp(what, "duplicates") == 0)
+        duplicates();
+    else if (strcmp(what, "unseen") == 0)
+        unseen();
+    else if (strcmp(what, "times") == 0)
+        times();
     else if (strcmp(what, "forked") == 0)
         forked(arguments);
     else if (strcmp(what, "inherited") == 0) {
@@ -477,6 +597,8 @@ int main(int count, char **arguments) {
         restricted();
     else if (strcmp(what, "contained") == 0)
         contained(arguments);
+    else if (strcmp(what, "executes") == 0)
+        executes(arguments);
     else if (strcmp(what, "goes-on") == 0)
         goes_on(arguments);
     else if (strcmp(what, "timed") == 0)

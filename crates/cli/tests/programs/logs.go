@@ -30,8 +30,33 @@ func logged(file *os.File, letter byte, times int) {
 	}
 }
 
+// Becomes another user in all threads, whom no agent without more rights may look at.
+func drop() {
+	log, err := os.OpenFile("a.log", os.O_WRONLY|os.O_CREATE|os.O_SYNC, 0o600)
+	check(err)
+	logged(log, 'a', 20)
+	for i := 0; i < 8; i++ {
+		go func() {
+			runtime.LockOSThread()
+			select {}
+		}()
+	}
+	check(syscall.Setresgid(-1, 65534, -1))
+	check(syscall.Setresuid(-1, 65534, -1))
+	logged(log, 'b', 20)
+	flags, _, errno := syscall.Syscall(syscall.SYS_FCNTL, log.Fd(), syscall.F_GETFL, 0)
+	if errno != 0 || flags&syscall.O_SYNC != syscall.O_SYNC {
+		check(fmt.Errorf("flags %x, %v", flags, errno))
+	}
+	check(syscall.Kill(0, syscall.SIGKILL))
+	select {}
+}
+
 func main() {
 	runtime.GOMAXPROCS(4)
+	if len(os.Args) > 1 && os.Args[1] == "drop" {
+		drop()
+	}
 	check(os.MkdirAll("wal.tmp", 0o700))
 	file, err := os.OpenFile(filepath.Join("wal.tmp", "0.log"), os.O_RDWR|os.O_CREATE|os.O_EXCL, 0o600)
 	check(err)

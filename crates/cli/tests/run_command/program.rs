@@ -77,7 +77,7 @@ fn a_library_with_a_space_or_a_colon_in_its_path_is_refused() {
 }
 
 #[test]
-fn a_static_program_is_refused() {
+fn the_library_is_refused_to_a_static_program() {
     let sandbox = Sandbox::new();
     sandbox.pool();
     fs::write(sandbox.file("main.c"), "int main(void) { return 0; }\n").unwrap();
@@ -86,18 +86,14 @@ fn a_static_program_is_refused() {
         .current_dir(sandbox.path())
         .status();
     assert!(built.unwrap().success());
-    let said = [
-        "linked statically",
-        "Run it without forebay",
-        "--front-end notify",
-    ];
+    let said = ["linked statically", "leave out --front-end preload"];
     sandbox
-        .run("run --pool p --absorb x -- ./static")
+        .run("run --pool p --absorb x --front-end preload -- ./static")
         .fails(126, &said);
     fs::write(sandbox.file("script"), "#!./static\n").unwrap();
     fs::set_permissions(sandbox.file("script"), fs::Permissions::from_mode(0o755)).unwrap();
     sandbox
-        .run("run --pool p --absorb x -- ./script")
+        .run("run --pool p --absorb x --front-end preload -- ./script")
         .fails(126, &["linked statically"]);
 }
 

@@ -65,7 +65,9 @@ impl MemberSession {
                     self.wait_for_changes();
                     self.lane.abandon();
                     failpoint!("orphan:closed");
-                    self.sync_all();
+                    if !forebay_pool::fault_enabled!("orphan-no-settle") {
+                        self.sync_all();
+                    }
                     self.page.set_settled();
                 }),
                 // It is this process's other thread, or another process, which may die of it.

@@ -12,7 +12,7 @@ use std::{
     collections::BTreeSet,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
-    sync::{Arc, atomic::Ordering::Acquire},
+    sync::{Arc, OnceLock, atomic::Ordering::Acquire},
     thread,
     time::Duration,
 };
@@ -32,6 +32,8 @@ pub(super) struct DegradedNotices {
     said: Mutex<BTreeSet<String>>,
     /// The last process that was found without the library, for the time when it has ended.
     unreached: Mutex<Option<String>>,
+    /// Why no agent can be had.
+    pub(super) no_agent: OnceLock<String>,
     /// The run ends.
     ends: Condvar,
 }
@@ -68,8 +70,8 @@ impl UnreachedProcess {
         };
         format!(
             "{program} (process {}){writes} runs without Forebay's library: its environment was \
-             cleared on the way (LD_PRELOAD), or it is linked statically. Run the server itself \
-             under forebay run",
+             cleared on the way (LD_PRELOAD), or it is one that no library can be put before \
+             (static, Go, musl). Run the server itself under forebay run, or give --front-end notify",
             self.pid
         )
     }
@@ -113,8 +115,20 @@ impl SupervisorState {
         all
     }
 
+    /// Who sees the calls of its programs, and why.
+    pub(super) fn front_end(&self) -> (RunFrontEnd, String) {
+        let choice = &self.options.front_end;
+        match self.effect.no_agent.get() {
+            Some(why) => (RunFrontEnd::Nobody, why.clone()),
+            None => (choice.front_end, choice.reason.clone()),
+        }
+    }
+
     /// Why nothing can be absorbed, if no process of the run has the library.
     fn look_at_processes(&self) -> Option<String> {
+        if let Some(why) = self.effect.no_agent.get() {
+            return Some(format!("no agent can serve the program: {why}"));
+        }
         let looks = self.started.elapsed() >= BEGINS && !self.stopping.load(Acquire);
         if looks && !self.has_absorbed() {
             let found = self.none_is_reached();
@@ -142,7 +156,7 @@ impl SupervisorState {
     /// Those of these processes that have not got the library, also when they are looked at again.
     fn unreached(&self, processes: &[u32]) -> Vec<UnreachedProcess> {
         // Below an agent none has it, and none needs it.
-        if self.options.front_end == RunFrontEnd::Agent {
+        if self.options.front_end.front_end == RunFrontEnd::Agent {
             return Vec::new();
         }
         let lacks = |pid: &u32| processes::has_library(*pid) == Some(false);

@@ -30,6 +30,7 @@ use crate::{
     lane_label::LabelMark,
     log::KeptRecords,
     shared::{FileState, NameLoss},
+    snapshot,
     sys::{self, errno_of},
     void_marks,
 };
@@ -298,7 +299,7 @@ impl RunState {
         let done = shared.sync(target, true, || match directory {
             Some(_) => target.sync_all(),
             None => {
-                shared.snapshot(&known.path, target);
+                snapshot::keep(&known.path, target.as_fd());
                 sync_data(target)
             }
         });

@@ -25,6 +25,7 @@ use crate::{
     directories::open_directory,
     order::{self, JournalOrder},
     shared::{DueSync, FileState},
+    snapshot,
     sys::{self, errno_of},
 };
 use forebay_pool::{MonotonicTime, media};
@@ -204,7 +205,7 @@ impl RunState {
             }
         }
         forebay_pool::failpoint!("files:registered");
-        shared.snapshot(&known.path, file);
+        snapshot::keep(&known.path, file.as_fd());
         Ok(())
     }
 

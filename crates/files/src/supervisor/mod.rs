@@ -32,15 +32,14 @@ mod questions;
 mod register;
 mod run;
 mod settle;
-mod snapshot;
 mod status;
 mod watch;
 
 pub use discover::{FoundRuns, OrphanedRun, RunScope, WaitingPool, status_of, status_of_running};
 pub use layer::SyncLayer;
 pub use status::{
-    FileStatus, PlainFile, ProcessStatus, RunFrontEnd, RunLaneStatus, SupervisorStatus,
-    run_dir_remedy,
+    FileStatus, FrontEndChoice, PlainFile, ProcessStatus, RunFrontEnd, RunLaneStatus,
+    SupervisorStatus, run_dir_remedy,
 };
 pub use watch::OutsideWatch;
 
@@ -93,7 +92,7 @@ pub struct SupervisorOptions {
     /// The database in words, for status and labels.
     pub program: String,
     /// Who sees its calls.
-    pub front_end: RunFrontEnd,
+    pub front_end: FrontEndChoice,
     /// What a laboratory puts under the supervisor's syncs.
     pub layer: Option<Arc<dyn SyncLayer>>,
 }
@@ -251,6 +250,12 @@ impl Supervisor {
     pub fn letting_go(&self) -> impl FnOnce() + Send + 'static {
         let shared = Arc::clone(&self.shared);
         move || shared.let_go_of_all()
+    }
+
+    /// Notes, when that is called with a reason, that no agent can serve the program.
+    pub fn without_agent(&self) -> impl FnOnce(String) + Send + 'static {
+        let shared = Arc::clone(&self.shared);
+        move |why| drop(shared.effect.no_agent.set(why))
     }
 
     /// What becomes of processes outside the run that open an absorbed file for writing.

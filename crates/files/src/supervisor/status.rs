@@ -93,6 +93,17 @@ pub enum RunFrontEnd {
     Library,
     /// An agent, which is a member for all of them.
     Agent,
+    /// Nobody: there was to be an agent, and none can be had here.
+    Nobody,
+}
+
+/// Who is to see the calls of a run's programs, and why.
+#[derive(Clone, Debug, Default)]
+pub struct FrontEndChoice {
+    /// Who.
+    pub front_end: RunFrontEnd,
+    /// In words; may be empty.
+    pub reason: String,
 }
 
 impl RunFrontEnd {
@@ -102,6 +113,16 @@ impl RunFrontEnd {
         match self {
             Self::Library => "a library in it",
             Self::Agent => "an agent beside it (experimental)",
+            Self::Nobody => "nobody",
+        }
+    }
+
+    /// The same, with why it is so.
+    #[must_use]
+    pub fn with_reason(self, reason: &str) -> String {
+        match reason {
+            "" => self.in_words().to_owned(),
+            reason => format!("{}: {reason}", self.in_words()),
         }
     }
 }
@@ -116,6 +137,9 @@ pub struct SupervisorStatus {
     /// Who sees its calls.
     #[serde(default)]
     pub front_end: RunFrontEnd,
+    /// Why, in words.
+    #[serde(default)]
+    pub front_end_reason: String,
     /// The pool.
     #[serde(serialize_with = "crate::readable")]
     pub pool: PathBuf,
@@ -224,12 +248,14 @@ impl SupervisorState {
         let files = run.as_ref().map(|run| run.file_status());
         let files = files.unwrap_or_default();
         let plain = self.plain.lock().clone();
+        let (front_end, front_end_reason) = self.front_end();
         SupervisorStatus {
             degraded: self.degraded(&files, &plain),
             run_dir: absolute(&self.options.run_dir),
             pid: std::process::id(),
             program: self.options.program.clone(),
-            front_end: self.options.front_end,
+            front_end,
+            front_end_reason,
             pool: path::absolute(pool).unwrap_or_else(|_| pool.to_owned()),
             medium: self.pool.describe(),
             survives: self.pool.durability().to_string(),

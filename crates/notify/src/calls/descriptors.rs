@@ -4,8 +4,10 @@
 
 use super::{CallOutcome, GO_ON, TrappedCall, done};
 use crate::{
+    caller::process_of,
     listener::last_errno,
     numbers::{OpenNumber, owned},
+    open_files::taken,
 };
 use forebay_files::client;
 use libc::c_int;
@@ -23,11 +25,15 @@ impl TrappedCall<'_> {
 
     /// The thread's process closes a number.
     fn closing(&self, number: c_int) {
+        let numbers = &self.agent.numbers;
+        let process = process_of(self.seen.thread);
+        let is_log = match numbers.used_by(self.seen.thread, number) {
+            Ok(used) => used.is_some(),
+            // It cannot be seen any more, and had the log when it could.
+            Err(used) => used.was_of(process),
+        };
         // What is another's is closed, and not written to.
-        if let Ok(Some(used)) = self.used(number) {
-            drop(used);
-            let process = process_of(self.seen.thread);
-            let numbers = &self.agent.numbers;
+        if is_log {
             numbers.held.add(self.seen.thread, self.seen.number, number);
             numbers.closing(number, process);
         }
@@ -47,12 +53,20 @@ impl TrappedCall<'_> {
     /// `dup`, `F_DUPFD`: the duplicate is a number of the window. If there is none, the kernel
     /// finds another, and the log is plain.
     pub(super) fn duplicate(&self, least: c_int, stays_on_exec: bool) -> CallOutcome {
+        let into_window = self.agent.numbers.window.has(least);
+        let plainly = || match into_window {
+            true => self.duplicate_other(least, stays_on_exec),
+            false => GO_ON,
+        };
         let Some(used) = self.used(self.int(0))? else {
-            return GO_ON;
+            return plainly();
         };
         if self.agent.numbers.check_room(self.seen.thread).is_err() {
-            return self.hand_over_open(&used).and(GO_ON);
+            self.hand_over_open(&used)?;
+            return plainly();
         }
+        // The one after this may have to be given another open file.
+        let _opening = self.agent.openings.read();
         self.duplicate_open(&used, least, stays_on_exec)
             .map(|()| None)
     }
@@ -69,10 +83,33 @@ impl TrappedCall<'_> {
             let made = numbers.duplicate(open.fd(), least, self.seen.thread)?;
             Ok(made.into_raw_fd())
         })?;
-        let hidden = client::hidden_flags(made);
-        self.agent.slots.set_hidden(made, hidden);
+        let slots = &self.agent.slots;
+        slots.set_hidden(made, slots.hidden(open.number()));
         numbers.add(owned(made), open.appends.load(Relaxed));
         self.inject(made, !stays_on_exec)
+    }
+
+    /// `F_DUPFD` of something that is no log, from a number of the window on: the agent finds the
+    /// number, since one that the kernel finds could be given to a log at that moment.
+    fn duplicate_other(&self, least: c_int, stays_on_exec: bool) -> CallOutcome {
+        if least as u64 >= self.thread().numbers_limit() {
+            return Err(Errno::INVAL);
+        }
+        let file = taken(self.seen.thread, self.int(0)).map_err(|errno| match errno {
+            Errno::BADF | Errno::SRCH => errno,
+            // As if none were left.
+            _ => Errno::MFILE,
+        })?;
+        let numbers = &self.agent.numbers;
+        // As long as the agent has the number, no log gets it.
+        let made = numbers.duplicate(file.as_fd(), least, self.seen.thread)?;
+        let listener = &self.agent.listener;
+        let given = listener.inject(self.seen.id, made.as_fd(), made.as_raw_fd(), !stays_on_exec);
+        match given {
+            Ok(()) => Ok(None),
+            Err(Errno::BADF) => Err(Errno::MFILE),
+            Err(errno) => Err(errno),
+        }
     }
 
     /// Gives the thread a number of the window as the answer.
@@ -137,8 +174,6 @@ impl TrappedCall<'_> {
         let result = control(open, libc::F_SETFL, flags)?;
         client::changed_flags(open.number(), flags);
         open.appends.store(flags & libc::O_APPEND != 0, Relaxed);
-        let hidden = client::hidden_flags(open.number());
-        self.agent.slots.set_hidden(open.number(), hidden);
         Ok(result)
     }
 
@@ -164,7 +199,7 @@ impl TrappedCall<'_> {
             _ => self.argument(2).min(1024),
         };
         for message in 0..count {
-            for number in self.sent(message) {
+            for number in self.sent(message)? {
                 self.hand_over(number)?;
             }
         }
@@ -173,19 +208,23 @@ impl TrappedCall<'_> {
 
     /// The numbers of the window that stand in what is sent beside a message's bytes. What cannot
     /// be read the kernel refuses; what only the agent cannot read may be any log.
-    fn sent(&self, message: u64) -> Vec<c_int> {
+    ///
+    /// # Errors
+    /// `ENOBUFS`: there is more of it than a kernel takes.
+    fn sent(&self, message: u64) -> Result<Vec<c_int>, Errno> {
         let window = self.agent.numbers.window;
         match self.control_of(message) {
             // Whatever may be a descriptor is taken for one.
-            Ok(control) => control
+            Ok(control) => Ok(control
                 .chunks_exact(4)
                 .filter_map(|four| four.try_into().map(c_int::from_ne_bytes).ok())
                 .filter(|it| window.has(*it))
-                .collect(),
-            Err(Errno::FAULT | Errno::SRCH) => Vec::new(),
+                .collect()),
+            Err(Errno::FAULT | Errno::SRCH) => Ok(Vec::new()),
+            Err(Errno::NOBUFS) => Err(Errno::NOBUFS),
             Err(_) => {
                 client::give_up("the memory of one of its processes cannot be read");
-                Vec::new()
+                Ok(Vec::new())
             }
         }
     }
@@ -194,14 +233,15 @@ impl TrappedCall<'_> {
     fn control_of(&self, message: u64) -> Result<Vec<u8>, Errno> {
         /// Bytes of `struct mmsghdr`, which begins with a `struct msghdr` of seven words.
         const STRIDE: u64 = 64;
-        const CONTROL_MAX: u64 = 1 << 16;
+        /// What kernels take is `net.core.optmem_max`, of 128 KiB; one that is set to take more
+        /// than this does not here.
+        const CONTROL_MAX: u64 = 16 << 20;
         let at = self.argument(1) + message * STRIDE;
         let [_, _, _, _, address, bytes, _] = self.thread().words(at)?;
         match bytes {
             0 => Ok(Vec::new()),
-            _ => self
-                .thread()
-                .read_exactly(address, bytes.min(CONTROL_MAX) as usize),
+            1..=CONTROL_MAX => self.thread().read_exactly(address, bytes as usize),
+            _ => Err(Errno::NOBUFS),
         }
     }
 }
@@ -214,11 +254,4 @@ fn control(open: &OpenNumber, command: c_int, flags: c_int) -> Result<c_int, Err
     } else {
         Ok(done)
     }
-}
-
-/// The process that a thread is of.
-pub(super) fn process_of(thread: u32) -> Option<u32> {
-    let status = std::fs::read_to_string(format!("/proc/{thread}/status")).ok()?;
-    let line = status.lines().find_map(|line| line.strip_prefix("Tgid:"))?;
-    line.trim().parse().ok()
 }

@@ -7,7 +7,10 @@ mod changes;
 mod copied_bytes;
 mod data;
 mod descriptors;
+mod identity;
 mod names;
+#[cfg(target_arch = "x86_64")]
+mod old_times;
 mod open;
 mod plain;
 
@@ -86,8 +89,8 @@ impl TrappedCall<'_> {
             // It may be the log's, and what is done to it cannot be followed.
             Err(used) => {
                 client::retire(used.number())?;
-                // Nor can the kernel be told to sync what it writes.
-                match client::hidden_flags(used.number()) & libc::O_DSYNC {
+                // Nor can the kernel be told to sync what it writes, unless it was told already.
+                match self.agent.slots.hidden(number) & libc::O_DSYNC {
                     0 => Ok(None),
                     _ => Err(Errno::IO),
                 }
@@ -161,6 +164,15 @@ impl TrappedCall<'_> {
                 self.agent.restricted.store(true, Ordering::SeqCst);
                 GO_ON
             }
+            libc::SYS_prctl
+            | libc::SYS_setuid
+            | libc::SYS_setgid
+            | libc::SYS_setreuid
+            | libc::SYS_setregid
+            | libc::SYS_setresuid
+            | libc::SYS_setresgid
+            | libc::SYS_setfsuid
+            | libc::SYS_setfsgid => self.change_identity(),
             libc::SYS_ftruncate => self.truncate(),
             libc::SYS_fallocate => self.allocate(),
             libc::SYS_copy_file_range => self.transfer([0, 2], 1),
@@ -182,6 +194,7 @@ impl TrappedCall<'_> {
             libc::SYS_open | libc::SYS_creat => self.open(),
             libc::SYS_dup2 => self.replace(),
             libc::SYS_rename | libc::SYS_link | libc::SYS_unlink => self.name(),
+            libc::SYS_utime | libc::SYS_utimes | libc::SYS_futimesat => self.touch_old(),
             _ => self.go_on_changing(),
         }
     }

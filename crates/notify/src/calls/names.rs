@@ -6,7 +6,12 @@
 )]
 
 use super::{CallOutcome, GO_ON, TrappedCall, done};
-use crate::{agent::WorkerPlace, listener::last_errno, slots::inode_mark};
+use crate::{
+    agent::WorkerPlace,
+    listener::last_errno,
+    slots::inode_mark,
+    unanswered::{link_source, links_of},
+};
 use forebay_files::client;
 use libc::{c_int, c_long, timespec};
 use rustix::io::Errno;
@@ -14,6 +19,9 @@ use std::{ffi::CString, os::fd::AsRawFd, sync::atomic::Ordering};
 
 /// A name that a call has: below what, and the address of its path.
 type NameArguments = (c_int, usize);
+
+/// A path, below a directory of the agent's.
+type PlacedPath<'a> = (c_int, &'a std::ffi::CStr);
 
 /// What a call does with names.
 enum NameChange {
@@ -92,6 +100,7 @@ impl TrappedCall<'_> {
                 }
             }),
             NameChange::Link(from, to, flags) => self.with_names((from, to), |from, to| {
+                self.note_links((from, to), flags);
                 client::link(from, to, flags, || {
                     // SAFETY: paths that end.
                     checked(unsafe {
@@ -109,6 +118,21 @@ impl TrappedCall<'_> {
         let flags = rustix::fs::AtFlags::SYMLINK_NOFOLLOW;
         if let Ok(stat) = rustix::fs::statat(dir, path, flags) {
             self.slot.begin_at(inode_mark(stat.st_ino));
+        }
+    }
+
+    /// Notes how many names a file has before it gets one that is free, by which it can be told
+    /// whether it got that.
+    fn note_links(&self, (from, to): (PlacedPath<'_>, PlacedPath<'_>), flags: c_int) {
+        let stat = |(dir, path): PlacedPath<'_>, flags| {
+            // SAFETY: the place's own, which outlives this.
+            let dir = unsafe { std::os::fd::BorrowedFd::borrow_raw(dir) };
+            rustix::fs::statat(dir, path, flags)
+        };
+        let found = stat(to, rustix::fs::AtFlags::SYMLINK_NOFOLLOW);
+        let is_free = found.is_err_and(|errno| errno == Errno::NOENT);
+        if is_free && let Ok(stat) = stat(from, link_source(flags)) {
+            self.slot.begin_at(links_of(&stat));
         }
     }
 
@@ -194,19 +218,30 @@ impl TrappedCall<'_> {
         let Ok(times) = self.times() else {
             return GO_ON;
         };
+        self.touch_what(((self.int(0), 1), self.int(3)), times)
+    }
+
+    /// Sets the times of what has a name, or is open by the number if there is no path.
+    pub(super) fn touch_what(
+        &self,
+        ((dir, at), flags): (NameArguments, c_int),
+        times: Option<[timespec; 2]>,
+    ) -> CallOutcome {
+        if !client::any_absorbed() {
+            return self.go_on_changing();
+        }
         let pointer = times
             .as_ref()
             .map_or(std::ptr::null(), |times| times.as_ptr());
-        let flags = self.int(3);
-        if self.argument(1) != 0 {
-            return self.with_name((self.int(0), 1), |(dir, path)| {
+        if dir == libc::AT_FDCWD || self.argument(at) != 0 {
+            return self.with_name((dir, at), |(dir, path)| {
                 client::touching_path(dir, path, flags, || {
                     // SAFETY: a path that ends; two times, or none.
                     checked(unsafe { libc::utimensat(dir, path.as_ptr(), pointer, flags) })
                 })
             });
         }
-        let Some(open) = self.used(self.int(0))? else {
+        let Some(open) = self.used(dir)? else {
             return self.go_on_changing();
         };
         let number = open.number();

@@ -140,6 +140,7 @@ impl TrappedCall<'_> {
         flags: c_int,
     ) -> Result<(), Errno> {
         let numbers = &self.agent.numbers;
+        let _opening = self.agent.openings.read();
         let size = || rustix::fs::statat(fd(place.dir()), path, AtFlags::empty()).ok();
         let before = size().map(|stat| stat.st_size);
         if before.is_none() {

@@ -2,7 +2,7 @@
 //! only the client knew.
 
 use super::TrappedCall;
-use crate::{calls::descriptors::process_of, numbers::OpenNumber};
+use crate::{caller::process_of, numbers::OpenNumber};
 use forebay_files::client;
 use libc::c_int;
 use rustix::{
@@ -45,14 +45,19 @@ impl TrappedCall<'_> {
         client::retire(number)?;
         let hidden = client::hidden_flags(number) & libc::O_SYNC;
         let flags = rustix::fs::fcntl_getfl(open.fd())?;
-        if hidden & libc::O_DSYNC == 0 || flags.contains(OFlags::DSYNC) {
+        if hidden & libc::O_DSYNC == 0 {
+            return Ok(());
+        }
+        let slots = &self.agent.slots;
+        if flags.contains(OFlags::DSYNC) {
+            slots.set_hidden(number, 0);
             return Ok(());
         }
         let state = self.thread().descriptor(number).ok_or(Errno::OPNOTSUPP)?;
         let process = process_of(self.seen.thread);
         if state.is_locked || self.agent.numbers.is_shared(open, process) {
             forebay_pool::complain(
-                "a descriptor with O_DSYNC of a log is refused to be duplicated to a number of its own or sent (EOPNOTSUPP), since it is locked or has duplicates: \
+                "a descriptor with O_DSYNC of a log is refused to be duplicated to a number of its own, sent, or hidden with its process (EOPNOTSUPP), since it is locked or has duplicates: \
                  leave the file out of --absorb",
             );
             return Err(Errno::OPNOTSUPP);
@@ -66,6 +71,8 @@ impl TrappedCall<'_> {
         self.check_waiting()?;
         let listener = &self.agent.listener;
         listener.put(self.seen.id, file.as_fd(), number, state.closes_on_exec)?;
-        open.become_other(&file)
+        open.become_other(&file)?;
+        slots.set_hidden(number, 0);
+        Ok(())
     }
 }

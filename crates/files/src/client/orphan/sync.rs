@@ -16,7 +16,7 @@ use crate::{
     log::paths,
     record,
     shared::{NameLoss, SharedFile},
-    sys,
+    snapshot, sys,
 };
 use rustix::io::Errno;
 use std::{
@@ -89,7 +89,9 @@ impl MemberSession {
 /// Syncs what a file holds.
 pub(super) fn data(fd: BorrowedFd<'_>) -> Result<(), Errno> {
     sys::sync_fault().map_or_else(|| rustix::fs::fdatasync(fd), Err)?;
-    sys::confirm_sync(fd)
+    sys::confirm_sync(fd)?;
+    snapshot::keep_open(fd);
+    Ok(())
 }
 
 /// Syncs the whole file system that a file is on, or was, by a directory that its paths lead

@@ -1,26 +1,32 @@
 //! In tests: copies of what is known to be on the disk, the worst that a power cut could leave.
 
-use super::SupervisorState;
 use crate::sys;
 use forebay_pool::failpoint;
 use std::{
     fs::File,
     io::{Read, Write},
-    os::fd::AsFd,
+    os::fd::BorrowedFd,
     path::{Path, PathBuf},
 };
 
-impl SupervisorState {
-    /// Keeps one of a file, if there are to be any.
-    pub(super) fn snapshot(&self, path: &Path, file: &File) {
-        if let Some(to) = failpoint::synced_copies() {
-            copy(to, path, file);
-        }
+/// Keeps one of a file that was synced, if there are to be any.
+pub(crate) fn keep(path: &Path, file: BorrowedFd<'_>) {
+    if let Some(to) = failpoint::synced_copies() {
+        copy(to, path, file);
+    }
+}
+
+/// The same of one by the path that it has now.
+pub(crate) fn keep_open(file: BorrowedFd<'_>) {
+    if let Some(to) = failpoint::synced_copies()
+        && let Ok(path) = std::fs::read_link(sys::link_of(file))
+    {
+        copy(to, &path, file);
     }
 }
 
 /// Copies a file's content below `to`, at its own path; whole or not at all.
-fn copy(to: &Path, path: &Path, file: &File) {
+fn copy(to: &Path, path: &Path, file: BorrowedFd<'_>) {
     let kept = || -> std::io::Result<()> {
         let target = to.join(path.strip_prefix("/").unwrap_or(path));
         if let Some(parent) = target.parent() {
@@ -28,7 +34,7 @@ fn copy(to: &Path, path: &Path, file: &File) {
         }
         let mut bytes = Vec::new();
         // Its own open file: the position of the database's is not ours to move.
-        File::open(sys::link_of(file.as_fd()))?.read_to_end(&mut bytes)?;
+        File::open(sys::link_of(file))?.read_to_end(&mut bytes)?;
         let mut name = target.clone().into_os_string();
         name.push(".partial");
         let partial = PathBuf::from(name);
