@@ -60,6 +60,8 @@ pub mod rewrite;
 #[doc(hidden)]
 pub mod rights;
 mod shared;
+#[doc(hidden)]
+pub mod sockets;
 mod stack;
 mod status;
 mod wait_meter;
