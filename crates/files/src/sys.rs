@@ -16,7 +16,7 @@ mod signals;
 mod stat;
 mod truncate;
 
-pub(crate) use forebay_pool::{complain, complain_repeated, rewrite::write_at};
+pub(crate) use forebay_pool::{complain, complain_repeated, rewrite::write_at, sockets::peer};
 
 pub(crate) use confirm::{EXT4, check_file_system, confirm_sync, confirm_sync_of};
 pub use frames::Frame;
@@ -187,31 +187,6 @@ pub(crate) fn share_open_file(
     // SAFETY: numbers only.
     let order = unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILE, fd, other_fd) };
     (order >= 0).then_some(order == 0)
-}
-
-/// Process and user at the other end of a Unix socket, when it connected. The process is 0 if it is
-/// not in our namespace.
-pub(crate) fn peer(socket: BorrowedFd<'_>) -> Result<(u32, u32), Errno> {
-    let mut peer = libc::ucred {
-        pid: 0,
-        uid: libc::uid_t::MAX,
-        gid: libc::gid_t::MAX,
-    };
-    let mut bytes = size_of::<libc::ucred>() as libc::socklen_t;
-    // SAFETY: the option's value is a `ucred`, for which there is room as its size says.
-    let done = unsafe {
-        libc::getsockopt(
-            socket.as_raw_fd(),
-            libc::SOL_SOCKET,
-            libc::SO_PEERCRED,
-            (&raw mut peer).cast(),
-            &raw mut bytes,
-        )
-    };
-    if done != 0 {
-        return Err(last_errno());
-    }
-    Ok((peer.pid.unsigned_abs(), peer.uid))
 }
 
 /// A forked child does not get what is mapped at `range`.

@@ -1,6 +1,7 @@
-//! The cache's thread: pages go home, settings are followed, the status is said, and what a flash
+//! The cache's thread: pages go home, commands are answered, the status is said, and what a flash
 //! device that fails takes with it.
 
+mod desk;
 mod resize;
 
 use crate::{
@@ -9,6 +10,7 @@ use crate::{
     session::CacheSession,
     status::RecentWindow,
 };
+use desk::ControlDesk;
 use forebay_flash::{AdmissionPolicy, CacheStats, PageName, WritePolicy};
 use std::{
     collections::VecDeque,
@@ -18,7 +20,8 @@ use std::{
 };
 
 const IDLE: Duration = Duration::from_millis(5);
-const SETTINGS: Duration = Duration::from_millis(200);
+/// How often it is looked what is new of the cache.
+const LOOK: Duration = Duration::from_millis(200);
 const SECOND: Duration = Duration::from_secs(1);
 const WINDOWS: [u64; 4] = [10, 60, 600, 3600];
 /// Samples that a window is made of.
@@ -52,31 +55,29 @@ pub(crate) const STAY: &str = "pages stay in the flash cache: ";
 
 /// See the module's head. As long as the process lives.
 fn run(session: &CacheSession) {
-    let mut windows = StatusWindows::new(session.cache.stats());
+    let mut desk = ControlDesk::open(session);
     let mut failing = FailingFlash::default();
     let mut lost = 0;
     let mut pays = [true; 2];
     let mut looked = Instant::now();
-    windows.say(session);
     loop {
         match session.cache.step() {
             Ok(step) if step.more => {}
             Ok(_) => thread::sleep(IDLE),
             Err(error) => {
                 complain_of(STAY, &error);
-                thread::sleep(SECOND);
+                desk.rest(SECOND);
             }
         }
-        if looked.elapsed() >= SETTINGS {
+        if looked.elapsed() >= LOOK {
             looked = Instant::now();
             say_what_ended();
-            session.follow_settings();
-            resize::follow(session, &mut windows);
-            failing.watch(session, &mut windows);
+            failing.watch(&mut desk);
             lost = name_lost(session, lost);
             pays = say_worth(session, pays);
         }
-        windows.follow(session);
+        desk.serve();
+        resize::follow(&mut desk);
     }
 }
 
@@ -137,8 +138,9 @@ impl StatusWindows {
 impl FailingFlash {
     /// Says when flash fails, and when it takes pages again. Meanwhile everything that can be read
     /// goes home: it is safe there.
-    fn watch(&mut self, session: &CacheSession, windows: &mut StatusWindows) {
+    fn watch(&mut self, desk: &mut ControlDesk<'_>) {
         const AGAIN: Duration = Duration::from_secs(60);
+        let session = desk.session;
         let Some(trouble) = session.cache.flash_trouble() else {
             if self.said.take().is_some() {
                 complain("the flash cache takes pages again");
@@ -156,15 +158,15 @@ impl FailingFlash {
         }
         let is_time = self.rescued.is_none_or(|then| then.elapsed() >= AGAIN);
         if dirty > 0 && is_time {
-            self.rescue(session, windows);
+            self.rescue(desk);
             self.rescued = Some(Instant::now());
         }
     }
 
-    fn rescue(&mut self, session: &CacheSession, windows: &mut StatusWindows) {
+    fn rescue(&mut self, desk: &mut ControlDesk<'_>) {
         // It may take long, and what fails is to be seen meanwhile.
-        let flushed = session.cache.flush(|_| {
-            windows.follow(session);
+        let flushed = desk.session.cache.flush(|_| {
+            desk.serve();
             ControlFlow::Continue(())
         });
         let flushed = match flushed {
@@ -261,9 +263,9 @@ mod tests {
         };
         let file = session.register(home.as_fd(), &known, &table).unwrap();
         let _ = session.cache.enqueue(&file, 0, &vec![7; PAGE_BYTES]);
-        let mut windows = StatusWindows::new(session.cache.stats());
-        windows.looked = Instant::now().checked_sub(SECOND).unwrap();
-        FailingFlash::default().rescue(&session, &mut windows);
+        let mut desk = ControlDesk::open(&session);
+        desk.windows.looked = Instant::now().checked_sub(SECOND).unwrap();
+        FailingFlash::default().rescue(&mut desk);
         assert_eq!(fs::read(&table).unwrap()[0], 7);
         assert_eq!(CacheStatus::read(&status).unwrap().home_pages, 1);
     }

@@ -239,6 +239,7 @@ pub fn duplicated(from: c_int, to: c_int) {
 /// In a forked child: the cache is its parent's.
 pub fn forked() {
     session::set_forked();
+    forebay_pool::sockets::close_private();
 }
 
 /// The process ends in the orderly way: what it wrote and did not sync is made durable too, and the
@@ -248,6 +249,7 @@ pub fn exiting() {
         return;
     };
     if session.is_active() {
+        session.end();
         if let Some(file) = session.cache.files().first()
             && let Err(error) = session.cache.sync(file)
         {

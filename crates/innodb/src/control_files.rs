@@ -1,5 +1,5 @@
 //! Small files beside a flash file, in JSON: what the command and the process that has the cache
-//! tell one another. Either may be another user's.
+//! leave there for one another. Either may be another user's.
 
 use rustix::fs::OFlags;
 use serde::{Serialize, de::DeserializeOwned};
@@ -16,8 +16,10 @@ use uuid::Uuid;
 pub(crate) const STATUS: &str = ".status";
 /// Of its settings.
 pub(crate) const SETTINGS: &str = ".settings";
-/// Of a request for another size.
+/// Of a resize that is begun.
 pub(crate) const RESIZE: &str = ".resize";
+/// Of its control socket.
+pub(crate) const CONTROL: &str = ".control";
 
 /// Where a cache's status is: the process that has it says there how it is.
 #[must_use]
@@ -72,7 +74,11 @@ pub(crate) fn directory_of(path: &Path) -> &Path {
 /// # Errors
 /// What the operating system says; `InvalidData` if it says something else.
 pub(crate) fn read<T: DeserializeOwned>(path: &Path) -> io::Result<Option<T>> {
-    parse(bytes_of(path))
+    match bytes_of(path) {
+        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
+        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(e) => Err(e),
+    }
 }
 
 /// What the file has. A pipe, or a device, that another user put there makes no one wait.
@@ -95,15 +101,6 @@ pub(crate) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
     }
     let what = "it is no regular file, or longer than any that is kept there: remove it";
     Err(io::Error::new(io::ErrorKind::InvalidInput, what))
-}
-
-/// As [`read`], of what reading gave.
-pub(crate) fn parse<T: DeserializeOwned>(read: io::Result<Vec<u8>>) -> io::Result<Option<T>> {
-    match read {
-        Ok(bytes) => Ok(Some(serde_json::from_slice(&bytes)?)),
-        Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
 }
 
 /// Replaces it, whole or not at all, and durably.

@@ -25,8 +25,8 @@
 //!   them;
 //! * `guard`: keeps a server that was started without Forebay from coming up while the cache has
 //!   newer pages;
-//! * `settings`: what can be changed while it is in use; `request`: another size for it meanwhile;
-//!   `control_files`: the files that say both;
+//! * `control`: commands to it while it is in use; `settings`: what they change; `resize_note`: a
+//!   resize that they began; `control_files`: files beside it;
 //! * `status` and `lost_pages`: what is said of it, for people; `boot_clock`: when;
 //! * `setup`: making the cache, looking at it, emptying and ending it, for the command.
 //!
@@ -40,6 +40,7 @@ mod calls;
 mod checkpoint;
 mod closed_files;
 mod complain;
+mod control;
 mod control_files;
 mod decide;
 mod descriptor;
@@ -57,7 +58,7 @@ mod magic;
 mod page;
 mod page_layout;
 mod recorded_names;
-mod request;
+mod resize_note;
 mod server_options;
 mod session;
 mod settings;
@@ -71,6 +72,7 @@ pub use calls::{
     rename, sync, sync_all, truncate, truncate_path, truncating, unlink, write,
 };
 pub use checkpoint::{checkpoints_may_come, is_checkpoint, log_opened, refuses_mapping};
+pub use control::{CancelledResize, cancel_resize, resize_running, set_running};
 pub use control_files::status_of;
 pub use environment::{
     ENV_FLASH, ENV_FLASH_PROGRAM, ENV_FLASH_RUN, ENV_FLASH_STATUS, is_configured, start,
@@ -81,12 +83,11 @@ pub use forebay_flash::{AdmissionPolicy, FlushProgress, WritePolicy};
 pub use guard::{GuardInspection, standing};
 pub use lost_pages::by_file;
 pub use page::PAGE_BYTES;
-pub use request::{ResizeResult, resize_running};
 pub use server_options::{check_arguments, names_doublewrite};
 pub use settings::{Settings, settings_of};
 pub use setup::{
-    CacheLocation, CacheOccupancy, FlushOutcome, SetupError, create, flush, give_up, look, pool_of,
-    remove, resize, resize_found, retry_in_use,
+    CacheLocation, CacheOccupancy, FlushOutcome, ResizeResult, SetupError, create, flush, give_up,
+    look, pool_of, remove, resize, resize_found, retry_in_use,
 };
 pub use status::{CacheStatus, RecentWindow, ResizeProgress};
 pub use table::is_cached;

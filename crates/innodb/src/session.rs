@@ -3,7 +3,6 @@
 //! Pages come in only once the system tablespace is open and [guarded](crate::guard), which is
 //! before InnoDB opens any other. What the cache has is read through it from the first moment.
 
-mod sizes;
 mod system_tablespace;
 mod unregistered;
 
@@ -11,19 +10,19 @@ pub(crate) use unregistered::UnregisteredFile;
 
 use crate::{
     complain::{complain, complain_once},
+    control::remove_socket,
     descriptor::reopen,
     environment::{self, SessionEnvironment},
     home::Homes,
     identity::KnownFile,
-    settings::{Settings, WatchedSettings, settings_of},
+    settings::{Settings, settings_of},
     setup::{self, CacheLocation, retry_in_use},
-    status::{CacheStatus, RecentWindow},
+    status::{CacheStatus, RecentWindow, ResizeProgress},
 };
 use forebay_flash::{Cache, CacheOptions, CachedFile, FlashError, WritePolicy};
 use forebay_pool::with_room;
 use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
-use sizes::SizeRequests;
 use std::{
     collections::HashMap,
     path::{Path, PathBuf},
@@ -31,7 +30,7 @@ use std::{
         Arc, OnceLock,
         atomic::{
             AtomicBool,
-            Ordering::{Acquire, Relaxed},
+            Ordering::{Acquire, Relaxed, Release},
         },
     },
 };
@@ -62,8 +61,12 @@ pub(crate) struct CacheSession {
     place: CacheLocation,
     status: Option<PathBuf>,
     run: Uuid,
-    watched: Mutex<WatchedSettings>,
-    sizes: Mutex<SizeRequests>,
+    /// What its settings file said when it was read last.
+    kept: Mutex<Settings>,
+    /// How far a resize is, while one is under way.
+    resizing: Mutex<Option<ResizeProgress>>,
+    /// The process ends: no command is listened to any more.
+    ended: AtomicBool,
     /// Held while a file is opened, closed for good, or renamed: what is known of files changes.
     pub(crate) opening: Mutex<()>,
     registered: Mutex<HashMap<forebay_flash::Identity, Arc<CachedFile>>>,
@@ -120,20 +123,19 @@ impl CacheSession {
     fn open(settings: &SessionEnvironment) -> Result<Self, setup::SetupError> {
         let homes = Arc::new(Homes::new());
         let place = CacheLocation::of(&settings.flash)?;
-        let mut watched = WatchedSettings::new(place.flash());
-        let kept = watched.changed().transpose().unwrap_or_else(|e| {
+        let kept = Settings::kept(place.flash()).unwrap_or_else(|e| {
             let path = settings_of(place.flash());
             complain(&format!(
                 "{}: {e}. Until it is right, pages go to their files at every sync (policy through). Remove it, and set it anew with forebay flash set",
                 path.display()
             ));
             // Whatever it said, this loses nothing if the flash is lost.
-            Some(Settings {
+            Settings {
                 policy: Some(WritePolicy::Through),
                 ..Settings::default()
-            })
+            }
         });
-        let options = kept.unwrap_or_default().over(&CacheOptions::default());
+        let options = kept.over(&CacheOptions::default());
         let (cache, opened) = retry_in_use(|| place.open(&homes, &options))?;
         for mended in opened.mended {
             complain(&format!(
@@ -150,8 +152,9 @@ impl CacheSession {
             place,
             status: settings.status.clone(),
             run: settings.run,
-            watched: Mutex::new(watched),
-            sizes: Mutex::default(),
+            kept: Mutex::new(kept),
+            resizing: Mutex::default(),
+            ended: AtomicBool::new(false),
             opening: Mutex::new(()),
             active: AtomicBool::new(false),
             making: AtomicBool::new(false),
@@ -228,31 +231,57 @@ impl CacheSession {
         Ok(())
     }
 
-    /// What was kept since it was looked at last is so from now on.
-    pub(crate) fn follow_settings(&self) {
-        match self.watched.lock().changed() {
-            None => {}
-            Some(Err(e)) => {
-                let path = settings_of(self.place.flash());
-                complain(&format!("{}: {e}. All stays as it is", path.display()));
-            }
-            Some(Ok(kept)) => {
-                let now = kept.over(&CacheOptions::default());
-                self.cache.set_policy(now.policy);
-                self.cache.set_contents(now.contents);
-                self.cache.set_watermarks(now.watermarks);
-                self.cache
-                    .set_limits(now.home_bytes_per_second, now.flash_bytes_per_second);
-                let said = serde_json::to_string(&kept).unwrap_or_default();
-                complain(&format!("the flash cache is set anew: {said}"));
-            }
+    /// What is kept for the cache now is so from now on: what is in force. A file that is gone says
+    /// nothing: what it said may have been chosen for safety.
+    ///
+    /// # Errors
+    /// In words; all stays as it is.
+    pub(crate) fn follow_settings(&self) -> Result<Settings, String> {
+        let flash = self.place.flash();
+        let read = Settings::read(flash).map_err(|e| {
+            let path = settings_of(flash);
+            format!("{}: {e}. All stays as it is", path.display())
+        })?;
+        let mut before = self.kept.lock();
+        if let Some(kept) = read.filter(|kept| *kept != *before) {
+            let now = kept.over(&CacheOptions::default());
+            self.cache.set_policy(now.policy);
+            self.cache.set_contents(now.contents);
+            self.cache.set_watermarks(now.watermarks);
+            self.cache
+                .set_limits(now.home_bytes_per_second, now.flash_bytes_per_second);
+            let said = serde_json::to_string(&kept).unwrap_or_default();
+            complain(&format!("the flash cache is set anew: {said}"));
+            *before = kept;
         }
+        Ok(Settings::of(&self.cache.options()))
+    }
+
+    /// The flash file.
+    pub(crate) fn flash(&self) -> &Path {
+        self.place.flash()
+    }
+
+    /// How far a resize is, if one is under way.
+    pub(crate) fn set_resizing(&self, far: Option<ResizeProgress>) {
+        *self.resizing.lock() = far;
+    }
+
+    /// True once the process ends.
+    pub(crate) fn has_ended(&self) -> bool {
+        self.ended.load(Acquire)
+    }
+
+    /// No command is listened to from now on.
+    pub(crate) fn end(&self) {
+        self.ended.store(true, Release);
+        remove_socket(self.place.flash());
     }
 
     pub(crate) fn write_status(&self, windows: Vec<RecentWindow>) {
         let Some(path) = &self.status else { return };
         // At the end of the process two threads say it: one after the other, and the newest last.
-        let sizes = self.sizes.lock();
+        let resizing = self.resizing.lock();
         let mut status = CacheStatus::of(&self.cache.stats(), windows);
         status.run = self.run;
         status.flash = self.place.flash().display().to_string();
@@ -261,11 +290,11 @@ impl CacheSession {
         status.flash_pays = self.cache.flash_pays();
         status.written_only = status.flash_pays && !self.cache.flash_pays_for_reads();
         status.settings = Settings::of(&self.cache.options());
-        sizes.say_in(&mut status);
-        // No page depends on it, but a command that waits for an answer.
+        status.resizing = *resizing;
+        // No page depends on it.
         if let Err(e) = status.write(path) {
             complain_once(&format!(
-                "{}: {e}. What this server does with the flash cache is not seen by forebay status, nor by forebay flash set and resize: let its user write to that file",
+                "{}: {e}. What this server does with the flash cache is not seen by forebay status: let its user write to that file",
                 path.display()
             ));
         }

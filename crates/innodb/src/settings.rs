@@ -3,7 +3,6 @@
 
 mod settings_file;
 
-pub(crate) use settings_file::WatchedSettings;
 pub use settings_file::settings_of;
 
 use forebay_flash::{AdmissionPolicy, CacheOptions, Watermarks, WritePolicy};

@@ -26,5 +26,5 @@ pub use give_up::give_up;
 pub use location::{CacheLocation, pool_of};
 pub use occupancy::{CacheOccupancy, look};
 pub use remove::remove;
-pub use resize::{resize, resize_found};
+pub use resize::{ResizeResult, resize, resize_found};
 pub use retry::retry_in_use;

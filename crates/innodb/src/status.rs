@@ -89,8 +89,6 @@ pub struct CacheStatus {
     pub settings: Settings,
     /// While the cache is given another size.
     pub resizing: Option<ResizeProgress>,
-    /// How the last request for another size ended.
-    pub resized: Option<ResizeAnswer>,
     /// The last ten seconds, minute, ten minutes and hour, as far as its process has had it so
     /// long; a tenth more or less.
     pub windows: Vec<RecentWindow>,
@@ -100,32 +98,12 @@ pub struct CacheStatus {
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(default)]
 pub struct ResizeProgress {
-    /// The request that it is for.
-    pub id: Uuid,
     /// How large the cache is to be.
     pub bytes: u64,
     /// Pages that went home, of so many in this round.
     pub done: u64,
     /// See above.
     pub of: u64,
-}
-
-/// How a request ended.
-#[derive(Clone, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(default)]
-pub struct ResizeAnswer {
-    /// The request.
-    pub id: Uuid,
-    /// Pages that were written to the files.
-    pub pages: u64,
-    /// Slots that there are now.
-    pub slots: u64,
-    /// Pages that are in the cache.
-    pub kept: u64,
-    /// Of these, newer than in the files.
-    pub dirty: u64,
-    /// Why the cache has the size that it had.
-    pub error: Option<String>,
 }
 
 /// What a cache did in the last so many seconds.

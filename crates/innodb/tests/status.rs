@@ -39,10 +39,11 @@ fn flash() -> PathBuf {
     std::env::var_os(ENV_FLASH).unwrap().into()
 }
 
-/// As the command does it.
-fn set(wanted: Settings) {
+/// As the command does it: what is in force then.
+fn set(wanted: Settings) -> Settings {
     let kept = wanted.or(Settings::kept(&flash()).unwrap());
     kept.keep(&flash()).unwrap();
+    forebay_innodb::set_running(&flash(), &wanted).unwrap()
 }
 
 /// Three pages, of which one is written once more: two groups go to flash, and four slots are used.
@@ -148,7 +149,8 @@ fn pages_that_leave_are_in_the_files_or_superseded() {
             high: Some(0),
             ..Settings::default()
         };
-        set(settings);
+        let set = set(settings);
+        assert_eq!((set.low, set.high), (Some(0), Some(0)));
         let now = until(&server, |now| now.enqueued == 4 && now.slots_used == 0);
         assert_eq!((now.home_pages, now.home_batches), (3, 1));
         assert_eq!((now.dropped_versions, now.pages), (1, 0));
@@ -166,7 +168,7 @@ fn what_a_command_does_not_name_stays_as_it_was_set() {
             home_bytes_per_second: Some(1 << 20),
             ..Settings::default()
         };
-        set(limit);
+        assert_eq!(set(limit).policy, Some(WritePolicy::Through));
         let now = until(&server, |now| now.settings.include(&limit));
         assert_eq!(now.settings.policy, Some(WritePolicy::Through));
     });

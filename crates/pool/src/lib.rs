@@ -61,6 +61,8 @@ pub mod rewrite;
 #[doc(hidden)]
 pub mod rights;
 mod shared;
+#[doc(hidden)]
+pub mod sockets;
 mod stack;
 mod status;
 #[cfg_attr(not(test), path = "no_steps.rs")]

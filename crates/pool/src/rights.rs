@@ -176,7 +176,8 @@ fn has_come(pipe: &PipeReader) -> io::Result<bool> {
 }
 
 /// True if a process is stopped, as /proc says.
-fn is_stopped(process: c_int) -> bool {
+#[must_use]
+pub fn is_stopped(process: c_int) -> bool {
     let status = fs::read_to_string(format!("/proc/{process}/status"));
     status.is_ok_and(|status| status.lines().any(|line| line.starts_with("State:\tT")))
 }

@@ -3,7 +3,7 @@
 use super::flush;
 use crate::{failure::Failure, output, size, standard_error::complain};
 use clap::Args;
-use forebay_innodb::{CacheLocation, ResizeResult};
+use forebay_innodb::{CancelledResize, ResizeResult};
 use serde::Serialize;
 use std::{
     path::PathBuf,
@@ -18,16 +18,21 @@ use std::{
                   continues when it is repeated. forebay run --flash-size does the same with a cache that exists.",
     after_long_help = "Examples:\n  \
         forebay flash resize --flash /fast/cache 40GiB\n  \
-        forebay flash resize --flash /fast/cache --data /srv/mysql 5GiB    the data directory was renamed, or mounted, there\n\n\
-        Exit status: 0 it has the size; 1 it has not, or that is not known; nothing is lost; 2 the command line is wrong."
+        forebay flash resize --flash /fast/cache --data /srv/mysql 5GiB    the data directory was renamed, or mounted, there\n  \
+        forebay flash resize --flash /fast/cache --cancel                  the server that resizes it gives that up\n\n\
+        Exit status: 0 it has the size, or the resize was given up; 1 it has not (--cancel: it has, or none was under way), or that is not known; nothing is lost; 2 the command line is wrong."
 )]
 pub struct Resize {
     /// The flash cache
     #[arg(long, value_name = "PATH")]
     flash: PathBuf,
     /// The new size
-    #[arg(value_name = "SIZE", value_parser = size::parse_positive)]
-    size: u64,
+    #[arg(value_name = "SIZE", value_parser = size::parse_positive, required_unless_present = "cancel")]
+    size: Option<u64>,
+    /// Give up the resize that a server is at, or that one has begun which is gone: the cache keeps
+    /// the size that it has
+    #[arg(long, conflicts_with_all = ["size", "data", "json"])]
+    cancel: bool,
     /// Look for the files in this directory too; may be given several times
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
@@ -51,23 +56,50 @@ struct ResizeReport {
 
 impl Resize {
     /// By the server that has it.
-    fn while_it_runs(&self) -> Result<ResizeResult, Failure> {
-        let flash = CacheLocation::of(&self.flash)?.flash().to_owned();
+    fn while_it_runs(&self, bytes: u64) -> Result<ResizeResult, Failure> {
         let mut said = Instant::now();
-        forebay_innodb::resize_running(&flash, self.size, |resizing| {
+        let resized = forebay_innodb::resize_running(&self.flash, bytes, |resizing| {
             if said.elapsed() >= Duration::from_secs(1) {
                 said = Instant::now();
                 complain!("forebay: {} of {} pages", resizing.done, resizing.of);
             }
-        })
-        .map_err(Failure::Failed)
+        });
+        Ok(resized?)
+    }
+
+    fn give_up(&self) -> Result<(), Failure> {
+        let flash = self.flash.display();
+        let has = |slots| format!("room for {slots} pages");
+        match forebay_innodb::cancel_resize(&self.flash)? {
+            CancelledResize::GivenUp(now) => complain!(
+                "forebay: {flash}: the server has given the resize up; it has {} as before",
+                has(now.slots)
+            ),
+            CancelledResize::Forgotten => complain!(
+                "forebay: {flash}: no server runs with it, and the next one does not go on with the resize"
+            ),
+            CancelledResize::TooLate(now) => {
+                return Err(Failure::Failed(format!(
+                    "{flash}: the resize had ended before it could be given up; it has {} now",
+                    has(now.slots)
+                )));
+            }
+            CancelledResize::None => {
+                return Err(Failure::Failed(format!(
+                    "{flash}: no resize is under way, and nothing is given up"
+                )));
+            }
+        }
+        Ok(())
     }
 
     pub fn run(self) -> Result<(), Failure> {
+        let Some(bytes) = self.size else {
+            return self.give_up();
+        };
         let data = flush::directories(&self.data)?;
-        let resized = match forebay_innodb::resize(&self.flash, self.size, &data, flush::progress())
-        {
-            Err(error) if error.is_in_use() => self.while_it_runs()?,
+        let resized = match forebay_innodb::resize(&self.flash, bytes, &data, flush::progress()) {
+            Err(error) if error.is_in_use() => self.while_it_runs(bytes)?,
             done => done?,
         };
         let report = ResizeReport {
@@ -75,7 +107,7 @@ impl Resize {
             pages: resized.pages,
             kept: resized.now.pages,
             slots: resized.now.slots,
-            bytes: self.size,
+            bytes,
         };
         output::report(self.json, &report, |report| {
             format!(

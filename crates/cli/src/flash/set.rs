@@ -3,14 +3,9 @@
 use super::settings::{SettingsOptions, keep};
 use crate::{failure::Failure, output};
 use clap::Args;
-use forebay_innodb::{CacheLocation, CacheStatus, Settings, status_of};
+use forebay_innodb::{CacheLocation, Settings};
 use serde::Serialize;
-use std::{
-    fs,
-    path::{Path, PathBuf},
-    thread,
-    time::{Duration, Instant, SystemTime},
-};
+use std::path::{Path, PathBuf};
 
 /// Change what a flash cache does with pages, also while a server runs with it
 #[derive(Args)]
@@ -58,10 +53,9 @@ impl Set {
         }
         let place = CacheLocation::of(&self.flash)?;
         let flash = place.flash();
-        let before = said_at(flash);
         let settings = keep(flash, wanted)?;
         let running = match forebay_innodb::retry_in_use(|| forebay_innodb::look(flash)) {
-            Err(error) if error.is_in_use() => Some(follows(flash, &wanted, before)?),
+            Err(error) if error.is_in_use() => Some(follow(flash, &wanted)?),
             // Whatever else is wrong with it, its next start says.
             _ => None,
         };
@@ -75,39 +69,14 @@ impl Set {
     }
 }
 
-/// When the process that has the cache, or had it, said last how it is.
-fn said_at(flash: &Path) -> Option<SystemTime> {
-    let said = fs::metadata(status_of(flash));
-    said.and_then(|meta| meta.modified()).ok()
-}
-
-/// Waits until the process that has the cache says, later than `before`, that it does as it was
-/// told: what is in force there.
-fn follows(
-    flash: &Path,
-    wanted: &Settings,
-    before: Option<SystemTime>,
-) -> Result<Settings, Failure> {
-    const PATIENCE: Duration = Duration::from_secs(15);
-    const AGAIN: Duration = Duration::from_millis(50);
-    let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
-        thread::sleep(AGAIN);
-        // An earlier process may have said it, whose settings were others.
-        if said_at(flash) == before {
-            continue;
-        }
-        if let Ok(status) = CacheStatus::read(&status_of(flash))
-            && status.settings.include(wanted)
-        {
-            return Ok(status.settings);
-        }
-    }
-    Err(Failure::Failed(format!(
-        "the settings are stored, and the next server with {0} follows them. The process that has the cache now has not confirmed them in {1} seconds. Look at its log, and at {0}.status",
-        flash.display(),
-        PATIENCE.as_secs()
-    )))
+/// Has the process that has the cache do as it was told: what is in force there.
+fn follow(flash: &Path, wanted: &Settings) -> Result<Settings, Failure> {
+    forebay_innodb::set_running(flash, wanted).map_err(|error| {
+        Failure::Failed(format!(
+            "the settings are stored, and the next server with {} follows them, but: {error}",
+            flash.display()
+        ))
+    })
 }
 
 fn human(report: &SettingsReport) -> String {

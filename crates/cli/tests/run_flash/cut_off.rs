@@ -18,7 +18,15 @@ use forebay_bench::{
     sql::Client,
 };
 use forebay_innodb::{AdmissionPolicy, Settings, WritePolicy};
-use rustix::process::Signal;
+use rustix::{
+    io::Errno,
+    net::{
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, connect, recv, send,
+        socket,
+        sockopt::{Timeout, set_socket_timeout},
+    },
+    process::Signal,
+};
 use std::{
     fs,
     path::Path,
@@ -130,12 +138,23 @@ fn switch_policies(flash: &Path, done: &AtomicBool) -> bool {
             contents: Some(AdmissionPolicy::All),
             ..Settings::default()
         };
-        let _ = settings.keep(flash);
+        let _ = settings.keep(flash).map(|()| tell(flash));
         thread::sleep(Duration::from_millis(150));
         let said = fs::read_to_string(flash.with_file_name("server.out"));
         followed |= said.is_ok_and(|said| said.contains("the flash cache is set anew"));
     }
     followed
+}
+
+/// Has the server that runs, if one does, follow its settings. A command would hold the directory
+/// while it waits for one, and keep the file system from being mounted again.
+fn tell(flash: &Path) -> Result<(), Errno> {
+    let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None)?;
+    set_socket_timeout(&socket, Timeout::Recv, Some(Duration::from_secs(2)))?;
+    let path = flash.with_file_name("flash.control");
+    connect(&socket, &SocketAddrUnix::new(path.as_path())?)?;
+    send(&socket, b"\"set\"", SendFlags::NOSIGNAL)?;
+    recv(&socket, &mut [0; 1], RecvFlags::empty()).map(drop)
 }
 
 /// A checkpoint of InnoDB's overtakes the names of files, which nothing else makes durable so soon.

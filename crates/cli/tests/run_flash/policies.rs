@@ -6,6 +6,10 @@ use crate::{
     world::{World, churn, fill, sound, sum},
 };
 use forebay_pool::{ClaimOptions, PoolOptions};
+use rustix::net::{
+    AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketType, accept, bind, listen, recv,
+    send, socket,
+};
 use std::{
     fs,
     os::unix::fs::PermissionsExt,
@@ -125,6 +129,7 @@ fn a_kill_while_policies_are_switched_loses_nothing() {
     assert_eq!(said["running"]["home_bytes_per_second"], 500 << 20);
     assert_eq!(said["running"]["flash_bytes_per_second"], 50 << 20);
     assert_eq!(world.status()["settings"], said["running"]);
+    set_elsewhere(&world);
     server.stop().unwrap();
     let kept = world
         .forebay("flash set --flash flash --policy back")
@@ -155,32 +160,61 @@ fn a_kill_while_policies_are_switched_loses_nothing() {
         .fails(1, &["nowhere"]);
 }
 
+/// From a container, whose users and network are others.
+fn set_elsewhere(world: &World) {
+    let unshare = |line: &str| {
+        let mut command = Command::new("unshare");
+        command.args(["--user", "--map-root-user", "--net", "--"]);
+        command
+            .args(line.split(' '))
+            .current_dir(world.sandbox.path());
+        command.output().unwrap()
+    };
+    if !unshare("true").status.success() {
+        println!("skipped: no namespaces");
+        return;
+    }
+    let set = unshare(&format!("{FOREBAY} flash set --flash flash --low 11"));
+    assert!(set.status.success(), "{set:?}");
+    assert_eq!(world.status()["settings"]["low"], 11);
+}
+
 #[test]
 fn an_earlier_servers_settings_are_not_taken_for_those_in_force() {
     let sandbox = Sandbox::new();
     let flash = sandbox.file("f");
     forebay_innodb::create(&flash, 16 << 20).unwrap();
-    let say = |high: u8| {
-        let settings = format!(r#"{{"policy":"back","contents":"dirty","low":20,"high":{high}}}"#);
-        let status = format!(r#"{{"settings":{settings}}}"#);
-        fs::write(sandbox.file("f.status"), status).unwrap();
-    };
-    say(30);
+    let earlier = r#"{"settings":{"policy":"back","contents":"dirty","low":20,"high":30}}"#;
+    fs::write(sandbox.file("f.status"), earlier).unwrap();
     // As a server that has just been started.
     let cache = Uuid::from_slice(&fs::read(&flash).unwrap()[32..48]).unwrap();
     let pool = PoolOptions::new().emulated(true);
     let pool = pool.open(sandbox.file("f.lane")).unwrap();
     let _has = pool.claim(cache, &ClaimOptions::new()).unwrap();
+    let set = "flash set --flash f --policy back --json";
     let said = thread::scope(|scope| {
-        let sets = scope.spawn(|| sandbox.run("flash set --flash f --policy back --json"));
+        let sets = scope.spawn(|| sandbox.run(set));
         let limit = Instant::now() + Duration::from_secs(60);
         while !sandbox.file("f.settings").exists() && Instant::now() < limit {
             thread::sleep(Duration::from_millis(10));
         }
         // The command waits all the while.
-        thread::sleep(Duration::from_secs(1));
-        say(40);
+        thread::sleep(Duration::from_secs(2));
+        let socket = socket(AddressFamily::UNIX, SocketType::SEQPACKET, None).unwrap();
+        let path = sandbox.file("f.control");
+        bind(&socket, &SocketAddrUnix::new(path.as_path()).unwrap()).unwrap();
+        listen(&socket, 1).unwrap();
+        let asked = accept(&socket).unwrap();
+        let mut request = [0; 99];
+        let (_, length) = recv(&asked, &mut request[..], RecvFlags::empty()).unwrap();
+        assert_eq!(&request[..length], b"\"set\"");
+        let answer = br#"{"settings":{"policy":"back","high":40}}"#;
+        send(&asked, answer, SendFlags::empty()).unwrap();
+        drop(asked);
         sets.join().unwrap().ok().json()
     });
     assert_eq!(said["running"]["high"], 40, "{said}");
+    // One that does not listen any more has nothing in force that is known.
+    let words = ["settings are stored", "does not listen"];
+    sandbox.run(set).fails(1, &words);
 }

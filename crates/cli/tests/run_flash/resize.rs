@@ -74,9 +74,11 @@ impl Drop for Ended<'_> {
 /// two sizes, whole, and goes on.
 #[test]
 fn a_kill_while_a_server_resizes_its_cache_loses_nothing() {
-    let Some(world) = World::new() else {
+    let Some(mut world) = World::new() else {
         return;
     };
+    let killed = ("FOREBAY_FAILPOINT".into(), "flash:lengthened=4:die".into());
+    world.launch.environment.push(killed);
     let mut server = world.start();
     fill(&server);
     let resize = |size: &str| world.forebay(&format!("flash resize --flash flash {size}"));
@@ -115,32 +117,29 @@ fn a_kill_while_a_server_resizes_its_cache_loses_nothing() {
     }
     sound(&server, "stock.s");
     let before = sum(&server);
-    // What a kill leaves undone of a request the next start does.
-    let request = r#"{"id":"00000000-0000-0000-0000-000000000007","bytes":12582912}"#;
-    fs::write(world.launch.dir.join("flash.resize"), request).unwrap();
-    Strike::Both.strike(server.server(), server.outer(), || {});
+    resize("--cancel").fails(1, &["no resize is under way"]);
+    resize("--cancel 9MiB").fails(2, &["cannot be used with"]);
+    // What a kill leaves undone of the fourth one the next start does.
+    let note = world.launch.dir.join("flash.resize");
+    assert!(!note.exists());
+    let words = ["has ended", "or the next server does"];
+    resize("12MiB").fails(1, &words);
     let _ = server.wait();
-    let mut world = world;
+    assert!(note.exists());
+    world.launch.environment.pop();
     world.launch.wrapper = world.wrapper(&[]);
     let server = world.start();
     world.says(&server, "the flash cache has 12582912 bytes");
     assert_eq!(fs::metadata(world.flash()).unwrap().len(), 12 << 20);
-    // The request goes when its answer is there, a moment later.
-    let request = world.launch.dir.join("flash.resize");
-    world.until("the request is gone", |_| !request.exists());
+    world.until("nothing is noted", |_| !note.exists());
     assert_eq!(sum(&server), before);
     sound(&server, "stock.s");
-    // What is no request is said to be none, and is gone.
-    fs::write(&request, "larger").unwrap();
-    world.says(&server, "It is left out");
-    world.until("it is gone", |_| !request.exists());
-    // And once, if it cannot be removed.
-    fs::create_dir(&request).unwrap();
-    world.says(&server, "Is a directory");
-    thread::sleep(Duration::from_secs(1));
-    let said = server.output();
-    assert_eq!(said.matches("Is a directory").count(), 1, "{said}");
-    fs::remove_dir(&request).unwrap();
+    // The socket that the killed one has left is this one's now.
+    let said = world
+        .forebay("flash resize --flash flash 13MiB")
+        .ok()
+        .text();
+    assert!(said.contains("13 MiB now"), "{said}");
     server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
     let before = sum(&server);
     has_flushed(&world, server, &before);

@@ -1,96 +1,84 @@
-//! Another size while the server runs: what the command has asked for, done by the cache's thread.
+//! Another size while the server runs: what a command has asked for, or an earlier server has
+//! begun, done by the cache's thread.
 
-use super::{STAY, StatusWindows};
+use super::{STAY, desk::ControlDesk};
 use crate::{
     complain::{complain, complain_of},
-    request::ResizeRequest,
-    session::CacheSession,
-    status::{ResizeAnswer, ResizeProgress},
+    control::ControlAnswer,
+    resize_note::{ResizeNote, note_of},
+    setup::{CacheOccupancy, ResizeResult},
 };
-use std::{
-    ops::ControlFlow,
-    time::{Duration, Instant},
-};
+use std::ops::ControlFlow;
 
-/// Gives the cache the size that is asked for, if one is.
-pub(super) fn follow(session: &CacheSession, windows: &mut StatusWindows) {
-    let Some(request) = session.size_request() else {
+/// Gives the cache the size that is noted, if one is.
+pub(super) fn follow(desk: &mut ControlDesk<'_>) {
+    let Some(bytes) = desk.resize.as_ref().map(|resize| resize.progress.bytes) else {
         return;
     };
+    let session = desk.session;
     complain(&format!(
-        "the flash cache is to have {} bytes: pages whose slots go are written to their files",
-        request.bytes
+        "the flash cache is to have {bytes} bytes: pages whose slots go are written to their files"
     ));
-    let mut answer = ResizeAnswer {
-        id: request.id,
-        ..ResizeAnswer::default()
-    };
-    match resize(session, &request, windows) {
-        Ok(pages) => {
-            answer.pages = pages;
+    let mut ended = match resize(desk, bytes) {
+        Ok(resized) if resized.complete => {
             complain(&format!(
-                "the flash cache has {} bytes: {} slots, {} pages in it; {pages} pages were written to their files",
-                request.bytes,
-                session.cache.stats().slots,
-                session.cache.stats().pages
+                "the flash cache has {bytes} bytes: {} slots, {} pages in it; {} pages were written to their files",
+                resized.now.slots, resized.now.pages, resized.pages
             ));
+            ControlAnswer::Resized(resized)
+        }
+        Ok(kept) => {
+            complain(&format!(
+                "the flash cache was not given {bytes} bytes: that was given up by forebay flash resize --cancel"
+            ));
+            ControlAnswer::GivenUp(kept.now)
         }
         Err(error) => {
             complain(&format!(
-                "the flash cache was not given {} bytes: {error}",
-                request.bytes
+                "the flash cache was not given {bytes} bytes: {error}"
             ));
-            answer.error = Some(error);
+            ControlAnswer::Refused(error)
+        }
+    };
+    if let Err(e) = ResizeNote::forget(session.flash()) {
+        let why = format!(
+            "removing {}: {e}. Remove it: each start gives the cache the size of {bytes} bytes again",
+            note_of(session.flash()).display()
+        );
+        complain(&why);
+        if matches!(ended, ControlAnswer::GivenUp(_)) {
+            ended = ControlAnswer::Refused(why);
         }
     }
-    let stats = session.cache.stats();
-    (answer.slots, answer.kept, answer.dirty) = (stats.slots, stats.pages, stats.dirty_pages);
-    session.answer(answer);
-    // The answer is there before the request is gone.
-    windows.say(session);
-    session.take_back(&request);
+    desk.end_resize(&ended);
 }
 
-/// How many pages went home.
-fn resize(
-    session: &CacheSession,
-    request: &ResizeRequest,
-    windows: &mut StatusWindows,
-) -> Result<u64, String> {
-    const OFTEN: Duration = Duration::from_millis(500);
-    let mut say = |done, of| {
-        let resizing = ResizeProgress {
-            id: request.id,
-            bytes: request.bytes,
-            done,
-            of,
-        };
-        session.set_resizing(resizing);
-        windows.say(session);
-    };
-    say(0, 0);
-    let mut said = Instant::now();
-    let resized = session.cache.resize(request.bytes, |progress| {
+fn resize(desk: &mut ControlDesk<'_>, bytes: u64) -> Result<ResizeResult, String> {
+    let cache = &desk.session.cache;
+    let resized = cache.resize(bytes, |progress| {
         // Pages leave as always meanwhile.
-        if let Err(error) = session.cache.step() {
+        if let Err(error) = cache.step() {
             complain_of(STAY, &error);
         }
-        // The last thing that is said before the metadata is written, which may take long, is that
-        // all is home.
-        if said.elapsed() < OFTEN && progress.done < progress.of {
-            return ControlFlow::Continue(());
-        }
-        said = Instant::now();
-        session.follow_settings();
-        say(progress.done, progress.of);
-        match session.is_asked(request) {
-            true => ControlFlow::Continue(()),
-            false => ControlFlow::Break(()),
+        let far = desk.resize.as_mut().map(|resize| {
+            (resize.progress.done, resize.progress.of) = (progress.done, progress.of);
+            resize.progress
+        });
+        desk.session.set_resizing(far);
+        desk.serve();
+        match desk
+            .resize
+            .as_ref()
+            .is_some_and(|resize| resize.is_given_up)
+        {
+            true => ControlFlow::Break(()),
+            false => ControlFlow::Continue(()),
         }
     });
-    match resized {
-        Ok(resized) if resized.complete => Ok(resized.pages),
-        Ok(_) => Err("the request was taken back".to_owned()),
-        Err(error) => Err(error.to_string()),
-    }
+    let resized = resized.map_err(|e| e.to_string())?;
+    Ok(ResizeResult {
+        pages: resized.pages,
+        now: CacheOccupancy::of(cache),
+        complete: resized.complete,
+    })
 }

@@ -9,6 +9,7 @@ use super::{
     rights::{act_as, distrusted},
 };
 use crate::{
+    control::socket_of,
     control_files::beside,
     descriptor::{check_names, link_to, reopen},
     home::Homes,
@@ -20,6 +21,7 @@ use forebay_pool::{
     rights::{acting_user, acting_user_of, user},
 };
 use rustix::{
+    fd::OwnedFd,
     fs::{FileType, FlockOperation, flock},
     io::Errno,
 };
@@ -246,20 +248,37 @@ impl<'a> CacheFiles<'a> {
         (self.dir).create(&path, &self.flash.file()?.stat, self.owner)
     }
 
-    /// Replaces the file of this name beside them, whole or not at all, and durably.
+    /// What a server that is gone has begun is not gone on with, durably.
     ///
     /// # Errors
     /// What the operating system says.
-    pub(crate) fn keep_beside(&self, path: &Path, what: &impl Serialize) -> Result<(), SetupError> {
-        self.dir.keep(path, what, self.owner)
+    pub(crate) fn forget_resize(&self) -> Result<(), SetupError> {
+        self.dir.forget_resize(self.place.flash(), self.owner)
     }
 
-    /// Removes the file of this name beside them, if there is one.
+    /// The control socket beside them, only held; none if there is none. That of another user than
+    /// the owner and root is none of theirs.
     ///
     /// # Errors
-    /// As [`remove`](super::remove).
-    pub(crate) fn remove_beside(&self, path: &Path) -> Result<(), SetupError> {
-        self.dir.unlink(path, None, self.owner).map(drop)
+    /// What the operating system says; [`SetupError::Distrusted`].
+    pub(crate) fn socket(&self) -> Result<Option<OwnedFd>, SetupError> {
+        let path = socket_of(self.place.flash());
+        let named = match self.dir.hold(&path) {
+            Ok(found) => found.named,
+            Err(SetupError::Io { source, .. }) if source.kind() == io::ErrorKind::NotFound => {
+                return Ok(None);
+            }
+            Err(error) => return Err(error),
+        };
+        let user = named.stat.st_uid;
+        match named.kind() == FileType::Socket && (user == self.owner || user == 0) {
+            true => Ok(Some(named.fd)),
+            false => Err(SetupError::Distrusted(format!(
+                "{} is no socket, or one of user {user}, not of the cache's owner: it is not used. If the server runs as that user, give the cache to it (chown); else remove this, and the \
+                 server listens there again within seconds",
+                path.display()
+            ))),
+        }
     }
 
     pub(super) fn open_flash(&self) -> Result<NamedFlash, SetupError> {

@@ -17,7 +17,11 @@
 //!   named.
 
 use super::{error::SetupError, rights::act_as};
-use crate::{control_files, descriptor::link_to};
+use crate::{
+    control_files,
+    descriptor::link_to,
+    resize_note::{ResizeNote, note_of},
+};
 use forebay_pool::rights::user;
 use rustix::{
     fd::OwnedFd,
@@ -235,10 +239,11 @@ impl CacheDirectory {
         })
     }
 
-    /// Replaces the file of this name, whole or not at all, and durably.
-    pub fn keep(&self, path: &Path, what: &impl Serialize, owner: u32) -> Result<(), SetupError> {
-        let here = link_to(&self.held).join(name_of(path));
-        self.change(path, owner, "writing", || control_files::keep(&here, what))
+    /// Nothing is begun any more with the cache on this flash file, durably.
+    pub fn forget_resize(&self, flash: &Path, owner: u32) -> Result<(), SetupError> {
+        let here = link_to(&self.held).join(name_of(flash));
+        let note = note_of(flash);
+        self.change(&note, owner, "removing", || ResizeNote::forget(&here))
     }
 
     /// Changes a name in it by `work`: as root where root alone may, else as the cache's `owner`.

@@ -58,16 +58,16 @@ pub enum SetupError {
         /// The pool.
         pool: PathBuf,
     },
-    /// A request for another size is left, and would be done by the next server.
+    /// What is left of a resize would be done by the next server.
     #[error(
-        "{} is left of an earlier forebay flash resize: {source}. The next server would give the cache the size that it asks for. As its owner, or as root: \
+        "{} is left of an earlier forebay flash resize: {source}. The next server would give the cache the size that it says. As its owner, or as root: \
          rm {}; then repeat. Nothing was changed",
-        request.display(),
-        request.display()
+        note.display(),
+        note.display()
     )]
-    RequestLeft {
-        /// The request.
-        request: PathBuf,
+    ResizeLeft {
+        /// Where that is noted.
+        note: PathBuf,
         /// Why it stays.
         #[source]
         source: Box<SetupError>,
@@ -153,6 +153,9 @@ pub enum SetupError {
     /// What the process says that acted for the user whose cache it is.
     #[error("{0}")]
     Acting(String),
+    /// What the process says that has the cache, or that it says nothing.
+    #[error("{0}")]
+    Running(String),
     /// A data directory's guard says that it is of another.
     #[error("{0}")]
     Guard(String),

@@ -8,7 +8,7 @@ use super::{
     retry::retry_in_use,
 };
 use crate::{
-    control_files::{RESIZE, SETTINGS, STATUS},
+    control_files::{CONTROL, RESIZE, SETTINGS, STATUS},
     descriptor::path_of,
     home::Homes,
 };
@@ -21,7 +21,7 @@ use std::{
 };
 
 /// Endings of the small files beside a flash file.
-const BESIDE: [&str; 3] = [STATUS, SETTINGS, RESIZE];
+const BESIDE: [&str; 4] = [STATUS, SETTINGS, RESIZE, CONTROL];
 
 /// Ends the cache on this flash file or device, which was [flushed](super::flush) or never used:
 /// the files that are gone. A device stays, blank, and so does the link that names it.

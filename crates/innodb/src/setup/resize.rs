@@ -13,17 +13,26 @@ use super::{
     location::CacheLocation,
     occupancy::CacheOccupancy,
 };
-use crate::{
-    home::Homes,
-    request::{ResizeResult, request_of},
-};
+use crate::{home::Homes, resize_note::note_of};
 use forebay_flash::{Cache, FlushProgress};
 use forebay_pool::{LaneCheck, PoolErrorKind};
+use serde::{Deserialize, Serialize};
 use std::{
     ops::ControlFlow,
     path::{Path, PathBuf},
     sync::Arc,
 };
+
+/// What a resize did.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ResizeResult {
+    /// Pages written to the files, because their slots went.
+    pub pages: u64,
+    /// What is in it now.
+    pub now: CacheOccupancy,
+    /// False if it was given up: it has the size that it had.
+    pub complete: bool,
+}
 
 /// Gives the cache on this flash file or device `bytes` bytes. `data` are directories to look for
 /// files in, beside those where they were. It is done as the user whose cache it is, in a child
@@ -76,15 +85,15 @@ fn resize_held(
         };
         Ok((before, done))
     })?;
-    // What was asked of a server that is gone. One that another user has left is not in the way of
-    // a cache that is as it should be.
-    let request = request_of(place.flash());
-    let removed = held.remove_beside(&request);
+    // What a server that is gone has begun. What another user has left is not in the way of a cache
+    // that is as it should be.
+    let note = note_of(place.flash());
+    let forgotten = held.forget_resize();
     let done = match done {
         Some(done) => done,
         None => {
-            removed.map_err(|source| SetupError::RequestLeft {
-                request,
+            forgotten.map_err(|source| SetupError::ResizeLeft {
+                note,
                 source: Box::new(source),
             })?;
             with_cache(held, data, |cache, homes| {

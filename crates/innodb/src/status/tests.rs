@@ -171,7 +171,6 @@ fn what_is_not_so_as_a_rule_is_said_in_lines_of_its_own() {
             bytes: 81,
             done: 82,
             of: 83,
-            ..ResizeProgress::default()
         }),
         trouble: Some("it is worn out".to_owned()),
         ..status()

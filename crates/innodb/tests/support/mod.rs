@@ -6,13 +6,17 @@ use rustix::{
     fd::{AsFd, AsRawFd},
     fs::OFlags,
     io::Errno,
+    process::{Pid, Signal, kill_process},
 };
 use std::{
     ffi::{CString, OsString},
     fs::{self, File, OpenOptions},
-    os::unix::{ffi::OsStrExt, fs::FileExt, fs::OpenOptionsExt},
+    os::unix::{
+        ffi::OsStrExt,
+        fs::{FileExt, MetadataExt, OpenOptionsExt},
+    },
     path::{Path, PathBuf},
-    process::Command,
+    process::{Child, Command},
     time::{Duration, Instant},
 };
 use tempfile::TempDir;
@@ -73,6 +77,12 @@ impl World {
             rustix::process::kill_process(rustix::process::getpid(), rustix::process::Signal::KILL)
                 .unwrap();
         }
+        let world = Self::made(flash);
+        world.run(name, settings);
+        Some(world)
+    }
+
+    fn made(flash: OsString) -> Self {
         let world = Self {
             dir: TempDir::new_in(env!("CARGO_TARGET_TMPDIR")).unwrap(),
             flash,
@@ -83,25 +93,59 @@ impl World {
             fs::write(data.join(name), blank_file(PAGES * PAGE_BYTES)).unwrap();
         }
         forebay_innodb::create(&world.flash(), 8 << 20).unwrap();
-        world.run(name, settings);
-        Some(world)
+        world
     }
 
-    /// Runs the server of this test in what was left behind.
-    pub fn run(&self, name: &str, settings: &str) {
-        let settings: Settings = serde_json::from_str(settings).unwrap();
-        settings.keep(&self.flash()).unwrap();
+    /// A world for servers that run while a test commands them. None in the process of one, which
+    /// does this with its server, and is killed in the end.
+    pub fn commanded(server: fn(&Server)) -> Option<Self> {
+        if let Some(dir) = std::env::var_os(ENV_DIR) {
+            forebay_innodb::start();
+            server(&Server::start(Path::new(&dir)));
+            // Longer than any test takes.
+            std::thread::sleep(Duration::from_secs(300));
+            std::process::exit(1);
+        }
+        Some(Self::made("flash".into()))
+    }
+
+    /// Starts the server of the test `name`, with this failpoint: once it listens.
+    pub fn begin(&self, name: &str, failpoint: &str) -> RunningServer {
+        let socket = self.dir.path().join("flash.control");
+        let left = fs::symlink_metadata(&socket).map(|meta| meta.ino()).ok();
+        let mut command = self.command(name);
+        let process = command.env("FOREBAY_FAILPOINT", failpoint).spawn();
+        let server = RunningServer(process.unwrap());
+        let begun = Instant::now();
+        while fs::symlink_metadata(&socket).map(|meta| meta.ino()).ok() == left {
+            assert!(
+                begun.elapsed() < Duration::from_secs(60),
+                "it does not listen"
+            );
+            std::thread::sleep(Duration::from_millis(10));
+        }
+        server
+    }
+
+    fn command(&self, name: &str) -> Command {
         // A write above the limit of a file's size fails, and does not end it.
-        let ran = Command::new("sh")
+        let mut command = Command::new("sh");
+        command
             .args(["-c", "trap '' XFSZ; exec \"$0\" \"$@\""])
             .arg(std::env::current_exe().unwrap())
             .args([name, "--exact", "--nocapture"])
             .env(ENV_DIR, self.dir.path())
             .env(ENV_FLASH, self.flash())
             .env(ENV_FLASH_RUN, RUN)
-            .env(ENV_FLASH_STATUS, self.dir.path().join(STATUS))
-            .output()
-            .unwrap();
+            .env(ENV_FLASH_STATUS, self.dir.path().join(STATUS));
+        command
+    }
+
+    /// Runs the server of this test in what was left behind.
+    pub fn run(&self, name: &str, settings: &str) {
+        let settings: Settings = serde_json::from_str(settings).unwrap();
+        settings.keep(&self.flash()).unwrap();
+        let ran = self.command(name).output().unwrap();
         use std::os::unix::process::ExitStatusExt;
         let killed = ran.status.signal() == Some(9);
         assert!(killed, "{ran:?}");
@@ -122,6 +166,31 @@ impl World {
     pub fn home(&self, number: usize) -> Vec<u8> {
         let bytes = fs::read(self.dir.path().join("data/t.ibd")).unwrap();
         bytes[number * PAGE_BYTES..][..PAGE_BYTES].to_vec()
+    }
+}
+
+/// A server's process that runs. It is killed at the end.
+pub struct RunningServer(Child);
+
+impl RunningServer {
+    pub fn pid(&self) -> u32 {
+        self.0.id()
+    }
+
+    pub fn signal(&self, signal: Signal) {
+        kill_process(Pid::from_child(&self.0), signal).unwrap();
+    }
+
+    /// Kills it, or waits for what was killed.
+    pub fn end(self) {
+        drop(self);
+    }
+}
+
+impl Drop for RunningServer {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
     }
 }
 

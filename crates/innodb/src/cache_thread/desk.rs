@@ -1,0 +1,238 @@
+//! Where the cache's thread answers commands, between two steps of its work and of whatever else
+//! takes it long. docs/flash-tier.md, "The control socket".
+
+use super::{IDLE, StatusWindows};
+use crate::{
+    complain::{complain, complain_once},
+    control::{ControlAnswer, ControlClient, ControlListener, ControlRequest, Heard, socket_of},
+    resize_note::{ResizeNote, note_of},
+    session::CacheSession,
+    status::ResizeProgress,
+};
+use std::{
+    mem, thread,
+    time::{Duration, Instant},
+};
+
+/// Commands that are served at a time; more wait to be accepted.
+const CLIENTS_MAX: usize = 8;
+/// How often it is looked whether commands find the socket, or tried again to make it.
+const LOOK: Duration = Duration::from_secs(5);
+/// How often a command hears how far a resize is.
+const OFTEN: Duration = Duration::from_millis(500);
+
+/// See the module's head.
+pub(super) struct ControlDesk<'a> {
+    pub(super) session: &'a CacheSession,
+    pub(super) windows: StatusWindows,
+    listener: Option<ControlListener>,
+    looked: Option<Instant>,
+    clients: Vec<ControlClient>,
+    served: Instant,
+    /// Another size that is asked for, and noted.
+    pub(super) resize: Option<RunningResize>,
+}
+
+/// See [`ControlDesk::resize`].
+pub(super) struct RunningResize {
+    pub(super) progress: ResizeProgress,
+    said: Instant,
+    pub(super) is_given_up: bool,
+}
+
+impl<'a> ControlDesk<'a> {
+    /// Listens from now on. What was set since the session began is in force, and what an earlier
+    /// server has begun goes on.
+    pub(super) fn open(session: &'a CacheSession) -> Self {
+        let mut desk = Self {
+            session,
+            windows: StatusWindows::new(session.cache.stats()),
+            listener: None,
+            looked: None,
+            clients: Vec::new(),
+            served: Instant::now(),
+            resize: None,
+        };
+        // A command that has found nobody listening tries again.
+        desk.listen();
+        // Damaged settings were named when the session began.
+        let _ = session.follow_settings();
+        match ResizeNote::read(session.flash()) {
+            Ok(note) => desk.resize = note.map(|note| RunningResize::of(note.bytes)),
+            Err(e) => {
+                let path = note_of(session.flash());
+                complain(&format!(
+                    "a resize that an earlier server has begun, {}: {e}. It is left out",
+                    path.display()
+                ));
+                let _ = ResizeNote::forget(session.flash());
+            }
+        }
+        desk.windows.say(session);
+        desk
+    }
+
+    fn listen(&mut self) {
+        let is_time = self.looked.is_none_or(|then| then.elapsed() >= LOOK);
+        if !is_time || self.session.has_ended() {
+            return;
+        }
+        self.looked = Some(Instant::now());
+        if self
+            .listener
+            .as_ref()
+            .is_some_and(ControlListener::is_reachable)
+        {
+            return;
+        }
+        // Where it cannot be made anew, the old one may be found by another path.
+        match ControlListener::open(self.session.flash()) {
+            Ok(listener) => self.listener = Some(listener),
+            Err(e) => complain_once(&format!(
+                "{}: {e}. No command reaches this server before it can make that socket, which it tries every {} seconds: let its user make files there. Without it forebay flash \
+                 set is for the next start, and the server has to be stopped for forebay flash resize",
+                socket_of(self.session.flash()).display(),
+                LOOK.as_secs()
+            )),
+        }
+    }
+
+    /// Answers the commands that have come, and says every second how the cache is. It takes no
+    /// longer for a command that says nothing, or does not read.
+    pub(super) fn serve(&mut self) {
+        self.windows.follow(self.session);
+        if self.served.elapsed() < IDLE {
+            return;
+        }
+        self.served = Instant::now();
+        self.listen();
+        while self.clients.len() < CLIENTS_MAX
+            && let Some(client) = self.listener.as_ref().and_then(ControlListener::accept)
+        {
+            self.clients.push(client);
+        }
+        if let Some(resize) = self
+            .resize
+            .as_mut()
+            .filter(|resize| resize.said.elapsed() >= OFTEN)
+        {
+            resize.said = Instant::now();
+            let far = ControlAnswer::Resizing(resize.progress);
+            self.tell(is_resize, &far, false);
+        }
+        let mut clients = mem::take(&mut self.clients);
+        clients.retain_mut(|client| self.tend(client));
+        self.clients = clients;
+    }
+
+    /// Serves for so long.
+    pub(super) fn rest(&mut self, long: Duration) {
+        let begun = Instant::now();
+        while begun.elapsed() < long {
+            thread::sleep(IDLE);
+            self.serve();
+        }
+    }
+
+    /// False of a command that is done with.
+    fn tend(&mut self, client: &mut ControlClient) -> bool {
+        match client.hear() {
+            Heard::Gone => return false,
+            Heard::Nothing => {}
+            Heard::Request(request) => {
+                if let Some((answer, is_last)) = self.answer(request) {
+                    client.answer(&answer, is_last);
+                }
+            }
+        }
+        client.send()
+    }
+
+    /// What a command hears now, if anything, and whether that is all.
+    fn answer(&mut self, request: ControlRequest) -> Option<(ControlAnswer, bool)> {
+        let refused = |why: String| Some((ControlAnswer::Refused(why), true));
+        match (request, &mut self.resize) {
+            (ControlRequest::Set, _) => match self.session.follow_settings() {
+                Ok(now) => {
+                    self.windows.say(self.session);
+                    Some((ControlAnswer::Settings(now), true))
+                }
+                Err(why) => refused(why),
+            },
+            (ControlRequest::Resize { .. }, Some(other)) => refused(format!(
+                "the flash cache is being given {} bytes already. forebay flash status says how far that is; forebay flash resize --cancel gives it up",
+                other.progress.bytes
+            )),
+            (ControlRequest::Resize { bytes }, None) => {
+                let flash = self.session.flash();
+                if let Err(e) = (ResizeNote { bytes }).keep(flash) {
+                    // It may be there, and not be durable.
+                    let _ = ResizeNote::forget(flash);
+                    return refused(format!(
+                        "noting the new size in {}: {e}. The cache keeps its size: let the server's user make files there, and room for them, or stop the server and repeat this",
+                        note_of(flash).display()
+                    ));
+                }
+                let begins = self.resize.insert(RunningResize::of(bytes));
+                Some((ControlAnswer::Resizing(begins.progress), false))
+            }
+            (ControlRequest::Cancel, Some(resize)) => {
+                resize.is_given_up = true;
+                None
+            }
+            (ControlRequest::Cancel, None) => Some((ControlAnswer::Idle, true)),
+        }
+    }
+
+    /// All who wait for such a thing are to hear this.
+    fn tell(
+        &mut self,
+        what: impl Fn(ControlRequest) -> bool,
+        answer: &ControlAnswer,
+        is_last: bool,
+    ) {
+        for client in self
+            .clients
+            .iter_mut()
+            .filter(|client| client.awaits(&what))
+        {
+            client.answer(answer, is_last);
+        }
+    }
+
+    /// The resize has ended: first the status says so, then all who wait for it hear how.
+    pub(super) fn end_resize(&mut self, ended: &ControlAnswer) {
+        self.resize = None;
+        self.session.set_resizing(None);
+        self.windows.say(self.session);
+        let own = match ended {
+            ControlAnswer::GivenUp(_) => ControlAnswer::Refused(
+                "the resize of the flash cache was given up by forebay flash resize --cancel: it has the size that it had".to_owned(),
+            ),
+            ended => ended.clone(),
+        };
+        self.tell(is_resize, &own, true);
+        self.tell(|request| request == ControlRequest::Cancel, ended, true);
+    }
+}
+
+fn is_resize(request: ControlRequest) -> bool {
+    matches!(request, ControlRequest::Resize { .. })
+}
+
+impl RunningResize {
+    fn of(bytes: u64) -> Self {
+        let progress = ResizeProgress {
+            bytes,
+            ..ResizeProgress::default()
+        };
+        Self {
+            progress,
+            said: Instant::now(),
+            is_given_up: false,
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,59 @@
+//! The control socket of a running cache: what commands ask the process that has it, and what that
+//! answers. docs/flash-tier.md, "The control socket". `listener`: the process's end; `command`: the
+//! other one.
+
+mod command;
+mod listener;
+
+#[cfg(test)]
+pub(crate) use command::connect_to;
+pub use command::{CancelledResize, cancel_resize, resize_running, set_running};
+pub(crate) use listener::{ControlClient, ControlListener, Heard, remove_socket};
+
+use crate::{
+    control_files::{CONTROL, beside},
+    settings::Settings,
+    setup::{CacheOccupancy, ResizeResult},
+    status::ResizeProgress,
+};
+use serde::{Deserialize, Serialize};
+use std::path::{Path, PathBuf};
+
+/// What a command asks: the one message that it sends.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ControlRequest {
+    /// Do as the settings file says, from now on. Answer: [`ControlAnswer::Settings`].
+    Set,
+    /// Give the cache another size. Answers: [`ControlAnswer::Resizing`] once it is noted, and
+    /// every half second; then [`ControlAnswer::Resized`].
+    Resize {
+        /// How large it is to be.
+        bytes: u64,
+    },
+    /// Give up the resize that is under way. Answer, once that has ended: how it did.
+    Cancel,
+}
+
+/// What the process that has the cache answers.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum ControlAnswer {
+    /// What is in force.
+    Settings(Settings),
+    /// How far a resize is.
+    Resizing(ResizeProgress),
+    /// The cache has the size that was asked for.
+    Resized(ResizeResult),
+    /// The resize was given up: the cache has the size that it had.
+    GivenUp(CacheOccupancy),
+    /// There is no resize to be given up.
+    Idle,
+    /// It is not done, and why.
+    Refused(String),
+}
+
+/// Where the socket of a cache is.
+pub(crate) fn socket_of(flash: &Path) -> PathBuf {
+    beside(flash, CONTROL)
+}

@@ -1,0 +1,203 @@
+//! The end of the process that has the cache. Its thread looks here between two steps of its work,
+//! and no call here waits: who says nothing, too much, or does not read, holds up no one.
+//!
+//! Who may write to the socket's file commands: root, and the user whose process it is. It is made
+//! for that user alone, before it has a name.
+
+use super::{ControlAnswer, ControlRequest, socket_of};
+use crate::{
+    control_files::directory_of,
+    descriptor::{hold, link_to},
+};
+use forebay_pool::sockets::PrivateSocket;
+use rustix::{
+    fs::{AtFlags, FileType, Mode, fchmod, renameat, statat, unlinkat},
+    io::Errno,
+    net::{
+        AddressFamily, RecvFlags, SendFlags, SocketAddrUnix, SocketFlags, SocketType, accept_with,
+        bind, listen, recv, send, socket_with,
+    },
+};
+use std::{
+    fs, io,
+    os::unix::fs::{FileTypeExt, MetadataExt},
+    path::{Path, PathBuf},
+    time::{Duration, Instant},
+};
+use uuid::Uuid;
+
+/// Connections that wait, at most.
+const BACKLOG: i32 = 16;
+/// Bytes of a request, at most.
+const REQUEST_MAX: usize = 4096;
+/// So long a command may take to say what it wants, and to fetch its last answer.
+const SILENT: Duration = Duration::from_secs(2);
+const UNFETCHED: Duration = Duration::from_secs(60);
+
+/// See the module's head.
+pub(crate) struct ControlListener {
+    socket: PrivateSocket,
+    path: PathBuf,
+    /// Device and inode of the socket's file.
+    file: (u64, u64),
+}
+
+impl ControlListener {
+    /// Listens for commands to the cache on this flash file, which this process alone has: another
+    /// socket by that name is left of one that has ended.
+    ///
+    /// # Errors
+    /// What the operating system says; `AlreadyExists` if something else has the name.
+    pub(crate) fn open(flash: &Path) -> io::Result<Self> {
+        let path = socket_of(flash);
+        let name = path.file_name().unwrap_or_default();
+        let dir = hold(directory_of(&path))?;
+        match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
+            Err(Errno::NOENT) => {}
+            Ok(there) if FileType::from_raw_mode(there.st_mode) == FileType::Socket => {}
+            Ok(_) => {
+                let what = "something that is no socket has that name: remove it";
+                return Err(io::Error::new(io::ErrorKind::AlreadyExists, what));
+            }
+            Err(e) => return Err(e.into()),
+        }
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = socket_with(AddressFamily::UNIX, SocketType::SEQPACKET, flags, None)?;
+        // Linux gives the file these permissions, whatever the process's mask leaves of them.
+        fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
+        // Its own name may be longer than an address: it gets that once it listens.
+        let aside = format!(".forebay-{}.new", Uuid::new_v4());
+        bind(&socket, &SocketAddrUnix::new(link_to(&dir).join(&aside))?)?;
+        let named = || {
+            let made = statat(&dir, &aside, AtFlags::SYMLINK_NOFOLLOW)?;
+            if made.st_mode & 0o077 != 0 {
+                return Err(Errno::OPNOTSUPP);
+            }
+            listen(&socket, BACKLOG)?;
+            renameat(&dir, &aside, &dir, name)?;
+            Ok((made.st_dev, made.st_ino))
+        };
+        let file = named().inspect_err(|_: &Errno| {
+            let _ = unlinkat(&dir, &aside, AtFlags::empty());
+        })?;
+        let socket = PrivateSocket::hold(socket)?;
+        Ok(Self { socket, path, file })
+    }
+
+    /// False if commands do not find it any more: its file or its descriptor is gone.
+    pub(crate) fn is_reachable(&self) -> bool {
+        let there = fs::symlink_metadata(&self.path);
+        self.socket.fd().is_ok() && there.is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file)
+    }
+
+    /// The next command that has connected. None if there is none, or no room for it yet.
+    pub(crate) fn accept(&self) -> Option<ControlClient> {
+        let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
+        let socket = accept_with(self.socket.fd().ok()?, flags).ok()?;
+        Some(ControlClient {
+            socket: PrivateSocket::hold(socket).ok()?,
+            request: None,
+            unsent: None,
+            has_last: false,
+            since: Instant::now(),
+        })
+    }
+}
+
+/// Removes the socket's file, at the orderly end of the process that has the cache.
+pub(crate) fn remove_socket(flash: &Path) {
+    let path = socket_of(flash);
+    if fs::symlink_metadata(&path).is_ok_and(|meta| meta.file_type().is_socket()) {
+        // What is left is replaced by the next server.
+        let _ = fs::remove_file(path);
+    }
+}
+
+/// A command that is connected.
+pub(crate) struct ControlClient {
+    socket: PrivateSocket,
+    request: Option<ControlRequest>,
+    /// The newest answer, if it is not sent yet: the last one takes the place of those before it.
+    unsent: Option<Vec<u8>>,
+    has_last: bool,
+    /// When it connected, or got its last answer.
+    since: Instant,
+}
+
+/// What came of a command.
+pub(crate) enum Heard {
+    /// Nothing that is new.
+    Nothing,
+    /// What it asks.
+    Request(ControlRequest),
+    /// It is gone, or has said nothing for too long.
+    Gone,
+}
+
+impl ControlClient {
+    /// Looks what the command asks.
+    pub(crate) fn hear(&mut self) -> Heard {
+        if self.request.is_some() || self.has_last {
+            return Heard::Nothing;
+        }
+        let mut bytes = [0; REQUEST_MAX];
+        let length = match self.receive(&mut bytes, RecvFlags::TRUNC) {
+            Ok(0) => return Heard::Gone,
+            Ok(length) => length,
+            Err(Errno::AGAIN | Errno::INTR) if self.since.elapsed() < SILENT => {
+                return Heard::Nothing;
+            }
+            Err(_) => return Heard::Gone,
+        };
+        // What a command has asked that does not wait any more is not done.
+        if self.receive(&mut [0; 1], RecvFlags::PEEK) == Ok(0) {
+            return Heard::Gone;
+        }
+        let request = bytes.get(..length).map(serde_json::from_slice);
+        if let Some(Ok(request)) = request {
+            self.request = Some(request);
+            return Heard::Request(request);
+        }
+        let why = "this is no command that the server knows: it is of another version of Forebay";
+        self.answer(&ControlAnswer::Refused(why.to_owned()), true);
+        Heard::Nothing
+    }
+
+    fn receive(&self, to: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {
+        recv(self.socket.fd()?, to, flags | RecvFlags::DONTWAIT).map(|(_, length)| length)
+    }
+
+    /// True if it waits for more answers to this.
+    pub(crate) fn awaits(&self, is: impl Fn(ControlRequest) -> bool) -> bool {
+        !self.has_last && self.request.is_some_and(is)
+    }
+
+    /// Has it get this answer, which is its last one or not.
+    pub(crate) fn answer(&mut self, answer: &ControlAnswer, is_last: bool) {
+        // Of numbers and text: it is JSON in any case.
+        self.unsent = serde_json::to_vec(answer).ok();
+        if is_last {
+            self.has_last = true;
+            self.since = Instant::now();
+        }
+    }
+
+    /// Sends what is not sent yet, as far as it is read: false if nothing more is to be done.
+    pub(crate) fn send(&mut self) -> bool {
+        if let Some(bytes) = &self.unsent {
+            let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
+            let sent = self
+                .socket
+                .fd()
+                .and_then(|socket| send(socket, bytes, flags));
+            match sent {
+                Ok(_) => self.unsent = None,
+                Err(Errno::AGAIN | Errno::INTR) => {
+                    return !self.has_last || self.since.elapsed() < UNFETCHED;
+                }
+                Err(_) => return false,
+            }
+        }
+        !self.has_last
+    }
+}

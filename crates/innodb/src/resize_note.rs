@@ -1,0 +1,77 @@
+//! A resize that a running cache has begun: a file beside it, `PATH.resize`, so that the next start
+//! finishes what a crash cuts. docs/flash-tier.md, "Another size".
+
+use crate::control_files::{self, RESIZE, beside, directory_of};
+use serde::{Deserialize, Serialize};
+use std::{
+    fs::{self, File},
+    io,
+    path::{Path, PathBuf},
+};
+
+/// What was begun.
+#[derive(Serialize, Deserialize)]
+pub(crate) struct ResizeNote {
+    /// How large the cache is to be.
+    pub(crate) bytes: u64,
+}
+
+/// Where it is.
+pub(crate) fn note_of(flash: &Path) -> PathBuf {
+    beside(flash, RESIZE)
+}
+
+impl ResizeNote {
+    /// What was begun with this cache, and not ended.
+    ///
+    /// # Errors
+    /// What the operating system says; `InvalidData`.
+    pub(crate) fn read(flash: &Path) -> io::Result<Option<Self>> {
+        control_files::read(&note_of(flash))
+    }
+
+    /// True if something has its name.
+    pub(crate) fn is_there(flash: &Path) -> bool {
+        note_of(flash).symlink_metadata().is_ok()
+    }
+
+    /// Notes it, durably.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(crate) fn keep(&self, flash: &Path) -> io::Result<()> {
+        control_files::keep(&note_of(flash), self)
+    }
+
+    /// Nothing is begun any more, durably: else a power cut could bring back what an older command
+    /// wanted.
+    ///
+    /// # Errors
+    /// What the operating system says.
+    pub(crate) fn forget(flash: &Path) -> io::Result<()> {
+        match fs::remove_file(note_of(flash)) {
+            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
+            gone => gone.and_then(|()| File::open(directory_of(flash))?.sync_all()),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_begun_is_known_until_it_is_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let flash = dir.path().join("f");
+        let begun = || ResizeNote::read(&flash).map(|note| note.map(|note| note.bytes));
+        assert_eq!(begun().unwrap(), None);
+        ResizeNote { bytes: 7 }.keep(&flash).unwrap();
+        assert_eq!(begun().unwrap(), Some(7));
+        ResizeNote::forget(&flash).unwrap();
+        assert_eq!(begun().unwrap(), None);
+        ResizeNote::forget(&flash).unwrap();
+        fs::write(note_of(&flash), "larger").unwrap();
+        assert_eq!(begun().unwrap_err().kind(), io::ErrorKind::InvalidData);
+    }
+}
