@@ -20,6 +20,7 @@ mod run;
 pub mod size;
 mod status;
 mod store;
+mod users;
 
 pub use run::{PreloadLibrary, RunCommand, RunLayer};
 
@@ -67,7 +68,7 @@ enum MainCommand {
     Run(run::RunCommand),
     Recover(recover::Recover),
     Status(status::StatusCommand),
-    /// Make and inspect pools
+    /// Make, inspect and remove pools
     #[command(subcommand)]
     Pool(pool::PoolCommand),
     /// Set, resize, flush, look at and remove flash caches

@@ -1,7 +1,9 @@
-//! `forebay pool`: make and inspect pools.
+//! `forebay pool`: make, inspect and remove pools.
 
 mod check;
 mod create;
+mod making;
+mod remove;
 mod status;
 
 use crate::failure::Failure;
@@ -12,6 +14,7 @@ pub enum PoolCommand {
     Create(create::Create),
     Status(status::PoolStatus),
     Check(check::Check),
+    Remove(remove::RemovePool),
 }
 
 impl PoolCommand {
@@ -20,6 +23,7 @@ impl PoolCommand {
             Self::Create(create) => create.run(),
             Self::Status(status) => status.run(),
             Self::Check(check) => check.run(),
+            Self::Remove(remove) => remove.run(),
         }
     }
 }

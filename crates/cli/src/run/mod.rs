@@ -148,8 +148,8 @@ pub struct RunCommand {
     /// At the end, list each file and what was done with it
     #[arg(long)]
     explain: bool,
-    /// The program and its arguments, after --
-    #[arg(required = true, last = true, value_name = "CMD")]
+    /// The program and its arguments, best after --
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 
