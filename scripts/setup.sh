@@ -242,6 +242,21 @@ need_cargo_tool() {
     cargo install --locked "$1" || die "cargo could not install $1"
 }
 
+# need_units: systemd units as Debian ships them, out of packages that would bring servers with services.
+need_units() {
+    local units=$peers/units unpacked=$peers/units.new package
+    [[ -e $units/redis-server.service && -e $units/mariadb.service && -e $units/postgresql@.service && -e $units/etcd.service ]] && return 0
+    say "unpacking systemd units into $units"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked" "$units"
+    (cd "$unpacked" && download redis-server mariadb-server postgresql-common etcd-server) || exit 1
+    for package in "$unpacked"/*.deb; do
+        dpkg-deb --fsys-tarfile "$package" | tar -x -C "$unpacked" --wildcards './lib/systemd/system/*.service' || die "$package could not be unpacked"
+    done
+    mv "$unpacked"/lib/systemd/system/*.service "$units/"
+    rm -rf "$unpacked"
+}
+
 # need_rust_target TRIPLE: the standard library of another target, for the toolchain in use.
 need_rust_target() {
     [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]] && return 0
@@ -266,7 +281,7 @@ setup() {
             "/usr/lib/$(uname -m)-linux-gnu/libmimalloc.so.2" libmimalloc2.0 \
             "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime fakeroot fakeroot valgrind valgrind \
             musl-gcc musl-tools go golang-go etcd etcd-server etcdctl etcd-client /usr/include/liburing.h liburing-dev \
-            mariadb-backup mariadb-backup rsync rsync ss iproute2 fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
+            systemd-analyze systemd mariadb-backup mariadb-backup rsync rsync ss iproute2 fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian
         need_redis
@@ -274,6 +289,7 @@ setup() {
         need_myrocks
         need_postgresql
         need_galera
+        need_units
         ;;
     lint)
         need_rust

@@ -20,6 +20,7 @@ mod run;
 pub mod size;
 mod status;
 mod store;
+mod units;
 mod users;
 
 pub use run::{PreloadLibrary, RunCommand, RunLayer};
@@ -67,6 +68,8 @@ struct Cli {
 enum MainCommand {
     Run(run::RunCommand),
     Recover(recover::Recover),
+    Enable(units::EnableUnit),
+    Disable(units::DisableUnit),
     Status(status::StatusCommand),
     /// Make, inspect and remove pools
     #[command(subcommand)]
@@ -94,6 +97,8 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         MainCommand::Run(run) => run.run(),
         MainCommand::Recover(recover) => recover.run(),
+        MainCommand::Enable(enable) => enable.run(),
+        MainCommand::Disable(disable) => disable.run(),
         MainCommand::Status(status) => status.run(),
         MainCommand::Pool(command) => command.run(),
         MainCommand::Flash(command) => command.run(),

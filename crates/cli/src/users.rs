@@ -2,6 +2,7 @@
 
 use crate::failure::Failure;
 use nix::unistd::{Gid, Uid, User};
+use std::{fs, path::Path};
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -48,6 +49,30 @@ impl SystemUser {
             name: user.name,
         }
     }
+
+    /// The one of another system, whose `/etc/passwd` this is.
+    ///
+    /// # Errors
+    /// It cannot be read; [`Failure::Usage`] if there is no such user.
+    pub fn listed(
+        passwd: &Path,
+        is_it: impl Fn(&Self) -> bool,
+        text: &str,
+    ) -> Result<Self, Failure> {
+        let lines = fs::read_to_string(passwd).map_err(Failure::io("reading", passwd.display()))?;
+        let user = |line: &str| {
+            let mut fields = line.split(':');
+            let (name, _password) = (fields.next()?, fields.next()?);
+            let [uid, gid] = [fields.next()?.parse().ok()?, fields.next()?.parse().ok()?];
+            Some(Self {
+                name: name.to_owned(),
+                uid,
+                gid,
+            })
+        };
+        let mut users = lines.lines().filter_map(user);
+        users.find(is_it).ok_or_else(|| unknown(text))
+    }
 }
 
 fn unknown(text: &str) -> Failure {
@@ -70,5 +95,15 @@ mod tests {
             SystemUser::named("no such"),
             Err(Failure::Usage(_))
         ));
+    }
+
+    #[test]
+    fn a_user_of_another_system_is_read_from_its_list() {
+        let dir = tempfile::tempdir().unwrap();
+        let passwd = dir.path().join("passwd");
+        fs::write(&passwd, "root:x:0:0::/:\nredis:x:102:105::/:\nbad\n").unwrap();
+        let found = SystemUser::listed(&passwd, |it| it.name == "redis", "redis").unwrap();
+        assert_eq!((found.uid, found.gid), (102, 105));
+        assert!(SystemUser::listed(&passwd, |it| it.uid == 7, "7").is_err());
     }
 }

@@ -17,7 +17,13 @@ use forebay_probe::{
     disk::{self as device, Effort, FileSystem},
 };
 use report::{CheckedDirectory, DoctorReport, PersistInstructions};
-use std::{fs, io::ErrorKind, os::fd::AsFd, path::PathBuf, thread::available_parallelism};
+use std::{
+    fs,
+    io::ErrorKind,
+    os::fd::AsFd,
+    path::{Path, PathBuf},
+    thread::available_parallelism,
+};
 
 /// Show what persistent memory, instructions and disk this machine has, and what to do next
 #[derive(Args)]
@@ -44,6 +50,28 @@ pub struct Doctor {
     /// Report as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A place for a pool on a disk that pays.
+pub struct BestPlace {
+    /// A directory there.
+    pub directory: PathBuf,
+    /// It is the disk of the data.
+    pub is_same_disk: bool,
+    /// What was measured, in a sentence.
+    pub sentence: String,
+}
+
+/// Measures the directory of the data and those that are named `beside` it: where a pool on a disk
+/// is best, if it pays anywhere and nothing speaks against that.
+pub fn best_place(data: &Path, beside: &[PathBuf]) -> Option<BestPlace> {
+    let found = candidates::find(data, beside);
+    let best = found.best()?;
+    Some(BestPlace {
+        directory: best.spot.directory.clone(),
+        is_same_disk: best.spot.same_disk == Some(true),
+        sentence: best.sentence(found.sync_us.unwrap_or_default()),
+    })
 }
 
 /// How much is written to know the directory's disk.

@@ -6,6 +6,8 @@ mod making;
 mod remove;
 mod status;
 
+pub use making::make;
+
 use crate::failure::Failure;
 use clap::Subcommand;
 

@@ -29,6 +29,7 @@ pub use flash::RunningCaches as RunningFlash;
 pub use layer::RunLayer;
 pub use library::PreloadLibrary;
 pub use pool::open_default;
+pub use program::{FrontEnd, RunProgram};
 pub use run_dir::{existing_run_dir, run_dir, whose};
 
 use crate::{
@@ -46,7 +47,6 @@ use forebay_files::{
 };
 use forebay_pool::{Pool, disks::BackingStore};
 use pool::RunPool;
-use program::{FrontEnd, RunProgram};
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},

@@ -33,7 +33,8 @@ pub use options::RecoverOptions;
 pub use report::{FileReport, LaneOutcome, LaneReport};
 
 pub(crate) use image::final_parts;
-pub(crate) use label::{LabelMark, is_files, label};
+pub use label::is_files;
+pub(crate) use label::{LabelMark, label};
 
 use crate::{FilesError, absorbed, boot, guard, identity, sys, void_marks};
 use attempt::ReplayAttempt;
