@@ -19,6 +19,8 @@ usage: scripts/setup.sh TARGET...
   suites       what test needs, PostgreSQL 17, Python's test suite, fio, git, dpkg and some packages to unpack, rsync, cpio, file systems to cut
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
   fuzz         nightly Rust and cargo-fuzz
+  packages     Rust, binutils, and nfpm, which makes packages (built with Go)
+  test-packages  mmdebstrap
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
 EOF
@@ -257,6 +259,15 @@ need_units() {
     rm -rf "$unpacked"
 }
 
+# need_nfpm: what makes packages, built from its published source. Debian's Go is too old for it.
+need_nfpm() {
+    have nfpm && return 0
+    local bin=$HOME/.cargo/bin
+    have go || die "go is not installed, with which nfpm is built: https://go.dev/dl, or put nfpm into PATH"
+    say "installing nfpm into $bin with go install"
+    GOBIN=$bin go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.41.3 || die "go could not install nfpm"
+}
+
 # need_rust_target TRIPLE: the standard library of another target, for the toolchain in use.
 need_rust_target() {
     [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]] && return 0
@@ -333,6 +344,15 @@ setup() {
         need_debian aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu \
             /usr/aarch64-linux-gnu/lib/libc.so libc6-dev-arm64-cross \
             qemu-aarch64 qemu-user
+        ;;
+    packages)
+        need_rust
+        need_debian cc build-essential strip binutils
+        install_debian
+        need_nfpm
+        ;;
+    test-packages)
+        need_debian mmdebstrap mmdebstrap
         ;;
     docs)
         need_rust
