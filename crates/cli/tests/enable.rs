@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    FOREBAY, Ran, copy, have,
+    FOREBAY, Ran, Sandbox, copy, have,
     image::{Image, can_enable, have_units},
 };
 use std::{
@@ -326,6 +326,12 @@ esac
         data.display(),
         pool.display()
     );
+    let shown = with_systemctl(
+        &image,
+        &format!("{} --dry-run", enable.replace("redis", "postgres")),
+    );
+    let shown = shown.ok().text();
+    assert!(shown.contains("NOTHING IS ABSORBED"), "{shown}");
     // Nobody can be asked.
     let said = with_systemctl(&image, &enable).ok().text();
     assert!(said.contains("Next: systemctl restart db"), "{said}");
@@ -350,4 +356,42 @@ esac
         "stop -- db.service\ndaemon-reload\nstart -- db.service\n"
     );
     assert!(!file("etc-systemd/system/db.service.d").exists());
+}
+
+/// Debian's unit of Redis kills what makes another system call than it expects. The drop-in has
+/// such calls fail.
+#[test]
+fn a_run_does_without_the_calls_that_a_unit_refuses() {
+    if !have("systemd-analyze") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let program = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/programs/system_service.py"
+    );
+    let script = "import os
+fd = os.open('a.log', os.O_WRONLY | os.O_CREAT)
+os.fsync(fd)
+os.write(fd, b'acknowledged')
+os.fsync(fd)";
+    let under = |answer: &str| {
+        let mut command = Command::new("/usr/bin/python3");
+        command.args([program, answer, FOREBAY]);
+        command.args(
+            "run --explain --pool p --profile generic --absorb *.log -- python3 -c".split(' '),
+        );
+        command.arg(script).current_dir(sandbox.path());
+        command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        Ran::of(command.output().unwrap())
+    };
+    let killed = under("kill");
+    assert_eq!(killed.code, None, "{}", killed.stderr);
+    let ran = under("eperm").ok();
+    assert!(
+        ran.stderr.contains("absorbed what was written"),
+        "{}",
+        ran.stderr
+    );
 }

@@ -20,7 +20,7 @@ use report::{CheckedDirectory, DoctorReport, PersistInstructions};
 use std::{
     fs,
     io::ErrorKind,
-    os::fd::AsFd,
+    os::{fd::AsFd, unix::fs::MetadataExt},
     path::{Path, PathBuf},
     thread::available_parallelism,
 };
@@ -72,6 +72,23 @@ pub fn best_place(data: &Path, beside: &[PathBuf]) -> Option<BestPlace> {
         is_same_disk: best.spot.same_disk == Some(true),
         sentence: best.sentence(found.sync_us.unwrap_or_default()),
     })
+}
+
+/// True if two paths lie on one disk; none if that cannot be told.
+pub fn is_same_disk(one: &Path, other: &Path) -> Option<bool> {
+    let device = |path: &Path| {
+        let mounted = mount_of(path).map(|mount| mount.device);
+        mounted.or_else(|| fs::metadata(path).ok().map(|found| found.dev()))
+    };
+    let (one, other) = (device(one)?, device(other)?);
+    if one == other {
+        return Some(true);
+    }
+    let [one, other] = [one, other].map(BackingStore::of_device);
+    match one.shares_with(&other) {
+        false if one.is_unknown() || other.is_unknown() => None,
+        shares => Some(shares),
+    }
 }
 
 /// How much is written to know the directory's disk.

@@ -2,7 +2,6 @@
 
 use super::{
     plan::{EnablePlan, PlanWish},
-    pool_place::PoolWish,
     search::{self, UnitRoot},
     systemd,
 };
@@ -102,16 +101,12 @@ impl EnableUnit {
                     .to_owned(),
             ));
         }
-        let unit = super::name::UnitName::parse(&self.unit)?;
         let plan = EnablePlan::make(
             &PlanWish {
                 unit: &self.unit,
-                pool: PoolWish {
-                    named: self.pool.as_deref(),
-                    size: self.size,
-                    beside: &self.beside,
-                    usual_name: unit.plain(),
-                },
+                pool: self.pool.as_deref(),
+                size: self.size,
+                beside: &self.beside,
                 data: &self.data,
                 profile: self.profile.as_deref(),
                 front_end: self.front_end,

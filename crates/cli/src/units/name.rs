@@ -1,4 +1,5 @@
-//! The name of a service unit: `redis-server.service`, or an instance, `postgresql@15-main.service`.
+//! The name of a service unit: `redis-server.service`, or an instance,
+//! `postgresql@15-main.service`.
 //!
 //! Guarantees that a name leads to no other directory, and says what of systemd's specifiers
 //! (`%i` and its kin) in a unit's settings can be known here.

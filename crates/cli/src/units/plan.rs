@@ -4,28 +4,19 @@
 //! removes it.
 
 use super::{
-    command::ExecLine,
-    drop_in::{DropInText, UnitDropIn, check_plain},
+    checks::{check_data, check_program, check_reachable, installed},
+    drop_in::{DropInText, UnitDropIn},
     known::{UnitProgram, profile_of_unit},
     name::UnitName,
     pool_place::{PlannedPool, PoolWish},
-    postgres::{self, DebianCluster},
     sandbox::{self, SandboxNeeds},
     search::{FoundUnit, UnitFile, UnitRoot},
-    settings::UnitSettings,
+    understood::UnderstoodUnit,
 };
-use crate::{
-    failure::Failure,
-    recover::behind_flash,
-    run::{FrontEnd, PreloadLibrary, RunProgram},
-    users::SystemUser,
-};
+use crate::{failure::Failure, run::FrontEnd, users::SystemUser};
 use forebay_files::policy::{self, AbsorbPolicy, PolicyConfig, PolicyRequest};
 use std::{
-    env,
     ffi::OsStr,
-    fs,
-    os::unix::fs::{MetadataExt, PermissionsExt},
     path::{Path, PathBuf},
 };
 
@@ -34,16 +25,16 @@ const RECOVERY: &str = include_str!("../../../../examples/systemd/forebay-recove
 /// Its name, and the program's path in it.
 pub const RECOVERY_FILE: &str = "forebay-recover@.service";
 const RECOVERY_PROGRAM: &str = "/usr/local/bin/forebay";
-/// Where packages put the program and the library.
-const PACKAGED: [&str; 2] = ["/usr/bin/forebay", "/usr/lib/forebay/libforebay.so"];
-
-/// The profile of programs in Go.
-const IN_GO: &str = "etcd";
 
 /// What the user wants.
 pub struct PlanWish<'a> {
     pub unit: &'a str,
-    pub pool: PoolWish<'a>,
+    /// A name, or a path.
+    pub pool: Option<&'a str>,
+    /// Bytes of a pool that is made.
+    pub size: Option<u64>,
+    /// Places to be measured.
+    pub beside: &'a [PathBuf],
     pub data: &'a [PathBuf],
     pub profile: Option<&'a str>,
     pub front_end: FrontEnd,
@@ -59,86 +50,6 @@ pub struct EnablePlan {
     /// The files to be written, the unit's drop-in last.
     pub files: Vec<UnitFile>,
     pub notes: Vec<String>,
-}
-
-/// A unit, as far as it is understood.
-struct UnderstoodUnit {
-    exec: ExecLine,
-    settings: UnitSettings,
-    cluster: Option<DebianCluster>,
-}
-
-impl UnderstoodUnit {
-    fn of(unit: &FoundUnit, root: &UnitRoot) -> Result<Self, Failure> {
-        UnitDropIn::check_others(unit)?;
-        let settings = unit.settings_without(UnitDropIn::is_one);
-        let exec = ExecLine::of(unit, &settings)?;
-        let cluster = match exec.program_name() == postgres::CALLS {
-            true => Some(DebianCluster::of(&unit.name, root)?),
-            false => None,
-        };
-        let exec = cluster
-            .as_ref()
-            .map_or(exec, |cluster| cluster.exec.clone());
-        Ok(Self {
-            exec,
-            settings,
-            cluster,
-        })
-    }
-
-    /// The user whom the server runs as.
-    fn owner(&self, name: &UnitName, root: &UnitRoot) -> Result<SystemUser, Failure> {
-        let passwd = root.at("/etc/passwd");
-        if let Some(cluster) = &self.cluster {
-            let uid = cluster.owner;
-            return match root.is_this() {
-                true => Ok(SystemUser::numbered(uid)),
-                false => SystemUser::listed(&passwd, |it| it.uid == uid, &uid.to_string()),
-            };
-        }
-        let user = self.settings.value("User").unwrap_or("root");
-        let user = name.expand(user).ok_or_else(|| {
-            Failure::Failed(format!(
-                "{}: which user User={user} is cannot be told",
-                name.stem()
-            ))
-        })?;
-        match root.is_this() {
-            true => SystemUser::named(&user),
-            false => SystemUser::listed(
-                &passwd,
-                |it| it.name == user || it.uid.to_string() == user,
-                &user,
-            ),
-        }
-    }
-
-    /// Lines of `[Service]` that are no answer to a sandbox.
-    fn lines(&self, owner: &SystemUser) -> Vec<String> {
-        let mut lines = Vec::new();
-        if let Some(cluster) = &self.cluster {
-            lines.push(format!("User={}", owner.name));
-            lines.extend(cluster.lines.iter().cloned());
-        } else if self.settings.value("Type") == Some("forking") {
-            lines.push("# Forebay stays while the server is in the background.".to_owned());
-            lines.push("Type=exec".to_owned());
-        }
-        if ["TimeoutStopSec", "TimeoutSec"]
-            .iter()
-            .all(|key| self.settings.value(key).is_none())
-        {
-            lines.push("# The files are synced before the end.".to_owned());
-            lines.push("TimeoutStopSec=300".to_owned());
-        }
-        lines
-    }
-
-    fn notes(&self) -> Vec<String> {
-        let is_forking = self.settings.value("Type") == Some("forking") && self.cluster.is_none();
-        let note = "The unit counts as started as soon as forebay runs, not when the server is ready (it is Type=exec instead of forking): units that are ordered after it may come too early";
-        is_forking.then(|| note.to_owned()).into_iter().collect()
-    }
 }
 
 impl EnablePlan {
@@ -168,16 +79,12 @@ impl EnablePlan {
         check_data(name, &data, &owner, root)?;
         check_program(&understood.exec, &policy, wish.front_end, root)?;
         let [forebay, library] = installed(&owner, root)?;
-        let pool = PlannedPool::choose(&wish.pool, &root.at(&data[0]), &owner, root)?;
+        let pool = choose_pool(wish, &policy, &data[0], name, &owner, root)?;
         let of = UnitDropIn {
             pool: pool.path.clone(),
             data: data.clone(),
         };
         check_same_pool(&unit, &of)?;
-        let place = pool.path.ancestors().skip(1);
-        if let Some(place) = place.into_iter().find(|it| root.at(it).exists()) {
-            check_reachable(place, &owner, root)?;
-        }
         let answer = sandbox::answer(
             &understood.settings,
             &SandboxNeeds {
@@ -201,7 +108,9 @@ impl EnablePlan {
         let path = UnitDropIn::path(name, root);
         let mut files: Vec<UnitFile> = recovery_unit(&forebay, root)?.into_iter().collect();
         files.push(UnitFile { path, text });
-        let notes = answer.notes.into_iter().chain(understood.notes());
+        let notes = (own_disk_note(&pool, &policy, &data[0], root).into_iter())
+            .chain(answer.notes)
+            .chain(understood.notes());
         Ok(Self {
             notes: program
                 .advice(&policy.profile)
@@ -216,6 +125,57 @@ impl EnablePlan {
             files,
         })
     }
+}
+
+/// The unit's pool, in a place that its user can reach.
+fn choose_pool(
+    wish: &PlanWish<'_>,
+    policy: &AbsorbPolicy,
+    data: &Path,
+    name: &UnitName,
+    owner: &SystemUser,
+    root: &UnitRoot,
+) -> Result<PlannedPool, Failure> {
+    let pool_wish = PoolWish {
+        named: wish.pool,
+        size: wish.size,
+        beside: wish.beside,
+        usual_name: name.plain(),
+        needs_another_disk: needs_another_disk(policy),
+    };
+    let pool = PlannedPool::choose(&pool_wish, &root.at(data), owner, root)?;
+    let mut places = pool.path.ancestors().skip(1);
+    if let Some(place) = places.find(|it| root.at(it).exists()) {
+        check_reachable(place, owner, root)?;
+    }
+    Ok(pool)
+}
+
+/// True if all that is absorbed stays plain on the disk of the pool.
+fn needs_another_disk(policy: &AbsorbPolicy) -> bool {
+    let mut patterns = policy.patterns.iter();
+    patterns.all(|pattern| policy.preallocated.contains(pattern))
+}
+
+/// What stays plain where the pool lies on the disk of the data.
+fn own_disk_note(
+    pool: &PlannedPool,
+    policy: &AbsorbPolicy,
+    data: &Path,
+    root: &UnitRoot,
+) -> Option<String> {
+    if policy.preallocated.is_empty() || !root.is_this() || !pool.shares_disk(data) {
+        return None;
+    }
+    let plain = policy::patterns_in_short(&policy.preallocated);
+    Some(match needs_another_disk(policy) {
+        true => format!(
+            "NOTHING IS ABSORBED with a pool on the data's own disk, and status says so: {plain} have their size before they are written, and their own syncs are as fast. Take a pool on another disk, or on persistent memory"
+        ),
+        false => format!(
+            "The pool lies on the data's own disk, where {plain} stay plain: they have their size before they are written, and their own syncs are as fast"
+        ),
+    })
 }
 
 /// The directories of the unit's files: those that the user names, or the one that is known.
@@ -236,124 +196,6 @@ fn data_of(
         ))
     })?;
     Ok(vec![known])
-}
-
-/// Refuses directories that are not there, whose files are another user's than the unit's, or that
-/// stand behind a flash cache.
-fn check_data(
-    name: &UnitName,
-    data: &[PathBuf],
-    owner: &SystemUser,
-    root: &UnitRoot,
-) -> Result<(), Failure> {
-    for directory in data {
-        check_plain(directory)?;
-        let (here, shown) = (root.at(directory), directory.display());
-        let fail = |why: String| {
-            Err(Failure::Failed(format!(
-                "{}: the directory of its files, {shown}, {why}",
-                name.stem()
-            )))
-        };
-        let found = match fs::metadata(&here) {
-            Ok(found) if found.is_dir() => found,
-            Ok(_) => return fail("is no directory. Name it with --data DIR".to_owned()),
-            Err(error) => {
-                return fail(format!(
-                    "cannot be looked at: {error}. Name it with --data DIR"
-                ));
-            }
-        };
-        if owner.uid == 0 && found.uid() != 0 {
-            let whose = SystemUser::numbered(found.uid()).name;
-            return fail(format!(
-                "belongs to {whose}, and the unit starts its program as root, which changes its user by itself: its logs would stay plain. Set User={whose} in a drop-in (systemctl edit {}), if it starts so",
-                name.stem()
-            ));
-        }
-        if let Some((guarded, _)) = behind_flash::below(&here)?.into_iter().next() {
-            return fail(format!(
-                "has files behind a flash cache ({}), and needs a unit with forebay run --flash: docs/operations.md has it",
-                guarded.display()
-            ));
-        }
-    }
-    Ok(())
-}
-
-/// Refuses a program that is not there, or that forebay cannot serve.
-fn check_program(
-    exec: &ExecLine,
-    policy: &AbsorbPolicy,
-    front_end: FrontEnd,
-    root: &UnitRoot,
-) -> Result<(), Failure> {
-    if policy.profile == IN_GO && front_end == FrontEnd::Preload {
-        return Err(Failure::Failed(format!(
-            "{} is a Go program, which the library absorbs nothing of. --front-end notify does, and is experimental: do not trust data to it yet",
-            exec.program
-        )));
-    }
-    let here = root.at(&exec.program);
-    let asked =
-        RunProgram::find(&[here.into_os_string()]).and_then(|it| it.check(front_end, false));
-    asked.map_err(|failure| match failure {
-        Failure::NotRun(_, why) => Failure::Failed(why),
-        other => other,
-    })
-}
-
-/// `forebay` and its library, as the unit sees them, which its user can reach.
-fn installed(owner: &SystemUser, root: &UnitRoot) -> Result<[PathBuf; 2], Failure> {
-    let found = programs(root)?;
-    for path in &found {
-        check_plain(path)?;
-        check_reachable(path, owner, root)?;
-    }
-    Ok(found)
-}
-
-fn programs(root: &UnitRoot) -> Result<[PathBuf; 2], Failure> {
-    if !root.is_this() {
-        let packaged = PACKAGED.map(PathBuf::from);
-        return match packaged.iter().all(|path| root.at(path).is_file()) {
-            true => Ok(packaged),
-            false => Err(Failure::Failed(format!(
-                "{} and {} are not there: install Forebay's package in it first",
-                root.at(PACKAGED[0]).display(),
-                root.at(PACKAGED[1]).display()
-            ))),
-        };
-    }
-    let program = env::current_exe().map_err(Failure::io("finding", "this program"))?;
-    Ok([program, PreloadLibrary::default().find()?])
-}
-
-/// Refuses a file that the unit's user cannot read.
-fn check_reachable(path: &Path, owner: &SystemUser, root: &UnitRoot) -> Result<(), Failure> {
-    if owner.uid == 0 {
-        return Ok(());
-    }
-    for part in path.ancestors() {
-        let here = root.at(part);
-        let found = fs::metadata(&here).map_err(Failure::io("looking at", here.display()))?;
-        let needed = if found.is_dir() { 0o1 } else { 0o4 };
-        let mode = found.permissions().mode();
-        let is_open = match (found.uid() == owner.uid, found.gid() == owner.gid) {
-            (true, _) => mode >> 6,
-            (_, true) => mode >> 3,
-            _ => mode,
-        };
-        if is_open & needed == 0 {
-            return Err(Failure::Failed(format!(
-                "{} is closed to the unit's user {} by {}. Forebay and the pool must lie where that user may reach them (docs/install.md)",
-                path.display(),
-                owner.name,
-                part.display()
-            )));
-        }
-    }
-    Ok(())
 }
 
 /// Refuses another pool than the one that the unit has already.

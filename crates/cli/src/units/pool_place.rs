@@ -46,6 +46,8 @@ pub struct PoolWish<'a> {
     pub beside: &'a [PathBuf],
     /// The name of a pool that has none.
     pub usual_name: String,
+    /// All that is absorbed has its size before it is written, and stays plain on the pool's disk.
+    pub needs_another_disk: bool,
 }
 
 impl PlannedPool {
@@ -131,6 +133,7 @@ impl PlannedPool {
             return Ok((first, "persistent memory is mounted there".to_owned()));
         }
         let best = doctor::best_place(data, wish.beside);
+        let best = best.filter(|best| !(best.is_same_disk && wish.needs_another_disk));
         match (best, wish.named) {
             (Some(best), _) if best.is_same_disk => Ok((usual, best.sentence)),
             (Some(best), _) => Ok((best.directory.join(file), best.sentence)),
@@ -139,11 +142,23 @@ impl PlannedPool {
                 "no place was found where it is faster; you named it".to_owned(),
             )),
             (None, None) => Err(Failure::Failed(format!(
-                "no place for a pool was found here that would make {0} faster, so nothing was changed. forebay doctor --dir {0} says what was measured; \
+                "no place for a pool was found here that would make {0} faster, so nothing was changed{1}. forebay doctor --dir {0} says what was measured; \
                  measure another disk with --beside DIR, or name a place with --pool PATH",
-                data.display()
+                data.display(),
+                match wish.needs_another_disk {
+                    true =>
+                        " (its logs have their size before they are written, which on their own disk is as fast)",
+                    false => "",
+                }
             ))),
         }
+    }
+
+    /// True if it lies on the disk of `data`, as far as is known.
+    pub fn shares_disk(&self, data: &Path) -> bool {
+        let mut places = self.path.ancestors();
+        let place = places.find(|it| it.exists());
+        place.and_then(|it| doctor::is_same_disk(it, data)) == Some(true)
     }
 
     /// What it is, or is to be, in a sentence.
