@@ -27,7 +27,7 @@ for file in /etc/systemd/system/*.d/forebay.conf; do
     esac
 done
 
-running=$(/usr/bin/forebay status --all --json 2>/dev/null || true)
+running=$(forebay status --all --json 2>/dev/null || true)
 case "$running" in
 '' | '[]') ;;
 *) refuse "programs run under forebay, or were cut off. First: forebay status --all, and end or recover what it lists" ;;
@@ -35,7 +35,7 @@ esac
 
 for pool in /var/lib/forebay/*.pool /dev/shm/forebay-*.pool; do
     [ -f "$pool" ] || continue
-    if ! check=$(/usr/bin/forebay pool check --json "$pool" 2>/dev/null); then
+    if ! check=$(forebay pool check --json "$pool" 2>/dev/null); then
         refuse "what the pool $pool holds cannot be told. First: forebay pool check $pool"
         continue
     fi

@@ -86,7 +86,16 @@ install -D -m 644 packaging/forebay.toml "$stage/config/forebay.toml"
 
 doc=$files/usr/share/doc/forebay
 mkdir -p "$doc" "$stage/debug/usr/share/doc/forebay-dbgsym"
-gzip -9nc CHANGELOG.md >"$doc/changelog.gz"
+gzip -9nc CHANGELOG.md >"$doc/CHANGELOG.md.gz"
+printf 'forebay (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz, beside this file, has what changed.\n\n -- %s  %s\n' \
+    "$version" "$(sed -n 's/^maintainer: //p' packaging/nfpm.yaml)" "$(date -R -u -d "@$(git log -1 --format=%ct)")" | gzip -9n >"$doc/changelog.gz"
+# What lintian says of the packages and is as it should be: no address has been published yet, and nfpm writes a field of its own.
+overrides() {
+    mkdir -p "$2/usr/share/lintian/overrides"
+    printf "$1: %s\n" bogus-mail-host bogus-mail-host-in-debian-changelog 'unknown-field License' >"$2/usr/share/lintian/overrides/$1"
+}
+overrides forebay "$files"
+overrides forebay-dbgsym "$stage/debug"
 cp docs/install.md docs/operations.md docs/durability.md "$doc/"
 {
     echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'
@@ -99,7 +108,7 @@ cp docs/install.md docs/operations.md docs/durability.md "$doc/"
     echo ' On Debian systems the text of the Apache License, version 2.0, is in /usr/share/common-licenses/Apache-2.0.'
 } >"$doc/copyright"
 cp "$doc/copyright" "$stage/debug/usr/share/doc/forebay-dbgsym/copyright"
-cp "$doc/changelog.gz" "$stage/debug/usr/share/doc/forebay-dbgsym/changelog.gz"
+sed 's/^forebay (/forebay-dbgsym (/' <(zcat "$doc/changelog.gz") | gzip -9n >"$stage/debug/usr/share/doc/forebay-dbgsym/changelog.gz"
 # Whatever the umask: a link to a directory that others may write to would be theirs.
 find "$stage" -type d -exec chmod 755 {} +
 find "$stage" -type f ! -perm /111 -exec chmod 644 {} +

@@ -20,7 +20,7 @@ usage: scripts/setup.sh TARGET...
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
   fuzz         nightly Rust and cargo-fuzz
   packages     Rust, binutils, and nfpm, which makes packages (built with Go)
-  test-packages  mmdebstrap
+  test-packages  mmdebstrap, lintian
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
 EOF
@@ -352,7 +352,7 @@ setup() {
         need_nfpm
         ;;
     test-packages)
-        need_debian mmdebstrap mmdebstrap
+        need_debian mmdebstrap mmdebstrap lintian lintian
         ;;
     docs)
         need_rust

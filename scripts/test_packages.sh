@@ -4,7 +4,7 @@
 #
 #   test_packages.sh [--from DIR]    takes programs that are built (see package.sh)
 #
-# As root, with mmdebstrap and Debian's archive. The system lies in target/packages-test, and is removed at the end.
+# As root, with mmdebstrap and Debian's archive, or a copy of what FOREBAY_TEST_DEBIAN names. The system lies in target/packages-test, and is removed at the end.
 set -euo pipefail
 cd "$(dirname "$0")/.."
 
@@ -43,6 +43,9 @@ VERSION=0.0.2 scripts/package.sh "$@"
 cp "$target"/packages/forebay_0.0.2_*.deb "$target/packages-test/new.deb"
 VERSION=0.0.1 scripts/package.sh "$@" >/dev/null
 cp "$target"/packages/forebay_0.0.1_*.deb "$target/packages-test/old.deb"
+
+say "lintian"
+lintian --allow-root --fail-on error,warning "$target"/packages/*.deb
 
 say "a fresh Debian 12 with Redis"
 if [[ -n ${FOREBAY_TEST_DEBIAN:-} ]]; then
