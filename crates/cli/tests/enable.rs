@@ -184,6 +184,24 @@ fn units_that_cannot_be_wrapped_are_refused() {
 }
 
 #[test]
+fn a_program_without_a_profile_needs_its_name() {
+    if !have_units() {
+        return;
+    }
+    let image = Image::new();
+    let unit = "[Service]\nExecStart=/bin/true\n";
+    image.write("lib/systemd/system/db.service", unit);
+    let line = "enable db --pool p --data /var/lib/redis";
+    image.refuses(line, 2, &["--profile"]);
+    let shown = image
+        .run(&format!("{line} --profile any --dry-run --json"))
+        .ok()
+        .json();
+    assert_eq!(shown["profile"], "any");
+    image.refuses("enable db --pool p --profile redis", 2, &["--data DIR"]);
+}
+
+#[test]
 fn a_masked_unit_and_others_drop_ins_are_left_alone() {
     if !have_units() {
         return;

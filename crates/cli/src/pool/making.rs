@@ -1,10 +1,12 @@
 //! Making a pool's file for a user, with progress, so that nothing is left of one that is not
 //! finished.
 //!
-//! A large pool takes a while: its bytes are written. (1) It is made in a directory of its own
-//! beside its place (`.forebay-new-…`); (2) it is given to its owner; (3) it is moved into place,
-//! where nothing may be yet, and the directory synced. A signal that ends this removes the
+//! A large pool takes a while: its bytes are written. A signal that ends this removes the
 //! directory first.
+//!
+//! 1. It is made in a directory of its own beside its place (`.forebay-new-…`).
+//! 2. It is given to its owner.
+//! 3. It is moved into place, where nothing may be yet, and the directory is synced.
 
 use crate::{failure::Failure, output::complain, progress, users::SystemUser};
 use forebay_pool::{PoolError, PoolOptions};
@@ -29,6 +31,8 @@ use std::{
 const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
 /// How often progress is looked at.
 const LOOK: Duration = Duration::from_millis(100);
+/// It is tried to remove what grows still this often.
+const ATTEMPTS: usize = 100;
 /// Smaller pools are made at once.
 const BYTES_SHOWN: u64 = 256 << 20;
 
@@ -106,7 +110,8 @@ fn remove_when_ended(aside: PathBuf) -> Result<Arc<AtomicBool>, Failure> {
     let wait = move || {
         if let Ok(signal) = set.wait() {
             // While the pool grows, what is removed may be there again.
-            while fs::remove_dir_all(&aside).is_err() && aside.exists() {}
+            let mut attempts = 0..ATTEMPTS;
+            while fs::remove_dir_all(&aside).is_err() && attempts.next().is_some() {}
             if !told.load(Relaxed) {
                 complain!("interrupted; nothing is left of the pool");
             }

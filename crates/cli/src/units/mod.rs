@@ -1,11 +1,13 @@
 //! `forebay enable UNIT` and `forebay disable UNIT`: a database's own systemd unit under `forebay
 //! run`, by a drop-in, and out of it again with a proof that nothing is left. docs/install.md.
 //!
-//! The unit is read ([`search`], [`settings`], [`command`]) and understood ([`understood`]); what
-//! is known of its database is added ([`known`], [`postgres`]); what must be there is looked for
-//! ([`checks`]); a pool is chosen ([`pool_place`]); the sandbox is answered ([`sandbox`]); all of
-//! it is a [`plan`], which [`enable`] shows and carries out. [`disable`] goes back, and [`proof`]
-//! looks whether it may.
+//! * [`search`], [`settings`] and [`command`] read the unit; [`understood`] says what it comes to.
+//! * [`known`] and [`postgres`] add what is known of its database.
+//! * [`checks`] looks for what must be there, [`pool_place`] chooses a pool, [`sandbox`] answers
+//!   the unit's sandbox.
+//! * All of it is a [`plan`], which [`enable`] shows and carries out; [`drop_in`] is what it
+//!   writes.
+//! * [`disable`] goes back, and [`proof`] looks whether it may.
 //!
 //! Whatever cannot be wrapped is refused in a sentence, before anything is changed.
 

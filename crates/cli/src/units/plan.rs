@@ -61,13 +61,7 @@ impl EnablePlan {
         let unit = root.find(&UnitName::parse(wish.unit)?)?;
         let understood = UnderstoodUnit::of(&unit, root)?;
         let name = &unit.name;
-        let profile = wish.profile.or_else(|| profile_of_unit(name));
-        let policy = policy::choose(PolicyRequest {
-            programs: &[OsStr::new(understood.exec.program_name())],
-            profile,
-            config: &PolicyConfig::default(),
-            absorb: &[],
-        })?;
+        let policy = policy_of(wish, &understood, name)?;
         let owner = understood.owner(name, root)?;
         let program = UnitProgram {
             name,
@@ -125,6 +119,28 @@ impl EnablePlan {
             files,
         })
     }
+}
+
+/// What is absorbed: by the profile that the user names, or that the unit or its program says.
+fn policy_of(
+    wish: &PlanWish<'_>,
+    unit: &UnderstoodUnit,
+    name: &UnitName,
+) -> Result<AbsorbPolicy, Failure> {
+    let policy = policy::choose(PolicyRequest {
+        programs: &[OsStr::new(unit.exec.program_name())],
+        profile: wish.profile.or_else(|| profile_of_unit(name)),
+        config: &PolicyConfig::default(),
+        absorb: &[],
+    })?;
+    if policy.profile == policy::ANY && wish.profile.is_none() {
+        return Err(Failure::Usage(format!(
+            "{}: no profile is for the program {}, so which files are its logs is not known. Name one with --profile; --profile any takes what bears the name of a known database's log",
+            name.stem(),
+            unit.exec.program_name()
+        )));
+    }
+    Ok(policy)
 }
 
 /// The unit's pool, in a place that its user can reach.
