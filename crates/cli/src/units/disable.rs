@@ -7,7 +7,7 @@
 //! (4) the unit starts under forebay as before, whatever happens.
 
 use super::{
-    drop_in::UnitDropIn,
+    drop_in::{UnitDropIn, program_of},
     name::UnitName,
     plan::{RECOVERY_FILE, is_own_recovery_unit},
     proof::{DrainProof, prove},
@@ -132,7 +132,9 @@ impl DisableUnit {
         let was_active = self.stop(&unit, &root)?;
         self.bring_home(&unit, &root)?;
         let lost = self.pool_is_lost;
-        let prove = || prove(&unit.data, unit.pool.as_deref(), lost, &root);
+        let text = unit.drop_in.as_ref().map(|(file, _)| &*file.text);
+        let program = text.and_then(program_of);
+        let prove = || prove(&unit.data, unit.pool.as_deref(), program, lost, &root);
         let mut report = DisableReport {
             unit: unit.name.full().to_owned(),
             removed: Vec::new(),

@@ -29,6 +29,13 @@ pub struct UnitDropIn {
     pub data: Vec<PathBuf>,
 }
 
+/// The file name of the program that a drop-in of ours wraps.
+pub fn program_of(text: &str) -> Option<&str> {
+    let mut lines = text.lines();
+    let command = lines.find_map(|line| line.strip_prefix("ExecStart=")?.split_once(" -- "));
+    command?.1.split_whitespace().next()?.rsplit('/').next()
+}
+
 /// What one is made of.
 pub struct DropInText<'a> {
     pub name: &'a UnitName,
@@ -222,6 +229,7 @@ mod tests {
             ("/etc/db.service.d/forebay.conf", &text),
         ]);
         assert_eq!(UnitDropIn::of(&unit), Some(of));
+        assert_eq!(program_of(&text), Some("db"));
         UnitDropIn::check_others(&unit).unwrap();
     }
 

@@ -7,8 +7,11 @@
 //! as well.
 
 use super::search::UnitRoot;
-use crate::{failure::Failure, recover::behind_flash};
-use forebay_files::{guard, marks, replay};
+use crate::{failure::Failure, recover::behind_flash, run};
+use forebay_files::{
+    guard, marks, replay,
+    supervisor::{self, RunScope, SupervisorStatus},
+};
 use forebay_pool::{LaneCheck, Pool, PoolOptions};
 use serde::Serialize;
 use std::{
@@ -77,13 +80,15 @@ impl DrainProof {
 }
 
 /// Looks into everything that may hold something for the files in `directories`; `own` is the
-/// drop-in's pool, of which `own_is_lost` says that it is gone for good.
+/// drop-in's pool, of which `own_is_lost` says that it is gone for good. A run of the drop-in's
+/// `program` counts as the unit's: it may not have opened a log yet.
 ///
 /// # Errors
 /// A directory cannot be read: then nothing is known.
 pub fn prove(
     directories: &[PathBuf],
     own: Option<&Path>,
+    program: Option<&str>,
     own_is_lost: bool,
     root: &UnitRoot,
 ) -> Result<DrainProof, Failure> {
@@ -139,7 +144,31 @@ pub fn prove(
             )),
         }
     }
+    if let (Some(own), Some(program)) = (own, program) {
+        proof.left.extend(running(own, program)?);
+    }
     Ok(proof)
+}
+
+/// Runs of the program with the pool, in words. One may have opened no log yet, and has no lane
+/// then.
+fn running(own: &Path, program: &str) -> Result<Vec<String>, Failure> {
+    let whose = match rustix::process::geteuid().is_root() {
+        true => RunScope::All,
+        false => RunScope::User,
+    };
+    let found = supervisor::status_of(&run::existing_run_dir()?, whose)?;
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let is_ours =
+        |status: &&SupervisorStatus| status.program == program && real(&status.pool) == real(own);
+    let ours = found.statuses.iter().filter(is_ours);
+    let ours = ours.map(|status| {
+        let pid = status.pid;
+        format!(
+            "{program} runs under forebay (process {pid}) with the unit's pool, which is used by it"
+        )
+    });
+    Ok(ours.collect())
 }
 
 fn look_into(pool: &Pool, path: &Path, proof: &mut DrainProof) -> Result<(), Failure> {
