@@ -32,7 +32,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long test-aarch64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long packages test-packages test-aarch64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -121,6 +121,14 @@ test-aarch64: ## Build the pool for aarch64 and run its tests under qemu-user
 		--test changing --test crash --test fixtures --test fuzzed --test lane --test ownership --test processes --test resident --test threads \
 		-- --skip media::disk --skip shared::tests::attack::nonsense --skip shared::tests::kills
 
+packages: ## Make the .deb, the .rpm and the tarball for this machine, and their debug symbols: target/packages
+	@scripts/setup.sh packages
+	scripts/package.sh $(if $(FROM),--from $(FROM))
+
+test-packages: ## Install, use, upgrade and remove the .deb in a fresh Debian 12 (needs root and Debian's archive); FROM=DIR takes programs that are built
+	@scripts/setup.sh packages test-packages
+	scripts/test_packages.sh $(if $(FROM),--from $(FROM))
+
 # measure NAME FLAGS: the report appears only when the run was complete.
 define measure
 	@mkdir -p $(BENCH_DIR)
@@ -182,7 +190,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/names.py --check
 	scripts/circles.py
 	scripts/faults.py --check
-	shellcheck scripts/*.sh examples/*.sh examples/*/*.sh .ci/run
+	shellcheck scripts/*.sh packaging/*.sh examples/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh
 
 fmt: ## Format all Rust code, and wrap comments and documents

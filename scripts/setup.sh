@@ -19,6 +19,8 @@ usage: scripts/setup.sh TARGET...
   suites       what test needs, PostgreSQL 17, Python's test suite, fio, git, dpkg and some packages to unpack, rsync, cpio, file systems to cut
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
   fuzz         nightly Rust and cargo-fuzz
+  packages     Rust, binutils, and nfpm, which makes packages (built with Go)
+  test-packages  mmdebstrap, lintian
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
 EOF
@@ -277,6 +279,30 @@ need_cargo_tool() {
     cargo install --locked "$1" || die "cargo could not install $1"
 }
 
+# need_units: systemd units as Debian ships them, out of packages that would bring servers with services.
+need_units() {
+    local units=$peers/units unpacked=$peers/units.new package
+    [[ -e $units/redis-server.service && -e $units/mariadb.service && -e $units/postgresql@.service && -e $units/etcd.service ]] && return 0
+    say "unpacking systemd units into $units"
+    rm -rf "$unpacked"
+    mkdir -p "$unpacked" "$units"
+    (cd "$unpacked" && download redis-server mariadb-server postgresql-common etcd-server) || exit 1
+    for package in "$unpacked"/*.deb; do
+        dpkg-deb --fsys-tarfile "$package" | tar -x -C "$unpacked" --wildcards './lib/systemd/system/*.service' || die "$package could not be unpacked"
+    done
+    mv "$unpacked"/lib/systemd/system/*.service "$units/"
+    rm -rf "$unpacked"
+}
+
+# need_nfpm: what makes packages, built from its published source. Debian's Go is too old for it.
+need_nfpm() {
+    have nfpm && return 0
+    local bin=$HOME/.cargo/bin
+    have go || die "go is not installed, with which nfpm is built: https://go.dev/dl, or put nfpm into PATH"
+    say "installing nfpm into $bin with go install"
+    GOBIN=$bin go install github.com/goreleaser/nfpm/v2/cmd/nfpm@v2.41.3 || die "go could not install nfpm"
+}
+
 # need_rust_target TRIPLE: the standard library of another target, for the toolchain in use.
 need_rust_target() {
     [[ -d $(rustc --print sysroot)/lib/rustlib/$1/lib ]] && return 0
@@ -301,7 +327,7 @@ setup() {
             "/usr/lib/$(uname -m)-linux-gnu/libmimalloc.so.2" libmimalloc2.0 \
             "/usr/lib/$(uname -m)-linux-gnu/faketime/libfaketime.so.1" libfaketime fakeroot fakeroot valgrind valgrind \
             musl-gcc musl-tools go golang-go etcd etcd-server etcdctl etcd-client /usr/include/liburing.h liburing-dev \
-            mariadb-backup mariadb-backup rsync rsync ss iproute2 fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
+            systemd-analyze systemd mariadb-backup mariadb-backup rsync rsync ss iproute2 fio fio "/usr/lib/$(uname -m)-linux-gnu/libsnappy.so.1" libsnappy1v5
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian
         need_redis
@@ -311,6 +337,7 @@ setup() {
         need_galera
         need_nats
         need_influxdb
+        need_units
         ;;
     lint)
         need_rust
@@ -354,6 +381,15 @@ setup() {
         need_debian aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu \
             /usr/aarch64-linux-gnu/lib/libc.so libc6-dev-arm64-cross \
             qemu-aarch64 qemu-user
+        ;;
+    packages)
+        need_rust
+        need_debian cc build-essential strip binutils
+        install_debian
+        need_nfpm
+        ;;
+    test-packages)
+        need_debian mmdebstrap mmdebstrap lintian lintian
         ;;
     docs)
         need_rust

@@ -1,9 +1,10 @@
 //! How a command fails: its message and its exit status.
 
+use crate::users::SystemUser;
 use forebay_files::{FilesError, policy::PolicyError};
-use forebay_pool::PoolError;
+use forebay_pool::{PoolError, PoolErrorKind};
 use forebay_store::StoreError;
-use std::io;
+use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -46,7 +47,33 @@ impl From<StoreError> for Failure {
 
 impl From<PoolError> for Failure {
     fn from(error: PoolError) -> Self {
-        Self::Failed(error.to_string())
+        let remedy = match &error.kind {
+            PoolErrorKind::Io { source, .. }
+                if source.kind() == io::ErrorKind::PermissionDenied =>
+            {
+                who_may(&error.path)
+            }
+            _ => String::new(),
+        };
+        Self::Failed(format!("{error}{remedy}"))
+    }
+}
+
+/// What to do about a pool that this user may not open.
+fn who_may(pool: &Path) -> String {
+    let this = SystemUser::numbered(rustix::process::geteuid().as_raw()).name;
+    let shown = pool.display();
+    match fs::metadata(pool) {
+        Ok(found) if found.uid() != rustix::process::geteuid().as_raw() => {
+            let owner = SystemUser::numbered(found.uid()).name;
+            format!(
+                ". It belongs to {owner}, and this is {this}. Run this as {owner} (runuser -u {owner} -- forebay …); or, if it is to be {this}'s: chown {this} {shown}"
+            )
+        }
+        Ok(_) => format!(". It is {this}'s own, and closed: chmod u+rw {shown}"),
+        Err(_) => format!(
+            ". A directory above it is closed to {this}, or it is not there; namei -l {shown} says which"
+        ),
     }
 }
 

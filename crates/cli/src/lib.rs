@@ -21,6 +21,8 @@ pub mod size;
 mod standard_error;
 mod status;
 mod store;
+mod units;
+mod users;
 
 pub use run::{PreloadLibrary, RunCommand, RunLayer};
 
@@ -67,8 +69,10 @@ struct Cli {
 enum MainCommand {
     Run(run::RunCommand),
     Recover(recover::Recover),
+    Enable(units::EnableUnit),
+    Disable(units::DisableUnit),
     Status(status::StatusCommand),
-    /// Make and inspect pools
+    /// Make, inspect and remove pools
     #[command(subcommand)]
     Pool(pool::PoolCommand),
     /// Set, resize, flush, look at and remove flash caches
@@ -94,6 +98,8 @@ pub fn main() -> ExitCode {
     let done = match cli.command {
         MainCommand::Run(run) => run.run(),
         MainCommand::Recover(recover) => recover.run(),
+        MainCommand::Enable(enable) => enable.run(),
+        MainCommand::Disable(disable) => disable.run(),
         MainCommand::Status(status) => status.run(),
         MainCommand::Pool(command) => command.run(),
         MainCommand::Flash(command) => command.run(),

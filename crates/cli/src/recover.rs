@@ -2,7 +2,7 @@
 
 pub mod behind_flash;
 pub mod copied_directory;
-mod for_directories;
+pub mod for_directories;
 
 use crate::{failure::Failure, output, run};
 use clap::Args;

@@ -5,12 +5,18 @@ use crate::{
     output::{self, Output},
     run::{self, RunningFlash},
     standard_error::complain,
+    users::SystemUser,
 };
 use clap::Args;
 use forebay_files::supervisor::{self, FoundRuns, OrphanedRun, RunScope, WaitingPool};
 use forebay_innodb::CacheStatus as Flash;
 use serde::Serialize;
-use std::{path::Path, thread, time::Duration};
+use std::{
+    io::{IsTerminal, stdout},
+    path::Path,
+    thread,
+    time::Duration,
+};
 
 /// Show what runs under forebay run, and what was absorbed
 #[derive(Args)]
@@ -45,8 +51,9 @@ impl StatusCommand {
             if self.json {
                 name_silent(&running, &flash);
             }
+            let looked = looked(&dir, whose);
             return output::verdict(self.json, &each(&running, &flash), is_well, |_| {
-                human(&running, &flash)
+                human(&running, &flash, &looked)
             });
         }
         loop {
@@ -79,8 +86,10 @@ impl StatusCommand {
             output.json(&each(&running, &flash))?;
             name_silent(&running, &flash);
         } else {
-            output.text(CLEAR)?;
-            output.text(&human(&running, &flash))?;
+            // Into a file or a pipe one look comes after the other.
+            let before = if stdout().is_terminal() { CLEAR } else { "\n" };
+            output.text(before)?;
+            output.text(&human(&running, &flash, &looked(dir, whose)))?;
         }
         output.finish()
     }
@@ -128,14 +137,39 @@ fn each<'a>(running: &'a FoundRuns, flash: &'a RunningFlash) -> Vec<RunReport<'a
     runs
 }
 
-fn human(running: &FoundRuns, flash: &RunningFlash) -> String {
+/// Where runs were looked for, in words.
+fn looked(dir: &Path, whose: RunScope) -> String {
+    let user = SystemUser::numbered(rustix::process::geteuid().as_raw()).name;
+    let (of, elsewhere) = match whose {
+        RunScope::All => ("of all users".to_owned(), ""),
+        RunScope::Directory => (
+            format!("of {user}, begun with FOREBAY_RUN_DIR={}", dir.display()),
+            ". Without FOREBAY_RUN_DIR all of this user's are listed",
+        ),
+        RunScope::User if user == "root" => (
+            format!("of {user}"),
+            ". A database's run is its own user's: forebay status --all lists those, too",
+        ),
+        RunScope::User => (
+            format!("of {user}"),
+            ". A database's run is its own user's: as root, forebay status --all lists those, too",
+        ),
+    };
+    format!(
+        "nothing runs under forebay: looked for runs {of}, by their notes in {}, their tables in /dev/shm and their sockets in this network namespace{elsewhere}\n",
+        dir.display()
+    )
+}
+
+/// In words; `looked` says where nothing was found.
+fn human(running: &FoundRuns, flash: &RunningFlash, looked: &str) -> String {
     let mut parts: Vec<String> = running.statuses.iter().map(run::running).collect();
     parts.extend(running.silent.iter().map(|pid| silent(*pid) + "\n"));
     parts.extend(running.orphaned.iter().map(orphaned));
     parts.extend(running.waiting.iter().map(waiting));
     parts.extend(flash.paragraphs());
     if parts.is_empty() {
-        return "nothing runs under forebay (for this user)\n".to_owned();
+        return printable(looked);
     }
     printable(&parts.join("\n"))
 }

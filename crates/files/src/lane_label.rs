@@ -170,7 +170,7 @@ pub(crate) fn label(mark: LabelMark, whose: &str) -> String {
 }
 
 /// True if a lane with this label is one of this tier.
-pub(crate) fn is_files(label: &str) -> bool {
+pub fn is_files(label: &str) -> bool {
     parse(label).is_some()
 }
 

@@ -17,7 +17,13 @@ use forebay_probe::{
     disk::{self as device, Effort, FileSystem},
 };
 use report::{CheckedDirectory, DoctorReport, PersistInstructions};
-use std::{fs, io::ErrorKind, os::fd::AsFd, path::PathBuf, thread::available_parallelism};
+use std::{
+    fs,
+    io::ErrorKind,
+    os::{fd::AsFd, unix::fs::MetadataExt},
+    path::{Path, PathBuf},
+    thread::available_parallelism,
+};
 
 /// Show what persistent memory, instructions and disk this machine has, and what to do next
 #[derive(Args)]
@@ -44,6 +50,45 @@ pub struct Doctor {
     /// Report as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// A place for a pool on a disk that pays.
+pub struct BestPlace {
+    /// A directory there.
+    pub directory: PathBuf,
+    /// It is the disk of the data.
+    pub is_same_disk: bool,
+    /// What was measured, in a sentence.
+    pub sentence: String,
+}
+
+/// Measures the directory of the data and those that are named `beside` it: where a pool on a disk
+/// is best, if it pays anywhere and nothing speaks against that.
+pub fn best_place(data: &Path, beside: &[PathBuf]) -> Option<BestPlace> {
+    let found = candidates::find(data, beside);
+    let best = found.best()?;
+    Some(BestPlace {
+        directory: best.spot.directory.clone(),
+        is_same_disk: best.spot.same_disk == Some(true),
+        sentence: best.sentence(found.sync_us.unwrap_or_default()),
+    })
+}
+
+/// True if two paths lie on one disk; none if that cannot be told.
+pub fn is_same_disk(one: &Path, other: &Path) -> Option<bool> {
+    let device = |path: &Path| {
+        let mounted = mount_of(path).map(|mount| mount.device);
+        mounted.or_else(|| fs::metadata(path).ok().map(|found| found.dev()))
+    };
+    let (one, other) = (device(one)?, device(other)?);
+    if one == other {
+        return Some(true);
+    }
+    let [one, other] = [one, other].map(BackingStore::of_device);
+    match one.shares_with(&other) {
+        false if one.is_unknown() || other.is_unknown() => None,
+        shares => Some(shares),
+    }
 }
 
 /// How much is written to know the directory's disk.

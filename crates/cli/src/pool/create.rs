@@ -1,7 +1,7 @@
 //! `forebay pool create`.
 
-use super::status::PoolReport;
-use crate::{failure::Failure, output, size};
+use super::{making, status::PoolReport};
+use crate::{failure::Failure, output, size, users::SystemUser};
 use clap::Args;
 use forebay_pool::{PoolGeometry, PoolOptions};
 use std::path::PathBuf;
@@ -14,12 +14,15 @@ use std::path::PathBuf;
                   With --disk, or on a block device, it lies on an ordinary disk: a sync of a program under forebay run, or a put of a store, is then one write there, \
                   instead of the syncs of its own files. That pays where this disk syncs faster than the one with the data, and hardly \
                   where it is the same.\n\n\
+                  It belongs to the user who makes it; with --owner, which is for root, to the user whose database is to use it. \
+                  If making it is interrupted, nothing is left of it.\n\n\
                   With --emulated, an ordinary file will do. Such a pool survives a crash of the process, and is \
                   lost when the machine goes down: good for trying things out, and nothing else.",
     after_long_help = "Examples:\n  \
         forebay pool create /mnt/pmem/forebay.pool --size 64MiB\n  \
         forebay pool create /dev/dax0.0 --size 1GiB --segment-size 16MiB\n  \
         forebay pool create /fast/forebay.pool --disk --size 128MiB\n  \
+        forebay pool create /fast/redis.pool --disk --owner redis\n  \
         forebay pool create /dev/nvme0n1p3 --size 128MiB\n  \
         forebay pool create /dev/shm/try.pool --emulated"
 )]
@@ -41,6 +44,9 @@ pub struct Create {
     /// Make it on an ordinary disk: what a program has synced survives a power cut
     #[arg(long)]
     disk: bool,
+    /// Give it to this user, of whose database's files it is to take the writes (root only)
+    #[arg(long, value_name = "USER")]
+    owner: Option<String>,
     /// Give up what the device holds: file systems, partition tables, pools. Never what is in use,
     /// and never a file
     #[arg(long)]
@@ -64,11 +70,14 @@ impl Create {
             .emulated(self.emulated)
             .on_disk(self.disk)
             .force(self.force);
-        let pool = options.create(&self.path)?;
+        let owner = self.owner.as_deref().map(SystemUser::named).transpose()?;
+        making::make(&options, &self.path, self.size, owner.as_ref())?;
+        let pool = PoolOptions::new().open(&self.path)?;
         output::report(self.json, &PoolReport::of(&pool), |report| {
             format!("created {}\n{}", self.path.display(), report.human())
         })
     }
+
     /// Refuses a pool that nothing could be run on. Sizes that make no pool at all are refused
     /// where it is made.
     fn check_room(&self) -> Result<(), Failure> {

@@ -1,8 +1,12 @@
-//! `forebay pool`: make and inspect pools.
+//! `forebay pool`: make, inspect and remove pools.
 
 mod check;
 mod create;
+mod making;
+mod remove;
 mod status;
+
+pub use making::make;
 
 use crate::failure::Failure;
 use clap::Subcommand;
@@ -12,6 +16,7 @@ pub enum PoolCommand {
     Create(create::Create),
     Status(status::PoolStatus),
     Check(check::Check),
+    Remove(remove::RemovePool),
 }
 
 impl PoolCommand {
@@ -20,6 +25,7 @@ impl PoolCommand {
             Self::Create(create) => create.run(),
             Self::Status(status) => status.run(),
             Self::Check(check) => check.run(),
+            Self::Remove(remove) => remove.run(),
         }
     }
 }

@@ -16,16 +16,17 @@ use std::{
     path::{Path, PathBuf},
 };
 
+/// What was done with these pools.
 #[derive(Serialize)]
-struct PoolsReport {
+pub struct PoolsReport {
     /// True if nothing is left in a pool, or a flash cache, for the files there, and a database may
     /// be started without Forebay.
-    done: bool,
+    pub done: bool,
     pools: Vec<RecoveredPool>,
     /// What was given up with --lift, in words.
     given_up: Vec<String>,
     /// What stands in the way of that, in words.
-    left: Vec<String>,
+    pub left: Vec<String>,
 }
 
 #[derive(Serialize)]
@@ -83,9 +84,15 @@ impl<'a> FoundPools<'a> {
     }
 }
 
+/// Recovers them, and reports.
+pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Failure> {
+    let report = bring_home(directories, lift)?;
+    output::verdict(json, &report, report.done, human)
+}
+
 /// Recovers them; with `lift`, takes marks and guards away whose pool is gone, or that came with a
 /// copy.
-pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Failure> {
+pub fn bring_home(directories: &[PathBuf], lift: bool) -> Result<PoolsReport, Failure> {
     let found = FoundPools::in_all(directories)?;
     let mut report = PoolsReport {
         done: false,
@@ -133,7 +140,7 @@ pub fn recover(directories: &[PathBuf], lift: bool, json: bool) -> Result<(), Fa
     });
     report.left.extend(behind_flash);
     report.done = report.left.is_empty();
-    output::verdict(json, &report, report.done, human)
+    Ok(report)
 }
 
 /// What is to be done with a pool that was not opened.

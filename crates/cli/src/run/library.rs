@@ -29,7 +29,7 @@ impl Default for PreloadLibrary {
 
 impl PreloadLibrary {
     /// Where it is, by a path that `LD_PRELOAD` can have.
-    pub(super) fn find(&self) -> Result<PathBuf, Failure> {
+    pub(crate) fn find(&self) -> Result<PathBuf, Failure> {
         let path = self.look_for()?;
         match path
             .as_os_str()

@@ -29,6 +29,7 @@ pub use flash::RunningCaches as RunningFlash;
 pub use layer::RunLayer;
 pub use library::PreloadLibrary;
 pub use pool::open_default;
+pub use program::{FrontEnd, RunProgram};
 pub use run_dir::{existing_run_dir, run_dir, whose};
 
 use crate::{
@@ -48,7 +49,6 @@ use forebay_files::{
 };
 use forebay_pool::{Pool, disks::BackingStore};
 use pool::RunPool;
-use program::{FrontEnd, RunProgram};
 use std::{
     ffi::OsString,
     path::{Path, PathBuf},
@@ -151,8 +151,8 @@ pub struct RunCommand {
     /// At the end, list each file and what was done with it
     #[arg(long)]
     explain: bool,
-    /// The program and its arguments, after --
-    #[arg(required = true, last = true, value_name = "CMD")]
+    /// The program and its arguments, best after --
+    #[arg(required = true, trailing_var_arg = true, value_name = "CMD")]
     command: Vec<OsString>,
 }
 

@@ -5,6 +5,7 @@
 pub mod cut;
 pub mod databases;
 pub mod disk;
+pub mod image;
 pub mod mariadb;
 pub mod postgres;
 pub mod recovered;

@@ -30,9 +30,11 @@ pub use crate::pending_records::last_record;
 pub use options::RecoverOptions;
 pub use report::{FileReport, LaneOutcome, LaneReport};
 
+pub use crate::lane_label::is_files;
+
 use crate::{
     FilesError, absorbed, boot, guard, identity,
-    lane_label::{self, LabelMark, is_files},
+    lane_label::{self, LabelMark},
     sys, void_marks,
 };
 use attempt::ReplayAttempt;

@@ -1,0 +1,148 @@
+//! Making a pool's file for a user, with progress, so that nothing is left of one that is not
+//! finished.
+//!
+//! A large pool takes a while: its bytes are written. A signal that ends this removes the
+//! directory first.
+//!
+//! 1. It is made in a directory of its own beside its place (`.forebay-new-…`).
+//! 2. It is given to its owner.
+//! 3. It is moved into place, where nothing may be yet, and the directory is synced.
+
+use crate::{failure::Failure, output::complain, progress, users::SystemUser};
+use forebay_pool::{PoolError, PoolOptions};
+use nix::sys::signal::{SigSet, Signal};
+use rustix::{
+    fs::{CWD, RenameFlags},
+    io::Errno,
+};
+use std::{
+    fs, io,
+    os::unix::fs::{chown, lchown},
+    path::{Path, PathBuf},
+    sync::{
+        Arc,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    thread,
+    time::Duration,
+};
+
+/// Signals that end it.
+const ENDING: [Signal; 3] = [Signal::SIGINT, Signal::SIGTERM, Signal::SIGHUP];
+/// How often progress is looked at.
+const LOOK: Duration = Duration::from_millis(100);
+/// It is tried to remove what grows still this often.
+const ATTEMPTS: usize = 100;
+/// Smaller pools are made at once.
+const BYTES_SHOWN: u64 = 256 << 20;
+
+/// Makes a pool: of a device by `options` alone, of a file as above.
+///
+/// # Errors
+/// As [`PoolOptions::create`]; the user who runs this may not give files to `owner`.
+pub fn make(
+    options: &PoolOptions,
+    path: &Path,
+    bytes: u64,
+    owner: Option<&SystemUser>,
+) -> Result<(), Failure> {
+    // What is there already is refused, or is a device that is taken as it is.
+    if fs::symlink_metadata(path).is_ok() {
+        drop(options.create(path)?);
+        return owner.map_or(Ok(()), |owner| give(path, owner));
+    }
+    let place = match path.parent() {
+        Some(place) if !place.as_os_str().is_empty() => place,
+        _ => Path::new("."),
+    };
+    let aside = tempfile::Builder::new()
+        .prefix(".forebay-new-")
+        .tempdir_in(place)
+        .map_err(|e| denied_or(e, "creating the pool", path))?;
+    let is_made = remove_when_ended(aside.path().to_owned())?;
+    let made = aside.path().join("pool");
+    let created = with_progress(&made, bytes, || options.create(&made));
+    created.map(drop).map_err(|error| PoolError {
+        path: path.to_owned(),
+        ..error
+    })?;
+    if let Some(owner) = owner {
+        give(&made, owner)?;
+    }
+    let failed = || Failure::io("making", path.display());
+    match rustix::fs::renameat_with(CWD, &made, CWD, path, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL) => fs::hard_link(&made, path).map_err(failed())?,
+        moved => moved.map_err(|errno| failed()(errno.into()))?,
+    }
+    is_made.store(true, Relaxed);
+    drop(aside);
+    (fs::File::open(place).and_then(|it| it.sync_all())).map_err(failed())
+}
+
+/// Gives a pool to a user.
+fn give(path: &Path, owner: &SystemUser) -> Result<(), Failure> {
+    let change = match fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink()) {
+        // What a link leads to is a device.
+        true => chown(path, Some(owner.uid), Some(owner.gid)),
+        false => lchown(path, Some(owner.uid), Some(owner.gid)),
+    };
+    change.map_err(|e| denied_or(e, &format!("giving it to {}", owner.name), path))
+}
+
+fn denied_or(error: io::Error, doing: &str, path: &Path) -> Failure {
+    let remedy = match error.kind() {
+        io::ErrorKind::PermissionDenied => {
+            ". Run this as root, and with --owner USER if a database's user is to have it"
+        }
+        _ => "",
+    };
+    Failure::Failed(format!("{}: {doing}: {error}{remedy}", path.display()))
+}
+
+/// From now on a signal that ends this process removes the directory first, and says so unless the
+/// pool is made by then.
+fn remove_when_ended(aside: PathBuf) -> Result<Arc<AtomicBool>, Failure> {
+    let is_made = Arc::new(AtomicBool::new(false));
+    let told = Arc::clone(&is_made);
+    let set: SigSet = ENDING.into_iter().collect();
+    let failed = |e| Failure::Failed(format!("handling signals: {e}"));
+    set.thread_block().map_err(failed)?;
+    let wait = move || {
+        if let Ok(signal) = set.wait() {
+            // While the pool grows, what is removed may be there again.
+            let mut attempts = 0..ATTEMPTS;
+            while fs::remove_dir_all(&aside).is_err() && attempts.next().is_some() {}
+            if !told.load(Relaxed) {
+                complain!("interrupted; nothing is left of the pool");
+            }
+            std::process::exit(128 + signal as i32);
+        }
+    };
+    thread::Builder::new()
+        .spawn(wait)
+        .map(|_| is_made)
+        .map_err(Failure::io("starting", "a thread"))
+}
+
+/// Does `work`, which makes the file `made` grow to so many bytes; on a terminal a bar shows how
+/// far it is.
+fn with_progress<T>(made: &Path, bytes: u64, work: impl FnOnce() -> T) -> T {
+    if bytes < BYTES_SHOWN {
+        return work();
+    }
+    let bar = progress::byte_bar(Some(bytes), "making the pool");
+    let is_done = AtomicBool::new(false);
+    let done = thread::scope(|scope| {
+        scope.spawn(|| {
+            while !is_done.load(Relaxed) {
+                bar.set_position(fs::metadata(made).map_or(0, |it| it.len()));
+                thread::sleep(LOOK);
+            }
+        });
+        let done = work();
+        is_done.store(true, Relaxed);
+        done
+    });
+    bar.finish_and_clear();
+    done
+}

@@ -1,0 +1,126 @@
+//! `forebay pool remove`.
+
+use crate::{failure::Failure, output};
+use clap::Args;
+use forebay_pool::{LaneCheck, PoolErrorKind, PoolOptions};
+use rustix::{
+    fs::{CWD, RenameFlags},
+    io::Errno,
+};
+use serde::Serialize;
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
+
+/// Remove a pool that holds nothing
+#[derive(Args)]
+#[command(
+    long_about = "Removes a pool's file. Refused while a program uses it, while it holds records of a run or of a store, and if it is damaged, so that what it holds cannot be told. \
+                  A device is left as it is: forebay pool create --force makes another pool of it.",
+    after_long_help = "Examples:\n  \
+        forebay recover --pool /mnt/pmem/forebay.pool    first: what it holds comes to its files\n  \
+        forebay pool remove /mnt/pmem/forebay.pool\n\n\
+        Exit status: 0 it is gone; 1 it is not; 2 the command line is wrong."
+)]
+pub struct RemovePool {
+    /// The pool
+    path: PathBuf,
+    /// Remove a pool that was made on persistent memory and lies elsewhere now
+    #[arg(long)]
+    emulated: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct RemovedPool {
+    #[serde(serialize_with = "forebay_files::readable")]
+    removed: PathBuf,
+}
+
+impl RemovePool {
+    pub fn run(self) -> Result<(), Failure> {
+        let path = &self.path;
+        let found =
+            fs::symlink_metadata(path).map_err(Failure::io("looking at", path.display()))?;
+        if !found.is_file() {
+            return Err(Failure::Failed(format!(
+                "{} is no file, so it is not removed. A device becomes another pool by forebay pool create --force, and blank by wipefs -a and dd",
+                path.display()
+            )));
+        }
+        self.check(path)?;
+        // Out of the way: no run opens it from here on. One that did meanwhile is found.
+        let aside = aside(path);
+        move_to(path, &aside)?;
+        if let Err(failure) = self.check(&aside) {
+            move_to(&aside, path)?;
+            return Err(failure);
+        }
+        fs::remove_file(&aside).map_err(Failure::io("removing", aside.display()))?;
+        let report = RemovedPool { removed: self.path };
+        output::report(self.json, &report, |report| {
+            format!("removed {}\n", report.removed.display())
+        })
+    }
+
+    /// Refuses a pool that is used, or that holds something.
+    fn check(&self, at: &Path) -> Result<(), Failure> {
+        let shown = self.path.display();
+        let pool = PoolOptions::new().emulated(self.emulated).open(at).map_err(|error| {
+            let is_file_of_another_kind = matches!(error.kind, PoolErrorKind::Empty);
+            let remedy = match is_file_of_another_kind {
+                true => "",
+                false => " If it is one and cannot be read, what it holds is not known; rm gives that up",
+            };
+            Failure::Failed(format!("{error}.{remedy}"))
+        })?;
+        if let Some(damage) = pool.segments_free().err() {
+            return Err(Failure::Failed(format!(
+                "{shown} is damaged ({damage}), and what it holds cannot be told: forebay recover --pool {shown}"
+            )));
+        }
+        for lane in pool.lanes() {
+            let whose = &lane.label;
+            match pool.check_lane(lane.lane) {
+                LaneCheck::Whole { records: 0, .. } => {}
+                LaneCheck::Whole { records, .. } => {
+                    return Err(Failure::Failed(format!(
+                        "{shown} holds {records} records of {whose}. First: forebay recover --pool {shown} (or open the store once more with it)"
+                    )));
+                }
+                LaneCheck::InUse => {
+                    return Err(Failure::Failed(format!(
+                        "{shown} is used by {whose}. End that first; forebay pool status {shown} says more"
+                    )));
+                }
+                LaneCheck::Damaged(error) => {
+                    return Err(Failure::Failed(format!(
+                        "{shown} has a damaged log of {whose} ({error}), and what it holds cannot be told: forebay recover --pool {shown}"
+                    )));
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// A name beside it.
+fn aside(path: &Path) -> PathBuf {
+    let mut name = std::ffi::OsString::from(".forebay-removed-");
+    name.push(path.file_name().unwrap_or_default());
+    path.with_file_name(name)
+}
+
+/// Renames it, over nothing.
+fn move_to(from: &Path, to: &Path) -> Result<(), Failure> {
+    let moved = match rustix::fs::renameat_with(CWD, from, CWD, to, RenameFlags::NOREPLACE) {
+        Err(Errno::INVAL) => {
+            return fs::rename(from, to).map_err(Failure::io("renaming", from.display()));
+        }
+        moved => moved,
+    };
+    moved.map_err(|errno| Failure::io("renaming", from.display())(errno.into()))
+}

@@ -1,0 +1,271 @@
+//! The drop-in that `forebay enable` writes: `UNIT.d/forebay.conf` among the administrator's units.
+//!
+//! Its first lines say that it is ours and what `forebay disable` has to look into: the pool, and
+//! the directories of the unit's files. A file of that name without them is somebody else's, and is
+//! left alone.
+
+use super::{
+    command::ExecLine,
+    name::{UnitName, escape_path},
+    search::{FoundUnit, UnitFile, UnitRoot},
+};
+use crate::failure::Failure;
+use std::path::{Path, PathBuf};
+
+/// Its name.
+pub const FILE: &str = "forebay.conf";
+/// How one of ours begins.
+const OURS: &str = "# Written by forebay enable";
+/// Bytes of it that name the pool, and a directory.
+const POOL: &str = "# pool ";
+const DATA: &str = "# data ";
+
+/// What is in one.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct UnitDropIn {
+    /// The pool, as the unit sees it.
+    pub pool: PathBuf,
+    /// The directories of its files, as the unit sees them.
+    pub data: Vec<PathBuf>,
+}
+
+/// The file name of the program that a drop-in of ours wraps.
+pub fn program_of(text: &str) -> Option<&str> {
+    let mut lines = text.lines();
+    let command = lines.find_map(|line| line.strip_prefix("ExecStart=")?.split_once(" -- "));
+    command?.1.split_whitespace().next()?.rsplit('/').next()
+}
+
+/// What one is made of.
+pub struct DropInText<'a> {
+    pub name: &'a UnitName,
+    pub of: &'a UnitDropIn,
+    /// `forebay`, as the unit sees it.
+    pub forebay: &'a Path,
+    pub profile: &'a str,
+    /// The agent takes the library's place.
+    pub is_notify: bool,
+    pub exec: &'a ExecLine,
+    /// Lines of `[Service]`, in their order, the last word being theirs.
+    pub lines: &'a [String],
+}
+
+impl UnitDropIn {
+    /// The path of the one of a unit.
+    pub fn path(name: &UnitName, root: &UnitRoot) -> PathBuf {
+        root.own().join(format!("{}.d", name.full())).join(FILE)
+    }
+
+    /// True if a file is one of ours.
+    pub fn is_one(file: &UnitFile) -> bool {
+        file.path.file_name().is_some_and(|name| name == FILE) && file.text.starts_with(OURS)
+    }
+
+    /// The one of a unit, if it has one.
+    pub fn of(unit: &FoundUnit) -> Option<Self> {
+        let file = unit.files.iter().find(|file| Self::is_one(file))?;
+        let named = |what: &str| -> Vec<PathBuf> {
+            let lines = file.text.lines();
+            lines
+                .filter_map(|line| line.strip_prefix(what))
+                .map(PathBuf::from)
+                .collect()
+        };
+        Some(Self {
+            pool: named(POOL).pop()?,
+            data: named(DATA),
+        })
+    }
+
+    /// Refuses a unit whose command somebody else's drop-in sets.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`], which names it.
+    pub fn check_others(unit: &FoundUnit) -> Result<(), Failure> {
+        for file in unit.files.iter().skip(1).filter(|file| !Self::is_one(file)) {
+            let mut settings = super::settings::UnitSettings::default();
+            settings.add(&file.path, &file.text);
+            let shown = file.path.display();
+            if !settings.files_with("ExecStart").is_empty() {
+                return Err(Failure::Failed(format!(
+                    "{}: {shown} sets ExecStart as well, and one of the two would have no effect. Move what it says into a unit of your own in /etc/systemd/system, or wrap the command there by hand",
+                    unit.name.stem()
+                )));
+            }
+            if file.path.file_name().is_some_and(|name| name == FILE) {
+                return Err(Failure::Failed(format!(
+                    "{}: {shown} was not written by forebay enable. Rename it, and repeat this",
+                    unit.name.stem()
+                )));
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Refuses a path that a line of a unit could not have as it is.
+///
+/// # Errors
+/// [`Failure::Usage`].
+pub fn check_plain(path: &Path) -> Result<(), Failure> {
+    let is_plain = |c: char| c.is_ascii_alphanumeric() || "/._-+:@,=~".contains(c);
+    let text = path
+        .to_str()
+        .filter(|text| text.chars().all(is_plain) && text.starts_with('/'));
+    match text {
+        Some(_) => Ok(()),
+        None => Err(Failure::Usage(format!(
+            "{}: a unit needs a whole path of letters, digits and / . _ - + : @ , = ~",
+            path.display()
+        ))),
+    }
+}
+
+/// The unit that brings pools' records to the files of a directory.
+pub fn recovery_of(directory: &Path) -> String {
+    format!("forebay-recover@{}.service", escape_path(directory))
+}
+
+/// The directory in which the unit's run leaves a note of itself.
+pub fn run_directory(name: &UnitName) -> String {
+    format!("forebay-{}", name.plain())
+}
+
+impl DropInText<'_> {
+    /// The drop-in.
+    pub fn render(&self) -> String {
+        let stem = self.name.stem();
+        let data = self.of.data.iter();
+        let noted: String = data
+            .clone()
+            .map(|it| format!("{DATA}{}\n", it.display()))
+            .collect();
+        let recoveries: Vec<String> = data.clone().map(|it| recovery_of(it)).collect();
+        let recoveries = recoveries.join(" ").replace('%', "%%");
+        let mounts: Vec<String> = data.map(|it| it.display().to_string()).collect();
+        let pool = self.of.pool.display();
+        let run_directory = run_directory(self.name);
+        let mut text = format!(
+            "{OURS} {stem}. To take it away: forebay disable {stem}\n{POOL}{pool}\n{noted}\n\
+             [Unit]\nRequiresMountsFor={pool} {}\n\
+             # Acknowledged writes come to the files before anything else reads or changes them.\n\
+             Requires={recoveries}\nAfter={recoveries}\n\n\
+             [Service]\nExecStart=\nExecStart={}\n\
+             # SIGTERM to forebay only: it passes it on, waits for the server, and drains.\nKillMode=mixed\n\
+             RuntimeDirectory={run_directory}\nEnvironment=FOREBAY_RUN_DIR=/run/{run_directory}\n",
+            mounts.join(" "),
+            self.command()
+        );
+        for line in self.lines {
+            text.push_str(line);
+            text.push('\n');
+        }
+        text
+    }
+
+    /// The wrapped command.
+    fn command(&self) -> String {
+        let ExecLine {
+            prefixes, words, ..
+        } = self.exec;
+        let mut command = format!(
+            "{prefixes}{} run --pool {} --profile {}",
+            self.forebay.display(),
+            self.of.pool.display(),
+            self.profile
+        );
+        if self.is_notify {
+            command.push_str(" --front-end notify");
+        }
+        format!("{command} -- {words}")
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn unit(files: &[(&str, &str)]) -> FoundUnit {
+        let files = files.iter().map(|(path, text)| UnitFile {
+            path: PathBuf::from(path),
+            text: (*text).to_owned(),
+        });
+        FoundUnit {
+            name: UnitName::parse("db").unwrap(),
+            files: files.collect(),
+        }
+    }
+
+    #[test]
+    fn what_was_written_is_read_again() {
+        let of = UnitDropIn {
+            pool: PathBuf::from("/p/db.pool"),
+            data: vec![PathBuf::from("/var/lib/a-b"), PathBuf::from("/z")],
+        };
+        let exec = ExecLine {
+            prefixes: "-".to_owned(),
+            program: "/usr/bin/db".to_owned(),
+            words: "/usr/bin/db --x \"%i\"".to_owned(),
+        };
+        let text = DropInText {
+            name: &UnitName::parse("db").unwrap(),
+            of: &of,
+            forebay: Path::new("/usr/bin/forebay"),
+            profile: "redis",
+            is_notify: false,
+            exec: &exec,
+            lines: &["NotifyAccess=all".to_owned()],
+        };
+        let text = text.render();
+        assert!(text.contains("\nExecStart=\nExecStart=-/usr/bin/forebay run --pool /p/db.pool --profile redis -- /usr/bin/db --x \"%i\"\n"), "{text}");
+        assert!(
+            text.contains(
+                "After=forebay-recover@var-lib-a\\x2db.service forebay-recover@z.service\n"
+            ),
+            "{text}"
+        );
+        let unit = unit(&[
+            ("/lib/db.service", ""),
+            ("/etc/db.service.d/forebay.conf", &text),
+        ]);
+        assert_eq!(UnitDropIn::of(&unit), Some(of));
+        assert_eq!(program_of(&text), Some("db"));
+        UnitDropIn::check_others(&unit).unwrap();
+    }
+
+    #[test]
+    fn a_command_that_somebody_else_sets_is_left_alone() {
+        for (path, text, word) in [
+            (
+                "/etc/db.service.d/override.conf",
+                "[Service]\nExecStart=\n",
+                "override.conf",
+            ),
+            (
+                "/etc/db.service.d/forebay.conf",
+                "[Service]\nUser=x\n",
+                "not written by forebay",
+            ),
+        ] {
+            let unit = unit(&[("/lib/db.service", ""), (path, text)]);
+            let Err(Failure::Failed(message)) = UnitDropIn::check_others(&unit) else {
+                panic!("{path} is taken");
+            };
+            assert!(message.contains(word), "{message}");
+            assert_eq!(UnitDropIn::of(&unit), None);
+        }
+        let unit = unit(&[
+            ("/lib/db.service", ""),
+            ("/etc/o.conf", "[Service]\nUser=x\n"),
+        ]);
+        UnitDropIn::check_others(&unit).unwrap();
+    }
+
+    #[test]
+    fn a_path_that_a_unit_would_read_otherwise_is_refused() {
+        for path in ["/a b", "/a%i", "/$x", "relative", "/a\"", "/a\\b", "/a\nb"] {
+            assert!(check_plain(Path::new(path)).is_err(), "{path}");
+        }
+        check_plain(Path::new("/mnt/pmem0/db-1.pool")).unwrap();
+    }
+}

@@ -1,0 +1,251 @@
+//! `forebay enable`.
+
+use super::{
+    plan::{EnablePlan, PlanWish},
+    search::{self, UnitRoot},
+    systemd,
+};
+use crate::{failure::Failure, output, run::FrontEnd, size};
+use clap::Args;
+use forebay_files::policy::patterns_in_short;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Run a systemd unit's database under forebay from now on
+#[derive(Args)]
+#[command(
+    long_about = "Has a database's own systemd unit start its program under forebay run: writes a drop-in, /etc/systemd/system/UNIT.d/forebay.conf, and makes a pool. \
+                  The distribution's unit is not changed. What an earlier run left in a pool comes to its files before the unit begins. \
+                  Known are redis-server, valkey-server, mariadb, and postgresql@VERSION-CLUSTER; others need --profile and --data.\n\n\
+                  The files are shown, and what you have then. The unit is restarted after asking, or with --yes; until then nothing changes for it. \
+                  A unit that cannot be wrapped (several ExecStart lines, a prefix that changes the user, somebody else's drop-in with an ExecStart, a masked unit) is refused, and nothing is changed. \
+                  Without systemd the files are written, and the commands said.",
+    after_long_help = "Examples:\n  \
+        forebay enable redis-server\n  \
+        forebay enable postgresql@15-main --dry-run\n  \
+        forebay enable mariadb --pool /fast/mariadb.pool --yes\n  \
+        forebay enable my-db --profile rocksdb --data /var/lib/my-db\n\n\
+        Exit status: 0 it is enabled; 1 it is not, or the restart failed; 2 the command line is wrong."
+)]
+pub struct EnableUnit {
+    /// The unit
+    unit: String,
+    /// The pool: a path, or the name of one where forebay doctor finds that it is best [default:
+    /// the unit's name]
+    #[arg(long, value_name = "NAME|PATH")]
+    pool: Option<String>,
+    /// Bytes of a pool that is made [default: 128MiB on a disk, 64MiB on persistent memory]
+    #[arg(long, value_name = "SIZE", value_parser = size::parse_positive)]
+    size: Option<u64>,
+    /// Measure this directory, too, as a place for the pool; may be given several times
+    #[arg(long, value_name = "DIR")]
+    beside: Vec<PathBuf>,
+    /// The directory of the unit's files, if it is not known; may be given several times
+    #[arg(long, value_name = "DIR")]
+    data: Vec<PathBuf>,
+    /// The profile, if the program's name does not say it
+    #[arg(long, value_name = "NAME")]
+    profile: Option<String>,
+    /// How the program's calls are seen, as of forebay run
+    #[arg(long, value_name = "HOW", value_enum, default_value_t)]
+    front_end: FrontEnd,
+    /// The system whose units are meant, if not this one
+    #[arg(long, value_name = "DIR")]
+    root: Option<PathBuf>,
+    /// Show what would be done; measuring writes a file beside the data, and removes it
+    #[arg(long)]
+    dry_run: bool,
+    /// Restart the unit without asking
+    #[arg(long, conflicts_with = "dry_run")]
+    yes: bool,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+}
+
+#[derive(Serialize)]
+struct EnableReport {
+    unit: String,
+    profile: String,
+    absorbs: Vec<String>,
+    user: String,
+    data: Vec<PathBuf>,
+    pool: PathBuf,
+    /// In a sentence.
+    pool_is: String,
+    /// What acknowledged writes survive, in a sentence; of a pool that is to be made, none.
+    survives: Option<String>,
+    files: Vec<EnabledFile>,
+    notes: Vec<String>,
+    /// The files are written.
+    is_enabled: bool,
+    /// The unit runs so.
+    is_restarted: bool,
+    /// Commands that are left to the user.
+    next: Vec<String>,
+}
+
+#[derive(Serialize)]
+struct EnabledFile {
+    #[serde(serialize_with = "forebay_files::readable")]
+    path: PathBuf,
+    text: String,
+}
+
+impl EnableUnit {
+    pub fn run(self) -> Result<(), Failure> {
+        let root = UnitRoot::of(self.root.as_deref())?;
+        if root.is_this() && !self.dry_run && !rustix::process::geteuid().is_root() {
+            return Err(Failure::Failed(
+                "run this as root: it writes to /etc/systemd/system, and makes a pool for the unit's user; --dry-run shows what it would do"
+                    .to_owned(),
+            ));
+        }
+        let plan = EnablePlan::make(
+            &PlanWish {
+                unit: &self.unit,
+                pool: self.pool.as_deref(),
+                size: self.size,
+                beside: &self.beside,
+                data: &self.data,
+                profile: self.profile.as_deref(),
+                front_end: self.front_end,
+            },
+            &root,
+        )?;
+        let mut report = EnableReport::of(&plan);
+        if self.dry_run {
+            report.next.push(format!("forebay enable {}", self.unit));
+            return output::report(self.json, &report, EnableReport::human);
+        }
+        report.survives = Some(plan.pool.make(&plan.owner, &root)?.to_string());
+        for file in &plan.files {
+            search::write_file(&file.path, &file.text)?;
+        }
+        report.is_enabled = true;
+        if !root.is_live() {
+            report.next.push("systemctl daemon-reload".to_owned());
+            report
+                .next
+                .push(format!("systemctl restart {}", plan.name.stem()));
+            return output::report(self.json, &report, EnableReport::human);
+        }
+        systemd::tell(&["daemon-reload"])?;
+        self.restart(&plan, report)
+    }
+
+    /// Shows it, and restarts the unit if the user wants that.
+    fn restart(&self, plan: &EnablePlan, mut report: EnableReport) -> Result<(), Failure> {
+        let stem = plan.name.stem();
+        let command = format!("systemctl restart {stem}");
+        if !self.json {
+            output::print(&report.human())?;
+        }
+        let is_wanted = self.yes || systemd::asks(&format!("Restart {stem} now?"));
+        if is_wanted {
+            systemd::tell(&["restart", "--", plan.name.full()]).map_err(|_| {
+                Failure::Failed(format!(
+                    "{stem} did not start under forebay: journalctl -u {stem} says why. To go back: forebay disable {stem}"
+                ))
+            })?;
+            report.is_restarted = true;
+        } else {
+            report.next.push(command);
+        }
+        match self.json {
+            true => output::report(true, &report, EnableReport::human),
+            false if is_wanted => output::print(&format!("{stem} runs under forebay\n")),
+            false => output::print(&report.what_is_next()),
+        }
+    }
+}
+
+impl EnableReport {
+    fn of(plan: &EnablePlan) -> Self {
+        let files = plan.files.iter().map(|file| EnabledFile {
+            path: file.path.clone(),
+            text: file.text.clone(),
+        });
+        Self {
+            unit: plan.name.full().to_owned(),
+            profile: plan.policy.profile.clone(),
+            absorbs: plan.policy.patterns.clone(),
+            user: plan.owner.name.clone(),
+            data: plan.data.clone(),
+            pool: plan.pool.path.clone(),
+            pool_is: plan.pool.sentence(),
+            survives: None,
+            files: files.collect(),
+            notes: plan.notes.clone(),
+            is_enabled: false,
+            is_restarted: false,
+            next: Vec::new(),
+        }
+    }
+
+    fn human(&self) -> String {
+        let data: Vec<String> = self
+            .data
+            .iter()
+            .map(|it| it.display().to_string())
+            .collect();
+        let mut text = output::fields(&[
+            ("unit", format!("{}, as {}", self.unit, self.user)),
+            (
+                "absorbed",
+                format!(
+                    "{} (profile {})",
+                    patterns_in_short(&self.absorbs),
+                    self.profile
+                ),
+            ),
+            ("in", data.join(", ")),
+            ("pool", self.pool_is.clone()),
+        ]);
+        for file in &self.files {
+            let done = if self.is_enabled {
+                "written"
+            } else {
+                "to be written"
+            };
+            text.push_str(&format!(
+                "\n--- {} ({done})\n{}",
+                file.path.display(),
+                file.text
+            ));
+        }
+        text.push_str("---\n\nWhat you have then\n");
+        for sentence in self.sentences() {
+            text.push_str(&format!("- {sentence}\n"));
+        }
+        text + &self.what_is_next()
+    }
+
+    fn sentences(&self) -> Vec<String> {
+        let stem = self.unit.trim_end_matches(".service");
+        let survives = match &self.survives {
+            Some(survives) => format!(
+                "A write that the server has synced is in the pool when its sync returns, which {survives}. The server's files are synced behind"
+            ),
+            None => "A write that the server has synced is in the pool when its sync returns, and survives a power cut as the pool does. The server's files are synced behind".to_owned(),
+        };
+        let own = [
+            survives,
+            format!(
+                "After a crash {stem} starts when that came to its files, and does not start if it cannot: forebay recover --for {} says why",
+                self.data[0].display()
+            ),
+            format!(
+                "To look at it: forebay status --all. To take it away: forebay disable {stem}; a start of the program by hand, without either, lacks what is in the pool"
+            ),
+        ];
+        own.into_iter().chain(self.notes.iter().cloned()).collect()
+    }
+
+    fn what_is_next(&self) -> String {
+        match self.next.is_empty() {
+            true => String::new(),
+            false => format!("\nNext: {}\n", self.next.join(" && ")),
+        }
+    }
+}

@@ -1,0 +1,32 @@
+//! `forebay enable UNIT` and `forebay disable UNIT`: a database's own systemd unit under `forebay
+//! run`, by a drop-in, and out of it again with a proof that nothing is left. docs/install.md.
+//!
+//! * [`search`], [`settings`] and [`command`] read the unit; [`understood`] says what it comes to.
+//! * [`known`] and [`postgres`] add what is known of its database.
+//! * [`checks`] looks for what must be there, [`pool_place`] chooses a pool, [`sandbox`] answers
+//!   the unit's sandbox.
+//! * All of it is a [`plan`], which [`enable`] shows and carries out; [`drop_in`] is what it
+//!   writes.
+//! * [`disable`] goes back, and [`proof`] looks whether it may.
+//!
+//! Whatever cannot be wrapped is refused in a sentence, before anything is changed.
+
+mod checks;
+mod command;
+mod disable;
+mod drop_in;
+mod enable;
+mod known;
+mod name;
+mod plan;
+mod pool_place;
+mod postgres;
+mod proof;
+mod sandbox;
+mod search;
+mod settings;
+mod systemd;
+mod understood;
+
+pub use disable::DisableUnit;
+pub use enable::EnableUnit;

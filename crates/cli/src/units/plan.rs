@@ -1,0 +1,248 @@
+//! What `forebay enable` is about to do: the pool, the files, and what the user should know.
+//!
+//! Making a plan changes nothing, but that a measurement writes a file to the data's directory and
+//! removes it.
+
+use super::{
+    checks::{check_data, check_program, check_reachable, installed},
+    drop_in::{DropInText, UnitDropIn},
+    known::{UnitProgram, profile_of_unit},
+    name::UnitName,
+    pool_place::{PlannedPool, PoolWish},
+    sandbox::{self, SandboxNeeds},
+    search::{FoundUnit, UnitFile, UnitRoot},
+    understood::UnderstoodUnit,
+};
+use crate::{failure::Failure, run::FrontEnd, users::SystemUser};
+use forebay_files::policy::{self, AbsorbPolicy, PolicyConfig, PolicyRequest};
+use std::{
+    ffi::OsStr,
+    path::{Path, PathBuf},
+};
+
+/// The unit of recoveries, as the examples have it.
+const RECOVERY: &str = include_str!("../../../../examples/systemd/forebay-recover@.service");
+/// Its name, and the program's path in it.
+pub const RECOVERY_FILE: &str = "forebay-recover@.service";
+const RECOVERY_PROGRAM: &str = "/usr/local/bin/forebay";
+
+/// What the user wants.
+pub struct PlanWish<'a> {
+    pub unit: &'a str,
+    /// A name, or a path.
+    pub pool: Option<&'a str>,
+    /// Bytes of a pool that is made.
+    pub size: Option<u64>,
+    /// Places to be measured.
+    pub beside: &'a [PathBuf],
+    pub data: &'a [PathBuf],
+    pub profile: Option<&'a str>,
+    pub front_end: FrontEnd,
+}
+
+/// A unit that can be wrapped, and how.
+pub struct EnablePlan {
+    pub name: UnitName,
+    pub policy: AbsorbPolicy,
+    pub owner: SystemUser,
+    pub data: Vec<PathBuf>,
+    pub pool: PlannedPool,
+    /// The files to be written, the unit's drop-in last.
+    pub files: Vec<UnitFile>,
+    pub notes: Vec<String>,
+}
+
+impl EnablePlan {
+    /// Makes it.
+    ///
+    /// # Errors
+    /// The unit cannot be wrapped, or the pool not be used: in a sentence.
+    pub fn make(wish: &PlanWish<'_>, root: &UnitRoot) -> Result<Self, Failure> {
+        let unit = root.find(&UnitName::parse(wish.unit)?)?;
+        let understood = UnderstoodUnit::of(&unit, root)?;
+        let name = &unit.name;
+        let policy = policy_of(wish, &understood, name)?;
+        let owner = understood.owner(name, root)?;
+        let program = UnitProgram {
+            name,
+            exec: &understood.exec,
+            settings: &understood.settings,
+            root,
+        };
+        let data = data_of(wish, &understood, &program, &policy.profile)?;
+        check_data(name, &data, &owner, root)?;
+        check_program(&understood.exec, &policy, wish.front_end, root)?;
+        let [forebay, library] = installed(&owner, root)?;
+        let pool = choose_pool(wish, &policy, &data[0], name, &owner, root)?;
+        let of = UnitDropIn {
+            pool: pool.path.clone(),
+            data: data.clone(),
+        };
+        check_same_pool(&unit, &of)?;
+        let answer = sandbox::answer(
+            &understood.settings,
+            &SandboxNeeds {
+                unit: name.stem(),
+                pool: &pool.path,
+                is_device: pool.is_device,
+                programs: [&forebay, &library],
+            },
+        )?;
+        let lines = understood.lines(&owner).into_iter().chain(answer.lines);
+        let text = DropInText {
+            name,
+            of: &of,
+            forebay: &forebay,
+            profile: &policy.profile,
+            is_notify: wish.front_end == FrontEnd::Notify,
+            exec: &understood.exec,
+            lines: &lines.collect::<Vec<_>>(),
+        }
+        .render();
+        let path = UnitDropIn::path(name, root);
+        let mut files: Vec<UnitFile> = recovery_unit(&forebay, root)?.into_iter().collect();
+        files.push(UnitFile { path, text });
+        let notes = (own_disk_note(&pool, &policy, &data[0], root).into_iter())
+            .chain(answer.notes)
+            .chain(understood.notes());
+        Ok(Self {
+            notes: program
+                .advice(&policy.profile)
+                .into_iter()
+                .chain(notes)
+                .collect(),
+            name: unit.name,
+            policy,
+            owner,
+            data,
+            pool,
+            files,
+        })
+    }
+}
+
+/// What is absorbed: by the profile that the user names, or that the unit or its program says.
+fn policy_of(
+    wish: &PlanWish<'_>,
+    unit: &UnderstoodUnit,
+    name: &UnitName,
+) -> Result<AbsorbPolicy, Failure> {
+    let policy = policy::choose(PolicyRequest {
+        programs: &[OsStr::new(unit.exec.program_name())],
+        profile: wish.profile.or_else(|| profile_of_unit(name)),
+        config: &PolicyConfig::default(),
+        absorb: &[],
+    })?;
+    if policy.profile == policy::ANY && wish.profile.is_none() {
+        return Err(Failure::Usage(format!(
+            "{}: no profile is for the program {}, so which files are its logs is not known. Name one with --profile; --profile any takes what bears the name of a known database's log",
+            name.stem(),
+            unit.exec.program_name()
+        )));
+    }
+    Ok(policy)
+}
+
+/// The unit's pool, in a place that its user can reach.
+fn choose_pool(
+    wish: &PlanWish<'_>,
+    policy: &AbsorbPolicy,
+    data: &Path,
+    name: &UnitName,
+    owner: &SystemUser,
+    root: &UnitRoot,
+) -> Result<PlannedPool, Failure> {
+    let pool_wish = PoolWish {
+        named: wish.pool,
+        size: wish.size,
+        beside: wish.beside,
+        usual_name: name.plain(),
+        needs_another_disk: needs_another_disk(policy),
+    };
+    let pool = PlannedPool::choose(&pool_wish, &root.at(data), owner, root)?;
+    let mut places = pool.path.ancestors().skip(1);
+    if let Some(place) = places.find(|it| root.at(it).exists()) {
+        check_reachable(place, owner, root)?;
+    }
+    Ok(pool)
+}
+
+/// True if all that is absorbed stays plain on the disk of the pool.
+fn needs_another_disk(policy: &AbsorbPolicy) -> bool {
+    let mut patterns = policy.patterns.iter();
+    patterns.all(|pattern| policy.preallocated.contains(pattern))
+}
+
+/// What stays plain where the pool lies on the disk of the data.
+fn own_disk_note(
+    pool: &PlannedPool,
+    policy: &AbsorbPolicy,
+    data: &Path,
+    root: &UnitRoot,
+) -> Option<String> {
+    if policy.preallocated.is_empty() || !root.is_this() || !pool.shares_disk(data) {
+        return None;
+    }
+    let plain = policy::patterns_in_short(&policy.preallocated);
+    Some(match needs_another_disk(policy) {
+        true => format!(
+            "NOTHING IS ABSORBED with a pool on the data's own disk, and status says so: {plain} have their size before they are written, and their own syncs are as fast. Take a pool on another disk, or on persistent memory"
+        ),
+        false => format!(
+            "The pool lies on the data's own disk, where {plain} stay plain: they have their size before they are written, and their own syncs are as fast"
+        ),
+    })
+}
+
+/// The directories of the unit's files: those that the user names, or the one that is known.
+fn data_of(
+    wish: &PlanWish<'_>,
+    unit: &UnderstoodUnit,
+    program: &UnitProgram<'_>,
+    profile: &str,
+) -> Result<Vec<PathBuf>, Failure> {
+    if !wish.data.is_empty() {
+        return Ok(wish.data.to_vec());
+    }
+    let known = unit.cluster.as_ref().map(|cluster| cluster.data.clone());
+    let known = known.or_else(|| program.data(profile)).ok_or_else(|| {
+        Failure::Usage(format!(
+            "{}: which directory has its files cannot be told from the unit. Name it with --data DIR",
+            program.name.stem()
+        ))
+    })?;
+    Ok(vec![known])
+}
+
+/// Refuses another pool than the one that the unit has already.
+fn check_same_pool(unit: &FoundUnit, wanted: &UnitDropIn) -> Result<(), Failure> {
+    match UnitDropIn::of(unit) {
+        Some(standing) if standing.pool != wanted.pool => Err(Failure::Failed(format!(
+            "{0} is enabled with the pool {1}, which may hold acknowledged writes of it. To give it another: forebay disable {0}, then enable it anew",
+            unit.name.stem(),
+            standing.pool.display()
+        ))),
+        _ => Ok(()),
+    }
+}
+
+/// The unit of recoveries, unless there is one.
+fn recovery_unit(forebay: &Path, root: &UnitRoot) -> Result<Option<UnitFile>, Failure> {
+    match root.plain_file(RECOVERY_FILE) {
+        Some(file) if file.text.contains("recover --for %f") => Ok(None),
+        Some(file) => Err(Failure::Failed(format!(
+            "{} does not call forebay recover --for %f. Rename it, and repeat this",
+            file.path.display()
+        ))),
+        None => Ok(Some(UnitFile {
+            path: root.own().join(RECOVERY_FILE),
+            text: RECOVERY.replace(RECOVERY_PROGRAM, &forebay.display().to_string()),
+        })),
+    }
+}
+
+/// True if a unit of recoveries is one that `enable` wrote.
+pub fn is_own_recovery_unit(text: &str) -> bool {
+    let split = RECOVERY.split_once(RECOVERY_PROGRAM);
+    split.is_some_and(|(before, after)| text.starts_with(before) && text.ends_with(after))
+}

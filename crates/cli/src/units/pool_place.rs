@@ -1,0 +1,229 @@
+//! Which pool a unit gets: the one that the user names, or one where `forebay doctor` finds that it
+//! pays.
+//!
+//! In this order: a path; a pool of the name that is there; persistent memory; the best disk that
+//! was measured and that nothing speaks against. On the disk of the data it lies in
+//! `/var/lib/forebay`. A pool in ordinary memory is refused: after a power cut it is gone, and the
+//! database has lost what it acknowledged.
+
+use super::{drop_in::check_plain, search::UnitRoot};
+use crate::{doctor, failure::Failure, pool, size, users::SystemUser};
+use forebay_pool::{PoolOptions, media::PoolPersistence};
+use std::{
+    fs, io,
+    os::unix::fs::{DirBuilderExt, FileTypeExt, MetadataExt, PermissionsExt},
+    path::{Path, PathBuf},
+};
+
+/// Where pools lie that have no better place.
+const USUAL: &str = "/var/lib/forebay";
+/// Bytes of a pool that is made.
+const ON_DISK: u64 = 128 << 20;
+const ON_PERSISTENT_MEMORY: u64 = 64 << 20;
+
+/// A unit's pool.
+#[derive(Debug)]
+pub struct PlannedPool {
+    /// As the unit sees it.
+    pub path: PathBuf,
+    /// It is a device.
+    pub is_device: bool,
+    /// How it is to be made, if it is not there.
+    pub is_new: bool,
+    on_disk: bool,
+    bytes: u64,
+    /// Why it lies there, in a sentence.
+    pub why: String,
+}
+
+/// What the user says of the pool.
+pub struct PoolWish<'a> {
+    /// A name, or a path.
+    pub named: Option<&'a str>,
+    /// Bytes.
+    pub size: Option<u64>,
+    /// Places to be measured.
+    pub beside: &'a [PathBuf],
+    /// The name of a pool that has none.
+    pub usual_name: String,
+    /// All that is absorbed has its size before it is written, and stays plain on the pool's disk.
+    pub needs_another_disk: bool,
+}
+
+impl PlannedPool {
+    /// Chooses it. Of a pool that is there it is looked whether `owner` may use it.
+    ///
+    /// # Errors
+    /// There is no place where it pays; the pool is emulated, another user's, or no pool.
+    pub fn choose(
+        wish: &PoolWish<'_>,
+        data: &Path,
+        owner: &SystemUser,
+        root: &UnitRoot,
+    ) -> Result<Self, Failure> {
+        let (path, why) = match wish.named {
+            Some(path) if path.contains('/') => (PathBuf::from(path), "you named it".to_owned()),
+            named => {
+                let file = format!("{}.pool", named.unwrap_or(&wish.usual_name));
+                Self::place(&file, wish, data, root)?
+            }
+        };
+        check_plain(&path)?;
+        let here = root.at(&path);
+        let planned = match fs::metadata(&here) {
+            Ok(found) => {
+                let kind = found.file_type();
+                let is_device = kind.is_block_device() || kind.is_char_device();
+                check_standing(&here, &path, &found, owner)?;
+                Self {
+                    path,
+                    is_device,
+                    is_new: false,
+                    on_disk: false,
+                    bytes: 0,
+                    why,
+                }
+            }
+            Err(error) if error.kind() == io::ErrorKind::NotFound => {
+                let is_dax = (here.ancestors().skip(1).find(|it| it.exists()))
+                    .and_then(doctor::mount_of)
+                    .is_some_and(|mount| mount.is_dax);
+                let usual = if is_dax {
+                    ON_PERSISTENT_MEMORY
+                } else {
+                    ON_DISK
+                };
+                let bytes = wish.size.unwrap_or(usual);
+                Self {
+                    path,
+                    is_device: false,
+                    is_new: true,
+                    on_disk: !is_dax,
+                    bytes,
+                    why,
+                }
+            }
+            Err(error) => return Err(Failure::io("looking at", here.display())(error)),
+        };
+        Ok(planned)
+    }
+
+    /// Where a pool of this name is, or is best.
+    fn place(
+        file: &str,
+        wish: &PoolWish<'_>,
+        data: &Path,
+        root: &UnitRoot,
+    ) -> Result<(PathBuf, String), Failure> {
+        let usual = Path::new(USUAL).join(file);
+        if !root.is_this() {
+            return match root.at(&usual).exists() || wish.named.is_some() {
+                true => Ok((usual, "with --root nothing is measured".to_owned())),
+                false => Err(Failure::Usage(
+                    "with --root nothing is measured: name the pool with --pool".to_owned(),
+                )),
+            };
+        }
+        let dax = doctor::mounts().into_iter().filter(|mount| mount.is_dax);
+        let dax: Vec<PathBuf> = dax.map(|mount| mount.point.join(file)).collect();
+        if let Some(standing) = dax.iter().chain([&usual]).find(|path| path.exists()) {
+            return Ok((standing.clone(), "it is there already".to_owned()));
+        }
+        if let Some(first) = dax.into_iter().next() {
+            return Ok((first, "persistent memory is mounted there".to_owned()));
+        }
+        let best = doctor::best_place(data, wish.beside);
+        let best = best.filter(|best| !(best.is_same_disk && wish.needs_another_disk));
+        match (best, wish.named) {
+            (Some(best), _) if best.is_same_disk => Ok((usual, best.sentence)),
+            (Some(best), _) => Ok((best.directory.join(file), best.sentence)),
+            (None, Some(_)) => Ok((
+                usual,
+                "no place was found where it is faster; you named it".to_owned(),
+            )),
+            (None, None) => Err(Failure::Failed(format!(
+                "no place for a pool was found here that would make {0} faster, so nothing was changed{1}. forebay doctor --dir {0} says what was measured; \
+                 measure another disk with --beside DIR, or name a place with --pool PATH",
+                data.display(),
+                match wish.needs_another_disk {
+                    true =>
+                        " (its logs have their size before they are written, which on their own disk is as fast)",
+                    false => "",
+                }
+            ))),
+        }
+    }
+
+    /// True if it lies on the disk of `data`, as far as is known.
+    pub fn shares_disk(&self, data: &Path) -> bool {
+        let mut places = self.path.ancestors();
+        let place = places.find(|it| it.exists());
+        place.and_then(|it| doctor::is_same_disk(it, data)) == Some(true)
+    }
+
+    /// What it is, or is to be, in a sentence.
+    pub fn sentence(&self) -> String {
+        let kind = match (self.is_new, self.on_disk) {
+            (false, _) => "which is there".to_owned(),
+            (true, true) => format!("{} on a disk, to be made", size::show(self.bytes)),
+            (true, false) => format!(
+                "{} on persistent memory, to be made",
+                size::show(self.bytes)
+            ),
+        };
+        format!("{}, {kind}: {}", self.path.display(), self.why)
+    }
+
+    /// Makes it, unless it is there, and says what it survives.
+    ///
+    /// # Errors
+    /// As `forebay pool create`.
+    pub fn make(&self, owner: &SystemUser, root: &UnitRoot) -> Result<PoolPersistence, Failure> {
+        let here = root.at(&self.path);
+        if self.is_new {
+            let place = here.parent().unwrap_or(Path::new("/"));
+            let mut directory = fs::DirBuilder::new();
+            (directory.recursive(true).mode(0o755).create(place))
+                .map_err(Failure::io("making", place.display()))?;
+            let options = PoolOptions::new().size(self.bytes).on_disk(self.on_disk);
+            pool::make(&options, &here, self.bytes, Some(owner))?;
+        }
+        Ok(PoolOptions::new().open(&here)?.durability())
+    }
+}
+
+/// Refuses a pool that its unit could not use, or should not.
+fn check_standing(
+    here: &Path,
+    path: &Path,
+    found: &fs::Metadata,
+    owner: &SystemUser,
+) -> Result<(), Failure> {
+    let fail = |why: String| {
+        Err(Failure::Failed(format!(
+            "the pool {} {why}",
+            path.display()
+        )))
+    };
+    if found.uid() != owner.uid {
+        let whose = SystemUser::numbered(found.uid()).name;
+        return fail(format!(
+            "belongs to {whose}, and the unit's user is {0}. If no other database uses it: chown {0} {1}; otherwise name another",
+            owner.name,
+            path.display()
+        ));
+    }
+    if found.is_file() && found.permissions().mode() & 0o022 != 0 {
+        return fail(format!(
+            "can be written by other users: chmod go-w {}",
+            path.display()
+        ));
+    }
+    let pool = PoolOptions::new().open(here)?;
+    match pool.durability() {
+        PoolPersistence::PowerCut | PoolPersistence::PowerCutOnceCommitted => Ok(()),
+        other => fail(format!(
+            "{other}. For a unit make one on persistent memory or on a disk; forebay doctor says where"
+        )),
+    }
+}

@@ -1,0 +1,134 @@
+//! PostgreSQL's clusters as Debian has them: `postgresql@VERSION-CLUSTER` calls `pg_ctlcluster`,
+//! which clears the environment, so that the server would lack Forebay's library, and leaves the
+//! server in the background. Under forebay the unit starts the server itself, as `pg_ctlcluster`
+//! would: with its configuration file, its file of variables and its log, as the cluster's owner.
+//!
+//! What `pg_ctlcluster` does before is done in the unit: it takes a `postmaster.pid` away that a
+//! server left which was cut off, since the number in it may be forebay's by now. Stopping and
+//! reloading stay `pg_ctlcluster`'s.
+
+use super::{command::ExecLine, known::assigned, name::UnitName, search::UnitRoot};
+use crate::failure::Failure;
+use std::{
+    fs,
+    os::unix::fs::MetadataExt,
+    path::{Path, PathBuf},
+};
+
+/// What the unit of a cluster calls.
+pub const CALLS: &str = "pg_ctlcluster";
+
+/// A cluster.
+#[derive(Debug)]
+pub struct DebianCluster {
+    /// Its files.
+    pub data: PathBuf,
+    /// The number of their owner.
+    pub owner: u32,
+    /// The line that starts the server.
+    pub exec: ExecLine,
+    /// What a unit needs besides, a line each, of `[Service]`.
+    pub lines: Vec<String>,
+}
+
+impl DebianCluster {
+    /// The one of a unit's name.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`]: there is none; it is disabled; it has options that only `pg_ctlcluster`
+    /// passes on; its files or its server are not there.
+    pub fn of(name: &UnitName, root: &UnitRoot) -> Result<Self, Failure> {
+        let fail = |why: String| Failure::Failed(format!("{}: {why}", name.stem()));
+        let (version, cluster) = (name.template())
+            .and_then(|(_, instance)| instance.split_once('-'))
+            .ok_or_else(|| {
+                fail(
+                    "no cluster, as postgresql@15-main is one; pg_lsclusters lists them".to_owned(),
+                )
+            })?;
+        let settings = Path::new("/etc/postgresql").join(version).join(cluster);
+        let read = |file: &str| fs::read_to_string(root.at(settings.join(file)));
+        let main = read("postgresql.conf").map_err(|e| {
+            fail(format!(
+                "its configuration {} cannot be read: {e}; pg_lsclusters lists clusters",
+                settings.join("postgresql.conf").display()
+            ))
+        })?;
+        if read("start.conf").is_ok_and(|text| text.lines().any(|it| it.trim() == "disabled")) {
+            return Err(fail(format!(
+                "the cluster is disabled in {}",
+                settings.join("start.conf").display()
+            )));
+        }
+        let options = read("pg_ctl.conf")
+            .ok()
+            .and_then(|text| assigned(&text, "pg_ctl_options"));
+        if let Some(options) = options.filter(|it| !it.is_empty()) {
+            return Err(fail(format!(
+                "{} has options of pg_ctl ({options}), which starts no server under forebay. Put what they say into postgresql.conf",
+                settings.join("pg_ctl.conf").display()
+            )));
+        }
+        let data = assigned(&main, "data_directory").map_or_else(
+            || Path::new("/var/lib/postgresql").join(version).join(cluster),
+            PathBuf::from,
+        );
+        let found = fs::metadata(root.at(&data)).map_err(|e| {
+            fail(format!(
+                "its data directory {} cannot be looked at: {e}",
+                data.display()
+            ))
+        })?;
+        let program = format!("/usr/lib/postgresql/{version}/bin/postgres");
+        let (config, log) = (
+            settings.join("postgresql.conf"),
+            log_of(version, cluster, &settings, root),
+        );
+        for path in [&data, &settings, &log] {
+            super::drop_in::check_plain(path)?;
+        }
+        let words = format!(
+            "{program} -D {} -c config_file={}",
+            data.display(),
+            config.display()
+        );
+        Ok(Self {
+            owner: found.uid(),
+            exec: ExecLine {
+                prefixes: String::new(),
+                program,
+                words,
+            },
+            lines: lines(&data, &settings, &log),
+            data,
+        })
+    }
+}
+
+/// Where the server's standard output goes.
+fn log_of(version: &str, cluster: &str, settings: &Path, root: &UnitRoot) -> PathBuf {
+    let linked = fs::read_link(root.at(settings.join("log"))).ok();
+    let usual = || {
+        PathBuf::from(format!(
+            "/var/log/postgresql/postgresql-{version}-{cluster}.log"
+        ))
+    };
+    linked
+        .filter(|path| path.is_absolute())
+        .unwrap_or_else(usual)
+}
+
+fn lines(data: &Path, settings: &Path, log: &Path) -> Vec<String> {
+    let (data, log) = (data.display(), log.display());
+    let stale = "if [ -e \"$$p\" ] && read -r n <\"$$p\" && [ \"$$(cat \"/proc/$$n/comm\" 2>/dev/null)\" != postgres ]; then rm -f \"$$p\"; fi";
+    vec![
+        "# The server itself, as pg_ctlcluster starts it, and not in the background.".to_owned(),
+        "Type=notify".to_owned(),
+        format!("EnvironmentFile=-{}", settings.join("environment").display()),
+        "Environment=PG_OOM_ADJUST_FILE=/proc/self/oom_score_adj".to_owned(),
+        format!("StandardOutput=append:{log}"),
+        format!("StandardError=append:{log}"),
+        "# As pg_ctlcluster: the number that a server left which was cut off may be another process's by now.".to_owned(),
+        format!("ExecStartPre=/bin/sh -c 'p={data}/postmaster.pid; {stale}'"),
+    ]
+}

@@ -1,0 +1,415 @@
+//! `forebay enable` on Debian's units, unchanged, and on what it refuses.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{
+    FOREBAY, Ran, Sandbox, copy, have,
+    image::{Image, can_enable, have_units},
+};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
+    process::{Command, Stdio},
+};
+
+#[test]
+fn the_units_of_debian_are_enabled() {
+    if !can_enable() {
+        return;
+    }
+    let image = Image::new();
+    for (unit, profile) in [
+        ("redis-server", "redis"),
+        ("mariadb", "mariadb"),
+        ("postgresql@15-main", "postgres"),
+    ] {
+        let said = image.enable(unit).text();
+        assert!(
+            said.contains("survives a power cut") && said.contains("systemctl daemon-reload"),
+            "{said}"
+        );
+        let text = image.drop_in(unit);
+        assert!(
+            text.contains(&format!("--profile {profile} -- /")),
+            "{text}"
+        );
+        image.verify(unit);
+    }
+    let text = image.drop_in("redis-server");
+    assert!(text.contains("\nExecStart=\nExecStart=/usr/bin/forebay run --pool /var/lib/forebay/redis-server.pool --profile redis -- /usr/bin/redis-server /etc/redis/redis.conf --supervised systemd --daemonize no\n"), "{text}");
+    for line in [
+        "NotifyAccess=all",
+        "PIDFile=",
+        "KillMode=mixed",
+        "ReadWritePaths=/var/lib/forebay",
+        "ExecPaths=/usr/bin/forebay /usr/lib/forebay/libforebay.so",
+        "SystemCallErrorNumber=EPERM",
+        "RemoveIPC=no",
+        "Requires=forebay-recover@var-lib-redis.service",
+    ] {
+        assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
+    }
+    let text = image.drop_in("mariadb");
+    assert!(
+        text.contains("-- /bin/sh -c \"set -f;")
+            && text.contains("exec /usr/sbin/mariadbd $MYSQLD_OPTS"),
+        "{text}"
+    );
+    let text = image.drop_in("postgresql@15-main");
+    assert!(text.contains("-- /usr/lib/postgresql/15/bin/postgres -D /var/lib/postgresql/15/main -c config_file=/etc/postgresql/15/main/postgresql.conf\n"), "{text}");
+    assert!(text.lines().any(|it| it == "Type=notify"), "{text}");
+}
+
+#[test]
+fn a_pool_belongs_to_the_user_of_its_unit_alone() {
+    if !can_enable() {
+        return;
+    }
+    let image = Image::new();
+    image.enable("redis-server");
+    let found = fs::metadata(image.at("var/lib/forebay/redis-server.pool")).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o7777), (65_533, 0o600));
+    // A second time it is the same pool.
+    let again = image
+        .run("enable redis-server --json --pool redis-server")
+        .ok()
+        .json();
+    assert_eq!(again["is_enabled"], true);
+    image
+        .run("enable redis-server --pool other")
+        .fails(1, &["redis-server.pool", "forebay disable"]);
+    chown(
+        image.at("var/lib/forebay/redis-server.pool"),
+        Some(65_000),
+        None,
+    )
+    .unwrap();
+    image
+        .run("enable redis-server --pool redis-server")
+        .fails(1, &["belongs to", "chown redis"]);
+}
+
+#[test]
+fn a_dry_run_shows_the_files_and_changes_nothing() {
+    if !have_units() {
+        return;
+    }
+    let image = Image::new();
+    let shown = image
+        .run("enable redis-server --pool redis --dry-run --json")
+        .ok()
+        .json();
+    assert_eq!(shown["is_enabled"], false);
+    assert!(
+        shown["files"][1]["text"]
+            .as_str()
+            .unwrap()
+            .contains("ExecStart=")
+    );
+    assert!(image.own_files().is_empty());
+    let text = image
+        .run("enable redis-server --pool redis --dry-run")
+        .ok()
+        .text();
+    for words in [
+        "to be written",
+        "DOES NOT ASK FOR DURABILITY",
+        "forebay disable redis-server",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+    assert!(!image.at("var/lib/forebay/redis.pool").exists());
+}
+
+#[test]
+fn units_that_cannot_be_wrapped_are_refused() {
+    if !have_units() {
+        return;
+    }
+    let image = Image::new();
+    let data = "--pool p --data /var/lib/redis --profile redis";
+    let service = |name: &str, text: &str| {
+        image.write(
+            &format!("etc/systemd/system/{name}.service"),
+            &format!("[Service]\n{text}\n"),
+        );
+    };
+    image.refuses(
+        "enable nothing --pool p",
+        1,
+        &["nothing", "no such unit", "lib/systemd/system"],
+    );
+    image.refuses("enable ../x --pool p", 2, &["no name of a unit"]);
+    image.refuses(
+        "enable postgresql --pool p",
+        1,
+        &["oneshot", "postgresql@15-main"],
+    );
+    image.refuses("enable postgresql@ --pool p", 2, &["a template"]);
+    image.refuses(
+        "enable postgresql@16-main --pool p",
+        1,
+        &["16/main/postgresql.conf"],
+    );
+    for (name, text, words) in [
+        (
+            "several",
+            "ExecStart=/bin/true\nExecStart=/bin/sh",
+            "2 ExecStart lines",
+        ),
+        ("plus", "ExecStart=+/bin/true", "prefix +"),
+        ("exclamation", "ExecStart=!/bin/true", "prefix !"),
+        ("at", "ExecStart=@/bin/true other", "prefix @"),
+        ("none", "Type=simple", "no ExecStart"),
+        (
+            "dynamic",
+            "ExecStart=/bin/true\nDynamicUser=yes",
+            "DynamicUser",
+        ),
+        ("absent", "ExecStart=/usr/bin/no-such", "no such program"),
+        (
+            "home",
+            "ExecStart=/bin/true\nUser=no-such",
+            "no user no-such",
+        ),
+    ] {
+        service(name, text);
+        image
+            .sandbox
+            .run(&format!("enable {name} {data} --root image"))
+            .fails(if name == "home" { 2 } else { 1 }, &[words]);
+        fs::remove_file(image.at(&format!("etc/systemd/system/{name}.service"))).unwrap();
+    }
+}
+
+#[test]
+fn a_program_without_a_profile_needs_its_name() {
+    if !have_units() {
+        return;
+    }
+    let image = Image::new();
+    let unit = "[Service]\nExecStart=/bin/true\n";
+    image.write("lib/systemd/system/db.service", unit);
+    let line = "enable db --pool p --data /var/lib/redis";
+    image.refuses(line, 2, &["--profile"]);
+    let shown = image
+        .run(&format!("{line} --profile any --dry-run --json"))
+        .ok()
+        .json();
+    assert_eq!(shown["profile"], "any");
+    image.refuses("enable db --pool p --profile redis", 2, &["--data DIR"]);
+}
+
+#[test]
+fn a_masked_unit_and_others_drop_ins_are_left_alone() {
+    if !have_units() {
+        return;
+    }
+    let image = Image::new();
+    image.write("etc/systemd/system/x", "");
+    fs::remove_file(image.at("etc/systemd/system/x")).unwrap();
+    symlink("/dev/null", image.at("etc/systemd/system/mariadb.service")).unwrap();
+    image.refuses(
+        "enable mariadb --pool p",
+        1,
+        &["masked", "systemctl unmask"],
+    );
+    image.write(
+        "etc/systemd/system/redis-server.service.d/override.conf",
+        "[Service]\nExecStart=\nExecStart=/bin/true\n",
+    );
+    image.refuses(
+        "enable redis-server --pool p",
+        1,
+        &["override.conf", "sets ExecStart as well"],
+    );
+    image.write(
+        "etc/systemd/system/redis-server.service.d/override.conf",
+        "[Service]\nNice=1\n",
+    );
+    image.write(
+        "etc/systemd/system/redis-server.service.d/forebay.conf",
+        "[Service]\nNice=1\n",
+    );
+    image.refuses(
+        "enable redis-server --pool p",
+        1,
+        &["forebay.conf", "not written by forebay enable"],
+    );
+}
+
+#[test]
+fn an_alias_and_an_instance_lead_to_their_unit() {
+    if !can_enable() {
+        return;
+    }
+    let image = Image::new();
+    image.write("etc/systemd/system/x", "");
+    symlink(
+        "/lib/systemd/system/redis-server.service",
+        image.at("etc/systemd/system/redis.service"),
+    )
+    .unwrap();
+    image.run("enable redis --size 32MiB --pool redis").ok();
+    image.drop_in("redis-server");
+    image.write("lib/systemd/system/db@.service", "[Unit]\nDescription=%i\n[Service]\nUser=redis\nType=forking\nPIDFile=/run/%i.pid\nExecStart=-/bin/true --x %i\n");
+    let said = image
+        .run("enable db@one --size 32MiB --pool one --profile rocksdb --data /var/lib/redis")
+        .ok()
+        .text();
+    assert!(said.contains("instead of forking"), "{said}");
+    let text = image.drop_in("db@one");
+    assert!(text.contains("ExecStart=-/usr/bin/forebay run --pool /var/lib/forebay/one.pool --profile rocksdb -- /bin/true --x %i\n"), "{text}");
+    assert!(
+        text.contains("Type=exec\n") && text.contains("PIDFile=\n"),
+        "{text}"
+    );
+    image.verify("db@one");
+}
+
+#[test]
+fn a_go_program_needs_the_agent_by_name() {
+    if !have("etcd") || !have_units() {
+        return;
+    }
+    let image = Image::new();
+    image.program("usr/bin/etcd");
+    copy("/usr/bin/etcd", &image.at("usr/bin/etcd"));
+    image.write("etc/passwd", "root:x:0:0::/:\netcd:x:65530:65530::/:\n");
+    fs::create_dir_all(image.at("var/lib/etcd/default")).unwrap();
+    image.refuses("enable etcd --pool etcd", 1, &["--front-end notify"]);
+    let shown = image
+        .run("enable etcd --pool etcd --dry-run --front-end notify --json")
+        .ok()
+        .json();
+    assert_eq!(shown["data"][0], "/var/lib/etcd/default");
+    let text = shown["files"][1]["text"].as_str().unwrap();
+    assert!(
+        text.contains("--profile etcd --front-end notify -- /usr/bin/etcd $DAEMON_ARGS"),
+        "{text}"
+    );
+}
+
+/// Runs a line of forebay where systemd seems to run: `/run` and `/etc/systemd` are the test's, and
+/// `systemctl` notes what it is told.
+fn with_systemctl(image: &Image, line: &str) -> Ran {
+    let script = r#"set -e
+mount -t tmpfs tmpfs /run
+mkdir -p /run/systemd/system
+mkdir -p /etc/systemd
+mount --bind "$1/etc-systemd" /etc/systemd
+PATH=$1/bin:$PATH
+shift
+exec "$@""#;
+    let mut command = Command::new("unshare");
+    command.args(["--mount", "sh", "-c", script, "sh"]);
+    command
+        .arg(image.sandbox.path())
+        .arg(FOREBAY)
+        .args(line.split(' '));
+    command
+        .env("TOLD", image.sandbox.file("told"))
+        .stdin(Stdio::null());
+    Ran::of(command.output().unwrap())
+}
+
+#[test]
+fn systemd_is_told_what_its_units_became() {
+    if !can_enable() {
+        return;
+    }
+    let image = Image::new();
+    let file = |name: &str| image.sandbox.file(name);
+    fs::create_dir_all(file("etc-systemd/system")).unwrap();
+    fs::create_dir_all(file("data")).unwrap();
+    let unit = "[Service]\nExecStart=/bin/true\n";
+    fs::write(file("etc-systemd/system/db.service"), unit).unwrap();
+    fs::create_dir_all(file("bin")).unwrap();
+    let systemctl = r#"#!/bin/sh
+case "$*" in
+*ActiveState*) cat "$TOLD.state" ;;
+show*) d=/etc/systemd/system/db.service.d/forebay.conf; [ -e $d ] || d=
+    printf 'Id=db.service\nLoadState=loaded\nFragmentPath=/etc/systemd/system/db.service\nDropInPaths=%s\n' "$d" ;;
+*) echo "$*" >>"$TOLD"; case $1 in stop) echo inactive ;; *start) echo active ;; *) exit 0 ;; esac >"$TOLD.state" ;;
+esac
+"#;
+    fs::write(file("bin/systemctl"), systemctl).unwrap();
+    fs::set_permissions(file("bin/systemctl"), Permissions::from_mode(0o755)).unwrap();
+    fs::write(file("told.state"), "active\n").unwrap();
+    let told = || fs::read_to_string(file("told")).unwrap_or_default();
+    let (data, pool) = (file("data"), file("db.pool"));
+    let enable = format!(
+        "enable db --profile redis --data {} --pool {} --size 32MiB",
+        data.display(),
+        pool.display()
+    );
+    let shown = with_systemctl(
+        &image,
+        &format!("{} --dry-run", enable.replace("redis", "postgres")),
+    );
+    let shown = shown.ok().text();
+    assert!(shown.contains("NOTHING IS ABSORBED"), "{shown}");
+    // Nobody can be asked.
+    let said = with_systemctl(&image, &enable).ok().text();
+    assert!(said.contains("Next: systemctl restart db"), "{said}");
+    assert_eq!(told(), "daemon-reload\n");
+    with_systemctl(&image, &format!("{enable} --yes")).ok();
+    assert_eq!(
+        told(),
+        "daemon-reload\ndaemon-reload\nrestart -- db.service\n"
+    );
+    fs::remove_file(file("told")).unwrap();
+    with_systemctl(&image, "disable db").fails(1, &["not stopped without asking", "--yes"]);
+    assert_eq!(told(), "");
+    let done = with_systemctl(&image, "disable db --yes --json")
+        .ok()
+        .json();
+    assert_eq!(
+        (&done["is_proven"], &done["is_started"]),
+        (&true.into(), &true.into())
+    );
+    assert_eq!(
+        told(),
+        "stop -- db.service\ndaemon-reload\nstart -- db.service\n"
+    );
+    assert!(!file("etc-systemd/system/db.service.d").exists());
+}
+
+/// Debian's unit of Redis kills what makes another system call than it expects. The drop-in has
+/// such calls fail.
+#[test]
+fn a_run_does_without_the_calls_that_a_unit_refuses() {
+    if !have("systemd-analyze") {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let program = concat!(
+        env!("CARGO_MANIFEST_DIR"),
+        "/tests/programs/system_service.py"
+    );
+    let script = "import os
+fd = os.open('a.log', os.O_WRONLY | os.O_CREAT)
+os.fsync(fd)
+os.write(fd, b'acknowledged')
+os.fsync(fd)";
+    let under = |answer: &str| {
+        let mut command = Command::new("/usr/bin/python3");
+        command.args([program, answer, FOREBAY]);
+        command.args(
+            "run --explain --pool p --profile generic --absorb *.log -- python3 -c".split(' '),
+        );
+        command.arg(script).current_dir(sandbox.path());
+        command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        Ran::of(command.output().unwrap())
+    };
+    let killed = under("kill");
+    assert_eq!(killed.code, None, "{}", killed.stderr);
+    let ran = under("eperm").ok();
+    assert!(
+        ran.stderr.contains("absorbed what was written"),
+        "{}",
+        ran.stderr
+    );
+}

@@ -1,0 +1,182 @@
+//! What a new user meets first: making a pool for a database's user, taking it away again, a
+//! command line without `--`, a pool of somebody else's, and a status where nothing runs.
+#![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
+
+mod common;
+
+use common::{FOREBAY, Ran, Sandbox, databases::PATIENCE};
+use forebay_pool::{ClaimOptions, PoolOptions};
+use rustix::process::{Pid, Signal, kill_process};
+use std::{
+    fs,
+    io::{BufRead, BufReader, IoSlice},
+    os::unix::{fs::MetadataExt, process::CommandExt},
+    process::{Command, Stdio},
+    thread,
+    time::{Duration, Instant},
+};
+use uuid::Uuid;
+
+const NOBODY: u32 = 65_534;
+
+fn is_root() -> bool {
+    let is_root = rustix::process::geteuid().is_root();
+    if !is_root {
+        println!("skipped: not root");
+    }
+    is_root
+}
+
+#[test]
+fn a_pool_is_made_for_the_user_who_is_named() {
+    if !is_root() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox
+        .run("pool create p --emulated --size 32MiB --owner nobody")
+        .ok();
+    let found = fs::metadata(sandbox.file("p")).unwrap();
+    assert_eq!((found.uid(), found.mode() & 0o777), (NOBODY, 0o600));
+    sandbox
+        .run("pool create q --emulated --owner no-such-user")
+        .fails(2, &["no user no-such-user"]);
+    assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 1);
+}
+
+#[test]
+fn nothing_is_left_of_a_pool_that_was_interrupted() {
+    let sandbox = Sandbox::on_disk();
+    for signal in [Signal::INT, Signal::TERM] {
+        let mut making = sandbox
+            .command("pool create p --disk --size 2GiB")
+            .stderr(Stdio::piped())
+            .spawn()
+            .unwrap();
+        let begun = Instant::now();
+        while fs::read_dir(sandbox.path()).unwrap().count() == 0 {
+            assert!(begun.elapsed() < PATIENCE, "nothing is made");
+            thread::sleep(Duration::from_millis(1));
+        }
+        thread::sleep(Duration::from_millis(20));
+        kill_process(Pid::from_child(&making), signal).unwrap();
+        assert_eq!(making.wait().unwrap().code(), Some(128 + signal.as_raw()));
+        assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 0);
+    }
+}
+
+#[test]
+fn a_pool_is_removed_once_it_holds_nothing_and_nobody_uses_it() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let pool = PoolOptions::new().open(sandbox.file("p")).unwrap();
+    let claim = ClaimOptions::new().label("the tests' lane");
+    let (lane, recovered) = pool.claim(Uuid::new_v4(), &claim).unwrap();
+    drop(recovered);
+    lane.append(1, &[IoSlice::new(&[1; 100])]).unwrap();
+    sandbox
+        .run("pool remove p")
+        .fails(1, &["is used by the tests' lane"]);
+    drop((lane, pool));
+    sandbox
+        .run("pool remove p")
+        .fails(1, &["holds 1 records", "forebay recover --pool"]);
+    assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 1);
+    sandbox
+        .run("pool create empty --emulated --size 32MiB")
+        .ok();
+    let removed = sandbox.run("pool remove empty --json").ok().json();
+    assert_eq!(removed["removed"], "empty");
+    fs::write(sandbox.file("notes"), "mine").unwrap();
+    sandbox.run("pool remove notes").fails(1, &["notes"]);
+    sandbox.run("pool remove empty").fails(1, &["empty"]);
+    assert_eq!(fs::read_dir(sandbox.path()).unwrap().count(), 2);
+}
+
+#[test]
+fn a_pool_of_another_user_is_named_with_its_owner() {
+    if !is_root() {
+        return;
+    }
+    let sandbox = Sandbox::new();
+    sandbox.let_in();
+    sandbox.pool();
+    let as_nobody = |words: &[&str]| {
+        let mut command = Command::new(FOREBAY);
+        command
+            .args(words)
+            .current_dir(sandbox.path())
+            .uid(NOBODY)
+            .gid(NOBODY);
+        command.env("FOREBAY_RUN_DIR", "/nonexistent");
+        Ran::of(command.output().unwrap())
+    };
+    for words in [
+        &["pool", "status", "p"][..],
+        &["run", "--pool", "p", "--absorb", "*.log", "--", "true"],
+    ] {
+        let ran = as_nobody(words);
+        // Where other users may not run the tests' program, that is no test.
+        if ran.stderr.contains("belongs to root") {
+            assert!(ran.stderr.contains("chown nobody p"), "{}", ran.stderr);
+        } else {
+            assert!(
+                ran.code.is_none() || ran.stderr.contains("/nonexistent"),
+                "{}",
+                ran.stderr
+            );
+        }
+    }
+}
+
+#[test]
+fn a_program_is_run_without_dashes_before_it() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let mut command = sandbox.command("run --pool p --profile generic --absorb *.log sh -c");
+    command.arg("echo \"$0 $1\"; exit 7").args(["--pool", "-x"]);
+    command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let ran = Ran::of(command.output().unwrap());
+    assert_eq!(ran.code, Some(7), "{}", ran.stderr);
+    assert_eq!(ran.text(), "--pool -x\n");
+    sandbox
+        .run("run --no-such-option sh")
+        .fails(2, &["--no-such-option"]);
+}
+
+#[test]
+fn a_status_without_a_run_says_where_it_looked() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command("status");
+    command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let text = Ran::of(command.output().unwrap()).ok().text();
+    for words in [
+        "nothing runs under forebay",
+        "run, by their notes",
+        "/dev/shm",
+        "FOREBAY_RUN_DIR",
+    ] {
+        assert!(text.contains(words), "{text}");
+    }
+}
+
+#[test]
+fn a_watched_status_has_no_control_codes_in_a_pipe() {
+    let sandbox = Sandbox::new();
+    let mut command = sandbox.command("status --watch");
+    command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+    let mut watching = command.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(watching.stdout.take().unwrap()).lines();
+    let lines: Vec<String> = lines.take(4).map(Result::unwrap).collect();
+    watching.kill().unwrap();
+    watching.wait().unwrap();
+    assert!(
+        lines
+            .iter()
+            .filter(|line| line.starts_with("nothing runs"))
+            .count()
+            == 2,
+        "{lines:?}"
+    );
+    assert!(lines.iter().all(|line| !line.contains('\x1b')), "{lines:?}");
+}

@@ -1,0 +1,134 @@
+#!/usr/bin/env bash
+# Installs the .deb into a fresh Debian 12, uses it with Redis, upgrades it under a running server, and removes it: refused while
+# a pool holds acknowledged writes, and allowed once nothing is left.
+#
+#   test_packages.sh [--from DIR]    takes programs that are built (see package.sh)
+#
+# As root, with mmdebstrap and Debian's archive, or a copy of what FOREBAY_TEST_DEBIAN names. The system lies in target/packages-test, and is removed at the end.
+set -euo pipefail
+cd "$(dirname "$0")/.."
+
+target=$(realpath "${CARGO_TARGET_DIR:-target}")
+root=$target/packages-test/root
+fail() {
+    echo "test_packages.sh: FAILED: $*" >&2
+    exit 1
+}
+say() { echo "--- $*"; }
+((EUID == 0)) || fail "it needs root, for a chroot"
+
+# A network of its own, without which the runs of this machine would be seen in there.
+net=$target/packages-test/net
+supervisor=
+clean_up() {
+    local place
+    # The server goes with what it writes to; its supervisor when it is gone.
+    if [[ -n $supervisor ]]; then
+        pkill -KILL -P "$supervisor" || true
+        kill -KILL "$supervisor" 2>/dev/null || true
+        wait "$supervisor" 2>/dev/null || true
+    fi
+    umount -l "$net" 2>/dev/null || true
+    for place in dev/shm dev proc; do
+        mountpoint -q "$root/$place" && umount -l "$root/$place"
+    done
+    rm -rf "$target/packages-test"
+}
+trap clean_up EXIT
+rm -rf "$target/packages-test"
+mkdir -p "$target/packages-test"
+
+say "packages of two versions"
+VERSION=0.0.2 scripts/package.sh "$@"
+cp "$target"/packages/forebay_0.0.2_*.deb "$target/packages-test/new.deb"
+VERSION=0.0.1 scripts/package.sh "$@" >/dev/null
+cp "$target"/packages/forebay_0.0.1_*.deb "$target/packages-test/old.deb"
+
+say "lintian"
+lintian --allow-root --fail-on error,warning "$target"/packages/*.deb
+
+say "a fresh Debian 12 with Redis"
+if [[ -n ${FOREBAY_TEST_DEBIAN:-} ]]; then
+    cp -a "$FOREBAY_TEST_DEBIAN" "$root"
+else
+    mmdebstrap --quiet --variant=minbase --include=redis-server,procps,python3-minimal bookworm "$root"
+fi
+printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
+chmod 755 "$root/usr/sbin/policy-rc.d"
+mount -t proc proc "$root/proc"
+mount --bind /dev "$root/dev"
+mount -t tmpfs -o mode=1777,size=64m tmpfs "$root/dev/shm"
+cp "$target"/packages-test/*.deb "$root/root/"
+touch "$net"
+unshare --net="$net" true
+inside() { nsenter --net="$net" chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
+
+say "install"
+inside dpkg -i /root/old.deb
+inside forebay --version | grep -q '^forebay ' || fail "forebay does not run"
+for file in /usr/share/man/man1/forebay-run.1.gz /usr/share/bash-completion/completions/forebay /etc/forebay/forebay.toml \
+    /usr/lib/systemd/system/forebay-recover@.service; do
+    [[ -f $root$file ]] || fail "$file is not installed"
+done
+
+say "enable"
+sed -i 's/^appendonly .*/appendonly yes/; s/^appendfsync .*/appendfsync always/; s/^port .*/port 0/; s#^\# unixsocket .*#unixsocket /var/lib/redis/socket#' \
+    "$root/etc/redis/redis.conf"
+inside forebay enable redis-server --pool redis --size 32MiB | tail -n 12
+drop_in=$root/etc/systemd/system/redis-server.service.d/forebay.conf
+line=$(sed -n 's/^ExecStart=\(..*\)/\1/p' "$drop_in")
+
+# start: as systemd would, the supervisor's number in $supervisor.
+start() {
+    mkdir -p "$root/run/forebay-redis-server"
+    nsenter --net="$net" chroot --userspec=redis:redis "$root" /usr/bin/env -i PATH=/usr/bin:/bin FOREBAY_RUN_DIR=/run/forebay-redis-server \
+        sh -c "exec ${line/--supervised systemd/--supervised no}" >>"$target/packages-test/log" 2>&1 &
+    supervisor=$!
+    for _ in $(seq 100); do
+        [[ $(redis ping 2>/dev/null) == PONG ]] && return 0
+        sleep 0.1
+    done
+    cat "$target/packages-test/log"
+    fail "Redis does not start"
+}
+# shows_run: the status of all users has the server's log.
+shows_run() {
+    inside forebay status --all >"$target/packages-test/said" 2>&1 || true
+    grep -q appendonly "$target/packages-test/said" || fail "$1: $(cat "$target/packages-test/said")"
+}
+redis() { inside redis-cli -s /var/lib/redis/socket "$@"; }
+install -d -o "$(stat -c %u "$root/var/lib/redis")" "$root/run/forebay-redis-server"
+start
+redis set before upgrade >/dev/null
+shows_run "status does not show the log"
+
+say "upgrade under the running server"
+inside dpkg -i /root/new.deb
+redis set after upgrade >/dev/null
+[[ $(redis get before) == upgrade ]] || fail "the old run does not go on"
+shows_run "the new forebay does not show the old run"
+
+say "removal is refused: enabled, running, records"
+! inside dpkg -r forebay 2>"$target/packages-test/said" || fail "it was removed while it is used"
+grep -q 'forebay disable redis-server' "$target/packages-test/said" || fail "no command: $(cat "$target/packages-test/said")"
+grep -q 'forebay status --all' "$target/packages-test/said" || fail "no run is named: $(cat "$target/packages-test/said")"
+server=$(pgrep -P "$supervisor")
+redis set last write >/dev/null
+kill -KILL "$supervisor" "$server"
+wait "$supervisor" || true
+supervisor=
+! inside dpkg -r forebay 2>"$target/packages-test/said" || fail "it was removed while a pool holds writes"
+grep -q 'forebay recover --pool /var/lib/forebay/redis.pool' "$target/packages-test/said" || fail "no command: $(cat "$target/packages-test/said")"
+
+say "disable, with the proof"
+inside forebay disable redis-server
+[[ ! -e $drop_in ]] || fail "the drop-in is there"
+grep -q write "$root"/var/lib/redis/appendonlydir/*.incr.aof || fail "the last write is not in the file"
+
+say "remove and purge: nothing is left"
+inside forebay pool remove /var/lib/forebay/redis.pool
+inside dpkg -r forebay
+inside dpkg -P forebay
+left=$(find "$root/dev/shm" "$root/tmp" "$root/etc" "$root/var/lib" "$root/usr" "$root/run" -name '*forebay*' ! -path '*/dpkg/*' ! -path "$root/run/forebay*")
+[[ -z $left ]] || fail "left: $left"
+echo "the package was installed, used, upgraded and removed"
