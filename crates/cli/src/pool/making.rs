@@ -8,7 +8,7 @@
 //! 2. It is given to its owner.
 //! 3. It is moved into place, where nothing may be yet, and the directory is synced.
 
-use crate::{failure::Failure, output::complain, progress, users::SystemUser};
+use crate::{failure::Failure, progress, standard_error::complain, users::SystemUser};
 use forebay_pool::{PoolError, PoolOptions};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::{

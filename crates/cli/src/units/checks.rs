@@ -8,7 +8,7 @@ use crate::{
     run::{FrontEnd, PreloadLibrary, RunProgram},
     users::SystemUser,
 };
-use forebay_files::policy::AbsorbPolicy;
+use forebay_files::supervisor::RunFrontEnd;
 use std::{
     env, fs,
     os::unix::fs::{MetadataExt, PermissionsExt},
@@ -17,9 +17,6 @@ use std::{
 
 /// Where packages put the program and the library.
 const PACKAGED: [&str; 2] = ["/usr/bin/forebay", "/usr/lib/forebay/libforebay.so"];
-
-/// The profile of programs in Go.
-const IN_GO: &str = "etcd";
 
 /// Refuses directories that are not there, whose files are another user's than the unit's, or that
 /// stand behind a flash cache.
@@ -64,26 +61,23 @@ pub fn check_data(
     Ok(())
 }
 
-/// Refuses a program that is not there, or that forebay cannot serve.
-pub fn check_program(
-    exec: &ExecLine,
-    policy: &AbsorbPolicy,
-    front_end: FrontEnd,
-    root: &UnitRoot,
-) -> Result<(), Failure> {
-    if policy.profile == IN_GO && front_end == FrontEnd::Preload {
-        return Err(Failure::Failed(format!(
-            "{} is a Go program, which the library absorbs nothing of. --front-end notify does, and is experimental: do not trust data to it yet",
-            exec.program
-        )));
-    }
+/// Refuses a program that is not there, or that forebay cannot serve. An agent serves it only if it
+/// is asked for by name.
+pub fn check_program(exec: &ExecLine, front_end: FrontEnd, root: &UnitRoot) -> Result<(), Failure> {
     let here = root.at(&exec.program);
-    let asked =
-        RunProgram::find(&[here.into_os_string()]).and_then(|it| it.check(front_end, false));
-    asked.map_err(|failure| match failure {
+    let chosen =
+        RunProgram::find(&[here.into_os_string()]).and_then(|it| it.choose(front_end, false));
+    let chosen = chosen.map_err(|failure| match failure {
         Failure::NotRun(_, why) => Failure::Failed(why),
         other => other,
-    })
+    })?;
+    if chosen.front_end == RunFrontEnd::Agent && front_end != FrontEnd::Notify {
+        return Err(Failure::Failed(format!(
+            "{}, so the library absorbs nothing of it. --front-end notify does, and is experimental: do not trust data to it yet",
+            chosen.reason
+        )));
+    }
+    Ok(())
 }
 
 /// `forebay` and its library, as the unit sees them, which its user can reach.

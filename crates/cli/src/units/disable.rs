@@ -14,7 +14,7 @@ use super::{
     search::{FoundUnit, UnitFile, UnitRoot, remove_file, write_file},
     systemd,
 };
-use crate::{failure::Failure, output, recover::for_directories, run};
+use crate::{failure::Failure, output, recover::for_directories, run, standard_error::complain};
 use clap::Args;
 use forebay_files::replay::{self, RecoverOptions};
 use forebay_pool::PoolOptions;
@@ -188,7 +188,7 @@ impl DisableUnit {
         // Pools that marks name are of this system only.
         if root.is_this() {
             for left in for_directories::bring_home(&unit.data, self.pool_is_lost)?.left {
-                output::complain!("{left}");
+                complain!("{left}");
             }
         }
         let Some(path) = unit.pool.as_deref().filter(|path| path.exists()) else {
@@ -196,7 +196,7 @@ impl DisableUnit {
         };
         let pool = PoolOptions::new().open(path)?;
         for line in run::lanes(&replay::recover(&pool, &RecoverOptions::default())?) {
-            output::complain!("{line}");
+            complain!("{line}");
         }
         Ok(())
     }

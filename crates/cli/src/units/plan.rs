@@ -71,7 +71,7 @@ impl EnablePlan {
         };
         let data = data_of(wish, &understood, &program, &policy.profile)?;
         check_data(name, &data, &owner, root)?;
-        check_program(&understood.exec, &policy, wish.front_end, root)?;
+        check_program(&understood.exec, wish.front_end, root)?;
         let [forebay, library] = installed(&owner, root)?;
         let pool = choose_pool(wish, &policy, &data[0], name, &owner, root)?;
         let of = UnitDropIn {

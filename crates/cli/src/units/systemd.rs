@@ -3,7 +3,7 @@
 use super::name::UnitName;
 use crate::{
     failure::Failure,
-    output::{complain, say},
+    standard_error::{complain, say},
 };
 use std::{
     io::{self, BufRead, IsTerminal},
