@@ -1,6 +1,6 @@
 //! How a command fails: its message and its exit status.
 
-use crate::users::SystemUser;
+use crate::users::{SystemUser, UserError};
 use forebay_files::{FilesError, policy::PolicyError};
 use forebay_pool::{PoolError, PoolErrorKind};
 use forebay_store::StoreError;
@@ -42,6 +42,15 @@ impl Failure {
 impl From<StoreError> for Failure {
     fn from(error: StoreError) -> Self {
         Self::Failed(error.to_string())
+    }
+}
+
+impl From<UserError> for Failure {
+    fn from(error: UserError) -> Self {
+        match error {
+            UserError::Unknown(_) => Self::Usage(error.to_string()),
+            UserError::Unreadable { .. } => Self::Failed(error.to_string()),
+        }
     }
 }
 

@@ -6,6 +6,7 @@
 //! Reports go to standard output, everything else to standard error.
 
 mod completions;
+mod disk_mounts;
 mod doctor;
 mod encoding;
 pub mod failure;

@@ -1,8 +1,32 @@
 //! Users of the system, by name or number: whose a pool is to be, or is.
 
-use crate::failure::Failure;
 use nix::unistd::{Gid, Uid, User};
-use std::{fs, path::Path};
+use std::{fmt, fs, io, path::Path};
+
+/// Why a user is not known.
+#[derive(Debug)]
+pub enum UserError {
+    /// There is none of this name or number.
+    Unknown(String),
+    /// The list of users cannot be read.
+    Unreadable {
+        /// The list.
+        list: String,
+        /// Why.
+        source: io::Error,
+    },
+}
+
+impl fmt::Display for UserError {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Self::Unknown(text) => {
+                write!(f, "there is no user {text}; getent passwd lists users")
+            }
+            Self::Unreadable { list, source } => write!(f, "reading {list}: {source}"),
+        }
+    }
+}
 
 /// A user.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -19,8 +43,8 @@ impl SystemUser {
     /// The user of this name, or number, of this system.
     ///
     /// # Errors
-    /// [`Failure::Usage`] if there is none.
-    pub fn named(text: &str) -> Result<Self, Failure> {
+    /// [`UserError::Unknown`].
+    pub fn named(text: &str) -> Result<Self, UserError> {
         let by_name = User::from_name(text).ok().flatten();
         let found = match (by_name, text.parse()) {
             (Some(user), _) => Some(user),
@@ -53,13 +77,16 @@ impl SystemUser {
     /// The one of another system, whose `/etc/passwd` this is.
     ///
     /// # Errors
-    /// It cannot be read; [`Failure::Usage`] if there is no such user.
+    /// [`UserError`].
     pub fn listed(
         passwd: &Path,
         is_it: impl Fn(&Self) -> bool,
         text: &str,
-    ) -> Result<Self, Failure> {
-        let lines = fs::read_to_string(passwd).map_err(Failure::io("reading", passwd.display()))?;
+    ) -> Result<Self, UserError> {
+        let lines = fs::read_to_string(passwd).map_err(|source| UserError::Unreadable {
+            list: passwd.display().to_string(),
+            source,
+        })?;
         let user = |line: &str| {
             let mut fields = line.split(':');
             let (name, _password) = (fields.next()?, fields.next()?);
@@ -75,10 +102,8 @@ impl SystemUser {
     }
 }
 
-fn unknown(text: &str) -> Failure {
-    Failure::Usage(format!(
-        "there is no user {text}; getent passwd lists users"
-    ))
+fn unknown(text: &str) -> UserError {
+    UserError::Unknown(text.to_owned())
 }
 
 #[cfg(test)]
@@ -93,7 +118,7 @@ mod tests {
         assert_eq!(SystemUser::numbered(4_000_000).name, "4000000");
         assert!(matches!(
             SystemUser::named("no such"),
-            Err(Failure::Usage(_))
+            Err(UserError::Unknown(_))
         ));
     }
 

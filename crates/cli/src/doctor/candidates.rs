@@ -1,7 +1,7 @@
 //! Where a pool on a disk could lie, and what it would bring. What is measured is written to, so
 //! that is the directory of the data and what the user names beside it; the other disks are listed.
 
-use super::disks::{self, DiskMount};
+use crate::disk_mounts::{self, DiskMount};
 use forebay_pool::disks::BackingStore;
 use forebay_probe::{
     disk::{
@@ -88,7 +88,10 @@ impl CandidateSpot {
         let memory = memory.map(|what| {
             format!("it lies in memory ({what}): a power cut takes what is there, so no pool on a disk can be made there")
         });
-        let doubts = ground.disks.iter().filter_map(|disk| disks::doubt(disk));
+        let doubts = ground
+            .disks
+            .iter()
+            .filter_map(|disk| disk_mounts::doubt(disk));
         Self {
             directory: mount.point.clone(),
             device: mount.source.clone(),
@@ -231,7 +234,7 @@ struct DataDirectory {
 /// Measures the directory of the data and those that are named `beside` it, and lists the others.
 pub fn find(directory: &Path, beside: &[PathBuf]) -> PoolCandidates {
     let sync = measure(directory, How::Appended);
-    let (mut sync, own) = match (sync, disks::mount_of(directory)) {
+    let (mut sync, own) = match (sync, disk_mounts::mount_of(directory)) {
         (Ok(sync), Some(own)) => (sync, own),
         (Ok(_), None) => return PoolCandidates::without(beside, "is on no disk that is known"),
         (Err(error), _) => {
@@ -245,7 +248,7 @@ pub fn find(directory: &Path, beside: &[PathBuf]) -> PoolCandidates {
     };
     let mut found = PoolCandidates {
         sync_us: Some(data.sync_us),
-        unused: disks::unused(),
+        unused: disk_mounts::unused(),
         ..PoolCandidates::default()
     };
     let mut own = CandidateSpot::of(&own, &data);
@@ -262,7 +265,7 @@ pub fn find(directory: &Path, beside: &[PathBuf]) -> PoolCandidates {
             Err((directory, why)) => Err(Box::new(CandidateSpot::unknown(directory, why))),
         });
     }
-    let others = disks::mounts().into_iter().filter(|other| {
+    let others = disk_mounts::mounts().into_iter().filter(|other| {
         !other.is_dax && !known.contains(&other.device) && free(&other.point) >= FREE
     });
     let others = others.map(|mount| CandidateSpot::of(&mount, &data));
@@ -328,7 +331,7 @@ mod tests {
         let dir = tempfile::tempdir_in(program.parent().unwrap()).unwrap();
         let found = find(dir.path(), &[]);
         // Nothing can be said of file systems that are on no device.
-        if disks::mount_of(dir.path()).is_none() {
+        if disk_mounts::mount_of(dir.path()).is_none() {
             return;
         }
         let own = found

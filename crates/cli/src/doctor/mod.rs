@@ -2,14 +2,11 @@
 
 mod advice;
 mod candidates;
-mod disks;
 mod guarded_directory;
 mod persistent_memory;
 mod report;
 
-pub use disks::{DiskMount, mount_of, mounts};
-
-use crate::{failure::Failure, output};
+use crate::{disk_mounts, failure::Failure, output};
 use clap::Args;
 use forebay_pool::{disks::BackingStore, persist::Persist};
 use forebay_probe::{
@@ -77,7 +74,7 @@ pub fn best_place(data: &Path, beside: &[PathBuf]) -> Option<BestPlace> {
 /// True if two paths lie on one disk; none if that cannot be told.
 pub fn is_same_disk(one: &Path, other: &Path) -> Option<bool> {
     let device = |path: &Path| {
-        let mounted = mount_of(path).map(|mount| mount.device);
+        let mounted = disk_mounts::mount_of(path).map(|mount| mount.device);
         mounted.or_else(|| fs::metadata(path).ok().map(|found| found.dev()))
     };
     let (one, other) = (device(one)?, device(other)?);

@@ -1,6 +1,10 @@
 //! The pool of a run: the user's, or one emulated in memory that is made at first use and kept.
 
-use crate::{doctor, failure::Failure, size};
+use crate::{
+    disk_mounts::{self, DiskMount},
+    failure::Failure,
+    size,
+};
 use forebay_pool::{Pool, PoolErrorKind, PoolOptions};
 use forebay_probe::disk::memory_dir;
 use rustix::fs::OFlags;
@@ -59,7 +63,9 @@ const USUAL: &str = "forebay.pool";
 
 /// The first pool of the usual name on persistent memory.
 fn on_persistent_memory() -> Option<PathBuf> {
-    let mounts = doctor::mounts().into_iter().filter(|mount| mount.is_dax);
+    let mounts = disk_mounts::mounts()
+        .into_iter()
+        .filter(|mount| mount.is_dax);
     let mut pools = mounts.map(|mount| mount.point.join(USUAL));
     pools.find(|pool| pool.is_file())
 }
@@ -78,9 +84,9 @@ fn data_of(command: &[OsString]) -> PathBuf {
 fn what_a_disk_would_bring(data: &Path) -> String {
     let none = "There is no pool on persistent memory here";
     let ask = format!("forebay doctor --dir {}", data.display());
-    let own = doctor::mount_of(data).map(|mount| mount.device);
-    let is_other = |mount: &doctor::DiskMount| !mount.is_dax && Some(mount.device) != own;
-    let others = doctor::mounts().into_iter().filter(is_other);
+    let own = disk_mounts::mount_of(data).map(|mount| mount.device);
+    let is_other = |mount: &DiskMount| !mount.is_dax && Some(mount.device) != own;
+    let others = disk_mounts::mounts().into_iter().filter(is_other);
     let others: Vec<String> = others
         .map(|mount| mount.point.display().to_string())
         .take(PLACES_NAMED)

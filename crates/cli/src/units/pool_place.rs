@@ -7,7 +7,7 @@
 //! database has lost what it acknowledged.
 
 use super::{drop_in::check_plain, search::UnitRoot};
-use crate::{doctor, failure::Failure, pool, size, users::SystemUser};
+use crate::{disk_mounts, doctor, failure::Failure, pool, size, users::SystemUser};
 use forebay_pool::{PoolOptions, media::PoolPersistence};
 use std::{
     fs, io,
@@ -86,7 +86,7 @@ impl PlannedPool {
             }
             Err(error) if error.kind() == io::ErrorKind::NotFound => {
                 let is_dax = (here.ancestors().skip(1).find(|it| it.exists()))
-                    .and_then(doctor::mount_of)
+                    .and_then(disk_mounts::mount_of)
                     .is_some_and(|mount| mount.is_dax);
                 let usual = if is_dax {
                     ON_PERSISTENT_MEMORY
@@ -124,7 +124,9 @@ impl PlannedPool {
                 )),
             };
         }
-        let dax = doctor::mounts().into_iter().filter(|mount| mount.is_dax);
+        let dax = disk_mounts::mounts()
+            .into_iter()
+            .filter(|mount| mount.is_dax);
         let dax: Vec<PathBuf> = dax.map(|mount| mount.point.join(file)).collect();
         if let Some(standing) = dax.iter().chain([&usual]).find(|path| path.exists()) {
             return Ok((standing.clone(), "it is there already".to_owned()));

@@ -48,7 +48,11 @@ impl UnderstoodUnit {
             let uid = cluster.owner;
             return match root.is_this() {
                 true => Ok(SystemUser::numbered(uid)),
-                false => SystemUser::listed(&passwd, |it| it.uid == uid, &uid.to_string()),
+                false => Ok(SystemUser::listed(
+                    &passwd,
+                    |it| it.uid == uid,
+                    &uid.to_string(),
+                )?),
             };
         }
         let user = self.settings.value("User").unwrap_or("root");
@@ -58,14 +62,11 @@ impl UnderstoodUnit {
                 name.stem()
             ))
         })?;
-        match root.is_this() {
-            true => SystemUser::named(&user),
-            false => SystemUser::listed(
-                &passwd,
-                |it| it.name == user || it.uid.to_string() == user,
-                &user,
-            ),
-        }
+        let is_it = |it: &SystemUser| it.name == user || it.uid.to_string() == user;
+        Ok(match root.is_this() {
+            true => SystemUser::named(&user)?,
+            false => SystemUser::listed(&passwd, is_it, &user)?,
+        })
     }
 
     /// Lines of `[Service]` that are no answer to a sandbox.
