@@ -208,7 +208,6 @@ EOF
 # need_nats: a NATS server whose JetStream can sync each message (`sync_interval: always`), which Debian's is too old for: built from its Go module.
 need_nats() {
     local version=v2.10.29 wanted=1.23 toolchain go=go found
-    have nats-server && return 0
     "$peers/bin/nats-server" --version 2>/dev/null | grep -q "$version" && return 0
     # Debian's Go may be older than one that was installed beside it.
     [[ ! -x /usr/local/go/bin/go ]] || go=/usr/local/go/bin/go
@@ -231,7 +230,8 @@ need_nats() {
 # need_influxdb: InfluxDB's server out of its package, which would start a service.
 need_influxdb() {
     local unpacked=$peers/influxdb
-    have influxd && return 0
+    # Later ones bear the same name and are another program.
+    have influxd && influxd version 2>/dev/null | grep -q ' v\?1\.' && return 0
     [[ -x $peers/bin/influxd ]] && return 0
     say "unpacking InfluxDB into $unpacked"
     mkdir -p "$unpacked" "$peers/bin"

@@ -9,7 +9,7 @@ use crate::{
     contest::{self, Cell, Contender, Contest, Mode, Report, Sample, Setup, Syncs},
     peers::{Line, read},
     processes::{output, said_by},
-    scratch::{ScratchDir, memory_dir},
+    scratch::{ScratchDir, memory_dir, sync_file_system},
 };
 use forebay_measure::server::command_line;
 use serde_json::{Map, json};
@@ -113,13 +113,22 @@ fn measure(
         true => &programs.dynamic,
         false => &programs.linked_statically,
     };
+    // What other turns left for the device to do is not this one's.
+    sync_file_system(dir.path())?;
     let mut command = command_line([], &around.wrapper, program);
     command
         .arg(data.join("synced.log"))
         .args([bytes, config.seconds].map(|number| number.to_string()))
         .envs(around.environment.iter().cloned())
         .current_dir(data);
-    let printed = said_by("synced_write", output(&mut command)?)?;
+    let done = output(&mut command)?;
+    let said = String::from_utf8_lossy(&done.stderr).into_owned();
+    if said.contains("runs plainly") {
+        return Err(BenchError::Child(format!(
+            "(synced_write) is not served: {said}"
+        )));
+    }
+    let printed = said_by("synced_write", done)?;
     let line: Option<Line> = read(&printed).next();
     let unread = || BenchError::Child(format!("(synced_write) printed {printed:?}"));
     let line = line.ok_or_else(unread)?;

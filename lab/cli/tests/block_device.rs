@@ -10,14 +10,20 @@ use std::fs;
 const SLOW: &str =
     "read = { random_us = 2000, mb_s = 1000 }\nwrite = { random_us = 2000, mb_s = 1000 }\n";
 
+/// Of the error of a machine that cannot have one.
+const LACKS: [&str; 3] = [
+    "etcd is not installed",
+    "an emulated block device needs",
+    "unshare failed",
+];
+
 #[test]
 fn a_go_server_waits_for_an_emulated_disk() {
     let sandbox = Sandbox::new();
     fs::write(sandbox.file("device.toml"), SLOW).unwrap();
     let line = "etcd --quick --json --clients 1 --modes plain --device device.toml --dir .";
     let ran = sandbox.run(line);
-    let lacks = ["etcd is not installed", "an emulated block device needs"];
-    if let Some(lacking) = lacks.iter().find(|lacking| ran.stderr.contains(**lacking)) {
+    if let Some(lacking) = LACKS.iter().find(|lacking| ran.stderr.contains(**lacking)) {
         println!("skipped: {lacking}");
         return;
     }
