@@ -155,10 +155,13 @@ fn a_resize_may_be_stopped_until_its_pages_are_home() {
     for [before, after] in SIZES {
         let (machine, last) = filled(before, 90, &options());
         let slots = machine.cache.stats().slots;
+        let flash_bytes = || machine.world.live().flash.len();
+        let there = flash_bytes();
         let stop = |_| ControlFlow::Break(());
         let stopped = machine.cache.resize(bytes_for(after), stop).unwrap();
         assert!(!stopped.complete);
         assert_eq!(machine.cache.stats().slots, slots);
+        assert_eq!(flash_bytes(), there, "it keeps space of the other size");
         let mut said = Vec::new();
         let resized = machine.cache.resize(bytes_for(after), |progress| {
             said.push((progress.done, progress.of));

@@ -63,9 +63,9 @@ impl Cache {
     /// Gives the cache `bytes` bytes, also while it is in use. What is in it stays in it: if it
     /// becomes larger all, and if it becomes smaller what is in slots that stay. What only the
     /// others have is written home first; `progress` hears of it before and after each batch, and
-    /// again and again while as much went home as may, and may stop it. A resize that is cut is
-    /// repeated, and goes on. Pages come in all the time, but for as long as the metadata is
-    /// written to both regions.
+    /// again and again while as much went home as may, and may stop it: flash is as long as it was
+    /// then. A resize that is cut is repeated, and goes on. Pages come in all the time, but for as
+    /// long as the metadata is written to both regions.
     ///
     /// New slots are used once the queue's front has come to where they are: after one turn at the
     /// latest.
@@ -94,9 +94,15 @@ impl Cache {
                 self.set_flash_bytes(bytes)?;
             }
             forebay_pool::failpoint!("flash:lengthened");
-            if !self.clear_slots(&geometry, &mut progress, &mut resized)? {
+            let cleared = self.clear_slots(&geometry, &mut progress, &mut resized);
+            if !matches!(cleared, Ok(true)) {
                 resized.complete = false;
-                return Ok(resized);
+                // Nothing is behind what was there, and its space is the file system's again.
+                let given_back = match bytes > there {
+                    true => self.set_flash_bytes(there),
+                    false => Ok(()),
+                };
+                return cleared.and(given_back).map(|()| resized);
             }
             self.take_size(&geometry, &mut resized)?;
         }
