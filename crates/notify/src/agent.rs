@@ -11,13 +11,14 @@ use crate::{
     launch::{self, ProgramImage},
     listener::CallListener,
     numbers::{NumberTable, NumberWindow},
-    open_files::share,
+    open_files::{may_be_hidden, share},
     pending::PendingChanges,
     slots::{CallSlots, SLOTS},
+    spent_numbers::SpentNumbers,
 };
 use forebay_files::client;
 use libc::c_int;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::{
     event::Timespec,
     fs::{Mode, OFlags},
@@ -61,11 +62,23 @@ pub(crate) struct AgentState {
     /// Held by those that give a log to a process, and alone by who has a process become
     /// invisible.
     pub(crate) openings: RwLock<()>,
-    /// Held by a write by a number that no log has.
-    pub(crate) unknown: Mutex<()>,
+    pub(crate) unknown: FileLocks,
     /// A root directory that holds up no unmounting.
     root: OwnedFd,
     said: AtomicBool,
+}
+
+/// Held by a write to a file by a number that no log has: between the question where its position
+/// is and the answer nothing else moves it. Files have locks by their inode.
+#[derive(Default)]
+pub(crate) struct FileLocks([Mutex<()>; Self::COUNT]);
+
+impl FileLocks {
+    const COUNT: usize = 32;
+
+    pub(crate) fn lock_of(&self, inode: u64) -> MutexGuard<'_, ()> {
+        self.0[inode as usize % Self::COUNT].lock()
+    }
 }
 
 /// The agent's program, which was started.
@@ -168,17 +181,20 @@ fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<Agent
     let listener = CallListener::new(copy);
     listener.wake_on_this_cpu();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let status = AgentStatus::read().ok_or("/proc is not mounted: mount it")?;
+    let sees_processes = status.sees_all() || !may_be_hidden();
+    let spent = SpentNumbers::new(slots.hidden_flags(), sees_processes);
     let state = AgentState {
         listener,
         slots,
-        numbers: NumberTable::new(window).map_err(said("a descriptor"))?,
+        numbers: NumberTable::new(window, spent).map_err(said("a descriptor"))?,
         pending: PendingChanges::default(),
-        status: AgentStatus::read().ok_or("/proc is not mounted: mount it")?,
+        status,
         idle: AtomicUsize::new(0),
         unused: Mutex::new((0..SLOTS).rev().collect()),
         restricted: AtomicBool::new(false),
         openings: RwLock::default(),
-        unknown: Mutex::default(),
+        unknown: FileLocks::default(),
         root: rustix::fs::open(c"/", flags, Mode::empty()).map_err(said("opening /"))?,
         said: AtomicBool::new(false),
     };

@@ -9,7 +9,7 @@ use crate::{
 };
 use libc::c_int;
 use rustix::{
-    fs::{AtFlags, Mode, OFlags, SeekFrom, Stat},
+    fs::{AtFlags, FileType, Mode, OFlags, SeekFrom, Stat},
     io::{Errno, ReadWriteFlags},
 };
 use std::{
@@ -213,14 +213,13 @@ fn end_of(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
     }
 }
 
-/// By which it can be told how far a write by a number came that no log has: see
+/// By which it can be told how far a write to what is open came, by a number that no log has: see
 /// [`CallSlot::before`].
 ///
 /// # Errors
-/// The descriptor cannot be taken.
-pub(crate) fn mark_before(call: SeenCall) -> Result<i64, Errno> {
-    let fd = taken(call.thread, call.arguments[0] as c_int)?;
-    let appends = rustix::fs::fcntl_getfl(&fd)?.contains(OFlags::APPEND);
+/// The kernel's.
+pub(crate) fn mark_before(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
+    let appends = rustix::fs::fcntl_getfl(fd)?.contains(OFlags::APPEND);
     let is_at_offset = match call.number {
         libc::SYS_pwrite64 | libc::SYS_pwritev => true,
         libc::SYS_pwritev2 => {
@@ -230,7 +229,7 @@ pub(crate) fn mark_before(call: SeenCall) -> Result<i64, Errno> {
     };
     match is_at_offset && !appends {
         true => Ok(-1),
-        false => end_of(&fd, call),
+        false => end_of(fd, call),
     }
 }
 
@@ -307,19 +306,48 @@ fn has_number(thread: u32, number: c_int) -> bool {
 
 /// What a call is answered without an agent.
 pub(crate) fn plainly(call: SeenCall, slots: &CallSlots) -> CallAnswer {
-    let number = call.arguments[0] as c_int;
-    let hidden = match slots.window().has(number) {
-        true => slots.hidden(number),
-        false => 0,
-    };
-    if hidden & libc::O_DSYNC == 0 {
-        return CallAnswer::GoOn;
+    match writes_unsynced(call, slots) {
+        Ok(None) => CallAnswer::GoOn,
+        Ok(Some(fd)) => write_synced(&fd, call, slots),
+        Err(errno) => CallAnswer::Failed(errno),
     }
+}
+
+/// What a call writes to by a number that had a log which is to be synced with each write, of which
+/// the kernel knows nothing. None of another call, and of what cannot be that log: a pipe or a
+/// socket that has the number by now.
+///
+/// # Errors
+/// `EIO`: what has the number cannot be seen.
+pub(crate) fn writes_unsynced(call: SeenCall, slots: &CallSlots) -> Result<Option<OwnedFd>, Errno> {
+    let number = call.arguments[0] as c_int;
+    let writes = [
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_pwrite64,
+        libc::SYS_pwritev,
+        libc::SYS_pwritev2,
+    ];
+    if slots.hidden(number) & libc::O_DSYNC == 0 || !writes.contains(&call.number) {
+        return Ok(None);
+    }
+    let fd = match taken(call.thread, number) {
+        Ok(fd) => fd,
+        // The kernel says the same.
+        Err(Errno::BADF) => return Ok(None),
+        Err(_) => return Err(Errno::IO),
+    };
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+    Ok((kind == FileType::RegularFile).then_some(fd))
+}
+
+/// Does a write to what [`writes_unsynced`] found, and syncs it.
+pub(crate) fn write_synced(fd: &OwnedFd, call: SeenCall, slots: &CallSlots) -> CallAnswer {
+    let hidden = slots.hidden(call.arguments[0] as c_int);
     let offset = match call.number {
         libc::SYS_write | libc::SYS_writev => u64::MAX,
         // -1 is the file position.
-        libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_pwritev2 => call.arguments[3],
-        _ => return CallAnswer::GoOn,
+        _ => call.arguments[3],
     };
     let kind = match hidden & libc::O_SYNC == libc::O_SYNC {
         true => ReadWriteFlags::SYNC,
@@ -330,10 +358,13 @@ pub(crate) fn plainly(call: SeenCall, slots: &CallSlots) -> CallAnswer {
         _ => 0,
     };
     let kind = kind | ReadWriteFlags::from_bits_retain(asked);
-    let written = bytes_of(call).and_then(|bytes| {
-        let fd = taken(call.thread, number)?;
-        rustix::io::pwritev2(&fd, &[IoSlice::new(&bytes)], offset, kind)
-    });
+    let bytes = match bytes_of(call) {
+        // Its memory cannot be seen any more.
+        Err(Errno::PERM | Errno::SRCH) => Err(Errno::IO),
+        bytes => bytes,
+    };
+    let written =
+        bytes.and_then(|bytes| rustix::io::pwritev2(fd, &[IoSlice::new(&bytes)], offset, kind));
     written.map(|bytes| bytes as i64).into()
 }
 

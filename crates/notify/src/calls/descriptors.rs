@@ -92,17 +92,25 @@ impl TrappedCall<'_> {
     /// `F_DUPFD` of something that is no log, from a number of the window on: the agent finds the
     /// number, since one that the kernel finds could be given to a log at that moment.
     fn duplicate_other(&self, least: c_int, stays_on_exec: bool) -> CallOutcome {
+        let file = taken(self.seen.thread, self.int(0));
+        if let Err(errno @ (Errno::BADF | Errno::SRCH)) = file {
+            return Err(errno);
+        }
         if least as u64 >= self.thread().numbers_limit() {
             return Err(Errno::INVAL);
         }
-        let file = taken(self.seen.thread, self.int(0)).map_err(|errno| match errno {
-            Errno::BADF | Errno::SRCH => errno,
-            // As if none were left.
-            _ => Errno::MFILE,
-        })?;
+        // As if none were left.
+        let file = file.map_err(|_| Errno::MFILE)?;
         let numbers = &self.agent.numbers;
         // As long as the agent has the number, no log gets it.
         let made = numbers.duplicate(file.as_fd(), least, self.seen.thread)?;
+        // It may have been a log's that was let go of: then it stays what it was.
+        let slots = &self.agent.slots;
+        let hidden = slots.hidden(self.int(0));
+        slots.set_hidden(made.as_raw_fd(), hidden);
+        if hidden & libc::O_DSYNC != 0 {
+            numbers.spent.add(made.as_raw_fd());
+        }
         let listener = &self.agent.listener;
         let given = listener.inject(self.seen.id, made.as_fd(), made.as_raw_fd(), !stays_on_exec);
         match given {
