@@ -59,13 +59,15 @@ pub(crate) struct AgentState {
     unused: Mutex<Vec<usize>>,
     /// A process of the program has said that it is to do less than the agent may.
     pub(crate) restricted: AtomicBool,
-    /// Held by those that give a log to a process, and alone by who has a process become
-    /// invisible.
-    pub(crate) openings: RwLock<()>,
+    /// How often a process has become invisible. Held by those that give a log to a process, and
+    /// alone by who has one become so.
+    pub(crate) openings: RwLock<u64>,
     pub(crate) unknown: FileLocks,
     /// A root directory that holds up no unmounting.
     root: OwnedFd,
     said: AtomicBool,
+    /// It was said that a child is refused, since it has its parent's memory.
+    pub(crate) said_shared: AtomicBool,
 }
 
 /// Held by a write to a file by a number that no log has: between the question where its position
@@ -197,6 +199,7 @@ fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<Agent
         unknown: FileLocks::default(),
         root: rustix::fs::open(c"/", flags, Mode::empty()).map_err(said("opening /"))?,
         said: AtomicBool::new(false),
+        said_shared: AtomicBool::new(false),
     };
     // At the end: whatever the guardian hears after it is the agent's death.
     guardian::hand_over(&state.listener, &state.slots)

@@ -156,8 +156,20 @@ pub(crate) fn taken(thread: u32, number: c_int) -> Result<OwnedFd, Errno> {
 /// True if two threads have one table of descriptors.
 fn has_same_table(one: u32, other: u32) -> bool {
     const KCMP_FILES: c_int = 2;
+    one == other || is_one(one, other, KCMP_FILES)
+}
+
+/// Processes that have the same memory as a thread of another one (`vfork`).
+pub(crate) fn sharing_memory(thread: u32) -> impl Iterator<Item = u32> {
+    const KCMP_VM: c_int = 1;
+    let own = process_of(thread);
+    other_processes().filter(move |id| Some(*id) != own && is_one(*id, thread, KCMP_VM))
+}
+
+/// True if two threads have one thing of a kind.
+fn is_one(one: u32, other: u32, kind: c_int) -> bool {
     // SAFETY: it compares, and changes nothing.
-    one == other || unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) } == 0
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, 0, 0) == 0 }
 }
 
 #[cfg(test)]

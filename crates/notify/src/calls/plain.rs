@@ -9,7 +9,7 @@ use rustix::{
     fs::{Mode, OFlags, SeekFrom},
     io::Errno,
 };
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 impl TrappedCall<'_> {
     /// Makes the file of a number plain, if it is a log, before the kernel reads or maps it.
@@ -36,11 +36,6 @@ impl TrappedCall<'_> {
     /// It cannot be made plain; `EOPNOTSUPP` if another descriptor would not be the same, because
     /// of a lock, or of others of the same open file.
     pub(super) fn hand_over_open(&self, open: &OpenNumber) -> Result<(), Errno> {
-        const KEPT: OFlags = OFlags::APPEND
-            .union(OFlags::NONBLOCK)
-            .union(OFlags::NOATIME)
-            .union(OFlags::DIRECT)
-            .union(OFlags::RWMODE);
         let number = open.number();
         client::retire(number)?;
         let hidden = client::hidden_flags(number) & libc::O_SYNC;
@@ -62,10 +57,7 @@ impl TrappedCall<'_> {
             );
             return Err(Errno::OPNOTSUPP);
         }
-        let hidden = OFlags::from_bits_retain(hidden.cast_unsigned());
-        let again = flags.intersection(KEPT) | hidden | OFlags::CLOEXEC;
-        let link = format!("/proc/self/fd/{number}");
-        let file = rustix::fs::open(link, again, Mode::empty())?;
+        let file = opened_again(open.fd(), hidden)?;
         let _position = open.position.lock();
         rustix::fs::seek(&file, SeekFrom::Start(rustix::fs::tell(open.fd())?))?;
         self.check_waiting()?;
@@ -75,4 +67,20 @@ impl TrappedCall<'_> {
         slots.set_hidden(number, 0);
         Ok(())
     }
+}
+
+/// Another descriptor of a log, of which the kernel knows what it did not know (`O_DSYNC`).
+///
+/// # Errors
+/// The kernel's: the file lets nobody open it so any more.
+pub(super) fn opened_again(fd: BorrowedFd<'_>, hidden: c_int) -> Result<OwnedFd, Errno> {
+    const KEPT: OFlags = OFlags::APPEND
+        .union(OFlags::NONBLOCK)
+        .union(OFlags::NOATIME)
+        .union(OFlags::DIRECT)
+        .union(OFlags::RWMODE);
+    let hidden = OFlags::from_bits_retain((hidden & libc::O_SYNC).cast_unsigned());
+    let flags = rustix::fs::fcntl_getfl(fd)?.intersection(KEPT) | hidden | OFlags::CLOEXEC;
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    rustix::fs::open(link, flags, Mode::empty())
 }
