@@ -13,6 +13,7 @@ use crate::{
     numbers::{NumberTable, NumberWindow},
     open_files::{may_be_hidden, share},
     pending::PendingChanges,
+    self_paths::said_for,
     slots::{CallSlots, SLOTS},
     spent_numbers::SpentNumbers,
 };
@@ -28,7 +29,7 @@ use rustix::{
 };
 use std::{
     borrow::Cow,
-    ffi::{CStr, CString},
+    ffi::CStr,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::{
         Arc,
@@ -330,19 +331,7 @@ impl<'a> WorkerPlace<'a> {
 
     /// A path as the agent must say it: what means "this process" means the caller.
     pub(crate) fn path<'p>(&self, path: &'p CStr) -> Cow<'p, CStr> {
-        let names = [
-            ("/proc/self/", format!("/proc/{}/", self.thread)),
-            ("/proc/thread-self/", format!("/proc/{}/", self.thread)),
-            ("/dev/fd/", format!("/proc/{}/fd/", self.thread)),
-        ];
-        for (name, meant) in names {
-            if let Some(rest) = path.to_bytes().strip_prefix(name.as_bytes())
-                && let Ok(path) = CString::new([meant.as_bytes(), rest].concat())
-            {
-                return Cow::Owned(path);
-            }
-        }
-        Cow::Borrowed(path)
+        said_for(self.thread, path)
     }
 }
 

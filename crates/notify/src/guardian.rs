@@ -10,8 +10,9 @@
 
 use crate::{
     listener::CallListener,
+    plain_calls::plainly,
     slots::{CallPhase, CallSlots, SeenCall},
-    unanswered::{how_far, made, move_back, plainly},
+    unanswered::{how_far, made, move_back},
 };
 use libc::c_int;
 use rustix::{

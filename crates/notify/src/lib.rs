@@ -13,7 +13,9 @@
 //! * [`numbers`]: the logs that were injected; [`held_numbers`]: those that are being closed;
 //! * [`spent_numbers`]: those that no other log gets yet;
 //! * [`pending`]: changes that the kernel makes after an answer;
-//! * [`guardian`]: goes on when the agent has died, and answers what was [unanswered].
+//! * [`guardian`]: goes on when the agent has died, and answers what was [unanswered];
+//! * [`plain_calls`]: what is answered when nobody follows a log; [`self_paths`]: names of the
+//!   caller's own.
 
 mod agent;
 mod caller;
@@ -26,6 +28,8 @@ mod listener;
 mod numbers;
 mod open_files;
 mod pending;
+mod plain_calls;
+mod self_paths;
 mod slots;
 mod spent_numbers;
 mod unanswered;
