@@ -7,7 +7,7 @@
 //!
 //! Its rooms:
 //!
-//! * [`launch`]: starts the program with the [`filter`];
+//! * [`preconditions`]: whether that can be; [`launch`]: starts the program with the [`filter`];
 //! * [`agent`]: serves its calls by threads, each with a [slot](slots) that outlives it;
 //! * [`calls`]: what becomes of each call; [`caller`]: the thread that made it;
 //! * [`numbers`]: the logs that were injected; [`held_numbers`]: those that are being closed;
@@ -29,6 +29,7 @@ mod numbers;
 mod open_files;
 mod pending;
 mod plain_calls;
+mod preconditions;
 mod self_paths;
 mod slots;
 mod spent_numbers;
@@ -37,3 +38,4 @@ mod unanswered;
 pub use agent::{Agent, NotServed};
 pub use guardian::{AgentFate, CONTROL_ENV, Guardian};
 pub use launch::ProgramImage;
+pub use preconditions::{can_serve, costs_rights};
