@@ -374,7 +374,9 @@ impl AgentStatus {
     pub(crate) fn umask_of(&self, thread: CallerThread) -> Result<u32, PlainReason> {
         let theirs = thread.status().ok_or("it cannot be seen in /proc")?;
         if theirs.identity != self.own.identity {
-            return Err("it is another user, or has other rights, than forebay");
+            return Err(
+                "it is another user, or has other rights, than forebay: become that user before (gosu USER forebay run …)",
+            );
         }
         if theirs.spaces != self.own.spaces || theirs.root != self.own.root {
             return Err("it has another root directory, or other mounts, than forebay");
