@@ -10,7 +10,7 @@ use crate::{
 };
 use libc::c_int;
 use rustix::{
-    fs::FileType,
+    fs::{FileType, OFlags},
     io::{Errno, ReadWriteFlags},
 };
 use std::{io::IoSlice, os::fd::OwnedFd};
@@ -24,14 +24,11 @@ pub(crate) fn plainly(call: SeenCall, slots: &CallSlots) -> CallAnswer {
     }
 }
 
-/// What a call writes to by a number that had a log which is to be synced with each write, of which
-/// the kernel knows nothing. None of another call, and of what cannot be that log: a pipe or a
-/// socket that has the number by now.
+/// What a call writes to, if that is [`unsynced`].
 ///
 /// # Errors
-/// `EIO`: what has the number cannot be seen.
+/// As there.
 pub(crate) fn writes_unsynced(call: SeenCall, slots: &CallSlots) -> Result<Option<OwnedFd>, Errno> {
-    let number = call.arguments[0] as c_int;
     let writes = [
         libc::SYS_write,
         libc::SYS_writev,
@@ -39,17 +36,37 @@ pub(crate) fn writes_unsynced(call: SeenCall, slots: &CallSlots) -> Result<Optio
         libc::SYS_pwritev,
         libc::SYS_pwritev2,
     ];
-    if slots.hidden(number) & libc::O_DSYNC == 0 || !writes.contains(&call.number) {
+    match writes.contains(&call.number) {
+        true => unsynced(call.thread, call.arguments[0] as c_int, slots),
+        false => Ok(None),
+    }
+}
+
+/// What a thread has by a number that had a log which is to be synced with each write, of which the
+/// kernel knows nothing. None if it cannot be that log: a pipe or a socket may have the number by
+/// now, or a file that is read only.
+///
+/// # Errors
+/// `EIO`: what has the number cannot be seen.
+pub(crate) fn unsynced(
+    thread: u32,
+    number: c_int,
+    slots: &CallSlots,
+) -> Result<Option<OwnedFd>, Errno> {
+    if slots.hidden(number) & libc::O_DSYNC == 0 {
         return Ok(None);
     }
-    let fd = match taken(call.thread, number) {
+    let fd = match taken(thread, number) {
         Ok(fd) => fd,
         // The kernel says the same.
         Err(Errno::BADF) => return Ok(None),
         Err(_) => return Err(Errno::IO),
     };
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
-    Ok((kind == FileType::RegularFile).then_some(fd))
+    let flags = rustix::fs::fcntl_getfl(&fd)?;
+    let writes = flags.intersection(OFlags::RWMODE) != OFlags::RDONLY;
+    let is_it = kind == FileType::RegularFile && writes && !flags.contains(OFlags::DSYNC);
+    Ok(is_it.then_some(fd))
 }
 
 /// Does a write to what [`writes_unsynced`] found, and syncs it.

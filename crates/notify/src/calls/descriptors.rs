@@ -56,7 +56,7 @@ impl TrappedCall<'_> {
         let into_window = self.agent.numbers.window.has(least);
         let plainly = || match into_window {
             true => self.duplicate_other(least, stays_on_exec),
-            false => GO_ON,
+            false => self.check_synced(self.int(0)).and(GO_ON),
         };
         let Some(used) = self.used(self.int(0))? else {
             return plainly();
@@ -187,14 +187,15 @@ impl TrappedCall<'_> {
 
     /// `pidfd_getfd`: another process's number is copied to one that the kernel finds.
     pub(super) fn take_from_process(&self) -> CallOutcome {
-        if let Some(used) = self.agent.numbers.used(self.int(1)) {
+        let number = self.int(1);
+        if let Some(used) = self.agent.numbers.used(number) {
             client::retire(used.number())?;
-            // By the copy the kernel would not sync what is written.
-            if client::hidden_flags(used.number()) & libc::O_DSYNC != 0 {
-                return Err(Errno::PERM);
-            }
         }
-        GO_ON
+        // By the copy the kernel would not sync what is written.
+        match self.agent.slots.hidden(number) & libc::O_DSYNC {
+            0 => GO_ON,
+            _ => Err(Errno::PERM),
+        }
     }
 
     /// Before descriptors are sent to another process: logs among them are plain.

@@ -2,7 +2,7 @@
 //! only the client knew.
 
 use super::TrappedCall;
-use crate::{caller::process_of, numbers::OpenNumber};
+use crate::{caller::process_of, numbers::OpenNumber, plain_calls::unsynced};
 use forebay_files::client;
 use libc::c_int;
 use rustix::{
@@ -25,6 +25,18 @@ impl TrappedCall<'_> {
     pub(super) fn hand_over(&self, number: c_int) -> Result<(), Errno> {
         match self.used(number)? {
             Some(open) => self.hand_over_open(&open),
+            None => self.check_synced(number),
+        }
+    }
+
+    /// Whether the kernel syncs what is written to what a number has that the agent does not know:
+    /// it may be a log's of a process that was forked while the number was let go of.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: it does not, and by another number nobody would. `EIO`: it cannot be told.
+    pub(super) fn check_synced(&self, number: c_int) -> Result<(), Errno> {
+        match unsynced(self.seen.thread, number, &self.agent.slots)? {
+            Some(_) => Err(Errno::OPNOTSUPP),
             None => Ok(()),
         }
     }
