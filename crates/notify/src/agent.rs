@@ -5,7 +5,7 @@
 //! and a file mode mask of its own (`CLONE_FS`), which are the caller's while it acts for that
 //! ([`WorkerPlace`](crate::agent_state::WorkerPlace)).
 
-pub(crate) use crate::agent_state::{AgentState, WorkerPlace};
+pub(crate) use crate::agent_state::{AgentState, FileLocks, WorkerPlace};
 
 use crate::{
     caller::AgentStatus,
@@ -14,9 +14,11 @@ use crate::{
     launch::{self, ProgramImage},
     listener::CallListener,
     numbers::{NumberTable, NumberWindow},
-    open_files::share,
+    open_files::may_be_hidden,
     pending::PendingChanges,
+    preconditions::{check, unshare_directories, window},
     slots::{CallSlots, SLOTS},
+    spent_numbers::SpentNumbers,
 };
 use forebay_files::client;
 use parking_lot::{Mutex, RwLock};
@@ -25,7 +27,6 @@ use rustix::{
     fs::{Mode, OFlags},
     io::Errno,
     process::{Pid, Resource, Rlimit, getrlimit, setrlimit},
-    thread::UnshareFlags,
 };
 use std::{
     os::fd::OwnedFd,
@@ -64,23 +65,18 @@ impl Agent {
         // Without it there is nobody to hand over to, which is found out below.
         let _ = guardian::control();
         let limit = getrlimit(Resource::Nofile);
-        let Some(window) = NumberWindow::below(limit.maximum.unwrap_or(u64::MAX)) else {
-            say(
-                "the limit of open files is below 1,536: raise it (ulimit -Hn, LimitNOFILE=)"
-                    .into(),
-            );
-            return Self::start_plainly(program);
+        let window = match window() {
+            Ok(window) => window,
+            Err(why) => {
+                say(why);
+                return Self::start_plainly(program);
+            }
         };
         let child = launch::start(program, Some(window))?;
         let pid = child.pid;
         let current = limit.maximum;
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
-        let prepared = match &child.listener {
-            Ok(listener) => prepare(window, listener, pid),
-            Err(errno) => Err(format!(
-                "the kernel or the container refuses the filter (seccomp user notification, Linux 5.19): {errno}"
-            )),
-        };
+        let prepared = check(&child).and_then(|listener| prepare(window, listener));
         match prepared {
             Ok(state) => {
                 let state = Arc::new(state);
@@ -94,9 +90,7 @@ impl Agent {
             Err(why) => {
                 say(why);
                 // With a filter and no listener its calls would fail: it is started anew.
-                drop(child);
-                let _ = rustix::process::kill_process(pid, rustix::process::Signal::KILL);
-                let _ = rustix::process::waitpid(Some(pid), rustix::process::WaitOptions::empty());
+                child.end();
                 let _ = setrlimit(Resource::Nofile, limit);
                 Self::start_plainly(program)
             }
@@ -128,40 +122,33 @@ impl Agent {
 }
 
 /// All that is needed to serve, with what was found to work.
-fn prepare(window: NumberWindow, listener: &OwnedFd, child: Pid) -> Result<AgentState, String> {
+fn prepare(window: NumberWindow, listener: &OwnedFd) -> Result<AgentState, String> {
     let said = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
-    let own = std::fs::read_link("/proc/self").map_err(|_| "/proc is not mounted: mount it")?;
-    if own.to_str() != Some(&std::process::id().to_string()) {
-        return Err("/proc is another process namespace's: mount that of this one".into());
-    }
-    // Its threads act in the callers' directories.
-    unshare_directories().map_err(said("the container refuses unshare(CLONE_FS)"))?;
-    // Of itself it may ask in any case.
-    share(child.as_raw_nonzero().get().cast_unsigned(), 0, 0).map_err(said(
-        "the kernel does not let forebay look at the program's descriptors (kcmp, ptrace)",
-    ))?;
     let slots = CallSlots::new(window).map_err(said("making memory for calls"))?;
     let copy = rustix::io::fcntl_dupfd_cloexec(listener, 0).map_err(said("the listener"))?;
     let listener = CallListener::new(copy);
     listener.wake_on_this_cpu();
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
+    let status = AgentStatus::read().ok_or("/proc is not mounted: mount it")?;
+    let sees_processes = status.sees_all() || !may_be_hidden();
+    let spent = SpentNumbers::new(slots.hidden_flags(), sees_processes);
     let state = AgentState {
         listener,
         slots,
-        numbers: NumberTable::new(window).map_err(said("a descriptor"))?,
+        numbers: NumberTable::new(window, spent).map_err(said("a descriptor"))?,
         pending: PendingChanges::default(),
-        status: AgentStatus::read().ok_or("/proc is not mounted: mount it")?,
+        status,
         idle: AtomicUsize::new(0),
         unused: Mutex::new((0..SLOTS).rev().collect()),
         restricted: AtomicBool::new(false),
         openings: RwLock::default(),
-        unknown: Mutex::default(),
+        unknown: FileLocks::default(),
         root: rustix::fs::open(c"/", flags, Mode::empty()).map_err(said("opening /"))?,
         said: AtomicBool::new(false),
+        said_shared: AtomicBool::new(false),
     };
     // At the end: whatever the guardian hears after it is the agent's death.
-    guardian::hand_over(&state.listener, &state.slots)
-        .map_err(said("handing the listener over"))?;
+    guardian::hand_over(&state.listener, &state.slots)?;
     Ok(state)
 }
 
@@ -217,12 +204,6 @@ fn work(state: &Arc<AgentState>, number: usize) {
         }
         state.idle.fetch_add(1, Ordering::SeqCst);
     }
-}
-
-#[expect(unsafe_code, reason = "of one thread alone")]
-fn unshare_directories() -> Result<(), Errno> {
-    // SAFETY: it is about directories; descriptors stay shared.
-    unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }
 }
 
 /// Looks for logs that no process has any more: closed by an execution, or by a death.

@@ -2,15 +2,15 @@
 
 use crate::{
     caller::AgentStatus, listener::CallListener, numbers::NumberTable, pending::PendingChanges,
-    slots::CallSlots,
+    self_paths::said_for, slots::CallSlots,
 };
 use forebay_files::client;
 use libc::c_int;
-use parking_lot::{Mutex, RwLock};
+use parking_lot::{Mutex, MutexGuard, RwLock};
 use rustix::fs::Mode;
 use std::{
     borrow::Cow,
-    ffi::{CStr, CString},
+    ffi::CStr,
     os::fd::{AsFd, AsRawFd, OwnedFd},
     sync::atomic::{AtomicBool, AtomicUsize, Ordering},
 };
@@ -28,14 +28,28 @@ pub(crate) struct AgentState {
     pub(crate) unused: Mutex<Vec<usize>>,
     /// A process of the program has said that it is to do less than the agent may.
     pub(crate) restricted: AtomicBool,
-    /// Held by those that give a log to a process, and alone by who has a process become
-    /// invisible.
-    pub(crate) openings: RwLock<()>,
-    /// Held by a write by a number that no log has.
-    pub(crate) unknown: Mutex<()>,
+    /// How often a process has become invisible. Held by those that give a log to a process, and
+    /// alone by who has one become so.
+    pub(crate) openings: RwLock<u64>,
+    pub(crate) unknown: FileLocks,
     /// A root directory that holds up no unmounting.
     pub(crate) root: OwnedFd,
     pub(crate) said: AtomicBool,
+    /// It was said that a child is refused, since it has its parent's memory.
+    pub(crate) said_shared: AtomicBool,
+}
+
+/// Held by a write to a file by a number that no log has: between the question where its position
+/// is and the answer nothing else moves it. Files have locks by their inode.
+#[derive(Default)]
+pub(crate) struct FileLocks([Mutex<()>; Self::COUNT]);
+
+impl FileLocks {
+    const COUNT: usize = 32;
+
+    pub(crate) fn lock_of(&self, inode: u64) -> MutexGuard<'_, ()> {
+        self.0[inode as usize % Self::COUNT].lock()
+    }
 }
 
 impl AgentState {
@@ -83,19 +97,7 @@ impl<'a> WorkerPlace<'a> {
 
     /// A path as the agent must say it: what means "this process" means the caller.
     pub(crate) fn path<'p>(&self, path: &'p CStr) -> Cow<'p, CStr> {
-        let names = [
-            ("/proc/self/", format!("/proc/{}/", self.thread)),
-            ("/proc/thread-self/", format!("/proc/{}/", self.thread)),
-            ("/dev/fd/", format!("/proc/{}/fd/", self.thread)),
-        ];
-        for (name, meant) in names {
-            if let Some(rest) = path.to_bytes().strip_prefix(name.as_bytes())
-                && let Ok(path) = CString::new([meant.as_bytes(), rest].concat())
-            {
-                return Cow::Owned(path);
-            }
-        }
-        Cow::Borrowed(path)
+        said_for(self.thread, path)
     }
 }
 

@@ -4,7 +4,7 @@
 //! waits, before anything takes effect. Otherwise its id may be another thread's.
 #![expect(unsafe_code, reason = "reads and writes another process's memory")]
 
-use crate::listener::last_errno;
+use crate::{calls::HeldIds, listener::last_errno};
 use libc::{c_int, iovec};
 use rustix::{
     fs::{Mode, OFlags},
@@ -253,14 +253,22 @@ impl CallerThread {
         (asked == 0).then_some(found.rlim_cur)
     }
 
-    /// Its user's ids, or its group's: real, effective, saved, and of the file system.
-    pub(crate) fn ids(self, is_group: bool) -> Option<[u32; 4]> {
+    /// Its user's ids, or its group's, and whether it has the right to take any (`CAP_SETUID`,
+    /// `CAP_SETGID`).
+    pub(crate) fn ids(self, is_group: bool) -> Option<(HeldIds, bool)> {
         let status = fs::read_to_string(format!("/proc/{}/status", self.0)).ok()?;
-        let name = if is_group { "Gid:" } else { "Uid:" };
-        let line = status.lines().find_map(|line| line.strip_prefix(name))?;
-        let ids = line.split_whitespace().map(str::parse);
+        let line = |name| status.lines().find_map(|line| line.strip_prefix(name));
+        let (name, right) = if is_group { ("Gid:", 6) } else { ("Uid:", 7) };
+        let ids = line(name)?.split_whitespace().map(str::parse);
         let ids: Vec<u32> = ids.collect::<Result<_, _>>().ok()?;
-        ids.try_into().ok()
+        let rights = u64::from_str_radix(line("CapEff:")?.trim(), 16).ok()?;
+        let ids = HeldIds::new(ids.try_into().ok()?);
+        Some((ids, rights & 1 << right != 0))
+    }
+
+    /// What its user's ids are ids in. None if that cannot be seen.
+    fn user_space(self) -> Option<PathBuf> {
+        fs::read_link(format!("/proc/{}/ns/user", self.0)).ok()
     }
 
     fn status(self) -> Option<ThreadStatus> {
@@ -347,6 +355,12 @@ impl AgentStatus {
         })
     }
 
+    /// True if an id means the same user to a thread as to the agent.
+    pub(crate) fn has_same_ids(&self, thread: CallerThread) -> bool {
+        let theirs = thread.user_space();
+        theirs.is_some_and(|theirs| self.own.spaces.contains(&theirs))
+    }
+
     /// True if the agent may look at processes of other users, and at those that let nobody.
     pub(crate) fn sees_all(&self) -> bool {
         self.sees_all
@@ -360,7 +374,9 @@ impl AgentStatus {
     pub(crate) fn umask_of(&self, thread: CallerThread) -> Result<u32, PlainReason> {
         let theirs = thread.status().ok_or("it cannot be seen in /proc")?;
         if theirs.identity != self.own.identity {
-            return Err("it is another user, or has other rights, than forebay");
+            return Err(
+                "it is another user, or has other rights, than forebay: become that user before (gosu USER forebay run …)",
+            );
         }
         if theirs.spaces != self.own.spaces || theirs.root != self.own.root {
             return Err("it has another root directory, or other mounts, than forebay");

@@ -10,8 +10,9 @@
 
 use crate::{
     listener::CallListener,
+    plain_calls::plainly,
     slots::{CallPhase, CallSlots, SeenCall},
-    unanswered::{how_far, made, move_back, plainly},
+    unanswered::{how_far, made, move_back},
 };
 use libc::c_int;
 use rustix::{
@@ -112,24 +113,49 @@ pub(crate) fn control() -> Result<BorrowedFd<'static>, Errno> {
     Ok(control)
 }
 
-/// In the agent: gives the guardian what it needs.
+/// The first byte of a word between the two. The descriptors of the listener and of the slots go
+/// along.
+const SERVES: u8 = b's';
+/// A reason follows.
+const SERVES_NOT: u8 = b'n';
+/// Of the guardian: it has the descriptors.
+const GUARDED: u8 = b'g';
+/// Of the guardian: it cannot have them.
+const UNGUARDED: u8 = b'u';
+
+/// In the agent: gives the guardian what it needs, and waits until it has that.
 ///
 /// # Errors
-/// There is none, or it does not take it.
-pub(crate) fn hand_over(listener: &CallListener, slots: &CallSlots) -> Result<(), Errno> {
+/// There is none, or it does not take it: why, with a remedy.
+pub(crate) fn hand_over(listener: &CallListener, slots: &CallSlots) -> Result<(), String> {
+    match give(listener, slots) {
+        Ok(GUARDED) => Ok(()),
+        Ok(_) => Err("the guardian, a thread of forebay run, cannot get the listener: raise the limit of open files (ulimit -n, LimitNOFILE=)".into()),
+        Err(errno) => Err(format!("handing the listener over: {errno}")),
+    }
+}
+
+/// What the guardian says to it.
+fn give(listener: &CallListener, slots: &CallSlots) -> Result<u8, Errno> {
     let control = control()?;
     let mut space = [MaybeUninit::uninit(); rustix::cmsg_space!(ScmRights(2))];
     let mut along = SendAncillaryBuffer::new(&mut space);
     let both = [listener.as_fd(), slots.fd()];
     along.push(SendAncillaryMessage::ScmRights(&both));
     let flags = SendFlags::NOSIGNAL;
-    rustix::net::sendmsg(control, &[IoSlice::new(b"f")], &mut along, flags).map(drop)
+    rustix::net::sendmsg(control, &[IoSlice::new(&[SERVES])], &mut along, flags)?;
+    let mut word = [0];
+    match rustix::io::retry_on_intr(|| rustix::io::read(control, &mut word))? {
+        0 => Err(Errno::PIPE),
+        _ => Ok(word[0]),
+    }
 }
 
 /// In the agent: tells the guardian why there is nothing to guard.
 pub(crate) fn tell_unserved(why: &str) {
     if let Ok(control) = control() {
-        let _ = rustix::net::send(control, why.as_bytes(), SendFlags::NOSIGNAL);
+        let word = [&[SERVES_NOT], why.as_bytes()].concat();
+        let _ = rustix::net::send(control, &word, SendFlags::NOSIGNAL);
     }
 }
 
@@ -139,6 +165,20 @@ enum AgentWord {
     Serves(CallListener, CallSlots),
     /// It cannot, for this reason.
     ServesNot(String),
+    /// It would, and what it hands over has not come.
+    Lost,
+}
+
+/// The agent's word, and that what it hands over has come. None if it has ended.
+fn hear(from: &OwnedFd) -> Option<AgentWord> {
+    let say = |word: u8| rustix::net::send(from, &[word], SendFlags::NOSIGNAL);
+    loop {
+        match receive(from)? {
+            AgentWord::Lost => say(UNGUARDED).ok()?,
+            word @ AgentWord::Serves(..) => return say(GUARDED).ok().map(|_| word),
+            word @ AgentWord::ServesNot(_) => return Some(word),
+        };
+    }
 }
 
 fn receive(from: &OwnedFd) -> Option<AgentWord> {
@@ -147,7 +187,9 @@ fn receive(from: &OwnedFd) -> Option<AgentWord> {
     let mut along = RecvAncillaryBuffer::new(&mut space);
     let mut said = [0; REASON_MAX];
     let parts = &mut [IoSliceMut::new(&mut said)];
-    let received = rustix::net::recvmsg(from, parts, &mut along, RecvFlags::CMSG_CLOEXEC);
+    let flags = RecvFlags::CMSG_CLOEXEC;
+    let received =
+        rustix::io::retry_on_intr(|| rustix::net::recvmsg(from, parts, &mut along, flags));
     let bytes = received.ok()?.bytes;
     let mut fds = Vec::new();
     for message in along.drain() {
@@ -155,13 +197,21 @@ fn receive(from: &OwnedFd) -> Option<AgentWord> {
             fds.extend(rights);
         }
     }
-    if fds.is_empty() && bytes > 0 {
-        let why = String::from_utf8_lossy(&said[..bytes]);
-        return Some(AgentWord::ServesNot(why.into_owned()));
+    match said[..bytes].split_first()? {
+        (&SERVES, _) => {
+            // Fewer, if this process may have no more.
+            let both = <[OwnedFd; 2]>::try_from(fds).ok();
+            let both = both.and_then(|[listener, slots]| {
+                let slots = CallSlots::map(slots).ok()?;
+                Some(AgentWord::Serves(CallListener::new(listener), slots))
+            });
+            Some(both.unwrap_or(AgentWord::Lost))
+        }
+        (_, why) => {
+            let why = String::from_utf8_lossy(why);
+            Some(AgentWord::ServesNot(why.into_owned()))
+        }
     }
-    let [listener, slots] = <[OwnedFd; 2]>::try_from(fds).ok()?;
-    let slots = CallSlots::map(slots).ok()?;
-    Some(AgentWord::Serves(CallListener::new(listener), slots))
 }
 
 impl Guardian {
@@ -181,7 +231,7 @@ impl Guardian {
         let own = self.own;
         drop(self.agents);
         let follow = move || {
-            let (listener, slots) = match receive(&own) {
+            let (listener, slots) = match hear(&own) {
                 Some(AgentWord::Serves(listener, slots)) => (listener, slots),
                 word => {
                     if let Some(AgentWord::ServesNot(why)) = word {
@@ -259,5 +309,29 @@ fn let_go_on(listener: &CallListener, slots: &CallSlots) {
             arguments: call.data.args,
         };
         listener.answer(seen.id, plainly(seen, slots));
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_word_without_its_descriptors_is_no_reason() {
+        let ends = Guardian::new().unwrap();
+        let send = |word: &[u8]| {
+            rustix::net::send(&ends.agents, word, SendFlags::empty()).unwrap();
+        };
+        send(&[SERVES]);
+        send(b"nfor want of it");
+        let Some(AgentWord::ServesNot(why)) = hear(&ends.own) else {
+            panic!("it is taken for another word");
+        };
+        assert_eq!(why, "for want of it");
+        let mut word = [0];
+        assert_eq!(rustix::io::read(&ends.agents, &mut word).unwrap(), 1);
+        assert_eq!(word, [UNGUARDED]);
+        drop(ends.agents);
+        assert!(hear(&ends.own).is_none());
     }
 }

@@ -41,6 +41,21 @@ pub struct ProgramImage {
     pub defaults: Vec<c_int>,
 }
 
+impl ProgramImage {
+    /// Of a child that is not let go.
+    pub(crate) fn nothing() -> Self {
+        // SAFETY: a set of signals without any.
+        let blocked = unsafe { std::mem::zeroed() };
+        Self {
+            path: CString::default(),
+            arguments: Vec::new(),
+            environment: Vec::new(),
+            blocked,
+            defaults: Vec::new(),
+        }
+    }
+}
+
 /// What the child says before it is the program.
 #[derive(Clone, Copy)]
 #[repr(i64)]
@@ -141,6 +156,12 @@ impl WaitingChild {
             Some((_, errno)) => Err(Errno::from_raw_os_error(errno as i32)),
             None => Ok(()),
         }
+    }
+
+    /// Ends the child, which was not let go.
+    pub(crate) fn end(self) {
+        let _ = rustix::process::kill_process(self.pid, rustix::process::Signal::KILL);
+        let _ = rustix::process::waitpid(Some(self.pid), rustix::process::WaitOptions::empty());
     }
 }
 

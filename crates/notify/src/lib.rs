@@ -7,13 +7,15 @@
 //!
 //! Its rooms:
 //!
-//! * [`launch`]: starts the program with the [`filter`];
+//! * [`preconditions`]: whether that can be; [`launch`]: starts the program with the [`filter`];
 //! * [`agent`]: serves its calls by threads, each with a [slot](slots) that outlives it;
 //! * [`calls`]: what becomes of each call; [`caller`]: the thread that made it;
 //! * [`numbers`]: the logs that were injected; [`held_numbers`]: those that are being closed;
 //! * [`spent_numbers`]: those that no other log gets yet;
 //! * [`pending`]: changes that the kernel makes after an answer;
-//! * [`guardian`]: goes on when the agent has died, and answers what was [unanswered].
+//! * [`guardian`]: goes on when the agent has died, and answers what was [unanswered];
+//! * [`plain_calls`]: what is answered when nobody follows a log; [`self_paths`]: names of the
+//!   caller's own.
 
 mod agent;
 mod agent_state;
@@ -27,6 +29,9 @@ mod listener;
 mod numbers;
 mod open_files;
 mod pending;
+mod plain_calls;
+mod preconditions;
+mod self_paths;
 mod slots;
 mod spent_numbers;
 mod unanswered;
@@ -34,3 +39,4 @@ mod unanswered;
 pub use agent::{Agent, NotServed};
 pub use guardian::{AgentFate, CONTROL_ENV, Guardian};
 pub use launch::ProgramImage;
+pub use preconditions::{can_serve, costs_rights};

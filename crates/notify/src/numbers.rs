@@ -138,7 +138,7 @@ pub(crate) struct NumberTable {
     sweeping: Mutex<()>,
     /// Numbers that threads are about to close.
     pub(crate) held: HeldNumbers,
-    spent: SpentNumbers,
+    pub(crate) spent: SpentNumbers,
 }
 
 impl NumberTable {
@@ -147,13 +147,13 @@ impl NumberTable {
 
     /// # Errors
     /// There is no descriptor to be had.
-    pub(crate) fn new(window: NumberWindow) -> Result<Self, Errno> {
+    pub(crate) fn new(window: NumberWindow, spent: SpentNumbers) -> Result<Self, Errno> {
         Ok(Self {
             window,
             open: RwLock::default(),
             sweeping: Mutex::default(),
             held: HeldNumbers::new()?,
-            spent: SpentNumbers::default(),
+            spent,
         })
     }
 

@@ -80,11 +80,32 @@ pub(crate) fn lacks(thread: u32, number: c_int) -> bool {
 /// True if a process of the program may have anything open by a number.
 pub(crate) fn may_be_open(number: c_int) -> bool {
     other_processes().any(|id| {
-        match fs::symlink_metadata(format!("/proc/{id}/fd/{number}")) {
+        let may_be = match fs::symlink_metadata(format!("/proc/{id}/fd/{number}")) {
             Ok(_) => true,
-            // One that cannot be seen, of the program or of anybody.
-            Err(error) => error.kind() == ErrorKind::PermissionDenied && is_below(id),
-        }
+            // One that cannot be seen.
+            Err(error) => error.kind() == ErrorKind::PermissionDenied,
+        };
+        // Others have numbers of their own.
+        may_be && is_below(id)
+    })
+}
+
+/// True if /proc hides processes from some users (`hidepid`), or it cannot be told.
+pub(crate) fn may_be_hidden() -> bool {
+    fs::read_to_string("/proc/self/mountinfo").map_or(true, |mounts| hides_processes(&mounts))
+}
+
+/// The same, by a list of mounts. The last one at a place covers the others.
+fn hides_processes(mounts: &str) -> bool {
+    const PLACE: usize = 4;
+    let of_proc = mounts
+        .lines()
+        .filter(|line| line.split(' ').nth(PLACE) == Some("/proc"));
+    let options = of_proc.last().and_then(|line| line.rsplit(' ').next());
+    options.is_none_or(|options| {
+        let hides =
+            |it: &str| it.starts_with("hidepid=") && it != "hidepid=0" && it != "hidepid=off";
+        options.split(',').any(hides)
     })
 }
 
@@ -135,6 +156,42 @@ pub(crate) fn taken(thread: u32, number: c_int) -> Result<OwnedFd, Errno> {
 /// True if two threads have one table of descriptors.
 fn has_same_table(one: u32, other: u32) -> bool {
     const KCMP_FILES: c_int = 2;
+    one == other || is_one(one, other, KCMP_FILES)
+}
+
+/// Processes that have the same memory as a thread of another one (`vfork`).
+pub(crate) fn sharing_memory(thread: u32) -> impl Iterator<Item = u32> {
+    const KCMP_VM: c_int = 1;
+    let own = process_of(thread);
+    other_processes().filter(move |id| Some(*id) != own && is_one(*id, thread, KCMP_VM))
+}
+
+/// True if two threads have one thing of a kind.
+fn is_one(one: u32, other: u32, kind: c_int) -> bool {
     // SAFETY: it compares, and changes nothing.
-    one == other || unsafe { libc::syscall(libc::SYS_kcmp, one, other, KCMP_FILES, 0, 0) } == 0
+    unsafe { libc::syscall(libc::SYS_kcmp, one, other, kind, 0, 0) == 0 }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_mount_of_proc_that_hides_processes_is_found() {
+        let root = "21 1 8:1 / / rw - ext4 /dev/sda rw\n";
+        let mounted =
+            |options: &str| format!("{root}22 21 0:5 / /proc rw,nosuid - proc proc {options}\n");
+        for (options, hides) in [
+            ("rw", false),
+            ("rw,hidepid=0", false),
+            ("rw,gid=3,hidepid=off", false),
+            ("rw,hidepid=2", true),
+            ("rw,hidepid=noaccess,gid=3", true),
+        ] {
+            assert_eq!(hides_processes(&mounted(options)), hides, "{options}");
+        }
+        assert!(hides_processes(root));
+        let covered = mounted("rw,hidepid=2") + &mounted("rw");
+        assert!(!hides_processes(&covered));
+    }
 }

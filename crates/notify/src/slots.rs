@@ -161,8 +161,8 @@ impl CallSlot {
 
 #[repr(C)]
 struct SlotPage {
+    /// The window's.
     first: AtomicI32,
-    end: AtomicI32,
     /// By number: the flags (`O_DSYNC` …) that the kernel does not know of.
     hidden: [AtomicI32; WINDOW],
     slots: [CallSlot; SLOTS],
@@ -184,7 +184,6 @@ impl CallSlots {
         rustix::fs::fcntl_add_seals(&fd, SealFlags::SHRINK | SealFlags::GROW)?;
         let slots = Self::map(fd)?;
         slots.page.first.store(window.first, Relaxed);
-        slots.page.end.store(window.end, Relaxed);
         Ok(slots)
     }
 
@@ -219,26 +218,39 @@ impl CallSlots {
         self.page.slots.iter()
     }
 
-    pub(crate) fn window(&self) -> NumberWindow {
-        NumberWindow {
-            first: self.page.first.load(Relaxed),
-            end: self.page.end.load(Relaxed),
-        }
-    }
-
-    fn place(&self, number: c_int) -> Option<&AtomicI32> {
-        let at = usize::try_from(number.checked_sub(self.window().first)?).ok()?;
-        self.page.hidden.get(at)
+    /// What the kernel does not know of the numbers.
+    pub(crate) fn hidden_flags(&self) -> HiddenFlags {
+        HiddenFlags(self.page)
     }
 
     /// Notes what the kernel does not know of a number.
     pub(crate) fn set_hidden(&self, number: c_int, flags: c_int) {
+        self.hidden_flags().set(number, flags);
+    }
+
+    /// Flags of which the kernel does not know; of a number below the window none.
+    pub(crate) fn hidden(&self, number: c_int) -> c_int {
+        self.hidden_flags().of(number)
+    }
+}
+
+/// Flags (`O_DSYNC` …) that the kernel does not know of, by number.
+#[derive(Clone, Copy)]
+pub(crate) struct HiddenFlags(&'static SlotPage);
+
+impl HiddenFlags {
+    fn place(self, number: c_int) -> Option<&'static AtomicI32> {
+        let at = usize::try_from(number.checked_sub(self.0.first.load(Relaxed))?).ok()?;
+        self.0.hidden.get(at)
+    }
+
+    pub(crate) fn set(self, number: c_int, flags: c_int) {
         if let Some(place) = self.place(number) {
             place.store(flags, Relaxed);
         }
     }
 
-    pub(crate) fn hidden(&self, number: c_int) -> c_int {
+    pub(crate) fn of(self, number: c_int) -> c_int {
         self.place(number).map_or(0, |place| place.load(Relaxed))
     }
 }

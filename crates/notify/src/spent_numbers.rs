@@ -1,29 +1,44 @@
 //! Numbers of closed logs that were to be synced with each write, of which the kernel knows
 //! nothing. A process that was forked while such a log was let go of may have it still: its writes
-//! are synced by what is noted of the number, so no other log gets it.
+//! are synced by what is noted of the number, so no other log gets it. What is noted is forgotten
+//! with the number.
 
-use crate::open_files::may_be_open;
+use crate::{open_files::may_be_open, slots::HiddenFlags};
 use libc::c_int;
 use parking_lot::Mutex;
 use std::collections::HashSet;
 
-#[derive(Default)]
-pub(crate) struct SpentNumbers(Mutex<HashSet<c_int>>);
+pub(crate) struct SpentNumbers {
+    numbers: Mutex<HashSet<c_int>>,
+    hidden: HiddenFlags,
+    /// All processes can be looked at: otherwise such a number is never free again.
+    sees_processes: bool,
+}
 
 impl SpentNumbers {
-    /// Such a log is let go of.
-    pub(crate) fn add(&self, number: c_int) {
-        self.0.lock().insert(number);
+    pub(crate) fn new(hidden: HiddenFlags, sees_processes: bool) -> Self {
+        Self {
+            numbers: Mutex::default(),
+            hidden,
+            sees_processes,
+        }
     }
 
-    /// True if a log may get the number: then no process has anything by it.
+    /// Such a log is let go of.
+    pub(crate) fn add(&self, number: c_int) {
+        self.numbers.lock().insert(number);
+    }
+
+    /// True if a log may get the number: then no process has anything by it. Who asks has the
+    /// number in the agent, so nothing else gets it meanwhile.
     pub(crate) fn is_free(&self, number: c_int) -> bool {
-        let mut spent = self.0.lock();
+        let mut spent = self.numbers.lock();
         if spent.contains(&number) {
-            if may_be_open(number) {
+            if !self.sees_processes || may_be_open(number) {
                 return false;
             }
             spent.remove(&number);
+            self.hidden.set(number, 0);
         }
         true
     }
@@ -32,11 +47,16 @@ impl SpentNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::{numbers::NumberWindow, slots::CallSlots};
     use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
     use std::{os::fd::AsRawFd, process::Command};
 
+    /// Held while a child inherits what it is to have, and no other test's is to.
+    static INHERITS: Mutex<()> = Mutex::new(());
+
     #[test]
     fn a_spent_number_is_free_when_no_process_has_it() {
+        let _one = INHERITS.lock();
         const LEAST: c_int = 701;
         let file = std::fs::File::open("/dev/null").unwrap();
         // The child inherits it.
@@ -48,12 +68,43 @@ mod tests {
         drop(inherited);
         let pid = Pid::from_child(&child);
         waitpid(Some(pid), WaitOptions::UNTRACED).unwrap();
-        let spent = SpentNumbers::default();
+        let window = NumberWindow {
+            first: 512,
+            end: 1536,
+        };
+        let hidden = CallSlots::new(window).unwrap().hidden_flags();
+        let spent = SpentNumbers::new(hidden, true);
         assert!(spent.is_free(number));
         spent.add(number);
+        hidden.set(number, libc::O_DSYNC);
         assert!(!spent.is_free(number));
+        assert_eq!(hidden.of(number), libc::O_DSYNC);
         kill_process(pid, Signal::KILL).unwrap();
         child.wait().unwrap();
+        let unseeing = SpentNumbers::new(hidden, false);
+        unseeing.add(number);
+        assert!(!unseeing.is_free(number));
+        assert_eq!(hidden.of(number), libc::O_DSYNC);
         assert!(spent.is_free(number));
+        assert_eq!(hidden.of(number), 0);
+    }
+
+    #[test]
+    fn a_strangers_number_keeps_none_taken() {
+        let _one = INHERITS.lock();
+        const LEAST: c_int = 741;
+        let file = std::fs::File::open("/dev/null").unwrap();
+        let inherited = rustix::io::fcntl_dupfd_cloexec(&file, LEAST).unwrap();
+        rustix::io::fcntl_setfd(&inherited, rustix::io::FdFlags::empty()).unwrap();
+        let number = inherited.as_raw_fd();
+        // It loses its parent, and is not below this process then.
+        let mut child = Command::new("sh");
+        let child = child.args(["-c", "sleep 60 >&- 2>&- & echo $!"]);
+        let said = child.output().unwrap().stdout;
+        drop(inherited);
+        let pid = String::from_utf8(said).unwrap().trim().parse().unwrap();
+        assert!(std::fs::symlink_metadata(format!("/proc/{pid}/fd/{number}")).is_ok());
+        assert!(!may_be_open(number));
+        kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }
 }

@@ -2,18 +2,19 @@
 //! docs/notify.md, "When the agent dies".
 
 use crate::{
-    caller::{CallerThread, TRANSFER_MAX},
+    caller::CallerThread,
     listener::{CallAnswer, CallListener},
     open_files::taken,
+    plain_calls::{bytes_of, plainly},
+    self_paths::said_for,
     slots::{CallPhase, CallSlot, CallSlots, SeenCall, inode_mark},
 };
 use libc::c_int;
 use rustix::{
     fs::{AtFlags, Mode, OFlags, SeekFrom, Stat},
-    io::{Errno, ReadWriteFlags},
+    io::Errno,
 };
 use std::{
-    io::IoSlice,
     ops::Range,
     os::{
         fd::{AsRawFd, OwnedFd},
@@ -62,12 +63,8 @@ pub(crate) fn move_back(slot: &CallSlot, call: SeenCall) {
 /// An exchange of names, of which the first was this file's before: made again it would undo what
 /// was done.
 fn exchanged(mark: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
-    let thread = CallerThread(call.thread);
-    let found = thread.path(call.arguments[1]).and_then(|path| {
-        let dir = thread.directory(call.arguments[0] as c_int)?;
-        rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW)
-    });
-    match found {
+    let name = (call.arguments[0] as c_int, call.arguments[1]);
+    match stat(call.thread, name, AtFlags::SYMLINK_NOFOLLOW) {
         Ok(stat) if inode_mark(stat.st_ino) != mark => CallAnswer::Done(0),
         _ => plainly(call, slots),
     }
@@ -96,14 +93,9 @@ fn linked(links: i64, call: SeenCall, slots: &CallSlots) -> CallAnswer {
         ),
         _ => ((here, first), (here, second), 0),
     };
-    let stat = |(dir, address): (c_int, u64), flags| {
-        let thread = CallerThread(call.thread);
-        let path = thread.path(address)?;
-        rustix::fs::statat(thread.directory(dir)?, path, flags)
-    };
     match (
-        stat(from, link_source(flags)),
-        stat(to, AtFlags::SYMLINK_NOFOLLOW),
+        stat(call.thread, from, link_source(flags)),
+        stat(call.thread, to, AtFlags::SYMLINK_NOFOLLOW),
     ) {
         (Ok(from), Ok(to))
             if (from.st_dev, from.st_ino) == (to.st_dev, to.st_ino) && links_of(&from) > links =>
@@ -144,10 +136,11 @@ pub(crate) fn made(slot: &CallSlot, call: SeenCall, listener: &CallListener) -> 
     }
     let thread = CallerThread(call.thread);
     let path = thread.path(path).ok()?;
+    let path = said_for(call.thread, &path);
     let dir = thread.directory(dir).ok()?;
     let again = flags & !(libc::O_CREAT | libc::O_EXCL | libc::O_TRUNC) | libc::O_CLOEXEC;
     let again = OFlags::from_bits_retain(again.cast_unsigned());
-    let file = rustix::fs::openat(dir, path, again, Mode::empty()).ok()?;
+    let file = rustix::fs::openat(dir, &*path, again, Mode::empty()).ok()?;
     let closes_on_exec = flags & libc::O_CLOEXEC != 0;
     listener.give(call.id, file, closes_on_exec).ok()
 }
@@ -175,16 +168,16 @@ fn again(call: SeenCall, slots: &CallSlots) -> CallAnswer {
     plainly(call, slots)
 }
 
-fn is_free(thread: u32, (dir, address): (c_int, u64)) -> bool {
-    let thread = CallerThread(thread);
-    let Ok(path) = thread.path(address) else {
-        return false;
-    };
-    let Ok(dir) = thread.directory(dir) else {
-        return false;
-    };
-    let found = rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW);
+fn is_free(thread: u32, name: (c_int, u64)) -> bool {
+    let found = stat(thread, name, AtFlags::SYMLINK_NOFOLLOW);
     found.is_err_and(|errno| errno == Errno::NOENT)
+}
+
+/// What a thread's name is of: below a directory of its own, by the address of its path.
+fn stat(thread: u32, (dir, address): (c_int, u64), flags: AtFlags) -> Result<Stat, Errno> {
+    let caller = CallerThread(thread);
+    let path = caller.path(address)?;
+    rustix::fs::statat(caller.directory(dir)?, &*said_for(thread, &path), flags)
 }
 
 /// How much of a write was done: by where the file's position or end was before it, and is now. Its
@@ -213,14 +206,13 @@ fn end_of(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
     }
 }
 
-/// By which it can be told how far a write by a number came that no log has: see
+/// By which it can be told how far a write to what is open came, by a number that no log has: see
 /// [`CallSlot::before`].
 ///
 /// # Errors
-/// The descriptor cannot be taken.
-pub(crate) fn mark_before(call: SeenCall) -> Result<i64, Errno> {
-    let fd = taken(call.thread, call.arguments[0] as c_int)?;
-    let appends = rustix::fs::fcntl_getfl(&fd)?.contains(OFlags::APPEND);
+/// The kernel's.
+pub(crate) fn mark_before(fd: &OwnedFd, call: SeenCall) -> Result<i64, Errno> {
+    let appends = rustix::fs::fcntl_getfl(fd)?.contains(OFlags::APPEND);
     let is_at_offset = match call.number {
         libc::SYS_pwrite64 | libc::SYS_pwritev => true,
         libc::SYS_pwritev2 => {
@@ -230,7 +222,7 @@ pub(crate) fn mark_before(call: SeenCall) -> Result<i64, Errno> {
     };
     match is_at_offset && !appends {
         true => Ok(-1),
-        false => end_of(&fd, call),
+        false => end_of(fd, call),
     }
 }
 
@@ -280,61 +272,8 @@ fn has_since(fd: &OwnedFd, range: Range<i64>, wanted: &[u8]) -> bool {
     read.is_ok() && found.windows(wanted.len()).any(|part| part == wanted)
 }
 
-/// What a write is to write, as far as it can be read.
-fn bytes_of(call: SeenCall) -> Result<Vec<u8>, Errno> {
-    let thread = CallerThread(call.thread);
-    let parts = match call.number {
-        libc::SYS_write | libc::SYS_pwrite64 => {
-            vec![(
-                call.arguments[1],
-                TRANSFER_MAX.min(call.arguments[2] as usize),
-            )]
-        }
-        _ => thread.parts(call.arguments[1], call.arguments[2])?,
-    };
-    let mut bytes = Vec::new();
-    for (address, length) in parts.into_iter().filter(|(_, length)| *length > 0) {
-        let mut part = Vec::new();
-        thread.read(address, length, &mut part)?;
-        bytes.extend_from_slice(&part);
-    }
-    Ok(bytes)
-}
-
 fn has_number(thread: u32, number: c_int) -> bool {
     std::fs::symlink_metadata(format!("/proc/{thread}/fd/{number}")).is_ok()
-}
-
-/// What a call is answered without an agent.
-pub(crate) fn plainly(call: SeenCall, slots: &CallSlots) -> CallAnswer {
-    let number = call.arguments[0] as c_int;
-    let hidden = match slots.window().has(number) {
-        true => slots.hidden(number),
-        false => 0,
-    };
-    if hidden & libc::O_DSYNC == 0 {
-        return CallAnswer::GoOn;
-    }
-    let offset = match call.number {
-        libc::SYS_write | libc::SYS_writev => u64::MAX,
-        // -1 is the file position.
-        libc::SYS_pwrite64 | libc::SYS_pwritev | libc::SYS_pwritev2 => call.arguments[3],
-        _ => return CallAnswer::GoOn,
-    };
-    let kind = match hidden & libc::O_SYNC == libc::O_SYNC {
-        true => ReadWriteFlags::SYNC,
-        false => ReadWriteFlags::DSYNC,
-    };
-    let asked = match call.number {
-        libc::SYS_pwritev2 => call.arguments[5] as u32,
-        _ => 0,
-    };
-    let kind = kind | ReadWriteFlags::from_bits_retain(asked);
-    let written = bytes_of(call).and_then(|bytes| {
-        let fd = taken(call.thread, number)?;
-        rustix::io::pwritev2(&fd, &[IoSlice::new(&bytes)], offset, kind)
-    });
-    written.map(|bytes| bytes as i64).into()
 }
 
 #[cfg(test)]

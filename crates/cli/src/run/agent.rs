@@ -35,6 +35,18 @@ const OWN: [&str; 7] = [
     CONTROL_ENV,
 ];
 
+/// Says that there is to be one, why, and at what price.
+pub(super) fn announce(reason: &str) {
+    let rights = match forebay_notify::costs_rights() {
+        true => " (nothing that it executes gains rights, as sudo does)",
+        false => "",
+    };
+    complain!(
+        "forebay: an agent does the program's system calls on logs, and those of whatever it executes \
+         (experimental: docs/notify.md lists what it can lose){rights}: {reason}"
+    );
+}
+
 /// Runs the program below an agent, which is a member for it; gives its status.
 pub(super) fn run_below(
     program: &RunProgram,

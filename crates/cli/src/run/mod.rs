@@ -248,10 +248,7 @@ impl RunCommand {
                 child::run(program, environment, &mut signals)
             }
             None => {
-                complain!(
-                    "forebay: an agent does the program's system calls on logs (front end notify, experimental): {}",
-                    choice.reason
-                );
+                agent::announce(&choice.reason);
                 agent::run_below(program, environment, &supervisor, &mut signals)
             }
         };

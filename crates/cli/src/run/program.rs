@@ -94,22 +94,41 @@ impl RunProgram {
             ));
         }
         let judged = judge(&self.real, 0)?;
-        let (front_end, reason) = match (asked, &judged) {
-            (FrontEnd::Notify, _) => (RunFrontEnd::Agent, "--front-end notify".to_owned()),
-            (FrontEnd::Auto, Some(judged)) if !only_library && judged.kind != LinkKind::Glibc => {
-                (RunFrontEnd::Agent, self.reason(judged))
-            }
-            _ => {
-                judged.as_ref().map_or(Ok(()), JudgedProgram::check)?;
-                let reason = match &judged {
-                    _ if asked == FrontEnd::Preload => "--front-end preload".to_owned(),
-                    Some(judged) => self.reason(judged),
-                    None => format!("{} cannot be read", self.real.display()),
-                };
-                (RunFrontEnd::Library, reason)
-            }
+        let agent = |reason: String| FrontEndChoice {
+            front_end: RunFrontEnd::Agent,
+            reason,
+            can_be_agent: true,
         };
-        Ok(FrontEndChoice { front_end, reason })
+        match (asked, &judged) {
+            (FrontEnd::Notify, _) => return Ok(agent("--front-end notify".to_owned())),
+            (FrontEnd::Auto, Some(judged)) if !only_library && judged.kind != LinkKind::Glibc => {
+                return match judged.agent_or_library() {
+                    Ok(()) => Ok(agent(self.reason(judged))),
+                    Err(why) => {
+                        judged.check()?;
+                        Ok(FrontEndChoice {
+                            front_end: RunFrontEnd::Library,
+                            reason: format!(
+                                "{}, and no agent can serve it: {why}",
+                                self.reason(judged)
+                            ),
+                            can_be_agent: false,
+                        })
+                    }
+                };
+            }
+            _ => judged.as_ref().map_or(Ok(()), JudgedProgram::check)?,
+        }
+        let reason = match &judged {
+            _ if asked == FrontEnd::Preload => "--front-end preload".to_owned(),
+            Some(judged) => self.reason(judged),
+            None => format!("{} cannot be read", self.real.display()),
+        };
+        Ok(FrontEndChoice {
+            front_end: RunFrontEnd::Library,
+            reason,
+            can_be_agent: !only_library,
+        })
     }
 
     /// What the program, or its interpreter, is.
@@ -255,6 +274,25 @@ fn interpreter(line: &[u8]) -> Option<PathBuf> {
 }
 
 impl JudgedProgram {
+    /// Whether an agent is to serve it. Where none can be had, one that the library could be put
+    /// before has that, which sees what it does by its C library.
+    ///
+    /// # Errors
+    /// Why it is the library.
+    fn agent_or_library(&self) -> Result<(), String> {
+        match self.kind {
+            LinkKind::Go | LinkKind::OtherLibrary => forebay_notify::can_serve().map_err(|why| {
+                complain!(
+                    "forebay: no agent can serve {}, and the library is put before it instead: {}",
+                    self.path.display(),
+                    why.0
+                );
+                why.0
+            }),
+            _ => Ok(()),
+        }
+    }
+
     /// Refuses one that the library cannot be put before, and warns of one that it does not see all
     /// of.
     ///

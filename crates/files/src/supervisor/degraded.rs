@@ -62,16 +62,21 @@ struct UnreachedProcess {
 }
 
 impl UnreachedProcess {
-    fn told(&self) -> String {
+    /// In words, with what to do. An agent is a remedy where one can be asked for.
+    fn told(&self, can_be_agent: bool) -> String {
         let program = processes::name_of_process(self.pid);
         let writes = match &self.log {
             Some(log) => format!(" writes to {}, and", log.display()),
             None => String::new(),
         };
+        let or = match can_be_agent {
+            true => ", or give --front-end notify",
+            false => "",
+        };
         format!(
             "{program} (process {}){writes} runs without Forebay's library: its environment was \
              cleared on the way (LD_PRELOAD), or it is one that no library can be put before \
-             (static, Go, musl). Run the server itself under forebay run, or give --front-end notify",
+             (static, Go, musl). Run the server itself under forebay run{or}",
             self.pid
         )
     }
@@ -144,13 +149,15 @@ impl SupervisorState {
         let writer = unreached.iter().position(|process| process.log.is_some());
         let is_all = !own.is_empty() && unreached.len() == own.len();
         let shown = writer.or(is_all.then_some(0))?;
-        unreached.get(shown).map(UnreachedProcess::told)
+        let can_be_agent = self.options.front_end.can_be_agent;
+        Some(unreached.get(shown)?.told(can_be_agent))
     }
 
     fn writers_without_library(&self) -> Vec<String> {
         let unreached = self.unreached(&descendants());
         let writers = unreached.iter().filter(|process| process.log.is_some());
-        writers.map(UnreachedProcess::told).collect()
+        let can_be_agent = self.options.front_end.can_be_agent;
+        writers.map(|it| it.told(can_be_agent)).collect()
     }
 
     /// Those of these processes that have not got the library, also when they are looked at again.
@@ -224,7 +231,10 @@ pub(super) fn run(shared: &Arc<SupervisorState>) {
             return;
         }
         forebay_pool::say_what_ended();
-        if let Some(why) = shared.look_at_processes() {
+        // That no agent can be had the agent has said.
+        if shared.effect.no_agent.get().is_none()
+            && let Some(why) = shared.look_at_processes()
+        {
             shared.effect.say("library", &why);
         }
         apart = (apart * 2).min(LOOKS_APART_MAX);

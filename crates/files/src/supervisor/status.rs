@@ -104,6 +104,8 @@ pub struct FrontEndChoice {
     pub front_end: RunFrontEnd,
     /// In words; may be empty.
     pub reason: String,
+    /// An agent could be asked for instead.
+    pub can_be_agent: bool,
 }
 
 impl RunFrontEnd {

@@ -8,7 +8,12 @@
 
 use super::{CallOutcome, GO_ON, TrappedCall, copied_bytes::CopiedBytes, done};
 use crate::{
-    caller::TRANSFER_MAX, listener::last_errno, numbers::OpenNumber, slots::CallPhase, unanswered,
+    caller::TRANSFER_MAX,
+    listener::last_errno,
+    numbers::OpenNumber,
+    plain_calls::{write_synced, writes_unsynced},
+    slots::CallPhase,
+    unanswered::mark_before,
 };
 use forebay_files::client::{self, SyncKind};
 use rustix::io::Errno;
@@ -104,15 +109,14 @@ impl TrappedCall<'_> {
     /// Writes by a number that the agent does not know. It may have been a log's that was to be
     /// synced with each write.
     fn write_unknown(&self) -> CallOutcome {
-        let number = self.int(0);
         let slots = &self.agent.slots;
-        if !slots.window().has(number) || slots.hidden(number) & libc::O_DSYNC == 0 {
+        let Some(fd) = writes_unsynced(self.seen, slots)? else {
             return GO_ON;
-        }
-        let _one = self.agent.unknown.lock();
+        };
+        let _one = self.agent.unknown.lock_of(rustix::fs::fstat(&fd)?.st_ino);
         self.check_waiting()?;
-        self.slot.begin_at(unanswered::mark_before(self.seen)?);
-        let answer = unanswered::plainly(self.seen, slots);
+        self.slot.begin_at(mark_before(&fd, self.seen)?);
+        let answer = write_synced(&fd, self.seen, slots);
         self.slot.set_answer(answer);
         Ok(Some(answer))
     }

@@ -56,7 +56,7 @@ impl TrappedCall<'_> {
         let into_window = self.agent.numbers.window.has(least);
         let plainly = || match into_window {
             true => self.duplicate_other(least, stays_on_exec),
-            false => GO_ON,
+            false => self.check_synced(self.int(0)).and(GO_ON),
         };
         let Some(used) = self.used(self.int(0))? else {
             return plainly();
@@ -92,17 +92,25 @@ impl TrappedCall<'_> {
     /// `F_DUPFD` of something that is no log, from a number of the window on: the agent finds the
     /// number, since one that the kernel finds could be given to a log at that moment.
     fn duplicate_other(&self, least: c_int, stays_on_exec: bool) -> CallOutcome {
+        let file = taken(self.seen.thread, self.int(0));
+        if let Err(errno @ (Errno::BADF | Errno::SRCH)) = file {
+            return Err(errno);
+        }
         if least as u64 >= self.thread().numbers_limit() {
             return Err(Errno::INVAL);
         }
-        let file = taken(self.seen.thread, self.int(0)).map_err(|errno| match errno {
-            Errno::BADF | Errno::SRCH => errno,
-            // As if none were left.
-            _ => Errno::MFILE,
-        })?;
+        // As if none were left.
+        let file = file.map_err(|_| Errno::MFILE)?;
         let numbers = &self.agent.numbers;
         // As long as the agent has the number, no log gets it.
         let made = numbers.duplicate(file.as_fd(), least, self.seen.thread)?;
+        // It may have been a log's that was let go of: then it stays what it was.
+        let slots = &self.agent.slots;
+        let hidden = slots.hidden(self.int(0));
+        slots.set_hidden(made.as_raw_fd(), hidden);
+        if hidden & libc::O_DSYNC != 0 {
+            numbers.spent.add(made.as_raw_fd());
+        }
         let listener = &self.agent.listener;
         let given = listener.inject(self.seen.id, made.as_fd(), made.as_raw_fd(), !stays_on_exec);
         match given {
@@ -179,14 +187,15 @@ impl TrappedCall<'_> {
 
     /// `pidfd_getfd`: another process's number is copied to one that the kernel finds.
     pub(super) fn take_from_process(&self) -> CallOutcome {
-        if let Some(used) = self.agent.numbers.used(self.int(1)) {
+        let number = self.int(1);
+        if let Some(used) = self.agent.numbers.used(number) {
             client::retire(used.number())?;
-            // By the copy the kernel would not sync what is written.
-            if client::hidden_flags(used.number()) & libc::O_DSYNC != 0 {
-                return Err(Errno::PERM);
-            }
         }
-        GO_ON
+        // By the copy the kernel would not sync what is written.
+        match self.agent.slots.hidden(number) & libc::O_DSYNC {
+            0 => GO_ON,
+            _ => Err(Errno::PERM),
+        }
     }
 
     /// Before descriptors are sent to another process: logs among them are plain.

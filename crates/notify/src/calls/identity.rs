@@ -6,10 +6,16 @@
 //! A process that changes who it is by all of its threads, as those of Go and the C library do,
 //! makes the call once in each. The first of them changes the memory, which all have; the agent
 //! finds nothing more to do for the others, and each gets the kernel's own answer.
+//!
+//! A child that has its parent's memory (`vfork`, Go's start of a program as another user) makes
+//! the parent invisible with itself. It is refused while the parent has what cannot be followed.
 
 use super::{CallOutcome, GO_ON, TrappedCall};
+use crate::open_files::sharing_memory;
 use forebay_files::client;
+use libc::c_int;
 use rustix::io::Errno;
+use std::sync::atomic::Ordering::Relaxed;
 
 impl TrappedCall<'_> {
     /// `set…uid`, `set…gid`, `prctl(PR_SET_DUMPABLE)`.
@@ -24,21 +30,25 @@ impl TrappedCall<'_> {
     /// True if the process is certainly as visible after the call as before.
     fn stays_visible(&self) -> bool {
         let arguments = &self.seen.arguments;
-        let (count, is_group) = match self.seen.number {
-            libc::SYS_prctl => return arguments[1] as u32 != 0,
-            libc::SYS_setuid | libc::SYS_setfsuid => (1, false),
-            libc::SYS_setgid | libc::SYS_setfsgid => (1, true),
-            libc::SYS_setreuid => (2, false),
-            libc::SYS_setregid => (2, true),
-            libc::SYS_setresuid => (3, false),
-            _ => (3, true),
-        };
-        // It is the same four times, and is to become the same.
-        let Some([id, others @ ..]) = self.thread().ids(is_group) else {
+        if self.seen.number == libc::SYS_prctl {
+            return arguments[1] as u32 != 0;
+        }
+        let of_group = [
+            libc::SYS_setgid,
+            libc::SYS_setregid,
+            libc::SYS_setresgid,
+            libc::SYS_setfsgid,
+        ];
+        // /proc says them as the agent's user namespace has them.
+        if !self.agent.status.has_same_ids(self.thread()) {
+            return false;
+        }
+        let is_group = of_group.contains(&self.seen.number);
+        let Some((held, has_right)) = self.thread().ids(is_group) else {
             return false;
         };
-        let is_same = |wanted: &u64| *wanted as u32 == id || *wanted as u32 == u32::MAX;
-        others.iter().all(|other| *other == id) && arguments[..count].iter().all(is_same)
+        let [first, second, third, ..] = *arguments;
+        held.after(self.seen.number, [first, second, third], has_right) == held
     }
 
     /// Nothing is absorbed any more, and the logs that the caller's process has are the kernel's.
@@ -47,7 +57,11 @@ impl TrappedCall<'_> {
     /// One cannot be made plain: then the process stays who it is.
     fn leave_unseen(&self) -> Result<(), Errno> {
         // None is given to it meanwhile.
-        let _none_opens = self.agent.openings.write();
+        let mut times = self.agent.openings.write();
+        for process in sharing_memory(self.seen.thread) {
+            self.check_lacks_synced(process)?;
+        }
+        *times += 1;
         client::give_up(
             "one of its processes is about to be invisible to forebay (another user, or PR_SET_DUMPABLE)",
         );
@@ -59,5 +73,27 @@ impl TrappedCall<'_> {
             }
         }
         Ok(())
+    }
+
+    /// Whether a process that becomes invisible together with the caller has no log that is to be
+    /// synced with each write, of which the kernel knows nothing.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: it has one.
+    fn check_lacks_synced(&self, process: u32) -> Result<(), Errno> {
+        let numbers = &self.agent.numbers;
+        let is_synced = |number: &c_int| self.agent.slots.hidden(*number) & libc::O_DSYNC != 0;
+        let mut synced = numbers.between(0, u32::MAX).into_iter().filter(is_synced);
+        // What cannot be told may be it.
+        if synced.all(|number| matches!(numbers.used_by(process, number), Ok(None))) {
+            return Ok(());
+        }
+        if !self.agent.said_shared.swap(true, Relaxed) {
+            forebay_pool::complain(
+                "a child that has its parent's memory is refused to become another user, or invisible (EOPNOTSUPP), since the parent has a log open with O_DSYNC: \
+                 start the child by a program that changes the user (setpriv, gosu), or leave the file out of --absorb",
+            );
+        }
+        Err(Errno::OPNOTSUPP)
     }
 }

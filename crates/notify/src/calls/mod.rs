@@ -13,6 +13,9 @@ mod names;
 mod old_times;
 mod open;
 mod plain;
+mod user_ids;
+
+pub(crate) use user_ids::HeldIds;
 
 use crate::{
     agent::AgentState,

@@ -5,7 +5,7 @@
     reason = "opens by system calls, with arguments as the program has them"
 )]
 
-use super::{CallOutcome, GO_ON, TrappedCall};
+use super::{CallOutcome, GO_ON, TrappedCall, plain::opened_again};
 use crate::{agent::WorkerPlace, listener::last_errno, numbers::owned, slots::WAS_FREE};
 use forebay_files::client;
 use libc::{c_int, c_long};
@@ -140,7 +140,7 @@ impl TrappedCall<'_> {
         flags: c_int,
     ) -> Result<(), Errno> {
         let numbers = &self.agent.numbers;
-        let _opening = self.agent.openings.read();
+        let times = *self.agent.openings.read();
         let size = || rustix::fs::statat(fd(place.dir()), path, AtFlags::empty()).ok();
         let before = size().map(|stat| stat.st_size);
         if before.is_none() {
@@ -174,10 +174,18 @@ impl TrappedCall<'_> {
         }
         let closes_on_exec = flags & libc::O_CLOEXEC != 0;
         let hidden = client::hidden_flags(number);
-        if !client::is_in_pool(number) && hidden == 0 {
+        // From here on until the process has it, none becomes invisible.
+        let opening = self.agent.openings.read();
+        let is_late = *opening != times && hidden & libc::O_DSYNC != 0;
+        if is_late || !client::is_in_pool(number) && hidden == 0 {
             // It is plain, and any number will do.
             let opened = owned(number);
+            let again = is_late.then(|| {
+                client::retire(number)?;
+                opened_again(opened.as_fd(), hidden)
+            });
             client::closing(number);
+            let opened = again.transpose()?.unwrap_or(opened);
             let listener = &self.agent.listener;
             return listener.give(self.seen.id, opened, closes_on_exec);
         }

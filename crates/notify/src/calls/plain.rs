@@ -2,14 +2,14 @@
 //! only the client knew.
 
 use super::TrappedCall;
-use crate::{caller::process_of, numbers::OpenNumber};
+use crate::{caller::process_of, numbers::OpenNumber, plain_calls::unsynced};
 use forebay_files::client;
 use libc::c_int;
 use rustix::{
     fs::{Mode, OFlags, SeekFrom},
     io::Errno,
 };
-use std::os::fd::AsFd;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 impl TrappedCall<'_> {
     /// Makes the file of a number plain, if it is a log, before the kernel reads or maps it.
@@ -25,6 +25,18 @@ impl TrappedCall<'_> {
     pub(super) fn hand_over(&self, number: c_int) -> Result<(), Errno> {
         match self.used(number)? {
             Some(open) => self.hand_over_open(&open),
+            None => self.check_synced(number),
+        }
+    }
+
+    /// Whether the kernel syncs what is written to what a number has that the agent does not know:
+    /// it may be a log's of a process that was forked while the number was let go of.
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP`: it does not, and by another number nobody would. `EIO`: it cannot be told.
+    pub(super) fn check_synced(&self, number: c_int) -> Result<(), Errno> {
+        match unsynced(self.seen.thread, number, &self.agent.slots)? {
+            Some(_) => Err(Errno::OPNOTSUPP),
             None => Ok(()),
         }
     }
@@ -36,11 +48,6 @@ impl TrappedCall<'_> {
     /// It cannot be made plain; `EOPNOTSUPP` if another descriptor would not be the same, because
     /// of a lock, or of others of the same open file.
     pub(super) fn hand_over_open(&self, open: &OpenNumber) -> Result<(), Errno> {
-        const KEPT: OFlags = OFlags::APPEND
-            .union(OFlags::NONBLOCK)
-            .union(OFlags::NOATIME)
-            .union(OFlags::DIRECT)
-            .union(OFlags::RWMODE);
         let number = open.number();
         client::retire(number)?;
         let hidden = client::hidden_flags(number) & libc::O_SYNC;
@@ -62,10 +69,7 @@ impl TrappedCall<'_> {
             );
             return Err(Errno::OPNOTSUPP);
         }
-        let hidden = OFlags::from_bits_retain(hidden.cast_unsigned());
-        let again = flags.intersection(KEPT) | hidden | OFlags::CLOEXEC;
-        let link = format!("/proc/self/fd/{number}");
-        let file = rustix::fs::open(link, again, Mode::empty())?;
+        let file = opened_again(open.fd(), hidden)?;
         let _position = open.position.lock();
         rustix::fs::seek(&file, SeekFrom::Start(rustix::fs::tell(open.fd())?))?;
         self.check_waiting()?;
@@ -75,4 +79,20 @@ impl TrappedCall<'_> {
         slots.set_hidden(number, 0);
         Ok(())
     }
+}
+
+/// Another descriptor of a log, of which the kernel knows what it did not know (`O_DSYNC`).
+///
+/// # Errors
+/// The kernel's: the file lets nobody open it so any more.
+pub(super) fn opened_again(fd: BorrowedFd<'_>, hidden: c_int) -> Result<OwnedFd, Errno> {
+    const KEPT: OFlags = OFlags::APPEND
+        .union(OFlags::NONBLOCK)
+        .union(OFlags::NOATIME)
+        .union(OFlags::DIRECT)
+        .union(OFlags::RWMODE);
+    let hidden = OFlags::from_bits_retain((hidden & libc::O_SYNC).cast_unsigned());
+    let flags = rustix::fs::fcntl_getfl(fd)?.intersection(KEPT) | hidden | OFlags::CLOEXEC;
+    let link = format!("/proc/self/fd/{}", fd.as_raw_fd());
+    rustix::fs::open(link, flags, Mode::empty())
 }

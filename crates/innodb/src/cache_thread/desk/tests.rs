@@ -221,7 +221,11 @@ fn what_cannot_be_noted_is_refused_and_not_begun() {
     let asked = asks_for(&desk, LARGE);
     turn(&mut desk);
     let why = refusal(&asked);
-    assert!(["keeps its size", "Remove it"].iter().all(|w| why.contains(w)));
+    assert!(
+        ["keeps its size", "Remove it"]
+            .iter()
+            .all(|w| why.contains(w))
+    );
     assert!(desk.resize.is_none());
 }
 

@@ -1,0 +1,118 @@
+//! What a call is answered when nobody follows the caller's logs: it goes on. But a write to a log
+//! that was opened to be synced with each write, of which the kernel does not know, is done here,
+//! with that flag. docs/notify.md, "When the agent dies".
+
+use crate::{
+    caller::{CallerThread, TRANSFER_MAX},
+    listener::CallAnswer,
+    open_files::taken,
+    slots::{CallSlots, SeenCall},
+};
+use libc::c_int;
+use rustix::{
+    fs::{FileType, OFlags},
+    io::{Errno, ReadWriteFlags},
+};
+use std::{io::IoSlice, os::fd::OwnedFd};
+
+/// What a call is answered without an agent.
+pub(crate) fn plainly(call: SeenCall, slots: &CallSlots) -> CallAnswer {
+    match writes_unsynced(call, slots) {
+        Ok(None) => CallAnswer::GoOn,
+        Ok(Some(fd)) => write_synced(&fd, call, slots),
+        Err(errno) => CallAnswer::Failed(errno),
+    }
+}
+
+/// What a call writes to, if that is [`unsynced`].
+///
+/// # Errors
+/// As there.
+pub(crate) fn writes_unsynced(call: SeenCall, slots: &CallSlots) -> Result<Option<OwnedFd>, Errno> {
+    let writes = [
+        libc::SYS_write,
+        libc::SYS_writev,
+        libc::SYS_pwrite64,
+        libc::SYS_pwritev,
+        libc::SYS_pwritev2,
+    ];
+    match writes.contains(&call.number) {
+        true => unsynced(call.thread, call.arguments[0] as c_int, slots),
+        false => Ok(None),
+    }
+}
+
+/// What a thread has by a number that had a log which is to be synced with each write, of which the
+/// kernel knows nothing. None if it cannot be that log: a pipe or a socket may have the number by
+/// now, or a file that is read only.
+///
+/// # Errors
+/// `EIO`: what has the number cannot be seen.
+pub(crate) fn unsynced(
+    thread: u32,
+    number: c_int,
+    slots: &CallSlots,
+) -> Result<Option<OwnedFd>, Errno> {
+    if slots.hidden(number) & libc::O_DSYNC == 0 {
+        return Ok(None);
+    }
+    let fd = match taken(thread, number) {
+        Ok(fd) => fd,
+        // The kernel says the same.
+        Err(Errno::BADF) => return Ok(None),
+        Err(_) => return Err(Errno::IO),
+    };
+    let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
+    let flags = rustix::fs::fcntl_getfl(&fd)?;
+    let writes = flags.intersection(OFlags::RWMODE) != OFlags::RDONLY;
+    let is_it = kind == FileType::RegularFile && writes && !flags.contains(OFlags::DSYNC);
+    Ok(is_it.then_some(fd))
+}
+
+/// Does a write to what [`writes_unsynced`] found, and syncs it.
+pub(crate) fn write_synced(fd: &OwnedFd, call: SeenCall, slots: &CallSlots) -> CallAnswer {
+    let hidden = slots.hidden(call.arguments[0] as c_int);
+    let offset = match call.number {
+        libc::SYS_write | libc::SYS_writev => u64::MAX,
+        // -1 is the file position.
+        _ => call.arguments[3],
+    };
+    let kind = match hidden & libc::O_SYNC == libc::O_SYNC {
+        true => ReadWriteFlags::SYNC,
+        false => ReadWriteFlags::DSYNC,
+    };
+    let asked = match call.number {
+        libc::SYS_pwritev2 => call.arguments[5] as u32,
+        _ => 0,
+    };
+    let kind = kind | ReadWriteFlags::from_bits_retain(asked);
+    let bytes = match bytes_of(call) {
+        // Its memory cannot be seen any more.
+        Err(Errno::PERM | Errno::SRCH) => Err(Errno::IO),
+        bytes => bytes,
+    };
+    let written =
+        bytes.and_then(|bytes| rustix::io::pwritev2(fd, &[IoSlice::new(&bytes)], offset, kind));
+    written.map(|bytes| bytes as i64).into()
+}
+
+/// What a write is to write, as far as it can be read.
+pub(crate) fn bytes_of(call: SeenCall) -> Result<Vec<u8>, Errno> {
+    let thread = CallerThread(call.thread);
+    let parts = match call.number {
+        libc::SYS_write | libc::SYS_pwrite64 => {
+            vec![(
+                call.arguments[1],
+                TRANSFER_MAX.min(call.arguments[2] as usize),
+            )]
+        }
+        _ => thread.parts(call.arguments[1], call.arguments[2])?,
+    };
+    let mut bytes = Vec::new();
+    for (address, length) in parts.into_iter().filter(|(_, length)| *length > 0) {
+        let mut part = Vec::new();
+        thread.read(address, length, &mut part)?;
+        bytes.extend_from_slice(&part);
+    }
+    Ok(bytes)
+}
