@@ -7,7 +7,7 @@ use crate::{
 use forebay_files::{FilesError, policy::PolicyError};
 use forebay_pool::{PoolError, PoolErrorKind};
 use forebay_store::StoreError;
-use std::{fs, io, os::unix::fs::MetadataExt, path::Path, process::ExitCode};
+use std::{fmt, fs, io, os::unix::fs::MetadataExt, path::Path, process::ExitCode};
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -60,6 +60,15 @@ impl Failure {
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::Failed(format!("writing to standard output: {error}")),
         }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Usage(why) | Self::Failed(why) | Self::NotRun(_, why) => why,
+            Self::Reported | Self::Passed(_) | Self::OutputClosed => "it ended",
+        })
     }
 }
 

@@ -1,4 +1,5 @@
-//! The drop-in that `forebay enable` writes: `UNIT.d/forebay.conf` among the administrator's units.
+//! The drop-in that `forebay enable` writes: `UNIT.d/zz-forebay.conf` among the administrator's
+//! units. Its name comes after `override.conf`, which `systemctl edit` writes: the last one counts.
 //!
 //! Its first lines say that it is ours and what `forebay disable` has to look into: the pool, and
 //! the directories of the unit's files. A file of that name without them is somebody else's, and is
@@ -13,7 +14,7 @@ use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 
 /// Its name.
-pub const FILE: &str = "forebay.conf";
+pub const FILE: &str = "zz-forebay.conf";
 /// How one of ours begins.
 const OURS: &str = "# Written by forebay enable";
 /// Bytes of it that name the pool, and a directory.
@@ -57,17 +58,20 @@ impl UnitDropIn {
     /// The one of a unit, if it has one.
     pub fn of(unit: &FoundUnit) -> Option<Self> {
         let file = unit.files.iter().find(|file| Self::is_one(file))?;
-        let named = |what: &str| -> Vec<PathBuf> {
-            let lines = file.text.lines();
-            lines
-                .filter_map(|line| line.strip_prefix(what))
-                .map(PathBuf::from)
-                .collect()
-        };
         Some(Self {
-            pool: named(POOL).pop()?,
-            data: named(DATA),
+            pool: Self::pool_in(file)?,
+            data: Self::data_in(file),
         })
+    }
+
+    /// The pool that a file's comment names.
+    pub fn pool_in(file: &UnitFile) -> Option<PathBuf> {
+        named(file, POOL).pop()
+    }
+
+    /// The directories that a file's comments name.
+    pub fn data_in(file: &UnitFile) -> Vec<PathBuf> {
+        named(file, DATA)
     }
 
     /// Refuses a unit whose command somebody else's drop-in sets.
@@ -94,6 +98,12 @@ impl UnitDropIn {
         }
         Ok(())
     }
+}
+
+fn named(file: &UnitFile, what: &str) -> Vec<PathBuf> {
+    let lines = file.text.lines();
+    let lines = lines.filter_map(|line| line.strip_prefix(what));
+    lines.map(|path| PathBuf::from(path.trim())).collect()
 }
 
 /// Refuses a path that a line of a unit could not have as it is.
@@ -219,7 +229,7 @@ mod tests {
         );
         let unit = unit(&[
             ("/lib/db.service", ""),
-            ("/etc/db.service.d/forebay.conf", &text),
+            ("/etc/db.service.d/zz-forebay.conf", &text),
         ]);
         assert_eq!(UnitDropIn::of(&unit), Some(of));
         UnitDropIn::check_others(&unit).unwrap();
@@ -234,7 +244,7 @@ mod tests {
                 "override.conf",
             ),
             (
-                "/etc/db.service.d/forebay.conf",
+                "/etc/db.service.d/zz-forebay.conf",
                 "[Service]\nUser=x\n",
                 "not written by forebay",
             ),
