@@ -106,6 +106,27 @@ fn named(file: &UnitFile, what: &str) -> Vec<PathBuf> {
     lines.map(|path| PathBuf::from(path.trim())).collect()
 }
 
+/// A drop-in of this system that names a pool, if there is one.
+pub fn naming(pool: &Path) -> Option<PathBuf> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let pool = real(pool);
+    let root = UnitRoot::of(None).ok()?;
+    let directories = std::fs::read_dir(root.own())
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut paths = directories.map(|entry| entry.path().join(FILE));
+    paths.find(|path| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let file = UnitFile {
+            path: path.clone(),
+            text,
+        };
+        UnitDropIn::is_one(&file)
+            && UnitDropIn::pool_in(&file).is_some_and(|named| real(&named) == pool)
+    })
+}
+
 /// Refuses a path that a line of a unit could not have as it is.
 ///
 /// # Errors

@@ -30,4 +30,5 @@ mod systemd;
 mod understood;
 
 pub use disable::DisableUnit;
+pub use drop_in::naming;
 pub use enable::EnableUnit;
