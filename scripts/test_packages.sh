@@ -75,7 +75,7 @@ say "enable"
 sed -i 's/^appendonly .*/appendonly yes/; s/^appendfsync .*/appendfsync always/; s/^port .*/port 0/; s#^\# unixsocket .*#unixsocket /var/lib/redis/socket#' \
     "$root/etc/redis/redis.conf"
 inside forebay enable redis-server --pool redis --size 32MiB | tail -n 12
-drop_in=$root/etc/systemd/system/redis-server.service.d/forebay.conf
+drop_in=$root/etc/systemd/system/redis-server.service.d/zz-forebay.conf
 line=$(sed -n 's/^ExecStart=\(..*\)/\1/p' "$drop_in")
 
 # start: as systemd would, the supervisor's number in $supervisor.

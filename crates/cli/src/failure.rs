@@ -4,7 +4,7 @@ use crate::users::{SystemUser, UserError};
 use forebay_files::{FilesError, policy::PolicyError};
 use forebay_pool::{PoolError, PoolErrorKind};
 use forebay_store::StoreError;
-use std::{fs, io, os::unix::fs::MetadataExt, path::Path};
+use std::{fmt, fs, io, os::unix::fs::MetadataExt, path::Path};
 
 /// Why a command did not succeed.
 #[derive(Debug)]
@@ -36,6 +36,15 @@ impl Failure {
             io::ErrorKind::BrokenPipe => Self::OutputClosed,
             _ => Self::Failed(format!("writing to standard output: {error}")),
         }
+    }
+}
+
+impl fmt::Display for Failure {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(match self {
+            Self::Usage(why) | Self::Failed(why) | Self::NotRun(_, why) => why,
+            Self::Reported | Self::Passed(_) | Self::OutputClosed => "it ended",
+        })
     }
 }
 

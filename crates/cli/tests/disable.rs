@@ -6,6 +6,7 @@ mod common;
 use common::{
     FOREBAY,
     image::{Image, can_enable},
+    live_system::LiveSystem,
 };
 use std::{
     fs,
@@ -20,7 +21,7 @@ fn run_there(image: &Image, script: &str) -> Command {
         .args(["run", "--profile", "redis", "--pool"])
         .arg(image.at("var/lib/forebay/db.pool"))
         .args(["--", "python3", "-c", script])
-        .current_dir(image.at("var/lib/redis"))
+        .current_dir(image.at("srv/db"))
         .env("FOREBAY_RUN_DIR", image.sandbox.file("run"));
     command
 }
@@ -34,7 +35,7 @@ fn enabled_and_cut_off() -> Image {
         "[Service]\nExecStart=/bin/python3\n",
     );
     image
-        .run("enable db --pool db --size 32MiB --profile redis --data /var/lib/redis")
+        .run("enable db --pool db --size 32MiB --profile redis --data /srv/db")
         .ok();
     let script = "import os, signal
 fd = os.open('a.aof', os.O_WRONLY | os.O_CREAT)
@@ -64,22 +65,39 @@ fn a_unit_is_disabled_once_nothing_is_left() {
         holding["lanes"][0]["records"].as_u64().unwrap() > 0,
         "{holding}"
     );
+    // Its paths are another system's: nothing is brought to files of this one.
+    let before = image.own_files();
+    let left = image.run("disable db");
+    assert_eq!(left.code, Some(1));
+    assert!(
+        left.text().contains("Run this in that system: chroot") && left.text().contains("records"),
+        "{}",
+        left.text()
+    );
+    assert_eq!(image.own_files(), before);
+    let kept = image
+        .sandbox
+        .run("pool check image/var/lib/forebay/db.pool --json")
+        .ok()
+        .json();
+    assert_eq!(kept["lanes"][0]["records"], holding["lanes"][0]["records"]);
+    image
+        .sandbox
+        .run("recover --pool image/var/lib/forebay/db.pool")
+        .ok();
     let done = image.run("disable db --json").ok().json();
     assert_eq!(done["is_proven"], true);
     assert_eq!(done["proof"]["pools"][0]["records"], 0);
     assert_eq!(done["removed"].as_array().unwrap().len(), 2, "{done}");
     assert!(image.own_files().is_empty());
-    assert_eq!(
-        fs::read(image.at("var/lib/redis/a.aof")).unwrap(),
-        b"acknowledged"
-    );
+    assert_eq!(fs::read(image.at("srv/db/a.aof")).unwrap(), b"acknowledged");
     // Nothing is known of its files any more, unless they are named.
     image
         .run("disable db")
         .fails(1, &["was not enabled", "--data"]);
-    let proven = image.run("disable db --data /var/lib/redis").ok().text();
+    let proven = image.run("disable db --data /srv/db").ok().text();
     assert!(
-        proven.contains("proven: no pool holds a record"),
+        proven.contains("proven: no pool is named there, so none holds a record of the files in"),
         "{proven}"
     );
     image
@@ -101,7 +119,24 @@ fn a_pool_that_cannot_be_looked_into_keeps_the_drop_in() {
     assert_eq!(ran.code, Some(1));
     assert!(ran.text().contains("NOT PROVEN"), "{}", ran.text());
     image.drop_in("db");
-    fs::rename(image.at("var/lib/forebay/moved"), &pool).unwrap();
+    // What is there and cannot be read is not given up.
+    fs::write(&pool, vec![1; 1 << 20]).unwrap();
+    let ran = image.run("disable db --pool-is-lost");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.text().contains("not given up"), "{}", ran.text());
+    image.drop_in("db");
+    // Nor is it proven of one that is gone that it held nothing.
+    fs::remove_file(&pool).unwrap();
+    let directory = fs::File::open(image.at("srv/db")).unwrap();
+    rustix::fs::fremovexattr(&directory, "user.forebay.pools").unwrap();
+    let given = image.run("disable db --pool-is-lost --json").ok().json();
+    assert_eq!(given["is_proven"], false, "{given}");
+    assert_eq!(
+        given["proof"]["given_up"].as_array().unwrap().len(),
+        1,
+        "{given}"
+    );
+    assert!(image.own_files().is_empty());
 }
 
 /// Promise: as `a_unit_is_disabled_once_nothing_is_left`.
@@ -145,6 +180,115 @@ fn keeps_the_drop_in(image: &Image, script: &str) {
     running.wait().unwrap();
 }
 
+/// A unit that was enabled and runs.
+fn enabled_and_running(program: &str) -> LiveSystem {
+    let system = LiveSystem::new(program);
+    system.run(&format!("{} --yes", system.enable())).ok();
+    system.told();
+    system
+}
+
+/// Promise: as `a_unit_is_disabled_once_nothing_is_left`.
+#[test]
+fn what_a_killed_unit_left_comes_to_its_files() {
+    if !can_enable() {
+        return;
+    }
+    let system = enabled_and_running("/bin/sleep 600");
+    // Another directory than those that are known.
+    fs::create_dir(system.file("elsewhere")).unwrap();
+    let script = "import os, signal
+fd = os.open('a.aof', os.O_WRONLY | os.O_CREAT)
+os.fsync(fd)
+os.write(fd, b'acknowledged')
+os.fsync(fd)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)";
+    let mut command = Command::new(FOREBAY);
+    command.args(["run", "--profile", "redis", "--pool"]);
+    command.arg(system.file("db.pool"));
+    command.args(["--", "python3", "-c", script]);
+    command.current_dir(system.file("elsewhere"));
+    command.env("FOREBAY_RUN_DIR", system.file("other-run"));
+    command.output().unwrap();
+    let done = system.run("disable db --yes --json").ok().json();
+    assert_eq!(done["is_proven"], true, "{done}");
+    assert!(
+        done["proof"]["directories"]
+            .as_array()
+            .unwrap()
+            .iter()
+            .any(|it| it.as_str().unwrap().ends_with("/elsewhere")),
+        "{done}"
+    );
+    assert_eq!(
+        fs::read(system.file("elsewhere/a.aof")).unwrap(),
+        b"acknowledged"
+    );
+}
+
+/// Promise (rights): if `forebay disable` fails when the drop-in is gone, the drop-in is put back
+/// before the unit starts; if that fails, the unit does not start.
+#[test]
+fn a_failure_behind_the_removal_puts_the_drop_in_back() {
+    if !can_enable() {
+        return;
+    }
+    let system = enabled_and_running("/bin/sleep 600");
+    let text = fs::read_to_string(system.drop_in()).unwrap();
+    system.fail("daemon-reload\n");
+    let ran = system.run("disable db --yes");
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.text().contains("daemon-reload failed") && ran.text().contains("stays under forebay"),
+        "{}",
+        ran.text()
+    );
+    assert_eq!(fs::read_to_string(system.drop_in()).unwrap(), text);
+    assert_eq!(
+        system.told(),
+        "stop -- db.service\ndaemon-reload\ndaemon-reload\nstart -- db.service\n"
+    );
+    // What systemd has read is not known now.
+    system.fail("daemon-reload\ndaemon-reload\n");
+    let ran = system.run("disable db --yes");
+    assert_eq!(ran.code, Some(1));
+    assert!(ran.text().contains("IS NOT STARTED"), "{}", ran.text());
+    assert_eq!(fs::read_to_string(system.drop_in()).unwrap(), text);
+    assert!(!system.told().contains("start --"));
+    // The report is not lost if the start fails.
+    system.run(&format!("{} --yes", system.enable())).ok();
+    system.fail("start\n");
+    let ran = system.run("disable db --yes");
+    assert_eq!(ran.code, Some(1));
+    assert!(
+        ran.text().contains("proven: this pool holds no record")
+            && ran.text().contains("does not start again"),
+        "{}",
+        ran.text()
+    );
+    assert!(!system.drop_in().exists());
+}
+
+/// Promise: as `a_unit_is_disabled_once_nothing_is_left`.
+#[test]
+fn a_unit_that_others_put_under_forebay_is_not_called_free() {
+    if !can_enable() {
+        return;
+    }
+    let system = LiveSystem::new(&format!("{FOREBAY} run --pool /p /bin/sleep 600"));
+    let line = format!("disable db --yes --data {}", system.file("data").display());
+    let said = ["db.service", "under forebay run", "Nothing was changed"];
+    system.run(&line).fails(1, &said);
+    assert_eq!(system.told(), "");
+    system.write_unit("/bin/sleep 600");
+    fs::create_dir(system.drop_in().parent().unwrap()).unwrap();
+    fs::write(system.drop_in(), "[Service]\nNice=1\n").unwrap();
+    let said = ["zz-forebay.conf", "not written by forebay enable"];
+    system.run(&line).fails(1, &said);
+    assert_eq!(system.told(), "");
+}
+
 /// Promise: as `a_unit_is_disabled_once_nothing_is_left`.
 #[test]
 fn a_pool_outside_of_the_root_is_not_taken_for_its_own() {
@@ -160,7 +304,7 @@ fn a_pool_outside_of_the_root_is_not_taken_for_its_own() {
         .sandbox
         .run("pool create other.pool --disk --size 32MiB")
         .ok();
-    let directory = fs::File::open(image.at("var/lib/redis")).unwrap();
+    let directory = fs::File::open(image.at("srv/db")).unwrap();
     let mark = image.sandbox.file("other.pool").canonicalize().unwrap();
     rustix::fs::fsetxattr(
         &directory,

@@ -6,6 +6,7 @@ mod common;
 use common::{
     FOREBAY, Ran, Sandbox, copy, have,
     image::{Image, can_enable, have_units},
+    live_system::LiveSystem,
 };
 use std::{
     fs::{self, Permissions},
@@ -40,6 +41,7 @@ fn the_units_of_debian_are_enabled() {
     assert!(text.contains("\nExecStart=\nExecStart=/usr/bin/forebay run --pool /var/lib/forebay/redis-server.pool --profile redis -- /usr/bin/redis-server /etc/redis/redis.conf --supervised systemd --daemonize no\n"), "{text}");
     for line in [
         "NotifyAccess=all",
+        "SuccessExitStatus=129 130 141 143",
         "PIDFile=",
         "KillMode=mixed",
         "ReadWritePaths=/var/lib/forebay",
@@ -56,6 +58,9 @@ fn the_units_of_debian_are_enabled() {
             && text.contains("exec /usr/sbin/mariadbd $MYSQLD_OPTS"),
         "{text}"
     );
+    for line in ["RestartForceExitStatus=131 132", "SendSIGKILL=yes"] {
+        assert!(text.lines().any(|it| it.starts_with(line)), "{text}");
+    }
     let text = image.drop_in("postgresql@15-main");
     assert!(text.contains("-- /usr/lib/postgresql/15/bin/postgres -D /var/lib/postgresql/15/main -c config_file=/etc/postgresql/15/main/postgresql.conf\n"), "{text}");
     assert!(text.lines().any(|it| it == "Type=notify"), "{text}");
@@ -88,6 +93,9 @@ fn a_pool_belongs_to_the_user_of_its_unit_alone() {
     image
         .run("enable redis-server --pool redis-server")
         .fails(1, &["belongs to", "chown redis"]);
+    image
+        .run("enable mariadb --pool /mariadb.pool")
+        .fails(2, &["lies in /"]);
 }
 
 #[test]
@@ -199,6 +207,13 @@ fn a_program_without_a_profile_needs_its_name() {
         .json();
     assert_eq!(shown["profile"], "any");
     image.refuses("enable db --pool p --profile redis", 2, &["--data DIR"]);
+    // The files of another user than the unit's.
+    let line = "enable db --pool p --data /var/lib/mysql --profile mariadb";
+    let unit = "[Service]\nExecStart=/bin/true\nUser=redis\n";
+    image.write("lib/systemd/system/db.service", unit);
+    if rustix::process::geteuid().is_root() {
+        image.refuses(line, 1, &["the unit's user is redis", "--data DIR"]);
+    }
 }
 
 #[test]
@@ -229,7 +244,7 @@ fn a_masked_unit_and_others_drop_ins_are_left_alone() {
         "[Service]\nNice=1\n",
     );
     image.write(
-        "etc/systemd/system/redis-server.service.d/forebay.conf",
+        "etc/systemd/system/redis-server.service.d/zz-forebay.conf",
         "[Service]\nNice=1\n",
     );
     image.refuses(
@@ -253,14 +268,14 @@ fn an_alias_and_an_instance_lead_to_their_unit() {
     .unwrap();
     image.run("enable redis --size 32MiB --pool redis").ok();
     image.drop_in("redis-server");
-    image.write("lib/systemd/system/db@.service", "[Unit]\nDescription=%i\n[Service]\nUser=redis\nType=forking\nPIDFile=/run/%i.pid\nExecStart=-/bin/true --x %i\n");
+    image.write("lib/systemd/system/db@.service", "[Unit]\nDescription=%i\n[Service]\nUser=redis\nType=forking\nPIDFile=/run/%i.pid\nExecStart=-/bin/true --foreground %i\n");
     let said = image
         .run("enable db@one --size 32MiB --pool one --profile rocksdb --data /var/lib/redis")
         .ok()
         .text();
     assert!(said.contains("instead of forking"), "{said}");
     let text = image.drop_in("db@one");
-    assert!(text.contains("ExecStart=-/usr/bin/forebay run --pool /var/lib/forebay/one.pool --profile rocksdb -- /bin/true --x %i\n"), "{text}");
+    assert!(text.contains("ExecStart=-/usr/bin/forebay run --pool /var/lib/forebay/one.pool --profile rocksdb -- /bin/true --foreground %i\n"), "{text}");
     assert!(
         text.contains("Type=exec\n") && text.contains("PIDFile=\n"),
         "{text}"
@@ -270,7 +285,7 @@ fn an_alias_and_an_instance_lead_to_their_unit() {
 
 #[test]
 fn a_go_program_needs_the_agent_by_name() {
-    if !have("etcd") || !have_units() {
+    if !have("etcd") || !can_enable() {
         return;
     }
     let image = Image::new();
@@ -278,6 +293,7 @@ fn a_go_program_needs_the_agent_by_name() {
     copy("/usr/bin/etcd", &image.at("usr/bin/etcd"));
     image.write("etc/passwd", "root:x:0:0::/:\netcd:x:65530:65530::/:\n");
     fs::create_dir_all(image.at("var/lib/etcd/default")).unwrap();
+    chown(image.at("var/lib/etcd/default"), Some(65_530), None).unwrap();
     image.refuses("enable etcd --pool etcd", 1, &["--front-end notify"]);
     let shown = image
         .run("enable etcd --pool etcd --dry-run --front-end notify --json")
@@ -291,89 +307,62 @@ fn a_go_program_needs_the_agent_by_name() {
     );
 }
 
-/// Runs a line of forebay where systemd seems to run: `/run` and `/etc/systemd` are the test's, and
-/// `systemctl` notes what it is told.
-fn with_systemctl(image: &Image, line: &str) -> Ran {
-    let script = r#"set -e
-mount -t tmpfs tmpfs /run
-mkdir -p /run/systemd/system
-mkdir -p /etc/systemd
-mount --bind "$1/etc-systemd" /etc/systemd
-PATH=$1/bin:$PATH
-shift
-exec "$@""#;
-    let mut command = Command::new("unshare");
-    command.args(["--mount", "sh", "-c", script, "sh"]);
-    command
-        .arg(image.sandbox.path())
-        .arg(FOREBAY)
-        .args(line.split(' '));
-    command
-        .env("TOLD", image.sandbox.file("told"))
-        .stdin(Stdio::null());
-    Ran::of(command.output().unwrap())
-}
-
 #[test]
 fn systemd_is_told_what_its_units_became() {
     if !can_enable() {
         return;
     }
-    let image = Image::new();
-    let file = |name: &str| image.sandbox.file(name);
-    fs::create_dir_all(file("etc-systemd/system")).unwrap();
-    fs::create_dir_all(file("data")).unwrap();
-    let unit = "[Service]\nExecStart=/bin/true\n";
-    fs::write(file("etc-systemd/system/db.service"), unit).unwrap();
-    fs::create_dir_all(file("bin")).unwrap();
-    let systemctl = r#"#!/bin/sh
-case "$*" in
-*ActiveState*) cat "$TOLD.state" ;;
-show*) d=/etc/systemd/system/db.service.d/forebay.conf; [ -e $d ] || d=
-    printf 'Id=db.service\nLoadState=loaded\nFragmentPath=/etc/systemd/system/db.service\nDropInPaths=%s\n' "$d" ;;
-*) echo "$*" >>"$TOLD"; case $1 in stop) echo inactive ;; *start) echo active ;; *) exit 0 ;; esac >"$TOLD.state" ;;
-esac
-"#;
-    fs::write(file("bin/systemctl"), systemctl).unwrap();
-    fs::set_permissions(file("bin/systemctl"), Permissions::from_mode(0o755)).unwrap();
-    fs::write(file("told.state"), "active\n").unwrap();
-    let told = || fs::read_to_string(file("told")).unwrap_or_default();
-    let (data, pool) = (file("data"), file("db.pool"));
-    let enable = format!(
-        "enable db --profile redis --data {} --pool {} --size 32MiB",
-        data.display(),
-        pool.display()
-    );
-    let shown = with_systemctl(
-        &image,
-        &format!("{} --dry-run", enable.replace("redis", "postgres")),
-    );
+    let system = LiveSystem::new("/bin/sleep 600");
+    let enable = system.enable();
+    let shown = system.run(&format!(
+        "{} --dry-run",
+        enable.replace("redis", "postgres")
+    ));
     let shown = shown.ok().text();
     assert!(shown.contains("NOTHING IS ABSORBED"), "{shown}");
-    // Nobody can be asked.
-    let said = with_systemctl(&image, &enable).ok().text();
-    assert!(said.contains("Next: systemctl restart db"), "{said}");
-    assert_eq!(told(), "daemon-reload\n");
-    with_systemctl(&image, &format!("{enable} --yes")).ok();
-    assert_eq!(
-        told(),
-        "daemon-reload\ndaemon-reload\nrestart -- db.service\n"
-    );
-    fs::remove_file(file("told")).unwrap();
-    with_systemctl(&image, "disable db").fails(1, &["not stopped without asking", "--yes"]);
-    assert_eq!(told(), "");
-    let done = with_systemctl(&image, "disable db --yes --json")
-        .ok()
-        .json();
+    // Nobody can be asked: it is shown, and nothing is changed.
+    let asked = system
+        .run(&enable)
+        .fails(1, &["without asking", "--yes", "Nothing was changed"]);
+    assert!(asked.text().contains("to be written"), "{}", asked.text());
+    assert_eq!(system.told(), "");
+    assert!(!system.drop_in().exists() && !system.file("db.pool").exists());
+    let said = system.run(&format!("{enable} --yes")).ok().text();
+    assert!(said.contains("db runs under forebay"), "{said}");
+    assert_eq!(system.told(), "daemon-reload\nrestart -- db.service\n");
+    system
+        .run(&format!("pool remove {}", system.file("db.pool").display()))
+        .fails(1, &["is the pool of a unit", "zz-forebay.conf"]);
+    system
+        .run("disable db")
+        .fails(1, &["not stopped without asking", "--yes"]);
+    assert_eq!(system.told(), "");
+    let done = system.run("disable db --yes --json").ok().json();
     assert_eq!(
         (&done["is_proven"], &done["is_started"]),
         (&true.into(), &true.into())
     );
     assert_eq!(
-        told(),
+        system.told(),
         "stop -- db.service\ndaemon-reload\nstart -- db.service\n"
     );
-    assert!(!file("etc-systemd/system/db.service.d").exists());
+    assert!(!system.drop_in().parent().unwrap().exists());
+}
+
+#[test]
+fn a_restart_without_a_run_is_no_success() {
+    if !can_enable() {
+        return;
+    }
+    // It ends at once.
+    let system = LiveSystem::new("/bin/true");
+    system.run(&format!("{} --yes", system.enable())).fails(
+        1,
+        &[
+            "no run of forebay answers",
+            "To go back: forebay disable db",
+        ],
+    );
 }
 
 /// Debian's unit of Redis kills what makes another system call than it expects. The drop-in has

@@ -11,7 +11,7 @@
 mod users;
 mod write_count;
 
-pub use crate::pending_records::{UnopenedPool, open_with};
+pub use crate::pending_records::{UnopenedPool, directories, open_with};
 pub use users::may_absorb;
 
 use crate::{
@@ -249,6 +249,14 @@ pub fn standing(directory: &Path) -> std::io::Result<Vec<MarkedDirectory>> {
     })?;
     found.sort_by(|a, b| (&a.directory, &a.pool).cmp(&(&b.directory, &b.pool)));
     Ok(found)
+}
+
+/// False if a directory's file system has no extended attributes: then no mark says which pools
+/// earlier runs there had.
+#[must_use]
+pub fn are_possible(directory: &Path) -> bool {
+    let read = File::open(directory).map(|it| rustix::fs::fgetxattr(&it, NAME, &mut [0; 0][..]));
+    !matches!(read, Ok(Err(Errno::OPNOTSUPP)))
 }
 
 /// Takes a pool out of a directory's mark, if the pool holds nothing for the files there.

@@ -10,7 +10,7 @@ use rustix::{
     io::Errno,
 };
 use std::{
-    collections::HashMap,
+    collections::{BTreeSet, HashMap},
     fs::File,
     os::fd::AsFd,
     path::{Path, PathBuf},
@@ -224,6 +224,13 @@ pub(crate) fn files(pool: &Pool) -> HashMap<Vec<u8>, Vec<PathBuf>> {
         });
     }
     files
+}
+
+/// The directories of the files that the lanes of a pool name which no process has.
+pub fn directories(pool: &Pool) -> BTreeSet<PathBuf> {
+    let paths = files(pool).into_values().flatten();
+    let parents = paths.filter_map(|path| Some(path.parent()?.to_owned()));
+    parents.filter(|it| it.is_absolute()).collect()
 }
 
 /// False if nothing of a dead run's lane can come to a file any more: it was given back, or its

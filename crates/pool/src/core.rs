@@ -44,6 +44,14 @@ pub(crate) struct Core {
     pub(crate) superblock: Superblock,
     /// Who opened it.
     pub(crate) process: ProcessMark,
+    /// Its file had a name then.
+    pub(crate) is_named: bool,
+}
+
+/// True if a medium is a file that has a name, or a device.
+pub(crate) fn has_name(media: &dyn Media) -> bool {
+    let stat = media.descriptor().and_then(|it| rustix::fs::fstat(it).ok());
+    stat.is_some_and(|stat| stat.st_nlink > 0)
 }
 
 impl Core {
@@ -84,6 +92,16 @@ impl Core {
             .map_err(|e| PoolError::io(&self.path, "locking the pool", e))?;
         self.load_tables()?;
         Ok(guard)
+    }
+
+    /// Refuses a pool whose file was removed since it was opened: what is written to it is gone
+    /// with this process. Under the pool lock, which who removes it has (`Pool::lock`).
+    pub(crate) fn check_named(&self) -> Result<(), PoolError> {
+        if !self.is_named || has_name(&*self.media) {
+            return Ok(());
+        }
+        let removed = std::io::Error::new(ErrorKind::NotFound, "its file was removed meanwhile");
+        Err(PoolError::io(&self.path, "claiming a lane", removed))
     }
 
     /// Sees what other processes wrote to the tables.

@@ -108,7 +108,7 @@ pub use pool::{ClaimOptions, Pool, PoolOptions};
 pub use shared::{CompleteSegment, Member, SharedLane};
 #[doc(hidden)]
 pub use stack::with_room;
-pub use status::{LaneCheck, LaneStatus, RecoveryLock};
+pub use status::{LaneCheck, LaneStatus, PoolHold, RecoveryLock};
 pub use uuid::Uuid;
 pub use wait_meter::WaitCounts;
 #[doc(hidden)]

@@ -10,7 +10,7 @@ use crate::{
 use uuid::Uuid;
 
 /// One lane as seen from outside its owner.
-#[derive(Clone, Debug)]
+#[derive(Clone, Debug, PartialEq, Eq)]
 #[non_exhaustive]
 pub struct LaneStatus {
     /// The lane's number.
@@ -34,6 +34,21 @@ pub struct LaneStatus {
 /// The lock of who recovers a lane, until this is dropped: see [`Pool::lock_recovery`].
 #[must_use]
 pub struct RecoveryLock(#[expect(dead_code, reason = "held")] LockGuard);
+
+/// The pool lock, until this is dropped: see [`Pool::lock`].
+#[must_use]
+pub struct PoolHold<'a> {
+    pool: &'a Pool,
+    _lock: LockGuard,
+}
+
+impl PoolHold<'_> {
+    /// As [`Pool::lanes`], and it stays so.
+    #[must_use]
+    pub fn lanes(&self) -> Vec<LaneStatus> {
+        self.pool.lanes_locked()
+    }
+}
 
 /// What a check of one lane found.
 #[derive(Debug)]
@@ -61,6 +76,21 @@ impl Pool {
         }
         // So that no process that claims a lane meanwhile finds it taken by us.
         let _pool = self.core.lock_pool();
+        self.lanes_locked()
+    }
+
+    /// Takes the lock under which lanes change hands: until it is dropped, nobody claims one. Who
+    /// removes the pool's file meanwhile can be sure that nobody claims one of that afterwards
+    /// either: a claim of a file that has lost its name fails.
+    ///
+    /// # Errors
+    /// Of the locks of the pool's file.
+    pub fn lock(&self) -> Result<PoolHold<'_>, PoolError> {
+        let _lock = self.core.lock_pool()?;
+        Ok(PoolHold { pool: self, _lock })
+    }
+
+    fn lanes_locked(&self) -> Vec<LaneStatus> {
         self.entries()
             .filter(|(_, e)| e.state.is_some_and(|s| s.taken) || e.damage.is_some())
             .map(|(lane, entry)| {

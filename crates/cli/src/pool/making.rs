@@ -9,7 +9,7 @@
 //! 3. It is moved into place, where nothing may be yet, and the directory is synced.
 
 use crate::{failure::Failure, progress, standard_error::complain, users::SystemUser};
-use forebay_pool::{PoolError, PoolOptions};
+use forebay_pool::{Pool, PoolError, PoolOptions};
 use nix::sys::signal::{SigSet, Signal};
 use rustix::{
     fs::{CWD, RenameFlags},
@@ -17,7 +17,7 @@ use rustix::{
 };
 use std::{
     fs, io,
-    os::unix::fs::{chown, lchown},
+    os::unix::fs::fchown,
     path::{Path, PathBuf},
     sync::{
         Arc,
@@ -48,8 +48,8 @@ pub fn make(
 ) -> Result<(), Failure> {
     // What is there already is refused, or is a device that is taken as it is.
     if fs::symlink_metadata(path).is_ok() {
-        drop(options.create(path)?);
-        return owner.map_or(Ok(()), |owner| give(path, owner));
+        let made = options.create(path)?;
+        return owner.map_or(Ok(()), |owner| give(&made, path, owner));
     }
     let place = match path.parent() {
         Some(place) if !place.as_os_str().is_empty() => place,
@@ -62,13 +62,14 @@ pub fn make(
     let is_made = remove_when_ended(aside.path().to_owned())?;
     let made = aside.path().join("pool");
     let created = with_progress(&made, bytes, || options.create(&made));
-    created.map(drop).map_err(|error| PoolError {
+    let pool = created.map_err(|error| PoolError {
         path: path.to_owned(),
         ..error
     })?;
     if let Some(owner) = owner {
-        give(&made, owner)?;
+        give(&pool, path, owner)?;
     }
+    drop(pool);
     let failed = || Failure::io("making", path.display());
     match rustix::fs::renameat_with(CWD, &made, CWD, path, RenameFlags::NOREPLACE) {
         Err(Errno::INVAL) => fs::hard_link(&made, path).map_err(failed())?,
@@ -79,12 +80,11 @@ pub fn make(
     (fs::File::open(place).and_then(|it| it.sync_all())).map_err(failed())
 }
 
-/// Gives a pool to a user.
-fn give(path: &Path, owner: &SystemUser) -> Result<(), Failure> {
-    let change = match fs::symlink_metadata(path).is_ok_and(|it| it.is_symlink()) {
-        // What a link leads to is a device.
-        true => chown(path, Some(owner.uid), Some(owner.gid)),
-        false => lchown(path, Some(owner.uid), Some(owner.gid)),
+/// Gives a pool to a user: the file that is open, whatever its path leads to by now.
+fn give(pool: &Pool, path: &Path, owner: &SystemUser) -> Result<(), Failure> {
+    let change = match pool.descriptor() {
+        Some(file) => fchown(file, Some(owner.uid), Some(owner.gid)),
+        None => Err(io::Error::from(io::ErrorKind::Unsupported)),
     };
     change.map_err(|e| denied_or(e, &format!("giving it to {}", owner.name), path))
 }

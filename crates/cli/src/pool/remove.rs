@@ -1,8 +1,8 @@
 //! `forebay pool remove`.
 
-use crate::{failure::Failure, output};
+use crate::{failure::Failure, output, units};
 use clap::Args;
-use forebay_pool::{LaneCheck, PoolErrorKind, PoolOptions};
+use forebay_pool::{LaneCheck, LaneStatus, Pool, PoolErrorKind, PoolOptions};
 use rustix::{
     fs::{CWD, RenameFlags},
     io::Errno,
@@ -16,7 +16,7 @@ use std::{
 /// Remove a pool that holds nothing
 #[derive(Args)]
 #[command(
-    long_about = "Removes a pool's file. Refused while a program uses it, while it holds records of a run or of a store, and if it is damaged, so that what it holds cannot be told. \
+    long_about = "Removes a pool's file. Refused while a program uses it, while it holds records of a run or of a store, while a unit is enabled with it, and if it is damaged, so that what it holds cannot be told. \
                   A device is left as it is: forebay pool create --force makes another pool of it.",
     after_long_help = "Examples:\n  \
         forebay recover --pool /mnt/pmem/forebay.pool    first: what it holds comes to its files\n  \
@@ -51,23 +51,50 @@ impl RemovePool {
                 path.display()
             )));
         }
+        if let Some(drop_in) = units::naming(path) {
+            return Err(Failure::Failed(format!(
+                "{} is the pool of a unit, by {}. First: forebay disable, or that unit does not start any more",
+                path.display(),
+                drop_in.display()
+            )));
+        }
         self.check(path)?;
-        // Out of the way: no run opens it from here on. One that did meanwhile is found.
+        // Out of the way: no run opens it from here on. One that did meanwhile is found, or finds
+        // that the file is gone.
         let aside = aside(path);
         move_to(path, &aside)?;
-        if let Err(failure) = self.check(&aside) {
-            move_to(&aside, path)?;
-            return Err(failure);
+        if let Err(failure) = self.remove(&aside) {
+            return Err(match move_to(&aside, path) {
+                Ok(()) => failure,
+                Err(unmoved) => Failure::Failed(format!(
+                    "{failure}. AND THE POOL IS {} NOW ({unmoved}): move it back",
+                    aside.display()
+                )),
+            });
         }
-        fs::remove_file(&aside).map_err(Failure::io("removing", aside.display()))?;
         let report = RemovedPool { removed: self.path };
         output::report(self.json, &report, |report| {
             format!("removed {}\n", report.removed.display())
         })
     }
 
-    /// Refuses a pool that is used, or that holds something.
-    fn check(&self, at: &Path) -> Result<(), Failure> {
+    /// Removes it, if it is not used and holds nothing: under the lock that who claims a lane
+    /// takes.
+    fn remove(&self, at: &Path) -> Result<(), Failure> {
+        let (pool, before) = self.check(at)?;
+        let hold = pool.lock()?;
+        if hold.lanes() != before {
+            return Err(Failure::Failed(format!(
+                "{0} was used meanwhile. Look at it again: forebay pool status {0}",
+                self.path.display()
+            )));
+        }
+        fs::remove_file(at).map_err(Failure::io("removing", at.display()))
+    }
+
+    /// Refuses a pool that is used, or that holds something; gives its lanes as they were before
+    /// they were looked into.
+    fn check(&self, at: &Path) -> Result<(Pool, Vec<LaneStatus>), Failure> {
         let shown = self.path.display();
         let pool = PoolOptions::new().emulated(self.emulated).open(at).map_err(|error| {
             let is_file_of_another_kind = matches!(error.kind, PoolErrorKind::Empty);
@@ -82,7 +109,8 @@ impl RemovePool {
                 "{shown} is damaged ({damage}), and what it holds cannot be told: forebay recover --pool {shown}"
             )));
         }
-        for lane in pool.lanes() {
+        let lanes = pool.lanes();
+        for lane in &lanes {
             let whose = &lane.label;
             match pool.check_lane(lane.lane) {
                 LaneCheck::Whole { records: 0, .. } => {}
@@ -103,7 +131,7 @@ impl RemovePool {
                 }
             }
         }
-        Ok(())
+        Ok((pool, lanes))
     }
 }
 

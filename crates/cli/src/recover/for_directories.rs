@@ -24,7 +24,7 @@ pub struct PoolsReport {
     pub done: bool,
     pools: Vec<RecoveredPool>,
     /// What was given up with --lift, in words.
-    given_up: Vec<String>,
+    pub given_up: Vec<String>,
     /// What stands in the way of that, in words.
     pub left: Vec<String>,
 }

@@ -51,6 +51,14 @@ pub fn check_data(
                 name.stem()
             ));
         }
+        if owner.uid != 0 && found.uid() != owner.uid {
+            let whose = SystemUser::numbered(found.uid()).name;
+            return fail(format!(
+                "belongs to {whose}, and the unit's user is {}: it is another database's, or the unit starts its program as another user than it says. Name the right one with --data DIR, or set User= in a drop-in (systemctl edit {})",
+                owner.name,
+                name.stem()
+            ));
+        }
         if let Some((guarded, _)) = behind_flash::below(&here)?.into_iter().next() {
             return fail(format!(
                 "has files behind a flash cache ({}), and needs a unit with forebay run --flash: docs/operations.md has it",

@@ -105,6 +105,27 @@ fn of_oneshot(name: &UnitName) -> String {
     format!("it is a unit of Type=oneshot{instead}")
 }
 
+/// True if a line, or what a shell is given in it, calls `forebay run`.
+pub fn runs_forebay(line: &str) -> bool {
+    let is_between = |c: char| c.is_whitespace() || "\"'=;&|()".contains(c);
+    let mut words = line.split(is_between);
+    words.any(|word| word.rsplit(['/', '-', ':']).next() == Some("forebay"))
+        && words.any(|word| word == "run")
+}
+
+/// The values of an option in a line, before the program that is run.
+pub fn options_of(line: &str, option: &str) -> Vec<String> {
+    let words = split(line).unwrap_or_default().into_iter();
+    let words: Vec<String> = (words.map(|word| word.plain))
+        .take_while(|word| word != "--")
+        .collect();
+    let value = |(at, word): (usize, &String)| match word.strip_prefix(option)? {
+        "" => words.get(at + 1).cloned(),
+        rest => rest.strip_prefix('=').map(str::to_owned),
+    };
+    words.iter().enumerate().filter_map(value).collect()
+}
+
 /// A word of a line.
 struct LineWord {
     raw: String,
@@ -174,6 +195,23 @@ mod tests {
             let refused = parse(line).unwrap_err();
             assert!(refused.contains(word), "{refused}");
         }
+    }
+
+    #[test]
+    fn a_line_that_runs_forebay_is_seen() {
+        for line in [
+            "/usr/bin/forebay run --pool /p -- /bin/db",
+            "-/usr/local/bin/forebay run /bin/db",
+            "/bin/sh -c \"A=1 exec forebay run db\"",
+            "/usr/bin/env A=b forebay --json run db",
+        ] {
+            assert!(runs_forebay(line), "{line}");
+        }
+        for line in ["/bin/db run", "/usr/bin/forebay status", "/opt/forebay/db"] {
+            assert!(!runs_forebay(line), "{line}");
+        }
+        let line = "/usr/bin/forebay run --pool=/a --pool \"/b\" -- /bin/db --pool /c";
+        assert_eq!(options_of(line, "--pool"), ["/a", "/b"]);
     }
 
     #[test]

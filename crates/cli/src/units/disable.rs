@@ -3,20 +3,26 @@
 //!
 //! (1) The unit is stopped. (2) What pools hold comes to the files. (3) The proof. (4) The drop-in
 //! goes, and systemd reads its units again. (5) The proof once more: whoever started the unit
-//! meanwhile is found, and the drop-in is put back. (6) The unit starts plainly, if it ran. Until
-//! (4) the unit starts under forebay as before, whatever happens.
+//! meanwhile is found. (6) The unit starts plainly, if it ran. Until (4) the unit starts under
+//! forebay as before, whatever happens; whatever fails in (4) and (5), the drop-in is put back, and
+//! if even that fails, the unit stays stopped.
+//!
+//! Of another root's system only (3) to (5) are done: its paths mean other files here.
 
 use super::{
-    drop_in::{UnitDropIn, program_of},
-    name::UnitName,
+    drop_in::program_of,
+    enabled_unit::EnabledUnit,
     plan::{RECOVERY_FILE, is_own_recovery_unit},
-    proof::{DrainProof, prove},
-    search::{FoundUnit, UnitFile, UnitRoot, remove_file, write_file},
+    proof::{DrainProof, ProofScope, prove},
+    search::{UnitRoot, remove_file, write_file},
     systemd,
 };
 use crate::{failure::Failure, output, recover::for_directories, run, standard_error::complain};
 use clap::Args;
-use forebay_files::replay::{self, RecoverOptions};
+use forebay_files::{
+    marks,
+    replay::{self, RecoverOptions},
+};
 use forebay_pool::PoolOptions;
 use serde::Serialize;
 use std::{
@@ -29,12 +35,14 @@ use std::{
 #[command(
     long_about = "Undoes forebay enable: stops the unit after asking (or with --yes), brings what pools hold to the files, takes the drop-in away, and starts the unit plainly if it ran. \
                   Says which pools were looked into, that none holds a record of the unit's files, and that no flash cache has newer pages. Only then the exit status is 0. \
-                  If that cannot be shown, the drop-in stays, and what stands in the way is said. The pool stays: forebay pool remove takes it away.\n\n\
-                  Repeated, or with --data where there is no drop-in, it only proves.",
+                  If that cannot be shown, the drop-in stays, and what stands in the way is said. The pool stays: forebay pool remove takes it away. \
+                  What is proven is proven of the pools and directories that are named: those of the drop-in, of marks in the directories, and of files that the pools' logs name.\n\n\
+                  With --data, where there is no drop-in, it does the same without one: the unit is stopped, what pools hold for the directories comes to their files, and the unit starts again. \
+                  With --root of another system nothing is brought to files, only proven: run it in that system (chroot) otherwise.",
     after_long_help = "Examples:\n  \
         forebay disable redis-server\n  \
         forebay disable redis-server --yes --json\n\n\
-        Exit status: 0 nothing is left, and the unit starts plainly; 1 something is left, or it could not be done; 2 the command line is wrong."
+        Exit status: 0 nothing is left (with --pool-is-lost: but what is given up), and the unit starts plainly; 1 something is left, or it could not be done; 2 the command line is wrong."
 )]
 pub struct DisableUnit {
     /// The unit
@@ -43,7 +51,7 @@ pub struct DisableUnit {
     /// times
     #[arg(long, value_name = "DIR")]
     data: Vec<PathBuf>,
-    /// The drop-in's pool is gone for good. ACKNOWLEDGED WRITES MAY BE MISSING
+    /// A pool that is not there is gone for good. ACKNOWLEDGED WRITES MAY BE MISSING
     #[arg(long)]
     pool_is_lost: bool,
     /// The system whose units are meant, if not this one
@@ -57,114 +65,94 @@ pub struct DisableUnit {
     json: bool,
 }
 
-#[derive(Serialize)]
+#[derive(Default, Serialize)]
 struct DisableReport {
     unit: String,
     /// The files that were taken away.
     removed: Vec<PathBuf>,
-    /// Nothing is left.
+    /// Nothing is left, and nothing was given up.
     is_proven: bool,
     proof: DrainProof,
     /// The unit runs again.
     is_started: bool,
+    /// What went wrong besides, in words.
+    failures: Vec<String>,
     /// Commands that are left to the user.
     next: Vec<String>,
 }
 
-/// What is to be undone.
-struct EnabledUnit {
-    name: UnitName,
-    drop_in: Option<(UnitFile, UnitDropIn)>,
-    /// The directories, and the pool, as this system has them.
-    data: Vec<PathBuf>,
-    pool: Option<PathBuf>,
-}
-
-impl EnabledUnit {
-    fn of(wish: &DisableUnit, root: &UnitRoot) -> Result<Self, Failure> {
-        let name = UnitName::parse(&wish.unit)?;
-        // The package may be gone, and the drop-in be left.
-        let alias = root.find(&name).map(|unit| unit.name);
-        let name = alias.unwrap_or(name);
-        let path = UnitDropIn::path(&name, root);
-        let file = fs::read_to_string(&path)
-            .ok()
-            .map(|text| UnitFile { path, text });
-        let drop_in = file.and_then(|file| {
-            let files = vec![file.clone()];
-            let name = name.clone();
-            Some((file, UnitDropIn::of(&FoundUnit { name, files })?))
-        });
-        if let Some(relative) = wish.data.iter().find(|it| it.is_relative()) {
-            return Err(Failure::Usage(format!(
-                "--data {}: give the whole path of the directory",
-                relative.display()
-            )));
-        }
-        let of = drop_in.as_ref().map(|(_, of)| of);
-        let named = of.map(|of| of.data.clone()).unwrap_or_default();
-        let data = named
-            .iter()
-            .chain(&wish.data)
-            .map(|it| root.at(it))
-            .collect();
-        let pool = of.map(|of| root.at(&of.pool));
-        Ok(Self {
-            name,
-            drop_in,
-            data,
-            pool,
-        })
-    }
+/// What became of what pools held.
+#[derive(Default)]
+struct BroughtHome {
+    /// With --pool-is-lost, in words.
+    given_up: Vec<String>,
+    /// In words.
+    failed: Vec<String>,
 }
 
 impl DisableUnit {
     pub fn run(self) -> Result<(), Failure> {
         let root = UnitRoot::of(self.root.as_deref())?;
-        let unit = EnabledUnit::of(&self, &root)?;
-        if unit.data.is_empty() {
-            return Err(Failure::Failed(format!(
-                "{0} was not enabled: there is no {1} of forebay enable. To prove all the same that nothing is left: forebay disable {0} --data DIR, with the directory of its files",
-                unit.name.stem(),
-                UnitDropIn::path(&unit.name, &root).display()
-            )));
-        }
+        let mut unit = EnabledUnit::of(&self.unit, &self.data, &root)?;
         let was_active = self.stop(&unit, &root)?;
-        self.bring_home(&unit, &root)?;
-        let lost = self.pool_is_lost;
-        let text = unit.drop_in.as_ref().map(|(file, _)| &*file.text);
-        let program = text.and_then(program_of);
-        let prove = || prove(&unit.data, unit.pool.as_deref(), program, lost, &root);
+        unit.add_logged_directories(&root);
         let mut report = DisableReport {
             unit: unit.name.full().to_owned(),
-            removed: Vec::new(),
-            is_proven: false,
-            proof: prove()?,
-            is_started: false,
-            next: Vec::new(),
+            ..DisableReport::default()
         };
+        let home = self.bring_home(&unit, &root);
+        report.proof = self.prove(&unit, &home, &root);
+        report.proof.left.extend(home.failed.iter().cloned());
+        let mut may_start = true;
         if report.proof.holds() {
-            report.removed = take_away(&unit, &root)?;
-            report.proof = prove()?;
-            match report.proof.holds() {
-                true => report.removed.extend(tidy(&root)?),
-                false => {
-                    put_back(&unit, &root)?;
-                    report.removed.clear();
-                }
-            }
+            may_start = self.take_away(&unit, &home, &root, &mut report);
         }
-        report.is_proven = report.proof.holds();
-        self.start(&unit, &root, was_active, &mut report)?;
-        output::verdict(self.json, &report, report.is_proven, DisableReport::human)
+        let is_left = !report.proof.holds();
+        if is_left && !root.is_this() {
+            report.failures.push(format!(
+                "with --root nothing is brought to files: its paths mean other files here. Run this in that system: chroot {} forebay disable {}",
+                root.at("/").display(),
+                unit.name.stem()
+            ));
+        }
+        report.is_proven = report.proof.is_proven();
+        match may_start {
+            true => start(&unit, &root, was_active, &mut report),
+            false => report.next.push(format!(
+                "systemctl daemon-reload && systemctl start {}",
+                unit.name.stem()
+            )),
+        }
+        let is_done = !is_left && report.failures.is_empty();
+        output::verdict(self.json, &report, is_done, DisableReport::human)
+    }
+
+    fn prove(&self, unit: &EnabledUnit, home: &BroughtHome, root: &UnitRoot) -> DrainProof {
+        prove(&ProofScope {
+            directories: &unit.data,
+            pools: &unit.pools,
+            program: unit.drop_in.as_ref().and_then(|it| program_of(&it.text)),
+            is_lost: self.pool_is_lost,
+            given_up: &home.given_up,
+            root,
+        })
     }
 
     /// True if the unit ran.
     fn stop(&self, unit: &EnabledUnit, root: &UnitRoot) -> Result<bool, Failure> {
-        if !root.is_live() || !systemd::is_active(&unit.name) {
+        let stem = unit.name.stem();
+        if !root.is_live() {
             return Ok(false);
         }
-        let stem = unit.name.stem();
+        let check_ended = || match systemd::process_of(&unit.name) {
+            Some(process) => Err(Failure::Failed(format!(
+                "{stem} is stopped, and its process {process} runs still (a unit with SendSIGKILL=no kills none): wait for its end, or end it, and repeat this. The drop-in stays"
+            ))),
+            None => Ok(()),
+        };
+        if !systemd::is_active(&unit.name) {
+            return check_ended().map(|()| false);
+        }
         if !self.yes
             && !systemd::asks(&format!(
                 "Stop {stem} now, and start it again without forebay?"
@@ -179,61 +167,103 @@ impl DisableUnit {
             true => Err(Failure::Failed(format!(
                 "{stem} was stopped, and runs again: who starts it? systemctl status {stem}. Nothing was changed"
             ))),
-            false => Ok(true),
+            false => check_ended().map(|()| true),
         }
     }
 
-    /// Brings what pools hold to the files. What cannot be brought there, the proof finds.
-    fn bring_home(&self, unit: &EnabledUnit, root: &UnitRoot) -> Result<(), Failure> {
-        // Pools that marks name are of this system only.
-        if root.is_this() {
-            for left in for_directories::bring_home(&unit.data, self.pool_is_lost)?.left {
-                complain!("{left}");
+    /// Brings what pools hold to the files. What cannot be brought there the proof finds.
+    fn bring_home(&self, unit: &EnabledUnit, root: &UnitRoot) -> BroughtHome {
+        let mut home = BroughtHome::default();
+        // What another system calls so are other files here.
+        if !root.is_this() {
+            return home;
+        }
+        match for_directories::bring_home(&unit.data, self.pool_is_lost) {
+            Ok(found) => {
+                found.left.iter().for_each(|it| complain!("{it}"));
+                home.given_up = found.given_up;
+            }
+            // A directory that is not there the proof speaks of.
+            Err(_) if unit.data.iter().any(|it| !it.exists()) => {}
+            Err(failure) => home.failed.push(failure.to_string()),
+        }
+        for path in &unit.pools {
+            // One that cannot be opened the proof speaks of.
+            let Ok(pool) = marks::open_with(&PoolOptions::new(), path) else {
+                continue;
+            };
+            match replay::recover(&pool, &RecoverOptions::default()) {
+                Ok(lanes) => run::lanes(&lanes)
+                    .iter()
+                    .for_each(|line| complain!("{line}")),
+                Err(error) => home.failed.push(error.to_string()),
             }
         }
-        let Some(path) = unit.pool.as_deref().filter(|path| path.exists()) else {
-            return Ok(());
-        };
-        let pool = PoolOptions::new().open(path)?;
-        for line in run::lanes(&replay::recover(&pool, &RecoverOptions::default())?) {
-            complain!("{line}");
-        }
-        Ok(())
+        home
     }
 
-    fn start(
+    /// Takes the drop-in away, and proves once more. If anything fails, or something is left, the
+    /// drop-in is put back. False if it could not be.
+    fn take_away(
         &self,
         unit: &EnabledUnit,
+        home: &BroughtHome,
         root: &UnitRoot,
-        was_active: bool,
         report: &mut DisableReport,
-    ) -> Result<(), Failure> {
-        let stem = unit.name.stem();
-        let is_removed = !report.removed.is_empty();
-        if was_active {
-            // With the drop-in, if that stays: then it is as it was.
-            systemd::tell(&["start", "--", unit.name.full()])?;
-            report.is_started = true;
-        } else if is_removed {
-            if !root.is_live() {
-                report.next.push("systemctl daemon-reload".to_owned());
-            }
-            report.next.push(format!("systemctl start {stem}"));
+    ) -> bool {
+        let Some(file) = &unit.drop_in else {
+            return true;
+        };
+        let gone = remove_file(&file.path).and_then(|()| reload(root));
+        report.proof = self.prove(unit, home, root);
+        if let Err(failure) = gone {
+            report.proof.left.push(failure.to_string());
         }
-        Ok(())
+        if report.proof.holds() {
+            report.removed.push(file.path.clone());
+            match tidy(root) {
+                Ok(tidied) => report.removed.extend(tidied),
+                Err(failure) => report.failures.push(failure.to_string()),
+            }
+            return true;
+        }
+        let back = write_file(&file.path, &file.text).and_then(|()| reload(root));
+        if let Err(failure) = &back {
+            report.failures.push(format!(
+                "the drop-in {} could not be put back for sure, so {} IS NOT STARTED: {failure}. Mend that; the drop-in said:\n{}",
+                file.path.display(),
+                unit.name.stem(),
+                file.text
+            ));
+        }
+        back.is_ok()
     }
 }
 
-/// Takes the drop-in away; systemd reads its units again.
-fn take_away(unit: &EnabledUnit, root: &UnitRoot) -> Result<Vec<PathBuf>, Failure> {
-    let Some((file, _)) = &unit.drop_in else {
-        return Ok(Vec::new());
-    };
-    remove_file(&file.path)?;
-    if root.is_live() {
-        systemd::tell(&["daemon-reload"])?;
+/// Has systemd read its units again, where it runs.
+fn reload(root: &UnitRoot) -> Result<(), Failure> {
+    match root.is_live() {
+        true => systemd::tell(&["daemon-reload"]),
+        false => Ok(()),
     }
-    Ok(vec![file.path.clone()])
+}
+
+/// Starts the unit if it ran: with the drop-in, if that stays, as it was.
+fn start(unit: &EnabledUnit, root: &UnitRoot, was_active: bool, report: &mut DisableReport) {
+    let stem = unit.name.stem();
+    if was_active {
+        match systemd::tell(&["start", "--", unit.name.full()]) {
+            Ok(()) => report.is_started = true,
+            Err(failure) => report.failures.push(format!(
+                "{stem} was stopped, and does not start again: {failure}. journalctl -u {stem} says why"
+            )),
+        }
+    } else if !report.removed.is_empty() {
+        if !root.is_live() {
+            report.next.push("systemctl daemon-reload".to_owned());
+        }
+        report.next.push(format!("systemctl start {stem}"));
+    }
 }
 
 /// Takes the unit of recoveries away, if `enable` wrote it and no unit asks for it any more.
@@ -263,28 +293,20 @@ fn is_needed(root: &UnitRoot) -> bool {
     })
 }
 
-fn put_back(unit: &EnabledUnit, root: &UnitRoot) -> Result<(), Failure> {
-    let Some((file, _)) = &unit.drop_in else {
-        return Ok(());
-    };
-    write_file(&file.path, &file.text)?;
-    match root.is_live() {
-        true => systemd::tell(&["daemon-reload"]),
-        false => Ok(()),
-    }
-}
-
 impl DisableReport {
     fn human(&self) -> String {
         let mut text = self.proof.human();
         for path in &self.removed {
             text.push_str(&format!("removed {}\n", path.display()));
         }
+        text.extend(self.failures.iter().map(|it| format!("{it}\n")));
         let stem = self.unit.trim_end_matches(".service");
-        match (self.is_proven, self.is_started) {
-            (true, true) => text.push_str(&format!("{stem} runs without forebay\n")),
+        match (self.proof.holds(), self.is_started) {
+            (true, true) => text.push_str(&format!("{stem} was started, without forebay\n")),
             (true, false) => {}
-            (false, _) => text.push_str(&format!("{stem} stays under forebay. End what uses the pool, follow what is said above, and repeat this\n")),
+            (false, _) => text.push_str(&format!(
+                "{stem} stays under forebay. Do what is said above, and repeat this\n"
+            )),
         }
         if !self.next.is_empty() {
             text.push_str(&format!("Next: {}\n", self.next.join(" && ")));

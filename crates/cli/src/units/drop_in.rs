@@ -1,4 +1,5 @@
-//! The drop-in that `forebay enable` writes: `UNIT.d/forebay.conf` among the administrator's units.
+//! The drop-in that `forebay enable` writes: `UNIT.d/zz-forebay.conf` among the administrator's
+//! units. Its name comes after `override.conf`, which `systemctl edit` writes: the last one counts.
 //!
 //! Its first lines say that it is ours and what `forebay disable` has to look into: the pool, and
 //! the directories of the unit's files. A file of that name without them is somebody else's, and is
@@ -13,7 +14,7 @@ use crate::failure::Failure;
 use std::path::{Path, PathBuf};
 
 /// Its name.
-pub const FILE: &str = "forebay.conf";
+pub const FILE: &str = "zz-forebay.conf";
 /// How one of ours begins.
 const OURS: &str = "# Written by forebay enable";
 /// Bytes of it that name the pool, and a directory.
@@ -64,17 +65,20 @@ impl UnitDropIn {
     /// The one of a unit, if it has one.
     pub fn of(unit: &FoundUnit) -> Option<Self> {
         let file = unit.files.iter().find(|file| Self::is_one(file))?;
-        let named = |what: &str| -> Vec<PathBuf> {
-            let lines = file.text.lines();
-            lines
-                .filter_map(|line| line.strip_prefix(what))
-                .map(PathBuf::from)
-                .collect()
-        };
         Some(Self {
-            pool: named(POOL).pop()?,
-            data: named(DATA),
+            pool: Self::pool_in(file)?,
+            data: Self::data_in(file),
         })
+    }
+
+    /// The pool that a file's comment names.
+    pub fn pool_in(file: &UnitFile) -> Option<PathBuf> {
+        named(file, POOL).pop()
+    }
+
+    /// The directories that a file's comments name.
+    pub fn data_in(file: &UnitFile) -> Vec<PathBuf> {
+        named(file, DATA)
     }
 
     /// Refuses a unit whose command somebody else's drop-in sets.
@@ -101,6 +105,33 @@ impl UnitDropIn {
         }
         Ok(())
     }
+}
+
+fn named(file: &UnitFile, what: &str) -> Vec<PathBuf> {
+    let lines = file.text.lines();
+    let lines = lines.filter_map(|line| line.strip_prefix(what));
+    lines.map(|path| PathBuf::from(path.trim())).collect()
+}
+
+/// A drop-in of this system that names a pool, if there is one.
+pub fn naming(pool: &Path) -> Option<PathBuf> {
+    let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
+    let pool = real(pool);
+    let root = UnitRoot::of(None).ok()?;
+    let directories = std::fs::read_dir(root.own())
+        .into_iter()
+        .flatten()
+        .flatten();
+    let mut paths = directories.map(|entry| entry.path().join(FILE));
+    paths.find(|path| {
+        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let file = UnitFile {
+            path: path.clone(),
+            text,
+        };
+        UnitDropIn::is_one(&file)
+            && UnitDropIn::pool_in(&file).is_some_and(|named| real(&named) == pool)
+    })
 }
 
 /// Refuses a path that a line of a unit could not have as it is.
@@ -226,7 +257,7 @@ mod tests {
         );
         let unit = unit(&[
             ("/lib/db.service", ""),
-            ("/etc/db.service.d/forebay.conf", &text),
+            ("/etc/db.service.d/zz-forebay.conf", &text),
         ]);
         assert_eq!(UnitDropIn::of(&unit), Some(of));
         assert_eq!(program_of(&text), Some("db"));
@@ -242,7 +273,7 @@ mod tests {
                 "override.conf",
             ),
             (
-                "/etc/db.service.d/forebay.conf",
+                "/etc/db.service.d/zz-forebay.conf",
                 "[Service]\nUser=x\n",
                 "not written by forebay",
             ),

@@ -1,23 +1,35 @@
 //! `forebay enable`.
 
 use super::{
+    drop_in::run_directory,
     plan::{EnablePlan, PlanWish},
     search::{self, UnitRoot},
     systemd,
 };
 use crate::{failure::Failure, output, run::FrontEnd, size};
 use clap::Args;
-use forebay_files::policy::patterns_in_short;
+use forebay_files::{
+    policy::patterns_in_short,
+    supervisor::{self, FoundRuns},
+};
 use serde::Serialize;
-use std::path::PathBuf;
+use std::{
+    path::PathBuf,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// A restarted unit's run is waited for this long.
+const RUN_WAIT: Duration = Duration::from_secs(20);
+const AGAIN: Duration = Duration::from_millis(50);
 
 /// Run a systemd unit's database under forebay from now on
 #[derive(Args)]
 #[command(
-    long_about = "Has a database's own systemd unit start its program under forebay run: writes a drop-in, /etc/systemd/system/UNIT.d/forebay.conf, and makes a pool. \
+    long_about = "Has a database's own systemd unit start its program under forebay run: writes a drop-in, /etc/systemd/system/UNIT.d/zz-forebay.conf, and makes a pool. \
                   The distribution's unit is not changed. What an earlier run left in a pool comes to its files before the unit begins. \
                   Known are redis-server, valkey-server, mariadb, and postgresql@VERSION-CLUSTER; others need --profile and --data.\n\n\
-                  The files are shown, and what you have then. The unit is restarted after asking, or with --yes; until then nothing changes for it. \
+                  The files are shown, and what you have then. They are written, and the unit is restarted, after asking, or with --yes; until then nothing is changed. \
                   A unit that cannot be wrapped (several ExecStart lines, a prefix that changes the user, somebody else's drop-in with an ExecStart, a masked unit) is refused, and nothing is changed. \
                   Without systemd the files are written, and the commands said.",
     after_long_help = "Examples:\n  \
@@ -55,7 +67,7 @@ pub struct EnableUnit {
     /// Show what would be done; measuring writes a file beside the data, and removes it
     #[arg(long)]
     dry_run: bool,
-    /// Restart the unit without asking
+    /// Write the files and restart the unit without asking
     #[arg(long, conflicts_with = "dry_run")]
     yes: bool,
     /// Report as JSON
@@ -118,6 +130,9 @@ impl EnableUnit {
             report.next.push(format!("forebay enable {}", self.unit));
             return output::report(self.json, &report, EnableReport::human);
         }
+        if root.is_live() {
+            self.ask(&plan, &report)?;
+        }
         report.survives = Some(plan.pool.make(&plan.owner, &root)?.to_string());
         for file in &plan.files {
             search::write_file(&file.path, &file.text)?;
@@ -130,34 +145,67 @@ impl EnableUnit {
                 .push(format!("systemctl restart {}", plan.name.stem()));
             return output::report(self.json, &report, EnableReport::human);
         }
-        systemd::tell(&["daemon-reload"])?;
-        self.restart(&plan, report)
+        restart(&plan, &root)?;
+        report.is_restarted = true;
+        let stem = plan.name.stem();
+        match self.json {
+            true => output::report(true, &report, EnableReport::human),
+            false => output::print(&format!(
+                "{stem} runs under forebay. {}\n",
+                report.sentences()[0]
+            )),
+        }
     }
 
-    /// Shows it, and restarts the unit if the user wants that.
-    fn restart(&self, plan: &EnablePlan, mut report: EnableReport) -> Result<(), Failure> {
+    /// Shows what is about to be done, and asks. Nothing is changed before the answer.
+    fn ask(&self, plan: &EnablePlan, report: &EnableReport) -> Result<(), Failure> {
         let stem = plan.name.stem();
-        let command = format!("systemctl restart {stem}");
         if !self.json {
             output::print(&report.human())?;
         }
-        let is_wanted = self.yes || systemd::asks(&format!("Restart {stem} now?"));
-        if is_wanted {
-            systemd::tell(&["restart", "--", plan.name.full()]).map_err(|_| {
-                Failure::Failed(format!(
-                    "{stem} did not start under forebay: journalctl -u {stem} says why. To go back: forebay disable {stem}"
-                ))
-            })?;
-            report.is_restarted = true;
-        } else {
-            report.next.push(command);
-        }
-        match self.json {
-            true => output::report(true, &report, EnableReport::human),
-            false if is_wanted => output::print(&format!("{stem} runs under forebay\n")),
-            false => output::print(&report.what_is_next()),
+        let question = format!("Write this, and restart {stem} now?");
+        match self.yes || systemd::asks(&question) {
+            true => Ok(()),
+            false => Err(Failure::Failed(format!(
+                "{stem} is not restarted without asking: forebay enable {stem} --yes, with the options as they are. Nothing was changed"
+            ))),
         }
     }
+}
+
+/// Restarts the unit, and waits until its run answers.
+fn restart(plan: &EnablePlan, root: &UnitRoot) -> Result<(), Failure> {
+    let stem = plan.name.stem();
+    let log = match &plan.log {
+        Some(log) => format!("journalctl -u {stem} and {}", log.display()),
+        None => format!("journalctl -u {stem}"),
+    };
+    let way_back = format!("{log} say why. To go back: forebay disable {stem} --yes");
+    systemd::tell(&["daemon-reload"])
+        .and_then(|()| systemd::tell(&["restart", "--", plan.name.full()]))
+        .map_err(|failure| {
+            Failure::Failed(format!(
+                "{stem} did not start under forebay ({failure}): {way_back}"
+            ))
+        })?;
+    let run_dir = root.at("/run").join(run_directory(&plan.name));
+    let began = Instant::now();
+    while began.elapsed() < RUN_WAIT {
+        let found = supervisor::status_of_running(&run_dir);
+        // One that is there and does not answer from here may have a network of its own.
+        let is_there = |found: &FoundRuns| {
+            found.statuses.iter().any(|it| it.run_dir == run_dir) || !found.silent.is_empty()
+        };
+        if found.is_ok_and(|it| is_there(&it)) && systemd::is_active(&plan.name) {
+            return Ok(());
+        }
+        thread::sleep(AGAIN);
+    }
+    Err(Failure::Failed(format!(
+        "{stem} was restarted, and no run of forebay answers for it in {} ({} s): {way_back}",
+        run_dir.display(),
+        RUN_WAIT.as_secs()
+    )))
 }
 
 impl EnableReport {

@@ -7,7 +7,7 @@
 //!   the unit's sandbox.
 //! * All of it is a [`plan`], which [`enable`] shows and carries out; [`drop_in`] is what it
 //!   writes.
-//! * [`disable`] goes back, and [`proof`] looks whether it may.
+//! * [`disable`] goes back from an [`enabled_unit`], and [`proof`] looks whether it may.
 //!
 //! Whatever cannot be wrapped is refused in a sentence, before anything is changed.
 
@@ -16,6 +16,7 @@ mod command;
 mod disable;
 mod drop_in;
 mod enable;
+mod enabled_unit;
 mod known;
 mod name;
 mod plan;
@@ -29,4 +30,5 @@ mod systemd;
 mod understood;
 
 pub use disable::DisableUnit;
+pub use drop_in::naming;
 pub use enable::EnableUnit;

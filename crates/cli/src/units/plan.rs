@@ -50,6 +50,8 @@ pub struct EnablePlan {
     /// The files to be written, the unit's drop-in last.
     pub files: Vec<UnitFile>,
     pub notes: Vec<String>,
+    /// The file that has the server's output, if that is not the journal.
+    pub log: Option<PathBuf>,
 }
 
 impl EnablePlan {
@@ -111,6 +113,7 @@ impl EnablePlan {
                 .into_iter()
                 .chain(notes)
                 .collect(),
+            log: understood.cluster.map(|it| it.log),
             name: unit.name,
             policy,
             owner,

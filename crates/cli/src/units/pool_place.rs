@@ -69,6 +69,7 @@ impl PlannedPool {
             }
         };
         check_plain(&path)?;
+        let path = resolved(&path, root)?;
         let here = root.at(&path);
         let planned = match fs::metadata(&here) {
             Ok(found) => {
@@ -192,6 +193,28 @@ impl PlannedPool {
         }
         Ok(PoolOptions::new().open(&here)?.durability())
     }
+}
+
+/// A pool's path without links in its directory, since a unit's sandbox is answered by it. Refused
+/// in `/`, which a sandbox could only open whole.
+fn resolved(path: &Path, root: &UnitRoot) -> Result<PathBuf, Failure> {
+    let (Some(place), Some(file)) = (path.parent(), path.file_name()) else {
+        return Err(Failure::Usage(format!("{} is no file", path.display())));
+    };
+    // A device is what its link leads to; with another root links lead elsewhere.
+    let whole = match (root.is_this(), path.canonicalize(), place.canonicalize()) {
+        (false, ..) | (_, Err(_), Err(_)) => path.to_owned(),
+        (_, Ok(whole), _) => whole,
+        (_, Err(_), Ok(place)) => place.join(file),
+    };
+    if whole.parent() == Some(Path::new("/")) {
+        return Err(Failure::Usage(format!(
+            "the pool {} lies in /, which a unit's sandbox could only open whole. Name one in a directory",
+            whole.display()
+        )));
+    }
+    check_plain(&whole)?;
+    Ok(whole)
 }
 
 /// Refuses a pool that its unit could not use, or should not.

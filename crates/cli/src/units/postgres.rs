@@ -4,8 +4,8 @@
 //! would: with its configuration file, its file of variables and its log, as the cluster's owner.
 //!
 //! What `pg_ctlcluster` does before is done in the unit: it takes a `postmaster.pid` away that a
-//! server left which was cut off, since the number in it may be forebay's by now. Stopping and
-//! reloading stay `pg_ctlcluster`'s.
+//! server left which was cut off, if the number in it is another program's by now, as forebay's.
+//! Stopping and reloading stay `pg_ctlcluster`'s.
 
 use super::{command::ExecLine, known::assigned, name::UnitName, search::UnitRoot};
 use crate::failure::Failure;
@@ -27,6 +27,8 @@ pub struct DebianCluster {
     pub owner: u32,
     /// The line that starts the server.
     pub exec: ExecLine,
+    /// Where its output goes.
+    pub log: PathBuf,
     /// What a unit needs besides, a line each, of `[Service]`.
     pub lines: Vec<String>,
 }
@@ -101,6 +103,7 @@ impl DebianCluster {
             },
             lines: lines(&data, &settings, &log),
             data,
+            log,
         })
     }
 }
@@ -120,7 +123,9 @@ fn log_of(version: &str, cluster: &str, settings: &Path, root: &UnitRoot) -> Pat
 
 fn lines(data: &Path, settings: &Path, log: &Path) -> Vec<String> {
     let (data, log) = (data.display(), log.display());
-    let stale = "if [ -e \"$$p\" ] && read -r n <\"$$p\" && [ \"$$(cat \"/proc/$$n/comm\" 2>/dev/null)\" != postgres ]; then rm -f \"$$p\"; fi";
+    // A single-user server has its number there with a minus. Of a number that no process has the
+    // server finds out itself.
+    let stale = "if [ -e \"$$p\" ] && read -r n <\"$$p\" && n=$${n#-} && [ -n \"$$n\" ] && c=$$(cat \"/proc/$$n/comm\" 2>/dev/null) && [ \"$$c\" != postgres ] && [ \"$$c\" != postmaster ]; then rm -f \"$$p\"; fi";
     vec![
         "# The server itself, as pg_ctlcluster starts it, and not in the background.".to_owned(),
         "Type=notify".to_owned(),
@@ -131,4 +136,54 @@ fn lines(data: &Path, settings: &Path, log: &Path) -> Vec<String> {
         "# As pg_ctlcluster: the number that a server left which was cut off may be another process's by now.".to_owned(),
         format!("ExecStartPre=/bin/sh -c 'p={data}/postmaster.pid; {stale}'"),
     ]
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::process::{Command, Stdio};
+
+    /// Runs the line as systemd would; true if the file is there afterwards.
+    fn stays(data: &Path, text: &str) -> bool {
+        let file = data.join("postmaster.pid");
+        fs::write(&file, text).unwrap();
+        let lines = lines(data, Path::new("/etc/x"), Path::new("/x"));
+        let line = lines
+            .iter()
+            .find_map(|it| it.strip_prefix("ExecStartPre=/bin/sh -c '"));
+        let script = line.unwrap().trim_end_matches('\'').replace("$$", "$");
+        let done = Command::new("/bin/sh")
+            .arg("-c")
+            .arg(script)
+            .status()
+            .unwrap();
+        assert!(done.success());
+        file.exists()
+    }
+
+    #[test]
+    fn a_living_server_s_pid_file_is_left_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let program = dir.path().join("postgres");
+        fs::copy("/bin/sleep", &program).unwrap();
+        let mut server = Command::new(&program)
+            .arg("60")
+            .stdin(Stdio::null())
+            .spawn()
+            .unwrap();
+        // Its name is the program's once that is executed.
+        let comm = format!("/proc/{}/comm", server.id());
+        while fs::read_to_string(&comm).unwrap().trim() != "postgres" {}
+        for (text, is_there) in [
+            (format!("{}\n/data\n", server.id()), true),
+            (format!("-{}\n/data\n", server.id()), true),
+            (format!("{}\n/data\n", std::process::id()), false),
+            ("4194999\n/data\n".to_owned(), true),
+            ("\n".to_owned(), true),
+        ] {
+            assert_eq!(stays(dir.path(), &text), is_there, "{text:?}");
+        }
+        server.kill().unwrap();
+        server.wait().unwrap();
+    }
 }

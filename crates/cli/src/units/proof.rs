@@ -1,10 +1,11 @@
 //! The proof that nothing of a unit's files is left anywhere but in the files: what `forebay
 //! disable` looks into before and after it takes the drop-in away.
 //!
-//! Looked into are the pool of the drop-in and each pool that a directory's mark names, lane by
+//! Looked into are the pools of the drop-in and each pool that a directory's mark names, lane by
 //! lane, the guards of runs, and the guards of flash caches. What cannot be looked into is left,
-//! never passed over. With another root a pool outside of it is not what its path says, and is left
-//! as well.
+//! never passed over; only a pool that is not there is given up, if the user says so. With another
+//! root a pool outside of it is not what its path says, and is left as well. What is proven is
+//! proven of these pools and directories.
 
 use super::search::UnitRoot;
 use crate::{failure::Failure, recover::behind_flash, run};
@@ -27,6 +28,10 @@ pub struct DrainProof {
     pub pools: Vec<DrainedPool>,
     /// Flash caches that may have newer pages than the files.
     pub flash_caches: Vec<PathBuf>,
+    /// What was given up since the user said that it is lost, in words: then nothing is proven.
+    pub given_up: Vec<String>,
+    /// Directories without extended attributes, where pools of earlier runs leave no mark.
+    pub unmarked: Vec<PathBuf>,
     /// What stands in the way, in words.
     pub left: Vec<String>,
 }
@@ -44,10 +49,30 @@ pub struct DrainedPool {
     pub of_others: usize,
 }
 
+/// What is to be looked into.
+pub struct ProofScope<'a> {
+    pub directories: &'a [PathBuf],
+    /// The drop-in's pools.
+    pub pools: &'a [PathBuf],
+    /// The file name of the drop-in's program: a run of it with such a pool counts as the unit's,
+    /// also if it has opened no log yet.
+    pub program: Option<&'a str>,
+    /// Of a pool that is not there, the user says that it is gone for good.
+    pub is_lost: bool,
+    /// What was given up before, in words.
+    pub given_up: &'a [String],
+    pub root: &'a UnitRoot,
+}
+
 impl DrainProof {
     /// True if nothing is left.
     pub fn holds(&self) -> bool {
         self.left.is_empty()
+    }
+
+    /// True if, besides, nothing was given up.
+    pub fn is_proven(&self) -> bool {
+        self.holds() && self.given_up.is_empty()
     }
 
     /// In words.
@@ -65,70 +90,63 @@ impl DrainProof {
                 pool.records
             ));
         }
-        let directories: Vec<String> = self
-            .directories
-            .iter()
-            .map(|it| it.display().to_string())
-            .collect();
-        let directories = directories.join(", ");
-        match self.holds() {
-            true => text.push_str(&format!("proven: no pool holds a record of the files in {directories}, and no flash cache has newer pages\n")),
-            false => text.extend(self.left.iter().map(|left| format!("NOT PROVEN: {left}\n"))),
+        for directory in &self.unmarked {
+            text.push_str(&format!(
+                "{}: its file system has no extended attributes, so other pools of earlier runs cannot be found there\n",
+                directory.display()
+            ));
+        }
+        text.extend(self.left.iter().map(|left| format!("NOT PROVEN: {left}\n")));
+        let given_up = self.given_up.iter();
+        text.extend(given_up.map(|what| {
+            format!("given up: {what}. ACKNOWLEDGED WRITES MAY BE MISSING in the files\n")
+        }));
+        if self.is_proven() {
+            text.push_str(&self.proven());
         }
         text
     }
+
+    fn proven(&self) -> String {
+        let directories: Vec<String> = (self.directories.iter())
+            .map(|it| it.display().to_string())
+            .collect();
+        let place = match directories.is_empty() {
+            true => String::new(),
+            false => format!(" of the files in {}", directories.join(", ")),
+        };
+        let pools = match self.pools.len() {
+            0 => "no pool is named there, so none holds a record",
+            1 => "this pool holds no record",
+            _ => "none of these pools holds a record",
+        };
+        format!("proven: {pools}{place}, and no flash cache has newer pages\n")
+    }
 }
 
-/// Looks into everything that may hold something for the files in `directories`; `own` is the
-/// drop-in's pool, of which `own_is_lost` says that it is gone for good. A run of the drop-in's
-/// `program` counts as the unit's: it may not have opened a log yet.
-///
-/// # Errors
-/// A directory cannot be read: then nothing is known.
-pub fn prove(
-    directories: &[PathBuf],
-    own: Option<&Path>,
-    program: Option<&str>,
-    own_is_lost: bool,
-    root: &UnitRoot,
-) -> Result<DrainProof, Failure> {
+/// Looks into everything that may hold something for the files in the directories.
+pub fn prove(scope: &ProofScope<'_>) -> DrainProof {
     let mut proof = DrainProof {
-        directories: directories.to_vec(),
+        directories: scope.directories.to_vec(),
+        given_up: scope.given_up.to_vec(),
         ..DrainProof::default()
     };
-    let mut pools: BTreeSet<PathBuf> = BTreeSet::new();
-    pools.extend(
-        own.filter(|_| !own_is_lost)
-            .map(|own| own.canonicalize().unwrap_or_else(|_| own.to_owned())),
-    );
-    for directory in directories {
-        let failed = || Failure::io("looking at", directory.display());
-        let marked = marks::standing(directory).map_err(failed())?;
-        pools.extend(marked.into_iter().map(|mark| mark.pool));
-        for guard in guard::below(directory).map_err(failed())? {
-            pools.extend(guard.pool.clone());
-            proof.left.push(format!(
-                "{}: a guard of a run lies there, which a database stumbles over",
-                guard.directory.display()
-            ));
-        }
-        for (guarded, guard) in behind_flash::below(directory)? {
-            proof.left.push(match guard {
-                Ok(guard) => {
-                    proof.flash_caches.push(guard.flash.clone());
-                    behind_flash::advice(
-                        &guarded,
-                        &guard.flash,
-                        guard.is_its_own,
-                        "may have newer pages than the files there",
-                    )
-                }
-                Err(why) => behind_flash::unknown(&guarded, &why),
+    let mut pools: BTreeSet<PathBuf> = (scope.pools.iter())
+        .map(|own| own.canonicalize().unwrap_or_else(|_| own.clone()))
+        .collect();
+    for directory in scope.directories {
+        if let Err(failure) = look_below(directory, &mut pools, &mut proof) {
+            proof.left.push(match directory.exists() {
+                true => failure.to_string(),
+                false => format!(
+                    "{0} is not there, so what belongs into its files cannot be told. Mount it, or bring it back; if it was removed with its database, remove the line \"# data {0}\" in the drop-in. Then repeat this",
+                    directory.display()
+                ),
             });
         }
     }
     for path in pools {
-        if root.inside(&path).is_none() {
+        if scope.root.inside(&path).is_none() {
             proof.left.push(format!(
                 "the pool {} is not below --root, so what that system calls so cannot be told. Run this in that system",
                 path.display()
@@ -136,31 +154,48 @@ pub fn prove(
             continue;
         }
         match marks::open_with(&PoolOptions::new(), &path) {
-            Ok(pool) => look_into(&pool, &path, &mut proof)?,
+            Ok(pool) => look_into(&pool, &path, &mut proof),
+            Err(unopened) if unopened.is_gone && scope.is_lost => {
+                let gone = format!("the pool {}, which is gone", path.display());
+                if !proof.given_up.contains(&gone) {
+                    proof.given_up.push(gone);
+                }
+            }
             Err(unopened) => proof.left.push(format!(
-                "the pool {} may hold records, and cannot be looked into: {}",
+                "the pool {} may hold records, and cannot be looked into: {}{}",
                 path.display(),
-                unopened.why
+                unopened.why,
+                match (unopened.is_gone, scope.is_lost) {
+                    (true, _) => ". Bring it back; if it is gone for good, --pool-is-lost",
+                    (false, true) =>
+                        ". It is there, so it is not given up: mend that, or move it away first",
+                    (false, false) => "",
+                }
             )),
         }
     }
-    if let (Some(own), Some(program)) = (own, program) {
-        proof.left.extend(running(own, program)?);
+    if let Some(program) = scope.program {
+        match running(scope.pools, program) {
+            Ok(running) => proof.left.extend(running),
+            Err(failure) => proof.left.push(failure.to_string()),
+        }
     }
-    Ok(proof)
+    proof
 }
 
-/// Runs of the program with the pool, in words. One may have opened no log yet, and has no lane
-/// then.
-fn running(own: &Path, program: &str) -> Result<Vec<String>, Failure> {
+/// Runs of the program with one of the pools, in words. One may have opened no log yet, and has no
+/// lane then.
+fn running(pools: &[PathBuf], program: &str) -> Result<Vec<String>, Failure> {
     let whose = match rustix::process::geteuid().is_root() {
         true => RunScope::All,
         false => RunScope::User,
     };
     let found = supervisor::status_of(&run::existing_run_dir()?, whose)?;
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
-    let is_ours =
-        |status: &&SupervisorStatus| status.program == program && real(&status.pool) == real(own);
+    let is_ours = |status: &&SupervisorStatus| {
+        let pool = real(&status.pool);
+        status.program == program && pools.iter().any(|own| real(own) == pool)
+    };
     let ours = found.statuses.iter().filter(is_ours);
     let ours = ours.map(|status| {
         let pid = status.pid;
@@ -171,7 +206,43 @@ fn running(own: &Path, program: &str) -> Result<Vec<String>, Failure> {
     Ok(ours.collect())
 }
 
-fn look_into(pool: &Pool, path: &Path, proof: &mut DrainProof) -> Result<(), Failure> {
+/// Looks for marks and guards.
+fn look_below(
+    directory: &Path,
+    pools: &mut BTreeSet<PathBuf>,
+    proof: &mut DrainProof,
+) -> Result<(), Failure> {
+    let failed = || Failure::io("looking at", directory.display());
+    let marked = marks::standing(directory).map_err(failed())?;
+    pools.extend(marked.into_iter().map(|mark| mark.pool));
+    if !marks::are_possible(directory) {
+        proof.unmarked.push(directory.to_owned());
+    }
+    for guard in guard::below(directory).map_err(failed())? {
+        pools.extend(guard.pool.clone());
+        proof.left.push(format!(
+            "{}: a guard of a run lies there, which a database stumbles over",
+            guard.directory.display()
+        ));
+    }
+    for (guarded, guard) in behind_flash::below(directory)? {
+        proof.left.push(match guard {
+            Ok(guard) => {
+                proof.flash_caches.push(guard.flash.clone());
+                behind_flash::advice(
+                    &guarded,
+                    &guard.flash,
+                    guard.is_its_own,
+                    "may have newer pages than the files there",
+                )
+            }
+            Err(why) => behind_flash::unknown(&guarded, &why),
+        });
+    }
+    Ok(())
+}
+
+fn look_into(pool: &Pool, path: &Path, proof: &mut DrainProof) {
     let mut found = DrainedPool {
         pool: path.to_owned(),
         lanes: 0,
@@ -195,16 +266,14 @@ fn look_into(pool: &Pool, path: &Path, proof: &mut DrainProof) -> Result<(), Fai
                     ));
                 }
             }
-            LaneCheck::InUse => {
-                let is_ours = marks::may_absorb(pool, lane.lane, &proof.directories);
-                match is_ours.map_err(Failure::io("looking below", "the directories"))? {
-                    true => proof.left.push(format!(
-                        "the pool {shown} is used by {}, which may have files there",
-                        lane.label
-                    )),
-                    false => found.of_others += 1,
-                }
-            }
+            LaneCheck::InUse => match is_of_others(pool, lane.lane, &proof.directories) {
+                Ok(true) => found.of_others += 1,
+                Ok(false) => proof.left.push(format!(
+                    "the pool {shown} is used by {}, which may have files there",
+                    lane.label
+                )),
+                Err(failure) => proof.left.push(failure.to_string()),
+            },
             LaneCheck::Damaged(error) => proof.left.push(format!(
                 "the pool {shown} has a damaged log of {}: {error}",
                 lane.label
@@ -217,5 +286,12 @@ fn look_into(pool: &Pool, path: &Path, proof: &mut DrainProof) -> Result<(), Fai
             .push(format!("the pool {shown} is damaged: {damage}"));
     }
     proof.pools.push(found);
-    Ok(())
+}
+
+/// True if the run that has a lane is known to have no file in the directories.
+fn is_of_others(pool: &Pool, lane: u32, directories: &[PathBuf]) -> Result<bool, Failure> {
+    let may_absorb = marks::may_absorb(pool, lane, directories);
+    let may_absorb = may_absorb.map_err(Failure::io("looking below", "the directories"))?;
+    // Without a directory it is not known whose it is.
+    Ok(!may_absorb && !directories.is_empty())
 }

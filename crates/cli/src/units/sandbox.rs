@@ -77,6 +77,12 @@ fn refuse(settings: &UnitSettings, needs: &SandboxNeeds<'_>) -> Result<(), Strin
     if settings.is_on("DynamicUser") {
         return Err("it has DynamicUser=yes, so that no pool can belong to its user. Give it a user of its own (User=) in a drop-in".to_owned());
     }
+    let calls = settings.words("SystemCallFilter");
+    if let Some(killing) = calls.iter().find(|it| it.ends_with(":kill")) {
+        return Err(format!(
+            "its SystemCallFilter= has {killing}, which would kill forebay where it tries that call. Leave :kill away in a drop-in"
+        ));
+    }
     if let Some(signal) = settings.value("KillSignal") {
         let named = format!("SIG{}", signal.trim_start_matches("SIG"));
         if !PASSED.contains(&&*named) {
@@ -160,7 +166,16 @@ fn paths(settings: &UnitSettings, needs: &SandboxNeeds<'_>, answer: &mut Sandbox
 
 /// System calls.
 fn calls(settings: &UnitSettings, answer: &mut SandboxAnswer) {
-    if !settings.list("SystemCallFilter").is_empty() && !is_set(settings, "SystemCallErrorNumber") {
+    // Only an error's name keeps a filter from killing: kill is a value, too.
+    let is_error = |value: &str| {
+        value
+            .strip_prefix('E')
+            .is_some_and(|rest| rest.chars().all(|c| c.is_ascii_alphanumeric()))
+    };
+    let is_told = settings
+        .value("SystemCallErrorNumber")
+        .is_some_and(is_error);
+    if !settings.list("SystemCallFilter").is_empty() && !is_told {
         answer.lines.push(
             "# Forebay does without what the filter refuses, if it is told so and not killed."
                 .to_owned(),
@@ -285,6 +300,10 @@ mod tests {
                 vec![ready],
             ),
             (
+                "SystemCallFilter=a\nSystemCallErrorNumber=kill",
+                vec!["SystemCallErrorNumber=EPERM", ready],
+            ),
+            (
                 "RestrictAddressFamilies=AF_INET",
                 vec!["RestrictAddressFamilies=AF_UNIX", ready],
             ),
@@ -319,6 +338,7 @@ mod tests {
             ("DynamicUser=yes", "/p", "DynamicUser"),
             ("RootDirectory=/srv", "/p", "RootDirectory"),
             ("KillSignal=SIGKILL", "/p", "KillSignal"),
+            ("SystemCallFilter=~a b:kill", "/p", "b:kill"),
         ] {
             let Err(Failure::Failed(message)) = answer(&settings(text), &needs(pool)) else {
                 panic!("{text} is taken");

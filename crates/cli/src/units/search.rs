@@ -62,6 +62,29 @@ impl FoundUnit {
     }
 }
 
+/// Why there are no files of a unit.
+#[derive(Debug)]
+pub enum UnfoundUnit {
+    /// There is no such unit that could be started from files of its own.
+    Gone(Failure),
+    /// What there is cannot be told.
+    Unclear(Failure),
+}
+
+impl From<UnfoundUnit> for Failure {
+    fn from(unfound: UnfoundUnit) -> Self {
+        match unfound {
+            UnfoundUnit::Gone(failure) | UnfoundUnit::Unclear(failure) => failure,
+        }
+    }
+}
+
+impl From<Failure> for UnfoundUnit {
+    fn from(failure: Failure) -> Self {
+        Self::Unclear(failure)
+    }
+}
+
 /// The system whose units are meant.
 #[derive(Clone, Debug)]
 pub struct UnitRoot {
@@ -131,16 +154,16 @@ impl UnitRoot {
     ///
     /// # Errors
     /// There is none; it is masked; it is made of an init script; a file cannot be read.
-    pub fn find(&self, typed: &UnitName) -> Result<FoundUnit, Failure> {
+    pub fn find(&self, typed: &UnitName) -> Result<FoundUnit, UnfoundUnit> {
         let (name, paths) = match self.is_live {
             true => self.ask(typed)?,
             false => self.look(typed)?,
         };
         if paths.first().is_some_and(|it| is_below(it, OF_SCRIPTS)) {
-            return Err(Failure::Failed(format!(
+            return Err(UnfoundUnit::Gone(Failure::Failed(format!(
                 "{}: systemd makes this unit of an init script, which forebay cannot wrap. Write a unit for the program, or start it by hand under forebay run",
                 name.stem()
-            )));
+            ))));
         }
         let read = |path: PathBuf| match fs::read_to_string(&path) {
             Ok(text) => Ok(UnitFile { path, text }),
@@ -154,25 +177,33 @@ impl UnitRoot {
     }
 
     /// What systemd says.
-    fn ask(&self, typed: &UnitName) -> Result<(UnitName, Vec<PathBuf>), Failure> {
+    fn ask(&self, typed: &UnitName) -> Result<(UnitName, Vec<PathBuf>), UnfoundUnit> {
         let shown = ShownUnit::of(typed)?;
         match &*shown.load_state {
             "masked" => return Err(masked(typed)),
             "not-found" => return Err(self.unknown(typed)),
             "loaded" => {}
             state => {
-                return Err(Failure::Failed(format!(
+                let why = format!(
                     "{}: systemd has not loaded it ({state}); systemctl status {0} says why",
                     typed.stem()
-                )));
+                );
+                return Err(UnfoundUnit::Unclear(Failure::Failed(why)));
             }
+        }
+        if shown.is_stale {
+            let why = format!(
+                "{}: its files were changed since systemd read them, so what it would start is not what systemd says. First: systemctl daemon-reload",
+                typed.stem()
+            );
+            return Err(UnfoundUnit::Unclear(Failure::Failed(why)));
         }
         let name = UnitName::parse(&shown.id)?;
         Ok((name, shown.files))
     }
 
     /// What is found in its directories.
-    fn look(&self, typed: &UnitName) -> Result<(UnitName, Vec<PathBuf>), Failure> {
+    fn look(&self, typed: &UnitName) -> Result<(UnitName, Vec<PathBuf>), UnfoundUnit> {
         let mut name = typed.clone();
         for _ in 0..LINKS_MAX {
             let found = self.fragment(&name).ok_or_else(|| self.unknown(typed))?;
@@ -236,16 +267,16 @@ impl UnitRoot {
         found.into_values().filter(|it| !is_masked(it)).collect()
     }
 
-    fn unknown(&self, typed: &UnitName) -> Failure {
+    fn unknown(&self, typed: &UnitName) -> UnfoundUnit {
         let places: Vec<String> = self.places().map(|it| it.display().to_string()).collect();
         let looked = match self.is_live {
             true => "systemd knows no such unit".to_owned(),
             false => format!("there is no such unit in {}", places.join(", ")),
         };
-        Failure::Failed(format!(
+        UnfoundUnit::Gone(Failure::Failed(format!(
             "{}: {looked}. Is the database's package installed? systemctl list-unit-files --type=service lists units",
             typed.stem()
-        ))
+        )))
     }
 }
 
@@ -270,11 +301,11 @@ fn is_below(path: &Path, directory: &str) -> bool {
     path.components().any(|part| part.as_os_str() == directory)
 }
 
-fn masked(name: &UnitName) -> Failure {
-    Failure::Failed(format!(
+fn masked(name: &UnitName) -> UnfoundUnit {
+    UnfoundUnit::Gone(Failure::Failed(format!(
         "{}: it is masked, so it cannot be started. If that is not meant to be: systemctl unmask {0}",
         name.stem()
-    ))
+    )))
 }
 
 /// Writes a file whole or not at all, durably, readable for all; makes its directory.

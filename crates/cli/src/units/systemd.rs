@@ -24,6 +24,8 @@ pub struct ShownUnit {
     pub load_state: String,
     /// Its file, and its drop-ins in the order in which they are read.
     pub files: Vec<PathBuf>,
+    /// Its files were changed since.
+    pub is_stale: bool,
 }
 
 impl ShownUnit {
@@ -32,8 +34,7 @@ impl ShownUnit {
     /// # Errors
     /// `systemctl` cannot be run, or fails.
     pub fn of(name: &UnitName) -> Result<Self, Failure> {
-        // Files that were changed since are what it will read.
-        let properties = "--property=Id,LoadState,FragmentPath,DropInPaths";
+        let properties = "--property=Id,LoadState,FragmentPath,DropInPaths,NeedDaemonReload";
         let output = Command::new("systemctl")
             .args(["show", properties, "--", name.full()])
             .stdin(Stdio::null())
@@ -60,6 +61,7 @@ impl ShownUnit {
         Self {
             id: value("Id").to_owned(),
             load_state: value("LoadState").to_owned(),
+            is_stale: value("NeedDaemonReload") == "yes",
             files: fragment
                 .into_iter()
                 .chain(drop_ins)
@@ -105,6 +107,25 @@ pub fn is_active(name: &UnitName) -> bool {
     !state.is_ok_and(|state| state == "inactive" || state == "failed")
 }
 
+/// A process that is left in a unit's control group, if there is one: a unit that may not kill its
+/// program (`SendSIGKILL=no`) counts as ended while that runs.
+pub fn process_of(name: &UnitName) -> Option<u32> {
+    let entries = std::fs::read_dir("/proc").into_iter().flatten().flatten();
+    let mut processes = entries.filter_map(|it| it.file_name().to_str()?.parse::<u32>().ok());
+    processes.find(|process| {
+        let groups = std::fs::read_to_string(format!("/proc/{process}/cgroup"));
+        groups.is_ok_and(|it| it.lines().any(|line| is_group_of(line, name)))
+    })
+}
+
+/// True if a line of `/proc/PID/cgroup` names the group of a unit of this system, or one in it.
+fn is_group_of(line: &str, name: &UnitName) -> bool {
+    let path = line.splitn(3, ':').nth(2).unwrap_or_default();
+    let mut parts = path.split('/').filter(|part| !part.is_empty());
+    // A user's own units, and those in a container, lie in a service or scope.
+    parts.find(|part| !part.ends_with(".slice")) == Some(name.full())
+}
+
 /// Asks the user, on a terminal; elsewhere the answer is no.
 pub fn asks(question: &str) -> bool {
     if !io::stdin().is_terminal() || !io::stderr().is_terminal() {
@@ -125,6 +146,21 @@ pub fn asks(question: &str) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_unit_s_processes_are_known_by_their_group() {
+        let name = UnitName::parse("db@1").unwrap();
+        for (line, is_its) in [
+            ("0::/system.slice/system-db.slice/db@1.service", true),
+            ("0::/system.slice/db@1.service/inner", true),
+            ("1:name=systemd:/system.slice/db@1.service", true),
+            ("0::/system.slice/db@12.service", false),
+            ("0::/user.slice/user@1.service/db@1.service", false),
+            ("0::/", false),
+        ] {
+            assert_eq!(is_group_of(line, &name), is_its, "{line}");
+        }
+    }
 
     #[test]
     fn what_systemd_shows_of_a_unit_is_read() {

@@ -5,7 +5,7 @@
 use super::{Ran, Sandbox, copy, have};
 use std::{
     fs,
-    os::unix::fs::PermissionsExt,
+    os::unix::fs::{PermissionsExt, chown},
     path::{Path, PathBuf},
     process::Command,
 };
@@ -47,10 +47,23 @@ impl Image {
             image.program(program);
         }
         image.write("usr/lib/forebay/libforebay.so", "");
-        image.write("etc/passwd", "root:x:0:0::/:\nredis:x:65533:65533::/:\nmysql:x:65532:65532::/:\npostgres:x:65531:65531::/:\n");
-        for data in ["redis", "mysql", "postgresql/15/main", "forebay"] {
-            fs::create_dir_all(image.at(&format!("var/lib/{data}"))).unwrap();
+        fs::create_dir_all(image.at("var/lib/forebay")).unwrap();
+        fs::create_dir_all(image.at("srv/db")).unwrap();
+        let own = rustix::process::geteuid();
+        let mut passwd = "root:x:0:0::/:\n".to_owned();
+        for (user, uid, data) in [
+            ("redis", 65_533, "redis"),
+            ("mysql", 65_532, "mysql"),
+            ("postgres", 65_531, "postgresql/15/main"),
+        ] {
+            // Only root gives files to others.
+            let uid = if own.is_root() { uid } else { own.as_raw() };
+            passwd.push_str(&format!("{user}:x:{uid}:{uid}::/:\n"));
+            let data = image.at(&format!("var/lib/{data}"));
+            fs::create_dir_all(&data).unwrap();
+            chown(&data, Some(uid), None).unwrap();
         }
+        image.write("etc/passwd", &passwd);
         image.write(
             "etc/redis/redis.conf",
             "daemonize yes\ndir /var/lib/redis\nappendonly no\n",
@@ -87,8 +100,10 @@ impl Image {
     }
 
     pub fn drop_in(&self, unit: &str) -> String {
-        fs::read_to_string(self.at(&format!("etc/systemd/system/{unit}.service.d/forebay.conf")))
-            .unwrap()
+        fs::read_to_string(self.at(&format!(
+            "etc/systemd/system/{unit}.service.d/zz-forebay.conf"
+        )))
+        .unwrap()
     }
 
     /// All files of the administrator.

@@ -6,6 +6,7 @@ pub mod cut;
 pub mod databases;
 pub mod disk;
 pub mod image;
+pub mod live_system;
 pub mod mariadb;
 pub mod postgres;
 pub mod recovered;

@@ -140,6 +140,7 @@ impl Pool {
         }
         let claimed = {
             let _pool = self.core.lock_pool()?;
+            self.core.check_named()?;
             self.core.tables().settle_pool();
             match self.claim_made(owner)? {
                 Some(claimed) => claimed,
@@ -363,6 +364,7 @@ impl Pool {
     ) -> Result<ClaimedLane, PoolError> {
         let mut claimed = {
             let _pool = self.core.lock_pool()?;
+            self.core.check_named()?;
             self.core.tables().settle_pool();
             if let Some((lane, entry)) = self.lane_of(owner)? {
                 let label = entry.label;

@@ -14,7 +14,7 @@ use super::{
     device::{self, check_unused_pool},
 };
 use crate::{
-    core::Core,
+    core::{Core, has_name},
     disks::BackingStore,
     error::{PoolError, PoolErrorKind},
     format::{
@@ -157,6 +157,7 @@ impl PoolOptions {
         let core = Core {
             path: path.to_owned(),
             superblock: Superblock::new(geometry, self.emulated, media.needs_commit()),
+            is_named: has_name(&*media),
             media,
             process: ProcessMark::take(),
         };

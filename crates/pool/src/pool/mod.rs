@@ -53,6 +53,7 @@ impl Pool {
                 media: layer(Arc::clone(&self.core.media)),
                 superblock: self.core.superblock,
                 process: self.core.process,
+                is_named: self.core.is_named,
             }),
             damage: self.damage,
         }

@@ -12,7 +12,7 @@
 
 use super::{Pool, PoolOptions};
 use crate::{
-    core::Core,
+    core::{Core, has_name},
     error::{PoolError, PoolErrorKind},
     format::{
         layout::PAGE,
@@ -127,6 +127,7 @@ impl PoolOptions {
         let superblock::ReadSuperblock { superblock, damage } = Superblock::read(&*media, path)?;
         let core = Arc::new(Core {
             path: path.to_owned(),
+            is_named: has_name(&*media),
             media,
             superblock,
             process: ProcessMark::take(),
