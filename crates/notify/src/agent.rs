@@ -13,10 +13,11 @@ use crate::{
     guardian,
     launch::{self, ProgramImage},
     listener::CallListener,
-    numbers::{NumberTable, NumberWindow},
+    number_window::NumberWindow,
+    numbers::NumberTable,
     open_files::may_be_hidden,
     pending::PendingChanges,
-    preconditions::{check, unshare_directories, window},
+    preconditions::{NotServed, check, unshare_directories, window},
     slots::{CallSlots, SLOTS},
     spent_numbers::SpentNumbers,
 };
@@ -42,9 +43,6 @@ use std::{
 const SWEEP: Duration = Duration::from_millis(250);
 /// Threads to begin with.
 const FIRST_WORKERS: usize = 3;
-
-/// Why a program runs plainly after all: in words, with a remedy.
-pub struct NotServed(pub String);
 
 /// The agent's program, which was started.
 pub struct Agent {

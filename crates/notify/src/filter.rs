@@ -4,7 +4,7 @@
 //! Each call has a block of its own, which ends with what becomes of it; calls that no block names
 //! the kernel never asks about (it knows that they are allowed whatever their arguments are).
 
-use crate::numbers::NumberWindow;
+use crate::number_window::NumberWindow;
 use forebay_files::ioctls::NAMING_REQUESTS;
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W,

@@ -14,7 +14,7 @@
     reason = "makes a process, and what it does before it is a program"
 )]
 
-use crate::{filter::filter, listener::last_errno, numbers::NumberWindow};
+use crate::{filter::filter, listener::last_errno, number_window::NumberWindow};
 use forebay_files::activation;
 use libc::{c_char, c_int, c_long, sock_fprog};
 use rustix::{

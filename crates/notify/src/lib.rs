@@ -10,7 +10,8 @@
 //! * [`preconditions`]: whether that can be; [`launch`]: starts the program with the [`filter`];
 //! * [`agent`]: serves its calls by threads, each with a [slot](slots) that outlives it;
 //! * [`calls`]: what becomes of each call; [`caller`]: the thread that made it;
-//! * [`numbers`]: the logs that were injected; [`held_numbers`]: those that are being closed;
+//! * [`numbers`]: the logs that were injected, in the [`number_window`]; [`held_numbers`]: those
+//!   that are being closed;
 //! * [`spent_numbers`]: those that no other log gets yet;
 //! * [`pending`]: changes that the kernel makes after an answer;
 //! * [`guardian`]: goes on when the agent has died, and answers what was [unanswered];
@@ -26,6 +27,7 @@ mod guardian;
 mod held_numbers;
 mod launch;
 mod listener;
+mod number_window;
 mod numbers;
 mod open_files;
 mod pending;
@@ -36,7 +38,7 @@ mod slots;
 mod spent_numbers;
 mod unanswered;
 
-pub use agent::{Agent, NotServed};
+pub use agent::Agent;
 pub use guardian::{AgentFate, CONTROL_ENV, Guardian};
 pub use launch::ProgramImage;
-pub use preconditions::{can_serve, costs_rights};
+pub use preconditions::{NotServed, can_serve, costs_rights};

@@ -3,10 +3,9 @@
 #![expect(unsafe_code, reason = "reads a child's memory, of one thread alone")]
 
 use crate::{
-    agent::NotServed,
     caller::CallerThread,
     launch::{self, ProgramImage, WaitingChild},
-    numbers::NumberWindow,
+    number_window::NumberWindow,
     open_files::{share, taken},
 };
 use rustix::{
@@ -15,6 +14,9 @@ use rustix::{
     thread::UnshareFlags,
 };
 use std::os::fd::{AsRawFd, OwnedFd};
+
+/// Why a program runs plainly after all: in words, with a remedy.
+pub struct NotServed(pub String);
 
 /// Whether programs of this process could be served: tried on a child, which ends then. The
 /// guardian's part is not tried.

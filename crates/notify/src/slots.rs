@@ -5,7 +5,7 @@
 
 use crate::{
     listener::{CallAnswer, CallId},
-    numbers::NumberWindow,
+    number_window::NumberWindow,
 };
 use libc::{c_int, seccomp_notif};
 use rustix::{

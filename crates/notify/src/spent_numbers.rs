@@ -47,7 +47,7 @@ impl SpentNumbers {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{numbers::NumberWindow, slots::CallSlots};
+    use crate::{number_window::NumberWindow, slots::CallSlots};
     use rustix::process::{Pid, Signal, WaitOptions, kill_process, waitpid};
     use std::{os::fd::AsRawFd, process::Command};
 
