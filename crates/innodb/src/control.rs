@@ -5,19 +5,18 @@
 mod command;
 mod listener;
 
+pub(crate) use crate::control_files::socket_of;
 #[cfg(test)]
 pub(crate) use command::connect_to;
 pub use command::{CancelledResize, cancel_resize, resize_running, set_running};
 pub(crate) use listener::{ControlClient, ControlListener, Heard, remove_socket};
 
 use crate::{
-    control_files::{CONTROL, beside},
     settings::Settings,
     setup::{CacheOccupancy, ResizeResult},
     status::ResizeProgress,
 };
 use serde::{Deserialize, Serialize};
-use std::path::{Path, PathBuf};
 
 /// What a command asks: the one message that it sends.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,9 +50,4 @@ pub(crate) enum ControlAnswer {
     Idle,
     /// It is not done, and why.
     Refused(String),
-}
-
-/// Where the socket of a cache is.
-pub(crate) fn socket_of(flash: &Path) -> PathBuf {
-    beside(flash, CONTROL)
 }

@@ -35,6 +35,11 @@ pub(crate) fn beside(flash: &Path, ending: &str) -> PathBuf {
     path.into()
 }
 
+/// Where the socket of the cache on this flash file is.
+pub(crate) fn socket_of(flash: &Path) -> PathBuf {
+    beside(flash, CONTROL)
+}
+
 /// What a file's name ends with while it is written.
 pub(crate) const NEW: &str = ".new";
 

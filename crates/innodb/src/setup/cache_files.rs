@@ -9,8 +9,7 @@ use super::{
     rights::{act_as, distrusted},
 };
 use crate::{
-    control::socket_of,
-    control_files::beside,
+    control_files::{beside, socket_of},
     descriptor::{check_names, link_to, reopen},
     home::Homes,
 };
