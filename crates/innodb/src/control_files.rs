@@ -35,7 +35,7 @@ pub(crate) fn beside(flash: &Path, ending: &str) -> PathBuf {
 }
 
 /// What a file's name ends with while it is written.
-const NEW: &str = ".new";
+pub(crate) const NEW: &str = ".new";
 
 /// The files beside `flash`, whose name is whole, that have one of these endings, and what was to
 /// take their places when who wrote it was killed.

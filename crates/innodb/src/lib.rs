@@ -49,6 +49,7 @@ mod environment;
 mod file;
 mod file_kinds;
 mod find;
+mod flash_place;
 mod foreign_programs;
 mod guard;
 mod home;

@@ -13,10 +13,11 @@ use crate::{
     control::remove_socket,
     descriptor::reopen,
     environment::{self, SessionEnvironment},
+    flash_place::{FlashIdentity, FlashPlace},
     home::Homes,
     identity::KnownFile,
     settings::{Settings, settings_of},
-    setup::{self, CacheLocation, retry_in_use},
+    setup::{CacheLocation, SetupError, retry_in_use},
     status::{CacheStatus, RecentWindow, ResizeProgress},
 };
 use forebay_flash::{Cache, CacheOptions, CachedFile, FlashError, WritePolicy};
@@ -25,6 +26,7 @@ use parking_lot::Mutex;
 use rustix::{fd::BorrowedFd, io::Errno};
 use std::{
     collections::HashMap,
+    io,
     path::{Path, PathBuf},
     sync::{
         Arc, OnceLock,
@@ -33,6 +35,7 @@ use std::{
             Ordering::{Acquire, Relaxed, Release},
         },
     },
+    time::Duration,
 };
 use uuid::Uuid;
 
@@ -59,6 +62,10 @@ pub(crate) struct CacheSession {
     pub(crate) cache: Cache,
     pub(crate) homes: Arc<Homes>,
     place: CacheLocation,
+    /// Of the flash file that is open.
+    identity: FlashIdentity,
+    /// Device and inode of the control socket's file; held while it is made or removed.
+    pub(crate) named_socket: Mutex<Option<(u64, u64)>>,
     status: Option<PathBuf>,
     run: Uuid,
     /// What its settings file said when it was read last.
@@ -120,7 +127,7 @@ fn begin_now() -> Result<&'static CacheSession, Errno> {
 }
 
 impl CacheSession {
-    fn open(settings: &SessionEnvironment) -> Result<Self, setup::SetupError> {
+    fn open(settings: &SessionEnvironment) -> Result<Self, SetupError> {
         let homes = Arc::new(Homes::new());
         let place = CacheLocation::of(&settings.flash)?;
         let kept = Settings::kept(place.flash()).unwrap_or_else(|e| {
@@ -136,7 +143,12 @@ impl CacheSession {
             }
         });
         let options = kept.over(&CacheOptions::default());
-        let (cache, opened) = retry_in_use(|| place.open(&homes, &options))?;
+        let ((cache, opened), identity) = retry_in_use(|| {
+            let flash = place.open_flash()?;
+            let identity = FlashIdentity::of(&flash)
+                .map_err(|e| SetupError::io_of_cache("looking at", place.flash())(e.into()))?;
+            Ok((place.open_in(flash, &homes, &options)?, identity))
+        })?;
         for mended in opened.mended {
             complain(&format!(
                 "flash cache {}: {mended}",
@@ -150,6 +162,8 @@ impl CacheSession {
             cache,
             homes,
             place,
+            identity,
+            named_socket: Mutex::default(),
             status: settings.status.clone(),
             run: settings.run,
             kept: Mutex::new(kept),
@@ -237,9 +251,10 @@ impl CacheSession {
     /// # Errors
     /// In words; all stays as it is.
     pub(crate) fn follow_settings(&self) -> Result<Settings, String> {
-        let flash = self.place.flash();
-        let read = Settings::read(flash).map_err(|e| {
-            let path = settings_of(flash);
+        let read = self.hold_place();
+        let read = read.and_then(|place| Settings::read(place.flash()));
+        let read = read.map_err(|e| {
+            let path = settings_of(self.place.flash());
             format!("{}: {e}. All stays as it is", path.display())
         })?;
         let mut before = self.kept.lock();
@@ -262,6 +277,14 @@ impl CacheSession {
         self.place.flash()
     }
 
+    /// Its directory, if the path still leads to the file that is open.
+    ///
+    /// # Errors
+    /// It does not; what the operating system says.
+    pub(crate) fn hold_place(&self) -> io::Result<FlashPlace> {
+        FlashPlace::hold(self.place.flash(), self.identity)
+    }
+
     /// How far a resize is, if one is under way.
     pub(crate) fn set_resizing(&self, far: Option<ResizeProgress>) {
         *self.resizing.lock() = far;
@@ -274,8 +297,14 @@ impl CacheSession {
 
     /// No command is listened to from now on.
     pub(crate) fn end(&self) {
+        const PATIENCE: Duration = Duration::from_secs(1);
         self.ended.store(true, Release);
-        remove_socket(self.place.flash());
+        // What is left is replaced by the next server.
+        if let Some(mut named) = self.named_socket.try_lock_for(PATIENCE)
+            && let (Some(file), Ok(place)) = (named.take(), self.hold_place())
+        {
+            remove_socket(place.flash(), file);
+        }
     }
 
     pub(crate) fn write_status(&self, windows: Vec<RecentWindow>) {
@@ -304,7 +333,8 @@ impl CacheSession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use std::{thread, time::Duration};
+    use crate::setup;
+    use std::thread;
 
     #[test]
     fn a_server_waits_at_its_start_while_its_cache_is_inspected() {

@@ -7,6 +7,7 @@ use rustix::{
     fs::{FallocateFlags, OFlags, fallocate},
     io::Errno,
 };
+use std::os::fd::{AsFd, BorrowedFd};
 use std::{
     fs::{File, OpenOptions},
     io::{self, Seek, SeekFrom},
@@ -149,6 +150,12 @@ impl FlashFile {
             }
             done => done,
         }
+    }
+}
+
+impl AsFd for FlashFile {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.buffered.as_fd()
     }
 }
 

@@ -74,23 +74,31 @@ impl<'a> ControlDesk<'a> {
 
     fn listen(&mut self) {
         let is_time = self.looked.is_none_or(|then| then.elapsed() >= LOOK);
-        if !is_time || self.session.has_ended() {
+        if !is_time {
+            return;
+        }
+        let mut named = self.session.named_socket.lock();
+        if self.session.has_ended() {
             return;
         }
         self.looked = Some(Instant::now());
-        if self
-            .listener
-            .as_ref()
-            .is_some_and(ControlListener::is_reachable)
-        {
-            return;
-        }
+        let opened = self.session.hold_place().and_then(|place| {
+            let listener = self.listener.as_ref();
+            match listener.is_some_and(|listener| listener.is_reachable(place.flash())) {
+                true => Ok(None),
+                false => ControlListener::open(place.flash()).map(Some),
+            }
+        });
         // Where it cannot be made anew, the old one may be found by another path.
-        match ControlListener::open(self.session.flash()) {
-            Ok(listener) => self.listener = Some(listener),
+        match opened {
+            Ok(None) => {}
+            Ok(Some(listener)) => {
+                *named = Some(listener.file);
+                self.listener = Some(listener);
+            }
             Err(e) => complain_once(&format!(
-                "{}: {e}. No command reaches this server before it can make that socket, which it tries every {} seconds: let its user make files there. Without it forebay flash \
-                 set is for the next start, and the server has to be stopped for forebay flash resize",
+                "{}: {e}. No command reaches this server before it can make that socket, which it tries every {} seconds: its user is to be one who may make files there. Without it \
+                 forebay flash set is for the next start, and the server has to be stopped for forebay flash resize",
                 socket_of(self.session.flash()).display(),
                 LOOK.as_secs()
             )),

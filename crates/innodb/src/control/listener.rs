@@ -1,12 +1,14 @@
 //! The end of the process that has the cache. Its thread looks here between two steps of its work,
-//! and no call here waits: who says nothing, too much, or does not read, holds up no one.
+//! and no call here waits for a command: who says nothing, too much, or does not read, holds up no
+//! one.
 //!
 //! Who may write to the socket's file commands: root, and the user whose process it is. It is made
 //! for that user alone, before it has a name.
 
 use super::{ControlAnswer, ControlRequest, socket_of};
 use crate::{
-    control_files::directory_of,
+    complain::complain_once,
+    control_files::{NEW, directory_of},
     descriptor::{hold, link_to},
 };
 use forebay_pool::sockets::PrivateSocket;
@@ -21,11 +23,14 @@ use rustix::{
 use std::{
     fs, io,
     os::unix::fs::{FileTypeExt, MetadataExt},
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 use uuid::Uuid;
 
+/// How the name begins that the socket's file has first. It is not the cache's own: that may be as
+/// long as a name can be.
+const ASIDE: &str = ".forebay-";
 /// Connections that wait, at most.
 const BACKLOG: i32 = 16;
 /// Bytes of a request, at most.
@@ -37,9 +42,8 @@ const UNFETCHED: Duration = Duration::from_secs(60);
 /// See the module's head.
 pub(crate) struct ControlListener {
     socket: PrivateSocket,
-    path: PathBuf,
     /// Device and inode of the socket's file.
-    file: (u64, u64),
+    pub(crate) file: (u64, u64),
 }
 
 impl ControlListener {
@@ -52,6 +56,7 @@ impl ControlListener {
         let path = socket_of(flash);
         let name = path.file_name().unwrap_or_default();
         let dir = hold(directory_of(&path))?;
+        remove_stale(&link_to(&dir));
         match statat(&dir, name, AtFlags::SYMLINK_NOFOLLOW) {
             Err(Errno::NOENT) => {}
             Ok(there) if FileType::from_raw_mode(there.st_mode) == FileType::Socket => {}
@@ -66,36 +71,43 @@ impl ControlListener {
         // Linux gives the file these permissions, whatever the process's mask leaves of them.
         fchmod(&socket, Mode::RUSR | Mode::WUSR)?;
         // Its own name may be longer than an address: it gets that once it listens.
-        let aside = format!(".forebay-{}.new", Uuid::new_v4());
+        let aside = format!("{ASIDE}{}{NEW}", Uuid::new_v4());
         bind(&socket, &SocketAddrUnix::new(link_to(&dir).join(&aside))?)?;
         let named = || {
             let made = statat(&dir, &aside, AtFlags::SYMLINK_NOFOLLOW)?;
             if made.st_mode & 0o077 != 0 {
-                return Err(Errno::OPNOTSUPP);
+                let what = "the file system gives a socket other permissions than it is to have, and other users could command this server: move the cache to another file system";
+                return Err(io::Error::new(io::ErrorKind::Unsupported, what));
             }
             listen(&socket, BACKLOG)?;
             renameat(&dir, &aside, &dir, name)?;
             Ok((made.st_dev, made.st_ino))
         };
-        let file = named().inspect_err(|_: &Errno| {
+        let file = named().inspect_err(|_: &io::Error| {
             let _ = unlinkat(&dir, &aside, AtFlags::empty());
         })?;
         let socket = PrivateSocket::hold(socket)?;
-        Ok(Self { socket, path, file })
+        Ok(Self { socket, file })
     }
 
-    /// False if commands do not find it any more: its file or its descriptor is gone.
-    pub(crate) fn is_reachable(&self) -> bool {
-        let there = fs::symlink_metadata(&self.path);
-        self.socket.fd().is_ok() && there.is_ok_and(|meta| (meta.dev(), meta.ino()) == self.file)
+    /// False if commands to the cache on this flash file do not find it any more: its file or its
+    /// descriptor is gone.
+    pub(crate) fn is_reachable(&self, flash: &Path) -> bool {
+        self.socket.fd().is_ok() && is_file(&socket_of(flash), self.file)
     }
 
-    /// The next command that has connected. None if there is none, or no room for it yet.
+    /// The next command that has connected. None if there is none, or no room for it, which is said
+    /// once.
     pub(crate) fn accept(&self) -> Option<ControlClient> {
         let flags = SocketFlags::CLOEXEC | SocketFlags::NONBLOCK;
-        let socket = accept_with(self.socket.fd().ok()?, flags).ok()?;
+        let accepted = accept_with(self.socket.fd().ok()?, flags).and_then(PrivateSocket::hold);
+        if let Err(Errno::MFILE | Errno::NFILE | Errno::NOBUFS | Errno::NOMEM) = accepted {
+            complain_once(
+                "commands to the flash cache wait, or are not answered, since this server has no room for more files: raise its limit (LimitNOFILE)",
+            );
+        }
         Some(ControlClient {
-            socket: PrivateSocket::hold(socket).ok()?,
+            socket: accepted.ok()?,
             request: None,
             unsent: None,
             has_last: false,
@@ -104,12 +116,42 @@ impl ControlListener {
     }
 }
 
-/// Removes the socket's file, at the orderly end of the process that has the cache.
-pub(crate) fn remove_socket(flash: &Path) {
+/// Removes the socket, whose file is this one, at the orderly end of the process that has the
+/// cache.
+pub(crate) fn remove_socket(flash: &Path, file: (u64, u64)) {
     let path = socket_of(flash);
-    if fs::symlink_metadata(&path).is_ok_and(|meta| meta.file_type().is_socket()) {
+    if is_file(&path, file) {
         // What is left is replaced by the next server.
         let _ = fs::remove_file(path);
+    }
+}
+
+/// True if `file`, its device and inode, still has this name.
+fn is_file(path: &Path, file: (u64, u64)) -> bool {
+    fs::symlink_metadata(path).is_ok_and(|meta| (meta.dev(), meta.ino()) == file)
+}
+
+/// Removes what a server has left that was killed before its socket had its name. No server takes
+/// so long for that.
+fn remove_stale(dir: &Path) {
+    const LONG: Duration = Duration::from_secs(600);
+    let is_stale = |entry: &fs::DirEntry| {
+        let name = entry.file_name();
+        let name = name.to_string_lossy();
+        let is_aside = name.starts_with(ASIDE) && name.ends_with(NEW);
+        let meta = entry.metadata().ok().filter(|_| is_aside);
+        meta.is_some_and(|meta| {
+            let age = meta
+                .modified()
+                .map(|then| then.elapsed().unwrap_or_default());
+            meta.file_type().is_socket() && age.is_ok_and(|age| age > LONG)
+        })
+    };
+    // A server without them listens as well.
+    for entry in fs::read_dir(dir).into_iter().flatten().flatten() {
+        if is_stale(&entry) {
+            let _ = fs::remove_file(entry.path());
+        }
     }
 }
 

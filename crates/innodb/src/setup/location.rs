@@ -137,7 +137,21 @@ impl CacheLocation {
         homes: &Arc<Homes>,
         options: &CacheOptions,
     ) -> Result<(Cache, OpenedCache), SetupError> {
-        let flash = FlashFile::open(&self.flash).map_err(|e| self.busy(e))?;
+        self.open_in(self.open_flash()?, homes, options)
+    }
+
+    /// Opens its flash file.
+    pub(crate) fn open_flash(&self) -> Result<FlashFile, SetupError> {
+        FlashFile::open(&self.flash).map_err(|e| self.busy(e))
+    }
+
+    /// The same as [`Self::open`], of which the flash file is open.
+    pub(crate) fn open_in(
+        &self,
+        flash: FlashFile,
+        homes: &Arc<Homes>,
+        options: &CacheOptions,
+    ) -> Result<(Cache, OpenedCache), SetupError> {
         self.open_on(Arc::new(flash), || self.pool(), homes, options)
     }
 
