@@ -1,6 +1,7 @@
 //! Small files beside a flash file, in JSON: what the command and the process that has the cache
 //! leave there for one another. Either may be another user's.
 
+use forebay_pool::failpoint;
 use rustix::fs::OFlags;
 use serde::{Serialize, de::DeserializeOwned};
 use std::{
@@ -108,8 +109,22 @@ pub(crate) fn bytes_of(path: &Path) -> io::Result<Vec<u8>> {
 /// # Errors
 /// What the operating system says.
 pub(crate) fn keep(path: &Path, what: &impl Serialize) -> io::Result<()> {
-    replace(path, &serde_json::to_vec(what)?, File::sync_all)?;
-    File::open(directory_of(path))?.sync_all()
+    let bytes = serde_json::to_vec(what)?;
+    // What cannot be made durable has no name in the first place.
+    let dir = File::open(directory_of(path))?;
+    replace(path, &bytes, File::sync_all)?;
+    sync_names(&dir)
+}
+
+/// Makes durable which names there are in a directory.
+///
+/// # Errors
+/// What the operating system says.
+pub(crate) fn sync_names(dir: &File) -> io::Result<()> {
+    if let Some(errno) = failpoint::error("control-names") {
+        return Err(errno.into());
+    }
+    dir.sync_all()
 }
 
 /// Replaces it by a file with these bytes, whole or not at all, once `settle` is done with that.

@@ -1,7 +1,7 @@
 //! A resize that a running cache has begun: a file beside it, `PATH.resize`, so that the next start
 //! finishes what a crash cuts. docs/flash-tier.md, "Another size".
 
-use crate::control_files::{self, RESIZE, beside, directory_of};
+use crate::control_files::{self, RESIZE, beside, directory_of, sync_names};
 use serde::{Deserialize, Serialize};
 use std::{
     fs::{self, File},
@@ -47,12 +47,29 @@ impl ResizeNote {
     /// wanted.
     ///
     /// # Errors
-    /// What the operating system says.
+    /// What the operating system says, and whether it is still there.
     pub(crate) fn forget(flash: &Path) -> io::Result<()> {
         match fs::remove_file(note_of(flash)) {
-            Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(()),
-            gone => gone.and_then(|()| File::open(directory_of(flash))?.sync_all()),
+            Ok(()) => {}
+            Err(e) if e.kind() == io::ErrorKind::NotFound => return Ok(()),
+            Err(e) => return Err(io::Error::new(e.kind(), format!("{e}. Remove it"))),
         }
+        let synced = File::open(directory_of(flash)).and_then(|dir| sync_names(&dir));
+        synced.map_err(|e| {
+            io::Error::new(
+                e.kind(),
+                format!(
+                    "{e}. It is removed, but a power cut may bring it back: look after the next one"
+                ),
+            )
+        })
+    }
+
+    /// True if this is said of a note that says nothing, whenever it is read.
+    pub(crate) fn is_damaged(error: &io::Error) -> bool {
+        use io::ErrorKind::{InvalidData, InvalidInput, UnexpectedEof};
+        // The last one is of JSON that is cut off.
+        matches!(error.kind(), InvalidData | InvalidInput | UnexpectedEof)
     }
 }
 

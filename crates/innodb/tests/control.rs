@@ -84,6 +84,31 @@ fn a_resize_that_a_kill_cuts_is_finished_or_given_up() {
     }
 }
 
+/// Promise (flash): A resize that a server refuses is done by no later start.
+#[test]
+fn a_resize_that_is_refused_is_not_done_by_the_next_start() {
+    let name = "a_resize_that_is_refused_is_not_done_by_the_next_start";
+    let Some(world) = World::commanded(|_| {}) else {
+        return;
+    };
+    let (note, faults) = ["flash.resize", "faults"]
+        .map(|of| world.dir.path().join(of))
+        .into();
+    fs::create_dir(&faults).unwrap();
+    let server = world.begin(name, "");
+    let before = slots(&world, &server);
+    // The note has its name, and that cannot be made durable; nor that it is gone.
+    for (times, words) in [(1, "keeps its size"), (2, "a power cut may bring it back")] {
+        fs::write(faults.join("control-names"), format!("5 {times}")).unwrap();
+        let e = resize(&world.flash()).unwrap_err();
+        assert!(e.contains(words) && !note.exists(), "{e}");
+    }
+    server.end();
+    let server = world.begin(name, "");
+    assert_eq!(slots(&world, &server), before);
+    assert!(resize(&world.flash()).unwrap() > before);
+}
+
 #[test]
 fn a_resize_under_way_is_given_up_and_the_size_stays() {
     let name = "a_resize_under_way_is_given_up_and_the_size_stays";
@@ -102,6 +127,7 @@ fn a_resize_under_way_is_given_up_and_the_size_stays() {
             panic!("it is not given up");
         };
         assert_eq!(now.slots, before);
+        assert_eq!(fs::metadata(&flash).unwrap().len(), 8 << 20);
         let e = resizes.join().unwrap().unwrap_err();
         assert!(e.contains("was given up"), "{e}");
     });

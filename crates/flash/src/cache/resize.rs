@@ -64,8 +64,8 @@ impl Cache {
     /// becomes larger all, and if it becomes smaller what is in slots that stay. What only the
     /// others have is written home first; `progress` hears of it before and after each batch, and
     /// again and again while as much went home as may, and may stop it: flash is as long as it was
-    /// then. A resize that is cut is repeated, and goes on. Pages come in all the time, but for as long as the metadata is
-    /// written to both regions.
+    /// then. A resize that is cut is repeated, and goes on. Pages come in all the time, but for as
+    /// long as the metadata is written to both regions.
     ///
     /// New slots are used once the queue's front has come to where they are: after one turn at the
     /// latest.

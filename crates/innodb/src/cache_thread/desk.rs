@@ -7,6 +7,7 @@ use crate::{
     control::{ControlAnswer, ControlClient, ControlListener, ControlRequest, Heard, socket_of},
     resize_note::{ResizeNote, note_of},
     session::CacheSession,
+    setup::CacheOccupancy,
     status::ResizeProgress,
 };
 use std::{
@@ -37,6 +38,8 @@ pub(super) struct ControlDesk<'a> {
 pub(super) struct RunningResize {
     pub(super) progress: ResizeProgress,
     said: Instant,
+    /// The last that was said is that all pages are home, or none has to go there.
+    is_whole_said: bool,
     pub(super) is_given_up: bool,
 }
 
@@ -57,19 +60,53 @@ impl<'a> ControlDesk<'a> {
         desk.listen();
         // Damaged settings were named when the session began.
         let _ = session.follow_settings();
-        match ResizeNote::read(session.flash()) {
-            Ok(note) => desk.resize = note.map(|note| RunningResize::of(note.bytes)),
-            Err(e) => {
-                let path = note_of(session.flash());
-                complain(&format!(
-                    "a resize that an earlier server has begun, {}: {e}. It is left out",
-                    path.display()
-                ));
-                let _ = ResizeNote::forget(session.flash());
-            }
-        }
+        desk.resume();
         desk.windows.say(session);
         desk
+    }
+
+    /// What an earlier server has begun goes on.
+    fn resume(&mut self) {
+        let place = self.session.hold_place();
+        let noted = place.and_then(|place| ResizeNote::read(place.flash()));
+        let error = match noted {
+            Ok(None) => return,
+            Ok(Some(note)) => return self.begin_resize(note.bytes),
+            Err(error) => error,
+        };
+        let then = match ResizeNote::is_damaged(&error) {
+            true => match self.forget_resize() {
+                Ok(()) => "It says nothing, and was removed".to_owned(),
+                Err(why) => format!("It says nothing: {why}"),
+            },
+            // It may be read, and is as it was noted.
+            false => "It stays, and the next start does it".to_owned(),
+        };
+        complain(&format!(
+            "a resize that an earlier server has begun, {}: {error}. {then}",
+            note_of(self.session.flash()).display()
+        ));
+    }
+
+    fn begin_resize(&mut self, bytes: u64) {
+        let begins = self.resize.insert(RunningResize::of(bytes));
+        self.session.set_resizing(Some(begins.progress));
+    }
+
+    /// Nothing is noted any more.
+    ///
+    /// # Errors
+    /// In words.
+    pub(super) fn forget_resize(&self) -> Result<(), String> {
+        let place = self.session.hold_place();
+        let forgotten = place.and_then(|place| ResizeNote::forget(place.flash()));
+        forgotten.map_err(|e| {
+            let note = note_of(self.session.flash());
+            format!(
+                "removing {}: {e}. As long as it is there, each start gives the cache the size that it says",
+                note.display()
+            )
+        })
     }
 
     fn listen(&mut self) {
@@ -109,7 +146,12 @@ impl<'a> ControlDesk<'a> {
     /// longer for a command that says nothing, or does not read.
     pub(super) fn serve(&mut self) {
         self.windows.follow(self.session);
-        if self.served.elapsed() < IDLE {
+        // What takes long then may begin after this call.
+        let is_whole = self
+            .resize
+            .as_ref()
+            .is_some_and(RunningResize::is_whole_unsaid);
+        if self.served.elapsed() < IDLE && !is_whole {
             return;
         }
         self.served = Instant::now();
@@ -119,12 +161,8 @@ impl<'a> ControlDesk<'a> {
         {
             self.clients.push(client);
         }
-        if let Some(resize) = self
-            .resize
-            .as_mut()
-            .filter(|resize| resize.said.elapsed() >= OFTEN)
-        {
-            resize.said = Instant::now();
+        if let Some(resize) = self.resize.as_mut().filter(|resize| resize.is_to_be_said()) {
+            (resize.said, resize.is_whole_said) = (Instant::now(), resize.is_whole());
             let far = ControlAnswer::Resizing(resize.progress);
             self.tell(is_resize, &far, false);
         }
@@ -167,28 +205,63 @@ impl<'a> ControlDesk<'a> {
                 }
                 Err(why) => refused(why),
             },
+            // It was asked for twice: both wait for it.
+            (ControlRequest::Resize { bytes }, Some(running))
+                if bytes == running.progress.bytes =>
+            {
+                Some((ControlAnswer::Resizing(running.progress), false))
+            }
             (ControlRequest::Resize { .. }, Some(other)) => refused(format!(
                 "the flash cache is being given {} bytes already. forebay flash status says how far that is; forebay flash resize --cancel gives it up",
                 other.progress.bytes
             )),
-            (ControlRequest::Resize { bytes }, None) => {
-                let flash = self.session.flash();
-                if let Err(e) = (ResizeNote { bytes }).keep(flash) {
-                    // It may be there, and not be durable.
-                    let _ = ResizeNote::forget(flash);
-                    return refused(format!(
-                        "noting the new size in {}: {e}. The cache keeps its size: let the server's user make files there, and room for them, or stop the server and repeat this",
-                        note_of(flash).display()
-                    ));
+            (ControlRequest::Resize { bytes }, None) => match self.note(bytes) {
+                Ok(()) => {
+                    self.begin_resize(bytes);
+                    self.windows.say(self.session);
+                    let begins = self.resize.as_ref();
+                    begins.map(|begins| (ControlAnswer::Resizing(begins.progress), false))
                 }
-                let begins = self.resize.insert(RunningResize::of(bytes));
-                Some((ControlAnswer::Resizing(begins.progress), false))
-            }
+                Err(why) => refused(why),
+            },
             (ControlRequest::Cancel, Some(resize)) => {
                 resize.is_given_up = true;
                 None
             }
-            (ControlRequest::Cancel, None) => Some((ControlAnswer::Idle, true)),
+            (ControlRequest::Cancel, None) => Some((self.give_up_noted(), true)),
+        }
+    }
+
+    /// Notes a resize, which then begins.
+    ///
+    /// # Errors
+    /// In words; nothing is noted, or it is said that it may be.
+    fn note(&self, bytes: u64) -> Result<(), String> {
+        let place = self.session.hold_place();
+        let Err(e) = place.and_then(|place| ResizeNote { bytes }.keep(place.flash())) else {
+            return Ok(());
+        };
+        // It may be there, and not be durable.
+        let left = match self.forget_resize() {
+            Ok(()) => String::new(),
+            Err(why) => format!(". And {why}"),
+        };
+        Err(format!(
+            "noting the new size in {}: {e}. The cache keeps its size: let the server's user make files there, and room for them, or stop the server and repeat this{left}",
+            note_of(self.session.flash()).display()
+        ))
+    }
+
+    /// No resize is under way: gives up what is noted all the same, since it could not be read or
+    /// removed before.
+    fn give_up_noted(&self) -> ControlAnswer {
+        let place = self.session.hold_place();
+        if !place.is_ok_and(|place| ResizeNote::is_there(place.flash())) {
+            return ControlAnswer::Idle;
+        }
+        match self.forget_resize() {
+            Ok(()) => ControlAnswer::GivenUp(CacheOccupancy::of(&self.session.cache)),
+            Err(why) => ControlAnswer::Refused(why),
         }
     }
 
@@ -237,8 +310,22 @@ impl RunningResize {
         Self {
             progress,
             said: Instant::now(),
+            is_whole_said: true,
             is_given_up: false,
         }
+    }
+
+    /// No page has to go home: what follows says nothing before its end.
+    fn is_whole(&self) -> bool {
+        self.progress.done == self.progress.of
+    }
+
+    fn is_whole_unsaid(&self) -> bool {
+        self.is_whole() && !self.is_whole_said
+    }
+
+    fn is_to_be_said(&self) -> bool {
+        self.said.elapsed() >= OFTEN || self.is_whole_unsaid()
     }
 }
 

@@ -5,7 +5,6 @@ use super::{STAY, desk::ControlDesk};
 use crate::{
     complain::{complain, complain_of},
     control::ControlAnswer,
-    resize_note::{ResizeNote, note_of},
     setup::{CacheOccupancy, ResizeResult},
 };
 use std::ops::ControlFlow;
@@ -15,7 +14,6 @@ pub(super) fn follow(desk: &mut ControlDesk<'_>) {
     let Some(bytes) = desk.resize.as_ref().map(|resize| resize.progress.bytes) else {
         return;
     };
-    let session = desk.session;
     complain(&format!(
         "the flash cache is to have {bytes} bytes: pages whose slots go are written to their files"
     ));
@@ -40,21 +38,28 @@ pub(super) fn follow(desk: &mut ControlDesk<'_>) {
             ControlAnswer::Refused(error)
         }
     };
-    if let Err(e) = ResizeNote::forget(session.flash()) {
-        let why = format!(
-            "removing {}: {e}. Remove it: each start gives the cache the size of {bytes} bytes again",
-            note_of(session.flash()).display()
-        );
+    if let Err(why) = desk.forget_resize() {
         complain(&why);
-        if matches!(ended, ControlAnswer::GivenUp(_)) {
-            ended = ControlAnswer::Refused(why);
-        }
+        // Who is told that it is not done is told that it may be.
+        ended = match ended {
+            ControlAnswer::GivenUp(_) => {
+                ControlAnswer::Refused(format!("the resize is given up for now, but {why}"))
+            }
+            ControlAnswer::Refused(error) => ControlAnswer::Refused(format!("{error}. And {why}")),
+            done => done,
+        };
     }
     desk.end_resize(&ended);
 }
 
 fn resize(desk: &mut ControlDesk<'_>, bytes: u64) -> Result<ResizeResult, String> {
     let cache = &desk.session.cache;
+    if is_given_up(desk) {
+        return Ok(ResizeResult {
+            now: CacheOccupancy::of(cache),
+            ..ResizeResult::default()
+        });
+    }
     let resized = cache.resize(bytes, |progress| {
         // Pages leave as always meanwhile.
         if let Err(error) = cache.step() {
@@ -66,11 +71,7 @@ fn resize(desk: &mut ControlDesk<'_>, bytes: u64) -> Result<ResizeResult, String
         });
         desk.session.set_resizing(far);
         desk.serve();
-        match desk
-            .resize
-            .as_ref()
-            .is_some_and(|resize| resize.is_given_up)
-        {
+        match is_given_up(desk) {
             true => ControlFlow::Break(()),
             false => ControlFlow::Continue(()),
         }
@@ -81,4 +82,9 @@ fn resize(desk: &mut ControlDesk<'_>, bytes: u64) -> Result<ResizeResult, String
         now: CacheOccupancy::of(cache),
         complete: resized.complete,
     })
+}
+
+fn is_given_up(desk: &ControlDesk<'_>) -> bool {
+    let resize = desk.resize.as_ref();
+    resize.is_some_and(|resize| resize.is_given_up)
 }

@@ -135,6 +135,7 @@ impl World {
             .arg(std::env::current_exe().unwrap())
             .args([name, "--exact", "--nocapture"])
             .env(ENV_DIR, self.dir.path())
+            .env("FOREBAY_TEST_FAULTS", self.dir.path().join("faults"))
             .env(ENV_FLASH, self.flash())
             .env(ENV_FLASH_RUN, RUN)
             .env(ENV_FLASH_STATUS, self.dir.path().join(STATUS));

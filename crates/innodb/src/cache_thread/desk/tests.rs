@@ -7,7 +7,7 @@ use crate::{
     control::connect_to,
     descriptor::hold,
     settings::{Settings, settings_of},
-    setup::{self, create},
+    setup::{self, create, fixtures::Two},
 };
 use forebay_flash::WritePolicy;
 use rustix::{
@@ -182,7 +182,7 @@ fn a_resize_is_noted_from_its_first_answer_to_its_last() {
     let (_dir, session) = made();
     let (flash, before) = (session.flash(), session.cache.stats().slots);
     let mut desk = ControlDesk::open(&session);
-    let [first, second] = [LARGE, SMALL].map(|bytes| asks_for(&desk, bytes));
+    let [first, again, second] = [LARGE, LARGE, SMALL].map(|bytes| asks_for(&desk, bytes));
     turn(&mut desk);
     let Some(ControlAnswer::Resizing(far)) = answer(&first) else {
         panic!("it has not begun");
@@ -194,6 +194,10 @@ fn a_resize_is_noted_from_its_first_answer_to_its_last() {
     assert!(!note_of(flash).exists());
     turn(&mut desk);
     assert!(matches!(last(&first), ControlAnswer::Resized(_)));
+    assert!(
+        matches!(last(&again), ControlAnswer::Resized(_)),
+        "it was asked for twice"
+    );
     assert!(session.cache.stats().slots > 2 * before);
     // A refusal by the cache itself.
     let small = asks_for(&desk, 1 << 20);
@@ -216,7 +220,11 @@ fn what_cannot_be_noted_is_refused_and_not_begun() {
     fs::create_dir(note_of(session.flash())).unwrap();
     let asked = asks_for(&desk, LARGE);
     turn(&mut desk);
-    assert!(refusal(&asked).contains("keeps its size") && desk.resize.is_none());
+    let why = refusal(&asked);
+    assert!(
+        why.contains("And removing") && desk.resize.is_none(),
+        "{why}"
+    );
 }
 
 #[test]
@@ -234,7 +242,7 @@ fn what_an_earlier_server_has_begun_goes_on() {
 }
 
 #[test]
-fn a_resize_is_given_up_or_its_end_is_told() {
+fn a_resize_that_is_given_up_leaves_size_and_space() {
     let (_dir, session) = made();
     let before = session.cache.stats().slots;
     let mut desk = ControlDesk::open(&session);
@@ -242,8 +250,7 @@ fn a_resize_is_given_up_or_its_end_is_told() {
     let idle = cancel(&desk);
     turn(&mut desk);
     assert_eq!(answer(&idle), Some(ControlAnswer::Idle));
-    // The size that it has is not given up any more.
-    for (bytes, is_given_up) in [(LARGE, true), (SMALL, false)] {
+    for bytes in [LARGE, SMALL] {
         let asked = asks_for(&desk, bytes);
         turn(&mut desk);
         let cancelled = cancel(&desk);
@@ -251,17 +258,63 @@ fn a_resize_is_given_up_or_its_end_is_told() {
         resize::follow(&mut desk);
         turn(&mut desk);
         match (last(&asked), answer(&cancelled).unwrap()) {
-            (ControlAnswer::Refused(why), ControlAnswer::GivenUp(now)) if is_given_up => {
+            (ControlAnswer::Refused(why), ControlAnswer::GivenUp(now)) => {
                 assert!(why.contains("was given up") && now.slots == before, "{why}");
             }
-            (ControlAnswer::Resized(_), ControlAnswer::Resized(_)) if !is_given_up => {}
             other => panic!("{other:?}"),
         }
+        assert_eq!(fs::metadata(session.flash()).unwrap().len(), SMALL);
         assert!(session.cache.stats().slots == before && !note_of(session.flash()).exists());
     }
     let idle = cancel(&desk);
     turn(&mut desk);
     assert_eq!(answer(&idle), Some(ControlAnswer::Idle));
+}
+
+#[test]
+fn a_note_that_cannot_be_read_now_stays_until_a_cancel() {
+    let (_dir, session) = made();
+    let note = note_of(session.flash());
+    // An error that says nothing of what is noted.
+    std::os::unix::fs::symlink(&note, &note).unwrap();
+    let mut desk = ControlDesk::open(&session);
+    assert!(desk.resize.is_none() && ResizeNote::is_there(session.flash()));
+    let cancelled = asks(&desk, b"\"cancel\"");
+    turn(&mut desk);
+    assert!(matches!(
+        answer(&cancelled),
+        Some(ControlAnswer::GivenUp(_))
+    ));
+    assert!(!ResizeNote::is_there(session.flash()));
+}
+
+/// Promise (flash): A server changes nothing beside another cache that has its cache's path by now.
+#[test]
+fn a_server_whose_directory_was_moved_leaves_the_other_one() {
+    let dirs = Two::new();
+    let at = |name| dirs.at(name);
+    create(&at("x/f"), SMALL).unwrap();
+    create(&at("other/f"), SMALL).unwrap();
+    let session = CacheSession::said_in(&at("status"), &at("x/f"));
+    let mut desk = ControlDesk::open(&session);
+    let [set, resized] = [(); 2].map(|()| connect(&desk));
+    let other = ControlListener::open(&at("other/f")).unwrap();
+    dirs.swap();
+    desk.looked = None;
+    turn(&mut desk);
+    assert!(other.is_reachable(&at("other/f")), "its socket was taken");
+    ResizeNote { bytes: 7 }.keep(&at("other/f")).unwrap();
+    send(&set, b"\"set\"", SendFlags::NOSIGNAL).unwrap();
+    let request = format!("{{\"resize\":{{\"bytes\":{LARGE}}}}}");
+    send(&resized, request.as_bytes(), SendFlags::NOSIGNAL).unwrap();
+    turn(&mut desk);
+    for socket in [&set, &resized] {
+        assert!(refusal(socket).contains("its directory was moved"));
+    }
+    session.end();
+    assert!(other.is_reachable(&at("other/f")), "its socket was removed");
+    let noted = ResizeNote::read(&at("other/f")).unwrap().unwrap();
+    assert_eq!((noted.bytes, at("y/f.resize").exists()), (7, false));
 }
 
 /// A note that stays would have the next start do it again.
