@@ -56,6 +56,22 @@ fn pools(sandbox: &Sandbox) {
     });
 }
 
+#[test]
+fn a_resize_that_is_given_up_is_said_with_its_status() {
+    let sandbox = Sandbox::new();
+    sandbox.run("flash create --flash f 8MiB").ok();
+    let cancel = || sandbox.run("flash resize --flash f --cancel");
+    cancel().fails(1, &["no resize is under way, and nothing is given up"]);
+    fs::write(sandbox.file("f.resize"), r#"{"bytes":25165824}"#).unwrap();
+    let said = cancel().ok().stderr;
+    assert!(
+        said.contains("no server was at the resize, and none goes on with it"),
+        "{said}"
+    );
+    assert!(!sandbox.file("f.resize").exists());
+    cancel().fails(1, &["no resize is under way"]);
+}
+
 /// A store `s` with a damaged value.
 fn store(sandbox: &Sandbox) {
     sandbox

@@ -7,7 +7,7 @@ use crate::{
     size,
 };
 use clap::Args;
-use forebay_innodb::{CancelledResize, ResizeResult};
+use forebay_innodb::{CancelledResize, ResizeResult, SetupError, retry_in_use};
 use serde::Serialize;
 use std::{
     path::PathBuf,
@@ -60,15 +60,16 @@ struct ResizeReport {
 
 impl Resize {
     /// By the server that has it.
-    fn while_it_runs(&self, bytes: u64) -> Result<ResizeResult, Failure> {
-        let mut said = Instant::now();
-        let resized = forebay_innodb::resize_running(&self.flash, bytes, |resizing| {
-            if said.elapsed() >= Duration::from_secs(1) {
-                said = Instant::now();
+    fn while_it_runs(&self, bytes: u64) -> Result<ResizeResult, SetupError> {
+        let mut said = (Instant::now(), true);
+        forebay_innodb::resize_running(&self.flash, bytes, |resizing| {
+            let is_whole = resizing.done == resizing.of;
+            // After the last page the metadata is written, which may take long.
+            if said.0.elapsed() >= Duration::from_secs(1) || is_whole && !said.1 {
+                said = (Instant::now(), is_whole);
                 complain!("forebay: {} of {} pages", resizing.done, resizing.of);
             }
-        });
-        Ok(resized?)
+        })
     }
 
     fn give_up(&self) -> Result<(), Failure> {
@@ -79,9 +80,9 @@ impl Resize {
                 "forebay: {flash}: the server has given the resize up; it has {} as before",
                 has(now.slots)
             ),
-            CancelledResize::Forgotten => complain!(
-                "forebay: {flash}: no server runs with it, and the next one does not go on with the resize"
-            ),
+            CancelledResize::Forgotten => {
+                complain!("forebay: {flash}: no server was at the resize, and none goes on with it")
+            }
             CancelledResize::TooLate(now) => {
                 return Err(Failure::Failed(format!(
                     "{flash}: the resize had ended before it could be given up; it has {} now",
@@ -102,8 +103,12 @@ impl Resize {
             return self.give_up();
         };
         let data = flush::directories(&self.data)?;
-        let resized = match forebay_innodb::resize(&self.flash, bytes, &data, flush::progress()) {
-            Err(error) if error.is_in_use() => self.while_it_runs(bytes)?,
+        let resize = || forebay_innodb::resize(&self.flash, bytes, &data, flush::progress());
+        let resized = match retry_in_use(resize) {
+            Err(error) if error.is_in_use() => match self.while_it_runs(bytes) {
+                Err(SetupError::Released { .. }) => retry_in_use(resize)?,
+                done => done?,
+            },
             done => done?,
         };
         let report = ResizeReport {

@@ -3,7 +3,7 @@
 use super::settings::{SettingsOptions, keep};
 use crate::{failure::Failure, output};
 use clap::Args;
-use forebay_innodb::{CacheLocation, Settings};
+use forebay_innodb::{CacheLocation, Settings, SetupError};
 use serde::Serialize;
 use std::path::{Path, PathBuf};
 
@@ -55,7 +55,7 @@ impl Set {
         let flash = place.flash();
         let settings = keep(flash, wanted)?;
         let running = match forebay_innodb::retry_in_use(|| forebay_innodb::look(flash)) {
-            Err(error) if error.is_in_use() => Some(follow(flash, &wanted)?),
+            Err(error) if error.is_in_use() => follow(flash, &wanted)?,
             // Whatever else is wrong with it, its next start says.
             _ => None,
         };
@@ -69,14 +69,18 @@ impl Set {
     }
 }
 
-/// Has the process that has the cache do as it was told: what is in force there.
-fn follow(flash: &Path, wanted: &Settings) -> Result<Settings, Failure> {
-    forebay_innodb::set_running(flash, wanted).map_err(|error| {
-        Failure::Failed(format!(
+/// Has the process that has the cache do as it was told: what is in force there. None if it has let
+/// go of the cache.
+fn follow(flash: &Path, wanted: &Settings) -> Result<Option<Settings>, Failure> {
+    match forebay_innodb::set_running(flash, wanted) {
+        Ok(running) => Ok(Some(running)),
+        Err(SetupError::Released { .. }) => Ok(None),
+        Err(SetupError::SetByAnother(why)) => Err(Failure::Failed(why)),
+        Err(error) => Err(Failure::Failed(format!(
             "the settings are stored, and the next server with {} follows them, but: {error}",
             flash.display()
-        ))
-    })
+        ))),
+    }
 }
 
 fn human(report: &SettingsReport) -> String {

@@ -30,6 +30,10 @@ use std::{
 /// How long the process may take to listen, which it does once its server has opened the system
 /// tablespace, and to answer; and then to say the next thing.
 const PATIENCE: Duration = Duration::from_secs(15);
+/// How much longer a step of a resize may take of which nothing is said before its end.
+const WHOLE_STEPS: u32 = 20;
+/// How often it is looked whether a process has the cache, while none listens.
+const LOOK: Duration = Duration::from_secs(1);
 /// Bytes of an answer, at most.
 const ANSWER_MAX: usize = 64 << 10;
 
@@ -45,8 +49,9 @@ pub fn set_running(flash: &Path, wanted: &Settings) -> Result<Settings, SetupErr
     };
     match now.include(wanted) {
         true => Ok(now),
-        false => Err(SetupError::Running(format!(
-            "the process that has the flash cache {} goes by its settings, and they are not all that was set here: another command has set them meanwhile. In force is: {}",
+        false => Err(SetupError::SetByAnother(format!(
+            "the process that has the flash cache {} goes by its settings, and they are not all that was set here: another command has set them meanwhile, and what is kept for \
+             the next start is not this either. In force is: {}",
             flash.display(),
             now.in_words().unwrap_or_default()
         ))),
@@ -74,7 +79,7 @@ pub fn resize_running(
 pub enum CancelledResize {
     /// The server has given it up: this is what the cache has.
     GivenUp(CacheOccupancy),
-    /// No server runs, and the next one does not go on with it.
+    /// No server was at it, and none goes on with it.
     Forgotten,
     /// It had ended before: the cache has the new size, and this.
     TooLate(CacheOccupancy),
@@ -105,10 +110,20 @@ pub fn cancel_resize(flash: &Path) -> Result<CancelledResize, SetupError> {
             }
         }
     }
-    match ask(flash, ControlRequest::Cancel, |_| {})? {
+    let answer = ask(flash, ControlRequest::Cancel, |_| {})?;
+    cancelled_by(flash, &answer, cancelled)
+}
+
+/// What became of it by this answer, after what was `done` before the server was asked.
+fn cancelled_by(
+    flash: &Path,
+    answer: &ControlAnswer,
+    done: CancelledResize,
+) -> Result<CancelledResize, SetupError> {
+    match *answer {
         ControlAnswer::GivenUp(now) => Ok(CancelledResize::GivenUp(now)),
         ControlAnswer::Resized(resized) => Ok(CancelledResize::TooLate(resized.now)),
-        ControlAnswer::Idle => Ok(CancelledResize::None),
+        ControlAnswer::Idle => Ok(done),
         _ => Err(unexpected(flash)),
     }
 }
@@ -130,19 +145,55 @@ fn ask(
     ask_held(&CacheFiles::of(&place)?, request, PATIENCE, progress)
 }
 
+/// Waits until the process listens, as long as one has the cache.
 fn ask_held(
     held: &CacheFiles<'_>,
     request: ControlRequest,
     patience: Duration,
     mut progress: impl FnMut(&ResizeProgress),
 ) -> Result<ControlAnswer, SetupError> {
+    let begun = Instant::now();
+    loop {
+        let left = patience.saturating_sub(begun.elapsed());
+        match ask_listening(held, request, (left.min(LOOK), patience), &mut progress) {
+            Err(error) if error.is_in_use() => {}
+            answer => return answer,
+        }
+        let flash = held.place().flash();
+        if begun.elapsed() >= patience {
+            return Err(not_listening(flash, patience));
+        }
+        // It may have been another command's.
+        if !look(flash).is_err_and(|error| error.is_in_use()) {
+            return Err(SetupError::Released {
+                flash: flash.to_owned(),
+            });
+        }
+    }
+}
+
+/// The same, in a process that is the cache's owner, which waits so long that someone listens, and
+/// then for an answer.
+///
+/// # Errors
+/// [`SetupError::InUse`] if no one listens.
+fn ask_listening(
+    held: &CacheFiles<'_>,
+    request: ControlRequest,
+    (appears, patience): (Duration, Duration),
+    mut progress: impl FnMut(&ResizeProgress),
+) -> Result<ControlAnswer, SetupError> {
     held.as_owner(|| {
-        let mut asked = AskedServer::connect(held, patience)?;
+        let mut asked = AskedServer::connect(held, appears, patience)?;
         asked.ask(request)?;
         loop {
             match asked.answer()? {
                 ControlAnswer::Resizing(far) => progress(&far),
-                ControlAnswer::Refused(why) => return Err(SetupError::Running(why)),
+                // Of the server's user, for root's terminal.
+                ControlAnswer::Refused(why) => {
+                    let plain = |c: char| if c.is_control() { '?' } else { c };
+                    return Err(SetupError::Running(why.chars().map(plain).collect()));
+                }
                 answer => return Ok(answer),
             }
         }
@@ -154,7 +205,8 @@ struct AskedServer<'a> {
     held: &'a CacheFiles<'a>,
     socket: OwnedFd,
     patience: Duration,
-    /// Until when the next answer is waited for.
+    /// How long the next answer is waited for, and until when.
+    wait: Duration,
     limit: Instant,
     /// A resize has begun, and is noted.
     has_begun: bool,
@@ -162,9 +214,13 @@ struct AskedServer<'a> {
 
 impl<'a> AskedServer<'a> {
     /// Waits until the process listens.
-    fn connect(held: &'a CacheFiles<'a>, patience: Duration) -> Result<Self, SetupError> {
+    fn connect(
+        held: &'a CacheFiles<'a>,
+        appears: Duration,
+        patience: Duration,
+    ) -> Result<Self, SetupError> {
         const AGAIN: Duration = Duration::from_millis(50);
-        let limit = Instant::now() + patience;
+        let until = Instant::now() + appears;
         loop {
             // Without a file, or with one that is left of a server that has ended: it may come.
             let why = match held.socket()? {
@@ -174,7 +230,8 @@ impl<'a> AskedServer<'a> {
                             held,
                             socket,
                             patience,
-                            limit,
+                            wait: patience,
+                            limit: Instant::now() + patience,
                             has_begun: false,
                         });
                     }
@@ -182,15 +239,23 @@ impl<'a> AskedServer<'a> {
                 },
                 None => Errno::NOENT,
             };
-            let may_come = matches!(why, Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN);
-            if !may_come || Instant::now() >= limit {
-                return Err(not_listening(held.place().flash(), patience, why));
+            match why {
+                Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN if Instant::now() >= until => {
+                    return Err(SetupError::InUse {
+                        flash: held.place().flash().to_owned(),
+                    });
+                }
+                Errno::NOENT | Errno::CONNREFUSED | Errno::AGAIN => thread::sleep(AGAIN),
+                why => return Err(not_reached(held.place().flash(), why)),
             }
-            thread::sleep(AGAIN);
         }
     }
 
-    fn ask(&self, request: ControlRequest) -> Result<(), SetupError> {
+    fn ask(&mut self, request: ControlRequest) -> Result<(), SetupError> {
+        if request == ControlRequest::Cancel {
+            // The resize may be at a step of which nothing is said.
+            self.wait_for(WHOLE_STEPS);
+        }
         let bytes = serde_json::to_vec(&request).unwrap_or_default();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let sent = send(&self.socket, &bytes, flags);
@@ -200,20 +265,41 @@ impl<'a> AskedServer<'a> {
     /// The next answer.
     fn answer(&mut self) -> Result<ControlAnswer, SetupError> {
         let answer = self.receive().map_err(|errno| self.unanswered(errno))?;
-        if matches!(answer, ControlAnswer::Resizing(_)) {
+        if let ControlAnswer::Resizing(far) = answer {
             self.has_begun = true;
-            self.limit = Instant::now() + self.patience;
+            // Before the first page goes home flash is made longer, and after the last one the
+            // metadata is written: nothing is said meanwhile.
+            let whole = if far.done == far.of { WHOLE_STEPS } else { 1 };
+            self.wait_for(whole);
         }
         Ok(answer)
+    }
+
+    /// The next answer is waited for so many times as long as usual.
+    fn wait_for(&mut self, times: u32) {
+        self.wait = self.patience * times;
+        self.limit = Instant::now() + self.wait;
+    }
+
+    /// The process that answers; 0 if that is not known.
+    fn process(&self) -> i32 {
+        peer(self.socket.as_fd()).map_or(0, |(process, _)| process.cast_signed())
+    }
+
+    fn is_stopped(&self) -> bool {
+        let process = self.process();
+        process > 0 && is_stopped(process)
     }
 
     fn receive(&self) -> Result<ControlAnswer, Errno> {
         let mut bytes = vec![0; ANSWER_MAX];
         loop {
             let left = self.limit.saturating_duration_since(Instant::now());
-            let left = Timespec::try_from(left).unwrap_or_default();
-            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&left)) {
-                Ok(0) => return Err(Errno::TIMEDOUT),
+            let wait = Timespec::try_from(left.min(self.patience)).unwrap_or_default();
+            match poll(&mut [PollFd::new(&self.socket, PollFlags::IN)], Some(&wait)) {
+                Ok(0) if left <= self.patience || self.is_stopped() => {
+                    return Err(Errno::TIMEDOUT);
+                }
                 Err(errno) if errno != Errno::INTR => return Err(errno),
                 _ => {}
             }
@@ -232,11 +318,10 @@ impl<'a> AskedServer<'a> {
 
     /// Why there is no answer, as far as can be known, and what is to be done.
     fn unanswered(&self, errno: Errno) -> SetupError {
-        let seconds = self.patience.as_secs();
-        let process = peer(self.socket.as_fd()).map_or(0, |(process, _)| process.cast_signed());
+        let seconds = self.wait.as_secs();
         let why = match errno {
-            Errno::TIMEDOUT if process > 0 && is_stopped(process) => {
-                format!("is stopped (kill -CONT {process} lets it go on)")
+            Errno::TIMEDOUT if self.is_stopped() => {
+                format!("is stopped (kill -CONT {} lets it go on)", self.process())
             }
             Errno::TIMEDOUT => {
                 format!("says nothing for {seconds} seconds: its disks are slow, or it cannot run")
@@ -268,20 +353,25 @@ pub(crate) fn connect_to(file: &OwnedFd) -> Result<OwnedFd, Errno> {
     Ok(socket)
 }
 
-fn not_listening(flash: &Path, patience: Duration, why: Errno) -> SetupError {
-    let socket = socket_of(flash);
+fn not_listening(flash: &Path, patience: Duration) -> SetupError {
+    SetupError::Running(format!(
+        "the flash cache {} is in use by another process, which does not listen at {} within {} seconds: it has not opened its system tablespace yet, it could not make that socket, \
+         as its log says then, it is another command, or a server with another version of Forebay. Repeat this, or stop that process first",
+        flash.display(),
+        socket_of(flash).display(),
+        patience.as_secs()
+    ))
+}
+
+fn not_reached(flash: &Path, why: Errno) -> SetupError {
+    let (flash, socket) = (flash.display(), socket_of(flash));
+    let socket = socket.display();
     SetupError::Running(match why {
         Errno::ACCESS | Errno::PERM => format!(
-            "the process that has the flash cache {} listens at {} to its own user and to root: run this as one of them",
-            flash.display(),
-            socket.display()
+            "the process that has the flash cache {flash} listens at {socket} to its own user and to root: run this as one of them"
         ),
         why => format!(
-            "the flash cache {} is in use by another process, which does not listen at {} within {} seconds ({why}): it has not opened its system tablespace yet, it could not make \
-             that socket, as its log says then, it is another command, or a server with another version of Forebay. Repeat this, or stop that process first",
-            flash.display(),
-            socket.display(),
-            patience.as_secs()
+            "the process that has the flash cache {flash} is not reached at {socket}: {why}. Stop that process first, or have it listen anew: remove the socket, and repeat this"
         ),
     })
 }

@@ -257,7 +257,7 @@ impl<'a> CacheFiles<'a> {
     }
 
     /// The control socket beside them, only held; none if there is none. That of another user than
-    /// the owner and root is none of theirs.
+    /// the owner is none of theirs, also root's: the owner may not connect to it.
     ///
     /// # Errors
     /// What the operating system says; [`SetupError::Distrusted`].
@@ -271,12 +271,13 @@ impl<'a> CacheFiles<'a> {
             Err(error) => return Err(error),
         };
         let user = named.stat.st_uid;
-        match named.kind() == FileType::Socket && (user == self.owner || user == 0) {
+        match named.kind() == FileType::Socket && user == self.owner {
             true => Ok(Some(named.fd)),
             false => Err(SetupError::Distrusted(format!(
-                "{} is no socket, or one of user {user}, not of the cache's owner: it is not used. If the server runs as that user, give the cache to it (chown); else remove this, and the \
-                 server listens there again within seconds",
-                path.display()
+                "{} is no socket, or one of user {user}, not of user {}, whose the cache is: it is not used. If the server runs as user {user}, give the cache to that one (chown), or start \
+                 the server as the other; else remove this, and the server listens there again within seconds",
+                path.display(),
+                self.owner
             ))),
         }
     }

@@ -156,6 +156,18 @@ pub enum SetupError {
     /// What the process says that has the cache, or that it says nothing.
     #[error("{0}")]
     Running(String),
+    /// What was set is not what is kept by now.
+    #[error("{0}")]
+    SetByAnother(String),
+    /// The process that had it listened to no command, and has let go of it.
+    #[error(
+        "the flash cache {} was in use by another process, and no process has it any more: repeat this",
+        flash.display()
+    )]
+    Released {
+        /// The flash file.
+        flash: PathBuf,
+    },
     /// A data directory's guard says that it is of another.
     #[error("{0}")]
     Guard(String),

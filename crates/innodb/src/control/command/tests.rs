@@ -191,6 +191,44 @@ fn what_a_server_has_begun_that_is_gone_is_forgotten_once() {
     assert!(!ResizeNote::is_there(&flash));
 }
 
+/// A server that began in between has read no note.
+#[test]
+fn what_was_forgotten_stays_so_where_a_server_is_idle() {
+    let now = CacheOccupancy::default();
+    let resized = ControlAnswer::Resized(ResizeResult {
+        now,
+        ..ResizeResult::default()
+    });
+    for (answer, became) in [
+        (ControlAnswer::Idle, CancelledResize::Forgotten),
+        (ControlAnswer::GivenUp(now), CancelledResize::GivenUp(now)),
+        (resized, CancelledResize::TooLate(now)),
+    ] {
+        let told = cancelled_by(Path::new("f"), &answer, CancelledResize::Forgotten);
+        assert_eq!(told.unwrap(), became);
+    }
+}
+
+#[test]
+fn a_cache_that_is_let_go_of_meanwhile_is_not_waited_for() {
+    let (_dir, flash) = made();
+    let begun = Instant::now();
+    let e = set_running(&flash, &Settings::default()).unwrap_err();
+    assert!(matches!(e, SetupError::Released { .. }), "{e}");
+    assert!(begun.elapsed() < PATIENCE);
+}
+
+#[test]
+fn what_a_server_says_has_no_control_characters() {
+    let (_dir, flash) = made();
+    let refused = [ControlAnswer::Refused("\u{1b}]0;x\u{7} no\n".to_owned())];
+    let request = ControlRequest::Resize { bytes: 9 };
+    let done = answered(&flash, request, &refused, || {
+        resize_running(&flash, 9, |_| {})
+    });
+    assert_eq!(done.unwrap_err().to_string(), "?]0;x? no?");
+}
+
 /// Promise: as `what_has_the_name_of_a_cache_s_file_by_then_is_left`.
 #[test]
 fn the_socket_is_that_in_the_directory_that_was_held() {
