@@ -13,9 +13,9 @@ use super::{
     location::CacheLocation,
     occupancy::CacheOccupancy,
 };
-use crate::{home::Homes, resize_note::note_of};
+use crate::{complain::complain, home::Homes, resize_note::note_of};
 use forebay_flash::{Cache, FlushProgress};
-use forebay_pool::{LaneCheck, PoolErrorKind};
+use forebay_pool::{LaneCheck, PoolErrorKind, rights::user};
 use serde::{Deserialize, Serialize};
 use std::{
     ops::ControlFlow,
@@ -76,31 +76,34 @@ fn resize_held(
     progress: impl FnMut(FlushProgress) -> ControlFlow<()>,
 ) -> Result<(CacheOccupancy, ResizeResult), SetupError> {
     let place = held.place();
-    let (before, done) = held.as_owner(|| {
+    let (before, done, kept_note) = held.as_owner(|| {
         let cache = held.open(&Arc::new(Homes::new()))?;
         let before = CacheOccupancy::of(&cache);
         let done = match cache.is_of_size(bytes)? {
             true => Some(resize_open(&cache, bytes, |_| ControlFlow::Continue(()))?),
             false => None,
         };
-        Ok((before, done))
+        // What a server that is gone has begun: as long as no other one can begin anything.
+        let kept_note = held.forget_resize().err().map(|error| error.to_string());
+        Ok((before, done, kept_note))
     })?;
-    // What a server that is gone has begun. What another user has left is not in the way of a cache
-    // that is as it should be.
-    let note = note_of(place.flash());
-    let forgotten = held.forget_resize();
-    let done = match done {
-        Some(done) => done,
-        None => {
-            forgotten.map_err(|source| SetupError::ResizeLeft {
-                note,
-                source: Box::new(source),
-            })?;
-            with_cache(held, data, |cache, homes| {
-                let _tablespace = attach_guarded(place, cache, homes, (data, &[]))?;
-                resize_open(cache, bytes, progress)
-            })?
+    let left = match kept_note {
+        Some(why) => forget_as_root(held, why).err(),
+        None => None,
+    };
+    let done = match (done, left) {
+        (Some(done), left) => {
+            // What another user has left is not in the way of a cache that is as it should be.
+            if let Some(left) = left {
+                complain(&left.to_string());
+            }
+            done
         }
+        (None, Some(left)) => return Err(left),
+        (None, None) => with_cache(held, data, |cache, homes| {
+            let _tablespace = attach_guarded(place, cache, homes, (data, &[]))?;
+            resize_open(cache, bytes, progress)
+        })?,
     };
     let (pages, now, complete) = done;
     Ok((
@@ -111,6 +114,19 @@ fn resize_held(
             complete,
         },
     ))
+}
+
+/// Removes a note that the cache's owner may not remove, in a directory that is root's alone: the
+/// owner's servers make none there.
+fn forget_as_root(held: &CacheFiles<'_>, why: String) -> Result<(), SetupError> {
+    let left = |source| SetupError::ResizeLeft {
+        note: note_of(held.place().flash()),
+        source: Box::new(source),
+    };
+    match user() == 0 && held.owner != 0 && held.dir.is_roots() {
+        true => held.forget_resize().map_err(left),
+        false => Err(left(SetupError::Acting(why))),
+    }
 }
 
 /// Pages that were written to the files, what is in the cache now, and whether it has the size.

@@ -57,6 +57,24 @@ fn a_cache_grows_and_shrinks_to_the_length_that_was_asked_for() {
 }
 
 #[test]
+fn a_resize_without_a_server_leaves_a_servers_note() {
+    let dir = tempfile::tempdir().unwrap();
+    let flash = dir.path().join("f");
+    create(&flash, SMALL).unwrap();
+    let place = CacheLocation::of(&flash).unwrap();
+    let server = place.open(&Arc::new(Homes::new()), &CacheOptions::default());
+    let note = note_of(&flash);
+    fs::write(&note, r#"{"bytes":9}"#).unwrap();
+    for bytes in [SMALL, LARGE] {
+        assert!(found(&flash, bytes).unwrap_err().is_in_use());
+        assert!(note.exists());
+    }
+    drop(server.unwrap());
+    found(&flash, SMALL).unwrap();
+    assert!(!note.exists());
+}
+
+#[test]
 fn a_size_that_makes_no_cache_is_refused_before_any_change() {
     let dir = tempfile::tempdir().unwrap();
     let flash = dir.path().join("f");
