@@ -251,7 +251,11 @@ impl<'a> AskedServer<'a> {
         }
     }
 
-    fn ask(&self, request: ControlRequest) -> Result<(), SetupError> {
+    fn ask(&mut self, request: ControlRequest) -> Result<(), SetupError> {
+        if request == ControlRequest::Cancel {
+            // The resize may be at a step of which nothing is said.
+            self.wait_for(WHOLE_STEPS);
+        }
         let bytes = serde_json::to_vec(&request).unwrap_or_default();
         let flags = SendFlags::NOSIGNAL | SendFlags::DONTWAIT;
         let sent = send(&self.socket, &bytes, flags);
@@ -266,10 +270,15 @@ impl<'a> AskedServer<'a> {
             // Before the first page goes home flash is made longer, and after the last one the
             // metadata is written: nothing is said meanwhile.
             let whole = if far.done == far.of { WHOLE_STEPS } else { 1 };
-            self.wait = self.patience * whole;
-            self.limit = Instant::now() + self.wait;
+            self.wait_for(whole);
         }
         Ok(answer)
+    }
+
+    /// The next answer is waited for so many times as long as usual.
+    fn wait_for(&mut self, times: u32) {
+        self.wait = self.patience * times;
+        self.limit = Instant::now() + self.wait;
     }
 
     /// The process that answers; 0 if that is not known.
