@@ -27,6 +27,9 @@ use std::{
 const LINES: usize = 200;
 const STATUS: i32 = 42;
 
+/// Nothing is synced behind: whatever is not settled is not on the disk.
+const UNDRAINED: &str = "files:drain-sync=1";
+
 /// What went otherwise than was promised.
 type Broken = String;
 
@@ -267,7 +270,11 @@ fn moments_of_death() -> impl Iterator<Item = (String, &'static str)> {
         .chain(passes("notify:answer", 20, 30))
         .chain(passes("notify:opened", 3, 4))
         .chain(passes("files:unlogged", 5, 7));
-    failpoints.zip(["plain", "dsync"].into_iter().cycle())
+    let failpoints = failpoints.zip(["plain", "dsync"].into_iter().cycle());
+    // A link, by either.
+    failpoints
+        .chain(passes("notify:done", 23, 23).zip(["plain"]))
+        .chain(passes("notify:done", 28, 28).zip(["dsync"]))
 }
 
 /// Promise (programs): A program whose agent is killed goes on, ends with its own status, and has
@@ -349,14 +356,20 @@ fn a_guardian_that_does_all_again_is_found_out() {
 #[test]
 fn a_guardian_that_settles_nothing_is_found_out() {
     let mut random = Random::new(fresh_seed());
-    let how = Start::of("plain", "guardian-no-settle");
+    let how = Start {
+        failpoint: UNDRAINED,
+        ..Start::of("plain", "guardian-no-settle")
+    };
     is_found_out(4, |_| agent_is_killed(how, &mut random));
 }
 
 #[test]
 fn an_agent_that_settles_nothing_is_found_out() {
     let mut random = Random::new(fresh_seed());
-    let how = Start::of("plain", "orphan-no-settle");
+    let how = Start {
+        failpoint: UNDRAINED,
+        ..Start::of("plain", "orphan-no-settle")
+    };
     is_found_out(4, |round| {
         supervisor_is_killed(how, 1 + round % 2, &mut random)
     });

@@ -98,10 +98,10 @@ pub(crate) fn may_be_hidden() -> bool {
 /// The same, by a list of mounts. The last one at a place covers the others.
 fn hides_processes(mounts: &str) -> bool {
     const PLACE: usize = 4;
-    let of_proc = mounts
+    let mut of_proc = mounts
         .lines()
         .filter(|line| line.split(' ').nth(PLACE) == Some("/proc"));
-    let options = of_proc.last().and_then(|line| line.rsplit(' ').next());
+    let options = of_proc.next_back().and_then(|line| line.rsplit(' ').next());
     options.is_none_or(|options| {
         let hides =
             |it: &str| it.starts_with("hidepid=") && it != "hidepid=0" && it != "hidepid=off";

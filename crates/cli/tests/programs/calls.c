@@ -140,6 +140,42 @@ static void mapped(void) {
     logged(fd, 'b', 5);
 }
 
+/* A pipe and a socket have the number of a log that was to be synced with each write. */
+static void reused(void) {
+    char bytes[100];
+    fill(bytes, 'r');
+    int pipes[2], sockets[2], fd = -1;
+    CHECK(pipe(pipes) == 0 && socketpair(AF_UNIX, SOCK_STREAM, 0, sockets) == 0);
+    CHECK(fcntl(pipes[1], F_SETFL, O_APPEND) == 0);
+    for (int i = 0; i < 4; i++) {
+        int to = i % 2 ? sockets[0] : pipes[1], from = i % 2 ? sockets[1] : pipes[0];
+        fd = opened(O_DSYNC | O_APPEND);
+        CHECK(fd >= 512 && write(fd, bytes, 100) == 100 && close(fd) == 0);
+        CHECK((i < 2 ? dup2(to, fd) : fcntl(to, F_DUPFD, fd)) == fd);
+        CHECK(write(fd, bytes, 100) == 100 && read(from, bytes, 100) == 100);
+        CHECK(close(fd) == 0);
+    }
+    fd = opened(O_DSYNC | O_APPEND);
+    CHECK(write(fd, bytes, 100) == 100 && dup2(pipes[1], fd) == fd);
+    CHECK(close(pipes[0]) == 0 && signal(SIGPIPE, SIG_IGN) != SIG_ERR);
+    CHECK(write(fd, bytes, 100) == -1 && errno == EPIPE);
+    /* A file of its own that is none of the run's. */
+    int other = open("other", O_RDWR | O_CREAT, 0600);
+    CHECK(other >= 0 && dup2(other, fd) == fd);
+    CHECK(write(fd, bytes, 100) == 100 && lseek(other, 0, SEEK_CUR) == 100);
+    CHECK(close(fd) == 0);
+    logged(opened(O_APPEND), 'a', 5);
+}
+
+/* A kernel that refuses the user leaves all as it is. */
+static void refused(void) {
+    int fd = opened(0);
+    logged(fd, 'a', 5);
+    CHECK(setuid(1000) == -1 && errno == EPERM);
+    CHECK(syscall(SYS_setresgid, -1, 1000, -1) == -1 && errno == EPERM);
+    logged(fd, 'b', 5);
+}
+
 /* With so many credentials before the descriptor. */
 static void sent(int credentials) {
     int fd = opened(0), ends[2];
@@ -163,11 +199,7 @@ static void sent(int credentials) {
     head->cmsg_type = SCM_RIGHTS;
     head->cmsg_len = CMSG_LEN(sizeof(int));
     memcpy(CMSG_DATA(head), &fd, sizeof fd);
-    if (sendmsg(ends[0], &message, 0) != 1) {
-        /* A kernel that takes less (net.core.optmem_max). */
-        CHECK(errno == ENOBUFS && size > 20000);
-        return;
-    }
+    CHECK(sendmsg(ends[0], &message, 0) == 1);
     message.msg_controllen = size;
     CHECK(recvmsg(ends[1], &message, 0) == 1);
     int got;
@@ -297,7 +329,10 @@ static void goes_on(char **arguments) {
         snprintf(name, sizeof name, "b%d.log", i % 7);
         int other = open(name, O_RDWR | O_CREAT | O_EXCL, 0600);
         CHECK(other >= 0 && write(other, line, length) == length && fsync(other) == 0);
-        CHECK(link(name, "d.log") == 0 && unlink("d.log") == 0);
+        char link[32];
+        snprintf(link, sizeof link, "/proc/self/fd/%d", other);
+        CHECK(linkat(AT_FDCWD, link, AT_FDCWD, "d.log", AT_SYMLINK_FOLLOW) == 0);
+        CHECK(unlink("d.log") == 0);
         CHECK(close(other) == 0 && rename(name, "c.log") == 0 && unlink("c.log") == 0);
         usleep(1000);
     }
@@ -383,7 +418,21 @@ static void duplicates(void) {
     CHECK(fcntl(null, F_DUPFD, last) == last);
     CHECK(fcntl(null, F_DUPFD, last) == -1 && errno == EMFILE);
     CHECK(fcntl(12345, F_DUPFD, last) == -1 && errno == EBADF);
+    CHECK(fcntl(12345, F_DUPFD, last + 1) == -1 && errno == EBADF);
     logged(fd, 'a', 5);
+}
+
+/* The kernel knows that each write to it is to be synced. */
+static int is_synced_really(int fd) {
+    char name[64], said[256], *flags;
+    snprintf(name, sizeof name, "/proc/self/fdinfo/%d", fd);
+    int info = open(name, O_RDONLY);
+    CHECK(info >= 0);
+    ssize_t bytes = read(info, said, sizeof said - 1);
+    CHECK(bytes > 0 && close(info) == 0);
+    said[bytes] = 0;
+    CHECK((flags = strstr(said, "flags:")) != NULL);
+    return (strtol(flags + 6, NULL, 8) & O_DSYNC) != 0;
 }
 
 /* Becomes a process that nobody may look at. What is to be synced with each write still is. */
@@ -399,19 +448,27 @@ static void unseen(void) {
     CHECK(prctl(PR_SET_DUMPABLE, 0) == -1 && errno == EOPNOTSUPP);
     lock.l_type = F_UNLCK;
     CHECK(fcntl(synced, F_OFD_SETLK, &lock) == 0);
-    CHECK(prctl(PR_SET_DUMPABLE, 0) == 0);
+    /* A child that would make its parent invisible, too. */
+    int status, before = is_synced_really(synced);
+    pid_t child = vfork();
+    if (child == 0) {
+        close(synced);
+        _exit(prctl(PR_SET_DUMPABLE, 0) == -1 && errno == EOPNOTSUPP ? 0 : 1);
+    }
+    CHECK(!before && waitpid(child, &status, 0) == child && status == 0);
+    CHECK(write(synced, bytes, 100) == 100);
+    CHECK(prctl(PR_SET_DUMPABLE, 0) == 0 && is_synced_really(synced));
     CHECK(fcntl(synced, F_GETFL) & O_DSYNC);
-    CHECK(write(synced, bytes, 100) == 100 && lseek(synced, 0, SEEK_END) == 200);
+    CHECK(write(synced, bytes, 100) == 100 && lseek(synced, 0, SEEK_END) == 300);
     logged(fd, 'b', 5);
     int late = open("c.log", O_RDWR | O_CREAT | O_DSYNC, 0600);
-    CHECK(late >= 0 && write(late, bytes, 100) == 100);
-    pid_t child = fork();
+    CHECK(late >= 0 && write(late, bytes, 100) == 100 && is_synced_really(late));
+    child = fork();
     if (child == 0) {
         logged(fd, 'c', 5);
-        CHECK(write(synced, bytes, 100) == 100);
+        CHECK(write(synced, bytes, 100) == 100 && is_synced_really(synced));
         _exit(0);
     }
-    int status;
     CHECK(waitpid(child, &status, 0) == child && status == 0);
     CHECK(close(synced) == 0);
     logged(fd, 'd', 5);
@@ -566,6 +623,10 @@ int main(int count, char **arguments) {
         sent(0);
     else if (strcmp(what, "sent-behind") == 0)
         sent(2500);
+    else if (strcmp(what, "reused") == 0)
+        reused();
+    else if (strcmp(what, "refused") == 0)
+        refused();
     else if (strcmp(what, "duplicates") == 0)
         duplicates();
     else if (strcmp(what, "unseen") == 0)

@@ -4,8 +4,12 @@ package main
 // #include <unistd.h>
 import "C"
 
-import "os"
+import (
+	"os"
+	"syscall"
+)
 
+// With arguments, it executes them at the end.
 func main() {
 	file, err := os.OpenFile("a.log", os.O_WRONLY|os.O_CREATE, 0o600)
 	if err != nil || C.getpid() != C.int(os.Getpid()) {
@@ -13,5 +17,9 @@ func main() {
 	}
 	if _, err := file.WriteString("by Go"); err != nil || file.Sync() != nil {
 		os.Exit(4)
+	}
+	if len(os.Args) > 1 {
+		syscall.Exec(os.Args[1], os.Args[1:], os.Environ())
+		os.Exit(5)
 	}
 }
