@@ -85,12 +85,14 @@ fn a_pool_is_removed_once_it_holds_nothing_and_nobody_uses_it() {
     sandbox
         .run("pool create empty --emulated --size 32MiB")
         .ok();
-    let early = PoolOptions::new().emulated(true).open(sandbox.file("empty"));
+    let early = PoolOptions::new()
+        .emulated(true)
+        .open(sandbox.file("empty"));
     let removed = sandbox.run("pool remove empty --json").ok().json();
     assert_eq!(removed["removed"], "empty");
     // Who had it open writes nothing to what has no name any more.
     let late = early.unwrap().claim(Uuid::new_v4(), &ClaimOptions::new());
-    assert!(late.unwrap_err().to_string().contains("was removed"));
+    assert!(late.err().unwrap().to_string().contains("was removed"));
     fs::write(sandbox.file("notes"), "mine").unwrap();
     sandbox.run("pool remove notes").fails(1, &["notes"]);
     sandbox.run("pool remove empty").fails(1, &["empty"]);
