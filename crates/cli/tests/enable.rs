@@ -9,9 +9,9 @@ use common::{
     live_system::LiveSystem,
 };
 use std::{
-    fs::{self, Permissions},
-    os::unix::fs::{MetadataExt, PermissionsExt, chown, symlink},
-    process::{Command, Stdio},
+    fs,
+    os::unix::fs::{MetadataExt, chown, symlink},
+    process::Command,
 };
 
 #[test]
@@ -136,7 +136,7 @@ fn units_that_cannot_be_wrapped_are_refused() {
         return;
     }
     let image = Image::new();
-    let data = "--pool p --data /var/lib/redis --profile redis";
+    let data = "--pool p --data /srv/db --profile redis";
     let service = |name: &str, text: &str| {
         image.write(
             &format!("etc/systemd/system/{name}.service"),
@@ -199,7 +199,7 @@ fn a_program_without_a_profile_needs_its_name() {
     let image = Image::new();
     let unit = "[Service]\nExecStart=/bin/true\n";
     image.write("lib/systemd/system/db.service", unit);
-    let line = "enable db --pool p --data /var/lib/redis";
+    let line = "enable db --pool p --data /srv/db";
     image.refuses(line, 2, &["--profile"]);
     let shown = image
         .run(&format!("{line} --profile any --dry-run --json"))

@@ -165,7 +165,7 @@ mod tests {
     fn a_living_server_s_pid_file_is_left_alone() {
         let dir = tempfile::tempdir().unwrap();
         let program = dir.path().join("postgres");
-        fs::copy("/bin/sleep", &program).unwrap();
+        std::os::unix::fs::symlink("/bin/sleep", &program).unwrap();
         let mut server = Command::new(&program)
             .arg("60")
             .stdin(Stdio::null())

@@ -100,6 +100,7 @@ impl LiveSystem {
     pub fn run(&self, line: &str) -> Ran {
         let script = r#"set -e
 mount --bind "$1/run" /run
+mkdir -p /etc/systemd
 mount --bind "$1/etc-systemd" /etc/systemd
 PATH=$1/bin:$PATH
 shift
