@@ -61,7 +61,7 @@ pub fn check_data(
         }
         if let Some((guarded, _)) = behind_flash::below(&here)?.into_iter().next() {
             return fail(format!(
-                "has files behind a flash cache ({}), and needs a unit with forebay run --flash: docs/operations.md has it",
+                "has files behind a flash cache ({}), and needs a unit with forebay run --flash: docs/databases/mariadb.md has it",
                 guarded.display()
             ));
         }
