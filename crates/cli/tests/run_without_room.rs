@@ -115,7 +115,7 @@ fn logs_on_a_file_system_without_identities_stay_plain() {
     command.args([&format!("{BEGIN}{WRITES}"), "mounted/a.log"]);
     let ran = Ran::of(command.output().unwrap()).ok();
     assert_eq!(ran.text(), "the kernel's\n", "{}", ran.stderr);
-    let said = "the file system does not say what it is";
+    let said = "its file system does not identify it";
     assert!(ran.stderr.contains(said), "{}", ran.stderr);
     let written = fs::read(sandbox.file("mounted/a.log")).unwrap();
     assert_eq!(written, [b'a'; 5000]);

@@ -108,7 +108,7 @@ impl RunState {
             stat,
             born: sys::born(theirs.as_fd()),
             identity: identity::of(theirs.as_fd())
-                .map_err(|e| format!("the file system tells nothing of it: {e}"))?,
+                .map_err(|e| format!("its file system does not identify it: {e}"))?,
             parent: (path.parent())
                 .and_then(|parent| rustix::fs::stat(parent).ok())
                 .map(|stat| (stat.st_dev, stat.st_ino)),
