@@ -9,24 +9,29 @@ use std::{
     path::{Path, PathBuf},
 };
 
-/// Keeps one of a file that was synced, if there are to be any.
+/// What the name of a copy ends with while a supervisor writes it, which a test can hold up there,
+/// and while a member does.
+const OF_SUPERVISOR: &str = ".partial";
+const OF_MEMBER: &str = ".settled";
+
+/// Keeps one of a file that the supervisor synced, if there are to be any.
 pub(crate) fn keep(path: &Path, file: BorrowedFd<'_>) {
     if let Some(to) = failpoint::synced_copies() {
-        copy(to, path, file);
+        copy(to, path, OF_SUPERVISOR, file);
     }
 }
 
-/// The same of one by the path that it has now.
+/// The same of one that a member synced, by the path that it has now.
 pub(crate) fn keep_open(file: BorrowedFd<'_>) {
     if let Some(to) = failpoint::synced_copies()
         && let Ok(path) = std::fs::read_link(sys::link_of(file))
     {
-        copy(to, &path, file);
+        copy(to, &path, OF_MEMBER, file);
     }
 }
 
 /// Copies a file's content below `to`, at its own path; whole or not at all.
-fn copy(to: &Path, path: &Path, file: BorrowedFd<'_>) {
+fn copy(to: &Path, path: &Path, ending: &str, file: BorrowedFd<'_>) {
     let kept = || -> std::io::Result<()> {
         let target = to.join(path.strip_prefix("/").unwrap_or(path));
         if let Some(parent) = target.parent() {
@@ -36,7 +41,7 @@ fn copy(to: &Path, path: &Path, file: BorrowedFd<'_>) {
         // Its own open file: the position of the database's is not ours to move.
         File::open(sys::link_of(file))?.read_to_end(&mut bytes)?;
         let mut name = target.clone().into_os_string();
-        name.push(".partial");
+        name.push(ending);
         let partial = PathBuf::from(name);
         File::create(&partial)?.write_all(&bytes)?;
         std::fs::rename(partial, target)
