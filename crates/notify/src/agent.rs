@@ -5,9 +5,8 @@
 //! and a file mode mask of its own (`CLONE_FS`), which are the caller's while it acts for that
 //! ([`WorkerPlace`](crate::agent_state::WorkerPlace)).
 
-pub(crate) use crate::agent_state::{AgentState, FileLocks, WorkerPlace};
-
 use crate::{
+    agent_state::{AgentState, FileLocks},
     caller::AgentStatus,
     calls::TrappedCall,
     guardian,

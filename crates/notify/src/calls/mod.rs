@@ -18,7 +18,7 @@ mod user_ids;
 pub(crate) use user_ids::HeldIds;
 
 use crate::{
-    agent::AgentState,
+    agent_state::AgentState,
     caller::CallerThread,
     listener::CallAnswer,
     numbers::UsedNumber,

@@ -7,7 +7,7 @@
 
 use super::{CallOutcome, GO_ON, TrappedCall, done};
 use crate::{
-    agent::WorkerPlace,
+    agent_state::WorkerPlace,
     listener::last_errno,
     slots::inode_mark,
     unanswered::{link_source, links_of},

@@ -6,7 +6,7 @@
 )]
 
 use super::{CallOutcome, GO_ON, TrappedCall, plain::opened_again};
-use crate::{agent::WorkerPlace, listener::last_errno, numbers::owned, slots::WAS_FREE};
+use crate::{agent_state::WorkerPlace, listener::last_errno, numbers::owned, slots::WAS_FREE};
 use forebay_files::client;
 use libc::{c_int, c_long};
 use rustix::{
