@@ -2,7 +2,8 @@
 //!
 //! A C program of one thread (`programs/synced_write.c`) appends some bytes to a log and syncs
 //! them, again and again. It runs plain, in memory, with the library before it, and linked
-//! statically below an agent. They take turns, each on a fresh file.
+//! statically below an agent. They take turns, each on a fresh file. Its other operations read a
+//! file, and send to a socket, that are no logs: what is never trapped costs nothing, they show.
 
 use crate::{
     BenchError,
@@ -34,10 +35,37 @@ pub const MODES: [Mode; 4] = [
 pub struct Config {
     /// Where, in which modes, with which pools.
     pub setup: Setup,
+    /// What the program does again and again.
+    pub operations: Vec<Operation>,
     /// Bytes of a write.
     pub sizes: Vec<u64>,
     /// Seconds of a round that count.
     pub seconds: u64,
+}
+
+/// What the program does again and again.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Operation {
+    /// Appends to a log, and syncs it.
+    Write,
+    /// Reads a file that is no log.
+    Read,
+    /// Sends to itself, and receives.
+    Ping,
+}
+
+impl Operation {
+    /// All there are.
+    pub const ALL: [Self; 3] = [Self::Write, Self::Read, Self::Ping];
+
+    /// As the program and the report call it.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Write => "write",
+            Self::Read => "read",
+            Self::Ping => "ping",
+        }
+    }
 }
 
 /// The program, linked in both ways.
@@ -76,16 +104,26 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
         let why = "a device is emulated by a library, which a static program does not load";
         return Err(BenchError::Config(format!("--device: {why}")));
     }
-    let mut contest = Contest::begin("synced_write", "writes", setup, note)?;
+    let mut contest = Contest::begin("synced_write", "operations", setup, note)?;
     let programs = Programs::build(contest.scratch())?;
     contest.report.tell(
         json!({"seconds": config.seconds}),
-        "an operation is a write(2) and an fdatasync(2), and a reading of the clock",
+        "an operation is a write(2) and an fdatasync(2), a pread(2), or a send(2) and a recv(2); and a reading of the clock",
     );
-    for &bytes in &config.sizes {
-        let cell = Cell::new(bytes.to_string(), json!({"bytes": bytes}));
+    let each_size = |&operation| config.sizes.iter().map(move |&bytes| (operation, bytes));
+    for (operation, bytes) in config.operations.iter().flat_map(each_size) {
+        let name = operation.name();
+        let cell = Cell::new(
+            format!("{name}_{bytes}"),
+            json!({"operation": name, "bytes": bytes}),
+        );
+        let arguments = [
+            bytes.to_string(),
+            config.seconds.to_string(),
+            name.to_owned(),
+        ];
         let measure = |scratch: &Path, contender: &Contender| {
-            measure(config, &programs, bytes, scratch, contender)
+            measure(config, &programs, &arguments, scratch, contender)
         };
         contest.cell(&cell, |_| true, measure)?;
     }
@@ -95,7 +133,7 @@ pub fn run(config: &Config, note: &dyn Fn(&str)) -> Result<Report, BenchError> {
 fn measure(
     config: &Config,
     programs: &Programs,
-    bytes: u64,
+    arguments: &[String],
     scratch: &Path,
     contender: &Contender,
 ) -> Result<Sample, BenchError> {
@@ -118,7 +156,7 @@ fn measure(
     let mut command = command_line([], &around.wrapper, program);
     command
         .arg(data.join("synced.log"))
-        .args([bytes, config.seconds].map(|number| number.to_string()))
+        .args(arguments)
         .envs(around.environment.iter().cloned())
         .current_dir(data);
     let done = output(&mut command)?;
