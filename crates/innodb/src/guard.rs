@@ -13,9 +13,11 @@
 //! | the guard file says | page 0 in the tablespace | the two pages are |
 //! |---|---|---|
 //! | laid | text | in the guard file |
-//! | laid | no text | not known: something wrote there since. Refused |
-//! | laying, lifting | any text | in the guard file: no server can have been up in between |
-//! | laying, lifting | no text | in the tablespace |
+//! | laid | no text | lost: something wrote there since. Refused |
+//! | laying, lifting | any sector of text | in the guard file: no server can have been up in between |
+//! | laying, lifting | no text | in the tablespace: a server may have been up |
+//! | of another tablespace, or none | text | elsewhere: it is a copy of a guarded directory. Refused |
+//! | of another epoch than the cache | text | there, of another time than the cache. Refused |
 
 mod inspection;
 mod mismatch;

@@ -1,5 +1,10 @@
 //! The end of a command: it asks the process that has the cache, with the rights of the cache's
 //! owner, and waits so long for each answer as is said here, whatever becomes of that process.
+//!
+//! It opens the cache first: if no process has that, there is no one to ask. It takes the socket in
+//! the directory that it holds, only if that is the cache's owner's. While it waits for the
+//! connection it looks every second whether the cache is free by now. A server that is stopped is
+//! known after [`PATIENCE`], one that has ended at once.
 
 use super::{ControlAnswer, ControlRequest, socket_of};
 use crate::{

@@ -2,8 +2,19 @@
 //! and no call here waits for a command: who says nothing, too much, or does not read, holds up no
 //! one.
 //!
-//! Who may write to the socket's file commands: root, and the user whose process it is. It is made
-//! for that user alone, before it has a name.
+//! Who may write to the socket's file commands: root, and the user whose process it is.
+//!
+//! 1. The socket is made for that user alone (0600), and bound in the directory of the flash file,
+//!    held open, by a name of its own (`.forebay-UUID.new`): paths and names of any length will do.
+//!    Such names that are older than ten minutes, of servers that were killed here, are removed.
+//! 2. It listens, and its file is renamed to `PATH.control`. Only the process that has the cache's
+//!    lane locked does this, so a socket that has the name is left of a server that has ended.
+//! 3. The thread reads `PATH.settings` once more, and goes on with a resize that an earlier server
+//!    has begun (`cache_thread/desk.rs`).
+//! 4. Every five seconds it looks whether the name is still that of its socket, and begins again if
+//!    it is not, or if a step failed.
+//! 5. An orderly end removes the name, if it is that of its socket. A forked child closes its
+//!    copies of the socket and of the connections; an execution closes them too.
 
 use super::{ControlAnswer, ControlRequest, socket_of};
 use crate::{

@@ -1,4 +1,9 @@
 //! How a member turns to the next segment, when the open one has no room for its record.
+//!
+//! The owner has *prepared* it, once the mark has reached the start of the last one: header, fence,
+//! then its place in the slots, then `next`. The member moves the tail to the prepared segment's
+//! first record. It claims the rest of the full one and the next one's header, makes the rest a
+//! void, fences, and publishes both. A segment is *complete* once the mark is above its end.
 
 use super::{
     Member,

@@ -6,14 +6,15 @@
 //! writing over what only the newer one knows of. So each way in which that can be told is looked
 //! for here:
 //!
-//! | part | told by |
+//! | part | detected by |
 //! |---|---|
-//! | MANIFEST older than the value log | a file that holds log and is not named; a record of a later session behind `log_end` |
-//! | value log older than MANIFEST, index or pool | a file that is missing or short (`ValueLog::open`); zeros where the log goes on |
-//! | index older than MANIFEST | its watermark is below the one noted, and what lies between was collected |
-//! | index newer than the log | its watermark lies behind the log's end |
-//! | pool older than MANIFEST, index or value log | its last session; its log's end; a record behind that in a file |
-//! | pool newer than the value log | zeros in the files below the lane's head |
+//! | a MANIFEST that is older than the value log | a file that holds log and is not named; behind `log_end`, a record of a later session (but the seal of an opening that was cut) |
+//! | a value log that is older than the MANIFEST, the index, or the pool | a file that is missing or too short; zeros at a complete file's end, before `log_end`, before the watermark, before the lane's head |
+//! | an index that is older than the MANIFEST | a watermark below `indexed_to`, if the log between is not all there any more; otherwise it is replayed |
+//! | an index that is newer than the log | a watermark behind the log's end |
+//! | a pool that is older | no lane of ours, and no `log_end`. Or a last session below the manifest's `epoch` (in a pool that it does not name: not above it). Or a log that ends below the watermark. Or, in a file, a record behind the end of the lane's log |
+//! | a pool that is newer than the value log | zeros in the files below the lane's head |
+//! | a pool left out | `pool` in the manifest. A pool that an older manifest does not name, and that is given, has its records found |
 //!
 //! Nothing here writes.
 
