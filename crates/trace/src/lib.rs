@@ -1,0 +1,101 @@
+//! What a program writes and syncs, seen by `ptrace(2)`: for `forebay learn`.
+//!
+//! The program runs plainly, and nothing of it is changed: its calls that write, sync, allocate or
+//! map files stop it for some microseconds on their way into the kernel and out again. What it
+//! forks and executes is seen too. It need not be linked to anything.
+//!
+//! * [`trace`] starts a program and [`attach`] goes to a running one; both return a [`Trace`];
+//! * `filter`: which calls stop the program (a seccomp filter, so that all others cost nothing);
+//! * `launch`: how a program is started below the filter;
+//! * `tracer`: the loop over the stops;
+//! * `ptrace`: the kernel's calls that it makes;
+//! * `calls`: what a call says by its number and arguments;
+//! * [`files`]: what is noted of each file.
+//!
+//! # Limits
+//! Not seen: what a kernel thread writes for the program (`io_uring`, Linux AIO; counted in
+//! [`Trace::rings`]), what a mapping writes (the file is [`mapped`](files::TracedFile::is_mapped)),
+//! and calls of another kind of machine (i386, x32). A call's time includes the two stops.
+
+#![cfg(target_os = "linux")]
+
+mod calls;
+mod error;
+pub mod files;
+mod filter;
+mod launch;
+mod ptrace;
+mod tracer;
+
+pub use error::TraceError;
+
+use files::TracedFile;
+use std::{
+    ffi::{OsStr, OsString},
+    time::Duration,
+};
+
+/// What was seen of a program.
+#[derive(Clone, Debug)]
+pub struct Trace {
+    /// How long it was looked at.
+    pub took: Duration,
+    /// What the program's first process did in the end.
+    pub end: ProgramEnd,
+    /// The files that it wrote to or synced, each under each name that it had.
+    pub files: Vec<TracedFile>,
+    /// Calls that sync whole file systems (`sync`, `syncfs`), and what they took.
+    pub whole_syncs: Vec<Duration>,
+    /// `msync`s that wait, and what they took.
+    pub mapped_syncs: Vec<Duration>,
+    /// How many rings (`io_uring`) and contexts (Linux AIO) it made: what is written by them is not
+    /// seen.
+    pub rings: u64,
+}
+
+/// How the look at a program ended.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ProgramEnd {
+    /// It ended with this status.
+    Exited(u8),
+    /// A signal of this number killed it.
+    Killed(u8),
+    /// It still runs.
+    Runs,
+}
+
+/// Starts `program` (a path, or a name that is looked for in `PATH`) with `arguments`, and looks
+/// until all of its processes have ended. SIGTERM and SIGHUP are passed on to it; of SIGINT and
+/// SIGQUIT the terminal tells it itself. If the calling process dies, so does the program. It has
+/// `defaults`, signals that this process ignores and its caller did not, at their default.
+///
+/// # Errors
+/// [`TraceError::NotRun`] if there is no such program or it cannot be executed, and
+/// [`TraceError::Refused`] if the kernel does not let this process trace.
+pub fn trace(
+    program: &OsStr,
+    arguments: &[OsString],
+    defaults: &[i32],
+) -> Result<Trace, TraceError> {
+    let before = tracer::block_signals();
+    let signals = launch::ProgramSignals {
+        blocked: &before,
+        defaults,
+        ignores_children: ptrace::listen_for_children(),
+    };
+    let traced = launch::start(program, arguments, &signals).and_then(tracer::Tracer::follow);
+    tracer::restore_signals(&before);
+    traced
+}
+
+/// Looks at the process `pid` and what it forks for `limit`, until it ends, or until SIGINT or
+/// SIGTERM, and lets it go on.
+///
+/// # Errors
+/// [`TraceError::NoProcess`]; [`TraceError::Refused`] if this user may not look at it.
+pub fn attach(pid: u32, limit: Option<Duration>) -> Result<Trace, TraceError> {
+    let before = tracer::block_signals();
+    let traced = tracer::Tracer::attach(pid, limit).and_then(tracer::Tracer::follow);
+    tracer::restore_signals(&before);
+    traced
+}
