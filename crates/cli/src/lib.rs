@@ -12,6 +12,7 @@ mod encoding;
 pub mod failure;
 mod flash;
 mod help;
+mod learn;
 mod man;
 pub mod output;
 mod pool;
@@ -54,6 +55,7 @@ const VERSION: &str = match forebay_pool::failpoint::BUILT_IN {
                   begins in a pool.",
     after_long_help = "Examples:\n  \
         forebay doctor                                    what this machine offers, and what to do next\n  \
+        forebay learn -- python3 app.py                   which files a program syncs, and what that costs\n  \
         forebay run --emulated 64MiB -- redis-server --appendonly yes --appendfsync always\n  \
         forebay pool create /dev/shm/try.pool --emulated  a pool to try things with\n  \
         forebay store put --dir s --pool /dev/shm/try.pool greeting hello\n  \
@@ -83,6 +85,7 @@ enum MainCommand {
     #[command(subcommand)]
     Store(store::StoreCommand),
     Doctor(doctor::Doctor),
+    Learn(learn::Learn),
     Completions(completions::Completions),
     Man(man::Man),
 }
@@ -106,6 +109,7 @@ pub fn main() -> ExitCode {
         MainCommand::Flash(command) => command.run(),
         MainCommand::Store(command) => command.run(),
         MainCommand::Doctor(doctor) => doctor.run(),
+        MainCommand::Learn(learn) => learn.run(),
         MainCommand::Completions(completions) => completions.run(Cli::command()),
         MainCommand::Man(man) => man.run(Cli::command()),
     };

@@ -39,7 +39,7 @@ extern "C" fn note() {
 }
 
 /// Those that the caller did not ignore.
-pub(super) fn ignored_here() -> SigSet {
+pub(crate) fn ignored_here() -> SigSet {
     let signals = IGNORED.into_iter().zip(&INHERITED);
     signals
         .filter(|(_, inherited)| !inherited.load(Relaxed))

@@ -26,6 +26,7 @@ mod sanitizer;
 pub use agent::main as agent_main;
 pub use explain::{is_refused, is_well, lanes, running};
 pub use flash::RunningCaches as RunningFlash;
+pub(crate) use inherited_signals::ignored_here;
 pub use layer::RunLayer;
 pub use library::PreloadLibrary;
 pub use pool::open_default;

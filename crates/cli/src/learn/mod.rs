@@ -1,0 +1,183 @@
+//! `forebay learn`: which files a program syncs, what that costs it, and what `forebay run` would
+//! make of it. It needs no pool, and absorbs nothing.
+
+mod advice;
+mod name_pattern;
+mod report;
+
+use crate::{failure::Failure, output::Output, run, standard_error};
+use clap::Args;
+use forebay_files::policy::{self, AbsorbPolicy, PolicyConfig, PolicyRequest};
+use forebay_trace::{ProgramEnd, TraceError};
+use report::LearnReport;
+use std::{
+    ffi::{OsStr, OsString},
+    fs::{self, File},
+    io::{ErrorKind, Write},
+    path::{Path, PathBuf},
+    time::Duration,
+};
+
+/// Show which files a program syncs, what that costs, and what forebay run would absorb
+#[derive(Args)]
+#[command(
+    long_about = "Runs a program plainly, without a pool, and says at the end which files it synced: how often, how long each sync took, how the \
+                  files are written, and which of them forebay run would absorb. With --pid it looks at a program that runs already, and lets it go on. \
+                  Nothing of the program is changed; its calls that write and sync take some microseconds longer meanwhile (ptrace). Linked statically or \
+                  not, in whatever language: it need not fit forebay run.\n\n\
+                  The report goes to standard error, as time's does, since standard output is the program's; with --pid to standard output.",
+    after_long_help = "Examples:\n  \
+        forebay learn -- redis-server --appendonly yes --appendfsync always\n  \
+        forebay learn --write app.toml -- python3 app.py\n  \
+        forebay run --pool /mnt/pmem/forebay.pool --config app.toml -- python3 app.py\n  \
+        forebay learn --pid 4711 --seconds 30\n\n\
+        What may be a log is written from one end to the other, and synced more than a few times. What comes of a pool on this machine, forebay doctor measures.\n\n\
+        Exit status: the program's, as of forebay run; 1 if it could not be looked at; 2 if the command line is wrong."
+)]
+pub struct Learn {
+    /// Look at this process and what it starts, until it ends, --seconds, or an interrupt
+    #[arg(long, value_name = "PID", conflicts_with = "command", value_parser = clap::value_parser!(u32).range(1..=i32::MAX as i64))]
+    pid: Option<u32>,
+    /// How long
+    #[arg(long, value_name = "N", requires = "pid", value_parser = clap::value_parser!(u64).range(1..))]
+    seconds: Option<u64>,
+    /// Write a profile of the logs, for forebay run --config
+    #[arg(long, value_name = "FILE")]
+    write: Option<PathBuf>,
+    /// Put the report into this file instead
+    #[arg(long, value_name = "FILE")]
+    output: Option<PathBuf>,
+    /// Report as JSON
+    #[arg(long)]
+    json: bool,
+    /// The program and its arguments, best after --
+    #[arg(
+        required_unless_present = "pid",
+        trailing_var_arg = true,
+        value_name = "CMD"
+    )]
+    command: Vec<OsString>,
+}
+
+impl Learn {
+    pub fn run(self) -> Result<(), Failure> {
+        // Before the program runs: afterwards it would have run for nothing.
+        let profile_file = new_file(self.write.as_deref())?;
+        let report_file = new_file(self.output.as_deref())?;
+        let (name, trace) = match (self.pid, self.command.split_first()) {
+            (Some(pid), _) => {
+                let name = name_of_process(pid);
+                let limit = self.seconds.map(Duration::from_secs);
+                (name, forebay_trace::attach(pid, limit))
+            }
+            (None, Some((program, arguments))) => {
+                let name = Path::new(program).file_name().unwrap_or(program);
+                let ignored = run::ignored_here();
+                let defaults: Vec<i32> = ignored.iter().map(|signal| signal as i32).collect();
+                let trace = forebay_trace::trace(program, arguments, &defaults);
+                (name.to_string_lossy().into_owned(), trace)
+            }
+            (None, None) => return Err(Failure::Usage("no program is named".to_owned())),
+        };
+        let trace = trace.map_err(failure).inspect_err(|_| {
+            // Nothing was written to them.
+            for path in [&self.write, &self.output].into_iter().flatten() {
+                let _ = fs::remove_file(path);
+            }
+        })?;
+        let report = LearnReport::of(&name, &trace, &absorbed_today(&name)?);
+        if let Some((path, file)) = profile_file {
+            write_profile(&report, path, file)?;
+        }
+        self.say(&report, report_file)?;
+        match trace.end {
+            ProgramEnd::Runs | ProgramEnd::Exited(0) => Ok(()),
+            ProgramEnd::Exited(status) => Err(Failure::Passed(status)),
+            ProgramEnd::Killed(signal) => Err(Failure::Passed(128 + signal)),
+        }
+    }
+
+    fn say(&self, report: &LearnReport, file: Option<(&Path, File)>) -> Result<(), Failure> {
+        let text = match self.json {
+            true => {
+                serde_json::to_string(report)
+                    .map_err(|error| Failure::Failed(format!("the report: {error}")))?
+                    + "\n"
+            }
+            false => report.human(self.pid.is_some()),
+        };
+        match file {
+            Some((path, mut file)) => file
+                .write_all(text.as_bytes())
+                .map_err(Failure::io("writing", path.display())),
+            None if self.pid.is_some() => {
+                let mut output = Output::new();
+                output.text(&text)?;
+                output.finish()
+            }
+            None => {
+                standard_error::say(format_args!("{text}"));
+                Ok(())
+            }
+        }
+    }
+}
+
+/// A new file at `path`; one that is there is not written over.
+fn new_file(path: Option<&Path>) -> Result<Option<(&Path, File)>, Failure> {
+    let Some(path) = path else { return Ok(None) };
+    match File::create_new(path) {
+        Ok(file) => Ok(Some((path, file))),
+        Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::Usage(format!(
+            "{} exists: name a file that is to be made",
+            path.display()
+        ))),
+        Err(error) => Err(Failure::io("making", path.display())(error)),
+    }
+}
+
+/// The name of the program that a process executes.
+fn name_of_process(pid: u32) -> String {
+    let path = fs::read_link(format!("/proc/{pid}/exe")).unwrap_or_default();
+    let name = path.file_name().unwrap_or(OsStr::new("program"));
+    let name = name.to_string_lossy();
+    name.strip_suffix(" (deleted)").unwrap_or(&name).to_owned()
+}
+
+/// What `forebay run` absorbs of a program of this name, without further options.
+fn absorbed_today(name: &str) -> Result<AbsorbPolicy, Failure> {
+    Ok(policy::choose(PolicyRequest {
+        programs: &[OsStr::new(name)],
+        profile: None,
+        config: &PolicyConfig::default(),
+        absorb: &[],
+    })?)
+}
+
+fn write_profile(report: &LearnReport, path: &Path, mut file: File) -> Result<(), Failure> {
+    let Some(text) = report.profile() else {
+        let _ = fs::remove_file(path);
+        standard_error::complain!(
+            "forebay: {} is not written: no file here is a log that would gain",
+            path.display()
+        );
+        return Ok(());
+    };
+    PolicyConfig::parse(&text, path)?;
+    file.write_all(text.as_bytes())
+        .map_err(Failure::io("writing", path.display()))
+}
+
+fn failure(error: TraceError) -> Failure {
+    match &error {
+        TraceError::NotRun { source, .. } => {
+            let status = if source.kind() == ErrorKind::NotFound {
+                127
+            } else {
+                126
+            };
+            Failure::NotRun(status, error.to_string())
+        }
+        _ => Failure::Failed(error.to_string()),
+    }
+}
