@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     FOREBAY,
-    image::{Image, can_enable},
+    image::{SystemImage, can_enable},
     live_system::LiveSystem,
 };
 use std::{
@@ -15,7 +15,7 @@ use std::{
 };
 
 /// Runs `script` as the unit's program would run: with the drop-in's pool, in its directory.
-fn run_there(image: &Image, script: &str) -> Command {
+fn run_there(image: &SystemImage, script: &str) -> Command {
     let mut command = Command::new(FOREBAY);
     command
         .args(["run", "--profile", "redis", "--pool"])
@@ -27,8 +27,8 @@ fn run_there(image: &Image, script: &str) -> Command {
 }
 
 /// A unit `db` of root's, whose pool holds writes of a run that was killed with its supervisor.
-fn enabled_and_cut_off() -> Image {
-    let image = Image::new();
+fn enabled_and_cut_off() -> SystemImage {
+    let image = SystemImage::new();
     image.program("bin/python3");
     image.write(
         "lib/systemd/system/db.service",
@@ -157,7 +157,7 @@ input()";
 }
 
 /// The unit is not disabled while this runs.
-fn keeps_the_drop_in(image: &Image, script: &str) {
+fn keeps_the_drop_in(image: &SystemImage, script: &str) {
     let mut running = run_there(image, script);
     let mut running = (running.stdin(Stdio::piped()).stdout(Stdio::piped()))
         .spawn()

@@ -11,7 +11,7 @@ use std::{
 };
 
 /// A system of units, users and programs, below a directory.
-pub struct Image {
+pub struct SystemImage {
     pub sandbox: Sandbox,
 }
 
@@ -24,7 +24,7 @@ const UNITS: [&str; 5] = [
     "etcd.service",
 ];
 
-impl Image {
+impl SystemImage {
     pub fn new() -> Self {
         let image = Self {
             sandbox: Sandbox::on_disk(),

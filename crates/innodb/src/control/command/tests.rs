@@ -4,7 +4,7 @@
 
 use super::*;
 use crate::{
-    control::{ControlClient, ControlListener, Heard},
+    control::{CommandProgress, ControlClient, ControlListener},
     setup::{create, fixtures::Two},
 };
 use forebay_flash::WritePolicy;
@@ -38,7 +38,7 @@ fn next(listener: &ControlListener) -> (ControlRequest, ControlClient) {
     while begun.elapsed() < PATIENCE {
         clients.extend(listener.accept());
         let asks = |client: &mut ControlClient| match client.hear() {
-            Heard::Request(request) => Some(request),
+            CommandProgress::Request(request) => Some(request),
             _ => None,
         };
         if let Some(request) = clients.last_mut().and_then(asks) {
