@@ -26,6 +26,15 @@ fn run_there(image: &SystemImage, script: &str) -> Command {
     command
 }
 
+/// Has a write acknowledged, and is killed with its supervisor.
+const KILLED_WRITER: &str = "import os, signal
+fd = os.open('a.aof', os.O_WRONLY | os.O_CREAT)
+os.fsync(fd)
+os.write(fd, b'acknowledged')
+os.fsync(fd)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)";
+
 /// A unit `db` of root's, whose pool holds writes of a run that was killed with its supervisor.
 fn enabled_and_cut_off() -> SystemImage {
     let image = SystemImage::new();
@@ -37,14 +46,7 @@ fn enabled_and_cut_off() -> SystemImage {
     image
         .run("enable db --pool db --size 32MiB --profile redis --data /srv/db")
         .ok();
-    let script = "import os, signal
-fd = os.open('a.aof', os.O_WRONLY | os.O_CREAT)
-os.fsync(fd)
-os.write(fd, b'acknowledged')
-os.fsync(fd)
-os.kill(os.getppid(), signal.SIGKILL)
-os.kill(os.getpid(), signal.SIGKILL)";
-    run_there(&image, script).output().unwrap();
+    run_there(&image, KILLED_WRITER).output().unwrap();
     image
 }
 
@@ -58,9 +60,7 @@ fn a_unit_is_disabled_once_nothing_is_left() {
     let image = enabled_and_cut_off();
     let holding = image
         .sandbox
-        .run("pool check image/var/lib/forebay/db.pool --json")
-        .ok()
-        .json();
+        .json("pool check image/var/lib/forebay/db.pool --json");
     assert!(
         holding["lanes"][0]["records"].as_u64().unwrap() > 0,
         "{holding}"
@@ -77,9 +77,7 @@ fn a_unit_is_disabled_once_nothing_is_left() {
     assert_eq!(image.own_files(), before);
     let kept = image
         .sandbox
-        .run("pool check image/var/lib/forebay/db.pool --json")
-        .ok()
-        .json();
+        .json("pool check image/var/lib/forebay/db.pool --json");
     assert_eq!(kept["lanes"][0]["records"], holding["lanes"][0]["records"]);
     image
         .sandbox
@@ -194,17 +192,10 @@ fn what_a_killed_unit_left_comes_to_its_files() {
     let system = enabled_and_running("/bin/sleep 600");
     // Another directory than those that are known.
     fs::create_dir(system.file("elsewhere")).unwrap();
-    let script = "import os, signal
-fd = os.open('a.aof', os.O_WRONLY | os.O_CREAT)
-os.fsync(fd)
-os.write(fd, b'acknowledged')
-os.fsync(fd)
-os.kill(os.getppid(), signal.SIGKILL)
-os.kill(os.getpid(), signal.SIGKILL)";
     let mut command = Command::new(FOREBAY);
     command.args(["run", "--profile", "redis", "--pool"]);
     command.arg(system.file("db.pool"));
-    command.args(["--", "python3", "-c", script]);
+    command.args(["--", "python3", "-c", KILLED_WRITER]);
     command.current_dir(system.file("elsewhere"));
     command.env("FOREBAY_RUN_DIR", system.file("other-run"));
     command.output().unwrap();

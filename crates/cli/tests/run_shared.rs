@@ -248,15 +248,11 @@ fn what_stays_plain_and_which_program_absorbed_is_told() {
         .arg(pool.path())
         .args(["--", "sh", "-c", "python3 script.py; true"]);
     let ran = Ran::of(command.output().unwrap()).ok();
-    let written_by = ran
-        .stderr
-        .lines()
-        .find(|line| line.contains("written by"))
-        .unwrap();
+    let written_by = ran.told("written by");
     assert!(written_by.contains("python3"), "{}", ran.stderr);
     assert!(ran.stderr.contains("b\\n.log"), "{}", ran.stderr);
-    let line = |name: &str| ran.stderr.lines().find(|line| line.contains(name)).unwrap();
-    assert!(line("/c.log").ends_with("not written to"), "{}", ran.stderr);
+    let told = ran.told("/c.log");
+    assert!(told.ends_with("not written to"), "{}", ran.stderr);
 }
 
 /// Runs `forebay`, whose arguments it is given, and holds up the thread that registers `a.log`

@@ -45,15 +45,23 @@ pub const ZEROS: &str = concat!(
 
 /// True if a program is installed, as in CI each is; says which one it is if not.
 pub fn have(program: &str) -> bool {
-    let found = find_program(program).is_some();
-    assert!(
-        found || std::env::var_os("CI").is_none(),
-        "{program} is not installed: scripts/setup.sh test"
-    );
+    is_there(find_program(program).is_some(), program)
+}
+
+/// True if what is `found` is `needed`, as in CI everything is; says what is not installed if not.
+#[track_caller]
+pub fn is_there(found: bool, needed: &str) -> bool {
     if !found {
-        println!("skipped: {program} is not installed");
+        skip(&format!("{needed} is not installed: scripts/setup.sh test"));
     }
     found
+}
+
+/// A test is left out for what is `lacking`, which in CI is an error.
+#[track_caller]
+pub fn skip(lacking: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{lacking}");
+    println!("skipped: {lacking}");
 }
 
 /// What a program says, which succeeds.
