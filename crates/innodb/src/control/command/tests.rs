@@ -5,7 +5,10 @@
 use super::*;
 use crate::{
     control::{CommandProgress, ControlClient, ControlListener},
-    setup::{create, fixtures::Two},
+    setup::{
+        create,
+        fixtures::{Two, made_cache},
+    },
 };
 use forebay_flash::WritePolicy;
 use forebay_pool::rights::{alone, user};
@@ -25,10 +28,7 @@ const NOBODY: u32 = 65_534;
 const SOON: Duration = Duration::from_millis(300);
 
 fn made() -> (TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
-    create(&flash, 8 << 20).unwrap();
-    (dir, flash)
+    made_cache(8 << 20)
 }
 
 /// The next command.
