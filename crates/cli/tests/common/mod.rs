@@ -125,8 +125,8 @@ pub fn build_library(name: &str, into: &Path) {
     assert!(built.status().unwrap().success());
 }
 
-/// Copies a program, by one of its own: had this process the copy open for writing, a child that
-/// another thread starts at that moment would have so, too, and the copy could not be executed.
+/// Copies a program, by one of its own. Had this process the copy open for writing, so would a
+/// child that another thread starts at that moment, and the copy could not be executed.
 pub fn copy(program: &str, to: &Path) {
     let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
     assert!(copied.success());

@@ -138,7 +138,7 @@ pub fn processes(launch: &Launch) -> Vec<Watched> {
 }
 
 /// Waits until no process of the server is left, and the table of processes has neither one of
-/// `them` nor the postmaster any more: a server takes a number that is in use for another server.
+/// `them` nor the postmaster any more. A server takes a number that is in use for another server.
 /// One that is dying already has no working directory to be found by, so the postmaster may not be
 /// among `them`. What we started ourselves is there until we ask for its end.
 #[track_caller]
