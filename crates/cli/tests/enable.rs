@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     FOREBAY, Ran, Sandbox, copy, have,
-    image::{SystemImage, can_enable, have_units},
+    image::{SystemImage, can_enable},
     live_system::LiveSystem,
 };
 use std::{
@@ -100,10 +100,9 @@ fn a_pool_belongs_to_the_user_of_its_unit_alone() {
 
 #[test]
 fn a_dry_run_shows_the_files_and_changes_nothing() {
-    if !have_units() {
+    let Some(image) = SystemImage::with_units() else {
         return;
-    }
-    let image = SystemImage::new();
+    };
     let shown = image
         .run("enable redis-server --pool redis --dry-run --json")
         .ok()
@@ -132,10 +131,9 @@ fn a_dry_run_shows_the_files_and_changes_nothing() {
 
 #[test]
 fn units_that_cannot_be_wrapped_are_refused() {
-    if !have_units() {
+    let Some(image) = SystemImage::with_units() else {
         return;
-    }
-    let image = SystemImage::new();
+    };
     let data = "--pool p --data /srv/db --profile redis";
     let service = |name: &str, text: &str| {
         image.write(
@@ -193,10 +191,9 @@ fn units_that_cannot_be_wrapped_are_refused() {
 
 #[test]
 fn a_program_without_a_profile_needs_its_name() {
-    if !have_units() {
+    let Some(image) = SystemImage::with_units() else {
         return;
-    }
-    let image = SystemImage::new();
+    };
     let unit = "[Service]\nExecStart=/bin/true\n";
     image.write("lib/systemd/system/db.service", unit);
     let line = "enable db --pool p --data /srv/db";
@@ -218,10 +215,9 @@ fn a_program_without_a_profile_needs_its_name() {
 
 #[test]
 fn a_masked_unit_and_others_drop_ins_are_left_alone() {
-    if !have_units() {
+    let Some(image) = SystemImage::with_units() else {
         return;
-    }
-    let image = SystemImage::new();
+    };
     image.write("etc/systemd/system/x", "");
     fs::remove_file(image.at("etc/systemd/system/x")).unwrap();
     symlink("/dev/null", image.at("etc/systemd/system/mariadb.service")).unwrap();

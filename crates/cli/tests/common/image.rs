@@ -25,6 +25,11 @@ const UNITS: [&str; 5] = [
 ];
 
 impl SystemImage {
+    /// One, if the units are there.
+    pub fn with_units() -> Option<Self> {
+        have_units().then(Self::new)
+    }
+
     pub fn new() -> Self {
         let image = Self {
             sandbox: Sandbox::on_disk(),
@@ -188,7 +193,7 @@ pub fn units() -> PathBuf {
 }
 
 /// True if they are there, as in CI they are.
-pub fn have_units() -> bool {
+fn have_units() -> bool {
     let found = UNITS.iter().all(|unit| units().join(unit).exists());
     is_there(found, "one of Debian's units")
 }

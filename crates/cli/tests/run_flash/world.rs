@@ -68,6 +68,14 @@ impl World {
         Self::within(sandbox, &dir)
     }
 
+    /// One whose server has begun and has a table larger than its buffer pool ([`fill`]).
+    pub fn filled() -> Option<(Self, Server)> {
+        let world = Self::new()?;
+        let server = world.start();
+        fill(&server);
+        Some((world, server))
+    }
+
     /// With everything of the server and the cache in `dir`.
     pub fn within(sandbox: Sandbox, dir: &Path) -> Option<Self> {
         let template = template()?;
