@@ -22,9 +22,9 @@ import subprocess
 import time
 
 from .. import processes
-from ..place import create_pool, with_failpoints
+from ..place import with_failpoints
 from . import definitions, mariadb, rounds
-from .epoch import CutEpoch
+from .epoch import ServerEpoch
 
 NAME = "ddl-cuts"
 ABOUT = "MariaDB's tables, views, triggers, databases and users, changed; killed, the file system shut down, recovered in another boot"
@@ -69,7 +69,7 @@ LOOP = rounds.Loop(
 )
 
 
-class Epoch(CutEpoch):
+class Epoch(ServerEpoch):
     """A disk (two, if one is flash), a data directory and a pool; some rounds on them."""
 
     def __init__(self, variant: Variant, home: pathlib.Path, rng: random.Random):
@@ -79,22 +79,9 @@ class Epoch(CutEpoch):
         # The statements of the round.
         self.statements: list[str] = []
         # Commits of the slow load, in all rounds, are what is counted.
-        self.server = None
-        try:
-            for name, kind in [("data", variant.kind)] + [("flash", "ext4")] * variant.behind_flash:
-                self.add_disk(name, kind)
-            self.data = self.disks[0].mounted / "mariadb"
-            mariadb.create(self.data)
-            if variant.under_forebay:
-                create_pool(self.pool, size="64MiB", segment=rng.choice(["1MiB", "8MiB"]), lanes=8)
-            self.server = self._start()
-            subprocess.run(self.server.command(), input=definitions.TABLES, check=True, text=True, timeout=mariadb.CALL_LIMIT_S)
-            # What is made here was not synced as what a round makes.
-            for disk in self.disks:
-                disk.write_back()
-        except BaseException:
-            self.close()
-            raise
+        kinds = {"data": variant.kind} | ({"flash": "ext4"} if variant.behind_flash else {})
+        # What is made here was not synced as what a round makes.
+        self._make(kinds, rng.choice(["1MiB", "8MiB"]) if variant.under_forebay else None, definitions.TABLES, is_on_disk=True)
 
     def _start(self) -> mariadb.Server:
         front = []

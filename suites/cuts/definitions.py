@@ -60,6 +60,11 @@ class SchemaChanges:
     def _one_of(self, kind: str) -> int | None:
         return self.there[kind].pop(0) if self.there[kind] else None
 
+    def _drop(self, kind: str, name: str, create: Callable[[int], str], number: int) -> str:
+        """Drops one of the kind, or makes one if there is none."""
+        one = self._one_of(kind)
+        return create(number) if one is None else f"DROP {name}{one}"
+
     def _rename(self, table: str) -> str:
         old, new = (2, 1) if self.second[table] else (1, 2)
         self.second[table] = not self.second[table]
@@ -121,15 +126,13 @@ class SchemaChanges:
         return f"CREATE TABLE d.aria{self._add('aria', number)} (id INT PRIMARY KEY, v INT DEFAULT {number}) ENGINE=Aria"
 
     def drop_aria(self, number: int) -> str:
-        table = self._one_of("aria")
-        return self.create_aria(number) if table is None else f"DROP TABLE d.aria{table}"
+        return self._drop("aria", "TABLE d.aria", self.create_aria, number)
 
     def create_table(self, number: int) -> str:
         return f"CREATE TABLE d.innodb{self._add('innodb', number)} (id INT PRIMARY KEY, v INT DEFAULT {number}) ENGINE=InnoDB"
 
     def drop_table(self, number: int) -> str:
-        table = self._one_of("innodb")
-        return self.create_table(number) if table is None else f"DROP TABLE d.innodb{table}"
+        return self._drop("innodb", "TABLE d.innodb", self.create_table, number)
 
     def replace_table(self, number: int) -> str:
         columns = f"(id INT PRIMARY KEY, c{number} INT) ENGINE=InnoDB SELECT seq AS id, {number} AS c{number} FROM d.seq_1_to_20"
@@ -139,15 +142,13 @@ class SchemaChanges:
         return f"CREATE DATABASE e{self._add('database', number)}"
 
     def drop_database(self, number: int) -> str:
-        database = self._one_of("database")
-        return self.create_database(number) if database is None else f"DROP DATABASE e{database}"
+        return self._drop("database", "DATABASE e", self.create_database, number)
 
     def create_user(self, number: int) -> str:
         return f"CREATE USER u{self._add('user', number)}"
 
     def drop_user(self, number: int) -> str:
-        user = self._one_of("user")
-        return self.create_user(number) if user is None else f"DROP USER u{user}"
+        return self._drop("user", "USER u", self.create_user, number)
 
 
 # Each as likely as any other.

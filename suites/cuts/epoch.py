@@ -4,9 +4,12 @@ from __future__ import annotations
 
 import pathlib
 import random
+import subprocess
 import uuid
 
 from .. import processes
+from ..place import create_pool
+from . import mariadb
 from .disk import Disk
 
 
@@ -49,3 +52,28 @@ class CutEpoch:
         for disk in self.disks:
             disk.mount_again()
         self._boot_anew()
+
+
+class ServerEpoch(CutEpoch):
+    """The same with a MariaDB server, whose data directory is on the first of the disks."""
+
+    def _make(self, kinds: dict[str, str], segment: str | None, tables: str, *, is_on_disk: bool) -> None:
+        """Disks by their names, the data directory, a pool with such segments (or none), and the server with these tables, on their disks if so."""
+        try:
+            for name, kind in kinds.items():
+                self.add_disk(name, kind)
+            self.data = self.disks[0].mounted / "mariadb"
+            mariadb.create(self.data)
+            if segment is not None:
+                create_pool(self.pool, size="64MiB", segment=segment, lanes=8)
+            self.server = self._start()
+            subprocess.run(self.server.command(), input=tables, check=True, text=True, timeout=mariadb.CALL_LIMIT_S)
+            for disk in self.disks if is_on_disk else []:
+                disk.write_back()
+        except BaseException:
+            self.close()
+            raise
+
+    def _start(self) -> mariadb.Server:
+        """Starts the server in this boot."""
+        raise NotImplementedError

@@ -21,9 +21,9 @@ import subprocess
 import time
 
 from .. import processes
-from ..place import create_pool, with_failpoints
+from ..place import with_failpoints
 from . import mariadb, rounds
-from .epoch import CutEpoch
+from .epoch import ServerEpoch
 
 NAME = "flash-cuts"
 ABOUT = "MariaDB behind a flash cache; killed, both file systems shut down, warm or flushed in another boot"
@@ -61,7 +61,7 @@ LOOP = rounds.Loop(
 )
 
 
-class Epoch(CutEpoch):
+class Epoch(ServerEpoch):
     """Two disks, a data directory, a cache and a pool; some rounds on them."""
 
     def __init__(self, variant: Variant, home: pathlib.Path, rng: random.Random):
@@ -72,19 +72,11 @@ class Epoch(CutEpoch):
         # A small redo log makes checkpoints, a large one recoveries.
         self.options = [f"--innodb-log-file-size={rng.choice(['4M', '16M'])}", "--sync-binlog=1", *variant.options]
         self.options += rng.choice([["--innodb-max-dirty-pages-pct=0"], ["--innodb-max-dirty-pages-pct=99", "--innodb-io-capacity=100"]])
-        try:
-            for name in ("data", "flash"):
-                self.add_disk(name, "ext4")
-            self.data = self.disks[0].mounted / "mariadb"
-            self.cache = self.disks[1].mounted / "cache"
-            mariadb.create(self.data)
-            if variant.under_forebay:
-                create_pool(self.pool, size="64MiB", segment="8MiB", lanes=8)
-            self.server = self._start()
-            subprocess.run(self.server.command(), input=mariadb.TABLES, check=True, text=True, timeout=mariadb.CALL_LIMIT_S)
-        except BaseException:
-            self.close()
-            raise
+        self._make({"data": "ext4", "flash": "ext4"}, "8MiB" if variant.under_forebay else None, mariadb.TABLES, is_on_disk=False)
+
+    @property
+    def cache(self) -> pathlib.Path:
+        return self.disks[1].mounted / "cache"
 
     def _start(self) -> mariadb.Server:
         front = []

@@ -9,7 +9,7 @@ use std::fs;
 #[test]
 fn doctor_looks_at_the_machine_and_gives_advice() {
     let sandbox = Sandbox::new();
-    let report = sandbox.run("doctor --dir . --json").ok().json();
+    let report = sandbox.json("doctor --dir . --json");
     assert!(!report["instructions"]["copy"].as_str().unwrap().is_empty());
     assert!(report["directory"]["device"]["fsync_us"].as_f64().unwrap() > 0.0);
     assert!(!report["advice"].as_array().unwrap().is_empty());

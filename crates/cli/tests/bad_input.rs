@@ -171,9 +171,9 @@ fn a_store_or_pool_in_use_by_another_process_is_refused() {
     sandbox
         .run("store get --dir s k")
         .fails(1, &["in use by another process"]);
-    let check = sandbox.run("pool check p --json").ok().json();
+    let check = sandbox.json("pool check p --json");
     assert_eq!(check["lanes"][0]["state"], "in use");
-    let status = sandbox.run("pool status p --json").ok().json();
+    let status = sandbox.json("pool status p --json");
     assert_eq!(status["owners"][0]["in_use"], true);
     let acknowledged = writer.kill();
     assert_whole(&sandbox, acknowledged);
@@ -194,10 +194,7 @@ fn a_missing_value_log_file_is_reported_until_it_is_back() {
     }
     assert_eq!(sandbox.contents("s"), before);
     fs::rename(&aside, &file).unwrap();
-    assert_eq!(
-        sandbox.run("store verify --dir s --json").ok().json()["keys"],
-        100
-    );
+    assert_eq!(sandbox.json("store verify --dir s --json")["keys"], 100);
 }
 
 #[test]

@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     FOREBAY,
-    image::{Image, can_enable},
+    image::{SystemImage, can_enable},
     live_system::LiveSystem,
 };
 use std::{
@@ -15,7 +15,7 @@ use std::{
 };
 
 /// Runs `script` as the unit's program would run: with the drop-in's pool, in its directory.
-fn run_there(image: &Image, script: &str) -> Command {
+fn run_there(image: &SystemImage, script: &str) -> Command {
     let mut command = Command::new(FOREBAY);
     command
         .args(["run", "--profile", "redis", "--pool"])
@@ -26,9 +26,18 @@ fn run_there(image: &Image, script: &str) -> Command {
     command
 }
 
+/// Has a write acknowledged, and is killed with its supervisor.
+const KILLED_WRITER: &str = "import os, signal
+fd = os.open('a.aof', os.O_WRONLY | os.O_CREAT)
+os.fsync(fd)
+os.write(fd, b'acknowledged')
+os.fsync(fd)
+os.kill(os.getppid(), signal.SIGKILL)
+os.kill(os.getpid(), signal.SIGKILL)";
+
 /// A unit `db` of root's, whose pool holds writes of a run that was killed with its supervisor.
-fn enabled_and_cut_off() -> Image {
-    let image = Image::new();
+fn enabled_and_cut_off() -> SystemImage {
+    let image = SystemImage::new();
     image.program("bin/python3");
     image.write(
         "lib/systemd/system/db.service",
@@ -37,14 +46,7 @@ fn enabled_and_cut_off() -> Image {
     image
         .run("enable db --pool db --size 32MiB --profile redis --data /srv/db")
         .ok();
-    let script = "import os, signal
-fd = os.open('a.aof', os.O_WRONLY | os.O_CREAT)
-os.fsync(fd)
-os.write(fd, b'acknowledged')
-os.fsync(fd)
-os.kill(os.getppid(), signal.SIGKILL)
-os.kill(os.getpid(), signal.SIGKILL)";
-    run_there(&image, script).output().unwrap();
+    run_there(&image, KILLED_WRITER).output().unwrap();
     image
 }
 
@@ -58,9 +60,7 @@ fn a_unit_is_disabled_once_nothing_is_left() {
     let image = enabled_and_cut_off();
     let holding = image
         .sandbox
-        .run("pool check image/var/lib/forebay/db.pool --json")
-        .ok()
-        .json();
+        .json("pool check image/var/lib/forebay/db.pool --json");
     assert!(
         holding["lanes"][0]["records"].as_u64().unwrap() > 0,
         "{holding}"
@@ -77,9 +77,7 @@ fn a_unit_is_disabled_once_nothing_is_left() {
     assert_eq!(image.own_files(), before);
     let kept = image
         .sandbox
-        .run("pool check image/var/lib/forebay/db.pool --json")
-        .ok()
-        .json();
+        .json("pool check image/var/lib/forebay/db.pool --json");
     assert_eq!(kept["lanes"][0]["records"], holding["lanes"][0]["records"]);
     image
         .sandbox
@@ -157,7 +155,7 @@ input()";
 }
 
 /// The unit is not disabled while this runs.
-fn keeps_the_drop_in(image: &Image, script: &str) {
+fn keeps_the_drop_in(image: &SystemImage, script: &str) {
     let mut running = run_there(image, script);
     let mut running = (running.stdin(Stdio::piped()).stdout(Stdio::piped()))
         .spawn()
@@ -194,17 +192,10 @@ fn what_a_killed_unit_left_comes_to_its_files() {
     let system = enabled_and_running("/bin/sleep 600");
     // Another directory than those that are known.
     fs::create_dir(system.file("elsewhere")).unwrap();
-    let script = "import os, signal
-fd = os.open('a.aof', os.O_WRONLY | os.O_CREAT)
-os.fsync(fd)
-os.write(fd, b'acknowledged')
-os.fsync(fd)
-os.kill(os.getppid(), signal.SIGKILL)
-os.kill(os.getpid(), signal.SIGKILL)";
     let mut command = Command::new(FOREBAY);
     command.args(["run", "--profile", "redis", "--pool"]);
     command.arg(system.file("db.pool"));
-    command.args(["--", "python3", "-c", script]);
+    command.args(["--", "python3", "-c", KILLED_WRITER]);
     command.current_dir(system.file("elsewhere"));
     command.env("FOREBAY_RUN_DIR", system.file("other-run"));
     command.output().unwrap();

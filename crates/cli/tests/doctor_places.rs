@@ -49,17 +49,14 @@ fn memory_under_a_loop_device_is_no_disk_for_a_pool() {
     let line = format!("pool create {}/p --disk --size 32MiB", at.display());
     sandbox.run(&line).fails(1, &["lies in memory (tmpfs)"]);
     assert!(!at.join("p").exists());
-    let report = sandbox.run("doctor --dir mounted --json").ok().json();
+    let report = sandbox.json("doctor --dir mounted --json");
     let own = &report["disks"]["places"][0];
     assert_eq!(own["same_disk"], true, "{report}");
     assert_eq!(own["in_memory"], true, "{report}");
     let advice = report["advice"].to_string();
     assert!(!advice.contains("--disk"), "{advice}");
     assert!(advice.contains("lies in memory"), "{advice}");
-    let report = sandbox
-        .run("doctor --dir . --beside mounted --json")
-        .ok()
-        .json();
+    let report = sandbox.json("doctor --dir . --beside mounted --json");
     let beside = place(&report["disks"]["unmeasured"], Path::new("mounted"));
     assert_eq!(beside.unwrap()["in_memory"], true, "{report}");
     // The device itself, and one above it.
@@ -126,7 +123,7 @@ fn memory_under_a_subvolume_is_no_disk_either() {
     let line = format!("pool create {}/p --disk --size 32MiB", below.display());
     sandbox.run(&line).fails(1, &["lies in memory (tmpfs)"]);
     let line = format!("doctor --dir {} --json", below.display());
-    let report = sandbox.run(&line).ok().json();
+    let report = sandbox.json(&line);
     let own = &report["disks"]["places"][0];
     assert_eq!(
         (&own["same_disk"], &own["in_memory"]),

@@ -81,7 +81,7 @@ fn an_orderly_end_leaves_no_mark_and_a_running_program_is_said() {
     );
     python(&sandbox, pool.path(), &script).ok();
     drop(pool);
-    let report = sandbox.run("doctor --json data").ok().json();
+    let report = sandbox.json("doctor --json data");
     assert_eq!(report["pools"], serde_json::json!([]));
 }
 
@@ -118,7 +118,7 @@ fn a_directory_recreated_during_a_run_is_marked_as_the_first() {
         let report = sandbox.run("doctor --json data/below").json();
         assert_eq!(report["is_harmless"], false, "{made_anew}: {report}");
         assert_eq!(report["pools"][0]["state"], "holds");
-        let ran = sandbox.run("recover --json --for data/below").ok().json();
+        let ran = sandbox.json("recover --json --for data/below");
         let shown = pool.path().display().to_string();
         assert_eq!(ran["pools"][0]["pool"], shown, "{made_anew}: {ran}");
         sandbox.run("doctor data").ok();
@@ -202,7 +202,7 @@ fn a_pool_in_use_keeps_no_recovered_database_from_starting() {
     let ran = recover_for_data(&sandbox).ok();
     assert!(ran.text().contains("in use"), "{}", ran.text());
     let is_unmarked = || {
-        let report = sandbox.run("doctor --json data").ok().json();
+        let report = sandbox.json("doctor --json data");
         assert_eq!(report["pools"], serde_json::json!([]));
     };
     is_unmarked();

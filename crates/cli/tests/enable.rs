@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     FOREBAY, Ran, Sandbox, copy, have,
-    image::{Image, can_enable, have_units},
+    image::{SystemImage, can_enable},
     live_system::LiveSystem,
 };
 use std::{
@@ -19,7 +19,7 @@ fn the_units_of_debian_are_enabled() {
     if !can_enable() {
         return;
     }
-    let image = Image::new();
+    let image = SystemImage::new();
     for (unit, profile) in [
         ("redis-server", "redis"),
         ("mariadb", "mariadb"),
@@ -71,7 +71,7 @@ fn a_pool_belongs_to_the_user_of_its_unit_alone() {
     if !can_enable() {
         return;
     }
-    let image = Image::new();
+    let image = SystemImage::new();
     image.enable("redis-server");
     let found = fs::metadata(image.at("var/lib/forebay/redis-server.pool")).unwrap();
     assert_eq!((found.uid(), found.mode() & 0o7777), (65_533, 0o600));
@@ -100,10 +100,9 @@ fn a_pool_belongs_to_the_user_of_its_unit_alone() {
 
 #[test]
 fn a_dry_run_shows_the_files_and_changes_nothing() {
-    if !have_units() {
+    let Some(image) = SystemImage::with_units() else {
         return;
-    }
-    let image = Image::new();
+    };
     let shown = image
         .run("enable redis-server --pool redis --dry-run --json")
         .ok()
@@ -132,10 +131,9 @@ fn a_dry_run_shows_the_files_and_changes_nothing() {
 
 #[test]
 fn units_that_cannot_be_wrapped_are_refused() {
-    if !have_units() {
+    let Some(image) = SystemImage::with_units() else {
         return;
-    }
-    let image = Image::new();
+    };
     let data = "--pool p --data /srv/db --profile redis";
     let service = |name: &str, text: &str| {
         image.write(
@@ -193,10 +191,9 @@ fn units_that_cannot_be_wrapped_are_refused() {
 
 #[test]
 fn a_program_without_a_profile_needs_its_name() {
-    if !have_units() {
+    let Some(image) = SystemImage::with_units() else {
         return;
-    }
-    let image = Image::new();
+    };
     let unit = "[Service]\nExecStart=/bin/true\n";
     image.write("lib/systemd/system/db.service", unit);
     let line = "enable db --pool p --data /srv/db";
@@ -218,10 +215,9 @@ fn a_program_without_a_profile_needs_its_name() {
 
 #[test]
 fn a_masked_unit_and_others_drop_ins_are_left_alone() {
-    if !have_units() {
+    let Some(image) = SystemImage::with_units() else {
         return;
-    }
-    let image = Image::new();
+    };
     image.write("etc/systemd/system/x", "");
     fs::remove_file(image.at("etc/systemd/system/x")).unwrap();
     symlink("/dev/null", image.at("etc/systemd/system/mariadb.service")).unwrap();
@@ -259,7 +255,7 @@ fn an_alias_and_an_instance_lead_to_their_unit() {
     if !can_enable() {
         return;
     }
-    let image = Image::new();
+    let image = SystemImage::new();
     image.write("etc/systemd/system/x", "");
     symlink(
         "/lib/systemd/system/redis-server.service",
@@ -288,7 +284,7 @@ fn a_go_program_needs_the_agent_by_name() {
     if !have("etcd") || !can_enable() {
         return;
     }
-    let image = Image::new();
+    let image = SystemImage::new();
     image.program("usr/bin/etcd");
     copy("/usr/bin/etcd", &image.at("usr/bin/etcd"));
     image.write("etc/passwd", "root:x:0:0::/:\netcd:x:65530:65530::/:\n");

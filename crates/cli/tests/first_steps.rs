@@ -88,7 +88,7 @@ fn a_pool_is_removed_once_it_holds_nothing_and_nobody_uses_it() {
     let early = PoolOptions::new()
         .emulated(true)
         .open(sandbox.file("empty"));
-    let removed = sandbox.run("pool remove empty --json").ok().json();
+    let removed = sandbox.json("pool remove empty --json");
     assert_eq!(removed["removed"], "empty");
     // Who had it open writes nothing to what has no name any more.
     let late = early.unwrap().claim(Uuid::new_v4(), &ClaimOptions::new());

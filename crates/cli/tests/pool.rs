@@ -31,16 +31,13 @@ fn payload_at(sandbox: &Sandbox, index: usize) -> usize {
 #[test]
 fn a_pool_is_created_and_says_what_it_survives() {
     let sandbox = Sandbox::new();
-    let created = sandbox
-        .run("pool create p --emulated --size 64MiB --segment-size 8MiB --json")
-        .ok()
-        .json();
+    let created = sandbox.json("pool create p --emulated --size 64MiB --segment-size 8MiB --json");
     assert_eq!(created["segment_bytes"], 8 << 20);
     assert_eq!(created["survives_power_cut"], false);
     let status = sandbox.run("pool status p").ok().text();
     assert!(status.contains("process crash only"), "{status}");
     assert!(status.contains("7 of 8 MiB, 7 free"), "{status}");
-    let status = sandbox.run("pool status p --json").ok().json();
+    let status = sandbox.json("pool status p --json");
     assert_eq!(status, created);
 }
 
@@ -48,13 +45,13 @@ fn a_pool_is_created_and_says_what_it_survives() {
 fn a_lane_is_shown_with_its_owner_and_label() {
     let sandbox = Sandbox::new();
     pool_with_records(&sandbox, 3);
-    let status = sandbox.run("pool status p --json").ok().json();
+    let status = sandbox.json("pool status p --json");
     let owner = &status["owners"][0];
     assert_eq!(
         (&owner["label"], &owner["in_use"]),
         (&"the tests' lane".into(), &false.into())
     );
-    let check = sandbox.run("pool check p --json").ok().json();
+    let check = sandbox.json("pool check p --json");
     assert_eq!(check["whole"], true);
     assert_eq!(check["lanes"][0]["records"], 3);
     let text = sandbox.run("pool check p").ok().text();
@@ -92,18 +89,20 @@ fn without_persistent_memory_emulation_must_be_asked_for() {
 #[test]
 fn sizes_that_make_no_pool_are_refused() {
     let sandbox = Sandbox::new();
-    sandbox
-        .run("pool create p --emulated --size 1MiB --segment-size 8MiB")
-        .fails(1, &["no segment"]);
-    sandbox
-        .run("pool create p --emulated --segment-size 5000")
-        .fails(1, &["multiple of 4 KiB"]);
-    sandbox
-        .run("pool create p --emulated --size many")
-        .fails(2, &["not a size"]);
-    sandbox
-        .run("pool create p --emulated --size 0")
-        .fails(2, &["more than 0"]);
+    sandbox.refuses(&[
+        (
+            "pool create p --emulated --size 1MiB --segment-size 8MiB",
+            1,
+            &["no segment"],
+        ),
+        (
+            "pool create p --emulated --segment-size 5000",
+            1,
+            &["multiple of 4 KiB"],
+        ),
+        ("pool create p --emulated --size many", 2, &["not a size"]),
+        ("pool create p --emulated --size 0", 2, &["more than 0"]),
+    ]);
     assert!(!sandbox.file("p").exists());
 }
 
@@ -136,18 +135,20 @@ fn what_is_no_pool_is_refused() {
     fs::write(sandbox.file("empty"), "").unwrap();
     fs::write(sandbox.file("text"), "x".repeat(100_000)).unwrap();
     for command in ["status", "check"] {
-        sandbox
-            .run(&format!("pool {command} absent"))
-            .fails(1, &["absent", "No such file"]);
-        sandbox
-            .run(&format!("pool {command} empty"))
-            .fails(1, &["empty file", "pool create"]);
-        sandbox
-            .run(&format!("pool {command} text"))
-            .fails(1, &["not a Forebay pool"]);
-        sandbox
-            .run(&format!("pool {command} ."))
-            .fails(1, &["error"]);
+        sandbox.refuses(&[
+            (
+                &format!("pool {command} absent"),
+                1,
+                &["absent", "No such file"],
+            ),
+            (
+                &format!("pool {command} empty"),
+                1,
+                &["empty file", "pool create"],
+            ),
+            (&format!("pool {command} text"), 1, &["not a Forebay pool"]),
+            (&format!("pool {command} ."), 1, &["error"]),
+        ]);
     }
 }
 
@@ -290,7 +291,7 @@ fn a_run_without_a_pool_says_what_one_on_disk_would_bring() {
     sandbox
         .run("run --absorb x -- true")
         .fails(2, &["which pool?", "There is no pool on persistent memory"]);
-    let report = sandbox.run("doctor --dir . --json").ok().json();
+    let report = sandbox.json("doctor --dir . --json");
     // A file system that is on no device, as a container has one.
     if report["disks"]["sync_us"].is_null() {
         return;

@@ -199,9 +199,9 @@ fn a_devices_pool_is_given_up_by_force_unless_a_run_has_it() {
     let words = ["in use by another process", "stop that process"];
     sandbox.run(&forced).fails(1, &words);
     let status = format!("pool status {} --json", device.path);
-    assert_eq!(sandbox.run(&status).ok().json()["uuid"], uuid.as_str());
+    assert_eq!(sandbox.json(&status)["uuid"], uuid.as_str());
     drop(sleeps);
-    let second = sandbox.run(&forced).ok().json();
+    let second = sandbox.json(&forced);
     assert_ne!(second["uuid"], uuid.as_str());
     assert_eq!(second["owners"], serde_json::json!([]));
 }
@@ -245,11 +245,7 @@ fn a_pool_on_sectors_of_4096_bytes_keeps_synced_values() {
     let line = format!("run --explain --pool {pool} --absorb *.log -- {ZEROS} a.log 5000 30");
     let ran = sandbox.run(&line).ok();
     assert_eq!(fs::read(sandbox.file("a.log")).unwrap(), [0; 150_000]);
-    let told = ran
-        .stderr
-        .lines()
-        .find(|line| line.contains("a.log"))
-        .unwrap();
+    let told = ran.told("a.log");
     assert!(told.ends_with("absorbed"), "{}", ran.stderr);
     sandbox.run(&format!("pool check {pool}")).ok();
 }
@@ -356,11 +352,7 @@ fn a_pool_with_holes_on_a_full_disk_costs_no_synced_byte() {
     let line = format!("run --explain --pool mounted/p --absorb *.log -- {ZEROS} b.log 1000 10");
     let ran = sandbox.run(&line).ok();
     assert!(!ran.stderr.contains("failed"), "{}", ran.stderr);
-    let told = ran
-        .stderr
-        .lines()
-        .find(|line| line.contains("b.log"))
-        .unwrap();
+    let told = ran.told("b.log");
     assert!(told.ends_with("absorbed"), "{}", ran.stderr);
 }
 

@@ -370,7 +370,7 @@ fn a_path_that_is_no_text_is_reported_as_json_all_the_same() {
 #[test]
 fn a_new_flash_cache_has_no_settings_of_an_earlier_one() {
     let sandbox = Sandbox::new();
-    let settings = |line| sandbox.run(line).ok().json()["settings"].clone();
+    let settings = |line| sandbox.json(line)["settings"].clone();
     settings("flash create --flash f 8MiB --policy off --low 20 --json");
     for left in ["f", "f.lane"] {
         fs::remove_file(sandbox.file(left)).unwrap();

@@ -1,5 +1,5 @@
 //! The lane breathes: while the disk is behind, it takes what is free in the pool, and a burst of
-//! synced writes waits for no disk; what has lost its last name is dropped and never synced.
+//! synced writes waits for no disk. What has lost its last name is dropped and never synced.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
@@ -83,8 +83,8 @@ fn a_run_on_a_held_disk() {
     }
 }
 
-/// Registers a log that stays and some that go; then, while the disk is held, writes so many KiB to
-/// the first in synced pieces, with pauses, and to the others, which it removes; prints the status,
+/// Registers a log that stays and some that go. Then, while the disk is held, writes so many KiB to
+/// the first in synced pieces, with pauses, and to the others, which it removes. Prints the status,
 /// and lets go of the disk.
 const BURST: &str = r#"
 import json, os, subprocess, time

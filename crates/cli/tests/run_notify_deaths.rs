@@ -260,8 +260,8 @@ fn holds(outcome: Result<(), Broken>) {
     }
 }
 
-/// Moments of an agent's death: before the answer of each kind of call of the program is noted, and
-/// before it is sent; files that are opened and not given; bytes that are written and not logged.
+/// Moments of an agent's death. The answer of each kind of call is not noted, or not sent; a file
+/// is opened and not given; bytes are written and not logged.
 fn moments_of_death() -> impl Iterator<Item = (String, &'static str)> {
     let passes = |name: &'static str, first: usize, last: usize| {
         (first..=last).map(move |pass| format!("{name}={pass}:die"))

@@ -91,8 +91,8 @@ def newer(fd):
 os.kill(os.getppid(), signal.SIGKILL)
 "#;
 
-/// The time that a file has on its disk is that of the last change of its inode that was synced: of
-/// what is written in place, and synced by `fdatasync`, it says nothing for a while.
+/// The time that a file has on its disk is that of the last change of its inode that was synced. It
+/// says nothing for a while of what is written in place, and synced by `fdatasync`.
 fn is_not_written_over(begin: &str) {
     let sandbox = Sandbox::on_disk();
     let Some(mut disk) = Disk::make(sandbox.path(), "ext4") else {
@@ -149,9 +149,9 @@ fn syncs_by_standard_input_past_an_unsettled_lane_are_kept() {
     );
 }
 
-/// Whether a descriptor appends is a matter of the open file, which other processes have too: they
-/// would write over one another's records, and do so for good if the process that had it otherwise
-/// for a moment was killed in that.
+/// Whether a descriptor appends is a matter of the open file, which other processes have too. A
+/// process that had it otherwise for a moment would have them write over one another's records, for
+/// good if it was killed in that.
 #[test]
 fn a_log_that_is_written_again_appends_all_the_time() {
     const APPENDING: &str = r#"

@@ -248,20 +248,16 @@ fn what_stays_plain_and_which_program_absorbed_is_told() {
         .arg(pool.path())
         .args(["--", "sh", "-c", "python3 script.py; true"]);
     let ran = Ran::of(command.output().unwrap()).ok();
-    let written_by = ran
-        .stderr
-        .lines()
-        .find(|line| line.contains("written by"))
-        .unwrap();
+    let written_by = ran.told("written by");
     assert!(written_by.contains("python3"), "{}", ran.stderr);
     assert!(ran.stderr.contains("b\\n.log"), "{}", ran.stderr);
-    let line = |name: &str| ran.stderr.lines().find(|line| line.contains(name)).unwrap();
-    assert!(line("/c.log").ends_with("not written to"), "{}", ran.stderr);
+    let told = ran.told("/c.log");
+    assert!(told.ends_with("not written to"), "{}", ran.stderr);
 }
 
-/// Runs `forebay`, whose arguments it is given, and holds up the thread that registers `a.log`
-/// between the kernel's answer that no other process has it open and its first sync, until the file
-/// `opened` is there: at its look into the directory of other runs' tables.
+/// Runs `forebay`, whose arguments it is given, and holds up the thread that registers `a.log`,
+/// until the file `opened` is there. The kernel has answered that no other process has `a.log` open
+/// then, and its first sync is to come: the thread looks into the directory of other runs' tables.
 const HELD_UP: &str = r#"
 import ctypes, fcntl, os, signal, socket, struct, sys, threading, time
 signal.alarm(60)

@@ -1,5 +1,5 @@
-//! A program that is killed with its run, and started again with another pool, while the first one
-//! has records of its log: whatever is recovered in whatever order, no older bytes come over newer
+//! A program is killed with its run, and started again with another pool, while the first one has
+//! records of its log. Whatever is recovered in whatever order, no older bytes come over newer
 //! ones.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -1,6 +1,6 @@
-//! A child that shares its parent's memory has descriptors of its own: what it does to another
-//! file, which has the number of a log of its parent's, is not taken for the log's, and what it
-//! does to the log by a duplicate is not written over.
+//! A child that shares its parent's memory has descriptors of its own. What it does to another
+//! file, which has the number of a log of its parent's, is not taken for the log's. What it does to
+//! the log by a duplicate is not written over.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;

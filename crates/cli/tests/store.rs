@@ -88,10 +88,7 @@ fn values_from_arguments_files_and_standard_input_are_exact() {
         sandbox.run("store get --dir s --base64 AP8=").ok().stdout,
         [0xCA, 0xFE]
     );
-    let json = sandbox
-        .run("store get --dir s --hex 00ff --json")
-        .ok()
-        .json();
+    let json = sandbox.json("store get --dir s --hex 00ff --json");
     assert_eq!(
         json,
         serde_json::json!({"key_base64": "AP8=", "value_base64": "yv4="})
@@ -169,7 +166,7 @@ fn stats_gc_and_verify_report() {
     let sandbox = Sandbox::new();
     sandbox.run("store put --dir s a 1").ok();
     sandbox.run("store put --dir s b 2").ok();
-    let stats = sandbox.run("store stats --dir s --json").ok().json();
+    let stats = sandbox.json("store stats --dir s --json");
     assert_eq!(stats["variant"], "fsync");
     assert!(stats["value_log_files"].as_u64().is_some(), "{stats}");
     assert!(
@@ -179,7 +176,7 @@ fn stats_gc_and_verify_report() {
             .text()
             .contains("value log:")
     );
-    let gc = sandbox.run("store gc --dir s --json").ok().json();
+    let gc = sandbox.json("store gc --dir s --json");
     assert!(gc["files"].as_u64().is_some(), "{gc}");
     assert!(
         sandbox
@@ -188,7 +185,7 @@ fn stats_gc_and_verify_report() {
             .text()
             .contains("collected")
     );
-    let verify = sandbox.run("store verify --dir s --json").ok().json();
+    let verify = sandbox.json("store verify --dir s --json");
     assert_eq!(
         (&verify["keys"], &verify["problems"]),
         (&2.into(), &serde_json::json!([]))

@@ -34,10 +34,7 @@ fn what_is_exported_can_be_imported_and_is_the_same() {
             .run(&format!("store export --dir s --pool p {file} {flags}"))
             .ok();
         let other = format!("--dir from-{file}");
-        let report = sandbox
-            .run(&format!("store import {other} {file} {flags} --json"))
-            .ok()
-            .json();
+        let report = sandbox.json(&format!("store import {other} {file} {flags} --json"));
         assert_eq!(report, serde_json::json!({"lines": 3003, "pairs": 3003}));
         assert_eq!(
             sandbox

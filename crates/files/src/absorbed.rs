@@ -14,7 +14,7 @@ mod questions;
 mod sweep;
 mod tables;
 
-pub(crate) use questions::{AskingView, Question, QuestionOutcome, QuestionTable};
+pub(crate) use questions::{AskingView, FileQuestion, QuestionOutcome, QuestionTable};
 pub(crate) use sweep::{clean_up, give_up, is_over, of_lane};
 pub(crate) use tables::of_users;
 

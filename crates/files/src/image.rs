@@ -10,7 +10,7 @@ const CHUNK: usize = 64 << 10;
 pub(crate) type ImagePart<'a> = (u64, &'a [u8]);
 
 /// What is known of a file's content after all changes of it.
-pub(crate) struct Image<'a> {
+pub(crate) struct FileImage<'a> {
     /// Bytes at offsets; disjoint.
     pub(crate) parts: Vec<ImagePart<'a>>,
     /// Ranges that were cut off and grown again; disjoint.
@@ -19,7 +19,7 @@ pub(crate) struct Image<'a> {
     pub(crate) size: Option<u64>,
 }
 
-impl<'a> Image<'a> {
+impl<'a> FileImage<'a> {
     pub(crate) fn of(changes: &[(PayloadHead, FileChange<'a>)]) -> Self {
         let size = changes
             .iter()
@@ -242,7 +242,7 @@ mod tests {
                     }
                 }
             }
-            let image = Image::of(&changes);
+            let image = FileImage::of(&changes);
             let mut on_disk = tempfile::tempfile().unwrap();
             on_disk.write_all(&file).unwrap();
             assert!(image.is_in(&on_disk).unwrap());

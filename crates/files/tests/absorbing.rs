@@ -5,7 +5,7 @@
 #![allow(clippy::unwrap_used, reason = "tests")]
 
 mod common;
-use common::{Lab, SEGMENT, content};
+use common::{Lab, SEGMENT, content, holds};
 use forebay_files::supervisor::status_of_running;
 use std::fs;
 
@@ -74,10 +74,7 @@ fn a_retired_file_is_drained_and_stays_plain_when_opened_again() {
     assert_eq!(run.open("again", &path, APPEND), 0);
     let status = run.end();
     assert_eq!(status["files"][0]["writes"], 1);
-    assert_eq!(
-        fs::read(&path).unwrap(),
-        [content(1, 1000), content(2, 1000)].concat()
-    );
+    holds(&path, &[(1, 1000), (2, 1000)]);
 }
 
 #[test]
@@ -112,10 +109,7 @@ fn two_processes_that_absorb_one_file_have_all_writes_recovered() {
     run.kill_both();
     lab.power_cut();
     lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(
-        fs::read(&path).unwrap(),
-        [content(1, 100), content(2, 100), content(3, 100)].concat()
-    );
+    holds(&path, &[(1, 100), (2, 100), (3, 100)]);
 }
 
 /// Promise: as `newer_bytes_synced_by_another_name_survive_a_power_cut`.
@@ -132,10 +126,7 @@ fn a_file_that_one_process_retires_is_plain_for_all() {
     // And in whichever process it is opened again.
     assert_eq!(run.open("again", &path, APPEND), 0);
     run.end();
-    assert_eq!(
-        fs::read(&path).unwrap(),
-        [content(1, 100), content(2, 100), content(3, 100)].concat()
-    );
+    holds(&path, &[(1, 100), (2, 100), (3, 100)]);
 }
 
 /// Promise: as `newer_bytes_synced_by_another_name_survive_a_power_cut`.
@@ -181,10 +172,7 @@ fn a_file_that_one_process_closed_is_absorbed_for_the_next() {
     assert_eq!(run.open("a", &path, APPEND), 1);
     run.call("write a 2 100").unwrap();
     run.end();
-    assert_eq!(
-        fs::read(&path).unwrap(),
-        [content(1, 100), content(2, 100)].concat()
-    );
+    holds(&path, &[(1, 100), (2, 100)]);
 }
 
 /// Promise (files): An `open` that fails has truncated nothing.
@@ -198,7 +186,7 @@ fn an_open_that_fails_to_make_a_file_plain_has_not_truncated_it() {
     let truncating = libc::O_WRONLY | libc::O_TRUNC;
     let open = format!("open again {} {truncating}", path.display());
     assert_eq!(run.call(&open), Err(libc::EIO));
-    assert_eq!(fs::read(&path).unwrap(), content(1, 300));
+    holds(&path, &[(1, 300)]);
     lab.inject(libc::EIO, 0);
     // It is written again, and plain.
     assert_eq!(run.call("sync a"), Ok(0));

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{Lab, content, eventually};
+use common::{Lab, content, eventually, holds};
 use std::{fs, path::Path, time::Duration};
 
 const APPEND: i32 = libc::O_WRONLY | libc::O_CREAT | libc::O_APPEND;
@@ -98,7 +98,7 @@ fn a_run_lets_go_of_a_file_before_another_run_writes_to_it() {
     lab.power_cut();
     lab.recover(Some(OTHER_BOOT), &["--force"]);
     second.recover(Some(OTHER_BOOT), &["--force"]);
-    assert_eq!(fs::read(&path).unwrap(), content(2, 300));
+    holds(&path, &[(2, 300)]);
 }
 
 /// Promise: as `a_run_lets_go_of_a_file_before_another_run_writes_to_it`.
@@ -192,10 +192,7 @@ fn no_file_opens_for_writing_while_a_live_supervisor_is_silent() {
     assert_eq!(run.open("other b", &path, libc::O_WRONLY), 0);
     run.call("write a 2 300").unwrap();
     assert_eq!(run.call("absorbs a"), Ok(0));
-    assert_eq!(
-        fs::read(&path).unwrap(),
-        [content(1, 300), content(2, 300)].concat()
-    );
+    holds(&path, &[(1, 300), (2, 300)]);
     run.end();
 }
 
@@ -220,7 +217,7 @@ fn an_orphaned_process_lets_go_of_its_files_at_its_next_call() {
     run.calls(["other pwrite b 0 2 300", "other sync b"]);
     run.kill_both();
     lab.recover(Some(OTHER_BOOT), &["--force"]);
-    assert_eq!(fs::read(&path).unwrap(), content(2, 300));
+    holds(&path, &[(2, 300)]);
 }
 
 /// Promise (programs): The supervisor holds no lock, executable or disk space of the program's.

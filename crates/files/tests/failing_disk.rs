@@ -94,10 +94,9 @@ fn every_sync_is_real_and_lasts_once_the_pools_disk_has_failed() {
         for path in [&a, &b] {
             set_back(path);
         }
-        let reports = lab.recover(Some(OTHER_BOOT), &[]);
-        assert_eq!(reports[0]["outcome"], "newer", "{reports:?}");
-        assert!(fs::read(&a).unwrap() == content(3, 3000));
-        assert!(fs::read(&b).unwrap() == content(4, 3000));
+        lab.recover_to("newer", Some(OTHER_BOOT), &[]);
+        holds(&a, &[(3, 3000)]);
+        holds(&b, &[(4, 3000)]);
         assert!(!gone.exists());
         assert_eq!(lab.lanes(), 0);
     }
@@ -121,10 +120,9 @@ fn a_run_after_a_pools_disk_failed_absorbs_and_recovers_as_ever() {
     run.calls(["pwrite a 0 3 3000", "sync a"]);
     run.kill_both();
     lab.power_cut();
-    assert!(fs::read(&path).unwrap() == content(2, 3000));
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(3, 3000));
+    holds(&path, &[(2, 3000)]);
+    lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
+    holds(&path, &[(3, 3000)]);
 }
 
 /// Promise (disks): A recovery writes nothing older over the files once a pool's failed disk is
@@ -142,9 +140,8 @@ fn a_pools_disk_that_fails_once_is_told_that_its_lane_is_void() {
     assert_eq!(run.call("absorbs a"), Ok(0));
     run.kill_both();
     set_back(&path);
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "empty", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(3, 3000));
+    lab.recover_to("empty", Some(OTHER_BOOT), &[]);
+    holds(&path, &[(3, 3000)]);
 }
 
 /// Promise (disks): A sync and a change of names fail with `EIO` where neither the pool nor the
@@ -163,7 +160,7 @@ fn no_sync_succeeds_where_nothing_can_say_that_records_are_void() {
         assert_eq!(run.call("sync a"), Err(libc::EIO));
         mend_disk(&lab);
         run.kill_both();
-        assert!(fs::read(&path).unwrap() == content(2, 3000));
+        holds(&path, &[(2, 3000)]);
     }
 }
 
@@ -212,9 +209,8 @@ fn what_the_pools_disk_does_not_take_as_released_is_not() {
     run.kill_both();
     mend_disk(&lab);
     set_back(&path);
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "newer", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(2, 3000));
+    lab.recover_to("newer", Some(OTHER_BOOT), &[]);
+    holds(&path, &[(2, 3000)]);
 }
 
 /// Promise (disks): A recovery in the same boot does not take the page cache's contents for durable
@@ -231,8 +227,7 @@ fn a_same_boot_recovery_drops_nothing_after_both_disks_failed() {
     run.kill_both();
     mend_disk(&lab);
     // What the kernel has is clean, and on no disk.
-    let reports = lab.recover(None, &[]);
-    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    lab.recover_to("refused", None, &[]);
     assert_eq!(lab.lanes(), 1);
 }
 
@@ -251,10 +246,9 @@ fn a_second_sync_does_not_make_good_a_recoverys_failed_one() {
     assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
     // The file has it all, by the page cache. Only written again it comes to the disk, which cannot
     // be done while another process has it open.
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    holds(&path, &[(1, 3000)]);
     let other = fs::File::open(&path).unwrap();
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    lab.recover_to("refused", Some(OTHER_BOOT), &[]);
     drop(other);
     lab.recover(Some(OTHER_BOOT), &[]);
     assert_eq!(lab.lanes(), 0);
@@ -272,9 +266,8 @@ fn a_file_whose_marks_cannot_be_read_gets_nothing() {
         command.env("FOREBAY_BROKEN", "void-mark-read");
     });
     assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
+    holds(&path, &[(1, 3000)]);
 }
 
 /// Promise (disks): A sync without a supervisor fails once in each process where records cannot be
@@ -291,9 +284,8 @@ fn later_writes_of_orphans_that_cannot_void_records_are_kept() {
     run.calls(["pwrite a 0 3 3000", "sync a"]);
     run.kill_both();
     mend_disk(&lab);
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(3, 3000));
+    lab.recover_to("refused", Some(OTHER_BOOT), &[]);
+    holds(&path, &[(3, 3000)]);
 }
 
 /// Promise (disks): Members without a supervisor write nothing over bytes that another process
@@ -310,7 +302,7 @@ fn orphans_write_nothing_over_what_another_process_wrote_since() {
     thread::sleep(Duration::from_millis(300));
     fs::write(&path, content(2, 3000)).unwrap();
     let _ = run.call("sync a");
-    assert!(fs::read(&path).unwrap() == content(2, 3000));
+    holds(&path, &[(2, 3000)]);
     drop(pipe);
 }
 
@@ -357,9 +349,8 @@ fn outside_writes_to_a_file_that_cannot_be_made_plain_are_kept() {
     fs::write(&path, content(2, 3000)).unwrap();
     run.kill_both();
     mend_disk(&lab);
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(2, 3000));
+    lab.recover_to("refused", Some(OTHER_BOOT), &[]);
+    holds(&path, &[(2, 3000)]);
 }
 
 /// Promise (disks): A run ends although its pool's disk failed with a full segment.

@@ -67,8 +67,7 @@ fn a_write_without_room_fails_and_costs_nothing_acknowledged() {
     assert_eq!(run.call("absorbs a"), Ok(1));
     run.kill_both();
     lab.power_cut();
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
     assert!(fs::read(&path).unwrap() == expected);
     assert_eq!(lab.lanes(), 0);
 }

@@ -119,7 +119,7 @@ fn what_was_not_synced_is_not_in_the_pool_after_a_power_cut() {
     run.kill_both();
     lab.power_cut();
     lab.recover(Some(OTHER_BOOT), &[]);
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    holds(&path, &[(1, 3000)]);
 }
 
 /// Promise (files): A synchronous write is durable when it returns, with a pool on a disk too.
@@ -131,7 +131,7 @@ fn a_write_that_is_synchronous_is_durable_when_it_returns() {
     run.kill_both();
     lab.power_cut();
     lab.recover(Some(OTHER_BOOT), &[]);
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    holds(&path, &[(1, 3000)]);
 }
 
 /// Promise (files): A pool on a disk commits a write that nobody syncs a second later.
@@ -144,5 +144,5 @@ fn a_second_after_it_was_written_it_is_durable_without_a_sync() {
     run.kill_both();
     lab.power_cut();
     lab.recover(Some(OTHER_BOOT), &[]);
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    holds(&path, &[(1, 3000)]);
 }

@@ -60,5 +60,5 @@ fn a_pool_that_is_only_called_otherwise_is_used_on() {
     lab.power_cut();
     fs::rename(&elsewhere, lab.pool()).unwrap();
     lab.recover(Some("00000000-0000-0000-0000-00000000b007"), &[]);
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    holds(&path, &[(1, 3000)]);
 }

@@ -166,8 +166,7 @@ fn a_recovery_makes_the_loss_of_a_file_and_directory_durable() {
             return;
         };
         run.kill_both();
-        let reports = lab.recover(None, &[]);
-        assert_eq!(reports[0]["outcome"], "synced", "{reports:?}");
+        lab.recover_to("synced", None, &[]);
         check_gone_or_whole(&lab, &disk);
     }
 }

@@ -168,14 +168,12 @@ const AT_ONCE: u32 = 304;
 /// A commit of pages of which one record is in the lane, and the checkpoint that would make room
 /// for the next one fails: its write, or its sync. Before it came so many others.
 fn between_two_records(commits: u64, fails: u64) -> Option<Machine> {
-    let options = CacheOptions {
-        groups_unsynced_max: 120,
-        second_chances_max: 0,
-        watermarks: Watermarks { low: 0, high: 0 },
-        flash_retry_ms: 0,
-        ..options()
-    };
-    let machine = Machine::new(600, &options);
+    let machine = Machine::with(600, |options| {
+        options.groups_unsynced_max = 120;
+        options.second_chances_max = 0;
+        options.watermarks = Watermarks { low: 0, high: 0 };
+        options.flash_retry_ms = 0;
+    });
     for version in 1..=commits {
         machine.write(500, version);
         machine.sync();

@@ -95,11 +95,7 @@ fn a_page_that_is_read_stays_while_the_queue_turns() {
 #[test]
 fn the_queue_moves_and_loses_nothing_though_all_pages_are_read() {
     for chances in [0, 1, 4, 7] {
-        let options = CacheOptions {
-            second_chances_max: chances,
-            ..options()
-        };
-        let machine = Machine::new(40, &options);
+        let machine = Machine::with(40, |options| options.second_chances_max = chances);
         for n in 0..300u32 {
             machine.write(n, u64::from(n) + 1);
             for page in 0..=n {
@@ -119,11 +115,7 @@ fn clean_pages_come_in_if_they_are_wanted_and_never_go_home() {
         (AdmissionPolicy::Dirty, false),
         (AdmissionPolicy::All, true),
     ] {
-        let options = CacheOptions {
-            contents,
-            ..options()
-        };
-        let machine = Machine::new(40, &options);
+        let machine = Machine::with(40, |options| options.contents = contents);
         for page in 0..200 {
             assert_eq!(machine.read(page), 0);
         }
@@ -136,11 +128,7 @@ fn clean_pages_come_in_if_they_are_wanted_and_never_go_home() {
 /// Promise (flash): A home that cannot be synced keeps no page of another home on flash.
 #[test]
 fn reads_of_a_file_whose_home_cannot_be_synced_try_it_once() {
-    let options = CacheOptions {
-        contents: AdmissionPolicy::All,
-        ..options()
-    };
-    let machine = Machine::new(40, &options);
+    let machine = Machine::with(40, |options| options.contents = AdmissionPolicy::All);
     machine.world.home_gone.store(true, SeqCst);
     let before = machine.world.operations.load(SeqCst);
     let admitted = |page| {
@@ -159,12 +147,10 @@ fn reads_of_a_file_whose_home_cannot_be_synced_try_it_once() {
 
 #[test]
 fn a_scan_bypasses_the_cache_and_scattered_reads_do_not() {
-    let options = CacheOptions {
-        contents: AdmissionPolicy::All,
-        bypass_reads: 4,
-        ..options()
-    };
-    let machine = Machine::new(60, &options);
+    let machine = Machine::with(60, |options| {
+        options.contents = AdmissionPolicy::All;
+        options.bypass_reads = 4;
+    });
     for n in 0..100 {
         machine.read(n);
         if n % 10 == 0 {
@@ -177,11 +163,7 @@ fn a_scan_bypasses_the_cache_and_scattered_reads_do_not() {
 
 #[test]
 fn sequential_writes_bypass_the_cache_but_not_a_newer_page() {
-    let options = CacheOptions {
-        bypass_writes: 4,
-        ..options()
-    };
-    let machine = Machine::new(60, &options);
+    let machine = Machine::with(60, |options| options.bypass_writes = 4);
     machine.write(20, 1);
     let cached: Vec<u32> = (10..30).filter(|n| machine.write(*n, 2)).collect();
     assert_eq!(cached, [10, 11, 12, 20]);
@@ -190,12 +172,10 @@ fn sequential_writes_bypass_the_cache_but_not_a_newer_page() {
 /// Promise (flash): A page that is read at home counts as clean only if it is durable there.
 #[test]
 fn a_page_read_at_home_before_it_was_written_is_not_cached() {
-    let options = CacheOptions {
-        contents: AdmissionPolicy::All,
-        bypass_writes: 4,
-        ..options()
-    };
-    let machine = Machine::new(60, &options);
+    let machine = Machine::with(60, |options| {
+        options.contents = AdmissionPolicy::All;
+        options.bypass_writes = 4;
+    });
     let (cache, file) = (&machine.cache, &machine.file);
     machine.sync();
     let miss = |page| match cache.read(file, page, &mut vec![0; PAGE]).unwrap() {

@@ -3,22 +3,20 @@
 
 mod support;
 
-use forebay_flash::{CacheOptions, ResizedCache, Watermarks};
+use forebay_flash::{ResizedCache, Watermarks};
 use std::{ops::ControlFlow, sync::mpsc, thread, time::Duration};
 use support::{
-    machine::{GROUP, Machine, options},
+    machine::{GROUP, Machine},
     model::PAGE,
     session::bytes_for,
 };
 
 #[test]
 fn steps_keep_to_the_limit_and_slotless_writers_do_not_wait() {
-    let options = CacheOptions {
-        watermarks: Watermarks { low: 0, high: 0 },
-        home_bytes_per_second: 4 * PAGE as u64,
-        ..options()
-    };
-    let machine = Machine::new(100, &options);
+    let machine = Machine::with(100, |options| {
+        options.watermarks = Watermarks { low: 0, high: 0 };
+        options.home_bytes_per_second = 4 * PAGE as u64;
+    });
     for n in 0..60u32 {
         machine.write(n, 1);
     }
@@ -40,11 +38,7 @@ fn steps_keep_to_the_limit_and_slotless_writers_do_not_wait() {
 
 #[test]
 fn what_is_above_the_limit_towards_flash_goes_around_it() {
-    let options = CacheOptions {
-        flash_bytes_per_second: PAGE as u64,
-        ..options()
-    };
-    let machine = Machine::new(100, &options);
+    let machine = Machine::with(100, |options| options.flash_bytes_per_second = PAGE as u64);
     let before = machine.cache.stats().flash_bytes;
     for n in 0..80u32 {
         machine.write(n, u64::from(n) + 1);
@@ -89,11 +83,7 @@ fn limited(
 
 #[test]
 fn a_resize_that_waits_for_the_limit_says_so_and_may_be_stopped() {
-    let options = CacheOptions {
-        home_bytes_per_second: 1,
-        ..options()
-    };
-    let machine = Machine::new(200, &options);
+    let machine = Machine::with(200, |options| options.home_bytes_per_second = 1);
     machine.fill(100);
     let group = u64::from(GROUP);
     let (stopped, said) = limited(&machine, |_| ControlFlow::Break(()));

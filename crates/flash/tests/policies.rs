@@ -235,11 +235,9 @@ fn a_page_written_twice_goes_home_once_in_its_last_version() {
 
 #[test]
 fn steps_begin_at_the_high_watermark_and_end_at_the_low_one() {
-    let options = CacheOptions {
-        watermarks: Watermarks { low: 30, high: 60 },
-        ..options()
-    };
-    let machine = Machine::new(100, &options);
+    let machine = Machine::with(100, |options| {
+        options.watermarks = Watermarks { low: 30, high: 60 }
+    });
     let slots = machine.cache.stats().slots as u32;
     for n in 0..slots * 6 / 10 {
         machine.write(n, 1);
@@ -395,11 +393,7 @@ fn the_metadata_of_any_number_of_pages_fits_any_lane() {
 
 #[test]
 fn second_chances_take_no_more_memory_than_written_pages() {
-    let options = CacheOptions {
-        groups_unsynced_max: 2,
-        ..options()
-    };
-    let machine = Machine::new(200, &options);
+    let machine = Machine::with(200, |options| options.groups_unsynced_max = 2);
     machine.fill(160);
     let _ = machine.cache.flush(|_| ControlFlow::Continue(())).unwrap();
     assert!((0..160).all(|page| machine.hits(page)));

@@ -102,11 +102,7 @@ fn a_cache_of_another_size_has_what_it_had_and_goes_on() {
 
 #[test]
 fn a_shrinking_cache_writes_home_the_lost_slots_pages_only() {
-    let options = CacheOptions {
-        second_chances_max: 0,
-        ..options()
-    };
-    let machine = Machine::new(200, &options);
+    let machine = Machine::with(200, |options| options.second_chances_max = 0);
     machine.fill(100);
     let resized = resize(&machine, 70).unwrap();
     let stayed = resized.slots.min(100 - resized.pages);

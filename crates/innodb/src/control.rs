@@ -9,7 +9,7 @@ pub(crate) use crate::control_files::socket_of;
 #[cfg(test)]
 pub(crate) use command::connect_to;
 pub use command::{CancelledResize, cancel_resize, resize_running, set_running};
-pub(crate) use listener::{ControlClient, ControlListener, Heard, remove_socket};
+pub(crate) use listener::{CommandProgress, ControlClient, ControlListener, remove_socket};
 
 use crate::{
     settings::Settings,

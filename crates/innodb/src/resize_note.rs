@@ -76,11 +76,11 @@ impl ResizeNote {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setup::fixtures::flash_place;
 
     #[test]
     fn what_was_begun_is_known_until_it_is_forgotten() {
-        let dir = tempfile::tempdir().unwrap();
-        let flash = dir.path().join("f");
+        let (_dir, flash) = flash_place();
         let begun = || ResizeNote::read(&flash).map(|note| note.map(|note| note.bytes));
         assert_eq!(begun().unwrap(), None);
         ResizeNote { bytes: 7 }.keep(&flash).unwrap();

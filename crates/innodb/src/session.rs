@@ -333,14 +333,12 @@ impl CacheSession {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::setup;
+    use crate::setup::{self, fixtures::made_cache};
     use std::thread;
 
     #[test]
     fn a_server_waits_at_its_start_while_its_cache_is_inspected() {
-        let dir = tempfile::tempdir().unwrap();
-        let flash = dir.path().join("f");
-        setup::create(&flash, 8 << 20).unwrap();
+        let (_dir, flash) = made_cache(8 << 20);
         let environment = SessionEnvironment {
             flash: flash.clone(),
             status: None,

@@ -1,5 +1,5 @@
 //! What a server's file functions promise of its page files, each in a process of its own that is
-//! killed at its end: what the kernel refuses changes nothing, what it does is not undone, and what
+//! killed at its end. What the kernel refuses changes nothing, what it does is not undone, and what
 //! is acknowledged is durable.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

@@ -91,13 +91,13 @@ unsafe extern "C" fn carry_out<F: FnOnce() -> T, T>(work: *mut c_void) {
 }
 
 /// Calls `carry_out` with `work` and a stack that ends at `top`.
-#[cfg(target_arch = "x86_64")]
 #[unsafe(naked)]
 unsafe extern "C" fn switch(
     work: *mut c_void,
     carry_out: unsafe extern "C" fn(*mut c_void),
     top: *mut u8,
 ) {
+    #[cfg(target_arch = "x86_64")]
     naked_asm!(
         ".cfi_startproc",
         "push rbp",
@@ -113,16 +113,7 @@ unsafe extern "C" fn switch(
         "ret",
         ".cfi_endproc",
     );
-}
-
-/// The same.
-#[cfg(target_arch = "aarch64")]
-#[unsafe(naked)]
-unsafe extern "C" fn switch(
-    work: *mut c_void,
-    carry_out: unsafe extern "C" fn(*mut c_void),
-    top: *mut u8,
-) {
+    #[cfg(target_arch = "aarch64")]
     naked_asm!(
         ".cfi_startproc",
         "stp x29, x30, [sp, #-16]!",

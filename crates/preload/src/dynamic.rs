@@ -22,7 +22,7 @@ use crate::{
         DLMOPEN, DLOPEN, DLSYM, DLVSYM, FUNCTIONS, JumpTarget, hidden_dlsym, is_loaded, or_fail,
     },
     next_definition::{NextDefinition, library_of, note_first},
-    real::{Hidden, hidden},
+    real::{HiddenSymbol, hidden},
     system_call, table,
 };
 use forebay_files::client;
@@ -209,7 +209,7 @@ fn is_hidden(code: *mut c_void, name: &CStr) -> bool {
 
 /// A function of ours, and what it hides.
 struct HookedFunction {
-    hidden: &'static Hidden,
+    hidden: &'static HiddenSymbol,
     ours: *const (),
     is_late: bool,
 }

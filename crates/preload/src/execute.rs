@@ -29,19 +29,19 @@ use std::{
 
 mod environment;
 
-type Strings = *const *const c_char;
+type StringArray = *const *const c_char;
 
 unsafe extern "C" {
-    static mut environ: Strings;
+    static mut environ: StringArray;
 }
 
-fn own_environment() -> Strings {
+fn own_environment() -> StringArray {
     // SAFETY: as the C library's own functions read it.
     unsafe { environ }
 }
 
 handlers! {
-    fn execve(path: *const c_char, arguments: Strings, environment: Strings) -> c_int;
+    fn execve(path: *const c_char, arguments: StringArray, environment: StringArray) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| execute(ExecutedProgram::Path(path), environment, |environment| {
@@ -49,7 +49,7 @@ handlers! {
         unsafe { real(path, arguments, environment) }
     });
 
-    fn execv(path: *const c_char, arguments: Strings) -> c_int;
+    fn execv(path: *const c_char, arguments: StringArray) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| execute(ExecutedProgram::Path(path), own_environment(), |environment| match execve::hidden() {
@@ -59,7 +59,7 @@ handlers! {
         _ => unsafe { real(path, arguments) },
     });
 
-    fn execvp(file: *const c_char, arguments: Strings) -> c_int;
+    fn execvp(file: *const c_char, arguments: StringArray) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| execute(ExecutedProgram::Named(file), own_environment(), |environment| match execvpe::hidden() {
@@ -69,7 +69,7 @@ handlers! {
         _ => unsafe { real(file, arguments) },
     });
 
-    fn execvpe(file: *const c_char, arguments: Strings, environment: Strings) -> c_int;
+    fn execvpe(file: *const c_char, arguments: StringArray, environment: StringArray) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| execute(ExecutedProgram::Named(file), environment, |environment| {
@@ -77,7 +77,7 @@ handlers! {
         unsafe { real(file, arguments, environment) }
     });
 
-    fn fexecve(fd: c_int, arguments: Strings, environment: Strings) -> c_int;
+    fn fexecve(fd: c_int, arguments: StringArray, environment: StringArray) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| execute(ExecutedProgram::Below(fd, c"".as_ptr()), environment, |environment| {
@@ -85,7 +85,7 @@ handlers! {
         unsafe { real(fd, arguments, environment) }
     });
 
-    fn execveat(dir: c_int, path: *const c_char, arguments: Strings, environment: Strings, flags: c_int) -> c_int;
+    fn execveat(dir: c_int, path: *const c_char, arguments: StringArray, environment: StringArray, flags: c_int) -> c_int;
     missing missing(-1);
     plain if false;
     else |real| execute(ExecutedProgram::Below(dir, path), environment, |environment| {
@@ -93,7 +93,7 @@ handlers! {
         unsafe { real(dir, path, arguments, environment, flags) }
     });
 
-    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
+    fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: StringArray, environment: StringArray) -> c_int;
     missing libc::ENOSYS;
     plain if false;
     else |real| spawn(ExecutedProgram::Path(path), environment, |environment| {
@@ -101,7 +101,7 @@ handlers! {
         unsafe { real(pid, path, actions, attributes, arguments, environment) }
     });
 
-    fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
+    fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: StringArray, environment: StringArray) -> c_int;
     missing libc::ENOSYS;
     plain if false;
     else |real| spawn(ExecutedProgram::Named(file), environment, |environment| {
@@ -110,7 +110,7 @@ handlers! {
     });
 
     // In the C library since glibc 2.39.
-    fn pidfd_spawn(pidfd: *mut c_int, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
+    fn pidfd_spawn(pidfd: *mut c_int, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: StringArray, environment: StringArray) -> c_int;
     missing libc::ENOSYS;
     plain if false;
     else |real| spawn(ExecutedProgram::Path(path), environment, |environment| {
@@ -118,7 +118,7 @@ handlers! {
         unsafe { real(pidfd, path, actions, attributes, arguments, environment) }
     });
 
-    fn pidfd_spawnp(pidfd: *mut c_int, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: Strings, environment: Strings) -> c_int;
+    fn pidfd_spawnp(pidfd: *mut c_int, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: StringArray, environment: StringArray) -> c_int;
     missing libc::ENOSYS;
     plain if false;
     else |real| spawn(ExecutedProgram::Named(file), environment, |environment| {
@@ -231,7 +231,7 @@ fn in_search_path(name: &OsStr) -> impl Iterator<Item = PathBuf> {
 }
 
 /// Whether an environment has this library loaded, and tells it of the run.
-fn has_library(environment: Strings) -> bool {
+fn has_library(environment: StringArray) -> bool {
     if environment.is_null() {
         return false;
     }
@@ -291,7 +291,7 @@ fn is_in_reach(path: &[u8]) -> bool {
 ///
 /// # Errors
 /// It must not be: it would write past the lane.
-fn before(program: &ExecutedProgram, environment: Strings) -> Result<(), FailedCall> {
+fn before(program: &ExecutedProgram, environment: StringArray) -> Result<(), FailedCall> {
     if is_client() {
         return Ok(());
     }
@@ -313,8 +313,8 @@ pub(crate) fn before_shell() -> Result<(), FailedCall> {
 /// Executes a program by `real`, which gets the environment for it.
 fn execute(
     program: ExecutedProgram,
-    environment: Strings,
-    real: impl FnOnce(Strings) -> c_int,
+    environment: StringArray,
+    real: impl FnOnce(StringArray) -> c_int,
 ) -> c_int {
     match before(&program, environment) {
         Ok(()) => environment::fitting(&program, environment, real),
@@ -325,8 +325,8 @@ fn execute(
 /// The same by a function that returns the error number.
 fn spawn(
     program: ExecutedProgram,
-    environment: Strings,
-    real: impl FnOnce(Strings) -> c_int,
+    environment: StringArray,
+    real: impl FnOnce(StringArray) -> c_int,
 ) -> c_int {
     match before(&program, environment) {
         Ok(()) => {
@@ -344,8 +344,8 @@ fn spawn(
 /// The same by a system call.
 pub(crate) fn by_number(
     (dir, path): (c_int, *const c_char),
-    environment: Strings,
-    real: impl FnOnce(Strings) -> c_long,
+    environment: StringArray,
+    real: impl FnOnce(StringArray) -> c_long,
 ) -> c_long {
     let program = ExecutedProgram::Below(dir, path);
     match before(&program, environment) {

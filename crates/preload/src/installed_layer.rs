@@ -14,7 +14,7 @@ use std::{
 };
 
 /// The name of a file as a call has it: a directory's descriptor, or `AT_FDCWD`, and a path.
-pub type Name<'a> = (c_int, &'a CStr);
+pub type NameAt<'a> = (c_int, &'a CStr);
 
 /// What was done to the file of a descriptor, with success.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -131,8 +131,8 @@ pub trait FileLayer: Sync {
     /// That of `real`.
     fn rename(
         &self,
-        _from: Name<'_>,
-        _to: Name<'_>,
+        _from: NameAt<'_>,
+        _to: NameAt<'_>,
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         real()
@@ -144,7 +144,7 @@ pub trait FileLayer: Sync {
     /// That of `real`.
     fn unlink(
         &self,
-        _name: Name<'_>,
+        _name: NameAt<'_>,
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         real()

@@ -13,7 +13,7 @@
 
 pub(crate) use crate::installed_layer::{guards_memory, is_there, sees};
 pub use crate::{
-    installed_layer::{FileEvent, FileLayer, Name, guard_memory, install},
+    installed_layer::{FileEvent, FileLayer, NameAt, guard_memory, install},
     memory::is_readable,
 };
 
@@ -102,8 +102,8 @@ pub(crate) fn refuses_mapping(fd: c_int, protection: c_int, flags: c_int) -> boo
 
 /// Renames a file by `real`. To be called inside the client.
 pub(crate) fn rename(
-    from: Name<'_>,
-    to: Name<'_>,
+    from: NameAt<'_>,
+    to: NameAt<'_>,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     match layer() {
@@ -114,7 +114,7 @@ pub(crate) fn rename(
 
 /// Unlinks a file by `real`. To be called inside the client.
 pub(crate) fn unlink(
-    name: Name<'_>,
+    name: NameAt<'_>,
     real: impl FnOnce() -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     match layer() {

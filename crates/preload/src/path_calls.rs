@@ -5,7 +5,7 @@ use crate::{
     call_context::{FailedCall, checked, is_client, missing},
     client_call::client,
     handler::handlers,
-    layer::{self, Name},
+    layer::{self, NameAt},
     memory, metadata, pages,
 };
 use forebay_files::client;
@@ -115,7 +115,11 @@ fn name_file(
     from: CName,
     to: CName,
     mut real: impl FnMut() -> c_int,
-    call: impl FnOnce(Name<'_>, Name<'_>, &mut dyn FnMut() -> Result<(), Errno>) -> Result<(), Errno>,
+    call: impl FnOnce(
+        NameAt<'_>,
+        NameAt<'_>,
+        &mut dyn FnMut() -> Result<(), Errno>,
+    ) -> Result<(), Errno>,
 ) -> c_int {
     if is_client() {
         return metadata::somewhere(real);

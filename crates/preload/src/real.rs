@@ -36,13 +36,13 @@ const _: () = assert!(
 );
 
 /// A hidden function.
-pub(crate) struct Hidden {
+pub(crate) struct HiddenSymbol {
     name: &'static CStr,
     /// Null until it was looked for with success.
     address: AtomicPtr<c_void>,
 }
 
-impl Hidden {
+impl HiddenSymbol {
     const fn new(name: &'static CStr) -> Self {
         Self {
             name,
@@ -173,12 +173,12 @@ macro_rules! places {
         /// What is hidden, by its names, but for the dynamic linker's functions.
         #[allow(non_upper_case_globals, reason = "named as the functions are")]
         pub(crate) mod hidden {
-            use super::Hidden;
+            use super::HiddenSymbol;
 
-            $(pub(crate) static $name: Hidden = Hidden::new(c_name!($name));)+
+            $(pub(crate) static $name: HiddenSymbol = HiddenSymbol::new(c_name!($name));)+
 
             /// All of it.
-            pub(crate) static ALL: &[&Hidden] = &[$(&$name),+];
+            pub(crate) static ALL: &[&HiddenSymbol] = &[$(&$name),+];
         }
     };
 }

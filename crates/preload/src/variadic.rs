@@ -5,7 +5,7 @@
 
 use crate::{
     call_context::{FailedCall, missing},
-    real::Hidden,
+    real::HiddenSymbol,
 };
 use libc::c_int;
 
@@ -15,7 +15,7 @@ pub(crate) type HiddenFunction = unsafe extern "C-unwind" fn() -> c_int;
 
 /// Where to go on to, after what has to be done before.
 pub(crate) fn go_on(
-    hidden: &Hidden,
+    hidden: &HiddenSymbol,
     prepare: impl FnOnce() -> Result<(), FailedCall>,
 ) -> HiddenFunction {
     // SAFETY: jumped to, with all arguments in place.

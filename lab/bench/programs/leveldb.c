@@ -1,4 +1,4 @@
-/* LevelDB's side of `forebay-lab fam` and of the peers in `forebay-lab wisckey`. Built with cc when it is needed (peers/leveldb.rs).
+/* LevelDB's side of `forebay-lab fam` and of the peers in `forebay-lab wisckey`. Built with cc when it is needed (peers.rs).
  *
  *   leveldb DIR fam PAIRS PAIR_BYTES SEED
  *       P5's workloads, each in a database of its own below DIR but for the gets, which read what random_put wrote.
@@ -10,52 +10,12 @@
  */
 #define _GNU_SOURCE
 #include <leveldb/c.h>
-#include <stdint.h>
-#include <stdio.h>
-#include <stdlib.h>
-#include <string.h>
-#include <time.h>
-
-#define KEY_BYTES 8
-#define WINDOWS 4096
-#define STRIDE 64
-
-static char *values;
+#include "puts.h"
 
 static void check(char *error) {
     if (error != NULL) {
         fprintf(stderr, "leveldb: %s\n", error);
         exit(1);
-    }
-}
-
-static uint64_t now_ns(void) {
-    struct timespec now;
-    clock_gettime(CLOCK_MONOTONIC, &now);
-    return (uint64_t)now.tv_sec * 1000000000u + (uint64_t)now.tv_nsec;
-}
-
-/* As lab/bench/src/data.rs: a bijection without a pattern. */
-static uint64_t mix(uint64_t number) {
-    uint64_t x = number + 0x9E3779B97F4A7C15u;
-    x = (x ^ (x >> 30)) * 0xBF58476D1CE4E5B9u;
-    x = (x ^ (x >> 27)) * 0x94D049BB133111EBu;
-    return x ^ (x >> 31);
-}
-
-static void put_big_endian(uint64_t number, char key[KEY_BYTES]) {
-    for (int at = KEY_BYTES - 1; at >= 0; at--, number >>= 8)
-        key[at] = (char)(number & 0xFF);
-}
-
-static void make_values(size_t bytes, uint64_t seed) {
-    size_t all = bytes + (size_t)WINDOWS * STRIDE;
-    values = malloc(all + sizeof(uint64_t));
-    if (values == NULL)
-        exit(1);
-    for (size_t at = 0; at < all; at += sizeof(uint64_t)) {
-        uint64_t word = mix(seed + at);
-        memcpy(values + at, &word, sizeof word);
     }
 }
 
@@ -159,47 +119,20 @@ static int fam(const char *dir, char **arguments) {
     return 0;
 }
 
-static int by_size(const void *one, const void *other) {
-    uint64_t a = *(const uint64_t *)one, b = *(const uint64_t *)other;
-    return a < b ? -1 : a > b;
-}
-
 static int put(const char *dir, char **arguments) {
-    uint64_t ops_max = strtoull(arguments[0], NULL, 10);
-    double seconds_max = strtod(arguments[1], NULL);
-    size_t value_bytes = strtoull(arguments[2], NULL, 10);
-    uint64_t seed = strtoull(arguments[3], NULL, 10);
-    int sync = atoi(arguments[4]);
-    char key[KEY_BYTES], *error = NULL;
-    uint64_t room = 1 << 20, ops = 0;
-    uint64_t *latencies = malloc(room * sizeof *latencies);
-    make_values(value_bytes, seed);
-    leveldb_t *database = open_database(dir, "put", strtoull(arguments[5], NULL, 10));
-    leveldb_writeoptions_t *options = write_options(sync);
-    uint64_t start = now_ns(), last = start, end = UINT64_MAX;
-    if (seconds_max > 0)
-        end = start + (uint64_t)(seconds_max * 1e9);
-    while ((ops_max == 0 || ops < ops_max) && last < end) {
-        put_big_endian(mix(seed ^ mix(ops)), key);
-        leveldb_put(database, options, key, KEY_BYTES, values + ops % WINDOWS * STRIDE, value_bytes, &error);
+    char key[KEY_BYTES], *value, *error = NULL;
+    struct puts puts = puts_of(arguments);
+    leveldb_t *database = open_database(dir, "put", puts.cache_bytes);
+    leveldb_writeoptions_t *options = write_options(puts.sync);
+    start_puts(&puts);
+    while (next_put(&puts, key, &value)) {
+        leveldb_put(database, options, key, KEY_BYTES, value, puts.value_bytes, &error);
         check(error);
-        if (ops == room) {
-            room *= 2;
-            latencies = realloc(latencies, room * sizeof *latencies);
-        }
-        if (latencies == NULL)
-            exit(1);
-        uint64_t now = now_ns();
-        latencies[ops++] = now - last;
-        last = now;
+        time_put(&puts);
     }
     /* A compaction of the range that is empty writes the memtable first, and merges nothing else. */
     leveldb_compact_range(database, "", 0, "", 0);
-    uint64_t took = now_ns() - start;
-    qsort(latencies, ops, sizeof *latencies, by_size);
-    printf("{\"name\":\"leveldb\",\"mode\":\"%s\",\"ops\":%lu,\"seconds\":%.9f,\"p50_us\":%.3f,\"p99_us\":%.3f,\"p999_us\":%.3f,\"max_us\":%.3f}\n",
-           sync ? "sync" : "nosync", (unsigned long)ops, (double)took * 1e-9, latencies[ops / 2] * 1e-3,
-           latencies[ops * 99 / 100] * 1e-3, latencies[ops * 999 / 1000] * 1e-3, latencies[ops - 1] * 1e-3);
+    print_puts("leveldb", &puts);
     leveldb_close(database);
     return 0;
 }

@@ -119,7 +119,13 @@ impl Peer {
             return self.installed().map_err(missing);
         };
         let (source, program) = (dir.join(format!("{self}.c")), dir.join(self.name()));
-        fs::write(&source, code).map_err(BenchError::io("writing", &source))?;
+        let shared = dir.join("puts.h");
+        for (file, code) in [
+            (&source, code),
+            (&shared, include_str!("../programs/puts.h")),
+        ] {
+            fs::write(file, code).map_err(BenchError::io("writing", file))?;
+        }
         let mut cc = Command::new("cc");
         cc.args(["-O2", "-o"])
             .args([&program, &source])

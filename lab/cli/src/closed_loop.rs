@@ -1,10 +1,9 @@
 //! `forebay-lab etcd` and `forebay-lab nats`.
 
-use crate::contest::{Common, note};
+use crate::contest::{Clients, Common, note};
 use clap::Args;
 use forebay_bench::{
     closed_loop::{Config, MODES},
-    contest::Mode,
     etcd, nats,
 };
 use forebay_cli::{failure::Failure, size};
@@ -44,27 +43,16 @@ pub struct Nats {
 }
 
 #[derive(Args)]
+#[command(
+    mut_arg("clients", |clients| clients.default_value("1,8,64")),
+    mut_arg("modes", |modes| modes.default_value("plain,tmpfs,forebay").help("Modes: plain, tmpfs, forebay"))
+)]
 struct LoopLoad {
-    /// Modes: plain, tmpfs, forebay
-    #[arg(
-        long,
-        value_name = "MODE,…",
-        value_delimiter = ',',
-        default_value = "plain,tmpfs,forebay",
-        value_parser = |name: &str| Mode::named(&MODES, name)
-    )]
-    modes: Vec<Mode>,
     /// Bytes of a value
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "256")]
     sizes: Vec<u64>,
-    /// Numbers of clients
-    #[arg(
-        long,
-        value_name = "N,…",
-        value_delimiter = ',',
-        default_value = "1,8,64"
-    )]
-    clients: Vec<u64>,
+    #[command(flatten)]
+    clients: Clients,
     /// Seconds of a round; a fifth of that more does not count [default: 5]
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
@@ -77,12 +65,11 @@ impl LoopLoad {
         if self.common.emulates() {
             in_own_namespace().map_err(|e| Failure::Usage(format!("--device: {e}")))?;
         }
-        let seconds = if self.common.options.quick { 1 } else { 5 };
         Ok(Config {
-            setup: self.common.setup(self.modes.clone())?,
+            setup: self.common.setup(&MODES)?,
             sizes: self.sizes.clone(),
-            clients: self.clients.clone(),
-            seconds: self.seconds.unwrap_or(seconds),
+            clients: self.clients.numbers.clone(),
+            seconds: self.common.seconds(self.seconds, 5),
         })
     }
 }

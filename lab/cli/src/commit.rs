@@ -38,10 +38,10 @@ impl Commit {
                 .collect(),
             sizes: self.sizes,
             rounds: options.rounds(),
-            time: Duration::from_millis(if options.quick { 10 } else { 300 }),
+            time: Duration::from_millis(if options.form.quick { 10 } else { 300 }),
             effort: options.effort(),
         };
         let measured = commit::run(&config, &note).map_err(failed)?;
-        output::report(options.json, &measured, commit::table)
+        output::report(options.form.json, &measured, commit::table)
     }
 }

@@ -15,6 +15,9 @@ use forebay_cli::{failure::Failure, output, size};
 /// Where a database and its pools are, and how often it is measured.
 #[derive(Args)]
 pub struct Common {
+    /// Modes; each command says which it has, and which it measures without this
+    #[arg(long, value_name = "MODE,…", value_delimiter = ',')]
+    modes: Vec<String>,
     #[command(flatten)]
     pub options: Options,
     /// Put the data on an emulated device: hdd-7200, …, or the path of a profile; with DIR= before
@@ -29,9 +32,24 @@ pub struct Common {
     segments: u16,
 }
 
+/// Clients of a server.
+#[derive(Args)]
+pub struct Clients {
+    /// Numbers of clients, each with one operation in flight
+    #[arg(
+        id = "clients",
+        long = "clients",
+        value_name = "N,…",
+        value_delimiter = ','
+    )]
+    pub numbers: Vec<u64>,
+}
+
 impl Common {
-    /// The setup of a contest in `modes`.
-    pub fn setup(&self, modes: Vec<Mode>) -> Result<Setup, Failure> {
+    /// The setup of a contest in the modes that are asked for, of those that `known` has.
+    pub fn setup(&self, known: &[Mode]) -> Result<Setup, Failure> {
+        let modes = self.modes.iter().map(|name| Mode::named(known, name));
+        let modes = modes.collect::<Result<_, _>>().map_err(Failure::Usage)?;
         let device = self.device.as_deref();
         let placed = device.and_then(|device| device.rsplit_once('='));
         Ok(Setup {
@@ -61,10 +79,15 @@ impl Common {
         self.device.is_some()
     }
 
+    /// Seconds of a round, if no number is given: so many, or one at toy size.
+    pub fn seconds(&self, given: Option<u64>, usual: u64) -> u64 {
+        given.unwrap_or(if self.options.form.quick { 1 } else { usual })
+    }
+
     /// Prints what a contest gave.
     pub fn print(&self, measured: Result<Report, BenchError>) -> Result<(), Failure> {
         let report = measured.map_err(failed)?;
-        output::report(self.options.json, &report, Report::table)
+        output::report(self.options.form.json, &report, Report::table)
     }
 }
 

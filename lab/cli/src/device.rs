@@ -1,6 +1,6 @@
 //! `forebay-lab device`.
 
-use crate::{failed, progress::Progress};
+use crate::{failed, measuring::RunForm, progress::Progress};
 use clap::Args;
 use forebay_bench::{emulated, scratch::memory_dir};
 use forebay_cli::{failure::Failure, output};
@@ -26,12 +26,8 @@ pub struct Device {
     /// Make the directories here instead of in memory
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Toy size: shows that it runs; medians of a few calls
-    #[arg(long)]
-    quick: bool,
-    /// Report as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: RunForm,
 }
 
 impl Device {
@@ -44,8 +40,8 @@ impl Device {
         let progress = Progress::new();
         let note = |name: &str| progress.note(name);
         let measured =
-            emulated::run(&forebay, &profiles, &dir, self.quick, &note).map_err(failed)?;
+            emulated::run(&forebay, &profiles, &dir, self.form.quick, &note).map_err(failed)?;
         drop(progress);
-        output::report(self.json, &measured, emulated::table)
+        output::report(self.form.json, &measured, emulated::table)
     }
 }

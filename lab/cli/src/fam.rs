@@ -1,6 +1,11 @@
 //! `forebay-lab fam`.
 
-use crate::{contest::note, failed, measuring::default_dir, positive};
+use crate::{
+    contest::note,
+    failed,
+    measuring::{RunForm, default_dir},
+    positive,
+};
 use clap::Args;
 use forebay_bench::fam::{self, Config, Policy};
 use forebay_cli::{failure::Failure, output, size};
@@ -20,17 +25,12 @@ use std::path::PathBuf;
         forebay-lab fam --sizes 64,1k,16k --policies uc,wc --rounds 5 --json"
 )]
 pub struct Fam {
-    /// Cache policies: uc, wt, wc
-    #[arg(
-        long,
-        value_name = "POLICY,…",
-        value_delimiter = ',',
-        default_value = "uc,wt,wc"
-    )]
-    policies: Vec<Policy>,
-    /// Bytes of key (8) and value together
-    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "16,32,64,128,256,512,1k,2k,4k,8k,16k")]
-    sizes: Vec<u64>,
+    /// Cache policies: uc, wt, wc [default: all]
+    #[arg(long, value_name = "POLICY,…", value_delimiter = ',')]
+    policies: Option<Vec<Policy>>,
+    /// Bytes of key (8) and value together [default: the powers of two from 16 to 16k]
+    #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive)]
+    sizes: Option<Vec<u64>>,
     /// Pairs [default: 10000]
     #[arg(long, value_name = "N", value_parser = positive::<u64>)]
     pairs: Option<u64>,
@@ -41,26 +41,22 @@ pub struct Fam {
     /// files, if that is on a disk]
     #[arg(long, value_name = "DIR")]
     dir: Option<PathBuf>,
-    /// Toy size: shows that it runs, not how fast
-    #[arg(long)]
-    quick: bool,
-    /// Report as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: RunForm,
 }
 
 impl Fam {
     pub fn run(self) -> Result<(), Failure> {
         let dir = self.dir.unwrap_or_else(default_dir);
-        let usual = Config::usual(&dir, &crate::forebay()?, self.quick);
+        let usual = Config::usual(&dir, &crate::forebay()?, self.form.quick);
         let config = Config {
-            policies: self.policies,
-            sizes: self.sizes,
+            policies: self.policies.unwrap_or(usual.policies),
+            sizes: self.sizes.unwrap_or(usual.sizes),
             pairs: self.pairs.unwrap_or(usual.pairs),
             rounds: self.rounds.unwrap_or(usual.rounds),
             ..usual
         };
         let measured = fam::run(&config, &note).map_err(failed)?;
-        output::report(self.json, &measured, fam::table)
+        output::report(self.form.json, &measured, fam::table)
     }
 }

@@ -46,6 +46,17 @@ pub fn own_program() -> Result<PathBuf, Failure> {
     std::env::current_exe().map_err(Failure::io("finding", "this program"))
 }
 
+/// How large a measurement is, and how its report is printed.
+#[derive(Args)]
+pub struct RunForm {
+    /// Toy size: shows that it runs, not how fast
+    #[arg(long)]
+    pub quick: bool,
+    /// Report as JSON
+    #[arg(long)]
+    pub json: bool,
+}
+
 /// Where a database and its pools are, and how often it is measured.
 #[derive(Args)]
 pub struct Options {
@@ -63,12 +74,8 @@ pub struct Options {
     /// Rounds, of which the median counts [default: 3]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub rounds: Option<u32>,
-    /// Toy size: shows that it runs, not how fast
-    #[arg(long)]
-    pub quick: bool,
-    /// Report as JSON
-    #[arg(long)]
-    pub json: bool,
+    #[command(flatten)]
+    pub form: RunForm,
 }
 
 impl Options {
@@ -81,14 +88,14 @@ impl Options {
     /// How often.
     #[must_use]
     pub fn rounds(&self) -> usize {
-        self.rounds
-            .map_or(if self.quick { 1 } else { 3 }, |rounds| rounds as usize)
+        let usual = if self.form.quick { 1 } else { 3 };
+        self.rounds.map_or(usual, |rounds| rounds as usize)
     }
 
     /// How much is written to know the disk.
     #[must_use]
     pub fn effort(&self) -> Effort {
-        match self.quick {
+        match self.form.quick {
             true => Effort::QUICK,
             false => Effort::SHORT,
         }

@@ -1,6 +1,11 @@
 //! `forebay-lab pool`.
 
-use crate::{Slowed, failed, measuring::own_program, positive, progress::Progress};
+use crate::{
+    Slowed, failed,
+    measuring::{RunForm, own_program},
+    positive,
+    progress::Progress,
+};
 use clap::Args;
 use forebay_bench::pool_bench;
 use forebay_cli::{failure::Failure, output, size};
@@ -50,17 +55,13 @@ pub struct Pool {
     /// Seconds of each size and number of threads in a round [default: 0.2]
     #[arg(long, value_name = "S", value_parser = positive::<f64>)]
     seconds: Option<f64>,
-    /// Toy size: shows that it runs, not how fast
-    #[arg(long)]
-    quick: bool,
-    /// Report as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: RunForm,
 }
 
 impl Pool {
     pub fn run(self) -> Result<(), Failure> {
-        let (rounds, slice_seconds) = if self.quick { (1, 0.01) } else { (7, 0.2) };
+        let (rounds, slice_seconds) = if self.form.quick { (1, 0.01) } else { (7, 0.2) };
         let config = pool_bench::Config {
             pool: self.pool.into(),
             profile: self.slowed.profile,
@@ -79,6 +80,6 @@ impl Pool {
         let progress = Progress::new();
         let measured = pool_bench::run(&config, &|what| progress.note(what)).map_err(failed)?;
         drop(progress);
-        output::report(self.json, &measured, pool_bench::table)
+        output::report(self.form.json, &measured, pool_bench::table)
     }
 }

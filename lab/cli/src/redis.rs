@@ -1,14 +1,11 @@
 //! `forebay-lab redis`.
 
 use crate::{
-    contest::{Common, note},
+    contest::{Clients, Common, note},
     positive,
 };
 use clap::Args;
-use forebay_bench::{
-    contest::Mode,
-    redis::{self, Config, modes, server::Kind},
-};
+use forebay_bench::redis::{self, Config, modes, server::Kind};
 use forebay_cli::{failure::Failure, size};
 
 /// Measure Redis and Valkey: appendfsync in its modes, and always under forebay
@@ -18,6 +15,8 @@ use forebay_cli::{failure::Failure, size};
                   append-only file (off); appendfsync no, everysec, always; always with libeatmydata, which makes fsync do nothing; \
                   and always under forebay run. Modes take turns, round after round, each on a fresh server; figures are medians of \
                   the rounds. Servers are redis-server (Debian's redis-tools has it) and valkey-server; make bench installs them.",
+    mut_arg("clients", |clients| clients.default_value("1,50")),
+    mut_arg("modes", |modes| modes.default_value("off,no,everysec,always,eatmydata,forebay").help("Modes: off, no, everysec, always, eatmydata, nvm (all of the server's files in memory), forebay, notify (forebay with an agent instead of the library)")),
     after_long_help = "Examples:\n  \
         forebay-lab redis\n  \
         forebay-lab redis --sizes 32,8k --clients 50 --modes everysec,eatmydata,forebay --rounds 7\n  \
@@ -27,35 +26,14 @@ use forebay_cli::{failure::Failure, size};
         forebay-lab redis --sizes 8k --device hdd-7200 --pool-size 16MiB,256MiB,1GiB"
 )]
 pub struct Redis {
-    /// Servers: redis, valkey
-    #[arg(
-        long,
-        value_name = "NAME,…",
-        value_delimiter = ',',
-        default_value = "redis,valkey"
-    )]
-    server: Vec<Kind>,
-    /// Modes: off, no, everysec, always, eatmydata, nvm (all of the server's files in memory),
-    /// forebay, notify (forebay with an agent instead of the library)
-    #[arg(
-        long,
-        value_name = "MODE,…",
-        value_delimiter = ',',
-        default_value = "off,no,everysec,always,eatmydata,forebay",
-        value_parser = |name: &str| Mode::named(&modes::ALL, name)
-    )]
-    modes: Vec<Mode>,
+    /// Servers: redis, valkey [default: both]
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    server: Option<Vec<Kind>>,
     /// Bytes of a value; several sizes give rows for each
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "32,128,512,2048,8192")]
     sizes: Vec<u64>,
-    /// Connections, each with one SET in flight
-    #[arg(
-        long,
-        value_name = "N,…",
-        value_delimiter = ',',
-        default_value = "1,50"
-    )]
-    clients: Vec<u64>,
+    #[command(flatten)]
+    clients: Clients,
     /// SETs of a round; fewer in mode always [default: 100000]
     #[arg(long, value_name = "N")]
     requests: Option<u64>,
@@ -83,18 +61,18 @@ const REWRITE_VALUE_BYTES: u64 = 8192;
 
 impl Redis {
     pub fn run(self) -> Result<(), Failure> {
-        let mut setup = self.common.setup(self.modes)?;
+        let mut setup = self.common.setup(&modes::ALL)?;
         setup.pools.sizes = self.pool_size;
-        let requests = match (self.seconds, self.common.options.quick) {
+        let requests = match (self.seconds, self.common.options.form.quick) {
             (Some(_), _) => SETS_MAX,
             (None, true) => 1000,
             (None, false) => 100_000,
         };
         let config = Config {
             setup,
-            servers: self.server,
+            servers: self.server.unwrap_or(Kind::ALL.to_vec()),
             sizes: self.sizes,
-            clients: self.clients,
+            clients: self.clients.numbers,
             requests: self.requests.unwrap_or(requests),
             seconds: self.seconds,
             keys: self.keys,

@@ -2,10 +2,7 @@
 
 use crate::contest::{Common, note};
 use clap::Args;
-use forebay_bench::{
-    contest::Mode,
-    rocksdb::{self, Config, MODES},
-};
+use forebay_bench::rocksdb::{self, Config, MODES};
 use forebay_cli::{failure::Failure, size};
 
 /// Measure RocksDB: its write-ahead log in its modes, and synced under forebay
@@ -14,6 +11,7 @@ use forebay_cli::{failure::Failure, size};
     long_about = "Runs db_bench's fillrandom (Debian's rocksdb-tools) in each mode: a log that is synced at each Put (sync), one that is \
                   not (no_sync), none (no_wal); synced with libeatmydata, which makes fsync do nothing; and synced under forebay run. Modes take \
                   turns, round after round; figures are medians of the rounds.",
+    mut_arg("modes", |modes| modes.default_value("sync,no_sync,no_wal,eatmydata,forebay").help("Modes: sync, no_sync, no_wal, eatmydata, forebay, notify (forebay with an agent instead of the library)")),
     after_long_help = "Examples:\n  \
         forebay-lab rocksdb\n  \
         forebay-lab rocksdb --sizes 100 --modes sync,no_sync,forebay --rounds 7 --json\n  \
@@ -21,16 +19,6 @@ use forebay_cli::{failure::Failure, size};
         forebay-lab rocksdb --wal-device sata-ssd,nvme,nvram --threads 1,4,10 --modes sync,no_wal,forebay"
 )]
 pub struct Rocksdb {
-    /// Modes: sync, no_sync, no_wal, eatmydata, forebay, notify (forebay with an agent instead of
-    /// the library)
-    #[arg(
-        long,
-        value_name = "MODE,…",
-        value_delimiter = ',',
-        default_value = "sync,no_sync,no_wal,eatmydata,forebay",
-        value_parser = |name: &str| Mode::named(&MODES, name)
-    )]
-    modes: Vec<Mode>,
     /// Bytes of a value
     #[arg(long, value_name = "SIZE,…", value_delimiter = ',', value_parser = size::parse_positive, default_value = "100,4k")]
     sizes: Vec<u64>,
@@ -56,14 +44,14 @@ pub struct Rocksdb {
 
 impl Rocksdb {
     pub fn run(self) -> Result<(), Failure> {
-        let (puts, seconds) = match (self.seconds, self.common.options.quick) {
+        let (puts, seconds) = match (self.seconds, self.common.options.form.quick) {
             (Some(seconds), _) => (10_000_000, seconds),
             (None, true) => (2000, 1),
             (None, false) => (1_000_000, 4),
         };
         let bytes = self.seconds.map_or(1 << 30, |_| u64::MAX);
         let config = Config {
-            setup: self.common.setup(self.modes)?,
+            setup: self.common.setup(&MODES)?,
             sizes: self.sizes,
             threads: self.threads,
             wal_devices: self.wal_device,

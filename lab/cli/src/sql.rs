@@ -1,9 +1,8 @@
 //! The benchmarks of SQL servers: `forebay-lab mariadb`, `forebay-lab postgres`.
 
-use crate::contest::{Common, note};
+use crate::contest::{Clients, Common, note};
 use clap::Args;
 use forebay_bench::{
-    contest::Mode,
     mariadb::{self, MariaDb},
     postgres::{self, Postgres},
     sql::{self, Config, Database},
@@ -50,23 +49,13 @@ pub struct Postgresql {
 
 /// What they have in common.
 #[derive(Args)]
+#[command(
+    mut_arg("clients", |clients| clients.default_value("1,8,16")),
+    mut_arg("modes", |modes| modes.default_value("plain,no_sync,eatmydata,forebay").help("Modes: plain, no_sync, eatmydata, forebay"))
+)]
 struct Sql {
-    /// Modes: plain, no_sync, eatmydata, forebay
-    #[arg(
-        long,
-        value_name = "MODE,…",
-        value_delimiter = ',',
-        default_value = "plain,no_sync,eatmydata,forebay"
-    )]
-    modes: Vec<String>,
-    /// Connections, each with one transaction at a time
-    #[arg(
-        long,
-        value_name = "N,…",
-        value_delimiter = ',',
-        default_value = "1,8,16"
-    )]
-    clients: Vec<u64>,
+    #[command(flatten)]
+    clients: Clients,
     /// Seconds of a round [default: 10]
     #[arg(long, value_name = "N")]
     seconds: Option<u64>,
@@ -91,21 +80,18 @@ impl Postgresql {
 
 impl Sql {
     fn is_quick(&self) -> bool {
-        self.common.options.quick
+        self.common.options.form.quick
     }
 
     fn run<D: Database>(self, size: D::Size) -> Result<(), Failure> {
-        let seconds = if self.is_quick() { 1 } else { 10 };
-        let modes = self.modes.iter().map(|name| Mode::named(&D::MODES, name));
-        let modes = modes.collect::<Result<_, _>>();
-        let mut setup = self.common.setup(modes.map_err(Failure::Usage)?)?;
+        let mut setup = self.common.setup(&D::MODES)?;
         // A run takes more than its two while the disk is behind.
         setup.pools.segments = 8;
         let config = Config {
             setup,
-            clients: self.clients,
+            clients: self.clients.numbers,
             size,
-            seconds: self.seconds.unwrap_or(seconds),
+            seconds: self.common.seconds(self.seconds, 10),
         };
         self.common.print(sql::run::<D>(&config, &note))
     }

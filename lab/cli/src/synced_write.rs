@@ -4,7 +4,7 @@ use crate::contest::{Common, note};
 use clap::Args;
 use forebay_bench::{
     contest::Mode,
-    synced_write::{self, Config, MODES, Operation},
+    synced_write::{self, Config, MODES},
 };
 use forebay_cli::{failure::Failure, size};
 
@@ -13,9 +13,7 @@ use forebay_cli::{failure::Failure, size};
 #[command(
     long_about = "Has a C program of one thread append some bytes to a log and sync them, again and again, in each mode: as it is (plain); with the \
                   log in memory (tmpfs); under forebay run with the library before it (preload); and linked statically, under forebay run \
-                  --front-end notify (notify). Modes take turns, round after round, each on a fresh file; figures are medians of the rounds.\n\n\
-                  --operations read,ping has it read a file and send to a socket instead, which are no logs: programs without logs should run as \
-                  plainly.",
+                  --front-end notify (notify). Modes take turns, round after round, each on a fresh file; figures are medians of the rounds.",
     after_long_help = "Examples:\n  \
         forebay-lab synced-write\n  \
         forebay-lab synced-write --sizes 100,4k --modes preload,notify --rounds 7 --json\n  \

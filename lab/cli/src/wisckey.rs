@@ -2,7 +2,7 @@
 
 use crate::{
     Slowed, failed,
-    measuring::{default_dir, own_program},
+    measuring::{RunForm, default_dir, own_program},
     positive,
     progress::Progress,
 };
@@ -108,15 +108,11 @@ pub struct Wisckey {
     /// Everything at full size: sustained Puts over 8 GB, 100-byte values, and the other workloads
     #[arg(long, conflicts_with_all = ["quick", "seconds", "ops", "value_size", "preload", "no_puts"])]
     full: bool,
-    /// Toy size: shows that it runs, not how fast
-    #[arg(long)]
-    quick: bool,
     /// Do not take the latency of each operation
     #[arg(long)]
     no_latencies: bool,
-    /// Report as JSON
-    #[arg(long)]
-    json: bool,
+    #[command(flatten)]
+    form: RunForm,
 }
 
 /// The data set of reads, overwriting and reopening, if nothing else is said.
@@ -142,7 +138,7 @@ impl Wisckey {
         let progress = Progress::new();
         let measured = wisckey::run(&configs, &|what| progress.note(what)).map_err(failed)?;
         drop(progress);
-        output::report(self.json, &measured, wisckey::table)
+        output::report(self.form.json, &measured, wisckey::table)
     }
 
     /// What all configurations have in common.
@@ -155,10 +151,10 @@ impl Wisckey {
             threads: self.threads.first().copied().unwrap_or(1),
             buffer_bytes: self.buffer_size,
             cache_bytes: self.cache,
-            rounds: self.rounds.unwrap_or(if self.quick { 1 } else { 3 }),
+            rounds: self.rounds.unwrap_or(if self.form.quick { 1 } else { 3 }),
             latencies: !self.no_latencies,
             peers: self.peers.clone().unwrap_or_default(),
-            effort: if self.quick {
+            effort: if self.form.quick {
                 Effort::QUICK
             } else {
                 Effort::FULL
@@ -171,13 +167,13 @@ impl Wisckey {
     /// The configurations that the options ask for: the Puts of each value size, and the other
     /// workloads.
     fn configs(&self) -> Result<Vec<Config>, Failure> {
-        let base = self.base()?;
+        let (base, quick) = (self.base()?, self.form.quick);
         let limit = match (self.ops, self.seconds) {
-            (None, None) if self.quick => Limit::of_ops(2000),
+            (None, None) if quick => Limit::of_ops(2000),
             (None, None) => Limit::PAPER,
             (ops, seconds) => Limit { ops, seconds },
         };
-        let toy_or_data = if self.quick { TOY_BYTES } else { DATA_BYTES };
+        let toy_or_data = if quick { TOY_BYTES } else { DATA_BYTES };
         let mut configs = Vec::new();
         for &value_bytes in &self.value_size {
             let sized = Config {
@@ -201,12 +197,12 @@ impl Wisckey {
             configs.extend(wanted.map(|(_, workload)| Config {
                 workload,
                 preload_bytes: self.preload.unwrap_or(toy_or_data),
-                cache_bytes: if self.quick {
+                cache_bytes: if quick {
                     TOY_BYTES / 2
                 } else {
                     base.cache_bytes
                 },
-                read_ops: if self.quick { 500 } else { base.read_ops },
+                read_ops: if quick { 500 } else { base.read_ops },
                 ..sized.clone()
             }));
         }
@@ -218,7 +214,7 @@ impl Wisckey {
         let wanted = counted.into_iter().filter(|(is_wanted, ..)| *is_wanted);
         configs.extend(wanted.map(|(_, workload, ops)| Config {
             workload,
-            limit: Limit::of_ops(self.ops.unwrap_or(if self.quick { TOY_OPS } else { ops })),
+            limit: Limit::of_ops(self.ops.unwrap_or(if quick { TOY_OPS } else { ops })),
             rounds: self.rounds.unwrap_or(1),
             ..base.clone()
         }));

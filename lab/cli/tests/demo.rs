@@ -9,7 +9,7 @@ use std::fs;
 #[test]
 fn the_demo_runs_every_variant_kills_it_and_finds_everything() {
     let sandbox = Sandbox::new();
-    let report = sandbox.run("demo --seconds 0.3 --dir . --json").ok().json();
+    let report = sandbox.json("demo --seconds 0.3 --dir . --json");
     assert_eq!(report["variants"].as_array().unwrap().len(), 4);
     let killed = &report["killed"];
     assert!(killed["acknowledged"].as_u64().unwrap() > 0, "{killed}");

@@ -4,7 +4,7 @@
 
 use crate::{MeasureError, contest::Around};
 use forebay_measure::{
-    server::{Running, command_line, pinned},
+    server::{Running, command_line, free_port, pinned},
     user::User,
 };
 use rustix::process::Signal;
@@ -138,6 +138,15 @@ impl<P: Program> Server<P> {
     pub fn stop(mut self) -> Result<String, MeasureError> {
         self.running.stop(P::ENDS_BY)
     }
+
+    /// The same, of a server whose status says only by which signal it was told to end.
+    ///
+    /// # Errors
+    /// [`MeasureError::Child`] if they do not end.
+    pub fn end(mut self) -> Result<(), MeasureError> {
+        self.running.server().signal(P::ENDS_BY);
+        self.running.wait().map(drop)
+    }
 }
 
 impl<P: Program> Server<P> {
@@ -150,6 +159,33 @@ impl<P: Program> Server<P> {
         self.running.outer().signal(Signal::KILL);
         self.running.server().signal(Signal::KILL);
         self.running.wait().map(drop)
+    }
+}
+
+impl<P: Program<Address = u16>> Server<P> {
+    /// Its port of loopback.
+    pub fn port(&self) -> u16 {
+        self.at
+    }
+
+    /// Starts it by `start` on free ports; on others if another program takes one of them before
+    /// the server does.
+    pub(crate) fn on_free_ports<const PORTS: usize>(
+        start: impl Fn([u16; PORTS]) -> Result<Self, MeasureError>,
+    ) -> Result<Self, MeasureError> {
+        const TRIES: usize = 3;
+        let mut said = "found no free port".to_owned();
+        for _ in 0..TRIES {
+            let mut ports = [0; PORTS];
+            for port in &mut ports {
+                *port = free_port()?;
+            }
+            match start(ports) {
+                Err(MeasureError::Child(why)) if why.contains("in use") => said = why,
+                other => return other,
+            }
+        }
+        Err(MeasureError::Child(said))
     }
 }
 

@@ -11,7 +11,7 @@ use crate::{
     devices::{self, borrow},
     guard, table,
 };
-use forebay::layer::{self, FileEvent, FileLayer, Name};
+use forebay::layer::{self, FileEvent, FileLayer, NameAt};
 use forebay_device::{Devices, FileKey, clock};
 use forebay_files::client;
 use libc::c_int;
@@ -96,7 +96,7 @@ struct Named {
     number: Option<u8>,
 }
 
-fn named((dir, path): Name<'_>) -> Option<Named> {
+fn named((dir, path): NameAt<'_>) -> Option<Named> {
     let devices = devices::all()?;
     let dir = borrow(dir).unwrap_or(rustix::fs::CWD);
     let stat = rustix::fs::statat(dir, path, AtFlags::SYMLINK_NOFOLLOW).ok()?;
@@ -188,8 +188,8 @@ impl FileLayer for OnDevices {
 
     fn rename(
         &self,
-        from: Name<'_>,
-        to: Name<'_>,
+        from: NameAt<'_>,
+        to: NameAt<'_>,
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let (moved, replaced) = (named(from), named(to));
@@ -207,7 +207,7 @@ impl FileLayer for OnDevices {
 
     fn unlink(
         &self,
-        name: Name<'_>,
+        name: NameAt<'_>,
         real: &mut dyn FnMut() -> Result<(), Errno>,
     ) -> Result<(), Errno> {
         let named = named(name);

@@ -134,8 +134,11 @@ local function slots_of_a_kind()
    return BY_SECOND + sysbench.opt.time
 end
 
--- Once, before the threads start: room for `threads` times `kinds` histograms.
-function M.make_room(kinds)
+-- Once, before the threads start: a run gets room for `threads` times `kinds` histograms.
+function M.begin(kinds)
+   if sysbench.cmdline.command ~= "run" then
+      return
+   end
    local room = ffi.C.calloc(HEAD + sysbench.opt.threads * #kinds * slots_of_a_kind(), 8)
    assert(room ~= nil, "no memory for the latencies")
    ffi.C.setenv(ENV, string.format("%d", tonumber(ffi.cast("intptr_t", room))), 1)
@@ -144,7 +147,7 @@ end
 
 local function room()
    local address = ffi.C.getenv(ENV)
-   assert(address ~= nil, "make_room was not called")
+   assert(address ~= nil, "begin was not called")
    return ffi.cast("double *", ffi.cast("intptr_t", tonumber(ffi.string(address))))
 end
 

@@ -292,9 +292,7 @@ local requests = {
 }
 
 function init()
-   if sysbench.cmdline.command == "run" then
-      workload.make_room(names)
-   end
+   workload.begin(names)
 end
 
 function thread_init()

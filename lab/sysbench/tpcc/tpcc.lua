@@ -53,9 +53,7 @@ sysbench.cmdline.commands = {
 }
 
 function init()
-   if sysbench.cmdline.command == "run" then
-      workload.make_room(names)
-   end
+   workload.begin(names)
 end
 
 function thread_init()

@@ -6,7 +6,7 @@ use forebay_pool::disks::BackingStore;
 use forebay_probe::{
     disk::{
         self,
-        pages::{How, Pages},
+        pages::{PageDurability, Pages},
     },
     figures::percentile,
 };
@@ -233,7 +233,7 @@ struct DataDirectory {
 
 /// Measures the directory of the data and those that are named `beside` it, and lists the others.
 pub fn find(directory: &Path, beside: &[PathBuf]) -> PoolCandidates {
-    let sync = measure(directory, How::Appended);
+    let sync = measure(directory, PageDurability::Appended);
     let (mut sync, own) = match (sync, disk_mounts::mount_of(directory)) {
         (Ok(sync), Some(own)) => (sync, own),
         (Ok(_), None) => return PoolCandidates::without(beside, "is on no disk that is known"),
@@ -280,7 +280,7 @@ fn measured(
     mut spot: CandidateSpot,
     data: &DataDirectory,
 ) -> Result<CandidatePlace, Box<CandidateSpot>> {
-    let mut commits = match measure(&spot.directory, How::InPlace) {
+    let mut commits = match measure(&spot.directory, PageDurability::InPlace) {
         Ok(commits) => commits,
         Err(error) => {
             let needed = match error.kind() {
@@ -311,7 +311,7 @@ fn free(directory: &Path) -> u64 {
 }
 
 /// Each page's time, µs.
-fn measure(directory: &Path, how: How) -> io::Result<Vec<f64>> {
+fn measure(directory: &Path, how: PageDurability) -> io::Result<Vec<f64>> {
     let mut pages = Pages::new(directory, how)?;
     let begun = Instant::now();
     let mut times = Vec::new();

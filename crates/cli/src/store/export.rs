@@ -1,7 +1,7 @@
 //! `forebay store export`.
 
 use super::{
-    lines::{LineArguments, LineFormat, Pair},
+    lines::{KeyValue, LineArguments, LineFormat},
     opening::{AbsentStore, StoreArguments},
 };
 use crate::{failure::Failure, output::Output, progress::byte_bar};
@@ -110,7 +110,7 @@ impl Export {
             let (key, value) = pair?;
             line.clear();
             format.write(
-                &Pair::new(&key, Some(&value)),
+                &KeyValue::new(&key, Some(&value)),
                 self.lines.encoding,
                 &mut line,
             );

@@ -1,7 +1,7 @@
 //! `forebay store get`.
 
 use super::{
-    lines::Pair,
+    lines::KeyValue,
     opening::{AbsentStore, StoreArguments, key},
 };
 use crate::{encoding::Encoding, failure::Failure, output::Output};
@@ -36,7 +36,7 @@ impl Get {
         if let Some(value) = &found {
             let mut output = Output::new();
             if self.json {
-                output.json(&Pair::new(&key, Some(value)))?;
+                output.json(&KeyValue::new(&key, Some(value)))?;
             } else {
                 output.bytes(value)?;
             }

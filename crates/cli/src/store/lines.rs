@@ -35,7 +35,7 @@ impl LineArguments {
 /// A key and its value, each as text or in Base64.
 #[derive(Debug, Default, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Pair<'a> {
+pub struct KeyValue<'a> {
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
     key: Option<Cow<'a, str>>,
     #[serde(borrow, default, skip_serializing_if = "Option::is_none")]
@@ -48,7 +48,7 @@ pub struct Pair<'a> {
     raw: (&'a [u8], Option<&'a [u8]>),
 }
 
-impl<'a> Pair<'a> {
+impl<'a> KeyValue<'a> {
     /// A key, and its value if that is wanted.
     pub fn new(key: &'a [u8], value: Option<&'a [u8]>) -> Self {
         let (key_text, key_base64) = text_or_base64(key);
@@ -83,7 +83,7 @@ impl LineFormat {
     }
 
     /// Appends a pair as a line.
-    pub fn write(self, pair: &Pair<'_>, encoding: Encoding, to: &mut Vec<u8>) {
+    pub fn write(self, pair: &KeyValue<'_>, encoding: Encoding, to: &mut Vec<u8>) {
         match self {
             Self::Jsonl => {
                 // Strings into memory: cannot fail.
@@ -128,7 +128,7 @@ impl LineFormat {
 }
 
 fn read_json(line: &[u8]) -> Result<ReadPair, String> {
-    let pair: Pair<'_> = serde_json::from_slice(line).map_err(|e| {
+    let pair: KeyValue<'_> = serde_json::from_slice(line).map_err(|e| {
         format!(
             "is not {{\"key\":…,\"value\":…}}: {}",
             e.to_string().replace(" at line 1 column", " at column")
@@ -187,7 +187,7 @@ mod tests {
         for format in [LineFormat::Jsonl, LineFormat::Tsv] {
             for (key, value) in pairs {
                 let mut line = Vec::new();
-                format.write(&Pair::new(key, Some(value)), plain(), &mut line);
+                format.write(&KeyValue::new(key, Some(value)), plain(), &mut line);
                 let text = line.strip_suffix(b"\n").unwrap();
                 assert!(!text.contains(&b'\n'));
                 let read = format.read(text, plain()).unwrap().unwrap();

@@ -1,7 +1,7 @@
 //! `forebay store scan`.
 
 use super::{
-    lines::{LineFormat, Pair},
+    lines::{KeyValue, LineFormat},
     opening::{AbsentStore, StoreArguments, key},
 };
 use crate::{encoding::Encoding, failure::Failure, output::Output};
@@ -94,7 +94,7 @@ impl ScanCommand {
             let (key, value) = pair?;
             let value = (!self.keys_only).then_some(&*value);
             line.clear();
-            format.write(&Pair::new(&key, value), self.encoding, &mut line);
+            format.write(&KeyValue::new(&key, value), self.encoding, &mut line);
             output.bytes(&line)?;
         }
         output.finish()

@@ -45,15 +45,23 @@ pub const ZEROS: &str = concat!(
 
 /// True if a program is installed, as in CI each is; says which one it is if not.
 pub fn have(program: &str) -> bool {
-    let found = find_program(program).is_some();
-    assert!(
-        found || std::env::var_os("CI").is_none(),
-        "{program} is not installed: scripts/setup.sh test"
-    );
+    is_there(find_program(program).is_some(), program)
+}
+
+/// True if what is `found` is `needed`, as in CI everything is; says what is not installed if not.
+#[track_caller]
+pub fn is_there(found: bool, needed: &str) -> bool {
     if !found {
-        println!("skipped: {program} is not installed");
+        skip(&format!("{needed} is not installed: scripts/setup.sh test"));
     }
     found
+}
+
+/// A test is left out for what is `lacking`, which in CI is an error.
+#[track_caller]
+pub fn skip(lacking: &str) {
+    assert!(std::env::var_os("CI").is_none(), "{lacking}");
+    println!("skipped: {lacking}");
 }
 
 /// What a program says, which succeeds.
@@ -117,8 +125,8 @@ pub fn build_library(name: &str, into: &Path) {
     assert!(built.status().unwrap().success());
 }
 
-/// Copies a program, by one of its own: had this process the copy open for writing, a child that
-/// another thread starts at that moment would have so, too, and the copy could not be executed.
+/// Copies a program, by one of its own. Had this process the copy open for writing, so would a
+/// child that another thread starts at that moment, and the copy could not be executed.
 pub fn copy(program: &str, to: &Path) {
     let copied = Command::new("cp").arg(program).arg(to).status().unwrap();
     assert!(copied.success());

@@ -5,6 +5,7 @@ use super::{
     cut::Database,
     databases::{PATIENCE, forebay_run},
     disk::Disk,
+    skip,
     writers::{self, Writer},
 };
 use forebay_bench::{
@@ -33,8 +34,7 @@ pub const SYNC_METHODS: [&str; 4] = ["fdatasync", "fsync", "open_datasync", "ope
 /// PostgreSQL. Its segments are small, so that it begins and recycles many.
 pub fn launch(dir: &Path, pool: &ScratchPool) -> Option<Launch> {
     if let Some(missing) = server::lacking() {
-        assert!(std::env::var_os("CI").is_none(), "{missing}");
-        println!("skipped: {missing}");
+        skip(&missing);
         return None;
     }
     Some(launch_of(Launch::new(dir).unwrap(), pool))
@@ -138,7 +138,7 @@ pub fn processes(launch: &Launch) -> Vec<Watched> {
 }
 
 /// Waits until no process of the server is left, and the table of processes has neither one of
-/// `them` nor the postmaster any more: a server takes a number that is in use for another server.
+/// `them` nor the postmaster any more. A server takes a number that is in use for another server.
 /// One that is dying already has no working directory to be found by, so the postmaster may not be
 /// among `them`. What we started ourselves is there until we ask for its end.
 #[track_caller]

@@ -44,6 +44,13 @@ impl Ran {
         }
     }
 
+    /// The line of standard error that has this in it.
+    #[track_caller]
+    pub fn told(&self, what: &str) -> &str {
+        let told = self.stderr.lines().find(|line| line.contains(what));
+        told.unwrap_or_else(|| panic!("{what:?} is not in: {}", self.stderr))
+    }
+
     /// Standard output as text.
     pub fn text(&self) -> String {
         String::from_utf8(self.stdout.clone()).unwrap()
@@ -170,7 +177,21 @@ impl Sandbox {
         Ran::of(self.command(line).stdin(Stdio::null()).output().unwrap())
     }
 
-    /// The same with something on standard input.
+    /// What it prints for `line`, with which it succeeds, as JSON.
+    #[track_caller]
+    pub fn json(&self, line: &str) -> serde_json::Value {
+        self.run(line).ok().json()
+    }
+
+    /// Each of these lines fails with its code and a message that has all of its words.
+    #[track_caller]
+    pub fn refuses(&self, lines: &[(&str, i32, &[&str])]) {
+        for (line, code, words) in lines {
+            self.run(line).fails(*code, words);
+        }
+    }
+
+    /// Runs it with something on standard input.
     pub fn feed(&self, line: &str, input: &[u8]) -> Ran {
         let mut child = self
             .command(line)

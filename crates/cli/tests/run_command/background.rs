@@ -37,8 +37,7 @@ fn a_program_in_the_background_is_absorbed_and_waited_for() {
     sandbox.pool();
     let mut command = sandbox.command("run --explain --absorb *.log --pool p -- python3 -c");
     let ran = Ran::of(command.arg(DAEMON).output().unwrap());
-    let row = ran.stderr.lines().find(|line| line.contains("a.log"));
-    let writes = row.and_then(|row| row.split_whitespace().nth(1));
+    let writes = ran.told("a.log").split_whitespace().nth(1);
     assert_eq!(writes, Some("9"), "{}", ran.stderr);
     ran.fails(5, &["went into the background", "stays until that ends"]);
 }

@@ -7,15 +7,19 @@ use std::{ffi::OsStr, fs, os::unix::ffi::OsStrExt, path::Path};
 #[test]
 fn without_a_pool_or_with_one_that_is_none_it_says_what_to_do() {
     let sandbox = Sandbox::new();
-    sandbox
-        .run("run --absorb x -- true")
-        .fails(2, &["--pool", "--emulated 64MiB"]);
-    sandbox
-        .run("run --pool p --emulated 1MiB --absorb x -- true")
-        .fails(2, &["cannot be used with"]);
-    sandbox
-        .run("run --pool nowhere --absorb x -- true")
-        .fails(1, &["there is no pool nowhere", "forebay pool create"]);
+    sandbox.refuses(&[
+        ("run --absorb x -- true", 2, &["--pool", "--emulated 64MiB"]),
+        (
+            "run --pool p --emulated 1MiB --absorb x -- true",
+            2,
+            &["cannot be used with"],
+        ),
+        (
+            "run --pool nowhere --absorb x -- true",
+            1,
+            &["there is no pool nowhere", "forebay pool create"],
+        ),
+    ]);
     fs::write(sandbox.file("foreign"), vec![7; 1 << 20]).unwrap();
     sandbox
         .run("run --pool foreign --absorb x -- true")

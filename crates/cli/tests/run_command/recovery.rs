@@ -38,7 +38,7 @@ fn what_an_earlier_run_left_is_recovered_first() {
 fn nothing_to_recover_is_no_error_and_no_pool_is_one() {
     let sandbox = Sandbox::new();
     sandbox.pool();
-    let report = sandbox.run("recover --pool p --json").ok().json();
+    let report = sandbox.json("recover --pool p --json");
     assert_eq!(report["done"], true);
     assert!(
         sandbox

@@ -55,8 +55,6 @@ fn python_with(kind: &str, script: &str) -> Ran {
 /// The row of `--explain` for a file has so many writes.
 #[track_caller]
 fn absorbed(ran: &Ran, name: &str, writes: &str) {
-    let row = ran.stderr.lines().find(|line| line.contains(name));
-    let row = row.unwrap_or_else(|| panic!("no {name} in: {}", ran.stderr));
-    let found = row.split_whitespace().nth(1);
+    let found = ran.told(name).split_whitespace().nth(1);
     assert_eq!(found, Some(writes), "{}", ran.stderr);
 }

@@ -78,7 +78,7 @@ const CASES: [(&str, &str, bool); 4] = [
     ("xfs", "all", true),
 ];
 
-/// The logs are in a pool: a sync that is under way when an ext4 or an XFS is shut down may return
+/// The logs are in a pool. A sync that is under way when an ext4 or an XFS is shut down may return
 /// as if it had succeeded, which would be taken for a loss of the binary log.
 ///
 /// Promise (flash-run): Synced pages are there after the file systems of data and flash are cut off

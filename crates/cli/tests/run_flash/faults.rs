@@ -10,9 +10,9 @@ use std::fs;
 
 #[test]
 fn a_page_damaged_on_flash_is_named_and_no_older_one_served() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     server.stop().unwrap();
     // The slots; the headers and the checkpoints are in front of them.
     let flip = || {

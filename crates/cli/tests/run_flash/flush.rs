@@ -2,7 +2,7 @@
 
 use crate::{
     common::{Ran, build_library},
-    world::{World, fill, sound, sum},
+    world::{World, sound, sum},
 };
 use std::os::unix::process::ExitStatusExt;
 
@@ -17,9 +17,9 @@ fn number(text: &str, before: &str, after: &str) -> u64 {
 /// guard stays, and the next flush does the rest.
 #[test]
 fn a_killed_flush_has_said_how_far_it_is_and_the_next_ends_it() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     let before = sum(&server);
     server.stop().unwrap();
     let dirty = forebay_innodb::look(&world.flash()).unwrap().dirty;

@@ -30,9 +30,9 @@ fn flushed() -> Option<World> {
 /// starts, never has the cache, and gets page files only once the cache was flushed.
 #[test]
 fn a_program_that_is_no_server_gets_only_flushed_page_files() {
-    let Some(world) = World::new() else { return };
-    let mut server = world.start();
-    fill(&server);
+    let Some((world, mut server)) = World::filled() else {
+        return;
+    };
     let expected = sum(&server);
     Strike::Both.strike(server.server(), server.outer(), || {});
     let _ = server.wait();

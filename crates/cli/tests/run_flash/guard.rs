@@ -15,9 +15,9 @@ const RESTORED: &str = "forebay.guard and forebay.pages in the data directory";
 /// Promise: as `a_units_recovery_finds_its_directorys_pool_and_lifts_guards`.
 #[test]
 fn a_server_without_forebay_comes_up_only_after_a_flush() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     let status = world.forebay("status").ok().text();
     assert!(status.contains("flash cache"), "{status}");
     let said = server.stop().unwrap();
@@ -67,9 +67,9 @@ fn a_server_without_forebay_comes_up_only_after_a_flush() {
 /// was written to without it, or a second server, and both are kept.
 #[test]
 fn a_cache_that_does_not_go_with_the_data_is_refused_and_kept() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     // Another server with the same cache.
     let Some(mut other) = World::new() else {
         return;
@@ -138,9 +138,9 @@ fn a_tablespace_written_to_without_the_cache_is_refused() {
 /// Promise (flash-run): A copy of both files of a cache is as good as the cache.
 #[test]
 fn a_copy_of_the_cache_on_another_disk_is_flushed_as_the_cache() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     let before = sum(&server);
     server.stop().unwrap();
     for (from, to) in [("flash", "rescued"), ("flash.lane", "rescued.lane")] {

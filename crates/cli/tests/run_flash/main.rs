@@ -1,5 +1,5 @@
 //! MariaDB's page files behind a flash cache: what was acknowledged is there after SIGKILL, without
-//! a doublewrite buffer; the cache goes on warm; and a server that is started without Forebay does
+//! a doublewrite buffer, and the cache goes on warm. A server that is started without Forebay does
 //! not come up until the cache was flushed.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 

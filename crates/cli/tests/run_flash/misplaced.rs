@@ -25,9 +25,9 @@ fn change(world: &World) -> String {
 /// than the other.
 #[test]
 fn an_older_copy_of_the_cache_is_refused_by_server_and_flush() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     server.stop().unwrap();
     copy(&world, "flash", "older");
     let after = change(&world);
@@ -53,9 +53,9 @@ fn an_older_copy_of_the_cache_is_refused_by_server_and_flush() {
 /// Promise: as `an_older_copy_of_the_cache_is_refused_by_server_and_flush`.
 #[test]
 fn an_older_data_directory_is_refused_by_a_newer_cache() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     server.stop().unwrap();
     // As a snapshot of its file system has it: the files are the same ones.
     let older = ["forebay.guard", "ibdata1"].map(|name| {
@@ -79,9 +79,9 @@ fn an_older_data_directory_is_refused_by_a_newer_cache() {
 /// Promise (flash-run): A cache that guards one data directory is not taken for another.
 #[test]
 fn a_cache_that_guards_one_data_directory_is_refused_in_another() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     server.stop().unwrap();
     // Nothing in it is newer than the files, and its guard stays.
     let set = |policy| world.forebay(&format!("flash set --flash flash --policy {policy}"));
@@ -161,9 +161,9 @@ fn a_renamed_table_is_found_though_ibdata1_is_elsewhere() {
 /// removed it, until the file is back or given up.
 #[test]
 fn a_table_replaced_by_a_copy_is_missed_until_back_or_given_up() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     server
         .sql(
             "CREATE TABLE stock.t ENGINE=InnoDB SELECT * FROM stock.s",
@@ -219,9 +219,9 @@ fn a_file_with_the_caches_name_and_another_ending_is_left_alone() {
 /// Promise (flash-run): A copy of a cache is not flushed into the files of a server that runs.
 #[test]
 fn a_copied_cache_is_not_flushed_into_a_running_servers_files() {
-    let Some(world) = World::new() else { return };
-    let mut server = world.start();
-    fill(&server);
+    let Some((world, mut server)) = World::filled() else {
+        return;
+    };
     copy(&world, "flash", "copy");
     server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
     let after = sum(&server);
@@ -248,9 +248,9 @@ fn a_copied_cache_is_not_flushed_into_a_running_servers_files() {
 /// server has ended.
 #[test]
 fn a_cache_copied_while_its_server_ran_is_refused_after_its_end() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     copy(&world, "flash", "older");
     server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
     let after = sum(&server);
@@ -269,11 +269,9 @@ fn a_cache_copied_while_its_server_ran_is_refused_after_its_end() {
 
 #[test]
 fn a_moved_cache_is_warm_and_its_left_original_is_refused() {
-    let Some(mut world) = World::new() else {
+    let Some((mut world, server)) = World::filled() else {
         return;
     };
-    let server = world.start();
-    fill(&server);
     server.stop().unwrap();
     fs::create_dir(world.launch.dir.join("other")).unwrap();
     copy(&world, "flash", "other/flash");

@@ -86,9 +86,9 @@ fn a_lost_cache_that_wrote_through_is_given_up_without_loss() {
 /// Promise (flash-run): The policy may be changed at any time, and a kill then loses nothing.
 #[test]
 fn a_kill_while_policies_are_switched_loses_nothing() {
-    let Some(world) = World::new() else { return };
-    let mut server = world.start();
-    fill(&server);
+    let Some((world, mut server)) = World::filled() else {
+        return;
+    };
     let set = |line: &str| world.forebay(&format!("flash set --flash flash {line}"));
     let done = AtomicBool::new(false);
     thread::scope(|scope| {

@@ -23,11 +23,9 @@ fn dirty(world: &World) -> u64 {
 /// written to it.
 #[test]
 fn a_resized_cache_is_warm_and_has_only_pages_written_to_it() {
-    let Some(mut world) = World::new() else {
+    let Some((mut world, mut server)) = World::filled() else {
         return;
     };
-    let mut server = world.start();
-    fill(&server);
     server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
     let before = sum(&server);
     Strike::Both.strike(server.server(), server.outer(), || {});

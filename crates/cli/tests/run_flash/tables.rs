@@ -185,9 +185,9 @@ fn an_imported_table_is_read_as_copied_in_also_after_a_kill() {
 /// Promise (flash-run): A table that is exported is copied from its file as the server has it.
 #[test]
 fn an_exported_tables_file_is_copied_as_the_server_has_it() {
-    let Some(world) = World::new() else { return };
-    let server = world.start();
-    fill(&server);
+    let Some((world, server)) = World::filled() else {
+        return;
+    };
     server.sql("UPDATE stock.s SET k = k + 1", "").unwrap();
     let before = sum(&server);
     server

@@ -1,6 +1,6 @@
-//! Several processes that make random calls on files at the same time, fork, execute themselves and
-//! die at any call: every call returns what it returns without Forebay, the files are as without,
-//! and after a power cut everything is there that was synced.
+//! Several processes make random calls on files at the same time, fork, execute themselves and die
+//! at any call. Every call returns what it returns without Forebay, the files are as without, and
+//! after a power cut everything is there that was synced.
 //!
 //! What each of them does on its own files is drawn from a seed, so it is compared with the same
 //! calls of one process without Forebay (`programs/processes.c`). To the log that all append to

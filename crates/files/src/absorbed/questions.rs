@@ -43,7 +43,7 @@ impl QuestionTable {
 
 /// A question about a file.
 #[derive(Clone, Copy)]
-pub(crate) struct Question {
+pub(crate) struct FileQuestion {
     at: usize,
     published: u32,
     number: u32,
@@ -68,7 +68,7 @@ impl TablePage {
     }
 
     /// What became of a question about the file.
-    pub(crate) fn heard(&self, key: FileKey, question: &Question) -> QuestionOutcome {
+    pub(crate) fn heard(&self, key: FileKey, question: &FileQuestion) -> QuestionOutcome {
         match self.entry_of(key) {
             Some((at, entry))
                 if at == question.at && entry.published.load(Relaxed) == question.published =>
@@ -95,12 +95,12 @@ impl AskingView {
 
     /// Asks that the file be made plain; none if the run does not absorb it. Neither allocates nor
     /// locks.
-    pub(crate) fn ask(&self, table: &TablePage, key: FileKey) -> Option<Question> {
+    pub(crate) fn ask(&self, table: &TablePage, key: FileKey) -> Option<FileQuestion> {
         let (at, entry) = table.entry_of(key)?;
         let published = entry.published.load(Acquire);
         let number = self.0.asked[at].fetch_add(1, SeqCst).wrapping_add(1);
         media::wake(&self.0.bell);
-        Some(Question {
+        Some(FileQuestion {
             at,
             published,
             number,
@@ -125,13 +125,13 @@ impl TableView {
 
 impl AbsorbedTable {
     /// Files about which a question is not answered yet, and which.
-    pub(crate) fn questions(&self) -> Vec<(FileKey, Question)> {
+    pub(crate) fn questions(&self) -> Vec<(FileKey, FileQuestion)> {
         let entries = self.page.used().enumerate();
         let asked = entries.filter_map(|(at, entry)| {
             let number = self.page.asking.last(at);
             let is_open =
                 entry.present.load(Acquire) != 0 && entry.answered.load(Relaxed) != number;
-            let question = Question {
+            let question = FileQuestion {
                 at,
                 published: entry.published.load(Relaxed),
                 number,
@@ -143,7 +143,7 @@ impl AbsorbedTable {
     }
 
     /// It is answered, with all before.
-    pub(crate) fn answer(&self, question: &Question) {
+    pub(crate) fn answer(&self, question: &FileQuestion) {
         let _writing = self.writing.lock();
         let entry = &self.page.entries[question.at];
         if entry.published.load(Relaxed) == question.published {

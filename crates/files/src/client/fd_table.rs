@@ -213,9 +213,9 @@ pub(super) fn synced_unseen() -> impl Iterator<Item = c_int> {
 }
 
 /// A set of descriptors, a bit each.
-struct Numbers([AtomicU64; DESCRIPTORS / 64]);
+struct FdSet([AtomicU64; DESCRIPTORS / 64]);
 
-impl Numbers {
+impl FdSet {
     const fn new() -> Self {
         Self([const { AtomicU64::new(0) }; DESCRIPTORS / 64])
     }
@@ -242,9 +242,9 @@ impl Numbers {
 }
 
 /// Those that a stream of the C library writes to and reads from, past the client.
-static STREAMS: Numbers = Numbers::new();
+static STREAMS: FdSet = FdSet::new();
 /// Those that were named to be duplicated for a program that is spawned.
-static GIVEN: Numbers = Numbers::new();
+static GIVEN: FdSet = FdSet::new();
 
 /// Notes whether there is a stream on `fd`.
 pub(super) fn set_stream(fd: c_int, is_there: bool) {

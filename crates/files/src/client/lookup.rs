@@ -20,11 +20,11 @@ use std::{
 };
 
 /// Number and generation of a file that the run absorbs.
-pub(super) type Number = (usize, u32);
+pub(super) type AbsorbedNumber = (usize, u32);
 
 /// An absorbed file that was found by a name.
 pub(super) struct LookedUpFile {
-    pub(super) number: Number,
+    pub(super) number: AbsorbedNumber,
     /// Held, not opened: the file, whatever becomes of its name.
     pub(super) seen: OwnedFd,
     /// It has no other.
@@ -37,7 +37,7 @@ pub(super) fn ours_at(
     session: &MemberSession,
     (dir, path): (c_int, &CStr),
     flags: AtFlags,
-) -> Option<Result<LookedUpFile, Number>> {
+) -> Option<Result<LookedUpFile, AbsorbedNumber>> {
     let stat = sys::stat_at(sys::directory(dir), path, flags).ok()?;
     if FileType::from_raw_mode(stat.st_mode) != FileType::RegularFile {
         return None;
@@ -101,7 +101,7 @@ pub(super) fn absolute((dir, path): (c_int, &CStr)) -> PathBuf {
 /// A file that the run absorbs.
 pub(super) enum NamedFile {
     /// And this process is a member of it.
-    Ours(Number),
+    Ours(AbsorbedNumber),
     /// And this process cannot be.
     Foreign(FileKey),
 }

@@ -3,7 +3,7 @@
 use super::{
     call_depth::interrupted,
     config::CONFIG,
-    lookup::{LookedUpFile, Number, absolute, key, ours_at},
+    lookup::{AbsorbedNumber, LookedUpFile, absolute, key, ours_at},
     process::{HeldFile, hold, process},
     renamed_files::{PendingRename, add_link, moved, moving},
     retire::{retire_file, retire_path},
@@ -260,7 +260,7 @@ pub(super) fn note_kept(held: &HeldFile, seen: impl AsFd) -> Result<(), Errno> {
 /// has ended, it need not be when this returns: a replay misses no name then.
 pub(super) fn with_file(
     session: &'static MemberSession,
-    (number, generation): Number,
+    (number, generation): AbsorbedNumber,
     mut change: impl FnMut(&mut HeldFile) -> Result<(), Errno>,
 ) -> Result<(), Errno> {
     while let Some(mut held) = hold(session, number, generation)? {

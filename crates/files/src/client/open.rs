@@ -9,7 +9,7 @@ use super::{
     direct_io::entry_of,
     fd_table::{self, FdEntry, HIDDEN_FLAGS},
     in_signal_handler,
-    lookup::{self, FileKey, NOT_REGULAR, Number, regular},
+    lookup::{self, AbsorbedNumber, FileKey, NOT_REGULAR, regular},
     membership,
     names::note_kept,
     process::{hold_to_open, process},
@@ -111,7 +111,7 @@ pub fn open(
 
 /// Opens the absorbed file with this number for reading, and truncates it.
 fn open_to_truncate(
-    number: Number,
+    number: AbsorbedNumber,
     key: FileKey,
     flags: c_int,
     real: &mut impl FnMut(c_int) -> Result<c_int, Errno>,

@@ -15,7 +15,7 @@
 
 use super::{
     config::CONFIG,
-    lookup::Number,
+    lookup::AbsorbedNumber,
     names::{path_of, with_file},
     process::HeldFile,
     session::MemberSession,
@@ -115,7 +115,11 @@ pub(super) fn is_held(file: &SharedFile) -> bool {
 /// journal committed. If that fails, the next sync says so, as a plain one would. Without any lock
 /// of the file.
 #[cold]
-pub(super) fn after_write(session: &'static MemberSession, file: Number, fd: BorrowedFd<'_>) {
+pub(super) fn after_write(
+    session: &'static MemberSession,
+    file: AbsorbedNumber,
+    fd: BorrowedFd<'_>,
+) {
     if let Err(errno) = before_sync(session, file, fd, SyncKind::Data) {
         let failed = &session.page.files[file.0].order.failed;
         failed.store(errno.raw_os_error(), Release);
@@ -152,7 +156,7 @@ pub(super) fn is_behind(file: &SharedFile, durability: SyncKind) -> bool {
 #[inline]
 pub(super) fn before_sync(
     session: &'static MemberSession,
-    (number, generation): Number,
+    (number, generation): AbsorbedNumber,
     fd: BorrowedFd<'_>,
     durability: SyncKind,
 ) -> Result<bool, Errno> {

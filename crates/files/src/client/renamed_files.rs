@@ -2,7 +2,7 @@
 //! docs/files-membership.md, "Retiring a file".
 
 use super::{
-    lookup::{Number, real_parent, real_path},
+    lookup::{AbsorbedNumber, real_parent, real_path},
     names::{commit, is_at, path_of, with_file},
     process::HeldFile,
     session::MemberSession,
@@ -21,7 +21,7 @@ use std::{
 
 /// A file that is about to get another name.
 pub(super) struct PendingRename {
-    pub(super) number: Number,
+    pub(super) number: AbsorbedNumber,
     from: PathBuf,
     to: PathBuf,
     /// The segment that has it.
@@ -32,7 +32,7 @@ impl PendingRename {
     /// Logged before: it may have either name after a crash.
     pub(super) fn begin(
         session: &'static MemberSession,
-        number: Number,
+        number: AbsorbedNumber,
         from: PathBuf,
         to: PathBuf,
     ) -> Result<Self, Errno> {

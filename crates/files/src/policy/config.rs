@@ -18,7 +18,7 @@ use super::{
 };
 use crate::guard::KINDS;
 use serde::Deserialize;
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, fs, path::Path, sync::LazyLock};
 
 /// What a configuration file says; the default is an empty one.
 #[derive(Clone, Debug, Default, Deserialize)]
@@ -109,9 +109,12 @@ impl PolicyConfig {
         self.absorb.as_deref()
     }
 
-    /// What `profiles.toml` says; a test reads it by [`parse`](Self::parse), so it is no error.
-    pub(super) fn built_in() -> Self {
-        toml::from_str(BUILT_IN).unwrap_or_default()
+    /// What `profiles.toml` says; a test reads it by [`parse`](Self::parse), so it is no error. It
+    /// is read once: the command line's help asks for it at every start.
+    pub(super) fn built_in() -> &'static Self {
+        static PARSED: LazyLock<PolicyConfig> =
+            LazyLock::new(|| toml::from_str(BUILT_IN).unwrap_or_default());
+        &PARSED
     }
 
     /// All profiles: those built in as changed here, and those that are new.

@@ -20,7 +20,7 @@ use super::{
     options::RecoverOptions,
 };
 use crate::{
-    FilesError, directories::open_directory, identity, image::Image, lane_label::LabelMark,
+    FilesError, directories::open_directory, identity, image::FileImage, lane_label::LabelMark,
     record::slack,
 };
 use rustix::{fs::OFlags, io::Errno};
@@ -151,7 +151,7 @@ impl RecoverySituation<'_> {
             )));
         }
         let is_in = target.is_readable
-            && Image::of(&file.changes)
+            && FileImage::of(&file.changes)
                 .is_in(&target.file)
                 .map_err(FilesError::io(format!("reading {path}")))?;
         if is_in {

@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{
     identity,
-    image::Image,
+    image::FileImage,
     lane_label::UNFINISHED,
     record::{FileChange, PayloadHead},
     sys,
@@ -193,7 +193,7 @@ impl<'a> LaneWork<'a> {
                 None => self.settle(file, &open, accessed, left).map(|()| None),
             };
         }
-        let image = Image::of(&file.changes);
+        let image = FileImage::of(&file.changes);
         let is_in = image.is_in(&open).map_err(|e| sys::errno_of(&e))?;
         if is_in {
             self.beat()?;
@@ -232,7 +232,7 @@ impl<'a> LaneWork<'a> {
             return Err(ReplayFailure::Other(Errno::BUSY));
         }
         self.beat()?;
-        let image = Image::of(&file.changes);
+        let image = FileImage::of(&file.changes);
         rewrite::flush(&open);
         rewrite::drop_pages(&open, rewrite::ranges_of(&image.parts));
         for (head, change) in &file.changes {
@@ -252,7 +252,7 @@ impl<'a> LaneWork<'a> {
         left: Duration,
     ) -> Result<(), ReplayFailure> {
         let size = target.file.metadata().map_err(|e| sys::errno_of(&e))?.len();
-        let image = Image::of(&file.changes);
+        let image = FileImage::of(&file.changes);
         let tail = image
             .missing(&target.file, size)
             .map_err(|e| sys::errno_of(&e))?;
@@ -292,7 +292,7 @@ impl<'a> LaneWork<'a> {
         modified: Duration,
     ) -> Result<(), ReplayFailure> {
         fsync(open)?;
-        let image = Image::of(&file.changes);
+        let image = FileImage::of(&file.changes);
         rewrite::check(open, &image.parts).map_err(ReplayFailure::Sync)?;
         failpoint!("replay:step");
         if self.takes_over {

@@ -2,7 +2,7 @@
 //! file be made plain. docs/files-membership.md, "Other writers".
 
 use super::SupervisorState;
-use crate::absorbed::{FileKey, Question};
+use crate::absorbed::{FileKey, FileQuestion};
 use parking_lot::Mutex;
 use std::{
     sync::{Arc, atomic::Ordering::Acquire},
@@ -41,7 +41,7 @@ fn answer(
     shared: &SupervisorState,
     begun: &Mutex<Vec<FileKey>>,
     file: FileKey,
-    question: Question,
+    question: FileQuestion,
 ) {
     shared.let_go(file);
     shared.table.answer(&question);

@@ -200,6 +200,14 @@ impl Lab {
         self.recover_with(boot, options, |_| {})
     }
 
+    /// Recovers as [`recover`](Self::recover) does, with this outcome for the first lane.
+    #[track_caller]
+    pub fn recover_to(&self, outcome: &str, boot: Option<&str>, options: &[&str]) -> Vec<Value> {
+        let reports = self.recover(boot, options);
+        assert_eq!(reports[0]["outcome"], outcome, "{reports:?}");
+        reports
+    }
+
     pub fn recover_with(
         &self,
         boot: Option<&str>,
@@ -290,6 +298,23 @@ impl Lab {
     pub fn lanes(&self) -> usize {
         PoolOptions::new().open(self.pool()).unwrap().lanes().len()
     }
+}
+
+/// The file has these contents, one behind the other: seed and bytes of each.
+#[track_caller]
+pub fn holds(path: &Path, parts: &[(u64, usize)]) {
+    let expected: Vec<u8> = (parts.iter())
+        .flat_map(|&(seed, bytes)| content(seed, bytes))
+        .collect();
+    let found = fs::read(path).unwrap();
+    let same = found.iter().zip(&expected).take_while(|(a, b)| a == b);
+    let (same, path) = (same.count(), path.display());
+    assert!(
+        found == expected,
+        "{path} has {} bytes instead of {}, of which the first {same} are the same",
+        found.len(),
+        expected.len()
+    );
 }
 
 /// Returns when the supervisor has all of a file that it is to copy, which is more than a pipe

@@ -3,7 +3,7 @@
 
 use crate::{
     APPEND, OTHER_BOOT, RDWR,
-    common::{Lab, content},
+    common::{Lab, content, holds},
 };
 use std::fs;
 
@@ -95,16 +95,12 @@ fn a_renamed_file_is_found_and_the_replaced_one_may_be_missing() {
                 .set_modified(std::time::UNIX_EPOCH)
                 .unwrap();
         }
-        let reports = lab.recover(Some(OTHER_BOOT), &[]);
-        assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+        lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
         if renamed {
-            assert_eq!(
-                fs::read(&path).unwrap(),
-                [content(2, 300), content(3, 300)].concat()
-            );
+            holds(&path, &[(2, 300), (3, 300)]);
         } else {
-            assert_eq!(fs::read(&path).unwrap(), content(1, 300));
-            assert_eq!(fs::read(&temporary).unwrap(), content(2, 300));
+            holds(&path, &[(1, 300)]);
+            holds(&temporary, &[(2, 300)]);
         }
     }
 }
@@ -120,7 +116,7 @@ fn an_open_that_truncates_voids_what_the_pool_had_of_the_file() {
     run.kill_both();
     lab.power_cut();
     lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(fs::read(&path).unwrap(), content(2, 300));
+    holds(&path, &[(2, 300)]);
 
     // Also by a descriptor that cannot write.
     let mut run = lab.run();
@@ -131,5 +127,5 @@ fn an_open_that_truncates_voids_what_the_pool_had_of_the_file() {
     run.kill_both();
     lab.power_cut();
     lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(fs::read(&path).unwrap(), content(4, 100));
+    holds(&path, &[(4, 100)]);
 }

@@ -3,7 +3,7 @@
 
 use crate::{
     APPEND, LATER, OTHER_BOOT, RDWR,
-    common::{Lab, content},
+    common::{Lab, content, holds},
 };
 use std::{fs, thread};
 
@@ -34,8 +34,7 @@ fn a_same_boot_recovery_after_both_were_killed_only_syncs() {
     // Another process changes the file later: in the same boot that is the truth.
     thread::sleep(LATER);
     fs::write(&path, b"changed").unwrap();
-    let reports = lab.recover(None, &[]);
-    assert_eq!(reports[0]["outcome"], "synced");
+    lab.recover_to("synced", None, &[]);
     assert_eq!(fs::read(&path).unwrap(), b"changed");
     assert_eq!(lab.lanes(), 0);
     assert!(lab.recover(None, &[]).is_empty());
@@ -51,9 +50,8 @@ fn after_a_power_cut_everything_acknowledged_is_replayed() {
     run.kill_both();
     lab.power_cut();
     assert_eq!(fs::read(&path).unwrap(), b"");
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "replayed");
-    assert_eq!(fs::read(&path).unwrap(), content(1, 3000));
+    lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
+    holds(&path, &[(1, 3000)]);
     assert_eq!(lab.lanes(), 0);
 }
 
@@ -78,8 +76,7 @@ fn a_file_that_was_changed_since_is_not_touched_without_force() {
             .unwrap()
             .set_modified(later)
             .unwrap();
-        let reports = lab.recover(Some(OTHER_BOOT), &[]);
-        assert_eq!(reports[0]["outcome"], "refused");
+        let reports = lab.recover_to("refused", Some(OTHER_BOOT), &[]);
         let reason = reports[0]["files"][0]["refused"].as_str().unwrap();
         assert!(
             reason.contains("was changed") && reason.contains("--force"),
@@ -117,8 +114,7 @@ fn a_missing_file_is_refused_unless_the_database_removed_it() {
     fs::copy(&path, home.path().join("a.log")).unwrap();
     fs::rename(&path, &aside).unwrap();
     fs::remove_file(&aside).unwrap();
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "refused");
+    let reports = lab.recover_to("refused", Some(OTHER_BOOT), &[]);
     let files = reports[0]["files"].as_array().unwrap();
     assert!(files[0]["refused"].as_str().unwrap().contains("missing"));
     assert_eq!(files[1]["refused"], serde_json::Value::Null);
@@ -189,8 +185,7 @@ fn a_replay_that_is_cut_anywhere_is_repeated_and_ends_the_same() {
     }
     fs::copy(&pool, lab.pool()).unwrap();
     lab.power_cut();
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
     for (path, expected) in paths.iter().zip(expected) {
         assert!(fs::read(path).unwrap() == expected, "{}", path.display());
     }

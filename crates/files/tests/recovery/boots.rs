@@ -3,7 +3,7 @@
 
 use crate::{
     APPEND, LATER, OTHER_BOOT,
-    common::{Lab, content, disk::Disk},
+    common::{Lab, content, disk::Disk, holds},
     modified, same_time, set_modified,
     times::numbers_mounts,
     why, written,
@@ -130,8 +130,7 @@ fn a_file_that_differs_and_cannot_be_synced_keeps_its_lane() {
     let reports = lab.recover(None, &[]);
     assert!(why(&reports).contains("a sync of"), "{reports:?}");
     assert_eq!(lab.lanes(), 1);
-    let reports = lab.recover(None, &["--force"]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    lab.recover_to("replayed", None, &["--force"]);
     assert!(fs::read(&path).unwrap().starts_with(&content(1, 3000)));
 }
 
@@ -158,9 +157,8 @@ fn survives_a_shutdown_of(make: &[&str], megabytes: u64) {
         fs::read(&path).unwrap() != content(1, 3000),
         "nothing was lost: the test proves nothing"
     );
-    let reports = lab.recover(None, &[]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    lab.recover_to("replayed", None, &[]);
+    holds(&path, &[(1, 3000)]);
     same_time(&path, then);
     assert_eq!(lab.lanes(), 0);
 
@@ -209,7 +207,7 @@ fn a_file_whose_times_are_whole_seconds_stays_plain() {
     disk.shut_down();
     if disk.mount_again() {
         // It was really synced.
-        assert!(fs::read(&path).unwrap() == content(1, 3000));
+        holds(&path, &[(1, 3000)]);
         lab.recover(None, &[]);
         assert_eq!(lab.lanes(), 0);
     }
@@ -229,15 +227,13 @@ fn keeps_its_lane_while_it_is_shut_down(make: &[&str], megabytes: u64) {
             fs::rename(&path, far.join("b")).unwrap();
         }
         disk.shut_down();
-        let reports = lab.recover(None, &[]);
-        assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+        lab.recover_to("refused", None, &[]);
         assert_eq!(lab.lanes(), 1);
         if is_renamed || !disk.mount_again() {
             continue;
         }
-        let reports = lab.recover(None, &[]);
-        assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
-        assert!(fs::read(&path).unwrap() == content(1, 3000));
+        lab.recover_to("replayed", None, &[]);
+        holds(&path, &[(1, 3000)]);
         assert_eq!(lab.lanes(), 0);
     }
 }

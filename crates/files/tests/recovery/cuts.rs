@@ -93,8 +93,7 @@ fn a_replay_that_took_long_and_was_cut_knows_its_own_changes() {
         );
     assert!(!command.output().unwrap().status.success());
     assert!(!fs::read(&paths[1]).unwrap().is_empty(), "cut too early");
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
     for path in &paths {
         assert!(fs::read(path).unwrap() == acknowledged());
     }
@@ -129,8 +128,7 @@ fn writes_between_two_recoveries_are_not_taken_for_theirs() {
             assert!(lab.cut(None, 3));
             assert!(lab.label().starts_with("replay: "));
         }
-        let reports = lab.recover(None, &[]);
-        assert_eq!(reports[0]["outcome"], "synced", "{reports:?}");
+        lab.recover_to("synced", None, &[]);
         assert_eq!(fs::read(&b).unwrap(), b"newer");
         assert_eq!(modified(&b), written);
         assert!(fs::read(&a).unwrap() == acknowledged());

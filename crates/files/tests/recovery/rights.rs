@@ -3,7 +3,7 @@
 
 use crate::{
     OTHER_BOOT,
-    common::{Lab, Running, content},
+    common::{Lab, Running, content, holds},
     modified, set_modified, succeed, why, written,
 };
 use std::{fs, os::unix::fs::PermissionsExt, path::PathBuf, process::Command};
@@ -50,9 +50,8 @@ fn a_recovery_by_root_writes_only_what_the_pools_owner_may() {
     assert!(why(&reports).contains("missing"), "{reports:?}");
     assert_eq!(fs::read(&path).unwrap(), b"");
     fs::set_permissions(lab.home.path(), fs::Permissions::from_mode(0o755)).unwrap();
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
+    holds(&path, &[(1, 3000)]);
     assert_eq!(lab.lanes(), 0);
 }
 
@@ -87,9 +86,8 @@ fn root_tells_the_owners_process_where_a_handle_leads() {
     let reports = lab.recover(Some(OTHER_BOOT), &[]);
     assert!(why(&reports).contains("missing"), "{reports:?}");
     lab.user = None;
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
+    holds(&path, &[(1, 3000)]);
 }
 
 /// What comes before the damage is brought home, also to a file that only its handle finds.
@@ -116,8 +114,7 @@ fn root_learns_where_handles_of_a_damaged_lane_lead() {
     pool[at.unwrap()] ^= 1;
     fs::write(lab.pool(), pool).unwrap();
     lab.user = None;
-    let reports = lab.recover(Some(OTHER_BOOT), &["--discard"]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
+    let reports = lab.recover_to("replayed", Some(OTHER_BOOT), &["--discard"]);
     assert!(fs::read(&path).unwrap() == content(1, 3000), "{reports:?}");
 }
 
@@ -190,7 +187,7 @@ fn a_file_that_may_only_be_appended_to_gets_what_it_lacks() {
     succeed(Command::new("chattr").arg("-a").arg(&path)).unwrap();
     assert!(cut);
     assert_ne!(reports[0]["outcome"], "refused", "{reports:?}");
-    assert!(fs::read(&path).unwrap() == content(1, 3000));
+    holds(&path, &[(1, 3000)]);
     assert_eq!(lab.lanes(), 0);
 }
 

@@ -3,7 +3,7 @@
 
 use crate::{
     APPEND, OTHER_BOOT,
-    common::{Lab, content},
+    common::{Lab, holds},
     modified, set_modified,
 };
 use rustix::fs::{CWD, FileType, Mode};
@@ -94,9 +94,8 @@ fn where_the_pool_cannot_be_told_nothing_is_written() {
     let why = reports[0]["files"][1]["refused"].as_str().unwrap();
     assert!(why.contains("the pool cannot be told"), "{why}");
     assert_eq!(fs::read(&b).unwrap(), b"");
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "replayed", "{reports:?}");
-    assert!(fs::read(&b).unwrap() == content(1, 3000));
+    lab.recover_to("replayed", Some(OTHER_BOOT), &[]);
+    holds(&b, &[(1, 3000)]);
 }
 
 /// Promise (recovery): A file says itself that its sync failed where the pool's disk does not take
@@ -109,15 +108,13 @@ fn a_recoverys_failed_sync_is_known_though_no_pool_was_told() {
     assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
     // The file has it all, by the page cache. Only written again it comes to the disk, which cannot
     // be done while another process has it open.
-    assert!(fs::read(&a).unwrap() == content(1, 3000));
+    holds(&a, &[(1, 3000)]);
     let other = fs::File::open(&a).unwrap();
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
+    let reports = lab.recover_to("refused", Some(OTHER_BOOT), &[]);
     let why = reports[0]["files"][0]["refused"].as_str().unwrap();
     assert!(why.contains("a sync of"), "{why}");
     drop(other);
-    let reports = lab.recover(Some(OTHER_BOOT), &[]);
-    assert_eq!(reports[0]["outcome"], "synced", "{reports:?}");
+    lab.recover_to("synced", Some(OTHER_BOOT), &[]);
     assert_eq!(lab.lanes(), 0);
 }
 
@@ -134,9 +131,8 @@ fn unsynced_records_are_not_given_up_with_the_refused_ones() {
     });
     assert_eq!(reports[0]["outcome"], "refused", "{reports:?}");
     assert_eq!(lab.lanes(), 1);
-    let reports = lab.recover(Some(OTHER_BOOT), &["--discard"]);
-    assert_eq!(reports[0]["outcome"], "discarded", "{reports:?}");
+    let reports = lab.recover_to("discarded", Some(OTHER_BOOT), &["--discard"]);
     assert!(reports[0]["files"][1]["refused"].is_null(), "{reports:?}");
-    assert!(fs::read(&b).unwrap() == content(1, 3000));
+    holds(&b, &[(1, 3000)]);
     assert_eq!(lab.lanes(), 0);
 }

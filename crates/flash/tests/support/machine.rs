@@ -44,6 +44,13 @@ impl Machine {
         Self::open(world, options)
     }
 
+    /// The same with [`options`] that are changed.
+    pub fn with(slots: u64, change: impl FnOnce(&mut CacheOptions)) -> Self {
+        let mut options = options();
+        change(&mut options);
+        Self::new(slots, &options)
+    }
+
     pub fn open(world: Arc<World>, options: &CacheOptions) -> Self {
         let cache = session::open(&world, options).unwrap();
         Self::of(world, cache)

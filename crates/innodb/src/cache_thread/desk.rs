@@ -7,7 +7,9 @@
 use super::{IDLE, StatusWindows};
 use crate::{
     complain::{complain, complain_once},
-    control::{ControlAnswer, ControlClient, ControlListener, ControlRequest, Heard, socket_of},
+    control::{
+        CommandProgress, ControlAnswer, ControlClient, ControlListener, ControlRequest, socket_of,
+    },
     resize_note::{ResizeNote, note_of},
     session::CacheSession,
     setup::CacheOccupancy,
@@ -186,9 +188,9 @@ impl<'a> ControlDesk<'a> {
     /// False of a command that is done with.
     fn tend(&mut self, client: &mut ControlClient) -> bool {
         match client.hear() {
-            Heard::Gone => return false,
-            Heard::Nothing => {}
-            Heard::Request(request) => {
+            CommandProgress::Gone => return false,
+            CommandProgress::Nothing => {}
+            CommandProgress::Request(request) => {
                 if let Some((answer, is_last)) = self.answer(request) {
                     client.answer(&answer, is_last);
                 }

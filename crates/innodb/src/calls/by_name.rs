@@ -169,9 +169,8 @@ fn replaced(from: (BorrowedFd<'_>, &CStr), to: (BorrowedFd<'_>, &CStr)) -> Optio
 }
 
 /// After page files got these names, or lost them: makes that durable. A server whose page files
-/// are really synced gets that from its syncs; without them its checkpoints would overtake the file
-/// system, and a power cut bring a file back of which the cache has forgotten the pages, or an old
-/// name.
+/// are really synced gets that from its syncs. Without them its checkpoints would overtake the file
+/// system: a power cut would bring back an old name, or a file whose pages the cache has forgotten.
 ///
 /// # Errors
 /// Of a directory's sync.
@@ -221,7 +220,7 @@ fn note_name(dir: BorrowedFd<'_>, path: &CStr) {
 }
 
 /// Before the description of a table is made that is to be exported (`FLUSH TABLES … FOR EXPORT`),
-/// `t.cfg` beside `t.ibd`: the server has written the table's pages, and changes none until the
+/// `t.cfg` beside `t.ibd`. The server has written the table's pages, and changes none until the
 /// export ends; meanwhile the user copies the file past the cache. So the file has everything
 /// first.
 ///

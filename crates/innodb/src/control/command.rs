@@ -1,4 +1,4 @@
-//! The end of a command: it asks the process that has the cache, with the rights of the cache's
+//! The end of a command. It asks the process that has the cache, with the rights of the cache's
 //! owner, and waits so long for each answer as is said here, whatever becomes of that process.
 //!
 //! It opens the cache first: if no process has that, there is no one to ask. It takes the socket in

@@ -178,7 +178,7 @@ pub(crate) struct ControlClient {
 }
 
 /// What came of a command.
-pub(crate) enum Heard {
+pub(crate) enum CommandProgress {
     /// Nothing that is new.
     Nothing,
     /// What it asks.
@@ -189,31 +189,31 @@ pub(crate) enum Heard {
 
 impl ControlClient {
     /// Looks what the command asks.
-    pub(crate) fn hear(&mut self) -> Heard {
+    pub(crate) fn hear(&mut self) -> CommandProgress {
         if self.request.is_some() || self.has_last {
-            return Heard::Nothing;
+            return CommandProgress::Nothing;
         }
         let mut bytes = [0; REQUEST_MAX];
         let length = match self.receive(&mut bytes, RecvFlags::TRUNC) {
-            Ok(0) => return Heard::Gone,
+            Ok(0) => return CommandProgress::Gone,
             Ok(length) => length,
             Err(Errno::AGAIN | Errno::INTR) if self.since.elapsed() < SILENT => {
-                return Heard::Nothing;
+                return CommandProgress::Nothing;
             }
-            Err(_) => return Heard::Gone,
+            Err(_) => return CommandProgress::Gone,
         };
         // What a command has asked that does not wait any more is not done.
         if self.receive(&mut [0; 1], RecvFlags::PEEK) == Ok(0) {
-            return Heard::Gone;
+            return CommandProgress::Gone;
         }
         let request = bytes.get(..length).map(serde_json::from_slice);
         if let Some(Ok(request)) = request {
             self.request = Some(request);
-            return Heard::Request(request);
+            return CommandProgress::Request(request);
         }
         let why = "this is no command that the server knows: it is of another version of Forebay";
         self.answer(&ControlAnswer::Refused(why.to_owned()), true);
-        Heard::Nothing
+        CommandProgress::Nothing
     }
 
     fn receive(&self, to: &mut [u8], flags: RecvFlags) -> Result<usize, Errno> {

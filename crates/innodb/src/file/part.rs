@@ -70,8 +70,8 @@ pub(super) fn read_part(
 /// What the program gets for a page that the cache has and cannot give.
 ///
 /// If flash gives nothing at all, the process ends. It may be away for a moment only, with all that
-/// is on it; but a database that gets an error for a page takes that for damaged, goes on without
-/// it, and has its log make that durable: indexes lack rows from then on.
+/// is on it. A database that gets an error for a page takes that for damaged, goes on without it,
+/// and has its log make that durable: indexes lack rows from then on.
 fn unread(error: &FlashError) -> Errno {
     if let FlashError::UnreadablePage {
         page,

@@ -144,8 +144,8 @@ fn begins_with_text(tablespace: &File, path: &Path) -> io::Result<bool> {
 /// The guard in a data directory, if there is one.
 ///
 /// # Errors
-/// It cannot be looked at: what has its name, or that of the system tablespace, is no file, there
-/// is no tablespace, or one that is guarded without a guard file that says by which cache; what the
+/// It cannot be looked at: what has its name, or that of the system tablespace, is no file. There
+/// is no tablespace, or one that is guarded without a guard file that says by which cache. What the
 /// operating system says.
 pub fn standing(dir: &Path) -> io::Result<Option<GuardInspection>> {
     let system = system_of(dir).map_err(named(&dir.join("ibdata1")))?;

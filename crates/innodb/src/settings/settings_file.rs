@@ -1,4 +1,4 @@
-//! The file beside a cache that its settings are kept in, `PATH.settings`: the command replaces it,
+//! The file beside a cache that its settings are kept in, `PATH.settings`. The command replaces it,
 //! and the process that has the cache reads it when it begins and when a command says so.
 //! docs/flash-tier.md, "Settings".
 
@@ -69,6 +69,7 @@ impl Settings {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::setup::fixtures::flash_place;
     use forebay_flash::WritePolicy;
     use std::fs;
 
@@ -88,8 +89,7 @@ mod tests {
 
     #[test]
     fn settings_that_contradict_each_other_are_not_taken() {
-        let dir = tempfile::tempdir().unwrap();
-        let flash = dir.path().join("f");
+        let (_dir, flash) = flash_place();
         fs::write(settings_of(&flash), r#"{"low": 60, "high": 50}"#).unwrap();
         let e = Settings::kept(&flash).unwrap_err();
         assert!(e.to_string().contains("must not be above"), "{e}");
@@ -97,8 +97,7 @@ mod tests {
 
     #[test]
     fn of_several_commands_at_a_time_each_is_kept() {
-        let dir = tempfile::tempdir().unwrap();
-        let flash = dir.path().join("f");
+        let (_dir, flash) = flash_place();
         let low = Settings {
             low: Some(20),
             ..Settings::default()

@@ -214,7 +214,10 @@ fn files_max(bytes: u64) -> u32 {
 
 #[cfg(test)]
 mod tests {
-    use super::{super::fixtures::Two, *};
+    use super::{
+        super::fixtures::{Two, flash_place},
+        *,
+    };
     use crate::setup::look;
     use std::{fs, ops::ControlFlow};
 
@@ -274,8 +277,7 @@ mod tests {
 
     #[test]
     fn a_cache_that_cannot_be_made_leaves_only_what_was_there() {
-        let dir = tempfile::tempdir().unwrap();
-        let flash = dir.path().join("f");
+        let (dir, flash) = flash_place();
         create(&flash, 4096).unwrap_err();
         assert_eq!(fs::read_dir(dir.path()).unwrap().count(), 0);
         fs::write(pool_of(&flash), "kept").unwrap();

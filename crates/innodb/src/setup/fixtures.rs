@@ -1,12 +1,26 @@
 //! What tests of several modules do to a cache's files.
 
-use super::pool_of;
+use super::{create, pool_of};
 use std::{
     fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
 };
 use tempfile::TempDir;
+
+/// A directory, and where a cache may be made in it.
+pub(crate) fn flash_place() -> (TempDir, PathBuf) {
+    let dir = tempfile::tempdir().unwrap();
+    let flash = dir.path().join("f");
+    (dir, flash)
+}
+
+/// The same with a cache of so many bytes.
+pub(crate) fn made_cache(bytes: u64) -> (TempDir, PathBuf) {
+    let (dir, flash) = flash_place();
+    create(&flash, bytes).unwrap();
+    (dir, flash)
+}
 
 /// Two directories, `x` and `other`.
 pub(crate) struct Two(TempDir);

@@ -32,10 +32,10 @@ const BESIDE: [&str; 4] = [STATUS, SETTINGS, RESIZE, CONTROL];
 /// 3. *Blank* the start of a device.
 /// 4. *Remove* what is beside the flash file, its metadata, and last that file.
 ///
-/// What the cache says is done as its owner, and no path to it is followed after it was opened: the
+/// What the cache says is done as its owner, and no path to it is followed after it was opened. The
 /// names go from the directory that it was found in, as root only if root alone may change names
-/// there (`directory.rs`). So does metadata that a link in such a
-/// directory leads to. Each of the two goes as long as its name is that of what was opened.
+/// there (`directory.rs`). So does metadata that a link in such a directory leads to. Each of the
+/// two goes as long as its name is that of what was opened.
 ///
 /// Interrupted after 2, it goes on when it is repeated, as long as there is the metadata, without a
 /// lane, which no cache is, or a link to where it was.

@@ -29,16 +29,14 @@ mod tests {
     use super::*;
     use crate::{
         home::Homes,
-        setup::{CacheLocation, create, look},
+        setup::{CacheLocation, fixtures::made_cache, look},
     };
     use forebay_flash::CacheOptions;
     use std::sync::Arc;
 
     #[test]
     fn a_cache_in_use_for_a_moment_is_opened_and_for_longer_is_not() {
-        let dir = tempfile::tempdir().unwrap();
-        let flash = dir.path().join("f");
-        create(&flash, 8 << 20).unwrap();
+        let (_dir, flash) = made_cache(8 << 20);
         let place = CacheLocation::of(&flash).unwrap();
         let open = || place.open(&Arc::new(Homes::new()), &CacheOptions::default());
         let mut other = Some(open().unwrap());

@@ -70,7 +70,7 @@ impl Persist {
         debug_assert_eq!(dst as usize % LINE, 0);
         let mut to = dst;
         let mut skip = skip;
-        let mut line = Line([0; LINE]);
+        let mut line = CacheLine([0; LINE]);
         let mut filled = 0;
         for part in parts {
             let mut from: &[u8] = part;
@@ -194,7 +194,7 @@ impl Persist {
 
 /// One cache line to gather unaligned pieces in.
 #[repr(align(64))]
-struct Line([u8; LINE]);
+struct CacheLine([u8; LINE]);
 
 #[cfg(test)]
 mod tests {

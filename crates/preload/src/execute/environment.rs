@@ -3,7 +3,7 @@
 //! cannot open the library (below another root, for another user).
 #![expect(unsafe_code, reason = "makes an array of the caller's strings")]
 
-use super::{ExecutedProgram, Strings, is_in_reach, is_ours, libraries, text};
+use super::{ExecutedProgram, StringArray, is_in_reach, is_ours, libraries, text};
 use crate::call_context::is_client;
 use libc::c_char;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -19,8 +19,8 @@ const NAME: &[u8] = b"LD_PRELOAD=";
 /// Calls `real` with what a program is to be given of this environment.
 pub(super) fn fitting<T>(
     program: &ExecutedProgram,
-    environment: Strings,
-    real: impl FnOnce(Strings) -> T,
+    environment: StringArray,
+    real: impl FnOnce(StringArray) -> T,
 ) -> T {
     let Some(wanted) = EnvironmentSize::of(program, environment) else {
         return real(environment);
@@ -32,7 +32,7 @@ pub(super) fn fitting<T>(
 }
 
 /// The same, for good: the environment is never given back.
-pub(super) fn kept(program: &ExecutedProgram, environment: Strings) -> Option<Strings> {
+pub(super) fn kept(program: &ExecutedProgram, environment: StringArray) -> Option<StringArray> {
     let wanted = EnvironmentSize::of(program, environment)?;
     let (memory, _) = wanted.memory()?;
     // SAFETY: as `memory` says; nothing else is in it.
@@ -49,7 +49,7 @@ struct EnvironmentSize {
 
 impl EnvironmentSize {
     /// None if the environment stays as it is.
-    fn of(program: &ExecutedProgram, environment: Strings) -> Option<Self> {
+    fn of(program: &ExecutedProgram, environment: StringArray) -> Option<Self> {
         if environment.is_null() || is_client() {
             return None;
         }
@@ -81,7 +81,7 @@ impl EnvironmentSize {
     /// # Safety
     ///
     /// The memory is [this one's](Self::memory).
-    unsafe fn fill_memory(&self, memory: *mut c_void, environment: Strings) -> Strings {
+    unsafe fn fill_memory(&self, memory: *mut c_void, environment: StringArray) -> StringArray {
         let places = memory.cast::<*const c_char>();
         // SAFETY: both have room in it, one behind the other, and zeros are pointers and bytes.
         let (places, space) = unsafe {
@@ -97,8 +97,8 @@ impl EnvironmentSize {
 #[inline(never)]
 fn on_stack<T>(
     wanted: &EnvironmentSize,
-    environment: Strings,
-    real: impl FnOnce(Strings) -> T,
+    environment: StringArray,
+    real: impl FnOnce(StringArray) -> T,
 ) -> T {
     let mut places = [ptr::null(); FEW];
     let mut space = [0; SHORT];
@@ -109,8 +109,8 @@ fn on_stack<T>(
 #[inline(never)]
 fn in_memory<T>(
     wanted: &EnvironmentSize,
-    environment: Strings,
-    real: impl FnOnce(Strings) -> T,
+    environment: StringArray,
+    real: impl FnOnce(StringArray) -> T,
 ) -> T {
     let Some((memory, bytes)) = wanted.memory() else {
         return real(environment);
@@ -123,7 +123,7 @@ fn in_memory<T>(
 }
 
 /// The variables of an environment.
-fn variables<'a>(environment: Strings) -> impl Iterator<Item = &'a [u8]> {
+fn variables<'a>(environment: StringArray) -> impl Iterator<Item = &'a [u8]> {
     // SAFETY: an array of strings that ends with a null pointer.
     let strings = (0..).map(move |at| text(unsafe { *environment.add(at) }));
     strings.map_while(|string| string.map(OsStrExt::as_bytes))
@@ -144,7 +144,7 @@ fn has_out_of_reach(list: &[u8]) -> bool {
 
 /// Fills `places` with the variables, and `space` with the list of the other libraries, if there
 /// are any. There is room.
-fn fill(places: &mut [*const c_char], space: &mut [u8], environment: Strings) -> Strings {
+fn fill(places: &mut [*const c_char], space: &mut [u8], environment: StringArray) -> StringArray {
     let mut at = 0;
     for variable in variables(environment) {
         let mut string = variable.as_ptr();

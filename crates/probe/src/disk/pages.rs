@@ -20,7 +20,7 @@ struct Page([u8; 4096]);
 
 /// How a page becomes durable.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum How {
+pub enum PageDurability {
     /// Written behind the last one, and the file synced, as a log grows.
     Appended,
     /// Written over zeros by one write past the page cache (`O_DIRECT`, `RWF_DSYNC`), as a pool on
@@ -32,7 +32,7 @@ pub enum How {
 /// A file without a name, which is gone when this is dropped, or the process ends.
 pub struct Pages {
     file: OwnedFd,
-    how: How,
+    how: PageDurability,
     page: Box<Page>,
     at: u64,
 }
@@ -42,10 +42,10 @@ impl Pages {
     ///
     /// # Errors
     /// I/O errors.
-    pub fn new(dir: &Path, how: How) -> io::Result<Self> {
+    pub fn new(dir: &Path, how: PageDurability) -> io::Result<Self> {
         let flags = OFlags::TMPFILE | OFlags::RDWR | OFlags::CLOEXEC;
         let file = rustix::fs::open(dir, flags, Mode::RUSR | Mode::WUSR)?;
-        if how == How::InPlace {
+        if how == PageDurability::InPlace {
             let zeros = vec![0; 1 << 16];
             for at in (0..BYTES).step_by(zeros.len()) {
                 rustix::io::pwrite(&file, &zeros, at)?;
@@ -69,11 +69,11 @@ impl Pages {
     pub fn write(&mut self) -> io::Result<f64> {
         let start = Instant::now();
         match self.how {
-            How::Appended => {
+            PageDurability::Appended => {
                 rustix::io::pwrite(&self.file, &self.page.0, self.at)?;
                 rustix::fs::fdatasync(&self.file)?;
             }
-            How::InPlace => {
+            PageDurability::InPlace => {
                 let parts = [IoSlice::new(&self.page.0)];
                 rustix::io::pwritev2(&self.file, &parts, self.at, ReadWriteFlags::DSYNC)?;
             }
@@ -90,7 +90,7 @@ mod tests {
     #[test]
     fn pages_are_written_round_and_round_and_nothing_is_left() {
         let dir = tempfile::tempdir().unwrap();
-        for how in [How::Appended, How::InPlace] {
+        for how in [PageDurability::Appended, PageDurability::InPlace] {
             let mut pages = Pages::new(dir.path(), how).unwrap();
             for _ in 0..BYTES / 4096 + 2 {
                 assert!(pages.write().unwrap() > 0.0);

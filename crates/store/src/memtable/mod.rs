@@ -20,6 +20,6 @@ mod view;
 
 pub(crate) use chunk::Chunk;
 pub(crate) use merge::merged;
-pub(crate) use runs::{SortedRun, Stretch};
+pub(crate) use runs::{KeyStretch, SortedRun};
 pub(crate) use sorted::SortedChunk;
 pub(crate) use view::ReadView;

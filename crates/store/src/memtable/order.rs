@@ -16,7 +16,7 @@
 
 use super::{
     Chunk,
-    runs::{ChunkOrder, KeyOrder, SortedRun, Stretch},
+    runs::{ChunkOrder, KeyOrder, KeyStretch, SortedRun},
     shard::SHARDS,
     sort::{eight, shared_len, sort_numbered},
 };
@@ -144,7 +144,7 @@ impl Chunk {
     }
 
     /// Has the entry at `place` leave the order, and notes its key, if it is dead.
-    fn leaves(&self, place: u32, left: &mut Option<Arc<Stretch>>) -> bool {
+    fn leaves(&self, place: u32, left: &mut Option<Arc<KeyStretch>>) -> bool {
         self.drop_dead(place, |key| match left.as_deref() {
             None => *left = Some(Arc::new((key.to_vec(), key.to_vec()))),
             Some((first, last)) if key < &first[..] => {

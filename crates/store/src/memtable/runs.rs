@@ -15,14 +15,14 @@ impl SortedRun {
 }
 
 /// First and last key, both included.
-pub(crate) type Stretch = (Vec<u8>, Vec<u8>);
+pub(crate) type KeyStretch = (Vec<u8>, Vec<u8>);
 
 /// The order as a scan takes it.
 pub(crate) struct ChunkOrder {
     /// No key is in two of them.
     pub(crate) runs: Vec<Arc<SortedRun>>,
     /// Between which keys deleted ones are in none of them.
-    pub(crate) left: Option<Arc<Stretch>>,
+    pub(crate) left: Option<Arc<KeyStretch>>,
 }
 
 /// A chunk's order.
@@ -34,7 +34,7 @@ pub(super) struct KeyOrder {
     pub(super) shared: Option<Vec<u8>>,
     /// The largest first.
     pub(super) runs: Vec<Arc<SortedRun>>,
-    pub(super) left: Option<Arc<Stretch>>,
+    pub(super) left: Option<Arc<KeyStretch>>,
 }
 
 impl KeyOrder {

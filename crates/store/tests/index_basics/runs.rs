@@ -19,8 +19,7 @@ fn a_new_index_is_empty_and_its_watermark_zero() {
 
 #[test]
 fn the_newest_run_wins() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (_dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 1, 5000, 0), 1);
     ingest(&index, &mut model, &run(1000, 3, 1000, 100_000), 2);
     ingest(&index, &mut model, &run(4999, 1, 10, 200_000), 3);
@@ -32,8 +31,7 @@ fn the_newest_run_wins() {
 
 #[test]
 fn keys_of_every_length_are_held() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (dir, index, mut model) = made();
     let mut long = Model::new();
     for len in [1, 2, 7, 8, 9, 20, 21, 300, 4096, 65_534, KEY_BYTES_MAX] {
         for byte in [0, 1, 0x7f, 0xff] {
@@ -60,8 +58,7 @@ fn keys_of_every_length_are_held() {
 
 #[test]
 fn a_run_that_breaks_the_rules_is_refused_and_leaves_nothing() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 1, 10, 0), 5);
     let before = tables(dir.path());
     let (long, a, b) = (vec![1; KEY_BYTES_MAX + 1], b"a".to_vec(), b"b".to_vec());
@@ -98,8 +95,7 @@ fn an_empty_run_moves_the_watermark() {
 /// not more of them.
 #[test]
 fn the_tables_of_a_large_run_are_larger_and_not_more() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (dir, index, mut model) = made();
     for round in 0..64 {
         // Each run has keys between those of all others.
         let run = run(round, 64, 4000, round * 4000);
@@ -121,8 +117,7 @@ fn the_tables_of_a_large_run_are_larger_and_not_more() {
 
 #[test]
 fn keys_that_arrive_in_order_are_not_rewritten() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (dir, index, mut model) = made();
     for round in 0..12 {
         ingest(
             &index,

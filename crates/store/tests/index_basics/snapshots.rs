@@ -9,8 +9,7 @@ use std::{
 
 #[test]
 fn a_snapshot_is_not_changed_by_ingestions_and_merges() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (dir, index, mut model) = made();
     let mut snapshots = Vec::new();
     for round in 0..12 {
         ingest(
@@ -43,8 +42,7 @@ fn a_snapshot_is_not_changed_by_ingestions_and_merges() {
 
 #[test]
 fn an_iterator_outlives_its_snapshot_and_the_index() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (_dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 1, 5000, 0), 1);
     ingest(&index, &mut model, &run(2500, 1, 5000, 7000), 1);
     let mut iter = index.snapshot().range((Unbounded, Unbounded));
@@ -58,8 +56,7 @@ fn an_iterator_outlives_its_snapshot_and_the_index() {
 
 #[test]
 fn a_range_is_bounded_on_both_sides_from_both_ends() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (_dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 4, 4000, 0), 1);
     ingest(&index, &mut model, &run(2, 4, 4000, 50_000), 2);
     ingest(&index, &mut model, &run(0, 40, 400, 90_000), 3);
@@ -96,8 +93,7 @@ fn a_range_is_bounded_on_both_sides_from_both_ends() {
 
 #[test]
 fn a_range_read_from_both_ends_meets_in_the_middle() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (_dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 2, 900, 0), 1);
     ingest(&index, &mut model, &run(300, 1, 900, 9000), 2);
     let expected = live(&model);
@@ -126,8 +122,7 @@ fn a_range_read_from_both_ends_meets_in_the_middle() {
 
 #[test]
 fn readers_and_a_compactor_run_beside_ingestion() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (_dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 1, 2000, 0), 0);
     let done = AtomicBool::new(false);
     std::thread::scope(|scope| {

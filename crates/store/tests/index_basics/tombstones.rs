@@ -7,8 +7,7 @@ use std::ops::Bound::{Included, Unbounded};
 
 #[test]
 fn a_tombstone_hides_the_key_in_older_tables() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (_dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 1, 1000, 0), 1);
     ingest(
         &index,
@@ -36,8 +35,7 @@ fn a_tombstone_hides_the_key_in_older_tables() {
 
 #[test]
 fn merging_all_drops_tombstones_and_what_they_hide() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 1, 3000, 0), 1);
     let gone: Model = (0..3000).step_by(2).map(|n| (number(n), GONE)).collect();
     ingest(&index, &mut model, &gone, 2);
@@ -67,8 +65,7 @@ fn merging_all_drops_tombstones_and_what_they_hide() {
 
 #[test]
 fn a_tombstone_stays_while_an_older_run_has_the_key() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (_dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 1, 20_000, 0), 1);
     for round in 0..4 {
         let gone: Model = (0..100).map(|n| (number(n * 4 + round), GONE)).collect();
@@ -84,8 +81,7 @@ fn a_tombstone_stays_while_an_older_run_has_the_key() {
 /// Promise: as `an_index_of_which_every_key_is_deleted_has_no_entries_left`.
 #[test]
 fn tombstones_are_merged_away_when_a_quarter_of_all_entries_are() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (_dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 1, 20_000, 0), 1);
     let gone = |from: u64, to: u64| (from..to).map(|n| (number(n), GONE)).collect();
     ingest(&index, &mut model, &gone(0, 5000), 2);
@@ -107,8 +103,7 @@ fn tombstones_are_merged_away_when_a_quarter_of_all_entries_are() {
 /// Promise: as `an_index_of_which_every_key_is_deleted_has_no_entries_left`.
 #[test]
 fn few_tombstones_that_scans_pass_over_often_are_merged_away() {
-    let dir = tempfile::tempdir().unwrap();
-    let (index, mut model) = (open(dir.path()), Model::new());
+    let (_dir, index, mut model) = made();
     ingest(&index, &mut model, &run(0, 1, 20_000, 0), 1);
     let gone = (0..1000).map(|n| (number(n), GONE)).collect();
     ingest(&index, &mut model, &gone, 2);

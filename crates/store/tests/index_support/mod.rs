@@ -4,6 +4,7 @@ use forebay_store::index::{
     Index, IndexCause, IndexError, IndexOptions, IndexView, RecordAddress, ValueForm,
 };
 use std::{collections::BTreeMap, ops::Bound, path::Path};
+use tempfile::TempDir;
 
 /// Key → address, tombstones as such: what an index is to agree with.
 pub type Model = BTreeMap<Vec<u8>, RecordAddress>;
@@ -19,6 +20,13 @@ pub fn small() -> IndexOptions {
 
 pub fn open(dir: &Path) -> Index {
     Index::open(dir, small()).unwrap()
+}
+
+/// An empty index in a directory of its own, and what it is to agree with.
+pub fn made() -> (TempDir, Index, Model) {
+    let dir = tempfile::tempdir().unwrap();
+    let index = open(dir.path());
+    (dir, index, Model::new())
 }
 
 pub fn at(lsn: u64) -> RecordAddress {

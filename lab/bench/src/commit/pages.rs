@@ -3,7 +3,7 @@
 
 use crate::{
     BenchError,
-    device::pages::{How, Pages},
+    device::pages::{PageDurability, Pages},
     report::{Column, Table, figure},
     rounds::percentile,
 };
@@ -39,8 +39,8 @@ pub fn measure(
     time: Duration,
     mut commit: impl FnMut() -> Result<f64, BenchError>,
 ) -> Result<Commit, BenchError> {
-    let mut pages =
-        Pages::new(dir, How::InPlace).map_err(BenchError::io("making a file in", dir))?;
+    let mut pages = Pages::new(dir, PageDurability::InPlace)
+        .map_err(BenchError::io("making a file in", dir))?;
     let mut write = || (pages.write()).map_err(BenchError::io("writing to a file in", dir));
     let (mut writes, mut commits) = (Vec::new(), Vec::new());
     for round in 0..rounds {

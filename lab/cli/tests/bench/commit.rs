@@ -30,7 +30,7 @@ fn an_append_is_measured_and_the_users_pool_given_back() {
     let sandbox = Sandbox::on_disk();
     users_pool(&sandbox, true);
     let line = "commit --quick --json --dir . --pool p --pool-disk . --sizes 64,4k";
-    let report = sandbox.run(line).ok().json();
+    let report = sandbox.json(line);
     let rows = report["rows"].as_array().unwrap();
     let of: Vec<_> = rows
         .iter()

@@ -16,7 +16,7 @@ fn is_missing(report: &Value, name: &str) -> bool {
 fn redis_is_measured_in_every_mode() {
     let sandbox = Sandbox::new();
     let line = "redis --quick --json --dir . --server redis,valkey --sizes 32,8k --clients 1,5 --requests 200";
-    let report = sandbox.run(line).ok().json();
+    let report = sandbox.json(line);
     assert_eq!(report["bench"], "redis");
     let modes: Vec<&str> = ["off", "no", "everysec", "always", "eatmydata", "forebay"]
         .into_iter()
@@ -61,7 +61,7 @@ fn redis_is_measured_in_every_mode() {
 fn redis_is_measured_while_it_rewrites() {
     let sandbox = Sandbox::new();
     let line = "redis --quick --json --dir . --server redis --sizes 32 --clients 1 --modes off,everysec,forebay --during-rewrite";
-    let report = sandbox.run(line).ok().json();
+    let report = sandbox.json(line);
     if is_missing(&report, "redis") {
         println!("skipped: redis is not installed");
         return;

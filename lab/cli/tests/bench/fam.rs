@@ -8,7 +8,7 @@ use serde_json::Value;
 fn the_resident_store_and_leveldb_are_measured_on_fabric_memory() {
     let sandbox = Sandbox::new();
     let line = "fam --quick --json --dir . --sizes 16,1k --pairs 100";
-    let report = sandbox.run(line).ok().json();
+    let report = sandbox.json(line);
     assert_eq!(report["bench"], "fam");
     let rows = report["rows"].as_array().unwrap();
     let missing = report["missing"].as_array().unwrap();

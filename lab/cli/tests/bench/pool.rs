@@ -6,7 +6,7 @@ use crate::{common::Sandbox, is_figure};
 #[test]
 fn the_pool_is_measured_beside_its_floor() {
     let sandbox = Sandbox::new();
-    let report = sandbox.run("pool --quick --json").ok().json();
+    let report = sandbox.json("pool --quick --json");
     assert_eq!(report["bench"], "pool");
     assert!(
         report["survives"]
@@ -34,10 +34,7 @@ fn the_pool_is_measured_beside_its_floor() {
         .ok()
         .text();
     assert!(table.contains("append/floor"), "{table}");
-    let report = sandbox
-        .run("pool --quick --sizes 100,4k --threads 1 --processes 1,3 --json")
-        .ok()
-        .json();
+    let report = sandbox.json("pool --quick --sizes 100,4k --threads 1 --processes 1,3 --json");
     let rows = report["rows"].as_array().unwrap();
     // Of each size a thread, three threads of one process, one process, three processes.
     assert_eq!(rows.len(), 8);
@@ -59,10 +56,7 @@ fn the_pool_is_measured_beside_its_floor() {
 #[test]
 fn a_slowed_pool_is_slower_than_the_devices_latency() {
     let sandbox = Sandbox::new();
-    let report = sandbox
-        .run("pool --quick --json --sizes 64 --threads 1 --profile pcm")
-        .ok()
-        .json();
+    let report = sandbox.json("pool --quick --json --sizes 64 --threads 1 --profile pcm");
     assert!(
         report["rows"][0]["append_ns"].as_f64().unwrap() > 450.0,
         "{report}"

@@ -12,7 +12,7 @@ use serde_json::Value;
 fn every_variant_and_the_peer_get_a_row() {
     let sandbox = Sandbox::new();
     let line = "wisckey --quick --json --peers=rocksdb --dir . --ops 500 --variants fsync,nosync,single,double,buffers=4";
-    let report = sandbox.run(line).ok().json();
+    let report = sandbox.json(line);
     assert_eq!(report["bench"], "wisckey");
     assert!(
         is_figure(&report["device"]["seq_write_mb_s"]) && is_figure(&report["device"]["fsync_us"])
@@ -81,7 +81,7 @@ fn every_peer_gets_rows_or_says_how_to_install_it() {
     let sandbox = Sandbox::new();
     let line =
         "wisckey --quick --json --peers --dir . --ops 200 --value-size 1000 --variants double";
-    let report = sandbox.run(line).ok().json();
+    let report = sandbox.json(line);
     let peers = report["peers"].as_array().unwrap();
     for name in [
         "rocksdb",
@@ -124,7 +124,7 @@ fn the_other_workloads_get_their_rows() {
     let sandbox = Sandbox::new();
     let line =
         "wisckey --quick --json --peers=rocksdb --no-puts --reads --overwrite --reopen --dir .";
-    let report = sandbox.run(line).ok().json();
+    let report = sandbox.json(line);
     let rows = report["rows"].as_array().unwrap();
     let find = |workload: &str| rows.iter().find(|row| row["workload"] == workload).unwrap();
     for workload in ["get", "scan_100", "get_cold", "scan_100_cold", "overwrite"] {
@@ -143,7 +143,7 @@ fn the_other_workloads_get_their_rows() {
 fn stalls_deletes_and_scans_get_their_rows() {
     let sandbox = Sandbox::new();
     let line = "wisckey --quick --json --no-puts --stalls --queue --scans --dir .";
-    let report = sandbox.run(line).ok().json();
+    let report = sandbox.json(line);
     let rows = report["rows"].as_array().unwrap();
     let find = |workload: &str| rows.iter().find(|row| row["workload"] == workload).unwrap();
     let steps = find("stalls")["histogram"].as_array().unwrap();
@@ -167,7 +167,7 @@ fn stalls_deletes_and_scans_get_their_rows() {
 fn values_of_several_sizes_and_threads_are_measured_in_one_run() {
     let sandbox = Sandbox::new();
     let line = "wisckey --quick --json --dir . --value-size 0,100,1M --variants double --threads 2 --ops 101";
-    let report = sandbox.run(line).ok().json();
+    let report = sandbox.json(line);
     let sizes: Vec<_> = report["rows"]
         .as_array()
         .unwrap()

@@ -26,7 +26,7 @@ fn an_unknown_experiment_is_refused_before_anything_is_done() {
     for experiment in catalogue::ALL.iter() {
         assert!(list.contains(&experiment.id), "{list}");
     }
-    let list = sandbox.run("paper --list --json").ok().json();
+    let list = sandbox.json("paper --list --json");
     assert_eq!(list.as_array().unwrap().len(), catalogue::ALL.len());
     sandbox
         .run("report .")

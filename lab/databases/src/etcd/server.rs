@@ -6,8 +6,6 @@ use crate::{
     processes::find_program,
     server::{self, Program},
 };
-use forebay_measure::server::free_port;
-use rustix::process::Signal;
 use std::{
     io::{self, Read, Write},
     net::TcpStream,
@@ -45,18 +43,7 @@ impl Server {
     /// # Errors
     /// I/O errors, and [`MeasureError::Child`] with what it said if it ends or does not serve.
     pub fn start(launch: &Launch) -> Result<Self, MeasureError> {
-        const TRIES: usize = 3;
-        let mut last = None;
-        for _ in 0..TRIES {
-            // Another program may take a port between the look and etcd's: then other ones.
-            match Self::start_on(launch, [free_port()?, free_port()?]) {
-                Err(MeasureError::Child(said)) if said.contains("in use") => {
-                    last = Some(MeasureError::Child(said));
-                }
-                other => return other,
-            }
-        }
-        Err(last.unwrap_or_else(|| MeasureError::Child("found no free port".to_owned())))
+        Self::on_free_ports(|ports| Self::start_on(launch, ports))
     }
 
     fn start_on(launch: &Launch, [client, peer]: [u16; 2]) -> Result<Self, MeasureError> {
@@ -90,15 +77,6 @@ impl Server {
     /// I/O errors.
     pub fn metrics(&self) -> io::Result<String> {
         get(self.at, "/metrics")
-    }
-
-    /// Has it end, and waits for the end of all. It ends by the signal that it was told to end by.
-    ///
-    /// # Errors
-    /// [`MeasureError::Child`] if they do not end.
-    pub fn end(mut self) -> Result<(), MeasureError> {
-        self.server().signal(Signal::TERM);
-        self.wait().map(drop)
     }
 }
 

@@ -6,8 +6,6 @@ use crate::{
     processes::find_program,
     server::{self, Program},
 };
-use forebay_measure::server::free_port;
-use rustix::process::Signal;
 use std::{
     fs, io,
     path::{Path, PathBuf},
@@ -57,7 +55,10 @@ impl Server {
     /// # Errors
     /// I/O errors, and [`MeasureError::Child`] with what it said if it ends or does not serve.
     pub fn start(launch: &Launch) -> Result<Self, MeasureError> {
-        let port = free_port()?;
+        Self::on_free_ports(|[port]| Self::start_on(launch, port))
+    }
+
+    fn start_on(launch: &Launch, port: u16) -> Result<Self, MeasureError> {
         let settings = configure(&launch.dir, port)?;
         let mut command = launch.command(&launch.wrapper, &launch.program);
         command.arg("-c").arg(settings).args(&launch.options);
@@ -71,14 +72,5 @@ impl Server {
     /// I/O errors.
     pub fn connect(&self) -> io::Result<Connection> {
         Connection::new(self.at)
-    }
-
-    /// Has it end, and waits for the end of all.
-    ///
-    /// # Errors
-    /// [`MeasureError::Child`] if they do not end.
-    pub fn end(mut self) -> Result<(), MeasureError> {
-        self.server().signal(Signal::TERM);
-        self.wait().map(drop)
     }
 }

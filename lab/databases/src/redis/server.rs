@@ -27,6 +27,9 @@ pub enum Kind {
 }
 
 impl Kind {
+    /// Both.
+    pub const ALL: [Self; 2] = [Self::Redis, Self::Valkey];
+
     /// The server's program.
     ///
     /// # Errors
@@ -53,7 +56,7 @@ impl FromStr for Kind {
     type Err = String;
 
     fn from_str(text: &str) -> Result<Self, String> {
-        named("server", &[Self::Redis, Self::Valkey], text)
+        named("server", &Self::ALL, text)
     }
 }
 
@@ -77,19 +80,7 @@ impl Server {
     /// # Errors
     /// I/O errors, and [`MeasureError::Child`] with what it said if it ends or does not serve.
     pub fn start(launch: &Launch) -> Result<Self, MeasureError> {
-        const TRIES: usize = 3;
-        let mut last = None;
-        for _ in 0..TRIES {
-            // Another program may take the port between our look and the server's: then another
-            // one.
-            match Self::start_on(launch, free_port()?) {
-                Err(MeasureError::Child(said)) if said.contains("in use") => {
-                    last = Some(MeasureError::Child(said));
-                }
-                other => return other,
-            }
-        }
-        Err(last.unwrap_or_else(|| MeasureError::Child("found no free port".to_owned())))
+        Self::on_free_ports(|[port]| Self::start_on(launch, port))
     }
 
     /// The same on `port`.
@@ -111,12 +102,6 @@ impl Server {
             matches!(size, Ok(Reply::Integer(_)))
         };
         Self::run(launch, port, command, serves)
-    }
-
-    /// Its port.
-    #[must_use]
-    pub fn port(&self) -> u16 {
-        self.at
     }
 
     /// A new connection.

@@ -4,8 +4,11 @@
 
 use super::*;
 use crate::{
-    control::{ControlClient, ControlListener, Heard},
-    setup::{create, fixtures::Two},
+    control::{CommandProgress, ControlClient, ControlListener},
+    setup::{
+        create,
+        fixtures::{Two, made_cache},
+    },
 };
 use forebay_flash::WritePolicy;
 use forebay_pool::rights::{alone, user};
@@ -25,10 +28,7 @@ const NOBODY: u32 = 65_534;
 const SOON: Duration = Duration::from_millis(300);
 
 fn made() -> (TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
-    create(&flash, 8 << 20).unwrap();
-    (dir, flash)
+    made_cache(8 << 20)
 }
 
 /// The next command.
@@ -38,7 +38,7 @@ fn next(listener: &ControlListener) -> (ControlRequest, ControlClient) {
     while begun.elapsed() < PATIENCE {
         clients.extend(listener.accept());
         let asks = |client: &mut ControlClient| match client.hear() {
-            Heard::Request(request) => Some(request),
+            CommandProgress::Request(request) => Some(request),
             _ => None,
         };
         if let Some(request) = clients.last_mut().and_then(asks) {

@@ -6,7 +6,7 @@ use crate::{
     settings::Settings,
     setup::{
         create,
-        fixtures::{Two, move_lane},
+        fixtures::{Two, made_cache, move_lane},
         look, pool_of,
     },
 };
@@ -23,10 +23,7 @@ const BYTES: u64 = 8 << 20;
 
 /// A directory with a cache, and its flash file.
 fn made() -> (TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
-    create(&flash, BYTES).unwrap();
-    (dir, flash)
+    made_cache(BYTES)
 }
 
 fn open(flash: &Path) -> Cache {

@@ -3,7 +3,7 @@
 use super::*;
 use crate::setup::{
     create,
-    fixtures::{Two, move_lane},
+    fixtures::{Two, flash_place, made_cache, move_lane},
     look, pool_of, remove,
 };
 use forebay_flash::{CacheOptions, FlashError, Identity, layout::CHECKPOINTS};
@@ -32,8 +32,7 @@ fn found(flash: &Path, bytes: u64) -> Result<(CacheOccupancy, ResizeResult), Set
 /// Promise: as `a_resized_cache_is_warm_and_has_only_pages_written_to_it`.
 #[test]
 fn a_cache_grows_and_shrinks_to_the_length_that_was_asked_for() {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
+    let (dir, flash) = flash_place();
     let small = create(&flash, SMALL).unwrap().slots;
     let large = again(&flash, LARGE).now.slots;
     assert!(large > 2 * small);
@@ -58,9 +57,7 @@ fn a_cache_grows_and_shrinks_to_the_length_that_was_asked_for() {
 
 #[test]
 fn a_resize_without_a_server_leaves_a_servers_note() {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
-    create(&flash, SMALL).unwrap();
+    let (_dir, flash) = made_cache(SMALL);
     let place = CacheLocation::of(&flash).unwrap();
     let server = place.open(&Arc::new(Homes::new()), &CacheOptions::default());
     let note = note_of(&flash);
@@ -76,8 +73,7 @@ fn a_resize_without_a_server_leaves_a_servers_note() {
 
 #[test]
 fn a_size_that_makes_no_cache_is_refused_before_any_change() {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
+    let (_dir, flash) = flash_place();
     let small = create(&flash, SMALL).unwrap().slots;
     let e = resize(&flash, 1 << 20, &[], |_| ControlFlow::Continue(())).unwrap_err();
     assert!(e.to_string().contains("cannot be made"), "{e}");
@@ -106,8 +102,7 @@ fn a_request_that_cannot_be_removed_prevents_a_resize_alone() {
 
 #[test]
 fn a_cache_whose_files_are_not_found_keeps_its_size() {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
+    let (dir, flash) = flash_place();
     let small = create(&flash, SMALL).unwrap().slots;
     let place = CacheLocation::of(&flash).unwrap();
     let open = || place.open(&Arc::new(Homes::new()), &CacheOptions::default());
@@ -127,8 +122,7 @@ fn a_cache_whose_files_are_not_found_keeps_its_size() {
 
 #[test]
 fn a_cache_without_room_to_grow_says_so_and_keeps_its_pages() {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
+    let (_dir, flash) = flash_place();
     let small = create(&flash, SMALL).unwrap().slots;
     let e = resize(&flash, 1 << 60, &[], |_| ControlFlow::Continue(())).unwrap_err();
     assert!(
@@ -141,9 +135,7 @@ fn a_cache_without_room_to_grow_says_so_and_keeps_its_pages() {
 
 #[test]
 fn what_a_cut_removal_left_becomes_a_cache_by_a_resize() {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
-    create(&flash, SMALL).unwrap();
+    let (_dir, flash) = made_cache(SMALL);
     let place = CacheLocation::of(&flash).unwrap();
     let (cache, _) = place
         .open(&Arc::new(Homes::new()), &CacheOptions::default())
@@ -197,9 +189,7 @@ fn a_cache_whose_headers_were_written_over_is_not_made_anew() {
 /// Promise: as `a_kill_while_a_server_resizes_its_cache_loses_nothing`.
 #[test]
 fn a_cache_whose_making_was_cut_before_its_headers_is_made_anew() {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
-    create(&flash, SMALL).unwrap();
+    let (_dir, flash) = made_cache(SMALL);
     blank(&flash);
     assert!(again(&flash, LARGE).now.slots > 0, "the lane was claimed");
     blank(&flash);
@@ -209,9 +199,7 @@ fn a_cache_whose_making_was_cut_before_its_headers_is_made_anew() {
 
 /// A directory, and in it a cache of which only the headers are not there.
 fn begun() -> (TempDir, PathBuf) {
-    let dir = tempfile::tempdir().unwrap();
-    let flash = dir.path().join("f");
-    create(&flash, SMALL).unwrap();
+    let (dir, flash) = made_cache(SMALL);
     blank(&flash);
     (dir, flash)
 }

@@ -18,7 +18,7 @@ use crate::{
     },
     error::StoreError,
     index::{IndexEntry, IndexError, IndexIter, ValueForm},
-    memtable::{Chunk, ReadView, Stretch},
+    memtable::{Chunk, KeyStretch, ReadView},
 };
 use forebay_pool::Lsn;
 use std::{
@@ -39,7 +39,7 @@ struct ScanStart {
 struct HidingChunk {
     age: usize,
     chunk: Weak<Chunk>,
-    left: Arc<Stretch>,
+    left: Arc<KeyStretch>,
 }
 
 /// The keys of a range that are not deleted, as a snapshot sees them.
