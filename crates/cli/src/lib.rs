@@ -16,6 +16,7 @@ mod man;
 pub mod output;
 mod pool;
 pub mod progress;
+mod rates;
 mod recover;
 mod run;
 pub mod size;

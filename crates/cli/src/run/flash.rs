@@ -2,6 +2,7 @@
 //! is left in it at the end.
 
 mod running;
+mod unnoted;
 
 pub use self::running::{NotedRun, RunningCaches};
 
