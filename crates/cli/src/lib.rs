@@ -13,6 +13,7 @@ pub mod failure;
 mod flash;
 mod help;
 mod man;
+mod metrics;
 pub mod output;
 mod pool;
 pub mod progress;

@@ -2,6 +2,7 @@
 
 use crate::{
     failure::Failure,
+    metrics::{MetricsSnapshot, TextFile},
     output::{self, Output},
     rates::RunRates,
     run::{self, RunningFlash},
@@ -28,7 +29,7 @@ use std::{
                   files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. It also lists runs whose forebay was killed, and pools in which such runs left records. \
                   With FOREBAY_RUN_DIR in the environment it lists the runs of that directory alone. \
                   Exit status 1 if there is such a run or pool, if there are errors, if a run absorbs nothing though it should, if a flash cache fails or has lost pages, if a run does not answer, or if no server of a running program has reported its flash cache for ten seconds. As JSON a run without a pool has its pid and flash cache alone.",
-    after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
+    after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json\n  forebay status --all --textfile /var/lib/prometheus/node-exporter/forebay.prom"
 )]
 pub struct StatusCommand {
     /// Those of all users too (root only)
@@ -40,6 +41,12 @@ pub struct StatusCommand {
     /// Report as JSON; with --watch, a line each time
     #[arg(long)]
     json: bool,
+    /// Write figures into this file, PATH.prom, for node_exporter's textfile collector
+    ///
+    /// In one step, so that a reader finds no part of them; and report nothing else. Exit status 0
+    /// if they are written: the figures say what is not well.
+    #[arg(long, value_name = "PATH", value_parser = TextFile::parse, conflicts_with_all = ["json", "watch"])]
+    textfile: Option<TextFile>,
 }
 
 impl StatusCommand {
@@ -47,6 +54,13 @@ impl StatusCommand {
         const AGAIN: Duration = Duration::from_secs(1);
         let dir = run::existing_run_dir()?;
         let whose = self.whose()?;
+        if let Some(textfile) = &self.textfile {
+            return textfile.write(&MetricsSnapshot {
+                found: Some(supervisor::status_of(&dir, whose)?),
+                flash: RunningFlash::find(&dir, whose).statuses,
+                ..MetricsSnapshot::default()
+            });
+        }
         if !self.watch {
             let running = supervisor::status_of(&dir, whose)?;
             let flash = RunningFlash::find(&dir, whose);

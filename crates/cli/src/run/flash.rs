@@ -185,6 +185,12 @@ impl RunCache {
         NotedRun::begin(&run_dir()?, &self.path, self.run)
     }
 
+    /// How its server says it is, whenever that is called. None while none says it.
+    pub fn watch(&self) -> impl Fn() -> Option<CacheStatus> + Send + Sync + use<> {
+        let (status, run) = (status_of(&self.path), self.run);
+        move || CacheStatus::of_run(&status, run).filter(CacheStatus::is_current)
+    }
+
     /// Says what is left in it after the program's end, and with `explain` what it did.
     pub fn finish(&self, explain: bool) {
         let said = || CacheStatus::of_run(&status_of(&self.path), self.run);
