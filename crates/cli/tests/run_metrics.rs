@@ -102,11 +102,7 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 fn get(address: SocketAddr, path: &str) -> String {
     let mut stream = TcpStream::connect(address).unwrap();
     stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(
-        stream,
-        "GET {path} HTTP/1.1\r\nHost: {address}\r\nConnection: close\r\n\r\n"
-    )
-    .unwrap();
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     answer
@@ -150,7 +146,8 @@ fn figures_are_scraped_and_stay_few() {
     let of = |name: &str| figure(&text, name, r#"pattern="*.log""#);
     assert_eq!(of("forebay_absorbed_writes_total"), 400.0);
     assert_eq!(of("forebay_absorbed_bytes_total"), 40_000.0);
-    assert_eq!(of("forebay_absorbed_syncs_total"), 400.0);
+    // A sync that finds its file in another state is asked for anew.
+    assert!(of("forebay_absorbed_syncs_total") >= 400.0);
     let none = r#"pattern="*.none""#;
     assert_eq!(figure(&text, "forebay_absorbed_writes_total", none), 0.0);
     for (name, value) in [("forebay_degraded", 0.0), ("forebay_processes", 1.0)] {
