@@ -96,7 +96,8 @@ overrides() {
 }
 overrides forebay "$files"
 overrides forebay-dbgsym "$stage/debug"
-cp docs/install.md docs/operations.md docs/durability.md "$doc/"
+cp docs/install.md docs/operations.md docs/monitoring.md docs/durability.md "$doc/"
+cp -r contrib/monitoring "$doc/"
 cp -r docs/databases "$doc/"
 {
     echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'

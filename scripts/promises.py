@@ -46,8 +46,8 @@ ITEM = re.compile(r"\b(?:fn|const|static|struct|enum|trait|mod|type|macro_rules!
 DOCSTRING = re.compile(r'^(?:def (\w+).*?:\n)?\s*"""(.*?)"""', re.DOTALL | re.MULTILINE)
 # A test's name in a document, or how it begins; shorter names are too often something else.
 NAMED = re.compile(r"`([a-z0-9]+(?:_[a-z0-9]+){4,}_?)(…?)`")
-# How long names begin that are none: a C function, and measurements of docs/benchmarks.md.
-NOT_NAMED = ("posix_spawn_", "forebay_over_", "get_double_")
+# How long names begin that are none: a C function, measurements of docs/benchmarks.md, figures of docs/monitoring.md.
+NOT_NAMED = ("posix_spawn_", "forebay_over_", "get_double_", "forebay_real_", "forebay_flash_", "forebay_store_")
 FILE = re.compile(r"`((?:crates|lab|suites)/[\w/.-]+\.(?:rs|py))`")
 
 

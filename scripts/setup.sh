@@ -10,7 +10,7 @@ usage() {
 usage: scripts/setup.sh TARGET...
 
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
-               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Go, libeatmydata, strace, sysbench, fio;
+               Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Prometheus, Go, libeatmydata, strace, sysbench, fio;
                ext4's and XFS's tools
   lint         rustfmt, clippy, jq, shellcheck, Python
   demo         what test needs, util-linux, perf
@@ -240,6 +240,20 @@ need_influxdb() {
     ln -sf "$(realpath "$unpacked")/usr/bin/influxd" "$peers/bin/influxd"
 }
 
+# need_prometheus: Prometheus and promtool out of the package, which would start a service.
+need_prometheus() {
+    local unpacked=$peers/prometheus program
+    have prometheus && have promtool && return 0
+    [[ -x $peers/bin/prometheus && -x $peers/bin/promtool ]] && return 0
+    say "unpacking Prometheus into $unpacked"
+    mkdir -p "$unpacked" "$peers/bin"
+    (cd "$unpacked" && download prometheus &&
+        dpkg-deb -x prometheus_*.deb . && rm prometheus_*.deb) || die "Prometheus could not be unpacked"
+    for program in prometheus promtool; do
+        ln -sf "$(realpath "$unpacked")/usr/bin/$program" "$peers/bin/$program"
+    done
+}
+
 # need_machines: what the laboratory's virtual machines are made of (lab/guest).
 need_machines() {
     need_debian qemu-system-x86_64 qemu-system-x86 /bin/busybox busybox-static \
@@ -337,6 +351,7 @@ setup() {
         need_galera
         need_nats
         need_influxdb
+        need_prometheus
         need_units
         ;;
     lint)

@@ -2,13 +2,17 @@
 
 use crate::{
     failure::Failure,
+    metrics::{MetricsSnapshot, TextFile},
     output::{self, Output},
+    rates::RunRates,
     run::{self, RunningFlash},
     standard_error::complain,
     users::SystemUser,
 };
 use clap::Args;
-use forebay_files::supervisor::{self, FoundRuns, OrphanedRun, RunScope, WaitingPool};
+use forebay_files::supervisor::{
+    self, FoundRuns, OrphanedRun, RunScope, SupervisorStatus, WaitingPool,
+};
 use forebay_innodb::CacheStatus as Flash;
 use serde::Serialize;
 use std::{
@@ -25,18 +29,24 @@ use std::{
                   files with absorbed bytes and syncs, how far the disk is behind, and errors; and its flash cache. It also lists runs whose forebay was killed, and pools in which such runs left records. \
                   With FOREBAY_RUN_DIR in the environment it lists the runs of that directory alone. \
                   Exit status 1 if there is such a run or pool, if there are errors, if a run absorbs nothing though it should, if a flash cache fails or has lost pages, if a run does not answer, or if no server of a running program has reported its flash cache for ten seconds. As JSON a run without a pool has its pid and flash cache alone.",
-    after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json"
+    after_long_help = "Examples:\n  forebay status\n  forebay status --watch\n  forebay status --json\n  forebay status --all --textfile /var/lib/prometheus/node-exporter/forebay.prom"
 )]
 pub struct StatusCommand {
     /// Those of all users too (root only)
     #[arg(long)]
     all: bool,
-    /// Again every second, until interrupted
+    /// Again every second, until interrupted, with what happened in that second
     #[arg(long)]
     watch: bool,
     /// Report as JSON; with --watch, a line each time
     #[arg(long)]
     json: bool,
+    /// Write figures into this file, PATH.prom, for node_exporter's textfile collector
+    ///
+    /// In one step, so that a reader finds no part of them; and report nothing else. Exit status 0
+    /// if they are written: the figures say what is not well.
+    #[arg(long, value_name = "PATH", value_parser = TextFile::parse, conflicts_with_all = ["json", "watch"])]
+    textfile: Option<TextFile>,
 }
 
 impl StatusCommand {
@@ -44,20 +54,28 @@ impl StatusCommand {
         const AGAIN: Duration = Duration::from_secs(1);
         let dir = run::existing_run_dir()?;
         let whose = self.whose()?;
+        if let Some(textfile) = &self.textfile {
+            return textfile.write(&MetricsSnapshot {
+                found: Some(supervisor::status_of(&dir, whose)?),
+                flash: RunningFlash::find(&dir, whose).statuses,
+                ..MetricsSnapshot::default()
+            });
+        }
         if !self.watch {
             let running = supervisor::status_of(&dir, whose)?;
-            let flash = RunningFlash::of(&dir);
+            let flash = RunningFlash::find(&dir, whose);
             let is_well = all_are_well(&running) && flash.is_well();
             if self.json {
                 name_silent(&running, &flash);
             }
             let looked = looked(&dir, whose);
-            return output::verdict(self.json, &each(&running, &flash), is_well, |_| {
-                human(&running, &flash, &looked)
+            return output::verdict(self.json, &each(&running, &flash, &[]), is_well, |_| {
+                human(&running, &flash, &[], &looked)
             });
         }
+        let mut before = Vec::new();
         loop {
-            self.show(&dir, whose)?;
+            before = self.show(&dir, whose, &before)?;
             thread::sleep(AGAIN);
         }
     }
@@ -75,23 +93,29 @@ impl StatusCommand {
         }
     }
 
-    /// One look of `--watch`.
-    fn show(&self, dir: &Path, whose: RunScope) -> Result<(), Failure> {
+    /// One look of `--watch`, after the one `before`.
+    fn show(
+        &self,
+        dir: &Path,
+        whose: RunScope,
+        before: &[SupervisorStatus],
+    ) -> Result<Vec<SupervisorStatus>, Failure> {
         // To the upper left corner, and everything away.
         const CLEAR: &str = "\x1b[H\x1b[2J";
         let running = supervisor::status_of(dir, whose)?;
-        let flash = RunningFlash::of(dir);
+        let flash = RunningFlash::find(dir, whose);
         let mut output = Output::new();
         if self.json {
-            output.json(&each(&running, &flash))?;
+            output.json(&each(&running, &flash, before))?;
             name_silent(&running, &flash);
         } else {
             // Into a file or a pipe one look comes after the other.
-            let before = if stdout().is_terminal() { CLEAR } else { "\n" };
-            output.text(before)?;
-            output.text(&human(&running, &flash, &looked(dir, whose)))?;
+            let above = if stdout().is_terminal() { CLEAR } else { "\n" };
+            output.text(above)?;
+            output.text(&human(&running, &flash, before, &looked(dir, whose)))?;
         }
-        output.finish()
+        output.finish()?;
+        Ok(running.statuses)
     }
 }
 
@@ -110,8 +134,11 @@ enum RunReport<'a> {
     /// What its supervisor says, and its flash cache, if it has one.
     WithPool {
         #[serde(flatten)]
-        supervisor: &'a supervisor::SupervisorStatus,
+        supervisor: &'a SupervisorStatus,
         flash: Option<&'a Flash>,
+        /// With `--watch`, from the second look on.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        rates: Option<RunRates>,
     },
     /// A flash cache alone: no supervisor answers for it.
     Flash { pid: u32, flash: &'a Flash },
@@ -121,12 +148,25 @@ enum RunReport<'a> {
     Waiting { waiting: &'a WaitingPool },
 }
 
-fn each<'a>(running: &'a FoundRuns, flash: &'a RunningFlash) -> Vec<RunReport<'a>> {
+/// What a run did since the look `before`, if it was there.
+fn rates(now: &SupervisorStatus, before: &[SupervisorStatus]) -> Option<RunRates> {
+    (before.iter()).find_map(|before| RunRates::between(before, now))
+}
+
+fn each<'a>(
+    running: &'a FoundRuns,
+    flash: &'a RunningFlash,
+    before: &[SupervisorStatus],
+) -> Vec<RunReport<'a>> {
     let mut alone: Vec<&(u32, Flash)> = flash.statuses.iter().collect();
     let with_pool = running.statuses.iter().map(|supervisor| {
         let its = alone.iter().position(|(pid, _)| *pid == supervisor.pid);
         let flash = its.map(|at| &alone.remove(at).1);
-        RunReport::WithPool { supervisor, flash }
+        RunReport::WithPool {
+            supervisor,
+            flash,
+            rates: rates(supervisor, before),
+        }
     });
     let mut runs: Vec<RunReport> = with_pool.collect();
     runs.extend((alone.into_iter()).map(|(pid, flash)| RunReport::Flash { pid: *pid, flash }));
@@ -162,8 +202,17 @@ fn looked(dir: &Path, whose: RunScope) -> String {
 }
 
 /// In words; `looked` says where nothing was found.
-fn human(running: &FoundRuns, flash: &RunningFlash, looked: &str) -> String {
-    let mut parts: Vec<String> = running.statuses.iter().map(run::running).collect();
+fn human(
+    running: &FoundRuns,
+    flash: &RunningFlash,
+    before: &[SupervisorStatus],
+    looked: &str,
+) -> String {
+    let with_rates = |now: &SupervisorStatus| {
+        let rates = rates(now, before);
+        run::running(now) + &rates.map(|rates| rates.line()).unwrap_or_default()
+    };
+    let mut parts: Vec<String> = running.statuses.iter().map(with_rates).collect();
     parts.extend(running.silent.iter().map(|pid| silent(*pid) + "\n"));
     parts.extend(running.orphaned.iter().map(orphaned));
     parts.extend(running.waiting.iter().map(waiting));

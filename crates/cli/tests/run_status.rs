@@ -8,6 +8,7 @@ use common::{FOREBAY, Ran, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs,
+    io::{BufRead, BufReader},
     os::unix::fs::chown,
     process::{Child, Command, Stdio},
     thread,
@@ -117,6 +118,47 @@ for gone in (lambda: None, lambda: shutil.rmtree(os.environ["FOREBAY_RUN_DIR"]),
 "#,
     );
     ran.ok();
+}
+
+#[test]
+fn watched_status_says_in_a_pipe_what_a_second_brought() {
+    let world = World::new();
+    let script = r#"
+import threading
+fd = log("a.log")
+def go_on():
+    while True:
+        written(fd)
+        time.sleep(0.005)
+threading.Thread(target=go_on, daemon=True).start()
+"#;
+    let mut run = world.begin("", script);
+    let json = Ran::of(world.forebay("status --json").output().unwrap());
+    let json = json.ok().json();
+    let persistence = match common::pools_on_disk() {
+        true => "power_cut_once_committed",
+        false => "process_crash",
+    };
+    assert_eq!(json[0]["persistence"], persistence, "{json}");
+    assert!(
+        json[0]["survives"].as_str().unwrap().contains(' '),
+        "{json}"
+    );
+    assert!(json[0].get("rates").is_none(), "{json}");
+    let mut watch = world.forebay("status --watch");
+    let mut watch = watch.stdout(Stdio::piped()).spawn().unwrap();
+    let lines = BufReader::new(watch.stdout.take().unwrap()).lines();
+    let lines = lines.map(Result::unwrap).inspect(|line| {
+        assert!(!line.contains('\x1b'), "{line:?}");
+    });
+    let mut rates = lines.filter(|line| line.starts_with("a second: "));
+    let line = rates.next().unwrap();
+    watch.kill().unwrap();
+    watch.wait().unwrap();
+    assert!(!line.contains(" 0 writes"), "{line}");
+    assert!(line.contains(" syncs saved, "), "{line}");
+    kill(child_of(run.id()));
+    run.wait().unwrap();
 }
 
 #[test]

@@ -14,7 +14,7 @@ use crate::{
     shared::{FileState, LOOK, NameLoss, SharedFile, SharedPageLayout},
     sys,
 };
-use forebay_pool::{AppendError, Lsn, Member, Record, record_bytes};
+use forebay_pool::{AppendError, Lsn, Member, MonotonicTime, Record, record_bytes};
 use rustix::io::Errno;
 use std::{
     ffi::OsStr,
@@ -304,15 +304,18 @@ impl LaneLog<'_> {
     /// Opens the segment after `full`, waiting for the drain if need be.
     #[cold]
     fn turn(&self, full: Lsn) -> Result<(), Errno> {
-        let mut waited = false;
+        let mut waits: Option<MonotonicTime> = None;
         loop {
             let seen = self.lane.prepared();
             if self.lane.next_segment(full).map_err(errno)?.is_some() {
+                if let Some(begun) = waits {
+                    self.page.waited.add(begun.elapsed());
+                }
                 return Ok(());
             }
-            if !waited {
+            if waits.is_none() {
                 self.page.waits.fetch_add(1, Relaxed);
-                waited = true;
+                waits = Some(MonotonicTime::now());
             }
             if let Some(errno) = self.page.failure() {
                 return Err(errno);

@@ -19,7 +19,7 @@ use std::{
 use uuid::Uuid;
 
 /// Version of the messages, the shared page and the records.
-pub const VERSION: u32 = 1;
+pub const VERSION: u32 = 2;
 /// Bytes of a message at most.
 const MESSAGE_MAX: usize = 160 << 10;
 /// Descriptors in a message at most.

@@ -25,7 +25,7 @@ pub struct FlashStatus {
 
 impl FlashStatus {
     pub fn run(self) -> Result<(), Failure> {
-        let running = RunningFlash::of(&run::existing_run_dir()?);
+        let running = RunningFlash::find(&run::existing_run_dir()?, run::whose());
         if self.json {
             running.silent().for_each(|line| complain!("{line}"));
         }

@@ -2,6 +2,7 @@
 //! is left in it at the end.
 
 mod running;
+mod unnoted;
 
 pub use self::running::{NotedRun, RunningCaches};
 
@@ -182,6 +183,12 @@ impl RunCache {
     /// Names this run's cache to `forebay status` from now on.
     pub fn begin(&self) -> Result<NotedRun, Failure> {
         NotedRun::begin(&run_dir()?, &self.path, self.run)
+    }
+
+    /// How its server says it is, whenever that is called. None while none says it.
+    pub fn watch(&self) -> impl Fn() -> Option<CacheStatus> + Send + Sync + use<> {
+        let (status, run) = (status_of(&self.path), self.run);
+        move || CacheStatus::of_run(&status, run).filter(CacheStatus::is_current)
     }
 
     /// Says what is left in it after the program's end, and with `explain` what it did.

@@ -17,6 +17,7 @@ mod flash;
 mod inherited_signals;
 mod layer;
 mod library;
+mod metrics;
 mod pool;
 mod program;
 mod resource_limits;
@@ -49,6 +50,7 @@ use forebay_files::{
     },
 };
 use forebay_pool::{Pool, disks::BackingStore};
+use metrics::{MetricsOptions, RunMetrics};
 use pool::RunPool;
 use std::{
     ffi::OsString,
@@ -149,6 +151,8 @@ pub struct RunCommand {
     /// is if it is "notify".
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     front_end: FrontEnd,
+    #[command(flatten)]
+    metrics: MetricsOptions,
     /// At the end, list each file and what was done with it
     #[arg(long)]
     explain: bool,
@@ -185,13 +189,14 @@ impl RunCommand {
         let without = self.no_pool || layer.needs_no_pool || self.flash.is_wanted();
         let source = RunPool::of(self.pool.as_deref(), self.emulated, without, &self.command)?;
         let program = RunProgram::find(&self.command)?;
+        let metrics = self.metrics.bind()?;
         let flash = self
             .flash
             .prepare(&program, self.profile.as_deref(), &config)?;
         let flash = flash.as_ref();
         let status = match source {
-            Some(source) => self.with_pool(&config, &source, &program, layer, flash)?,
-            None => plainly(&program, layer, flash)?,
+            Some(source) => self.with_pool(&config, &source, &program, layer, (flash, metrics))?,
+            None => plainly(&program, layer, (flash, metrics))?,
         };
         if let Some(flash) = flash {
             flash.finish(self.explain);
@@ -209,7 +214,7 @@ impl RunCommand {
         source: &RunPool,
         program: &RunProgram,
         layer: &RunLayer,
-        flash: Option<&RunCache>,
+        (flash, metrics): (Option<&RunCache>, RunMetrics),
     ) -> Result<u8, Failure> {
         let policy = policy::choose(policy::PolicyRequest {
             programs: &program.names(),
@@ -242,6 +247,8 @@ impl RunCommand {
         let mut environment = supervisor.environment();
         environment.extend(beside(flash, layer));
         let mut noted = flash.map(RunCache::begin).transpose()?;
+        // To the end of all, the drain included.
+        let _served = metrics.serve(Some(&supervisor), flash)?;
         let ended = match &library {
             Some(library) => {
                 environment.push(preload(library));
@@ -309,7 +316,7 @@ impl RunCommand {
 fn plainly(
     program: &RunProgram,
     layer: &RunLayer,
-    flash: Option<&RunCache>,
+    (flash, metrics): (Option<&RunCache>, RunMetrics),
 ) -> Result<u8, Failure> {
     let mut environment = beside(flash, layer);
     if !environment.is_empty() {
@@ -319,7 +326,9 @@ fn plainly(
     }
     complain!("forebay: no pool: nothing is absorbed");
     let _noted = flash.map(RunCache::begin).transpose()?;
-    child::run(program, environment, &mut Signals::block()?)
+    let mut signals = Signals::block()?;
+    let _served = metrics.serve(None, flash)?;
+    child::run(program, environment, &mut signals)
 }
 
 /// What a flash cache and a layer want in the program's environment.

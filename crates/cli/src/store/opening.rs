@@ -4,7 +4,7 @@ use crate::failure::Failure;
 use clap::Args;
 use forebay_pool::{Pool, PoolOptions};
 use forebay_store::{Durability, Store, StoreOptions};
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The store.
 #[derive(Args)]
@@ -54,6 +54,11 @@ pub struct OpenedStore {
 }
 
 impl StoreArguments {
+    /// Where it is.
+    pub fn directory(&self) -> &Path {
+        &self.dir
+    }
+
     /// Opens it.
     pub fn open(&self, absent: AbsentStore) -> Result<OpenedStore, Failure> {
         let variant = self.variant.unwrap_or(match self.pool {

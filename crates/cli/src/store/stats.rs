@@ -3,6 +3,7 @@
 use super::opening::{AbsentStore, StoreArguments};
 use crate::{
     failure::Failure,
+    metrics::{MetricsSnapshot, TextFile},
     output::{self, fields},
     size,
 };
@@ -17,6 +18,11 @@ pub struct StatsCommand {
     /// Report as JSON, with every figure there is
     #[arg(long)]
     json: bool,
+    /// Write figures into this file, PATH.prom, for node_exporter's textfile collector
+    ///
+    /// In one step, so that a reader finds no part of them; and report nothing else.
+    #[arg(long, value_name = "PATH", value_parser = TextFile::parse, conflicts_with = "json")]
+    textfile: Option<TextFile>,
 }
 
 impl StatsCommand {
@@ -24,6 +30,13 @@ impl StatsCommand {
         let opened = self.opening.open(AbsentStore::Refuse)?;
         let stats = opened.store.stats();
         opened.store.close()?;
+        if let Some(textfile) = &self.textfile {
+            let dir = self.opening.directory().display().to_string();
+            return textfile.write(&MetricsSnapshot {
+                stores: vec![(dir, stats)],
+                ..MetricsSnapshot::default()
+            });
+        }
         output::report(self.json, &stats, human)
     }
 }

@@ -17,7 +17,9 @@ use crate::{
     sys,
     wire::{self, ClientRequest, SupervisorAnswer},
 };
-use forebay_pool::{Lsn, Member, Pool, PoolError, PoolErrorKind, PoolOptions, with_room};
+use forebay_pool::{
+    Lsn, Member, MonotonicTime, Pool, PoolError, PoolErrorKind, PoolOptions, with_room,
+};
 use rustix::io::Errno;
 use std::{
     ffi::OsString,
@@ -262,7 +264,10 @@ impl MemberSession {
         // The pool's descriptor has its number meanwhile, which may be another than the last time.
         let stays = private_fds::connection();
         self.lane.moved(stays.pool());
-        self.lane.commit(lsn).map_err(|_| ENDED)
+        let begun = MonotonicTime::now();
+        let done = self.lane.commit(lsn).map_err(|_| ENDED);
+        self.page.commits.add(begun.elapsed());
+        done
     }
 
     /// A file that changes so long after its last record was changed later, for a replay.
@@ -355,12 +360,17 @@ impl MemberSession {
     #[cold]
     pub(super) fn wait_for_room(&self, bytes: usize) -> Result<(), Errno> {
         self.page.waits.fetch_add(1, Relaxed);
+        let begun = MonotonicTime::now();
         let mut failed = Ok(());
         loop {
             let seen = self.lane.prepared();
             // The child of a signal handler's fork above this is no member, and begins anew.
             let is_ours = there().is_some_and(|session| std::ptr::eq(session, self));
-            if !is_ours || self.log().has_room(bytes) || self.is_orphan() {
+            if !is_ours {
+                return Ok(());
+            }
+            if self.log().has_room(bytes) || self.is_orphan() {
+                self.page.waited.add(begun.elapsed());
                 return Ok(());
             }
             // Only now: the lane may have grown while that was tried.

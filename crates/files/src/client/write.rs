@@ -17,7 +17,11 @@ use super::{
     tail_rewrites,
     times::failed_write,
 };
-use crate::{log::ENDED, shared::FileState, sys};
+use crate::{
+    log::ENDED,
+    shared::{FileState, sampled_write},
+    sys,
+};
 use rustix::io::{Errno, ReadWriteFlags};
 use std::{ffi::c_int, io::IoSlice, os::fd::BorrowedFd, sync::atomic::Ordering::Relaxed};
 
@@ -200,10 +204,18 @@ impl WriteRequest<'_> {
             return Ok(false);
         };
         let end = at + written as u64;
+        // To a pool on a disk it is the commit that is measured.
+        let is_committed = held.session.lane.needs_commit();
+        let measured = sampled_write(held.shared).filter(|_| !is_committed);
         let logged = order::wrote(held, changes, end)
             .and_then(|()| tail_rewrites::log_write(held, at, self.parts, written));
         match logged {
-            Ok(()) => Ok(true),
+            Ok(()) => {
+                if let Some(begun) = measured {
+                    held.session.page.commits.add(begun.elapsed());
+                }
+                Ok(true)
+            }
             // The kernel has what the lane has not: nothing older is written over it.
             Err(ENDED) => {
                 held.shared.set_newer(at..end);

@@ -6,6 +6,7 @@
 //! docs/files-membership.md, "The shared page".
 #![expect(unsafe_code, reason = "memory shared with another process")]
 
+mod durations;
 mod failure;
 mod file_order;
 mod first_sync;
@@ -14,6 +15,7 @@ mod lock;
 mod settling;
 mod stamp;
 
+pub use durations::{DURATION_BOUNDS, DurationCounts, DurationHistogram, sampled_write};
 pub use failure::SyncFailure;
 pub use file_order::FileOrder;
 pub use first_sync::{DueSync, FirstSync};
@@ -293,6 +295,10 @@ pub struct SharedPageLayout {
     openings: [Lock; OPENINGS],
     /// Times that a process waited for the drain because the lane was full.
     pub waits: AtomicU64,
+    /// How long they waited, once they have.
+    pub waited: DurationCounts,
+    /// Members: how long commits took to a pool on a disk, and some of the writes to one in memory.
+    pub commits: DurationCounts,
     /// By number.
     pub files: [SharedFile; FILES_MAX],
 }

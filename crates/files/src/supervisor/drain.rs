@@ -70,6 +70,7 @@ const LOOK: Duration = Duration::from_millis(100);
 pub(super) fn prepare(shared: &SupervisorState, run: &RunState) {
     let mut committed = MonotonicTime::now();
     while !run.ended.load(Acquire) {
+        run.lag(shared.started.elapsed());
         if committed.elapsed() >= COMMIT_EVERY {
             // If it cannot be, the next sync finds that out.
             let _ = run.lane.commit();
@@ -116,6 +117,7 @@ pub(super) fn run(shared: &SupervisorState, run: &RunState) {
             if forebay_pool::fault_enabled!("release-early") {
                 run.lane.release(last.end);
             }
+            let begun = MonotonicTime::now();
             forebay_pool::failpoint!("files:drain-sync");
             if !run.sync_below(shared, last.end) && !run.repair_all(shared) {
                 return;
@@ -128,6 +130,7 @@ pub(super) fn run(shared: &SupervisorState, run: &RunState) {
             }
             run.lane.release(last.end);
             run.notify();
+            run.drains.add(begun.elapsed());
             last_work = MonotonicTime::now();
             last_drained = last_work;
             continue;

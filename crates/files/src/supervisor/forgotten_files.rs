@@ -22,6 +22,8 @@ use std::{
 /// What a file that is absorbed no longer had absorbed, by its path.
 pub(super) struct ForgottenFile {
     pub(super) path: PathBuf,
+    /// The pattern that named it when it was registered.
+    pub(super) pattern: Option<usize>,
     /// Writes, bytes, syncs.
     pub(super) counts: [u64; 3],
     /// It was made plain, not only closed.
@@ -51,16 +53,19 @@ impl RunState {
         }
         let counts = [&file.writes, &file.bytes, &file.syncs].map(|count| count.load(Relaxed));
         let path = newest_path(file, &known.path);
+        let pattern = shared.pattern_of(&known.path);
+        let is_same = |sum: &&mut ForgottenFile| sum.path == path && sum.pattern == pattern;
         let mut forgotten = self.forgotten.lock();
-        match forgotten.iter_mut().find(|sum| sum.path == path) {
+        match forgotten.iter_mut().find(is_same) {
             Some(sum) => {
                 for (sum, count) in sum.counts.iter_mut().zip(counts) {
-                    *sum += count;
+                    *sum = sum.wrapping_add(count);
                 }
                 sum.retired = retired;
             }
             None => forgotten.push(ForgottenFile {
                 path,
+                pattern,
                 counts,
                 retired,
             }),

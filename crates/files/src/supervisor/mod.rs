@@ -22,12 +22,14 @@ mod foreign_writers;
 mod forgotten_files;
 mod idle_filesystems;
 mod inotify;
+mod lag_age;
 mod lane_mark;
 mod layer;
 mod member;
 mod open_gate;
 mod other_pools;
 mod other_runs;
+mod pattern_sums;
 mod questions;
 mod register;
 mod run;
@@ -37,8 +39,9 @@ mod watch;
 
 pub use discover::{FoundRuns, OrphanedRun, RunScope, WaitingPool, status_of, status_of_running};
 pub use layer::SyncLayer;
+pub use pattern_sums::PatternSum;
 pub use status::{
-    FileStatus, FrontEndChoice, PlainFile, ProcessStatus, RunFrontEnd, RunLaneStatus,
+    FileStatus, FrontEndChoice, PlainFile, ProcessStatus, RunDurations, RunFrontEnd, RunLaneStatus,
     SupervisorStatus, run_dir_remedy,
 };
 pub use watch::OutsideWatch;
@@ -268,6 +271,12 @@ impl Supervisor {
     #[must_use]
     pub fn status(&self) -> SupervisorStatus {
         self.shared.status()
+    }
+
+    /// The same, for as long as the run goes on, without this.
+    pub fn watch(&self) -> impl Fn() -> SupervisorStatus + Send + Sync + 'static {
+        let shared = Arc::clone(&self.shared);
+        move || shared.status()
     }
 
     /// Waits, for so long at most, until all processes of the run have ended: those that have not,

@@ -3,7 +3,7 @@
 
 use super::{
     SupervisorState, bell::Bell, drain_progress::DrainProgress, first_sync::FirstSyncs,
-    forgotten_files::ForgottenFile, lane_mark::LaneMark, watch::WatchedFile,
+    forgotten_files::ForgottenFile, lag_age::LagAge, lane_mark::LaneMark, watch::WatchedFile,
 };
 use crate::{
     FILES_MAX,
@@ -11,7 +11,7 @@ use crate::{
     lane_label::{LabelMark, label},
     lane_place::LanePlace,
     log::LaneLog,
-    shared::{FileState, SharedPage, Stamp},
+    shared::{DurationCounts, FileState, SharedPage, Stamp},
     sys,
 };
 use forebay_pool::{ClaimOptions, MonotonicTime, Pool, PoolError, PoolOptions, SharedLane};
@@ -101,6 +101,11 @@ pub(super) struct RunState {
     pub(super) ended: AtomicBool,
     pub(super) syncs: AtomicU64,
     pub(super) sync_ns: AtomicU64,
+    /// How long complete segments took to be synced and released.
+    pub(super) drains: DurationCounts,
+    /// How long files took to be made plain.
+    pub(super) retires: DurationCounts,
+    pub(super) lag_age: Mutex<LagAge>,
     /// Why the lane was left in the pool, if it was.
     pub(super) left: Mutex<Option<String>>,
     /// The pool's file has no name any more.
@@ -164,6 +169,9 @@ impl RunState {
             ended: AtomicBool::new(false),
             syncs: AtomicU64::new(0),
             sync_ns: AtomicU64::new(0),
+            drains: DurationCounts::default(),
+            retires: DurationCounts::default(),
+            lag_age: Mutex::default(),
             left: Mutex::default(),
             is_pool_gone: AtomicBool::new(false),
         })
@@ -248,7 +256,8 @@ impl RunState {
         if !file.leave(generation) {
             return Ok(());
         }
-        let deadline = MonotonicTime::now() + limit;
+        let begun = MonotonicTime::now();
+        let deadline = begun + limit;
         if !file.lock.take_for(SUPERVISOR, limit) {
             return Err(Errno::TIMEDOUT);
         }
@@ -259,6 +268,7 @@ impl RunState {
         };
         if done.is_ok() && file.leaves(generation) {
             self.forget(shared, number, true);
+            self.retires.add(begun.elapsed());
         }
         file.lock.free();
         done

@@ -1,18 +1,22 @@
 //! A supervisor's status. Others find it by [`discover`](super::discover).
 
 use super::{
-    OutsideWatch, SupervisorState, file_names::newest_path, member::RunMember, run::RunState,
+    OutsideWatch, SupervisorState, file_names::newest_path, member::RunMember,
+    pattern_sums::PatternSum, run::RunState,
 };
-use crate::{FilesError, shared::FileState};
-use forebay_pool::PAGE;
+use crate::{
+    FilesError,
+    shared::{DurationHistogram, FileState},
+};
 use rustix::io::Errno;
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::HashMap,
     fs,
     io::Write,
     os::unix::fs::{DirBuilderExt, OpenOptionsExt},
     path::{self, Path, PathBuf},
-    sync::atomic::Ordering::Relaxed,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 use uuid::Uuid;
 
@@ -68,6 +72,30 @@ pub struct RunLaneStatus {
     pub waits: u64,
     /// Why it was left in the pool, if it was.
     pub left: Option<String>,
+    /// Age of the oldest byte that is not yet on the disk, seconds: not too small, and too large by
+    /// a tenth of a second as a rule.
+    #[serde(default)]
+    pub lag_seconds: f64,
+    /// How long things took.
+    #[serde(default)]
+    pub durations: RunDurations,
+    /// What was absorbed, by pattern.
+    #[serde(default)]
+    pub absorbed: Vec<PatternSum>,
+}
+
+/// How long things took in a run.
+#[derive(Clone, Debug, Default, Serialize, Deserialize)]
+pub struct RunDurations {
+    /// Commits to a pool on a disk, which a sync waits for; of the writes to a pool in memory one
+    /// in 64.
+    pub commit: DurationHistogram,
+    /// Complete segments to be synced behind the program, and released.
+    pub drain: DurationHistogram,
+    /// Processes for room in the lane.
+    pub wait: DurationHistogram,
+    /// Files to be made plain.
+    pub retire: DurationHistogram,
 }
 
 /// A file that a pattern names and that stays plain in a process.
@@ -149,6 +177,9 @@ pub struct SupervisorStatus {
     pub medium: String,
     /// What the pool survives, in words.
     pub survives: String,
+    /// The same as a word: `power_cut`, `power_cut_once_committed` or `process_crash`.
+    #[serde(default)]
+    pub persistence: String,
     /// Patterns of the files that are absorbed.
     pub patterns: Vec<String>,
     /// What becomes of a process outside the run that opens an absorbed file for writing.
@@ -171,43 +202,62 @@ pub struct SupervisorStatus {
     pub degraded: Vec<String>,
 }
 
+impl FileStatus {
+    fn add(&mut self, [writes, bytes, syncs]: [u64; 3]) {
+        // Any process of the run may write over the counts.
+        self.writes = self.writes.wrapping_add(writes);
+        self.bytes = self.bytes.wrapping_add(bytes);
+        self.syncs = self.syncs.wrapping_add(syncs);
+    }
+}
+
+/// What is said of files, each once, by their paths.
+#[derive(Default)]
+struct FileList {
+    files: Vec<FileStatus>,
+    places: HashMap<PathBuf, usize>,
+}
+
+impl FileList {
+    /// What is said of the file at a path, which begins now if nothing was.
+    fn of_path(&mut self, path: &Path) -> &mut FileStatus {
+        let at = self.places.get(path).copied();
+        let at = at.unwrap_or_else(|| {
+            self.files.push(FileStatus {
+                path: path.to_owned(),
+                writes: 0,
+                bytes: 0,
+                syncs: 0,
+                retired: false,
+                error: None,
+            });
+            let at = self.files.len() - 1;
+            self.places.insert(path.to_owned(), at);
+            at
+        });
+        &mut self.files[at]
+    }
+}
+
 impl RunState {
     fn file_status(&self) -> Vec<FileStatus> {
+        let mut all = FileList::default();
         // A file is in one of the two at any time.
         let known = self.files.lock();
-        let forgotten = self.forgotten.lock();
-        let before = forgotten.iter().map(|sum| FileStatus {
-            path: sum.path.clone(),
-            writes: sum.counts[0],
-            bytes: sum.counts[1],
-            syncs: sum.counts[2],
-            retired: sum.retired,
-            error: None,
-        });
-        let mut files: Vec<FileStatus> = before.collect();
-        drop(forgotten);
+        for sum in self.forgotten.lock().iter() {
+            let file = all.of_path(&sum.path);
+            file.add(sum.counts);
+            file.retired = sum.retired;
+        }
         for (known, file) in known.iter().zip(&self.page.files) {
             let Some(known) = known else { continue };
-            let path = newest_path(file, &known.path);
-            let at = files.iter().position(|before| before.path == path);
-            let at = at.unwrap_or_else(|| {
-                files.push(FileStatus {
-                    path,
-                    writes: 0,
-                    bytes: 0,
-                    syncs: 0,
-                    retired: false,
-                    error: None,
-                });
-                files.len() - 1
-            });
-            files[at].writes += file.writes.load(Relaxed);
-            files[at].bytes += file.bytes.load(Relaxed);
-            files[at].syncs += file.syncs.load(Relaxed);
-            files[at].retired = false;
-            files[at].error = file.error().map(|errno| errno.to_string());
+            let status = all.of_path(&newest_path(file, &known.path));
+            let count = |count: &AtomicU64| count.load(Relaxed);
+            status.add([&file.writes, &file.bytes, &file.syncs].map(count));
+            status.retired = false;
+            status.error = file.error().map(|errno| errno.to_string());
         }
-        files
+        all.files
     }
 
     /// True once a file was absorbed.
@@ -221,12 +271,11 @@ impl RunState {
         any || !self.forgotten.lock().is_empty()
     }
 
-    fn status(&self, order_syncs: u64) -> RunLaneStatus {
+    fn status(&self, shared: &SupervisorState) -> RunLaneStatus {
         let usage = self.lane.usage();
         let segment_bytes = self.pool.geometry().segment_bytes;
         let waiting = self.lane.complete().len() as u64;
-        // An empty segment has its header.
-        let lag = usage.tail.saturating_sub(usage.head + PAGE);
+        let (lag, age) = self.lag(shared.started.elapsed());
         RunLaneStatus {
             bytes: segment_bytes * usage.segments as u64,
             drained: usage.head,
@@ -234,9 +283,17 @@ impl RunState {
             segments_waiting: waiting,
             real_syncs: self.syncs.load(Relaxed),
             real_sync_seconds: self.sync_ns.load(Relaxed) as f64 / 1e9,
-            order_syncs,
+            order_syncs: shared.order.page.syncs(),
             waits: self.page.waits.load(Relaxed),
             left: self.left.lock().clone(),
+            lag_seconds: age.as_secs_f64(),
+            durations: RunDurations {
+                commit: self.page.commits.read(),
+                drain: self.drains.read(),
+                wait: self.page.waited.read(),
+                retire: self.retires.read(),
+            },
+            absorbed: self.absorbed(shared),
         }
     }
 }
@@ -261,10 +318,11 @@ impl SupervisorState {
             pool: path::absolute(pool).unwrap_or_else(|_| pool.to_owned()),
             medium: self.pool.describe(),
             survives: self.pool.durability().to_string(),
+            persistence: self.pool.durability().name().to_owned(),
             patterns: self.options.patterns.clone(),
             outside_writer: self.watch.outside(),
             uptime_seconds: self.started.elapsed().as_secs_f64(),
-            lane: run.as_ref().map(|run| run.status(self.order.page.syncs())),
+            lane: run.as_ref().map(|run| run.status(self)),
             processes,
             files,
             plain,

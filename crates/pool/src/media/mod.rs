@@ -65,6 +65,18 @@ pub enum PoolPersistence {
     ProcessCrash,
 }
 
+impl PoolPersistence {
+    /// As a word, for programs.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::PowerCut => "power_cut",
+            Self::PowerCutOnceCommitted => "power_cut_once_committed",
+            Self::ProcessCrash => "process_crash",
+        }
+    }
+}
+
 impl fmt::Display for PoolPersistence {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         f.write_str(match self {

@@ -2,10 +2,13 @@
 //! directory of the runs while its program runs, locked as long as it is there. One that is not
 //! locked was left by a run that was killed, whatever process has its number by now.
 
+use super::unnoted;
 use crate::failure::Failure;
+use forebay_files::supervisor::RunScope;
 use forebay_innodb::{BootTime, CacheStatus, status_of};
 use serde::{Deserialize, Serialize};
 use std::{
+    collections::BTreeSet,
     ffi::OsString,
     fs::{self, File},
     io::{self, Read, Write},
@@ -103,6 +106,7 @@ pub struct RunningCaches {
     /// have the same.
     pub statuses: Vec<(u32, CacheStatus)>,
     silent: Vec<SilentRun>,
+    known: BTreeSet<Uuid>,
 }
 
 /// A run of which no server says how its cache is.
@@ -121,6 +125,31 @@ enum SilenceReason {
 }
 
 impl RunningCaches {
+    /// Of those with a note in this directory; and of those without one, unless it is this
+    /// directory's runs alone that are wanted. A process that has lost its `forebay run` is none if
+    /// no server says how its cache is.
+    pub fn find(dir: &Path, whose: RunScope) -> Self {
+        let mut running = Self::of(dir);
+        if whose == RunScope::Directory {
+            return running;
+        }
+        for (run, found) in unnoted::find(whose) {
+            if running.known.contains(&run) {
+                continue;
+            }
+            let said = CacheStatus::of_run(&status_of(&found.flash), run);
+            if found.is_forebay || said.is_some_and(|said| said.is_current()) {
+                let note = RunNote {
+                    begun: BootTime::default(),
+                    flash: found.flash.into_os_string(),
+                    has_ended: false,
+                };
+                running.add(found.pid, run, note);
+            }
+        }
+        running.sorted()
+    }
+
     /// Of those with a note in this directory.
     pub fn of(dir: &Path) -> Self {
         let mut running = Self::default();
@@ -134,13 +163,18 @@ impl RunningCaches {
                 running.add(pid, run, note);
             }
         }
-        let statuses = &mut running.statuses;
+        running.sorted()
+    }
+
+    fn sorted(mut self) -> Self {
+        let statuses = &mut self.statuses;
         statuses.sort_unstable_by_key(|(pid, status)| (*pid, status.run));
-        running.silent.sort_unstable_by_key(|silent| silent.pid);
-        running
+        self.silent.sort_unstable_by_key(|silent| silent.pid);
+        self
     }
 
     fn add(&mut self, pid: u32, run: Uuid, note: RunNote) {
+        self.known.insert(run);
         let flash = PathBuf::from(note.flash);
         let said = CacheStatus::of_run(&status_of(&flash), run);
         match said.filter(CacheStatus::is_current) {

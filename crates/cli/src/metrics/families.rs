@@ -1,0 +1,250 @@
+//! Metric families: their names, kinds and labels, and their text.
+
+use forebay_files::DurationHistogram;
+use prometheus_client::{
+    collector::Collector,
+    encoding::{DescriptorEncoder, NoLabelSet, prometheus_text, text},
+    metrics::MetricType,
+    registry::{Registry, Unit},
+};
+use std::fmt;
+
+/// Leads every name.
+const PREFIX: &str = "forebay";
+
+/// How the text is to be.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum MetricsFormat {
+    /// OpenMetrics 1.0.
+    OpenMetrics,
+    /// Prometheus's own, version 0.0.4.
+    Prometheus,
+}
+
+impl MetricsFormat {
+    /// As HTTP names it.
+    pub fn content_type(self) -> &'static str {
+        match self {
+            Self::OpenMetrics => "application/openmetrics-text; version=1.0.0; charset=utf-8",
+            Self::Prometheus => "text/plain; version=0.0.4; charset=utf-8",
+        }
+    }
+}
+
+/// What a family measures in.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MetricUnit {
+    /// Things.
+    Things,
+    Seconds,
+    Bytes,
+}
+
+/// What kind of figure it is.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum MetricKind {
+    /// It only grows, until its process ends.
+    Counter,
+    /// It is as it is.
+    Gauge,
+    /// How often a duration was how long.
+    Histogram,
+    /// Words about something, always 1.
+    Info,
+}
+
+/// A figure.
+#[derive(Clone, Debug)]
+pub(super) enum MetricValue {
+    Count(u64),
+    Real(f64),
+    Durations(DurationHistogram),
+}
+
+impl From<u64> for MetricValue {
+    fn from(count: u64) -> Self {
+        Self::Count(count)
+    }
+}
+
+impl From<usize> for MetricValue {
+    fn from(count: usize) -> Self {
+        Self::Count(count as u64)
+    }
+}
+
+impl From<bool> for MetricValue {
+    fn from(is_so: bool) -> Self {
+        Self::Count(u64::from(is_so))
+    }
+}
+
+impl From<f64> for MetricValue {
+    fn from(real: f64) -> Self {
+        Self::Real(real)
+    }
+}
+
+/// A family of figures about each `T`.
+pub(super) struct FamilyRow<T: 'static> {
+    /// Without prefix, unit, and the suffix of its kind.
+    name: &'static str,
+    unit: MetricUnit,
+    kind: MetricKind,
+    /// Without its full stop.
+    help: &'static str,
+    value: fn(&T) -> MetricValue,
+}
+
+impl<T> FamilyRow<T> {
+    /// Of a family.
+    pub(super) const fn new(
+        kind: MetricKind,
+        name: &'static str,
+        unit: MetricUnit,
+        help: &'static str,
+        value: fn(&T) -> MetricValue,
+    ) -> Self {
+        Self {
+            name,
+            unit,
+            kind,
+            help,
+            value,
+        }
+    }
+}
+
+/// Families with the same labels.
+pub(super) struct FamilyTable<T: 'static> {
+    pub(super) labels: &'static [&'static str],
+    pub(super) rows: &'static [FamilyRow<T>],
+}
+
+impl<T> FamilyTable<T> {
+    /// With the figures about each of these, which come with the values of their labels.
+    pub(super) fn read(&self, all: &[(Vec<String>, &T)]) -> Vec<ReadFamily> {
+        let named = |values: &[String]| -> MetricLabels {
+            let names = self.labels.iter().map(|label| (*label).to_owned());
+            names.zip(values.iter().cloned()).collect()
+        };
+        let of_row = |row: &FamilyRow<T>| ReadFamily {
+            name: format!("{PREFIX}_{}", row.name),
+            unit: match row.unit {
+                MetricUnit::Things => None,
+                MetricUnit::Seconds => Some(Unit::Seconds),
+                MetricUnit::Bytes => Some(Unit::Bytes),
+            },
+            kind: row.kind,
+            // The encoder adds the full stop.
+            help: row.help.to_owned(),
+            samples: (all.iter())
+                .map(|(values, one)| (named(values), (row.value)(one)))
+                .collect(),
+        };
+        // A family without figures is no news.
+        let rows = self.rows.iter().filter(|_| !all.is_empty());
+        rows.map(of_row).collect()
+    }
+
+    /// Of each its name as it is asked for, its kind, its labels and what it is.
+    #[cfg(test)]
+    pub(super) fn told(&self) -> Vec<[String; 4]> {
+        let unit = |row: &FamilyRow<T>| match row.unit {
+            MetricUnit::Things => "",
+            MetricUnit::Seconds => "_seconds",
+            MetricUnit::Bytes => "_bytes",
+        };
+        let kind = |row: &FamilyRow<T>| match row.kind {
+            MetricKind::Counter => ("_total", "counter"),
+            MetricKind::Gauge => ("", "gauge"),
+            MetricKind::Histogram => ("", "histogram"),
+            MetricKind::Info => ("_info", "info"),
+        };
+        let told = |row: &FamilyRow<T>| {
+            let (suffix, kind) = kind(row);
+            [
+                format!("{PREFIX}_{}{}{suffix}", row.name, unit(row)),
+                kind.to_owned(),
+                self.labels.join(", "),
+                row.help.to_owned(),
+            ]
+        };
+        self.rows.iter().map(told).collect()
+    }
+}
+
+/// Names and values.
+type MetricLabels = Vec<(String, String)>;
+
+/// A family with its figures.
+#[derive(Debug)]
+pub(super) struct ReadFamily {
+    name: String,
+    unit: Option<Unit>,
+    kind: MetricKind,
+    help: String,
+    samples: Vec<(MetricLabels, MetricValue)>,
+}
+
+impl ReadFamily {
+    fn encode(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        let kind = match self.kind {
+            MetricKind::Counter => MetricType::Counter,
+            MetricKind::Gauge => MetricType::Gauge,
+            MetricKind::Histogram => MetricType::Histogram,
+            MetricKind::Info => MetricType::Info,
+        };
+        let (name, help) = (&self.name, &self.help);
+        let mut family = encoder.encode_descriptor(name, help, self.unit.as_ref(), kind)?;
+        for (labels, value) in &self.samples {
+            if self.kind == MetricKind::Info {
+                family.encode_info(labels)?;
+                continue;
+            }
+            let mut sample = family.encode_family(labels)?;
+            match (value, self.kind) {
+                (MetricValue::Count(count), MetricKind::Counter) => {
+                    sample.encode_counter::<NoLabelSet, _, u64>(count, None)?;
+                }
+                (MetricValue::Real(real), MetricKind::Counter) => {
+                    sample.encode_counter::<NoLabelSet, _, u64>(real, None)?;
+                }
+                (MetricValue::Count(count), _) => sample.encode_gauge(count)?,
+                (MetricValue::Real(real), _) => sample.encode_gauge(real)?,
+                (MetricValue::Durations(durations), _) => {
+                    let counts = durations.counts.iter().copied().enumerate();
+                    let buckets: Vec<(f64, u64)> = counts
+                        .map(|(at, count)| (DurationHistogram::bound_seconds(at), count))
+                        .collect();
+                    let (sum, count) = (durations.sum_seconds, durations.count());
+                    sample.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// All families, to the encoder.
+#[derive(Debug)]
+struct ReadFamilies(Vec<ReadFamily>);
+
+impl Collector for ReadFamilies {
+    fn encode(&self, mut encoder: DescriptorEncoder<'_>) -> fmt::Result {
+        (self.0.iter()).try_for_each(|family| family.encode(&mut encoder))
+    }
+}
+
+/// The text of families.
+pub(super) fn text(families: Vec<ReadFamily>, format: MetricsFormat) -> String {
+    let mut registry = Registry::default();
+    registry.register_collector(Box::new(ReadFamilies(families)));
+    let mut text = String::new();
+    // It goes to memory, which takes it.
+    let _ = match format {
+        MetricsFormat::OpenMetrics => text::encode(&mut text, &registry),
+        MetricsFormat::Prometheus => prometheus_text::encode(&mut text, &registry),
+    };
+    text
+}

@@ -1,0 +1,144 @@
+//! Figures of stores: the library's statistics. A program that embeds a store has the same by
+//! `Store::stats`.
+
+use super::{
+    NamedStore,
+    families::{
+        FamilyRow, FamilyTable,
+        MetricKind::{Counter, Gauge},
+        MetricUnit::{Bytes, Seconds, Things},
+        ReadFamily,
+    },
+};
+use forebay_store::{Stats, WaitStats};
+
+/// Of each store.
+const STORE: FamilyTable<Stats> = FamilyTable {
+    labels: &["store"],
+    rows: &[
+        FamilyRow::new(
+            Gauge,
+            "store_failing",
+            Things,
+            "1 while the value log or the index cannot be written, or no garbage be collected",
+            |stats| stats.trouble.is_some().into(),
+        ),
+        FamilyRow::new(
+            Counter,
+            "store_writes",
+            Things,
+            "Puts, deletes and batch operations since it was opened",
+            |stats| stats.writes.into(),
+        ),
+        FamilyRow::new(
+            Counter,
+            "store_logged",
+            Bytes,
+            "What was ever logged, headers included",
+            |stats| stats.log_tail.into(),
+        ),
+        FamilyRow::new(
+            Gauge,
+            "store_lag",
+            Bytes,
+            "What is in the pool and in no value-log file yet",
+            |stats| stats.log_tail.saturating_sub(stats.log_drained).into(),
+        ),
+        FamilyRow::new(
+            Gauge,
+            "store_value_log",
+            Bytes,
+            "All value-log files",
+            |stats| stats.value_log_bytes.into(),
+        ),
+        FamilyRow::new(
+            Gauge,
+            "store_large_value",
+            Bytes,
+            "Large values in files of their own",
+            |stats| stats.large_value_bytes.into(),
+        ),
+        FamilyRow::new(
+            Gauge,
+            "store_garbage",
+            Bytes,
+            "Estimated garbage in the value log",
+            |stats| stats.garbage_bytes.into(),
+        ),
+        FamilyRow::new(
+            Counter,
+            "store_relocated",
+            Bytes,
+            "What garbage collection wrote again since it was opened",
+            |stats| stats.gc_relocated_bytes.into(),
+        ),
+        FamilyRow::new(
+            Gauge,
+            "store_memtable_keys",
+            Things,
+            "Keys in memory, older versions included",
+            |stats| stats.memtable_keys.into(),
+        ),
+        FamilyRow::new(Gauge, "store_memtable", Bytes, "Memory of these", |stats| {
+            stats.memtable_bytes.into()
+        }),
+        FamilyRow::new(
+            Counter,
+            "store_syncs",
+            Things,
+            "Syncs of value-log files since it was opened",
+            |stats| stats.sync_calls.into(),
+        ),
+        FamilyRow::new(
+            Counter,
+            "store_sync",
+            Seconds,
+            "Time that these took",
+            |stats| stats.sync_seconds.into(),
+        ),
+    ],
+};
+
+/// Of what its writers waited for.
+const WAITS: FamilyTable<WaitStats> = FamilyTable {
+    labels: &["store", "reason"],
+    rows: &[
+        FamilyRow::new(
+            Counter,
+            "store_waits",
+            Things,
+            "Times that a writer waited since it was opened",
+            |waits| waits.times.into(),
+        ),
+        FamilyRow::new(
+            Counter,
+            "store_wait",
+            Seconds,
+            "Time that writers waited",
+            |waits| waits.seconds.into(),
+        ),
+    ],
+};
+
+/// Of these stores.
+pub(super) fn of_stores(stores: &[NamedStore]) -> Vec<ReadFamily> {
+    let each = stores.iter().map(|(dir, stats)| (vec![dir.clone()], stats));
+    let mut families = STORE.read(&each.collect::<Vec<_>>());
+    let waits: Vec<(Vec<String>, WaitStats)> = (stores.iter())
+        .flat_map(|(dir, stats)| {
+            let named = stats.waits.named().into_iter();
+            named.map(move |(reason, waits)| (vec![dir.clone(), reason.to_owned()], waits))
+        })
+        .collect();
+    let waits = waits.iter().map(|(labels, waits)| (labels.clone(), waits));
+    families.extend(WAITS.read(&waits.collect::<Vec<_>>()));
+    families
+}
+
+/// For the documentation's test.
+#[cfg(test)]
+pub(super) fn told() -> Vec<[String; 4]> {
+    let mut all = STORE.told();
+    all.extend(WAITS.told());
+    all
+}

@@ -1,0 +1,107 @@
+//! How old the oldest record is that is not on the disk yet. Records have no time that is
+//! comparable, so the supervisor notes where the lane ended when: at each look of the thread that
+//! prepares segments, ten times a second.
+//!
+//! The age is never too small. It is too large by the time between two looks at most, and by a
+//! share of itself where a disk has been behind for so long that notes were given up.
+
+use super::run::RunState;
+use forebay_pool::{Lsn, PAGE};
+use std::{collections::VecDeque, time::Duration};
+
+/// Notes at most: of more, every second is given up.
+const NOTES_MAX: usize = 1024;
+
+/// Where the lane ended when, the oldest first: where, and the last time at which it ended there,
+/// by a clock of the caller's.
+#[derive(Default)]
+pub(super) struct LagAge(VecDeque<(Lsn, Duration)>);
+
+impl LagAge {
+    /// Notes that the lane ends at `tail` now, and is on the disk below `drained`.
+    pub(super) fn note(&mut self, drained: Lsn, tail: Lsn, now: Duration) {
+        let notes = &mut self.0;
+        match notes.back_mut() {
+            Some(last) if last.0 == tail => last.1 = now,
+            _ => notes.push_back((tail, now)),
+        }
+        // Of those that are on the disk the last says since when it has been behind.
+        while notes.get(1).is_some_and(|next| next.0 <= drained) {
+            notes.pop_front();
+        }
+        if notes.len() > NOTES_MAX {
+            let last = notes.pop_back();
+            let mut is_kept = false;
+            notes.retain(|_| {
+                is_kept = !is_kept;
+                is_kept
+            });
+            notes.extend(last);
+        }
+    }
+
+    /// The age of the oldest record that is not on the disk, as of `now`.
+    pub(super) fn of(&self, drained: Lsn, now: Duration) -> Duration {
+        let is_behind = self.0.back().is_some_and(|last| last.0 > drained);
+        let since = self.0.front().filter(|_| is_behind);
+        since.map_or(Duration::ZERO, |(_, since)| now.saturating_sub(*since))
+    }
+}
+
+impl RunState {
+    /// How far the disk is behind the lane at this time of the supervisor's, which is noted: bytes,
+    /// and the age of the oldest of them.
+    pub(super) fn lag(&self, now: Duration) -> (u64, Duration) {
+        // First, so that two looks are noted in their order.
+        let mut age = self.lag_age.lock();
+        let usage = self.lane.usage();
+        // An empty segment has its header.
+        let drained = usage.head + PAGE;
+        age.note(drained, usage.tail, now);
+        (usage.tail.saturating_sub(drained), age.of(drained, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn age_is_that_of_the_oldest_record_not_drained() {
+        let at = Duration::from_millis;
+        let mut lag = LagAge::default();
+        assert_eq!(lag.of(0, at(0)), Duration::ZERO);
+        lag.note(100, 100, at(0));
+        // Nothing was written for a while: that is no lag.
+        lag.note(100, 100, at(5_000));
+        assert_eq!(lag.of(100, at(5_100)), Duration::ZERO);
+        lag.note(100, 200, at(5_100));
+        lag.note(100, 300, at(5_200));
+        assert_eq!(lag.of(100, at(6_000)), Duration::from_millis(1_000));
+        // The first of the two is on the disk.
+        lag.note(200, 300, at(6_100));
+        assert_eq!(lag.of(200, at(6_100)), Duration::from_millis(1_000));
+        assert_eq!(lag.of(300, at(6_100)), Duration::ZERO);
+        lag.note(300, 300, at(6_200));
+        assert_eq!(lag.0.len(), 1);
+    }
+
+    #[test]
+    fn notes_are_bounded_and_the_age_is_never_too_small() {
+        let mut lag = LagAge::default();
+        for step in 0..100_000_u64 {
+            lag.note(0, step + 1, Duration::from_millis(step));
+            assert!(lag.0.len() <= NOTES_MAX);
+        }
+        let now = Duration::from_secs(100);
+        assert_eq!(lag.of(0, now), Duration::from_secs(100));
+        assert!(lag.of(50_000, now) >= Duration::from_millis(50_000));
+        lag.note(50_000, 100_000, now);
+        let age = lag.of(50_000, now);
+        let most = Duration::from_millis(52_000);
+        assert!(
+            age >= Duration::from_millis(50_000) && age < most,
+            "{age:?}"
+        );
+    }
+}
