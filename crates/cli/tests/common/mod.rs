@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+pub mod agents;
 pub mod cut;
 pub mod databases;
 pub mod disk;
@@ -22,7 +23,7 @@ use rustix::process::Signal;
 use std::{
     fs::{self, DirEntry},
     io,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -54,6 +55,15 @@ pub fn have(program: &str) -> bool {
         println!("skipped: {program} is not installed");
     }
     found
+}
+
+/// A program that was looked for, which in CI must be found; says why it was not.
+pub fn installed(found: Result<PathBuf, String>) -> Option<PathBuf> {
+    if let Err(why) = &found {
+        assert!(std::env::var_os("CI").is_none(), "{why}");
+        println!("skipped: {why}");
+    }
+    found.ok()
 }
 
 /// What a program says, which succeeds.
