@@ -7,10 +7,11 @@ use crate::{
     disk::Survival,
     etcd,
     machine::{Images, Machine},
-    mariadb, postgres,
+    mariadb, nats, postgres,
     workload::Beside,
 };
 use forebay_guest::{
+    accelerator::{self, Accelerator},
     kernel::{self, Kernel},
     machine::until_up,
 };
@@ -18,6 +19,7 @@ use serde::Serialize;
 use std::{
     fs,
     path::{Path, PathBuf},
+    sync::OnceLock,
     time::Duration,
 };
 
@@ -69,6 +71,8 @@ pub struct Lab {
     pub keep: Option<PathBuf>,
     /// Moments are aimed at that have this in their names.
     pub moments: String,
+    /// What runs the machines, as the first one said.
+    accelerator: OnceLock<&'static str>,
 }
 
 impl Lab {
@@ -82,6 +86,7 @@ impl Lab {
         pools: &[PoolOn],
         servers: &[Beside],
         flash: bool,
+        accelerator: Accelerator,
     ) -> Result<Self, Failure> {
         let release = kernel::installed("nfit")?;
         let image = kernel::unpacked(&release, home)?;
@@ -92,6 +97,7 @@ impl Lab {
             Ok(Kernel {
                 image: image.clone(),
                 initramfs,
+                accelerator,
             })
         };
         let mut lab = Self {
@@ -104,12 +110,14 @@ impl Lab {
             templates: Vec::new(),
             keep: None,
             moments: String::new(),
+            accelerator: OnceLock::new(),
         };
         for &server in servers {
             let more = match server {
                 Beside::MariaDb => mariadb::guest(home)?,
                 Beside::Postgres => postgres::guest(home)?,
                 Beside::Etcd => etcd::guest()?,
+                Beside::Nats => nats::guest()?,
             };
             let more = more.archive();
             let kernels = std::iter::once(&lab.normal).chain(&lab.aimed);
@@ -121,8 +129,8 @@ impl Lab {
                 let both = [fs::read(&kernel.initramfs)?, more.clone()].concat();
                 fs::write(&initramfs, both)?;
                 Ok(Kernel {
-                    image: kernel.image.clone(),
                     initramfs,
+                    ..kernel.clone()
                 })
             });
             let kernels = kernels.collect::<Result<_, _>>()?;
@@ -149,6 +157,11 @@ impl Lab {
             lab.templates.push((*pool, images));
         }
         Ok(lab)
+    }
+
+    /// What runs the machines: `kvm` or `tcg`.
+    pub fn accelerator(&self) -> &'static str {
+        self.accelerator.get().copied().unwrap_or("unknown")
     }
 
     /// True if cuts can be aimed.
@@ -210,7 +223,17 @@ impl Lab {
         until_up(|| {
             let console = images.disk.with_extension("console");
             let mut machine = Machine::boot(kernel, images, &parameters, console)?;
-            machine.wait_up(PATIENCE).map(|()| machine)
+            machine.wait_up(PATIENCE)?;
+            let seen = accelerator::seen(&machine.console()).ok_or("no accelerator was said")?;
+            let first = *self.accelerator.get_or_init(|| seen);
+            match seen == first {
+                true => Ok(machine),
+                // The report names one.
+                false => Err(format!(
+                    "a machine is run by {seen}, and the others by {first}: --accel tcg"
+                )
+                .into()),
+            }
         })
     }
 }
