@@ -19,7 +19,6 @@ use serde::Serialize;
 use std::{
     fs,
     path::{Path, PathBuf},
-    sync::OnceLock,
     time::Duration,
 };
 
@@ -71,8 +70,6 @@ pub struct Lab {
     pub keep: Option<PathBuf>,
     /// Moments are aimed at that have this in their names.
     pub moments: String,
-    /// What runs the machines, as the first one said.
-    accelerator: OnceLock<&'static str>,
 }
 
 impl Lab {
@@ -110,7 +107,6 @@ impl Lab {
             templates: Vec::new(),
             keep: None,
             moments: String::new(),
-            accelerator: OnceLock::new(),
         };
         for &server in servers {
             let more = match server {
@@ -157,11 +153,6 @@ impl Lab {
             lab.templates.push((*pool, images));
         }
         Ok(lab)
-    }
-
-    /// What runs the machines: `kvm` or `tcg`.
-    pub fn accelerator(&self) -> &'static str {
-        self.accelerator.get().copied().unwrap_or("unknown")
     }
 
     /// True if cuts can be aimed.
@@ -224,15 +215,11 @@ impl Lab {
             let console = images.disk.with_extension("console");
             let mut machine = Machine::boot(kernel, images, &parameters, console)?;
             machine.wait_up(PATIENCE)?;
-            let seen = accelerator::seen(&machine.console()).ok_or("no accelerator was said")?;
-            let first = *self.accelerator.get_or_init(|| seen);
-            match seen == first {
-                true => Ok(machine),
-                // The report names one.
-                false => Err(format!(
-                    "a machine is run by {seen}, and the others by {first}: --accel tcg"
-                )
-                .into()),
+            let wanted = kernel.accelerator.name();
+            match accelerator::seen(&machine.console()) {
+                Some(seen) if seen == wanted => Ok(machine),
+                // The report would name another.
+                other => Err(format!("a machine is run by {other:?} and not by {wanted}").into()),
             }
         })
     }

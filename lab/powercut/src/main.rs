@@ -80,8 +80,8 @@ struct Options {
     /// devdax]
     #[arg(long, value_name = "KIND", value_enum)]
     pool: Option<PoolOn>,
-    /// What runs the machines: any is KVM where it can be had, emulation elsewhere
-    #[arg(long, value_name = "NAME", value_enum, default_value_t = Accel::Any)]
+    /// What runs the machines
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Accel::Tcg)]
     accel: Accel,
     /// What the random numbers begin with [default: the clock]
     #[arg(long, value_name = "SEED")]
@@ -112,15 +112,15 @@ struct Options {
 /// As [`Accelerator`].
 #[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
 enum Accel {
-    Any,
-    Kvm,
+    /// QEMU's emulation
     Tcg,
+    /// This machine's processors
+    Kvm,
 }
 
 impl From<Accel> for Accelerator {
     fn from(accel: Accel) -> Self {
         match accel {
-            Accel::Any => Self::Any,
             Accel::Kvm => Self::Kvm,
             Accel::Tcg => Self::Tcg,
         }
@@ -215,7 +215,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
         command,
         seed,
         commit: commit(),
-        accelerator: lab.accelerator(),
+        accelerator: Accelerator::from(options.accel).name(),
         seconds: begun.elapsed().as_secs(),
         cycles: Vec::new(),
         unexpected: Vec::new(),
@@ -325,9 +325,8 @@ fn command(options: &Options, seed: u64) -> String {
     if options.controls > 0 {
         command += &format!(" CONTROLS={}", options.controls);
     }
-    if options.accel != Accel::Any {
-        let name = format!("{:?}", options.accel).to_lowercase();
-        command += &format!(" ACCEL={name}");
+    if options.accel == Accel::Kvm {
+        command += " ACCEL=kvm";
     }
     if let Some(pool) = options.pool {
         command += &format!(" POOL={}", pool.name());
