@@ -84,12 +84,12 @@ test-long: ## Run the rest: the laboratory at toy size, pools on a disk, two pow
 failpoints: ## Build forebay and libforebay.so as tests have them: they obey FOREBAY_TEST_BOOT_ID and the like; in target/failpoints/
 	$(BUILD_FAILPOINTS)
 
-powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|etcd|mariadb-flash|sqlite-processes|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax|disk|disk-file
+powercut: ## Cut the power of virtual machines: N=20 cycles, WORKLOAD=store|redis|valkey|rocksdb|sqlite|mariadb|postgres|etcd|nats|mariadb-flash|sqlite-processes|all, SEED=..., CONTROLS=..., POOL=fsdax|devdax|disk|disk-file, ACCEL=kvm|tcg, REPORT=FILE
 	@scripts/setup.sh powercut
 	cargo build $(LOCKED) $(LAB_PROGRAMS)
 	$(BUILD_FAILPOINTS)
 	$(LAB)/debug/forebay-powercut --cycles $(N) --workload $(WORKLOAD) --controls $(CONTROLS) $(if $(SEED),--seed $(SEED)) \
-		$(if $(POOL),--pool $(POOL)) --failpoints $(LAB)/failpoints --report $(REPORT)
+		$(if $(POOL),--pool $(POOL)) $(if $(ACCEL),--accel $(ACCEL)) --failpoints $(LAB)/failpoints --report $(REPORT)
 
 # As what ships: no failpoints.
 powercut-quick: ## Two power cuts of each workload, as part of make test-long

@@ -6,135 +6,208 @@ mod common;
 
 use common::{
     Sandbox,
+    agents::{Served, absorbed_paths, copied, under_forebay, was_served, write_and_cut},
     cut::put_back,
-    databases::{PATIENCE, ProcessGroup, boot_anew, small_pool},
-    have,
+    databases::{random, small_pool},
+    disk::Disk,
+    installed,
 };
+use forebay_databases::etcd::{client::Connection, server::program};
 use std::{
-    fs::{self, File},
-    net::TcpListener,
-    path::{Path, PathBuf},
-    process::{Command, Stdio},
-    thread,
-    time::{Duration, Instant},
+    fs,
+    path::Path,
+    process::Command,
+    sync::atomic::{AtomicU64, Ordering::Relaxed},
 };
 
-/// Two ports that were free a moment ago.
-fn ports() -> [u16; 2] {
-    [(), ()].map(|()| {
-        let socket = TcpListener::bind("127.0.0.1:0").unwrap();
-        socket.local_addr().unwrap().port()
+/// Keys that are put at least before a cut.
+const KEYS: u64 = 60;
+
+/// Starts a member of a cluster of one, with its data in `data` of a directory.
+fn start(dir: &Path, errors: &Path, options: &[&str], before: impl Fn() -> Command) -> Served {
+    let command = |ports: [u16; 2]| {
+        let [client, peer] = ports.map(|port| format!("http://127.0.0.1:{port}"));
+        let mut command = before();
+        command
+            .args(["--data-dir", "data", "--name", "one"])
+            .args(["--listen-client-urls", &client])
+            .args(["--advertise-client-urls", &client])
+            .args(["--listen-peer-urls", &peer])
+            .args(["--initial-advertise-peer-urls", &peer])
+            .args(["--initial-cluster", &format!("one={peer}")])
+            .args(options)
+            .current_dir(dir);
+        command
+    };
+    // It answers once it has a leader, which is itself.
+    let serves = |port| Connection::new(port).is_ok_and(|mut it| it.count().is_ok());
+    Served::start(command, errors, serves)
+}
+
+fn start_under_forebay(sandbox: &Sandbox, dir: &Path, pool: &Path, boot: usize) -> Served {
+    let program = program().unwrap();
+    start(dir, &sandbox.file("errors"), &[], || {
+        under_forebay(sandbox, pool, boot, &program)
     })
 }
 
-struct Etcd {
-    run: ProcessGroup,
-    client: u16,
+fn key(number: u64) -> Vec<u8> {
+    format!("key{number}").into_bytes()
 }
 
-fn start(sandbox: &Sandbox, pool: &std::path::Path, boot: usize) -> Etcd {
-    let [client, peer] = ports();
-    let url = |port: u16| format!("http://127.0.0.1:{port}");
-    let mut environment = Vec::new();
-    boot_anew(&mut environment, boot);
-    let mut command = sandbox.command("run --absorb-preallocated --explain --pool");
-    command
-        .arg(pool)
-        .args(["--", "etcd", "--data-dir", "data", "--name", "one"])
-        .args([
-            "--listen-client-urls",
-            &url(client),
-            "--advertise-client-urls",
-            &url(client),
-        ])
-        .args([
-            "--listen-peer-urls",
-            &url(peer),
-            "--initial-advertise-peer-urls",
-            &url(peer),
-        ])
-        .args(["--initial-cluster", &format!("one={}", url(peer))])
-        .env("FOREBAY_RUN_DIR", sandbox.file("run"))
-        .env("FOREBAY_TEST_SYNCED", sandbox.file("synced"))
-        .envs(environment)
-        .stdin(Stdio::null())
-        .stdout(Stdio::null())
-        .stderr(File::create(sandbox.file("errors")).unwrap());
-    let run = ProcessGroup::start(&mut command);
-    let etcd = Etcd { run, client };
-    let begun = Instant::now();
-    while etcd.ctl(&["endpoint", "health"]).is_none() {
-        let errors = || fs::read_to_string(sandbox.file("errors")).unwrap();
-        assert!(begun.elapsed() < PATIENCE, "{}", errors());
-        thread::sleep(Duration::from_millis(50));
-    }
-    etcd
+/// What a key was given: now and then as much as etcd takes.
+fn value(number: u64) -> Vec<u8> {
+    let times = if number.is_multiple_of(2) { 20_000 } else { 1 };
+    format!("value {number}; ").repeat(times).into_bytes()
 }
 
-impl Etcd {
-    /// What `etcdctl` says, if it succeeds.
-    fn ctl(&self, words: &[&str]) -> Option<String> {
-        let output = Command::new("etcdctl")
-            .env("ETCDCTL_API", "3")
-            .args(["--endpoints", &format!("http://127.0.0.1:{}", self.client)])
-            .args(words)
-            .output()
-            .unwrap();
-        output
-            .status
-            .success()
-            .then(|| String::from_utf8(output.stdout).unwrap())
+/// Puts keys until the server is gone, one after the other; the last that was acknowledged.
+fn put(mut connection: Connection, last: u64, acknowledged: &AtomicU64) -> u64 {
+    let mut last = last;
+    while connection.put(&key(last + 1), &value(last + 1)).is_ok() {
+        last += 1;
+        acknowledged.fetch_add(1, Relaxed);
     }
-
-    fn value(&self, key: usize) -> Option<String> {
-        self.ctl(&["get", "--print-value-only", &format!("key{key}")])
-    }
-
-    fn put(&self, key: usize) {
-        let (key, value) = (format!("key{key}"), format!("value{key}"));
-        assert_eq!(self.ctl(&["put", &key, &value]).unwrap().trim(), "OK");
-    }
-
-    fn cut(mut self) {
-        self.run.kill();
-        thread::sleep(Duration::from_millis(100));
-    }
+    last
 }
 
-/// The segment of etcd's log that it writes to.
-fn newest_segment(logs: &Path) -> PathBuf {
-    let names = fs::read_dir(logs)
-        .unwrap()
-        .map(|entry| entry.unwrap().path());
-    let of_log = |path: &PathBuf| path.extension().is_some_and(|it| it == "wal");
-    names.filter(of_log).max().unwrap()
+/// How many keys there are: all from the first one on, each with its value.
+fn keys(served: &Served) -> Result<u64, String> {
+    let mut connection = Connection::new(served.port).unwrap();
+    let count = connection.count().unwrap();
+    for number in 1..=count {
+        if connection.get(&key(number)).unwrap() != Some(value(number)) {
+            return Err(format!("key {number} of {count}"));
+        }
+    }
+    Ok(count)
 }
 
 /// Promise (programs): What etcd acknowledged is there after a power cut that took the page cache.
 #[test]
 fn etcd_has_what_it_acknowledged_after_a_power_cut() {
-    if !have("etcd") || !have("etcdctl") {
+    let Some(program) = installed(program()) else {
+        return;
+    };
+    let (sandbox, pool) = (Sandbox::new(), small_pool());
+    let mut random = random("etcd_has_what_it_acknowledged_after_a_power_cut");
+    let mut acknowledged = 0;
+    // The database is made of the log, which alone is looked at.
+    let forget_database = |dir: &Path| drop(fs::remove_dir_all(dir.join("data/member/snap")));
+    for boot in 0..3 {
+        let etcd = start_under_forebay(&sandbox, sandbox.path(), pool.path(), boot);
+        let there = keys(&etcd).unwrap();
+        // One more may have been written that nobody was told of.
+        let expected = acknowledged..=acknowledged + 1;
+        assert!(expected.contains(&there), "{there} of {acknowledged}");
+        let connection = Connection::new(etcd.port).unwrap();
+        acknowledged = write_and_cut(etcd, None, (KEYS, &mut random), |count| {
+            put(connection, there, count)
+        });
+        was_served(&sandbox.file("errors"), "etcd");
+        put_back(&sandbox.file("synced"));
+        forget_database(sandbox.path());
+    }
+    // What this test is about: without a recovery they are not there.
+    let without = copied(&sandbox, &["data"], "without");
+    let plain = start(&without, &sandbox.file("plain"), &[], || {
+        Command::new(&program)
+    });
+    let there = keys(&plain).unwrap();
+    plain.cut();
+    assert!(there < acknowledged, "{there} of {acknowledged}");
+    let etcd = start_under_forebay(&sandbox, sandbox.path(), pool.path(), 3);
+    let there = keys(&etcd).unwrap();
+    assert!(there >= acknowledged, "{there} of {acknowledged}");
+}
+
+/// Cuts the file system off, so many times, under a server that goes from segment to segment: what
+/// was wrong then. None where there can be no such disk.
+fn cut_off(
+    start: impl Fn(&Sandbox, &Path, &Path, usize) -> Served,
+    cuts: usize,
+) -> Option<Result<(), String>> {
+    // A segment is 64 MB, half of the values 240 kB.
+    const SEGMENT: u64 = 600;
+    let (sandbox, pool) = (Sandbox::new(), small_pool());
+    let mut disk = Disk::make(sandbox.path(), "ext4")?;
+    let mut random = random("etcd_is_whole_after_its_disk_is_cut_off");
+    let mut acknowledged = 0;
+    for boot in 0..=cuts {
+        let etcd = start(&sandbox, &disk.at, pool.path(), boot);
+        let there = match keys(&etcd) {
+            Ok(there) if (acknowledged..=acknowledged + 1).contains(&there) => there,
+            other => return Some(Err(format!("{other:?} of {acknowledged}"))),
+        };
+        if boot == 0 {
+            disk.sync();
+        }
+        if boot < cuts {
+            let connection = Connection::new(etcd.port).unwrap();
+            let written = (SEGMENT * 2 / 3, &mut random);
+            acknowledged = write_and_cut(etcd, Some(&disk), written, |count| {
+                put(connection, there, count)
+            });
+            disk.mount_again();
+        }
+    }
+    let segments = fs::read_dir(disk.at.join("data/member/wal")).unwrap();
+    let of_log = segments.filter(|entry| {
+        let path = entry.as_ref().unwrap().path();
+        path.extension().is_some_and(|it| it == "wal")
+    });
+    let segments = of_log.count();
+    assert!(cuts < 3 || segments > 1, "{segments} segments");
+    Some(Ok(()))
+}
+
+/// Promise: as `etcd_has_what_it_acknowledged_after_a_power_cut`.
+#[test]
+fn etcd_is_whole_after_its_disk_is_cut_off() {
+    if installed(program()).is_some()
+        && let Some(found) = cut_off(start_under_forebay, 3)
+    {
+        found.unwrap();
+    }
+}
+
+/// The control: the same cut takes keys of a server that does not sync them, or the server.
+#[test]
+fn etcd_without_syncs_loses_when_its_disk_is_cut_off() {
+    let Some(program) = installed(program()) else {
+        return;
+    };
+    let lost = std::panic::catch_unwind(|| {
+        let unsynced = |sandbox: &Sandbox, dir: &Path, _: &Path, _: usize| {
+            let options = ["--unsafe-no-fsync"];
+            let before = || Command::new(&program);
+            start(dir, &sandbox.file("errors"), &options, before)
+        };
+        cut_off(unsynced, 1)
+    });
+    // A log of which the beginning is missing keeps it from starting.
+    assert!(!matches!(lost, Ok(Some(Ok(())))), "nothing was lost");
+}
+
+#[test]
+fn only_the_segments_of_etcds_log_are_absorbed() {
+    if installed(program()).is_none() {
         return;
     }
     let (sandbox, pool) = (Sandbox::new(), small_pool());
-    let mut has_lost = false;
-    for boot in 0..4 {
-        let etcd = start(&sandbox, pool.path(), boot);
-        for key in 0..boot * 20 {
-            assert_eq!(etcd.value(key).unwrap().trim(), format!("value{key}"));
-        }
-        for key in boot * 20..(boot + 1) * 20 {
-            etcd.put(key);
-        }
-        etcd.cut();
-        let log = newest_segment(&sandbox.file("data/member/wal"));
-        let written = fs::read(&log).unwrap();
-        put_back(&sandbox.file("synced"));
-        has_lost |= fs::read(&log).unwrap() != written;
-        let errors = fs::read_to_string(sandbox.file("errors")).unwrap();
-        assert!(errors.contains("profile etcd"), "{errors}");
-        assert!(!errors.contains("runs plainly"), "{errors}");
+    let etcd = start_under_forebay(&sandbox, sandbox.path(), pool.path(), 0);
+    let mut connection = Connection::new(etcd.port).unwrap();
+    for number in 1..=20 {
+        connection.put(&key(number), b"").unwrap();
     }
-    // What this test is about: without a recovery the log lacks something.
-    assert!(has_lost, "the cuts took nothing");
+    etcd.end(rustix::process::Signal::TERM);
+    let said = fs::read_to_string(sandbox.file("errors")).unwrap();
+    let paths = absorbed_paths(&said);
+    assert!(!paths.is_empty(), "{said}");
+    for path in paths {
+        assert!(
+            path.ends_with(".wal") || path.ends_with(".tmp"),
+            "{path}: {said}"
+        );
+    }
 }

@@ -4,109 +4,80 @@
 
 mod common;
 
-use base64::{Engine as _, engine::general_purpose::STANDARD};
 use common::{
     Sandbox,
+    agents::{Served, absorbed_paths, copied, under_forebay, was_served, write_and_cut},
     cut::put_back,
-    databases::{PATIENCE, ProcessGroup, absorbed_writes, boot_anew, moment, random, small_pool},
-    have,
+    databases::{absorbed_writes, random, small_pool},
+    disk::Disk,
+    installed,
 };
-use forebay_bench::{data::Random, processes::find_program};
-use forebay_databases::nats::{client::Connection, server::configure};
-use forebay_measure::server::free_port;
+use forebay_databases::nats::{
+    client::{Connection, Limits, Wanted},
+    server::{ALWAYS, configure, program},
+};
 use rustix::process::Signal;
 use std::{
-    fs::{self, File},
+    collections::BTreeMap,
+    fs,
     path::Path,
-    process::{Command, Stdio},
+    process::Command,
     sync::atomic::{AtomicU64, Ordering::Relaxed},
-    thread,
-    time::{Duration, Instant},
 };
 
+/// Its blocks take all.
 const STREAM: &str = "orders";
+/// Blocks of 32 kB, of which the oldest go all the time.
+const RECENT: &str = "recent";
+const RECENT_LIMITS: Limits = Limits {
+    per_subject: None,
+    bytes: Some(128_000),
+};
+/// The last message of each subject: a block of which half has gone is written anew, under another
+/// name, which is then given the block's.
+const LAST: &str = "last";
+const LAST_LIMITS: Limits = Limits {
+    per_subject: Some(1),
+    bytes: None,
+};
+/// Blocks are written anew from 2 MB on.
+const LONG: usize = 100_000;
 
 /// Messages that are published at least before a cut.
 const MESSAGES: u64 = 300;
 
-struct Nats {
-    run: ProcessGroup,
-    port: u16,
-}
-
-impl Nats {
-    /// Starts a server in `dir`, by the words before its program, with its output in `errors`.
-    fn start(dir: &Path, mut command: Command, errors: &Path) -> Self {
-        let port = free_port().unwrap();
-        command
-            .arg("-c")
-            .arg(configure(dir, port).unwrap())
-            .current_dir(dir)
-            .stdin(Stdio::null())
-            .stdout(Stdio::null())
-            .stderr(File::create(errors).unwrap());
-        let nats = Self {
-            run: ProcessGroup::start(&mut command),
-            port,
-        };
-        let begun = Instant::now();
-        while Connection::new(port).is_err() {
-            let errors = || fs::read_to_string(errors).unwrap();
-            assert!(begun.elapsed() < PATIENCE, "{}", errors());
-            thread::sleep(Duration::from_millis(20));
-        }
-        nats
-    }
-
-    fn connect(&self) -> Connection {
-        Connection::new(self.port).unwrap()
-    }
-
-    /// The number of the last message, once JetStream has read the stream.
-    fn last(&self) -> u64 {
-        let begun = Instant::now();
-        loop {
-            match self.connect().last(STREAM) {
-                Ok(last) => return last,
-                Err(error) => assert!(begun.elapsed() < PATIENCE, "{error}"),
-            }
-            thread::sleep(Duration::from_millis(20));
-        }
-    }
-
-    /// Kills the server, what does its calls, and its supervisor.
-    fn cut(mut self) {
-        self.run.kill();
-    }
-}
-
 /// The message that has this number in the stream.
-fn message(number: u64) -> String {
-    format!("message {number}; ").repeat(64)
+fn message(number: u64) -> Vec<u8> {
+    format!("message {number}; ").repeat(64).into_bytes()
 }
 
-/// Starts a server under Forebay, which believes that the machine was booted anew.
-fn under_forebay(sandbox: &Sandbox, pool: &Path, boot: usize) -> Nats {
-    let mut environment = Vec::new();
-    boot_anew(&mut environment, boot);
-    let mut command =
-        sandbox.command("run --front-end notify --absorb-preallocated --explain --pool");
-    command
-        .arg(pool)
-        .arg("--")
-        .arg(find_program("nats-server").unwrap())
-        .env("FOREBAY_RUN_DIR", sandbox.file("run"))
-        .env("FOREBAY_TEST_SYNCED", sandbox.file("synced"))
-        .envs(environment);
-    Nats::start(sandbox.path(), command, &sandbox.file("errors"))
+/// Starts a server with its data in `data` of a directory.
+fn start(dir: &Path, errors: &Path, sync: &str, before: impl Fn() -> Command) -> Served {
+    let command = |ports: [u16; 2]| {
+        let mut command = before();
+        let settings = configure(dir, ports[0], sync).unwrap();
+        command.arg("-c").arg(settings).current_dir(dir);
+        command
+    };
+    // JetStream answers once it has read the streams.
+    let serves = |port| {
+        Connection::new(port).is_ok_and(|mut it| it.make_stream(STREAM, Limits::default()).is_ok())
+    };
+    Served::start(command, errors, serves)
+}
+
+fn start_under_forebay(sandbox: &Sandbox, dir: &Path, pool: &Path, boot: usize) -> Served {
+    let program = program().unwrap();
+    start(dir, &sandbox.file("errors"), ALWAYS, || {
+        under_forebay(sandbox, pool, boot, &program)
+    })
 }
 
 /// Publishes until the server is gone, message by message; the last number that was acknowledged.
 fn publish(mut connection: Connection, last: u64, acknowledged: &AtomicU64) -> u64 {
     let mut last = last;
-    while let Ok(number) =
-        connection.publish(&format!("{STREAM}.new"), message(last + 1).as_bytes())
-    {
+    let subject = format!("{STREAM}.new");
+    while let Ok(number) = connection.publish(&subject, &message(last + 1)) {
         assert_eq!(number, last + 1, "a message was lost, or came twice");
         last = number;
         acknowledged.fetch_add(1, Relaxed);
@@ -114,98 +85,196 @@ fn publish(mut connection: Connection, last: u64, acknowledged: &AtomicU64) -> u
     last
 }
 
-/// The messages of a server are right; the last one's number.
-fn check(nats: &Nats) -> u64 {
-    let (there, mut connection) = (nats.last(), nats.connect());
-    for number in (1..=there).step_by(7).chain((there > 0).then_some(there)) {
-        let found = connection.message(STREAM, number).unwrap();
-        assert_eq!(found, STANDARD.encode(message(number)), "message {number}");
+/// All messages of the stream are right; the last one's number.
+fn check(served: &Served) -> u64 {
+    let mut connection = Connection::new(served.port).unwrap();
+    let state = connection.state(STREAM).unwrap();
+    assert_eq!(state.messages, state.last, "{state:?}");
+    for number in 1..=state.last {
+        let found = connection.message(STREAM, Wanted::Number(number)).unwrap();
+        let found = found.unwrap_or_else(|| panic!("no message {number}"));
+        assert_eq!(found.payload, message(number), "message {number}");
     }
-    there
-}
-
-/// Publishes behind the message `there`, and kills everything amid that; the last number that was
-/// acknowledged.
-fn publish_and_cut(nats: Nats, there: u64, random: &mut Random) -> u64 {
-    let count = AtomicU64::new(0);
-    let acknowledged = thread::scope(|scope| {
-        let connection = nats.connect();
-        let publishing = scope.spawn(|| publish(connection, there, &count));
-        let begun = Instant::now();
-        while count.load(Relaxed) < MESSAGES && begun.elapsed() < PATIENCE {
-            thread::sleep(Duration::from_millis(5));
-        }
-        thread::sleep(moment(random, 100));
-        nats.cut();
-        publishing.join().unwrap()
-    });
-    assert!(count.load(Relaxed) >= MESSAGES, "{}", count.load(Relaxed));
-    acknowledged
-}
-
-/// The last message that a server has of a copy of the data, plainly and without a recovery.
-fn last_without_recovery(sandbox: &Sandbox) -> u64 {
-    let without = sandbox.file("without");
-    fs::create_dir(&without).unwrap();
-    let mut copy = Command::new("cp");
-    let copied = copy.arg("-a").arg(sandbox.file("data")).arg(&without);
-    assert!(copied.status().unwrap().success());
-    let plain = Command::new(find_program("nats-server").unwrap());
-    let nats = Nats::start(&without, plain, &sandbox.file("plain"));
-    let last = nats.last();
-    nats.cut();
-    last
+    state.last
 }
 
 /// Promise (programs): What NATS acknowledged is there after a power cut that took the page cache.
 #[test]
 fn nats_has_what_it_acknowledged_after_a_power_cut() {
-    if !have("nats-server") {
+    let Some(program) = installed(program()) else {
         return;
-    }
+    };
     let (sandbox, pool) = (Sandbox::new(), small_pool());
     let mut random = random("nats_has_what_it_acknowledged_after_a_power_cut");
     let mut acknowledged = 0;
     for boot in 0..3 {
-        let nats = under_forebay(&sandbox, pool.path(), boot);
-        if boot == 0 {
-            nats.connect().make_stream(STREAM).unwrap();
-        }
+        let nats = start_under_forebay(&sandbox, sandbox.path(), pool.path(), boot);
         let there = check(&nats);
         // One more may have been written that nobody was told of.
         let expected = acknowledged..=acknowledged + 1;
         assert!(expected.contains(&there), "{there} of {acknowledged}");
-        acknowledged = publish_and_cut(nats, there, &mut random);
-        let said = fs::read_to_string(sandbox.file("errors")).unwrap();
-        assert!(said.contains("profile nats"), "{said}");
+        let connection = Connection::new(nats.port).unwrap();
+        acknowledged = write_and_cut(nats, None, (MESSAGES, &mut random), |count| {
+            publish(connection, there, count)
+        });
+        was_served(&sandbox.file("errors"), "nats");
         put_back(&sandbox.file("synced"));
     }
     // What this test is about: without a recovery they are not there.
-    let last = last_without_recovery(&sandbox);
-    assert!(
-        last < acknowledged,
-        "{last} of {acknowledged}: nothing was cut"
-    );
-    let nats = under_forebay(&sandbox, pool.path(), 3);
+    let without = copied(&sandbox, &["data"], "without");
+    let plain = start(&without, &sandbox.file("plain"), ALWAYS, || {
+        Command::new(&program)
+    });
+    let last = Connection::new(plain.port).unwrap().state(STREAM).unwrap();
+    plain.cut();
+    assert!(last.last < acknowledged, "{last:?} of {acknowledged}");
+    let nats = start_under_forebay(&sandbox, sandbox.path(), pool.path(), 3);
     assert!(check(&nats) >= acknowledged);
+}
+
+/// What was acknowledged of streams whose blocks come and go.
+#[derive(Default)]
+struct Ledger {
+    /// The last number in `recent`.
+    last: u64,
+    /// By subject of `last`: the last payload.
+    payloads: BTreeMap<String, Vec<u8>>,
+    /// What was on its way.
+    begun: Option<(String, Vec<u8>)>,
+}
+
+impl Ledger {
+    /// Publishes to both streams until the server is gone. Shortens and empties one of them.
+    fn write(&mut self, mut connection: Connection, acknowledged: &AtomicU64) {
+        let mut turn = || -> std::io::Result<()> {
+            let count = acknowledged.load(Relaxed);
+            let number = self.last + 1;
+            assert_eq!(connection.publish("recent.new", &message(number))?, number);
+            self.last = number;
+            let subject = format!("last.{}", number % 7);
+            let payload = format!("{number} ").repeat(LONG / 8).into_bytes();
+            self.begun = Some((subject.clone(), payload.clone()));
+            connection.publish(&subject, &payload)?;
+            self.begun = None;
+            self.payloads.insert(subject, payload);
+            match count % 100 {
+                40 => connection.purge(RECENT, 7)?,
+                80 => connection.purge(RECENT, 0)?,
+                number if number % 30 == 20 => connection.remove(RECENT, self.last - 3)?,
+                _ => {}
+            }
+            acknowledged.fetch_add(1, Relaxed);
+            Ok(())
+        };
+        while turn().is_ok() {}
+    }
+
+    /// What a server has is what was acknowledged, and perhaps what was on its way.
+    fn compare(&mut self, connection: &mut Connection) -> Result<(), String> {
+        let state = connection.state(RECENT).map_err(|e| e.to_string())?;
+        if !(self.last..=self.last + 1).contains(&state.last) {
+            return Err(format!("{state:?} of {} acknowledged", self.last));
+        }
+        self.last = state.last;
+        let (mut next, mut messages) = (state.first, 0);
+        while let Some(found) = connection.message(RECENT, Wanted::From(next)).unwrap() {
+            if found.payload != message(found.number) {
+                return Err(format!("message {} is another", found.number));
+            }
+            (next, messages) = (found.number + 1, messages + 1);
+        }
+        if messages != state.messages {
+            return Err(format!("{messages} messages of {state:?}"));
+        }
+        let begun = self.begun.take();
+        for (subject, payload) in &mut self.payloads {
+            let found = connection.message(LAST, Wanted::LastOf(subject)).unwrap();
+            let found = found.map_or(Vec::new(), |found| found.payload);
+            let is_begun = |it: &(String, Vec<u8>)| it.0 == *subject && it.1 == found;
+            if found != *payload && !begun.as_ref().is_some_and(is_begun) {
+                return Err(format!("{subject} has {} other bytes", found.len()));
+            }
+            *payload = found;
+        }
+        Ok(())
+    }
+}
+
+/// Cuts the file system off, so many times, under a server whose blocks are made, written anew,
+/// shortened and unlinked all the time: what was wrong then. None where there can be no such disk.
+/// A server is started in the directory, and with the pool, in a boot of this number.
+fn cut_off(
+    start: impl Fn(&Sandbox, &Path, &Path, usize) -> Served,
+    cuts: usize,
+) -> Option<Result<(), String>> {
+    let (sandbox, pool) = (Sandbox::new(), small_pool());
+    let mut disk = Disk::make(sandbox.path(), "ext4")?;
+    let mut random = random("nats_streams_are_whole_after_their_disk_is_cut_off");
+    let mut ledger = Ledger::default();
+    for boot in 0..=cuts {
+        let nats = start(&sandbox, &disk.at, pool.path(), boot);
+        let mut connection = Connection::new(nats.port).unwrap();
+        connection.make_stream(RECENT, RECENT_LIMITS).unwrap();
+        connection.make_stream(LAST, LAST_LIMITS).unwrap();
+        if boot == 0 {
+            disk.sync();
+        } else if let Err(why) = ledger.compare(&mut connection) {
+            return Some(Err(format!("after cut {boot}: {why}")));
+        }
+        if boot < cuts {
+            write_and_cut(nats, Some(&disk), (120, &mut random), |count| {
+                ledger.write(connection, count);
+            });
+            disk.mount_again();
+        }
+    }
+    Some(Ok(()))
+}
+
+/// Promise: as `nats_has_what_it_acknowledged_after_a_power_cut`.
+#[test]
+fn nats_streams_are_whole_after_their_disk_is_cut_off() {
+    if installed(program()).is_some()
+        && let Some(found) = cut_off(start_under_forebay, 4)
+    {
+        found.unwrap();
+    }
+}
+
+/// The control: the same cut takes messages of a server that does not sync them.
+#[test]
+fn nats_without_syncs_loses_when_its_disk_is_cut_off() {
+    let Some(program) = installed(program()) else {
+        return;
+    };
+    let found = cut_off(
+        |sandbox, dir, _, _| {
+            start(dir, &sandbox.file("errors"), "2m", || {
+                Command::new(&program)
+            })
+        },
+        1,
+    );
+    assert!(!matches!(found, Some(Ok(()))), "nothing was lost");
 }
 
 /// A server that ends in the orderly way says what was absorbed.
 #[test]
 fn a_streams_blocks_are_absorbed_and_nothing_beside_them() {
-    if !have("nats-server") {
+    if installed(program()).is_none() {
         return;
     }
     let (sandbox, pool) = (Sandbox::new(), small_pool());
-    let nats = under_forebay(&sandbox, pool.path(), 0);
-    let mut connection = nats.connect();
-    connection.make_stream(STREAM).unwrap();
+    let nats = start_under_forebay(&sandbox, sandbox.path(), pool.path(), 0);
+    let mut connection = Connection::new(nats.port).unwrap();
     for number in 1..=50 {
-        let stored = connection.publish(&format!("{STREAM}.new"), message(number).as_bytes());
+        let stored = connection.publish(&format!("{STREAM}.new"), &message(number));
         assert_eq!(stored.unwrap(), number);
     }
-    assert!(nats.run.end(Signal::INT).success());
+    assert!(nats.end(Signal::INT).success());
     let said = fs::read_to_string(sandbox.file("errors")).unwrap();
     assert!(absorbed_writes(&said, "msgs/1.blk") >= 50, "{said}");
-    assert_eq!(absorbed_writes(&said, "index.db"), 0, "{said}");
+    for path in absorbed_paths(&said) {
+        assert!(path.ends_with(".blk"), "{path}: {said}");
+    }
 }

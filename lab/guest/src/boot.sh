@@ -12,6 +12,12 @@ echo 1 > /proc/sys/vm/overcommit_memory
 while read -r module; do
     insmod "/modules/$module.ko" || echo "LAB failed: module $module"
 done < /modules/order
+# No emulated processor has that clock.
+if grep -q kvm-clock /sys/devices/system/clocksource/clocksource0/available_clocksource; then
+    echo "LAB accelerator kvm"
+else
+    echo "LAB accelerator tcg"
+fi
 # From here on the disks are touched.
 echo "LAB up"
 ifconfig lo 127.0.0.1 up

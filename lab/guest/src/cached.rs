@@ -2,7 +2,9 @@
 //! cache that.
 
 use crate::{
-    Failure, MODULES, bcache,
+    Failure, MODULES,
+    accelerator::Accelerator,
+    bcache,
     disk::{self, Disk, Limits},
     initramfs::Initramfs,
     kernel::{self, Kernel},
@@ -108,6 +110,8 @@ pub fn kernel(forebay: &Path, home: &Path) -> Result<Kernel, Failure> {
     Ok(Kernel {
         image: kernel::unpacked(&release, home)?,
         initramfs,
+        // Its figures are compared with earlier ones, which are of emulated processors.
+        accelerator: Accelerator::Tcg,
     })
 }
 

@@ -1,7 +1,7 @@
 //! The kernel: one of those that are installed on this machine, which need not be the one that runs
 //! here.
 
-use crate::Failure;
+use crate::{Failure, accelerator::Accelerator};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -15,6 +15,8 @@ pub struct Kernel {
     pub image: PathBuf,
     /// Its first file system.
     pub initramfs: PathBuf,
+    /// What runs it.
+    pub accelerator: Accelerator,
 }
 
 /// The release of the newest kernel in /boot that has a module of this name.

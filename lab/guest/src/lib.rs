@@ -1,14 +1,15 @@
-//! Virtual machines: Debian's stock kernel in QEMU's emulation, with programs of this machine in
-//! its first file system.
+//! Virtual machines: Debian's stock kernel in QEMU, by KVM or emulated, with programs of this
+//! machine in its first file system.
 //!
-//! [`kernel`] and [`initramfs`] are what one boots, [`machine`] is one that runs, [`shell`] has it
-//! do something, [`disk`] is what it has on disks that are no faster than they are told to be,
-//! [`bcache`] what Linux itself has for caching a disk, [`mariadb`] a server, [`look`] what the
-//! guest counts, and [`cached`] all of it together: a server whose disk is slow, with a cache in
-//! front of it.
+//! [`kernel`] and [`initramfs`] are what one boots, [`machine`] is one that runs, [`accelerator`]
+//! what runs it, [`shell`] has it do something, [`disk`] is what it has on disks that are no faster
+//! than they are told to be, [`bcache`] what Linux itself has for caching a disk, [`mariadb`] a
+//! server, [`look`] what the guest counts, and [`cached`] all of it together: a server whose disk
+//! is slow, with a cache in front of it.
 //!
 //! The power-cut lab (`lab/powercut`) brings disks of its own, and what the guest does there.
 
+pub mod accelerator;
 pub mod bcache;
 pub mod cached;
 pub mod disk;

@@ -1,4 +1,4 @@
-//! A machine that runs: QEMU's emulation of two processors, watched on its console.
+//! A machine that runs: QEMU with two processors, watched on its console.
 
 use crate::{Failure, kernel::Kernel};
 use std::{
@@ -58,7 +58,8 @@ impl Machine {
         // It ends with us, however we end.
         let process = Command::new("setpriv")
             .args(["--pdeathsig", "KILL", "qemu-system-x86_64"])
-            .args(["-accel", "tcg,thread=multi", "-cpu", "max", "-smp", "2"])
+            .args(kernel.accelerator.options())
+            .args(["-cpu", "max", "-smp", "2"])
             .args(devices)
             .args(["-netdev", &network])
             .args(["-device", "virtio-net-pci,netdev=net,romfile="])

@@ -223,13 +223,17 @@ pub fn output(command: &mut Command) -> Result<Output, MeasureError> {
 /// (`peers/bin` beside cargo's output, above this program).
 #[must_use]
 pub fn find_program(name: &str) -> Option<PathBuf> {
+    find_programs(name).next()
+}
+
+/// All of this name, in that order: of some only later or earlier versions will do.
+pub fn find_programs(name: &str) -> impl Iterator<Item = PathBuf> {
     let path = env::var_os("PATH").unwrap_or_default();
     let own = env::current_exe().ok();
     let above = own.iter().flat_map(|program| program.ancestors().skip(1));
-    env::split_paths(&path)
-        .map(|dir| dir.join(name))
-        .chain(above.map(|dir| dir.join("peers/bin").join(name)))
-        .find(|program| program.is_file())
+    let mut all: Vec<PathBuf> = env::split_paths(&path).map(|dir| dir.join(name)).collect();
+    all.extend(above.map(|dir| dir.join("peers/bin").join(name)));
+    all.into_iter().filter(|program| program.is_file())
 }
 
 /// Where Debian has the programs of each version, which are not on the path.

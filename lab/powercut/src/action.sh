@@ -122,11 +122,21 @@ postgres() {
 # What stands before the server.
 etcd() {
     client=http://127.0.0.1:2379 peer=http://127.0.0.1:2380
+    # shellcheck disable=SC2086 # one or none
     "$@" /lab/etcd --name one --data-dir /data/etcd --listen-client-urls $client --advertise-client-urls $client --listen-peer-urls $peer \
-        --initial-advertise-peer-urls $peer --initial-cluster one=$peer > /run/etcd.out 2>&1 &
+        --initial-advertise-peer-urls $peer --initial-cluster one=$peer ${ETCD_SYNC:-} > /run/etcd.out 2>&1 &
     # A cut of one that an agent does not serve would show nothing.
     while sleep 1; do ! grep -q 'runs plainly' /run/etcd.out || echo "LAB failed: $(grep 'runs plainly' /run/etcd.out)"; done &
     lab-server etcd 2379 || tail -n 30 /run/etcd.out
+}
+# The settings of NATS but for where it syncs; then what stands before the server.
+nats() {
+    sync=$1
+    shift
+    printf 'host: 127.0.0.1\nport: 4222\nserver_name: one\njetstream { store_dir: /data/nats, sync_interval: %s }\n' "$sync" > /run/nats.conf
+    "$@" /lab/nats-server -c /run/nats.conf > /run/nats.out 2>&1 &
+    while sleep 1; do ! grep -q 'runs plainly' /run/nats.out || echo "LAB failed: $(grep 'runs plainly' /run/nats.out)"; done &
+    lab-server nats 4222 || tail -n 30 /run/nats.out
 }
 under() { forebay run --pool "$POOL" "$@"; }
 # As long as there are orphans.
@@ -158,6 +168,11 @@ postgres-no-sync) POSTGRES_SYNC='-c synchronous_commit=off -c wal_writer_delay=1
 postgres-eatmydata) postgres trust env LD_PRELOAD=/lab/libeatmydata.so ;;
 etcd | etcd-released-early) etcd under --front-end notify -- ;;
 etcd-plain) etcd env ;;
+etcd-no-sync) ETCD_SYNC=--unsafe-no-fsync etcd env ;;
+nats | nats-released-early) nats always under --front-end notify -- ;;
+nats-plain) nats always env ;;
+# Its default.
+nats-no-sync) nats 2m env ;;
 sqlite-processes)
     under --profile sqlite -- sqlite-processes-server /data/db
     linger sqlite-processes-server

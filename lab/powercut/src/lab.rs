@@ -7,10 +7,11 @@ use crate::{
     disk::Survival,
     etcd,
     machine::{Images, Machine},
-    mariadb, postgres,
+    mariadb, nats, postgres,
     workload::Beside,
 };
 use forebay_guest::{
+    accelerator::{self, Accelerator},
     kernel::{self, Kernel},
     machine::until_up,
 };
@@ -82,6 +83,7 @@ impl Lab {
         pools: &[PoolOn],
         servers: &[Beside],
         flash: bool,
+        accelerator: Accelerator,
     ) -> Result<Self, Failure> {
         let release = kernel::installed("nfit")?;
         let image = kernel::unpacked(&release, home)?;
@@ -92,6 +94,7 @@ impl Lab {
             Ok(Kernel {
                 image: image.clone(),
                 initramfs,
+                accelerator,
             })
         };
         let mut lab = Self {
@@ -110,6 +113,7 @@ impl Lab {
                 Beside::MariaDb => mariadb::guest(home)?,
                 Beside::Postgres => postgres::guest(home)?,
                 Beside::Etcd => etcd::guest()?,
+                Beside::Nats => nats::guest()?,
             };
             let more = more.archive();
             let kernels = std::iter::once(&lab.normal).chain(&lab.aimed);
@@ -121,8 +125,8 @@ impl Lab {
                 let both = [fs::read(&kernel.initramfs)?, more.clone()].concat();
                 fs::write(&initramfs, both)?;
                 Ok(Kernel {
-                    image: kernel.image.clone(),
                     initramfs,
+                    ..kernel.clone()
                 })
             });
             let kernels = kernels.collect::<Result<_, _>>()?;
@@ -210,7 +214,13 @@ impl Lab {
         until_up(|| {
             let console = images.disk.with_extension("console");
             let mut machine = Machine::boot(kernel, images, &parameters, console)?;
-            machine.wait_up(PATIENCE).map(|()| machine)
+            machine.wait_up(PATIENCE)?;
+            let wanted = kernel.accelerator.name();
+            match accelerator::seen(&machine.console()) {
+                Some(seen) if seen == wanted => Ok(machine),
+                // The report would name another.
+                other => Err(format!("a machine is run by {other:?} and not by {wanted}").into()),
+            }
         })
     }
 }

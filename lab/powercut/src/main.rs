@@ -4,8 +4,9 @@
 //!
 //! `machine` is the machine and its cut, `disk` and `nbd` its disks, `flash` what is special where
 //! one is a flash cache, `boots`, `lab`, `mariadb` and `postgres` what it boots; `ledger`
-//! remembers, over `client`; `workload` lists what runs and when it is cut, `chain` does it,
-//! `cycle` is what came of it, `evidence` keeps what a loss leaves, `report` says it.
+//! remembers, over `client`; `workload` lists what runs and when it is cut, `plan` what of it,
+//! `chain` does it, `cycle` is what came of it, `evidence` keeps what a loss leaves, `report` says
+//! it.
 
 mod boots;
 mod chain;
@@ -20,21 +21,25 @@ mod lab;
 mod ledger;
 mod machine;
 mod mariadb;
+mod nats;
 mod nbd;
+mod plan;
 mod postgres;
 mod report;
 mod workload;
 
 use chain::Chain;
 use clap::Parser;
-use forebay_random::Rng;
+use cycle::Cycle;
+use forebay_guest::accelerator::Accelerator;
 use lab::{Lab, PoolOn};
+use plan::Task;
 use report::Report;
 use std::{
     collections::VecDeque,
     fs,
     path::PathBuf,
-    process::ExitCode,
+    process::{Command, ExitCode},
     sync::{
         Mutex, MutexGuard, PoisonError,
         atomic::{AtomicBool, Ordering::Relaxed},
@@ -54,14 +59,7 @@ pub use forebay_guest::Failure;
 #[derive(Parser)]
 #[command(
     max_term_width = 100,
-    after_long_help = "Workloads under Forebay: store, redis, valkey, rocksdb, sqlite (WAL), sqlite-journal, logs (a program with rotating log \
-                       files), mariadb, postgres, etcd, mariadb-flash (its pages behind a flash cache), sqlite-processes (several processes that write to one database). Controls: mariadb-plain, mariadb-no-sync, \
-                       mariadb-eatmydata, mariadb-no-doublewrite, postgres-plain, postgres-no-sync, postgres-eatmydata, etcd-plain, sqlite-processes-eatmydata, redis-always, redis-everysec, redis-no, redis-eatmydata, logs-plain, and, with --failpoints, Forebay \
-                       broken on purpose: redis-not-committed and redis-not-flushed (with the pool on a disk), redis-released-early, store-released-early, etcd-released-early, logs-unregistered, redis-no-checksum, \
-                       store-no-checksum, mariadb-flash-metadata-first, mariadb-flash-no-home-sync.\n\n\
-                       Every cycle prints one line. Exit status: 0 if everything was as expected; 1 if a workload lost anything, or if a \
-                       control that must lose something lost nothing: a lab that cannot see loss proves nothing; 2 if the lab could not do \
-                       its work."
+    after_long_help = listed()
 )]
 struct Options {
     /// Cycles of each workload: write, cut, boot, compare
@@ -82,6 +80,9 @@ struct Options {
     /// devdax]
     #[arg(long, value_name = "KIND", value_enum)]
     pool: Option<PoolOn>,
+    /// What runs the machines
+    #[arg(long, value_name = "NAME", value_enum, default_value_t = Accel::Tcg)]
+    accel: Accel,
     /// What the random numbers begin with [default: the clock]
     #[arg(long, value_name = "SEED")]
     seed: Option<u64>,
@@ -100,12 +101,48 @@ struct Options {
     /// Machines at the same time
     #[arg(long, value_name = "N", default_value_t = 2)]
     jobs: usize,
-    /// Write the report to this file too, as Markdown
+    /// Write the report to this file too, as Markdown; what it has of other workloads stays
     #[arg(long, value_name = "FILE")]
     report: Option<PathBuf>,
     /// Report as JSON
     #[arg(long)]
     json: bool,
+}
+
+/// As [`Accelerator`].
+#[derive(Clone, Copy, Debug, PartialEq, Eq, clap::ValueEnum)]
+enum Accel {
+    /// QEMU's emulation
+    Tcg,
+    /// This machine's processors
+    Kvm,
+}
+
+impl From<Accel> for Accelerator {
+    fn from(accel: Accel) -> Self {
+        match accel {
+            Accel::Kvm => Self::Kvm,
+            Accel::Tcg => Self::Tcg,
+        }
+    }
+}
+
+/// The end of the help: what there is to run.
+fn listed() -> String {
+    let names = |of: &[Workload], with: fn(&Workload) -> bool| {
+        let these = of.iter().filter(|workload| with(workload));
+        let names: Vec<&str> = these.map(|workload| workload.name).collect();
+        names.join(", ")
+    };
+    format!(
+        "Workloads under Forebay: {}. Controls: {}, and, with --failpoints, Forebay broken on purpose: {}.\n\n\
+         Every cycle prints one line. Exit status: 0 if everything was as expected; 1 if a workload lost anything, or if a \
+         control that must lose something lost nothing: a lab that cannot see loss proves nothing; 2 if the lab could not do \
+         its work.",
+        names(&WORKLOADS, |_| true),
+        names(&CONTROLS, |workload| workload.broken.is_none()),
+        names(&CONTROLS, |workload| workload.broken.is_some()),
+    )
 }
 
 fn main() -> ExitCode {
@@ -119,25 +156,13 @@ fn main() -> ExitCode {
     }
 }
 
-/// Cycles of a chain at most.
-const CHAIN: u64 = 4;
-
-/// A chain that is to be run.
-struct Task {
-    workload: &'static Workload,
-    seed: u64,
-    pool: PoolOn,
-    first: u64,
-    cycles: u64,
-}
-
 fn run(options: &Options) -> Result<bool, Failure> {
     let begun = Instant::now();
     let seed = options.seed.unwrap_or_else(|| {
         let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH);
         now.map_or(1, |now| u64::from(now.subsec_nanos()))
     });
-    let tasks = tasks(options, seed)?;
+    let tasks = plan::tasks(options, seed)?;
     let total: u64 = tasks.iter().map(|task| task.cycles).sum();
     let mut pools: Vec<PoolOn> = tasks.iter().map(|task| task.pool).collect();
     pools.sort();
@@ -170,24 +195,73 @@ fn run(options: &Options) -> Result<bool, Failure> {
             .unwrap_or_default(),
     };
     let failpoints = options.failpoints.as_deref();
-    let mut lab = Lab::new(home.path(), &programs, failpoints, &pools, &servers, flash)?;
+    let mut lab = Lab::new(
+        home.path(),
+        &programs,
+        failpoints,
+        &pools,
+        &servers,
+        flash,
+        options.accel.into(),
+    )?;
     lab.keep.clone_from(&options.keep);
     lab.moments.clone_from(&options.moment);
+    let (cycles, trouble) = run_chains(&lab, tasks, options.jobs);
+    let mut command = command(options, seed);
+    if ended() {
+        command += &format!("  # ended after {} of {total} cycles", cycles.len());
+    }
+    let run = Report {
+        command,
+        seed,
+        commit: commit(),
+        accelerator: Accelerator::from(options.accel).name(),
+        seconds: begun.elapsed().as_secs(),
+        cycles: Vec::new(),
+        unexpected: Vec::new(),
+    };
+    let report = Report::new(run, cycles);
+    say(options, &report)?;
+    // The other chains are worth their report.
+    match trouble {
+        Some(what) => Err(what.into()),
+        None => Ok(report.good()),
+    }
+}
+
+/// Writes and prints the report, as the user wants it.
+fn say(options: &Options, report: &Report) -> Result<(), Failure> {
+    if let Some(path) = &options.report {
+        let earlier = fs::read_to_string(path).unwrap_or_default();
+        fs::write(path, report.markdown(&earlier))
+            .map_err(|e| format!("writing {}: {e}", path.display()))?;
+    }
+    if options.json {
+        println!("{}", serde_json::to_string_pretty(&report)?);
+    } else {
+        println!("{}", report.markdown(""));
+    }
+    Ok(())
+}
+
+/// Runs chains, so many at the same time: their cycles, and the first that kept one from being run.
+fn run_chains(lab: &Lab, tasks: VecDeque<Task>, jobs: usize) -> (Vec<Cycle>, Option<String>) {
+    let total: u64 = tasks.iter().map(|task| task.cycles).sum();
     let tasks = Mutex::new(tasks);
     let cycles = Mutex::new(Vec::new());
     let trouble: Mutex<Option<String>> = Mutex::new(None);
     thread::scope(|scope| {
-        for _ in 0..options.jobs.max(1) {
+        for _ in 0..jobs.max(1) {
             scope.spawn(|| {
                 while let Some(task) = next(&tasks) {
-                    let mut told = |cycle: cycle::Cycle| {
+                    let mut told = |cycle: Cycle| {
                         let mut cycles = lock(&cycles);
                         cycles.push(cycle.clone());
                         eprintln!("{}/{total} {}", cycles.len(), cycle.line());
                     };
                     let place = (task.seed, task.pool);
                     if let Err(failure) = Chain::run(
-                        &lab,
+                        lab,
                         task.workload,
                         place,
                         (task.first, task.cycles),
@@ -202,24 +276,25 @@ fn run(options: &Options) -> Result<bool, Failure> {
         }
     });
     let cycles = std::mem::take(&mut *lock(&cycles));
-    let mut command = command(options, seed);
-    if ended() {
-        command += &format!("  # ended after {} of {total} cycles", cycles.len());
-    }
-    let report = Report::new(command, begun.elapsed().as_secs(), cycles);
-    if let Some(path) = &options.report {
-        fs::write(path, report.markdown())
-            .map_err(|e| format!("writing {}: {e}", path.display()))?;
-    }
-    if options.json {
-        println!("{}", serde_json::to_string_pretty(&report)?);
-    } else {
-        println!("{}", report.markdown());
-    }
-    // The other chains are worth their report.
-    match lock(&trouble).take() {
-        Some(what) => Err(what.into()),
-        None => Ok(report.good()),
+    let trouble = lock(&trouble).take();
+    (cycles, trouble)
+}
+
+/// The revision of the repository that this was built in, with a `+` if there are changes besides.
+fn commit() -> String {
+    let git = |words: &[&str]| {
+        let mut git = Command::new("git");
+        git.args(["-C", env!("CARGO_MANIFEST_DIR")]).args(words);
+        let said = git.output().ok().filter(|done| done.status.success());
+        said.map(|done| String::from_utf8_lossy(&done.stdout).trim().to_owned())
+    };
+    let Some(revision) = git(&["rev-parse", "--short=8", "HEAD"]) else {
+        return "unknown".to_owned();
+    };
+    let changes = git(&["status", "--porcelain", "--untracked-files=no"]);
+    match changes.is_some_and(|changes| changes.is_empty()) {
+        true => revision,
+        false => revision + "+",
     }
 }
 
@@ -240,72 +315,6 @@ fn ended() -> bool {
     ENDED.load(Relaxed)
 }
 
-/// The chains. A workload's are the same whichever others run with it.
-fn tasks(options: &Options, seed: u64) -> Result<VecDeque<Task>, Failure> {
-    let mut chosen: Vec<(&'static Workload, u64)> = Vec::new();
-    for name in &options.workload {
-        if name == "all" {
-            chosen.extend(WORKLOADS.iter().map(|workload| (workload, options.cycles)));
-            continue;
-        }
-        let workload = workload::find(name)
-            .ok_or_else(|| format!("unknown workload {name:?}; --help lists them"))?;
-        chosen.push((workload, options.cycles));
-    }
-    if options.controls > 0 {
-        chosen.extend(CONTROLS.iter().map(|workload| (workload, options.controls)));
-    }
-    if options.failpoints.is_none() {
-        if let Some((workload, _)) = chosen
-            .iter()
-            .find(|(w, _)| w.broken.is_some() && options.workload.iter().any(|n| n == w.name))
-        {
-            return Err(format!(
-                "{} needs a Forebay with failpoints: --failpoints DIR",
-                workload.name
-            )
-            .into());
-        }
-        chosen.retain(|(workload, _)| workload.broken.is_none());
-    }
-    let mut rows: Vec<VecDeque<Task>> = chosen
-        .into_iter()
-        .map(|(workload, cycles)| {
-            let mut random = Rng(workload
-                .name
-                .bytes()
-                .fold(seed, |hash, byte| Rng(hash ^ u64::from(byte)).next()));
-            // Redis on a device first: it disables huge pages, which the device needs.
-            let device = u64::from(workload.name != "redis");
-            (0..cycles.div_ceil(CHAIN))
-                .map(|chain| Task {
-                    workload,
-                    seed: random.next(),
-                    pool: place(workload, options.pool, chain, device),
-                    first: chain * CHAIN / 2,
-                    cycles: CHAIN.min(cycles - chain * CHAIN),
-                })
-                .collect()
-        })
-        .collect();
-    // One of each in turn: so a run that is ended early has seen all of them.
-    let mut tasks = VecDeque::new();
-    while rows.iter().any(|row| !row.is_empty()) {
-        tasks.extend(rows.iter_mut().filter_map(VecDeque::pop_front));
-    }
-    Ok(tasks)
-}
-
-/// Where the pool of a chain is.
-fn place(workload: &Workload, wanted: Option<PoolOn>, chain: u64, device: u64) -> PoolOn {
-    match wanted {
-        Some(pool) if pool.is_disk() || !workload.on_disk => pool,
-        _ if workload.on_disk => PoolOn::Disk,
-        _ if chain % 3 == device => PoolOn::Devdax,
-        _ => PoolOn::Fsdax,
-    }
-}
-
 /// What gives the same run again.
 fn command(options: &Options, seed: u64) -> String {
     let mut command = format!(
@@ -315,6 +324,9 @@ fn command(options: &Options, seed: u64) -> String {
     );
     if options.controls > 0 {
         command += &format!(" CONTROLS={}", options.controls);
+    }
+    if options.accel == Accel::Kvm {
+        command += " ACCEL=kvm";
     }
     if let Some(pool) = options.pool {
         command += &format!(" POOL={}", pool.name());

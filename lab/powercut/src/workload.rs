@@ -1,14 +1,18 @@
-//! What runs in the guest, and what must be seen of it after a cut.
+//! What runs in the guest, and what must be seen of it after a cut. `controls` has those that show
+//! what the lab sees.
+
+mod controls;
 
 use crate::{
     client::Dialect,
     cut_moments::{
-        ETCD, LOGS, MARIADB, Moment, POSTGRES, REDIS, RELEASE_EARLY, ROCKSDB, SQLITE,
-        SQLITE_JOURNAL, SQLITE_PROCESSES, STORE, TORN_ONLY, UNREGISTERED, takeover,
+        ETCD, LOGS, MARIADB, Moment, NATS, POSTGRES, REDIS, ROCKSDB, SQLITE, SQLITE_JOURNAL,
+        SQLITE_PROCESSES, STORE, takeover,
     },
-    flash::{MARIADB_FLASH, METADATA_FIRST, NO_HOME_SYNC},
+    flash::MARIADB_FLASH,
     ledger::Shape,
 };
+pub use controls::CONTROLS;
 
 /// A thing that runs in the guest.
 #[derive(Debug)]
@@ -44,6 +48,7 @@ pub enum Beside {
     MariaDb,
     Postgres,
     Etcd,
+    Nats,
 }
 
 /// What must be seen of a workload.
@@ -81,6 +86,14 @@ const FEW: Shape = Shape {
     short: 3000,
 };
 
+/// The same, for a server that has no transactions, and that is asked for all messages to count
+/// keys.
+const ONE_EACH: Shape = Shape {
+    keys: 200,
+    batch_max: 1,
+    ..FEW
+};
+
 const PLAIN: Workload = Workload {
     name: "",
     dialect: Dialect::Batch,
@@ -95,12 +108,9 @@ const PLAIN: Workload = Workload {
     flash: false,
     tears: false,
 };
-/// A control: records without checksums, cut where they are torn.
-const UNCHECKED: Workload = Workload {
-    expected: Expected::Loss,
-    broken: Some("no-checksum"),
-    moments: TORN_ONLY,
-    only_aimed: true,
+const BESIDE_NATS: Workload = Workload {
+    shape: ONE_EACH,
+    beside: Some(Beside::Nats),
     ..PLAIN
 };
 
@@ -112,7 +122,7 @@ const FLASH: Workload = Workload {
 };
 
 /// What `--workload` can name.
-pub const WORKLOADS: [Workload; 12] = [
+pub const WORKLOADS: [Workload; 13] = [
     Workload {
         name: "store",
         shape: LARGE,
@@ -175,6 +185,11 @@ pub const WORKLOADS: [Workload; 12] = [
         ..PLAIN
     },
     Workload {
+        name: "nats",
+        moments: NATS,
+        ..BESIDE_NATS
+    },
+    Workload {
         name: "mariadb-flash",
         moments: MARIADB_FLASH,
         ..FLASH
@@ -183,175 +198,6 @@ pub const WORKLOADS: [Workload; 12] = [
         name: "sqlite-processes",
         moments: SQLITE_PROCESSES,
         takeover: takeover::SQLITE_PROCESSES,
-        ..PLAIN
-    },
-];
-
-/// What shows that the lab sees loss where there must be some, and none where there must be none.
-///
-/// Promise (lab): The lab sees the loss of an acknowledged write: with syncs switched off, and with
-/// Forebay broken on purpose.
-pub const CONTROLS: [Workload; 24] = [
-    Workload {
-        name: "redis-always",
-        dialect: Dialect::Redis,
-        ..PLAIN
-    },
-    Workload {
-        name: "redis-everysec",
-        dialect: Dialect::Redis,
-        expected: Expected::Loss,
-        ..PLAIN
-    },
-    Workload {
-        name: "redis-no",
-        dialect: Dialect::Redis,
-        expected: Expected::Loss,
-        ..PLAIN
-    },
-    Workload {
-        name: "redis-eatmydata",
-        dialect: Dialect::Redis,
-        expected: Expected::Loss,
-        ..PLAIN
-    },
-    Workload {
-        name: "redis-released-early",
-        dialect: Dialect::Redis,
-        expected: Expected::Loss,
-        broken: Some("release-early"),
-        moments: RELEASE_EARLY,
-        only_aimed: true,
-        ..PLAIN
-    },
-    Workload {
-        name: "store-released-early",
-        shape: LARGE,
-        expected: Expected::Loss,
-        broken: Some("release-early"),
-        ..PLAIN
-    },
-    Workload {
-        name: "logs-unregistered",
-        expected: Expected::Loss,
-        broken: Some("no-registration-sync"),
-        moments: UNREGISTERED,
-        only_aimed: true,
-        ..PLAIN
-    },
-    Workload {
-        name: "redis-no-checksum",
-        dialect: Dialect::Redis,
-        ..UNCHECKED
-    },
-    Workload {
-        name: "store-no-checksum",
-        shape: LARGE,
-        ..UNCHECKED
-    },
-    Workload {
-        name: "redis-not-committed",
-        dialect: Dialect::Redis,
-        expected: Expected::Loss,
-        broken: Some("no-commit"),
-        on_disk: true,
-        ..PLAIN
-    },
-    Workload {
-        name: "redis-not-flushed",
-        dialect: Dialect::Redis,
-        expected: Expected::Loss,
-        broken: Some("no-flush"),
-        on_disk: true,
-        ..PLAIN
-    },
-    Workload {
-        name: "logs-plain",
-        ..PLAIN
-    },
-    Workload {
-        name: "mariadb-plain",
-        shape: FEW,
-        beside: Some(Beside::MariaDb),
-        ..PLAIN
-    },
-    Workload {
-        name: "mariadb-no-sync",
-        shape: FEW,
-        expected: Expected::Loss,
-        beside: Some(Beside::MariaDb),
-        ..PLAIN
-    },
-    Workload {
-        name: "mariadb-eatmydata",
-        shape: FEW,
-        expected: Expected::Loss,
-        beside: Some(Beside::MariaDb),
-        ..PLAIN
-    },
-    Workload {
-        name: "mariadb-no-doublewrite",
-        shape: FEW,
-        expected: Expected::Loss,
-        beside: Some(Beside::MariaDb),
-        tears: true,
-        ..PLAIN
-    },
-    Workload {
-        name: "mariadb-flash-metadata-first",
-        expected: Expected::Loss,
-        broken: Some("flash-metadata-first"),
-        moments: METADATA_FIRST,
-        only_aimed: true,
-        ..FLASH
-    },
-    Workload {
-        name: "mariadb-flash-no-home-sync",
-        expected: Expected::Loss,
-        broken: Some("flash-no-home-sync"),
-        moments: NO_HOME_SYNC,
-        only_aimed: true,
-        ..FLASH
-    },
-    Workload {
-        name: "postgres-plain",
-        shape: FEW,
-        beside: Some(Beside::Postgres),
-        ..PLAIN
-    },
-    Workload {
-        name: "postgres-no-sync",
-        shape: FEW,
-        expected: Expected::Loss,
-        beside: Some(Beside::Postgres),
-        ..PLAIN
-    },
-    Workload {
-        name: "postgres-eatmydata",
-        shape: FEW,
-        expected: Expected::Loss,
-        beside: Some(Beside::Postgres),
-        ..PLAIN
-    },
-    Workload {
-        name: "etcd-plain",
-        shape: FEW,
-        beside: Some(Beside::Etcd),
-        ..PLAIN
-    },
-    Workload {
-        name: "etcd-released-early",
-        shape: FEW,
-        expected: Expected::Loss,
-        broken: Some("release-early"),
-        moments: RELEASE_EARLY,
-        only_aimed: true,
-        beside: Some(Beside::Etcd),
-        ..PLAIN
-    },
-    Workload {
-        name: "sqlite-processes-eatmydata",
-        expected: Expected::Loss,
         ..PLAIN
     },
 ];

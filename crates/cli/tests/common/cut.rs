@@ -164,8 +164,8 @@ pub fn put_back(synced: &Path) {
             .is_some_and(|kind| ["log", "wal", "blk"].iter().any(|log| kind == *log))
         {
             let to = Path::new("/").join(path.strip_prefix(synced).unwrap());
-            // Its directory was renamed.
-            if !to.parent().is_some_and(Path::exists) {
+            // It was unlinked, or its directory was renamed.
+            if !to.exists() {
                 continue;
             }
             fs::write(&to, fs::read(&path).unwrap()).unwrap();

@@ -47,6 +47,11 @@ impl ProcessGroup {
         status
     }
 
+    /// True if the first one has ended.
+    pub fn has_ended(&mut self) -> bool {
+        self.first.ended().is_some()
+    }
+
     /// Kills all of them at once, and waits until they are gone.
     pub fn kill(&mut self) {
         if !std::mem::replace(&mut self.is_gone, true) {

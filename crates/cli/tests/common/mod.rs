@@ -2,6 +2,7 @@
 #![allow(dead_code, reason = "each test uses some of it")]
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
+pub mod agents;
 pub mod cut;
 pub mod databases;
 pub mod disk;
@@ -22,7 +23,7 @@ use rustix::process::Signal;
 use std::{
     fs::{self, DirEntry},
     io,
-    path::Path,
+    path::{Path, PathBuf},
     process::Command,
     thread,
     time::{Duration, Instant},
@@ -62,6 +63,12 @@ pub fn is_there(found: bool, needed: &str) -> bool {
 pub fn skip(lacking: &str) {
     assert!(std::env::var_os("CI").is_none(), "{lacking}");
     println!("skipped: {lacking}");
+}
+
+/// A program that was looked for, which in CI must be found; says why it was not.
+#[track_caller]
+pub fn installed(found: Result<PathBuf, String>) -> Option<PathBuf> {
+    found.inspect_err(|why| skip(why)).ok()
 }
 
 /// What a program says, which succeeds.

@@ -32,8 +32,7 @@ pub type Server = server::Server<Etcd>;
 /// # Errors
 /// In words, that it is not installed, and the remedy.
 pub fn program() -> Result<PathBuf, String> {
-    find_program("etcd")
-        .ok_or_else(|| "etcd is not installed: apt-get install etcd-server".to_owned())
+    find_program("etcd").ok_or_else(|| "etcd is not installed: scripts/setup.sh test".to_owned())
 }
 
 impl Server {

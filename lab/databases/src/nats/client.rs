@@ -1,5 +1,8 @@
-//! A connection to NATS that publishes to a JetStream stream and waits for the acknowledgement.
+//! A connection to NATS that publishes to a JetStream stream and waits for the acknowledgement, and
+//! that reads, shortens and empties streams.
 
+use base64::{Engine as _, engine::general_purpose::STANDARD};
+use serde_json::{Value, json};
 use std::{
     io::{self, BufRead, BufReader, Read, Write},
     net::TcpStream,
@@ -12,6 +15,49 @@ const PATIENCE: Duration = Duration::from_secs(60);
 /// Where answers to this connection go. A connection gets no other's: the server's names of them
 /// are its own.
 const INBOX: &str = "_INBOX";
+
+/// What a stream keeps; of it go the oldest messages.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Limits {
+    /// Messages of each subject; none means all.
+    pub per_subject: Option<u64>,
+    /// Bytes; none means all. The server's blocks are of at most 32,000 bytes if these are at most
+    /// 128,000.
+    pub bytes: Option<u64>,
+}
+
+/// What a stream is asked for.
+#[derive(Clone, Copy, Debug)]
+pub enum Wanted<'a> {
+    /// The message with this number.
+    Number(u64),
+    /// The first with this number or a later one.
+    From(u64),
+    /// A subject's last one.
+    LastOf(&'a str),
+}
+
+/// A message of a stream.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Stored {
+    /// Where it was published to.
+    pub subject: String,
+    /// Its place in the stream, from 1.
+    pub number: u64,
+    /// What was published.
+    pub payload: Vec<u8>,
+}
+
+/// What a stream has.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct StreamState {
+    /// The first message's number.
+    pub first: u64,
+    /// The number of the last one that there was.
+    pub last: u64,
+    /// How many there are.
+    pub messages: u64,
+}
 
 /// A connection to a server on this machine.
 pub struct Connection {
@@ -51,16 +97,28 @@ impl Connection {
         Ok(connection)
     }
 
-    /// Makes a stream of this name, of all subjects below it, in files.
+    /// Makes a stream of this name, of all subjects below it, in files. One that is there already
+    /// and is the same is left as it is.
     ///
     /// # Errors
     /// I/O errors, and what the server refuses.
-    pub fn make_stream(&mut self, name: &str) -> io::Result<()> {
-        let config = format!(
-            r#"{{"name":"{name}","subjects":["{name}.*"],"retention":"limits","storage":"file","num_replicas":1,"discard":"old","max_msgs":-1,"max_bytes":-1,"max_consumers":-1,"max_age":0}}"#
-        );
-        let answer = self.request(&format!("$JS.API.STREAM.CREATE.{name}"), config.as_bytes())?;
-        answered(&answer, r#""config""#)
+    pub fn make_stream(&mut self, name: &str, limits: Limits) -> io::Result<()> {
+        let limit = |limit: Option<u64>| limit.map_or(json!(-1), |limit| json!(limit));
+        let config = json!({
+            "name": name,
+            "subjects": [format!("{name}.*")],
+            "retention": "limits",
+            "storage": "file",
+            "num_replicas": 1,
+            "discard": "old",
+            "max_msgs": -1,
+            "max_bytes": limit(limits.bytes),
+            "max_msgs_per_subject": limit(limits.per_subject),
+            "max_consumers": -1,
+            "max_age": 0,
+        });
+        self.ask(&format!("STREAM.CREATE.{name}"), &config)
+            .map(drop)
     }
 
     /// Publishes to a subject of a stream, and waits until the server has it. The message's number
@@ -74,30 +132,84 @@ impl Connection {
         number_after(&answer, NUMBER).ok_or_else(|| refused(&answer))
     }
 
-    /// The payload of the message with this number of a stream, as the server encodes it (base64).
+    /// A message of a stream; none if it has no such one.
     ///
     /// # Errors
-    /// I/O errors, and that there is no such message.
-    pub fn message(&mut self, stream: &str, number: u64) -> io::Result<String> {
-        let asked = format!(r#"{{"seq":{number}}}"#);
-        let answer = self.request(
-            &format!("$JS.API.STREAM.MSG.GET.{stream}"),
-            asked.as_bytes(),
-        )?;
-        const DATA: &str = r#""data":""#;
-        answered(&answer, DATA)?;
-        let after = answer.split_once(DATA).map(|(_, after)| after);
-        let data = after.and_then(|after| after.split('"').next());
-        data.map(str::to_owned).ok_or_else(|| refused(&answer))
+    /// I/O errors, and what the server refuses.
+    pub fn message(&mut self, stream: &str, wanted: Wanted<'_>) -> io::Result<Option<Stored>> {
+        let asked = match wanted {
+            Wanted::Number(number) => json!({ "seq": number }),
+            Wanted::From(number) => json!({ "seq": number, "next_by_subj": ">" }),
+            Wanted::LastOf(subject) => json!({ "last_by_subj": subject }),
+        };
+        let answer = match self.ask(&format!("STREAM.MSG.GET.{stream}"), &asked) {
+            Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+            answer => answer?,
+        };
+        let stored = || {
+            let message = answer.get("message")?;
+            // An empty one has no data.
+            let data = message.get("data").map_or(Some(""), Value::as_str)?;
+            Some(Stored {
+                subject: message.get("subject")?.as_str()?.to_owned(),
+                number: message.get("seq")?.as_u64()?,
+                payload: STANDARD.decode(data).ok()?,
+            })
+        };
+        stored()
+            .map(Some)
+            .ok_or_else(|| refused(&answer.to_string()))
     }
 
-    /// The number of the last message of a stream.
+    /// What a stream has.
     ///
     /// # Errors
     /// I/O errors, and that there is no such stream.
-    pub fn last(&mut self, stream: &str) -> io::Result<u64> {
-        let answer = self.request(&format!("$JS.API.STREAM.INFO.{stream}"), b"")?;
-        number_after(&answer, r#""last_seq":"#).ok_or_else(|| refused(&answer))
+    pub fn state(&mut self, stream: &str) -> io::Result<StreamState> {
+        let answer = self.ask(&format!("STREAM.INFO.{stream}"), &json!({}))?;
+        let number = |name: &str| answer.get("state")?.get(name)?.as_u64();
+        let state = || {
+            Some(StreamState {
+                first: number("first_seq")?,
+                last: number("last_seq")?,
+                messages: number("messages")?,
+            })
+        };
+        state().ok_or_else(|| refused(&answer.to_string()))
+    }
+
+    /// Removes a message of a stream.
+    ///
+    /// # Errors
+    /// I/O errors, and that there is no such message.
+    pub fn remove(&mut self, stream: &str, number: u64) -> io::Result<()> {
+        // Otherwise the server writes over it as well.
+        let asked = json!({ "seq": number, "no_erase": true });
+        self.ask(&format!("STREAM.MSG.DELETE.{stream}"), &asked)
+            .map(drop)
+    }
+
+    /// Removes all messages of a stream but the last `keep`.
+    ///
+    /// # Errors
+    /// I/O errors, and what the server refuses.
+    pub fn purge(&mut self, stream: &str, keep: u64) -> io::Result<()> {
+        self.ask(&format!("STREAM.PURGE.{stream}"), &json!({ "keep": keep }))
+            .map(drop)
+    }
+
+    /// Asks JetStream. What it does not have is [`io::ErrorKind::NotFound`].
+    fn ask(&mut self, what: &str, words: &Value) -> io::Result<Value> {
+        const NOT_FOUND: u64 = 404;
+        let text = self.request(&format!("$JS.API.{what}"), words.to_string().as_bytes())?;
+        let answer: Value = serde_json::from_str(&text).map_err(|_| refused(&text))?;
+        match answer.get("error") {
+            None => Ok(answer),
+            Some(error) if error.get("code").and_then(Value::as_u64) == Some(NOT_FOUND) => {
+                Err(io::Error::new(io::ErrorKind::NotFound, refused(&text)))
+            }
+            Some(_) => Err(refused(&text)),
+        }
     }
 
     /// Sends a request; the answer's payload.

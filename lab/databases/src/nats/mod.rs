@@ -12,7 +12,7 @@ use crate::{
     closed_loop::{self, Config, Looped, Stage, Writer},
     contest::Report,
 };
-use client::Connection;
+use client::{Connection, Limits};
 use serde_json::{Map, Value};
 use server::{Launch, Server};
 use std::{
@@ -47,7 +47,9 @@ impl Looped for Server {
     fn start(stage: &Stage, program: &Path) -> Result<Self, MeasureError> {
         let launch: Launch = stage.launch(program);
         let server = Self::start(&launch)?;
-        let made = server.connect().and_then(|mut it| it.make_stream(STREAM));
+        let made = server
+            .connect()
+            .and_then(|mut it| it.make_stream(STREAM, Limits::default()));
         made.map_err(MeasureError::io("making a stream of", program))?;
         Ok(server)
     }

@@ -211,6 +211,16 @@ pub const ETCD: &[Moment] = &[
     DRAIN, REPLAY, TORN, FULL, RELEASE, REPLAYED, REGISTER, DRAINED, REGISTERED, RELEASED,
 ];
 
+/// Blocks of a stream are made, shortened, renamed over each other, and unlinked, one by one and
+/// all at once. An agent does what NATS writes.
+///
+/// Promise (lab): A message that JetStream acknowledged with `sync_interval: always` is there after
+/// a power cut, over blocks that are made, compacted, purged and removed.
+pub const NATS: &[Moment] = &[
+    DRAIN, UNLINK, REPLAY, TORN, RENAME, FULL, REGISTER, RELEASE, REPLAYED, RENAMED, DRAINED,
+    REGISTERED, RELEASED,
+];
+
 /// As [`SQLITE`], with several processes that write to the file in turn.
 ///
 /// Promise (lab): A transaction that one of several processes on a SQLite database acknowledged is

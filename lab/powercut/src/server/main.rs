@@ -1,5 +1,5 @@
 //! The server inside the guest: the embedded store, a program with log files, or a MariaDB,
-//! PostgreSQL or etcd server beside it, behind a socket.
+//! PostgreSQL, etcd or NATS server beside it, behind a socket.
 //!
 //! Redis's protocol, as guest/server.c: SET, DEL, GET, DBSIZE and BATCH (`S key value` or `D key`
 //! again and again), one client at a time, one command after the other, each acknowledged once it
@@ -8,6 +8,7 @@
 mod etcd;
 mod logs;
 mod mariadb;
+mod nats;
 mod postgres;
 mod sql;
 mod store;
@@ -53,9 +54,14 @@ fn main() -> ExitCode {
             .map_err(Failure::from)
             .and_then(etcd::Etcd::open)
             .and_then(|etcd| serve(Box::new(etcd))),
+        ["nats", port] => port
+            .parse()
+            .map_err(Failure::from)
+            .and_then(nats::Nats::open)
+            .and_then(|nats| serve(Box::new(nats))),
         ["logs", dir] => logs::Logs::open(Path::new(dir)).and_then(|logs| serve(Box::new(logs))),
         _ => Err(
-            "usage: forebay-lab-server store DIR POOL verify|trust, mariadb|mariadb-flash|postgres SOCKET verify|trust|end, etcd PORT, or logs DIR".into(),
+            "usage: forebay-lab-server store DIR POOL verify|trust, mariadb|mariadb-flash|postgres SOCKET verify|trust|end, etcd|nats PORT, or logs DIR".into(),
         ),
     };
     match done {

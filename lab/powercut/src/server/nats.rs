@@ -1,0 +1,162 @@
+//! A NATS server in the same guest, reached by its port: each change is a message of JetStream's.
+//!
+//! Two streams have each change. `kv` keeps the last message of a key, in blocks of 4 MB: the
+//! server copies what is left of a block into another once half of it is gone. `recent` keeps the
+//! last 128 kB in blocks of 32 kB, which the server makes, shortens and unlinks all the time; now
+//! and then all of it goes at once, or all but a few. A change is acknowledged when both streams
+//! have acknowledged it.
+
+use crate::{Change, Engine, Failure};
+use forebay_bench::nats::client::{Connection, Limits, Stored, Wanted};
+use std::{
+    cell::RefCell,
+    collections::BTreeMap,
+    thread,
+    time::{Duration, Instant},
+};
+
+/// How long NATS may take to begin, in an emulated machine and with a recovery.
+const PATIENCE: Duration = Duration::from_secs(150);
+const PAUSE: Duration = Duration::from_millis(50);
+
+const KV: &str = "kv";
+const RECENT: &str = "recent";
+const RECENT_BYTES: u64 = 128_000;
+
+/// So many changes later `recent` is shortened to a few messages, and so many later emptied.
+const SHORTENED_EVERY: u64 = 90;
+const EMPTIED_EVERY: u64 = 400;
+const KEPT: u64 = 5;
+
+/// What a message begins with.
+const SET: u8 = b'S';
+const DELETED: u8 = b'D';
+
+/// A connection to it.
+pub struct Nats {
+    connection: RefCell<Connection>,
+    changes: u64,
+}
+
+impl Nats {
+    /// Waits until the NATS with this port serves, and compares its streams.
+    pub fn open(port: u16) -> Result<Self, Failure> {
+        let begun = Instant::now();
+        let mut connection = loop {
+            match ready(port) {
+                Ok(connection) => break connection,
+                Err(e) if begun.elapsed() > PATIENCE => return Err(e.into()),
+                Err(_) => thread::sleep(PAUSE),
+            }
+        };
+        compare(&mut connection)?;
+        Ok(Self {
+            connection: RefCell::new(connection),
+            changes: 0,
+        })
+    }
+}
+
+/// A connection to a server that has both streams.
+fn ready(port: u16) -> std::io::Result<Connection> {
+    let mut connection = Connection::new(port)?;
+    let last_of_each = Limits {
+        per_subject: Some(1),
+        bytes: None,
+    };
+    let small_blocks = Limits {
+        per_subject: None,
+        bytes: Some(RECENT_BYTES),
+    };
+    connection.make_stream(KV, last_of_each)?;
+    connection.make_stream(RECENT, small_blocks)?;
+    Ok(connection)
+}
+
+/// All messages that a stream has, in order. An error if it says that it has another number.
+fn messages(connection: &mut Connection, stream: &str) -> Result<Vec<Stored>, Failure> {
+    let (mut all, mut next) = (Vec::new(), 1);
+    while let Some(message) = connection.message(stream, Wanted::From(next))? {
+        next = message.number + 1;
+        all.push(message);
+    }
+    let state = connection.state(stream)?;
+    if state.messages != all.len() as u64 {
+        let found = all.len();
+        return Err(format!("{stream}: {state:?}, and {found} can be read").into());
+    }
+    Ok(all)
+}
+
+/// A key, by a message's subject.
+fn key(message: &Stored) -> &str {
+    message.subject.split_once('.').map_or("", |(_, key)| key)
+}
+
+/// Everything of `recent` stands there without a gap, and its end is that of `kv`: a change goes
+/// to `recent` first.
+fn compare(connection: &mut Connection) -> Result<(), Failure> {
+    let recent = messages(connection, RECENT)?;
+    let first = recent.first().map_or(0, |message| message.number);
+    for (number, message) in (first..).zip(&recent) {
+        if message.number != number {
+            return Err(format!("{RECENT}: {number} is missing before {}", message.number).into());
+        }
+    }
+    let Some(last) = messages(connection, KV)?.pop() else {
+        return Ok(());
+    };
+    let same = |message: &Stored| key(message) == key(&last) && message.payload == last.payload;
+    // It was emptied just before, or one change came to the first stream only.
+    match recent.is_empty() || recent.iter().rev().take(2).any(same) {
+        true => Ok(()),
+        false => Err(format!(
+            "{RECENT} ends at {:?} and {KV} at message {}, {}",
+            recent.last().map(|message| (message.number, key(message))),
+            last.number,
+            key(&last)
+        )
+        .into()),
+    }
+}
+
+impl Engine for Nats {
+    fn apply(&mut self, changes: Vec<Change>) -> Result<(), Failure> {
+        let connection = self.connection.get_mut();
+        for (key, value) in changes {
+            let key = String::from_utf8(key)?;
+            let payload = match value {
+                Some(value) => [&[SET], &value[..]].concat(),
+                None => vec![DELETED],
+            };
+            connection.publish(&format!("{RECENT}.{key}"), &payload)?;
+            connection.publish(&format!("{KV}.{key}"), &payload)?;
+            self.changes += 1;
+            if self.changes.is_multiple_of(EMPTIED_EVERY) {
+                connection.purge(RECENT, 0)?;
+            } else if self.changes.is_multiple_of(SHORTENED_EVERY) {
+                connection.purge(RECENT, KEPT)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn get(&self, key: &[u8]) -> Result<Option<Vec<u8>>, Failure> {
+        let subject = format!("{KV}.{}", std::str::from_utf8(key)?);
+        let mut connection = self.connection.borrow_mut();
+        let found = connection.message(KV, Wanted::LastOf(&subject))?;
+        Ok(found.and_then(|message| value(&message)))
+    }
+
+    fn count(&self) -> Result<u64, Failure> {
+        let all = messages(&mut self.connection.borrow_mut(), KV)?;
+        let last: BTreeMap<&str, &Stored> = all.iter().map(|it| (key(it), it)).collect();
+        let there = last.values().filter(|message| value(message).is_some());
+        Ok(there.count() as u64)
+    }
+}
+
+/// The value that a message gave its key.
+fn value(message: &Stored) -> Option<Vec<u8>> {
+    message.payload.strip_prefix(&[SET]).map(<[u8]>::to_vec)
+}
