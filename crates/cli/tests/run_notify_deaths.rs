@@ -43,6 +43,8 @@ struct Start<'a> {
     lines: usize,
     /// A rule that is broken, by which a test shows that it can fail.
     fault: &'a str,
+    /// A shell starts it, which has the library, and the agent is its own.
+    in_shell: bool,
 }
 
 impl<'a> Start<'a> {
@@ -52,6 +54,15 @@ impl<'a> Start<'a> {
             failpoint: "",
             lines: 3,
             fault,
+            in_shell: false,
+        }
+    }
+
+    /// The same of a program that a shell starts.
+    fn below_shell(kind: &'a str, fault: &'a str) -> Self {
+        Self {
+            in_shell: true,
+            ..Self::of(kind, fault)
         }
     }
 }
@@ -75,10 +86,19 @@ fn start(how: Start<'_>) -> Result<Running, Broken> {
     assert!(built.status().unwrap().success());
     let mut environment = Vec::new();
     boot_anew(&mut environment, 1);
-    let mut command = sandbox.command("run --front-end notify --absorb *.log --pool");
+    let mut command = sandbox.command(match how.in_shell {
+        true => "run --absorb *.log --pool",
+        false => "run --front-end notify --absorb *.log --pool",
+    });
+    let script = format!("./calls goes-on {}; exit $?", how.kind);
+    let program = match how.in_shell {
+        true => ["sh", "-c", &script],
+        false => ["./calls", "goes-on", how.kind],
+    };
     command
         .arg(pool.path())
-        .args(["--", "./calls", "goes-on", how.kind])
+        .arg("--")
+        .args(program)
         .env("FOREBAY_RUN_DIR", sandbox.file("run"))
         .env("FOREBAY_FAILPOINT", how.failpoint)
         .env("FOREBAY_BROKEN", how.fault)
@@ -90,7 +110,9 @@ fn start(how: Start<'_>) -> Result<Running, Broken> {
     let run = Process::spawn(&mut command).unwrap();
     let begun = Instant::now();
     let agent = loop {
-        if let [agent, ..] = children(run.handle().pid())[..] {
+        let below = children(run.handle().pid());
+        let found = below.into_iter().find(|pid| is_agent(*pid));
+        if let Some(agent) = found {
             break agent;
         }
         assert!(begun.elapsed() < PATIENCE, "no agent");
@@ -104,7 +126,13 @@ fn start(how: Start<'_>) -> Result<Running, Broken> {
         program: None,
     };
     running.outlast_lines(how.lines)?;
-    running.program = children(agent).first().copied();
+    running.program = match how.in_shell {
+        true => {
+            let shells = children(running.run.handle().pid()).into_iter();
+            shells.flat_map(children).find(|pid| !is_agent(*pid))
+        }
+        false => children(agent).first().copied(),
+    };
     Ok(running)
 }
 
@@ -323,6 +351,48 @@ fn nothing_is_lost_when_all_are_killed_at_any_moment() {
     }
 }
 
+/// Promise (programs): A program that a shell started goes on when its agent is killed, or the
+/// supervisor, and nothing that it was told is lost when all are.
+#[test]
+fn a_shells_program_goes_on_whoever_is_killed() {
+    let mut random = Random::new(fresh_seed());
+    for kind in ["plain", "dsync"] {
+        let how = Start::below_shell(kind, "");
+        holds(agent_is_killed(how, &mut random));
+        holds(supervisor_is_killed(how, 1, &mut random));
+        holds(supervisor_is_killed(how, 2, &mut random));
+        holds(all_are_killed(how, false, &mut random));
+        holds(all_are_killed(how, true, &mut random));
+    }
+}
+
+/// Promise: as `a_shells_program_goes_on_whoever_is_killed`.
+#[test]
+fn a_shells_program_calls_once_wherever_its_agent_dies() {
+    for (failpoint, kind) in moments_of_death().step_by(3) {
+        holds(agent_dies(Start {
+            failpoint: &failpoint,
+            lines: 0,
+            ..Start::below_shell(kind, "")
+        }));
+    }
+}
+
+#[test]
+fn a_childs_agent_or_guardian_that_settles_nothing_is_found_out() {
+    let mut random = Random::new(fresh_seed());
+    let how = |fault| Start {
+        failpoint: UNDRAINED,
+        ..Start::below_shell("plain", fault)
+    };
+    is_found_out(4, |_| {
+        agent_is_killed(how("guardian-no-settle"), &mut random)
+    });
+    is_found_out(4, |round| {
+        supervisor_is_killed(how("orphan-no-settle"), 1 + round % 2, &mut random)
+    });
+}
+
 /// A rule that is broken is found out in some of so many rounds.
 #[track_caller]
 fn is_found_out(rounds: usize, round: impl FnMut(usize) -> Result<(), Broken>) {
@@ -375,10 +445,22 @@ fn an_agent_that_settles_nothing_is_found_out() {
     });
 }
 
+/// Those of all threads of a process.
 fn children(pid: i32) -> Vec<i32> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let list = list.unwrap_or_default();
-    list.split_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect()
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let lists = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
+    let mut all = Vec::new();
+    for list in lists {
+        all.extend(
+            list.split_whitespace()
+                .map(|pid| pid.parse::<i32>().unwrap()),
+        );
+    }
+    all
+}
+
+fn is_agent(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.windows(12).any(|part| part == b"notify-agent")
 }

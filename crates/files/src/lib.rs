@@ -10,6 +10,7 @@
 
 mod absorbed;
 pub mod activation;
+pub mod agent_request;
 pub mod boot;
 pub mod client;
 pub mod directories;
@@ -66,6 +67,18 @@ pub const IO_URING_REFUSED: &str = "refuse";
 /// Environment of the database: how the names of the [`guard`]s begin that it does not see. May be
 /// absent.
 pub const ENV_GUARD: &str = "FOREBAY_GUARD";
+
+/// Environment of the database: the command that has an agent serve a program which the
+/// [`client`]'s library does not fit. May be absent.
+pub const ENV_ENTER: &str = "FOREBAY_ENTER";
+/// The first word of that command.
+pub const ENTER_COMMAND: &std::ffi::CStr = c"notify-enter";
+/// Environment of that command: the program's `LD_PRELOAD`.
+pub const ENV_PRELOAD: &str = "FOREBAY_LD_PRELOAD";
+/// A `prctl` by which the library asks whether it begins below an agent. The kernel knows none
+/// (`EINVAL`). An agent that has done nothing yet answers 0, and does nothing from then on; one
+/// that serves answers 1, and the library is to do nothing.
+pub const AGENT_QUESTION: std::ffi::c_int = 0x464f_5245;
 
 /// Writes a path for a reader: what of it is no text stands as U+FFFD. JSON has no other way, and a
 /// name of a file must not silence a report.

@@ -138,6 +138,28 @@ pub(crate) fn has_library(id: u32) -> Option<bool> {
     (!maps.is_empty()).then(|| maps.contains(LIBRARY))
 }
 
+/// True if the process executes the same program as this one.
+pub(crate) fn is_this_program(id: u32) -> bool {
+    let file = |of: String| {
+        let stat = rustix::fs::stat(format!("/proc/{of}/exe")).ok()?;
+        Some((stat.st_dev, stat.st_ino))
+    };
+    let theirs = file(id.to_string());
+    theirs.is_some() && theirs == file("self".to_owned())
+}
+
+/// True if the process has a filter of system calls (seccomp) that this one has not: an agent's, or
+/// one of its own.
+pub(crate) fn has_more_filters(id: u32) -> bool {
+    let filters = |of: String| {
+        let status = std::fs::read_to_string(format!("/proc/{of}/status")).ok()?;
+        let line = |line: &str| Some(line.strip_prefix("Seccomp_filters:")?.trim().parse().ok()?);
+        status.lines().find_map(line)
+    };
+    let (theirs, own): (Option<u32>, _) = (filters(id.to_string()), filters("self".to_owned()));
+    theirs > own
+}
+
 /// Files that the process has open to be written to, as far as it may be looked at.
 pub(crate) fn written_by(id: u32) -> Vec<PathBuf> {
     let entries = std::fs::read_dir(format!("/proc/{id}/fd"));

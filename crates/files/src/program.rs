@@ -1,9 +1,11 @@
 //! Programs, before they are executed: whether a library can be put before them. Libraries, before
 //! they are loaded.
 
+mod agent_fit;
 mod go;
 mod library;
 
+pub use agent_fit::{is_for_agent, is_for_musl, kind_of};
 pub use library::SharedLibrary;
 
 use std::{

@@ -68,6 +68,15 @@ pub enum ClientRequest {
         /// The secret from the environment.
         token: Uuid,
     },
+    /// The first message of a process that is to become a program which the library does not fit.
+    /// Answer: [`SupervisorAnswer::Done`] if an agent is started, which has the connection from
+    /// then on; or [`SupervisorAnswer::Refused`].
+    Agent {
+        /// The secret from the environment.
+        token: Uuid,
+        /// The program's path, as bytes.
+        path: Vec<u8>,
+    },
     /// The first message of a process in which a file that the profile names stays plain, for a
     /// reason of its own. No answer.
     Plain {

@@ -17,6 +17,7 @@ use crate::{
     open_files::may_be_hidden,
     pending::PendingChanges,
     preconditions::{NotServed, check, unshare_directories, window},
+    serving_stage::ServingStage,
     slots::{CallSlots, SLOTS},
     spent_numbers::SpentNumbers,
 };
@@ -62,7 +63,7 @@ impl Agent {
         // Without it there is nobody to hand over to, which is found out below.
         let _ = guardian::control();
         let limit = getrlimit(Resource::Nofile);
-        let window = match window() {
+        let window = match window(u64::MAX) {
             Ok(window) => window,
             Err(why) => {
                 say(why);
@@ -73,16 +74,18 @@ impl Agent {
         let pid = child.pid;
         let current = limit.maximum;
         let _ = setrlimit(Resource::Nofile, Rlimit { current, ..limit });
-        let prepared = check(&child).and_then(|listener| prepare(window, listener));
+        let prepared = check(&child).and_then(|listener| {
+            let state = prepare(window, listener, ServingStage::serving())?;
+            // At the end: whatever the guardian hears after it is the agent's death.
+            guardian::hand_over(&state.listener, &state.slots)?;
+            Ok(state)
+        });
         match prepared {
             Ok(state) => {
                 let state = Arc::new(state);
-                for _ in 0..FIRST_WORKERS {
-                    start_worker(&state);
-                }
-                start_sweeper(&state);
+                start_workers(&state);
                 child.go()?;
-                Ok((pid, Self { state: Some(state) }))
+                Ok((pid, Self::of(state)))
             }
             Err(why) => {
                 say(why);
@@ -92,6 +95,11 @@ impl Agent {
                 Self::start_plainly(program)
             }
         }
+    }
+
+    /// One that serves.
+    pub(crate) fn of(state: Arc<AgentState>) -> Self {
+        Self { state: Some(state) }
     }
 
     fn start_plainly(program: &ProgramImage) -> Result<(Pid, Self), Errno> {
@@ -118,8 +126,15 @@ impl Agent {
     }
 }
 
-/// All that is needed to serve, with what was found to work.
-fn prepare(window: NumberWindow, listener: &OwnedFd) -> Result<AgentState, String> {
+/// All that is needed to serve, but for a guardian, with what was found to work.
+///
+/// # Errors
+/// There is no memory, or no descriptor.
+pub(crate) fn prepare(
+    window: NumberWindow,
+    listener: &OwnedFd,
+    stage: ServingStage,
+) -> Result<AgentState, String> {
     let said = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
     let slots = CallSlots::new(window).map_err(said("making memory for calls"))?;
     let copy = rustix::io::fcntl_dupfd_cloexec(listener, 0).map_err(said("the listener"))?;
@@ -128,7 +143,8 @@ fn prepare(window: NumberWindow, listener: &OwnedFd) -> Result<AgentState, Strin
     let flags = OFlags::PATH | OFlags::DIRECTORY | OFlags::CLOEXEC;
     let status = AgentStatus::read().ok_or("/proc is not mounted: mount it")?;
     let sees_processes = status.sees_all() || !may_be_hidden();
-    let spent = SpentNumbers::new(slots.hidden_flags(), sees_processes);
+    let is_above = !stage.is_childs();
+    let spent = SpentNumbers::new(slots.hidden_flags(), sees_processes, is_above);
     let state = AgentState {
         listener,
         slots,
@@ -143,10 +159,17 @@ fn prepare(window: NumberWindow, listener: &OwnedFd) -> Result<AgentState, Strin
         root: rustix::fs::open(c"/", flags, Mode::empty()).map_err(said("opening /"))?,
         said: AtomicBool::new(false),
         said_shared: AtomicBool::new(false),
+        stage,
     };
-    // At the end: whatever the guardian hears after it is the agent's death.
-    guardian::hand_over(&state.listener, &state.slots)?;
     Ok(state)
+}
+
+/// Begins to serve.
+pub(crate) fn start_workers(state: &Arc<AgentState>) {
+    for _ in 0..FIRST_WORKERS {
+        start_worker(state);
+    }
+    start_sweeper(state);
 }
 
 /// Starts a thread, if there is a slot for it.

@@ -2,7 +2,7 @@
 
 use crate::{
     caller::AgentStatus, listener::CallListener, numbers::NumberTable, pending::PendingChanges,
-    self_paths::said_for, slots::CallSlots,
+    self_paths::said_for, serving_stage::ServingStage, slots::CallSlots,
 };
 use forebay_files::client;
 use libc::c_int;
@@ -37,6 +37,7 @@ pub(crate) struct AgentState {
     pub(crate) said: AtomicBool,
     /// It was said that a child is refused, since it has its parent's memory.
     pub(crate) said_shared: AtomicBool,
+    pub(crate) stage: ServingStage,
 }
 
 /// Held by a write to a file by a number that no log has: between the question where its position

@@ -5,7 +5,7 @@
 //! the kernel never asks about (it knows that they are allowed whatever their arguments are).
 
 use crate::number_window::NumberWindow;
-use forebay_files::ioctls::NAMING_REQUESTS;
+use forebay_files::{AGENT_QUESTION, ioctls::NAMING_REQUESTS};
 use libc::{
     BPF_ABS, BPF_ALU, BPF_AND, BPF_JEQ, BPF_JGE, BPF_JMP, BPF_JSET, BPF_K, BPF_LD, BPF_RET, BPF_W,
     c_long, sock_filter,
@@ -37,8 +37,8 @@ enum CallCondition {
     /// This argument is a number of the window, and the second one of these; or the same of another
     /// pair.
     Command(&'static [(u32, &'static [u32])]),
-    /// The first argument is this.
-    Option(i32),
+    /// The first argument is one of these.
+    Option(&'static [i32]),
     /// The first or the third argument is a number of the window, or the second an `ioctl` that
     /// names files in its argument.
     Request,
@@ -46,11 +46,9 @@ enum CallCondition {
     Mapping(u32),
     /// The second is no lower than the window.
     Range,
-    /// It fails with this error, as on a kernel without.
-    Refused(i32),
 }
 
-use CallCondition::{Always, Bits, Command, Descriptor, Mapping, Option, Range, Refused, Request};
+use CallCondition::{Always, Bits, Command, Descriptor, Mapping, Option, Range, Request};
 
 const FIRST: CallCondition = Descriptor(&[0]);
 const DUPLICATES: [u32; 2] = [
@@ -124,7 +122,10 @@ const CALLS: &[(c_long, CallCondition)] = &[
     (libc::SYS_fremovexattr, Always),
     (libc::SYS_bind, Always),
     (libc::SYS_landlock_restrict_self, Always),
-    (libc::SYS_prctl, Option(libc::PR_SET_DUMPABLE)),
+    (
+        libc::SYS_prctl,
+        Option(&[libc::PR_SET_DUMPABLE, AGENT_QUESTION]),
+    ),
     (libc::SYS_setuid, Always),
     (libc::SYS_setgid, Always),
     (libc::SYS_setreuid, Always),
@@ -134,8 +135,8 @@ const CALLS: &[(c_long, CallCondition)] = &[
     (libc::SYS_setfsuid, Always),
     (libc::SYS_setfsgid, Always),
     (libc::SYS_open_by_handle_at, Bits(2, CHANGES)),
-    (libc::SYS_io_uring_setup, Refused(libc::ENOSYS)),
-    (libc::SYS_io_setup, Refused(libc::ENOSYS)),
+    (libc::SYS_io_uring_setup, Always),
+    (libc::SYS_io_setup, Always),
 ];
 
 /// Those that only this machine has.
@@ -210,10 +211,6 @@ fn block(condition: &CallCondition, window: NumberWindow) -> Vec<sock_filter> {
             steps.push(end(TRAP));
             return steps;
         }
-        Refused(errno) => {
-            steps.push(end(libc::SECCOMP_RET_ERRNO | errno.cast_unsigned()));
-            return steps;
-        }
         Descriptor(arguments) => {
             for argument in *arguments {
                 steps.extend(within(*argument, window, 0, 1));
@@ -236,10 +233,12 @@ fn block(condition: &CallCondition, window: NumberWindow) -> Vec<sock_filter> {
                 }
             }
         }
-        Option(option) => {
+        Option(options) => {
             steps.push(load_argument(0));
-            steps.push(jump(BPF_JEQ, option.cast_unsigned(), 0, 1));
-            steps.push(end(TRAP));
+            for option in *options {
+                steps.push(jump(BPF_JEQ, option.cast_unsigned(), 0, 1));
+                steps.push(end(TRAP));
+            }
         }
         Request => {
             for argument in [0, 2] {

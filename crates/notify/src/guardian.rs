@@ -45,7 +45,7 @@ const GUARDS: usize = 4;
 pub struct Guardian {
     own: OwnedFd,
     /// For the agent; closed here once that has it.
-    agents: OwnedFd,
+    agents: Option<OwnedFd>,
 }
 
 /// What became of an agent.
@@ -85,7 +85,10 @@ impl Guardian {
             SocketFlags::CLOEXEC,
             None,
         )?;
-        Ok(Self { own, agents })
+        Ok(Self {
+            own,
+            agents: Some(agents),
+        })
     }
 
     /// The agent's end, which it is to inherit: what its environment names it by.
@@ -93,8 +96,14 @@ impl Guardian {
     /// # Errors
     /// The kernel's.
     pub fn inherited(&self) -> Result<String, Errno> {
-        rustix::io::fcntl_setfd(&self.agents, rustix::io::FdFlags::empty())?;
-        Ok(self.agents.as_raw_fd().to_string())
+        let agents = self.agents.as_ref().ok_or(Errno::BADF)?;
+        rustix::io::fcntl_setfd(agents, rustix::io::FdFlags::empty())?;
+        Ok(agents.as_raw_fd().to_string())
+    }
+
+    /// The agent has its end, and nothing else is to inherit that.
+    pub fn agent_started(&mut self) {
+        self.agents = None;
     }
 }
 
@@ -228,40 +237,44 @@ impl Guardian {
         unserved: impl FnOnce(String) + Send + 'static,
     ) -> std::io::Result<()> {
         let says = fate.clone();
-        let own = self.own;
-        drop(self.agents);
-        let follow = move || {
-            let (listener, slots) = match hear(&own) {
-                Some(AgentWord::Serves(listener, slots)) => (listener, slots),
-                word => {
-                    if let Some(AgentWord::ServesNot(why)) = word {
-                        unserved(why);
-                    }
-                    says.set(ENDED);
-                    return;
-                }
-            };
-            let mut wait = [PollFd::new(&own, PollFlags::IN)];
-            while rustix::event::poll(&mut wait, None) == Err(Errno::INTR) {}
-            if listener.is_unused(&Timespec::default()) {
-                says.set(ENDED);
-                return;
-            }
-            says.set(DIED);
-            forebay_pool::complain(
-                "the program's agent has died: what was acknowledged is synced now, and from then on nothing is absorbed and every sync is a real one. \
-                 Restart the program to have its logs absorbed again",
-            );
-            if !forebay_pool::fault_enabled!("guardian-no-settle") {
-                settle();
-            }
-            if !forebay_pool::fault_enabled!("guardian-gone") {
-                guard(&Arc::new((listener, slots)));
-            }
-        };
+        let follow = move || self.watch(&says, settle, unserved);
         let thread = thread::Builder::new().name("guardian".into());
         let begun = thread.spawn(follow).map(drop);
         begun.inspect_err(|_| fate.set(ENDED))
+    }
+
+    /// As [`follow`](Self::follow), in this thread: returns when the agent has ended, and if it
+    /// died, when nothing of the program is left.
+    pub fn watch(mut self, fate: &AgentFate, settle: impl FnOnce(), unserved: impl FnOnce(String)) {
+        self.agent_started();
+        let own = self.own;
+        let (listener, slots) = match hear(&own) {
+            Some(AgentWord::Serves(listener, slots)) => (listener, slots),
+            word => {
+                if let Some(AgentWord::ServesNot(why)) = word {
+                    unserved(why);
+                }
+                fate.set(ENDED);
+                return;
+            }
+        };
+        let mut wait = [PollFd::new(&own, PollFlags::IN)];
+        while rustix::event::poll(&mut wait, None) == Err(Errno::INTR) {}
+        if listener.is_unused(&Timespec::default()) {
+            fate.set(ENDED);
+            return;
+        }
+        fate.set(DIED);
+        forebay_pool::complain(
+            "the program's agent has died: what was acknowledged is synced now, and from then on nothing is absorbed and every sync is a real one. \
+             Restart the program to have its logs absorbed again",
+        );
+        if !forebay_pool::fault_enabled!("guardian-no-settle") {
+            settle();
+        }
+        if !forebay_pool::fault_enabled!("guardian-gone") {
+            guard(&Arc::new((listener, slots)));
+        }
     }
 }
 
@@ -320,7 +333,7 @@ mod tests {
     fn a_word_without_its_descriptors_is_no_reason() {
         let ends = Guardian::new().unwrap();
         let send = |word: &[u8]| {
-            rustix::net::send(&ends.agents, word, SendFlags::empty()).unwrap();
+            rustix::net::send(ends.agents.as_ref().unwrap(), word, SendFlags::empty()).unwrap();
         };
         send(&[SERVES]);
         send(b"nfor want of it");
@@ -329,7 +342,10 @@ mod tests {
         };
         assert_eq!(why, "for want of it");
         let mut word = [0];
-        assert_eq!(rustix::io::read(&ends.agents, &mut word).unwrap(), 1);
+        assert_eq!(
+            rustix::io::read(ends.agents.as_ref().unwrap(), &mut word).unwrap(),
+            1
+        );
         assert_eq!(word, [UNGUARDED]);
         drop(ends.agents);
         assert!(hear(&ends.own).is_none());

@@ -262,7 +262,7 @@ fn child_main(
         if let Some(window) = window {
             raise_limit(window);
         }
-        match steps.map_or(Err(Errno::NOSYS), install) {
+        match steps.map_or(Err(Errno::NOSYS), |steps| install(steps, true)) {
             Ok(listener) => say(ChildWord::Listener, listener.into()),
             Err(errno) => say(ChildWord::Unfiltered, errno.raw_os_error().into()),
         }
@@ -291,7 +291,7 @@ fn child_main(
 }
 
 /// The program may have logs by the numbers of the window.
-fn raise_limit(window: NumberWindow) {
+pub(crate) fn raise_limit(window: NumberWindow) {
     let limit = getrlimit(Resource::Nofile);
     let wanted = window.end as u64;
     if limit.current.is_some_and(|current| current < wanted) {
@@ -300,8 +300,12 @@ fn raise_limit(window: NumberWindow) {
     }
 }
 
-/// Installs the filter: the listener.
-fn install(steps: &[libc::sock_filter]) -> Result<c_int, Errno> {
+/// Installs the filter in this thread: the listener. Where that takes a right which the process has
+/// not, it gives up gaining rights for it, if it may.
+///
+/// # Errors
+/// The kernel's: `EACCES` if it must not.
+pub(crate) fn install(steps: &[libc::sock_filter], costs_rights: bool) -> Result<c_int, Errno> {
     let program = sock_fprog {
         len: steps.len() as u16,
         filter: steps.as_ptr().cast_mut(),
@@ -324,7 +328,7 @@ fn install(steps: &[libc::sock_filter]) -> Result<c_int, Errno> {
             .ok_or_else(last_errno)
     };
     install().or_else(|errno| match errno {
-        Errno::ACCESS => {
+        Errno::ACCESS if costs_rights => {
             // Without the right, only a process that gains none by executing may.
             // SAFETY: it takes numbers.
             unsafe { libc::prctl(libc::PR_SET_NO_NEW_PRIVS, 1, 0, 0, 0) };

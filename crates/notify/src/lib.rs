@@ -15,6 +15,8 @@
 //! * [`spent_numbers`]: those that no other log gets yet;
 //! * [`pending`]: changes that the kernel makes after an answer;
 //! * [`guardian`]: goes on when the agent has died, and answers what was [unanswered];
+//! * [`enter`]: the process that becomes a child's program, [`entered`]: its agent, and the
+//!   [`entry_words`] between them; [`serving_stage`]: whether that does anything;
 //! * [`plain_calls`]: what is answered when nobody follows a log; [`self_paths`]: names of the
 //!   caller's own.
 
@@ -22,6 +24,9 @@ mod agent;
 mod agent_state;
 mod caller;
 mod calls;
+mod enter;
+mod entered;
+mod entry_words;
 mod filter;
 mod guardian;
 mod held_numbers;
@@ -34,11 +39,13 @@ mod pending;
 mod plain_calls;
 mod preconditions;
 mod self_paths;
+mod serving_stage;
 mod slots;
 mod spent_numbers;
 mod unanswered;
 
 pub use agent::Agent;
+pub use entered::ENTERED_ENV;
 pub use guardian::{AgentFate, CONTROL_ENV, Guardian};
 pub use launch::ProgramImage;
-pub use preconditions::{NotServed, can_serve, costs_rights};
+pub use preconditions::{NotServed, can_serve, can_serve_children, costs_rights};

@@ -77,8 +77,9 @@ pub(crate) fn lacks(thread: u32, number: c_int) -> bool {
     )
 }
 
-/// True if a process of the program may have anything open by a number.
-pub(crate) fn may_be_open(number: c_int) -> bool {
+/// True if a process of the program may have anything open by a number. If the program is not below
+/// this process, that is any.
+pub(crate) fn may_be_open(number: c_int, is_above: bool) -> bool {
     other_processes().any(|id| {
         let may_be = match fs::symlink_metadata(format!("/proc/{id}/fd/{number}")) {
             Ok(_) => true,
@@ -86,7 +87,7 @@ pub(crate) fn may_be_open(number: c_int) -> bool {
             Err(error) => error.kind() == ErrorKind::PermissionDenied,
         };
         // Others have numbers of their own.
-        may_be && is_below(id)
+        may_be && (!is_above || is_below(id))
     })
 }
 

@@ -8,6 +8,7 @@ use crate::{
     number_window::NumberWindow,
     open_files::{share, taken},
 };
+use libc::c_int;
 use rustix::{
     io::Errno,
     process::{Resource, getrlimit},
@@ -24,7 +25,7 @@ pub struct NotServed(pub String);
 /// # Errors
 /// Why not.
 pub fn can_serve() -> Result<(), NotServed> {
-    let tried = window().and_then(|window| {
+    let tried = window(u64::MAX).and_then(|window| {
         // It executes nothing.
         let nothing = ProgramImage::nothing();
         let child = launch::start(&nothing, Some(window)).map_err(|e| format!("a process: {e}"))?;
@@ -46,13 +47,43 @@ pub fn costs_rights() -> bool {
     })
 }
 
-/// The numbers of logs.
+/// Whether children of the run's programs can have agents of their own: what can be told before any
+/// is there. With `may_cost_rights`, they may give up gaining rights for it.
+///
+/// # Errors
+/// Why not.
+pub fn can_serve_children(may_cost_rights: bool) -> Result<(), NotServed> {
+    const YAMA: &str = "/proc/sys/kernel/yama/ptrace_scope";
+    let own = rustix::thread::capabilities(None);
+    let traces = own.is_ok_and(|own| {
+        let right = rustix::thread::CapabilitySet::SYS_PTRACE;
+        own.effective.contains(right)
+    });
+    let yama = std::fs::read_to_string(YAMA).unwrap_or_default();
+    let is_kept_off = !matches!(yama.trim(), "" | "0") && !traces;
+    if is_kept_off {
+        return Err(NotServed(format!(
+            "Yama lets only a parent look at a process (ptrace_scope {}), and its agent is none. Set kernel.yama.ptrace_scope to 0, or give forebay CAP_SYS_PTRACE",
+            yama.trim()
+        )));
+    }
+    // Of who can gain none in any case nothing is taken.
+    let gains = !rustix::thread::no_new_privs().unwrap_or(false);
+    if costs_rights() && gains && !may_cost_rights {
+        return Err(NotServed(
+            "without CAP_SYS_ADMIN it would lose the right to gain rights (sudo, ping) by it. Allow that by --no-new-privs".into(),
+        ));
+    }
+    Ok(())
+}
+
+/// The numbers of logs, for this process and one that may have no more than `others` files open.
 ///
 /// # Errors
 /// There are not enough.
-pub(crate) fn window() -> Result<NumberWindow, String> {
+pub(crate) fn window(others: u64) -> Result<NumberWindow, String> {
     let limit = getrlimit(Resource::Nofile).maximum.unwrap_or(u64::MAX);
-    NumberWindow::below(limit).ok_or_else(|| {
+    NumberWindow::below(limit.min(others)).ok_or_else(|| {
         "the limit of open files is below 1,536: raise it (ulimit -Hn, LimitNOFILE=)".into()
     })
 }
@@ -67,6 +98,23 @@ pub(crate) fn check(child: &WaitingChild) -> Result<&OwnedFd, String> {
             "the kernel or the container refuses the filter (seccomp user notification, Linux 5.19): {errno}. In a container, allow seccomp (docker run --security-opt seccomp=…)"
         )
     })?;
+    let thread = child.pid.as_raw_nonzero().get().cast_unsigned();
+    // The child has this process's numbers and memory still.
+    let number = listener.as_raw_fd();
+    check_looks(thread, (number, number), own_word())?;
+    Ok(listener)
+}
+
+/// Tries on a process what an agent does with it: on a descriptor that it has by one number and
+/// this process by another, and on a word that it has at an address.
+///
+/// # Errors
+/// What is refused.
+pub(crate) fn check_looks(
+    thread: u32,
+    (theirs, number): (c_int, c_int),
+    word: (u64, u64),
+) -> Result<(), String> {
     let own = std::fs::read_link("/proc/self").map_err(|_| "/proc is not mounted: mount it")?;
     if own.to_str() != Some(&std::process::id().to_string()) {
         return Err("/proc is another process namespace's: mount that of this one".into());
@@ -77,10 +125,8 @@ pub(crate) fn check(child: &WaitingChild) -> Result<&OwnedFd, String> {
             "the container refuses unshare(CLONE_FS): {errno}. Give it a seccomp profile that allows unshare and kcmp (docker run --security-opt seccomp=…)"
         )
     })?;
-    let thread = child.pid.as_raw_nonzero().get().cast_unsigned();
     // Of itself it may ask in any case.
-    let number = listener.as_raw_fd();
-    share(thread, number, number).map_err(|errno| {
+    share(thread, theirs, number).map_err(|errno| {
         format!(
             "the kernel or the container does not let forebay look at the program's descriptors (kcmp): {errno}. In a container, allow kcmp (docker run --cap-add SYS_PTRACE, or --security-opt seccomp=…)"
         )
@@ -90,18 +136,25 @@ pub(crate) fn check(child: &WaitingChild) -> Result<&OwnedFd, String> {
             "the kernel or the container does not let forebay {what}: {errno}. Set kernel.yama.ptrace_scope to 0 or 1, or give forebay CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE)"
         )
     };
-    read_memory(thread).map_err(|e| refuses("read the program's memory (process_vm_readv)", e))?;
-    // The child has this process's numbers still.
-    taken(thread, number)
+    read_memory(thread, word)
+        .map_err(|e| refuses("read the program's memory (process_vm_readv)", e))?;
+    taken(thread, theirs)
         .map_err(|e| refuses("take the program's descriptors (pidfd_getfd)", e))?;
-    Ok(listener)
+    Ok(())
 }
 
-/// Reads what a child has where this process has it, too.
-fn read_memory(child: u32) -> Result<(), Errno> {
+/// Where this process has a word, and which.
+fn own_word() -> (u64, u64) {
     static WORD: u64 = 1;
-    let address = (&raw const WORD).addr() as u64;
-    CallerThread(child).words::<1>(address).map(drop)
+    ((&raw const WORD).addr() as u64, WORD)
+}
+
+/// Reads a word that a process has.
+fn read_memory(thread: u32, (address, word): (u64, u64)) -> Result<(), Errno> {
+    match CallerThread(thread).words::<1>(address)? {
+        [found] if found == word => Ok(()),
+        _ => Err(Errno::FAULT),
+    }
 }
 
 /// Gives this thread a working directory and a mask of its own.

@@ -13,14 +13,17 @@ pub(crate) struct SpentNumbers {
     hidden: HiddenFlags,
     /// All processes can be looked at: otherwise such a number is never free again.
     sees_processes: bool,
+    /// All processes of the program are below this one.
+    is_above: bool,
 }
 
 impl SpentNumbers {
-    pub(crate) fn new(hidden: HiddenFlags, sees_processes: bool) -> Self {
+    pub(crate) fn new(hidden: HiddenFlags, sees_processes: bool, is_above: bool) -> Self {
         Self {
             numbers: Mutex::default(),
             hidden,
             sees_processes,
+            is_above,
         }
     }
 
@@ -34,7 +37,7 @@ impl SpentNumbers {
     pub(crate) fn is_free(&self, number: c_int) -> bool {
         let mut spent = self.numbers.lock();
         if spent.contains(&number) {
-            if !self.sees_processes || may_be_open(number) {
+            if !self.sees_processes || may_be_open(number, self.is_above) {
                 return false;
             }
             spent.remove(&number);
@@ -73,7 +76,7 @@ mod tests {
             end: 1536,
         };
         let hidden = CallSlots::new(window).unwrap().hidden_flags();
-        let spent = SpentNumbers::new(hidden, true);
+        let spent = SpentNumbers::new(hidden, true, true);
         assert!(spent.is_free(number));
         spent.add(number);
         hidden.set(number, libc::O_DSYNC);
@@ -81,7 +84,7 @@ mod tests {
         assert_eq!(hidden.of(number), libc::O_DSYNC);
         kill_process(pid, Signal::KILL).unwrap();
         child.wait().unwrap();
-        let unseeing = SpentNumbers::new(hidden, false);
+        let unseeing = SpentNumbers::new(hidden, false, true);
         unseeing.add(number);
         assert!(!unseeing.is_free(number));
         assert_eq!(hidden.of(number), libc::O_DSYNC);
@@ -104,7 +107,8 @@ mod tests {
         drop(inherited);
         let pid = String::from_utf8(said).unwrap().trim().parse().unwrap();
         assert!(std::fs::symlink_metadata(format!("/proc/{pid}/fd/{number}")).is_ok());
-        assert!(!may_be_open(number));
+        assert!(!may_be_open(number, true));
+        assert!(may_be_open(number, false));
         kill_process(Pid::from_raw(pid).unwrap(), Signal::KILL).unwrap();
     }
 }

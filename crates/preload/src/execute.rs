@@ -13,21 +13,19 @@ use crate::{
     real::hidden,
     variadic::{HiddenFunction, go_on},
 };
-use forebay_files::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, client, program};
+use enter::Execution;
+use executed_program::{ExecutedProgram, text};
+use forebay_files::{ENV_ABSORB, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, client};
 use libc::{c_char, c_int, c_long, pid_t, posix_spawn_file_actions_t, posix_spawnattr_t};
 use rustix::{
     fs::{Access, AtFlags, CWD, accessat},
     io::Errno,
 };
-use std::{
-    ffi::{CStr, OsStr},
-    fs::File,
-    os::unix::ffi::OsStrExt,
-    path::{Path, PathBuf},
-    ptr,
-};
+use std::{ffi::OsStr, fs::File, os::unix::ffi::OsStrExt, ptr};
 
+mod enter;
 mod environment;
+mod executed_program;
 
 type StringArray = *const *const c_char;
 
@@ -44,17 +42,17 @@ handlers! {
     fn execve(path: *const c_char, arguments: StringArray, environment: StringArray) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(ExecutedProgram::Path(path), environment, |environment| {
-        // SAFETY: our caller's arguments.
-        unsafe { real(path, arguments, environment) }
+    else |real| execute(ExecutedProgram::Path(path), arguments, environment, |image| {
+        // SAFETY: our caller's arguments, or what stands for them.
+        unsafe { real(image.file, image.arguments, image.environment) }
     });
 
     fn execv(path: *const c_char, arguments: StringArray) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(ExecutedProgram::Path(path), own_environment(), |environment| match execve::hidden() {
-        // SAFETY: our caller's arguments.
-        Some(execve) if environment != own_environment() => unsafe { execve(path, arguments, environment) },
+    else |real| execute(ExecutedProgram::Path(path), arguments, own_environment(), |image| match execve::hidden() {
+        // SAFETY: our caller's arguments, or what stands for them.
+        Some(execve) if image.environment != own_environment() => unsafe { execve(image.file, image.arguments, image.environment) },
         // SAFETY: as above.
         _ => unsafe { real(path, arguments) },
     });
@@ -62,9 +60,9 @@ handlers! {
     fn execvp(file: *const c_char, arguments: StringArray) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(ExecutedProgram::Named(file), own_environment(), |environment| match execvpe::hidden() {
-        // SAFETY: our caller's arguments.
-        Some(execvpe) if environment != own_environment() => unsafe { execvpe(file, arguments, environment) },
+    else |real| execute(ExecutedProgram::Named(file), arguments, own_environment(), |image| match execvpe::hidden() {
+        // SAFETY: our caller's arguments, or what stands for them.
+        Some(execvpe) if image.environment != own_environment() => unsafe { execvpe(image.file, image.arguments, image.environment) },
         // SAFETY: as above.
         _ => unsafe { real(file, arguments) },
     });
@@ -72,58 +70,58 @@ handlers! {
     fn execvpe(file: *const c_char, arguments: StringArray, environment: StringArray) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(ExecutedProgram::Named(file), environment, |environment| {
-        // SAFETY: our caller's arguments.
-        unsafe { real(file, arguments, environment) }
+    else |real| execute(ExecutedProgram::Named(file), arguments, environment, |image| {
+        // SAFETY: our caller's arguments, or what stands for them.
+        unsafe { real(image.file, image.arguments, image.environment) }
     });
 
     fn fexecve(fd: c_int, arguments: StringArray, environment: StringArray) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(ExecutedProgram::Below(fd, c"".as_ptr()), environment, |environment| {
-        // SAFETY: our caller's arguments.
-        unsafe { real(fd, arguments, environment) }
+    else |real| execute(ExecutedProgram::Below(fd, c"".as_ptr()), arguments, environment, |image| {
+        // SAFETY: our caller's arguments, or another environment.
+        unsafe { real(fd, arguments, image.environment) }
     });
 
     fn execveat(dir: c_int, path: *const c_char, arguments: StringArray, environment: StringArray, flags: c_int) -> c_int;
     missing missing(-1);
     plain if false;
-    else |real| execute(ExecutedProgram::Below(dir, path), environment, |environment| {
-        // SAFETY: our caller's arguments.
-        unsafe { real(dir, path, arguments, environment, flags) }
+    else |real| execute(ExecutedProgram::Below(dir, path), arguments, environment, |image| {
+        // SAFETY: our caller's arguments, or another environment.
+        unsafe { real(dir, path, arguments, image.environment, flags) }
     });
 
     fn posix_spawn(pid: *mut pid_t, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: StringArray, environment: StringArray) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| spawn(ExecutedProgram::Path(path), environment, |environment| {
-        // SAFETY: our caller's arguments.
-        unsafe { real(pid, path, actions, attributes, arguments, environment) }
+    else |real| spawn(ExecutedProgram::Path(path), (actions, arguments, environment), |image| {
+        // SAFETY: our caller's arguments, or what stands for them.
+        unsafe { real(pid, image.file, actions, attributes, image.arguments, image.environment) }
     });
 
     fn posix_spawnp(pid: *mut pid_t, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: StringArray, environment: StringArray) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| spawn(ExecutedProgram::Named(file), environment, |environment| {
-        // SAFETY: our caller's arguments.
-        unsafe { real(pid, file, actions, attributes, arguments, environment) }
+    else |real| spawn(ExecutedProgram::Named(file), (actions, arguments, environment), |image| {
+        // SAFETY: our caller's arguments, or what stands for them.
+        unsafe { real(pid, image.file, actions, attributes, image.arguments, image.environment) }
     });
 
     // In the C library since glibc 2.39.
     fn pidfd_spawn(pidfd: *mut c_int, path: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: StringArray, environment: StringArray) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| spawn(ExecutedProgram::Path(path), environment, |environment| {
-        // SAFETY: our caller's arguments.
-        unsafe { real(pidfd, path, actions, attributes, arguments, environment) }
+    else |real| spawn(ExecutedProgram::Path(path), (actions, arguments, environment), |image| {
+        // SAFETY: our caller's arguments, or what stands for them.
+        unsafe { real(pidfd, image.file, actions, attributes, image.arguments, image.environment) }
     });
 
     fn pidfd_spawnp(pidfd: *mut c_int, file: *const c_char, actions: *const posix_spawn_file_actions_t, attributes: *const posix_spawnattr_t, arguments: StringArray, environment: StringArray) -> c_int;
     missing libc::ENOSYS;
     plain if false;
-    else |real| spawn(ExecutedProgram::Named(file), environment, |environment| {
-        // SAFETY: our caller's arguments.
-        unsafe { real(pidfd, file, actions, attributes, arguments, environment) }
+    else |real| spawn(ExecutedProgram::Named(file), (actions, arguments, environment), |image| {
+        // SAFETY: our caller's arguments, or what stands for them.
+        unsafe { real(pidfd, image.file, actions, attributes, image.arguments, image.environment) }
     });
 
     fn posix_spawn_file_actions_adddup2(actions: *mut posix_spawn_file_actions_t, from: c_int, to: c_int) -> c_int;
@@ -143,91 +141,6 @@ handlers! {
         Ok(()) => unsafe { real(command) },
         Err(failed) => failed.with(-1),
     };
-}
-
-/// What is to be executed.
-enum ExecutedProgram {
-    Path(*const c_char),
-    /// Searched for, if there is no slash in it.
-    Named(*const c_char),
-    /// Below a directory; without a path, what is open itself.
-    Below(c_int, *const c_char),
-    Shell,
-    /// Its environment is not known.
-    Unknown,
-}
-
-impl ExecutedProgram {
-    /// Whether its dynamic linker is one that this library cannot be given to.
-    fn has_other_linker(&self) -> bool {
-        let has = |path: &Path| program::has_other_linker(path);
-        match *self {
-            Self::Path(path) => text(path).is_some_and(|path| has(Path::new(path))),
-            Self::Named(name) => match text(name) {
-                Some(name) if !name.as_bytes().contains(&b'/') => {
-                    let found = in_search_path(name).find(|path| path.is_file());
-                    found.is_some_and(|path| has(&path))
-                }
-                name => name.is_some_and(|name| has(Path::new(name))),
-            },
-            Self::Below(dir, path) => match text(path) {
-                Some(path) if Path::new(path).is_absolute() || dir == libc::AT_FDCWD => {
-                    has(Path::new(path))
-                }
-                path => {
-                    let below = PathBuf::from(format!("/proc/self/fd/{dir}"));
-                    match path.filter(|path| !path.is_empty()) {
-                        Some(path) => has(&below.join(path)),
-                        None => has(&below),
-                    }
-                }
-            },
-            Self::Shell | Self::Unknown => false,
-        }
-    }
-
-    /// Whether it is followed. One that is not found is not executed.
-    fn is_followed(&self) -> bool {
-        let followed =
-            |path: Option<&OsStr>| path.is_none_or(|path| program::is_followed(Path::new(path)));
-        match *self {
-            Self::Path(path) => followed(text(path)),
-            Self::Named(name) => match text(name) {
-                Some(name) if !name.as_bytes().contains(&b'/') => searched(name),
-                name => followed(name),
-            },
-            Self::Below(dir, path) => {
-                let below = format!("/proc/self/fd/{dir}");
-                match text(path) {
-                    Some(path) if Path::new(path).is_absolute() || dir == libc::AT_FDCWD => {
-                        followed(Some(path))
-                    }
-                    Some(path) if !path.is_empty() => {
-                        program::is_followed(&Path::new(&below).join(path))
-                    }
-                    _ => program::is_followed(Path::new(&below)),
-                }
-            }
-            Self::Shell => program::is_followed(Path::new("/bin/sh")),
-            Self::Unknown => false,
-        }
-    }
-}
-
-fn text<'a>(of: *const c_char) -> Option<&'a OsStr> {
-    // SAFETY: our caller gives a string, or nothing, and does not change it meanwhile.
-    (!of.is_null()).then(|| OsStr::from_bytes(unsafe { CStr::from_ptr(of) }.to_bytes()))
-}
-
-/// Whether every program of this name that may be meant is followed.
-fn searched(name: &OsStr) -> bool {
-    in_search_path(name).all(|path| program::is_followed(&path))
-}
-
-fn in_search_path(name: &OsStr) -> impl Iterator<Item = PathBuf> {
-    let search = std::env::var_os("PATH").unwrap_or_else(|| "/bin:/usr/bin".into());
-    let dirs: Vec<PathBuf> = std::env::split_paths(&search).collect();
-    dirs.into_iter().map(move |dir| dir.join(name))
 }
 
 /// Whether an environment has this library loaded, and tells it of the run.
@@ -310,39 +223,104 @@ pub(crate) fn before_shell() -> Result<(), FailedCall> {
     before(&ExecutedProgram::Shell, own_environment())
 }
 
-/// Executes a program by `real`, which gets the environment for it.
+/// What is executed: the caller's own file and arguments, or what stands for them.
+struct ExecutedImage {
+    file: *const c_char,
+    arguments: StringArray,
+    environment: StringArray,
+}
+
+/// Executes a program by `real`.
 fn execute(
     program: ExecutedProgram,
+    arguments: StringArray,
     environment: StringArray,
-    real: impl FnOnce(StringArray) -> c_int,
+    real: impl Fn(&ExecutedImage) -> c_int,
 ) -> c_int {
-    match before(&program, environment) {
-        Ok(()) => environment::fitting(&program, environment, real),
-        Err(failed) => failed.with(-1),
+    if let Err(failed) = before(&program, environment) {
+        return failed.with(-1);
     }
+    let execution = Execution {
+        program: &program,
+        arguments,
+        environment,
+        is_in_place: true,
+    };
+    // It returns only if that was not executed.
+    let _ = enter::by_agent(&execution, &real);
+    execution.as_it_is(real)
 }
 
-/// The same by a function that returns the error number.
+/// The same by a function that returns the error number, in a child that does `actions` before.
 fn spawn(
     program: ExecutedProgram,
-    environment: StringArray,
-    real: impl FnOnce(StringArray) -> c_int,
+    (actions, arguments, environment): (*const posix_spawn_file_actions_t, StringArray, StringArray),
+    real: impl Fn(&ExecutedImage) -> c_int,
 ) -> c_int {
-    match before(&program, environment) {
-        Ok(()) => {
-            let result = environment::fitting(&program, environment, real);
-            if result == 0 && client::counts_changes() {
-                // The child may have made a file, by an action before it executed the program.
-                client::changed_on(None);
-            }
-            result
-        }
-        Err(failed) => failed.number(),
+    if let Err(failed) = before(&program, environment) {
+        return failed.number();
+    }
+    let execution = Execution {
+        program: &program,
+        arguments,
+        environment,
+        // It may go to another directory.
+        is_in_place: actions.is_null(),
+    };
+    let entered = enter::by_agent(&execution, &real);
+    let result = match entered {
+        Some(0) => 0,
+        _ => execution.as_it_is(real),
+    };
+    if result == 0 && client::counts_changes() {
+        // The child may have made a file, by an action before it executed the program.
+        client::changed_on(None);
+    }
+    result
+}
+
+impl Execution<'_> {
+    /// Executes it with an environment that fits it.
+    fn as_it_is<T>(&self, real: impl FnOnce(&ExecutedImage) -> T) -> T {
+        environment::fitting(self.program, self.environment, |environment| {
+            real(&ExecutedImage {
+                file: self.program.file(),
+                arguments: self.arguments,
+                environment,
+            })
+        })
     }
 }
 
-/// The same by a system call.
-pub(crate) fn by_number(
+/// `execve`, by the system call.
+pub(crate) fn execve_by_number(
+    path: *const c_char,
+    (arguments, environment): (StringArray, StringArray),
+    real: impl Fn([c_long; 3]) -> c_long,
+) -> c_long {
+    let program = ExecutedProgram::Path(path);
+    if let Err(failed) = before(&program, environment) {
+        return failed.with(-1);
+    }
+    let execution = Execution {
+        program: &program,
+        arguments,
+        environment,
+        is_in_place: true,
+    };
+    let by_words = |image: &ExecutedImage| {
+        real([
+            image.file.expose_provenance() as c_long,
+            image.arguments.expose_provenance() as c_long,
+            image.environment.expose_provenance() as c_long,
+        ])
+    };
+    let _ = enter::by_agent(&execution, by_words);
+    execution.as_it_is(by_words)
+}
+
+/// `execveat`, by the system call.
+pub(crate) fn execveat_by_number(
     (dir, path): (c_int, *const c_char),
     environment: StringArray,
     real: impl FnOnce(StringArray) -> c_long,

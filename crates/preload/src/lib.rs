@@ -30,7 +30,8 @@
 //!   [`dlopen_imports`] and [`linker`]), [`interposers`] (other libraries that hide the same
 //!   functions).
 //!
-//! The library's own start and end is [`start`].
+//! The library's own start and end is [`start`]; below an agent, [`front_ends`] says which of the
+//! two does its part.
 //!
 //! [`pages`] is what becomes of page files behind a flash cache ([`forebay_innodb`]),
 //! [`checkpoint`] what comes before InnoDB says that pages are durable.
@@ -54,6 +55,7 @@ mod execute;
 mod fd_changes;
 mod file_status;
 mod forked_child;
+mod front_ends;
 mod handler;
 mod hooks;
 mod identity;

@@ -1,7 +1,7 @@
 //! The library's life in a process: its start and its end.
 #![expect(unsafe_code, reason = "runs before main and after it")]
 
-use crate::{client_call::tell_client, dynamic, forked_child, layer, process, ring};
+use crate::{client_call::tell_client, dynamic, forked_child, front_ends, layer, process, ring};
 use forebay_files::{
     activation,
     client::{self, note_standard_error},
@@ -19,6 +19,9 @@ extern "C" fn start() {
     note_standard_error();
     dynamic::find_all();
     activated();
+    if front_ends::leaves_it_to_an_agent() {
+        return;
+    }
     forked_child::begin();
     if process::hear_of_forks() {
         // Without it a child would go on as if it were its parent: then nothing is absorbed.

@@ -147,12 +147,12 @@ unsafe fn translate_otherwise(number: c_long, [a, b, c, d, e, f]: [c_long; 6], c
             client::changed_on(None);
             Continue(())
         }
-        libc::SYS_execve => Break(execute::by_number((libc::AT_FDCWD, a as _), c as _, |environment| {
-            // SAFETY: our caller's arguments, but for the environment, which is one.
-            unsafe { kernel::call(number, [a, b, environment.expose_provenance() as c_long, d, e, f]) }
+        libc::SYS_execve => Break(execute::execve_by_number(a as _, (b as _, c as _), |[a, b, c]| {
+            // SAFETY: our caller's arguments, or what stands for them.
+            unsafe { kernel::call(number, [a, b, c, d, e, f]) }
         })),
-        libc::SYS_execveat => Break(execute::by_number((a as _, b as _), d as _, |environment| {
-            // SAFETY: as above.
+        libc::SYS_execveat => Break(execute::execveat_by_number((a as _, b as _), d as _, |environment| {
+            // SAFETY: our caller's arguments, but for the environment, which is one.
             unsafe { kernel::call(number, [a, b, c, environment.expose_provenance() as c_long, e, f]) }
         })),
         libc::SYS_io_submit => refuse(asynchronous::retire_submitted(b, c as *mut _)),

@@ -9,7 +9,7 @@ use crate::{
 use forebay_files::{
     guard::{self, DirectoryGuard},
     marks::{self, MarkState, MarkedDirectory},
-    supervisor::{self, RunFrontEnd, SupervisorStatus},
+    supervisor::{self, ChildAgentStatus, RunFrontEnd, SupervisorStatus},
 };
 use serde::Serialize;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,9 @@ struct RunningProgram {
     /// Who sees its calls, and why.
     front_end: RunFrontEnd,
     front_end_reason: String,
+    child_agents: Vec<ChildAgentStatus>,
+    #[serde(skip)]
+    seen_by: String,
 }
 
 impl RunningProgram {
@@ -55,20 +58,22 @@ impl RunningProgram {
         let statuses = running.map(|found| found.statuses).unwrap_or_default();
         let with_pool = |status: &SupervisorStatus| in_use.contains(&real(&status.pool));
         let of = |status: SupervisorStatus| Self {
+            seen_by: status.seen_by(),
             pool: status.pool,
             program: status.program,
             front_end: status.front_end,
             front_end_reason: status.front_end_reason,
+            child_agents: status.child_agents,
         };
         statuses.into_iter().filter(with_pool).map(of).collect()
     }
 
     fn line(&self) -> String {
-        let seen_by = self.front_end.with_reason(&self.front_end_reason);
         format!(
-            "{}, with the pool {}: its calls are seen by {seen_by}\n",
+            "{}, with the pool {}: its calls are seen by {}\n",
             self.program,
-            self.pool.display()
+            self.pool.display(),
+            self.seen_by
         )
     }
 }

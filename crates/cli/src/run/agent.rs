@@ -7,7 +7,7 @@
 
 use super::{
     child::{self, Signals},
-    inherited_signals,
+    child_agent, inherited_signals,
     program::{AGENT_COMMAND, RunProgram},
 };
 use crate::{failure::Failure, standard_error::complain};
@@ -15,13 +15,14 @@ use forebay_files::{
     ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, client,
     supervisor::Supervisor,
 };
-use forebay_notify::{Agent, AgentFate, CONTROL_ENV, Guardian, ProgramImage};
+use forebay_notify::{Agent, AgentFate, CONTROL_ENV, ENTERED_ENV, Guardian, ProgramImage};
 use nix::{errno::Errno, sys::signal::SigSet, unistd::Pid};
 use std::{
     env,
     ffi::{CString, OsString},
     os::unix::ffi::OsStringExt,
     path::PathBuf,
+    sync::atomic::{AtomicBool, Ordering::Relaxed},
 };
 
 /// Variables that are the agent's, and not the program's.
@@ -74,11 +75,23 @@ pub(super) fn run_below(
     child::follow(program, starts, signals, Some(&fate))
 }
 
+/// This program is an agent if its command line says so.
+static CAN_BE_AGENT: AtomicBool = AtomicBool::new(false);
+
+/// True if this program is an agent when it is called as one: a laboratory's is not.
+pub(super) fn can_be_agent() -> bool {
+    CAN_BE_AGENT.load(Relaxed)
+}
+
 /// Is the agent, if the command line says so. The program's status.
 pub fn main() -> Option<Result<(), Failure>> {
+    CAN_BE_AGENT.store(true, Relaxed);
     let mut words = env::args_os().skip(1);
     if words.next()? != AGENT_COMMAND || env::var_os(CONTROL_ENV).is_none() {
         return None;
+    }
+    if env::var_os(ENTERED_ENV).is_some() {
+        return Some(child_agent::run());
     }
     let path = PathBuf::from(words.next()?);
     let program = RunProgram::of_agent(path, words.collect());

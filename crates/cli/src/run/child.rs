@@ -91,6 +91,22 @@ impl Signals {
         self.is_there_within(Duration::ZERO)
     }
 
+    /// The number of the next signal that this process sent, if one is there that is to be passed
+    /// on.
+    pub fn next_of(&mut self, sender: u32) -> Option<i32> {
+        while self.is_there() {
+            let Ok(Some(info)) = self.fd.read_signal() else {
+                break;
+            };
+            let number = i32::try_from(info.ssi_signo).ok();
+            let number = number.filter(|number| *number != Signal::SIGCHLD as i32);
+            if info.ssi_pid == sender && number.is_some() {
+                return number;
+            }
+        }
+        None
+    }
+
     fn is_there_within(&self, limit: Duration) -> bool {
         let mut wait = [PollFd::new(&self.fd, PollFlags::IN)];
         let limit = Timespec::try_from(limit).unwrap_or_default();

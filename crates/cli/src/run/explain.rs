@@ -72,10 +72,7 @@ pub fn running(status: &SupervisorStatus) -> String {
             format!("{}, which {}", status.pool.display(), status.survives),
         ),
         ("absorbs", patterns_in_short(&status.patterns)),
-        (
-            "calls seen by",
-            status.front_end.with_reason(&status.front_end_reason),
-        ),
+        ("calls seen by", status.seen_by()),
         (
             "who else writes",
             format!("{} (a process outside)", status.outside_writer.in_words()),

@@ -12,6 +12,7 @@
 
 mod agent;
 mod child;
+mod child_agent;
 mod explain;
 mod flash;
 mod inherited_signals;
@@ -153,6 +154,12 @@ pub struct RunCommand {
     front_end: FrontEnd,
     #[command(flatten)]
     metrics: MetricsOptions,
+    /// Let a program that has an agent lose the right to gain rights
+    ///
+    /// Without CAP_SYS_ADMIN, a program that is executed by one with the library has an agent only
+    /// if it may lose that: nothing that it executes gains rights then, as sudo does.
+    #[arg(long)]
+    no_new_privs: bool,
     /// At the end, list each file and what was done with it
     #[arg(long)]
     explain: bool,
@@ -244,6 +251,10 @@ impl RunCommand {
         let options = self.supervisor_options(&policy, program, layer, choice.clone())?;
         let supervisor = Supervisor::start(pool, options)?;
         complain!("forebay: {}", explain::outside(supervisor.outside()));
+        let has_children = library.is_some() && !only_library && agent::can_be_agent();
+        if has_children && self.front_end == FrontEnd::Auto {
+            child_agent::serve_children(&supervisor, self.no_new_privs);
+        }
         let mut environment = supervisor.environment();
         environment.extend(beside(flash, layer));
         let mut noted = flash.map(RunCache::begin).transpose()?;

@@ -24,6 +24,8 @@ pub(super) struct ClientConfig {
     pub(super) asking: Option<AskingView>,
     /// Where the table is.
     pub(super) table_path: PathBuf,
+    /// The command that has an agent serve a program which the library does not fit.
+    pub(super) enter: Option<CString>,
     /// How long to try to be heard by a supervisor that lives.
     pub(super) heard_wait: Duration,
 }

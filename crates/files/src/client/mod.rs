@@ -90,8 +90,8 @@ pub use times::{touching, touching_path};
 pub use write::{at_position, write};
 
 use crate::{
-    ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, IO_URING_REFUSED,
-    guard_name::is_one, sys,
+    ENV_ABSORB, ENV_ENTER, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN,
+    IO_URING_REFUSED, guard_name::is_one, sys,
 };
 use address::SupervisorAddress;
 use call_depth::{DEPTH, OUTERMOST};
@@ -121,6 +121,7 @@ pub fn start() {
             refuse_io_uring: std::env::var_os(ENV_IO_URING)
                 .is_some_and(|is| is == IO_URING_REFUSED),
             guard: std::env::var_os(ENV_GUARD).and_then(|name| CString::new(name.into_vec()).ok()),
+            enter: std::env::var_os(ENV_ENTER).and_then(|path| CString::new(path.into_vec()).ok()),
             table: None,
             order: None,
             asking: None,
@@ -178,6 +179,12 @@ pub fn is_followed(fd: c_int) -> bool {
 #[must_use]
 pub fn refuses_io_uring() -> bool {
     CONFIG.get().is_some_and(|config| config.refuse_io_uring)
+}
+
+/// The command that has an agent serve a program which the library does not fit, if there is one.
+#[must_use]
+pub fn enter_command() -> Option<&'static CStr> {
+    CONFIG.get()?.enter.as_deref()
 }
 
 /// True if directories are to be read without the names of [guards](crate::guard).

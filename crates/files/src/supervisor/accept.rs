@@ -5,7 +5,7 @@
 //! keep a process of the run from being heard. The first message has a time limit, each user a
 //! limit of connections that have said nothing yet, and an error of `accept` ends nothing.
 
-use super::{SupervisorState, member};
+use super::{SupervisorState, child_agents, member};
 use crate::{
     sys,
     wire::{self, ClientRequest, SupervisorAnswer, VERSION},
@@ -199,6 +199,16 @@ fn serve(
                 reason: format!("the table: {errno}"),
             },
         },
+        ClientRequest::Agent { token, path } if known(token) => {
+            let path = child_agents::path_of(path);
+            match child_agents::admit(shared, (pid, uid), &path) {
+                Ok(()) => {
+                    let _ = wire::send(connection.as_fd(), &SupervisorAnswer::Done, &[]);
+                    return child_agents::serve(shared, connection, pid, path);
+                }
+                Err(reason) => SupervisorAnswer::Refused { reason },
+            }
+        }
         ClientRequest::Plain {
             token,
             path,

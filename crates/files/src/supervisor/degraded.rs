@@ -12,7 +12,10 @@ use std::{
     collections::BTreeSet,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
-    sync::{Arc, OnceLock, atomic::Ordering::Acquire},
+    sync::{
+        Arc, OnceLock,
+        atomic::Ordering::{Acquire, Relaxed},
+    },
     thread,
     time::Duration,
 };
@@ -62,8 +65,9 @@ struct UnreachedProcess {
 }
 
 impl UnreachedProcess {
-    /// In words, with what to do. An agent is a remedy where one can be asked for.
-    fn told(&self, can_be_agent: bool) -> String {
+    /// In words, with what to do. An agent is a remedy where one can be asked for; else this is why
+    /// it has none of its own.
+    fn told(&self, can_be_agent: bool, unserved: Option<&str>) -> String {
         let program = processes::name_of_process(self.pid);
         let writes = match &self.log {
             Some(log) => format!(" writes to {}, and", log.display()),
@@ -73,10 +77,13 @@ impl UnreachedProcess {
             true => ", or give --front-end notify",
             false => "",
         };
+        let why = unserved.map_or_else(String::new, |why| {
+            format!(". It has no agent of its own: {why}")
+        });
         format!(
             "{program} (process {}){writes} runs without Forebay's library: its environment was \
              cleared on the way (LD_PRELOAD), or it is one that no library can be put before \
-             (static, Go, musl). Run the server itself under forebay run{or}",
+             (static, Go, musl). Run the server itself under forebay run{or}{why}",
             self.pid
         )
     }
@@ -150,14 +157,19 @@ impl SupervisorState {
         let is_all = !own.is_empty() && unreached.len() == own.len();
         let shown = writer.or(is_all.then_some(0))?;
         let can_be_agent = self.options.front_end.can_be_agent;
-        Some(unreached.get(shown)?.told(can_be_agent))
+        Some(
+            unreached
+                .get(shown)?
+                .told(can_be_agent, self.child_agents.unserved()),
+        )
     }
 
     fn writers_without_library(&self) -> Vec<String> {
         let unreached = self.unreached(&descendants());
         let writers = unreached.iter().filter(|process| process.log.is_some());
         let can_be_agent = self.options.front_end.can_be_agent;
-        writers.map(|it| it.told(can_be_agent)).collect()
+        let unserved = self.child_agents.unserved();
+        writers.map(|it| it.told(can_be_agent, unserved)).collect()
     }
 
     /// Those of these processes that have not got the library, also when they are looked at again.
@@ -166,7 +178,10 @@ impl SupervisorState {
         if self.options.front_end.front_end == RunFrontEnd::Agent {
             return Vec::new();
         }
-        let lacks = |pid: &u32| processes::has_library(*pid) == Some(false);
+        // Nor below one of its own.
+        let has_agents = self.child_agents.is_used.load(Relaxed);
+        let is_served = |pid| has_agents && processes::has_more_filters(pid);
+        let lacks = |pid: &u32| processes::has_library(*pid) == Some(false) && !is_served(*pid);
         let mut lacking: Vec<u32> = processes.iter().copied().filter(lacks).collect();
         if !lacking.is_empty() {
             thread::sleep(LOOK_AGAIN);
@@ -190,10 +205,11 @@ impl SupervisorState {
     }
 }
 
-/// The processes below this one.
+/// The processes below this one, but for agents.
 fn descendants() -> Vec<u32> {
     let own = std::process::id();
-    let below = processes::all().filter(|id| *id != own && processes::is_descendant(*id));
+    let is_programs = |id: &u32| *id != own && !processes::is_this_program(*id);
+    let below = processes::all().filter(|id| is_programs(id) && processes::is_descendant(*id));
     below.collect()
 }
 

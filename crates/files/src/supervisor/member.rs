@@ -259,6 +259,7 @@ fn handle_request(
         | ClientRequest::Status { .. }
         | ClientRequest::Foreign { .. }
         | ClientRequest::OtherRunAnswer { .. }
+        | ClientRequest::Agent { .. }
         | ClientRequest::Table { .. } => return false,
     };
     wire::send(connection.as_fd(), &answer, &[]).is_ok()
@@ -372,6 +373,12 @@ impl SupervisorState {
         let members = self.members.lock();
         let living = members.iter().filter(|member| !member.has_ended());
         living.map(|member| member.pid).collect()
+    }
+
+    /// True if the process is a member, or was one.
+    pub(super) fn was_member(&self, pid: u32) -> bool {
+        let members = self.members.lock();
+        members.iter().any(|member| member.pid == pid)
     }
 
     /// True if a process that is no member has the run's memory: a child of `vfork`, which writes

@@ -11,6 +11,7 @@
 mod accept;
 mod bell;
 mod candidate;
+mod child_agents;
 mod dead_members;
 mod degraded;
 mod discover;
@@ -37,17 +38,18 @@ mod settle;
 mod status;
 mod watch;
 
+pub use child_agents::{ChildAgentOutcome, ChildAgentRequest, ChildAgentStarter};
 pub use discover::{FoundRuns, OrphanedRun, RunScope, WaitingPool, status_of, status_of_running};
 pub use layer::SyncLayer;
 pub use pattern_sums::PatternSum;
 pub use status::{
-    FileStatus, FrontEndChoice, PlainFile, ProcessStatus, RunDurations, RunFrontEnd, RunLaneStatus,
-    SupervisorStatus, run_dir_remedy,
+    ChildAgentStatus, FileStatus, FrontEndChoice, PlainFile, ProcessStatus, RunDurations,
+    RunFrontEnd, RunLaneStatus, SupervisorStatus, run_dir_remedy,
 };
 pub use watch::OutsideWatch;
 
 use crate::{
-    ENV_ABSORB, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError,
+    ENV_ABSORB, ENV_ENTER, ENV_GUARD, ENV_IO_URING, ENV_SOCKET, ENV_TABLE, ENV_TOKEN, FilesError,
     IO_URING_REFUSED,
     absorbed::{self, AbsorbedTable},
     boot, guard,
@@ -124,6 +126,8 @@ struct SupervisorState {
     order: OrderFile,
     /// Where those of other runs are.
     tables: other_runs::RunTables,
+    /// Of programs that the library does not fit.
+    child_agents: child_agents::ChildAgents,
     /// Connections that have said nothing yet.
     silent: accept::SilentConnections,
     /// Sees who opens what is absorbed.
@@ -195,6 +199,7 @@ impl Supervisor {
             table,
             order,
             tables: other_runs::RunTables::default(),
+            child_agents: child_agents::ChildAgents::default(),
             silent: accept::SilentConnections::default(),
             watch: watch::Watch::new(),
             plain: Mutex::default(),
@@ -245,7 +250,23 @@ impl Supervisor {
                 guard::name(self.shared.pool.uuid()).into(),
             ));
         }
+        if let Some(command) = self.shared.child_agents.command() {
+            environment.push((ENV_ENTER.into(), command.into()));
+        }
         environment
+    }
+
+    /// From now on a program that a process with the library executes, and that this does not fit,
+    /// has an agent: the process asks for it by this command, and `starter` starts one.
+    pub fn serve_children(&self, command: PathBuf, starter: Box<ChildAgentStarter>) {
+        let environment = self.environment();
+        let agents = &self.shared.child_agents;
+        agents.set_maker(command, environment, starter);
+    }
+
+    /// Notes why such programs have none, for the status.
+    pub fn serve_no_children(&self, why: String) {
+        self.shared.child_agents.set_unserved(why);
     }
 
     /// Makes all files plain, when that is called: an agent has died, and what it did for the

@@ -112,6 +112,15 @@ pub struct PlainFile {
     pub reason: String,
 }
 
+/// A program that has an agent of its own, since a process with the library executed it.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct ChildAgentStatus {
+    /// Its process id.
+    pub pid: u32,
+    /// Its name.
+    pub program: String,
+}
+
 /// Who sees the calls of a run's programs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "snake_case")]
@@ -170,6 +179,9 @@ pub struct SupervisorStatus {
     /// Why, in words.
     #[serde(default)]
     pub front_end_reason: String,
+    /// Programs that have an agent of their own beside.
+    #[serde(default)]
+    pub child_agents: Vec<ChildAgentStatus>,
     /// The pool.
     #[serde(serialize_with = "crate::readable")]
     pub pool: PathBuf,
@@ -236,6 +248,21 @@ impl FileList {
             at
         });
         &mut self.files[at]
+    }
+}
+
+impl SupervisorStatus {
+    /// Who sees the calls of its programs, in words: also of those that have an agent of their own.
+    #[must_use]
+    pub fn seen_by(&self) -> String {
+        let mut said = self.front_end.with_reason(&self.front_end_reason);
+        for it in &self.child_agents {
+            let (program, pid) = (&it.program, it.pid);
+            said += &format!(
+                "; those of {program} (process {pid}) by an agent of its own (experimental)"
+            );
+        }
+        said
     }
 }
 
@@ -315,6 +342,7 @@ impl SupervisorState {
             program: self.options.program.clone(),
             front_end,
             front_end_reason,
+            child_agents: self.child_agents.living(),
             pool: path::absolute(pool).unwrap_or_else(|_| pool.to_owned()),
             medium: self.pool.describe(),
             survives: self.pool.durability().to_string(),

@@ -7,6 +7,7 @@ mod changes;
 mod copied_bytes;
 mod data;
 mod descriptors;
+mod front_ends;
 mod identity;
 mod names;
 #[cfg(target_arch = "x86_64")]
@@ -24,7 +25,7 @@ use crate::{
     numbers::UsedNumber,
     slots::{CallSlot, SeenCall},
 };
-use forebay_files::client;
+use forebay_files::{AGENT_QUESTION, client};
 use libc::c_int;
 use rustix::io::Errno;
 use std::{ffi::CString, os::fd::AsRawFd, sync::atomic::Ordering};
@@ -135,6 +136,9 @@ impl TrappedCall<'_> {
 
     /// Does the call. None if the thread was told already.
     pub(crate) fn serve(&self) -> Option<CallAnswer> {
+        if let Some(answer) = self.answer_dormant() {
+            return Some(answer);
+        }
         self.agent.pending.came_back(self.seen.thread);
         self.agent.numbers.held.came_back(self.seen.thread);
         let outcome = self.outcome();
@@ -167,6 +171,8 @@ impl TrappedCall<'_> {
                 self.agent.restricted.store(true, Ordering::SeqCst);
                 GO_ON
             }
+            libc::SYS_io_uring_setup | libc::SYS_io_setup => self.make_ring(),
+            libc::SYS_prctl if self.int(0) == AGENT_QUESTION => self.answer_library(),
             libc::SYS_prctl
             | libc::SYS_setuid
             | libc::SYS_setgid

@@ -97,6 +97,9 @@ impl TrappedCall<'_> {
         if !client::may_open_log(place.dir(), &path, flags) || !is_file_or_free(&place, &path) {
             return passed();
         }
+        if !self.serves() {
+            return passed();
+        }
         self.agent.numbers.sweep();
         if let Err(reason) = self.agent.numbers.check_room(self.seen.thread) {
             return self.open_past(&request, reason);

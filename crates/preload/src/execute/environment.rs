@@ -3,7 +3,7 @@
 //! cannot open the library (below another root, for another user).
 #![expect(unsafe_code, reason = "makes an array of the caller's strings")]
 
-use super::{ExecutedProgram, StringArray, is_in_reach, is_ours, libraries, text};
+use super::{ExecutedProgram, StringArray, executed_program::text, is_in_reach, is_ours, libraries};
 use crate::call_context::is_client;
 use libc::c_char;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
@@ -123,7 +123,7 @@ fn in_memory<T>(
 }
 
 /// The variables of an environment.
-fn variables<'a>(environment: StringArray) -> impl Iterator<Item = &'a [u8]> {
+pub(super) fn variables<'a>(environment: StringArray) -> impl Iterator<Item = &'a [u8]> {
     // SAFETY: an array of strings that ends with a null pointer.
     let strings = (0..).map(move |at| text(unsafe { *environment.add(at) }));
     strings.map_while(|string| string.map(OsStrExt::as_bytes))

@@ -1,0 +1,251 @@
+//! Agents of children: programs that a process with the library executes, and that the library does
+//! not fit. Each has an agent of its own, which the command makes. Here is who gets one, and what
+//! is known of them. docs/notify.md, "A child of a program with the library".
+
+use super::{ChildAgentStatus, SupervisorState};
+use crate::sys;
+use parking_lot::Mutex;
+use rustix::io::Errno;
+use std::{
+    collections::HashMap,
+    ffi::OsString,
+    os::{fd::OwnedFd, unix::ffi::OsStringExt},
+    path::PathBuf,
+    sync::{
+        Arc, OnceLock,
+        atomic::{AtomicBool, Ordering::Relaxed},
+    },
+    time::{Duration, Instant},
+};
+
+/// Agents of a run at a time: each has a few threads.
+const LIVING_MAX: usize = 64;
+/// A program that ends sooner, and opened no log, was not worth its agent.
+const SHORT: Duration = Duration::from_secs(1);
+/// So often in a row, and it gets none any more.
+const SHORT_MAX: u32 = 16;
+/// Programs of which that is counted.
+const COUNTED_MAX: usize = 256;
+
+/// A process that is to have an agent.
+pub struct ChildAgentRequest {
+    /// Its connection, which the agent gets.
+    pub connection: OwnedFd,
+    /// What the agent's environment has beside the supervisor's.
+    pub environment: Vec<(OsString, OsString)>,
+    /// Makes all files plain, if the process with this id, which has died, did anything for them.
+    pub settle: Box<dyn FnOnce(u32) + Send>,
+}
+
+/// What became of an agent.
+pub struct ChildAgentOutcome {
+    /// Its process id.
+    pub pid: u32,
+    /// Why none can be had here, if that was found out.
+    pub unserved: Option<String>,
+}
+
+/// Starts an agent, and returns when it has ended, and its program if it died before that.
+pub type ChildAgentStarter =
+    dyn Fn(ChildAgentRequest) -> Result<ChildAgentOutcome, Errno> + Send + Sync;
+
+/// What is known of agents of children.
+#[derive(Default)]
+pub(super) struct ChildAgents {
+    maker: OnceLock<AgentMaker>,
+    /// Why none can be had.
+    unserved: OnceLock<String>,
+    /// One was started.
+    pub(super) is_used: AtomicBool,
+    state: Mutex<AgentCounts>,
+}
+
+/// How a process gets one.
+struct AgentMaker {
+    /// By which it asks.
+    command: PathBuf,
+    /// What the agent's environment has beside the supervisor's.
+    environment: Vec<(OsString, OsString)>,
+    starter: Box<ChildAgentStarter>,
+}
+
+#[derive(Default)]
+struct AgentCounts {
+    living: Vec<ChildAgentStatus>,
+    /// How often in a row a program did not need its agent.
+    unneeded: HashMap<PathBuf, u32>,
+    is_full_said: bool,
+}
+
+impl ChildAgents {
+    pub(super) fn set_maker(
+        &self,
+        command: PathBuf,
+        environment: Vec<(OsString, OsString)>,
+        starter: Box<ChildAgentStarter>,
+    ) {
+        let _ = self.maker.set(AgentMaker {
+            command,
+            environment,
+            starter,
+        });
+    }
+
+    /// None can be had, for this reason.
+    pub(super) fn set_unserved(&self, why: String) {
+        let _ = self.unserved.set(why);
+    }
+
+    /// Why none can be had, if that is so.
+    pub(super) fn unserved(&self) -> Option<&str> {
+        self.unserved.get().map(String::as_str)
+    }
+
+    /// The command by which a process asks for an agent.
+    pub(super) fn command(&self) -> Option<&PathBuf> {
+        self.maker.get().map(|maker| &maker.command)
+    }
+
+    /// Programs that have one.
+    pub(super) fn living(&self) -> Vec<ChildAgentStatus> {
+        self.state.lock().living.clone()
+    }
+
+    /// Notes that a program at this path is to get one.
+    ///
+    /// # Errors
+    /// It gets none.
+    fn begin(&self, pid: u32, path: &PathBuf) -> Result<(), String> {
+        if let Some(why) = self.unserved.get() {
+            return Err(why.clone());
+        }
+        let mut state = self.state.lock();
+        if state
+            .unneeded
+            .get(path)
+            .is_some_and(|times| *times >= SHORT_MAX)
+        {
+            return Err("it has never opened a log".to_owned());
+        }
+        if state.living.len() >= LIVING_MAX {
+            if !state.is_full_said {
+                state.is_full_said = true;
+                sys::complain(&format!(
+                    "{} (process {pid}) runs plainly, as others may: {LIVING_MAX} programs of this run have an agent each already, which is as many as it gives",
+                    path.display()
+                ));
+            }
+            return Err("as many programs as may be have an agent".to_owned());
+        }
+        let program = path.file_name().unwrap_or(path.as_os_str());
+        state.living.push(ChildAgentStatus {
+            pid,
+            program: program.to_string_lossy().into_owned(),
+        });
+        Ok(())
+    }
+
+    /// Notes that it has none any more, and whether it needed it.
+    fn end(&self, pid: u32, path: PathBuf, is_needed: bool) {
+        let mut state = self.state.lock();
+        if let Some(at) = state.living.iter().position(|it| it.pid == pid) {
+            state.living.swap_remove(at);
+        }
+        if is_needed {
+            state.unneeded.remove(&path);
+        } else if state.unneeded.len() < COUNTED_MAX || state.unneeded.contains_key(&path) {
+            *state.unneeded.entry(path).or_default() += 1;
+        }
+    }
+}
+
+/// A process of this user asks for an agent for the program at this path.
+///
+/// # Errors
+/// It gets none.
+pub(super) fn admit(
+    shared: &SupervisorState,
+    (pid, uid): (u32, u32),
+    path: &PathBuf,
+) -> Result<(), String> {
+    if uid != rustix::process::geteuid().as_raw() {
+        return Err("it is another user's".to_owned());
+    }
+    shared.child_agents.begin(pid, path)
+}
+
+/// Has an agent serve the process, which was [admitted](admit), until that has ended.
+pub(super) fn serve(shared: &Arc<SupervisorState>, connection: OwnedFd, pid: u32, path: PathBuf) {
+    let agents = &shared.child_agents;
+    let Some(maker) = agents.maker.get() else {
+        return agents.end(pid, path, true);
+    };
+    let settles = Arc::clone(shared);
+    let request = ChildAgentRequest {
+        connection,
+        environment: maker.environment.clone(),
+        settle: Box::new(move |agent| {
+            if settles.was_member(agent) {
+                settles.let_go_of_all();
+            }
+        }),
+    };
+    agents.is_used.store(true, Relaxed);
+    let begun = Instant::now();
+    let started = (maker.starter)(request);
+    let mut is_needed = begun.elapsed() >= SHORT;
+    match started {
+        Ok(outcome) => {
+            is_needed |= shared.was_member(outcome.pid);
+            if let Some(why) = outcome.unserved {
+                agents.set_unserved(why);
+            }
+        }
+        Err(errno) => {
+            let what = format!("a program runs plainly: starting an agent for it: {errno}");
+            sys::complain_repeated(&what, &what);
+        }
+    }
+    agents.end(pid, path, is_needed);
+}
+
+/// A path as it comes in a message.
+pub(super) fn path_of(bytes: Vec<u8>) -> PathBuf {
+    OsString::from_vec(bytes).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_program_that_never_opens_a_log_gets_no_agent_at_last() {
+        let agents = ChildAgents::default();
+        let tool = PathBuf::from("/bin/tool");
+        for _ in 0..SHORT_MAX {
+            agents.begin(7, &tool).unwrap();
+            agents.end(7, tool.clone(), false);
+        }
+        agents.begin(7, &tool).unwrap_err();
+        let server = PathBuf::from("/bin/server");
+        for round in 0..3 * SHORT_MAX {
+            agents.begin(8, &server).unwrap();
+            agents.end(8, server.clone(), round % SHORT_MAX == 5);
+        }
+    }
+
+    #[test]
+    fn agents_are_no_more_than_may_be() {
+        let agents = ChildAgents::default();
+        let server = PathBuf::from("/bin/server");
+        for pid in 0..LIVING_MAX as u32 {
+            agents.begin(pid, &server).unwrap();
+        }
+        agents.begin(1000, &server).unwrap_err();
+        agents.end(3, server.clone(), true);
+        agents.begin(1000, &server).unwrap();
+        agents.set_unserved("for want of it".to_owned());
+        agents.end(1000, server.clone(), true);
+        assert_eq!(agents.begin(1000, &server).unwrap_err(), "for want of it");
+    }
+}
