@@ -254,7 +254,11 @@ fn execute(
 /// The same by a function that returns the error number, in a child that does `actions` before.
 fn spawn(
     program: ExecutedProgram,
-    (actions, arguments, environment): (*const posix_spawn_file_actions_t, StringArray, StringArray),
+    (actions, arguments, environment): (
+        *const posix_spawn_file_actions_t,
+        StringArray,
+        StringArray,
+    ),
     real: impl Fn(&ExecutedImage) -> c_int,
 ) -> c_int {
     if let Err(failed) = before(&program, environment) {

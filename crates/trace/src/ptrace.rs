@@ -68,7 +68,9 @@ pub(crate) fn event_message(pid: pid_t) -> Option<pid_t> {
     let none = ptr::null_mut::<libc::c_void>();
     // SAFETY: the kernel writes one number there.
     let done = unsafe { libc::ptrace(libc::PTRACE_GETEVENTMSG, pid, none, &raw mut message) };
-    (done == 0).then_some(message as pid_t).filter(|&pid| pid > 0)
+    (done == 0)
+        .then_some(message as pid_t)
+        .filter(|&pid| pid > 0)
 }
 
 /// What the task is stopped at.

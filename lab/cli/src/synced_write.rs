@@ -2,10 +2,7 @@
 
 use crate::contest::{Common, note};
 use clap::Args;
-use forebay_bench::{
-    contest::Mode,
-    synced_write::{self, Config, MODES},
-};
+use forebay_bench::synced_write::{self, Config, MODES, Operation};
 use forebay_cli::{failure::Failure, size};
 
 /// Measure one write and its fdatasync: plain, in memory, with the library, and below an agent
@@ -13,7 +10,10 @@ use forebay_cli::{failure::Failure, size};
 #[command(
     long_about = "Has a C program of one thread append some bytes to a log and sync them, again and again, in each mode: as it is (plain); with the \
                   log in memory (tmpfs); under forebay run with the library before it (preload); and linked statically, under forebay run \
-                  --front-end notify (notify). Modes take turns, round after round, each on a fresh file; figures are medians of the rounds.",
+                  --front-end notify (notify). Modes take turns, round after round, each on a fresh file; figures are medians of the rounds.\n\n\
+                  --operations read,ping has it read a file and send to a socket instead, which are no logs: programs without logs should run as \
+                  plainly.",
+    mut_arg("modes", |modes| modes.default_value("plain,tmpfs,preload,notify").help("Modes: plain, tmpfs, preload, notify")),
     after_long_help = "Examples:\n  \
         forebay-lab synced-write\n  \
         forebay-lab synced-write --sizes 100,4k --modes preload,notify --rounds 7 --json\n  \
@@ -21,15 +21,6 @@ use forebay_cli::{failure::Failure, size};
         forebay-lab synced-write --dir /slow --pool-disk /fast"
 )]
 pub struct SyncedWrite {
-    /// Modes: plain, tmpfs, preload, notify
-    #[arg(
-        long,
-        value_name = "MODE,…",
-        value_delimiter = ',',
-        default_value = "plain,tmpfs,preload,notify",
-        value_parser = |name: &str| Mode::named(&MODES, name)
-    )]
-    modes: Vec<Mode>,
     /// What it does: write (and sync), read, ping
     #[arg(long, value_name = "WHAT,…", value_delimiter = ',', default_value = "write", value_parser = operation)]
     operations: Vec<Operation>,
@@ -45,12 +36,11 @@ pub struct SyncedWrite {
 
 impl SyncedWrite {
     pub fn run(self) -> Result<(), Failure> {
-        let seconds = if self.common.options.quick { 1 } else { 3 };
         let config = Config {
-            setup: self.common.setup(self.modes)?,
+            setup: self.common.setup(&MODES)?,
             operations: self.operations,
             sizes: self.sizes,
-            seconds: self.seconds.unwrap_or(seconds),
+            seconds: self.common.seconds(self.seconds, 3),
         };
         self.common.print(synced_write::run(&config, &note))
     }

@@ -3,7 +3,9 @@
 //! cannot open the library (below another root, for another user).
 #![expect(unsafe_code, reason = "makes an array of the caller's strings")]
 
-use super::{ExecutedProgram, StringArray, executed_program::text, is_in_reach, is_ours, libraries};
+use super::{
+    ExecutedProgram, StringArray, executed_program::text, is_in_reach, is_ours, libraries,
+};
 use crate::call_context::is_client;
 use libc::c_char;
 use rustix::mm::{MapFlags, ProtFlags, mmap_anonymous, munmap};
