@@ -5,7 +5,7 @@
 mod common;
 
 use common::{
-    Ran, Sandbox,
+    Ran, Sandbox, children,
     databases::{PATIENCE, boot_anew, moment, small_pool},
 };
 use forebay_bench::{
@@ -373,12 +373,4 @@ fn an_agent_that_settles_nothing_is_found_out() {
     is_found_out(4, |round| {
         supervisor_is_killed(how, 1 + round % 2, &mut random)
     });
-}
-
-fn children(pid: i32) -> Vec<i32> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let list = list.unwrap_or_default();
-    list.split_whitespace()
-        .map(|pid| pid.parse().unwrap())
-        .collect()
 }

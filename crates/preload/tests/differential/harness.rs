@@ -127,7 +127,8 @@ pub fn run_worker(name: &str, seed: u64, command: impl FnOnce(&Path, &Path) -> C
 fn absorbed_writes(said: &str) -> u64 {
     let is_head = |line: &&str| line.split_whitespace().take(2).eq(["file", "writes"]);
     let rows = said.lines().skip_while(|line| !is_head(line)).skip(1);
-    let number = |word: Option<&str>| word.and_then(|word| word.replace(',', "").parse::<u64>().ok());
+    let number =
+        |word: Option<&str>| word.and_then(|word| word.replace(',', "").parse::<u64>().ok());
     // Its last row may be `and N more`.
     rows.map_while(|row| {
         let mut words = row.split_whitespace();
