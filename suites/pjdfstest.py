@@ -10,7 +10,7 @@ NAME = "pjdfstest"
 ABOUT = "pjdfstest: results and errors of chmod, chown, link, mkfifo, mknod, open, rename, rmdir, symlink, truncate, unlink, utimensat"
 FRONT_END = "notify"
 PROGRAM = "bin/pjdfstest"
-LIMIT_S = 240.0
+LIMIT_S = 480.0
 SETTINGS = """\
 [features]
 posix_fallocate = {}
