@@ -16,7 +16,7 @@ usage: scripts/setup.sh TARGET...
   demo         what test needs, util-linux, perf
   bench        what demo needs, QEMU, a Debian kernel with its modules, busybox, bcache's tools
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
-  suites       what test needs, PostgreSQL 17, Python's test suite, fio, git, dpkg and some packages to unpack, rsync, cpio, file systems to cut
+  suites       what test needs, PostgreSQL 17, Python's test suite, fio, git, dpkg and some packages to unpack, tests of Go packages, fsx, pjdfstest, SQLite with musl, rsync, cpio, file systems to cut
   aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
   fuzz         nightly Rust and cargo-fuzz
   packages     Rust, binutils, and nfpm, which makes packages (built with Go)
@@ -286,6 +286,57 @@ need_debs() {
     done
 }
 
+# need_go_tests std|MODULE@VERSION PACKAGE...: tests of Go packages, built from the module's published source (suites/go.py).
+# The binary of a package has its path with - for /, and beside it stands the package's directory, where its tests run.
+need_go_tests() {
+    local built module=$1 package name dir
+    built=$(realpath -m "${CARGO_TARGET_DIR:-target}")/suites/built/go
+    shift
+    for package; do
+        name=${package//\//-}
+        [[ -x $built/$name.test && -d $built/$name ]] && continue
+        have go || die "go is not installed, with which the tests of $package are built: https://go.dev/dl"
+        say "building the tests of $package into $built"
+        mkdir -p "$built/module"
+        (
+            cd "$built/module" || exit 1
+            [[ -e go.mod ]] || printf 'module suites\n\ngo 1.24\n' >go.mod
+            # The library's own need no module.
+            [[ $module == std ]] || go get -t "$package@${module#*@}" || exit 1
+            CGO_ENABLED=0 go test -c -o "$built/$name.test" "$package" || exit 1
+            dir=$(go list -f '{{.Dir}}' "$package") || exit 1
+            rm -rf "${built:?}/$name" && mkdir "$built/$name" && cp -r "$dir/." "$built/$name/" && chmod -R u+w "$built/$name"
+        ) || die "the tests of $package could not be built (Go 1.24 is needed, and the network)"
+    done
+}
+
+# need_crate_programs CRATE@VERSION...: programs of published crates, built into target/suites/built/bin.
+need_crate_programs() {
+    local built=${CARGO_TARGET_DIR:-target}/suites/built crate
+    for crate; do
+        [[ -x $built/bin/${crate%@*} ]] && continue
+        say "building $crate into $built/bin"
+        CARGO_TARGET_DIR=$built/crates cargo install --debug --locked --root "$built" "$crate" || die "cargo could not install $crate"
+        rm -rf "$built/crates"
+    done
+}
+
+# need_sqlite_musl: SQLite's shell, linked statically with musl. The crate carries SQLite's own amalgamation.
+need_sqlite_musl() {
+    local built=${CARGO_TARGET_DIR:-target}/suites/built source crate=sqlite3-src version=0.7.1
+    [[ -x $built/bin/sqlite3-musl ]] && return 0
+    say "building SQLite's shell with musl into $built/bin"
+    mkdir -p "$built/bin" "$built/sqlite/src"
+    printf '[package]\nname = "sqlite"\nversion = "0.0.0"\nedition = "2021"\n[dependencies]\n%s = "=%s"\n[workspace]\n' \
+        "$crate" "$version" >"$built/sqlite/Cargo.toml"
+    touch "$built/sqlite/src/lib.rs"
+    (cd "$built/sqlite" && cargo vendor --quiet >/dev/null) || die "$crate could not be downloaded"
+    source=$built/sqlite/vendor/$crate/source
+    musl-gcc -static -O1 -DSQLITE_THREADSAFE=1 -DSQLITE_OMIT_LOAD_EXTENSION -o "$built/bin/sqlite3-musl" "$source/shell.c" "$source/sqlite3.c" ||
+        die "SQLite's shell could not be built with musl"
+    rm -rf "$built/sqlite"
+}
+
 # need_cargo_tool NAME: a cargo subcommand, built from its published source.
 need_cargo_tool() {
     have "$1" && return 0
@@ -386,8 +437,16 @@ setup() {
         # The package of the tests is that of Debian's own Python, whatever other `python3` there is.
         /usr/bin/python3 -c 'import test.test_file' 2>/dev/null ||
             missing+=("lib$(/usr/bin/python3 -c 'import sys; print("python%d.%d" % sys.version_info[:2])')-testsuite")
+        # pjdfstest is linked with it.
+        need_debian /usr/include/sys/acl.h libacl1-dev
         install_debian
         need_postgresql_17
+        need_go_tests std os internal/poll
+        need_go_tests bbolt@v1.4.3 go.etcd.io/bbolt
+        need_go_tests etcd@v3.6.5 go.etcd.io/etcd/server/v3/storage/wal go.etcd.io/etcd/server/v3/etcdserver/api/snap \
+            go.etcd.io/etcd/server/v3/storage/backend
+        need_crate_programs fsx@0.3.2 pjdfstest@0.2.2
+        need_sqlite_musl
         need_debs hello netbase bash-completion sqlite3 media-types libjs-jquery
         ;;
     aarch64)

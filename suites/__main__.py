@@ -11,10 +11,12 @@ import subprocess
 import sys
 from collections.abc import Callable
 
-from . import compare, dpkg, fio, git, processes, python, report, sqlite
+from . import compare, dpkg, fio, fsx, git, go, pjdfstest, processes, python, python_notify, report, sqlite, sqlite_musl
 from .cuts import ddl, flash, loop, order, writeback
 from .place import any_forebay, forebay, has_failpoints, target, with_failpoints
 
+# Their programs' calls are made by an agent.
+BY_AN_AGENT = (go.OS, go.BBOLT, go.ETCD, python_notify, sqlite_musl, fsx, pjdfstest)
 # Cuts after which the program is told that the machine was booted anew.
 IN_ANOTHER_BOOT = {cut.NAME for cut in (flash, ddl, order, writeback)}
 
@@ -51,7 +53,8 @@ def main() -> int:
             # After each: an interrupted run has what was done. The page has the last result of each suite.
             if options.write and not options.group:
                 report.save(results[-1], kept())
-                report.write(options.write, report.to_markdown(report.saved(kept(), names), said))
+                earlier = options.write.read_text() if options.write.exists() else ""
+                report.write(options.write, report.to_markdown(report.saved(kept(), names), said, earlier, names))
     finally:
         processes.stop_all()
     print(report.to_json(results) if options.json else report.to_markdown(results, said))
@@ -65,7 +68,7 @@ def kept() -> pathlib.Path:
 
 def comparisons() -> dict[str, Callable]:
     """By name, what runs a suite plain and under Forebay: scratch directory and group in, result out."""
-    return {suite.NAME: functools.partial(compare.run, suite) for suite in (python, fio, git, dpkg, sqlite)}
+    return {suite.NAME: functools.partial(compare.run, suite) for suite in (python, fio, git, dpkg, sqlite, *BY_AN_AGENT)}
 
 
 def versions() -> dict[str, str]:
@@ -76,10 +79,14 @@ def versions() -> dict[str, str]:
         "git": ["git", "--version"],
         "dpkg": ["dpkg", "--version"],
         "SQLite": ["sqlite3", "--version"],
+        "Go": ["go", "version"],
     }
     said = {}
     for name, command in commands.items():
-        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        try:
+            done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        except OSError:
+            continue
         number = re.search(r"\d+(\.\d+)+", done.stdout)
         said[name] = number[0] if number else "?"
     return said

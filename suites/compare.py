@@ -2,7 +2,8 @@
 
 A suite is a module with `NAME`, `ABOUT`, `missing()` (why it cannot run here, or None), `groups()` (names of its parts), and
 `run_group(group, place)`, which runs one part in a fresh place and gives an outcome for each test, as text that is the same wherever it ran.
-It may have `run_again(group, place, names)`, which runs only these tests of the part, and `notes()`, what the page is to say besides.
+It may have `run_again(group, place, names)`, which runs only these tests of the part, `notes()`, what the page is to say besides, and
+`FRONT_END`, that of `forebay run`. What has all this may be an object as well.
 
 Promise (programs): Other people's test suites give the same results as without Forebay.
 """
@@ -13,7 +14,7 @@ import hashlib
 import os
 import pathlib
 import stat
-from types import ModuleType
+from typing import Any
 
 from . import report
 from .place import place
@@ -27,7 +28,7 @@ NOT_RUN = "not run"
 TOLD = 4
 
 
-def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Result:
+def run(suite: Any, scratch: pathlib.Path | None, only: str | None) -> Result:
     """All parts of a suite (those whose name contains `only`)."""
     result = Result(suite.NAME, suite.ABOUT, missing=suite.missing())
     if result.missing:
@@ -37,10 +38,11 @@ def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Re
     for group in suite.groups():
         if only and only not in group:
             continue
+        before = result.absorbed_writes
         cases = _compare(suite, group, scratch, result)
         result.cases += cases
         counts = {verdict: sum(case.verdict == verdict for case in cases) for verdict in ("same", "different", "flaky")}
-        say(f"{suite.NAME}: {group}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number))
+        say(f"{suite.NAME}: {group}: " + ", ".join(f"{number} {verdict}" for verdict, number in counts.items() if number) + f"; {result.absorbed_writes - before:,} writes absorbed")
         for case in [case for case in cases if case.verdict != "same"][:TOLD]:
             say(f"{suite.NAME}: {case.verdict}: {case.name}: plain {report.said(case.plain)}, under Forebay {report.said(case.forebay)}")
     if not result.absorbed_writes and not only:
@@ -48,7 +50,7 @@ def run(suite: ModuleType, scratch: pathlib.Path | None, only: str | None) -> Re
     return result
 
 
-def _compare(suite: ModuleType, group: str, scratch: pathlib.Path | None, result: Result) -> list[Case]:
+def _compare(suite: Any, group: str, scratch: pathlib.Path | None, result: Result) -> list[Case]:
     plain, under = _attempt(suite, group, False, scratch, result), _attempt(suite, group, True, scratch, result)
     names = list(dict.fromkeys([*plain, *under]))
     cases = [Case(f"{group}: {name}", [plain.get(name, NOT_RUN)], [under.get(name, NOT_RUN)]) for name in names]
@@ -65,15 +67,17 @@ def _compare(suite: ModuleType, group: str, scratch: pathlib.Path | None, result
 
 
 def _attempt(
-    suite: ModuleType, group: str, under_forebay: bool, scratch: pathlib.Path | None, result: Result, again: list[str] | None = None
+    suite: Any, group: str, under_forebay: bool, scratch: pathlib.Path | None, result: Result, again: list[str] | None = None
 ) -> dict[str, str]:
-    with place(under_forebay, scratch) as where:
+    with place(under_forebay, scratch, getattr(suite, "FRONT_END", None)) as where:
         if again is not None and hasattr(suite, "run_again"):
             outcomes = suite.run_again(group, where, again)
         else:
             outcomes = suite.run_group(group, where)
         outcomes["the pool afterwards"] = where.left()
         result.absorbed_writes += where.absorbed_writes
+        if where.plainly:
+            result.missing = where.plainly
     return outcomes
 
 

@@ -16,15 +16,30 @@ from collections.abc import Iterator
 from . import processes
 
 ROOT = pathlib.Path(__file__).resolve().parent.parent
+# What `scripts/setup.sh suites` builds of their sources, below `target()`.
+BUILT = "suites/built"
 # Lanes and segments enough for the processes of any suite at the same time.
 LANES = 64
 SEGMENT = "256KiB"
 SIZE = "40MiB"
+# `forebay run` says this of a program that no agent can serve.
+PLAINLY = "runs plainly, and nothing of it is absorbed"
 
 
 def target() -> pathlib.Path:
     """Where cargo puts what it builds, and `scripts/setup.sh` what the suites need."""
     return pathlib.Path(os.environ.get("CARGO_TARGET_DIR", ROOT / "target"))
+
+
+def built(name: str) -> pathlib.Path:
+    """A program (or directory) that `scripts/setup.sh suites` built."""
+    return target().resolve() / BUILT / name
+
+
+def not_built(*names: str) -> str | None:
+    """Why a suite that needs these cannot run here."""
+    lacking = [name for name in names if not built(name).exists()]
+    return f"not built: {', '.join(lacking)}: scripts/setup.sh suites" if lacking else None
 
 
 def forebay() -> str:
@@ -66,8 +81,12 @@ class Place:
     dir: pathlib.Path
     # None: plain.
     pool: pathlib.Path | None
+    # Of `forebay run`; None: what it chooses.
+    front_end: str | None = None
     # Counted over all programs that ran here.
     absorbed_writes: int = 0
+    # What said that a program was not served: nothing has been compared then.
+    plainly: str | None = None
 
     def run(
         self, argv: list[str], *, limit_s: float, cwd: pathlib.Path | None = None, env: dict[str, str] | None = None, stdin: str = ""
@@ -81,12 +100,14 @@ class Place:
         """Adds what a program (or several) under Forebay said at its end of its absorbed writes."""
         if self.pool:
             self.absorbed_writes += absorbed_writes(done.errors)
+            self.plainly = self.plainly or next((line for line in done.errors.splitlines() if PLAINLY in line), None)
 
     def command(self, argv: list[str]) -> list[str]:
         """The program as it is to be started here."""
         if self.pool is None:
             return argv
-        return [forebay(), "run", "--pool", str(self.pool), "--profile", "generic", "--absorb", "*", "--explain", "--", *argv]
+        front_end = ["--front-end", self.front_end] if self.front_end else []
+        return [forebay(), "run", "--pool", str(self.pool), "--profile", "generic", "--absorb", "*", *front_end, "--explain", "--", *argv]
 
     def fresh(self, name: str) -> pathlib.Path:
         """A new empty directory in it."""
@@ -107,7 +128,7 @@ class Place:
 
 
 @contextlib.contextmanager
-def place(under_forebay: bool, scratch: pathlib.Path | None) -> Iterator[Place]:
+def place(under_forebay: bool, scratch: pathlib.Path | None, front_end: str | None = None) -> Iterator[Place]:
     """A place that is removed afterwards. Its path is as long plain as under Forebay."""
     directory = pathlib.Path(tempfile.mkdtemp(prefix="suites-", dir=scratch))
     memory = pathlib.Path(tempfile.mkdtemp(prefix="suites-", dir=memory_dir()))
@@ -115,7 +136,7 @@ def place(under_forebay: bool, scratch: pathlib.Path | None) -> Iterator[Place]:
         pool = memory / "pool" if under_forebay else None
         if pool:
             create_pool(pool)
-        yield Place(directory, pool)
+        yield Place(directory, pool, front_end)
     finally:
         shutil.rmtree(memory, ignore_errors=True)
         shutil.rmtree(directory, ignore_errors=True)

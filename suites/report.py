@@ -6,6 +6,7 @@ import dataclasses
 import json
 import pathlib
 import platform
+import re
 
 SAME = "same"
 # It differs in one attempt only, or differs from itself without Forebay: named, no failure.
@@ -93,7 +94,9 @@ HEAD = """\
 `make suites` wrote this page. It runs what others wrote and Debian packages: once plainly, and once
 under `forebay run --absorb '*'` with an emulated pool. It compares what came of each test; a test
 that fails in both is the same. What differs is repeated three times. What differs once in four, or
-differs from itself without Forebay, is called flaky and named.
+differs from itself without Forebay, is called flaky and named. The suites of Go, bbolt and etcd,
+SQLite with musl, fsx, pjdfstest and python-notify are run by `--front-end notify`
+([notify.md](notify.md)).
 
 The cuts are a loop of their own. Several processes write to one SQLite database, and all of them
 are killed. The file system is shut down without writing anything back, mounted again, and recovered
@@ -110,26 +113,48 @@ The runner is [suites/](../suites); `python3 -m suites --only NAME` runs one.
 """
 
 
-def to_markdown(results: list[Result], versions: dict[str, str]) -> str:
+def to_markdown(results: list[Result], versions: dict[str, str], earlier: str = "", order: list[str] | None = None) -> str:
+    """The page; of suites in `order` that have no result, it keeps what an earlier page says."""
+    rows, sections = {}, {}
+    for name in order or []:
+        if found := re.search(rf"^\| {re.escape(name)} \|.*$", earlier, re.M):
+            rows[name] = found[0]
+        if found := re.search(rf"^## {re.escape(name)}\n.*?(?=^## |\Z)", earlier, re.M | re.S):
+            sections[name] = found[0].rstrip()
+    for result in results:
+        rows[result.suite] = _row(result)
+        sections.pop(result.suite, None)
+        if section := _section(result):
+            sections[result.suite] = section
+    names = order or [result.suite for result in results]
     lines = [HEAD, f"Linux {platform.release()}, {platform.machine()}. " + "; ".join(f"{k} {v}" for k, v in versions.items()) + ".", ""]
     lines += ["| suite | what | tests | same | different | flaky | writes absorbed |", "|---|---|--:|--:|--:|--:|--:|"]
-    for result in results:
-        counts = [len(result.cases), len(result.of(SAME)), len(result.of(DIFFERENT)), len(result.of(FLAKY))]
-        row = [result.suite, result.about, *(f"{n:,}" for n in counts), f"{result.absorbed_writes:,}"]
-        lines.append("| " + " | ".join(row) + " |")
-    for result in results:
-        named = [(DIFFERENT, case) for case in result.of(DIFFERENT)] + [(FLAKY, case) for case in result.of(FLAKY)]
-        if not (named or result.missing or result.notes):
-            continue
-        lines += ["", f"## {result.suite}", ""]
-        if result.missing:
-            lines += [f"Not run: {result.missing}", ""]
-        lines += [f"* {note}" for note in result.notes]
-        for verdict, case in named[:NAMED]:
-            lines.append(f"* {verdict}: `{case.name}`: plain {said(case.plain)}, under Forebay {said(case.forebay)}")
-        if len(named) > NAMED:
-            lines.append(f"* and {len(named) - NAMED:,} more")
+    lines += [rows[name] for name in names if name in rows]
+    for name in names:
+        if name in sections:
+            lines += ["", sections[name]]
     return "\n".join(lines) + "\n"
+
+
+def _row(result: Result) -> str:
+    counts = [len(result.cases), len(result.of(SAME)), len(result.of(DIFFERENT)), len(result.of(FLAKY))]
+    return "| " + " | ".join([result.suite, result.about, *(f"{n:,}" for n in counts), f"{result.absorbed_writes:,}"]) + " |"
+
+
+def _section(result: Result) -> str:
+    """What there is to say of it beside its row."""
+    named = [(DIFFERENT, case) for case in result.of(DIFFERENT)] + [(FLAKY, case) for case in result.of(FLAKY)]
+    if not (named or result.missing or result.notes):
+        return ""
+    lines = [f"## {result.suite}", ""]
+    if result.missing:
+        lines += [f"Not run: {result.missing}", ""]
+    lines += [f"* {note}" for note in result.notes]
+    for verdict, case in named[:NAMED]:
+        lines.append(f"* {verdict}: `{case.name}`: plain {said(case.plain)}, under Forebay {said(case.forebay)}")
+    if len(named) > NAMED:
+        lines.append(f"* and {len(named) - NAMED:,} more")
+    return "\n".join(lines).rstrip()
 
 
 def said(outcomes: list[str]) -> str:

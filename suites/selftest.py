@@ -46,6 +46,15 @@ class Verdicts(unittest.TestCase):
         self.assertIn("the | case", page)
         self.assertIn("Not run: no root", page)
 
+    def test_the_page_keeps_what_is_said_of_suites_that_have_no_result(self):
+        old = [Result("r", "of r", [Case("c", ["a"], ["a"])], notes=["kept"]), Result("s", "", [Case("c", ["a"], ["b"])], notes=["dropped"])]
+        earlier = to_markdown(old, {})
+        page = to_markdown([Result("s", "", [Case("c", ["a"], ["a"])])], {}, earlier, ["s", "r", "t"])
+        self.assertIn("\n* kept\n", page)
+        self.assertNotIn("dropped", page)
+        self.assertLess(page.index("| s |"), page.index("| r | of r | 1 | 1 |"))
+        self.assertEqual(to_markdown(old, {}, earlier, ["r", "s"]), earlier)
+
 
 class Counting(unittest.TestCase):
     def test_absorbed_writes_are_summed_over_each_programs_table(self):

@@ -36,18 +36,18 @@ def _writer(number: int) -> str:
     return "\n".join(lines)
 
 
-def run_group(group: str, place: Place) -> dict[str, str]:
+def run_group(group: str, place: Place, program: str = "sqlite3") -> dict[str, str]:
     mode, how = group.split(", ")
     database = place.fresh("db") / "a.db"
     schema = f"PRAGMA journal_mode={mode}; CREATE TABLE t (w, i, data, PRIMARY KEY (w, i)); CREATE TABLE c (n); INSERT INTO c VALUES (0);"
-    made = place.run(["sqlite3", str(database), schema], limit_s=LIMIT_S)
+    made = place.run([program, str(database), schema], limit_s=LIMIT_S)
     outcomes = {"made": f"{made.outcome}: {made.output.strip()}"}
     scripts = []
     for number in range(PROCESSES):
         script = place.dir / f"script-{number}"
         script.write_text(_writer(number))
         scripts.append(script)
-    done = _run_writers(place, how, str(database), scripts)
+    done = _run_writers(place, how, [program, str(database)], scripts)
     outcomes["writers"] = f"{done.outcome}: {done.output.strip()}"
     said = {script.with_name(script.name + ".out").read_text().strip() for script in scripts}
     outcomes["said"] = "; ".join(sorted(said))
@@ -56,14 +56,13 @@ def run_group(group: str, place: Place) -> dict[str, str]:
         "rows": "SELECT count(*), sum(length(data)), sum(i * w) FROM t",
         "counter": "SELECT n FROM c",
     }.items():
-        asked = subprocess.run(["sqlite3", str(database), question], capture_output=True, text=True, timeout=60)
+        asked = subprocess.run([program, str(database), question], capture_output=True, text=True, timeout=60)
         outcomes[name] = (asked.stdout + asked.stderr).strip()
     return outcomes
 
 
-def _run_writers(place: Place, how: str, database: str, scripts: list[pathlib.Path]) -> processes.Done:
+def _run_writers(place: Place, how: str, shell: list[str], scripts: list[pathlib.Path]) -> processes.Done:
     """Starts a shell for each script, waits for all of them, and lists their statuses."""
-    shell = ["sqlite3", database]
     writer = shlex.join(shell if how == "one run" else place.command(shell))
     lines = [f"{writer} < {script} > {script}.out & p{number}=$!" for number, script in enumerate(scripts)]
     lines += [f'wait $p{number}; echo "{number}: $?"' for number in range(len(scripts))]

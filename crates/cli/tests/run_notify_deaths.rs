@@ -5,7 +5,7 @@
 mod common;
 
 use common::{
-    Ran, Sandbox,
+    Ran, Sandbox, children,
     databases::{PATIENCE, boot_anew, moment, small_pool},
 };
 use forebay_bench::{

@@ -25,6 +25,10 @@ use rustix::{
 };
 use std::{ffi::c_int, sync::Arc};
 
+/// `O_DSYNC`, which `O_SYNC` has, too. `OFlags::DSYNC` is `O_SYNC`: a file that was opened with
+/// `O_DSYNC` does not have all of it.
+const EACH_WRITE_SYNCED: OFlags = OFlags::from_bits_retain(0o10000);
+
 /// A file was opened as `fd`, by `path` with these `flags`: if it is a page file, its pages may be
 /// in the cache from now on. With `O_TRUNC`, which [`truncating`] came before, it has nothing.
 ///
@@ -69,7 +73,7 @@ fn know_opened(fd: BorrowedFd<'_>, path: &[u8]) -> Result<(), Errno> {
     let flags = rustix::fs::fcntl_getfl(fd).inspect_err(|errno| {
         complain_again(&format!("how {} was opened: {errno}", file.path.display()));
     })?;
-    if flags.contains(OFlags::DSYNC) {
+    if flags.contains(EACH_WRITE_SYNCED) {
         file.set_write_through();
     }
     match table::set(fd.as_raw_fd(), &file) {

@@ -286,8 +286,8 @@ fn a_page_written_with_o_dsync_is_durable_at_once() {
     let name = "a_page_written_with_o_dsync_is_durable_at_once";
     let after = World::after(name, "{}", |server| {
         let mut options = OpenOptions::new();
-        let flags = rustix::fs::OFlags::DSYNC.bits().cast_signed();
-        let again = options.read(true).write(true).custom_flags(flags);
+        let again = options.read(true).write(true);
+        let again = again.custom_flags(libc::O_DSYNC);
         let again = again.open(&server.path).unwrap();
         let path = server.path.as_os_str().as_bytes();
         forebay_innodb::opened(again.as_fd(), path, OFlags::RDWR).unwrap();

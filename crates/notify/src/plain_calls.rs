@@ -69,13 +69,23 @@ pub(crate) fn unsynced(
     let kind = FileType::from_raw_mode(rustix::fs::fstat(&fd)?.st_mode);
     let flags = rustix::fs::fcntl_getfl(&fd)?;
     let writes = flags.intersection(OFlags::RWMODE) != OFlags::RDONLY;
-    let is_it = kind == FileType::RegularFile && writes && !flags.contains(OFlags::DSYNC);
+    let is_it = kind == FileType::RegularFile && writes && !syncs_writes(flags);
     Ok(is_it.then_some(fd))
+}
+
+/// True if the kernel syncs each write to a file with these flags. `OFlags::DSYNC` is `O_SYNC`, and
+/// is not asked for: it has a bit that `O_DSYNC` lacks.
+pub(crate) fn syncs_writes(flags: OFlags) -> bool {
+    flags.bits() & libc::O_DSYNC.cast_unsigned() != 0
 }
 
 /// Does a write to what [`writes_unsynced`] found, and syncs it.
 pub(crate) fn write_synced(fd: &OwnedFd, call: SeenCall, slots: &CallSlots) -> CallAnswer {
     let hidden = slots.hidden(call.arguments[0] as c_int);
+    let has_offset = matches!(call.number, libc::SYS_pwrite64 | libc::SYS_pwritev);
+    if has_offset && call.arguments[3].cast_signed() < 0 {
+        return CallAnswer::Failed(Errno::INVAL);
+    }
     let offset = match call.number {
         libc::SYS_write | libc::SYS_writev => u64::MAX,
         // -1 is the file position.

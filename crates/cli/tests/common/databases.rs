@@ -52,6 +52,16 @@ impl ProcessGroup {
         self.first.ended().is_some()
     }
 
+    /// The first one's process id.
+    pub fn pid(&self) -> i32 {
+        self.first.handle().pid()
+    }
+
+    /// Waits until the first one has ended. The others may go on.
+    pub fn outlast(&mut self) -> ExitStatus {
+        self.first.wait(PATIENCE).unwrap()
+    }
+
     /// Kills all of them at once, and waits until they are gone.
     pub fn kill(&mut self) {
         if !std::mem::replace(&mut self.is_gone, true) {

@@ -44,6 +44,15 @@ pub const ZEROS: &str = concat!(
     "/tests/programs/zeros.py"
 );
 
+/// The processes that a process's first thread started.
+pub fn children(pid: i32) -> Vec<i32> {
+    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
+    let list = list.unwrap_or_default();
+    list.split_whitespace()
+        .map(|pid| pid.parse().unwrap())
+        .collect()
+}
+
 /// True if a program is installed, as in CI each is; says which one it is if not.
 pub fn have(program: &str) -> bool {
     is_there(find_program(program).is_some(), program)

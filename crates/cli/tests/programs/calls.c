@@ -503,11 +503,20 @@ static void dsync(void) {
     fill(bytes, 'a');
     int fd = opened(O_DSYNC);
     CHECK(write(fd, bytes, 100) == 100);
+    /* What the kernel refuses closes nothing. */
+    CHECK(dup2(-1, fd) == -1 && errno == EBADF);
+    CHECK(dup3(2, fd, O_APPEND) == -1 && errno == EINVAL);
+    CHECK(syscall(SYS_close_range, fd, fd, 99) == -1 && errno == EINVAL);
+    CHECK(fcntl(fd, F_GETFL) & O_DSYNC);
     CHECK(dup2(fd, 5) == 5);
     CHECK(fcntl(5, F_GETFL) & O_DSYNC && fcntl(fd, F_GETFL) & O_DSYNC);
     CHECK(lseek(5, 0, SEEK_CUR) == 100 && write(5, bytes, 100) == 100);
     CHECK(lseek(fd, 0, SEEK_CUR) == 200 && write(fd, bytes, 100) == 100);
     CHECK(lseek(5, 0, SEEK_CUR) == 300);
+    /* It is plain by now, and its duplicates stay duplicates. */
+    CHECK(dup2(fd, 6) == 6 && lseek(6, 10, SEEK_SET) == 10);
+    CHECK(lseek(5, 0, SEEK_CUR) == 10 && lseek(fd, 300, SEEK_SET) == 300);
+    CHECK(lseek(5, 0, SEEK_CUR) == 300 && close(6) == 0);
     int other = open("b.log", O_RDWR | O_CREAT | O_DSYNC, 0600);
     struct flock lock = {.l_type = F_WRLCK};
     CHECK(other >= 0 && fcntl(other, F_OFD_SETLK, &lock) == 0);

@@ -87,7 +87,8 @@ impl TrappedCall<'_> {
         let transfer = match self.transfer_of() {
             Ok(Some(transfer)) => transfer,
             Ok(None) => return GO_ON,
-            Err(_) => return self.hand_over_open(open).and(GO_ON),
+            // The kernel says what is wrong, if it may be asked.
+            Err(errno) => return self.hand_over_open(open).map_err(|_| errno).and(GO_ON),
         };
         self.agent.pending.count_again();
         let moves = transfer.offset.is_none() || transfer.appends(open);

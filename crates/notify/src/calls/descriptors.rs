@@ -40,8 +40,9 @@ impl TrappedCall<'_> {
     }
 
     pub(super) fn close_range(&self) -> CallOutcome {
-        let only_marks = self.argument(2) as u32 & libc::CLOSE_RANGE_CLOEXEC != 0;
-        if !only_marks {
+        // With others the kernel refuses it.
+        const CLOSING: u32 = libc::CLOSE_RANGE_UNSHARE;
+        if self.argument(2) as u32 & !CLOSING == 0 {
             let (first, last) = (self.argument(0) as u32, self.argument(1) as u32);
             for number in self.agent.numbers.between(first, last) {
                 self.closing(number);
@@ -140,7 +141,7 @@ impl TrappedCall<'_> {
     }
 
     /// `dup2`, `dup3`: what would be a log by another number is plain, and what had that number is
-    /// closed.
+    /// closed, unless the kernel will refuse it.
     pub(super) fn replace(&self) -> CallOutcome {
         let (from, to) = (self.int(0), self.int(1));
         if from == to {
@@ -150,9 +151,24 @@ impl TrappedCall<'_> {
         let numbers = &self.agent.numbers;
         if numbers.window.has(to) {
             numbers.held.add(self.seen.thread, self.seen.number, to);
-            self.closing(to);
+            if self.can_replace(from, to) {
+                self.closing(to);
+            }
         }
         GO_ON
+    }
+
+    /// False if the kernel will refuse a `dup2` or `dup3`: then the second number stays what it is.
+    /// If another thread opens the first one meanwhile, that is found out as the number is used.
+    fn can_replace(&self, from: c_int, to: c_int) -> bool {
+        let flags = match self.seen.number {
+            libc::SYS_dup3 => self.int(2),
+            _ => 0,
+        };
+        let limit = self.thread().numbers_limit();
+        flags & !libc::O_CLOEXEC == 0
+            && (limit == 0 || (to as u64) < limit)
+            && !matches!(self.thread().directory(from), Err(Errno::BADF))
     }
 
     pub(super) fn control(&self) -> CallOutcome {

@@ -2,7 +2,11 @@
 //! only the client knew.
 
 use super::TrappedCall;
-use crate::{caller::process_of, numbers::OpenNumber, plain_calls::unsynced};
+use crate::{
+    caller::process_of,
+    numbers::OpenNumber,
+    plain_calls::{syncs_writes, unsynced},
+};
 use forebay_files::client;
 use libc::c_int;
 use rustix::{
@@ -56,7 +60,7 @@ impl TrappedCall<'_> {
             return Ok(());
         }
         let slots = &self.agent.slots;
-        if flags.contains(OFlags::DSYNC) {
+        if syncs_writes(flags) {
             slots.set_hidden(number, 0);
             return Ok(());
         }

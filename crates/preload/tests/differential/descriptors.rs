@@ -204,6 +204,9 @@ pub fn duplicate(world: &mut World) {
 }
 
 pub fn duplicate_over(world: &mut World) {
+    if !world.hands_over {
+        return;
+    }
     let from = world.fd();
     let to = if world.is_thread() {
         world.fd()
@@ -305,6 +308,9 @@ pub fn fork(world: &mut World) {
 
 /// Passes a descriptor through a socket, and writes by the one that comes out.
 pub fn pass(world: &mut World) {
+    if !world.hands_over {
+        return;
+    }
     let mut sockets: [c_int; 2] = [-1; 2];
     unsafe { libc::socketpair(libc::AF_UNIX, libc::SOCK_DGRAM, 0, sockets.as_mut_ptr()) };
     let fd = world.fd();

@@ -82,6 +82,8 @@ pub fn seeds() -> Vec<u64> {
 pub struct Outcome {
     pub transcript: Vec<String>,
     files: BTreeMap<String, Vec<u8>>,
+    /// The writes that `--explain` says were absorbed.
+    absorbed_writes: u64,
 }
 
 pub fn run(seed: u64, command: impl FnOnce(&Path, &Path) -> Command) -> Outcome {
@@ -117,7 +119,34 @@ pub fn run_worker(name: &str, seed: u64, command: impl FnOnce(&Path, &Path) -> C
     Outcome {
         transcript: transcript.lines().map(str::to_owned).collect(),
         files,
+        absorbed_writes: absorbed_writes(&said),
     }
+}
+
+/// Sums the writes of the table of files that `--explain` prints.
+fn absorbed_writes(said: &str) -> u64 {
+    let is_head = |line: &&str| line.split_whitespace().take(2).eq(["file", "writes"]);
+    let rows = said.lines().skip_while(|line| !is_head(line)).skip(1);
+    let number =
+        |word: Option<&str>| word.and_then(|word| word.replace(',', "").parse::<u64>().ok());
+    // Its last row may be `and N more`.
+    rows.map_while(|row| {
+        let mut words = row.split_whitespace();
+        match words.next()? {
+            "and" => number(words.nth(2)),
+            _ => number(words.next()),
+        }
+    })
+    .sum::<u64>()
+}
+
+/// A run that absorbs nothing is the same as without, and shows nothing.
+#[track_caller]
+pub fn assert_absorbs(seed: u64, forebay: &Outcome) {
+    assert!(
+        forebay.absorbed_writes > 0,
+        "FOREBAY_SEED={seed}: nothing was absorbed"
+    );
 }
 
 fn collect(root: &Path, dir: &Path, files: &mut BTreeMap<String, Vec<u8>>) {

@@ -35,8 +35,8 @@ mod threads;
 mod world;
 
 use harness::{
-    SECONDS_MAX, SEED, TRANSCRIPT, assert_same, compare_until_all_are_called, make_pool, plain,
-    program, run_with_pool, run_worker, seeds, side_by_side, without_rings,
+    SECONDS_MAX, SEED, TRANSCRIPT, assert_absorbs, assert_same, compare_until_all_are_called,
+    make_pool, plain, program, run_with_pool, run_worker, seeds, side_by_side, without_rings,
 };
 use std::{path::Path, process::Command};
 use world::NO_NUMBERS;
@@ -54,7 +54,7 @@ fn under_forebay(worker: &Path, dir: &Path) -> Command {
     make_pool(&forebay, dir);
     let mut command = run_with_pool(&forebay, dir);
     command
-        .arg("--")
+        .args(["--explain", "--"])
         .arg(worker)
         .env("FOREBAY_LIBRARY", library);
     command
@@ -62,9 +62,13 @@ fn under_forebay(worker: &Path, dir: &Path) -> Command {
 
 #[test]
 fn the_same_calls_do_the_same() {
+    let absorbs = program("forebay", &support::library()).is_some();
     compare_until_all_are_called(|seed| {
         let (plain, forebay) = side_by_side(seed, plain, under_forebay);
         assert_same(seed, &plain, &forebay);
+        if absorbs {
+            assert_absorbs(seed, &forebay);
+        }
         plain
     });
 }
@@ -75,7 +79,7 @@ fn below_agent(forebay: &Path, worker: &Path, dir: &Path) -> Command {
     make_pool(forebay, dir);
     let mut command = run_with_pool(forebay, dir);
     command
-        .args(["--front-end", "notify", "--"])
+        .args(["--front-end", "notify", "--explain", "--"])
         .arg(worker)
         .env(NO_NUMBERS, "1");
     without_rings(command)
@@ -98,6 +102,7 @@ fn the_same_calls_do_the_same_below_an_agent() {
         let below = |worker: &Path, dir: &Path| below_agent(&forebay, worker, dir);
         let (plain, below) = side_by_side(seed, plain, below);
         assert_same(seed, &plain, &below);
+        assert_absorbs(seed, &below);
     }
 }
 

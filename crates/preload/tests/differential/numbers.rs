@@ -41,7 +41,7 @@ pub fn system_call(world: &mut World) {
         9 => {
             number!(SYS_pwritev, fd => c_int, part => *const libc::iovec, 1 => c_int, offset => i64, 0 => i64)
         }
-        10 => {
+        10 if world.hands_over => {
             number!(SYS_copy_file_range, other => c_int, 0 => usize, fd => c_int, 0 => usize, 40 => usize, 0 => c_uint)
         }
         11 => number!(SYS_close, -1 => c_int),

@@ -112,6 +112,10 @@ pub struct World {
     pub is_beside_others: bool,
     /// [`NO_NUMBERS`]
     pub has_no_numbers: bool,
+    /// Descriptors get numbers that the world chooses, are sent, and are copied from and to by the
+    /// kernel. An agent may refuse that to a log with `O_DSYNC` (`EOPNOTSUPP`), so below an agent a
+    /// world has this or such logs: one with an odd seed these.
+    pub hands_over: bool,
     /// In a forked child.
     pub is_child: bool,
     /// Every function was called under each of its names.
@@ -130,6 +134,7 @@ impl World {
     pub fn new(seed: u64) -> Self {
         std::fs::create_dir("sub").unwrap();
         std::os::unix::fs::symlink("a.log", "link.log").unwrap();
+        let has_no_numbers = std::env::var_os(NO_NUMBERS).is_some();
         let mut world = Self {
             rng: Rng(seed),
             slots: vec![-1; 8],
@@ -145,7 +150,8 @@ impl World {
             ],
             prefix: String::new(),
             is_beside_others: false,
-            has_no_numbers: std::env::var_os(NO_NUMBERS).is_some(),
+            has_no_numbers,
+            hands_over: !has_no_numbers || seed.is_multiple_of(2),
             is_child: false,
             is_complete: false,
             is_unshared: false,
@@ -174,6 +180,7 @@ impl World {
             prefix: format!("thread{n}-"),
             is_beside_others: true,
             has_no_numbers: self.has_no_numbers,
+            hands_over: self.hands_over,
             is_child: false,
             is_complete: false,
             is_unshared: self.is_unshared,
@@ -261,10 +268,9 @@ impl World {
         if is_the_clients { -1 } else { fd }
     }
 
-    /// Flags that a file is not opened with: a log with `O_DSYNC` whose position others share
-    /// cannot be made plain by an agent, which says `EOPNOTSUPP` then.
+    /// Flags that a file is not opened with, as [`hands_over`](Self::hands_over) says.
     pub fn refused_flags(&self) -> c_int {
-        match self.has_no_numbers {
+        match self.has_no_numbers && self.hands_over {
             true => libc::O_SYNC,
             false => 0,
         }
