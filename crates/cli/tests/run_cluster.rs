@@ -83,15 +83,16 @@ fn an_etcd_cluster_agrees_after_its_members_are_killed() {
     if !have("etcd") || !have("etcdctl") {
         return;
     }
-    let port = free_ports(30_100..32_700, &[0, 1, 2, 3, 4, 5]).to_string();
+    let port = free_ports(30_100..31_000, &[0, 1, 2, 3, 4, 5]).to_string();
     let environment: [(&str, &OsStr); 2] = [("PORT", port.as_ref()), ("KEYS", "300".as_ref())];
     let said = run_example("etcd-cluster/run.sh", &environment, 4);
     assert_eq!(said.matches("The members agree.").count(), 3, "{said}");
 }
 
-/// The environment of `etcd-cluster/machine.sh`, as far as it can be run here.
-fn machine() -> Option<[(&'static str, String); 2]> {
-    let port = free_ports(30_100..32_700, &[0, 1, 2, 3, 4, 5]).to_string();
+/// The environment of `etcd-cluster/machine.sh`, as far as it can be run here. Tests run at the
+/// same time: each has ports of its own.
+fn machine(ports: Range<u16>) -> Option<[(&'static str, String); 2]> {
+    let port = free_ports(ports, &[0, 1, 2, 3, 4, 5]).to_string();
     (have("etcd") && have("etcdctl") && root_can("cut file systems off"))
         .then(|| [("PORT", port), ("KEYS", "2000".to_owned())])
 }
@@ -109,7 +110,7 @@ fn last_entries(said: &str) -> Vec<u64> {
 /// is recovered, each entry that it acknowledged to the others.
 #[test]
 fn an_etcd_member_has_its_entries_after_it_lost_its_cache() {
-    let Some(environment) = machine() else {
+    let Some(environment) = machine(31_000..31_800) else {
         return;
     };
     let environment = environment
@@ -131,7 +132,7 @@ fn an_etcd_member_has_its_entries_after_it_lost_its_cache() {
 /// The control: what the one had acknowledged is not there without its pool.
 #[test]
 fn an_etcd_member_without_its_pool_loses_entries() {
-    let Some(environment) = machine() else {
+    let Some(environment) = machine(31_800..32_700) else {
         return;
     };
     let environment = environment
