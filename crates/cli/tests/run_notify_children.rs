@@ -67,7 +67,12 @@ fn a_shells_static_program_outlasts_a_power_cut() {
         let mut run = sandbox.command("run --absorb *.log --pool");
         // What ends its process group ends nothing else.
         run.process_group(0);
-        same(run_and_recovered(disk, &sandbox, run, &["sh", "-c", script]));
+        same(run_and_recovered(
+            disk,
+            &sandbox,
+            run,
+            &["sh", "-c", script],
+        ));
     }
 }
 
