@@ -153,7 +153,7 @@ pub(crate) fn is_this_program(id: u32) -> bool {
 pub(crate) fn has_more_filters(id: u32) -> bool {
     let filters = |of: String| {
         let status = std::fs::read_to_string(format!("/proc/{of}/status")).ok()?;
-        let line = |line: &str| Some(line.strip_prefix("Seccomp_filters:")?.trim().parse().ok()?);
+        let line = |line: &str| line.strip_prefix("Seccomp_filters:")?.trim().parse().ok();
         status.lines().find_map(line)
     };
     let (theirs, own): (Option<u32>, _) = (filters(id.to_string()), filters("self".to_owned()));

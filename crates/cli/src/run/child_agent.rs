@@ -26,6 +26,7 @@ use std::{
 
 /// Environment of such an agent: its program may give up gaining rights.
 const CONSENT_ENV: &str = "FOREBAY_COSTS_RIGHTS";
+const CONSENT: &str = "yes";
 
 /// Has such programs served, if that can be; else their logs are plain, and the status says why.
 pub(super) fn serve_children(supervisor: &Supervisor, may_cost_rights: bool) {
@@ -59,9 +60,8 @@ fn start(
     rustix::io::fcntl_setfd(&request.connection, FdFlags::empty())?;
     let number = request.connection.as_raw_fd().to_string();
     environment.push((ENTERED_ENV.into(), number.into()));
-    if may_cost_rights {
-        environment.push((CONSENT_ENV.into(), "1".into()));
-    }
+    let consent = if may_cost_rights { CONSENT } else { "" };
+    environment.push((CONSENT_ENV.into(), consent.into()));
     let words = vec!["forebay".into(), AGENT_COMMAND.into()];
     let agent = RunProgram::of_agent(command.to_owned(), words);
     let started = child::start(&agent, environment, &SigSet::empty());
@@ -84,7 +84,7 @@ pub(super) fn run() -> Result<(), Failure> {
     // What ends or stops its process group leaves it to its program.
     let mut signals = Signals::block()?;
     client::start();
-    let may_cost_rights = env::var_os(CONSENT_ENV).is_some();
+    let may_cost_rights = env::var_os(CONSENT_ENV).is_some_and(|is| is == CONSENT);
     if let Some((program, agent)) = Agent::enter(may_cost_rights) {
         outlast(program, &agent, &mut signals);
     }
