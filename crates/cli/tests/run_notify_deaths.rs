@@ -444,23 +444,3 @@ fn an_agent_that_settles_nothing_is_found_out() {
         supervisor_is_killed(how, 1 + round % 2, &mut random)
     });
 }
-
-/// Those of all threads of a process.
-fn children(pid: i32) -> Vec<i32> {
-    let threads = fs::read_dir(format!("/proc/{pid}/task"));
-    let threads = threads.into_iter().flatten().flatten();
-    let lists = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
-    let mut all = Vec::new();
-    for list in lists {
-        all.extend(
-            list.split_whitespace()
-                .map(|pid| pid.parse::<i32>().unwrap()),
-        );
-    }
-    all
-}
-
-fn is_agent(pid: i32) -> bool {
-    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.windows(12).any(|part| part == b"notify-agent")
-}
