@@ -7,7 +7,7 @@ cat >"$root/etc/fstab" <<'END'
 /dev/vda / ext4 defaults 0 1
 /dev/vdb /fast ext4 defaults,nofail 0 2
 /dev/vdc /parcel ext4 ro 0 0
-/dev/pmem0 /mnt/pmem ext4 dax=always,nofail,x-systemd.device-timeout=60 0 2
+/dev/pmem0 /mnt/pmem ext4 dax=always,nofail,x-systemd.device-timeout=600 0 2
 END
 mkdir -p "$root/fast" "$root/parcel" "$root/mnt/pmem"
 echo lab >"$root/etc/hostname"
