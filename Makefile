@@ -32,7 +32,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long packages test-packages test-aarch64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long packages test-packages test-systemd test-aarch64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -129,6 +129,10 @@ test-packages: ## Install, use, upgrade and remove the .deb in a fresh Debian 12
 	@scripts/setup.sh packages test-packages
 	scripts/test_packages.sh $(if $(FROM),--from $(FROM))
 
+test-systemd: ## Take Debian's units through their lives under a real systemd, in a virtual machine (needs root and Debian's archive); FROM=DIR, ONLY=redis|postgres|mariadb|etcd|refusals, POOL=pmem|disk, CONTAINER=1 in a container
+	@scripts/setup.sh packages test-systemd
+	scripts/test_systemd.sh $(if $(FROM),--from $(FROM)) -- $(if $(ONLY),--only $(ONLY)) $(if $(POOL),--pool $(POOL)) $(if $(CONTAINER),--container)
+
 # measure NAME FLAGS: the report appears only when the run was complete.
 define measure
 	@mkdir -p $(BENCH_DIR)
@@ -192,6 +196,7 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	scripts/faults.py --check
 	shellcheck scripts/*.sh packaging/*.sh examples/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh
+	shellcheck lab/systemd/guest/*.sh
 
 fmt: ## Format all Rust code, and wrap comments and documents
 	@scripts/setup.sh lint

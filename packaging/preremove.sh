@@ -92,7 +92,14 @@ END
 
 echo "forebay: looked into the pools of units, in /var/lib/forebay, /dev/shm and on persistent memory; not into others: forebay doctor --dir DIR says of a database's directory whether any holds something for it" >&2
 if [ "$refused" = 0 ]; then
-    # Tables of runs that are over.
+    # Tables of runs that are over, and pools in ordinary memory that hold nothing: forebay refuses others.
     rm -f /dev/shm/forebay-absorbed-* /dev/shm/forebay-order-* /dev/shm/forebay-scratch-*
+    for pool in /dev/shm/forebay-*.pool; do
+        if [ -f "$pool" ] && [ ! -L "$pool" ]; then
+            "$forebay" pool remove "$pool" >/dev/null 2>&1 || true
+        fi
+    done
+    # Where runs left notes of themselves; these are gone with them.
+    rmdir /run/forebay /run/user/*/forebay /tmp/forebay-[0-9]* 2>/dev/null || true
 fi
 exit "$refused"

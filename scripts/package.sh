@@ -1,8 +1,9 @@
 #!/usr/bin/env bash
-# The packages for this machine's architecture: .deb, .rpm and a tarball of forebay, and of its debug symbols, in target/packages.
+# The packages for this machine's architecture, in target/packages: .deb, .rpm and a tarball of forebay, .deb and .rpm of forebay-lab, and of the debug symbols of
+# each.
 #
 #   package.sh                builds the programs first (release)
-#   package.sh --from DIR     takes forebay and libforebay.so from DIR
+#   package.sh --from DIR     takes forebay and libforebay.so from DIR, and what forebay-lab has; without that, there is no package of it
 #   VERSION=1.2.3             another version than that of Cargo.toml (a test's)
 #
 # What is in a package is laid out in target/packages/stage, and described in packaging/.
@@ -43,10 +44,10 @@ out=$target/packages
 stage=$out/stage
 
 if [[ $build == yes ]]; then
-    cargo build --release ${CI:+--locked} -p forebay -p forebay-preload
+    cargo build --release ${CI:+--locked} -p forebay -p forebay-preload -p forebay-lab -p forebay-lab-preload -p forebay-peers
 fi
 
-# strip_into PROGRAM TO: the program without its debug symbols, and these by its build id.
+# strip_into PROGRAM TO DEBUG: the program without its debug symbols, and these by its build id, below DEBUG.
 strip_into() {
     local id debug
     install -D -m 755 "$1" "$2"
@@ -55,78 +56,103 @@ strip_into() {
         echo "package.sh: error: $1 has no build id, by which its debug symbols are found" >&2
         exit 1
     }
-    debug=$stage/debug/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
+    debug=$3/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
     mkdir -p "$(dirname "$debug")"
     objcopy --only-keep-debug --compress-debug-sections "$1" "$debug"
     chmod 644 "$debug"
     strip --strip-unneeded "$2"
+    printf '%-20s %s bytes, stripped %s\n' "${1##*/}" "$(stat -Lc %s "$1")" "$(stat -c %s "$2")"
+}
+
+# help_of PROGRAM FILES: its manual pages and completions, below FILES.
+help_of() {
+    local name=${1##*/} to
+    "$1" man --dir "$2/usr/share/man/man1"
+    find "$2/usr/share/man" -name '*.1' -exec gzip -9n {} +
+    for to in bash:bash-completion/completions/$name zsh:zsh/vendor-completions/_$name fish:fish/vendor_completions.d/$name.fish; do
+        mkdir -p "$(dirname "$2/usr/share/${to#*:}")"
+        "$1" completions "${to%%:*}" >"$2/usr/share/${to#*:}"
+    done
 }
 
 rm -rf "$out"
 mkdir -p "$out"
 files=$stage/forebay
-strip_into "$from/forebay" "$files/usr/bin/forebay"
-strip_into "$from/libforebay.so" "$files/usr/lib/forebay/libforebay.so"
-chmod 644 "$files/usr/lib/forebay/libforebay.so"
-
-"$from/forebay" man --dir "$files/usr/share/man/man1"
-find "$files/usr/share/man" -name '*.1' -exec gzip -9n {} +
-completions() {
-    mkdir -p "$(dirname "$files/$2")"
-    "$from/forebay" completions "$1" >"$files/$2"
-}
-completions bash usr/share/bash-completion/completions/forebay
-completions zsh usr/share/zsh/vendor-completions/_forebay
-completions fish usr/share/fish/vendor_completions.d/forebay.fish
+strip_into "$from/forebay" "$files/usr/bin/forebay" "$stage/forebay-dbgsym"
+strip_into "$from/libforebay.so" "$files/usr/lib/forebay/libforebay.so" "$stage/forebay-dbgsym"
+help_of "$from/forebay" "$files"
+names=(forebay)
+if [[ -x $from/forebay-lab && -e $from/libforebay_lab.so && -x $from/forebay-peers ]]; then
+    names+=(forebay-lab)
+    for name in forebay-lab forebay-peers; do
+        strip_into "$from/$name" "$stage/forebay-lab/usr/bin/$name" "$stage/forebay-lab-dbgsym"
+    done
+    strip_into "$from/libforebay_lab.so" "$stage/forebay-lab/usr/lib/forebay/libforebay_lab.so" "$stage/forebay-lab-dbgsym"
+    help_of "$from/forebay-lab" "$stage/forebay-lab"
+else
+    echo "package.sh: no package of forebay-lab: $from has not all of forebay-lab, forebay-peers and libforebay_lab.so" >&2
+fi
+chmod 644 "$stage"/*/usr/lib/forebay/*.so
 
 unit=$files/usr/lib/systemd/system/forebay-recover@.service
 mkdir -p "$(dirname "$unit")"
 sed 's#/usr/local/bin/forebay#/usr/bin/forebay#' 'examples/systemd/forebay-recover@.service' >"$unit"
 install -D -m 644 packaging/forebay.toml "$stage/config/forebay.toml"
 
-doc=$files/usr/share/doc/forebay
-mkdir -p "$doc" "$stage/debug/usr/share/doc/forebay-dbgsym"
-gzip -9nc CHANGELOG.md >"$doc/CHANGELOG.md.gz"
-printf 'forebay (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz, beside this file, has what changed.\n\n -- %s  %s\n' \
-    "$version" "$(sed -n 's/^maintainer: //p' packaging/nfpm.yaml)" "$(date -R -u -d "@$(git log -1 --format=%ct)")" | gzip -9n >"$doc/changelog.gz"
-# What lintian says of the packages and is as it should be: no address has been published yet, and nfpm writes a field of its own.
-overrides() {
-    mkdir -p "$2/usr/share/lintian/overrides"
-    printf "$1: %s\n" bogus-mail-host bogus-mail-host-in-debian-changelog 'unknown-field License' >"$2/usr/share/lintian/overrides/$1"
+# documents_of PACKAGE: what Debian's policy has in each, and lintian's findings that are as they should be: no address has been published yet, nfpm writes a field of
+# its own, forebay-peers is no command for people, and in /tmp prerm removes directories that are empty, whosever they are.
+documents_of() {
+    local doc=$stage/$1/usr/share/doc/$1 overrides=$stage/$1/usr/share/lintian/overrides
+    mkdir -p "$doc" "$overrides"
+    printf '%s (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz of the package forebay has what changed.\n\n -- %s  %s\n' \
+        "$1" "$version" "$(sed -n 's/^maintainer: //p' packaging/nfpm.yaml)" "$(date -R -u -d "@$(git log -1 --format=%ct)")" | gzip -9n >"$doc/changelog.gz"
+    {
+        echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'
+        echo
+        echo 'Files: *'
+        echo 'Copyright: The Forebay project'
+        echo 'License: MIT or Apache-2.0'
+        sed 's/^$/./; s/^/ /' LICENSE-MIT
+        echo ' .'
+        echo ' On Debian systems the text of the Apache License, version 2.0, is in /usr/share/common-licenses/Apache-2.0.'
+    } >"$doc/copyright"
+    printf "$1: %s\n" bogus-mail-host bogus-mail-host-in-debian-changelog 'unknown-field License' >"$overrides/$1"
+    [[ $1 != forebay ]] || echo 'forebay: possibly-insecure-handling-of-tmp-files-in-maintainer-script /tmp [prerm:*]' >>"$overrides/$1"
+    [[ $1 != forebay-lab ]] || echo 'forebay-lab: no-manual-page [usr/bin/forebay-peers]' >>"$overrides/$1"
 }
-overrides forebay "$files"
-overrides forebay-dbgsym "$stage/debug"
+for name in "${names[@]}"; do
+    documents_of "$name"
+    documents_of "$name-dbgsym"
+done
+doc=$files/usr/share/doc/forebay
+gzip -9nc CHANGELOG.md >"$doc/CHANGELOG.md.gz"
 cp docs/install.md docs/operations.md docs/monitoring.md docs/durability.md "$doc/"
 cp -r contrib/monitoring "$doc/"
 cp -r docs/databases "$doc/"
-{
-    echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'
-    echo
-    echo 'Files: *'
-    echo 'Copyright: The Forebay project'
-    echo 'License: MIT or Apache-2.0'
-    sed 's/^$/./; s/^/ /' LICENSE-MIT
-    echo ' .'
-    echo ' On Debian systems the text of the Apache License, version 2.0, is in /usr/share/common-licenses/Apache-2.0.'
-} >"$doc/copyright"
-cp "$doc/copyright" "$stage/debug/usr/share/doc/forebay-dbgsym/copyright"
-sed 's/^forebay (/forebay-dbgsym (/' <(zcat "$doc/changelog.gz") | gzip -9n >"$stage/debug/usr/share/doc/forebay-dbgsym/changelog.gz"
 # Whatever the umask: a link to a directory that others may write to would be theirs.
 find "$stage" -type d -exec chmod 755 {} +
 find "$stage" -type f ! -perm /111 -exec chmod 644 {} +
 
-# The newest version of the C library of which the programs need something.
-glibc=$(objdump -T "$files/usr/bin/forebay" "$files/usr/lib/forebay/libforebay.so" | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1)
+# glibc_of DIR: the newest version of the C library of which its programs need something.
+glibc_of() {
+    find "$1/usr/bin" "$1/usr/lib/forebay" -type f -exec objdump -T {} + | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1
+}
 
-for name in nfpm nfpm-debug; do
-    sed "s#@arch@#$arch#; s#@version@#$version#; s#@stage@#$stage#; s#@glibc@#$glibc#" "packaging/$name.yaml" >"$out/$name.yaml"
+# pack NAME OF: the packages that packaging/nfpm-OF.yaml, or for none nfpm.yaml, describes, under a name.
+pack() {
+    local glibc=
+    [[ $2 == -debug ]] || glibc=$(glibc_of "$stage/$1")
+    sed "s#@name@#$1#g; s#@arch@#$arch#; s#@version@#$version#; s#@stage@#$stage#; s#@glibc@#$glibc#" "packaging/nfpm$2.yaml" >"$out/$1$2.yaml"
     for kind in deb rpm; do
-        nfpm package --config "$out/$name.yaml" --packager "$kind" --target "$out/" >/dev/null
+        nfpm package --config "$out/$1$2.yaml" --packager "$kind" --target "$out/" >/dev/null
     done
+}
+pack forebay ''
+[[ ${#names[@]} -eq 1 ]] || pack forebay-lab -lab
+for name in "${names[@]}"; do
+    pack "$name" -debug
 done
 install -D -m 644 "$stage/config/forebay.toml" "$files/etc/forebay/forebay.toml"
 tar -C "$files" --owner=0 --group=0 --sort=name -czf "$out/forebay-$version-$arch.tar.gz" .
 
-echo "forebay          $(stat -c %s "$from/forebay") bytes, stripped $(stat -c %s "$files/usr/bin/forebay")"
-echo "libforebay.so    $(stat -c %s "$from/libforebay.so") bytes, stripped $(stat -c %s "$files/usr/lib/forebay/libforebay.so")"
 (cd "$out" && stat -c '%s bytes  %n' ./*.deb ./*.rpm ./*.tar.gz)

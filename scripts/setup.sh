@@ -21,6 +21,7 @@ usage: scripts/setup.sh TARGET...
   fuzz         nightly Rust and cargo-fuzz
   packages     Rust, binutils, and nfpm, which makes packages (built with Go)
   test-packages  mmdebstrap, lintian
+  test-systemd   mmdebstrap, QEMU, ext4's tools
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
 EOF
@@ -464,6 +465,9 @@ setup() {
         ;;
     test-packages)
         need_debian mmdebstrap mmdebstrap lintian lintian
+        ;;
+    test-systemd)
+        need_debian mmdebstrap mmdebstrap qemu-system-x86_64 qemu-system-x86 /sbin/mke2fs e2fsprogs setpriv util-linux python3 python3
         ;;
     docs)
         need_rust

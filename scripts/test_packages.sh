@@ -71,6 +71,18 @@ for file in /usr/share/man/man1/forebay-run.1.gz /usr/share/bash-completion/comp
     [[ -f $root$file ]] || fail "$file is not installed"
 done
 
+if compgen -G "$target/packages/forebay-lab_*.deb" >/dev/null; then
+    say "install, use and remove forebay-lab"
+    cp "$target"/packages/forebay-lab_0.0.1_*.deb "$root/root/lab.deb"
+    inside dpkg -i /root/lab.deb
+    inside forebay-lab --version | grep -q '^forebay-lab ' || fail "forebay-lab does not run"
+    inside forebay-lab pool --quick --json >/dev/null || fail "forebay-lab measures no pool"
+    for file in /usr/share/man/man1/forebay-lab-redis.1.gz /usr/share/bash-completion/completions/forebay-lab; do
+        [[ -f $root$file ]] || fail "$file is not installed"
+    done
+    inside dpkg -P forebay-lab
+fi
+
 say "enable"
 sed -i 's/^appendonly .*/appendonly yes/; s/^appendfsync .*/appendfsync always/; s/^port .*/port 0/; s#^\# unixsocket .*#unixsocket /var/lib/redis/socket#' \
     "$root/etc/redis/redis.conf"
@@ -126,9 +138,12 @@ inside forebay disable redis-server
 grep -q write "$root"/var/lib/redis/appendonlydir/*.incr.aof || fail "the last write is not in the file"
 
 say "remove and purge: nothing is left"
+inside forebay run --emulated 8MiB --absorb x -- true
+inside setpriv --reuid 1234 --clear-groups forebay run --emulated 8MiB --absorb x -- true
+[[ -e $root/dev/shm/forebay-1234.pool && -d $root/run/forebay && -d $root/tmp/forebay-1234 ]] || fail "the runs left no pool, or no directory"
 inside forebay pool remove /var/lib/forebay/redis.pool
 inside dpkg -r forebay
 inside dpkg -P forebay
-left=$(find "$root/dev/shm" "$root/tmp" "$root/etc" "$root/var/lib" "$root/usr" "$root/run" -name '*forebay*' ! -path '*/dpkg/*' ! -path "$root/run/forebay*")
+left=$(find "$root/dev/shm" "$root/tmp" "$root/etc" "$root/var/lib" "$root/usr" "$root/run" -name '*forebay*' ! -path '*/dpkg/*' ! -path "$root/run/forebay-redis-server*")
 [[ -z $left ]] || fail "left: $left"
 echo "the package was installed, used, upgraded and removed"

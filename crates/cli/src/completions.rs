@@ -17,9 +17,13 @@ pub struct Completions {
 
 impl Completions {
     /// Of `command`, which is the whole one.
+    ///
+    /// # Errors
+    /// Standard output cannot be written to.
     pub fn run(self, mut command: Command) -> Result<(), Failure> {
         let mut script = Vec::new();
-        clap_complete::generate(self.shell, &mut command, "forebay", &mut script);
+        let name = command.get_name().to_owned();
+        clap_complete::generate(self.shell, &mut command, name, &mut script);
         let mut output = Output::new();
         output.bytes(&script)?;
         output.finish()

@@ -2,8 +2,9 @@
 //!
 //! One module a subcommand. What they share, and share with `forebay-lab` (lab/cli): [`failure`]
 //! (exit codes), [`output`] (standard output that may close), [`size`] (arguments), [`progress`]
-//! (bars on standard error), and [`RunCommand`], under which a laboratory may put a [`RunLayer`].
-//! Reports go to standard output, everything else to standard error.
+//! (bars on standard error), [`Man`] and [`Completions`], and [`RunCommand`], under which a
+//! laboratory may put a [`RunLayer`]. Reports go to standard output, everything else to standard
+//! error.
 
 mod completions;
 mod disk_mounts;
@@ -28,6 +29,8 @@ mod store;
 mod units;
 mod users;
 
+pub use completions::Completions;
+pub use man::Man;
 pub use run::{PreloadLibrary, RunCommand, RunLayer};
 
 use clap::{

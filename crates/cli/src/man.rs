@@ -20,6 +20,9 @@ pub struct Man {
 
 impl Man {
     /// Of `command`, which is the whole one.
+    ///
+    /// # Errors
+    /// It has no command of that name; standard output, or the directory, cannot be written to.
     pub fn run(self, command: Command) -> Result<(), Failure> {
         let Some(dir) = self.dir else {
             let mut page = Vec::new();

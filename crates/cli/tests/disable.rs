@@ -86,7 +86,7 @@ fn a_unit_is_disabled_once_nothing_is_left() {
     let done = image.run("disable db --json").ok().json();
     assert_eq!(done["is_proven"], true);
     assert_eq!(done["proof"]["pools"][0]["records"], 0);
-    assert_eq!(done["removed"].as_array().unwrap().len(), 2, "{done}");
+    assert_eq!(done["removed"].as_array().unwrap().len(), 3, "{done}");
     assert!(image.own_files().is_empty());
     assert_eq!(fs::read(image.at("srv/db/a.aof")).unwrap(), b"acknowledged");
     // Nothing is known of its files any more, unless they are named.

@@ -45,13 +45,21 @@ fn the_units_of_debian_are_enabled() {
         "PIDFile=",
         "KillMode=mixed",
         "ReadWritePaths=/var/lib/forebay",
-        "ExecPaths=/usr/bin/forebay /usr/lib/forebay/libforebay.so",
+        "ExecPaths=/usr/bin/forebay /usr/lib/forebay",
         "SystemCallErrorNumber=EPERM",
         "RemoveIPC=no",
         "Requires=forebay-recover@var-lib-redis.service",
     ] {
         assert!(text.lines().any(|it| it == line), "{line} is not in {text}");
     }
+    // A pool that is mounted with nofail may come after local-fs.target.
+    let waits =
+        "etc/systemd/system/forebay-recover@var-lib-redis.service.d/zz-forebay-redis-server.conf";
+    let text = fs::read_to_string(image.at(waits)).unwrap();
+    assert!(
+        text.contains("\nRequiresMountsFor=/var/lib/forebay/redis-server.pool\n"),
+        "{text}"
+    );
     let text = image.drop_in("mariadb");
     assert!(
         text.contains("-- /bin/sh -c \"set -f;")
@@ -109,7 +117,7 @@ fn a_dry_run_shows_the_files_and_changes_nothing() {
         .json();
     assert_eq!(shown["is_enabled"], false);
     assert!(
-        shown["files"][1]["text"]
+        shown["files"][2]["text"]
             .as_str()
             .unwrap()
             .contains("ExecStart=")
@@ -296,7 +304,7 @@ fn a_go_program_needs_the_agent_by_name() {
         .ok()
         .json();
     assert_eq!(shown["data"][0], "/var/lib/etcd/default");
-    let text = shown["files"][1]["text"].as_str().unwrap();
+    let text = shown["files"][2]["text"].as_str().unwrap();
     assert!(
         text.contains("--profile etcd --front-end notify -- /usr/bin/etcd $DAEMON_ARGS"),
         "{text}"

@@ -87,6 +87,31 @@ fn without_persistent_memory_emulation_must_be_asked_for() {
 }
 
 #[test]
+fn commands_that_errors_name_make_a_pool() {
+    let sandbox = Sandbox::on_disk();
+    sandbox
+        .run("pool create nowhere/p")
+        .fails(1, &["the directory nowhere is not there", "--disk"]);
+    sandbox
+        .run("run --pool nowhere/p --absorb x -- true")
+        .fails(
+            1,
+            &["there is no pool", "The directory nowhere is not there"],
+        );
+    sandbox.run("pool create p").fails(1, &["with --disk"]);
+    let ran = sandbox.run("run --pool p --absorb x -- true");
+    let ran = ran.fails(1, &["there is no pool p"]);
+    // A file system that is on no device, as a container has one.
+    let Some((_, named)) = ran.stderr.split_once("Make it on this disk: forebay ") else {
+        return;
+    };
+    let (line, _) = named.split_once(". ").unwrap();
+    assert_eq!(line, "pool create p --disk --size 128MiB");
+    sandbox.run(line).ok();
+    sandbox.run("run --pool p --absorb x -- true").ok();
+}
+
+#[test]
 fn sizes_that_make_no_pool_are_refused() {
     let sandbox = Sandbox::new();
     sandbox.refuses(&[

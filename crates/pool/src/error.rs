@@ -38,7 +38,7 @@ pub enum PoolErrorKind {
     Empty,
     /// `MAP_SYNC` was refused.
     #[error(
-        "is not on persistent memory: it lies on {file_system}, which refuses MAP_SYNC. Use a file on a file system mounted with -o dax on /dev/pmemN, or a devdax device; or ask for emulation with --emulated (it survives a process crash, not a power cut)"
+        "is not on persistent memory: it lies on {file_system}, which refuses MAP_SYNC. Use a file on a file system mounted with -o dax on /dev/pmemN, or a devdax device; without any, make it on a disk with --disk, or in memory with --emulated (that survives a process crash, not a power cut)"
     )]
     NotPersistentMemory {
         /// Type and mount point.

@@ -25,7 +25,7 @@ mod sqlite;
 mod synced_write;
 mod wisckey;
 
-use clap::{Args, Parser, Subcommand};
+use clap::{Args, CommandFactory, Parser, Subcommand};
 use forebay_bench::BenchError;
 use forebay_cli::failure::Failure;
 use forebay_device::memory::Profile;
@@ -66,6 +66,11 @@ enum Command {
     Fam(fam::Fam),
     Paper(paper::Paper),
     Report(report::Report),
+    // For the package (scripts/package.sh).
+    #[command(hide = true)]
+    Completions(forebay_cli::Completions),
+    #[command(hide = true)]
+    Man(forebay_cli::Man),
     /// Processes that are started and killed
     #[command(subcommand, hide = true)]
     Internal(internal::Command),
@@ -100,6 +105,8 @@ fn dispatch(command: Command) -> Result<(), Failure> {
         Command::Fam(fam) => fam.run(),
         Command::Paper(paper) => paper.run(),
         Command::Report(report) => report.run(),
+        Command::Completions(completions) => completions.run(Cli::command()),
+        Command::Man(man) => man.run(Cli::command()),
         Command::Internal(command) => command.run(),
     }
 }

@@ -58,7 +58,10 @@ pub fn make(
     let aside = tempfile::Builder::new()
         .prefix(".forebay-new-")
         .tempdir_in(place)
-        .map_err(|e| denied_or(e, "creating the pool", path))?;
+        .map_err(|e| match e.kind() {
+            io::ErrorKind::NotFound => no_place(path, place),
+            _ => denied_or(e, "creating the pool", path),
+        })?;
     let is_made = remove_when_ended(aside.path().to_owned())?;
     let made = aside.path().join("pool");
     let created = with_progress(&made, bytes, || options.create(&made));
@@ -87,6 +90,14 @@ fn give(pool: &Pool, path: &Path, owner: &SystemUser) -> Result<(), Failure> {
         None => Err(io::Error::from(io::ErrorKind::Unsupported)),
     };
     change.map_err(|e| denied_or(e, &format!("giving it to {}", owner.name), path))
+}
+
+fn no_place(path: &Path, place: &Path) -> Failure {
+    Failure::Failed(format!(
+        "{}: the directory {} is not there. Name a pool on persistent memory that is mounted, or with --disk one on a disk, as in: forebay pool create ./forebay.pool --disk --size 128MiB; forebay doctor says what this machine has",
+        path.display(),
+        place.display()
+    ))
 }
 
 fn denied_or(error: io::Error, doing: &str, path: &Path) -> Failure {

@@ -39,7 +39,7 @@ impl RunPool {
             (None, None) => match on_persistent_memory() {
                 Some(path) => Ok(Some(Self::At(path))),
                 None => Err(Failure::Usage(format!(
-                    "which pool? {}. Give one with --pool PATH (forebay pool create makes it, forebay doctor says where), \
+                    "which pool? {}. Make one there (forebay pool create PATH --disk --size 128MiB, as the user who runs this), and give it with --pool PATH; \
                      or try things out with --emulated 64MiB, which survives a process crash, not a power cut; --no-pool runs the program without any",
                     what_a_disk_would_bring(&data_of(command))
                 ))),
@@ -92,9 +92,9 @@ fn what_a_disk_would_bring(data: &Path) -> String {
         .take(PLACES_NAMED)
         .collect();
     match others.is_empty() {
-        true => format!("{none}; whether one on this disk would pay says {ask}"),
+        true => format!("{none}; {ask} says whether one on this disk would pay"),
         false => format!(
-            "{none}; whether one on another disk would pay says {ask} --beside DIR, with a directory on that disk (mounted here: {})",
+            "{none}; {ask} --beside DIR says whether one on another disk would pay, DIR being a directory on it (mounted here: {})",
             others.join(", ")
         ),
     }
@@ -109,16 +109,43 @@ pub fn emulated_path() -> PathBuf {
 }
 
 fn open(path: &Path) -> Result<Pool, Failure> {
-    PoolOptions::new().open(path).map_err(|error| match &error.kind {
-        PoolErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
-            Failure::Failed(format!(
-                "there is no pool {0}. Make it on persistent memory: forebay pool create {0} --size 64MiB; or use --emulated 64MiB \
-                 instead of --pool",
-                path.display()
-            ))
+    PoolOptions::new()
+        .open(path)
+        .map_err(|error| match &error.kind {
+            PoolErrorKind::Io { source, .. } if source.kind() == io::ErrorKind::NotFound => {
+                Failure::Failed(format!(
+                    "there is no pool {}. {}",
+                    path.display(),
+                    how_to_make(path)
+                ))
+            }
+            _ => error.into(),
+        })
+}
+
+/// The command that makes a pool there, by what the place is; in sentences.
+fn how_to_make(path: &Path) -> String {
+    let shown = path.display();
+    let place = path.parent().filter(|it| !it.as_os_str().is_empty());
+    let place = place.unwrap_or(Path::new("."));
+    let to_try = "To try things out, use --emulated 64MiB instead of --pool: that survives a process crash, not a power cut";
+    if !place.is_dir() {
+        return format!(
+            "The directory {} is not there either: name a pool on a file system that is mounted; forebay doctor says where one can lie. {to_try}",
+            place.display()
+        );
+    }
+    match disk_mounts::mount_of(place) {
+        Some(mount) if mount.is_dax => {
+            format!("Make it on this persistent memory: forebay pool create {shown} --size 64MiB")
         }
-        _ => error.into(),
-    })
+        Some(_) => format!(
+            "Make it on this disk: forebay pool create {shown} --disk --size 128MiB. {to_try}"
+        ),
+        None => format!(
+            "A pool that survives a power cut lies on persistent memory, or on a disk: forebay pool create PATH --disk --size 128MiB, with a PATH on one. {to_try}"
+        ),
+    }
 }
 
 /// Segments of an emulated pool: enough for several processes with two each.

@@ -10,11 +10,11 @@
 //! Of another root's system only (3) to (5) are done: its paths mean other files here.
 
 use super::{
-    drop_in::program_of,
+    drop_in::{UnitDropIn, program_of, recovery_drop_in},
     enabled_unit::EnabledUnit,
     plan::{RECOVERY_FILE, is_own_recovery_unit},
     proof::{DrainProof, ProofScope, prove},
-    search::{UnitRoot, remove_file, write_file},
+    search::{UnitFile, UnitRoot, remove_file, write_file},
     systemd,
 };
 use crate::{failure::Failure, output, recover::for_directories, run, standard_error::complain};
@@ -221,9 +221,11 @@ impl DisableUnit {
         }
         if report.proof.holds() {
             report.removed.push(file.path.clone());
-            match tidy(root) {
-                Ok(tidied) => report.removed.extend(tidied),
-                Err(failure) => report.failures.push(failure.to_string()),
+            for tidied in [tidy_recoveries(unit, file, root), tidy(root)] {
+                match tidied {
+                    Ok(tidied) => report.removed.extend(tidied),
+                    Err(failure) => report.failures.push(failure.to_string()),
+                }
             }
             return true;
         }
@@ -266,15 +268,30 @@ fn start(unit: &EnabledUnit, root: &UnitRoot, was_active: bool, report: &mut Dis
     }
 }
 
+/// Takes away what has the recoveries of the unit's directories wait for its pool.
+fn tidy_recoveries(
+    unit: &EnabledUnit,
+    drop_in: &UnitFile,
+    root: &UnitRoot,
+) -> Result<Vec<PathBuf>, Failure> {
+    let data = UnitDropIn::data_in(drop_in);
+    let files = data
+        .iter()
+        .map(|it| recovery_drop_in(&unit.name, it, Path::new(""), root).path);
+    let there: Vec<PathBuf> = files.filter(|path| path.exists()).collect();
+    there.iter().try_for_each(|path| remove_file(path))?;
+    Ok(there)
+}
+
 /// Takes the unit of recoveries away, if `enable` wrote it and no unit asks for it any more.
-fn tidy(root: &UnitRoot) -> Result<Option<PathBuf>, Failure> {
+fn tidy(root: &UnitRoot) -> Result<Vec<PathBuf>, Failure> {
     let recovery = root.own().join(RECOVERY_FILE);
     let is_ours = fs::read_to_string(&recovery).is_ok_and(|text| is_own_recovery_unit(&text));
     if !is_ours || is_needed(root) {
-        return Ok(None);
+        return Ok(Vec::new());
     }
     remove_file(&recovery)?;
-    Ok(Some(recovery))
+    Ok(vec![recovery])
 }
 
 /// True if another unit of the administrator's asks for recoveries.

@@ -157,6 +157,27 @@ pub fn recovery_of(directory: &Path) -> String {
     format!("forebay-recover@{}.service", escape_path(directory))
 }
 
+/// The drop-in of a directory's recovery, by which it waits for the pool's file system too: one
+/// that is mounted with `nofail` may come after `local-fs.target`.
+pub fn recovery_drop_in(
+    name: &UnitName,
+    directory: &Path,
+    pool: &Path,
+    root: &UnitRoot,
+) -> UnitFile {
+    let place = root.own().join(format!("{}.d", recovery_of(directory)));
+    let text = format!(
+        "# Goes with the unit {}, which forebay enable and disable change: its pool may be mounted later than local-fs.target (nofail).\n\
+         [Unit]\nRequiresMountsFor={}\n",
+        name.stem(),
+        pool.display()
+    );
+    UnitFile {
+        path: place.join(format!("zz-forebay-{}.conf", name.plain())),
+        text,
+    }
+}
+
 /// The directory in which the unit's run leaves a note of itself.
 pub fn run_directory(name: &UnitName) -> String {
     format!("forebay-{}", name.plain())

@@ -36,6 +36,7 @@ const AGAIN: Duration = Duration::from_millis(50);
         forebay enable redis-server\n  \
         forebay enable postgresql@15-main --dry-run\n  \
         forebay enable mariadb --pool /fast/mariadb.pool --yes\n  \
+        forebay enable postgresql@15-main --yes --no-restart\n  \
         forebay enable my-db --profile rocksdb --data /var/lib/my-db\n\n\
         Exit status: 0 it is enabled; 1 it is not, or the restart failed; 2 the command line is wrong."
 )]
@@ -70,6 +71,9 @@ pub struct EnableUnit {
     /// Write the files and restart the unit without asking
     #[arg(long, conflicts_with = "dry_run")]
     yes: bool,
+    /// Write the files, and leave the restart, with which it takes effect, to you
+    #[arg(long, conflicts_with = "dry_run")]
+    no_restart: bool,
     /// Report as JSON
     #[arg(long)]
     json: bool,
@@ -138,16 +142,26 @@ impl EnableUnit {
             search::write_file(&file.path, &file.text)?;
         }
         report.is_enabled = true;
+        let stem = plan.name.stem();
+        let by_hand = format!("systemctl restart {stem}");
         if !root.is_live() {
-            report.next.push("systemctl daemon-reload".to_owned());
-            report
-                .next
-                .push(format!("systemctl restart {}", plan.name.stem()));
+            report.next = vec!["systemctl daemon-reload".to_owned(), by_hand];
             return output::report(self.json, &report, EnableReport::human);
+        }
+        if self.no_restart {
+            // What starts it meanwhile, its own Restart= too, starts it under forebay.
+            systemd::tell(&["daemon-reload"])?;
+            report.next.push(by_hand);
+            return match self.json {
+                true => output::report(true, &report, EnableReport::human),
+                false => output::print(&format!(
+                    "{stem} was not restarted, and runs under forebay from its next start on.{}",
+                    report.what_is_next()
+                )),
+            };
         }
         restart(&plan, &root)?;
         report.is_restarted = true;
-        let stem = plan.name.stem();
         match self.json {
             true => output::report(true, &report, EnableReport::human),
             false => output::print(&format!(
@@ -163,11 +177,17 @@ impl EnableUnit {
         if !self.json {
             output::print(&report.human())?;
         }
-        let question = format!("Write this, and restart {stem} now?");
+        let (what, question) = match self.no_restart {
+            true => (
+                "written",
+                format!("Write this, and leave {stem} running as it is?"),
+            ),
+            false => ("restarted", format!("Write this, and restart {stem} now?")),
+        };
         match self.yes || systemd::asks(&question) {
             true => Ok(()),
             false => Err(Failure::Failed(format!(
-                "{stem} is not restarted without asking: forebay enable {stem} --yes, with the options as they are. Nothing was changed"
+                "{stem} is not {what} without asking: forebay enable {stem} --yes, with the options as they are. Nothing was changed"
             ))),
         }
     }

@@ -4,7 +4,13 @@
 //! Configuration files are only read as far as that needs. What is not found here, the user says
 //! (`--profile`, `--data`).
 
-use super::{command::ExecLine, name::UnitName, search::UnitRoot, settings::UnitSettings};
+use super::{
+    command::ExecLine,
+    config_files::{self, assigned},
+    name::UnitName,
+    search::UnitRoot,
+    settings::UnitSettings,
+};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -15,12 +21,6 @@ const OF_UNITS: [(&str, &str); 3] = [
     ("mariadb", "mariadb"),
     ("mysql", "mariadb"),
     ("mysqld", "mariadb"),
-];
-/// Where Debian's MariaDB has its settings: a file, or the files of a directory.
-const MARIADB: [&str; 3] = [
-    "/etc/mysql/my.cnf",
-    "/etc/mysql/conf.d",
-    "/etc/mysql/mariadb.conf.d",
 ];
 /// Where MariaDB has its files unless it is told otherwise.
 const MARIADB_DATA: &str = "/var/lib/mysql";
@@ -93,12 +93,7 @@ impl UnitProgram<'_> {
     fn redis(&self, key: &str) -> Option<String> {
         let words = self.exec.arguments();
         let file = words.first().filter(|word| !word.starts_with('-'))?;
-        let text = fs::read_to_string(self.root.at(self.name.expand(file)?)).ok()?;
-        let value = |line: &str| {
-            let (name, value) = line.trim().split_once(char::is_whitespace)?;
-            (name.eq_ignore_ascii_case(key)).then(|| unquoted(value))
-        };
-        text.lines().rev().find_map(value)
+        config_files::redis(self.root, Path::new(&self.name.expand(file)?), key)
     }
 
     /// A variable that the unit sets, or one of its files of variables.
@@ -116,64 +111,33 @@ impl UnitProgram<'_> {
     }
 
     fn mariadb_data(&self) -> Option<String> {
+        let told = self.mariadb_option("--datadir");
         // Each instance has its own, by ways that differ.
-        if self.name.template().is_some() {
-            return self.option("--datadir");
+        if told.is_some() || self.name.template().is_some() {
+            return told;
         }
-        let files = MARIADB
-            .iter()
-            .flat_map(|place| settings_files(&self.root.at(place)));
-        let texts = files.filter_map(|file| fs::read_to_string(file).ok());
-        let set: Vec<String> = texts
-            .filter_map(|text| assigned(&text, "datadir"))
-            .collect();
-        let set = self.option("--datadir").or_else(|| set.last().cloned());
+        let file = |option: &str| self.mariadb_option(option).map(PathBuf::from);
+        let [only, extra] = ["--defaults-file", "--defaults-extra-file"].map(file);
+        let set = config_files::mariadb(self.root, only.as_deref(), extra.as_deref(), "datadir");
         Some(set.unwrap_or_else(|| MARIADB_DATA.to_owned()))
     }
-}
 
-fn settings_files(place: &Path) -> Vec<PathBuf> {
-    if place.is_file() {
-        return vec![place.to_owned()];
+    /// An option of the server, in the unit's line, also in what a shell is given there, or in the
+    /// variable that Debian's line passes on.
+    fn mariadb_option(&self, option: &str) -> Option<String> {
+        let line = self.exec.arguments().join(" ");
+        let variable = self.variable("MYSQLD_OPTS").unwrap_or_default();
+        let words = line.split_whitespace().chain(variable.split_whitespace());
+        let values = words.filter_map(|word| word.strip_prefix(option)?.strip_prefix('='));
+        // What a shell is given may end with the word.
+        let value = values.last()?.trim_matches(['"', '\'', ';']);
+        self.name.expand(value)
     }
-    let entries = fs::read_dir(place).into_iter().flatten().flatten();
-    let is_one = |path: &PathBuf| path.extension().is_some_and(|kind| kind == "cnf");
-    let mut files: Vec<PathBuf> = entries.map(|entry| entry.path()).filter(is_one).collect();
-    files.sort();
-    files
-}
-
-/// The last value that `text` gives a name by `NAME = VALUE`, in a line.
-pub fn assigned(text: &str, name: &str) -> Option<String> {
-    let value = |line: &str| {
-        let (key, value) = line.trim().split_once('=')?;
-        (key.trim() == name).then(|| unquoted(value))
-    };
-    text.lines().rev().find_map(value)
-}
-
-/// Without quotes, or without a comment behind it.
-fn unquoted(value: &str) -> String {
-    let value = value.trim();
-    let quote = value.chars().next().filter(|c| ['\'', '"'].contains(c));
-    let inner = match quote {
-        Some(quote) => value[1..].split(quote).next(),
-        None => value.split('#').next(),
-    };
-    inner.unwrap_or_default().trim().to_owned()
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn the_last_assignment_counts_without_quotes_and_comments() {
-        let text = "#datadir = /no\ndatadir = '/a b' # here\n[x]\n datadir=/c # or here\n";
-        assert_eq!(assigned(text, "datadir").as_deref(), Some("/c"));
-        assert_eq!(assigned("a = 'x y' # z", "a").as_deref(), Some("x y"));
-        assert_eq!(assigned(text, "port"), None);
-    }
 
     #[test]
     fn the_unit_says_what_a_shell_s_line_does_not() {

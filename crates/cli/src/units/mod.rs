@@ -2,7 +2,7 @@
 //! run`, by a drop-in, and out of it again with a proof that nothing is left. docs/install.md.
 //!
 //! * [`search`], [`settings`] and [`command`] read the unit; [`understood`] says what it comes to.
-//! * [`known`] and [`postgres`] add what is known of its database.
+//! * [`known`], [`postgres`] and [`config_files`] add what is known of its database.
 //! * [`checks`] looks for what must be there, [`pool_place`] chooses a pool, [`sandbox`] answers
 //!   the unit's sandbox.
 //! * All of it is a [`plan`], which [`enable`] shows and carries out; [`drop_in`] is what it
@@ -13,6 +13,7 @@
 
 mod checks;
 mod command;
+mod config_files;
 mod disable;
 mod drop_in;
 mod enable;

@@ -5,7 +5,7 @@
 
 use super::{
     checks::{check_data, check_program, check_reachable, installed},
-    drop_in::{DropInText, UnitDropIn},
+    drop_in::{DropInText, UnitDropIn, recovery_drop_in},
     known::{UnitProgram, profile_of_unit},
     name::UnitName,
     pool_place::{PlannedPool, PoolWish},
@@ -103,6 +103,8 @@ impl EnablePlan {
         .render();
         let path = UnitDropIn::path(name, root);
         let mut files: Vec<UnitFile> = recovery_unit(&forebay, root)?.into_iter().collect();
+        let waits = data.iter();
+        files.extend(waits.map(|it| recovery_drop_in(name, it, &pool.path, root)));
         files.push(UnitFile { path, text });
         let notes = (own_disk_note(&pool, &policy, &data[0], root).into_iter())
             .chain(answer.notes)

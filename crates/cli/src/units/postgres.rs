@@ -7,7 +7,12 @@
 //! server left which was cut off, if the number in it is another program's by now, as forebay's.
 //! Stopping and reloading stay `pg_ctlcluster`'s.
 
-use super::{command::ExecLine, known::assigned, name::UnitName, search::UnitRoot};
+use super::{
+    command::ExecLine,
+    config_files::{self, assigned},
+    name::UnitName,
+    search::UnitRoot,
+};
 use crate::failure::Failure;
 use std::{
     fs,
@@ -50,7 +55,7 @@ impl DebianCluster {
             })?;
         let settings = Path::new("/etc/postgresql").join(version).join(cluster);
         let read = |file: &str| fs::read_to_string(root.at(settings.join(file)));
-        let main = read("postgresql.conf").map_err(|e| {
+        read("postgresql.conf").map_err(|e| {
             fail(format!(
                 "its configuration {} cannot be read: {e}; pg_lsclusters lists clusters",
                 settings.join("postgresql.conf").display()
@@ -71,7 +76,8 @@ impl DebianCluster {
                 settings.join("pg_ctl.conf").display()
             )));
         }
-        let data = assigned(&main, "data_directory").map_or_else(
+        let config = settings.join("postgresql.conf");
+        let data = config_files::postgres(root, &config, "data_directory").map_or_else(
             || Path::new("/var/lib/postgresql").join(version).join(cluster),
             PathBuf::from,
         );
@@ -82,10 +88,7 @@ impl DebianCluster {
             ))
         })?;
         let program = format!("/usr/lib/postgresql/{version}/bin/postgres");
-        let (config, log) = (
-            settings.join("postgresql.conf"),
-            log_of(version, cluster, &settings, root),
-        );
+        let log = log_of(version, cluster, &settings, root);
         for path in [&data, &settings, &log] {
             super::drop_in::check_plain(path)?;
         }

@@ -153,8 +153,13 @@ fn paths(settings: &UnitSettings, needs: &SandboxNeeds<'_>, answer: &mut Sandbox
         answer.lines.push(line);
     }
     if !settings.list("NoExecPaths").is_empty() {
-        let [forebay, library] = needs.programs.map(Path::display);
-        answer.lines.push(format!("ExecPaths={forebay} {library}"));
+        let [forebay, library] = needs.programs;
+        // The library's own directory, if it has one: a file would be a mount of its own, which an
+        // upgrade of the package takes away under the run, and the library's name with it.
+        let own = library.parent().filter(|it| it.ends_with("forebay"));
+        let library = own.unwrap_or(library).display();
+        let line = format!("ExecPaths={} {library}", forebay.display());
+        answer.lines.push(line);
     }
     if settings.is_on("RemoveIPC") {
         let why = "# Runs of this user tell each other in /dev/shm which files they absorb.";
@@ -286,10 +291,7 @@ mod tests {
             ),
             (
                 "NoExecPaths=/",
-                vec![
-                    "ExecPaths=/usr/bin/forebay /usr/lib/forebay/libforebay.so",
-                    ready,
-                ],
+                vec!["ExecPaths=/usr/bin/forebay /usr/lib/forebay", ready],
             ),
             (
                 "SystemCallFilter=@system-service",

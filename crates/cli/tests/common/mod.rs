@@ -44,11 +44,14 @@ pub const ZEROS: &str = concat!(
     "/tests/programs/zeros.py"
 );
 
-/// The processes that a process's first thread started.
+/// The processes that all threads of a process started.
 pub fn children(pid: i32) -> Vec<i32> {
-    let list = fs::read_to_string(format!("/proc/{pid}/task/{pid}/children"));
-    let list = list.unwrap_or_default();
-    list.split_whitespace()
+    let threads = fs::read_dir(format!("/proc/{pid}/task"));
+    let threads = threads.into_iter().flatten().flatten();
+    let lists = threads.filter_map(|it| fs::read_to_string(it.path().join("children")).ok());
+    let lists: Vec<String> = lists.collect();
+    (lists.iter())
+        .flat_map(|list| list.split_whitespace())
         .map(|pid| pid.parse().unwrap())
         .collect()
 }
