@@ -444,3 +444,8 @@ fn an_agent_that_settles_nothing_is_found_out() {
         supervisor_is_killed(how, 1 + round % 2, &mut random)
     });
 }
+
+fn is_agent(pid: i32) -> bool {
+    let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
+    line.windows(12).any(|part| part == b"notify-agent")
+}
