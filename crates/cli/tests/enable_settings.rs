@@ -4,7 +4,7 @@
 mod common;
 
 use common::{
-    image::{Image, can_enable},
+    image::{SystemImage, can_enable},
     live_system::LiveSystem,
 };
 use std::{
@@ -42,7 +42,7 @@ fn directories_are_found_in_files_that_are_included() {
     if !can_enable() {
         return;
     }
-    let image = Image::new();
+    let image = SystemImage::new();
     let directories = [
         (
             "redis-server",

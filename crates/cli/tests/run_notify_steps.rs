@@ -76,10 +76,6 @@ impl PlainSteps {
         }
     }
 
-    fn last(&self) -> &LogFiles {
-        self.states.last().unwrap()
-    }
-
     fn count(&self) -> usize {
         self.states.len() - 1
     }

@@ -40,10 +40,10 @@ fn redis_value(root: &UnitRoot, file: &Path, key: &str, depth: u32) -> Option<St
             found = Some(unquoted(value));
         } else if name.eq_ignore_ascii_case("include") {
             let files = matching(root, Path::new(&unquoted(value)));
-            let said = files
+            let mut said = files
                 .iter()
                 .filter_map(|it| redis_value(root, it, key, depth + 1));
-            found = said.last().or(found);
+            found = said.next_back().or(found);
         }
     }
     found
@@ -60,8 +60,8 @@ pub fn mariadb(
     let usual = OPTION_FILES.map(Path::new);
     let files = only.map_or(usual.to_vec(), |only| vec![only]);
     let files = files.into_iter().chain(extra);
-    let said = files.filter_map(|file| option_value(root, file, key, 0));
-    said.last()
+    let mut said = files.filter_map(|file| option_value(root, file, key, 0));
+    said.next_back()
 }
 
 fn option_value(root: &UnitRoot, file: &Path, key: &str, depth: u32) -> Option<String> {
@@ -72,10 +72,10 @@ fn option_value(root: &UnitRoot, file: &Path, key: &str, depth: u32) -> Option<S
         if let Some(included) = line.strip_prefix("!includedir") {
             let pattern = Path::new(included.trim()).join("*.cnf");
             let files = matching(root, &pattern);
-            let said = files
+            let mut said = files
                 .iter()
                 .filter_map(|it| option_value(root, it, key, depth + 1));
-            found = said.last().or(found);
+            found = said.next_back().or(found);
         } else if let Some(included) = line.strip_prefix("!include") {
             found = option_value(root, Path::new(included.trim()), key, depth + 1).or(found);
         } else if let Some(group) = line.strip_prefix('[') {
@@ -124,10 +124,10 @@ fn postgres_value(root: &UnitRoot, file: &Path, key: &str, depth: u32) -> Option
             }
             _ => continue,
         };
-        let said = files
+        let mut said = files
             .iter()
             .filter_map(|it| postgres_value(root, it, key, depth + 1));
-        found = said.last().or(found);
+        found = said.next_back().or(found);
     }
     found
 }

@@ -128,9 +128,9 @@ impl UnitProgram<'_> {
         let line = self.exec.arguments().join(" ");
         let variable = self.variable("MYSQLD_OPTS").unwrap_or_default();
         let words = line.split_whitespace().chain(variable.split_whitespace());
-        let values = words.filter_map(|word| word.strip_prefix(option)?.strip_prefix('='));
+        let mut values = words.filter_map(|word| word.strip_prefix(option)?.strip_prefix('='));
         // What a shell is given may end with the word.
-        let value = values.last()?.trim_matches(['"', '\'', ';']);
+        let value = values.next_back()?.trim_matches(['"', '\'', ';']);
         self.name.expand(value)
     }
 }
