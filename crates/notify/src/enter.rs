@@ -43,18 +43,18 @@ use std::{
     ptr,
 };
 
-type StringArray = *const *const c_char;
+type CStringArray = *const *const c_char;
 
 #[used]
 #[unsafe(link_section = ".init_array")]
-static START: extern "C" fn(c_int, StringArray, StringArray) = begin;
+static START: extern "C" fn(c_int, CStringArray, CStringArray) = begin;
 
 /// Words before the program's own: this command's name, what it is to do, the path.
 const OWN_WORDS: c_int = 3;
 /// Agents that are asked for once there is a filter.
 const ATTEMPTS: u32 = 4;
 
-extern "C" fn begin(count: c_int, words: StringArray, environment: StringArray) {
+extern "C" fn begin(count: c_int, words: CStringArray, environment: CStringArray) {
     // SAFETY: the program's arguments, as many as are said.
     let word = |at: usize| unsafe { CStr::from_ptr(*words.add(at)) };
     if count > OWN_WORDS
@@ -67,7 +67,7 @@ extern "C" fn begin(count: c_int, words: StringArray, environment: StringArray) 
     }
 }
 
-fn become_program(path: &CStr, words: StringArray, environment: StringArray) -> ! {
+fn become_program(path: &CStr, words: CStringArray, environment: CStringArray) -> ! {
     let entry = enter(path);
     if let Entry::Lost(errno) = entry {
         say(path, "its agent has died", errno);
@@ -94,7 +94,7 @@ fn exit(status: c_int) -> ! {
 
 /// The program's environment: its list of libraries is where it was, without this library if an
 /// agent serves a program that would load it.
-fn program_variables(path: &CStr, environment: StringArray, is_served: bool) -> Vec<CString> {
+fn program_variables(path: &CStr, environment: CStringArray, is_served: bool) -> Vec<CString> {
     let path = Path::new(OsStr::from_bytes(path.to_bytes()));
     let loads = || matches!(kind_of(path), Some(LinkKind::Go | LinkKind::OtherLibrary));
     let is_alone = is_served && loads();

@@ -4,7 +4,7 @@ use std::{collections::HashMap, path::PathBuf, time::Duration};
 
 /// What a descriptor leads to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
-pub(crate) struct FileKey {
+pub(crate) struct TracedName {
     pub(crate) device: u64,
     pub(crate) inode: u64,
     pub(crate) path: PathBuf,
@@ -84,10 +84,10 @@ impl TracedFile {
 
 /// All files.
 #[derive(Debug, Default)]
-pub(crate) struct FileTable(HashMap<FileKey, TracedFile>);
+pub(crate) struct FileTable(HashMap<TracedName, TracedFile>);
 
 impl FileTable {
-    pub(crate) fn of(&mut self, key: FileKey, is_directory: bool) -> &mut TracedFile {
+    pub(crate) fn of(&mut self, key: TracedName, is_directory: bool) -> &mut TracedFile {
         let path = key.path.clone();
         self.0.entry(key).or_insert_with(|| TracedFile {
             path,
@@ -127,7 +127,7 @@ mod tests {
     }
 
     #[test]
-    fn a_log_with_room_that_writes_its_last_block_again_is_in_sequence() {
+    fn a_log_that_writes_its_last_block_again_is_in_sequence() {
         let ranges = (0..50).map(|at| (at / 2 * 512, at / 2 * 512 + 512));
         assert_eq!(written(ranges, |_| 1 << 20), WritingManner::InSequence);
     }

@@ -68,8 +68,8 @@ fn jump(code: u16, k: u32, if_true: u8, if_false: u8) -> sock_filter {
     unsafe { BPF_JUMP(code, k, if_true, if_false) }
 }
 
-/// Installs `program` for this thread and all that it forks and executes. Where this process has not
-/// `CAP_SYS_ADMIN`, no program that it executes gains rights from then on. Async-signal-safe.
+/// Installs `program` for this thread and all that it forks and executes. Where this process has
+/// not `CAP_SYS_ADMIN`, no program that it executes gains rights from then on. Async-signal-safe.
 ///
 /// # Errors
 /// The kernel's.
@@ -81,7 +81,8 @@ pub(crate) fn install(program: &[sock_filter]) -> Result<(), Errno> {
         filter: program.as_ptr().cast_mut(),
     };
     let attempt = || {
-        // SAFETY: the kernel reads the program during the call, and nothing writes through the pointer.
+        // SAFETY: the kernel reads the program during the call, and nothing writes through the
+        // pointer.
         let done =
             unsafe { libc::syscall(libc::SYS_seccomp, MODE_FILTER, 0, &raw const described) };
         Errno::result(done).map(drop)

@@ -10,7 +10,7 @@
     reason = "fork, and what a child may do before it executes"
 )]
 
-use crate::{TraceError, filter, ptrace, tracer::Tracer};
+use crate::{TraceError, filter, ptrace};
 use libc::{c_char, pid_t, sock_filter};
 use nix::{errno::Errno, sys::signal::SigSet};
 use std::{
@@ -41,7 +41,7 @@ pub(crate) fn start(
     program: &OsStr,
     arguments: &[OsString],
     signals: &ProgramSignals<'_>,
-) -> Result<Tracer, TraceError> {
+) -> Result<StartedProgram, TraceError> {
     let not_run = |source: io::Error| TraceError::NotRun {
         program: program.to_owned(),
         source,
@@ -69,19 +69,27 @@ pub(crate) fn start(
         );
     }
     drop(report);
-    ptrace::seize(forked, Tracer::options(is_filtered)).map_err(|source| TraceError::Refused {
+    ptrace::seize(forked, ptrace::options(is_filtered)).map_err(|source| TraceError::Refused {
         what: program.display().to_string(),
         source,
     })?;
     release.write_all(&[1]).map_err(not_run)?;
-    Ok(Tracer::of_child(
-        forked,
+    Ok(StartedProgram {
+        pid: forked,
         is_filtered,
-        NotExecuted {
+        failure: NotExecuted {
             program: program.to_owned(),
             failure,
         },
-    ))
+    })
+}
+
+/// A program that is traced, and about to be executed.
+pub(crate) struct StartedProgram {
+    pub(crate) pid: pid_t,
+    /// Of its calls those stop it that the filter names; else all.
+    pub(crate) is_filtered: bool,
+    pub(crate) failure: NotExecuted,
 }
 
 /// From where a child's error comes, if it could not execute its program.
@@ -131,8 +139,8 @@ fn become_program(
     report: RawFd,
 ) -> ! {
     let mut byte = 0u8;
-    // SAFETY: one byte is read into one byte; the words end with a null and are C strings, which live
-    // in the parent's copy of the memory; the rest takes numbers and a set.
+    // SAFETY: one byte is read into one byte; the words end with a null and are C strings, which
+    // live in the parent's copy of the memory; the rest takes numbers and a set.
     unsafe {
         if libc::read(go, (&raw mut byte).cast(), 1) != 1 {
             libc::_exit(NOT_RUN);

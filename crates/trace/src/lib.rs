@@ -83,7 +83,9 @@ pub fn trace(
         defaults,
         ignores_children: ptrace::listen_for_children(),
     };
-    let traced = launch::start(program, arguments, &signals).and_then(tracer::Tracer::follow);
+    let traced = launch::start(program, arguments, &signals)
+        .map(tracer::Tracer::of_child)
+        .and_then(tracer::Tracer::follow);
     tracer::restore_signals(&before);
     traced
 }

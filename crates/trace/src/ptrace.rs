@@ -39,6 +39,20 @@ const ARCHITECTURE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
 const ARCHITECTURE: u32 = 0xC000_00B7;
 
+/// How a task is traced. A program that was started dies with this process: below the filter,
+/// without a tracer, an fsync would fail.
+pub(crate) fn options(is_filtered: bool) -> c_int {
+    let always = libc::PTRACE_O_TRACECLONE
+        | libc::PTRACE_O_TRACEFORK
+        | libc::PTRACE_O_TRACEVFORK
+        | libc::PTRACE_O_TRACEEXEC
+        | libc::PTRACE_O_TRACESYSGOOD;
+    match is_filtered {
+        true => always | libc::PTRACE_O_TRACESECCOMP | libc::PTRACE_O_EXITKILL,
+        false => always,
+    }
+}
+
 /// Makes this thread the tracer of the task `pid`.
 ///
 /// # Errors

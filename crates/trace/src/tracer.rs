@@ -1,15 +1,15 @@
 //! The loop over the stops of a program's tasks.
 //!
 //! A task stops when it enters a call that the filter names, and, once it goes on from there, when
-//! that call is done: the time between is the call's. Without a filter (a process that runs already)
-//! it stops at each call. Stops by signals are passed on, and so is a stop of the whole process
-//! (SIGSTOP), in which it stays.
+//! that call is done: the time between is the call's. Without a filter (a process that runs
+//! already) it stops at each call. Stops by signals are passed on, and so is a stop of the whole
+//! process (SIGSTOP), in which it stays.
 
 use crate::{
     ProgramEnd, Trace, TraceError,
     calls::TracedCall,
-    files::{FileKey, FileTable, TracedFile, WrittenRange},
-    launch::NotExecuted,
+    files::{FileTable, TracedFile, TracedName, WrittenRange},
+    launch::{NotExecuted, StartedProgram},
     ptrace::{self, CallStop, TaskChange},
 };
 use libc::{c_int, pid_t};
@@ -80,27 +80,18 @@ pub(crate) struct Tracer {
 }
 
 impl Tracer {
-    /// How a task is traced; with a filter, of a program that this process has started.
-    pub(crate) fn options(is_filtered: bool) -> c_int {
-        let always = libc::PTRACE_O_TRACECLONE
-            | libc::PTRACE_O_TRACEFORK
-            | libc::PTRACE_O_TRACEVFORK
-            | libc::PTRACE_O_TRACEEXEC
-            | libc::PTRACE_O_TRACESYSGOOD;
-        match is_filtered {
-            // Below the filter, without a tracer, an fsync would fail: rather no program than that.
-            true => always | libc::PTRACE_O_TRACESECCOMP | libc::PTRACE_O_EXITKILL,
-            false => always,
-        }
-    }
-
-    /// A tracer of the child `main`, which was seized.
-    pub(crate) fn of_child(main: pid_t, is_filtered: bool, failure: NotExecuted) -> Self {
-        let go_on = match is_filtered {
+    /// A tracer of a child that was seized.
+    pub(crate) fn of_child(child: StartedProgram) -> Self {
+        let go_on = match child.is_filtered {
             true => libc::PTRACE_CONT,
             false => libc::PTRACE_SYSCALL,
         };
-        Self::new(main, Origin::Launched(failure), go_on, [main])
+        Self::new(
+            child.pid,
+            Origin::Launched(child.failure),
+            go_on,
+            [child.pid],
+        )
     }
 
     fn new(
@@ -139,7 +130,7 @@ impl Tracer {
                 if traced.tasks.contains_key(&task) {
                     continue;
                 }
-                match ptrace::seize(task, Self::options(false)) {
+                match ptrace::seize(task, ptrace::options(false)) {
                     Ok(()) => {}
                     // It has ended, or is traced already since the task that made it is.
                     Err(Errno::ESRCH) => continue,
@@ -332,7 +323,7 @@ impl Tracer {
                 }
             }
             TracedCall::Write(number) => {
-                let Some(state) = DescriptorState::of(task, number) else {
+                let Some(state) = TracedDescriptor::of(task, number) else {
                     return;
                 };
                 let end = state.position;
@@ -351,7 +342,7 @@ impl Tracer {
                 is_synced,
             } => {
                 let by_flag =
-                    || DescriptorState::of(task, descriptor).is_some_and(|state| state.is_synced);
+                    || TracedDescriptor::of(task, descriptor).is_some_and(|state| state.is_synced);
                 let is_synced = is_synced || by_flag();
                 let range = offset..offset.saturating_add(result);
                 self.wrote(task, descriptor, entered, range, took, is_synced);
@@ -387,7 +378,7 @@ impl Tracer {
         let path = fs::read_link(descriptor_path(task, number)).ok()?;
         let name = path.as_os_str().as_bytes();
         let name = name.strip_suffix(b" (deleted)").unwrap_or(name);
-        let key = FileKey {
+        let key = TracedName {
             device: metadata.dev(),
             inode: metadata.ino(),
             path: PathBuf::from(std::ffi::OsStr::from_bytes(name)),
@@ -439,13 +430,13 @@ fn request(what: libc::c_uint, task: pid_t, signal: c_int) -> Result<(), TraceEr
 }
 
 /// What /proc/PID/fdinfo says of a descriptor.
-struct DescriptorState {
+struct TracedDescriptor {
     position: u64,
     /// Writes are durable when they return (`O_SYNC`, `O_DSYNC`).
     is_synced: bool,
 }
 
-impl DescriptorState {
+impl TracedDescriptor {
     fn of(task: pid_t, number: i32) -> Option<Self> {
         let text = fs::read_to_string(format!("/proc/{task}/fdinfo/{number}")).ok()?;
         let field = |name: &str| {
