@@ -6,7 +6,7 @@ mod common;
 
 use common::{
     Sandbox,
-    agents::{Served, absorbed_paths, copied, under_forebay, was_served, write_and_cut},
+    agents::{Served, absorbed_paths, copied, no_disk, under_forebay, was_served, write_and_cut},
     cut::put_back,
     databases::{random, small_pool},
     disk::Disk,
@@ -101,7 +101,7 @@ fn etcd_has_what_it_acknowledged_after_a_power_cut() {
         let expected = acknowledged..=acknowledged + 1;
         assert!(expected.contains(&there), "{there} of {acknowledged}");
         let connection = Connection::new(etcd.port).unwrap();
-        acknowledged = write_and_cut(etcd, None, (KEYS, &mut random), |count| {
+        acknowledged = write_and_cut(etcd, no_disk, (KEYS, &mut random), |count| {
             put(connection, there, count)
         });
         was_served(&sandbox.file("errors"), "etcd");
@@ -144,8 +144,9 @@ fn cut_off(
         }
         if boot < cuts {
             let connection = Connection::new(etcd.port).unwrap();
+            let cut_off = |_: &Served| disk.cut();
             let written = (SEGMENT * 2 / 3, &mut random);
-            acknowledged = write_and_cut(etcd, Some(&disk), written, |count| {
+            acknowledged = write_and_cut(etcd, cut_off, written, |count| {
                 put(connection, there, count)
             });
             disk.mount_again();

@@ -5,7 +5,7 @@ mod common;
 
 use common::{
     Sandbox,
-    agents::{Served, absorbed_paths, copied, under_forebay, was_served, write_and_cut},
+    agents::{Served, absorbed_paths, copied, no_disk, under_forebay, was_served, write_and_cut},
     cut::put_back,
     databases::{PATIENCE, absorbed_writes, random, small_pool},
     installed,
@@ -135,7 +135,7 @@ fn influxdb_has_what_it_acknowledged_after_a_cut() {
         // One more may have been written that nobody was told of.
         let expected = acknowledged..=acknowledged + 1;
         assert!(expected.contains(&there), "{there} of {acknowledged}");
-        acknowledged = write_and_cut(influx, None, (POINTS, &mut random), |count| {
+        acknowledged = write_and_cut(influx, no_disk, (POINTS, &mut random), |count| {
             write(port, there, count)
         });
         was_served(&sandbox.file("errors"), "influxdb");

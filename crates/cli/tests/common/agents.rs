@@ -4,7 +4,6 @@
 use super::{
     Sandbox,
     databases::{PATIENCE, ProcessGroup, boot_anew, moment},
-    disk::Disk,
     pools_on_disk,
 };
 use forebay_bench::data::Random;
@@ -66,6 +65,11 @@ impl Served {
         self.run.kill();
     }
 
+    /// Stops the server, and all that stands before it: none of them answers any more.
+    pub fn stop(&self) {
+        self.run.stop();
+    }
+
     /// Has it end in the orderly way.
     pub fn end(self, signal: Signal) -> ExitStatus {
         self.run.end(signal)
@@ -93,11 +97,15 @@ pub fn under_forebay(sandbox: &Sandbox, pool: &Path, boot: usize, program: &Path
     command
 }
 
+/// Before a cut that leaves the files as they are: a test puts them back later.
+pub fn no_disk(_: &Served) {}
+
 /// Has `write` write, which counts what is acknowledged and returns once the server is gone, and
-/// cuts the power at some moment after so many. What `write` returns.
+/// cuts the power at some moment after so many: by `before`, and by killing all. What `write`
+/// returns.
 pub fn write_and_cut<T: Send>(
     served: Served,
-    disk: Option<&Disk>,
+    before: impl FnOnce(&Served),
     (least, random): (u64, &mut Random),
     write: impl FnOnce(&AtomicU64) -> T + Send,
 ) -> T {
@@ -109,9 +117,7 @@ pub fn write_and_cut<T: Send>(
             thread::sleep(Duration::from_millis(5));
         }
         thread::sleep(moment(random, 150));
-        if let Some(disk) = disk {
-            disk.cut();
-        }
+        before(&served);
         served.cut();
         writing.join().unwrap()
     });

@@ -8,9 +8,10 @@ use forebay_bench::{
     scratch::{PoolSource, ScratchPool},
 };
 use forebay_pool::PoolOptions;
-use rustix::process::{Pid, Signal};
+use rustix::process::{Pid, Signal, kill_process_group};
 use std::{
     ffi::{OsStr, OsString},
+    fs,
     io::{BufRead, BufReader, Write},
     os::unix::process::CommandExt,
     path::{Path, PathBuf},
@@ -62,6 +63,18 @@ impl ProcessGroup {
         self.first.wait(PATIENCE).unwrap()
     }
 
+    /// Stops all of them, and waits until none of their threads is in its own code. One may be in
+    /// a call of the kernel that no signal interrupts: it stops before it comes back.
+    pub fn stop(&self) {
+        let group = self.pid();
+        kill_process_group(Pid::from_raw(group).unwrap(), Signal::STOP).unwrap();
+        let begun = Instant::now();
+        while !thread_states(group).iter().all(|it| "TtDZX".contains(*it)) {
+            assert!(begun.elapsed() < PATIENCE, "it does not stop");
+            thread::sleep(Duration::from_millis(1));
+        }
+    }
+
     /// Kills all of them at once, and waits until they are gone.
     pub fn kill(&mut self) {
         if !std::mem::replace(&mut self.is_gone, true) {
@@ -78,6 +91,22 @@ impl Drop for ProcessGroup {
     }
 }
 
+/// What the threads of a process group are at, by the letters of proc(5).
+fn thread_states(group: i32) -> Vec<char> {
+    let entries = |path: PathBuf| fs::read_dir(path).into_iter().flatten().flatten();
+    let processes = entries("/proc".into()).filter(|it| it.path().join("task").exists());
+    let threads = processes.flat_map(|it| entries(it.path().join("task")));
+    let state = |thread: fs::DirEntry| {
+        let stat = fs::read_to_string(thread.path().join("stat")).ok()?;
+        // NUMBER (NAME) STATE PARENT GROUP …
+        let (_, fields) = stat.rsplit_once(") ")?;
+        let mut fields = fields.split(' ');
+        let state = fields.next()?.chars().next()?;
+        (fields.nth(1)?.parse() == Ok(group)).then_some(state)
+    };
+    threads.filter_map(state).collect()
+}
+
 /// A pool of several small segments, removed in the end.
 pub fn small_pool() -> ScratchPool {
     if pools_on_disk() {
@@ -92,8 +121,8 @@ fn on_disk(segments: u64, segment_bytes: u64) -> ScratchPool {
     let name = format!("pool-{}-{}", std::process::id(), MADE.fetch_add(1, Relaxed));
     // Of its own: it is given to the server's user.
     let dir = Path::new(env!("CARGO_TARGET_TMPDIR")).join(name);
-    drop(std::fs::remove_dir_all(&dir));
-    std::fs::create_dir(&dir).unwrap();
+    drop(fs::remove_dir_all(&dir));
+    fs::create_dir(&dir).unwrap();
     let path = dir.join("pool");
     let options = PoolOptions::new()
         .size((segments + 1) * segment_bytes)
