@@ -120,3 +120,11 @@ pub fn fields(fields: &[(&str, String)]) -> String {
         .map(|(name, value)| format!("{:width$} {value}\n", format!("{name}:")))
         .collect()
 }
+
+/// Text with words of others, which may have anything in them, without what a terminal obeys.
+pub fn printable(text: &str) -> String {
+    let is_plain = |c: char| c == '\n' || !c.is_control();
+    text.chars()
+        .map(|c| if is_plain(c) { c } else { '?' })
+        .collect()
+}

@@ -3,7 +3,7 @@
 use crate::{
     failure::Failure,
     metrics::{MetricsSnapshot, TextFile},
-    output::{self, Output},
+    output::{self, Output, printable},
     rates::RunRates,
     run::{self, RunningFlash},
     standard_error::complain,
@@ -251,14 +251,6 @@ fn waiting(pool: &WaitingPool) -> String {
         "WAITING: the pool {path} {holds} of a run that was cut off. Start its program under \
          forebay run with this pool, or: forebay recover --pool {path}\n"
     )
-}
-
-/// Other users' words may have anything in them.
-fn printable(text: &str) -> String {
-    let is_plain = |c: char| c == '\n' || !c.is_control();
-    text.chars()
-        .map(|c| if is_plain(c) { c } else { '?' })
-        .collect()
 }
 
 /// Names what has no place in the JSON: supervisors, and flash caches, of which nothing is said.

@@ -4,7 +4,7 @@
 
 mod common;
 
-use common::{FOREBAY, Sandbox, build, databases::PATIENCE, have};
+use common::{FOREBAY, Sandbox, build, databases::PATIENCE, have, root_can};
 use serde_json::Value;
 use std::{
     fs,
@@ -156,6 +156,10 @@ while True:
 
 #[test]
 fn a_running_program_is_looked_at_and_goes_on() {
+    let yama = fs::read_to_string("/proc/sys/kernel/yama/ptrace_scope").unwrap_or_default();
+    if matches!(yama.trim(), "1" | "2" | "3") && !root_can("look at a process that is no child") {
+        return;
+    }
     let sandbox = Sandbox::on_disk();
     let (mut child, mut next) = endless(&sandbox);
     let before = next();
@@ -175,10 +179,95 @@ fn a_running_program_is_looked_at_and_goes_on() {
     let status = fs::read_to_string(format!("/proc/{}/status", child.id())).unwrap();
     child.kill().unwrap();
     child.wait().unwrap();
+    assert!(looked.wait().unwrap().success());
     assert!(status.contains("TracerPid:\t0\n"), "{status}");
     let report = report(&sandbox);
     let syncs = row(&report, "endless.log")["syncs"].as_u64().unwrap();
     assert!(syncs > 0 && syncs < last, "{syncs} of {last}");
+}
+
+#[test]
+fn busy_threads_hold_no_interrupt_up() {
+    let sandbox = Sandbox::on_disk();
+    // Without waits between its calls, whose each one stops it.
+    let script = "import os, threading
+def spin():
+    while True: os.stat('.')
+for at in range(6): threading.Thread(target=spin).start()
+log = os.open('a.log', os.O_WRONLY | os.O_CREAT)
+print(1, flush=True)
+while True: os.pwrite(log, b'x', 0); os.fdatasync(log)";
+    let mut busy = Command::new("python3");
+    busy.args(["-c", script]).current_dir(sandbox.path());
+    let mut busy = busy.stdout(Stdio::piped()).spawn().unwrap();
+    let mut lines = BufReader::new(busy.stdout.take().unwrap()).lines();
+    assert_eq!(lines.next().unwrap().unwrap(), "1");
+    let mut command = learn(&sandbox);
+    let looked = command.args(["--seconds", "1", "--pid", &busy.id().to_string()]);
+    let begun = Instant::now();
+    let looked = looked.status().unwrap();
+    let took = begun.elapsed();
+    busy.kill().unwrap();
+    busy.wait().unwrap();
+    assert!(looked.success() || !rustix::process::geteuid().is_root());
+    assert!(took < PATIENCE, "{took:?}");
+}
+
+#[test]
+fn a_daemon_is_followed_until_an_interrupt() {
+    let sandbox = Sandbox::on_disk();
+    let script = "import os, time
+if os.fork(): os._exit(0)
+os.setsid()
+log = os.open('d.log', os.O_WRONLY | os.O_CREAT)
+for at in range(9): os.write(log, b'x'); os.fsync(log)
+open('ready', 'w').close()
+time.sleep(1000)";
+    let mut learned = learn(&sandbox);
+    let mut learned = learned
+        .args(["--", "python3", "-c", script])
+        .spawn()
+        .unwrap();
+    let begun = Instant::now();
+    while !sandbox.file("ready").exists() {
+        assert!(begun.elapsed() < PATIENCE, "no daemon");
+        thread::sleep(Duration::from_millis(10));
+    }
+    thread::sleep(Duration::from_millis(100));
+    let interrupted = Command::new("kill")
+        .args(["-INT", &learned.id().to_string()])
+        .status();
+    assert!(interrupted.unwrap().success());
+    assert!(
+        learned.wait().unwrap().success(),
+        "the first process's status"
+    );
+    assert_eq!(row(&report(&sandbox), "d.log")["syncs"], 9);
+}
+
+#[test]
+fn a_pattern_that_names_pages_is_not_suggested() {
+    let sandbox = Sandbox::on_disk();
+    let script = "import os
+log = os.open('17', os.O_WRONLY | os.O_CREAT | os.O_APPEND)
+for at in range(9): os.write(log, b'x'); os.fsync(log)
+pages = os.open('18', os.O_RDWR | os.O_CREAT)
+os.ftruncate(pages, 1 << 20)
+for at in range(20): os.pwrite(pages, b'p' * 4096, at * 7919 % 64 * 4096)";
+    let mut command = learn(&sandbox);
+    let ended = command
+        .args(["--write", "p.toml", "--", "python3", "-c", script])
+        .status();
+    assert!(ended.unwrap().success());
+    let report = report(&sandbox);
+    let uses: Vec<&Value> = report["files"].as_array().unwrap().iter().collect();
+    assert!(
+        uses.iter()
+            .any(|row| row["under_forebay_run"] == "ambiguous"),
+        "{report:#}"
+    );
+    assert_eq!(report["gaining_syncs"], 0);
+    assert!(!sandbox.file("p.toml").exists(), "a profile of nothing");
 }
 
 #[test]

@@ -1,6 +1,62 @@
 //! What is noted of each file.
 
+use hdrhistogram::Histogram;
 use std::{collections::HashMap, path::PathBuf, time::Duration};
+
+/// Files of which something is noted; what is done to others is counted alone.
+const FILES_MAX: usize = 1 << 16;
+
+/// How long calls took: of any number of them in a few kilobytes.
+#[derive(Clone, Debug)]
+pub struct CallTimes {
+    /// In microseconds, two digits of each.
+    times_us: Histogram<u32>,
+    total: Duration,
+}
+
+impl Default for CallTimes {
+    fn default() -> Self {
+        let times_us = Histogram::new_with_max(2, 1);
+        Self {
+            // It fails for more than five digits alone.
+            times_us: times_us.unwrap_or_else(|_| unreachable!()),
+            total: Duration::ZERO,
+        }
+    }
+}
+
+impl CallTimes {
+    /// How many there are.
+    #[must_use]
+    pub fn count(&self) -> u64 {
+        self.times_us.len()
+    }
+
+    /// All added up.
+    #[must_use]
+    pub fn total(&self) -> Duration {
+        self.total
+    }
+
+    /// So many microseconds a `share` (0 to 1) of them took at most; 0 of none.
+    #[must_use]
+    pub fn quantile_us(&self, share: f64) -> u64 {
+        self.times_us.value_at_quantile(share)
+    }
+
+    /// Those of another file, too.
+    pub fn add(&mut self, other: &Self) {
+        // It fails where a histogram cannot grow, and these can.
+        let _ = self.times_us.add(&other.times_us);
+        self.total += other.total;
+    }
+
+    pub(crate) fn took(&mut self, time: Duration) {
+        let us = u64::try_from(time.as_micros()).unwrap_or(u64::MAX);
+        self.times_us.saturating_record(us);
+        self.total += time;
+    }
+}
 
 /// What a descriptor leads to.
 #[derive(Clone, Debug, PartialEq, Eq, Hash)]
@@ -19,7 +75,7 @@ pub struct TracedFile {
     pub is_directory: bool,
     /// Each sync: how long it took. A write to a file that was opened with `O_SYNC` or `O_DSYNC` is
     /// one.
-    pub syncs: Vec<Duration>,
+    pub syncs: CallTimes,
     /// Calls that wrote to it.
     pub writes: u64,
     /// The bytes that they wrote.
@@ -84,22 +140,31 @@ impl TracedFile {
 
 /// All files.
 #[derive(Debug, Default)]
-pub(crate) struct FileTable(HashMap<TracedName, TracedFile>);
+pub(crate) struct FileTable {
+    files: HashMap<TracedName, TracedFile>,
+    /// Calls on files beyond [`FILES_MAX`].
+    pub(crate) unnoted_calls: u64,
+}
 
 impl FileTable {
-    pub(crate) fn of(&mut self, key: TracedName, is_directory: bool) -> &mut TracedFile {
-        let path = key.path.clone();
-        self.0.entry(key).or_insert_with(|| TracedFile {
+    /// What is noted of a file; `None` if there are too many.
+    pub(crate) fn of(&mut self, name: TracedName, is_directory: bool) -> Option<&mut TracedFile> {
+        if self.files.len() >= FILES_MAX && !self.files.contains_key(&name) {
+            self.unnoted_calls += 1;
+            return None;
+        }
+        let path = name.path.clone();
+        Some(self.files.entry(name).or_insert_with(|| TracedFile {
             path,
             is_directory,
             ..TracedFile::default()
-        })
+        }))
     }
 
     /// The files, those first that took most time.
     pub(crate) fn into_files(self) -> Vec<TracedFile> {
-        let mut files: Vec<TracedFile> = self.0.into_values().collect();
-        let time = |file: &TracedFile| file.syncs.iter().sum::<Duration>();
+        let mut files: Vec<TracedFile> = self.files.into_values().collect();
+        let time = |file: &TracedFile| file.syncs.total();
         files.sort_by(|a, b| time(b).cmp(&time(a)).then_with(|| a.path.cmp(&b.path)));
         files
     }

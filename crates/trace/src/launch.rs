@@ -69,9 +69,11 @@ pub(crate) fn start(
         );
     }
     drop(report);
-    ptrace::seize(forked, ptrace::options(is_filtered)).map_err(|source| TraceError::Refused {
-        what: program.display().to_string(),
-        source,
+    ptrace::seize(forked, ptrace::options(true, is_filtered)).map_err(|source| {
+        TraceError::Refused {
+            what: program.display().to_string(),
+            source,
+        }
     })?;
     release.write_all(&[1]).map_err(not_run)?;
     Ok(StartedProgram {

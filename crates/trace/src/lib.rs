@@ -15,7 +15,11 @@
 //! # Limits
 //! Not seen: what a kernel thread writes for the program (`io_uring`, Linux AIO; counted in
 //! [`Trace::rings`]), what a mapping writes (the file is [`mapped`](files::TracedFile::is_mapped)),
-//! and calls of another kind of machine (i386, x32). A call's time includes the two stops.
+//! calls of another kind of machine (i386, x32), and copies between files at an offset. A call's
+//! time includes the two stops, and that the tracer, which is one thread, may be busy with others.
+//! A program that is attached to stops at *each* call, and calls that wait (`epoll_wait`) may fail
+//! with `EINTR` when that begins and ends. One that is started gets no rights beyond its caller's
+//! (setuid), cannot trace, and a process that it makes with `CLONE_UNTRACED` cannot write.
 
 #![cfg(target_os = "linux")]
 
@@ -29,7 +33,7 @@ mod tracer;
 
 pub use error::TraceError;
 
-use files::TracedFile;
+use files::{CallTimes, TracedFile};
 use std::{
     ffi::{OsStr, OsString},
     time::Duration,
@@ -45,12 +49,16 @@ pub struct Trace {
     /// The files that it wrote to or synced, each under each name that it had.
     pub files: Vec<TracedFile>,
     /// Calls that sync whole file systems (`sync`, `syncfs`), and what they took.
-    pub whole_syncs: Vec<Duration>,
+    pub whole_syncs: CallTimes,
     /// `msync`s that wait, and what they took.
-    pub mapped_syncs: Vec<Duration>,
+    pub mapped_syncs: CallTimes,
     /// How many rings (`io_uring`) and contexts (Linux AIO) it made: what is written by them is not
     /// seen.
     pub rings: u64,
+    /// Calls on files of which nothing is noted, since there are too many.
+    pub unnoted_calls: u64,
+    /// Threads and processes that this user may not look at, or that another tracer has.
+    pub unseen_tasks: u64,
 }
 
 /// How the look at a program ended.
@@ -66,8 +74,10 @@ pub enum ProgramEnd {
 
 /// Starts `program` (a path, or a name that is looked for in `PATH`) with `arguments`, and looks
 /// until all of its processes have ended. SIGTERM and SIGHUP are passed on to it; of SIGINT and
-/// SIGQUIT the terminal tells it itself. If the calling process dies, so does the program. It has
-/// `defaults`, signals that this process ignores and its caller did not, at their default.
+/// SIGQUIT the terminal tells it itself. Once its first process has ended, `in_background` is
+/// called if others go on, and they get all of these signals as SIGTERM. If the calling process
+/// dies, so does the program. It has `defaults`, signals that this process ignores and its caller
+/// did not, at their default.
 ///
 /// # Errors
 /// [`TraceError::NotRun`] if there is no such program or it cannot be executed, and
@@ -76,6 +86,7 @@ pub fn trace(
     program: &OsStr,
     arguments: &[OsString],
     defaults: &[i32],
+    in_background: &dyn Fn(),
 ) -> Result<Trace, TraceError> {
     let before = tracer::block_signals();
     let signals = launch::ProgramSignals {
@@ -85,7 +96,7 @@ pub fn trace(
     };
     let traced = launch::start(program, arguments, &signals)
         .map(tracer::Tracer::of_child)
-        .and_then(tracer::Tracer::follow);
+        .and_then(|tracer| tracer.follow(in_background));
     tracer::restore_signals(&before);
     traced
 }
@@ -97,7 +108,7 @@ pub fn trace(
 /// [`TraceError::NoProcess`]; [`TraceError::Refused`] if this user may not look at it.
 pub fn attach(pid: u32, limit: Option<Duration>) -> Result<Trace, TraceError> {
     let before = tracer::block_signals();
-    let traced = tracer::Tracer::attach(pid, limit).and_then(tracer::Tracer::follow);
+    let traced = tracer::Tracer::attach(pid, limit).and_then(|tracer| tracer.follow(&|| {}));
     tracer::restore_signals(&before);
     traced
 }

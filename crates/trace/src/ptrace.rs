@@ -41,16 +41,19 @@ const ARCHITECTURE: u32 = 0xC000_00B7;
 
 /// How a task is traced. A program that was started dies with this process: below the filter,
 /// without a tracer, an fsync would fail.
-pub(crate) fn options(is_filtered: bool) -> c_int {
-    let always = libc::PTRACE_O_TRACECLONE
+pub(crate) fn options(is_started: bool, is_filtered: bool) -> c_int {
+    let mut options = libc::PTRACE_O_TRACECLONE
         | libc::PTRACE_O_TRACEFORK
         | libc::PTRACE_O_TRACEVFORK
         | libc::PTRACE_O_TRACEEXEC
         | libc::PTRACE_O_TRACESYSGOOD;
-    match is_filtered {
-        true => always | libc::PTRACE_O_TRACESECCOMP | libc::PTRACE_O_EXITKILL,
-        false => always,
+    if is_started {
+        options |= libc::PTRACE_O_EXITKILL;
     }
+    if is_filtered {
+        options |= libc::PTRACE_O_TRACESECCOMP;
+    }
+    options
 }
 
 /// Makes this thread the tracer of the task `pid`.
@@ -88,17 +91,25 @@ pub(crate) fn event_message(pid: pid_t) -> Option<pid_t> {
 }
 
 /// What the task is stopped at.
-pub(crate) fn call_of(pid: pid_t) -> CallStop {
+///
+/// # Errors
+/// `EIO`: the kernel cannot say (Linux 5.3 can).
+pub(crate) fn call_of(pid: pid_t) -> Result<CallStop, Errno> {
     let mut info = MaybeUninit::<libc::ptrace_syscall_info>::zeroed();
     let size = size_of::<libc::ptrace_syscall_info>();
     // SAFETY: the kernel writes `size` bytes at most.
     let done = unsafe { libc::ptrace(libc::PTRACE_GET_SYSCALL_INFO, pid, size, info.as_mut_ptr()) };
     // SAFETY: zeros are a value of it, and the kernel's are another.
     let info = unsafe { info.assume_init() };
-    if done <= 0 || info.arch != ARCHITECTURE {
-        return CallStop::Other;
+    match Errno::result(done) {
+        // It has died meanwhile.
+        Err(Errno::ESRCH) => return Ok(CallStop::Other),
+        done => done?,
+    };
+    if info.arch != ARCHITECTURE {
+        return Ok(CallStop::Other);
     }
-    match info.op {
+    Ok(match info.op {
         // SAFETY: `op` says which of the union's members the kernel wrote.
         libc::PTRACE_SYSCALL_INFO_ENTRY => unsafe {
             CallStop::Entry {
@@ -118,7 +129,7 @@ pub(crate) fn call_of(pid: pid_t) -> CallStop {
             result: unsafe { info.u.exit.sval },
         },
         _ => CallStop::Other,
-    }
+    })
 }
 
 /// The next change of a traced task. `Ok(None)`: none now, if `is_patient` is false.

@@ -8,7 +8,7 @@
 use crate::{
     ProgramEnd, Trace, TraceError,
     calls::TracedCall,
-    files::{FileTable, TracedFile, TracedName, WrittenRange},
+    files::{CallTimes, FileTable, TracedFile, TracedName, WrittenRange},
     launch::{NotExecuted, StartedProgram},
     ptrace::{self, CallStop, TaskChange},
 };
@@ -18,7 +18,7 @@ use nix::{
     sys::signal::{SigSet, SigmaskHow, Signal, sigprocmask},
 };
 use std::{
-    collections::HashMap,
+    collections::{HashMap, HashSet},
     fs::{self, Metadata},
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
     path::PathBuf,
@@ -73,9 +73,10 @@ pub(crate) struct Tracer {
     tasks: HashMap<pid_t, Option<EnteredCall>>,
     begun: Instant,
     files: FileTable,
-    whole_syncs: Vec<Duration>,
-    mapped_syncs: Vec<Duration>,
+    whole_syncs: CallTimes,
+    mapped_syncs: CallTimes,
     rings: u64,
+    unseen_tasks: u64,
     end: ProgramEnd,
 }
 
@@ -107,9 +108,10 @@ impl Tracer {
             tasks: tasks.into_iter().map(|task| (task, None)).collect(),
             begun: Instant::now(),
             files: FileTable::default(),
-            whole_syncs: Vec::new(),
-            mapped_syncs: Vec::new(),
+            whole_syncs: CallTimes::default(),
+            mapped_syncs: CallTimes::default(),
             rings: 0,
+            unseen_tasks: 0,
             end: ProgramEnd::Runs,
         }
     }
@@ -122,6 +124,7 @@ impl Tracer {
         let main = pid as pid_t;
         let until = limit.map(|limit| Instant::now() + limit);
         let mut traced = Self::new(main, Origin::Attached(until), libc::PTRACE_SYSCALL, []);
+        let mut unseen = HashSet::new();
         let mut is_new = true;
         // What they start meanwhile is seen in the next round.
         while is_new {
@@ -130,11 +133,14 @@ impl Tracer {
                 if traced.tasks.contains_key(&task) {
                     continue;
                 }
-                match ptrace::seize(task, ptrace::options(false)) {
+                match ptrace::seize(task, ptrace::options(false, false)) {
                     Ok(()) => {}
                     // It has ended, or is traced already since the task that made it is.
                     Err(Errno::ESRCH) => continue,
-                    Err(Errno::EPERM) if !traced.tasks.is_empty() => continue,
+                    Err(Errno::EPERM) if !traced.tasks.is_empty() => {
+                        unseen.insert(task);
+                        continue;
+                    }
                     Err(source) => {
                         return Err(TraceError::Refused {
                             what: format!("process {pid}"),
@@ -148,6 +154,7 @@ impl Tracer {
                 is_new = true;
             }
         }
+        traced.unseen_tasks = unseen.len() as u64;
         match traced.tasks.is_empty() {
             true => Err(TraceError::NoProcess(pid)),
             false => Ok(traced),
@@ -158,35 +165,60 @@ impl Tracer {
     ///
     /// # Errors
     /// [`TraceError::NotRun`] if it was not executed; [`TraceError::Call`].
-    pub(crate) fn follow(mut self) -> Result<Trace, TraceError> {
+    pub(crate) fn follow(mut self, in_background: &dyn Fn()) -> Result<Trace, TraceError> {
         let signals: SigSet = SIGNALS.into_iter().collect();
+        let mut changes = Vec::new();
+        let mut main_ran = true;
         loop {
-            while let Some((task, change)) = self.next_change(false)? {
+            // Each task stops once until it goes on, so this ends, and no busy task can keep the
+            // others waiting, nor a signal.
+            while let Some(change) = self.next_change(false)? {
+                changes.push(change);
+            }
+            let is_idle = changes.is_empty();
+            for (task, change) in changes.drain(..) {
                 self.changed(task, change)?;
             }
             if self.tasks.is_empty() {
                 break;
             }
-            let left = match &self.origin {
-                Origin::Attached(Some(until)) => {
-                    Some(until.saturating_duration_since(Instant::now()))
-                }
-                _ => None,
+            if std::mem::replace(&mut main_ran, self.end == ProgramEnd::Runs) && !main_ran {
+                in_background();
+            }
+            let until = match self.origin {
+                Origin::Attached(until) => until,
+                Origin::Launched(_) => None,
             };
-            match (ptrace::wait_for(signals.as_ref(), left), &self.origin) {
-                (Some(libc::SIGCHLD), _) => {}
-                (_, Origin::Attached(_)) => {
-                    self.leave()?;
-                    break;
-                }
-                (Some(signal @ (libc::SIGTERM | libc::SIGHUP)), _) => {
-                    ptrace::send(self.main, signal)
-                }
-                // The terminal sends them to the program as well.
-                _ => {}
+            let left = until.map(|until| until.saturating_duration_since(Instant::now()));
+            let patience = if is_idle { left } else { Some(Duration::ZERO) };
+            let signal = ptrace::wait_for(signals.as_ref(), patience);
+            if self.is_to_be_left(signal, left) {
+                self.leave()?;
+                break;
             }
         }
         self.finish()
+    }
+
+    /// Does what a signal asks for. True if the program is to be left.
+    fn is_to_be_left(&self, signal: Option<c_int>, left: Option<Duration>) -> bool {
+        let Some(signal) = signal.filter(|&signal| signal != libc::SIGCHLD) else {
+            return left.is_some_and(|left| left.is_zero());
+        };
+        let is_passed_on = matches!(signal, libc::SIGTERM | libc::SIGHUP);
+        match self.origin {
+            Origin::Attached(_) => return true,
+            Origin::Launched(_) if self.end != ProgramEnd::Runs => {
+                // Its id may be another's by now. The ids of threads are no processes'.
+                for &task in self.tasks.keys() {
+                    ptrace::send(task, libc::SIGTERM);
+                }
+            }
+            Origin::Launched(_) if is_passed_on => ptrace::send(self.main, signal),
+            // The terminal sends SIGINT and SIGQUIT to the program as well.
+            Origin::Launched(_) => {}
+        }
+        false
     }
 
     fn finish(self) -> Result<Trace, TraceError> {
@@ -199,6 +231,8 @@ impl Tracer {
         Ok(Trace {
             took,
             end: self.end,
+            unnoted_calls: self.files.unnoted_calls,
+            unseen_tasks: self.unseen_tasks,
             files: self.files.into_files(),
             whole_syncs: self.whole_syncs,
             mapped_syncs: self.mapped_syncs,
@@ -274,7 +308,11 @@ impl Tracer {
     }
 
     fn at_call(&mut self, task: pid_t, now: Instant) -> Result<(), TraceError> {
-        match ptrace::call_of(task) {
+        let refused = |source| TraceError::Refused {
+            what: format!("process {task}"),
+            source,
+        };
+        match ptrace::call_of(task).map_err(refused)? {
             CallStop::Entry { number, arguments } => {
                 let Some(call) = TracedCall::of(number, &arguments) else {
                     return self.resume(task, 0);
@@ -304,12 +342,12 @@ impl Tracer {
     fn done(&mut self, task: pid_t, entered: &EnteredCall, result: u64, now: Instant) {
         let took = now.saturating_duration_since(entered.at);
         match entered.call {
-            TracedCall::WholeSync => self.whole_syncs.push(took),
-            TracedCall::MappedSync => self.mapped_syncs.push(took),
+            TracedCall::WholeSync => self.whole_syncs.took(took),
+            TracedCall::MappedSync => self.mapped_syncs.took(took),
             TracedCall::Ring => self.rings += 1,
             TracedCall::Sync(number) => {
                 if let Some(file) = self.file(task, number) {
-                    file.syncs.push(took);
+                    file.syncs.took(took);
                 }
             }
             TracedCall::Allocate(number) => {
@@ -341,10 +379,11 @@ impl Tracer {
                 offset,
                 is_synced,
             } => {
-                let by_flag =
-                    || TracedDescriptor::of(task, descriptor).is_some_and(|state| state.is_synced);
-                let is_synced = is_synced || by_flag();
-                let range = offset..offset.saturating_add(result);
+                let state = TracedDescriptor::of(task, descriptor);
+                let appends = state.as_ref().is_some_and(|state| state.appends);
+                let is_synced = is_synced || state.is_some_and(|state| state.is_synced);
+                let begin = if appends { entered.size } else { offset };
+                let range = begin..begin.saturating_add(result);
                 self.wrote(task, descriptor, entered, range, took, is_synced);
             }
         }
@@ -368,7 +407,7 @@ impl Tracer {
         };
         file.wrote(range, entered.size);
         if is_synced {
-            file.syncs.push(took);
+            file.syncs.took(took);
         }
     }
 
@@ -383,7 +422,7 @@ impl Tracer {
             inode: metadata.ino(),
             path: PathBuf::from(std::ffi::OsStr::from_bytes(name)),
         };
-        Some(self.files.of(key, metadata.is_dir()))
+        self.files.of(key, metadata.is_dir())
     }
 
     /// Lets all tasks go on without a tracer: each stops once more for it.
@@ -434,6 +473,8 @@ struct TracedDescriptor {
     position: u64,
     /// Writes are durable when they return (`O_SYNC`, `O_DSYNC`).
     is_synced: bool,
+    /// Each write is at the end, whatever its offset (`O_APPEND`).
+    appends: bool,
 }
 
 impl TracedDescriptor {
@@ -447,6 +488,7 @@ impl TracedDescriptor {
         Some(Self {
             position: field("pos:")?.parse().ok()?,
             is_synced: flags & libc::O_DSYNC != 0,
+            appends: flags & libc::O_APPEND != 0,
         })
     }
 }

@@ -6,7 +6,7 @@ use serde::Serialize;
 use std::os::unix::ffi::OsStrExt;
 
 /// A new file costs the run real syncs before it is absorbed: below so many, nothing is gained.
-const SYNCS_THAT_PAY: usize = 8;
+const SYNCS_THAT_PAY: u64 = 8;
 
 /// What `forebay run` would make of a file's syncs.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Serialize)]
@@ -16,6 +16,8 @@ pub enum LearnedUse {
     Absorbed,
     /// It may be a log, and would be absorbed if it were asked for.
     Log,
+    /// It may be a log, but other files have names like its own, and are none.
+    Ambiguous,
     /// It is written from one end to the other, and synced too seldom to gain.
     ShortLived,
     /// It is written here and there: a database's pages.
@@ -39,7 +41,7 @@ impl LearnedUse {
             _ if is_named() => Self::Absorbed,
             WritingManner::Unwritten => Self::Unwritten,
             WritingManner::InPlace => Self::Pages,
-            _ if file.syncs.len() < SYNCS_THAT_PAY => Self::ShortLived,
+            _ if file.syncs.count() < SYNCS_THAT_PAY => Self::ShortLived,
             WritingManner::Appended | WritingManner::InSequence => Self::Log,
         }
     }
@@ -49,6 +51,7 @@ impl LearnedUse {
         match self {
             Self::Absorbed => "absorbed",
             Self::Log => "may be absorbed",
+            Self::Ambiguous => "plain: named as pages",
             Self::ShortLived => "plain: few syncs",
             Self::Pages => "plain: no log",
             Self::Mapped => "plain: mapped",

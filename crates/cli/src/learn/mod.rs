@@ -8,7 +8,7 @@ mod report;
 use crate::{failure::Failure, output::Output, run, standard_error};
 use clap::Args;
 use forebay_files::policy::{self, AbsorbPolicy, PolicyConfig, PolicyRequest};
-use forebay_trace::{ProgramEnd, TraceError};
+use forebay_trace::{ProgramEnd, Trace, TraceError};
 use report::LearnReport;
 use std::{
     ffi::{OsStr, OsString},
@@ -23,7 +23,7 @@ use std::{
 #[command(
     long_about = "Runs a program plainly, without a pool, and says at the end which files it synced: how often, how long each sync took, how the \
                   files are written, and which of them forebay run would absorb. With --pid it looks at a program that runs already, and lets it go on. \
-                  Nothing of the program is changed; its calls that write and sync take some microseconds longer meanwhile (ptrace). Linked statically or \
+                  Its calls that write and sync are slower meanwhile (ptrace); nothing else of it is changed, but that it cannot gain rights (setuid) or trace. Linked statically or \
                   not, in whatever language: it need not fit forebay run.\n\n\
                   The report goes to standard error, as time's does, since standard output is the program's; with --pid to standard output.",
     after_long_help = "Examples:\n  \
@@ -31,7 +31,7 @@ use std::{
         forebay learn --write app.toml -- python3 app.py\n  \
         forebay run --pool /mnt/pmem/forebay.pool --config app.toml -- python3 app.py\n  \
         forebay learn --pid 4711 --seconds 30\n\n\
-        What may be a log is written from one end to the other, and synced more than a few times. What comes of a pool on this machine, forebay doctor measures.\n\n\
+        What may be a log is written from one end to the other, and synced eight times. What comes of a pool on this machine, forebay doctor measures.\n\n\
         Exit status: the program's, as of forebay run; 1 if it could not be looked at; 2 if the command line is wrong."
 )]
 pub struct Learn {
@@ -61,35 +61,18 @@ pub struct Learn {
 
 impl Learn {
     pub fn run(self) -> Result<(), Failure> {
+        let name = self.name()?;
+        let policy = absorbed_today(&name)?;
         // Before the program runs: afterwards it would have run for nothing.
-        let profile_file = new_file(self.write.as_deref())?;
-        let report_file = new_file(self.output.as_deref())?;
-        let (name, trace) = match (self.pid, self.command.split_first()) {
-            (Some(pid), _) => {
-                let name = name_of_process(pid);
-                let limit = self.seconds.map(Duration::from_secs);
-                (name, forebay_trace::attach(pid, limit))
-            }
-            (None, Some((program, arguments))) => {
-                let name = Path::new(program).file_name().unwrap_or(program);
-                let ignored = run::ignored_here();
-                let defaults: Vec<i32> = ignored.iter().map(|signal| signal as i32).collect();
-                let trace = forebay_trace::trace(program, arguments, &defaults);
-                (name.to_string_lossy().into_owned(), trace)
-            }
-            (None, None) => return Err(Failure::Usage("no program is named".to_owned())),
+        let files = self.new_files()?;
+        let trace = self.look(&name).inspect_err(|_| files.remove())?;
+        let report = LearnReport::of(&name, &trace, &policy);
+        let said = self.say(&report, files.report);
+        let written = match files.profile {
+            Some((path, file)) => write_profile(&report, &path, file),
+            None => Ok(()),
         };
-        let trace = trace.map_err(failure).inspect_err(|_| {
-            // Nothing was written to them.
-            for path in [&self.write, &self.output].into_iter().flatten() {
-                let _ = fs::remove_file(path);
-            }
-        })?;
-        let report = LearnReport::of(&name, &trace, &absorbed_today(&name)?);
-        if let Some((path, file)) = profile_file {
-            write_profile(&report, path, file)?;
-        }
-        self.say(&report, report_file)?;
+        said.and(written)?;
         match trace.end {
             ProgramEnd::Runs | ProgramEnd::Exited(0) => Ok(()),
             ProgramEnd::Exited(status) => Err(Failure::Passed(status)),
@@ -97,7 +80,49 @@ impl Learn {
         }
     }
 
-    fn say(&self, report: &LearnReport, file: Option<(&Path, File)>) -> Result<(), Failure> {
+    /// The program's name.
+    fn name(&self) -> Result<String, Failure> {
+        match (self.pid, self.command.first()) {
+            (Some(pid), _) => Ok(name_of_process(pid)),
+            (None, Some(program)) => {
+                let name = Path::new(program).file_name().unwrap_or(program);
+                Ok(name.to_string_lossy().into_owned())
+            }
+            (None, None) => Err(Failure::Usage("no program is named".to_owned())),
+        }
+    }
+
+    fn look(&self, name: &str) -> Result<Trace, Failure> {
+        let in_background = || {
+            standard_error::complain!(
+                "forebay: {name} goes on in the background; an interrupt ends it, and the look at it"
+            );
+        };
+        let trace = match (self.pid, self.command.split_first()) {
+            (Some(pid), _) => {
+                let limit = self.seconds.map(Duration::from_secs);
+                forebay_trace::attach(pid, limit)
+            }
+            (None, Some((program, arguments))) => {
+                let ignored = run::ignored_here();
+                let defaults: Vec<i32> = ignored.iter().map(|signal| signal as i32).collect();
+                forebay_trace::trace(program, arguments, &defaults, &in_background)
+            }
+            (None, None) => return Err(Failure::Usage("no program is named".to_owned())),
+        };
+        trace.map_err(failure)
+    }
+
+    fn new_files(&self) -> Result<NewFiles, Failure> {
+        let mut files = NewFiles {
+            profile: new_file(self.write.as_deref())?,
+            report: None,
+        };
+        files.report = new_file(self.output.as_deref()).inspect_err(|_| files.remove())?;
+        Ok(files)
+    }
+
+    fn say(&self, report: &LearnReport, file: Option<NewFile>) -> Result<(), Failure> {
         let text = match self.json {
             true => {
                 serde_json::to_string(report)
@@ -123,11 +148,28 @@ impl Learn {
     }
 }
 
+type NewFile = (PathBuf, File);
+
+/// The files that are to be written in the end.
+struct NewFiles {
+    profile: Option<NewFile>,
+    report: Option<NewFile>,
+}
+
+impl NewFiles {
+    /// Nothing was written to them.
+    fn remove(&self) {
+        for (path, _) in [&self.profile, &self.report].into_iter().flatten() {
+            let _ = fs::remove_file(path);
+        }
+    }
+}
+
 /// A new file at `path`; one that is there is not written over.
-fn new_file(path: Option<&Path>) -> Result<Option<(&Path, File)>, Failure> {
+fn new_file(path: Option<&Path>) -> Result<Option<NewFile>, Failure> {
     let Some(path) = path else { return Ok(None) };
     match File::create_new(path) {
-        Ok(file) => Ok(Some((path, file))),
+        Ok(file) => Ok(Some((path.to_owned(), file))),
         Err(error) if error.kind() == ErrorKind::AlreadyExists => Err(Failure::Usage(format!(
             "{} exists: name a file that is to be made",
             path.display()

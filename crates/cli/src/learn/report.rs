@@ -4,14 +4,15 @@ use super::{
     advice::{LearnedUse, manner},
     name_pattern::pattern_of,
 };
-use forebay_files::policy::AbsorbPolicy;
-use forebay_probe::{
-    figures::percentile,
-    table::{Table, figure, grouped},
+use crate::output::printable;
+use forebay_files::policy::{AbsorbPolicy, matches};
+use forebay_probe::table::{Table, figure, grouped};
+use forebay_trace::{
+    Trace,
+    files::{CallTimes, TracedFile},
 };
-use forebay_trace::{Trace, files::TracedFile};
 use serde::Serialize;
-use std::{collections::BTreeMap, time::Duration};
+use std::{collections::BTreeMap, os::unix::ffi::OsStrExt};
 
 /// What was learned.
 #[derive(Serialize)]
@@ -21,17 +22,21 @@ pub struct LearnReport {
     profile: String,
     seconds: f64,
     /// Syncs of files, directories, mappings and whole file systems.
-    syncs: usize,
+    syncs: u64,
     /// All syncs' times added up: several threads may wait at once.
     sync_seconds: f64,
     /// Of these, what copies to a pool could take the place of.
-    gaining_syncs: usize,
+    gaining_syncs: u64,
     gaining_seconds: f64,
     files: Vec<LearnedFiles>,
-    whole_file_system_syncs: usize,
-    mapped_syncs: usize,
+    whole_file_system_syncs: u64,
+    mapped_syncs: u64,
     /// Rings and contexts of asynchronous writes, which are not seen.
     unseen_rings: u64,
+    /// Calls on files of which there are too many.
+    unnoted_calls: u64,
+    /// Threads and processes that could not be looked at.
+    unseen_tasks: u64,
 }
 
 /// Files whose names match one pattern, and of which the same becomes.
@@ -41,9 +46,9 @@ struct LearnedFiles {
     /// One of them.
     example: String,
     files: usize,
-    syncs: usize,
-    p50_us: f64,
-    p99_us: f64,
+    syncs: u64,
+    p50_us: u64,
+    p99_us: u64,
     seconds: f64,
     writes: u64,
     bytes: u64,
@@ -55,33 +60,45 @@ impl LearnReport {
     /// Of a program of this name, for which `forebay run` has this policy.
     pub fn of(program: &str, trace: &Trace, policy: &AbsorbPolicy) -> Self {
         let mut groups: BTreeMap<(String, LearnedUse), Vec<&TracedFile>> = BTreeMap::new();
-        for file in trace.files.iter().filter(|file| !file.syncs.is_empty()) {
+        for file in trace.files.iter().filter(|file| file.syncs.count() > 0) {
             let learned = LearnedUse::of(file, policy);
             let group = groups.entry((pattern_of(&file.path), learned));
             group.or_default().push(file);
         }
+        let pages = pages_of(trace, policy);
+        let names_pages =
+            |pattern: &str| pages.iter().any(|path| matches(pattern.as_bytes(), path));
         let mut files: Vec<LearnedFiles> = (groups.into_iter())
-            .map(|((pattern, learned), files)| LearnedFiles::of(pattern, learned, &files))
+            .map(|((pattern, learned), files)| {
+                let is_ambiguous = learned == LearnedUse::Log && names_pages(&pattern);
+                let learned = if is_ambiguous {
+                    LearnedUse::Ambiguous
+                } else {
+                    learned
+                };
+                LearnedFiles::of(pattern, learned, &files)
+            })
             .collect();
         files.sort_by(|a, b| b.seconds.total_cmp(&a.seconds));
         let others = [&trace.whole_syncs, &trace.mapped_syncs];
-        let other_seconds: f64 = others.into_iter().map(|times| seconds(times)).sum();
+        let other_seconds: f64 = others.iter().map(|times| seconds(times)).sum();
+        let other_syncs: u64 = others.iter().map(|times| times.count()).sum();
         let gaining = || files.iter().filter(|files| files.under_forebay_run.gains());
         Self {
             program: program.to_owned(),
             profile: policy.profile.clone(),
             seconds: trace.took.as_secs_f64(),
-            syncs: files.iter().map(|files| files.syncs).sum::<usize>()
-                + trace.whole_syncs.len()
-                + trace.mapped_syncs.len(),
+            syncs: files.iter().map(|files| files.syncs).sum::<u64>() + other_syncs,
             sync_seconds: files.iter().map(|files| files.seconds).sum::<f64>() + other_seconds,
             gaining_syncs: gaining().map(|files| files.syncs).sum(),
             gaining_seconds: gaining()
                 .map(|files| files.seconds)
                 .fold(0.0, |sum, more| sum + more),
-            whole_file_system_syncs: trace.whole_syncs.len(),
-            mapped_syncs: trace.mapped_syncs.len(),
+            whole_file_system_syncs: trace.whole_syncs.count(),
+            mapped_syncs: trace.mapped_syncs.count(),
             unseen_rings: trace.rings,
+            unnoted_calls: trace.unnoted_calls,
+            unseen_tasks: trace.unseen_tasks,
             files,
         }
     }
@@ -105,8 +122,8 @@ impl LearnReport {
             ("file", |row| row.pattern.clone()),
             ("files", |row| grouped(row.files as i64)),
             ("syncs", |row| grouped(row.syncs as i64)),
-            ("p50 µs", |row| figure(Some(row.p50_us))),
-            ("p99 µs", |row| figure(Some(row.p99_us))),
+            ("p50 µs", |row| grouped(row.p50_us as i64)),
+            ("p99 µs", |row| grouped(row.p99_us as i64)),
             ("total s", |row| figure(Some(row.seconds))),
             ("written", |row| row.written.to_owned()),
             ("under forebay run", |row| {
@@ -118,7 +135,7 @@ impl LearnReport {
             text += &line;
             text.push('\n');
         }
-        text
+        printable(&text)
     }
 
     fn share(&self, of: f64) -> String {
@@ -152,7 +169,7 @@ impl LearnReport {
             ));
         }
         let logs: Vec<String> = of_use(LearnedUse::Log)
-            .map(|files| format!("--absorb '{}'", files.pattern))
+            .map(|files| format!("--absorb {}", quoted(&files.pattern)))
             .collect();
         if !logs.is_empty() {
             let program = &self.program;
@@ -166,6 +183,12 @@ impl LearnReport {
                 "It writes asynchronously (io_uring or Linux AIO, {} times set up), which was not seen; forebay run absorbs nothing of that, \
                  unless its profile says refuse_io_uring.",
                 self.unseen_rings
+            ));
+        }
+        if self.unnoted_calls + self.unseen_tasks > 0 {
+            remarks.push(format!(
+                "Not all was seen: {} calls on too many files, {} threads or processes that this user may not trace.",
+                self.unnoted_calls, self.unseen_tasks
             ));
         }
         if self.whole_file_system_syncs > 0 {
@@ -184,7 +207,9 @@ impl LearnReport {
                 .iter()
                 .filter(|files| files.under_forebay_run.gains())
         };
-        let quoted = |patterns: Vec<&str>| serde_json::to_string(&patterns).ok();
+        // TOML's strings are JSON's, but for this letter.
+        let in_toml = |text: Option<String>| text.map(|text| text.replace('\x7f', "\\u007f"));
+        let list = |patterns: Vec<&str>| in_toml(serde_json::to_string(&patterns).ok());
         let absorb: Vec<&str> = logs().map(|files| files.pattern.as_str()).collect();
         let preallocated: Vec<&str> = logs()
             .filter(|files| files.written == "preallocated")
@@ -193,14 +218,14 @@ impl LearnReport {
         if absorb.is_empty() {
             return None;
         }
-        let name = serde_json::to_string(&self.program).ok()?;
+        let name = in_toml(serde_json::to_string(&self.program).ok())?;
         let mut text = format!(
             "# What forebay learn saw {} sync. Keep only what is a log.\n[profile.{name}]\nprograms = [{name}]\nabsorb = {}\n",
             self.program.escape_debug(),
-            quoted(absorb)?,
+            list(absorb)?,
         );
         if !preallocated.is_empty() {
-            text += &format!("preallocated = {}\n", quoted(preallocated)?);
+            text += &format!("preallocated = {}\n", list(preallocated)?);
         }
         Some(text)
     }
@@ -208,8 +233,8 @@ impl LearnReport {
 
 impl LearnedFiles {
     fn of(pattern: String, learned: LearnedUse, files: &[&TracedFile]) -> Self {
-        let times = || files.iter().flat_map(|file| &file.syncs);
-        let mut times_us: Vec<f64> = times().map(|time| time.as_secs_f64() * 1e6).collect();
+        let mut times = CallTimes::default();
+        files.iter().for_each(|file| times.add(&file.syncs));
         let most_written = files.iter().max_by_key(|file| file.writes);
         Self {
             pattern,
@@ -217,10 +242,10 @@ impl LearnedFiles {
                 .first()
                 .map_or_else(String::new, |file| file.path.display().to_string()),
             files: files.len(),
-            syncs: times_us.len(),
-            p50_us: percentile(&mut times_us, 0.5),
-            p99_us: percentile(&mut times_us, 0.99),
-            seconds: times().sum::<Duration>().as_secs_f64(),
+            syncs: times.count(),
+            p50_us: times.quantile_us(0.5),
+            p99_us: times.quantile_us(0.99),
+            seconds: seconds(&times),
             writes: files.iter().map(|file| file.writes).sum(),
             bytes: files.iter().map(|file| file.bytes).sum(),
             written: most_written.map_or("-", |file| manner(file)),
@@ -229,6 +254,24 @@ impl LearnedFiles {
     }
 }
 
-fn seconds(times: &[Duration]) -> f64 {
-    times.iter().sum::<Duration>().as_secs_f64()
+fn seconds(times: &CallTimes) -> f64 {
+    times.total().as_secs_f64()
+}
+
+/// The paths of all files that are no logs, whether they were synced or not.
+fn pages_of<'a>(trace: &'a Trace, policy: &AbsorbPolicy) -> Vec<&'a [u8]> {
+    let is_page = |file: &&TracedFile| {
+        matches!(
+            LearnedUse::of(file, policy),
+            LearnedUse::Pages | LearnedUse::Mapped
+        )
+    };
+    (trace.files.iter().filter(is_page))
+        .map(|file| file.path.as_os_str().as_bytes())
+        .collect()
+}
+
+/// A word as a shell takes it.
+fn quoted(word: &str) -> String {
+    format!("'{}'", word.replace('\'', "'\\''"))
 }
