@@ -209,13 +209,17 @@ fn data_of(
     if !wish.data.is_empty() {
         return Ok(wish.data.to_vec());
     }
-    let known = unit.cluster.as_ref().map(|cluster| cluster.data.clone());
-    let known = known.or_else(|| program.data(profile)).ok_or_else(|| {
+    let fail = |why: &str| {
         Failure::Usage(format!(
-            "{}: which directory has its files cannot be told from the unit. Name it with --data DIR",
+            "{}: which directory has its files cannot be told{why}. Name it with --data DIR",
             program.name.stem()
         ))
-    })?;
+    };
+    let known = match &unit.cluster {
+        Some(cluster) => Some(cluster.data.clone()),
+        None => (program.data(profile)).map_err(|why| fail(&format!(": {why}")))?,
+    };
+    let known = known.ok_or_else(|| fail(" from the unit"))?;
     Ok(vec![known])
 }
 
