@@ -10,11 +10,11 @@
 //! Of another root's system only (3) to (5) are done: its paths mean other files here.
 
 use super::{
-    drop_in::{UnitDropIn, program_of, recovery_drop_in},
+    drop_in::{program_of, recovery_drop_ins},
     enabled_unit::EnabledUnit,
     plan::{RECOVERY_FILE, is_own_recovery_unit},
     proof::{DrainProof, ProofScope, prove},
-    search::{UnitFile, UnitRoot, remove_file, write_file},
+    search::{UnitRoot, remove_file, write_file},
     systemd,
 };
 use crate::{failure::Failure, output, recover::for_directories, run, standard_error::complain};
@@ -212,6 +212,7 @@ impl DisableUnit {
         report: &mut DisableReport,
     ) -> bool {
         let Some(file) = &unit.drop_in else {
+            tidy_all(unit, root, report);
             return true;
         };
         let gone = remove_file(&file.path).and_then(|()| reload(root));
@@ -221,12 +222,7 @@ impl DisableUnit {
         }
         if report.proof.holds() {
             report.removed.push(file.path.clone());
-            for tidied in [tidy_recoveries(unit, file, root), tidy(root)] {
-                match tidied {
-                    Ok(tidied) => report.removed.extend(tidied),
-                    Err(failure) => report.failures.push(failure.to_string()),
-                }
-            }
+            tidy_all(unit, root, report);
             return true;
         }
         let back = write_file(&file.path, &file.text).and_then(|()| reload(root));
@@ -268,17 +264,26 @@ fn start(unit: &EnabledUnit, root: &UnitRoot, was_active: bool, report: &mut Dis
     }
 }
 
-/// Takes away what has the recoveries of the unit's directories wait for its pool.
-fn tidy_recoveries(
-    unit: &EnabledUnit,
-    drop_in: &UnitFile,
-    root: &UnitRoot,
-) -> Result<Vec<PathBuf>, Failure> {
-    let data = UnitDropIn::data_in(drop_in);
-    let files = data
-        .iter()
-        .map(|it| recovery_drop_in(&unit.name, it, Path::new(""), root).path);
-    let there: Vec<PathBuf> = files.filter(|path| path.exists()).collect();
+/// Takes away what `enable` wrote besides the drop-in, and has systemd know it.
+fn tidy_all(unit: &EnabledUnit, root: &UnitRoot, report: &mut DisableReport) {
+    let mut is_changed = false;
+    for tidied in [tidy_recoveries(unit, root), tidy(root)] {
+        match tidied {
+            Ok(tidied) => {
+                is_changed |= !tidied.is_empty();
+                report.removed.extend(tidied);
+            }
+            Err(failure) => report.failures.push(failure.to_string()),
+        }
+    }
+    if is_changed && let Err(failure) = reload(root) {
+        report.failures.push(failure.to_string());
+    }
+}
+
+/// Takes away what has recoveries wait for the unit's pool, also of directories that it had before.
+fn tidy_recoveries(unit: &EnabledUnit, root: &UnitRoot) -> Result<Vec<PathBuf>, Failure> {
+    let there = recovery_drop_ins(&unit.name, root);
     there.iter().try_for_each(|path| remove_file(path))?;
     Ok(there)
 }

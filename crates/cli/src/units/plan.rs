@@ -5,12 +5,12 @@
 
 use super::{
     checks::{check_data, check_program, check_reachable, installed},
-    drop_in::{DropInText, UnitDropIn, recovery_drop_in},
+    drop_in::{DropInText, UnitDropIn, recovery_drop_in, recovery_drop_ins},
     known::{UnitProgram, profile_of_unit},
     name::UnitName,
     pool_place::{PlannedPool, PoolWish},
     sandbox::{self, SandboxNeeds},
-    search::{FoundUnit, UnitFile, UnitRoot},
+    search::{FoundUnit, UnitFile, UnitRoot, remove_file, write_file},
     understood::UnderstoodUnit,
 };
 use crate::{failure::Failure, run::FrontEnd, users::SystemUser};
@@ -123,6 +123,20 @@ impl EnablePlan {
             pool,
             files,
         })
+    }
+
+    /// Writes the files. What recoveries of directories that the unit had before waited for goes.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`]: a file could not be written or removed; those before it are.
+    pub fn write(&self, root: &UnitRoot) -> Result<(), Failure> {
+        let is_kept = |path: &PathBuf| self.files.iter().any(|file| file.path == *path);
+        for path in recovery_drop_ins(&self.name, root) {
+            if !is_kept(&path) {
+                remove_file(&path)?;
+            }
+        }
+        (self.files.iter()).try_for_each(|file| write_file(&file.path, &file.text))
     }
 }
 
