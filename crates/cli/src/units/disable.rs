@@ -212,7 +212,7 @@ impl DisableUnit {
         report: &mut DisableReport,
     ) -> bool {
         let Some(file) = &unit.drop_in else {
-            tidy_all(unit, root, report);
+            report.tidied(tidy_recoveries(unit, root), root);
             return true;
         };
         let gone = remove_file(&file.path).and_then(|()| reload(root));
@@ -222,7 +222,8 @@ impl DisableUnit {
         }
         if report.proof.holds() {
             report.removed.push(file.path.clone());
-            tidy_all(unit, root, report);
+            report.tidied(tidy_recoveries(unit, root), root);
+            report.tidied(tidy(root), root);
             return true;
         }
         let back = write_file(&file.path, &file.text).and_then(|()| reload(root));
@@ -264,23 +265,6 @@ fn start(unit: &EnabledUnit, root: &UnitRoot, was_active: bool, report: &mut Dis
     }
 }
 
-/// Takes away what `enable` wrote besides the drop-in, and has systemd know it.
-fn tidy_all(unit: &EnabledUnit, root: &UnitRoot, report: &mut DisableReport) {
-    let mut is_changed = false;
-    for tidied in [tidy_recoveries(unit, root), tidy(root)] {
-        match tidied {
-            Ok(tidied) => {
-                is_changed |= !tidied.is_empty();
-                report.removed.extend(tidied);
-            }
-            Err(failure) => report.failures.push(failure.to_string()),
-        }
-    }
-    if is_changed && let Err(failure) = reload(root) {
-        report.failures.push(failure.to_string());
-    }
-}
-
 /// Takes away what has recoveries wait for the unit's pool, also of directories that it had before.
 fn tidy_recoveries(unit: &EnabledUnit, root: &UnitRoot) -> Result<Vec<PathBuf>, Failure> {
     let there = recovery_drop_ins(&unit.name, root);
@@ -316,6 +300,21 @@ fn is_needed(root: &UnitRoot) -> bool {
 }
 
 impl DisableReport {
+    /// Notes what was taken away besides the drop-in, and has systemd know it.
+    fn tidied(&mut self, tidied: Result<Vec<PathBuf>, Failure>, root: &UnitRoot) {
+        let is_known = match tidied {
+            Ok(files) if files.is_empty() => Ok(()),
+            Ok(files) => {
+                self.removed.extend(files);
+                reload(root)
+            }
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = is_known {
+            self.failures.push(failure.to_string());
+        }
+    }
+
     fn human(&self) -> String {
         let mut text = self.proof.human();
         for path in &self.removed {
