@@ -67,11 +67,17 @@ strip_into() {
 # help_of PROGRAM FILES: its manual pages and completions, below FILES.
 help_of() {
     local name=${1##*/} to
-    "$1" man --dir "$2/usr/share/man/man1"
+    "$1" man --dir "$2/usr/share/man/man1" || {
+        echo "package.sh: error: $1 man, which makes the manual pages, failed: is it of another version than this repository? Remedy: build it anew" >&2
+        exit 1
+    }
     find "$2/usr/share/man" -name '*.1' -exec gzip -9n {} +
     for to in bash:bash-completion/completions/$name zsh:zsh/vendor-completions/_$name fish:fish/vendor_completions.d/$name.fish; do
         mkdir -p "$(dirname "$2/usr/share/${to#*:}")"
-        "$1" completions "${to%%:*}" >"$2/usr/share/${to#*:}"
+        "$1" completions "${to%%:*}" >"$2/usr/share/${to#*:}" || {
+            echo "package.sh: error: $1 completions ${to%%:*} failed: is it of another version than this repository? Remedy: build it anew" >&2
+            exit 1
+        }
     done
 }
 
@@ -102,10 +108,13 @@ install -D -m 644 packaging/forebay.toml "$stage/config/forebay.toml"
 # documents_of PACKAGE: what Debian's policy has in each, and lintian's findings that are as they should be: no address has been published yet, nfpm writes a field of
 # its own, forebay-peers is no command for people, and in /tmp prerm removes directories that are empty, whosever they are.
 documents_of() {
-    local doc=$stage/$1/usr/share/doc/$1 overrides=$stage/$1/usr/share/lintian/overrides
+    local committed date doc=$stage/$1/usr/share/doc/$1 overrides=$stage/$1/usr/share/lintian/overrides
     mkdir -p "$doc" "$overrides"
+    # A variable each: in a nested substitution a failure would be lost.
+    committed=$(git log -1 --format=%ct)
+    date=$(date -R -u -d "@$committed")
     printf '%s (%s) unstable; urgency=medium\n\n  * CHANGELOG.md.gz of the package forebay has what changed.\n\n -- %s  %s\n' \
-        "$1" "$version" "$(sed -n 's/^maintainer: //p' packaging/nfpm.yaml)" "$(date -R -u -d "@$(git log -1 --format=%ct)")" | gzip -9n >"$doc/changelog.gz"
+        "$1" "$version" "$(sed -n 's/^maintainer: //p' packaging/nfpm.yaml)" "$date" | gzip -9n >"$doc/changelog.gz"
     {
         echo 'Format: https://www.debian.org/doc/packaging-manuals/copyright-format/1.0/'
         echo

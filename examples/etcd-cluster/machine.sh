@@ -5,13 +5,13 @@
 # the one's pool only. In another boot (another boot id is bind-mounted) `forebay recover` writes it into the log, and the one and the member that was down are
 # the cluster: nothing may be missing, and they must agree.
 #
-#   examples/etcd-cluster/machine.sh               takes half a minute; exit status 1 if an acknowledged write is missing, or the members do not agree
+#   examples/etcd-cluster/machine.sh               takes half a minute; exit status 1 if an acknowledged write is missing, or the members do not agree, 77 if it cannot be run here
 #   RECOVER=no examples/etcd-cluster/machine.sh    the control: the one comes back without forebay, and acknowledged writes are missing
 #
 # Needs root, loop devices, xfs_io, forebay built (cargo build --release), etcd, etcdctl and Python (scripts/setup.sh test).
 set -euo pipefail
 # The exit status where there can be no such file systems.
-cannot=2
+cannot=77
 repository=$(cd "$(dirname "$0")/../.." && pwd)
 ((EUID == 0)) || {
     echo "error: only root mounts file systems. Remedy: sudo, or run.sh, which needs no rights" >&2
@@ -46,6 +46,7 @@ lose_power() {
         umount "$work/$1" 2>/dev/null && break
         sleep 0.1
     done
+    ! mountpoint -q "$work/$1" || die "the file system of member $1 is held by something after its processes were killed"
     mount -o loop "$work/$1.image" "$work/$1"
 }
 
@@ -100,7 +101,10 @@ for ((member = 0; member < members; member++)); do
     truncate -s 256M "$work/$member.image"
     mkfs.ext4 -q -F "$work/$member.image"
     mkdir "$work/$member"
-    mount -o loop "$work/$member.image" "$work/$member" || exit "$cannot"
+    mount -o loop "$work/$member.image" "$work/$member" || {
+        echo "error: no file system could be mounted on a loop device" >&2
+        exit "$cannot"
+    }
     "$forebay" pool create "$work/$member.pool" --disk --size 5MiB --segment-size 1MiB >/dev/null
     serve "$member"
 done

@@ -12,7 +12,7 @@ from . import refusals
 from .container import Container
 from .databases import ALL
 from .image import Failure
-from .lives import UnitLife
+from .lives import UnitLife, WriteRecord
 from .machine import Machine
 
 # Where the pool lies: what `forebay enable` finds by itself is the persistent memory.
@@ -68,8 +68,9 @@ def prepare(machine: Machine | Container) -> None:
 def one(machine: Machine | Container, name: str, pools: list[str]) -> None:
     if name == "refusals":
         return refusals.run(machine)
+    record = WriteRecord()
     for pool in pools:
-        life = UnitLife(machine, ALL[name], POOLS[pool].format(name=name))
+        life = UnitLife(machine, ALL[name], POOLS[pool].format(name=name), record)
         life.say(f"--- pool: {pool}")
         life.run()
 

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import os
 import pathlib
+import select
 import shutil
 import signal
 import subprocess
@@ -79,10 +80,22 @@ class Container:
         return ["nsenter", "-t", str(self.init), "-m", "-u", "-i", "-n", "-p", "-C", "-r", "-w", *clean, "bash", "-c", script]
 
     def lines(self, script: str, limit_s: float = 240.0) -> Iterator[str]:
-        """The lines that a script prints, as they come, until it ends."""
-        process = subprocess.Popen(self._command(script), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True)
+        """The lines that a script prints, as they come, until it ends, which it must in time."""
+        process = subprocess.Popen(self._command(script), stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        until = time.monotonic() + limit_s
+        rest = b""
         try:
-            yield from (line.rstrip("\n") for line in process.stdout)
+            while True:
+                ready, _, _ = select.select([process.stdout], [], [], max(0.0, until - time.monotonic()))
+                if not ready:
+                    raise Failure(f"in the container this does not end in {limit_s:.0f} s: {script}")
+                part = os.read(process.stdout.fileno(), 65536)
+                *whole, rest = (rest + part).split(b"\n")
+                yield from (line.decode(errors="replace") for line in whole)
+                if not part:
+                    break
+            if rest:
+                yield rest.decode(errors="replace")
         finally:
             process.kill()
             process.wait()
@@ -112,8 +125,8 @@ class Container:
                 os.kill(self.init, signal.SIGKILL)
         self.process.kill()
         self.process.wait()
-        self._emptied()
         self.process, self.init = None, 0
+        self._emptied()
 
     def _emptied(self) -> None:
         until = time.monotonic() + 20.0
@@ -122,8 +135,12 @@ class Container:
                 for directory, _, _ in os.walk(self.cgroup, topdown=False):
                     os.rmdir(directory)
                 return
+            except FileNotFoundError:
+                return
             except OSError:
                 time.sleep(0.1)
+        left = [path.read_text().split() for path in self.cgroup.rglob("cgroup.procs")]
+        raise Failure(f"of the container these processes do not end: {' '.join(sum(left, []))}")
 
     def wait_end(self, limit_s: float = 120.0) -> None:
         """Waits for an end of its own, such as a reboot, after which it does not come up by itself."""
@@ -143,5 +160,7 @@ class Container:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self.cut()
-        self._unmount()
+        try:
+            self.cut()
+        finally:
+            self._unmount()

@@ -21,17 +21,25 @@ WRITES = 200
 CUT_AFTER = 150
 
 
-class UnitLife:
-    """One database's unit in one machine."""
+class WriteRecord:
+    """What one database was given, in all lives of its unit: its files stay from one to the next."""
 
-    def __init__(self, machine: Machine, database: Database, pool: str) -> None:
+    def __init__(self) -> None:
+        # All numbers that were acknowledged.
+        self.acknowledged: set[int] = set()
+        self.next = 1
+        self.is_prepared = False
+
+
+class UnitLife:
+    """One database's unit in one machine, with a pool in one place."""
+
+    def __init__(self, machine: Machine, database: Database, pool: str, record: WriteRecord) -> None:
         self.machine = machine
         self.database = database
         self.pool = pool
         self.unit = database.unit
-        # All numbers that were acknowledged.
-        self.acknowledged: set[int] = set()
-        self.next = 1
+        self.record = record
 
     def say(self, text: str) -> None:
         print(f"{self.database.name:9}{text}", flush=True)
@@ -39,8 +47,12 @@ class UnitLife:
     def run(self) -> None:
         """All steps, in their order."""
         self.wait_ready("plainly")
-        self.machine.sh(self.database.prepare)
+        if not self.record.is_prepared:
+            self.machine.sh(self.database.prepare)
+            self.record.is_prepared = True
+        self.check("plainly")
         self.write(20)
+        self.enable_without_restart()
         self.enable()
         self.write(WRITES)
         self.check_absorbed()
@@ -60,28 +72,29 @@ class UnitLife:
             raise Failure(f"{self.unit} is not ready ({how}):\n{said}")
 
     def write(self, count: int) -> None:
-        last = self.next + count - 1
-        before = len(self.acknowledged)
-        for line in self.machine.lines(self.database.writing(self.next, last)):
-            self.note(line)
-        if len(self.acknowledged) != before + count:
-            raise Failure(f"{self.unit}: of {count} writes {len(self.acknowledged) - before} were acknowledged")
-        self.next = last + 1
+        last = self.record.next + count - 1
+        noted = sum(self.note(line) for line in self.machine.lines(self.database.writing(self.record.next, last)))
+        if noted != count:
+            raise Failure(f"{self.unit}: of {count} writes {noted} were acknowledged")
+        self.record.next = last + 1
 
-    def note(self, line: str) -> None:
-        if NUMBER.fullmatch(line.strip()):
-            self.acknowledged.add(int(line))
+    def note(self, line: str) -> bool:
+        """True if the line acknowledges a number that was not yet."""
+        if not NUMBER.fullmatch(line.strip()) or int(line) in self.record.acknowledged:
+            return False
+        self.record.acknowledged.add(int(line))
+        return True
 
     def check(self, when: str) -> None:
         """All acknowledged numbers are there, each once."""
         found = [int(line) for line in self.machine.sh(self.database.read).split()]
-        lost = self.acknowledged - set(found)
+        lost = self.record.acknowledged - set(found)
         if lost:
-            raise Failure(f"{self.unit}: {when}, {len(lost)} of {len(self.acknowledged)} acknowledged writes are LOST: {sorted(lost)[:20]}")
+            raise Failure(f"{self.unit}: {when}, {len(lost)} of {len(self.record.acknowledged)} acknowledged writes are LOST: {sorted(lost)[:20]}")
         if len(found) != len(set(found)):
             raise Failure(f"{self.unit}: {when}, writes are there twice")
-        self.next = max([self.next, *(number + 1 for number in found)])
-        self.say(f"{when}: all {len(self.acknowledged)} acknowledged writes are there")
+        self.record.next = max([self.record.next, *(number + 1 for number in found)])
+        self.say(f"{when}: all {len(self.record.acknowledged)} acknowledged writes are there")
 
     def status(self) -> dict:
         """What the unit's run says of itself."""
@@ -125,6 +138,22 @@ class UnitLife:
         self.check("enabled")
         self.say(said.splitlines()[-1])
 
+    def enable_without_restart(self) -> None:
+        """The unit runs on plainly, and under forebay once it is restarted as it was said."""
+        before = self.properties()["MainPID"]
+        said = self.machine.sh(f"forebay enable {self.unit} {self.database.options} {self.pool} --yes --no-restart")
+        shown = self.properties()
+        if shown["MainPID"] != before or shown["ActiveState"] != "active" or f"systemctl restart {self.unit}" not in said:
+            raise Failure(f"{self.unit}: enable --no-restart restarted it, or does not say how: {said}: {shown}")
+        self.write(20)
+        self.machine.sh(f"systemctl restart {self.unit}")
+        self.wait_ready("restarted after enable --no-restart")
+        self.check_under()
+        self.write(20)
+        self.machine.sh(f"forebay disable {self.unit} --yes")
+        self.wait_ready("disabled again")
+        self.check("enabled with --no-restart, restarted, disabled")
+
     def kill(self, whom: str) -> None:
         """Kills while writes come, all processes or the supervisor alone: it comes back by itself, or is started."""
         self.begin_writer()
@@ -142,29 +171,30 @@ class UnitLife:
 
     def begin_writer(self) -> None:
         """Begins one in the background, in a session of its own, and gives it a moment."""
-        script = f"cat >/run/writer.sh <<'END'\n{self.database.writing(self.next)}\nEND\n"
+        script = f"cat >/run/writer.sh <<'END'\n{self.database.writing(self.record.next)}\nEND\n"
         self.machine.sh(script + "setsid bash /run/writer.sh >/run/acks 2>/dev/null </dev/null & echo $! >/run/writer; sleep 2")
 
     def end_writer(self) -> None:
         """Ends it, and counts what it got."""
         said = self.machine.sh("pkill -KILL -s $(cat /run/writer) || true; sleep 0.5; cat /run/acks")
-        before = len(self.acknowledged)
-        for line in said.splitlines():
-            self.note(line)
-        if len(self.acknowledged) == before:
+        if not sum(self.note(line) for line in said.splitlines()):
             raise Failure(f"{self.unit}: nothing was written meanwhile: {said}")
 
     def cut(self, how: str) -> None:
         """The machine goes while writes come, by a power cut or `reboot -f`, and the unit comes back at boot."""
         count = 0
-        script = self.database.writing(self.next)
+        script = self.database.writing(self.record.next)
         if how == "reboot":
             script = f"(sleep 2; reboot -f) & {script}"
+        said = []
         for line in self.machine.lines(script):
-            self.note(line)
-            count += 1
+            said.append(line)
+            count += self.note(line)
             if how == "cut" and count >= CUT_AFTER:
                 break
+        # A cut that comes when the writer has ended already is none amid writes.
+        if count == 0 or (how == "cut" and count < CUT_AFTER):
+            raise Failure(f"{self.unit}: only {count} writes were acknowledged before {how}: {said[-20:]}")
         self.machine.cut() if how == "cut" else self.machine.wait_end()
         self.machine.boot()
         self.wait_ready(f"after {how}")

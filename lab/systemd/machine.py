@@ -109,6 +109,8 @@ class Machine:
                 if line.startswith(b"LAB ended "):
                     return
                 yield line.decode(errors="replace")
+        if time.monotonic() >= until:
+            raise Failure(f"in the machine this does not end in {limit_s:.0f} s: {script}")
 
     def ask(self, script: str, limit_s: float = SCRIPT_LIMIT_S) -> tuple[int, str]:
         """The status of a script, and what it printed."""

@@ -162,7 +162,8 @@ fn run_example(script: &str, environment: &[(&str, &OsStr)], checks: usize) -> S
 
 /// Runs a script among the examples; none if it says that there is no file system for it here.
 fn run_script(script: &str, environment: &[(&str, &OsStr)]) -> Option<Ran> {
-    const CANNOT: i32 = 2;
+    // Of the shell and of programs it is none.
+    const CANNOT: i32 = 77;
     let examples = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../examples");
     // It ends its servers when it is told to end.
     let ran = Command::new("timeout")
@@ -174,7 +175,7 @@ fn run_script(script: &str, environment: &[(&str, &OsStr)]) -> Option<Ran> {
         .unwrap();
     let ran = Ran::of(ran);
     if ran.code == Some(CANNOT) {
-        println!("skipped: {}", ran.stderr);
+        skip(&ran.stderr);
         return None;
     }
     Some(ran)

@@ -37,8 +37,8 @@ use plan::Task;
 use report::Report;
 use std::{
     collections::VecDeque,
-    fs,
-    path::PathBuf,
+    fs, io,
+    path::{Path, PathBuf},
     process::{Command, ExitCode},
     sync::{
         Mutex, MutexGuard, PoisonError,
@@ -232,9 +232,7 @@ fn run(options: &Options) -> Result<bool, Failure> {
 /// Writes and prints the report, as the user wants it.
 fn say(options: &Options, report: &Report) -> Result<(), Failure> {
     if let Some(path) = &options.report {
-        let earlier = fs::read_to_string(path).unwrap_or_default();
-        fs::write(path, report.markdown(&earlier))
-            .map_err(|e| format!("writing {}: {e}", path.display()))?;
+        keep(path, report).map_err(|e| format!("writing {}: {e}", path.display()))?;
     }
     if options.json {
         println!("{}", serde_json::to_string_pretty(&report)?);
@@ -242,6 +240,19 @@ fn say(options: &Options, report: &Report) -> Result<(), Failure> {
         println!("{}", report.markdown(""));
     }
     Ok(())
+}
+
+/// Puts the report into a file, whole or not at all: what that has of other workloads stays.
+fn keep(path: &Path, report: &Report) -> io::Result<()> {
+    let earlier = match fs::read_to_string(path) {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => String::new(),
+        // Another's words that cannot be read are not written over.
+        read => read?,
+    };
+    let mut beside = path.as_os_str().to_owned();
+    beside.push(".partial");
+    fs::write(&beside, report.markdown(&earlier))?;
+    fs::rename(&beside, path)
 }
 
 /// Runs chains, so many at the same time: their cycles, and the first that kept one from being run.

@@ -10,11 +10,11 @@
 //! Of another root's system only (3) to (5) are done: its paths mean other files here.
 
 use super::{
-    drop_in::{UnitDropIn, program_of, recovery_drop_in},
+    drop_in::{program_of, recovery_drop_ins},
     enabled_unit::EnabledUnit,
     plan::{RECOVERY_FILE, is_own_recovery_unit},
     proof::{DrainProof, ProofScope, prove},
-    search::{UnitFile, UnitRoot, remove_file, write_file},
+    search::{UnitRoot, remove_file, write_file},
     systemd,
 };
 use crate::{failure::Failure, output, recover::for_directories, run, standard_error::complain};
@@ -212,6 +212,7 @@ impl DisableUnit {
         report: &mut DisableReport,
     ) -> bool {
         let Some(file) = &unit.drop_in else {
+            report.tidied(tidy_recoveries(unit, root), root);
             return true;
         };
         let gone = remove_file(&file.path).and_then(|()| reload(root));
@@ -221,12 +222,8 @@ impl DisableUnit {
         }
         if report.proof.holds() {
             report.removed.push(file.path.clone());
-            for tidied in [tidy_recoveries(unit, file, root), tidy(root)] {
-                match tidied {
-                    Ok(tidied) => report.removed.extend(tidied),
-                    Err(failure) => report.failures.push(failure.to_string()),
-                }
-            }
+            report.tidied(tidy_recoveries(unit, root), root);
+            report.tidied(tidy(root), root);
             return true;
         }
         let back = write_file(&file.path, &file.text).and_then(|()| reload(root));
@@ -268,17 +265,9 @@ fn start(unit: &EnabledUnit, root: &UnitRoot, was_active: bool, report: &mut Dis
     }
 }
 
-/// Takes away what has the recoveries of the unit's directories wait for its pool.
-fn tidy_recoveries(
-    unit: &EnabledUnit,
-    drop_in: &UnitFile,
-    root: &UnitRoot,
-) -> Result<Vec<PathBuf>, Failure> {
-    let data = UnitDropIn::data_in(drop_in);
-    let files = data
-        .iter()
-        .map(|it| recovery_drop_in(&unit.name, it, Path::new(""), root).path);
-    let there: Vec<PathBuf> = files.filter(|path| path.exists()).collect();
+/// Takes away what has recoveries wait for the unit's pool, also of directories that it had before.
+fn tidy_recoveries(unit: &EnabledUnit, root: &UnitRoot) -> Result<Vec<PathBuf>, Failure> {
+    let there = recovery_drop_ins(&unit.name, root);
     there.iter().try_for_each(|path| remove_file(path))?;
     Ok(there)
 }
@@ -311,6 +300,21 @@ fn is_needed(root: &UnitRoot) -> bool {
 }
 
 impl DisableReport {
+    /// Notes what was taken away besides the drop-in, and has systemd know it.
+    fn tidied(&mut self, tidied: Result<Vec<PathBuf>, Failure>, root: &UnitRoot) {
+        let is_known = match tidied {
+            Ok(files) if files.is_empty() => Ok(()),
+            Ok(files) => {
+                self.removed.extend(files);
+                reload(root)
+            }
+            Err(failure) => Err(failure),
+        };
+        if let Err(failure) = is_known {
+            self.failures.push(failure.to_string());
+        }
+    }
+
     fn human(&self) -> String {
         let mut text = self.proof.human();
         for path in &self.removed {

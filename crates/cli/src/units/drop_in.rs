@@ -11,7 +11,10 @@ use super::{
     search::{FoundUnit, UnitFile, UnitRoot},
 };
 use crate::failure::Failure;
-use std::path::{Path, PathBuf};
+use std::{
+    fs,
+    path::{Path, PathBuf},
+};
 
 /// Its name.
 pub const FILE: &str = "zz-forebay.conf";
@@ -20,6 +23,8 @@ const OURS: &str = "# Written by forebay enable";
 /// Bytes of it that name the pool, and a directory.
 const POOL: &str = "# pool ";
 const DATA: &str = "# data ";
+/// How the drop-in of a recovery begins.
+const GOES_WITH: &str = "# Goes with the unit";
 
 /// What is in one.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -118,13 +123,10 @@ pub fn naming(pool: &Path) -> Option<PathBuf> {
     let real = |path: &Path| path.canonicalize().unwrap_or_else(|_| path.to_owned());
     let pool = real(pool);
     let root = UnitRoot::of(None).ok()?;
-    let directories = std::fs::read_dir(root.own())
-        .into_iter()
-        .flatten()
-        .flatten();
+    let directories = fs::read_dir(root.own()).into_iter().flatten().flatten();
     let mut paths = directories.map(|entry| entry.path().join(FILE));
     paths.find(|path| {
-        let text = std::fs::read_to_string(path).unwrap_or_default();
+        let text = fs::read_to_string(path).unwrap_or_default();
         let file = UnitFile {
             path: path.clone(),
             text,
@@ -167,15 +169,40 @@ pub fn recovery_drop_in(
 ) -> UnitFile {
     let place = root.own().join(format!("{}.d", recovery_of(directory)));
     let text = format!(
-        "# Goes with the unit {}, which forebay enable and disable change: its pool may be mounted later than local-fs.target (nofail).\n\
+        "{GOES_WITH} {}, which forebay enable and disable change: its pool may be mounted later than local-fs.target (nofail).\n\
          [Unit]\nRequiresMountsFor={}\n",
         name.stem(),
         pool.display()
     );
     UnitFile {
-        path: place.join(format!("zz-forebay-{}.conf", name.plain())),
+        path: place.join(recovery_file(name)),
         text,
     }
+}
+
+/// All drop-ins of recoveries that go with a unit, whatever directories it had when they were
+/// written.
+pub fn recovery_drop_ins(name: &UnitName, root: &UnitRoot) -> Vec<PathBuf> {
+    let entries = fs::read_dir(root.own()).into_iter().flatten().flatten();
+    let places = entries.filter(|entry| {
+        let place = entry.file_name();
+        let place = place.to_string_lossy();
+        place.starts_with("forebay-recover@") && place.ends_with(".service.d")
+    });
+    let files = places.map(|entry| entry.path().join(recovery_file(name)));
+    let is_ours = |path: &PathBuf| {
+        fs::read_to_string(path).is_ok_and(|text| {
+            let rest = text.strip_prefix(GOES_WITH);
+            rest.is_some_and(|it| it.starts_with(&format!(" {},", name.stem())))
+        })
+    };
+    let mut files: Vec<PathBuf> = files.filter(is_ours).collect();
+    files.sort();
+    files
+}
+
+fn recovery_file(name: &UnitName) -> String {
+    format!("zz-forebay-{}.conf", name.plain())
 }
 
 /// The directory in which the unit's run leaves a note of itself.
@@ -319,5 +346,25 @@ mod tests {
             assert!(check_plain(Path::new(path)).is_err(), "{path}");
         }
         check_plain(Path::new("/mnt/pmem0/db-1.pool")).unwrap();
+    }
+
+    #[test]
+    fn recoveries_of_a_unit_are_found_whatever_its_directories_were() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = UnitRoot::of(Some(dir.path())).unwrap();
+        let write = |unit: &str, data: &str| {
+            let name = UnitName::parse(unit).unwrap();
+            let file = recovery_drop_in(&name, Path::new(data), Path::new("/p"), &root);
+            crate::units::search::write_file(&file.path, &file.text).unwrap();
+            file.path
+        };
+        let mut expected = vec![write("db", "/a"), write("db", "/b/c")];
+        write("other", "/a");
+        let strange = root.own().join("forebay-recover@z.service.d");
+        fs::create_dir_all(&strange).unwrap();
+        fs::write(strange.join("zz-forebay-db.conf"), "[Unit]\n").unwrap();
+        expected.sort();
+        let name = UnitName::parse("db").unwrap();
+        assert_eq!(recovery_drop_ins(&name, &root), expected);
     }
 }

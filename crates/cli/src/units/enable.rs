@@ -3,7 +3,7 @@
 use super::{
     drop_in::run_directory,
     plan::{EnablePlan, PlanWish},
-    search::{self, UnitRoot},
+    search::UnitRoot,
     systemd,
 };
 use crate::{failure::Failure, output, run::FrontEnd, size};
@@ -138,9 +138,7 @@ impl EnableUnit {
             self.ask(&plan, &report)?;
         }
         report.survives = Some(plan.pool.make(&plan.owner, &root)?.to_string());
-        for file in &plan.files {
-            search::write_file(&file.path, &file.text)?;
-        }
+        plan.write(&root)?;
         report.is_enabled = true;
         let stem = plan.name.stem();
         let by_hand = format!("systemctl restart {stem}");
@@ -150,7 +148,7 @@ impl EnableUnit {
         }
         if self.no_restart {
             // What starts it meanwhile, its own Restart= too, starts it under forebay.
-            systemd::tell(&["daemon-reload"])?;
+            reload(&plan)?;
             report.next.push(by_hand);
             return match self.json {
                 true => output::report(true, &report, EnableReport::human),
@@ -193,6 +191,20 @@ impl EnableUnit {
     }
 }
 
+/// Has systemd read what was written.
+fn reload(plan: &EnablePlan) -> Result<(), Failure> {
+    let written: Vec<String> = (plan.files.iter())
+        .map(|file| file.path.display().to_string())
+        .collect();
+    systemd::tell(&["daemon-reload"]).map_err(|failure| {
+        Failure::Failed(format!(
+            "{failure}, so systemd has not read what was written ({}); {stem} was not restarted, and runs as before. Once systemctl daemon-reload succeeds: systemctl restart {stem} to go on, or forebay disable {stem} to go back",
+            written.join(", "),
+            stem = plan.name.stem()
+        ))
+    })
+}
+
 /// Restarts the unit, and waits until its run answers.
 fn restart(plan: &EnablePlan, root: &UnitRoot) -> Result<(), Failure> {
     let stem = plan.name.stem();
@@ -201,13 +213,12 @@ fn restart(plan: &EnablePlan, root: &UnitRoot) -> Result<(), Failure> {
         None => format!("journalctl -u {stem}"),
     };
     let way_back = format!("{log} say why. To go back: forebay disable {stem} --yes");
-    systemd::tell(&["daemon-reload"])
-        .and_then(|()| systemd::tell(&["restart", "--", plan.name.full()]))
-        .map_err(|failure| {
-            Failure::Failed(format!(
-                "{stem} did not start under forebay ({failure}): {way_back}"
-            ))
-        })?;
+    reload(plan)?;
+    systemd::tell(&["restart", "--", plan.name.full()]).map_err(|failure| {
+        Failure::Failed(format!(
+            "{stem} did not start under forebay ({failure}): {way_back}"
+        ))
+    })?;
     let run_dir = root.at("/run").join(run_directory(&plan.name));
     let began = Instant::now();
     while began.elapsed() < RUN_WAIT {

@@ -6,15 +6,12 @@
 
 use super::{
     command::ExecLine,
-    config_files::{self, assigned},
+    config_files::{self, FoundSetting, assigned},
     name::UnitName,
     search::UnitRoot,
     settings::UnitSettings,
 };
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 /// Units whose program stands in a shell's line, and the profile of it.
 const OF_UNITS: [(&str, &str); 3] = [
@@ -41,33 +38,36 @@ pub struct UnitProgram<'a> {
 
 impl UnitProgram<'_> {
     /// The directory of its files, if it can be told.
-    pub fn data(&self, profile: &str) -> Option<PathBuf> {
+    ///
+    /// # Errors
+    /// Files that may say it cannot be understood: in words.
+    pub fn data(&self, profile: &str) -> Result<Option<PathBuf>, String> {
         let found = match profile {
-            "redis" | "valkey" => self.option("--dir").or_else(|| self.redis("dir")),
+            "redis" | "valkey" => self.redis("dir")?,
             "postgres" => self.option("-D"),
-            "etcd" => self
-                .option("--data-dir")
-                .or_else(|| self.variable("ETCD_DATA_DIR")),
-            "mariadb" => self.mariadb_data(),
+            "etcd" => match self.option("--data-dir") {
+                None => self.variable("ETCD_DATA_DIR")?,
+                told => told,
+            },
+            "mariadb" => self.mariadb_data()?,
             _ => None,
         };
-        found.map(PathBuf::from).filter(|path| path.is_absolute())
+        Ok(found.map(PathBuf::from).filter(|path| path.is_absolute()))
     }
 
     /// What keeps the server from asking for durability as it is set up now, in words.
     pub fn advice(&self, profile: &str) -> Vec<String> {
         let mut advice = Vec::new();
         if ["redis", "valkey"].contains(&profile) {
-            let says = |option: &str| {
-                let found = self
-                    .option(&format!("--{option}"))
-                    .or_else(|| self.redis(option));
-                found.unwrap_or_default()
-            };
-            if says("appendonly") != "yes" || says("appendfsync") != "always" {
-                advice.push(
+            let says = |option: &str| self.redis(option).map(Option::unwrap_or_default);
+            match says("appendonly").and_then(|only| Ok((only, says("appendfsync")?))) {
+                Ok((only, sync)) if only == "yes" && sync == "always" => {}
+                Ok(_) => advice.push(
                     "THE SERVER DOES NOT ASK FOR DURABILITY, so nothing becomes faster or safer: set appendonly yes and appendfsync always in its configuration (of a server with data: CONFIG SET appendonly yes first)".to_owned(),
-                );
+                ),
+                Err(why) => advice.push(format!(
+                    "WHETHER THE SERVER ASKS FOR DURABILITY IS NOT KNOWN: {why}. It needs appendonly yes and appendfsync always"
+                )),
             }
         }
         if profile == "mariadb" {
@@ -76,63 +76,82 @@ impl UnitProgram<'_> {
         advice
     }
 
-    /// The word behind an option, or behind its equals sign.
     fn option(&self, option: &str) -> Option<String> {
-        let words = self.exec.arguments();
-        let found = words.iter().enumerate().rev().find_map(|(at, word)| {
-            match word.strip_prefix(option)?.strip_prefix('=') {
-                Some(value) => Some(value.to_owned()),
-                None if word == option => words.get(at + 1).cloned(),
-                None => None,
-            }
-        });
-        self.name.expand(&found?)
+        self.name.expand(&value_in(&self.exec.arguments(), option)?)
     }
 
-    /// A setting of Redis's configuration file, which is its first argument.
-    fn redis(&self, key: &str) -> Option<String> {
+    /// A setting of Redis, in the unit's line or in the configuration file, its first argument.
+    fn redis(&self, key: &str) -> FoundSetting {
+        let told = self.option(&format!("--{key}"));
         let words = self.exec.arguments();
-        let file = words.first().filter(|word| !word.starts_with('-'))?;
-        config_files::redis(self.root, Path::new(&self.name.expand(file)?), key)
+        let file = words.first().filter(|word| !word.starts_with('-'));
+        let file = file.and_then(|file| self.name.expand(file));
+        match (told, file) {
+            (None, Some(file)) => config_files::redis(self.root, Path::new(&file), key),
+            (told, _) => Ok(told),
+        }
     }
 
     /// A variable that the unit sets, or one of its files of variables.
-    fn variable(&self, name: &str) -> Option<String> {
-        let of_files = self.settings.list("EnvironmentFile").into_iter().rev();
-        let of_files = of_files.filter_map(|file| {
-            let file = self.name.expand(file.trim_start_matches('-'))?;
-            let text = fs::read_to_string(self.root.at(file)).ok()?;
-            assigned(&text, name)
-        });
-        let set = self.settings.words("Environment").into_iter().rev();
-        let set = set.filter_map(|word| assigned(word.trim_matches(['"', '\'']), name));
-        let found = of_files.chain(set).next()?;
-        self.name.expand(&found)
+    fn variable(&self, name: &str) -> FoundSetting {
+        for file in self.settings.list("EnvironmentFile").into_iter().rev() {
+            let Some(file) = self.name.expand(file.trim_start_matches('-')) else {
+                continue;
+            };
+            let text = config_files::text_of(self.root, Path::new(&file))?;
+            if let Some(value) = text.and_then(|text| assigned(&text, name)) {
+                return Ok(self.name.expand(&value));
+            }
+        }
+        let mut set = self.settings.words("Environment").into_iter().rev();
+        let found = set.find_map(|word| assigned(word.trim_matches(['"', '\'']), name));
+        Ok(found.and_then(|value| self.name.expand(&value)))
     }
 
-    fn mariadb_data(&self) -> Option<String> {
-        let told = self.mariadb_option("--datadir");
+    fn mariadb_data(&self) -> FoundSetting {
+        let told = self.mariadb_option("--datadir")?;
         // Each instance has its own, by ways that differ.
         if told.is_some() || self.name.template().is_some() {
-            return told;
+            return Ok(told);
         }
-        let file = |option: &str| self.mariadb_option(option).map(PathBuf::from);
-        let [only, extra] = ["--defaults-file", "--defaults-extra-file"].map(file);
-        let set = config_files::mariadb(self.root, only.as_deref(), extra.as_deref(), "datadir");
-        Some(set.unwrap_or_else(|| MARIADB_DATA.to_owned()))
+        let file = |option: &str| {
+            let told = self.mariadb_option(option);
+            told.map(|it| it.map(PathBuf::from))
+        };
+        let (only, extra) = (file("--defaults-file")?, file("--defaults-extra-file")?);
+        let set = config_files::mariadb(self.root, only.as_deref(), extra.as_deref(), "datadir")?;
+        Ok(Some(set.unwrap_or_else(|| MARIADB_DATA.to_owned())))
     }
 
     /// An option of the server, in the unit's line, also in what a shell is given there, or in the
     /// variable that Debian's line passes on.
-    fn mariadb_option(&self, option: &str) -> Option<String> {
+    fn mariadb_option(&self, option: &str) -> FoundSetting {
         let line = self.exec.arguments().join(" ");
-        let variable = self.variable("MYSQLD_OPTS").unwrap_or_default();
+        let variable = self.variable("MYSQLD_OPTS")?.unwrap_or_default();
         let words = line.split_whitespace().chain(variable.split_whitespace());
-        let mut values = words.filter_map(|word| word.strip_prefix(option)?.strip_prefix('='));
-        // What a shell is given may end with the word.
-        let value = values.next_back()?.trim_matches(['"', '\'', ';']);
-        self.name.expand(value)
+        // What a shell is given may begin and end with the word.
+        let words = words.map(|word| word.trim_matches(['"', '\'', ';']).to_owned());
+        let value = value_in(&words.collect::<Vec<_>>(), option);
+        Ok(value.and_then(|value| self.name.expand(value.trim_matches(['"', '\'', ';']))))
     }
+}
+
+/// The last word behind an option, or behind its equals sign.
+fn value_in(words: &[String], option: &str) -> Option<String> {
+    let mut after: Option<&String> = None;
+    for word in words.iter().rev() {
+        if word == option {
+            return after.cloned();
+        }
+        let value = word
+            .strip_prefix(option)
+            .and_then(|it| it.strip_prefix('='));
+        if let Some(value) = value {
+            return Some(value.to_owned());
+        }
+        after = Some(word);
+    }
+    None
 }
 
 #[cfg(test)]
@@ -144,5 +163,34 @@ mod tests {
         let of = |name: &str| profile_of_unit(&UnitName::parse(name).unwrap());
         assert_eq!(of("mariadb@two"), Some("mariadb"));
         assert_eq!(of("nginx"), None);
+    }
+
+    #[test]
+    fn mariadb_s_directory_is_told_with_a_space_too() {
+        let dir = tempfile::tempdir().unwrap();
+        let root = UnitRoot::of(Some(dir.path())).unwrap();
+        for (line, expected) in [
+            ("/usr/sbin/mariadbd --datadir /a", "/a"),
+            (
+                "/usr/sbin/mariadbd --datadir=/a --datadir /b --port 1",
+                "/b",
+            ),
+            ("/bin/sh -c \"exec mariadbd --datadir '/c'\"", "/c"),
+            ("/bin/sh -c \"exec mariadbd --datadir=/d; true\"", "/d"),
+            ("/usr/sbin/mariadbd", MARIADB_DATA),
+        ] {
+            let program = UnitProgram {
+                name: &UnitName::parse("mariadb").unwrap(),
+                exec: &ExecLine {
+                    prefixes: String::new(),
+                    program: "/usr/sbin/mariadbd".to_owned(),
+                    words: line.to_owned(),
+                },
+                settings: &UnitSettings::default(),
+                root: &root,
+            };
+            let found = program.data("mariadb").unwrap();
+            assert_eq!(found.as_deref(), Some(Path::new(expected)), "{line}");
+        }
     }
 }

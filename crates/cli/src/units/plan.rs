@@ -5,12 +5,12 @@
 
 use super::{
     checks::{check_data, check_program, check_reachable, installed},
-    drop_in::{DropInText, UnitDropIn, recovery_drop_in},
+    drop_in::{DropInText, UnitDropIn, recovery_drop_in, recovery_drop_ins},
     known::{UnitProgram, profile_of_unit},
     name::UnitName,
     pool_place::{PlannedPool, PoolWish},
     sandbox::{self, SandboxNeeds},
-    search::{FoundUnit, UnitFile, UnitRoot},
+    search::{FoundUnit, UnitFile, UnitRoot, remove_file, write_file},
     understood::UnderstoodUnit,
 };
 use crate::{failure::Failure, run::FrontEnd, users::SystemUser};
@@ -124,6 +124,20 @@ impl EnablePlan {
             files,
         })
     }
+
+    /// Writes the files. What recoveries of directories that the unit had before waited for goes.
+    ///
+    /// # Errors
+    /// [`Failure::Failed`]: a file could not be written or removed; those before it are.
+    pub fn write(&self, root: &UnitRoot) -> Result<(), Failure> {
+        let is_kept = |path: &PathBuf| self.files.iter().any(|file| file.path == *path);
+        for path in recovery_drop_ins(&self.name, root) {
+            if !is_kept(&path) {
+                remove_file(&path)?;
+            }
+        }
+        (self.files.iter()).try_for_each(|file| write_file(&file.path, &file.text))
+    }
 }
 
 /// What is absorbed: by the profile that the user names, or that the unit or its program says.
@@ -209,13 +223,17 @@ fn data_of(
     if !wish.data.is_empty() {
         return Ok(wish.data.to_vec());
     }
-    let known = unit.cluster.as_ref().map(|cluster| cluster.data.clone());
-    let known = known.or_else(|| program.data(profile)).ok_or_else(|| {
+    let fail = |why: &str| {
         Failure::Usage(format!(
-            "{}: which directory has its files cannot be told from the unit. Name it with --data DIR",
+            "{}: which directory has its files cannot be told{why}. Name it with --data DIR",
             program.name.stem()
         ))
-    })?;
+    };
+    let known = match &unit.cluster {
+        Some(cluster) => Some(cluster.data.clone()),
+        None => (program.data(profile)).map_err(|why| fail(&format!(": {why}")))?,
+    };
+    let known = known.ok_or_else(|| fail(" from the unit"))?;
     Ok(vec![known])
 }
 

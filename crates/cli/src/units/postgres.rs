@@ -54,22 +54,24 @@ impl DebianCluster {
                 )
             })?;
         let settings = Path::new("/etc/postgresql").join(version).join(cluster);
-        let read = |file: &str| fs::read_to_string(root.at(settings.join(file)));
-        read("postgresql.conf").map_err(|e| {
-            fail(format!(
-                "its configuration {} cannot be read: {e}; pg_lsclusters lists clusters",
+        let read = |file: &str| {
+            config_files::text_of(root, &settings.join(file))
+                .map_err(|why| fail(format!("{why}; pg_lsclusters lists clusters")))
+        };
+        if read("postgresql.conf")?.is_none() {
+            return Err(fail(format!(
+                "there is no configuration {}; pg_lsclusters lists clusters",
                 settings.join("postgresql.conf").display()
-            ))
-        })?;
-        if read("start.conf").is_ok_and(|text| text.lines().any(|it| it.trim() == "disabled")) {
+            )));
+        }
+        let starts = read("start.conf")?.unwrap_or_default();
+        if starts.lines().any(|it| it.trim() == "disabled") {
             return Err(fail(format!(
                 "the cluster is disabled in {}",
                 settings.join("start.conf").display()
             )));
         }
-        let options = read("pg_ctl.conf")
-            .ok()
-            .and_then(|text| assigned(&text, "pg_ctl_options"));
+        let options = read("pg_ctl.conf")?.and_then(|text| assigned(&text, "pg_ctl_options"));
         if let Some(options) = options.filter(|it| !it.is_empty()) {
             return Err(fail(format!(
                 "{} has options of pg_ctl ({options}), which starts no server under forebay. Put what they say into postgresql.conf",
@@ -77,11 +79,16 @@ impl DebianCluster {
             )));
         }
         let config = settings.join("postgresql.conf");
-        let data = config_files::postgres(root, &config, "data_directory").map_or_else(
+        let data = config_files::postgres(root, &config, "data_directory").map_err(|why| {
+            fail(format!(
+                "which directory has its files cannot be told: {why}. Make that readable for who runs this"
+            ))
+        })?;
+        let data = data.map_or_else(
             || Path::new("/var/lib/postgresql").join(version).join(cluster),
             PathBuf::from,
         );
-        let found = fs::metadata(root.at(&data)).map_err(|e| {
+        let found = fs::metadata(root.followed(&data)).map_err(|e| {
             fail(format!(
                 "its data directory {} cannot be looked at: {e}",
                 data.display()

@@ -31,7 +31,7 @@ const OWN: &str = "etc/systemd/system";
 /// Where systemd puts units that it makes of init scripts.
 const OF_SCRIPTS: &str = "generator.late";
 /// Links that are followed at most.
-const LINKS_MAX: usize = 8;
+const LINKS_MAX: usize = 40;
 
 /// A file of a unit.
 #[derive(Clone, Debug)]
@@ -237,17 +237,39 @@ impl UnitRoot {
         })
     }
 
-    /// Where a link leads within the root.
+    /// Where a path of this system leads within the root.
     fn resolved(&self, path: &Path) -> PathBuf {
-        let mut path = path.to_owned();
-        for _ in 0..LINKS_MAX {
-            let Ok(to) = fs::read_link(&path) else { break };
-            path = match to.is_absolute() {
-                true => self.at(to),
-                false => path.parent().unwrap_or(Path::new("/")).join(to),
-            };
+        self.followed(&self.inside(path).unwrap_or_else(|| path.to_owned()))
+    }
+
+    /// Where a path of that system leads, as this one has it: links are followed as they are there.
+    pub fn followed(&self, path: &Path) -> PathBuf {
+        let parts = |path: &Path| -> Vec<PathBuf> {
+            let parts = path.components().rev();
+            parts.map(|it| PathBuf::from(it.as_os_str())).collect()
+        };
+        let mut real = PathBuf::from("/");
+        let mut left = parts(path);
+        let mut links = 0;
+        while let Some(part) = left.pop() {
+            if part == Path::new(".") {
+                continue;
+            }
+            if part == Path::new("..") {
+                real.pop();
+                continue;
+            }
+            // An absolute one begins anew.
+            real.push(part);
+            if links < LINKS_MAX
+                && let Ok(to) = fs::read_link(self.at(&real))
+            {
+                links += 1;
+                real.pop();
+                left.extend(parts(&to));
+            }
         }
-        path
+        self.at(real)
     }
 
     fn drop_ins(&self, name: &UnitName) -> Vec<PathBuf> {

@@ -31,11 +31,21 @@ pub struct Served {
 impl Served {
     /// Starts what `command` makes of two free ports, of clients and another, with its output in
     /// `errors`, and waits until it `serves` on the first.
+    #[track_caller]
     pub fn start(
         command: impl Fn([u16; 2]) -> Command,
         errors: &Path,
         serves: impl Fn(u16) -> bool,
     ) -> Self {
+        Self::try_start(command, errors, serves).unwrap_or_else(|said| panic!("{said}"))
+    }
+
+    /// As [`Self::start`]; of one that does not serve, what it said.
+    pub fn try_start(
+        command: impl Fn([u16; 2]) -> Command,
+        errors: &Path,
+        serves: impl Fn(u16) -> bool,
+    ) -> Result<Self, String> {
         for _ in 0..TRIES {
             let ports = [(), ()].map(|()| free_port().unwrap());
             let mut command = command(ports);
@@ -50,12 +60,16 @@ impl Served {
             let begun = Instant::now();
             while !served.run.has_ended() {
                 if serves(served.port) {
-                    return served;
+                    return Ok(served);
                 }
-                assert!(begun.elapsed() < PATIENCE, "{}", said(errors));
+                if begun.elapsed() >= PATIENCE {
+                    return Err(format!("it does not serve: {}", said(errors)));
+                }
                 thread::sleep(Duration::from_millis(20));
             }
-            assert!(said(errors).contains("in use"), "{}", said(errors));
+            if !said(errors).contains("in use") {
+                return Err(format!("it ended: {}", said(errors)));
+            }
         }
         panic!("no free port: {}", said(errors));
     }
