@@ -283,8 +283,8 @@ fn ask(
     };
     let file = File::from(fds.into_iter().next().ok_or(Errno::PROTO)?);
     let mut status = read(file).map_err(|e| sys::errno_of(&e))?;
-    // Its own number is that of its pid namespace, and another user may say any. Where it is in none
-    // that is seen from here, it has no other.
+    // Its own number is that of its pid namespace, and another user may say any. Where it is in
+    // none that is seen from here, it has no other.
     if pid != 0 {
         status.pid = pid;
     }
