@@ -1,7 +1,7 @@
 //! What a run did between two looks at it, a second: for `forebay status --watch`.
 
 use crate::size;
-use forebay_files::{DurationHistogram, supervisor::SupervisorStatus};
+use forebay_files::{DURATION_BOUNDS, DurationHistogram, supervisor::SupervisorStatus};
 use forebay_probe::table::grouped;
 use serde::Serialize;
 
@@ -22,6 +22,22 @@ pub struct RunRates {
     pub commit_p50_seconds: Option<f64>,
     /// The same of 99 of 100.
     pub commit_p99_seconds: Option<f64>,
+    /// It took longer than that, which is the last bound there is.
+    pub commit_p50_is_longer: bool,
+    /// The same of 99 of 100.
+    pub commit_p99_is_longer: bool,
+}
+
+/// The time that this share of commits took at most, and whether that is only the last bound, and
+/// it took longer.
+fn quantile(commits: &DurationHistogram, share: f64) -> (Option<f64>, bool) {
+    match commits.quantile_seconds(share) {
+        Some(seconds) if seconds.is_infinite() => (
+            Some(DurationHistogram::bound_seconds(DURATION_BOUNDS - 1)),
+            true,
+        ),
+        found => (found, false),
+    }
 }
 
 /// What a run has counted so far.
@@ -70,14 +86,18 @@ impl RunRates {
                 .unwrap_or_default()
         };
         let commits: DurationHistogram = commits(now).since(&commits(before));
+        let (half, is_half_longer) = quantile(&commits, 0.5);
+        let (most, is_most_longer) = quantile(&commits, 0.99);
         Some(Self {
             writes_per_second: rate(then.writes, counts.writes),
             bytes_per_second: rate(then.bytes, counts.bytes),
             saved_syncs_per_second: (rate(then.syncs, counts.syncs) - order).max(0.0),
             real_syncs_per_second: rate(then.real_syncs, counts.real_syncs) + order,
             waits_per_second: rate(then.waits, counts.waits),
-            commit_p50_seconds: commits.quantile_seconds(0.5).filter(|it| it.is_finite()),
-            commit_p99_seconds: commits.quantile_seconds(0.99).filter(|it| it.is_finite()),
+            commit_p50_seconds: half,
+            commit_p99_seconds: most,
+            commit_p50_is_longer: is_half_longer,
+            commit_p99_is_longer: is_most_longer,
         })
     }
 
@@ -87,7 +107,11 @@ impl RunRates {
         let bytes = size::show(self.bytes_per_second.round() as u64);
         let commits = match (self.commit_p50_seconds, self.commit_p99_seconds) {
             (Some(half), Some(most)) => {
-                format!("; commits p50 {}, p99 {}", short(half), short(most))
+                let sign = |is_longer| if is_longer { "> " } else { "" };
+                let (of_half, of_most) = (self.commit_p50_is_longer, self.commit_p99_is_longer);
+                let (of_half, of_most) = (sign(of_half), sign(of_most));
+                let (half, most) = (short(half), short(most));
+                format!("; commits p50 {of_half}{half}, p99 {of_most}{most}")
             }
             _ => String::new(),
         };
@@ -151,5 +175,19 @@ mod tests {
         );
         assert!(line.ends_with("commits p50 4 µs, p99 128 µs\n"), "{line}");
         assert_eq!(RunRates::between(&now, &now), None);
+    }
+
+    #[test]
+    fn commits_above_all_bounds_are_told_as_longer() {
+        let mut now = status(12.0, 3_000, [5, 0, 50, 0, 0, 0, 0, 0]);
+        let commits = &mut now.lane.as_mut().unwrap().durations.commit.counts;
+        commits.resize(DURATION_BOUNDS + 1, 0);
+        commits[DURATION_BOUNDS] = 2;
+        let rates =
+            RunRates::between(&status(10.0, 1_000, [5, 0, 0, 0, 0, 0, 0, 0]), &now).unwrap();
+        let line = rates.line();
+        assert!(line.ends_with("commits p50 4 µs, p99 > 8.4 s\n"), "{line}");
+        assert_eq!(rates.commit_p99_seconds, Some(8.388_608));
+        assert!(rates.commit_p99_is_longer && !rates.commit_p50_is_longer);
     }
 }

@@ -8,7 +8,7 @@ use common::{FOREBAY, Ran, Sandbox, databases::PATIENCE, have};
 use forebay_bench::processes::{Process, find_program};
 use std::{
     fs,
-    io::{BufRead, BufReader, Read, Write},
+    io::{self, BufRead, BufReader, Read, Write},
     net::{SocketAddr, TcpListener, TcpStream},
     path::Path,
     process::{Child, ChildStderr, Command, Stdio},
@@ -87,7 +87,10 @@ impl MeteredRun {
         self.stderr.read_to_string(&mut said).unwrap();
         let status = self.child.wait().unwrap();
         assert!(status.success(), "{status}: {said}");
-        assert!(TcpStream::connect(self.address).is_err());
+        // Another test's run may have the port by now, but not this one.
+        let answered = ask(self.address, "/metrics").unwrap_or_default();
+        let its = format!("pid=\"{}\"", self.child.id());
+        assert!(!answered.contains(&its), "{answered}");
     }
 }
 
@@ -100,12 +103,16 @@ fn until(what: &str, is_so: impl Fn() -> bool) {
 }
 
 fn get(address: SocketAddr, path: &str) -> String {
-    let mut stream = TcpStream::connect(address).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
-    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n").unwrap();
+    ask(address, path).unwrap()
+}
+
+fn ask(address: SocketAddr, path: &str) -> io::Result<String> {
+    let mut stream = TcpStream::connect(address)?;
+    stream.set_read_timeout(Some(PATIENCE))?;
+    write!(stream, "GET {path} HTTP/1.0\r\nHost: {address}\r\n\r\n")?;
     let mut answer = String::new();
-    stream.read_to_string(&mut answer).unwrap();
-    answer
+    stream.read_to_string(&mut answer)?;
+    Ok(answer)
 }
 
 /// The figure of the first line that begins with `name` and has `label`.
@@ -169,6 +176,34 @@ fn figures_are_scraped_and_stay_few() {
     run.end();
 }
 
+/// Prometheus with the configuration in `dir`, and where it listens. If another has the port by
+/// then, it ends, and gets another one.
+fn prometheus_in(dir: &Path) -> (Process, SocketAddr) {
+    for _ in 0..5 {
+        let free = TcpListener::bind("127.0.0.1:0").unwrap();
+        let address = free.local_addr().unwrap();
+        drop(free);
+        let mut command = Command::new(find_program("prometheus").unwrap());
+        command
+            .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
+            .arg(format!("--web.listen-address={address}"))
+            .current_dir(dir)
+            .stdout(Stdio::null())
+            .stderr(Stdio::null());
+        let mut prometheus = Process::spawn(&mut command).unwrap();
+        let begun = Instant::now();
+        while prometheus.child().try_wait().unwrap().is_none() {
+            let said = ask(address, "/-/ready").unwrap_or_default();
+            if said.contains("Prometheus Server is Ready") {
+                return (prometheus, address);
+            }
+            assert!(begun.elapsed() < PATIENCE, "Prometheus is not ready");
+            thread::sleep(Duration::from_millis(50));
+        }
+    }
+    panic!("Prometheus ends at each start");
+}
+
 #[test]
 fn prometheus_scrapes_a_run_and_loads_its_rules() {
     if !have("prometheus") || !have("promtool") {
@@ -183,18 +218,7 @@ fn prometheus_scrapes_a_run_and_loads_its_rules() {
         run.address
     );
     fs::write(dir.path().join("prometheus.yml"), config).unwrap();
-    let address = TcpListener::bind("127.0.0.1:0")
-        .unwrap()
-        .local_addr()
-        .unwrap();
-    let mut command = Command::new(find_program("prometheus").unwrap());
-    command
-        .args(["--config.file=prometheus.yml", "--storage.tsdb.path=data"])
-        .arg(format!("--web.listen-address={address}"))
-        .current_dir(dir.path())
-        .stdout(Stdio::null())
-        .stderr(Stdio::null());
-    let _prometheus = Process::spawn(&mut command).unwrap();
+    let (_prometheus, address) = prometheus_in(dir.path());
     let asked = |query: &str| match TcpStream::connect(address) {
         Ok(_) => get(address, &format!("/api/v1/query?query={query}")),
         Err(_) => String::new(),

@@ -1,13 +1,13 @@
 //! Metric families: their names, kinds and labels, and their text.
 
-use forebay_files::DurationHistogram;
+use forebay_files::{DURATION_BOUNDS, DurationHistogram};
 use prometheus_client::{
     collector::Collector,
     encoding::{DescriptorEncoder, NoLabelSet, prometheus_text, text},
     metrics::MetricType,
     registry::{Registry, Unit},
 };
-use std::fmt;
+use std::{collections::BTreeSet, fmt};
 
 /// Leads every name.
 const PREFIX: &str = "forebay";
@@ -122,12 +122,17 @@ pub(super) struct FamilyTable<T: 'static> {
 }
 
 impl<T> FamilyTable<T> {
-    /// With the figures about each of these, which come with the values of their labels.
+    /// With the figures about each of these, which come with the values of their labels. Of two
+    /// with the same labels the first counts: runs of other users say what they like, and figures
+    /// that are there twice make a reader refuse all.
     pub(super) fn read(&self, all: &[(Vec<String>, &T)]) -> Vec<ReadFamily> {
         let named = |values: &[String]| -> MetricLabels {
             let names = self.labels.iter().map(|label| (*label).to_owned());
             names.zip(values.iter().cloned()).collect()
         };
+        let mut seen = BTreeSet::new();
+        let all: Vec<&(Vec<String>, &T)> =
+            (all.iter().filter(|(values, _)| seen.insert(values))).collect();
         let of_row = |row: &FamilyRow<T>| ReadFamily {
             name: format!("{PREFIX}_{}", row.name),
             unit: match row.unit {
@@ -213,17 +218,27 @@ impl ReadFamily {
                 (MetricValue::Count(count), _) => sample.encode_gauge(count)?,
                 (MetricValue::Real(real), _) => sample.encode_gauge(real)?,
                 (MetricValue::Durations(durations), _) => {
-                    let counts = durations.counts.iter().copied().enumerate();
-                    let buckets: Vec<(f64, u64)> = counts
-                        .map(|(at, count)| (DurationHistogram::bound_seconds(at), count))
-                        .collect();
-                    let (sum, count) = (durations.sum_seconds, durations.count());
+                    let buckets = buckets(durations);
+                    let count = buckets.iter().map(|(_, count)| count).sum();
+                    let sum = durations.sum_seconds;
                     sample.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
                 }
             }
         }
         Ok(())
     }
+}
+
+/// Bounds and counts, each bound once, and the counts small enough for a sum of them: another
+/// user's run may say anything.
+fn buckets(durations: &DurationHistogram) -> Vec<(f64, u64)> {
+    const MOST: u64 = u64::MAX / (DURATION_BOUNDS as u64 + 1);
+    let at = 0..=DURATION_BOUNDS;
+    at.map(|at| {
+        let count = durations.counts.get(at).copied().unwrap_or(0);
+        (DurationHistogram::bound_seconds(at), count.min(MOST))
+    })
+    .collect()
 }
 
 /// All families, to the encoder.
@@ -237,14 +252,16 @@ impl Collector for ReadFamilies {
 }
 
 /// The text of families.
-pub(super) fn text(families: Vec<ReadFamily>, format: MetricsFormat) -> String {
+///
+/// # Errors
+/// A figure has no text: a part of the others would pass for all.
+pub(super) fn text(families: Vec<ReadFamily>, format: MetricsFormat) -> Result<String, fmt::Error> {
     let mut registry = Registry::default();
     registry.register_collector(Box::new(ReadFamilies(families)));
     let mut text = String::new();
-    // It goes to memory, which takes it.
-    let _ = match format {
+    match format {
         MetricsFormat::OpenMetrics => text::encode(&mut text, &registry),
         MetricsFormat::Prometheus => prometheus_text::encode(&mut text, &registry),
-    };
-    text
+    }?;
+    Ok(text)
 }

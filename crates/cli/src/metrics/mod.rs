@@ -22,6 +22,7 @@ pub use textfile::TextFile;
 use forebay_files::supervisor::{FoundRuns, SupervisorStatus};
 use forebay_innodb::CacheStatus;
 use forebay_store::Stats;
+use std::fmt;
 
 /// A flash cache, and the process id of the run that has it.
 pub type RunningFlashCache = (u32, CacheStatus);
@@ -44,8 +45,10 @@ pub struct MetricsSnapshot {
 
 impl MetricsSnapshot {
     /// As text.
-    #[must_use]
-    pub fn text(&self, format: MetricsFormat) -> String {
+    ///
+    /// # Errors
+    /// A figure has no text.
+    pub fn text(&self, format: MetricsFormat) -> Result<String, fmt::Error> {
         let mut families = of_runs::of_machine(self);
         families.extend(of_runs::of_runs(self));
         families.extend(of_flash::of_caches(&self.flash));

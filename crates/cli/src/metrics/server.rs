@@ -18,6 +18,7 @@ pub use address::MetricsAddress;
 use super::{MetricsFormat, MetricsSnapshot};
 use crate::failure::Failure;
 use std::{
+    fmt,
     net::{SocketAddr, TcpListener, TcpStream},
     sync::{
         Arc, Mutex, PoisonError,
@@ -44,6 +45,9 @@ pub struct MetricsListener {
     address: SocketAddr,
 }
 
+/// What is served, or nothing: then it has no text.
+type ScrapeText = Result<Arc<str>, fmt::Error>;
+
 type ReadFigures = Box<dyn Fn() -> MetricsSnapshot + Send + Sync>;
 
 /// What the threads share.
@@ -51,7 +55,7 @@ struct MetricsSource {
     listener: TcpListener,
     read: ReadFigures,
     /// What was read last, and when, in both formats.
-    last: Mutex<Option<(Instant, [Arc<str>; 2])>>,
+    last: Mutex<Option<(Instant, [ScrapeText; 2])>>,
     connections: AtomicUsize,
     ends: AtomicBool,
 }
@@ -143,17 +147,17 @@ fn begin(source: &Arc<MetricsSource>, stream: TcpStream) {
 
 impl MetricsSource {
     /// The figures, a second old at most.
-    fn text(&self, format: MetricsFormat) -> Arc<str> {
+    fn text(&self, format: MetricsFormat) -> ScrapeText {
         let mut last = self.last.lock().unwrap_or_else(PoisonError::into_inner);
         if let Some((read, texts)) = &*last
             && read.elapsed() < FRESH
         {
-            return Arc::clone(&texts[format as usize]);
+            return texts[format as usize].clone();
         }
         let figures = (self.read)();
         let texts = [MetricsFormat::OpenMetrics, MetricsFormat::Prometheus]
-            .map(|format| Arc::from(figures.text(format)));
-        let text = Arc::clone(&texts[format as usize]);
+            .map(|format| figures.text(format).map(Arc::from));
+        let text = texts[format as usize].clone();
         *last = Some((Instant::now(), texts));
         text
     }

@@ -5,7 +5,7 @@ use super::{MetricsFormat, MetricsSnapshot};
 use crate::failure::Failure;
 use std::{
     fs::Permissions,
-    io::Write,
+    io::{self, Write},
     os::unix::fs::PermissionsExt,
     path::{Path, PathBuf},
 };
@@ -44,6 +44,7 @@ impl TextFile {
             .tempfile_in(parent.unwrap_or(Path::new(".")))
             .map_err(failed())?;
         let text = figures.text(MetricsFormat::Prometheus);
+        let text = text.map_err(|e| failed()(io::Error::other(e)))?;
         file.write_all(text.as_bytes()).map_err(failed())?;
         // node_exporter is another user.
         let readable = Permissions::from_mode(0o644);

@@ -19,7 +19,7 @@ use super::{
 };
 use crate::{
     log::ENDED,
-    shared::{FileState, sampled_write},
+    shared::{FileState, SampledWrite},
     sys,
 };
 use rustix::io::{Errno, ReadWriteFlags};
@@ -204,15 +204,18 @@ impl WriteRequest<'_> {
             return Ok(false);
         };
         let end = at + written as u64;
-        // To a pool on a disk it is the commit that is measured.
-        let is_committed = held.session.lane.needs_commit();
-        let measured = sampled_write(held.shared).filter(|_| !is_committed);
-        let logged = order::wrote(held, changes, end)
-            .and_then(|()| tail_rewrites::log_write(held, at, self.parts, written));
+        let logged = order::wrote(held, changes, end).and_then(|()| {
+            // To a pool on a disk it is the commit that is measured.
+            let sample = match held.session.lane.needs_commit() {
+                true => None,
+                false => SampledWrite::begin(&held.session.page, held.shared),
+            };
+            tail_rewrites::log_write(held, at, self.parts, written).map(|()| sample)
+        });
         match logged {
-            Ok(()) => {
-                if let Some(begun) = measured {
-                    held.session.page.commits.add(begun.elapsed());
+            Ok(sample) => {
+                if let Some(sample) = sample {
+                    sample.end(&held.session.page);
                 }
                 Ok(true)
             }

@@ -6,7 +6,7 @@
 //! member measures one write in [`SAMPLED_ONE_IN`], by a count that the write itself keeps.
 //! docs/monitoring.md, "Histograms".
 
-use super::SharedFile;
+use super::{SharedFile, SharedPageLayout};
 use forebay_pool::MonotonicTime;
 use serde::{Deserialize, Serialize};
 use std::{
@@ -49,13 +49,33 @@ impl DurationCounts {
     }
 }
 
-/// When a write to a pool in memory began that is to be measured: under the file's lock, before the
-/// write is counted. Costs a load of that count, and a branch.
-#[inline]
-pub fn sampled_write(file: &SharedFile) -> Option<MonotonicTime> {
-    // Not the first write, which names the file.
-    let is_due = file.writes.load(Relaxed) % SAMPLED_ONE_IN == SAMPLED_ONE_IN - 1;
-    is_due.then(MonotonicTime::now)
+/// A write to a pool in memory that is measured.
+pub struct SampledWrite {
+    begun: MonotonicTime,
+    /// Waits of the run until then.
+    waits: u64,
+}
+
+impl SampledWrite {
+    /// Begins with one that is due: under the file's lock, before the write is counted. Costs a
+    /// load of that count, and a branch.
+    #[inline]
+    pub fn begin(page: &SharedPageLayout, file: &SharedFile) -> Option<Self> {
+        // Not the first write, which names the file.
+        let is_due = file.writes.load(Relaxed) % SAMPLED_ONE_IN == SAMPLED_ONE_IN - 1;
+        is_due.then(|| Self {
+            waits: page.waits.load(Relaxed),
+            begun: MonotonicTime::now(),
+        })
+    }
+
+    /// It is logged. One in which a process waited for the drain is not counted here: such a wait
+    /// has a figure of its own.
+    pub fn end(self, page: &SharedPageLayout) {
+        if page.waits.load(Relaxed) == self.waits {
+            page.commits.add(self.begun.elapsed());
+        }
+    }
 }
 
 /// How long something took, each time.

@@ -15,7 +15,7 @@ mod lock;
 mod settling;
 mod stamp;
 
-pub use durations::{DURATION_BOUNDS, DurationCounts, DurationHistogram, sampled_write};
+pub use durations::{DURATION_BOUNDS, DurationCounts, DurationHistogram, SampledWrite};
 pub use failure::SyncFailure;
 pub use file_order::FileOrder;
 pub use first_sync::{DueSync, FirstSync};

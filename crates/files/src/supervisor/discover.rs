@@ -273,7 +273,7 @@ fn ask(
     is_wanted: impl Fn(u32) -> bool,
 ) -> Result<SupervisorStatus, Errno> {
     let socket = wire::connect(socket, Some(wait))?;
-    let (_, user) = sys::peer(socket.as_fd())?;
+    let (pid, user) = sys::peer(socket.as_fd())?;
     if !is_wanted(user) {
         return Err(Errno::ACCESS);
     }
@@ -282,7 +282,13 @@ fn ask(
         return Err(Errno::PROTO);
     };
     let file = File::from(fds.into_iter().next().ok_or(Errno::PROTO)?);
-    read(file).map_err(|e| sys::errno_of(&e))
+    let mut status = read(file).map_err(|e| sys::errno_of(&e))?;
+    // Its own number is that of its pid namespace, and another user may say any. Where it is in
+    // none that is seen from here, it has no other.
+    if pid != 0 {
+        status.pid = pid;
+    }
+    Ok(status)
 }
 
 /// The status in a file. Another user may send something else, which would be waited for.

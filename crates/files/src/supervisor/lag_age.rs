@@ -14,10 +14,14 @@ const NOTES_MAX: usize = 1024;
 
 /// Where the lane ended when, the oldest first: where, and the last time at which it ended there,
 /// by a clock of the caller's.
-#[derive(Default)]
 pub(super) struct LagAge(VecDeque<(Lsn, Duration)>);
 
 impl LagAge {
+    /// Of a lane that has nothing before `tail`, since then.
+    pub(super) fn begun(tail: Lsn, now: Duration) -> Self {
+        Self(VecDeque::from([(tail, now)]))
+    }
+
     /// Notes that the lane ends at `tail` now, and is on the disk below `drained`.
     pub(super) fn note(&mut self, drained: Lsn, tail: Lsn, now: Duration) {
         let notes = &mut self.0;
@@ -48,6 +52,12 @@ impl LagAge {
     }
 }
 
+/// Where a lane of which nothing is in use below `head` has its first record: an empty segment has
+/// its header.
+pub(super) fn drained(head: Lsn) -> Lsn {
+    head + PAGE
+}
+
 impl RunState {
     /// How far the disk is behind the lane at this time of the supervisor's, which is noted: bytes,
     /// and the age of the oldest of them.
@@ -55,8 +65,7 @@ impl RunState {
         // First, so that two looks are noted in their order.
         let mut age = self.lag_age.lock();
         let usage = self.lane.usage();
-        // An empty segment has its header.
-        let drained = usage.head + PAGE;
+        let drained = drained(usage.head);
         age.note(drained, usage.tail, now);
         (usage.tail.saturating_sub(drained), age.of(drained, now))
     }
@@ -67,10 +76,21 @@ mod tests {
     use super::*;
 
     #[test]
+    fn what_is_there_at_the_first_look_is_as_old_as_the_lane() {
+        let at = Duration::from_millis;
+        let mut lag = LagAge::begun(100, at(1_000));
+        lag.note(100, 300, at(3_000));
+        assert_eq!(lag.of(100, at(3_000)), at(2_000));
+        // Half of that is on the disk by then, as old.
+        lag.note(200, 300, at(3_100));
+        assert_eq!(lag.of(200, at(3_100)), at(2_100));
+    }
+
+    #[test]
     fn age_is_that_of_the_oldest_record_not_drained() {
         let at = Duration::from_millis;
-        let mut lag = LagAge::default();
-        assert_eq!(lag.of(0, at(0)), Duration::ZERO);
+        let mut lag = LagAge::begun(100, at(0));
+        assert_eq!(lag.of(100, at(0)), Duration::ZERO);
         lag.note(100, 100, at(0));
         // Nothing was written for a while: that is no lag.
         lag.note(100, 100, at(5_000));
@@ -88,7 +108,7 @@ mod tests {
 
     #[test]
     fn notes_are_bounded_and_the_age_is_never_too_small() {
-        let mut lag = LagAge::default();
+        let mut lag = LagAge::begun(0, Duration::ZERO);
         for step in 0..100_000_u64 {
             lag.note(0, step + 1, Duration::from_millis(step));
             assert!(lag.0.len() <= NOTES_MAX);

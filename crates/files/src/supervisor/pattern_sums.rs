@@ -3,7 +3,7 @@
 //! first when it was registered, so a sum never shrinks.
 
 use super::{SupervisorState, run::RunState};
-use crate::policy;
+use crate::{policy, shared::FileState};
 use serde::{Deserialize, Serialize};
 use std::{
     os::unix::ffi::OsStrExt,
@@ -18,7 +18,7 @@ pub struct PatternSum {
     pub pattern: String,
     /// Files that are absorbed now.
     pub files: u64,
-    /// Of these, files that cannot be synced at present.
+    /// Files, made plain or not, that cannot be synced at present.
     pub failing_files: u64,
     /// Writes that went to the pool too.
     pub writes: u64,
@@ -72,7 +72,8 @@ impl RunState {
             let Some(sum) = (shared.pattern_of(&known.path)).and_then(|at| sums.get_mut(at)) else {
                 continue;
             };
-            sum.files += 1;
+            // One that is plain by now stays known until the lane has nothing of it.
+            sum.files += u64::from(file.stamp().state == FileState::Absorbed);
             sum.failing_files += u64::from(file.error().is_some());
             let count = |count: &AtomicU64| count.load(Relaxed);
             sum.add([&file.writes, &file.bytes, &file.syncs].map(count));

@@ -2,8 +2,14 @@
 //! appends to it; the supervisor claims it, drains it, and gives it back.
 
 use super::{
-    SupervisorState, bell::Bell, drain_progress::DrainProgress, first_sync::FirstSyncs,
-    forgotten_files::ForgottenFile, lag_age::LagAge, lane_mark::LaneMark, watch::WatchedFile,
+    SupervisorState,
+    bell::Bell,
+    drain_progress::DrainProgress,
+    first_sync::FirstSyncs,
+    forgotten_files::ForgottenFile,
+    lag_age::{self, LagAge},
+    lane_mark::LaneMark,
+    watch::WatchedFile,
 };
 use crate::{
     FILES_MAX,
@@ -148,6 +154,8 @@ impl RunState {
                 owner: lane.owner(),
             });
         }
+        let head = lane.usage().head;
+        let lag_age = LagAge::begun(lag_age::drained(head), shared.started.elapsed());
         Ok(Self {
             pool,
             lane,
@@ -171,7 +179,7 @@ impl RunState {
             sync_ns: AtomicU64::new(0),
             drains: DurationCounts::default(),
             retires: DurationCounts::default(),
-            lag_age: Mutex::default(),
+            lag_age: Mutex::new(lag_age),
             left: Mutex::default(),
             is_pool_gone: AtomicBool::new(false),
         })

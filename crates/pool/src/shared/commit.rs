@@ -60,8 +60,11 @@ impl Member {
         }
     }
 
+    /// True if all below `lsn` is durable, where an append alone is not: [`commit`](Self::commit)
+    /// returns at once. Only of a lane that [needs it](Self::needs_commit).
     #[inline]
-    fn is_committed(&self, lsn: Lsn) -> bool {
+    #[must_use]
+    pub fn is_committed(&self, lsn: Lsn) -> bool {
         self.commits().reach(lsn)
     }
 

@@ -4,6 +4,7 @@
 use super::super::MetricsFormat;
 use httparse::{EMPTY_HEADER, Header, Request};
 use std::{
+    fmt,
     io::{self, Read, Write},
     net::{Shutdown, TcpStream},
     sync::Arc,
@@ -12,6 +13,8 @@ use std::{
 
 /// From the connection to its end.
 const LIMIT: Duration = Duration::from_secs(5);
+/// The same of one that is turned away: others wait meanwhile.
+const SHORT_LIMIT: Duration = Duration::from_millis(50);
 /// Bytes of a request.
 const REQUEST_MAX: usize = 8 << 10;
 /// Headers of a request.
@@ -40,7 +43,10 @@ type ScrapeAnswer = (&'static str, &'static str, Arc<str>);
 const PLAIN: &str = "text/plain; charset=utf-8";
 
 /// Answers one request with the `text` of the figures.
-pub(super) fn serve(stream: &TcpStream, text: impl FnOnce(MetricsFormat) -> Arc<str>) {
+pub(super) fn serve(
+    stream: &TcpStream,
+    text: impl FnOnce(MetricsFormat) -> Result<Arc<str>, fmt::Error>,
+) {
     let deadline = Instant::now() + LIMIT;
     let told = |status, body: &str| (status, PLAIN, Arc::from(body));
     let (asked, is_head) = match read(stream, deadline) {
@@ -48,17 +54,16 @@ pub(super) fn serve(stream: &TcpStream, text: impl FnOnce(MetricsFormat) -> Arc<
         // It is gone, or too slow: nobody reads an answer.
         Err(ReadError::Gone) => return,
         Err(ReadError::Wrong(status)) => {
-            let _ = answer(
-                stream,
-                deadline,
-                told(status, "this is no request\n"),
-                false,
-            );
-            return;
+            let body = told(status, "this is no request\n");
+            let _ = answer(stream, deadline, body, false);
+            return drain(stream, deadline);
         }
     };
     let body = match asked {
-        ScrapeRequest::Figures(format) => ("200 OK", format.content_type(), text(format)),
+        ScrapeRequest::Figures(format) => match text(format) {
+            Ok(text) => ("200 OK", format.content_type(), text),
+            Err(_) => told("500 Internal Server Error", "a figure has no text\n"),
+        },
         ScrapeRequest::Home => told("200 OK", "forebay: its figures are at /metrics\n"),
         ScrapeRequest::Nothing => told("404 Not Found", "figures are at /metrics\n"),
         ScrapeRequest::OtherMethod => told("405 Method Not Allowed", "only GET\n"),
@@ -66,15 +71,29 @@ pub(super) fn serve(stream: &TcpStream, text: impl FnOnce(MetricsFormat) -> Arc<
     let _ = answer(stream, deadline, body, is_head);
 }
 
-/// Too many are served already.
+/// Too many are served already. Its request is read first, if it is there.
 pub(super) fn turn_away(stream: &TcpStream) {
-    let soon = Instant::now() + Duration::from_millis(10);
+    let soon = Instant::now() + SHORT_LIMIT;
+    let _ = read(stream, soon);
     let body = (
         "503 Service Unavailable",
         PLAIN,
         Arc::from("too many connections\n"),
     );
     let _ = answer(stream, soon, body, false);
+    drain(stream, soon);
+}
+
+/// Reads what else comes, to nowhere, until the other side has closed: a connection that is closed
+/// with something unread is reset, and the answer may be lost with it.
+fn drain(mut stream: &TcpStream, deadline: Instant) {
+    let mut bytes = [0; REQUEST_MAX];
+    while let Ok(left) = left(deadline) {
+        let _ = stream.set_read_timeout(Some(left));
+        if !matches!(stream.read(&mut bytes), Ok(1..)) {
+            return;
+        }
+    }
 }
 
 /// What is asked for, and whether only the head of the answer is.

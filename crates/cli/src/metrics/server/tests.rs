@@ -75,11 +75,7 @@ fn request_in_pieces_is_answered_and_a_long_one_refused() {
     assert!(answer(stream).starts_with("HTTP/1.1 200"));
     let long = format!("GET /metrics HTTP/1.1\r\nX: {}", "x".repeat(8 << 10));
     let said = asked(address, &long);
-    // The rest of it is not read, so the answer may be lost.
-    assert!(
-        said.is_empty() || said.starts_with("HTTP/1.1 431"),
-        "{said}"
-    );
+    assert!(said.starts_with("HTTP/1.1 431"), "{said}");
 }
 
 #[test]
@@ -87,18 +83,13 @@ fn slow_scrapers_are_bounded_in_number_and_time() {
     let (_server, address) = served();
     let slow: Vec<TcpStream> = (0..CONNECTIONS_MAX).map(|_| connected(address)).collect();
     let begun = Instant::now();
-    let turned_away = loop {
-        let said = asked(address, "GET /metrics HTTP/1.1\r\n\r\n");
-        // Those before have been taken by then.
-        if !said.starts_with("HTTP/1.1 200") {
-            break said;
-        }
+    // Those before have been taken by then. One whose request comes late may hear nothing.
+    while !asked(address, "GET /metrics HTTP/1.1\r\n\r\n").starts_with("HTTP/1.1 503") {
         assert!(
             begun.elapsed() < Duration::from_secs(4),
             "none is turned away"
         );
-    };
-    assert!(turned_away.is_empty() || turned_away.starts_with("HTTP/1.1 503"));
+    }
     for stream in slow {
         assert_eq!(answer(stream), "");
     }
@@ -140,8 +131,12 @@ fn address_in_use_is_refused_with_what_to_do() {
 
 #[test]
 fn port_is_free_again_when_the_run_ends() {
-    let (server, address) = served();
-    drop(server);
-    assert!(TcpStream::connect(address).is_err());
-    MetricsListener::bind(address.to_string().parse().unwrap()).unwrap();
+    // Another test may have the port as soon as it is free.
+    let is_free_after = || {
+        let (server, address) = served();
+        drop(server);
+        TcpStream::connect(address).is_err()
+            && MetricsListener::bind(address.to_string().parse().unwrap()).is_ok()
+    };
+    assert!((0..10).any(|_| is_free_after()));
 }

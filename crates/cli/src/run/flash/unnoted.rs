@@ -9,7 +9,7 @@ use std::{
     ffi::OsStr,
     fs,
     os::unix::{ffi::OsStrExt, fs::MetadataExt},
-    path::PathBuf,
+    path::{Path, PathBuf},
 };
 use uuid::Uuid;
 
@@ -76,9 +76,16 @@ fn parent(pid: u32) -> Option<u32> {
     line.trim().parse().ok()
 }
 
+/// By the program that it executes: a process gives itself any name, and a script has its own.
 fn is_forebay(pid: u32) -> bool {
-    let name = fs::read_to_string(format!("/proc/{pid}/comm"));
-    name.is_ok_and(|name| name.trim() == "forebay")
+    let executable = fs::read_link(format!("/proc/{pid}/exe"));
+    executable.is_ok_and(|path| is_forebays(&path))
+}
+
+/// One that was replaced by an update meanwhile is said to be deleted.
+fn is_forebays(executable: &Path) -> bool {
+    let name = executable.file_name().unwrap_or_default().as_bytes();
+    name.strip_suffix(b" (deleted)").unwrap_or(name) == b"forebay"
 }
 
 #[cfg(test)]
@@ -105,6 +112,16 @@ mod tests {
         };
         assert_eq!(found.get(&run), Some(&expected));
         assert_eq!(find(RunScope::User).get(&run), None);
+    }
+
+    #[test]
+    fn forebay_is_known_by_its_executable() {
+        for path in ["/usr/bin/forebay", "/opt/f/forebay (deleted)"] {
+            assert!(is_forebays(Path::new(path)), "{path}");
+        }
+        for path in ["/usr/bin/bash", "/usr/bin/forebay-x", "/forebay/sh", ""] {
+            assert!(!is_forebays(Path::new(path)), "{path}");
+        }
     }
 
     #[test]
