@@ -33,14 +33,14 @@ pub struct ChildAgentRequest {
     pub connection: OwnedFd,
     /// What the agent's environment has beside the supervisor's.
     pub environment: Vec<(OsString, OsString)>,
-    /// Makes all files plain, if the process with this id, which has died, did anything for them.
-    pub settle: Box<dyn FnOnce(u32) + Send>,
+    /// Makes all files plain: the agent has died, and did something for them.
+    pub settle: Box<dyn FnOnce() + Send>,
 }
 
 /// What became of an agent.
 pub struct ChildAgentOutcome {
-    /// Its process id.
-    pub pid: u32,
+    /// It did something for a log.
+    pub has_served: bool,
     /// Why none can be had here, if that was found out.
     pub unserved: Option<String>,
 }
@@ -184,11 +184,7 @@ pub(super) fn serve(shared: &Arc<SupervisorState>, connection: OwnedFd, pid: u32
     let request = ChildAgentRequest {
         connection,
         environment: maker.environment.clone(),
-        settle: Box::new(move |agent| {
-            if settles.was_member(agent) {
-                settles.let_go_of_all();
-            }
-        }),
+        settle: Box::new(move || settles.let_go_of_all()),
     };
     agents.is_used.store(true, Relaxed);
     let begun = Instant::now();
@@ -196,7 +192,7 @@ pub(super) fn serve(shared: &Arc<SupervisorState>, connection: OwnedFd, pid: u32
     let mut is_needed = begun.elapsed() >= SHORT;
     match started {
         Ok(outcome) => {
-            is_needed |= shared.was_member(outcome.pid);
+            is_needed |= outcome.has_served;
             if let Some(why) = outcome.unserved {
                 agents.set_unserved(why);
             }
