@@ -226,8 +226,8 @@ fn receive(from: &OwnedFd) -> Option<AgentWord> {
 
 impl Guardian {
     /// Follows the agent, which was started, by a thread: when it dies before the program, `settle`
-    /// makes all files plain if it did anything for a log, and the program's calls go on. If it cannot serve the program,
-    /// `unserved` is told why.
+    /// makes all files plain if it did anything for a log, and the program's calls go on. If it
+    /// cannot serve the program, `unserved` is told why.
     ///
     /// # Errors
     /// There is no thread for it.
