@@ -93,6 +93,11 @@ fn each_program_of_a_script_has_the_front_end_that_fits_it() {
     assert_eq!(told[0]["child_agents"][0]["program"], "calls", "{told}");
 }
 
+/// How many agents each program of `programs/tells.py` has, in its order: none below a limit on
+/// memory, none that is executed by its descriptor, and none whose path depends on what is done
+/// before it.
+const AGENTS: [u32; 13] = [1, 1, 1, 0, 1, 1, 0, 1, 0, 1, 1, 1, 1];
+
 /// Promise (programs): A program that gets an agent as another one's child has the process, the
 /// descriptors, the signals and the errors that it would have without.
 #[test]
@@ -122,18 +127,26 @@ fn a_child_with_an_agent_is_what_it_is_without() {
     plain.args([tells, "./told"]).current_dir(sandbox.path());
     let mut run = sandbox.command("run --absorb *.log --pool p -- python3");
     run.args([tells, "./told"]);
-    let said = |command: &mut Command| {
+    let said = |command: &mut Command, filters: &str| {
         command.env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        command.env("FOREBAY_TEST_FILTERS", sandbox.file(filters));
         command.env("FOREBAY_FAILPOINT", "").stdin(Stdio::null());
-        Ran::of(command.output().unwrap()).ok().text()
+        let text = Ran::of(command.output().unwrap()).ok().text();
+        let filters = fs::read_to_string(sandbox.file(filters)).unwrap();
+        let filters = filters.lines().map(|line| line.parse().unwrap());
+        (text, filters.collect::<Vec<u32>>())
     };
-    let (without, with) = (said(&mut plain), said(&mut run));
+    let (without, none) = said(&mut plain, "none");
+    let (with, more) = said(&mut run, "more");
     let differ = without
         .lines()
         .zip(with.lines())
         .find(|(one, other)| one != other);
     assert_eq!(differ, None, "{without}\n--- with:\n{with}");
     assert_eq!(without.lines().count(), with.lines().count());
+    let more = more.iter().zip(&none).map(|(with, without)| with - without);
+    assert_eq!(more.collect::<Vec<u32>>(), AGENTS);
+    assert_eq!(none.len(), AGENTS.len());
 }
 
 /// Promise (programs): A static launcher decides for nobody: the program behind it has the library,
@@ -202,14 +215,20 @@ fn an_agent_that_costs_rights_is_to_be_asked_for() {
 #[test]
 fn a_program_whose_agent_dies_before_it_begins_runs_plainly() {
     let sandbox = sandbox();
-    for failpoint in ["notify:ready=1:die", "notify:entered=1:die"] {
+    // It is the death that leaves it plain: without one it is served.
+    for (failpoint, is_served) in [
+        ("", true),
+        ("notify:ready=1:die", false),
+        ("notify:entered=1:die", false),
+    ] {
         let mut run = sandbox.command("run --absorb *.log --pool p -- sh -c");
         run.args(["./calls data 7; echo ended $?"]);
         run.env("FOREBAY_RUN_DIR", sandbox.file("run"));
         run.env("FOREBAY_FAILPOINT", failpoint);
         let ran = Ran::of(run.stdin(Stdio::null()).output().unwrap()).ok();
         assert_eq!(ran.text().trim(), "ended 7", "{failpoint}: {}", ran.stderr);
-        assert!(!ran.stderr.contains(SAID), "{failpoint}: {}", ran.stderr);
+        let says = ran.stderr.contains(SAID);
+        assert_eq!(says, is_served, "{failpoint}: {}", ran.stderr);
         let _ = fs::remove_file(sandbox.file("a.log"));
     }
 }

@@ -445,7 +445,12 @@ fn an_agent_that_settles_nothing_is_found_out() {
     });
 }
 
+/// True of an agent, also of one that has died already: that has its name, and no words any more.
 fn is_agent(pid: i32) -> bool {
     let line = fs::read(format!("/proc/{pid}/cmdline")).unwrap_or_default();
-    line.windows(12).any(|part| part == b"notify-agent")
+    let is_dead = || {
+        let stat = fs::read_to_string(format!("/proc/{pid}/stat"));
+        stat.is_ok_and(|stat| stat.contains(" (forebay) Z "))
+    };
+    line.windows(12).any(|part| part == b"notify-agent") || is_dead()
 }

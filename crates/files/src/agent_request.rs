@@ -7,10 +7,12 @@ use crate::{
 };
 use rustix::{io::Errno, net::SendFlags};
 use std::{
+    ffi::OsStr,
     os::{
         fd::{AsFd, OwnedFd},
-        unix::ffi::OsStringExt,
+        unix::ffi::{OsStrExt, OsStringExt},
     },
+    path::Path,
     time::Duration,
 };
 
@@ -21,19 +23,26 @@ const STEP_WAIT: Duration = Duration::from_secs(10);
 
 /// Asks for an agent for the program at this path, by what the environment says of the run. The
 /// agent is at the other end of the connection from then on, on which no call takes longer than ten
-/// seconds.
+/// seconds. With `is_filtered`, this process had one, and cannot be without.
 ///
 /// # Errors
 /// The kernel's; `EPERM` if the supervisor refuses; `ENOTCONN` if this is no process of a run.
-pub fn ask(path: &[u8]) -> Result<OwnedFd, Errno> {
+pub fn ask(path: &[u8], is_filtered: bool) -> Result<OwnedFd, Errno> {
     let socket = std::env::var_os(ENV_SOCKET).ok_or(Errno::NOTCONN)?;
     let token = std::env::var(ENV_TOKEN).ok();
     let token = token.and_then(|it| it.parse().ok()).ok_or(Errno::NOTCONN)?;
     let connection = wire::connect(&socket.into_vec(), Some(STEP_WAIT))?;
-    let path = path.to_vec();
+    // By which it is told from others, whatever directory they are executed in.
+    let path = Path::new(OsStr::from_bytes(path));
+    let path = std::path::absolute(path).unwrap_or_else(|_| path.to_owned());
     // Not by `sendmsg`, which a filter may hold up.
     let mut space = vec![0; MESSAGE_MAX];
-    let bytes = wire::encode(&ClientRequest::Agent { token, path }, &mut space)?;
+    let request = ClientRequest::Agent {
+        token,
+        path: path.into_os_string().into_vec(),
+        is_filtered,
+    };
+    let bytes = wire::encode(&request, &mut space)?;
     let send = || rustix::net::send(&connection, bytes, SendFlags::NOSIGNAL);
     rustix::io::retry_on_intr(send)?;
     match wire::receive::<SupervisorAnswer>(connection.as_fd())? {

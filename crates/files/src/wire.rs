@@ -76,6 +76,8 @@ pub enum ClientRequest {
         token: Uuid,
         /// The program's path, as bytes.
         path: Vec<u8>,
+        /// The process had one, which has died, and its calls would fail without.
+        is_filtered: bool,
     },
     /// The first message of a process in which a file that the profile names stays plain, for a
     /// reason of its own. No answer.

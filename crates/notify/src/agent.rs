@@ -137,6 +137,9 @@ pub(crate) fn prepare(
 ) -> Result<AgentState, String> {
     let said = |what: &'static str| move |errno: Errno| format!("{what}: {errno}");
     let slots = CallSlots::new(window).map_err(said("making memory for calls"))?;
+    if !stage.is_childs() {
+        slots.note_serving();
+    }
     let copy = rustix::io::fcntl_dupfd_cloexec(listener, 0).map_err(said("the listener"))?;
     let listener = CallListener::new(copy);
     listener.wake_on_this_cpu();

@@ -148,7 +148,7 @@ fn enter(path: &CStr) -> Entry {
     let mut installed = None;
     let mut attempts = 0;
     loop {
-        let entered = agent_request::ask(path.to_bytes())
+        let entered = agent_request::ask(path.to_bytes(), installed.is_some())
             .and_then(|connection| converse(&connection, &mut installed));
         attempts += 1;
         match (entered, installed) {
@@ -176,7 +176,7 @@ fn converse(connection: &OwnedFd, installed: &mut Option<InstalledFilter>) -> Re
         filtered: installed.map(|it| (it.listener, it.window)),
     };
     EntryWord::Ready(ready).send(connection)?;
-    let (window, costs_rights) = match EntryWord::receive(connection)? {
+    let (window, costs_rights) = match heard(connection, installed.is_some())? {
         EntryWord::Window {
             window,
             costs_rights,
@@ -196,15 +196,48 @@ fn converse(connection: &OwnedFd, installed: &mut Option<InstalledFilter>) -> Re
     };
     *installed = Some(InstalledFilter { listener, window });
     EntryWord::Listener(listener).send(connection)?;
-    match EntryWord::receive(connection)? {
+    match heard(connection, true)? {
         EntryWord::Go => Ok(true),
         _ => Err(Errno::PROTO),
+    }
+}
+
+/// What the agent says. Of one that may have the listener already, nothing but its end says that it
+/// is dead: two that live would each get a part of the calls. So it is waited for.
+///
+/// # Errors
+/// The kernel's.
+fn heard(connection: &OwnedFd, may_have_listener: bool) -> Result<EntryWord, Errno> {
+    loop {
+        match EntryWord::receive(connection) {
+            Err(Errno::AGAIN) if may_have_listener => {}
+            heard => return heard,
+        }
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn an_agent_that_may_have_the_listener_is_waited_for() {
+        use rustix::net::{AddressFamily, SocketFlags, SocketType, socketpair, sockopt};
+        use std::{thread, time::Duration};
+        let kind = SocketType::SEQPACKET;
+        let (own, agents) =
+            socketpair(AddressFamily::UNIX, kind, SocketFlags::CLOEXEC, None).unwrap();
+        let limit = Some(Duration::from_millis(5));
+        sockopt::set_socket_timeout(&own, sockopt::Timeout::Recv, limit).unwrap();
+        assert_eq!(heard(&own, false), Err(Errno::AGAIN));
+        let says = thread::spawn(move || {
+            thread::sleep(Duration::from_millis(50));
+            EntryWord::Go.send(&agents).unwrap();
+        });
+        assert_eq!(heard(&own, true), Ok(EntryWord::Go));
+        says.join().unwrap();
+        assert_eq!(heard(&own, true), Err(Errno::CONNRESET));
+    }
 
     #[test]
     fn only_this_library_leaves_a_programs_list() {

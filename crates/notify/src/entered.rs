@@ -11,10 +11,11 @@ use crate::{
     guardian,
     number_window::NumberWindow,
     open_files::taken,
-    preconditions::{check_looks, window},
+    preconditions::{check_looks, is_lasting, window},
     serving_stage::ServingStage,
 };
 use rustix::{
+    event::{PollFd, PollFlags, Timespec},
     io::Errno,
     process::{Pid, Resource, Rlimit, getrlimit, setrlimit},
 };
@@ -140,12 +141,24 @@ fn check(
         return Err(EntryRefusal::Plain("its limit of open files rose".into()));
     }
     let numbers = (ready.number, connection.as_raw_fd());
-    check_looks(thread.0, numbers, (ready.address, ready.word)).map_err(EntryRefusal::Unserved)?;
+    let looked = check_looks(thread.0, numbers, (ready.address, ready.word));
+    looked.map_err(|refused| match refused.is_for_all() {
+        _ if has_hung_up(connection) => EntryRefusal::Silent,
+        true => EntryRefusal::Unserved(refused.why),
+        false => EntryRefusal::Plain(refused.why),
+    })?;
     let own = AgentStatus::read()
-        .ok_or_else(|| EntryRefusal::Unserved("/proc is not mounted: mount it".to_owned()))?;
+        .ok_or_else(|| EntryRefusal::Plain("/proc/self/status cannot be read".to_owned()))?;
     own.umask_of(thread)
         .map_err(|why| EntryRefusal::Plain(why.into()))?;
     Ok(window)
+}
+
+/// True if the process is gone, or waits no more.
+fn has_hung_up(connection: &OwnedFd) -> bool {
+    let mut wait = [PollFd::new(connection, PollFlags::empty())];
+    let found = rustix::event::poll(&mut wait, Some(&Timespec::default()));
+    found.is_ok() && !wait[0].revents().is_empty()
 }
 
 /// The number of the process's listener.
@@ -160,6 +173,7 @@ fn heard_listener(connection: &OwnedFd) -> Result<i32, EntryRefusal> {
                 ),
                 // It is below an agent, or another listener, already.
                 Errno::BUSY => EntryRefusal::Silent,
+                errno if !is_lasting(errno) => EntryRefusal::Plain(format!("installing the filter: {errno}")),
                 errno => EntryRefusal::Unserved(format!(
                     "the kernel or the container refuses the filter (seccomp user notification, Linux 5.19): {errno}. In a container, allow seccomp (docker run --security-opt seccomp=…)"
                 )),

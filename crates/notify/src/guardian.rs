@@ -1,8 +1,9 @@
 //! Answers calls when the agent has died: the supervisor's process holds the listener, too, so that
 //! no call fails for want of one. docs/notify.md, "When the agent dies".
 //!
-//! 1. The supervisor makes all files plain ([`Guardian::follow`] is told how): what was
-//!    acknowledged is synced, and the lane has nothing that a recovery could write over what comes.
+//! 1. If the agent did anything for a log, the supervisor makes all files plain
+//!    ([`Guardian::follow`] is told how): what was acknowledged is synced, and the lane has nothing
+//!    that a recovery could write over what comes.
 //! 2. Calls that the agent had received are answered by how far they were.
 //! 3. All others go on: the program's descriptors are real ones, and so are its syncs. What was
 //!    opened to be synced with each write is written here, with that flag.
@@ -225,8 +226,8 @@ fn receive(from: &OwnedFd) -> Option<AgentWord> {
 
 impl Guardian {
     /// Follows the agent, which was started, by a thread: when it dies before the program, `settle`
-    /// makes all files plain, and the program's calls go on. If it cannot serve the program,
-    /// `unserved` is told why.
+    /// makes all files plain if it did anything for a log, and the program's calls go on. If it
+    /// cannot serve the program, `unserved` is told why.
     ///
     /// # Errors
     /// There is no thread for it.
@@ -237,15 +238,22 @@ impl Guardian {
         unserved: impl FnOnce(String) + Send + 'static,
     ) -> std::io::Result<()> {
         let says = fate.clone();
-        let follow = move || self.watch(&says, settle, unserved);
+        let follow = move || {
+            self.watch(&says, settle, unserved);
+        };
         let thread = thread::Builder::new().name("guardian".into());
         let begun = thread.spawn(follow).map(drop);
         begun.inspect_err(|_| fate.set(ENDED))
     }
 
     /// As [`follow`](Self::follow), in this thread: returns when the agent has ended, and if it
-    /// died, when nothing of the program is left.
-    pub fn watch(mut self, fate: &AgentFate, settle: impl FnOnce(), unserved: impl FnOnce(String)) {
+    /// died, when nothing of the program is left. True if it did anything for a log.
+    pub fn watch(
+        mut self,
+        fate: &AgentFate,
+        settle: impl FnOnce(),
+        unserved: impl FnOnce(String),
+    ) -> bool {
         self.agent_started();
         let own = self.own;
         let (listener, slots) = match hear(&own) {
@@ -255,26 +263,34 @@ impl Guardian {
                     unserved(why);
                 }
                 fate.set(ENDED);
-                return;
+                return false;
             }
         };
         let mut wait = [PollFd::new(&own, PollFlags::IN)];
         while rustix::event::poll(&mut wait, None) == Err(Errno::INTR) {}
         if listener.is_unused(&Timespec::default()) {
             fate.set(ENDED);
-            return;
+            return slots.has_served();
         }
         fate.set(DIED);
-        forebay_pool::complain(
-            "the program's agent has died: what was acknowledged is synced now, and from then on nothing is absorbed and every sync is a real one. \
-             Restart the program to have its logs absorbed again",
-        );
-        if !forebay_pool::fault_enabled!("guardian-no-settle") {
+        let has_served = slots.has_served();
+        forebay_pool::complain(match has_served {
+            true => {
+                "the program's agent has died: what was acknowledged is synced now, and from then on nothing is absorbed and every sync is a real one. \
+                 Restart the program to have its logs absorbed again"
+            }
+            false => {
+                "a program's agent has died, which had absorbed nothing: the program goes on, and what is absorbed without that agent stays so. \
+                 Restart the program to have its own logs absorbed"
+            }
+        });
+        if has_served && !forebay_pool::fault_enabled!("guardian-no-settle") {
             settle();
         }
         if !forebay_pool::fault_enabled!("guardian-gone") {
             guard(&Arc::new((listener, slots)));
         }
+        has_served
     }
 }
 

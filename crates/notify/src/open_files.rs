@@ -83,12 +83,28 @@ pub(crate) fn may_be_open(number: c_int, is_above: bool) -> bool {
     other_processes().any(|id| {
         let may_be = match fs::symlink_metadata(format!("/proc/{id}/fd/{number}")) {
             Ok(_) => true,
-            // One that cannot be seen.
-            Err(error) => error.kind() == ErrorKind::PermissionDenied,
+            // One that cannot be seen: another user's, but for the program's own.
+            Err(error) => {
+                error.kind() == ErrorKind::PermissionDenied && (is_above || may_be_filtered(id))
+            }
         };
         // Others have numbers of their own.
         may_be && (!is_above || is_below(id))
     })
+}
+
+/// True if a process may have the program's filter, which its children keep: it has more of them
+/// than this one.
+fn may_be_filtered(id: u32) -> bool {
+    let filters = |of: &str| {
+        let status = fs::read_to_string(format!("/proc/{of}/status")).ok()?;
+        let line = |line: &str| line.strip_prefix("Seccomp_filters:")?.trim().parse().ok();
+        status.lines().find_map(line)
+    };
+    let theirs: Option<u32> = filters(&id.to_string());
+    theirs
+        .zip(filters("self"))
+        .is_none_or(|(theirs, own)| theirs > own)
 }
 
 /// True if /proc hides processes from some users (`hidepid`), or it cannot be told.

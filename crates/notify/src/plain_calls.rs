@@ -8,6 +8,7 @@ use crate::{
     open_files::taken,
     slots::{CallSlots, SeenCall},
 };
+use forebay_files::AGENT_QUESTION;
 use libc::c_int;
 use rustix::{
     fs::{FileType, OFlags},
@@ -17,9 +18,18 @@ use std::{io::IoSlice, os::fd::OwnedFd};
 
 /// What a call is answered without an agent.
 pub(crate) fn plainly(call: SeenCall, slots: &CallSlots) -> CallAnswer {
-    // Writes by a ring would be seen by nobody.
-    if [libc::SYS_io_uring_setup, libc::SYS_io_setup].contains(&call.number) {
-        return CallAnswer::Failed(Errno::NOSYS);
+    let has_served = slots.has_served();
+    match call.number {
+        // Writes by a ring to a log with `O_DSYNC` would be synced by nobody. Who opened no log has
+        // none.
+        libc::SYS_io_uring_setup | libc::SYS_io_setup if has_served => {
+            return CallAnswer::Failed(Errno::NOSYS);
+        }
+        // A library that begins behind an agent that served does nothing, as while that lived.
+        libc::SYS_prctl if call.arguments[0] as c_int == AGENT_QUESTION => {
+            return CallAnswer::Done(has_served.into());
+        }
+        _ => {}
     }
     match writes_unsynced(call, slots) {
         Ok(None) => CallAnswer::GoOn,
@@ -129,4 +139,36 @@ pub(crate) fn bytes_of(call: SeenCall) -> Result<Vec<u8>, Errno> {
         bytes.extend_from_slice(&part);
     }
     Ok(bytes)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::number_window::NumberWindow;
+
+    #[test]
+    fn only_who_served_leaves_no_rings_and_no_library_behind() {
+        let window = NumberWindow {
+            first: 512,
+            end: 1536,
+        };
+        let slots = CallSlots::new(window).unwrap();
+        let answer = |number: i64, first: u64| {
+            let call = SeenCall {
+                id: 1,
+                thread: std::process::id(),
+                number,
+                arguments: [first, 0, 0, 0, 0, 0],
+            };
+            plainly(call, &slots)
+        };
+        let question = u64::from(AGENT_QUESTION.cast_unsigned());
+        let ring = libc::SYS_io_uring_setup;
+        assert_eq!(answer(ring, 8), CallAnswer::GoOn);
+        assert_eq!(answer(libc::SYS_prctl, question), CallAnswer::Done(0));
+        slots.note_serving();
+        assert_eq!(answer(ring, 8), CallAnswer::Failed(Errno::NOSYS));
+        assert_eq!(answer(libc::SYS_prctl, question), CallAnswer::Done(1));
+        assert_eq!(answer(libc::SYS_prctl, 4), CallAnswer::GoOn);
+    }
 }

@@ -101,8 +101,37 @@ pub(crate) fn check(child: &WaitingChild) -> Result<&OwnedFd, String> {
     let thread = child.pid.as_raw_nonzero().get().cast_unsigned();
     // The child has this process's numbers and memory still.
     let number = listener.as_raw_fd();
-    check_looks(thread, (number, number), own_word())?;
+    check_looks(thread, (number, number), own_word()).map_err(|refused| refused.why)?;
     Ok(listener)
+}
+
+/// A look at a process that is refused.
+pub(crate) struct RefusedLook {
+    /// In words, with a remedy.
+    pub(crate) why: String,
+    /// The kernel's, if it is that.
+    errno: Option<Errno>,
+}
+
+impl RefusedLook {
+    /// True if it is refused for every process; else this one is gone, or something is short.
+    pub(crate) fn is_for_all(&self) -> bool {
+        self.errno.is_none_or(is_lasting)
+    }
+}
+
+impl From<&str> for RefusedLook {
+    fn from(why: &str) -> Self {
+        Self {
+            why: why.to_owned(),
+            errno: None,
+        }
+    }
+}
+
+/// True of an error that the kernel or the container has for such a call whatever it is about.
+pub(crate) fn is_lasting(errno: Errno) -> bool {
+    matches!(errno, Errno::INVAL | Errno::NOSYS | Errno::PERM)
 }
 
 /// Tries on a process what an agent does with it: on a descriptor that it has by one number and
@@ -114,26 +143,33 @@ pub(crate) fn check_looks(
     thread: u32,
     (theirs, number): (c_int, c_int),
     word: (u64, u64),
-) -> Result<(), String> {
+) -> Result<(), RefusedLook> {
     let own = std::fs::read_link("/proc/self").map_err(|_| "/proc is not mounted: mount it")?;
     if own.to_str() != Some(&std::process::id().to_string()) {
         return Err("/proc is another process namespace's: mount that of this one".into());
     }
+    let refused = |errno: Errno, why: String| RefusedLook {
+        why,
+        errno: Some(errno),
+    };
     // Its threads act in the callers' directories.
     unshare_directories().map_err(|errno| {
-        format!(
+        refused(errno, format!(
             "the container refuses unshare(CLONE_FS): {errno}. Give it a seccomp profile that allows unshare and kcmp (docker run --security-opt seccomp=…)"
-        )
+        ))
     })?;
     // Of itself it may ask in any case.
     share(thread, theirs, number).map_err(|errno| {
-        format!(
+        refused(errno, format!(
             "the kernel or the container does not let forebay look at the program's descriptors (kcmp): {errno}. In a container, allow kcmp (docker run --cap-add SYS_PTRACE, or --security-opt seccomp=…)"
-        )
+        ))
     })?;
     let refuses = |what: &str, errno: Errno| {
-        format!(
-            "the kernel or the container does not let forebay {what}: {errno}. Set kernel.yama.ptrace_scope to 0 or 1, or give forebay CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE)"
+        refused(
+            errno,
+            format!(
+                "the kernel or the container does not let forebay {what}: {errno}. Set kernel.yama.ptrace_scope to 0 or 1, or give forebay CAP_SYS_PTRACE (docker run --cap-add SYS_PTRACE)"
+            ),
         )
     };
     read_memory(thread, word)
@@ -164,4 +200,20 @@ fn read_memory(thread: u32, (address, word): (u64, u64)) -> Result<(), Errno> {
 pub(crate) fn unshare_directories() -> Result<(), Errno> {
     // SAFETY: it is about directories; descriptors stay shared.
     unsafe { rustix::thread::unshare_unsafe(UnshareFlags::FS) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_is_short_or_gone_is_not_refused_for_all() {
+        let look = |thread: u32, number: c_int| check_looks(thread, (number, 0), own_word());
+        // No process has this id, and this one not that descriptor.
+        for (thread, number) in [(i32::MAX as u32, 0), (std::process::id(), 100_000)] {
+            let refused = look(thread, number).err().unwrap();
+            assert!(!refused.is_for_all(), "{}", refused.why);
+        }
+        assert!(is_lasting(Errno::NOSYS) && !is_lasting(Errno::NOMEM));
+    }
 }

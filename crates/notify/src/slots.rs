@@ -163,6 +163,8 @@ impl CallSlot {
 struct SlotPage {
     /// The window's.
     first: AtomicI32,
+    /// Not 0 once the agent has done anything for a log.
+    has_served: AtomicI32,
     /// By number: the flags (`O_DSYNC` …) that the kernel does not know of.
     hidden: [AtomicI32; WINDOW],
     slots: [CallSlot; SLOTS],
@@ -216,6 +218,16 @@ impl CallSlots {
 
     pub(crate) fn all(&self) -> impl Iterator<Item = &'static CallSlot> {
         self.page.slots.iter()
+    }
+
+    /// The agent is about to do what concerns logs.
+    pub(crate) fn note_serving(&self) {
+        self.page.has_served.store(1, Release);
+    }
+
+    /// True if the agent has done anything for a log: false of one that was idle or dormant.
+    pub(crate) fn has_served(&self) -> bool {
+        self.page.has_served.load(Acquire) != 0
     }
 
     /// What the kernel does not know of the numbers.

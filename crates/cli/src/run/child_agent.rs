@@ -70,12 +70,14 @@ fn start(
     drop(request.connection);
     drop(one);
     let agent = started.map_err(|e| Errno::from_raw_os_error(e as i32))?;
-    let pid = agent.as_raw().unsigned_abs();
     let mut unserved = None;
-    let settle = move || (request.settle)(pid);
-    guardian.watch(&AgentFate::default(), settle, |why| unserved = Some(why));
+    let fate = AgentFate::default();
+    let has_served = guardian.watch(&fate, request.settle, |why| unserved = Some(why));
     while waitpid(agent, None) == Err(nix::errno::Errno::EINTR) {}
-    Ok(ChildAgentOutcome { pid, unserved })
+    Ok(ChildAgentOutcome {
+        has_served,
+        unserved,
+    })
 }
 
 /// Is such an agent.

@@ -39,6 +39,14 @@ int main(int count, char **words) {
     for (char **variable = environ; *variable; variable++)
         if (strncmp(*variable, "FOREBAY", 7) && strncmp(*variable, "LD_PRELOAD", 10) && strncmp(*variable, "SAY_PARENT", 10))
             printf("variable %s\n", *variable);
+    /* An agent is a filter more. */
+    char *notes = getenv("FOREBAY_TEST_FILTERS"), line[256];
+    FILE *status = notes ? fopen("/proc/self/status", "r") : 0, *note = status ? fopen(notes, "a") : 0;
+    while (note && fgets(line, sizeof line, status))
+        if (!strncmp(line, "Seccomp_filters:", 16))
+            fprintf(note, "%d\n", atoi(line + 16));
+    if (note)
+        fclose(note);
     if (getenv("SAY_PARENT"))
         printf("parent %d\n", getppid() == atoi(getenv("SAY_PARENT")));
     return 5;

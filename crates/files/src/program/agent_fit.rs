@@ -24,9 +24,13 @@ pub fn is_for_musl(path: &Path) -> bool {
 }
 
 /// True if the program at this path is one that the library does not fit, and an agent may: it
-/// gains no rights, and all that the kernel needs to execute it is there.
+/// gains no rights, all that the kernel needs to execute it is there, and it is there by this path
+/// for another process, too.
 #[must_use]
 pub fn is_for_agent(path: &Path) -> bool {
+    if is_of_process(path) {
+        return false;
+    }
     let Some((elf, file)) = program_at(path) else {
         return false;
     };
@@ -42,6 +46,18 @@ pub fn is_for_agent(path: &Path) -> bool {
         && has_loader
         && !is_secure()
         && matches!(gains_privileges(&file), Ok(None))
+}
+
+/// True of a path that may lead to a descriptor, which another program of the process has not.
+fn is_of_process(path: &Path) -> bool {
+    let places = [
+        "/proc",
+        "/dev/fd",
+        "/dev/stdin",
+        "/dev/stdout",
+        "/dev/stderr",
+    ];
+    places.iter().any(|place| path.starts_with(place))
 }
 
 /// What the kernel would execute for this path, if that is a program for this machine.
@@ -99,5 +115,12 @@ mod tests {
         assert!(!make("broken", script("none").as_bytes(), 0o755));
         assert!(!make("text", b"hello\n", 0o755));
         assert!(!is_for_agent(&at("none")) && !is_for_agent(dir.path()));
+    }
+
+    #[test]
+    fn what_a_descriptor_leads_to_is_for_no_agent() {
+        let of_process = |path: &str| is_of_process(Path::new(path));
+        assert!(of_process("/proc/self/fd/7") && of_process("/dev/fd/7"));
+        assert!(!of_process("/dev/shm/etcd") && !of_process("/processes/etcd"));
     }
 }

@@ -199,9 +199,13 @@ fn serve(
                 reason: format!("the table: {errno}"),
             },
         },
-        ClientRequest::Agent { token, path } if known(token) => {
+        ClientRequest::Agent {
+            token,
+            path,
+            is_filtered,
+        } if known(token) => {
             let path = child_agents::path_of(path);
-            match child_agents::admit(shared, (pid, uid), &path) {
+            match child_agents::admit(shared, (pid, uid), &path, is_filtered) {
                 Ok(()) => {
                     let _ = wire::send(connection.as_fd(), &SupervisorAnswer::Done, &[]);
                     return child_agents::serve(shared, connection, pid, path);

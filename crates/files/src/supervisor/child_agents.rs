@@ -11,10 +11,7 @@ use std::{
     ffi::OsString,
     os::{fd::OwnedFd, unix::ffi::OsStringExt},
     path::PathBuf,
-    sync::{
-        Arc, OnceLock,
-        atomic::{AtomicBool, Ordering::Relaxed},
-    },
+    sync::{Arc, OnceLock},
     time::{Duration, Instant},
 };
 
@@ -33,14 +30,14 @@ pub struct ChildAgentRequest {
     pub connection: OwnedFd,
     /// What the agent's environment has beside the supervisor's.
     pub environment: Vec<(OsString, OsString)>,
-    /// Makes all files plain, if the process with this id, which has died, did anything for them.
-    pub settle: Box<dyn FnOnce(u32) + Send>,
+    /// Makes all files plain: the agent has died, and did something for them.
+    pub settle: Box<dyn FnOnce() + Send>,
 }
 
 /// What became of an agent.
 pub struct ChildAgentOutcome {
-    /// Its process id.
-    pub pid: u32,
+    /// It did something for a log.
+    pub has_served: bool,
     /// Why none can be had here, if that was found out.
     pub unserved: Option<String>,
 }
@@ -55,8 +52,6 @@ pub(super) struct ChildAgents {
     maker: OnceLock<AgentMaker>,
     /// Why none can be had.
     unserved: OnceLock<String>,
-    /// One was started.
-    pub(super) is_used: AtomicBool,
     state: Mutex<AgentCounts>,
 }
 
@@ -111,15 +106,30 @@ impl ChildAgents {
         self.state.lock().living.clone()
     }
 
-    /// Notes that a program at this path is to get one.
+    /// Notes that a program at this path is to get one: in any case if its process is filtered
+    /// already.
     ///
     /// # Errors
     /// It gets none.
-    fn begin(&self, pid: u32, path: &PathBuf) -> Result<(), String> {
+    fn begin(&self, pid: u32, path: &PathBuf, is_filtered: bool) -> Result<(), String> {
+        let mut state = self.state.lock();
+        if !is_filtered {
+            self.refuse(&mut state, pid, path)?;
+        }
+        let program = path.file_name().unwrap_or(path.as_os_str());
+        state.living.push(ChildAgentStatus {
+            pid,
+            program: program.to_string_lossy().into_owned(),
+        });
+        Ok(())
+    }
+
+    /// # Errors
+    /// A program at this path gets none.
+    fn refuse(&self, state: &mut AgentCounts, pid: u32, path: &PathBuf) -> Result<(), String> {
         if let Some(why) = self.unserved.get() {
             return Err(why.clone());
         }
-        let mut state = self.state.lock();
         if state
             .unneeded
             .get(path)
@@ -137,11 +147,6 @@ impl ChildAgents {
             }
             return Err("as many programs as may be have an agent".to_owned());
         }
-        let program = path.file_name().unwrap_or(path.as_os_str());
-        state.living.push(ChildAgentStatus {
-            pid,
-            program: program.to_string_lossy().into_owned(),
-        });
         Ok(())
     }
 
@@ -154,7 +159,15 @@ impl ChildAgents {
         if is_needed {
             state.unneeded.remove(&path);
         } else if state.unneeded.len() < COUNTED_MAX || state.unneeded.contains_key(&path) {
-            *state.unneeded.entry(path).or_default() += 1;
+            let times = state.unneeded.entry(path.clone()).or_default();
+            *times += 1;
+            if *times == SHORT_MAX {
+                sys::complain(&format!(
+                    "{} has no agent any more, and its logs are plain: {SHORT_MAX} times in a row it ended within a second and opened no log. \
+                     To have it served in any case: forebay run --front-end notify",
+                    path.display()
+                ));
+            }
         }
     }
 }
@@ -167,11 +180,12 @@ pub(super) fn admit(
     shared: &SupervisorState,
     (pid, uid): (u32, u32),
     path: &PathBuf,
+    is_filtered: bool,
 ) -> Result<(), String> {
     if uid != rustix::process::geteuid().as_raw() {
         return Err("it is another user's".to_owned());
     }
-    shared.child_agents.begin(pid, path)
+    shared.child_agents.begin(pid, path, is_filtered)
 }
 
 /// Has an agent serve the process, which was [admitted](admit), until that has ended.
@@ -184,19 +198,14 @@ pub(super) fn serve(shared: &Arc<SupervisorState>, connection: OwnedFd, pid: u32
     let request = ChildAgentRequest {
         connection,
         environment: maker.environment.clone(),
-        settle: Box::new(move |agent| {
-            if settles.was_member(agent) {
-                settles.let_go_of_all();
-            }
-        }),
+        settle: Box::new(move || settles.let_go_of_all()),
     };
-    agents.is_used.store(true, Relaxed);
     let begun = Instant::now();
     let started = (maker.starter)(request);
     let mut is_needed = begun.elapsed() >= SHORT;
     match started {
         Ok(outcome) => {
-            is_needed |= shared.was_member(outcome.pid);
+            is_needed |= outcome.has_served;
             if let Some(why) = outcome.unserved {
                 agents.set_unserved(why);
             }
@@ -223,13 +232,13 @@ mod tests {
         let agents = ChildAgents::default();
         let tool = PathBuf::from("/bin/tool");
         for _ in 0..SHORT_MAX {
-            agents.begin(7, &tool).unwrap();
+            agents.begin(7, &tool, false).unwrap();
             agents.end(7, tool.clone(), false);
         }
-        agents.begin(7, &tool).unwrap_err();
+        agents.begin(7, &tool, false).unwrap_err();
         let server = PathBuf::from("/bin/server");
         for round in 0..3 * SHORT_MAX {
-            agents.begin(8, &server).unwrap();
+            agents.begin(8, &server, false).unwrap();
             agents.end(8, server.clone(), round % SHORT_MAX == 5);
         }
     }
@@ -239,13 +248,32 @@ mod tests {
         let agents = ChildAgents::default();
         let server = PathBuf::from("/bin/server");
         for pid in 0..LIVING_MAX as u32 {
-            agents.begin(pid, &server).unwrap();
+            agents.begin(pid, &server, false).unwrap();
         }
-        agents.begin(1000, &server).unwrap_err();
+        agents.begin(1000, &server, false).unwrap_err();
         agents.end(3, server.clone(), true);
-        agents.begin(1000, &server).unwrap();
+        agents.begin(1000, &server, false).unwrap();
         agents.set_unserved("for want of it".to_owned());
         agents.end(1000, server.clone(), true);
-        assert_eq!(agents.begin(1000, &server).unwrap_err(), "for want of it");
+        assert_eq!(
+            agents.begin(1000, &server, false).unwrap_err(),
+            "for want of it"
+        );
+    }
+
+    #[test]
+    fn a_process_with_the_filter_gets_an_agent_in_any_case() {
+        let agents = ChildAgents::default();
+        let tool = PathBuf::from("/bin/tool");
+        for pid in 0..SHORT_MAX {
+            agents.begin(pid, &tool, false).unwrap();
+            agents.end(pid, tool.clone(), false);
+        }
+        for pid in 0..LIVING_MAX as u32 {
+            agents.begin(pid, &tool, true).unwrap();
+        }
+        agents.set_unserved("for want of it".to_owned());
+        agents.begin(1000, &tool, false).unwrap_err();
+        agents.begin(1000, &tool, true).unwrap();
     }
 }

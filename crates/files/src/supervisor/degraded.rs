@@ -12,10 +12,7 @@ use std::{
     collections::BTreeSet,
     os::unix::ffi::OsStrExt,
     path::PathBuf,
-    sync::{
-        Arc, OnceLock,
-        atomic::Ordering::{Acquire, Relaxed},
-    },
+    sync::{Arc, OnceLock, atomic::Ordering::Acquire},
     thread,
     time::Duration,
 };
@@ -179,7 +176,7 @@ impl SupervisorState {
             return Vec::new();
         }
         // Nor below one of its own.
-        let has_agents = self.child_agents.is_used.load(Relaxed);
+        let has_agents = !self.child_agents.living().is_empty();
         let is_served = |pid| has_agents && processes::has_more_filters(pid);
         let lacks = |pid: &u32| processes::has_library(*pid) == Some(false) && !is_served(*pid);
         let mut lacking: Vec<u32> = processes.iter().copied().filter(lacks).collect();

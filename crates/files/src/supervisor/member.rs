@@ -375,12 +375,6 @@ impl SupervisorState {
         living.map(|member| member.pid).collect()
     }
 
-    /// True if the process is a member, or was one.
-    pub(super) fn was_member(&self, pid: u32) -> bool {
-        let members = self.members.lock();
-        members.iter().any(|member| member.pid == pid)
-    }
-
     /// True if a process that is no member has the run's memory: a child of `vfork`, which writes
     /// by its parent's number until it executes a program, also when its parent is dead. A forked
     /// child has not got that memory.

@@ -42,6 +42,10 @@ impl TrappedCall<'_> {
     /// The program opens a log: false if the agent is to do nothing.
     pub(super) fn serves(&self) -> bool {
         let (serves, is_new) = self.agent.stage.serve();
+        if serves {
+            // Before anything is absorbed: the guardian makes that plain when the agent dies.
+            self.agent.slots.note_serving();
+        }
         if is_new {
             forebay_pool::complain(&format!(
                 "an agent does the system calls on logs of {} (process {}), and of whatever it executes \

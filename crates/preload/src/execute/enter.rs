@@ -32,7 +32,7 @@ use std::{
 /// So many pointers and bytes are kept on the stack: what a child of `vfork` maps stays in its
 /// parent.
 const FEW: usize = 512;
-const SHORT: usize = 1024;
+const SHORT: usize = 2048;
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
@@ -54,12 +54,12 @@ pub(super) fn by_agent<T>(
     let path = execution.served_path(command)?;
     let wanted = EntrySize::of(execution, &path);
     if wanted.pointers <= FEW && wanted.bytes <= SHORT {
-        return Some(on_stack(&wanted, execution, (command, &path), real));
+        return Some(on_stack(&wanted, execution, (command, path), real));
     }
     if client::in_vforked_child() {
         return None;
     }
-    in_memory(&wanted, execution, (command, &path), real)
+    in_memory(&wanted, execution, (command, path), real)
 }
 
 impl Execution<'_> {
@@ -74,7 +74,8 @@ impl Execution<'_> {
             return None;
         }
         let path = self.program.path()?;
-        if !path.is_absolute() && !self.is_in_place || !is_for_agent(&path) {
+        let is_lasting = path.is_absolute() || self.is_in_place;
+        if !is_lasting || !is_for_agent(&path) || is_traced() {
             return None;
         }
         let is_there = accessat(CWD, command, Access::EXEC_OK, AtFlags::EACCESS).is_ok();
@@ -117,6 +118,15 @@ impl ExecutedProgram {
     }
 }
 
+/// True if this process has a debugger: the command would be a program that this does not expect.
+fn is_traced() -> bool {
+    let status = std::fs::read_to_string("/proc/self/status").unwrap_or_default();
+    let tracer = status
+        .lines()
+        .find_map(|line| line.strip_prefix("TracerPid:"));
+    tracer.is_some_and(|tracer| tracer.trim() != "0")
+}
+
 /// True if no limit may keep the command from beginning, or the agent from serving.
 fn is_unlimited() -> bool {
     [Resource::As, Resource::Data, Resource::Fsize]
@@ -129,7 +139,7 @@ struct EntrySize {
     /// Words and variables, each with a null pointer behind them.
     pointers: usize,
     words: usize,
-    /// Of the lists of libraries.
+    /// Of the path, and of the lists of libraries.
     bytes: usize,
     /// This library is left out of them.
     is_for_musl: bool,
@@ -143,7 +153,7 @@ impl EntrySize {
         let mut size = Self {
             pointers: words + 1,
             words,
-            bytes: 0,
+            bytes: path.to_bytes_with_nul().len(),
             is_for_musl: is_for_musl(Path::new(OsStr::from_bytes(path.to_bytes()))),
         };
         for variable in variables(execution.environment) {
@@ -160,7 +170,7 @@ impl EntrySize {
 fn on_stack<T>(
     wanted: &EntrySize,
     execution: &Execution<'_>,
-    names: (&CStr, &CStr),
+    names: (&CStr, CString),
     real: impl FnOnce(&ExecutedImage) -> T,
 ) -> T {
     let mut places = [ptr::null(); FEW];
@@ -172,7 +182,7 @@ fn on_stack<T>(
 fn in_memory<T>(
     wanted: &EntrySize,
     execution: &Execution<'_>,
-    names: (&CStr, &CStr),
+    names: (&CStr, CString),
     real: impl FnOnce(&ExecutedImage) -> T,
 ) -> Option<T> {
     let bytes = wanted.pointers * size_of::<*const c_char>() + wanted.bytes;
@@ -194,16 +204,25 @@ fn in_memory<T>(
     Some(result)
 }
 
-/// Fills `places` with the words and the variables, and `space` with the lists of libraries. There
-/// is room.
+/// Fills `places` with the words and the variables, and `space` with the path and the lists of
+/// libraries. There is room. The path itself is given back: a child of `vfork` that executes
+/// something would leave it to its parent.
 fn fill(
     (places, space): (&mut [*const c_char], &mut [u8]),
     wanted: &EntrySize,
     execution: &Execution<'_>,
-    (command, path): (&CStr, &CStr),
+    (command, path): (&CStr, CString),
 ) -> ExecutedImage {
     let (words, others) = places.split_at_mut(wanted.words);
-    let own = [command, ENTER_COMMAND, path].map(CStr::as_ptr);
+    let bytes = path.to_bytes_with_nul();
+    let (its_path, space) = space.split_at_mut(bytes.len());
+    its_path.copy_from_slice(bytes);
+    drop(path);
+    let own = [
+        command.as_ptr(),
+        ENTER_COMMAND.as_ptr(),
+        its_path.as_ptr().cast(),
+    ];
     let given = variables(execution.arguments).map(|word| word.as_ptr().cast());
     let all = own.into_iter().chain(given).chain([ptr::null()]);
     for (place, word) in words.iter_mut().zip(all) {
