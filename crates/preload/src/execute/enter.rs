@@ -31,8 +31,8 @@ use std::{
 
 /// So many pointers and bytes are kept on the stack: what a child of `vfork` maps stays in its
 /// parent.
-const FEW: usize = 512;
-const SHORT: usize = 2048;
+const FEW: usize = 100;
+const SHORT: usize = 900;
 
 const PRELOAD: &[u8] = b"LD_PRELOAD=";
 
