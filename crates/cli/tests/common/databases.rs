@@ -63,16 +63,9 @@ impl ProcessGroup {
         self.first.wait(PATIENCE).unwrap()
     }
 
-    /// Stops all of them, and waits until none of their threads is in its own code. One may be in
-    /// a call of the kernel that no signal interrupts: it stops before it comes back.
+    /// Stops all of them: see [`stop_group`].
     pub fn stop(&self) {
-        let group = self.pid();
-        kill_process_group(Pid::from_raw(group).unwrap(), Signal::STOP).unwrap();
-        let begun = Instant::now();
-        while !thread_states(group).iter().all(|it| "TtDZX".contains(*it)) {
-            assert!(begun.elapsed() < PATIENCE, "it does not stop");
-            thread::sleep(Duration::from_millis(1));
-        }
+        stop_group(self.pid());
     }
 
     /// Kills all of them at once, and waits until they are gone.
@@ -88,6 +81,18 @@ impl ProcessGroup {
 impl Drop for ProcessGroup {
     fn drop(&mut self) {
         self.kill();
+    }
+}
+
+/// Stops all processes of a group, and waits until none of their threads is in its own code. One
+/// may be in a call of the kernel that no signal interrupts: it stops before it comes back. So a
+/// disk that is cut off then refuses them nothing, as a machine without power does not.
+pub fn stop_group(group: i32) {
+    kill_process_group(Pid::from_raw(group).unwrap(), Signal::STOP).unwrap();
+    let begun = Instant::now();
+    while !thread_states(group).iter().all(|it| "TtDZX".contains(*it)) {
+        assert!(begun.elapsed() < PATIENCE, "it does not stop");
+        thread::sleep(Duration::from_millis(1));
     }
 }
 

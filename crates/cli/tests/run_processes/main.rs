@@ -16,7 +16,7 @@ mod lives;
 use check::Round;
 use common::{
     Sandbox,
-    databases::{PATIENCE, boot_anew, moment, small_pool},
+    databases::{PATIENCE, boot_anew, moment, small_pool, stop_group},
     disk::Disk,
 };
 use forebay_bench::data::Random;
@@ -187,6 +187,11 @@ fn run_until(
     }
     if let Some(disk) = disk {
         listener.is_cut.store(true, Relaxed);
+        // While it is being cut off the kernel refuses one call and does the next: a life that goes
+        // on then does what none without Forebay does.
+        if end == End::PowerCut {
+            stop_group(pid.as_raw_nonzero().get());
+        }
         disk.cut();
     }
     match end {
