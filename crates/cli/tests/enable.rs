@@ -348,7 +348,7 @@ fn systemd_is_told_what_its_units_became() {
     );
     assert_eq!(
         system.told(),
-        "stop -- db.service\ndaemon-reload\nstart -- db.service\n"
+        "stop -- db.service\ndaemon-reload\ndaemon-reload\nstart -- db.service\n"
     );
     assert!(!system.drop_in().parent().unwrap().exists());
 }

@@ -222,8 +222,9 @@ impl DisableUnit {
         }
         if report.proof.holds() {
             report.removed.push(file.path.clone());
-            report.tidied(tidy_recoveries(unit, root), root);
-            report.tidied(tidy(root), root);
+            let recoveries = tidy_recoveries(unit, root);
+            let tidied = recoveries.and_then(|files| Ok([files, tidy(root)?].concat()));
+            report.tidied(tidied, root);
             return true;
         }
         let back = write_file(&file.path, &file.text).and_then(|()| reload(root));

@@ -3,7 +3,7 @@
 //! prepares segments, ten times a second.
 //!
 //! The age is never too small. It is too large by the time between two looks at most, and by a
-//! share of itself where a disk has been behind for so long that notes were given up.
+//! five-hundredth of itself where a disk has been behind for so long that notes were given up.
 
 use super::run::RunState;
 use forebay_pool::{Lsn, PAGE};
@@ -12,42 +12,64 @@ use std::{collections::VecDeque, time::Duration};
 /// Notes at most: of more, every second is given up.
 const NOTES_MAX: usize = 1024;
 
-/// Where the lane ended when, the oldest first: where, and the last time at which it ended there,
-/// by a clock of the caller's.
-pub(super) struct LagAge(VecDeque<(Lsn, Duration)>);
+/// Where the lane ended when, by a clock of the caller's.
+pub(super) struct LagAge {
+    /// The oldest first: where it ended, and the last time at which it ended there.
+    notes: VecDeque<(Lsn, Duration)>,
+    /// Between two notes, but for the last, is so much time at least.
+    interval: Duration,
+}
 
 impl LagAge {
     /// Of a lane that has nothing before `tail`, since then.
     pub(super) fn begun(tail: Lsn, now: Duration) -> Self {
-        Self(VecDeque::from([(tail, now)]))
+        Self {
+            notes: VecDeque::from([(tail, now)]),
+            interval: Duration::ZERO,
+        }
     }
 
     /// Notes that the lane ends at `tail` now, and is on the disk below `drained`.
     pub(super) fn note(&mut self, drained: Lsn, tail: Lsn, now: Duration) {
-        let notes = &mut self.0;
+        let notes = &mut self.notes;
+        let before = notes.len().checked_sub(2).map(|at| notes[at].1);
         match notes.back_mut() {
             Some(last) if last.0 == tail => last.1 = now,
+            Some(last) if before.is_some_and(|at| last.1 - at < self.interval) => {
+                *last = (tail, now);
+            }
             _ => notes.push_back((tail, now)),
         }
         // Of those that are on the disk the last says since when it has been behind.
         while notes.get(1).is_some_and(|next| next.0 <= drained) {
             notes.pop_front();
         }
-        if notes.len() > NOTES_MAX {
-            let last = notes.pop_back();
-            let mut is_kept = false;
-            notes.retain(|_| {
-                is_kept = !is_kept;
-                is_kept
-            });
-            notes.extend(last);
+        match notes.len() {
+            0 | 1 => self.interval = Duration::ZERO,
+            2..=NOTES_MAX => {}
+            _ => self.give_up_half(),
         }
+    }
+
+    /// Gives every second note up, and has as few from now on.
+    fn give_up_half(&mut self) {
+        let notes = &mut self.notes;
+        if let (Some(first), Some(last)) = (notes.front(), notes.back()) {
+            self.interval = (last.1 - first.1) * 2 / notes.len() as u32;
+        }
+        let last = notes.pop_back();
+        let mut is_kept = false;
+        notes.retain(|_| {
+            is_kept = !is_kept;
+            is_kept
+        });
+        notes.extend(last);
     }
 
     /// The age of the oldest record that is not on the disk, as of `now`.
     pub(super) fn of(&self, drained: Lsn, now: Duration) -> Duration {
-        let is_behind = self.0.back().is_some_and(|last| last.0 > drained);
-        let since = self.0.front().filter(|_| is_behind);
+        let is_behind = self.notes.back().is_some_and(|last| last.0 > drained);
+        let since = self.notes.front().filter(|_| is_behind);
         since.map_or(Duration::ZERO, |(_, since)| now.saturating_sub(*since))
     }
 }
@@ -103,7 +125,7 @@ mod tests {
         assert_eq!(lag.of(200, at(6_100)), Duration::from_millis(1_000));
         assert_eq!(lag.of(300, at(6_100)), Duration::ZERO);
         lag.note(300, 300, at(6_200));
-        assert_eq!(lag.0.len(), 1);
+        assert_eq!(lag.notes.len(), 1);
     }
 
     #[test]
@@ -111,7 +133,7 @@ mod tests {
         let mut lag = LagAge::begun(0, Duration::ZERO);
         for step in 0..100_000_u64 {
             lag.note(0, step + 1, Duration::from_millis(step));
-            assert!(lag.0.len() <= NOTES_MAX);
+            assert!(lag.notes.len() <= NOTES_MAX);
         }
         let now = Duration::from_secs(100);
         assert_eq!(lag.of(0, now), Duration::from_secs(100));
