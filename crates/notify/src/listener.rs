@@ -69,7 +69,11 @@ impl CallListener {
         let _ = self.ioctl(request, (&raw mut response).cast());
     }
 
-    /// Gives the thread a descriptor of what is open as `fd` by this number, as the answer.
+    /// Gives the thread a descriptor of what is open as `fd` by this number, and answers.
+    ///
+    /// Not in one (`SECCOMP_ADDFD_FLAG_SEND`): if the agent is killed while the kernel waits for
+    /// the thread to take the descriptor, the thread gets none, and its call returns 0 all the
+    /// same.
     ///
     /// # Errors
     /// `ENOENT` if the thread is gone; what the kernel would say to the thread (`EMFILE`, `EBADF`).
@@ -81,9 +85,9 @@ impl CallListener {
         number: c_int,
         closes_on_exec: bool,
     ) -> Result<(), Errno> {
-        let flags = libc::SECCOMP_ADDFD_FLAG_SEND | libc::SECCOMP_ADDFD_FLAG_SETFD;
-        self.add_fd(id, fd, (number, flags), closes_on_exec)
-            .map(drop)
+        self.put(id, fd, number, closes_on_exec)?;
+        self.answer(id, CallAnswer::Done(number.into()));
+        Ok(())
     }
 
     /// Gives the thread `fd`, of which no copy is left when it hears of that, by its lowest free
