@@ -27,7 +27,7 @@ pub(crate) enum TracedCall {
     Ring,
 }
 
-/// How a call that can do several things is told apart, by its arguments.
+/// Flags of a write that is durable when it returns.
 const SYNCED_WRITE: u64 = (libc::RWF_DSYNC | libc::RWF_SYNC) as u64;
 
 /// The numbers that stop the program whatever their arguments are, but for `mmap`.

@@ -9,9 +9,9 @@ use nix::errno::Errno;
 
 /// `AUDIT_ARCH_…` of this machine.
 #[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xC000_003E;
+pub(crate) const ARCHITECTURE: u32 = 0xC000_003E;
 #[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xC000_00B7;
+pub(crate) const ARCHITECTURE: u32 = 0xC000_00B7;
 
 /// Where `struct seccomp_data` has the number, the architecture, and the low halves of arguments.
 const NUMBER: u32 = 0;

@@ -1,8 +1,8 @@
 //! What a program writes and syncs, seen by `ptrace(2)`: for `forebay learn`.
 //!
-//! The program runs plainly, and nothing of it is changed: its calls that write, sync, allocate or
-//! map files stop it for some microseconds on their way into the kernel and out again. What it
-//! forks and executes is seen too. It need not be linked to anything.
+//! The program runs plainly. Its calls that write, sync, allocate or map files stop it on their way
+//! into the kernel and out again. What it forks and executes is seen too. It need not be linked to
+//! anything.
 //!
 //! * [`trace`] starts a program and [`attach`] goes to a running one; both return a [`Trace`];
 //! * `filter`: which calls stop the program (a seccomp filter, so that all others cost nothing);

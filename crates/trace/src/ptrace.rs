@@ -5,6 +5,7 @@
     reason = "ptrace, waitpid and fork have no safe form that knows all signals"
 )]
 
+use crate::filter::ARCHITECTURE;
 use libc::{c_int, c_long, c_uint, pid_t};
 use nix::errno::Errno;
 use std::{mem::MaybeUninit, ptr, time::Duration};
@@ -33,11 +34,6 @@ pub(crate) enum TaskChange {
     /// A signal is about to be delivered.
     AtSignal(c_int),
 }
-
-#[cfg(target_arch = "x86_64")]
-const ARCHITECTURE: u32 = 0xC000_003E;
-#[cfg(target_arch = "aarch64")]
-const ARCHITECTURE: u32 = 0xC000_00B7;
 
 /// How a task is traced. A program that was started dies with this process: below the filter,
 /// without a tracer, an fsync would fail.

@@ -286,7 +286,7 @@ impl Tracer {
     ) -> Result<(), TraceError> {
         match event {
             libc::PTRACE_EVENT_SECCOMP => return self.at_call(task, now),
-            libc::PTRACE_EVENT_CLONE | libc::PTRACE_EVENT_FORK | libc::PTRACE_EVENT_VFORK => {
+            event if makes_task(event) => {
                 if let Some(new) = ptrace::event_message(task) {
                     self.tasks.entry(new).or_default();
                 }
@@ -442,9 +442,9 @@ impl Tracer {
                 TaskChange::AtSignal(signal) => signal,
                 TaskChange::AtCall => 0,
                 TaskChange::AtEvent { event, .. } => {
-                    let new =
-                        (event != libc::PTRACE_EVENT_STOP).then(|| ptrace::event_message(task));
-                    if let Some(new) = new.flatten().filter(|_| makes_task(event)) {
+                    if makes_task(event)
+                        && let Some(new) = ptrace::event_message(task)
+                    {
                         self.tasks.entry(new).or_default();
                     }
                     0
