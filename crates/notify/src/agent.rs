@@ -1,9 +1,9 @@
 //! The agent: the process above the program that does its calls on logs.
 //!
-//! Its threads each wait for a call. When the last one that waits has got one, another is started,
-//! so a call that waits (a full lane, a slow disk) holds no other up. Each has a working directory
-//! and a file mode mask of its own (`CLONE_FS`), which are the caller's while it acts for that
-//! ([`WorkerPlace`](crate::agent_state::WorkerPlace)).
+//! One of its threads waits for a call at a time ([`ReceiverTurn`]). A thread that is started where
+//! none is parked takes over, so a call that waits (a full lane, a slow disk) holds no other up.
+//! Each has a working directory and a file mode mask of its own (`CLONE_FS`), which are the
+//! caller's while it acts for that ([`WorkerPlace`](crate::agent_state::WorkerPlace)).
 
 use crate::{
     agent_state::{AgentState, FileLocks},
@@ -17,6 +17,7 @@ use crate::{
     open_files::may_be_hidden,
     pending::PendingChanges,
     preconditions::{NotServed, check, unshare_directories, window},
+    receiver_turn::ReceiverTurn,
     serving_stage::ServingStage,
     slots::{CallSlots, SLOTS},
     spent_numbers::SpentNumbers,
@@ -31,18 +32,15 @@ use rustix::{
 };
 use std::{
     os::fd::OwnedFd,
-    sync::{
-        Arc,
-        atomic::{AtomicBool, AtomicUsize, Ordering},
-    },
+    sync::{Arc, atomic::AtomicBool},
     thread,
     time::Duration,
 };
 
 /// How often it is looked for logs that no process has open any more.
 const SWEEP: Duration = Duration::from_millis(250);
-/// Threads to begin with.
-const FIRST_WORKERS: usize = 3;
+/// Threads to begin with: one more than waits for a call.
+const FIRST_WORKERS: usize = 2;
 
 /// The agent's program, which was started.
 pub struct Agent {
@@ -154,7 +152,7 @@ pub(crate) fn prepare(
         numbers: NumberTable::new(window, spent).map_err(said("a descriptor"))?,
         pending: PendingChanges::default(),
         status,
-        idle: AtomicUsize::new(0),
+        turn: ReceiverTurn::new(),
         unused: Mutex::new((0..SLOTS).rev().collect()),
         restricted: AtomicBool::new(false),
         openings: RwLock::default(),
@@ -172,6 +170,7 @@ pub(crate) fn start_workers(state: &Arc<AgentState>) {
     for _ in 0..FIRST_WORKERS {
         start_worker(state);
     }
+    start_watch(state);
     start_sweeper(state);
 }
 
@@ -180,7 +179,6 @@ fn start_worker(state: &Arc<AgentState>) {
     let Some(number) = state.unused.lock().pop() else {
         return;
     };
-    state.idle.fetch_add(1, Ordering::SeqCst);
     let shared = Arc::clone(state);
     let thread = thread::Builder::new().name("calls".into());
     let work = move || {
@@ -197,12 +195,12 @@ fn start_worker(state: &Arc<AgentState>) {
 
 /// A thread could not be had. Those that there are go on, and it is tried again.
 fn give_back(state: &AgentState, number: usize) {
-    state.idle.fetch_sub(1, Ordering::SeqCst);
     state.unused.lock().push(number);
 }
 
 fn work(state: &Arc<AgentState>, number: usize) {
     let slot = state.slots.slot(number);
+    state.turn.take();
     loop {
         if state.listener.receive(slot.place()).is_err() {
             if state.listener.is_unused(&Timespec::default()) {
@@ -211,13 +209,12 @@ fn work(state: &Arc<AgentState>, number: usize) {
             continue;
         }
         let Some(seen) = slot.call() else { continue };
-        if state.idle.fetch_sub(1, Ordering::SeqCst) == 1 {
-            start_worker(state);
-        }
+        let received = state.turn.begin();
         let call = TrappedCall {
             agent: state,
             slot,
             seen,
+            received,
         };
         if let Some(answer) = call.serve() {
             forebay_pool::failpoint!("notify:done");
@@ -225,8 +222,18 @@ fn work(state: &Arc<AgentState>, number: usize) {
             forebay_pool::failpoint!("notify:answer");
             state.listener.answer(seen.id, answer);
         }
-        state.idle.fetch_add(1, Ordering::SeqCst);
+        if !state.turn.end(received) {
+            state.turn.take();
+        }
     }
+}
+
+/// Has another thread receive what comes after a call that waits.
+fn start_watch(state: &Arc<AgentState>) {
+    let shared = Arc::clone(state);
+    let watch = move || shared.turn.watch(|| start_worker(&shared));
+    // Without it a call that waits holds others up.
+    let _ = thread::Builder::new().name("watch".into()).spawn(watch);
 }
 
 /// Looks for logs that no process has any more: closed by an execution, or by a death.
@@ -234,10 +241,6 @@ fn start_sweeper(state: &Arc<AgentState>) {
     let shared = Arc::clone(state);
     let sweep = move || loop {
         thread::sleep(SWEEP);
-        // There may be no memory for one at the moment that one is needed.
-        if shared.idle.load(Ordering::SeqCst) == 0 {
-            start_worker(&shared);
-        }
         shared.numbers.held.look();
         if !shared.numbers.is_empty() {
             shared.numbers.sweep();

@@ -2,7 +2,8 @@
 
 use crate::{
     caller::AgentStatus, listener::CallListener, numbers::NumberTable, pending::PendingChanges,
-    self_paths::said_for, serving_stage::ServingStage, slots::CallSlots,
+    receiver_turn::ReceiverTurn, self_paths::said_for, serving_stage::ServingStage,
+    slots::CallSlots,
 };
 use forebay_files::client;
 use libc::c_int;
@@ -12,7 +13,7 @@ use std::{
     borrow::Cow,
     ffi::CStr,
     os::fd::{AsFd, AsRawFd, OwnedFd},
-    sync::atomic::{AtomicBool, AtomicUsize, Ordering},
+    sync::atomic::{AtomicBool, Ordering},
 };
 
 /// What all threads of the agent share.
@@ -22,8 +23,7 @@ pub(crate) struct AgentState {
     pub(crate) numbers: NumberTable,
     pub(crate) pending: PendingChanges,
     pub(crate) status: AgentStatus,
-    /// Threads that wait for a call, or are about to.
-    pub(crate) idle: AtomicUsize,
+    pub(crate) turn: ReceiverTurn,
     /// Slots that no thread has.
     pub(crate) unused: Mutex<Vec<usize>>,
     /// A process of the program has said that it is to do less than the agent may.

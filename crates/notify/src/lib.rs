@@ -38,6 +38,7 @@ mod open_files;
 mod pending;
 mod plain_calls;
 mod preconditions;
+mod receiver_turn;
 mod self_paths;
 mod serving_stage;
 mod slots;

@@ -14,7 +14,7 @@ use crate::{
     held_numbers::HeldNumbers,
     listener::last_errno,
     number_window::NumberWindow,
-    open_files::{lacks, others, share},
+    open_files::{lacks, others, share, share_with},
     spent_numbers::SpentNumbers,
 };
 use forebay_files::client;
@@ -105,6 +105,8 @@ impl Drop for UsedNumber {
 /// All of them.
 pub(crate) struct NumberTable {
     pub(crate) window: NumberWindow,
+    /// The agent's.
+    process: u32,
     open: RwLock<HashMap<c_int, Arc<CountedNumber>>>,
     /// Held while it is looked for numbers that no process has.
     sweeping: Mutex<()>,
@@ -122,6 +124,7 @@ impl NumberTable {
     pub(crate) fn new(window: NumberWindow, spent: SpentNumbers) -> Result<Self, Errno> {
         Ok(Self {
             window,
+            process: std::process::id(),
             open: RwLock::default(),
             sweeping: Mutex::default(),
             held: HeldNumbers::new()?,
@@ -254,7 +257,7 @@ impl NumberTable {
         let Some(used) = self.used(number) else {
             return Ok(None);
         };
-        match share(thread, number, number) {
+        match share_with(self.process, thread, number, number) {
             Ok(true) => {
                 used.holder.store(thread, Relaxed);
                 Ok(Some(used))

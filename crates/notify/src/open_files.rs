@@ -50,18 +50,22 @@ pub(crate) fn has_same(thread: u32, number: c_int) -> bool {
 /// # Errors
 /// The kernel does not say, or may not.
 pub(crate) fn share(thread: u32, theirs: c_int, own: c_int) -> Result<bool, Errno> {
+    share_with(std::process::id(), thread, theirs, own)
+}
+
+/// The same, with the number of this process, which is asked for by a system call.
+///
+/// # Errors
+/// As [`share`].
+pub(crate) fn share_with(
+    process: u32,
+    thread: u32,
+    theirs: c_int,
+    own: c_int,
+) -> Result<bool, Errno> {
     const KCMP_FILE: c_int = 0;
     // SAFETY: it compares, and changes nothing.
-    let order = unsafe {
-        libc::syscall(
-            libc::SYS_kcmp,
-            thread,
-            std::process::id(),
-            KCMP_FILE,
-            theirs,
-            own,
-        )
-    };
+    let order = unsafe { libc::syscall(libc::SYS_kcmp, thread, process, KCMP_FILE, theirs, own) };
     match order {
         -1 => Err(last_errno()),
         order => Ok(order == 0),

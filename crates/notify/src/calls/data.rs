@@ -195,9 +195,12 @@ impl TrappedCall<'_> {
             _ if !self.is_range_sync() => return GO_ON,
             _ => SyncKind::Range,
         };
-        let synced = self
-            .begin()
-            .and_then(|()| client::sync(open.number(), kind));
+        if client::commits() {
+            self.pass_turn();
+        }
+        // Nothing was read of the thread: if another has its number now, a sync harms nothing.
+        self.slot.begin();
+        let synced = client::sync(open.number(), kind);
         done(synced.map(|_| 0))
     }
 
@@ -233,6 +236,9 @@ impl TrappedCall<'_> {
 
     /// Before the kernel syncs more than a log.
     pub(super) fn sync_all(&self) -> CallOutcome {
+        if client::commits() {
+            self.pass_turn();
+        }
         match client::commits().then(client::commit) {
             Some(Err(errno)) if self.seen.number != libc::SYS_sync => Err(errno),
             _ => GO_ON,

@@ -23,6 +23,7 @@ use crate::{
     caller::CallerThread,
     listener::CallAnswer,
     numbers::UsedNumber,
+    receiver_turn::ReceivedCall,
     slots::{CallSlot, SeenCall},
 };
 use forebay_files::{AGENT_QUESTION, client};
@@ -35,6 +36,7 @@ pub(crate) struct TrappedCall<'a> {
     pub(crate) agent: &'a AgentState,
     pub(crate) slot: &'a CallSlot,
     pub(crate) seen: SeenCall,
+    pub(crate) received: ReceivedCall,
 }
 
 /// What the thread is told. None if it was told already.
@@ -70,6 +72,11 @@ impl TrappedCall<'_> {
         self.check_waiting()?;
         self.slot.begin();
         Ok(())
+    }
+
+    /// Before the call waits for a disk: another thread receives what comes next.
+    fn pass_turn(&self) {
+        self.agent.turn.pass(self.received);
     }
 
     fn check_waiting(&self) -> Result<(), Errno> {

@@ -142,6 +142,7 @@ impl TrappedCall<'_> {
         (place, path): (&WorkerPlace<'_>, &CStr),
         flags: c_int,
     ) -> Result<(), Errno> {
+        self.pass_turn();
         let numbers = &self.agent.numbers;
         let times = *self.agent.openings.read();
         let size = || rustix::fs::statat(fd(place.dir()), path, AtFlags::empty()).ok();
