@@ -445,7 +445,7 @@ setup() {
         need_go_tests std os internal/poll
         need_go_tests bbolt@v1.4.3 go.etcd.io/bbolt
         need_go_tests etcd@v3.6.5 go.etcd.io/etcd/server/v3/storage/wal go.etcd.io/etcd/server/v3/etcdserver/api/snap \
-            go.etcd.io/etcd/server/v3/storage/backend
+            go.etcd.io/etcd/server/v3/storage/backend go.etcd.io/etcd/server/v3/etcdserver
         need_crate_programs fsx@0.3.2 pjdfstest@0.2.2
         need_sqlite_musl
         need_debs hello netbase bash-completion sqlite3 media-types libjs-jquery

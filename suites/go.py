@@ -72,10 +72,11 @@ OS = GoTests(
 BBOLT = GoTests("bbolt", "bbolt's own tests", ("go.etcd.io/bbolt",))
 ETCD = GoTests(
     "etcd-wal",
-    "etcd's own tests of its write-ahead log, its snapshots and its backend",
+    "etcd's own tests of its write-ahead log, its snapshots, its backend and its Raft server",
     (
         "go.etcd.io/etcd/server/v3/storage/wal",
         "go.etcd.io/etcd/server/v3/etcdserver/api/snap",
         "go.etcd.io/etcd/server/v3/storage/backend",
+        "go.etcd.io/etcd/server/v3/etcdserver",
     ),
 )
