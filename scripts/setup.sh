@@ -206,26 +206,48 @@ EOF
     done
 }
 
-# need_nats: a NATS server whose JetStream can sync each message (`sync_interval: always`), which Debian's is too old for: built from its Go module.
-need_nats() {
-    local version=v2.10.29 wanted=1.23 toolchain go=go found
-    "$peers/bin/nats-server" --version 2>/dev/null | grep -q "$version" && return 0
-    # Debian's Go may be older than one that was installed beside it.
+# find_go VERSION: go, of that version or newer, into `go`. Go's own releases are modules, too.
+find_go() {
+    local wanted=$1 found toolchain
+    # Debian's may be older than one that was installed beside it.
+    go=go
     [[ ! -x /usr/local/go/bin/go ]] || go=/usr/local/go/bin/go
     found=$("$go" version | sed -n 's/^go version go\([0-9.]*\).*/\1/p')
     if [[ $(printf '%s\n%s\n' "$wanted" "$found" | sort -V | head -n 1) != "$wanted" ]]; then
-        # Go's own releases are modules, too.
-        toolchain=golang.org/toolchain@v0.0.1-go1.23.12.linux-$(dpkg --print-architecture)
-        say "NATS needs Go $wanted, and this is $found: fetching $toolchain"
+        toolchain=golang.org/toolchain@v0.0.1-go$wanted.linux-$(dpkg --print-architecture)
+        say "Go $wanted is needed, and this is $found: fetching $toolchain"
         found=$(GOFLAGS=-mod=mod "$go" mod download -json "$toolchain" | sed -n 's/^.*"Dir": "\(.*\)",*$/\1/p')
         [[ -n $found ]] || die "$toolchain could not be fetched"
         find "$found/bin" "$found/pkg/tool" -type f -exec chmod a+x {} +
         go=$found/bin/go
     fi
+}
+
+# need_nats: a NATS server whose JetStream can sync each message (`sync_interval: always`), which Debian's is too old for: built from its Go module.
+need_nats() {
+    local version=v2.10.29 go
+    "$peers/bin/nats-server" --version 2>/dev/null | grep -q "$version" && return 0
+    find_go 1.23.12
     say "building NATS $version into $peers/bin"
     mkdir -p "$peers/bin"
     GOTOOLCHAIN=local GOFLAGS='' CGO_ENABLED=0 GOBIN=$(realpath "$peers/bin") \
         "$go" install "github.com/nats-io/nats-server/v2@$version" >&2 || die "NATS could not be built"
+}
+
+# need_current_etcd: an etcd that is newer than Debian's, built from its Go module. That replaces some of its own, so it is built as another's dependency.
+need_current_etcd() {
+    local version=v3.6.5 go module=$peers/etcd-current
+    "$peers/bin/current/etcd" --version 2>/dev/null | grep -q "Version: ${version#v}" && return 0
+    find_go 1.24.9
+    say "building etcd $version into $peers/bin/current"
+    mkdir -p "$peers/bin/current" "$module"
+    (
+        cd "$module" || exit 1
+        export GOTOOLCHAIN=local GOFLAGS='' CGO_ENABLED=0
+        printf 'module current\n\ngo 1.24\n' >go.mod
+        "$go" get "go.etcd.io/etcd/server/v3@$version" || exit 1
+        "$go" build -o ../bin/current/etcd go.etcd.io/etcd/server/v3
+    ) >&2 || die "etcd could not be built"
 }
 
 # need_influxdb: InfluxDB's server out of its package, which would start a service.
@@ -402,6 +424,7 @@ setup() {
         need_postgresql
         need_galera
         need_nats
+        need_current_etcd
         need_influxdb
         need_prometheus
         need_units

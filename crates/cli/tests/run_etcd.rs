@@ -12,7 +12,10 @@ use common::{
     disk::Disk,
     installed,
 };
-use forebay_databases::etcd::{client::Connection, server::program};
+use forebay_databases::etcd::{
+    client::Connection,
+    server::{current_program, program},
+};
 use std::{
     fs,
     path::Path,
@@ -54,10 +57,14 @@ fn try_start(
     Served::try_start(command, errors, serves)
 }
 
-fn start_under_forebay(sandbox: &Sandbox, dir: &Path, pool: &Path, boot: usize) -> Served {
-    let program = program().unwrap();
+fn start_under_forebay(
+    (sandbox, program): (&Sandbox, &Path),
+    dir: &Path,
+    pool: &Path,
+    boot: usize,
+) -> Served {
     start(dir, &sandbox.file("errors"), &[], || {
-        under_forebay(sandbox, pool, boot, &program)
+        under_forebay(sandbox, pool, boot, program)
     })
 }
 
@@ -106,7 +113,7 @@ fn etcd_has_what_it_acknowledged_after_a_power_cut() {
     // The database is made of the log, which alone is looked at.
     let forget_database = |dir: &Path| drop(fs::remove_dir_all(dir.join("data/member/snap")));
     for boot in 0..3 {
-        let etcd = start_under_forebay(&sandbox, sandbox.path(), pool.path(), boot);
+        let etcd = start_under_forebay((&sandbox, &program), sandbox.path(), pool.path(), boot);
         let there = keys(&etcd).unwrap();
         // One more may have been written that nobody was told of.
         let expected = acknowledged..=acknowledged + 1;
@@ -135,7 +142,7 @@ fn etcd_has_what_it_acknowledged_after_a_power_cut() {
         fs::remove_dir_all(without).unwrap();
     }
     assert!(has_lost, "all {acknowledged} were there without a recovery");
-    let etcd = start_under_forebay(&sandbox, sandbox.path(), pool.path(), 3);
+    let etcd = start_under_forebay((&sandbox, &program), sandbox.path(), pool.path(), 3);
     let there = keys(&etcd).unwrap();
     assert!(there >= acknowledged, "{there} of {acknowledged}");
 }
@@ -188,12 +195,26 @@ fn cut_off(
 /// Promise: as `etcd_has_what_it_acknowledged_after_a_power_cut`.
 #[test]
 fn etcd_is_whole_after_its_disk_is_cut_off() {
-    if installed(program()).is_some()
-        && let Some(found) = cut_off(
-            |sandbox, dir, pool, boot| Ok(start_under_forebay(sandbox, dir, pool, boot)),
-            3,
-        )
-    {
+    if let Some(program) = installed(program()) {
+        is_whole_when_cut_off(&program);
+    }
+}
+
+/// Promise: as `etcd_has_what_it_acknowledged_after_a_power_cut`.
+#[test]
+fn a_current_etcd_is_whole_after_its_disk_is_cut_off() {
+    if let Some(program) = installed(current_program()) {
+        is_whole_when_cut_off(&program);
+    }
+}
+
+fn is_whole_when_cut_off(program: &Path) {
+    let absorbed = |sandbox: &Sandbox, dir: &Path, pool: &Path, boot| {
+        let etcd = start_under_forebay((sandbox, program), dir, pool, boot);
+        was_served(&sandbox.file("errors"), "etcd");
+        Ok(etcd)
+    };
+    if let Some(found) = cut_off(absorbed, 3) {
         found.unwrap();
     }
 }
@@ -216,11 +237,11 @@ fn etcd_without_syncs_loses_when_its_disk_is_cut_off() {
 
 #[test]
 fn only_the_segments_of_etcds_log_are_absorbed() {
-    if installed(program()).is_none() {
+    let Some(program) = installed(program()) else {
         return;
-    }
+    };
     let (sandbox, pool) = (Sandbox::new(), small_pool());
-    let etcd = start_under_forebay(&sandbox, sandbox.path(), pool.path(), 0);
+    let etcd = start_under_forebay((&sandbox, &program), sandbox.path(), pool.path(), 0);
     let mut connection = Connection::new(etcd.port).unwrap();
     for number in 1..=20 {
         connection.put(&key(number), b"").unwrap();

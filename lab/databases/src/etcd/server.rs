@@ -35,6 +35,15 @@ pub fn program() -> Result<PathBuf, String> {
     find_program("etcd").ok_or_else(|| "etcd is not installed: scripts/setup.sh test".to_owned())
 }
 
+/// That of a newer one than Debian's.
+///
+/// # Errors
+/// As [`program`].
+pub fn current_program() -> Result<PathBuf, String> {
+    find_program("current/etcd")
+        .ok_or_else(|| "a current etcd is not built: scripts/setup.sh test".to_owned())
+}
+
 impl Server {
     /// Starts it on free ports, with its data in `data` of its directory, and waits until it
     /// serves.
