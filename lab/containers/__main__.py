@@ -33,12 +33,12 @@ def main() -> int:
         return 0
     began, failures, rows = time.monotonic(), [], []
     with Podman(scratch) as podman:
-        images.build(podman, scratch, options.image)
+        images.build(podman, scratch, options.image.resolve())
         print(podman.call("version", "--format", "podman {{.Client.Version}}") + ", " + subprocess.check_output(["runc", "--version"], text=True).splitlines()[0], flush=True)
         for name, step in steps.items():
             try:
                 rows.append((name, step(podman)))
-            except Failure as failure:
+            except (Failure, RuntimeError) as failure:
                 failures.append(name)
                 rows.append((name, "FAILED"))
                 print(f"{name}: FAILED: {failure}", file=sys.stderr, flush=True)

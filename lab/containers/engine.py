@@ -28,13 +28,14 @@ class Podman:
         self.run_dir.mkdir(exist_ok=True)
         places = ["--root", scratch / "storage", "--runroot", self.run_dir / "root", "--tmpdir", self.run_dir / "tmp"]
         kinds = ["--storage-driver", "overlay", "--cgroup-manager", "cgroupfs", "--events-backend", "none", "--runtime", "runc"]
+        # podman's monitor leaves a file where it was started when a container meets its memory limit: all is started there.
         self.command = ["podman", *map(str, places), *kinds]
 
     def ask(self, *words: object, limit_s: float = LIMIT_S) -> tuple[int, str]:
         """The status of a command of podman, and what it printed."""
         command = [*self.command, *map(str, words)]
         try:
-            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=limit_s)
+            done = subprocess.run(command, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, errors="replace", timeout=limit_s, cwd=self.run_dir)
         except subprocess.TimeoutExpired as late:
             raise Failure(f"podman {words[0]} does not end in {limit_s:.0f} s: {(late.output or b'')[-2000:]!r}") from None
         return done.returncode, done.stdout.strip()
@@ -48,7 +49,7 @@ class Podman:
 
     def spawn(self, *words: object) -> subprocess.Popen[bytes]:
         """A command whose output is read as it comes."""
-        return subprocess.Popen([*self.command, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT)
+        return subprocess.Popen([*self.command, *map(str, words)], stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, cwd=self.run_dir)
 
     def inside(self, container: str, script: str, *options: str, limit_s: float = LIMIT_S) -> tuple[int, str]:
         """The status of a script in a container that runs, and what it printed."""

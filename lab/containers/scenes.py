@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import pathlib
 import re
 import shutil
@@ -55,7 +56,9 @@ class DiskLife(ContainerLife):
 
     def drop_volumes(self) -> None:
         for disk in getattr(self, "disks", {}).values():
-            disk.close()
+            # Another mount namespace that was made meanwhile may hold it a little longer: it goes with that.
+            with contextlib.suppress(RuntimeError):
+                disk.close()
         super().drop_volumes()
 
     def cut_while_writing(self) -> None:

@@ -30,7 +30,6 @@ def all_trials(scratch: pathlib.Path) -> list[tuple[Trial, tuple[Served, ...]]]:
         (Trial("--cap-drop all", ("--cap-drop", "all")), both),
         (Trial("no-new-privileges", ("--security-opt", "no-new-privileges")), both),
         (Trial("--read-only, tmpfs of podman", ("--read-only",)), both),
-        (Trial("--read-only, nothing to write to", read_only), (REDIS,)),
         (Trial("as Kubernetes confines", (*confined, "--tmpfs", "/tmp", "--user", "999:999"), has_group=True), (REDIS,)),
         (Trial("--shm-size 64m, pool there", ("--shm-size", "64m"), pool="shm"), both),
         (Trial("--shm-size 1m", ("--shm-size", "1m")), (REDIS,)),
