@@ -489,7 +489,7 @@ setup() {
         ;;
     test-containers)
         setup image
-        need_debian podman podman runc runc mmdebstrap mmdebstrap newuidmap uidmap musl-gcc musl-tools \
+        need_debian podman podman runc runc /usr/bin/catatonit catatonit mmdebstrap mmdebstrap newuidmap uidmap musl-gcc musl-tools \
             /sbin/mkfs.ext4 e2fsprogs losetup mount python3 python3
         have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
         install_debian
