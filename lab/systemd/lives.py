@@ -30,6 +30,20 @@ class WriteRecord:
         self.next = 1
         self.is_prepared = False
 
+    def note(self, line: str) -> bool:
+        """True if the line acknowledges a number that was not yet."""
+        if not NUMBER.fullmatch(line.strip()) or int(line) in self.acknowledged:
+            return False
+        self.acknowledged.add(int(line))
+        return True
+
+    def fault(self, found: list[int]) -> str:
+        """What is wrong of the numbers that the database has: none may be missing of those that were acknowledged, nor be there twice."""
+        lost = self.acknowledged - set(found)
+        if lost:
+            return f"{len(lost)} of {len(self.acknowledged)} acknowledged writes are LOST: {sorted(lost)[:20]}"
+        return "writes are there twice" if len(found) != len(set(found)) else ""
+
 
 class UnitLife:
     """One database's unit in one machine, with a pool in one place."""
@@ -73,26 +87,17 @@ class UnitLife:
 
     def write(self, count: int) -> None:
         last = self.record.next + count - 1
-        noted = sum(self.note(line) for line in self.machine.lines(self.database.writing(self.record.next, last)))
+        noted = sum(self.record.note(line) for line in self.machine.lines(self.database.writing(self.record.next, last)))
         if noted != count:
             raise Failure(f"{self.unit}: of {count} writes {noted} were acknowledged")
         self.record.next = last + 1
 
-    def note(self, line: str) -> bool:
-        """True if the line acknowledges a number that was not yet."""
-        if not NUMBER.fullmatch(line.strip()) or int(line) in self.record.acknowledged:
-            return False
-        self.record.acknowledged.add(int(line))
-        return True
-
     def check(self, when: str) -> None:
         """All acknowledged numbers are there, each once."""
         found = [int(line) for line in self.machine.sh(self.database.read).split()]
-        lost = self.record.acknowledged - set(found)
-        if lost:
-            raise Failure(f"{self.unit}: {when}, {len(lost)} of {len(self.record.acknowledged)} acknowledged writes are LOST: {sorted(lost)[:20]}")
-        if len(found) != len(set(found)):
-            raise Failure(f"{self.unit}: {when}, writes are there twice")
+        fault = self.record.fault(found)
+        if fault:
+            raise Failure(f"{self.unit}: {when}, {fault}")
         self.record.next = max([self.record.next, *(number + 1 for number in found)])
         self.say(f"{when}: all {len(self.record.acknowledged)} acknowledged writes are there")
 
@@ -177,7 +182,7 @@ class UnitLife:
     def end_writer(self) -> None:
         """Ends it, and counts what it got."""
         said = self.machine.sh("pkill -KILL -s $(cat /run/writer) || true; sleep 0.5; cat /run/acks")
-        if not sum(self.note(line) for line in said.splitlines()):
+        if not sum(self.record.note(line) for line in said.splitlines()):
             raise Failure(f"{self.unit}: nothing was written meanwhile: {said}")
 
     def cut(self, how: str) -> None:
@@ -189,7 +194,7 @@ class UnitLife:
         said = []
         for line in self.machine.lines(script):
             said.append(line)
-            count += self.note(line)
+            count += self.record.note(line)
             if how == "cut" and count >= CUT_AFTER:
                 break
         # A cut that comes when the writer has ended already is none amid writes.

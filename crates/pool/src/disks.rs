@@ -4,6 +4,7 @@
 
 mod mounted;
 
+use crate::sysfs;
 use std::{
     collections::BTreeSet,
     fs,
@@ -77,10 +78,9 @@ impl BackingStore {
         let Some(layers) = layers.checked_sub(1) else {
             return;
         };
-        let (major, minor) = (rustix::fs::major(device), rustix::fs::minor(device));
-        match fs::canonicalize(format!("/sys/dev/block/{major}:{minor}")) {
-            Ok(at) => self.add_block(&at, layers),
-            Err(_) => self.add_mounted(device, layers),
+        match sysfs::of_block_device(device) {
+            Some(at) => self.add_block(&at, layers),
+            None => self.add_mounted(device, layers),
         }
     }
 

@@ -67,6 +67,7 @@ mod stack;
 mod status;
 #[cfg_attr(not(test), path = "no_steps.rs")]
 mod steps;
+mod sysfs;
 mod wait_meter;
 
 /// A moment at which the power-cut lab may cut the power, and tests wait or die. Nothing at all

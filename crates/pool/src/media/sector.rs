@@ -4,8 +4,9 @@
 use crate::{
     error::{PoolError, PoolErrorKind},
     format::layout::PAGE,
+    sysfs,
 };
-use rustix::fs::{FileType, fstat, major, minor};
+use rustix::fs::{FileType, fstat};
 use std::{fs, os::fd::AsFd, path::Path};
 
 /// Refuses the disk that `file` is, or lies on, if it cannot write a page alone.
@@ -29,10 +30,10 @@ fn bytes(file: impl AsFd) -> Option<u64> {
     } else {
         found.st_dev
     };
-    let about = format!("/sys/dev/block/{}:{}", major(number), minor(number));
+    let about = sysfs::of_block_device(number)?;
     // A partition's is its disk's.
     ["queue", "../queue"].iter().find_map(|queue| {
-        let said = fs::read_to_string(format!("{about}/{queue}/logical_block_size")).ok()?;
+        let said = fs::read_to_string(about.join(queue).join("logical_block_size")).ok()?;
         said.trim().parse().ok()
     })
 }

@@ -14,6 +14,7 @@ use crate::{
     error::{PoolError, PoolErrorKind},
     format::{layout::PAGE, superblock::Superblock},
     media::sector,
+    sysfs,
 };
 use std::{
     fs::{self, File, OpenOptions},
@@ -118,10 +119,10 @@ fn give_up(file: &File, size: u64, found: &[FoundSignature]) -> io::Result<()> {
 
 /// Who uses the block device of this number, or a part of it, in words.
 fn users(number: u64) -> Vec<String> {
-    let numbers = std::iter::once(about(number)).chain(partitions(number));
-    let numbers: Vec<PathBuf> = numbers.collect();
+    let whole = sysfs::of_block_device(number).into_iter();
+    let all: Vec<PathBuf> = whole.chain(partitions(number)).collect();
     let mut found = Vec::new();
-    for about in &numbers {
+    for about in &all {
         let name = name_of(about);
         let number = fs::read_to_string(about.join("dev")).unwrap_or_default();
         let points = mount_points(number.trim());
@@ -147,15 +148,9 @@ fn users(number: u64) -> Vec<String> {
     found
 }
 
-/// Where the kernel says what it knows of a block device.
-fn about(number: u64) -> PathBuf {
-    let (major, minor) = (libc::major(number), libc::minor(number));
-    let link = PathBuf::from(format!("/sys/dev/block/{major}:{minor}"));
-    fs::canonicalize(&link).unwrap_or(link)
-}
-
 fn partitions(number: u64) -> Vec<PathBuf> {
-    let mut parts = entries(&about(number));
+    let whole = sysfs::of_block_device(number);
+    let mut parts = whole.map_or_else(Vec::new, |about| entries(&about));
     parts.retain(|part| part.join("partition").exists());
     parts.sort();
     parts

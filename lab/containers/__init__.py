@@ -1,0 +1,1 @@
+"""Databases under Forebay in containers: see README.md."""
