@@ -172,9 +172,9 @@ class UnitLife:
         self.check_absorbed()
 
     def begin_writer(self) -> None:
-        """Begins one in the background, in a session of its own, and gives it a moment."""
+        """Begins one in the background, in a session of its own, and waits until it writes, however slow the machine is."""
         script = f"cat >/run/writer.sh <<'END'\n{self.database.writing(self.record.next)}\nEND\n"
-        self.machine.sh(script + "setsid bash /run/writer.sh >/run/acks 2>/dev/null </dev/null & echo $! >/run/writer; sleep 2")
+        self.machine.sh(script + ">/run/acks; setsid bash /run/writer.sh >/run/acks 2>/dev/null </dev/null & echo $! >/run/writer; until [ $(wc -l </run/acks) -ge 5 ]; do sleep 0.1; done")
 
     def end_writer(self) -> None:
         """Ends it, and counts what it got."""
