@@ -129,7 +129,7 @@ test-packages: ## Install, use, upgrade and remove the .deb in a fresh Debian 12
 	@scripts/setup.sh packages test-packages
 	scripts/test_packages.sh $(if $(FROM),--from $(FROM))
 
-test-systemd: ## Take Debian's units through their lives under a real systemd, in a virtual machine (needs root and Debian's archive); FROM=DIR, ONLY=redis|postgres|mariadb|etcd|refusals, POOL=pmem|disk, CONTAINER=1 in a container
+test-systemd: ## Take Debian's units through their lives under a real systemd, in a virtual machine (needs root and Debian's archive); FROM=DIR, ONLY=redis|valkey|postgres|mariadb|etcd|refusals, POOL=pmem|disk, CONTAINER=1 in a container
 	@scripts/setup.sh packages test-systemd
 	scripts/test_systemd.sh $(if $(FROM),--from $(FROM)) -- $(if $(ONLY),--only $(ONLY)) $(if $(POOL),--pool $(POOL)) $(if $(CONTAINER),--container)
 

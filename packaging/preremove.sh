@@ -58,7 +58,7 @@ while IFS= read -r file; do
         ;;
     *)
         if [ "$(basename "$file")" != forebay-recover@.service ] && calls "$file"; then
-            refuse "$file starts a program under forebay. Take that out of it first (docs/install.md, \"Switch off\")"
+            refuse "$file starts a program under forebay. Take that out of it first (docs/removal.md, \"Switch off a unit\")"
         fi
         ;;
     esac

@@ -10,7 +10,7 @@ book=${CARGO_TARGET_DIR:-target}/docs
 rm -rf "$book"
 mkdir -p "$book/src"
 git ls-files -z | xargs -0 cp --parents -t "$book/src"
-cp docs/site/book.toml "$book"
+cp docs/site/book.toml docs/site/site.css "$book"
 # The summary stands where mdBook looks for it, and so do its links.
 sed -E 's#\((\.\./){2}#(#; s#\(\.\./#(docs/#' docs/site/SUMMARY.md >"$book/src/SUMMARY.md"
 # The page of all promises comes behind the text about them, which links to what prints it.

@@ -135,7 +135,7 @@ for name in "${names[@]}"; do
 done
 doc=$files/usr/share/doc/forebay
 gzip -9nc CHANGELOG.md >"$doc/CHANGELOG.md.gz"
-cp docs/install.md docs/operations.md docs/monitoring.md docs/durability.md "$doc/"
+cp docs/install.md docs/removal.md docs/failures.md docs/operations.md docs/monitoring.md docs/durability.md "$doc/"
 cp -r contrib/monitoring "$doc/"
 cp -r docs/databases "$doc/"
 # Whatever the umask: a link to a directory that others may write to would be theirs.

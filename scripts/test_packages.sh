@@ -1,6 +1,6 @@
 #!/usr/bin/env bash
 # Installs the .deb into a fresh Debian 12, uses it with Redis, upgrades it under a running server, and removes it: refused while
-# a pool holds acknowledged writes, and allowed once nothing is left.
+# a pool holds acknowledged writes, and allowed once nothing is left. Then the .rpm, with its own words for scripts.
 #
 #   test_packages.sh [--from DIR]    takes programs that are built (see package.sh)
 #
@@ -41,8 +41,10 @@ mkdir -p "$target/packages-test"
 say "packages of two versions"
 VERSION=0.0.2 scripts/package.sh "$@"
 cp "$target"/packages/forebay_0.0.2_*.deb "$target/packages-test/new.deb"
+cp "$target"/packages/forebay-0.0.2-*.rpm "$target/packages-test/new.rpm"
 VERSION=0.0.1 scripts/package.sh "$@" >/dev/null
 cp "$target"/packages/forebay_0.0.1_*.deb "$target/packages-test/old.deb"
+cp "$target"/packages/forebay-0.0.1-*.rpm "$target/packages-test/old.rpm"
 
 say "lintian"
 lintian --allow-root --fail-on error,warning "$target"/packages/*.deb
@@ -51,14 +53,14 @@ say "a fresh Debian 12 with Redis"
 if [[ -n ${FOREBAY_TEST_DEBIAN:-} ]]; then
     cp -a "$FOREBAY_TEST_DEBIAN" "$root"
 else
-    mmdebstrap --quiet --variant=minbase --include=redis-server,procps,python3-minimal bookworm "$root"
+    mmdebstrap --quiet --variant=minbase --include=redis-server,procps,python3-minimal,rpm bookworm "$root"
 fi
 printf '#!/bin/sh\nexit 101\n' >"$root/usr/sbin/policy-rc.d"
 chmod 755 "$root/usr/sbin/policy-rc.d"
 mount -t proc proc "$root/proc"
 mount --bind /dev "$root/dev"
-mount -t tmpfs -o mode=1777,size=64m tmpfs "$root/dev/shm"
-cp "$target"/packages-test/*.deb "$root/root/"
+mount -t tmpfs -o mode=1777,size=512m tmpfs "$root/dev/shm"
+cp "$target"/packages-test/*.{deb,rpm} "$root/root/"
 touch "$net"
 unshare --net="$net" true
 inside() { nsenter --net="$net" chroot "$root" /usr/bin/env -i PATH=/usr/sbin:/usr/bin:/sbin:/bin LANG=C.UTF-8 DEBIAN_FRONTEND=noninteractive "$@"; }
@@ -86,7 +88,9 @@ fi
 say "enable"
 sed -i 's/^appendonly .*/appendonly yes/; s/^appendfsync .*/appendfsync always/; s/^port .*/port 0/; s#^\# unixsocket .*#unixsocket /var/lib/redis/socket#' \
     "$root/etc/redis/redis.conf"
-inside forebay enable redis-server --pool redis --size 32MiB | tail -n 12
+! inside forebay enable redis-server --pool redis 2>"$target/packages-test/said" || fail "a unit is enabled where systemd does not run"
+grep -q 'systemd does not run here' "$target/packages-test/said" || fail "not said: $(cat "$target/packages-test/said")"
+inside forebay enable redis-server --pool redis --size 32MiB --root / | tail -n 12
 drop_in=$root/etc/systemd/system/redis-server.service.d/zz-forebay.conf
 line=$(sed -n 's/^ExecStart=\(..*\)/\1/p' "$drop_in")
 
@@ -117,6 +121,10 @@ shows_run "status does not show the log"
 say "upgrade under the running server"
 inside dpkg -i /root/new.deb
 redis set after upgrade >/dev/null
+# dpkg puts a new file in the old one's place: who has the old one mapped goes on with that.
+grep -q 'libforebay\.so (deleted)' "/proc/$(pgrep -P "$supervisor")/maps" || fail "the old run has not its old library"
+inside forebay run --emulated 8MiB --absorb x -- cat /proc/self/maps >"$target/packages-test/said"
+grep -q 'libforebay\.so$' "$target/packages-test/said" || fail "a new run has not the new library"
 [[ $(redis get before) == upgrade ]] || fail "the old run does not go on"
 shows_run "the new forebay does not show the old run"
 
@@ -144,6 +152,25 @@ inside setpriv --reuid 1234 --clear-groups forebay run --emulated 8MiB --absorb 
 inside forebay pool remove /var/lib/forebay/redis.pool
 inside dpkg -r forebay
 inside dpkg -P forebay
-left=$(find "$root/dev/shm" "$root/tmp" "$root/etc" "$root/var/lib" "$root/usr" "$root/run" -name '*forebay*' ! -path '*/dpkg/*' ! -path "$root/run/forebay-redis-server*")
-[[ -z $left ]] || fail "left: $left"
+# is_gone: nothing of the package is left.
+is_gone() {
+    local left
+    left=$(find "$root/dev/shm" "$root/tmp" "$root/etc" "$root/var/lib" "$root/usr" "$root/run" -name '*forebay*' ! -path '*/dpkg/*' ! -path "$root/run/forebay-redis-server*")
+    [[ -z $left ]] || fail "left: $left"
+}
+is_gone
+
+# rpm's scripts are called with other words than dpkg's. What packages it asks for, this Debian has as its own.
+say "the .rpm: install, upgrade, removal refused, remove"
+inside rpm --install --nodeps /root/old.rpm
+inside forebay --version | grep -q '^forebay ' || fail "forebay does not run"
+inside forebay enable redis-server --pool redis --size 32MiB --root / >/dev/null
+inside rpm --upgrade --nodeps /root/new.rpm
+[[ $(inside rpm --query forebay) == forebay-0.0.2-* && -f $drop_in ]] || fail "the .rpm is not upgraded"
+! inside rpm --erase forebay 2>"$target/packages-test/said" || fail "the .rpm was removed while a unit is enabled"
+grep -q 'forebay disable redis-server' "$target/packages-test/said" || fail "no command: $(cat "$target/packages-test/said")"
+inside forebay disable redis-server >/dev/null
+inside forebay pool remove /var/lib/forebay/redis.pool
+inside rpm --erase forebay
+is_gone
 echo "the package was installed, used, upgraded and removed"

@@ -4,7 +4,8 @@ at 100 columns.
 
 A paragraph is wrapped anew if a line of it is too long, or ends far before the margin though the
 next word had room. Code, tables, diagrams, headings and definitions of links stay as they are, and
-so do pages that a program writes.
+so do pages that a program writes. Code in Markdown is only measured: the site shows so many columns of it
+(docs/site/site.css).
 """
 
 import argparse
@@ -13,8 +14,10 @@ import re
 import subprocess
 import sys
 import textwrap
+from collections.abc import Iterator
 
 WIDTH = 100
+CODE_WIDTH = 125
 # Where a line ends before this though the next word had room, a paragraph was wrapped by hand.
 RAGGED = 62
 # Pages that a program writes; and a line's end in the text of an issue is one when it is read.
@@ -29,19 +32,33 @@ def main() -> int:
     parser.add_argument("--check", action="store_true", help="change nothing; status 1 if anything would be")
     options = parser.parse_args()
     listed = subprocess.run(["git", "ls-files", "*.rs", "*.md"], check=True, capture_output=True, text=True)
-    changed = []
+    changed, wide = [], []
     for path in map(pathlib.Path, listed.stdout.split()):
         if str(path).startswith(NOT_OURS) or not path.exists():
             continue
         text = path.read_text()
         wrapped = "\n".join(wrap(text.split("\n"), is_markdown=path.suffix == ".md"))
+        if path.suffix == ".md":
+            wide += [f"{path}:{number}" for number, line in code_lines(text) if len(line) > CODE_WIDTH]
         if wrapped != text:
             changed.append(path)
             if not options.check:
                 path.write_text(wrapped)
     for path in changed:
         print(f"{path}: not wrapped at {WIDTH} columns: make fmt" if options.check else path)
-    return int(options.check and bool(changed))
+    for place in wide:
+        print(f"{place}: a line of code over {CODE_WIDTH} columns, which the site does not show whole: break it")
+    return int(bool(wide) or (options.check and bool(changed)))
+
+
+def code_lines(text: str) -> Iterator[tuple[int, str]]:
+    """The lines of a page's blocks of code, with their numbers."""
+    is_code = False
+    for number, line in enumerate(text.split("\n"), 1):
+        is_fence = line.lstrip().startswith("```")
+        is_code ^= is_fence
+        if is_code and not is_fence:
+            yield number, line
 
 
 def wrap(lines: list[str], *, is_markdown: bool = False) -> list[str]:

@@ -33,17 +33,24 @@ class Database:
         return self.write.format(first=first, last=last)
 
 
-REDIS = Database(
-    name="redis",
-    unit="redis-server",
-    options="",
-    absorbed="appendonly",
-    prepare="true",
-    is_ready="test \"$(redis-cli ping)\" = PONG",
-    write="seq {first} {last} | sed \"s/.*/EVAL \\\"redis.call('RPUSH','lab',ARGV[1]) return ARGV[1]\\\" 0 &/\" | stdbuf -oL redis-cli",
-    read="redis-cli lrange lab 0 -1",
-    restarts=True,
-)
+
+def redis_like(name: str, client: str) -> Database:
+    """Redis, or what has its commands."""
+    return Database(
+        name=name,
+        unit=f"{name}-server",
+        options="",
+        absorbed="appendonly",
+        prepare="true",
+        is_ready=f"test \"$({client} ping)\" = PONG",
+        write="seq {first} {last} | sed \"s/.*/EVAL \\\"redis.call('RPUSH','lab',ARGV[1]) return ARGV[1]\\\" 0 &/\" | stdbuf -oL " + client,
+        read=f"{client} lrange lab 0 -1",
+        restarts=True,
+    )
+
+
+REDIS = redis_like("redis", "redis-cli")
+VALKEY = redis_like("valkey", "valkey-cli -p 6380")
 
 POSTGRES = Database(
     name="postgres",
@@ -81,4 +88,4 @@ ETCD = Database(
     restarts=True,
 )
 
-ALL = {database.name: database for database in (REDIS, POSTGRES, MARIADB, ETCD)}
+ALL = {database.name: database for database in (REDIS, VALKEY, POSTGRES, MARIADB, ETCD)}

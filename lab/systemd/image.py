@@ -10,9 +10,12 @@ import subprocess
 HERE = pathlib.Path(__file__).resolve().parent
 PACKAGES = [
     *("systemd", "systemd-sysv", "udev", "dbus", "procps", "kmod", "iproute2", "linux-image-amd64", "ndctl", "e2fsprogs"),
-    *("redis-server", "postgresql", "mariadb-server", "etcd-server", "etcd-client"),
+    *("redis-server", "postgresql", "mariadb-server", "etcd-server", "etcd-client", "valkey-server/bookworm-backports"),
 ]
 SUITE = "bookworm"
+# Valkey came after Debian 12; what is not asked for of the backports is not taken from there.
+BACKPORTS = "deb http://deb.debian.org/debian bookworm-backports main"
+MIRRORS = ["deb http://deb.debian.org/debian bookworm main", "deb http://deb.debian.org/debian-security bookworm-security main", BACKPORTS]
 ROOT_BYTES = 4 << 30
 FAST_BYTES = 1 << 30
 PMEM_BYTES = 512 << 20
@@ -30,7 +33,7 @@ def call(*argv: object) -> None:
 
 def base(scratch: pathlib.Path) -> pathlib.Path:
     """The directory with Debian's kernel (`vmlinuz`, `initrd.img`) and root disk (`root.ext4`), made unless they are there."""
-    made_of = " ".join([SUITE, *PACKAGES]) + "".join((HERE / "guest" / name).read_text() for name in ("customize.sh", "lab-agent.service"))
+    made_of = " ".join([SUITE, *MIRRORS, *PACKAGES]) + "".join((HERE / "guest" / name).read_text() for name in ("customize.sh", "lab-agent.service"))
     ready = scratch / f"base-{hashlib.sha256(made_of.encode()).hexdigest()[:12]}"
     if ready.is_dir():
         return ready
@@ -40,7 +43,7 @@ def base(scratch: pathlib.Path) -> pathlib.Path:
     partial.mkdir(parents=True)
     print("building Debian with mmdebstrap: minutes", flush=True)
     hook = f"--customize-hook=sh {HERE}/guest/customize.sh \"$1\""
-    call("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", hook, SUITE, tree)
+    call("mmdebstrap", "--quiet", "--variant=minbase", f"--include={','.join(PACKAGES)}", hook, SUITE, tree, *MIRRORS)
     for name in ("vmlinuz", "initrd.img"):
         newest = max((tree / "boot").glob(f"{name}-*"))
         shutil.copy(newest, partial / name)

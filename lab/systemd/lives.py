@@ -19,6 +19,8 @@ READY_LIMIT_S = 120
 WRITES = 200
 # Acknowledged after so many, the power goes.
 CUT_AFTER = 150
+# The machine reboots itself after so many.
+REBOOT_AFTER = 20
 
 
 class WriteRecord:
@@ -175,9 +177,9 @@ class UnitLife:
         self.check_absorbed()
 
     def begin_writer(self) -> None:
-        """Begins one in the background, in a session of its own, and gives it a moment."""
+        """Begins one in the background, in a session of its own, and waits until it writes, however slow the machine is."""
         script = f"cat >/run/writer.sh <<'END'\n{self.database.writing(self.record.next)}\nEND\n"
-        self.machine.sh(script + "setsid bash /run/writer.sh >/run/acks 2>/dev/null </dev/null & echo $! >/run/writer; sleep 2")
+        self.machine.sh(script + ">/run/acks; setsid bash /run/writer.sh >/run/acks 2>/dev/null </dev/null & echo $! >/run/writer; until [ $(wc -l </run/acks) -ge 5 ]; do sleep 0.1; done")
 
     def end_writer(self) -> None:
         """Ends it, and counts what it got."""
@@ -190,17 +192,19 @@ class UnitLife:
         count = 0
         script = self.database.writing(self.record.next)
         if how == "reboot":
-            script = f"(sleep 2; reboot -f) & {script}"
+            # Amid writes, however slow the machine is.
+            amid = f"until [ $(wc -l </run/acks) -ge {REBOOT_AFTER} ]; do sleep 0.1; done; reboot -f"
+            script = f">/run/acks; ({amid}) & {{ {script}; }} | tee /run/acks"
         said = []
         for line in self.machine.lines(script):
             said.append(line)
             count += self.record.note(line)
             if how == "cut" and count >= CUT_AFTER:
                 break
-        # A cut that comes when the writer has ended already is none amid writes.
-        if count == 0 or (how == "cut" and count < CUT_AFTER):
-            raise Failure(f"{self.unit}: only {count} writes were acknowledged before {how}: {said[-20:]}")
         self.machine.cut() if how == "cut" else self.machine.wait_end()
+        # A cut that comes when the writer has ended already is none amid writes.
+        if count < (CUT_AFTER if how == "cut" else 1):
+            raise Failure(f"{self.unit}: only {count} writes were acknowledged before {how}: {said[-20:]}")
         self.machine.boot()
         self.wait_ready(f"after {how}")
         self.check_under()

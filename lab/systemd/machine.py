@@ -19,7 +19,7 @@ from collections.abc import Iterator
 from .image import PMEM_BYTES, Failure, base, disks
 
 # Emulated processors on a busy machine take minutes.
-BOOT_LIMIT_S = 1200.0
+BOOT_LIMIT_S = 3600.0
 SCRIPT_LIMIT_S = 600.0
 ENDED = re.compile(rb"\nLAB ended (\d+)\r?\n$")
 

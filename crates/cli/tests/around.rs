@@ -3,8 +3,13 @@
 
 mod common;
 
-use common::Sandbox;
-use std::fs;
+use common::{FOREBAY, Ran, Sandbox};
+use std::{
+    fs::{self, Permissions},
+    os::unix::fs::PermissionsExt,
+    path::Path,
+    process::{Command, Stdio},
+};
 
 #[test]
 fn doctor_looks_at_the_machine_and_gives_advice() {
@@ -42,6 +47,31 @@ fn completions_and_manual_pages_know_every_subcommand() {
     ] {
         assert!(sandbox.file("pages").join(page).exists(), "{page}");
     }
+}
+
+#[test]
+fn a_manual_page_is_rendered_on_a_terminal() {
+    let sandbox = Sandbox::new();
+    let shown = |path: &Path| {
+        // In a terminal of its own.
+        let mut script = Command::new("/usr/bin/script");
+        script.args(["-qec", &format!("{FOREBAY} man pool create"), "/dev/null"]);
+        script.env("PATH", path).stdin(Stdio::null());
+        Ran::of(script.output().unwrap()).ok().text()
+    };
+    // Where there is no man(1).
+    let bin = sandbox.file("bin");
+    fs::create_dir(&bin).unwrap();
+    let text = shown(&bin);
+    assert!(
+        text.contains("Usage: forebay pool create") && !text.contains(".TH"),
+        "{text}"
+    );
+    let man = "#!/bin/sh\nread -r first\necho \"rendered by man $*: $first\"\n";
+    fs::write(bin.join("man"), man).unwrap();
+    fs::set_permissions(bin.join("man"), Permissions::from_mode(0o755)).unwrap();
+    let text = shown(&bin);
+    assert!(text.contains("rendered by man -l -: .ie"), "{text}");
 }
 
 /// Lines of help that fit on a terminal.

@@ -1,10 +1,11 @@
-//! `forebay enable`: where it finds a database's files, and when what it writes takes effect.
+//! `forebay enable`: where it finds a database's files, when what it writes takes effect, and what
+//! it does where systemd does not run.
 #![allow(clippy::unwrap_used, clippy::expect_used, reason = "tests")]
 
 mod common;
 
 use common::{
-    image::{SystemImage, can_enable},
+    image::{SystemImage, can_enable, units},
     live_system::LiveSystem,
 };
 use std::{
@@ -35,6 +36,79 @@ fn a_unit_is_enabled_for_its_next_start() {
         (&done["is_proven"], &done["is_started"]),
         (&true.into(), &false.into())
     );
+}
+
+#[test]
+fn without_systemd_only_a_named_root_is_written_to() {
+    if !can_enable() {
+        return;
+    }
+    let system = LiveSystem::new("/bin/sleep 600");
+    fs::remove_dir_all(system.file("run/systemd")).unwrap();
+    for options in ["", " --yes", " --dry-run"] {
+        let words = ["systemd does not run here", "--root /", "forebay run"];
+        let line = format!("{}{options}", system.enable());
+        system.run(&line).fails(1, &words);
+    }
+    assert!(!system.drop_in().exists() && !system.file("db.pool").exists());
+    let done = system
+        .run(&format!("{} --root / --json", system.enable()))
+        .ok()
+        .json();
+    assert_eq!(done["persistence"], "power_cut_once_committed", "{done}");
+    assert_eq!(done["next"][0], "systemctl daemon-reload", "{done}");
+    assert!(system.drop_in().exists());
+    assert_eq!(system.told(), "");
+}
+
+#[test]
+fn a_unit_is_restarted_after_a_yes_on_the_terminal() {
+    if !can_enable() {
+        return;
+    }
+    let system = LiveSystem::new("/bin/sleep 600");
+    let refused = system.run_on_terminal(&system.enable(), "n\n");
+    assert_eq!(refused.code, Some(1), "{}", refused.text());
+    let said = refused.text();
+    for words in [
+        "to be written",
+        "What you have then",
+        "restart db now? [y/N]",
+    ] {
+        assert!(said.contains(words), "{said}");
+    }
+    assert_eq!(system.told(), "");
+    assert!(!system.drop_in().exists() && !system.file("db.pool").exists());
+    let said = system.run_on_terminal(&system.enable(), "y\n").ok().text();
+    assert!(said.contains("db runs under forebay"), "{said}");
+    assert_eq!(system.told(), "daemon-reload\nrestart -- db.service\n");
+    let said = system.run_on_terminal("disable db", "yes\n").ok().text();
+    assert!(said.contains("proven: this pool holds no record"), "{said}");
+}
+
+/// Debian's unit of Valkey is that of Redis with other names.
+#[test]
+fn the_unit_of_valkey_is_enabled() {
+    if !can_enable() {
+        return;
+    }
+    let image = SystemImage::new();
+    let text = fs::read_to_string(units().join("redis-server.service")).unwrap();
+    let text = text.replace("redis", "valkey");
+    image.write("lib/systemd/system/valkey-server.service", &text);
+    image.program("usr/bin/valkey-server");
+    image.write("etc/passwd", "root:x:0:0::/:\nvalkey:x:65530:65530::/:\n");
+    fs::create_dir_all(image.at("var/lib/valkey")).unwrap();
+    chown(image.at("var/lib/valkey"), Some(65_530), None).unwrap();
+    let settings = "dir /var/lib/valkey\nappendonly yes\nappendfsync always\n";
+    image.write("etc/valkey/valkey.conf", settings);
+    let said = image.enable("valkey-server").text();
+    assert!(!said.contains("DOES NOT ASK FOR DURABILITY"), "{said}");
+    let text = image.drop_in("valkey-server");
+    let line =
+        "--profile valkey -- /usr/bin/valkey-server /etc/valkey/valkey.conf --supervised systemd";
+    assert!(text.contains(line), "{text}");
+    image.verify("valkey-server");
 }
 
 #[test]

@@ -151,6 +151,31 @@ fn a_program_is_run_without_dashes_before_it() {
 }
 
 #[test]
+fn a_clean_end_says_that_all_is_synced() {
+    let sandbox = Sandbox::new();
+    sandbox.pool();
+    let run = |script: &str| {
+        let line = "run --pool p --profile generic --absorb *.log -- python3 -c";
+        let mut command = sandbox.command(line);
+        command
+            .arg(script)
+            .env("FOREBAY_RUN_DIR", sandbox.file("run"));
+        Ran::of(command.output().unwrap()).ok().stderr
+    };
+    let said = run("import os
+fd = os.open('a.log', os.O_WRONLY | os.O_CREAT)
+os.fsync(fd)
+os.write(fd, b'acknowledged')
+os.fsync(fd)");
+    for words in ["wrote to 1 absorbed file is synced", "2 syncs were saved"] {
+        assert!(said.contains(words), "{said}");
+    }
+    let check = sandbox.json("pool check p --json");
+    assert!(check["lanes"].as_array().unwrap().is_empty(), "{check}");
+    assert!(!run("pass").contains("is synced"));
+}
+
+#[test]
 fn a_status_without_a_run_says_where_it_looked() {
     let sandbox = Sandbox::new();
     let mut command = sandbox.command("status");

@@ -21,7 +21,10 @@ use std::{
     path::{Path, PathBuf},
     sync::{
         Arc,
-        atomic::{AtomicBool, Ordering::Relaxed},
+        atomic::{
+            AtomicBool,
+            Ordering::{Acquire, Relaxed, Release},
+        },
     },
     thread,
     time::Duration,
@@ -51,6 +54,25 @@ pub fn make(
         let made = options.create(path)?;
         return owner.map_or(Ok(()), |owner| give(&made, path, owner));
     }
+    let interrupted = Interruption::default();
+    let made = make_aside(options, path, bytes, owner, &interrupted);
+    if made.is_err() && interrupted.begun.load(Acquire) {
+        // What failed is what the signal took away, whose thread ends this process.
+        loop {
+            thread::park();
+        }
+    }
+    made
+}
+
+/// Makes a pool's file in a directory of its own, and moves it into place.
+fn make_aside(
+    options: &PoolOptions,
+    path: &Path,
+    bytes: u64,
+    owner: Option<&SystemUser>,
+    interrupted: &Interruption,
+) -> Result<(), Failure> {
     let place = match path.parent() {
         Some(place) if !place.as_os_str().is_empty() => place,
         _ => Path::new("."),
@@ -62,7 +84,7 @@ pub fn make(
             io::ErrorKind::NotFound => no_place(path, place),
             _ => denied_or(e, "creating the pool", path),
         })?;
-    let is_made = remove_when_ended(aside.path().to_owned())?;
+    interrupted.remove_then(aside.path().to_owned())?;
     let made = aside.path().join("pool");
     let created = with_progress(&made, bytes, || options.create(&made));
     let pool = created.map_err(|error| PoolError {
@@ -78,7 +100,7 @@ pub fn make(
         Err(Errno::INVAL) => fs::hard_link(&made, path).map_err(failed())?,
         moved => moved.map_err(|errno| failed()(errno.into()))?,
     }
-    is_made.store(true, Relaxed);
+    interrupted.is_late.store(true, Relaxed);
     drop(aside);
     (fs::File::open(place).and_then(|it| it.sync_all())).map_err(failed())
 }
@@ -110,29 +132,40 @@ fn denied_or(error: io::Error, doing: &str, path: &Path) -> Failure {
     Failure::Failed(format!("{}: {doing}: {error}{remedy}", path.display()))
 }
 
-/// From now on a signal that ends this process removes the directory first, and says so unless the
-/// pool is made by then.
-fn remove_when_ended(aside: PathBuf) -> Result<Arc<AtomicBool>, Failure> {
-    let is_made = Arc::new(AtomicBool::new(false));
-    let told = Arc::clone(&is_made);
-    let set: SigSet = ENDING.into_iter().collect();
-    let failed = |e| Failure::Failed(format!("handling signals: {e}"));
-    set.thread_block().map_err(failed)?;
-    let wait = move || {
-        if let Ok(signal) = set.wait() {
-            // While the pool grows, what is removed may be there again.
-            let mut attempts = 0..ATTEMPTS;
-            while fs::remove_dir_all(&aside).is_err() && attempts.next().is_some() {}
-            if !told.load(Relaxed) {
-                complain!("interrupted; nothing is left of the pool");
+/// A signal that ends this process while it makes a pool.
+#[derive(Clone, Default)]
+struct Interruption {
+    /// It has come, and the directory is being removed.
+    begun: Arc<AtomicBool>,
+    /// The pool is made already.
+    is_late: Arc<AtomicBool>,
+}
+
+impl Interruption {
+    /// From now on such a signal removes the directory first, and says so unless the pool is made
+    /// by then.
+    fn remove_then(&self, aside: PathBuf) -> Result<(), Failure> {
+        let set: SigSet = ENDING.into_iter().collect();
+        let failed = |e| Failure::Failed(format!("handling signals: {e}"));
+        set.thread_block().map_err(failed)?;
+        let told = self.clone();
+        let wait = move || {
+            if let Ok(signal) = set.wait() {
+                told.begun.store(true, Release);
+                // While the pool grows, what is removed may be there again.
+                let mut attempts = 0..ATTEMPTS;
+                while fs::remove_dir_all(&aside).is_err() && attempts.next().is_some() {}
+                if !told.is_late.load(Relaxed) {
+                    complain!("interrupted; nothing is left of the pool");
+                }
+                std::process::exit(128 + signal as i32);
             }
-            std::process::exit(128 + signal as i32);
-        }
-    };
-    thread::Builder::new()
-        .spawn(wait)
-        .map(|_| is_made)
-        .map_err(Failure::io("starting", "a thread"))
+        };
+        let spawned = thread::Builder::new().spawn(wait);
+        spawned
+            .map(drop)
+            .map_err(Failure::io("starting", "a thread"))
+    }
 }
 
 /// Does `work`, which makes the file `made` grow to so many bytes; on a terminal a bar shows how

@@ -24,6 +24,21 @@ pub fn summary(policy: &AbsorbPolicy, status: &SupervisorStatus) -> String {
     text
 }
 
+/// The end of a run all of whose writes came to their files, in one line; none if there were none.
+pub fn clean_end(status: &SupervisorStatus) -> Option<String> {
+    let written = status.files.iter().filter(|file| file.writes > 0);
+    let logs: BTreeSet<&Path> = written.map(|file| file.path.as_path()).collect();
+    let syncs: u64 = status.files.iter().map(|file| file.syncs).sum();
+    (!logs.is_empty()).then(|| {
+        format!(
+            "the program has ended, and all that it wrote to {} absorbed {} is synced: the pool holds nothing of it. {} syncs were saved",
+            logs.len(),
+            if logs.len() == 1 { "file" } else { "files" },
+            grouped(syncs as i64)
+        )
+    })
+}
+
 /// What becomes of processes outside, in one line.
 pub fn outside(outside: OutsideWatch) -> String {
     format!(

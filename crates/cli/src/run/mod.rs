@@ -316,6 +316,9 @@ impl RunCommand {
         if status.files.is_empty() {
             complain!("forebay: {}", explain::without_effect(&status));
         }
+        if let Some(line) = explain::clean_end(&status) {
+            complain!("forebay: {line}");
+        }
         if self.explain {
             say(format_args!("{}", explain::summary(policy, &status)));
         }

@@ -31,7 +31,7 @@ const AGAIN: Duration = Duration::from_millis(50);
                   Known are redis-server, valkey-server, mariadb, and postgresql@VERSION-CLUSTER; others need --profile and --data.\n\n\
                   The files are shown, and what you have then. They are written, and the unit is restarted, after asking, or with --yes; until then nothing is changed. \
                   A unit that cannot be wrapped (several ExecStart lines, a prefix that changes the user, somebody else's drop-in with an ExecStart, a masked unit) is refused, and nothing is changed. \
-                  Without systemd the files are written, and the commands said.",
+                  Where systemd does not run, only --root writes them, for the next boot of that system, and the commands are said.",
     after_long_help = "Examples:\n  \
         forebay enable redis-server\n  \
         forebay enable postgresql@15-main --dry-run\n  \
@@ -62,7 +62,8 @@ pub struct EnableUnit {
     /// How the program's calls are seen, as of forebay run
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     front_end: FrontEnd,
-    /// The system whose units are meant, if not this one
+    /// The system whose units are meant, if not the one that runs here: an image's directory, or /
+    /// in a chroot
     #[arg(long, value_name = "DIR")]
     root: Option<PathBuf>,
     /// Show what would be done; measuring writes a file beside the data, and removes it
@@ -91,6 +92,8 @@ struct EnableReport {
     pool_is: String,
     /// What acknowledged writes survive, in a sentence; of a pool that is to be made, none.
     survives: Option<String>,
+    /// The same as a word, as `forebay status` has it.
+    persistence: Option<&'static str>,
     files: Vec<EnabledFile>,
     notes: Vec<String>,
     /// The files are written.
@@ -111,6 +114,9 @@ struct EnabledFile {
 impl EnableUnit {
     pub fn run(self) -> Result<(), Failure> {
         let root = UnitRoot::of(self.root.as_deref())?;
+        if self.root.is_none() && !root.is_live() {
+            return Err(no_systemd());
+        }
         if root.is_this() && !self.dry_run && !rustix::process::geteuid().is_root() {
             return Err(Failure::Failed(
                 "run this as root: it writes to /etc/systemd/system, and makes a pool for the unit's user; --dry-run shows what it would do"
@@ -137,7 +143,9 @@ impl EnableUnit {
         if root.is_live() {
             self.ask(&plan, &report)?;
         }
-        report.survives = Some(plan.pool.make(&plan.owner, &root)?.to_string());
+        let persistence = plan.pool.make(&plan.owner, &root)?;
+        report.survives = Some(persistence.to_string());
+        report.persistence = Some(persistence.name());
         plan.write(&root)?;
         report.is_enabled = true;
         let stem = plan.name.stem();
@@ -189,6 +197,14 @@ impl EnableUnit {
             ))),
         }
     }
+}
+
+/// Of a system without systemd: what there is to do.
+fn no_systemd() -> Failure {
+    Failure::Failed(
+        "systemd does not run here (/run/systemd/system is missing), so no unit can be restarted, and nothing was changed. In an image or a chroot: --root / writes the files for its next boot. Without systemd start the program by hand: forebay run --pool POOL -- PROGRAM (docs/operations.md)"
+            .to_owned(),
+    )
 }
 
 /// Has systemd read what was written.
@@ -254,6 +270,7 @@ impl EnableReport {
             pool: plan.pool.path.clone(),
             pool_is: plan.pool.sentence(),
             survives: None,
+            persistence: None,
             files: files.collect(),
             notes: plan.notes.clone(),
             is_enabled: false,

@@ -1,5 +1,6 @@
 //! `forebay enable UNIT` and `forebay disable UNIT`: a database's own systemd unit under `forebay
-//! run`, by a drop-in, and out of it again with a proof that nothing is left. docs/install.md.
+//! run`, by a drop-in, and out of it again with a proof that nothing is left. docs/install.md and
+//! docs/removal.md.
 //!
 //! * [`search`], [`settings`] and [`command`] read the unit; [`understood`] says what it comes to.
 //! * [`known`], [`postgres`] and [`config_files`] add what is known of its database.

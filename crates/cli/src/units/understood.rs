@@ -42,7 +42,7 @@ impl UnderstoodUnit {
         let exec = ExecLine::of(unit, &settings)?;
         if runs_forebay(&exec.words) {
             return Err(Failure::Failed(format!(
-                "{}: its ExecStart starts it under forebay run already. Take that out of the line first (docs/install.md, \"Switch off\")",
+                "{}: its ExecStart starts it under forebay run already. Take that out of the line first (docs/removal.md, \"Switch off a unit\")",
                 unit.name.stem()
             )));
         }

@@ -5,6 +5,7 @@ use super::{FOREBAY, Ran, Sandbox};
 use rustix::process::{Pid, Signal, kill_process};
 use std::{
     fs::{self, Permissions},
+    io::Write,
     os::unix::fs::PermissionsExt,
     path::PathBuf,
     process::{Command, Stdio},
@@ -98,6 +99,27 @@ impl LiveSystem {
 
     /// Runs a line of forebay there.
     pub fn run(&self, line: &str) -> Ran {
+        let mut command = self.command();
+        command.arg(FOREBAY).args(line.split(' '));
+        Ran::of(command.stdin(Stdio::null()).output().unwrap())
+    }
+
+    /// Runs a line of forebay there, on a terminal, at which this is typed.
+    pub fn run_on_terminal(&self, line: &str, typed: &str) -> Ran {
+        let mut command = self.command();
+        command.args(["/usr/bin/script", "-qec"]);
+        command.arg(format!("{FOREBAY} {line}")).arg("/dev/null");
+        command.stdin(Stdio::piped()).stdout(Stdio::piped());
+        let mut running = command.stderr(Stdio::piped()).spawn().unwrap();
+        let mut keys = running.stdin.take().unwrap();
+        keys.write_all(typed.as_bytes()).unwrap();
+        let ran = Ran::of(running.wait_with_output().unwrap());
+        drop(keys);
+        ran
+    }
+
+    /// What runs the words that come after it there.
+    fn command(&self) -> Command {
         let script = r#"set -e
 mount --bind "$1/run" /run
 mkdir -p /etc/systemd
@@ -107,12 +129,9 @@ shift
 exec "$@""#;
         let mut command = Command::new("unshare");
         command.args(["--mount", "sh", "-c", script, "sh"]);
+        command.arg(self.sandbox.path());
+        command.env("TOLD", self.file("told"));
         command
-            .arg(self.sandbox.path())
-            .arg(FOREBAY)
-            .args(line.split(' '));
-        command.env("TOLD", self.file("told")).stdin(Stdio::null());
-        Ran::of(command.output().unwrap())
     }
 }
 
