@@ -12,6 +12,7 @@ mod doctor;
 mod encoding;
 pub mod failure;
 mod flash;
+mod found_runs;
 mod help;
 mod learn;
 mod man;
