@@ -12,6 +12,7 @@ mod doctor;
 mod encoding;
 pub mod failure;
 mod flash;
+mod found_runs;
 mod help;
 mod learn;
 mod man;
@@ -26,6 +27,7 @@ pub mod size;
 mod standard_error;
 mod status;
 mod store;
+mod top;
 mod units;
 mod users;
 
@@ -80,6 +82,7 @@ enum MainCommand {
     Enable(units::EnableUnit),
     Disable(units::DisableUnit),
     Status(status::StatusCommand),
+    Top(top::TopCommand),
     /// Make, inspect and remove pools
     #[command(subcommand)]
     Pool(pool::PoolCommand),
@@ -110,6 +113,7 @@ pub fn main() -> ExitCode {
         MainCommand::Enable(enable) => enable.run(),
         MainCommand::Disable(disable) => disable.run(),
         MainCommand::Status(status) => status.run(),
+        MainCommand::Top(top) => top.run(),
         MainCommand::Pool(command) => command.run(),
         MainCommand::Flash(command) => command.run(),
         MainCommand::Store(command) => command.run(),

@@ -28,10 +28,10 @@ pub struct RunRates {
     pub commit_p99_is_longer: bool,
 }
 
-/// The time that this share of commits took at most, and whether that is only the last bound, and
+/// The time that this share of them took at most, and whether that is only the last bound, and
 /// it took longer.
-fn quantile(commits: &DurationHistogram, share: f64) -> (Option<f64>, bool) {
-    match commits.quantile_seconds(share) {
+pub fn quantile(took: &DurationHistogram, share: f64) -> (Option<f64>, bool) {
+    match took.quantile_seconds(share) {
         Some(seconds) if seconds.is_infinite() => (
             Some(DurationHistogram::bound_seconds(DURATION_BOUNDS - 1)),
             true,
@@ -105,14 +105,10 @@ impl RunRates {
     pub fn line(&self) -> String {
         let count = |rate: f64| grouped(rate.round() as i64);
         let bytes = size::show(self.bytes_per_second.round() as u64);
-        let commits = match (self.commit_p50_seconds, self.commit_p99_seconds) {
-            (Some(half), Some(most)) => {
-                let sign = |is_longer| if is_longer { "> " } else { "" };
-                let (of_half, of_most) = (self.commit_p50_is_longer, self.commit_p99_is_longer);
-                let (of_half, of_most) = (sign(of_half), sign(of_most));
-                let (half, most) = (short(half), short(most));
-                format!("; commits p50 {of_half}{half}, p99 {of_most}{most}")
-            }
+        let half = at_most(self.commit_p50_seconds, self.commit_p50_is_longer);
+        let most = at_most(self.commit_p99_seconds, self.commit_p99_is_longer);
+        let commits = match (half, most) {
+            (Some(half), Some(most)) => format!("; commits p50 {half}, p99 {most}"),
             _ => String::new(),
         };
         format!(
@@ -123,6 +119,12 @@ impl RunRates {
             count(self.waits_per_second),
         )
     }
+}
+
+/// The time that something took at most, or, if it took longer than the last bound there is, that.
+pub fn at_most(seconds: Option<f64>, is_longer: bool) -> Option<String> {
+    let sign = if is_longer { "> " } else { "" };
+    Some(format!("{sign}{}", short(seconds?)))
 }
 
 /// A short time, in the unit that fits it.

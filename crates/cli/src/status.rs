@@ -2,12 +2,12 @@
 
 use crate::{
     failure::Failure,
+    found_runs::{looked, orphaned, silent, waiting},
     metrics::{MetricsSnapshot, TextFile},
     output::{self, Output, printable},
     rates::RunRates,
     run::{self, RunningFlash},
     standard_error::complain,
-    users::SystemUser,
 };
 use clap::Args;
 use forebay_files::supervisor::{
@@ -53,7 +53,7 @@ impl StatusCommand {
     pub fn run(self) -> Result<(), Failure> {
         const AGAIN: Duration = Duration::from_secs(1);
         let dir = run::existing_run_dir()?;
-        let whose = self.whose()?;
+        let whose = run::whose_runs(self.all)?;
         if let Some(textfile) = &self.textfile {
             return textfile.write(&MetricsSnapshot {
                 found: Some(supervisor::status_of(&dir, whose)?),
@@ -77,19 +77,6 @@ impl StatusCommand {
         loop {
             before = self.show(&dir, whose, &before)?;
             thread::sleep(AGAIN);
-        }
-    }
-
-    fn whose(&self) -> Result<RunScope, Failure> {
-        if !self.all {
-            return Ok(run::whose());
-        }
-        match rustix::process::geteuid().is_root() {
-            true => Ok(RunScope::All),
-            false => Err(Failure::Usage(
-                "--all is for root: the runs of another user answer only that user and root"
-                    .to_owned(),
-            )),
         }
     }
 
@@ -177,30 +164,6 @@ fn each<'a>(
     runs
 }
 
-/// Where runs were looked for, in words.
-fn looked(dir: &Path, whose: RunScope) -> String {
-    let user = SystemUser::numbered(rustix::process::geteuid().as_raw()).name;
-    let (of, elsewhere) = match whose {
-        RunScope::All => ("of all users".to_owned(), ""),
-        RunScope::Directory => (
-            format!("of {user}, begun with FOREBAY_RUN_DIR={}", dir.display()),
-            ". Without FOREBAY_RUN_DIR all of this user's are listed",
-        ),
-        RunScope::User if user == "root" => (
-            format!("of {user}"),
-            ". A database's run is its own user's: forebay status --all lists those, too",
-        ),
-        RunScope::User => (
-            format!("of {user}"),
-            ". A database's run is its own user's: as root, forebay status --all lists those, too",
-        ),
-    };
-    format!(
-        "nothing runs under forebay: looked for runs {of}, by their notes in {}, their tables in /dev/shm and their sockets in this network namespace{elsewhere}\n",
-        dir.display()
-    )
-}
-
 /// In words; `looked` says where nothing was found.
 fn human(
     running: &FoundRuns,
@@ -223,45 +186,8 @@ fn human(
     printable(&parts.join("\n"))
 }
 
-/// Of a run that lost its supervisor.
-fn orphaned(run: &OrphanedRun) -> String {
-    let named = run.processes.iter();
-    let named: Vec<String> = named
-        .map(|(pid, program)| format!("{program} (process {pid})"))
-        .collect();
-    let pool = match &run.pool {
-        Some(pool) => format!(", with the pool {}", pool.display()),
-        None => String::new(),
-    };
-    format!(
-        "WITHOUT FOREBAY: {}{pool}: its forebay was killed, so each sync is a real one. Restart it \
-         under forebay run when convenient\n",
-        named.join(", ")
-    )
-}
-
-/// Of what a run left in a pool.
-fn waiting(pool: &WaitingPool) -> String {
-    let holds = match pool.records {
-        Some(records) => format!("holds {records} records"),
-        None => "may hold records, and cannot be looked into,".to_owned(),
-    };
-    let path = pool.pool.display();
-    format!(
-        "WAITING: the pool {path} {holds} of a run that was cut off. Start its program under \
-         forebay run with this pool, or: forebay recover --pool {path}\n"
-    )
-}
-
 /// Names what has no place in the JSON: supervisors, and flash caches, of which nothing is said.
 fn name_silent(running: &FoundRuns, flash: &RunningFlash) {
     let supervisors = running.silent.iter().map(|pid| silent(*pid));
     (supervisors.chain(flash.silent())).for_each(|line| complain!("{line}"));
-}
-
-/// Of a supervisor that does not say how it is doing.
-fn silent(pid: u32) -> String {
-    format!(
-        "forebay {pid} does not answer: it is stopped, in another network namespace, or of another version. If it is stopped, programs that open its logs may wait: kill -CONT {pid}"
-    )
 }

@@ -155,3 +155,40 @@ fn directories_are_found_in_files_that_are_included() {
         assert_eq!(shown["data"][0], format!("/{directory}"), "{shown}");
     }
 }
+
+/// Promise (programs): `forebay enable --metrics` has the unit's run serve its figures there, and
+/// opens the unit's sandbox for that address and no further.
+#[test]
+fn figures_of_a_unit_are_served_where_enable_says() {
+    if !can_enable() {
+        return;
+    }
+    let image = SystemImage::new();
+    let unit = "[Service]\nUser=redis\nExecStart=/bin/true\nRestrictAddressFamilies=AF_UNIX\n";
+    image.write("lib/systemd/system/db.service", unit);
+    let line = "enable db --pool db --size 32MiB --profile redis --data /var/lib/redis";
+    let refused = |address: &str, words: &[&str]| {
+        image.refuses(&format!("{line} --metrics {address}"), 2, words);
+    };
+    refused("80", &["below 1024", "runs as redis", "--metrics"]);
+    refused("0", &["any free one"]);
+    refused("nowhere", &["write a port"]);
+    image.run(&format!("{line} --metrics 9470")).ok();
+    let text = image.drop_in("db");
+    assert!(
+        text.contains(" --profile redis --metrics 127.0.0.1:9470 -- /bin/true\n"),
+        "{text}"
+    );
+    let families = |text: &str| {
+        let lines = text.lines();
+        lines
+            .filter_map(|it| Some(it.strip_prefix("RestrictAddressFamilies=")?.to_owned()))
+            .collect::<Vec<_>>()
+    };
+    assert_eq!(families(&text), ["AF_INET"], "{text}");
+    image.verify("db");
+    image.run(line).ok();
+    let text = image.drop_in("db");
+    assert!(!text.contains("--metrics"), "{text}");
+    assert!(families(&text).is_empty(), "{text}");
+}

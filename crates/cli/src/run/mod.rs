@@ -33,7 +33,7 @@ pub use layer::RunLayer;
 pub use library::PreloadLibrary;
 pub use pool::open_default;
 pub use program::{FrontEnd, RunProgram};
-pub use run_dir::{existing_run_dir, run_dir, whose};
+pub use run_dir::{existing_run_dir, run_dir, whose, whose_runs};
 
 use crate::{
     failure::Failure,

@@ -19,6 +19,22 @@ pub fn whose() -> RunScope {
     }
 }
 
+/// The same, or with `--all` the runs of all users.
+///
+/// # Errors
+/// This is not root.
+pub fn whose_runs(all: bool) -> Result<RunScope, Failure> {
+    if !all {
+        return Ok(whose());
+    }
+    match rustix::process::geteuid().is_root() {
+        true => Ok(RunScope::All),
+        false => Err(Failure::Usage(
+            "--all is for root: the runs of another user answer only that user and root".to_owned(),
+        )),
+    }
+}
+
 /// One place for all of root's, one for each other user's.
 fn place() -> PathBuf {
     let uid = rustix::process::getuid();

@@ -10,7 +10,7 @@ use super::{
     name::{UnitName, escape_path},
     search::{FoundUnit, UnitFile, UnitRoot},
 };
-use crate::failure::Failure;
+use crate::{failure::Failure, metrics::MetricsAddress};
 use std::{
     fs,
     path::{Path, PathBuf},
@@ -51,6 +51,8 @@ pub struct DropInText<'a> {
     pub profile: &'a str,
     /// The agent takes the library's place.
     pub is_notify: bool,
+    /// Where figures are served, if they are.
+    pub metrics: Option<MetricsAddress>,
     pub exec: &'a ExecLine,
     /// Lines of `[Service]`, in their order, the last word being theirs.
     pub lines: &'a [String],
@@ -256,6 +258,9 @@ impl DropInText<'_> {
         if self.is_notify {
             command.push_str(" --front-end notify");
         }
+        if let Some(address) = self.metrics {
+            command.push_str(&format!(" --metrics {}", address.socket()));
+        }
         format!("{command} -- {words}")
     }
 }
@@ -292,6 +297,7 @@ mod tests {
             forebay: Path::new("/usr/bin/forebay"),
             profile: "redis",
             is_notify: false,
+            metrics: None,
             exec: &exec,
             lines: &["NotifyAccess=all".to_owned()],
         };

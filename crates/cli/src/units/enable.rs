@@ -6,7 +6,7 @@ use super::{
     search::UnitRoot,
     systemd,
 };
-use crate::{failure::Failure, output, run::FrontEnd, size};
+use crate::{failure::Failure, metrics::MetricsAddress, output, run::FrontEnd, size};
 use clap::Args;
 use forebay_files::{
     policy::patterns_in_short,
@@ -62,6 +62,12 @@ pub struct EnableUnit {
     /// How the program's calls are seen, as of forebay run
     #[arg(long, value_name = "HOW", value_enum, default_value_t)]
     front_end: FrontEnd,
+    /// Have the run serve figures for Prometheus, as of forebay run: a port, or an address
+    ///
+    /// It is the unit's own: two units need two ports. A later forebay enable without this takes it
+    /// away again.
+    #[arg(long, value_name = "ADDRESS")]
+    metrics: Option<MetricsAddress>,
     /// The system whose units are meant, if not the one that runs here: an image's directory, or /
     /// in a chroot
     #[arg(long, value_name = "DIR")]
@@ -132,6 +138,7 @@ impl EnableUnit {
                 data: &self.data,
                 profile: self.profile.as_deref(),
                 front_end: self.front_end,
+                metrics: self.metrics,
             },
             &root,
         )?;

@@ -13,7 +13,7 @@ use super::{
     search::{FoundUnit, UnitFile, UnitRoot, remove_file, write_file},
     understood::UnderstoodUnit,
 };
-use crate::{failure::Failure, run::FrontEnd, users::SystemUser};
+use crate::{failure::Failure, metrics::MetricsAddress, run::FrontEnd, users::SystemUser};
 use forebay_files::policy::{self, AbsorbPolicy, PolicyConfig, PolicyRequest};
 use std::{
     ffi::OsStr,
@@ -38,6 +38,7 @@ pub struct PlanWish<'a> {
     pub data: &'a [PathBuf],
     pub profile: Option<&'a str>,
     pub front_end: FrontEnd,
+    pub metrics: Option<MetricsAddress>,
 }
 
 /// A unit that can be wrapped, and how.
@@ -65,6 +66,7 @@ impl EnablePlan {
         let name = &unit.name;
         let policy = policy_of(wish, &understood, name)?;
         let owner = understood.owner(name, root)?;
+        check_metrics(wish.metrics, &owner)?;
         let program = UnitProgram {
             name,
             exec: &understood.exec,
@@ -88,6 +90,7 @@ impl EnablePlan {
                 pool: &pool.path,
                 is_device: pool.is_device,
                 programs: [&forebay, &library],
+                metrics: wish.metrics,
             },
         )?;
         let lines = understood.lines(&owner).into_iter().chain(answer.lines);
@@ -97,6 +100,7 @@ impl EnablePlan {
             forebay: &forebay,
             profile: &policy.profile,
             is_notify: wish.front_end == FrontEnd::Notify,
+            metrics: wish.metrics,
             exec: &understood.exec,
             lines: &lines.collect::<Vec<_>>(),
         }
@@ -160,6 +164,26 @@ fn policy_of(
         )));
     }
     Ok(policy)
+}
+
+/// Refuses an address that the unit's run would not get, or that nobody would know: its program
+/// would not start.
+fn check_metrics(address: Option<MetricsAddress>, owner: &SystemUser) -> Result<(), Failure> {
+    /// Below it are root's.
+    const FIRST_PORT: u16 = 1024;
+    let why = match address.map(|address| address.socket().port()) {
+        Some(0) => {
+            "a unit's figures need a port that is always the same, and 0 is any free one".to_owned()
+        }
+        Some(port @ 1..FIRST_PORT) if owner.uid != 0 => format!(
+            "ports below {FIRST_PORT} are for root, and the unit runs as {}: it would not start with {port}",
+            owner.name
+        ),
+        _ => return Ok(()),
+    };
+    Err(Failure::Usage(format!(
+        "{why}. Give --metrics another one, as 9469"
+    )))
 }
 
 /// The unit's pool, in a place that its user can reach.

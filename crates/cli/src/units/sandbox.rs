@@ -4,8 +4,8 @@
 //! Each answer is a line of `[Service]`; the rules stand in the order of [`answer`].
 
 use super::settings::UnitSettings;
-use crate::failure::Failure;
-use std::path::Path;
+use crate::{failure::Failure, metrics::MetricsAddress};
+use std::{net::SocketAddr, path::Path};
 
 /// What has to be reached from within the unit.
 pub struct SandboxNeeds<'a> {
@@ -17,6 +17,8 @@ pub struct SandboxNeeds<'a> {
     pub is_device: bool,
     /// `forebay`, and `libforebay.so`.
     pub programs: [&'a Path; 2],
+    /// Where the run serves figures, if it does.
+    pub metrics: Option<MetricsAddress>,
 }
 
 /// What the drop-in says, and the user should know.
@@ -49,6 +51,9 @@ pub fn answer(settings: &UnitSettings, needs: &SandboxNeeds<'_>) -> Result<Sandb
     let mut answer = SandboxAnswer::default();
     paths(settings, needs, &mut answer);
     calls(settings, &mut answer);
+    if let Some(address) = needs.metrics {
+        figures(settings, address.socket(), &mut answer);
+    }
     processes(settings, &mut answer);
     limits(settings, &mut answer);
     Ok(answer)
@@ -90,6 +95,9 @@ fn refuse(settings: &UnitSettings, needs: &SandboxNeeds<'_>) -> Result<(), Strin
                 "it is stopped by KillSignal={signal}, which forebay run does not pass on"
             ));
         }
+    }
+    if needs.metrics.is_some() && settings.is_on("PrivateNetwork") {
+        return Err("it has PrivateNetwork=yes, where nobody reaches its figures. Leave --metrics away, and let forebay status --all --textfile write them".to_owned());
     }
     let pool = needs.pool.display();
     let places = needs.programs.into_iter().chain([needs.pool]);
@@ -187,21 +195,44 @@ fn calls(settings: &UnitSettings, answer: &mut SandboxAnswer) {
         );
         answer.lines.push("SystemCallErrorNumber=EPERM".to_owned());
     }
-    let families = settings.words("RestrictAddressFamilies");
+    let why = "# The program speaks with its supervisor.";
+    allow_family(settings, "AF_UNIX", why, answer);
+}
+
+/// Sockets of this family are allowed, whether the unit lists those that are or those that are not.
+fn allow_family(settings: &UnitSettings, family: &str, why: &str, answer: &mut SandboxAnswer) {
+    const KEY: &str = "RestrictAddressFamilies";
+    let families = settings.words(KEY);
     let is_denied = match families.first() {
         None => false,
         Some(first) if first.starts_with('~') => families
             .iter()
-            .any(|it| it.trim_start_matches('~') == "AF_UNIX"),
-        Some(_) => !families.contains(&"AF_UNIX"),
+            .any(|it| it.trim_start_matches('~') == family),
+        Some(_) => !families.contains(&family),
     };
     if is_denied {
-        answer
-            .lines
-            .push("# The program speaks with its supervisor.".to_owned());
-        answer
-            .lines
-            .push("RestrictAddressFamilies=AF_UNIX".to_owned());
+        let line = format!("{KEY}={family}");
+        answer.lines.extend([why.to_owned(), line]);
+    }
+}
+
+/// The address at which the run serves figures.
+fn figures(settings: &UnitSettings, address: SocketAddr, answer: &mut SandboxAnswer) {
+    let family = if address.is_ipv4() {
+        "AF_INET"
+    } else {
+        "AF_INET6"
+    };
+    let why = "# Its figures are served there (--metrics).";
+    allow_family(settings, family, why, answer);
+    if !settings.list("SocketBindDeny").is_empty() {
+        let line = format!("SocketBindAllow=tcp:{}", address.port());
+        answer.lines.extend([why.to_owned(), line]);
+    }
+    if !settings.list("IPAddressDeny").is_empty() {
+        answer.notes.push(format!(
+            "IPAddressDeny= and IPAddressAllow= decide who reaches the figures at {address}: a scraper on this machine needs localhost among the allowed"
+        ));
     }
 }
 
@@ -256,6 +287,7 @@ mod tests {
                 Path::new("/usr/bin/forebay"),
                 Path::new("/usr/lib/forebay/libforebay.so"),
             ],
+            metrics: None,
         }
     }
 
@@ -351,6 +383,52 @@ mod tests {
             );
         }
         answer(&settings("KillSignal=SIGINT"), &needs("/p")).unwrap();
+    }
+
+    #[test]
+    fn figures_have_their_address_in_the_sandbox() {
+        let with_figures = |text: &str, address: &str| {
+            let needs = SandboxNeeds {
+                metrics: Some(address.parse().unwrap()),
+                ..needs("/p")
+            };
+            answer(&settings(&format!("NotifyAccess=all\n{text}")), &needs)
+        };
+        for (text, address, expected) in [
+            ("", "9469", vec![]),
+            (
+                "RestrictAddressFamilies=AF_UNIX",
+                "9469",
+                vec!["RestrictAddressFamilies=AF_INET"],
+            ),
+            ("RestrictAddressFamilies=AF_UNIX AF_INET", "9469", vec![]),
+            (
+                "RestrictAddressFamilies=AF_UNIX AF_INET",
+                "[::1]:9469",
+                vec!["RestrictAddressFamilies=AF_INET6"],
+            ),
+            (
+                "RestrictAddressFamilies=~AF_INET",
+                "9469",
+                vec!["RestrictAddressFamilies=AF_INET"],
+            ),
+            (
+                "SocketBindDeny=any",
+                "9470",
+                vec!["SocketBindAllow=tcp:9470"],
+            ),
+        ] {
+            let answer = with_figures(text, address).unwrap();
+            let lines = answer.lines.iter().filter(|it| !it.starts_with('#'));
+            assert_eq!(lines.collect::<Vec<_>>(), expected, "{text}");
+        }
+        let notes = with_figures("IPAddressDeny=any", "9469").unwrap().notes;
+        assert!(notes[0].contains("IPAddressAllow"), "{notes:?}");
+        let Err(Failure::Failed(why)) = with_figures("PrivateNetwork=yes", "9469") else {
+            panic!("nobody reaches it");
+        };
+        assert!(why.contains("PrivateNetwork"), "{why}");
+        answer(&settings("PrivateNetwork=yes"), &needs("/p")).unwrap();
     }
 
     #[test]

@@ -10,6 +10,7 @@ pub mod image;
 pub mod live_system;
 pub mod mariadb;
 pub mod postgres;
+pub mod pty;
 pub mod recovered;
 mod sandbox;
 pub mod storm;

@@ -21,11 +21,17 @@ use std::{
     collections::BTreeSet,
     fs::{self, File},
     io::{self, Seek, SeekFrom},
+    iter,
     os::fd::AsFd,
     path::{Path, PathBuf},
+    sync::atomic::{AtomicUsize, Ordering::Relaxed},
+    thread,
     time::Duration,
 };
 use uuid::Uuid;
+
+/// What a supervisor said, or why it did not.
+type StatusAnswer = Result<SupervisorStatus, Errno>;
 
 /// How long a supervisor may take to say how it is doing.
 const ANSWER_WAIT: Duration = Duration::from_secs(5);
@@ -33,6 +39,8 @@ const ANSWER_WAIT: Duration = Duration::from_secs(5);
 const UNKNOWN_WAIT: Duration = Duration::from_secs(1);
 /// Bytes of an answer at most: it may be another user's.
 const ANSWER_MAX: u64 = 64 << 20;
+/// Supervisors that are asked at a time, at most: one that is stopped holds up no other.
+const ASKED_AT_ONCE: usize = 8;
 /// Leads the names of supervisors' sockets; a random number follows.
 pub(super) const SOCKET_PREFIX: &str = "forebay-";
 
@@ -89,7 +97,7 @@ pub fn status_of_running(run_dir: &Path) -> Result<FoundRuns, FilesError> {
     let mut look = RunSearch::new(run_dir, RunScope::Directory);
     look.by_notes(run_dir)?;
     look.by_tables(run_dir);
-    Ok(look.found())
+    Ok(look.found(ANSWER_WAIT))
 }
 
 /// Asks every supervisor that is looked for, whatever was removed of what it left; and finds what
@@ -98,11 +106,23 @@ pub fn status_of_running(run_dir: &Path) -> Result<FoundRuns, FilesError> {
 /// # Errors
 /// As [`status_of_running`].
 pub fn status_of(run_dir: &Path, whose: RunScope) -> Result<FoundRuns, FilesError> {
+    status_within(run_dir, whose, ANSWER_WAIT)
+}
+
+/// The same, where no supervisor has longer than `limit` for its answer.
+///
+/// # Errors
+/// As [`status_of_running`].
+pub fn status_within(
+    run_dir: &Path,
+    whose: RunScope,
+    limit: Duration,
+) -> Result<FoundRuns, FilesError> {
     let mut look = RunSearch::new(run_dir, whose);
     look.by_notes(run_dir)?;
     look.by_tables(run_dir);
     look.by_sockets();
-    Ok(look.found())
+    Ok(look.found(limit))
 }
 
 /// What was found so far.
@@ -112,7 +132,39 @@ struct RunSearch {
     run_dir: PathBuf,
     /// Sockets of which nothing more is to be learnt by another way.
     known: BTreeSet<Vec<u8>>,
+    /// Supervisors that are to be asked.
+    asked: Vec<FoundSocket>,
     all: FoundRuns,
+}
+
+/// A supervisor's socket, and what it was found by.
+struct FoundSocket {
+    socket: Vec<u8>,
+    by: SocketSource,
+}
+
+enum SocketSource {
+    /// Its note, which is at a path.
+    Note(PathBuf, Uuid),
+    /// Its table, or its name alone: its secret is not known. Its process id may be.
+    Unknown(Option<u32>),
+}
+
+impl FoundSocket {
+    /// Asks it. It may take so long, and has to be of a user whose runs are wanted.
+    fn ask(
+        &self,
+        limit: Duration,
+        is_wanted: impl Fn(u32) -> bool,
+    ) -> Result<SupervisorStatus, Errno> {
+        match &self.by {
+            SocketSource::Note(_, token) => ask((&self.socket, limit), *token, |_| true),
+            SocketSource::Unknown(pid) => {
+                let wait = pid.map_or(UNKNOWN_WAIT, |_| limit);
+                ask((&self.socket, wait.min(limit)), Uuid::nil(), is_wanted)
+            }
+        }
+    }
 }
 
 impl RunSearch {
@@ -123,11 +175,18 @@ impl RunSearch {
             user: rustix::process::geteuid().as_raw(),
             run_dir: real.unwrap_or_else(|_| run_dir.to_owned()),
             known: BTreeSet::new(),
+            asked: Vec::new(),
             all: FoundRuns::default(),
         }
     }
 
-    fn found(mut self) -> FoundRuns {
+    /// Asks all of them, each for so long.
+    fn found(mut self, limit: Duration) -> FoundRuns {
+        let asked = std::mem::take(&mut self.asked);
+        let answers = self.answers(&asked, limit);
+        for (at, answer) in answers {
+            self.take(&asked[at], answer);
+        }
         self.all.statuses.sort_by_key(|status| status.pid);
         self.all.silent.sort_unstable();
         self.all.silent.dedup();
@@ -146,17 +205,9 @@ impl RunSearch {
                 bytes.and_then(|bytes| serde_json::from_slice::<SupervisorNote>(&bytes).ok());
             let Some(note) = note else { continue };
             let socket = note.socket.into_bytes();
-            let answered = ask((&socket, ANSWER_WAIT), note.token, |_| true);
-            self.known.insert(socket);
-            match answered {
-                Ok(status) => self.all.statuses.push(status),
-                Err(Errno::CONNREFUSED) => {
-                    let _ = fs::remove_file(&path);
-                }
-                // It ends just now.
-                Err(Errno::CONNRESET | Errno::PIPE) => {}
-                Err(_) => self.all.silent.extend(pid_of(&path)),
-            }
+            self.known.insert(socket.clone());
+            let by = SocketSource::Note(path, note.token);
+            self.asked.push(FoundSocket { socket, by });
         }
         Ok(())
     }
@@ -191,25 +242,68 @@ impl RunSearch {
         }
     }
 
-    /// Asks a supervisor whose secret is not known, which answers its own user and root; `pid` is
-    /// its process id, if that is known.
+    /// A supervisor whose secret is not known, which answers its own user and root, is to be asked;
+    /// `pid` is its process id, if that is known.
     fn ask_unknown(&mut self, socket: Vec<u8>, pid: Option<u32>) {
-        if !self.known.insert(socket.clone()) {
-            return;
+        if self.known.insert(socket.clone()) {
+            let by = SocketSource::Unknown(pid);
+            self.asked.push(FoundSocket { socket, by });
         }
+    }
+
+    /// What each of them says, by its place; several are asked at a time.
+    fn answers(&self, asked: &[FoundSocket], limit: Duration) -> Vec<(usize, StatusAnswer)> {
         let (whose, user) = (self.whose, self.user);
         let is_wanted = |by: u32| whose == RunScope::All || by == user;
-        let wait = pid.map_or(UNKNOWN_WAIT, |_| ANSWER_WAIT);
-        match ask((&socket, wait), Uuid::nil(), is_wanted) {
-            Ok(status) if self.is_of_directory(Some(&status.run_dir)) => {
-                self.all.statuses.push(status);
+        let next = AtomicUsize::new(0);
+        let ask_next = || {
+            let at = next.fetch_add(1, Relaxed);
+            Some((at, asked.get(at)?.ask(limit, is_wanted)))
+        };
+        let ask_some = || iter::from_fn(ask_next).collect::<Vec<_>>();
+        let mut answers = thread::scope(|scope| {
+            let threads = (1..asked.len().min(ASKED_AT_ONCE)).map(|_| {
+                let builder = thread::Builder::new().name("status".into());
+                builder.spawn_scoped(scope, ask_some)
+            });
+            // Where there can be no more threads, this one asks them all.
+            let threads: Vec<_> = threads.map_while(Result::ok).collect();
+            let mut answers = ask_some();
+            for thread in threads {
+                answers.extend(thread.join().unwrap_or_default());
             }
-            // Another user's, another directory's, or gone.
-            Ok(_) | Err(Errno::ACCESS | Errno::CONNREFUSED | Errno::CONNRESET | Errno::PIPE) => {}
-            Err(_) if pid.is_some() || whose != RunScope::Directory => {
-                self.all.silent.extend(pid.or_else(|| peer_of(&socket)));
+            answers
+        });
+        answers.sort_unstable_by_key(|(at, _)| *at);
+        answers
+    }
+
+    /// Takes up what one of them said.
+    fn take(&mut self, supervisor: &FoundSocket, answer: StatusAnswer) {
+        match (&supervisor.by, answer) {
+            (SocketSource::Note(..), Ok(status)) => self.all.statuses.push(status),
+            (SocketSource::Note(note, _), Err(Errno::CONNREFUSED)) => {
+                let _ = fs::remove_file(note);
             }
-            Err(_) => {}
+            // It ends just now.
+            (SocketSource::Note(..), Err(Errno::CONNRESET | Errno::PIPE)) => {}
+            (SocketSource::Note(note, _), Err(_)) => self.all.silent.extend(pid_of(note)),
+            (SocketSource::Unknown(_), Ok(status)) => {
+                if self.is_of_directory(Some(&status.run_dir)) {
+                    self.all.statuses.push(status);
+                }
+            }
+            // Another user's, or gone.
+            (
+                SocketSource::Unknown(_),
+                Err(Errno::ACCESS | Errno::CONNREFUSED | Errno::CONNRESET | Errno::PIPE),
+            ) => {}
+            (SocketSource::Unknown(pid), Err(_)) => {
+                if pid.is_some() || self.whose != RunScope::Directory {
+                    let pid = pid.or_else(|| peer_of(&supervisor.socket));
+                    self.all.silent.extend(pid);
+                }
+            }
         }
     }
 

@@ -39,7 +39,9 @@ mod status;
 mod watch;
 
 pub use child_agents::{ChildAgentOutcome, ChildAgentRequest, ChildAgentStarter};
-pub use discover::{FoundRuns, OrphanedRun, RunScope, WaitingPool, status_of, status_of_running};
+pub use discover::{
+    FoundRuns, OrphanedRun, RunScope, WaitingPool, status_of, status_of_running, status_within,
+};
 pub use layer::SyncLayer;
 pub use pattern_sums::PatternSum;
 pub use status::{

@@ -11,7 +11,8 @@ use std::{
 pub struct MetricsAddress(SocketAddr);
 
 impl MetricsAddress {
-    pub(super) fn socket(self) -> SocketAddr {
+    /// Address and port.
+    pub fn socket(self) -> SocketAddr {
         self.0
     }
 }
