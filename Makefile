@@ -121,8 +121,9 @@ test-aarch64: ## Build the pool for aarch64 and run its tests under qemu-user
 		--test changing --test crash --test fixtures --test fuzzed --test lane --test ownership --test processes --test resident --test threads \
 		-- --skip media::disk --skip shared::tests::attack::nonsense --skip shared::tests::kills
 
-packages: ## Make the .deb, the .rpm and the tarball for this machine, and their debug symbols: target/packages
-	@scripts/setup.sh packages
+# Of another architecture than this machine's: what compiles for it, and runs its programs for their manual pages.
+packages: ## Make the .deb, the .rpm and the tarball for this machine, and their debug symbols: target/packages; ARCH=arm64 by a cross compiler: target/packages-arm64
+	@scripts/setup.sh packages $(if $(ARCH),$(if $(filter $(ARCH),$(shell dpkg --print-architecture)),,aarch64))
 	scripts/package.sh $(if $(FROM),--from $(FROM))
 
 test-packages: ## Install, use, upgrade and remove the .deb in a fresh Debian 12 (needs root and Debian's archive); FROM=DIR takes programs that are built

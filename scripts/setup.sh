@@ -17,7 +17,7 @@ usage: scripts/setup.sh TARGET...
   bench        what demo needs, QEMU, a Debian kernel with its modules, busybox, bcache's tools
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
   suites       what test needs, PostgreSQL 17, Python's test suite, fio, git, dpkg and some packages to unpack, tests of Go packages, fsx, pjdfstest, SQLite with musl, rsync, cpio, file systems to cut
-  aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
+  aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64 and to make packages for arm64
   fuzz         nightly Rust and cargo-fuzz
   packages     Rust, binutils, and nfpm, which makes packages (built with Go)
   test-packages  mmdebstrap, lintian
