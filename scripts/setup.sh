@@ -22,6 +22,7 @@ usage: scripts/setup.sh TARGET...
   packages     Rust, binutils, and nfpm, which makes packages (built with Go)
   test-packages  mmdebstrap, lintian
   test-systemd   mmdebstrap, QEMU, ext4's tools
+  test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
 EOF
@@ -456,6 +457,10 @@ setup() {
         need_debian aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu \
             /usr/aarch64-linux-gnu/lib/libc.so libc6-dev-arm64-cross \
             qemu-aarch64 qemu-user
+        ;;
+    test-arm64)
+        need_debian mmdebstrap mmdebstrap qemu-system-aarch64 qemu-system-arm /sbin/mke2fs e2fsprogs setpriv util-linux \
+            /sbin/depmod kmod python3 python3
         ;;
     packages)
         need_rust
