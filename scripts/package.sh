@@ -2,6 +2,7 @@
 # The packages for this machine's architecture, in target/packages: .deb, .rpm and a tarball of forebay, .deb and .rpm of forebay-lab, and of the debug symbols of
 # each.
 #
+#   ARCH=arm64                for that architecture instead, by a cross compiler; in target/packages-arm64, without forebay-lab
 #   package.sh                builds the programs first (release)
 #   package.sh --from DIR     takes forebay and libforebay.so from DIR, and what forebay-lab has; without that, there is no package of it
 #   VERSION=1.2.3             another version than that of Cargo.toml (a test's)
@@ -11,7 +12,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 
 target=${CARGO_TARGET_DIR:-target}
-from=$target/release
+from=
 build=yes
 while (($#)); do
     case $1 in
@@ -29,52 +30,75 @@ done
 version=${VERSION:-$(sed -n 's/^version = "\(.*\)"$/\1/p' Cargo.toml | head -n 1)}
 machine=$(uname -m)
 case $machine in
-x86_64) arch=amd64 ;;
-aarch64) arch=arm64 ;;
+x86_64) native=amd64 ;;
+aarch64) native=arm64 ;;
+*) native=$machine ;;
+esac
+arch=${ARCH:-$native}
+out=$target/packages
+# Of another architecture: how its files are changed, and its programs run.
+tools=
+emulator=()
+built=$target/release
+options=(-p forebay -p forebay-preload)
+case $arch-$native in
+amd64-amd64 | arm64-arm64) options+=(-p forebay-lab -p forebay-lab-preload -p forebay-peers) ;;
+arm64-amd64)
+    tools=aarch64-linux-gnu-
+    emulator=(qemu-aarch64 -L /usr/aarch64-linux-gnu)
+    command -v "${tools}gcc" "${emulator[0]}" >/dev/null || {
+        echo "package.sh: error: ${tools}gcc and ${emulator[0]} are not both in PATH, which packages for arm64 take: scripts/setup.sh aarch64" >&2
+        exit 1
+    }
+    export CARGO_TARGET_AARCH64_UNKNOWN_LINUX_GNU_LINKER=${tools}gcc
+    options+=(--target aarch64-unknown-linux-gnu)
+    built=$target/aarch64-unknown-linux-gnu/release
+    out=$out-$arch
+    ;;
 *)
-    echo "package.sh: error: there is no package for $machine" >&2
+    echo "package.sh: error: there is no package for $arch that $native can make: amd64 is made on amd64, arm64 on both" >&2
     exit 1
     ;;
 esac
+from=${from:-$built}
 command -v nfpm >/dev/null || {
     echo "package.sh: error: nfpm is not in PATH, which makes the packages: scripts/setup.sh packages" >&2
     exit 1
 }
-out=$target/packages
 stage=$out/stage
 
 if [[ $build == yes ]]; then
-    cargo build --release ${CI:+--locked} -p forebay -p forebay-preload -p forebay-lab -p forebay-lab-preload -p forebay-peers
+    cargo build --release ${CI:+--locked} "${options[@]}"
 fi
 
 # strip_into PROGRAM TO DEBUG: the program without its debug symbols, and these by its build id, below DEBUG.
 strip_into() {
     local id debug
     install -D -m 755 "$1" "$2"
-    id=$(readelf -n "$1" | sed -n 's/^ *Build ID: //p')
+    id=$("${tools}readelf" -n "$1" | sed -n 's/^ *Build ID: //p')
     [[ -n $id ]] || {
         echo "package.sh: error: $1 has no build id, by which its debug symbols are found" >&2
         exit 1
     }
     debug=$3/usr/lib/debug/.build-id/${id:0:2}/${id:2}.debug
     mkdir -p "$(dirname "$debug")"
-    objcopy --only-keep-debug --compress-debug-sections "$1" "$debug"
+    "${tools}objcopy" --only-keep-debug --compress-debug-sections "$1" "$debug"
     chmod 644 "$debug"
-    strip --strip-unneeded "$2"
+    "${tools}strip" --strip-unneeded "$2"
     printf '%-20s %s bytes, stripped %s\n' "${1##*/}" "$(stat -Lc %s "$1")" "$(stat -c %s "$2")"
 }
 
 # help_of PROGRAM FILES: its manual pages and completions, below FILES.
 help_of() {
     local name=${1##*/} to
-    "$1" man --dir "$2/usr/share/man/man1" || {
+    "${emulator[@]}" "$1" man --dir "$2/usr/share/man/man1" || {
         echo "package.sh: error: $1 man, which makes the manual pages, failed: is it of another version than this repository? Remedy: build it anew" >&2
         exit 1
     }
     find "$2/usr/share/man" -name '*.1' -exec gzip -9n {} +
     for to in bash:bash-completion/completions/$name zsh:zsh/vendor-completions/_$name fish:fish/vendor_completions.d/$name.fish; do
         mkdir -p "$(dirname "$2/usr/share/${to#*:}")"
-        "$1" completions "${to%%:*}" >"$2/usr/share/${to#*:}" || {
+        "${emulator[@]}" "$1" completions "${to%%:*}" >"$2/usr/share/${to#*:}" || {
             echo "package.sh: error: $1 completions ${to%%:*} failed: is it of another version than this repository? Remedy: build it anew" >&2
             exit 1
         }
@@ -144,7 +168,7 @@ find "$stage" -type f ! -perm /111 -exec chmod 644 {} +
 
 # glibc_of DIR: the newest version of the C library of which its programs need something.
 glibc_of() {
-    find "$1/usr/bin" "$1/usr/lib/forebay" -type f -exec objdump -T {} + | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1
+    find "$1/usr/bin" "$1/usr/lib/forebay" -type f -exec "${tools}objdump" -T {} + | grep -o 'GLIBC_[0-9.]*' | sed 's/GLIBC_//' | sort -uV | tail -n 1
 }
 
 # pack NAME OF: the packages that packaging/nfpm-OF.yaml, or for none nfpm.yaml, describes, under a name.

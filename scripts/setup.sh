@@ -17,13 +17,14 @@ usage: scripts/setup.sh TARGET...
   bench        what demo needs, QEMU, a Debian kernel with its modules, busybox, bcache's tools
   powercut     what test needs, QEMU, a Debian kernel with its modules, busybox, ndctl, the headers of RocksDB and SQLite
   suites       what test needs, PostgreSQL 17, Python's test suite, fio, git, dpkg and some packages to unpack, tests of Go packages, fsx, pjdfstest, SQLite with musl, rsync, cpio, file systems to cut
-  aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64
+  aarch64      the Rust target, a cross linker and qemu-user, to run the pool's tests as aarch64 and to make packages for arm64
   fuzz         nightly Rust and cargo-fuzz
   packages     Rust, binutils, and nfpm, which makes packages (built with Go)
   test-packages  mmdebstrap, lintian
   test-systemd   mmdebstrap, QEMU, ext4's tools
   image        Rust, binutils, buildah, busybox
   test-containers  what image needs, podman with runc, mmdebstrap, musl, ext4's tools
+  test-arm64   mmdebstrap, QEMU for arm64, ext4's tools, depmod
   advisories   cargo-deny (builds for some minutes)
   all          test lint demo bench powercut
 EOF
@@ -493,6 +494,10 @@ setup() {
         need_debian aarch64-linux-gnu-gcc gcc-aarch64-linux-gnu \
             /usr/aarch64-linux-gnu/lib/libc.so libc6-dev-arm64-cross \
             qemu-aarch64 qemu-user
+        ;;
+    test-arm64)
+        need_debian mmdebstrap mmdebstrap qemu-system-aarch64 qemu-system-arm /sbin/mke2fs e2fsprogs setpriv util-linux \
+            /sbin/depmod kmod python3 python3
         ;;
     packages)
         need_rust

@@ -37,28 +37,35 @@ class Machine:
     def __init__(self, scratch: pathlib.Path, debs: dict[str, pathlib.Path]) -> None:
         scratch.mkdir(parents=True, exist_ok=True)
         self.scratch = scratch
-        self.disks = disks(scratch, debs)
+        self.disks = self.made_disks(debs)
         with open(scratch / "pmem", "wb") as file:
             file.truncate(PMEM_BYTES)
         self.process: subprocess.Popen[bytes] | None = None
         self.stream: socket.socket | None = None
         self.boots = 0
 
+    def made_disks(self, debs: dict[str, pathlib.Path]) -> list[pathlib.Path]:
+        return disks(self.scratch, debs)
+
+    def board(self) -> list[str]:
+        """QEMU itself, and its words for the board, its memory and what it boots."""
+        kernel = base(self.scratch.parent)
+        memory = f"memory-backend-file,id=pm,share=on,mem-path={self.scratch / 'pmem'},size={PMEM_BYTES}"
+        words = ["qemu-system-x86_64", "-accel", *accelerator(), "-cpu", "max", "-machine", "q35,nvdimm=on", "-m", "1536M,slots=2,maxmem=8G"]
+        words += ["-object", memory, "-device", "nvdimm,id=nv,memdev=pm", "-kernel", str(kernel / "vmlinuz"), "-initrd", str(kernel / "initrd.img")]
+        return [*words, "-append", "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=no no_timer_check"]
+
     def boot(self) -> None:
         """Starts it, and waits until the agent is there."""
-        kernel = base(self.scratch.parent)
         port = self.scratch / "port"
         port.unlink(missing_ok=True)
         self.boots += 1
-        memory = f"memory-backend-file,id=pm,share=on,mem-path={self.scratch / 'pmem'},size={PMEM_BYTES}"
-        words = ["setpriv", "--pdeathsig", "KILL", "qemu-system-x86_64", "-accel", *accelerator(), "-cpu", "max", "-smp", "2"]
-        words += ["-machine", "q35,nvdimm=on", "-m", "1536M,slots=2,maxmem=8G", "-object", memory, "-device", "nvdimm,id=nv,memdev=pm"]
+        words = ["setpriv", "--pdeathsig", "KILL", *self.board(), "-smp", "2"]
         for number, disk in enumerate(self.disks):
             words += ["-drive", f"file={disk},format=raw,if=none,id=disk{number},cache=writeback", "-device", f"virtio-blk-pci,drive=disk{number}"]
         words += ["-device", "virtio-serial", "-chardev", f"socket,id=lab,path={port},server=on,wait=off", "-device", "virtserialport,chardev=lab,name=lab"]
         words += ["-device", "virtio-rng-pci", "-nic", "none", "-display", "none", "-monitor", "none", "-no-reboot"]
-        words += ["-serial", f"file:{self.scratch / f'console-{self.boots}'}", "-kernel", str(kernel / "vmlinuz"), "-initrd", str(kernel / "initrd.img")]
-        words += ["-append", "root=/dev/vda rw console=ttyS0 quiet systemd.show_status=no no_timer_check"]
+        words += ["-serial", f"file:{self.scratch / f'console-{self.boots}'}"]
         self.process = subprocess.Popen(words, stdin=subprocess.DEVNULL, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
         until = time.monotonic() + BOOT_LIMIT_S
         self.stream = self._connect(port, until)

@@ -60,7 +60,9 @@ pub(crate) type FileKey = (u64, u64);
 /// reboot.
 pub(crate) const SHARED_DIR: &str = "/dev/shm";
 /// "absorbed" and the version of the table's layout.
-const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x01");
+const MAGIC: u64 = u64::from_be_bytes(*b"absorb\0\x02");
+/// Bytes of a page of memory at most: aarch64 has kernels with 16 and with 64 KiB.
+const PAGE_MAX: usize = 64 << 10;
 /// Files that one run absorbs at a time, at most.
 const ENTRIES: usize = 8192;
 /// Bytes of a socket's name at most.
@@ -109,8 +111,19 @@ pub(crate) struct TablePage {
     /// The run's lane.
     pub(crate) lane: lane::LaneNote,
     entries: [TableEntry; ENTRIES],
+    /// So that the next part, which is mapped alone, begins where a page of any kernel does.
+    _gap: [AtomicU64; GAP],
     asking: QuestionTable,
 }
+
+/// Words of it. What is before the entries has between 4 and 8 KiB; a page that is not full is
+/// filled by the alignment of [`QuestionTable`].
+const GAP: usize = (PAGE_MAX - (8 << 10)) / size_of::<AtomicU64>();
+
+const _: () = assert!(
+    offset_of!(TablePage, asking).is_multiple_of(PAGE_MAX),
+    "GAP does not fit the rest of the table any more"
+);
 
 impl TablePage {
     /// True as long as the supervisor lives.

@@ -130,7 +130,7 @@ macro_rules! calls {
             }
             path_calls {
                 hook rename(a b), SYS_rename on "x86_64";
-                hook renameat(a b c d), SYS_renameat on "x86_64";
+                hook renameat(a b c d), SYS_renameat;
                 hook renameat2(a b c d e), SYS_renameat2;
                 hook unlink(a), SYS_unlink on "x86_64";
                 hook unlinkat(a b c), SYS_unlinkat;

@@ -6,6 +6,7 @@
 //! handler's or the allocator's too.
 
 use crate::sys;
+use rustix::param::page_size;
 use std::{
     ops::Range,
     sync::atomic::{
@@ -13,9 +14,6 @@ use std::{
         Ordering::{Acquire, Relaxed, Release},
     },
 };
-
-/// Granularity of mappings.
-const PAGE: usize = 4096;
 
 /// A mapping; none while it is empty.
 struct PrivateMapping {
@@ -52,7 +50,8 @@ impl PrivateMapping {
         // Empty in between: never from the one's start to the other's end.
         self.end.store(0, Release);
         self.start.store(range.start, Release);
-        self.end.store(range.end.next_multiple_of(PAGE), Release);
+        self.end
+            .store(range.end.next_multiple_of(page_size()), Release);
     }
 }
 
@@ -141,28 +140,29 @@ mod tests {
 
     #[test]
     fn what_lies_around_the_clients_memory_is_the_programs() {
+        let page = page_size();
         let parts = |address, bytes| {
             let mut parts = Vec::new();
             around_own_memory(address, bytes, |from, bytes| {
-                parts.push((from / PAGE, bytes / PAGE));
+                parts.push((from / page, bytes / page));
                 0
             });
             parts
         };
         assert!(!is_own_memory(0, usize::MAX));
-        keep(MemoryUse::Page, 20 * PAGE..22 * PAGE - 5);
-        keep(MemoryUse::Pool, 10 * PAGE..15 * PAGE);
-        assert!(is_own_memory(21 * PAGE, 1) && is_own_memory(0, 10 * PAGE + 1));
-        assert!(!is_own_memory(22 * PAGE, PAGE) && !is_own_memory(0, 10 * PAGE));
-        assert_eq!(parts(0, 30 * PAGE), [(0, 10), (15, 5), (22, 8)]);
-        assert_eq!(parts(12 * PAGE, PAGE), []);
-        assert_eq!(parts(12 * PAGE, 8 * PAGE + 1), [(15, 5)]);
+        keep(MemoryUse::Page, 20 * page..22 * page - 5);
+        keep(MemoryUse::Pool, 10 * page..15 * page);
+        assert!(is_own_memory(21 * page, 1) && is_own_memory(0, 10 * page + 1));
+        assert!(!is_own_memory(22 * page, page) && !is_own_memory(0, 10 * page));
+        assert_eq!(parts(0, 30 * page), [(0, 10), (15, 5), (22, 8)]);
+        assert_eq!(parts(12 * page, page), []);
+        assert_eq!(parts(12 * page, 8 * page + 1), [(15, 5)]);
         assert_eq!(
-            around_own_memory(0, 30 * PAGE, |from, _| i32::from(from > 0)),
+            around_own_memory(0, 30 * page, |from, _| i32::from(from > 0)),
             1
         );
         // A length that no mapping has.
-        assert_eq!(parts(12 * PAGE, usize::MAX)[0], (15, 5));
+        assert_eq!(parts(12 * page, usize::MAX)[0], (15, 5));
         forked(false);
         assert!(!is_own_memory(0, usize::MAX));
     }

@@ -1,0 +1,1 @@
+"""Databases under Forebay on arm64, in a virtual machine: see README.md."""
