@@ -65,7 +65,7 @@ pub struct Stats {
     /// What this opening gave up, with `salvage`.
     pub given_up: Vec<String>,
     /// Why the value log or the index cannot be written, or no garbage be collected, at present, if
-    /// so.
+    /// so; or why a write had no room that has none still.
     pub trouble: Option<String>,
 }
 
