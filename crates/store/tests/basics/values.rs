@@ -164,7 +164,7 @@ fn a_batch_is_whole_or_nothing_and_a_keys_last_operation_counts() {
     store.write(&batch).unwrap();
     let mut too_large = Batch::new();
     for i in 0..40 {
-        too_large.put(&key(i), &[0; 1000]);
+        too_large.put(&key(i), &[0; 1000]).unwrap();
     }
     let error = store.write(&too_large).unwrap_err();
     assert!(matches!(error, StoreError::BatchTooLarge { .. }), "{error}");
