@@ -53,6 +53,14 @@ pub enum StoreError {
         /// What was found instead.
         found: String,
     },
+    /// A directory that a checkpoint or backup cannot be made in.
+    #[error("{} is not empty ({found}); nothing was changed. Give a directory that is empty or not there; for backups, one that has only this store's", dir.display())]
+    NotEmpty {
+        /// The directory.
+        dir: PathBuf,
+        /// What is in it.
+        found: String,
+    },
     /// A format this program does not know.
     #[error("store {} has format version {found}; this program knows {known}. Use the program that made it, or a newer one", dir.display())]
     Version {

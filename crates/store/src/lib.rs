@@ -89,5 +89,5 @@ pub use index_error::{IndexCause, IndexError};
 pub use limits::{KEY_BYTES_MAX, VALUE_BYTES_MAX};
 pub use options::{Durability, StoreOptions};
 pub use stats::{
-    GcReport, SetAside, Stats, VerifyReport, WaitStats, WriterWaits,
+    BackupReport, CopyReport, GcReport, SetAside, Stats, VerifyReport, WaitStats, WriterWaits,
 };

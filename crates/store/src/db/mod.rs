@@ -16,6 +16,7 @@
 mod brake;
 mod check;
 mod close;
+mod copying;
 mod dead_starts;
 mod disk_full;
 mod gc;

@@ -184,6 +184,16 @@ impl ValueLog {
         self.files.load_full()
     }
 
+    /// True if the file that starts there is still one of them.
+    pub(crate) fn has(&self, start: Lsn) -> bool {
+        self.files.load().iter().any(|file| file.start == start)
+    }
+
+    /// What the manifest has.
+    pub(crate) fn state(&self) -> ManifestState {
+        self.manifest.lock().state().clone()
+    }
+
     /// What the next file is made for.
     pub(crate) fn next_file_bytes(&self) -> u64 {
         let held: u64 = self.files.load().iter().map(|file| file.log_bytes()).sum();

@@ -220,6 +220,9 @@ fn check_directory(directory: &HeldDirectory, create: bool) -> Result<(), StoreE
     if names.iter().any(|name| name == manifest::NAME) {
         return Ok(());
     }
+    if names.iter().any(|name| name == manifest::UNFINISHED) {
+        return refuse("a checkpoint or backup that was not finished; remove it".to_owned());
+    }
     let is_other = |name: &&String| *name != LOCK && *name != manifest::TEMPORARY;
     let others: Vec<_> = names.iter().filter(is_other).map(String::as_str).collect();
     if !others.is_empty() {
