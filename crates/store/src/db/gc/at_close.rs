@@ -27,7 +27,7 @@ impl StoreCore {
         let extent = |file: &VlogFile| file.end().unwrap_or(end).saturating_sub(file.start);
         let files = self.log.files();
         let log_bytes: u64 = files.iter().map(|file| extent(file)).sum();
-        if !self.options.gc || log_bytes < GARBAGE_MIN || log_bytes > LOG_MAX {
+        if !self.options.gc || !(GARBAGE_MIN..=LOG_MAX).contains(&log_bytes) {
             return Ok(());
         }
         let mut progress = self.collector.collecting.lock();
